@@ -1,0 +1,2 @@
+//! The `emp` program.
+fn main() {}

@@ -1,0 +1,123 @@
+//! Ways to move EMP frames: `packet` (AF_PACKET rings), `udp`, an in-memory `sim`, and wrappers around any link.
+//!
+//! A [`Link`] is narrow on purpose: it says what it can do, sends batches of gathered frames, hands received frames to
+//! a sink, can be waited for, and counts. It knows nothing of the protocol except where a frame's destination tag is.
+
+use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+pub use emp_wire::LinkAddress;
+
+/// What a link can do and what it needs. Fixed when the link is opened.
+#[derive(Clone, Debug)]
+pub struct Capabilities {
+    /// The link's kind: `"packet"`, `"udp"`, `"sim"`.
+    pub kind: &'static str,
+    /// The interface it is bound to, or a socket address, for people.
+    pub interface: String,
+    /// Largest EMP frame in bytes (EMP header included, Ethernet or IP/UDP headers not).
+    pub frame_bytes_max: usize,
+    /// Most parts that one frame may be gathered from.
+    pub parts_max: usize,
+    /// Most frames that are worth handing over in one [`Link::send`].
+    pub batch_max: usize,
+    /// Frames of one size to one address can leave in one segmented system call.
+    pub segmentation: bool,
+    /// A frame to [`LinkAddress::EVERYONE`] reaches nodes that were never configured.
+    pub broadcast: bool,
+    /// Opening it took a privilege (CAP_NET_RAW).
+    pub privileged: bool,
+    /// This end's address as peers see it, where that can be known.
+    pub address: LinkAddress,
+}
+
+/// One frame to send: where to, and the parts it is gathered from, in order.
+#[derive(Clone, Copy, Debug)]
+pub struct TxFrame<'a> {
+    /// Where to. [`LinkAddress::EVERYONE`] sends to all.
+    pub to: LinkAddress,
+    /// The frame's bytes; at most [`Capabilities::parts_max`] parts.
+    pub parts: &'a [IoSlice<'a>],
+}
+
+impl TxFrame<'_> {
+    /// Length of the whole frame in bytes.
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).sum()
+    }
+
+    /// True if the frame has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Counts since the link was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkStatistics {
+    /// Frames handed to the kernel (or the fabric).
+    pub frames_sent: u64,
+    /// Bytes of those frames.
+    pub bytes_sent: u64,
+    /// Frames handed to a sink.
+    pub frames_received: u64,
+    /// Bytes of those frames.
+    pub bytes_received: u64,
+    /// System calls made to send.
+    pub send_calls: u64,
+    /// System calls made to receive (a memory-mapped ring needs none).
+    pub receive_calls: u64,
+    /// Times the link could not take a frame now.
+    pub send_full: u64,
+    /// Frames that the link refused for good (too long, address of another family, address unreachable).
+    pub send_refused: u64,
+    /// Frames lost on the way up, as far as the link can know (ring full, truncated).
+    pub receive_lost: u64,
+    /// Errors of the system that the link outlived (interface down, port unreachable).
+    pub system_errors: u64,
+}
+
+/// Why a link could not be opened, or can no longer be used. The text names the link and says what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{link}: {problem}; {advice}")]
+pub struct LinkError {
+    /// Which link, for people: `packet on eth0`.
+    pub link: String,
+    /// What happened.
+    pub problem: String,
+    /// What to do next.
+    pub advice: String,
+    /// The error of the system behind it, if there is one.
+    #[source]
+    pub source: Option<std::io::Error>,
+    /// True if a missing privilege is the reason.
+    pub privilege: bool,
+}
+
+/// A way to move frames. See the crate's text.
+pub trait Link: Send {
+    /// What this link can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Sends frames in order and returns how many were *taken*. Fewer than given means that the link is full now: offer the
+    /// rest later. A frame that can never be sent is counted (`send_refused`) and counts as taken: reliability is the firmware's.
+    fn send(&mut self, batch: &[TxFrame<'_>]) -> usize;
+
+    /// Hands up to `budget` received frames to `sink` with the address they came from; returns how many. Never blocks.
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize;
+
+    /// A descriptor that becomes readable when [`Link::receive`] has something, for `poll(2)`. `None`: must be polled by hand.
+    fn readiness(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Sleeps until a frame is there (true) or `timeout` has passed (false). `None` waits without end.
+    fn wait(&mut self, timeout: Option<Duration>) -> bool;
+
+    /// When delayed frames of a wrapper are due, if it holds any: `wait` and callers' own sleeps must not last longer.
+    fn next_due(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Counts so far.
+    fn statistics(&self) -> LinkStatistics;
+}

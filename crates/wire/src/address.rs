@@ -1,0 +1,141 @@
+//! Where a frame goes or comes from, as one link understands it.
+
+use core::fmt;
+
+/// What kind of address a [`LinkAddress`] holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum AddressFamily {
+    /// Every node that the link can reach without knowing it: Ethernet broadcast, or the UDP link's configured peers.
+    Everyone = 0,
+    /// Six bytes of Ethernet MAC address.
+    Mac = 1,
+    /// Four bytes of IPv4 address, two of port (big endian).
+    Udp4 = 4,
+    /// Sixteen bytes of IPv6 address, two of port, four of scope (big endian).
+    Udp6 = 6,
+    /// Four bytes: a node's index in a simulated or in-memory fabric (big endian).
+    Index = 9,
+    /// This very node: frames go back up without touching a link.
+    Loopback = 10,
+}
+
+/// An address on one link. Firmware passes it through and compares it, and never looks inside.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LinkAddress {
+    family: AddressFamily,
+    length: u8,
+    bytes: [u8; 22],
+}
+
+impl LinkAddress {
+    /// Every node on the link.
+    pub const EVERYONE: Self = Self::build(AddressFamily::Everyone, &[]);
+    /// The node itself.
+    pub const LOOPBACK: Self = Self::build(AddressFamily::Loopback, &[]);
+
+    const fn build(family: AddressFamily, from: &[u8]) -> Self {
+        let mut bytes = [0; 22];
+        let mut i = 0;
+        while i < from.len() {
+            bytes[i] = from[i];
+            i += 1;
+        }
+        Self { family, length: from.len() as u8, bytes }
+    }
+
+    /// An Ethernet address.
+    pub const fn mac(mac: [u8; 6]) -> Self {
+        Self::build(AddressFamily::Mac, &mac)
+    }
+
+    /// A node's index in a simulated fabric.
+    pub const fn index(index: u32) -> Self {
+        Self::build(AddressFamily::Index, &index.to_be_bytes())
+    }
+
+    /// A UDP socket address, IPv4 or IPv6 (the IPv6 scope is kept, the flow label is not).
+    pub fn udp(address: core::net::SocketAddr) -> Self {
+        let mut bytes = [0u8; 22];
+        match address {
+            core::net::SocketAddr::V4(v4) => {
+                bytes[..4].copy_from_slice(&v4.ip().octets());
+                bytes[4..6].copy_from_slice(&v4.port().to_be_bytes());
+                Self { family: AddressFamily::Udp4, length: 6, bytes }
+            }
+            core::net::SocketAddr::V6(v6) => {
+                bytes[..16].copy_from_slice(&v6.ip().octets());
+                bytes[16..18].copy_from_slice(&v6.port().to_be_bytes());
+                bytes[18..22].copy_from_slice(&v6.scope_id().to_be_bytes());
+                Self { family: AddressFamily::Udp6, length: 22, bytes }
+            }
+        }
+    }
+
+    /// The family.
+    pub const fn family(&self) -> AddressFamily {
+        self.family
+    }
+
+    /// The address bytes; their length depends on the family only.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length as usize]
+    }
+
+    /// The MAC address, if this is one.
+    pub fn as_mac(&self) -> Option<[u8; 6]> {
+        (self.family == AddressFamily::Mac).then(|| self.bytes[..6].try_into().expect("six bytes"))
+    }
+
+    /// The index, if this is an address in a simulated fabric.
+    pub fn as_index(&self) -> Option<u32> {
+        let b = &self.bytes;
+        (self.family == AddressFamily::Index)
+            .then(|| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+    }
+
+    /// The UDP socket address, if this is one.
+    pub fn as_udp(&self) -> Option<core::net::SocketAddr> {
+        use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+        let b = &self.bytes;
+        match self.family {
+            AddressFamily::Udp4 => Some(SocketAddr::V4(SocketAddrV4::new(
+                Ipv4Addr::new(b[0], b[1], b[2], b[3]),
+                u16::from_be_bytes([b[4], b[5]]),
+            ))),
+            AddressFamily::Udp6 => {
+                let ip: [u8; 16] = b[..16].try_into().expect("sixteen bytes");
+                let port = u16::from_be_bytes([b[16], b[17]]);
+                let scope = u32::from_be_bytes([b[18], b[19], b[20], b[21]]);
+                Some(SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::from(ip), port, 0, scope)))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for LinkAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.family {
+            AddressFamily::Everyone => f.write_str("everyone"),
+            AddressFamily::Loopback => f.write_str("loopback"),
+            AddressFamily::Index => write!(f, "#{}", self.as_index().unwrap_or(0)),
+            AddressFamily::Mac => {
+                for (i, byte) in self.bytes().iter().enumerate() {
+                    write!(f, "{}{byte:02x}", if i == 0 { "" } else { ":" })?;
+                }
+                Ok(())
+            }
+            AddressFamily::Udp4 | AddressFamily::Udp6 => match self.as_udp() {
+                Some(address) => write!(f, "{address}"),
+                None => f.write_str("?"),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for LinkAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

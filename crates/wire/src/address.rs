@@ -90,8 +90,7 @@ impl LinkAddress {
     /// The index, if this is an address in a simulated fabric.
     pub fn as_index(&self) -> Option<u32> {
         let b = &self.bytes;
-        (self.family == AddressFamily::Index)
-            .then(|| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+        (self.family == AddressFamily::Index).then(|| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
     }
 
     /// The UDP socket address, if this is one.

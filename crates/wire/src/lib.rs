@@ -1,9 +1,44 @@
 //! Frame formats of EMP (SPEC.md): building and parsing, nothing else.
+//!
+//! One file per frame kind. [`Header::parse`] and each kind's `parse` return a value or a [`Reason`] and never panic,
+//! whatever the bytes; `emit` writes what `parse` reads. No clock, no socket, no allocation.
 #![forbid(unsafe_code)]
 
+mod ack;
 mod address;
+mod block;
+mod checksum;
+mod close;
+mod data;
+mod done;
+mod header;
+mod hello;
+mod identity;
+mod message;
+mod not_ready;
+mod pull;
+mod reason;
+mod sequence;
 
+pub use ack::{ACK_BODY_BYTES_MAX, Ack, SACK_WORDS_MAX};
 pub use address::{AddressFamily, LinkAddress};
+pub use block::BlockWord;
+pub use checksum::Checksum;
+pub use close::{CLOSE_BYTES, Close};
+pub use data::TRAIN_FRAMES_MAX;
+pub use done::{DONE_BYTES, Done, DoneStatus};
+pub use header::{
+    Flags, Header, Kind, VERSION, begin_checksum, checksum_of, store_checksum, verify,
+};
+pub use hello::{HELLO_BODY_BYTES_MAX, HELLO_BYTES, Hello, NAME_BYTES_MAX};
+pub use identity::{Epoch, NodeId};
+pub use message::{
+    IMMEDIATE_BYTES, LONG_BYTES, LongPart, MESSAGE_BODY_BYTES_MAX, MESSAGE_BYTES, Message,
+};
+pub use not_ready::{NOT_READY_BYTES, NotReady, NotReadyCause};
+pub use pull::{PULL_BYTES, Pull};
+pub use reason::Reason;
+pub use sequence::Sequence;
 
 /// EtherType of EMP frames unless configured otherwise: IEEE 802 local experimental 1.
 pub const ETHERTYPE_DEFAULT: u16 = 0x88B5;
@@ -17,3 +52,18 @@ pub const DESTINATION_TAG_OFFSET: usize = 4;
 pub const KIND_OFFSET: usize = 0;
 /// Destination tag that every node accepts.
 pub const TAG_EVERYONE: u16 = 0xFFFF;
+/// Room that any frame's header and body fields fit in, in bytes.
+pub const HEAD_BYTES_MAX: usize = HEADER_BYTES + HELLO_BODY_BYTES_MAX;
+
+/// Body bytes of a frame that its checksum covers (`CRC-3`): all, or only the fields if the payload is unchecked.
+pub fn covered_bytes(header: &Header) -> usize {
+    let length = usize::from(header.length);
+    if !header.flags.has(Flags::PAYLOAD_UNCHECKED) {
+        return length;
+    }
+    match header.kind {
+        Kind::Data | Kind::Block => 0,
+        Kind::Message => Message::body_bytes_for(header.flags).min(length),
+        _ => length,
+    }
+}

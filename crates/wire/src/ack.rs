@@ -1,0 +1,49 @@
+//! `ack`: an explicit acknowledgement (`ACK-1`; V12, V18, E28).
+//!
+//! The common header's acknowledge field is cumulative; the word is the receiver's delay in microseconds. The body is the
+//! sender's identity, then up to four words of selective acknowledgement: bit *i* of word *w* says that sequence number
+//! `acknowledge + 1 + 64 w + i` has arrived too (`ACK-2`).
+
+use crate::header::u64_at;
+use crate::{NodeId, Reason};
+
+/// Words of selective acknowledgement that a frame can carry: together one receive window.
+pub const SACK_WORDS_MAX: usize = 4;
+/// Bytes of the largest body.
+pub const ACK_BODY_BYTES_MAX: usize = 8 + 8 * SACK_WORDS_MAX;
+
+/// Body of an `ack` frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ack {
+    /// The acknowledging node.
+    pub node: NodeId,
+    /// Selective acknowledgement bits; all zero if nothing arrived out of order.
+    pub sack: [u64; SACK_WORDS_MAX],
+}
+
+impl Ack {
+    /// Writes the body, without zero words at its end, and returns its length.
+    pub fn emit(&self, into: &mut [u8]) -> usize {
+        into[..8].copy_from_slice(&self.node.0.to_be_bytes());
+        let words = self.sack.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        for (i, word) in self.sack[..words].iter().enumerate() {
+            into[8 + 8 * i..16 + 8 * i].copy_from_slice(&word.to_be_bytes());
+        }
+        8 + 8 * words
+    }
+
+    /// Reads the body.
+    pub fn parse(body: &[u8]) -> Result<Self, Reason> {
+        if body.len() < 8 {
+            return Err(Reason::BodyShort);
+        }
+        if body.len() > ACK_BODY_BYTES_MAX || !body.len().is_multiple_of(8) {
+            return Err(Reason::Field);
+        }
+        let mut sack = [0; SACK_WORDS_MAX];
+        for (i, word) in sack.iter_mut().enumerate().take(body.len() / 8 - 1) {
+            *word = u64_at(body, 8 + 8 * i);
+        }
+        Ok(Self { node: NodeId(u64_at(body, 0)), sack })
+    }
+}

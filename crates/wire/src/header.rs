@@ -1,0 +1,269 @@
+//! The common header, 32 bytes at the start of every frame (`FRAME-1`).
+
+use crate::{Checksum, Epoch, HEADER_BYTES, Reason, Sequence};
+
+/// Version of the wire format that this crate speaks (`VERSION-1`).
+pub const VERSION: u8 = 1;
+
+mod field {
+    use core::ops::Range;
+
+    pub const VERSION_KIND: usize = 0;
+    pub const FLAGS: usize = 1;
+    pub const LENGTH: Range<usize> = 2..4;
+    pub const DESTINATION_TAG: Range<usize> = 4..6;
+    pub const DESTINATION_EPOCH: Range<usize> = 6..8;
+    pub const SOURCE_TAG: Range<usize> = 8..12;
+    pub const SOURCE_EPOCH: Range<usize> = 12..16;
+    pub const SEQUENCE: Range<usize> = 16..20;
+    pub const ACKNOWLEDGE: Range<usize> = 20..24;
+    pub const WORD: Range<usize> = 24..28;
+    pub const CHECKSUM: Range<usize> = 28..32;
+}
+
+const _: () = assert!(field::CHECKSUM.end == HEADER_BYTES);
+const _: () = assert!(field::DESTINATION_TAG.start == crate::DESTINATION_TAG_OFFSET);
+const _: () = assert!(field::VERSION_KIND == crate::KIND_OFFSET);
+
+/// What a frame is (`FRAME-2`). The names are those of SPEC.md.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "each kind is described in the file of its name")]
+pub enum Kind {
+    Hello = 1,
+    HelloReply = 2,
+    Message = 3,
+    Data = 4,
+    Ack = 5,
+    NotReady = 6,
+    Pull = 7,
+    Block = 8,
+    Done = 9,
+    Close = 10,
+    Put = 11,
+    Get = 12,
+    Atomic = 13,
+    Bundle = 14,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 14] = [
+        Self::Hello,
+        Self::HelloReply,
+        Self::Message,
+        Self::Data,
+        Self::Ack,
+        Self::NotReady,
+        Self::Pull,
+        Self::Block,
+        Self::Done,
+        Self::Close,
+        Self::Put,
+        Self::Get,
+        Self::Atomic,
+        Self::Bundle,
+    ];
+
+    /// The kind of this number.
+    pub const fn from_number(number: u8) -> Option<Self> {
+        if number == 0 || number as usize > Self::ALL.len() {
+            return None;
+        }
+        Some(Self::ALL[number as usize - 1])
+    }
+
+    /// Name as used by fault plans, captures and counters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hello => "hello",
+            Self::HelloReply => "hello-reply",
+            Self::Message => "message",
+            Self::Data => "data",
+            Self::Ack => "ack",
+            Self::NotReady => "not-ready",
+            Self::Pull => "pull",
+            Self::Block => "block",
+            Self::Done => "done",
+            Self::Close => "close",
+            Self::Put => "put",
+            Self::Get => "get",
+            Self::Atomic => "atomic",
+            Self::Bundle => "bundle",
+        }
+    }
+
+    /// True if frames of this kind carry a sequence number, are acknowledged and resent (`SEQ-2`).
+    pub const fn sequenced(self) -> bool {
+        !matches!(self, Self::Hello | Self::HelloReply | Self::Ack | Self::NotReady | Self::Close)
+    }
+
+    /// True if the body starts with the sender's whole identity; the others are known by tag and epoch (`FRAME-4`).
+    pub const fn identified(self) -> bool {
+        !matches!(self, Self::Data | Self::Block)
+    }
+
+    /// True for the two kinds that are exchanged before the ends know each other (`CRC-2`).
+    pub const fn contact(self) -> bool {
+        matches!(self, Self::Hello | Self::HelloReply)
+    }
+}
+
+/// The flag bits of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// The acknowledge field is valid: a piggybacked acknowledgement (V18).
+    pub const ACK: Self = Self(0x01);
+    /// The sender wants an acknowledgement now (V20).
+    pub const ACK_REQUEST: Self = Self(0x02);
+    /// The checksum covers header and body fields only, not the payload (`CRC-3`).
+    pub const PAYLOAD_UNCHECKED: Self = Self(0x04);
+    /// Last frame of its train (a message's unscheduled part, or a block).
+    pub const LAST: Self = Self(0x08);
+    /// Message: the long part is present, more than one frame belongs to it.
+    pub const LONG: Self = Self(0x10);
+    /// Message: eight bytes of immediate data are present.
+    pub const IMMEDIATE: Self = Self(0x20);
+    /// Message: the sender wants to know when it is matched (synchronous send).
+    pub const SYNCHRONOUS: Self = Self(0x40);
+
+    /// True if every bit of `other` is set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// `other` added if `condition`.
+    #[must_use]
+    pub const fn with_if(self, condition: bool, other: Self) -> Self {
+        if condition { self.with(other) } else { self }
+    }
+}
+
+/// The common header's values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// What the frame is.
+    pub kind: Kind,
+    /// Flag bits.
+    pub flags: Flags,
+    /// Bytes of body and payload after the header; link padding comes after them.
+    pub length: u16,
+    /// Tag of the node it is for.
+    pub destination_tag: u16,
+    /// Low 16 bits of the epoch that the sender believes the destination is in; 0 if unknown.
+    pub destination_epoch: u16,
+    /// Tag of the sender.
+    pub source_tag: u32,
+    /// The sender's epoch towards this destination.
+    pub source_epoch: Epoch,
+    /// Sequence number, for sequenced kinds; else 0.
+    pub sequence: Sequence,
+    /// Next sequence number expected from the destination, if [`Flags::ACK`].
+    pub acknowledge: Sequence,
+    /// A word whose meaning depends on the kind.
+    pub word: u32,
+}
+
+impl Header {
+    /// Writes the header with an empty checksum field.
+    pub fn emit(&self, into: &mut [u8; HEADER_BYTES]) {
+        into[field::VERSION_KIND] = VERSION << 5 | self.kind as u8;
+        into[field::FLAGS] = self.flags.0;
+        into[field::LENGTH].copy_from_slice(&self.length.to_be_bytes());
+        into[field::DESTINATION_TAG].copy_from_slice(&self.destination_tag.to_be_bytes());
+        into[field::DESTINATION_EPOCH].copy_from_slice(&self.destination_epoch.to_be_bytes());
+        into[field::SOURCE_TAG].copy_from_slice(&self.source_tag.to_be_bytes());
+        into[field::SOURCE_EPOCH].copy_from_slice(&self.source_epoch.0.to_be_bytes());
+        into[field::SEQUENCE].copy_from_slice(&self.sequence.0.to_be_bytes());
+        into[field::ACKNOWLEDGE].copy_from_slice(&self.acknowledge.0.to_be_bytes());
+        into[field::WORD].copy_from_slice(&self.word.to_be_bytes());
+        into[field::CHECKSUM].fill(0);
+    }
+
+    /// Reads the header; returns it and the body with payload (link padding cut off). The checksum is not checked here.
+    #[inline]
+    pub fn parse(frame: &[u8]) -> Result<(Self, &[u8]), Reason> {
+        let Some((head, rest)) = frame.split_first_chunk::<HEADER_BYTES>() else {
+            return Err(Reason::TooShort);
+        };
+        if head[field::VERSION_KIND] >> 5 != VERSION {
+            return Err(Reason::Version);
+        }
+        let kind = Kind::from_number(head[field::VERSION_KIND] & 0x1F).ok_or(Reason::Kind)?;
+        let header = Self {
+            kind,
+            flags: Flags(head[field::FLAGS]),
+            length: u16_at(head, field::LENGTH.start),
+            destination_tag: u16_at(head, field::DESTINATION_TAG.start),
+            destination_epoch: u16_at(head, field::DESTINATION_EPOCH.start),
+            source_tag: u32_at(head, field::SOURCE_TAG.start),
+            source_epoch: Epoch(u32_at(head, field::SOURCE_EPOCH.start)),
+            sequence: Sequence(u32_at(head, field::SEQUENCE.start)),
+            acknowledge: Sequence(u32_at(head, field::ACKNOWLEDGE.start)),
+            word: u32_at(head, field::WORD.start),
+        };
+        let body = rest.get(..usize::from(header.length)).ok_or(Reason::Length)?;
+        Ok((header, body))
+    }
+}
+
+/// The checksum field of a frame that [`Header::parse`] accepted.
+pub fn checksum_of(frame: &[u8]) -> u32 {
+    frame.first_chunk::<HEADER_BYTES>().map_or(0, |head| u32_at(head, field::CHECKSUM.start))
+}
+
+/// Checks a received frame of which `covered` body bytes are under the checksum.
+#[inline]
+pub fn verify(frame: &[u8], covered: usize, mut seed: Checksum) -> Result<(), Reason> {
+    let end = HEADER_BYTES + covered;
+    if frame.len() < end {
+        return Err(Reason::BodyShort);
+    }
+    seed.update(&frame[..field::CHECKSUM.start]);
+    if covered > 0 {
+        seed.update(&frame[HEADER_BYTES..end]);
+    }
+    if seed.value() == checksum_of(frame) { Ok(()) } else { Err(Reason::Checksum) }
+}
+
+/// Starts the checksum of a frame to be sent: header and the body bytes that `head` holds.
+#[inline]
+pub fn begin_checksum(head: &[u8], mut seed: Checksum) -> Checksum {
+    seed.update(&head[..field::CHECKSUM.start]);
+    if head.len() > HEADER_BYTES {
+        seed.update(&head[HEADER_BYTES..]);
+    }
+    seed
+}
+
+/// Writes the finished checksum into the header.
+#[inline]
+pub fn store_checksum(head: &mut [u8], sum: Checksum) {
+    head[field::CHECKSUM].copy_from_slice(&sum.value().to_be_bytes());
+}
+
+/// A big-endian 16-bit value. The caller has checked the length.
+#[inline]
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// A big-endian 32-bit value. The caller has checked the length.
+#[inline]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// A big-endian 64-bit value. The caller has checked the length.
+#[inline]
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
+}

@@ -1,0 +1,90 @@
+//! `hello` and `hello-reply`: finding a node and learning or confirming its epoch (`HELLO-1`; V26, V27).
+//!
+//! A hello goes to everyone on a link, or to one address. The node it names (or any, if it names none) answers with its
+//! epoch towards the asker and the same nonce. A reply proves that the node *now* is in that epoch, which a stale frame can't.
+
+use crate::header::{u16_at, u32_at, u64_at};
+use crate::{NodeId, Reason};
+
+/// Bytes of the fixed part of the body.
+pub const HELLO_BYTES: usize = 32;
+/// Longest node name, in bytes of UTF-8.
+pub const NAME_BYTES_MAX: usize = 32;
+/// Bytes of the largest body.
+pub const HELLO_BODY_BYTES_MAX: usize = HELLO_BYTES + NAME_BYTES_MAX;
+
+/// Body of a `hello` or `hello-reply` frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// The sender.
+    pub node: NodeId,
+    /// The node that should answer, or [`NodeId::ANY`]; in a reply, the node that asked.
+    pub target: NodeId,
+    /// Drawn by the asker, repeated in the reply.
+    pub nonce: u64,
+    /// Optional features that the sender has; bits unknown to the receiver are ignored (`VERSION-2`).
+    pub features: u32,
+    /// Largest frame that the sender takes on this link, in bytes from the common header on.
+    pub frame_bytes_max: u16,
+    name_bytes: u8,
+    name: [u8; NAME_BYTES_MAX],
+}
+
+impl Hello {
+    /// A hello. A name longer than [`NAME_BYTES_MAX`] is cut at a character.
+    pub fn new(node: NodeId, target: NodeId, nonce: u64, frame_bytes_max: u16, name: &str) -> Self {
+        let mut end = name.len().min(NAME_BYTES_MAX);
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        let mut bytes = [0; NAME_BYTES_MAX];
+        bytes[..end].copy_from_slice(&name.as_bytes()[..end]);
+        let name_bytes = end as u8;
+        Self { node, target, nonce, features: 0, frame_bytes_max, name_bytes, name: bytes }
+    }
+
+    /// The sender's name for people; empty if it has none or if it was not UTF-8.
+    pub fn name(&self) -> &str {
+        core::str::from_utf8(&self.name[..usize::from(self.name_bytes)]).unwrap_or("")
+    }
+
+    /// Writes the body and returns its length.
+    pub fn emit(&self, into: &mut [u8]) -> usize {
+        into[..8].copy_from_slice(&self.node.0.to_be_bytes());
+        into[8..16].copy_from_slice(&self.target.0.to_be_bytes());
+        into[16..24].copy_from_slice(&self.nonce.to_be_bytes());
+        into[24..28].copy_from_slice(&self.features.to_be_bytes());
+        into[28..30].copy_from_slice(&self.frame_bytes_max.to_be_bytes());
+        into[30] = self.name_bytes;
+        into[31] = 0;
+        let end = HELLO_BYTES + usize::from(self.name_bytes);
+        into[HELLO_BYTES..end].copy_from_slice(&self.name[..usize::from(self.name_bytes)]);
+        end
+    }
+
+    /// Reads the body.
+    pub fn parse(body: &[u8]) -> Result<Self, Reason> {
+        if body.len() < HELLO_BYTES {
+            return Err(Reason::BodyShort);
+        }
+        let name_bytes = usize::from(body[30]);
+        if name_bytes > NAME_BYTES_MAX || body.len() < HELLO_BYTES + name_bytes {
+            return Err(Reason::Field);
+        }
+        let mut name = [0; NAME_BYTES_MAX];
+        name[..name_bytes].copy_from_slice(&body[HELLO_BYTES..HELLO_BYTES + name_bytes]);
+        let node = NodeId(u64_at(body, 0));
+        if node == NodeId::ANY {
+            return Err(Reason::Field);
+        }
+        Ok(Self {
+            node,
+            target: NodeId(u64_at(body, 8)),
+            nonce: u64_at(body, 16),
+            features: u32_at(body, 24),
+            frame_bytes_max: u16_at(body, 28),
+            name_bytes: name_bytes as u8,
+            name,
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! `message`: the first frame of a two-sided message (`MSG-1`; E21, E23).
+//!
+//! The header's word is the message number of the pair.
+//!
+//! ```text
+//!  0  source node          8      16  match bits          8
+//!  8  source endpoint      2      24  [long part         20]  if LONG
+//! 10  destination endpoint 2      ..  [immediate data     8]  if IMMEDIATE
+//! 12  reserved, zero       4      ..  payload
+//! ```
+
+use crate::header::{u16_at, u32_at, u64_at};
+use crate::{Flags, NodeId, Reason};
+
+/// Bytes of the fixed part of the body.
+pub const MESSAGE_BYTES: usize = 24;
+/// Bytes of the long part.
+pub const LONG_BYTES: usize = 20;
+/// Bytes of immediate data.
+pub const IMMEDIATE_BYTES: usize = 8;
+/// Largest body: fixed, long and immediate parts.
+pub const MESSAGE_BODY_BYTES_MAX: usize = MESSAGE_BYTES + LONG_BYTES + IMMEDIATE_BYTES;
+
+/// What a message of more than one frame says of itself (`MSG-2`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LongPart {
+    /// Bytes of the whole message.
+    pub total_bytes: u64,
+    /// Bytes of it that the sender sends unasked, this frame's included; the rest is pulled.
+    pub unscheduled_bytes: u32,
+    /// Payload bytes of every `data` and `block` frame but the last of its train.
+    pub fragment_bytes: u16,
+    /// The sender's name for the message, which pulls and dones give back.
+    pub handle: u32,
+}
+
+/// Body of a `message` frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// The sender.
+    pub node: NodeId,
+    /// Endpoint it was sent from.
+    pub source_endpoint: u16,
+    /// Endpoint it is for.
+    pub destination_endpoint: u16,
+    /// Match bits.
+    pub match_bits: u64,
+    /// Present if LONG; also present for synchronous messages, which need a handle.
+    pub long: Option<LongPart>,
+    /// Present if IMMEDIATE.
+    pub immediate: Option<u64>,
+}
+
+impl Message {
+    /// The flags that this body needs in the common header.
+    pub fn flags(&self) -> Flags {
+        Flags::default()
+            .with_if(self.long.is_some(), Flags::LONG)
+            .with_if(self.immediate.is_some(), Flags::IMMEDIATE)
+    }
+
+    /// Bytes that [`Message::emit`] writes.
+    pub fn body_bytes(&self) -> usize {
+        Self::body_bytes_for(self.flags())
+    }
+
+    /// Bytes of body fields that these flags imply.
+    pub fn body_bytes_for(flags: Flags) -> usize {
+        MESSAGE_BYTES
+            + if flags.has(Flags::LONG) { LONG_BYTES } else { 0 }
+            + if flags.has(Flags::IMMEDIATE) { IMMEDIATE_BYTES } else { 0 }
+    }
+
+    /// Writes the body and returns its length. `into` must have room for [`Message::body_bytes`].
+    pub fn emit(&self, into: &mut [u8]) -> usize {
+        into[..8].copy_from_slice(&self.node.0.to_be_bytes());
+        into[8..10].copy_from_slice(&self.source_endpoint.to_be_bytes());
+        into[10..12].copy_from_slice(&self.destination_endpoint.to_be_bytes());
+        into[12..16].fill(0);
+        into[16..24].copy_from_slice(&self.match_bits.to_be_bytes());
+        let mut at = MESSAGE_BYTES;
+        if let Some(long) = &self.long {
+            into[at..at + 8].copy_from_slice(&long.total_bytes.to_be_bytes());
+            into[at + 8..at + 12].copy_from_slice(&long.unscheduled_bytes.to_be_bytes());
+            into[at + 12..at + 14].copy_from_slice(&long.fragment_bytes.to_be_bytes());
+            into[at + 14..at + 16].fill(0);
+            into[at + 16..at + 20].copy_from_slice(&long.handle.to_be_bytes());
+            at += LONG_BYTES;
+        }
+        if let Some(immediate) = self.immediate {
+            into[at..at + 8].copy_from_slice(&immediate.to_be_bytes());
+            at += IMMEDIATE_BYTES;
+        }
+        at
+    }
+
+    /// Reads the body; returns it and the payload.
+    pub fn parse(flags: Flags, body: &[u8]) -> Result<(Self, &[u8]), Reason> {
+        let bytes = Self::body_bytes_for(flags);
+        if body.len() < bytes {
+            return Err(Reason::BodyShort);
+        }
+        let (fields, payload) = body.split_at(bytes);
+        let long = flags.has(Flags::LONG).then(|| LongPart {
+            total_bytes: u64_at(fields, MESSAGE_BYTES),
+            unscheduled_bytes: u32_at(fields, MESSAGE_BYTES + 8),
+            fragment_bytes: u16_at(fields, MESSAGE_BYTES + 12),
+            handle: u32_at(fields, MESSAGE_BYTES + 16),
+        });
+        let immediate =
+            flags.has(Flags::IMMEDIATE).then(|| u64_at(fields, bytes - IMMEDIATE_BYTES));
+        let message = Self {
+            node: NodeId(u64_at(fields, 0)),
+            source_endpoint: u16_at(fields, 8),
+            destination_endpoint: u16_at(fields, 10),
+            match_bits: u64_at(fields, 16),
+            long,
+            immediate,
+        };
+        message.check(payload.len())?;
+        Ok((message, payload))
+    }
+
+    fn check(&self, payload_bytes: usize) -> Result<(), Reason> {
+        let Some(long) = &self.long else { return Ok(()) };
+        let unscheduled = u64::from(long.unscheduled_bytes);
+        let sane = unscheduled <= long.total_bytes
+            && payload_bytes as u64 <= unscheduled
+            && long.total_bytes <= i64::MAX as u64
+            && (long.fragment_bytes > 0 || payload_bytes as u64 == long.total_bytes);
+        if sane { Ok(()) } else { Err(Reason::Field) }
+    }
+}

@@ -1,1 +1,25 @@
-//! Stub.
+//! The protocol engine of EMP: a pure state machine (DESIGN section 4).
+//!
+//! Time and randomness are arguments; host memory is behind a trait; frames come in as bytes and go out as a batch.
+//! So the same code runs under a thread, in a simulator with virtual time, and on a simulated network card.
+#![forbid(unsafe_code)]
+
+mod counters;
+mod descriptor;
+mod engine;
+pub mod limits;
+mod memory;
+mod profile;
+mod time;
+mod transmit;
+
+pub use counters::{Counter, Counters};
+pub use descriptor::{
+    ClaimId, Completion, CompletionMode, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor,
+    Selector, SendDescriptor, Status,
+};
+pub use engine::{Config, Firmware, LinkInfo, NodeEvent};
+pub use memory::{HostMemory, MemoryFault, Segment, SegmentList, TooManySegments};
+pub use profile::{AckTrigger, Profile, RetransmitUnit, Unexpected};
+pub use time::{Span, Time};
+pub use transmit::{LinkIndex, TransmitBatch, TransmitFrame};

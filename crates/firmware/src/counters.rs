@@ -1,0 +1,168 @@
+//! What the firmware counts. Every frame that is dropped has a reason, and every reason a counter (DESIGN section 8).
+
+use emp_wire::Reason;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident = $label:literal,)*) => {
+        /// Names of the counters.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        #[repr(usize)]
+        pub enum Counter { $($(#[$doc])* $name,)* }
+
+        impl Counter {
+            /// Every counter, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// Its name in tables and files.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $label,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Sequenced frames sent for the first time.
+    FramesSent = "frames_sent",
+    /// Sequenced frames sent again.
+    FramesResent = "frames_resent",
+    /// Explicit acknowledgements sent.
+    AcksSent = "acks_sent",
+    /// Acknowledgements that rode on data.
+    AcksPiggybacked = "acks_piggybacked",
+    /// Frames taken: valid, for us, from a known peer and epoch.
+    FramesReceived = "frames_received",
+    /// Messages sent and complete.
+    MessagesSent = "messages_sent",
+    /// Messages received and complete.
+    MessagesReceived = "messages_received",
+    /// Payload bytes placed in posted buffers.
+    BytesPlaced = "bytes_placed",
+    /// Payload bytes copied by the firmware beyond that one placement (pool, staging).
+    BytesCopied = "bytes_copied",
+    /// Messages that found no posted receive.
+    Unexpected = "unexpected",
+    /// Blocks asked for.
+    PullsSent = "pulls_sent",
+    /// Early retransmissions of a last frame.
+    TailProbes = "tail_probes",
+    /// Retransmission timers that ran out.
+    Timeouts = "timeouts",
+    /// "Not ready" said.
+    NotReadySent = "not_ready_sent",
+    /// "Not ready" heard.
+    NotReadyReceived = "not_ready_received",
+    /// Peers found.
+    PeersFound = "peers_found",
+    /// Peers given up.
+    PeersLost = "peers_lost",
+    /// Peers that came back in a new epoch.
+    PeersRestarted = "peers_restarted",
+    /// Dropped: shorter than a header.
+    DropTooShort = "drop_too_short",
+    /// Dropped: another version.
+    DropVersion = "drop_wrong_version",
+    /// Dropped: unknown or not yet spoken kind.
+    DropKind = "drop_unknown_kind",
+    /// Dropped: length beyond the frame.
+    DropLength = "drop_bad_length",
+    /// Dropped: body too short for its kind.
+    DropBodyShort = "drop_body_short",
+    /// Dropped: a field that its kind forbids.
+    DropField = "drop_bad_field",
+    /// Dropped: checksum.
+    DropChecksum = "drop_bad_checksum",
+    /// Dropped: for another node.
+    DropWrongNode = "drop_wrong_node",
+    /// Dropped: for an earlier incarnation of this node.
+    DropStaleDestination = "drop_stale_destination",
+    /// Dropped: from another incarnation of the peer than the one known.
+    DropStaleSource = "drop_stale_source",
+    /// Dropped: from a peer that is not known and did not identify itself.
+    DropUnknownPeer = "drop_unknown_peer",
+    /// Dropped: no room for another peer.
+    DropTooManyPeers = "drop_too_many_peers",
+    /// Dropped: had arrived before (acknowledged again, V14).
+    DropDuplicate = "drop_duplicate",
+    /// Dropped: sequence number outside the window.
+    DropOutOfWindow = "drop_out_of_window",
+    /// Dropped: out of order, and the profile does not take such (V13).
+    DropOutOfOrder = "drop_out_of_order",
+    /// Dropped: part of a message whose first frame is not here yet.
+    DropBeforeMessage = "drop_before_message",
+    /// Dropped: no room for a message that came before its turn.
+    DropEarly = "drop_early",
+    /// Dropped: acknowledges what was never sent.
+    DropBadAck = "drop_bad_ack",
+    /// Dropped: a fragment outside its message, overlapping, or of the wrong length.
+    DropBadPlace = "drop_bad_place",
+    /// Dropped: names a message or pull that does not exist.
+    DropBadHandle = "drop_bad_handle",
+    /// Dropped: a hello that nobody here should answer, or too many at a time.
+    DropHello = "drop_hello",
+    /// Dropped: a reply to a question that was not asked.
+    DropBadReply = "drop_bad_reply",
+    /// Dropped on the way out: longer than the link takes.
+    DropTooLong = "drop_too_long",
+    /// Frames to this node itself that found the loopback queue full.
+    DropLoopback = "drop_loopback",
+}
+
+/// The values.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    values: [u64; Counter::ALL.len()],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self { values: [0; Counter::ALL.len()] }
+    }
+}
+
+impl Counters {
+    /// The value of one.
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.values[counter as usize]
+    }
+
+    /// All, with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        Counter::ALL.iter().map(|counter| (counter.name(), self.get(*counter)))
+    }
+
+    /// Frames dropped for any reason.
+    pub fn dropped(&self) -> u64 {
+        self.iter().filter(|(name, _)| name.starts_with("drop_")).map(|(_, value)| value).sum()
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, counter: Counter, n: u64) {
+        self.values[counter as usize] += n;
+    }
+
+    #[inline]
+    pub(crate) fn count(&mut self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (into, from) in self.values.iter_mut().zip(&other.values) {
+            *into += from;
+        }
+    }
+}
+
+impl From<Reason> for Counter {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::TooShort => Self::DropTooShort,
+            Reason::Version => Self::DropVersion,
+            Reason::Kind => Self::DropKind,
+            Reason::Length => Self::DropLength,
+            Reason::BodyShort => Self::DropBodyShort,
+            Reason::Field => Self::DropField,
+            Reason::Checksum => Self::DropChecksum,
+        }
+    }
+}

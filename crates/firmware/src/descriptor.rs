@@ -1,0 +1,224 @@
+//! What a host posts and what it gets back (E39, E46).
+
+use emp_wire::NodeId;
+
+use crate::memory::SegmentList;
+
+/// An operation that a host posted. Unique while the operation lives and for long after.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct OpId {
+    pub(crate) kind: OpKind,
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl OpId {
+    /// What was posted.
+    pub fn kind(self) -> OpKind {
+        self.kind
+    }
+}
+
+/// What was posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum OpKind {
+    /// A send.
+    Send,
+    /// A receive.
+    Receive,
+}
+
+/// When a send is complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CompletionMode {
+    /// Small messages when they are copied into the pool, others when the peer has them.
+    #[default]
+    Auto,
+    /// At once: the bytes are copied before the post returns, or it fails with [`PostError::PoolFull`]. Only for
+    /// messages up to one frame's payload.
+    Buffered,
+    /// When the peer's firmware has all of it (E32).
+    Delivered,
+}
+
+/// A message to send.
+#[derive(Clone, Debug)]
+pub struct SendDescriptor {
+    /// The node it is for; may be the sending node itself.
+    pub to: NodeId,
+    /// The endpoint it is sent from.
+    pub endpoint: u16,
+    /// The endpoint it is for.
+    pub to_endpoint: u16,
+    /// Match bits.
+    pub match_bits: u64,
+    /// Where the bytes are. They must not change or go away before completion, unless that comes at once.
+    pub segments: SegmentList,
+    /// Eight bytes that the receiver's completion will show.
+    pub immediate: Option<u64>,
+    /// Complete only when the message is matched at the receiver.
+    pub synchronous: bool,
+    /// When it is complete.
+    pub completion: CompletionMode,
+    /// Given back in the completion.
+    pub context: u64,
+}
+
+/// Which messages a receive or probe wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Selector {
+    /// The sending node, or [`NodeId::ANY`].
+    pub from: NodeId,
+    /// The sending endpoint; `None` for any.
+    pub from_endpoint: Option<u16>,
+    /// Wanted match bits.
+    pub match_bits: u64,
+    /// Bits that don't have to match.
+    pub ignore_bits: u64,
+}
+
+impl Selector {
+    /// Every message.
+    pub const ANY: Self =
+        Self { from: NodeId::ANY, from_endpoint: None, match_bits: 0, ignore_bits: u64::MAX };
+
+    /// Messages with exactly these match bits, from anyone.
+    pub const fn bits(match_bits: u64) -> Self {
+        Self { match_bits, ignore_bits: 0, ..Self::ANY }
+    }
+
+    /// True if a message is one of those wanted.
+    pub fn accepts(&self, from: NodeId, from_endpoint: u16, match_bits: u64) -> bool {
+        (self.match_bits ^ match_bits) & !self.ignore_bits == 0
+            && (self.from == NodeId::ANY || self.from == from)
+            && self.from_endpoint.is_none_or(|endpoint| endpoint == from_endpoint)
+    }
+}
+
+/// A receive to post.
+#[derive(Clone, Debug)]
+pub struct ReceiveDescriptor {
+    /// The endpoint.
+    pub endpoint: u16,
+    /// Which messages it takes. Ignored with `claim`.
+    pub selector: Selector,
+    /// Where the bytes go. A longer message is cut, and reported as truncated.
+    pub segments: SegmentList,
+    /// Take exactly this message, which a probe set aside.
+    pub claim: Option<ClaimId>,
+    /// Given back in the completion.
+    pub context: u64,
+}
+
+/// A message that [`probe`](crate::Firmware::probe) set aside for one receive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct ClaimId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// What a probe found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProbeInfo {
+    /// The sender.
+    pub from: NodeId,
+    /// Its endpoint.
+    pub from_endpoint: u16,
+    /// Match bits.
+    pub match_bits: u64,
+    /// Bytes of the whole message.
+    pub total_bytes: u64,
+    /// Immediate data.
+    pub immediate: Option<u64>,
+    /// Set if the probe was to claim the message.
+    pub claim: Option<ClaimId>,
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Status {
+    /// All is well.
+    Ok,
+    /// The message was longer than the buffer; the buffer holds its start.
+    Truncated,
+    /// Cancelled by the host.
+    Cancelled,
+    /// The peer was not found, or not heard of for too long (V7).
+    Unreachable,
+    /// The peer was restarted; what was under way to or from it is lost.
+    PeerRestarted,
+    /// The peer's node was closed.
+    PeerClosed,
+    /// The peer has no such endpoint.
+    NoEndpoint,
+    /// The endpoint was closed under the operation.
+    EndpointClosed,
+    /// Host memory could not be reached.
+    MemoryFault,
+    /// The receiver gave the message up.
+    Abandoned,
+}
+
+impl Status {
+    /// For people.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Truncated => "message longer than the buffer",
+            Self::Cancelled => "cancelled",
+            Self::Unreachable => "peer unreachable",
+            Self::PeerRestarted => "peer was restarted",
+            Self::PeerClosed => "peer closed its node",
+            Self::NoEndpoint => "peer has no such endpoint",
+            Self::EndpointClosed => "endpoint closed",
+            Self::MemoryFault => "host memory could not be reached",
+            Self::Abandoned => "receiver gave the message up",
+        }
+    }
+}
+
+/// The end of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// The operation.
+    pub op: OpId,
+    /// The descriptor's context.
+    pub context: u64,
+    /// How it ended.
+    pub status: Status,
+    /// Receives: bytes placed in the buffer. Sends: bytes of the message.
+    pub bytes: u64,
+    /// Bytes of the whole message.
+    pub total_bytes: u64,
+    /// The other node. For receives that ended before they matched: [`NodeId::ANY`].
+    pub peer: NodeId,
+    /// The other endpoint.
+    pub peer_endpoint: u16,
+    /// Match bits of the message.
+    pub match_bits: u64,
+    /// Immediate data of a received message.
+    pub immediate: Option<u64>,
+}
+
+/// Why a post was refused. Nothing was started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PostError {
+    /// Too many operations are outstanding: progress, then try again.
+    Busy,
+    /// A buffered send found no room in the pool: progress, then try again.
+    PoolFull,
+    /// A buffered send is longer than one frame's payload.
+    TooLong,
+    /// The endpoint is not open on this node.
+    NoEndpoint,
+    /// The claimed message is gone (its sender was lost), or was never claimed.
+    NoClaim,
+    /// The destination is [`NodeId::ANY`].
+    NoDestination,
+    /// Too many peers are known already.
+    TooManyPeers,
+    /// Host memory could not be reached.
+    MemoryFault,
+    /// The node is closing.
+    Closing,
+}

@@ -1,0 +1,82 @@
+//! Every bound of the firmware in one place: what it bounds, its unit, and why it has this value.
+//!
+//! Whatever arrives from the wire or from a caller, no queue, pool or table grows past these.
+
+use crate::time::Span;
+
+/// Segments in one scatter/gather list. Enough for any iovec an MPI hands down at once (IOV_MAX is 1024, but MPIs pack
+/// beyond a few dozen), and small enough to be walked per frame.
+pub const SEGMENTS_MAX: usize = 256;
+
+/// Segments that one frame is gathered from before the firmware copies it together instead: a gather entry costs the
+/// kernel about as much as copying 200 bytes.
+pub const FRAME_SEGMENTS_MAX: usize = 8;
+
+/// Frames that may be in flight to one peer, and the span of sequence numbers a receiver takes. Four words of selective
+/// acknowledgement cover it; 256 frames of 1500 bytes are the bandwidth-delay product of 100 Gb/s at 30 µs.
+pub const WINDOW_FRAMES: u32 = 256;
+
+/// Frames of the smallest congestion window: enough for an acknowledgement request to be under way with data.
+pub const WINDOW_FRAMES_MIN: u32 = 4;
+
+/// Peers a node knows at a time, idle ones included. At 256 bytes each: 32 MiB.
+pub const PEERS_MAX: usize = 131_072;
+
+/// Endpoints open on one node: ranks of a process, several libraries; each costs two list heads.
+pub const ENDPOINTS_MAX: usize = 1_024;
+
+/// Sends posted and not complete on one node. MPI flood tests post a few ten thousand.
+pub const SENDS_MAX: usize = 65_536;
+
+/// Receives posted and not complete on one node.
+pub const RECEIVES_MAX: usize = 131_072;
+
+/// Messages that are arriving or wait unexpected on one node.
+pub const INCOMING_MAX: usize = 32_768;
+
+/// Messages of one peer that arrive before their turn (a message before them is missing). One window's worth.
+pub const EARLY_MAX: usize = WINDOW_FRAMES as usize;
+
+/// Bytes of the pool that holds unexpected data and buffered sends. MPICH's and Open MPI's default eager traffic fits;
+/// beyond it senders hear "not ready" and nothing is lost.
+pub const POOL_BYTES: usize = 8 << 20;
+
+/// Bytes of one slot of the pool. Small messages dominate unexpected traffic; a 1500-byte frame takes three.
+pub const POOL_SLOT_BYTES: usize = 512;
+
+/// Part of the pool that buffered sends may take, in slots out of 100: the rest is kept for what arrives, so that a
+/// node that only sends cannot make itself deaf.
+pub const POOL_SEND_PERCENT: usize = 50;
+
+/// Blocks that a node has asked for and not yet received, over all senders (pull identifiers are 16 bits).
+pub const PULLS_MAX: usize = 256;
+
+/// Control frames (pulls, dones) that wait to be sent to one peer. Each answers something that is bounded itself.
+pub const CONTROLS_MAX: usize = 4_096;
+
+/// Blocks that one peer has asked of us and that wait to be sent. A peer that asks for more gets no answer for them.
+pub const BLOCKS_QUEUED_MAX: usize = 1_024;
+
+/// Completions that wait for the host. Posts are refused beyond it, so it only needs to hold every posted operation.
+pub const COMPLETIONS_MAX: usize = SENDS_MAX + RECEIVES_MAX;
+
+/// Node events (found, lost, restarted) kept for the host; older ones go first.
+pub const EVENTS_MAX: usize = 1_024;
+
+/// Nodes being looked for at a time.
+pub const DISCOVERIES_MAX: usize = 4_096;
+
+/// Replies to hellos that wait to be sent; more are dropped, the asker asks again.
+pub const REPLIES_MAX: usize = 256;
+
+/// Shortest time between two hellos to one peer, so that stale frames cannot make a node flood.
+pub const HELLO_INTERVAL: Span = Span::ms(1);
+
+/// Floor of the retransmission timer. Below it, timer slack and scheduling noise of an ordinary kernel look like loss.
+pub const RETRANSMIT_FLOOR: Span = Span::us(200);
+
+/// Ceiling of the retransmission timer: bounds how late a healed link is noticed.
+pub const RETRANSMIT_CEILING: Span = Span::ms(100);
+
+/// Shortest and longest back-off after "not ready".
+pub const NOT_READY_BACKOFF: (Span, Span) = (Span::us(50), Span::ms(5));

@@ -1,0 +1,159 @@
+//! Profiles: named sets of protocol parameters (DESIGN section 4). They are data; no code asks which profile runs.
+
+use crate::time::Span;
+
+/// What a sender resends when it finds a frame lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RetransmitUnit {
+    /// Exactly the frame that is missing.
+    Frame,
+    /// The collection it belongs to (E30).
+    Collection,
+    /// All of the message's train, or of the block (O4, O7).
+    Train,
+    /// Everything from the gap on (V15).
+    Window,
+}
+
+/// What a receiver does with a message that no receive matches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unexpected {
+    /// Keeps it in the bounded pool; says "not ready" when that is full.
+    Pool,
+    /// Keeps nothing: the sender resends until a receive is posted (E20).
+    Refuse,
+}
+
+/// When a receiver acknowledges, besides piggybacking, on request, and by delay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AckTrigger {
+    /// After this many frames since the last acknowledgement, and at the end of a train whose sender waits (E27, V19).
+    Frames,
+    /// After this many *messages* (O6, O8).
+    Messages,
+}
+
+/// Protocol parameters of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Name for people.
+    pub name: &'static str,
+    /// Frames (or messages) that one acknowledgement covers: the collection (E24). Can be changed while running.
+    pub collection: u32,
+    /// What `collection` counts.
+    pub ack_trigger: AckTrigger,
+    /// Longest that an acknowledgement waits for data to ride on.
+    pub ack_delay: Span,
+    /// Frames that arrive out of order are taken (E31) or dropped (V13).
+    pub accept_out_of_order: bool,
+    /// Explicit acknowledgements carry selective bits.
+    pub selective_acks: bool,
+    /// What is resent.
+    pub retransmit: RetransmitUnit,
+    /// The last frame is resent early when its acknowledgement stays out, instead of waiting for the timer.
+    pub tail_probe: bool,
+    /// Treatment of unexpected messages.
+    pub unexpected: Unexpected,
+    /// Messages up to this size leave whole, without waiting for the receiver. `u64::MAX`: all of them.
+    pub eager_bytes: u64,
+    /// Of longer messages, the bytes that leave unasked.
+    pub unscheduled_bytes: u32,
+    /// Bytes of one pull.
+    pub pull_block_bytes: u32,
+    /// Blocks of one message that are asked for at a time.
+    pub pull_blocks: u32,
+    /// Bytes asked for over all senders (incast control).
+    pub pull_bytes_max: u64,
+    /// Sends up to this size complete when they are copied into the pool.
+    pub buffered_bytes: u32,
+    /// The sender asks for an acknowledgement when this many frames of its window are left (V20).
+    pub request_ack_below: u32,
+    /// Frames acknowledged past a missing one before it counts as lost.
+    pub reorder_frames: u32,
+    /// Payloads are under the checksum, not only headers.
+    pub checksum_payload: bool,
+    /// Without a single frame from a peer for this long while something is due from it, it is unreachable.
+    pub unreachable_after: Span,
+}
+
+impl Profile {
+    /// EMP's own parameters.
+    pub const DEFAULT: Self = Self {
+        name: "default",
+        collection: 16,
+        ack_trigger: AckTrigger::Frames,
+        // Several round trips on a LAN, so that a reply normally comes first; well below the tail probe.
+        ack_delay: Span::us(60),
+        accept_out_of_order: true,
+        selective_acks: true,
+        retransmit: RetransmitUnit::Frame,
+        tail_probe: true,
+        unexpected: Unexpected::Pool,
+        // Two trains of 64 KB segmented UDP, about one bandwidth-delay product of a 25 Gb/s LAN at 20 µs.
+        eager_bytes: 64 << 10,
+        unscheduled_bytes: 64 << 10,
+        pull_block_bytes: 64 << 10,
+        pull_blocks: 4,
+        pull_bytes_max: 1 << 20,
+        buffered_bytes: 1 << 10,
+        request_ack_below: 96,
+        reorder_frames: 3,
+        checksum_payload: true,
+        unreachable_after: Span::ms(5_000),
+    };
+
+    /// As the SC 2001 paper: collections of three (E24), no unexpected messages (E20), whole messages unasked, the
+    /// collection resent on timeout (E30), no selective acknowledgement (E28).
+    pub const EMP2001: Self = Self {
+        name: "emp2001",
+        collection: 3,
+        selective_acks: false,
+        retransmit: RetransmitUnit::Collection,
+        tail_probe: false,
+        unexpected: Unexpected::Refuse,
+        eager_bytes: u64::MAX,
+        // A send is complete when the receiver has it (E32): nothing is buffered.
+        buffered_bytes: 0,
+        ..Self::DEFAULT
+    };
+
+    /// As Open-MX: 32 KB eager (O6), pulls of 32 KB (O7), an acknowledgement per four messages, resend of the message.
+    pub const OPENMX: Self = Self {
+        name: "openmx",
+        collection: 4,
+        ack_trigger: AckTrigger::Messages,
+        retransmit: RetransmitUnit::Train,
+        eager_bytes: 32 << 10,
+        unscheduled_bytes: 0,
+        pull_block_bytes: 32 << 10,
+        pull_blocks: 4,
+        ..Self::DEFAULT
+    };
+
+    /// As VMMC-2: go-back-n (V13, V15), cumulative acknowledgement per six packets (V19) or on request (V20).
+    pub const VMMC2: Self = Self {
+        name: "vmmc2",
+        collection: 6,
+        accept_out_of_order: false,
+        selective_acks: false,
+        retransmit: RetransmitUnit::Window,
+        tail_probe: false,
+        eager_bytes: u64::MAX,
+        ..Self::DEFAULT
+    };
+
+    /// All profiles.
+    pub const ALL: [&'static Self; 4] =
+        [&Self::DEFAULT, &Self::EMP2001, &Self::OPENMX, &Self::VMMC2];
+
+    /// The profile of this name.
+    pub fn by_name(name: &str) -> Option<&'static Self> {
+        Self::ALL.into_iter().find(|profile| profile.name == name)
+    }
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}

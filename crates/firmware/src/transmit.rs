@@ -1,0 +1,101 @@
+//! Frames on their way out: what [`poll_transmit`](crate::Firmware::poll_transmit) fills and a link sends.
+
+use arrayvec::ArrayVec;
+use emp_wire::LinkAddress;
+
+use crate::limits::FRAME_SEGMENTS_MAX;
+use crate::memory::Segment;
+
+/// Which of a node's links, in the order they were given at start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct LinkIndex(pub u8);
+
+/// One frame to send: inline bytes (header and small payload) and, after them, pieces of host memory.
+#[derive(Clone, Debug)]
+pub struct TransmitFrame {
+    /// The link to send it on.
+    pub link: LinkIndex,
+    /// Where to.
+    pub to: LinkAddress,
+    inline_bytes: u32,
+    segments: ArrayVec<Segment, FRAME_SEGMENTS_MAX>,
+}
+
+/// A batch of frames, made once and reused. Frames with large payloads name host memory; only heads and small payloads
+/// are copied into the batch.
+pub struct TransmitBatch {
+    frames: ArrayVec<TransmitFrame, { Self::FRAMES_MAX }>,
+    inline: Box<[u8]>,
+    stride: usize,
+}
+
+impl TransmitBatch {
+    /// Frames in one batch: one segmented UDP send of 64 KB at MTU 1500, and the size where batching system calls has
+    /// given nearly all it can.
+    pub const FRAMES_MAX: usize = 64;
+
+    /// An empty batch for frames of up to `frame_bytes_max` bytes.
+    pub fn new(frame_bytes_max: usize) -> Self {
+        let stride = frame_bytes_max.max(emp_wire::HEAD_BYTES_MAX).next_multiple_of(64);
+        Self {
+            frames: ArrayVec::new(),
+            inline: vec![0; stride * Self::FRAMES_MAX].into_boxed_slice(),
+            stride,
+        }
+    }
+
+    /// Forgets the frames.
+    pub fn clear(&mut self) {
+        self.frames.clear();
+    }
+
+    /// The frames, in the order to send them.
+    pub fn frames(&self) -> &[TransmitFrame] {
+        &self.frames
+    }
+
+    /// True if there is no frame.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// True if no further frame fits.
+    pub fn is_full(&self) -> bool {
+        self.frames.is_full()
+    }
+
+    /// The bytes of frame `index` that come before its segments.
+    pub fn inline(&self, index: usize) -> &[u8] {
+        let start = index * self.stride;
+        &self.inline[start..start + self.frames[index].inline_bytes as usize]
+    }
+
+    /// Room for the next frame's inline bytes. The caller has seen that the batch is not full.
+    pub(crate) fn next_inline(&mut self) -> &mut [u8] {
+        let start = self.frames.len() * self.stride;
+        &mut self.inline[start..start + self.stride]
+    }
+
+    /// Adds the frame whose inline bytes were written to [`next_inline`](Self::next_inline).
+    pub(crate) fn push(
+        &mut self,
+        link: LinkIndex,
+        to: LinkAddress,
+        inline_bytes: usize,
+        segments: ArrayVec<Segment, FRAME_SEGMENTS_MAX>,
+    ) {
+        self.frames.push(TransmitFrame { link, to, inline_bytes: inline_bytes as u32, segments });
+    }
+}
+
+impl TransmitFrame {
+    /// Pieces of host memory that follow the inline bytes.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Bytes of the whole frame.
+    pub fn bytes(&self) -> usize {
+        self.inline_bytes as usize + self.segments.iter().map(|s| s.bytes as usize).sum::<usize>()
+    }
+}

@@ -1,2 +1,37 @@
-//! The `emp` program.
-fn main() {}
+//! The `emp` program: one subcommand a module, each with `Args` and `run(Args)`.
+
+mod error;
+mod lab;
+mod process;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Ethernet Message Passing: messages over any Ethernet, without special cards.
+#[derive(Parser)]
+#[command(name = "emp", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// A new subcommand is a line here, a line in `dispatch`, and a module.
+#[derive(Subcommand)]
+enum Command {
+    /// Make, use and remove a lab: hosts on this machine joined by virtual cables.
+    Lab(lab::Args),
+}
+
+fn dispatch(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Lab(args) => lab::run(args),
+    }
+}
+
+fn main() -> ExitCode {
+    match dispatch(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error::report(&error),
+    }
+}

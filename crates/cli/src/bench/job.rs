@@ -1,0 +1,205 @@
+//! What is measured: the words that both ends of a benchmark share.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What the two ends do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// One message there, one back.
+    Pingpong,
+    /// Messages one way, some outstanding, and one acknowledgement when the last has arrived.
+    Stream,
+    /// Streams both ways at once.
+    Bidir,
+    /// A stream of small messages, of which the number counts.
+    Rate,
+    /// Random messages both ways, every byte checked.
+    Verify,
+}
+
+impl Pattern {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pingpong => "pingpong",
+            Self::Stream => "stream",
+            Self::Bidir => "bidir",
+            Self::Rate => "rate",
+            Self::Verify => "verify",
+        }
+    }
+}
+
+/// What is measured against what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SubjectKind {
+    /// EMP through its public interface.
+    #[serde(rename = "emp")]
+    Emp,
+    /// The bare link that EMP uses: frames, no reliability.
+    #[serde(rename = "raw")]
+    Raw,
+    /// TCP with `TCP_NODELAY`, polled without sleeping.
+    #[serde(rename = "tcp")]
+    Tcp,
+    /// TCP with `TCP_NODELAY`, sleeping in the kernel.
+    #[serde(rename = "tcp-block")]
+    TcpBlock,
+}
+
+impl SubjectKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Emp => "emp",
+            Self::Raw => "raw",
+            Self::Tcp => "tcp",
+            Self::TcpBlock => "tcp-block",
+        }
+    }
+}
+
+/// Which link carries the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkChoice {
+    /// The best that is to be had, said aloud.
+    Auto,
+    /// AF_PACKET rings.
+    Packet,
+    /// UDP sockets.
+    Udp,
+}
+
+impl fmt::Display for LinkChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Packet => "packet",
+            Self::Udp => "udp",
+        })
+    }
+}
+
+/// One subject of a session, the same at both ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    /// What it is.
+    pub kind: SubjectKind,
+    /// Its link. TCP has none, and ignores it.
+    pub link: LinkChoice,
+    /// EMP's protocol parameters, by name.
+    pub profile: String,
+    /// Where EMP's firmware runs, by name.
+    pub board: String,
+    /// EMP's guardian thread is there.
+    pub guardian: bool,
+    /// Part of EMP's frames that each end loses on purpose before they reach the link, 0 to 1.
+    pub loss: f64,
+    /// Seed of that loss.
+    pub seed: u64,
+}
+
+impl Spec {
+    /// EMP as it comes, over a link.
+    pub fn emp(link: LinkChoice) -> Self {
+        Self {
+            kind: SubjectKind::Emp,
+            link,
+            profile: "default".to_owned(),
+            board: "inline".to_owned(),
+            guardian: true,
+            loss: 0.0,
+            seed: 1,
+        }
+    }
+
+    /// Something to measure EMP against: the same link where that means something.
+    pub fn against(&self, kind: SubjectKind) -> Self {
+        Self { kind, loss: 0.0, ..self.clone() }
+    }
+
+    /// Whether the link choice matters to it.
+    pub fn uses_link(&self) -> bool {
+        matches!(self.kind, SubjectKind::Emp | SubjectKind::Raw)
+    }
+}
+
+/// One slice of work for one subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// What to do.
+    pub pattern: Pattern,
+    /// Bytes of a message.
+    pub size: usize,
+    /// Messages each way (`pingpong`, `bidir`), or one way.
+    pub count: u64,
+    /// Messages outstanding at most, where the pattern has several.
+    pub window: usize,
+}
+
+/// How a slice went.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measure {
+    /// The job that was done.
+    pub job: Job,
+    /// From the first message's start to the last one's arrival.
+    pub elapsed: Duration,
+    /// Part of the traffic that arrived; less than 1 only where nothing is resent (`raw`).
+    pub arrived: f64,
+}
+
+impl Measure {
+    /// Microseconds one way, which only a ping-pong shows.
+    pub fn one_way_us(&self) -> Option<f64> {
+        let trips = 2.0 * self.job.count as f64;
+        (self.job.pattern == Pattern::Pingpong).then(|| self.elapsed.as_secs_f64() * 1e6 / trips)
+    }
+
+    /// Payload in units of 10^9 bits per second; of both directions together where both are busy.
+    pub fn gbps(&self) -> f64 {
+        self.messages() * self.job.size as f64 * 8.0 / self.elapsed.as_secs_f64() / 1e9
+    }
+
+    /// Messages per second, of both directions together where both are busy.
+    pub fn messages_per_s(&self) -> f64 {
+        self.messages() / self.elapsed.as_secs_f64()
+    }
+
+    fn messages(&self) -> f64 {
+        let both = matches!(self.job.pattern, Pattern::Pingpong | Pattern::Bidir);
+        let messages = if both { 2 * self.job.count } else { self.job.count };
+        messages as f64 * self.arrived
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measure(pattern: Pattern) -> Measure {
+        let job = Job { pattern, size: 1000, count: 500, window: 4 };
+        Measure { job, elapsed: Duration::from_millis(10), arrived: 1.0 }
+    }
+
+    #[test]
+    fn figures_follow_from_time_and_count() {
+        let pingpong = measure(Pattern::Pingpong);
+        assert_eq!(pingpong.one_way_us(), Some(10.0));
+        assert!((pingpong.gbps() - 0.8).abs() < 1e-12);
+        let stream = measure(Pattern::Stream);
+        assert_eq!(stream.one_way_us(), None);
+        assert!((stream.gbps() - 0.4).abs() < 1e-12);
+        assert!((measure(Pattern::Bidir).messages_per_s() - 100_000.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn what_did_not_arrive_does_not_count() {
+        let half = Measure { arrived: 0.5, ..measure(Pattern::Rate) };
+        assert!((half.messages_per_s() - 25_000.0).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,97 @@
+//! How `emp` ends: 0 done, 1 something broke, 2 the user asked for what cannot be had, or the
+//! code of the command that was run on the user's behalf.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
+
+/// A mistake the user can mend. It is shown as one helpful line and ends with exit code 2.
+///
+/// Make one with [`user_error`], or with `bail_user!` as one would use `anyhow::bail!`.
+#[derive(Debug)]
+pub struct UserError(String);
+
+impl fmt::Display for UserError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UserError {}
+
+/// A [`UserError`] as the error every subcommand returns.
+pub fn user_error(message: impl Into<String>) -> anyhow::Error {
+    UserError(message.into()).into()
+}
+
+/// Returns from the function with a [`UserError`] made from a format string.
+#[macro_export]
+macro_rules! bail_user {
+    ($($message:tt)*) => {
+        return Err($crate::error::user_error(format!($($message)*)))
+    };
+}
+
+/// The command run for the user ended with this status, which becomes ours. Nothing is printed.
+#[derive(Debug)]
+pub struct PassThrough(pub ExitStatus);
+
+impl fmt::Display for PassThrough {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the command ended with {}", self.0)
+    }
+}
+
+impl std::error::Error for PassThrough {}
+
+/// Prints to standard output; a reader that went away (`emp … | head`) is an error that
+/// [`report`] keeps quiet about, where `println!` would panic.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Tells the user why the program ends, in one line, and chooses the exit code.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    if let Some(PassThrough(status)) = error.downcast_ref() {
+        return ExitCode::from(shell_code(*status));
+    }
+    if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) {
+        return ExitCode::SUCCESS;
+    }
+    // Standard error may be closed too; then there is nobody left to tell.
+    let _ = writeln!(io::stderr(), "emp: {}", one_line(error));
+    if error.downcast_ref::<UserError>().is_some() { ExitCode::from(2) } else { ExitCode::from(1) }
+}
+
+/// The exit code a shell would show for `status`: 128 + n for a death by signal n.
+fn shell_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+fn one_line(error: &anyhow::Error) -> String {
+    format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn a_user_error_is_found_under_context_and_shown_on_one_line() {
+        let error = Err::<(), _>(user_error("no such\nhost")).context("lab").unwrap_err();
+        assert!(error.downcast_ref::<UserError>().is_some());
+        assert_eq!(one_line(&error), "lab: no such host");
+    }
+
+    #[test]
+    fn exit_codes_follow_the_shell() {
+        assert_eq!(shell_code(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(shell_code(ExitStatus::from_raw(9)), 137);
+    }
+}

@@ -1,0 +1,114 @@
+//! Labs that must be gone when this process is: removed on SIGINT, SIGTERM and SIGHUP too.
+//!
+//! A thread waits for the signals. It undoes every guarded lab and then lets the signal end the
+//! process as it would have. SIGKILL cannot be seen; the lab's record then names a dead owner and
+//! `emp lab down --stale` removes it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+
+use anyhow::Context;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+use super::build;
+use super::state::State;
+use crate::process;
+
+/// The labs to undo. Held during each step of making or removing one, so that the signal's thread
+/// never works on the same lab at the same time.
+static GUARDED: Mutex<Vec<State>> = Mutex::new(Vec::new());
+
+/// A signal came: nobody starts anything any more.
+static STOPPING: AtomicBool = AtomicBool::new(false);
+
+static WATCHING: OnceLock<()> = OnceLock::new();
+
+/// A lab under guard, until it is released or dropped.
+pub struct Guard {
+    /// A copy, complete once the lab is made.
+    state: State,
+}
+
+impl Guard {
+    /// Makes the lab under guard. If that fails, what was made is undone.
+    pub fn make(state: State) -> anyhow::Result<Self> {
+        watch()?;
+        build::check_free(&state)?;
+        {
+            let mut guarded = lock();
+            state.create()?;
+            guarded.push(state.clone());
+        }
+        // From here on, returning early drops the guard, which undoes what is there.
+        let mut guard = Self { state };
+        for step in build::steps(&guard.state.plan) {
+            let mut guarded = lock();
+            let entry = guarded.iter_mut().find(|entry| entry.name == guard.state.name);
+            let entry = entry.context("a lab was removed while it was being made")?;
+            build::perform(entry, step)?;
+            guard.state.clone_from(entry);
+        }
+        Ok(guard)
+    }
+
+    /// The lab's record.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Lets the lab live on after this process.
+    pub fn release(self) {
+        lock().retain(|state| state.name != self.state.name);
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut guarded = lock();
+        let Some(index) = guarded.iter().position(|state| state.name == self.state.name) else {
+            return;
+        };
+        if let Err(error) = build::undo(&guarded.swap_remove(index)) {
+            eprintln!("emp: {error:#}; `emp lab down --stale` tries again");
+        }
+    }
+}
+
+/// The list, or, once a signal came, never: the process is about to end and waits here for it.
+fn lock() -> MutexGuard<'static, Vec<State>> {
+    let guarded = GUARDED.lock().unwrap_or_else(PoisonError::into_inner);
+    if STOPPING.load(Ordering::SeqCst) {
+        drop(guarded);
+        loop {
+            thread::park();
+        }
+    }
+    guarded
+}
+
+/// Starts the thread that waits for signals, once in the life of the process.
+fn watch() -> anyhow::Result<()> {
+    if WATCHING.set(()).is_err() {
+        return Ok(());
+    }
+    let ignored = process::own_mask("SigIgn").unwrap_or(0);
+    // What whoever started us chose to ignore (`nohup`) stays ignored.
+    let wanted = [SIGINT, SIGTERM, SIGHUP];
+    let wanted = wanted.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0);
+    let mut signals = Signals::new(wanted).context("watching for signals")?;
+    thread::Builder::new().name("emp-signals".to_owned()).spawn(move || {
+        for signal in signals.forever() {
+            STOPPING.store(true, Ordering::SeqCst);
+            let guarded = GUARDED.lock().unwrap_or_else(PoisonError::into_inner);
+            for state in guarded.iter() {
+                let _ = build::undo(state);
+            }
+            // Ends the process while we hold the list: nobody makes anything in between.
+            let _ = emulate_default_handler(signal);
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Labs: hosts made of network namespaces, joined by virtual cables.
+//!
+//! A lab is first a [`Plan`], pure data. `build` makes it and undoes it, `state` remembers what
+//! was made, `interrupt` sees to it that nothing is left behind, `enter` is the way in. For other
+//! modules: [`PrivateLab`], a lab for the life of one process.
+
+mod build;
+mod commands;
+mod enter;
+mod interrupt;
+mod ip;
+mod mount;
+mod plan;
+#[allow(dead_code, reason = "the surface for `bench`, `demo` and `sim`; labs use part of it")]
+mod private;
+mod rootless;
+mod state;
+
+use std::ffi::OsString;
+
+#[allow(
+    unused_imports,
+    reason = "the surface for `bench`, `demo` and `sim`; labs use part of it"
+)]
+pub use self::{
+    plan::{Plan, Topology},
+    private::{Host, PrivateLab},
+};
+
+/// Make, use and remove a lab.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Make a lab that stays until `emp lab down`.
+    Up(UpArgs),
+    /// Run a command inside a host: `emp lab exec emp-a -- ping emp-b`.
+    Exec(ExecArgs),
+    /// Make a lab, run a command inside a host, remove the lab.
+    Run(RunArgs),
+    /// Remove a lab.
+    Down(DownArgs),
+}
+
+/// The shape of a lab to make.
+#[derive(clap::Args)]
+struct ShapeArgs {
+    /// How many hosts.
+    #[arg(long, default_value_t = 2)]
+    hosts: usize,
+    /// How they are cabled.
+    #[arg(long, value_enum, default_value_t = Topology::Link)]
+    topology: Topology,
+    /// Size of the largest packet, in bytes.
+    #[arg(long, default_value_t = 1500)]
+    mtu: u32,
+}
+
+#[derive(clap::Args)]
+struct UpArgs {
+    #[command(flatten)]
+    shape: ShapeArgs,
+    /// The lab's name, so that several can be up [default: $EMP_LAB, else emp].
+    #[arg(long)]
+    name: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct ExecArgs {
+    /// The host: its name, its index from 0, or an address.
+    host: String,
+    /// The command and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+    /// Which lab [default: $EMP_LAB, else emp].
+    #[arg(long)]
+    name: Option<String>,
+    /// Keep the command on this CPU.
+    #[arg(long)]
+    cpu: Option<usize>,
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    #[command(flatten)]
+    shape: ShapeArgs,
+    /// The host to run it in: its name, its index from 0, or an address.
+    #[arg(long, default_value = "emp-a")]
+    host: String,
+    /// The command and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+#[derive(clap::Args)]
+struct DownArgs {
+    /// Which lab [default: $EMP_LAB, else emp].
+    #[arg(long)]
+    name: Option<String>,
+    /// Instead, remove every lab whose process ended without removing it.
+    #[arg(long, conflicts_with = "name")]
+    stale: bool,
+}
+
+/// Runs `emp lab …`.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    match args.command {
+        Command::Up(args) => commands::up(args),
+        Command::Exec(args) => commands::exec(args),
+        Command::Run(args) => commands::run_once(args),
+        Command::Down(args) => commands::down(args),
+    }
+}

@@ -1,0 +1,154 @@
+//! Every property of a plan that needs no kernel to check.
+
+use std::collections::HashSet;
+
+use super::*;
+
+const ALL: [Topology; 4] = [Topology::Link, Topology::Switch, Topology::Ring, Topology::Mesh];
+
+fn sizes(topology: Topology) -> Vec<usize> {
+    (2..=MAX_HOSTS).filter(|n| Plan::new(*n, topology, 1500).is_ok()).collect()
+}
+
+#[test]
+fn cables_are_as_many_as_the_topology_says() {
+    let cables = |n, t| Plan::new(n, t, 1500).unwrap().cables.len();
+    assert_eq!(cables(2, Topology::Link), 1);
+    assert_eq!(cables(5, Topology::Switch), 5);
+    assert_eq!(cables(5, Topology::Ring), 5);
+    assert_eq!(cables(5, Topology::Mesh), 10);
+    assert_eq!(cables(MAX_HOSTS, Topology::Mesh), MAX_HOSTS * (MAX_HOSTS - 1) / 2);
+}
+
+#[test]
+fn sizes_out_of_range_are_the_users_mistake() {
+    for (hosts, topology, mtu) in [
+        (3, Topology::Link, 1500),
+        (1, Topology::Switch, 1500),
+        (2, Topology::Ring, 1500),
+        (MAX_HOSTS + 1, Topology::Mesh, 1500),
+        (2, Topology::Link, 60),
+        (2, Topology::Link, 70000),
+    ] {
+        let error = Plan::new(hosts, topology, mtu).unwrap_err();
+        assert!(error.downcast_ref::<crate::error::UserError>().is_some(), "{error}");
+    }
+    assert_eq!(
+        Plan::new(3, Topology::Link, 1500).unwrap_err().to_string(),
+        "a link lab has 2 hosts, not 3"
+    );
+}
+
+#[test]
+fn names_go_beyond_the_alphabet() {
+    let plan = Plan::new(28, Topology::Switch, 1500).unwrap();
+    let names: Vec<_> = plan.hosts.iter().map(|h| h.name.as_str()).collect();
+    assert_eq!(
+        (names[0], names[25], names[26], names[27]),
+        ("emp-a", "emp-z", "emp-h27", "emp-h28")
+    );
+}
+
+#[test]
+fn addresses_and_interface_names_are_unique_and_fit() {
+    for topology in ALL {
+        for size in sizes(topology) {
+            let plan = Plan::new(size, topology, 1500).unwrap();
+            let mut addresses = HashSet::new();
+            for host in &plan.hosts {
+                let mut names = HashSet::new();
+                for interface in &host.interfaces {
+                    // IFNAMSIZ is 16 bytes, one of them for the end mark.
+                    assert!(interface.name.len() <= 15);
+                    assert!(names.insert(&interface.name));
+                    assert!(addresses.insert(interface.address));
+                }
+                let apart = !host.interfaces.iter().any(|i| i.address == host.address);
+                assert_eq!(apart, plan.has_stable_addresses());
+                assert!(!apart || addresses.insert(host.address));
+            }
+            let ends: HashSet<_> = plan
+                .cables
+                .iter()
+                .flat_map(|(a, b)| [a, b])
+                .map(|e| format!("{:?}{}", e.place, e.interface))
+                .collect();
+            assert_eq!(ends.len(), 2 * plan.cables.len());
+        }
+    }
+}
+
+#[test]
+fn both_ends_of_a_cable_are_on_one_subnet() {
+    let subnet = |i: &Interface| u32::from(i.address) >> (32 - i.prefix);
+    for topology in [Topology::Link, Topology::Ring, Topology::Mesh] {
+        let plan = Plan::new(sizes(topology)[0], topology, 1500).unwrap();
+        let at = |end: &End| match end.place {
+            Place::Host(host) => {
+                plan.hosts[host].interfaces.iter().find(|i| i.name == end.interface).unwrap()
+            }
+            Place::Switch => unreachable!("no switch here"),
+        };
+        for (a, b) in &plan.cables {
+            assert_eq!(subnet(at(a)), subnet(at(b)));
+        }
+    }
+}
+
+#[test]
+fn following_the_routes_arrives_by_a_shortest_way() {
+    for size in [3, 4, 7] {
+        let plan = Plan::new(size, Topology::Ring, 1500).unwrap();
+        for start in 0..size {
+            for goal in (0..size).filter(|goal| *goal != start) {
+                let (mut at, mut hops) = (start, 0);
+                while at != goal {
+                    let to = plan.hosts[goal].address;
+                    let route = plan.hosts[at].routes.iter().find(|r| r.to == to).unwrap();
+                    at = plan.find(&route.via.to_string()).unwrap();
+                    hops += 1;
+                }
+                let clockwise = (goal + size - start) % size;
+                assert_eq!(hops, clockwise.min(size - clockwise));
+            }
+        }
+    }
+}
+
+#[test]
+fn hosts_of_a_mesh_are_one_hop_apart() {
+    let plan = Plan::new(5, Topology::Mesh, 1500).unwrap();
+    for host in &plan.hosts {
+        assert_eq!((host.interfaces.len(), host.routes.len()), (4, 4));
+        for route in &host.routes {
+            let neighbour = plan.find(&route.via.to_string()).unwrap();
+            assert_eq!(plan.hosts[neighbour].address, route.to);
+        }
+    }
+}
+
+#[test]
+fn a_host_is_found_by_name_index_and_any_address() {
+    let plan = Plan::new(3, Topology::Ring, 1500).unwrap();
+    assert_eq!(plan.find("emp-b"), Some(1));
+    assert_eq!(plan.find("2"), Some(2));
+    assert_eq!(plan.find("10.77.0.1"), Some(0));
+    assert_eq!(plan.find("10.77.1.2"), Some(1));
+    assert_eq!((plan.find("3"), plan.find("emp-z"), plan.find("10.0.0.1")), (None, None, None));
+}
+
+#[test]
+fn the_hosts_file_names_every_host_once() {
+    let text = Plan::new(3, Topology::Mesh, 1500).unwrap().hosts_file();
+    assert!(text.contains("127.0.0.1\tlocalhost\n"));
+    for line in ["10.77.0.1\temp-a\n", "10.77.0.2\temp-b\n", "10.77.0.3\temp-c\n"] {
+        assert_eq!(text.matches(line).count(), 1);
+    }
+}
+
+#[test]
+fn a_plan_survives_the_state_file() {
+    let plan = Plan::new(4, Topology::Switch, 9000).unwrap();
+    let text = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+}

@@ -1,0 +1,106 @@
+//! Labs for ordinary users: a user namespace of our own, in which we are root.
+//!
+//! Invariant of this module: its unsafe calls take numbers only; each changes the whole process or
+//! fails, and the kernel refuses them where there is more than one thread.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use anyhow::Context;
+
+use super::mount::mount;
+use crate::error::user_error;
+use crate::process::{self, CAP_NET_ADMIN, CAP_SYS_ADMIN};
+
+/// Whether this process may make namespaces and cables as it is.
+pub fn is_able() -> bool {
+    process::has_capability(CAP_SYS_ADMIN)
+        && process::has_capability(CAP_NET_ADMIN)
+        // Capabilities in somebody's bare user namespace do not reach this far.
+        && fs::create_dir_all("/run/emp").is_ok()
+}
+
+/// Makes this process able to make a lab: nothing to do with privilege, else a user namespace.
+pub fn become_able() -> anyhow::Result<()> {
+    if is_able() {
+        return Ok(());
+    }
+    enter_own_namespaces()?;
+    own_run_directory().context("giving the lab a /run of its own")
+}
+
+fn enter_own_namespaces() -> anyhow::Result<()> {
+    let (user, group) = process::effective_ids();
+    // A program with file capabilities may not write its own maps unless it asks for this.
+    // SAFETY: with PR_SET_DUMPABLE, prctl takes a number and no pointers.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) };
+    // A network of our own too, although the lab's hosts have theirs: `ip netns add` returns to the
+    // one it came from, and may only if that is ours.
+    let kinds = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWNET;
+    // SAFETY: unshare takes no pointers.
+    if unsafe { libc::unshare(kinds) } != 0 {
+        return Err(refused(&io::Error::last_os_error()));
+    }
+    // The kernel wants this before it lets an ordinary user map a group.
+    fs::write("/proc/self/setgroups", "deny").map_err(|error| refused(&error))?;
+    fs::write("/proc/self/uid_map", format!("0 {user} 1")).map_err(|error| refused(&error))?;
+    fs::write("/proc/self/gid_map", format!("0 {group} 1")).map_err(|error| refused(&error))?;
+    mount(None, c"/", None, libc::MS_SLAVE | libc::MS_REC).map_err(|error| refused(&error))
+}
+
+/// A fresh /run, where `ip netns` and the lab's record have room, with everything the old one had
+/// (a user's runtime directory, name resolution) shown through.
+fn own_run_directory() -> anyhow::Result<()> {
+    let old = File::open("/run")?;
+    let old_path = format!("/proc/self/fd/{}", old.as_raw_fd());
+    mount(Some(c"tmpfs"), c"/run", Some(c"tmpfs"), libc::MS_NOSUID | libc::MS_NODEV)?;
+    for entry in fs::read_dir(&old_path)? {
+        let name = entry?.file_name();
+        let (from, to) = (Path::new(&old_path).join(&name), Path::new("/run").join(&name));
+        let kind = fs::symlink_metadata(&from)?;
+        if name == "netns" || name == "emp" {
+            continue;
+        }
+        // What cannot be shown is not missed by a lab.
+        if kind.is_symlink() {
+            let _ = std::os::unix::fs::symlink(fs::read_link(&from)?, &to);
+        } else if kind.is_dir() {
+            fs::create_dir(&to)?;
+            let _ = mount(Some(&c_path(&from)?), &c_path(&to)?, None, libc::MS_BIND | libc::MS_REC);
+        }
+    }
+    fs::create_dir("/run/emp")?;
+    Ok(())
+}
+
+fn c_path(path: &Path) -> anyhow::Result<CString> {
+    use std::os::unix::ffi::OsStrExt;
+    Ok(CString::new(path.as_os_str().as_bytes())?)
+}
+
+/// Why there can be no lab, in words that help.
+fn refused(error: &io::Error) -> anyhow::Error {
+    let limit = fs::read_to_string("/proc/sys/user/max_user_namespaces").unwrap_or_default();
+    let restricted = |knob: &str, value: &str| {
+        fs::read_to_string(format!("/proc/sys/kernel/{knob}")).is_ok_and(|v| v.trim() == value)
+    };
+    let why = if error.raw_os_error() == Some(libc::EINVAL) {
+        "this process has threads already, and only a process without can enter a user namespace"
+            .to_owned()
+    } else if limit.trim() == "0" {
+        "user namespaces are off (sysctl user.max_user_namespaces is 0)".to_owned()
+    } else if restricted("unprivileged_userns_clone", "0") {
+        "user namespaces are off (sysctl kernel.unprivileged_userns_clone is 0)".to_owned()
+    } else if restricted("apparmor_restrict_unprivileged_userns", "1") {
+        "AppArmor keeps programs without a profile from user namespaces (sysctl \
+         kernel.apparmor_restrict_unprivileged_userns is 1)"
+            .to_owned()
+    } else {
+        format!("the kernel refuses a user namespace: {error}")
+    };
+    user_error(format!("no privilege to make a lab: {why}; run emp as root"))
+}

@@ -3,13 +3,29 @@
 //! A [`Link`] is narrow on purpose: it says what it can do, sends batches of gathered frames, hands received frames to
 //! a sink, can be waited for, and counts. It knows nothing of the protocol except where a frame's destination tag is.
 
+mod failure;
+mod gather;
+mod interfaces;
+mod name;
+mod packet;
+mod sim;
+mod system;
+mod udp;
+
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-pub use emp_wire::LinkAddress;
+use emp_wire::{DESTINATION_TAG_OFFSET, TAG_EVERYONE};
 
-/// What a link can do and what it needs. Fixed when the link is opened.
+pub use emp_wire::LinkAddress;
+pub use interfaces::{Interface, interfaces};
+pub use packet::{PacketLink, PacketOptions};
+pub use sim::{Fabric, SimLink};
+pub use udp::{UdpLink, UdpOptions};
+
+/// What a link can do and what it needs. Fixed when the link is opened, but for `segmentation`, which turns false when
+/// the device turns out not to do it.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
     /// The link's kind: `"packet"`, `"udp"`, `"sim"`.
@@ -70,11 +86,14 @@ pub struct LinkStatistics {
     pub receive_calls: u64,
     /// Times the link could not take a frame now.
     pub send_full: u64,
-    /// Frames that the link refused for good (too long, address of another family, address unreachable).
+    /// Frames that the link refused for good (too long, empty, address of another family).
     pub send_refused: u64,
     /// Frames lost on the way up, as far as the link can know (ring full, truncated).
     pub receive_lost: u64,
-    /// Errors of the system that the link outlived (interface down, port unreachable).
+    /// Frames dropped because their destination tag is another node's, where the kernel did not do it.
+    pub not_for_us: u64,
+    /// Errors of the system that the link outlived (interface down, port unreachable). A frame that
+    /// met one counts as taken, and is lost.
     pub system_errors: u64,
 }
 
@@ -113,11 +132,20 @@ pub trait Link: Send {
     /// Sleeps until a frame is there (true) or `timeout` has passed (false). `None` waits without end.
     fn wait(&mut self, timeout: Option<Duration>) -> bool;
 
-    /// When delayed frames of a wrapper are due, if it holds any: `wait` and callers' own sleeps must not last longer.
+    /// How long from now until the link has something to do that [`Link::readiness`] cannot show: delayed frames of a
+    /// wrapper are due, or (zero) received frames wait inside it. Callers' own sleeps must not last longer; `wait` knows.
     fn next_due(&self) -> Option<Duration> {
         None
     }
 
     /// Counts so far.
     fn statistics(&self) -> LinkStatistics;
+}
+
+/// True if a frame carries this node's destination tag, or everyone's. False for a stump without one.
+#[inline]
+pub(crate) fn is_for(frame: &[u8], node_tag: u16) -> bool {
+    let tag = frame.get(DESTINATION_TAG_OFFSET..).and_then(|rest| rest.first_chunk::<2>());
+    tag.map(|tag| u16::from_be_bytes(*tag))
+        .is_some_and(|tag| tag == node_tag || tag == TAG_EVERYONE)
 }

@@ -1,0 +1,104 @@
+//! What network interfaces this machine (this network namespace) has.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use crate::system::{self, InterfaceAddress};
+
+/// A network interface as the calling thread's namespace shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Name, such as `eth0`.
+    pub name: String,
+    /// The number by which the kernel knows it.
+    pub index: u32,
+    /// Largest packet in bytes after the link header.
+    pub mtu: usize,
+    /// Ethernet address, if it is that kind of interface. Loopback's is all zeros.
+    pub mac: Option<[u8; 6]>,
+    /// Switched on by the administrator.
+    pub up: bool,
+    /// Has a carrier: a cable with something alive at its other end.
+    pub running: bool,
+    /// The loopback interface.
+    pub loopback: bool,
+    /// IP addresses that it owns.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Interface {
+    /// True if raw Ethernet frames can reach other machines through it.
+    pub fn usable_for_packet(&self) -> bool {
+        self.up && self.running && !self.loopback && self.mac.is_some()
+    }
+}
+
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match (self.up, self.running) {
+            (true, true) => "up",
+            (true, false) => "no carrier",
+            (false, _) => "down",
+        };
+        write!(f, "{} ({state}, MTU {})", self.name, self.mtu)
+    }
+}
+
+/// All interfaces, in the kernel's order.
+pub fn interfaces() -> io::Result<Vec<Interface>> {
+    let socket = system::socket(libc::AF_INET, libc::SOCK_DGRAM)?;
+    let mut found: Vec<Interface> = Vec::new();
+    for entry in system::interface_entries()? {
+        let known = found.iter().position(|interface| interface.name == entry.name);
+        let at = known.unwrap_or_else(|| {
+            found.push(Interface {
+                index: system::interface_index(&entry.name),
+                // An interface that vanished between the two calls reads as MTU 0: not usable.
+                mtu: system::interface_mtu(socket.as_fd(), &entry.name).unwrap_or(0),
+                name: entry.name.clone(),
+                mac: None,
+                up: entry.flags & libc::IFF_UP != 0,
+                running: entry.flags & libc::IFF_RUNNING != 0,
+                loopback: entry.flags & libc::IFF_LOOPBACK != 0,
+                addresses: Vec::new(),
+            });
+            found.len() - 1
+        });
+        match entry.address {
+            Some(InterfaceAddress::Mac(mac)) => found[at].mac = Some(mac),
+            Some(InterfaceAddress::Ip(ip)) => found[at].addresses.push(ip),
+            None => {}
+        }
+    }
+    Ok(found)
+}
+
+/// The interfaces in one line, for the advice in an error.
+pub(crate) fn interface_list() -> String {
+    match interfaces() {
+        Ok(list) if list.is_empty() => "there are no interfaces here".into(),
+        Ok(list) => {
+            let names: Vec<String> = list.iter().map(ToString::to_string).collect();
+            format!("there are: {}", names.join(", "))
+        }
+        Err(error) => format!("listing the interfaces failed too: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_found() {
+        let list = interfaces().expect("the list is readable without privilege");
+        let lo = list.iter().find(|interface| interface.loopback).expect("there is a loopback");
+        assert_eq!(lo.mac, Some([0; 6]));
+        assert!(lo.mtu >= 1280, "MTU {}", lo.mtu);
+        assert!(lo.index > 0);
+        assert!(!lo.usable_for_packet());
+        assert!(interface_list().contains(&lo.name));
+    }
+}

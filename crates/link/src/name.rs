@@ -1,0 +1,95 @@
+//! Socket addresses in the kernel's form.
+//!
+//! # Invariant
+//!
+//! [`RawName`] always starts out all zeros and is only ever written as one of its members, by this
+//! module or by the kernel, so every byte of it is initialised, and its members, made of integers,
+//! are valid whatever the bytes. The family field, first in both members, says which one is meant.
+
+use std::mem::{size_of, zeroed};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// An IPv4 or IPv6 socket address as C knows it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) union RawName {
+    v4: libc::sockaddr_in,
+    v6: libc::sockaddr_in6,
+}
+
+impl RawName {
+    /// All zeros: of no family.
+    pub(crate) fn empty() -> Self {
+        // SAFETY: all-zero is valid for both members.
+        unsafe { zeroed() }
+    }
+
+    /// The address, if it is of a family that the links know.
+    #[inline]
+    pub(crate) fn decode(&self) -> Option<SocketAddr> {
+        // SAFETY: see the module's invariant.
+        let (v4, v6) = unsafe { (&self.v4, &self.v6) };
+        match libc::c_int::from(v4.sin_family) {
+            libc::AF_INET => {
+                let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
+                Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
+            }
+            libc::AF_INET6 => {
+                let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+                let port = u16::from_be(v6.sin6_port);
+                Some(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A [`RawName`] and how many bytes of it count.
+#[derive(Clone, Copy)]
+pub(crate) struct SocketName {
+    pub(crate) raw: RawName,
+    pub(crate) length: usize,
+}
+
+impl SocketName {
+    #[inline]
+    pub(crate) fn of(address: SocketAddr) -> Self {
+        let mut raw = RawName::empty();
+        let length = match address {
+            SocketAddr::V4(v4) => {
+                // SAFETY: all-zero is a valid `sockaddr_in`.
+                let mut name: libc::sockaddr_in = unsafe { zeroed() };
+                name.sin_family = libc::AF_INET as libc::sa_family_t;
+                name.sin_port = v4.port().to_be();
+                name.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+                raw.v4 = name;
+                size_of::<libc::sockaddr_in>()
+            }
+            SocketAddr::V6(v6) => {
+                // SAFETY: all-zero is a valid `sockaddr_in6`.
+                let mut name: libc::sockaddr_in6 = unsafe { zeroed() };
+                name.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                name.sin6_port = v6.port().to_be();
+                name.sin6_addr.s6_addr = v6.ip().octets();
+                name.sin6_scope_id = v6.scope_id();
+                raw.v6 = name;
+                size_of::<libc::sockaddr_in6>()
+            }
+        };
+        Self { raw, length }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_survive_the_round_trip() {
+        for text in ["127.0.0.1:51966", "[::1]:7", "[fe80::1%3]:65535"] {
+            let address: SocketAddr = text.parse().expect(text);
+            assert_eq!(SocketName::of(address).raw.decode(), Some(address));
+        }
+        assert_eq!(RawName::empty().decode(), None);
+    }
+}

@@ -1,0 +1,287 @@
+//! Raw Ethernet frames through an AF_PACKET socket: a mapped receive ring that costs no system call,
+//! and sends that bypass the queueing discipline. Needs CAP_NET_RAW.
+
+mod filter;
+mod open;
+
+pub use open::PacketOptions;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use emp_rings::PacketRing;
+use emp_wire::{AddressFamily, LinkAddress};
+
+use crate::failure::SendFailure;
+use crate::gather::{ETHERNET_HEADER_BYTES, Gather};
+use crate::system::{self, Polled};
+use crate::{Capabilities, Link, LinkError, LinkStatistics, TxFrame};
+
+/// Most parts of one frame: a header, and a payload that a user's scatter list cuts into some more.
+const PARTS_MAX: usize = 16;
+/// Most frames in one `sendmmsg`. Beyond some dozens the cost of the call itself has vanished.
+const BATCH_MAX: usize = 64;
+/// Frames up to this many bytes (Ethernet header included) are copied together and go out through
+/// `send`, which beats `sendmsg` with a gather list by more than such a copy costs.
+const COPY_BYTES_MAX: usize = 512;
+/// A pending socket error (the interface went down) makes the descriptor permanently "ready". Someone
+/// who polls it and finds nothing so many times in a row gets the error cleared. Rare enough that
+/// the check's system call (0.1 µs) vanishes among the polls.
+const EMPTY_POLLS_PER_CHECK: u32 = 4096;
+
+/// A link over raw Ethernet frames.
+pub struct PacketLink {
+    // Declared before the socket so that the ring is unmapped first.
+    ring: PacketRing,
+    socket: OwnedFd,
+    capabilities: Capabilities,
+    mac: [u8; 6],
+    ethertype: u16,
+    gather: Gather,
+    counts: LinkStatistics,
+    /// Frames dropped by the kernel: its counter is cleared by reading, so the sum is kept here.
+    ring_drops: AtomicU64,
+    empty_polls: u32,
+}
+
+impl PacketLink {
+    /// Opens the link on an interface that exists and is up.
+    pub fn open(options: &PacketOptions) -> Result<Self, LinkError> {
+        let opened = open::open(options)?;
+        let capabilities = Capabilities {
+            kind: "packet",
+            interface: options.interface.clone(),
+            frame_bytes_max: opened.mtu,
+            parts_max: PARTS_MAX,
+            batch_max: BATCH_MAX,
+            segmentation: false,
+            broadcast: true,
+            privileged: true,
+            address: LinkAddress::mac(opened.mac),
+        };
+        Ok(Self {
+            ring: opened.ring,
+            socket: opened.socket,
+            capabilities,
+            mac: opened.mac,
+            ethertype: options.ethertype,
+            gather: Gather::new(BATCH_MAX, BATCH_MAX * (PARTS_MAX + 1) + 1),
+            counts: LinkStatistics::default(),
+            ring_drops: AtomicU64::new(0),
+            empty_polls: 0,
+        })
+    }
+
+    /// This end's Ethernet address.
+    pub fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    /// Frames that the receive ring holds.
+    pub fn ring_slots(&self) -> usize {
+        self.ring.shape().slots()
+    }
+
+    /// The Ethernet header for a frame, or `None` if the frame can never be sent.
+    #[inline]
+    fn header(&self, frame: &TxFrame<'_>, bytes: usize) -> Option<[u8; ETHERNET_HEADER_BYTES]> {
+        if bytes > self.capabilities.frame_bytes_max || frame.parts.len() > PARTS_MAX {
+            return None;
+        }
+        let to = match frame.to.family() {
+            AddressFamily::Mac => frame.to.as_mac()?,
+            AddressFamily::Everyone => [0xFF; 6],
+            _ => return None,
+        };
+        let mut header = [0; ETHERNET_HEADER_BYTES];
+        header[..6].copy_from_slice(&to);
+        header[6..12].copy_from_slice(&self.mac);
+        header[12..].copy_from_slice(&self.ethertype.to_be_bytes());
+        Some(header)
+    }
+
+    /// Sends a small frame as one contiguous piece. True if it was taken.
+    #[inline]
+    fn send_copied(&mut self, header: [u8; ETHERNET_HEADER_BYTES], frame: &TxFrame<'_>) -> bool {
+        let mut bytes = [0; COPY_BYTES_MAX];
+        bytes[..ETHERNET_HEADER_BYTES].copy_from_slice(&header);
+        let mut length = ETHERNET_HEADER_BYTES;
+        for part in frame.parts {
+            bytes[length..length + part.len()].copy_from_slice(part);
+            length += part.len();
+        }
+        loop {
+            self.counts.send_calls += 1;
+            match system::send(self.socket.as_fd(), &bytes[..length]) {
+                Ok(_) => {
+                    self.counts.frames_sent += 1;
+                    self.counts.bytes_sent += (length - ETHERNET_HEADER_BYTES) as u64;
+                    return true;
+                }
+                Err(error) => match self.judge(&error) {
+                    SendFailure::Again => {}
+                    SendFailure::Full => return false,
+                    SendFailure::Refused | SendFailure::Lost => return true,
+                },
+            }
+        }
+    }
+
+    /// Gathers and sends the frames at the front of `batch` that fit into one call and are not
+    /// refused. Returns how many were taken, and whether the link is full now.
+    fn send_gathered(&mut self, batch: &[TxFrame<'_>]) -> (usize, bool) {
+        // Taken out for the while, so that errors can be counted while messages are in it.
+        let mut gather = std::mem::replace(&mut self.gather, Gather::new(0, 0));
+        let mut filling = gather.fill();
+        for frame in batch {
+            let Some(header) = self.header(frame, frame.len()) else { break };
+            if !filling.has_room(frame.parts.len() + 1) {
+                break;
+            }
+            filling.begin();
+            filling.prefix(header);
+            filling.parts(frame.parts);
+        }
+        let mut taken = 0;
+        let mut full = false;
+        while taken < filling.messages() && !full {
+            self.counts.send_calls += 1;
+            match filling.send(self.socket.as_fd(), taken) {
+                Ok(sent) => {
+                    for message in taken..taken + sent {
+                        let bytes = filling.sent_bytes(message);
+                        self.counts.bytes_sent += (bytes - ETHERNET_HEADER_BYTES) as u64;
+                    }
+                    self.counts.frames_sent += sent as u64;
+                    taken += sent;
+                }
+                Err(error) => match self.judge(&error) {
+                    SendFailure::Again => {}
+                    SendFailure::Full => full = true,
+                    SendFailure::Refused | SendFailure::Lost => taken += 1,
+                },
+            }
+        }
+        self.gather = gather;
+        (taken, full)
+    }
+
+    /// Decides what a failed send means, and counts it.
+    #[cold]
+    fn judge(&mut self, error: &io::Error) -> SendFailure {
+        let mut failure = SendFailure::of(error);
+        // Past the queueing discipline, a missing carrier reads as "no room". Waiting for room would
+        // then be waiting for a cable: such frames are lost, as they would be on a broken one.
+        if error.raw_os_error() == Some(libc::ENOBUFS) && !self.has_carrier() {
+            failure = SendFailure::Lost;
+        }
+        match failure {
+            SendFailure::Full => self.counts.send_full += 1,
+            SendFailure::Refused => self.counts.send_refused += 1,
+            SendFailure::Lost => self.counts.system_errors += 1,
+            SendFailure::Again => {}
+        }
+        failure
+    }
+
+    fn has_carrier(&self) -> bool {
+        system::interface_flags(self.socket.as_fd(), &self.capabilities.interface)
+            .is_ok_and(|flags| flags & libc::IFF_RUNNING != 0)
+    }
+
+    #[inline]
+    fn note_empty_poll(&mut self) {
+        self.empty_polls += 1;
+        if self.empty_polls >= EMPTY_POLLS_PER_CHECK {
+            self.empty_polls = 0;
+            let pending = system::take_error(self.socket.as_fd()).is_some();
+            self.counts.system_errors += u64::from(pending);
+        }
+    }
+}
+
+impl Link for PacketLink {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
+        let mut taken = 0;
+        while let Some(frame) = batch.get(taken) {
+            let bytes = frame.len();
+            let Some(header) = self.header(frame, bytes) else {
+                self.counts.send_refused += 1;
+                taken += 1;
+                continue;
+            };
+            let last = taken + 1 == batch.len();
+            if last && bytes + ETHERNET_HEADER_BYTES <= COPY_BYTES_MAX {
+                return taken + usize::from(self.send_copied(header, frame));
+            }
+            let (more, full) = self.send_gathered(&batch[taken..]);
+            taken += more;
+            if full {
+                break;
+            }
+        }
+        taken
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
+        let mut handed = 0;
+        let counts = &mut self.counts;
+        for _ in 0..budget {
+            let looked = self.ring.take(|frame| {
+                let Some((header, bytes)) =
+                    frame.bytes.split_first_chunk::<ETHERNET_HEADER_BYTES>()
+                else {
+                    counts.receive_lost += 1;
+                    return;
+                };
+                if frame.truncated() {
+                    counts.receive_lost += 1;
+                    return;
+                }
+                let [_, _, _, _, _, _, a, b, c, d, e, f, ..] = *header;
+                counts.frames_received += 1;
+                counts.bytes_received += bytes.len() as u64;
+                handed += 1;
+                sink(bytes, &LinkAddress::mac([a, b, c, d, e, f]));
+            });
+            if looked.is_none() {
+                break;
+            }
+        }
+        if handed == 0 {
+            self.note_empty_poll();
+        } else {
+            self.empty_polls = 0;
+        }
+        handed
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> bool {
+        if self.ring.ready() {
+            return true;
+        }
+        let counts = &mut self.counts;
+        let polled =
+            system::poll_until(self.socket.as_fd(), timeout, |_| counts.system_errors += 1);
+        polled == Polled::Readable
+    }
+
+    /// One system call: asks the kernel for its count of frames that found the ring full.
+    fn statistics(&self) -> LinkStatistics {
+        let drops = PacketRing::drops_since_last(self.socket.as_fd()).unwrap_or(0);
+        let before = self.ring_drops.fetch_add(u64::from(drops), Ordering::Relaxed);
+        let mut counts = self.counts;
+        counts.receive_lost += before + u64::from(drops);
+        counts
+    }
+}

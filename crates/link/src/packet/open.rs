@@ -1,0 +1,142 @@
+//! Opening the packet link: options, and errors that say what to do.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use emp_rings::{PacketRing, RingShape};
+use emp_wire::ETHERTYPE_DEFAULT;
+
+use super::filter;
+use crate::gather::ETHERNET_HEADER_BYTES;
+use crate::interfaces::{Interface, interface_list, interfaces};
+use crate::{LinkError, system};
+
+/// Default size of the receive ring in bytes for MTU 1500: 2048 slots of 2 KiB, which is what arrives
+/// in about 2 ms at a million frames a second, the longest that a busy receiver is away.
+const RING_BYTES: usize = 4 << 20;
+/// Fewest slots of the default ring, so that jumbo frames (16 KiB slots) do not shrink it to nothing:
+/// 512 slots of 9000 bytes are 4 MB of payload, more than the kernel backlog in front of it holds.
+const RING_SLOTS_MIN: usize = 512;
+/// Largest default ring in bytes: unswappable kernel memory, so a few megabytes and no more.
+const RING_BYTES_MAX: usize = 16 << 20;
+
+/// How to open a [`PacketLink`](crate::PacketLink).
+#[derive(Clone, Debug)]
+pub struct PacketOptions {
+    /// Network interface, such as `eth0`.
+    pub interface: String,
+    /// EtherType of EMP frames.
+    pub ethertype: u16,
+    /// This node's destination tag: frames with another one (and not everyone's) are filtered out
+    /// in the kernel.
+    pub node_tag: u16,
+    /// Size of the receive ring in bytes; `None` chooses by MTU (4 MiB at 1500, 8 MiB at 9000).
+    pub ring_bytes: Option<usize>,
+}
+
+impl PacketOptions {
+    /// The usual options for an interface.
+    pub fn new(interface: impl Into<String>, node_tag: u16) -> Self {
+        Self {
+            interface: interface.into(),
+            ethertype: ETHERTYPE_DEFAULT,
+            node_tag,
+            ring_bytes: None,
+        }
+    }
+}
+
+/// What opening gives to the link.
+pub(super) struct Opened {
+    pub(super) socket: OwnedFd,
+    pub(super) ring: PacketRing,
+    pub(super) mac: [u8; 6],
+    pub(super) mtu: usize,
+}
+
+pub(super) fn open(options: &PacketOptions) -> Result<Opened, LinkError> {
+    let name = format!("packet on {}", options.interface);
+    let interface = find(&name, &options.interface)?;
+    let failed = |step: &str, error: io::Error| refused(&name, step, error);
+    // Protocol 0: no frame arrives before filter and ring are in place and `bind` names a protocol.
+    let socket = system::socket(libc::AF_PACKET, libc::SOCK_RAW)
+        .map_err(|error| failed("opening a raw socket", error))?;
+    let fd = socket.as_fd();
+    let program = filter::own_frames(options.ethertype, options.node_tag);
+    system::attach_filter(fd, &program).map_err(|error| failed("attaching the filter", error))?;
+    let shape = ring_shape(options, interface.mtu);
+    let ring =
+        PacketRing::new(fd, shape).map_err(|error| failed("making the receive ring", error))?;
+    let on: libc::c_int = 1;
+    for (option, step) in [
+        (libc::PACKET_IGNORE_OUTGOING, "ignoring own frames"),
+        (libc::PACKET_QDISC_BYPASS, "bypassing the queueing discipline"),
+    ] {
+        system::set_option(fd, libc::SOL_PACKET, option, &on).map_err(|e| failed(step, e))?;
+    }
+    system::bind_packet(fd, interface.index, options.ethertype)
+        .map_err(|error| failed("binding to the interface", error))?;
+    let mac = interface.mac.unwrap_or_default();
+    Ok(Opened { socket, ring, mac, mtu: interface.mtu })
+}
+
+fn ring_shape(options: &PacketOptions, mtu: usize) -> RingShape {
+    let frame_bytes = mtu + ETHERNET_HEADER_BYTES;
+    let slot_bytes = RingShape::new(0, frame_bytes).slot_bytes();
+    let default = (slot_bytes * RING_SLOTS_MIN).clamp(RING_BYTES, RING_BYTES_MAX);
+    RingShape::new(options.ring_bytes.unwrap_or(default), frame_bytes)
+}
+
+fn find(link: &str, name: &str) -> Result<Interface, LinkError> {
+    let list = interfaces().map_err(|error| LinkError {
+        link: link.into(),
+        problem: format!("cannot list the network interfaces: {error}"),
+        advice: "check that this process may open sockets".into(),
+        source: Some(error),
+        privilege: false,
+    })?;
+    let problem = |problem: String, advice: String| LinkError {
+        link: link.into(),
+        problem,
+        advice,
+        source: None,
+        privilege: false,
+    };
+    let Some(interface) = list.into_iter().find(|interface| interface.name == name) else {
+        return Err(problem("no such interface".into(), interface_list()));
+    };
+    if !interface.up {
+        let advice = format!("bring it up with `ip link set {name} up`");
+        return Err(problem("the interface is down".into(), advice));
+    }
+    if interface.mac.is_none() {
+        let advice = format!("choose an Ethernet interface ({})", interface_list());
+        return Err(problem("the interface has no Ethernet address".into(), advice));
+    }
+    Ok(interface)
+}
+
+fn refused(link: &str, step: &str, error: io::Error) -> LinkError {
+    let privilege = matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
+    let advice = match error.raw_os_error() {
+        _ if privilege => {
+            "raw frames need CAP_NET_RAW: run as root, give the program the capability \
+             (`setcap cap_net_raw+ep`), or use the udp link, which needs none"
+        }
+        Some(libc::ENOMEM | libc::ENOBUFS) => "ask for a smaller ring, or free memory",
+        Some(libc::ENODEV | libc::ENXIO | libc::ENETDOWN) => {
+            "the interface vanished or went down meanwhile: look at it with `ip link`"
+        }
+        Some(libc::EAFNOSUPPORT) => {
+            "this kernel has no packet sockets (CONFIG_PACKET): use the udp link"
+        }
+        _ => "use the udp link, or report this with the kernel's version",
+    };
+    LinkError {
+        link: link.into(),
+        problem: format!("{step}: {error}"),
+        advice: advice.into(),
+        source: Some(error),
+        privilege,
+    }
+}

@@ -1,0 +1,318 @@
+//! The few socket calls that the links need, wrapped once so that the links themselves hold no
+//! `unsafe`.
+//!
+//! # Invariant
+//!
+//! Every pointer handed to the kernel here comes from a live reference in the same function and is
+//! given with its exact size; the kernel does not keep it after the call returns.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::{MaybeUninit, size_of, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::{from_mut, from_ref, null};
+use std::time::{Duration, Instant};
+
+use crate::name::{RawName, SocketName};
+
+/// `Ok(value)` unless the call returned -1.
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A new nonblocking, close-on-exec socket.
+pub(crate) fn socket(domain: libc::c_int, kind: libc::c_int) -> io::Result<OwnedFd> {
+    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers; a non-negative result is a fresh descriptor that nobody else owns.
+    unsafe {
+        let fd = check(libc::socket(domain, kind, 0))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Sets a socket option to a plain value.
+pub(crate) fn set_option<T: Copy>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: see the module's invariant.
+    check(unsafe {
+        libc::setsockopt(fd.as_raw_fd(), level, name, from_ref(value).cast(), length)
+    })?;
+    Ok(())
+}
+
+/// Reads a socket option into a value made of integers; returns the bytes that the kernel wrote.
+pub(crate) fn get_option<T: Copy>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &mut T,
+) -> io::Result<usize> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: see the module's invariant; callers pass integers and arrays of them, for which every
+    // bit pattern is valid.
+    check(unsafe {
+        libc::getsockopt(fd.as_raw_fd(), level, name, from_mut(value).cast(), &raw mut length)
+    })?;
+    Ok(length as usize)
+}
+
+/// Takes the pending asynchronous error off a socket, if there is one.
+pub(crate) fn take_error(fd: BorrowedFd<'_>) -> Option<io::Error> {
+    let mut code: libc::c_int = 0;
+    get_option(fd, libc::SOL_SOCKET, libc::SO_ERROR, &mut code).ok()?;
+    (code != 0).then(|| io::Error::from_raw_os_error(code))
+}
+
+/// Attaches a classic BPF program to a socket.
+pub(crate) fn attach_filter(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
+    let filter =
+        libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
+}
+
+/// Binds an AF_PACKET socket to one interface and one EtherType.
+pub(crate) fn bind_packet(fd: BorrowedFd<'_>, index: u32, ethertype: u16) -> io::Result<()> {
+    // SAFETY: all-zero is a valid `sockaddr_ll`.
+    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = ethertype.to_be();
+    address.sll_ifindex = index as libc::c_int;
+    bind(fd, &address, size_of::<libc::sockaddr_ll>())
+}
+
+/// Binds a socket to the first `length` bytes of a socket address structure.
+pub(crate) fn bind<T: Copy>(fd: BorrowedFd<'_>, address: &T, length: usize) -> io::Result<()> {
+    debug_assert!(length <= size_of::<T>());
+    let length = length.min(size_of::<T>()) as libc::socklen_t;
+    // SAFETY: see the module's invariant.
+    check(unsafe { libc::bind(fd.as_raw_fd(), from_ref(address).cast(), length) })?;
+    Ok(())
+}
+
+/// The address that a socket is bound to.
+pub(crate) fn bound_address(fd: BorrowedFd<'_>) -> io::Result<RawName> {
+    let mut address = RawName::empty();
+    let mut length = size_of::<RawName>() as libc::socklen_t;
+    // SAFETY: see the module's invariant; the kernel writes a socket address or a part of one.
+    check(unsafe {
+        libc::getsockname(fd.as_raw_fd(), from_mut(&mut address).cast(), &raw mut length)
+    })?;
+    Ok(address)
+}
+
+/// Sends one contiguous datagram on a bound socket, without blocking.
+#[inline]
+pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: see the module's invariant.
+    let sent = unsafe {
+        libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT)
+    };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+}
+
+/// Sends one contiguous datagram to an address, without blocking.
+#[inline]
+pub(crate) fn send_to(fd: BorrowedFd<'_>, bytes: &[u8], to: &SocketName) -> io::Result<usize> {
+    // SAFETY: see the module's invariant.
+    let sent = unsafe {
+        libc::sendto(
+            fd.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            libc::MSG_DONTWAIT,
+            from_ref(&to.raw).cast(),
+            to.length as libc::socklen_t,
+        )
+    };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+}
+
+/// What [`poll`] saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Polled {
+    /// There is something to read.
+    Readable,
+    /// The socket holds an error.
+    Error,
+    /// The time is over (or a signal came: callers look at their own clock).
+    Nothing,
+}
+
+/// Sleeps until the descriptor is readable or `timeout` has passed; `None` waits without end.
+pub(crate) fn poll(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> Polled {
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let limit = timeout.map(|time| libc::timespec {
+        tv_sec: time.as_secs().min(i32::MAX as u64) as libc::time_t,
+        tv_nsec: time.subsec_nanos() as libc::c_long,
+    });
+    let limit = limit.as_ref().map_or(null(), from_ref);
+    // SAFETY: see the module's invariant; a null time limit and a null signal mask are allowed.
+    let ready = unsafe { libc::ppoll(&raw mut entry, 1, limit, null()) };
+    match ready {
+        1 if entry.revents & libc::POLLIN != 0 => Polled::Readable,
+        1 => Polled::Error,
+        _ => Polled::Nothing,
+    }
+}
+
+/// How long to sleep when a descriptor is "ready" with an error that does not go away.
+const ERROR_PAUSE: Duration = Duration::from_millis(1);
+
+/// Sleeps until the socket is readable or `timeout` has passed, whatever signals come. Errors that
+/// wake it are taken off the socket and told to `outlived`; it then sleeps on.
+pub(crate) fn poll_until(
+    fd: BorrowedFd<'_>,
+    timeout: Option<Duration>,
+    mut outlived: impl FnMut(io::Error),
+) -> Polled {
+    // A time too long for the clock is no limit.
+    let deadline = timeout.and_then(|time| Instant::now().checked_add(time));
+    loop {
+        let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        match poll(fd, left) {
+            Polled::Readable => return Polled::Readable,
+            Polled::Error => match take_error(fd) {
+                Some(error) => outlived(error),
+                // An error that cannot be cleared must not turn waiting into spinning.
+                None => std::thread::sleep(left.unwrap_or(ERROR_PAUSE).min(ERROR_PAUSE)),
+            },
+            Polled::Nothing => {}
+        }
+        if deadline.is_some_and(|end| Instant::now() >= end) {
+            return Polled::Nothing;
+        }
+    }
+}
+
+/// An eventfd with count zero.
+pub(crate) fn event() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; a non-negative result is a fresh descriptor that nobody else owns.
+    unsafe {
+        let fd = check(libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Makes an eventfd readable.
+pub(crate) fn event_set(fd: BorrowedFd<'_>) {
+    let one = 1u64;
+    // SAFETY: see the module's invariant. Failure means the count is at its limit: readable anyway.
+    unsafe { libc::write(fd.as_raw_fd(), from_ref(&one).cast(), size_of::<u64>()) };
+}
+
+/// Makes an eventfd unreadable.
+pub(crate) fn event_clear(fd: BorrowedFd<'_>) {
+    let mut count = 0u64;
+    // SAFETY: see the module's invariant. Failure means the count is zero: unreadable already.
+    unsafe { libc::read(fd.as_raw_fd(), from_mut(&mut count).cast(), size_of::<u64>()) };
+}
+
+/// Asks the interface layer about `name` in the namespace of the socket `fd`.
+fn interface_request(
+    fd: BorrowedFd<'_>,
+    name: &str,
+    request: libc::c_ulong,
+) -> io::Result<libc::ifreq> {
+    let name = CString::new(name)?;
+    let bytes = name.as_bytes();
+    if bytes.len() >= libc::IFNAMSIZ {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    // SAFETY: all-zero is a valid `ifreq`.
+    let mut answer: libc::ifreq = unsafe { zeroed() };
+    for (to, from) in answer.ifr_name.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    // SAFETY: see the module's invariant; the requests used read and write one `ifreq`.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request as _, from_mut(&mut answer)) })?;
+    Ok(answer)
+}
+
+/// Largest packet in bytes that an interface carries after its link header.
+pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, name: &str) -> io::Result<usize> {
+    let answer = interface_request(fd, name, libc::SIOCGIFMTU)?;
+    // SAFETY: SIOCGIFMTU fills in this member of the union.
+    Ok(unsafe { answer.ifr_ifru.ifru_mtu }.max(0) as usize)
+}
+
+/// The interface's `IFF_` flags.
+pub(crate) fn interface_flags(fd: BorrowedFd<'_>, name: &str) -> io::Result<libc::c_int> {
+    let answer = interface_request(fd, name, libc::SIOCGIFFLAGS)?;
+    // SAFETY: SIOCGIFFLAGS fills in this member of the union.
+    Ok(libc::c_int::from(unsafe { answer.ifr_ifru.ifru_flags }))
+}
+
+/// The number by which the kernel knows an interface, or 0 if there is none of that name.
+pub(crate) fn interface_index(name: &str) -> u32 {
+    // SAFETY: the pointer is to a live string that ends with a zero byte.
+    CString::new(name).map_or(0, |name| unsafe { libc::if_nametoindex(name.as_ptr()) })
+}
+
+/// One entry of the kernel's interface list: name, flags, and an address in raw form.
+pub(crate) struct InterfaceEntry {
+    pub(crate) name: String,
+    pub(crate) flags: libc::c_int,
+    pub(crate) address: Option<InterfaceAddress>,
+}
+
+/// An address that an interface has.
+pub(crate) enum InterfaceAddress {
+    Mac([u8; 6]),
+    Ip(std::net::IpAddr),
+}
+
+/// The kernel's interface list, one entry per interface and address family.
+pub(crate) fn interface_entries() -> io::Result<Vec<InterfaceEntry>> {
+    let mut first = MaybeUninit::<*mut libc::ifaddrs>::uninit();
+    // SAFETY: see the module's invariant; on success the pointer was written.
+    let first = unsafe {
+        check(libc::getifaddrs(first.as_mut_ptr()))?;
+        first.assume_init()
+    };
+    let mut entries = Vec::new();
+    let mut at = first;
+    // SAFETY: the list is well formed and ours until `freeifaddrs`; entries are copied out of it.
+    while let Some(entry) = unsafe { at.as_ref() } {
+        // SAFETY: every entry names its interface with a string that ends with a zero byte.
+        let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
+        entries.push(InterfaceEntry {
+            name: name.to_string_lossy().into_owned(),
+            flags: entry.ifa_flags as libc::c_int,
+            address: entry_address(entry),
+        });
+        at = entry.ifa_next;
+    }
+    // SAFETY: `first` is what `getifaddrs` returned, freed once, and nothing points into it any more.
+    unsafe { libc::freeifaddrs(first) };
+    Ok(entries)
+}
+
+fn entry_address(entry: &libc::ifaddrs) -> Option<InterfaceAddress> {
+    // SAFETY: the address pointer is null or points to a socket address in the list.
+    let family = unsafe { entry.ifa_addr.as_ref() }?.sa_family;
+    match libc::c_int::from(family) {
+        libc::AF_PACKET => {
+            // SAFETY: the family says that this is a `sockaddr_ll`; the list need not align it.
+            let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_ll>().read_unaligned() };
+            let mac = address.sll_addr.first_chunk::<6>()?;
+            (address.sll_halen == 6).then_some(InterfaceAddress::Mac(*mac))
+        }
+        libc::AF_INET => {
+            // SAFETY: the family says that this is a `sockaddr_in`.
+            let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
+            let octets = address.sin_addr.s_addr.to_ne_bytes();
+            Some(InterfaceAddress::Ip(octets.into()))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: the family says that this is a `sockaddr_in6`.
+            let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(InterfaceAddress::Ip(address.sin6_addr.s6_addr.into()))
+        }
+        _ => None,
+    }
+}

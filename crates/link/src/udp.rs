@@ -1,0 +1,369 @@
+//! EMP frames in UDP datagrams, IPv4 or IPv6: needs no privilege, crosses routers, and moves bulk
+//! faster than raw frames because the kernel cuts (`UDP_SEGMENT`) and merges (`UDP_GRO`) trains.
+
+mod inbox;
+mod open;
+mod train;
+
+pub use open::UdpOptions;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use emp_wire::{AddressFamily, LinkAddress};
+
+use crate::failure::SendFailure;
+use crate::gather::{Filling, Gather};
+use crate::name::SocketName;
+use crate::system::{self, Polled};
+use crate::{Capabilities, Link, LinkError, LinkStatistics, TxFrame, is_for};
+use inbox::Inbox;
+
+/// Most parts of one frame: 64 frames of a train with 16 parts each are the kernel's 1024.
+const PARTS_MAX: usize = 16;
+/// Most frames in one send: two full trains of 64, so that one is put together while the device
+/// still works on the other.
+const BATCH_MAX: usize = 128;
+/// Frames up to this many bytes are copied together and go out through `sendto`, which beats
+/// `sendmsg` with a gather list by more than such a copy costs.
+const COPY_BYTES_MAX: usize = 512;
+/// Datagrams shorter than this, in bytes, are fetched several to a call when they come thick: there
+/// the call costs more than the copy. For longer ones it does not matter, and fetching one by one
+/// keeps the working set small.
+const FETCH_MANY_BELOW_BYTES: usize = 8192;
+/// `getsockopt` that reports socket memory (since Linux 4.12) and the place of the drop count in it.
+const SO_MEMINFO: libc::c_int = 55;
+const MEMINFO_DROPS: usize = 8;
+
+/// A link over UDP.
+pub struct UdpLink {
+    socket: OwnedFd,
+    capabilities: Capabilities,
+    local: SocketAddr,
+    peers: Vec<SocketAddr>,
+    node_tag: u16,
+    /// Most frames of one segmented send; 1 where the kernel or the card cannot.
+    segments_max: usize,
+    gather: Gather,
+    inbox: Inbox,
+    /// Next message of the inbox to hand up, and the offset in it.
+    next: (usize, usize),
+    /// The last fetch found something short: more may be there.
+    thick: bool,
+    counts: LinkStatistics,
+}
+
+impl UdpLink {
+    /// Opens the link.
+    pub fn open(options: &UdpOptions) -> Result<Self, LinkError> {
+        let opened = open::open(options)?;
+        let capabilities = Capabilities {
+            kind: "udp",
+            interface: opened.local.to_string(),
+            frame_bytes_max: opened.frame_bytes_max,
+            parts_max: PARTS_MAX,
+            batch_max: BATCH_MAX,
+            segmentation: opened.segments_max > 1,
+            broadcast: false,
+            privileged: false,
+            address: LinkAddress::udp(opened.local),
+        };
+        Ok(Self {
+            socket: opened.socket,
+            capabilities,
+            local: opened.local,
+            peers: options.peers.clone(),
+            node_tag: options.node_tag,
+            segments_max: opened.segments_max,
+            gather: Gather::new(BATCH_MAX, BATCH_MAX * PARTS_MAX + 1),
+            inbox: Inbox::new(),
+            next: (0, 0),
+            thick: false,
+            counts: LinkStatistics::default(),
+        })
+    }
+
+    /// The address and port that the socket is bound to.
+    pub fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Replaces the peers that a frame to everyone goes to.
+    pub fn set_peers(&mut self, peers: Vec<SocketAddr>) {
+        self.peers = peers;
+    }
+
+    /// The address of a frame, or `None` if the frame can never be sent.
+    #[inline]
+    fn destination(&self, frame: &TxFrame<'_>, bytes: usize) -> Option<SocketAddr> {
+        let fits = (1..=self.capabilities.frame_bytes_max).contains(&bytes);
+        if !fits || frame.parts.len() > PARTS_MAX {
+            return None;
+        }
+        frame.to.as_udp().filter(|to| to.is_ipv4() == self.local.is_ipv4())
+    }
+
+    /// Sends a copy of the frame to every configured peer. Copies that find no room are lost: frames
+    /// to everyone only look for nodes, and are repeated.
+    fn send_to_everyone(&mut self, frame: &TxFrame<'_>) {
+        for index in 0..self.peers.len() {
+            let to = LinkAddress::udp(self.peers[index]);
+            let copy = TxFrame { to, parts: frame.parts };
+            if self.destination(&copy, copy.len()).is_none() {
+                self.counts.send_refused += 1;
+                continue;
+            }
+            self.send_trains(&[copy]);
+        }
+    }
+
+    /// Sends a small frame as one contiguous piece. True if it was taken.
+    #[inline]
+    fn send_copied(&mut self, to: SocketAddr, frame: &TxFrame<'_>) -> bool {
+        let mut bytes = [0; COPY_BYTES_MAX];
+        let mut length = 0;
+        for part in frame.parts {
+            bytes[length..length + part.len()].copy_from_slice(part);
+            length += part.len();
+        }
+        let name = SocketName::of(to);
+        loop {
+            self.counts.send_calls += 1;
+            match system::send_to(self.socket.as_fd(), &bytes[..length], &name) {
+                Ok(_) => {
+                    self.counts.frames_sent += 1;
+                    self.counts.bytes_sent += length as u64;
+                    return true;
+                }
+                Err(error) => match self.judge(&error, 1) {
+                    SendFailure::Again => {}
+                    SendFailure::Full => return false,
+                    SendFailure::Refused | SendFailure::Lost => return true,
+                },
+            }
+        }
+    }
+
+    /// Gathers the frames at the front of `batch` into trains and sends them, as far as they fit into
+    /// one call and are not refused. Returns how many frames were taken, and whether the link is full.
+    fn send_trains(&mut self, batch: &[TxFrame<'_>]) -> (usize, bool) {
+        // Taken out for the while, so that errors can be counted while messages are in it.
+        let mut gather = std::mem::replace(&mut self.gather, Gather::new(0, 0));
+        let mut filling = gather.fill();
+        let mut frames_of = [0u8; BATCH_MAX];
+        self.fill_trains(&mut filling, &mut frames_of, batch);
+        let mut left = &frames_of[..filling.messages()];
+        let (mut taken, mut full) = (0, false);
+        while !left.is_empty() && !full {
+            let at = filling.messages() - left.len();
+            let frames = usize::from(left[0]);
+            self.counts.send_calls += 1;
+            match filling.send(self.socket.as_fd(), at) {
+                Ok(sent) => {
+                    let (gone, rest) = left.split_at(sent.min(left.len()));
+                    for (message, frames) in gone.iter().enumerate() {
+                        self.counts.bytes_sent += filling.sent_bytes(at + message) as u64;
+                        self.counts.frames_sent += u64::from(*frames);
+                        taken += usize::from(*frames);
+                    }
+                    left = rest;
+                }
+                Err(error) if frames > 1 && cannot_segment(&error) => {
+                    // The caller comes back with the same frames, which now go one by one.
+                    self.segments_max = 1;
+                    self.capabilities.segmentation = false;
+                    self.counts.system_errors += 1;
+                    break;
+                }
+                Err(error) => match self.judge(&error, frames) {
+                    SendFailure::Again => {}
+                    SendFailure::Full => full = true,
+                    SendFailure::Refused | SendFailure::Lost => {
+                        taken += frames;
+                        left = &left[1..];
+                    }
+                },
+            }
+        }
+        self.gather = gather;
+        (taken, full)
+    }
+
+    /// Makes one message of each train at the front of `batch`, and notes its number of frames.
+    fn fill_trains<'a>(
+        &self,
+        filling: &mut Filling<'_, 'a>,
+        frames_of: &mut [u8; BATCH_MAX],
+        batch: &[TxFrame<'a>],
+    ) {
+        let mut rest = batch;
+        while let Some(first) = rest.first() {
+            let Some(to) = self.destination(first, first.len()) else { break };
+            let train = train::longest(rest, self.segments_max);
+            if !filling.has_room(train.parts) {
+                break;
+            }
+            frames_of[filling.messages()] = train.frames as u8;
+            filling.begin();
+            filling.name(&SocketName::of(to));
+            if train.frames > 1 {
+                filling.segment(train.frame_bytes as u16);
+            }
+            let (frames, others) = rest.split_at(train.frames);
+            for frame in frames {
+                filling.parts(frame.parts);
+            }
+            rest = others;
+        }
+    }
+
+    /// Decides what the failed send of so many frames means, and counts it.
+    #[cold]
+    fn judge(&mut self, error: &io::Error, frames: usize) -> SendFailure {
+        let failure = SendFailure::of(error);
+        match failure {
+            SendFailure::Full => self.counts.send_full += 1,
+            SendFailure::Refused => self.counts.send_refused += frames as u64,
+            SendFailure::Lost => self.counts.system_errors += frames as u64,
+            SendFailure::Again => {}
+        }
+        failure
+    }
+
+    /// True if the inbox holds something that was not handed up yet.
+    fn holds_frames(&self) -> bool {
+        self.next.0 < self.inbox.filled()
+    }
+
+    /// Refills the inbox. False if nothing was there.
+    fn fetch(&mut self) -> bool {
+        self.counts.receive_calls += 1;
+        self.next = (0, 0);
+        match self.inbox.fetch(self.socket.as_fd(), self.thick) {
+            Ok(()) => {
+                let last = self.inbox.filled().saturating_sub(1);
+                self.thick = self
+                    .inbox
+                    .message(last)
+                    .is_some_and(|message| message.bytes.len() < FETCH_MANY_BELOW_BYTES);
+                true
+            }
+            Err(error) => {
+                self.thick = false;
+                if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) {
+                    self.counts.system_errors += 1;
+                }
+                false
+            }
+        }
+    }
+
+    /// Hands up to `budget` frames out of the inbox to `sink`.
+    fn hand_up(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
+        let mut handed = 0;
+        while let Some(message) = self.inbox.message(self.next.0) {
+            let from = message.name.decode().map(LinkAddress::udp);
+            let usable = from.filter(|_| !message.truncated);
+            let Some(from) = usable else {
+                self.counts.receive_lost += 1;
+                self.next = (self.next.0 + 1, 0);
+                continue;
+            };
+            while self.next.1 < message.bytes.len() && handed < budget {
+                let rest = &message.bytes[self.next.1..];
+                let frame = &rest[..message.segment_bytes.min(rest.len())];
+                self.next.1 += frame.len();
+                if is_for(frame, self.node_tag) {
+                    self.counts.frames_received += 1;
+                    self.counts.bytes_received += frame.len() as u64;
+                    handed += 1;
+                    sink(frame, &from);
+                } else {
+                    self.counts.not_for_us += 1;
+                }
+            }
+            if self.next.1 < message.bytes.len() {
+                break;
+            }
+            self.next = (self.next.0 + 1, 0);
+        }
+        handed
+    }
+}
+
+/// What the kernel says when the card cannot do checksums, or the kernel not so many segments.
+fn cannot_segment(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL))
+}
+
+impl Link for UdpLink {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
+        let mut taken = 0;
+        while let Some(frame) = batch.get(taken) {
+            if frame.to.family() == AddressFamily::Everyone {
+                self.send_to_everyone(frame);
+                taken += 1;
+                continue;
+            }
+            let bytes = frame.len();
+            let Some(to) = self.destination(frame, bytes) else {
+                self.counts.send_refused += 1;
+                taken += 1;
+                continue;
+            };
+            let last = taken + 1 == batch.len();
+            if last && bytes <= COPY_BYTES_MAX {
+                return taken + usize::from(self.send_copied(to, frame));
+            }
+            let (more, full) = self.send_trains(&batch[taken..]);
+            taken += more;
+            if full {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// One system call at most: a caller that polls gets a lone frame for one call.
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
+        if budget == 0 || (!self.holds_frames() && !self.fetch()) {
+            return 0;
+        }
+        self.hand_up(budget, sink)
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> bool {
+        if self.holds_frames() {
+            return true;
+        }
+        let counts = &mut self.counts;
+        let polled =
+            system::poll_until(self.socket.as_fd(), timeout, |_| counts.system_errors += 1);
+        polled == Polled::Readable
+    }
+
+    /// Zero while the rest of a merged train waits in this link, where no descriptor can show it.
+    fn next_due(&self) -> Option<Duration> {
+        self.holds_frames().then_some(Duration::ZERO)
+    }
+
+    /// One system call: asks the kernel how many datagrams the full socket buffer cost.
+    fn statistics(&self) -> LinkStatistics {
+        let mut memory = [0u32; MEMINFO_DROPS + 1];
+        let fd = self.socket.as_fd();
+        let known = system::get_option(fd, libc::SOL_SOCKET, SO_MEMINFO, &mut memory).is_ok();
+        let mut counts = self.counts;
+        counts.receive_lost += if known { u64::from(memory[MEMINFO_DROPS]) } else { 0 };
+        counts
+    }
+}

@@ -1,0 +1,178 @@
+//! Opening the UDP link: options, socket settings, and errors that say what to do.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use emp_wire::UDP_PORT_DEFAULT;
+
+use crate::interfaces::{Interface, interface_list, interfaces};
+use crate::name::SocketName;
+use crate::{LinkError, system};
+
+/// MTU in bytes where the interface is not known: Ethernet's.
+const MTU_DEFAULT: usize = 1500;
+/// Bytes of an IPv4 header without options and a UDP header.
+const HEADERS_V4_BYTES: usize = 20 + 8;
+/// Bytes of an IPv6 header and a UDP header.
+const HEADERS_V6_BYTES: usize = 40 + 8;
+/// Most payload bytes of one datagram, merged or not: Linux caps an IPv4 packet at 65520 bytes
+/// (its `IP_MAX_MTU`). IPv6 could have a few more; one bound for both is simpler.
+pub(super) const PAYLOAD_BYTES_MAX: usize = 65_520 - HEADERS_V4_BYTES;
+/// Smallest MTU that an override may name, in bytes: IPv4's own minimum, which every EMP header fits.
+const MTU_MIN: usize = 576;
+
+/// Receive buffer asked for, in bytes: 64 peers that each send one 64 KiB train at once. The system
+/// default (208 KiB) holds three. Without privilege the kernel grants less, silently.
+const RECEIVE_BUFFER_BYTES: libc::c_int = 4 << 20;
+/// Send buffer asked for, in bytes: sixteen trains, which keeps a 100 Gb/s card busy for 80 µs, yet
+/// does not pile up more in the queue before it.
+const SEND_BUFFER_BYTES: libc::c_int = 1 << 20;
+
+/// Most datagrams in one segmented send: the kernel's limit was 64 for years (128 since).
+const SEGMENTS_MAX: usize = 64;
+
+/// How to open a [`UdpLink`](crate::UdpLink).
+#[derive(Clone, Debug)]
+pub struct UdpOptions {
+    /// Local address; `None` is any (IPv4, unless all peers are IPv6).
+    pub bind: Option<IpAddr>,
+    /// Local UDP port; 0 lets the system choose.
+    pub port: u16,
+    /// Where a frame to everyone goes.
+    pub peers: Vec<SocketAddr>,
+    /// This node's destination tag: frames with another one (and not everyone's) are dropped.
+    pub node_tag: u16,
+    /// MTU in bytes instead of the interface's, IP header included.
+    pub mtu: Option<usize>,
+}
+
+impl UdpOptions {
+    /// Any address, the default port, no peers.
+    pub fn new(node_tag: u16) -> Self {
+        Self { bind: None, port: UDP_PORT_DEFAULT, peers: Vec::new(), node_tag, mtu: None }
+    }
+}
+
+/// What opening gives to the link.
+pub(super) struct Opened {
+    pub(super) socket: OwnedFd,
+    pub(super) local: SocketAddr,
+    pub(super) frame_bytes_max: usize,
+    pub(super) segments_max: usize,
+}
+
+pub(super) fn open(options: &UdpOptions) -> Result<Opened, LinkError> {
+    let ip = options.bind.unwrap_or_else(|| any_address(&options.peers));
+    let name = format!("udp on {}", SocketAddr::new(ip, options.port));
+    let owner = owner_of(ip);
+    let local = with_scope(ip, options.port, owner.as_ref());
+    let socket = bound_socket(local).map_err(|error| refused(&name, &local, error))?;
+    let fd = socket.as_fd();
+    let settled = settle(fd, &local).and_then(|()| system::bound_address(fd));
+    let local = settled.map_err(|error| refused(&name, &local, error))?.decode().unwrap_or(local);
+    let mtu = options.mtu.map_or_else(
+        || owner.map_or(MTU_DEFAULT, |interface| interface.mtu.max(MTU_MIN)),
+        |mtu| mtu.max(MTU_MIN),
+    );
+    let headers = if local.is_ipv4() { HEADERS_V4_BYTES } else { HEADERS_V6_BYTES };
+    Ok(Opened {
+        frame_bytes_max: (mtu - headers).min(PAYLOAD_BYTES_MAX),
+        segments_max: if can_segment(fd) { SEGMENTS_MAX } else { 1 },
+        socket,
+        local,
+    })
+}
+
+fn any_address(peers: &[SocketAddr]) -> IpAddr {
+    if !peers.is_empty() && peers.iter().all(SocketAddr::is_ipv6) {
+        Ipv6Addr::UNSPECIFIED.into()
+    } else {
+        Ipv4Addr::UNSPECIFIED.into()
+    }
+}
+
+/// The interface that owns an address: its MTU counts. 127.0.0.0/8 is all loopback's.
+fn owner_of(ip: IpAddr) -> Option<Interface> {
+    let list = interfaces().ok()?;
+    let v4_loopback = ip.is_ipv4() && ip.is_loopback();
+    list.into_iter()
+        .find(|interface| interface.addresses.contains(&ip) || (v4_loopback && interface.loopback))
+}
+
+/// A link-local IPv6 address means nothing without its interface.
+fn with_scope(ip: IpAddr, port: u16, owner: Option<&Interface>) -> SocketAddr {
+    match (ip, owner) {
+        (IpAddr::V6(v6), Some(interface)) if v6.is_unicast_link_local() => {
+            SocketAddrV6::new(v6, port, 0, interface.index).into()
+        }
+        _ => SocketAddr::new(ip, port),
+    }
+}
+
+fn bound_socket(local: SocketAddr) -> io::Result<OwnedFd> {
+    let domain = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let socket = system::socket(domain, libc::SOCK_DGRAM)?;
+    if local.is_ipv6() {
+        // Peers' addresses then have one form only, not IPv4 addresses dressed as IPv6.
+        system::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &1)?;
+    }
+    let name = SocketName::of(local);
+    system::bind(socket.as_fd(), &name.raw, name.length)?;
+    Ok(socket)
+}
+
+/// Sets what must be (no fragmentation) and what may be (buffers, merging).
+fn settle(fd: BorrowedFd<'_>, local: &SocketAddr) -> io::Result<()> {
+    // A frame that IP would fragment is lost whole with any of its fragments, and reassembly is slow:
+    // better told that it is too long.
+    if local.is_ipv4() {
+        let never = libc::IP_PMTUDISC_DO;
+        system::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &never)?;
+    } else {
+        let never = libc::IPV6_PMTUDISC_DO;
+        system::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, &never)?;
+    }
+    for (forced, plain, bytes) in [
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER_BYTES),
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES),
+    ] {
+        // A smaller buffer than wished for costs speed and is no reason not to run.
+        if system::set_option(fd, libc::SOL_SOCKET, forced, &bytes).is_err() {
+            let _ = system::set_option(fd, libc::SOL_SOCKET, plain, &bytes);
+        }
+    }
+    // Kernels before 5.0 do not merge; each datagram then comes by itself.
+    let _ = system::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, &1);
+    Ok(())
+}
+
+/// True if the kernel knows segmented sends. Tried, and switched off again: sends say it themselves.
+fn can_segment(fd: BorrowedFd<'_>) -> bool {
+    system::set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, &(MTU_MIN as libc::c_int)).is_ok()
+        && system::set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, &0).is_ok()
+}
+
+fn refused(link: &str, local: &SocketAddr, error: io::Error) -> LinkError {
+    let advice = match error.raw_os_error() {
+        Some(libc::EADDRINUSE) => {
+            format!("port {} is taken: name another one, or 0 for any", local.port())
+        }
+        Some(libc::EADDRNOTAVAIL) => {
+            format!("{} is not an address of this machine; {}", local.ip(), interface_list())
+        }
+        Some(libc::EACCES | libc::EPERM) => {
+            "ports below 1024 need privilege: choose a higher one".into()
+        }
+        Some(libc::EAFNOSUPPORT) => "this machine has that IP version switched off".into(),
+        Some(libc::EMFILE | libc::ENFILE) => "too many open files: raise `ulimit -n`".into(),
+        _ => "check the address, or report this with the kernel's version".into(),
+    };
+    LinkError {
+        link: link.into(),
+        problem: format!("cannot open the socket: {error}"),
+        advice,
+        privilege: matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)),
+        source: Some(error),
+    }
+}

@@ -1,0 +1,269 @@
+//! The receive ring of an AF_PACKET socket (TPACKET_V2), mapped into this process.
+//!
+//! Version 2 and not 3: version 3 hands over whole blocks and wakes by timer, which costs a lone
+//! frame up to a millisecond; version 2 publishes every frame by itself.
+//!
+//! # Invariant
+//!
+//! The mapping covers `slots * slot_bytes` bytes and lives exactly as long as the [`PacketRing`].
+//! Each slot starts with a status word. While the word's `TP_STATUS_USER` bit is clear the slot is
+//! the kernel's and nothing but that word is read here. Once the bit was seen set (acquire), the slot
+//! is ours and the kernel does not write it until `TP_STATUS_KERNEL` is stored (release). Slots are
+//! taken in order, one at a time, through `&mut self`, so a frame's bytes cannot outlive its slot.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes of one block, the unit in which the kernel allocates the ring. 64 KiB is large enough for
+/// whole numbers of every power-of-two slot up to itself, and small enough (order 4) to be had on a
+/// machine whose memory is fragmented.
+const BLOCK_BYTES: usize = 64 * 1024;
+
+/// Bytes that the kernel puts before the frame in a slot: header and address (52 bytes), aligned to
+/// 16 after leaving room for the link header, rounded up with a VLAN tag's four bytes to spare.
+const SLOT_OVERHEAD_BYTES: usize = 96;
+
+/// Smallest slot in bytes: one 1514-byte frame and the overhead, as a power of two, so that slots
+/// never straddle blocks.
+const SLOT_BYTES_MIN: usize = 2048;
+
+/// Largest slot in bytes: the loopback interface's 65536-byte MTU with overhead.
+const SLOT_BYTES_MAX: usize = 128 * 1024;
+
+/// How a ring is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingShape {
+    slot_bytes: usize,
+    slots: usize,
+}
+
+impl RingShape {
+    /// A ring of about `ring_bytes` bytes whose slots each hold a frame of `frame_bytes` bytes, link
+    /// header included. Rounded to whole blocks; at least one block.
+    pub fn new(ring_bytes: usize, frame_bytes: usize) -> Self {
+        let frame_bytes = frame_bytes.min(SLOT_BYTES_MAX - SLOT_OVERHEAD_BYTES);
+        let slot_bytes =
+            (frame_bytes + SLOT_OVERHEAD_BYTES).next_power_of_two().max(SLOT_BYTES_MIN);
+        let block_bytes = BLOCK_BYTES.max(slot_bytes);
+        let blocks = (ring_bytes / block_bytes).max(1);
+        Self { slot_bytes, slots: blocks * (block_bytes / slot_bytes) }
+    }
+
+    /// Bytes of one slot.
+    pub fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
+    /// Frames that the ring holds.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Bytes of the whole ring.
+    pub fn bytes(&self) -> usize {
+        self.slot_bytes * self.slots
+    }
+
+    fn request(&self) -> libc::tpacket_req {
+        let block_bytes = BLOCK_BYTES.max(self.slot_bytes);
+        libc::tpacket_req {
+            tp_block_size: block_bytes as u32,
+            tp_block_nr: (self.bytes() / block_bytes) as u32,
+            tp_frame_size: self.slot_bytes as u32,
+            tp_frame_nr: self.slots as u32,
+        }
+    }
+}
+
+/// One frame in the ring, lent to the closure of [`PacketRing::take`].
+#[derive(Clone, Copy, Debug)]
+pub struct RingFrame<'a> {
+    /// The frame from its link header on, as far as it fitted into the slot.
+    pub bytes: &'a [u8],
+    /// Length in bytes that the frame had on the wire.
+    pub wire_bytes: usize,
+}
+
+impl RingFrame<'_> {
+    /// True if the slot was too small for the frame: `bytes` is only its beginning.
+    pub fn truncated(&self) -> bool {
+        self.bytes.len() < self.wire_bytes
+    }
+}
+
+/// A mapped receive ring. Does not own the socket: the mapping keeps the kernel's side alive.
+#[derive(Debug)]
+pub struct PacketRing {
+    map: NonNull<u8>,
+    shape: RingShape,
+    next: usize,
+}
+
+// SAFETY: the mapping is plain shared memory that belongs to this value alone; nothing in it is tied
+// to the thread that mapped it, and all access to slots goes through `&mut self` or atomics.
+unsafe impl Send for PacketRing {}
+
+/// Gives the slot back to the kernel, also when the closure that looked at the frame unwinds.
+struct GiveBack<'a> {
+    status: &'a AtomicU32,
+    next: &'a mut usize,
+    slots: usize,
+}
+
+impl Drop for GiveBack<'_> {
+    fn drop(&mut self) {
+        self.status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        *self.next += 1;
+        if *self.next == self.slots {
+            *self.next = 0;
+        }
+    }
+}
+
+impl PacketRing {
+    /// Makes the receive ring of `socket` (an AF_PACKET socket that has none yet) and maps it.
+    /// Do this before binding the socket to a protocol, or early frames miss the ring.
+    pub fn new(socket: BorrowedFd<'_>, shape: RingShape) -> io::Result<Self> {
+        set_packet_option(socket, libc::PACKET_VERSION, &(TPACKET_V2 as libc::c_int))?;
+        set_packet_option(socket, libc::PACKET_RX_RING, &shape.request())?;
+        // SAFETY: asks for a fresh mapping of the ring that the kernel just allocated with exactly
+        // this size; no existing memory is touched, and the result is checked before use.
+        let map = unsafe {
+            libc::mmap(
+                null_mut(),
+                shape.bytes(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                socket.as_raw_fd(),
+                0,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let map = NonNull::new(map.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self { map, shape, next: 0 })
+    }
+
+    /// How the ring is divided.
+    pub fn shape(&self) -> RingShape {
+        self.shape
+    }
+
+    /// True if a frame waits.
+    #[inline]
+    pub fn ready(&self) -> bool {
+        self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// Lends the next frame to `look` and gives its slot back afterwards. `None` if the ring is empty.
+    #[inline]
+    pub fn take<R>(&mut self, look: impl FnOnce(RingFrame<'_>) -> R) -> Option<R> {
+        if !self.ready() {
+            return None;
+        }
+        let slot_bytes = self.shape.slot_bytes;
+        // SAFETY: `next` is below `slots`, so the offset stays inside the mapping.
+        let slot = unsafe { self.map.add(self.next * slot_bytes) };
+        // SAFETY: the slot is ours (see the invariant); slots are page or 2 KiB aligned, and the
+        // kernel has filled in a `tpacket2_hdr`, whose fields are plain integers.
+        let header = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
+        // SAFETY: a slot's first word is its status, four-byte aligned and inside the mapping, which
+        // lives longer than this borrow; the kernel and we touch it only as a whole word.
+        let status = unsafe { AtomicU32::from_ptr(slot.cast().as_ptr()) };
+        let give_back = GiveBack { status, next: &mut self.next, slots: self.shape.slots };
+        let (start, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
+        // The kernel promises that a frame ends inside its slot. If it ever does not, the frame is
+        // handed on as empty, which reads as truncated, rather than read out of bounds.
+        let inside = start.checked_add(length).is_some_and(|end| end <= slot_bytes);
+        let length = if inside { length } else { 0 };
+        let start = if inside { start } else { 0 };
+        // SAFETY: `start + length` is inside the slot, and the kernel leaves the slot alone until
+        // `give_back` is dropped, which is after the last use of `bytes`.
+        let bytes = unsafe { std::slice::from_raw_parts(slot.add(start).as_ptr(), length) };
+        let result = look(RingFrame { bytes, wire_bytes: header.tp_len as usize });
+        drop(give_back);
+        Some(result)
+    }
+
+    /// Frames that the kernel dropped because the ring was full, since the last call: reading this
+    /// counter clears it. One system call.
+    pub fn drops_since_last(socket: BorrowedFd<'_>) -> io::Result<u32> {
+        let mut counts = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+        // SAFETY: the pointers are to a live struct of plain integers and to its size in bytes.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut counts).cast(),
+                &raw mut length,
+            )
+        };
+        if result == 0 { Ok(counts.tp_drops) } else { Err(io::Error::last_os_error()) }
+    }
+
+    #[inline]
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: `next` is below `slots`; the status word is the slot's first, aligned, inside the
+        // mapping, and only ever accessed as one atomic word by either side.
+        unsafe {
+            let slot = self.map.add(self.next * self.shape.slot_bytes);
+            AtomicU32::from_ptr(slot.cast().as_ptr())
+        }
+    }
+}
+
+impl Drop for PacketRing {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly what `new` mapped; no borrow of it can outlive `self`.
+        unsafe { libc::munmap(self.map.as_ptr().cast(), self.shape.bytes()) };
+    }
+}
+
+/// `enum tpacket_versions`, second value.
+const TPACKET_V2: u32 = 1;
+
+fn set_packet_option<T: Copy>(
+    socket: BorrowedFd<'_>,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: the pointer and length describe one live value, which the kernel only reads.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            name,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_holds_the_frame_it_is_made_for() {
+        for (mtu, slot) in [(1500, 2048), (1280, 2048), (9000, 16384), (65536, 131_072)] {
+            let shape = RingShape::new(4 << 20, mtu + 14);
+            assert_eq!(shape.slot_bytes(), slot, "MTU {mtu}");
+            assert_eq!(shape.bytes(), 4 << 20);
+        }
+    }
+
+    #[test]
+    fn a_ring_is_never_empty() {
+        let shape = RingShape::new(0, 1514);
+        assert_eq!(shape.bytes(), BLOCK_BYTES);
+        assert_eq!(shape.slots(), 32);
+        assert_eq!(RingShape::new(1, usize::MAX).slots(), 1);
+    }
+}

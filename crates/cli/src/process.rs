@@ -25,6 +25,11 @@ impl ProcessId {
         Self { pid, started: start_time(pid).unwrap_or(0) }
     }
 
+    /// The process that has this number now.
+    pub fn of(pid: u32) -> Option<Self> {
+        Some(Self { pid, started: start_time(pid)? })
+    }
+
     /// Whether it still runs.
     pub fn is_alive(self) -> bool {
         start_time(self.pid) == Some(self.started)

@@ -7,10 +7,14 @@ use std::process::Command;
 use anyhow::Context;
 
 use super::interrupt::Guard;
+use super::keeper::{self, Claim, Kept};
 use super::plan::Plan;
 use super::private::{Host, PrivateLab};
+use super::rsh::Call;
 use super::state::{self, State};
-use super::{DownArgs, ExecArgs, RunArgs, ShapeArgs, UpArgs, build, rootless};
+use super::{
+    DownArgs, ExecArgs, RshArgs, RunArgs, ShapeArgs, StatusArgs, UpArgs, build, rootless, status,
+};
 use crate::bail_user;
 use crate::error::{PassThrough, print, user_error};
 
@@ -24,8 +28,12 @@ impl ShapeArgs {
 pub fn up(args: UpArgs) -> anyhow::Result<()> {
     let name = state::chosen_name(args.name)?;
     let plan = args.shape.plan()?;
+    let claim = if rootless::is_able() { None } else { Some(Claim::new(&name)?) };
     rootless::become_able()?;
     let guard = Guard::make(State::new(&name, plan, None))?;
+    if let Some(claim) = claim {
+        claim.keep(&name)?;
+    }
     let text = greeting(guard.state());
     guard.release();
     print(&text)
@@ -48,17 +56,35 @@ try: emp lab exec{option} {first} -- ip -br address
 /// `emp lab exec`: becomes the command, so that its exit code, its signals and its terminal are
 /// its own.
 pub fn exec(args: ExecArgs) -> anyhow::Result<()> {
-    let name = state::chosen_name(args.name)?;
-    let state = require(&name)?;
-    let mut entrance = Host::find(&state, &args.host)?.entrance()?;
-    if let Some(cpu) = args.cpu {
-        entrance = entrance.on_cpu(cpu)?;
-    }
-    entrance.enter().with_context(|| format!("entering {}", args.host))?;
     let program = &args.command[0];
     let mut command = Command::new(program);
-    command.args(&args.command[1..]).env(state::NAME_VARIABLE, &name);
-    Err(cannot_start(program, &command.exec()))
+    command.args(&args.command[1..]);
+    become_inside(&state::chosen_name(args.name)?, &args.host, args.cpu, command)
+}
+
+/// `emp lab rsh`
+pub fn rsh(args: &RshArgs) -> anyhow::Result<()> {
+    let call = Call::parse(&args.arguments)?;
+    let mut shell = Command::new("/bin/sh");
+    shell.arg("-c").arg(call.command);
+    become_inside(&state::chosen_name(None)?, &call.host, None, shell)
+}
+
+fn become_inside(
+    name: &str,
+    host: &str,
+    cpu: Option<usize>,
+    mut command: Command,
+) -> anyhow::Result<()> {
+    let state = reach(name)?;
+    let mut entrance = Host::find(&state, host)?.entrance()?;
+    if let Some(cpu) = cpu {
+        entrance = entrance.on_cpu(cpu)?;
+    }
+    entrance.enter().with_context(|| format!("entering {host}"))?;
+    command.env(state::NAME_VARIABLE, name);
+    let error = command.exec();
+    Err(cannot_start(command.get_program(), &error))
 }
 
 /// `emp lab run`
@@ -76,33 +102,94 @@ fn cannot_start(program: &std::ffi::OsStr, error: &std::io::Error) -> anyhow::Er
     user_error(format!("cannot run {}: {error}", program.display()))
 }
 
+/// `emp lab status`
+pub fn status(args: &StatusArgs) -> anyhow::Result<()> {
+    if let Some(name) = &args.name {
+        let name = state::chosen_name(Some(name.clone()))?;
+        return print(&status::show(&[reach(&name)?], args.json)?);
+    }
+    if rootless::is_able() {
+        return print(&status::show(&State::load_all()?, args.json)?);
+    }
+    print(&status::show_kept(&keeper::names()?, args.json)?)
+}
+
 /// `emp lab down`
 pub fn down(args: DownArgs) -> anyhow::Result<()> {
     if args.stale {
         return down_stale();
     }
     let name = state::chosen_name(args.name)?;
-    let Some(state) = State::load(&name)? else {
-        return print(&format!("lab {name} is not up; nothing to remove\n"));
-    };
-    if let Some(owner) = state.owner.filter(|owner| owner.is_alive()) {
-        bail_user!("lab {name} belongs to process {}, which removes it when it ends", owner.pid);
+    let kept = join_kept(&name)?;
+    let state = State::load(&name)?;
+    if let Some(state) = &state {
+        refuse_if_in_use(state)?;
+        refuse_if_not_ours(&name)?;
+        build::undo(state)?;
     }
-    build::undo(&state)?;
-    print(&format!("lab {name} is removed\n"))
+    let removed = state.is_some() || kept.is_some();
+    match kept {
+        Some(kept) => kept.end()?,
+        None if rootless::is_able() => {}
+        // The keeper may be gone, and then the lab is; its record should follow.
+        None => drop(keeper::forget_stale()?),
+    }
+    print(&match removed {
+        true => format!("lab {name} is removed\n"),
+        false => format!("lab {name} is not up; nothing to remove\n"),
+    })
+}
+
+fn refuse_if_in_use(state: &State) -> anyhow::Result<()> {
+    if let Some(owner) = state.owner.filter(|owner| owner.is_alive()) {
+        let (name, pid) = (&state.name, owner.pid);
+        bail_user!("lab {name} belongs to process {pid}, which removes it when it ends");
+    }
+    Ok(())
 }
 
 fn down_stale() -> anyhow::Result<()> {
-    let stale: Vec<_> = State::load_all()?.into_iter().filter(State::is_stale).collect();
-    for state in &stale {
-        build::undo(state)?;
-        print(&format!("lab {} is removed; its process had ended\n", state.name))?;
+    let mut removed = Vec::new();
+    if rootless::is_able() {
+        for state in State::load_all()?.iter().filter(|state| state.is_stale()) {
+            build::undo(state)?;
+            removed.push(state.name.clone());
+        }
+    } else {
+        removed = keeper::forget_stale()?;
     }
-    if stale.is_empty() { print("no stale labs\n") } else { Ok(()) }
+    if removed.is_empty() {
+        return print("no stale labs\n");
+    }
+    print(&format!("removed, their processes having ended: {}\n", removed.join(", ")))
 }
 
-fn require(name: &str) -> anyhow::Result<State> {
-    let option = state::name_option(name);
-    State::load(name)?
-        .ok_or_else(|| user_error(format!("lab {name} is not up; `emp lab up{option}` makes it")))
+/// The record of a lab that must be up, after moving to where it can be used.
+fn reach(name: &str) -> anyhow::Result<State> {
+    join_kept(name)?;
+    let Some(state) = State::load(name)? else {
+        bail_user!("lab {name} is not up; `emp lab up{}` makes it", state::name_option(name));
+    };
+    refuse_if_not_ours(name)?;
+    Ok(state)
+}
+
+/// Joins the lab's keeper, if we are an ordinary user and there is one.
+fn join_kept(name: &str) -> anyhow::Result<Option<Kept>> {
+    if rootless::is_able() {
+        return Ok(None);
+    }
+    let kept = Kept::find(name)?;
+    if let Some(kept) = &kept {
+        kept.join()?;
+    }
+    Ok(kept)
+}
+
+/// A record in sight of a process that is not able is a lab root made.
+fn refuse_if_not_ours(name: &str) -> anyhow::Result<()> {
+    if !rootless::is_able() {
+        bail_user!("lab {name} was made by root; run emp as root to use or remove it");
+    }
+    Ok(())
 }

@@ -36,7 +36,6 @@ impl Guard {
     /// Makes the lab under guard. If that fails, what was made is undone.
     pub fn make(state: State) -> anyhow::Result<Self> {
         watch()?;
-        build::check_free(&state)?;
         {
             let mut guarded = lock();
             state.create()?;
@@ -44,6 +43,7 @@ impl Guard {
         }
         // From here on, returning early drops the guard, which undoes what is there.
         let mut guard = Self { state };
+        build::check_free(&guard.state)?;
         for step in build::steps(&guard.state.plan) {
             let mut guarded = lock();
             let entry = guarded.iter_mut().find(|entry| entry.name == guard.state.name);

@@ -9,12 +9,15 @@ mod commands;
 mod enter;
 mod interrupt;
 mod ip;
+mod keeper;
 mod mount;
 mod plan;
 #[allow(dead_code, reason = "the surface for `bench`, `demo` and `sim`; labs use part of it")]
 mod private;
 mod rootless;
+mod rsh;
 mod state;
+mod status;
 
 use std::ffi::OsString;
 
@@ -42,8 +45,18 @@ enum Command {
     Exec(ExecArgs),
     /// Make a lab, run a command inside a host, remove the lab.
     Run(RunArgs),
+    /// Show every host with its addresses, interfaces and byte counters.
+    Status(StatusArgs),
     /// Remove a lab.
     Down(DownArgs),
+    /// Like `exec`, called the way `ssh` is: for MPI launchers that want a remote shell.
+    ///
+    /// For example `mpirun --mca plm_rsh_agent "emp lab rsh"`, or a script holding
+    /// `exec emp lab rsh "$@"` for `mpiexec.hydra -launcher-exec`. The lab is $EMP_LAB, else emp.
+    Rsh(RshArgs),
+    /// Wait, so that the namespaces around this process stay.
+    #[command(name = keeper::SUBCOMMAND, hide = true)]
+    Keep(KeepArgs),
 }
 
 /// The shape of a lab to make.
@@ -97,6 +110,30 @@ struct RunArgs {
 }
 
 #[derive(clap::Args)]
+struct StatusArgs {
+    /// Only this lab [default: every lab that is up].
+    #[arg(long)]
+    name: Option<String>,
+    /// For programs to read.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct RshArgs {
+    /// Options of `ssh` (ignored), the host, the command.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct KeepArgs {
+    /// The lab that is kept, to be seen in a list of processes.
+    #[allow(dead_code, reason = "for the eyes of whoever runs `ps`")]
+    name: String,
+}
+
+#[derive(clap::Args)]
 struct DownArgs {
     /// Which lab [default: $EMP_LAB, else emp].
     #[arg(long)]
@@ -112,6 +149,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Up(args) => commands::up(args),
         Command::Exec(args) => commands::exec(args),
         Command::Run(args) => commands::run_once(args),
+        Command::Status(args) => commands::status(&args),
         Command::Down(args) => commands::down(args),
+        Command::Rsh(args) => commands::rsh(&args),
+        Command::Keep(_) => keeper::wait_for_the_end(),
     }
 }

@@ -13,8 +13,9 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::mount::mount;
+use crate::bail_user;
 use crate::error::user_error;
-use crate::process::{self, CAP_NET_ADMIN, CAP_SYS_ADMIN};
+use crate::process::{self, CAP_NET_ADMIN, CAP_SYS_ADMIN, ProcessId};
 
 /// Whether this process may make namespaces and cables as it is.
 pub fn is_able() -> bool {
@@ -31,6 +32,44 @@ pub fn become_able() -> anyhow::Result<()> {
     }
     enter_own_namespaces()?;
     own_run_directory().context("giving the lab a /run of its own")
+}
+
+/// Moves this process into the namespaces another of this user's processes made for a lab.
+pub fn join(keeper: ProcessId) -> anyhow::Result<()> {
+    let kinds =
+        [("user", libc::CLONE_NEWUSER), ("mnt", libc::CLONE_NEWNS), ("net", libc::CLONE_NEWNET)];
+    let open = |(kind, flag)| {
+        let path = format!("/proc/{}/ns/{kind}", keeper.pid);
+        File::open(&path).map(|file| (file, flag)).context(path)
+    };
+    let namespaces = kinds.into_iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
+    if !keeper.is_alive() {
+        bail_user!("the lab's keeper has just ended");
+    }
+    let directory = std::env::current_dir();
+    for (file, flag) in &namespaces {
+        // SAFETY: setns takes no pointers; `file` is open.
+        if unsafe { libc::setns(file.as_raw_fd(), *flag) } != 0 {
+            return Err(io::Error::last_os_error()).context("joining the lab");
+        }
+    }
+    // Joining mounts moved us to their root.
+    if let Ok(directory) = directory {
+        let _ = std::env::set_current_dir(directory);
+    }
+    Ok(())
+}
+
+/// Asks a process to end.
+pub fn terminate(process: ProcessId) -> anyhow::Result<()> {
+    if !process.is_alive() {
+        return Ok(());
+    }
+    // SAFETY: kill takes no pointers.
+    if unsafe { libc::kill(process.pid.cast_signed(), libc::SIGTERM) } != 0 {
+        return Err(io::Error::last_os_error()).context("ending the lab's keeper");
+    }
+    Ok(())
 }
 
 fn enter_own_namespaces() -> anyhow::Result<()> {

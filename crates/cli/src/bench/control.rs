@@ -1,0 +1,246 @@
+//! How the two ends agree on what to do next: one JSON value a line over a TCP connection.
+//!
+//! The client says hello with what it opened, the listener opens the same and answers; then the client orders slices of
+//! work one at a time. While a slice runs the connection is silent, so it disturbs nothing.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::job::{Job, Spec};
+use super::verify;
+use crate::{bail_user, error};
+
+/// TCP port of the control connection: the one after EMP's own UDP port.
+pub const PORT_DEFAULT: u16 = emp_wire::UDP_PORT_DEFAULT + 1;
+
+/// Both ends must speak the same version of this protocol, or they would measure different things.
+const VERSION: u32 = 1;
+
+/// Bytes of a line. The longest is a hello with all subjects, under 4 KB.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// How long to try to reach the peer.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// What one end opened for one subject, as far as the other end must know it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Card {
+    /// The links that really carry the frames, best first.
+    pub links: Vec<String>,
+    /// Its Ethernet address, if it has a packet link.
+    pub mac: Option<[u8; 6]>,
+    /// The port of its UDP link, if it has one.
+    pub udp_port: Option<u16>,
+    /// The port where it takes its TCP connection.
+    pub tcp_port: Option<u16>,
+    /// EMP's or the bare link's identity.
+    pub node: Option<u64>,
+    /// Largest frame of its link in bytes.
+    pub frame_bytes_max: Option<usize>,
+}
+
+/// What a client asks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// First of all.
+    Hello {
+        /// See [`VERSION`].
+        version: u32,
+        /// The subjects to open, in the order that `Run` counts them.
+        specs: Vec<Spec>,
+        /// What the client opened for each.
+        cards: Vec<Card>,
+        /// Largest link frame to use, if it is to be less than the link's.
+        mtu: Option<usize>,
+    },
+    /// Do the other half of a job.
+    Run {
+        /// Which subject.
+        subject: usize,
+        /// The job.
+        job: Job,
+    },
+    /// Do the other half of a verify run.
+    Verify {
+        /// Which subject.
+        subject: usize,
+        /// How.
+        plan: verify::Plan,
+    },
+}
+
+/// What a listener answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// The subjects are open.
+    Welcome {
+        /// What the listener opened for each.
+        cards: Vec<Card>,
+    },
+    /// Buffers are there and receives are posted: go.
+    Ready,
+    /// The other half is done.
+    Done,
+    /// The other half of a verify run is done.
+    Verified(verify::Tally),
+    /// It can't be done.
+    Refused {
+        /// Why, in one line.
+        reason: String,
+        /// The user can mend it.
+        user: bool,
+    },
+}
+
+/// An end of the control connection.
+pub struct Control {
+    reader: BufReader<TcpStream>,
+}
+
+impl Control {
+    /// Reaches the listener at `peer`, a name or address with an optional port.
+    pub fn connect(peer: &str) -> anyhow::Result<Self> {
+        let mut refused = None;
+        for address in resolve(peer)? {
+            match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
+                Ok(stream) => return Self::new(stream),
+                Err(problem) => refused = Some((address, problem)),
+            }
+        }
+        match refused {
+            Some((at, problem)) if problem.kind() == ErrorKind::ConnectionRefused => {
+                bail_user!("nobody listens at {at}; run `emp bench listen` on {peer} first")
+            }
+            Some((at, problem)) => bail_user!("{peer} ({at}) can't be reached: {problem}"),
+            None => bail_user!("the name {peer} has no address"),
+        }
+    }
+
+    /// Takes a connection that is there.
+    pub fn new(stream: TcpStream) -> anyhow::Result<Self> {
+        stream.set_nodelay(true)?;
+        Ok(Self { reader: BufReader::new(stream) })
+    }
+
+    /// The addresses of this end and of the other.
+    pub fn addresses(&self) -> anyhow::Result<(IpAddr, IpAddr)> {
+        let stream = self.reader.get_ref();
+        Ok((stream.local_addr()?.ip().to_canonical(), stream.peer_addr()?.ip().to_canonical()))
+    }
+
+    /// Sends one value.
+    pub fn send(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
+        let mut line = serde_json::to_vec(value)?;
+        line.push(b'\n');
+        self.reader.get_mut().write_all(&line).context("control connection")
+    }
+
+    /// The next value; `None` if the other end is gone.
+    pub fn next<T: DeserializeOwned>(&mut self) -> anyhow::Result<Option<T>> {
+        let mut line = String::new();
+        let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_line(&mut line);
+        if read.context("control connection")? == 0 {
+            return Ok(None);
+        }
+        let value = serde_json::from_str(&line);
+        value.map(Some).context("the other end does not speak this version of emp bench")
+    }
+
+    /// Asks, and gets the answer or the reason why not.
+    pub fn ask(&mut self, request: &Request) -> anyhow::Result<Answer> {
+        self.send(request)?;
+        self.answer()
+    }
+
+    /// The next answer, or the reason why there is none.
+    pub fn answer(&mut self) -> anyhow::Result<Answer> {
+        match self.next()? {
+            None => bail!("the other end went away"),
+            Some(Answer::Refused { reason, user: true }) => {
+                Err(error::user_error(format!("the other end says: {reason}")))
+            }
+            Some(Answer::Refused { reason, user: false }) => bail!("the other end says: {reason}"),
+            Some(answer) => Ok(answer),
+        }
+    }
+}
+
+/// The first request of a session.
+pub fn hello(specs: &[Spec], cards: &[Card], mtu: Option<usize>) -> Request {
+    Request::Hello { version: VERSION, specs: specs.to_vec(), cards: cards.to_vec(), mtu }
+}
+
+/// Checks that both ends mean the same.
+pub fn check_version(version: u32) -> anyhow::Result<()> {
+    if version != VERSION {
+        bail_user!(
+            "this emp bench speaks version {VERSION}, the other {version}; install the same emp on both"
+        );
+    }
+    Ok(())
+}
+
+fn resolve(peer: &str) -> anyhow::Result<Vec<SocketAddr>> {
+    let bracketless = peer.trim_start_matches('[').trim_end_matches(']');
+    // A bare IPv6 address has colons too, so an address is tried before `name:port` is.
+    let resolved = match bracketless.parse::<IpAddr>() {
+        Ok(address) => Ok(vec![SocketAddr::new(address, PORT_DEFAULT)]),
+        Err(_) if peer.contains(':') => peer.to_socket_addrs().map(Iterator::collect),
+        Err(_) => (peer, PORT_DEFAULT).to_socket_addrs().map(Iterator::collect),
+    };
+    match resolved {
+        Ok(addresses) => Ok(addresses),
+        Err(problem) => bail_user!("no host is known as {peer}: {problem}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::UserError;
+
+    #[test]
+    fn peers_are_names_addresses_and_ports() {
+        let one = |peer| resolve(peer).unwrap()[0].to_string();
+        assert_eq!(one("10.77.0.2"), "10.77.0.2:51967");
+        assert_eq!(one("10.77.0.2:9"), "10.77.0.2:9");
+        assert_eq!(one("::1"), "[::1]:51967");
+        assert_eq!(one("[::1]:9"), "[::1]:9");
+        assert!(resolve("no.such.host.invalid").unwrap_err().is::<UserError>());
+    }
+
+    #[test]
+    fn a_missing_listener_is_the_users_to_mend() {
+        // A port that was just free: bound, learned, released.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = Control::connect(&free.to_string()).err().unwrap();
+        assert!(error.is::<UserError>());
+        assert!(error.to_string().contains("emp bench listen"), "{error}");
+    }
+
+    #[test]
+    fn values_cross_and_reasons_become_errors() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap().to_string();
+        let other = std::thread::spawn(move || {
+            let mut control = Control::new(listener.accept().unwrap().0).unwrap();
+            let Some(Request::Hello { specs, .. }) = control.next().unwrap() else { panic!() };
+            control.send(&Answer::Welcome { cards: vec![Card::default(); specs.len()] }).unwrap();
+            let reason = "no such profile".to_owned();
+            control.send(&Answer::Refused { reason, user: true }).unwrap();
+        });
+        let mut control = Control::connect(&at).unwrap();
+        let specs = [Spec::emp(super::super::job::LinkChoice::Udp)];
+        let answer = control.ask(&hello(&specs, &[Card::default()], None)).unwrap();
+        assert!(matches!(answer, Answer::Welcome { cards } if cards.len() == 1));
+        let error = control.answer().unwrap_err();
+        assert!(error.is::<UserError>() && error.to_string().contains("no such profile"));
+        assert!(control.answer().unwrap_err().to_string().contains("went away"));
+        other.join().unwrap();
+    }
+}

@@ -1,0 +1,39 @@
+//! The things that are measured, behind one trait: EMP, the bare link, TCP.
+
+mod emp;
+mod opening;
+mod raw;
+mod raw_flow;
+mod raw_frame;
+mod tcp;
+
+pub use opening::{Opening, Place, open};
+
+use super::job::{Job, Measure};
+use super::verify;
+
+/// One end of a subject that both ends opened and connected.
+pub trait Subject {
+    /// Gets everything ready that must not be measured: buffers, posted receives.
+    fn prepare(&mut self, job: &Job) -> anyhow::Result<()>;
+
+    /// Does the client's half of a job and measures it.
+    fn active(&mut self, job: &Job) -> anyhow::Result<Measure>;
+
+    /// Does the listener's half.
+    fn passive(&mut self, job: &Job) -> anyhow::Result<()>;
+
+    /// Exchanges random messages and checks every byte. Only EMP promises what this checks.
+    fn verify(&mut self, _plan: &verify::Plan, _role: Role) -> anyhow::Result<verify::Tally> {
+        anyhow::bail!("only EMP can be verified")
+    }
+}
+
+/// Which end this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It starts, measures and reports.
+    Active,
+    /// It answers.
+    Passive,
+}

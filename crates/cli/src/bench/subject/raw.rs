@@ -1,0 +1,264 @@
+//! The bare link: what EMP would be if it cost nothing. Frames, no reliability.
+//!
+//! Messages longer than a frame are cut up. Like EMP, it copies what arrives to a buffer. In a ping-pong a message that
+//! does not come back is counted as lost and the next one sent; streams are in [`super::raw_flow`].
+
+use std::io::IoSlice;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use emp_link::{Link, TxFrame};
+use emp_wire::{HEADER_BYTES, LinkAddress};
+
+use super::raw_frame::{HEAD_BYTES, Head, Kind};
+use super::{Role, Subject};
+use crate::bench::job::{Job, Measure, Pattern};
+use crate::bench::patience::Patience;
+
+/// Most frames handed to the link in one call.
+pub(super) const BATCH: usize = 64;
+
+/// Frames taken from the link in one call.
+pub(super) const BUDGET: usize = 64;
+
+/// A message that is not back after this long is lost: far above any round trip here, far below a person's patience.
+pub(super) const LOST_AFTER: Duration = Duration::from_millis(20);
+
+/// Empty polls between two looks at the clock.
+const POLLS_PER_LOOK: u32 = 1 << 10;
+
+/// Times that the end of a job is said before giving up on an answer.
+pub(super) const FINS_MAX: u32 = 25;
+
+/// One end of a bare link.
+pub struct Raw {
+    pub(super) link: Box<dyn Link>,
+    pub(super) to: LinkAddress,
+    /// The other end's tag.
+    pub(super) tag: u16,
+    /// Payload bytes of a full frame: what EMP has too.
+    pub(super) payload: usize,
+    pub(super) job: u16,
+    pub(super) out: Vec<u8>,
+    pub(super) into: Vec<u8>,
+}
+
+impl Raw {
+    /// An end over a link that is open.
+    pub fn new(link: Box<dyn Link>, to: LinkAddress, tag: u16, frame_bytes_max: usize) -> Self {
+        // EMP's header is a little longer than ours. Equal payloads make equal frame counts.
+        let payload = frame_bytes_max - HEADER_BYTES.max(HEAD_BYTES);
+        Self { link, to, tag, payload, job: 0, out: Vec::new(), into: Vec::new() }
+    }
+
+    /// Frames of one message.
+    pub(super) fn frames(&self, size: usize) -> usize {
+        size.div_ceil(self.payload).max(1)
+    }
+
+    /// Sends a frame without payload.
+    pub(super) fn say(&mut self, kind: Kind, sequence: u32, index: u32) {
+        let head = Head { kind, job: self.job, tag: self.tag, sequence, index }.emit();
+        // Not taken is like lost: whoever says something important says it again.
+        self.link.send(&[TxFrame { to: self.to, parts: &[IoSlice::new(&head)] }]);
+    }
+
+    /// Sends frames `first..first + count` of a run of messages of `size` bytes each; returns how many were taken.
+    /// `sequence` and `index` name a frame to the other end.
+    pub(super) fn send_frames(
+        &mut self,
+        kind: Kind,
+        size: usize,
+        first: u64,
+        count: usize,
+        name: impl Fn(u64) -> (u32, u32),
+    ) -> usize {
+        let per_message = self.frames(size) as u64;
+        let head = |at: u64| {
+            let (sequence, index) = name(at);
+            Head { kind, job: self.job, tag: self.tag, sequence, index }.emit()
+        };
+        let part = |at: u64| {
+            let start = (at % per_message) as usize * self.payload;
+            &self.out[start..size.min(start + self.payload)]
+        };
+        if count == 1 {
+            let head = head(first);
+            let parts = [IoSlice::new(&head), IoSlice::new(part(first))];
+            return self.link.send(&[TxFrame { to: self.to, parts: &parts }]);
+        }
+        let heads: [_; BATCH] = std::array::from_fn(|i| head(first + i as u64));
+        let parts: [_; BATCH] = std::array::from_fn(|i| {
+            [IoSlice::new(&heads[i]), IoSlice::new(part(first + i as u64))]
+        });
+        let batch: [_; BATCH] =
+            std::array::from_fn(|i| TxFrame { to: self.to, parts: &parts[i][..] });
+        self.link.send(&batch[..count.min(BATCH)])
+    }
+
+    fn send_message(&mut self, kind: Kind, size: usize, number: u32) -> anyhow::Result<()> {
+        let frames = self.frames(size);
+        let mut sent = 0;
+        let mut patience = Patience::default();
+        while sent < frames {
+            let count = (frames - sent).min(BATCH);
+            match self.send_frames(kind, size, sent as u64, count, |at| (number, at as u32)) {
+                0 => patience.idle()?,
+                taken => sent += taken,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the part of the messages that came back.
+    fn ping(&mut self, job: &Job) -> anyhow::Result<f64> {
+        let mut arrived = 0u64;
+        for number in 0..job.count {
+            self.send_message(Kind::Ping, job.size, number as u32)?;
+            arrived += u64::from(self.await_pong(job.size, number as u32));
+        }
+        Ok(arrived as f64 / job.count as f64)
+    }
+
+    /// Tells the other end that the ping-pong is over.
+    fn end_pingpong(&mut self) {
+        for _ in 0..FINS_MAX {
+            self.say(Kind::Fin, 0, 0);
+            let start = Instant::now();
+            while start.elapsed() < LOST_AFTER {
+                let mut heard = false;
+                let job = self.job;
+                self.link.receive(BUDGET, &mut |frame, _| {
+                    let head = Head::parse(frame).map(|(head, _)| head);
+                    heard |= head.is_some_and(|head| head.job == job && head.kind == Kind::FinAck);
+                });
+                if heard {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn await_pong(&mut self, size: usize, number: u32) -> bool {
+        let (frames, job, payload) = (self.frames(size), self.job, self.payload);
+        let (link, into) = (&mut self.link, &mut self.into);
+        let mut got = 0;
+        let mut polls = 0;
+        let mut since = None;
+        loop {
+            let handed = link.receive(BUDGET, &mut |frame, _| {
+                let Some((head, bytes)) = Head::parse(frame) else { return };
+                if head.kind == Kind::Pong && head.job == job && head.sequence == number {
+                    place(into, head.index as usize * payload, bytes);
+                    got += 1;
+                }
+            });
+            if got >= frames {
+                return true;
+            }
+            if handed == 0 {
+                polls += 1;
+            }
+            if polls == POLLS_PER_LOOK {
+                polls = 0;
+                if since.get_or_insert_with(Instant::now).elapsed() > LOST_AFTER {
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn pong(&mut self, job: &Job) -> anyhow::Result<()> {
+        let (frames, payload) = (self.frames(job.size), self.payload);
+        let (mut number, mut got) = (u32::MAX, 0);
+        let mut patience = Patience::default();
+        loop {
+            let (mut fin, own_job) = (false, self.job);
+            let into = &mut self.into;
+            let handed = self.link.receive(BUDGET, &mut |frame, _| {
+                let Some((head, bytes)) = Head::parse(frame) else { return };
+                if head.job != own_job {
+                    return;
+                }
+                if head.kind == Kind::Ping {
+                    if head.sequence != number {
+                        (number, got) = (head.sequence, 0);
+                    }
+                    place(into, head.index as usize * payload, bytes);
+                    got += 1;
+                }
+                fin |= head.kind == Kind::Fin;
+            });
+            if got >= frames {
+                got = 0;
+                self.send_message(Kind::Pong, job.size, number)?;
+            }
+            if fin {
+                self.say(Kind::FinAck, 0, 0);
+                return Ok(());
+            }
+            if handed == 0 { patience.idle()? } else { patience.progress() }
+        }
+    }
+}
+
+/// Copies what arrived to its place; what does not fit is not ours.
+#[inline]
+pub(super) fn place(into: &mut [u8], at: usize, bytes: &[u8]) {
+    // A short UDP or padded Ethernet frame may carry more bytes than the message has left.
+    let Some(room) = into.get_mut(at..) else { return };
+    let bytes = &bytes[..bytes.len().min(room.len())];
+    room[..bytes.len()].copy_from_slice(bytes);
+}
+
+impl Subject for Raw {
+    fn prepare(&mut self, job: &Job) -> anyhow::Result<()> {
+        self.job = self.job.wrapping_add(1);
+        // The sender reads whole frames beyond the end of short messages nowhere, but both ends share this size.
+        if self.out.len() < job.size {
+            self.out.resize(job.size, 0x5a);
+            self.into.resize(job.size, 0);
+        }
+        Ok(())
+    }
+
+    fn active(&mut self, job: &Job) -> anyhow::Result<Measure> {
+        let start = Instant::now();
+        let (elapsed, arrived) = match job.pattern {
+            Pattern::Pingpong => {
+                let arrived = self.ping(job)?;
+                let elapsed = start.elapsed();
+                self.end_pingpong();
+                (elapsed, arrived)
+            }
+            Pattern::Stream | Pattern::Rate => self.flow(job, true, false)?,
+            Pattern::Bidir => self.flow(job, true, true)?,
+            Pattern::Verify => bail!("a bare link is not verified"),
+        };
+        Ok(Measure { job: *job, elapsed, arrived })
+    }
+
+    fn passive(&mut self, job: &Job) -> anyhow::Result<()> {
+        match job.pattern {
+            Pattern::Pingpong => self.pong(job),
+            Pattern::Stream | Pattern::Rate => self.flow(job, false, true).map(drop),
+            Pattern::Bidir => self.flow(job, true, true).map(drop),
+            Pattern::Verify => bail!("a bare link is not verified"),
+        }
+    }
+}
+
+impl Raw {
+    /// The role a job gives to this end; kept here so that `flow` needs to know nothing of patterns.
+    #[cfg(test)]
+    pub(super) fn run(&mut self, job: &Job, role: Role) -> Option<Measure> {
+        self.prepare(job).unwrap();
+        match role {
+            Role::Active => Some(self.active(job).unwrap()),
+            Role::Passive => {
+                self.passive(job).unwrap();
+                None
+            }
+        }
+    }
+}

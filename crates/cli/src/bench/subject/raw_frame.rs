@@ -1,0 +1,93 @@
+//! The few bytes in front of a bare link's payload: just enough to tell frames apart.
+
+use emp_wire::DESTINATION_TAG_OFFSET;
+
+/// Bytes of the head. It reaches past the destination tag, which the link's filter looks at, and no further than needed.
+pub const HEAD_BYTES: usize = 16;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Part of a message on its way there.
+    Ping = 1,
+    /// Part of a message on its way back.
+    Pong = 2,
+    /// Part of a stream.
+    Data = 3,
+    /// Says how far a stream has come.
+    Ack = 4,
+    /// The stream, or the ping-pong, is over.
+    Fin = 5,
+    /// The answer to that.
+    FinAck = 6,
+}
+
+/// The head of a bare frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// What it is.
+    pub kind: Kind,
+    /// Both ends count jobs; frames of an earlier one are ignored.
+    pub job: u16,
+    /// The destination's tag.
+    pub tag: u16,
+    /// Which message, or which frame of a stream.
+    pub sequence: u32,
+    /// Which part of the message; in acknowledgements, frames received.
+    pub index: u32,
+}
+
+impl Head {
+    /// The bytes.
+    #[inline]
+    pub fn emit(&self) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[1] = self.kind as u8;
+        bytes[2..4].copy_from_slice(&self.job.to_be_bytes());
+        bytes[DESTINATION_TAG_OFFSET..6].copy_from_slice(&self.tag.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes[12..].copy_from_slice(&self.index.to_be_bytes());
+        bytes
+    }
+
+    /// Reads a frame. `None` if it is none of ours.
+    #[inline]
+    pub fn parse(frame: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, payload) = frame.split_first_chunk::<HEAD_BYTES>()?;
+        let [zero, kind, j0, j1, t0, t1, _, _, s0, s1, s2, s3, i0, i1, i2, i3] = *head;
+        let kind = match kind {
+            1 => Kind::Ping,
+            2 => Kind::Pong,
+            3 => Kind::Data,
+            4 => Kind::Ack,
+            5 => Kind::Fin,
+            6 => Kind::FinAck,
+            _ => return None,
+        };
+        let parsed = Self {
+            kind,
+            job: u16::from_be_bytes([j0, j1]),
+            tag: u16::from_be_bytes([t0, t1]),
+            sequence: u32::from_be_bytes([s0, s1, s2, s3]),
+            index: u32::from_be_bytes([i0, i1, i2, i3]),
+        };
+        (zero == 0).then_some((parsed, payload))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for kind in [Kind::Ping, Kind::Pong, Kind::Data, Kind::Ack, Kind::Fin, Kind::FinAck] {
+            let head = Head { kind, job: 7, tag: 0xabcd, sequence: 1 << 30, index: 9 };
+            let frame = [&head.emit()[..], b"payload"].concat();
+            assert_eq!(Head::parse(&frame), Some((head, &b"payload"[..])));
+        }
+        assert_eq!(Head::parse(&[0; HEAD_BYTES - 1]), None);
+        assert_eq!(Head::parse(&[0xff; 60]), None);
+    }
+}

@@ -1,0 +1,251 @@
+//! TCP, the yardstick: `TCP_NODELAY`, buffers as the kernel tunes them, one connection.
+//!
+//! Two ways to wait: spinning on a non-blocking socket, which is as fast as TCP gets, and sleeping in the kernel, which
+//! is what most programs do.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use super::{Role, Subject};
+use crate::bench::job::{Job, Measure, Pattern};
+use crate::bench::patience::Patience;
+
+/// Bytes read at a time where messages may be taken together.
+const READ_BYTES: usize = 256 << 10;
+
+/// How long to wait for the other end's connection, which follows its welcome at once.
+const ACCEPT_LIMIT: Duration = Duration::from_secs(5);
+
+/// One end of a connection.
+pub struct Tcp {
+    stream: TcpStream,
+    spinning: bool,
+    out: Vec<u8>,
+    into: Vec<u8>,
+}
+
+impl Tcp {
+    /// Connects to where the listener waits.
+    pub fn connect(to: SocketAddr, spinning: bool) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect_timeout(&to, ACCEPT_LIMIT);
+        Self::new(stream.with_context(|| format!("TCP connection to {to}"))?, spinning)
+    }
+
+    /// Waits for the client.
+    pub fn accept(listener: &TcpListener, spinning: bool) -> anyhow::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let start = Instant::now();
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => return Self::new(stream, spinning),
+                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.into()),
+                Err(_) if start.elapsed() > ACCEPT_LIMIT => bail!("no TCP connection came"),
+                Err(_) => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    fn new(stream: TcpStream, spinning: bool) -> anyhow::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(spinning)?;
+        Ok(Self { stream, spinning, out: Vec::new(), into: Vec::new() })
+    }
+
+    fn pingpong(&mut self, job: &Job, role: Role) -> anyhow::Result<()> {
+        let Self { stream, out, into, .. } = self;
+        let (out, into) = (&out[..job.size], &mut into[..job.size]);
+        for _ in 0..job.count {
+            if role == Role::Active {
+                write_all(stream, out)?;
+                read_exact(stream, into)?;
+            } else {
+                read_exact(stream, into)?;
+                write_all(stream, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes messages one by one, as a program that has them one by one does.
+    fn write_messages(stream: &mut TcpStream, out: &[u8], job: &Job) -> anyhow::Result<()> {
+        (0..job.count).try_for_each(|_| write_all(stream, &out[..job.size]))
+    }
+
+    /// Reads `bytes` bytes, in whatever portions they come.
+    fn drain(stream: &mut TcpStream, into: &mut [u8], mut bytes: u64) -> anyhow::Result<()> {
+        let mut patience = Patience::default();
+        while bytes > 0 {
+            let room = into.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
+            match some(stream.read(&mut into[..room]))? {
+                Some(0) => bail!("the TCP connection was closed"),
+                Some(read) => {
+                    bytes -= read as u64;
+                    patience.progress();
+                }
+                None => patience.idle()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Both directions at once. Each end finishes with a byte that says that it has read everything.
+    fn bidir(&mut self, job: &Job) -> anyhow::Result<()> {
+        let bytes = job.count * job.size as u64;
+        if self.spinning {
+            self.bidir_spinning(job, bytes)?;
+        } else {
+            let mut writer = self.stream.try_clone()?;
+            let Self { stream, out, into, .. } = self;
+            thread::scope(|scope| {
+                let writing = scope.spawn(|| Self::write_messages(&mut writer, out, job));
+                Self::drain(stream, into, bytes)?;
+                writing.join().expect("the writer does not panic")
+            })?;
+        }
+        write_all(&mut self.stream, &[1])?;
+        read_exact(&mut self.stream, &mut [0])
+    }
+
+    fn bidir_spinning(&mut self, job: &Job, bytes: u64) -> anyhow::Result<()> {
+        let (mut written, mut read) = (0u64, 0u64);
+        let mut patience = Patience::default();
+        while written < bytes || read < bytes {
+            let mut moved = false;
+            if written < bytes {
+                let at = (written % job.size as u64) as usize;
+                if let Some(more) = some(self.stream.write(&self.out[at..job.size]))? {
+                    written += more as u64;
+                    moved = true;
+                }
+            }
+            if read < bytes {
+                let room = self.into.len().min(usize::try_from(bytes - read).unwrap_or(usize::MAX));
+                match some(self.stream.read(&mut self.into[..room]))? {
+                    Some(0) => bail!("the TCP connection was closed"),
+                    Some(more) => {
+                        read += more as u64;
+                        moved = true;
+                    }
+                    None => {}
+                }
+            }
+            if moved { patience.progress() } else { patience.idle()? }
+        }
+        Ok(())
+    }
+}
+
+impl Subject for Tcp {
+    fn prepare(&mut self, job: &Job) -> anyhow::Result<()> {
+        if self.out.len() < job.size {
+            self.out.resize(job.size, 0x5a);
+        }
+        if self.into.len() < job.size.max(READ_BYTES) {
+            self.into.resize(job.size.max(READ_BYTES), 0);
+        }
+        Ok(())
+    }
+
+    fn active(&mut self, job: &Job) -> anyhow::Result<Measure> {
+        let start = Instant::now();
+        match job.pattern {
+            Pattern::Pingpong => self.pingpong(job, Role::Active)?,
+            Pattern::Stream | Pattern::Rate => {
+                Self::write_messages(&mut self.stream, &self.out, job)?;
+                read_exact(&mut self.stream, &mut [0])?;
+            }
+            Pattern::Bidir => self.bidir(job)?,
+            Pattern::Verify => bail!("TCP is not verified"),
+        }
+        Ok(Measure { job: *job, elapsed: start.elapsed(), arrived: 1.0 })
+    }
+
+    fn passive(&mut self, job: &Job) -> anyhow::Result<()> {
+        match job.pattern {
+            Pattern::Pingpong => self.pingpong(job, Role::Passive),
+            Pattern::Stream | Pattern::Rate => {
+                let bytes = job.count * job.size as u64;
+                Self::drain(&mut self.stream, &mut self.into, bytes)?;
+                write_all(&mut self.stream, &[1])
+            }
+            Pattern::Bidir => self.bidir(job),
+            Pattern::Verify => bail!("TCP is not verified"),
+        }
+    }
+}
+
+/// Makes "not now" a value; it is the one thing that a spinning socket says all the time.
+#[inline]
+fn some(result: std::io::Result<usize>) -> anyhow::Result<Option<usize>> {
+    match result {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            Ok(None)
+        }
+        Err(error) => Err(error).context("TCP connection"),
+    }
+}
+
+fn write_all(stream: &mut TcpStream, mut bytes: &[u8]) -> anyhow::Result<()> {
+    let mut patience = Patience::default();
+    while !bytes.is_empty() {
+        match some(stream.write(bytes))? {
+            Some(0) => bail!("the TCP connection was closed"),
+            Some(written) => {
+                bytes = &bytes[written..];
+                patience.progress();
+            }
+            None => patience.idle()?,
+        }
+    }
+    Ok(())
+}
+
+fn read_exact(stream: &mut TcpStream, mut into: &mut [u8]) -> anyhow::Result<()> {
+    let mut patience = Patience::default();
+    while !into.is_empty() {
+        match some(stream.read(into))? {
+            Some(0) => bail!("the TCP connection was closed"),
+            Some(read) => {
+                into = &mut into[read..];
+                patience.progress();
+            }
+            None => patience.idle()?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(pattern: Pattern, spinning: bool) -> Measure {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let job = Job { pattern, size: 3000, count: 200, window: 4 };
+        let other = thread::spawn(move || {
+            let mut end = Tcp::accept(&listener, spinning).unwrap();
+            end.prepare(&job).unwrap();
+            end.passive(&job).unwrap();
+        });
+        let mut end = Tcp::connect(at, spinning).unwrap();
+        end.prepare(&job).unwrap();
+        let measure = end.active(&job).unwrap();
+        other.join().unwrap();
+        measure
+    }
+
+    #[test]
+    fn every_pattern_ends_in_both_ways_of_waiting() {
+        for pattern in [Pattern::Pingpong, Pattern::Stream, Pattern::Bidir, Pattern::Rate] {
+            for spinning in [true, false] {
+                assert!(run(pattern, spinning).messages_per_s() > 0.0);
+            }
+        }
+    }
+}

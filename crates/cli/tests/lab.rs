@@ -1,0 +1,166 @@
+//! `emp lab` as root: what it makes, what it answers, and that nothing is left.
+
+mod lab_support;
+
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+
+use lab_support::*;
+
+#[test]
+fn a_lab_is_made_used_shown_and_removed() {
+    if !is_root() {
+        return;
+    }
+    let name = unique('a');
+    let _cleanup = Cleanup(&name);
+    let lab = ["--name", &name];
+    succeed(emp(&["lab", "up", "--hosts", "3", "--topology", "switch"]).args(lab));
+    assert_eq!(namespaces(&name).len(), 4);
+    let again = mistake(emp(&["lab", "up"]).args(lab));
+    assert!(again.contains("is up already"), "{again}");
+
+    for host in ["emp-b", "1", "10.77.0.2"] {
+        let exec = ["lab", "exec", "--name", &name, host, "--", "uname", "-n"];
+        assert_eq!(succeed(&mut emp(&exec)), "emp-b\n");
+    }
+    let code = run(&["lab", "exec", "--name", &name, "emp-a", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(code.status.code(), Some(7));
+    let nested = ["lab", "exec", "--name", &name, "emp-a", env!("CARGO_BIN_EXE_emp")];
+    let inside = emp(&nested).args(["lab", "exec", "emp-c", "uname", "-n"]).output().unwrap();
+    assert_eq!(inside.stdout, b"emp-c\n", "{}", stderr(&inside));
+    let mut rsh = emp(&["lab", "rsh", "-x", "-o", "A=b", "emp-b", "echo $(uname", "-n)"]);
+    assert_eq!(succeed(rsh.env("EMP_LAB", &name)), "emp-b\n");
+
+    let status = succeed(emp(&["lab", "status", "--json"]).args(lab));
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let interface = &status[0]["hosts"][2]["interfaces"][0];
+    assert_eq!(interface["address"], "10.77.0.3/24");
+    assert_eq!(interface["state"], "up");
+    let table = succeed(emp(&["lab", "status"]).args(lab));
+    assert!(table.contains("emp-c"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+
+    assert!(succeed(emp(&["lab", "down"]).args(lab)).contains("is removed"));
+    assert!(namespaces(&name).is_empty() && !is_recorded(&name));
+    assert!(succeed(emp(&["lab", "down"]).args(lab)).contains("nothing to remove"));
+}
+
+#[test]
+fn mistakes_are_one_line_and_exit_code_2() {
+    if !is_root() {
+        return;
+    }
+    let name = unique('b');
+    let _cleanup = Cleanup(&name);
+    let lab = ["--name", &name];
+    let line = mistake(&mut emp(&["lab", "exec", "--name", &name, "emp-a", "true"]));
+    assert!(line.contains("is not up"), "{line}");
+    mistake(emp(&["lab", "status"]).args(lab));
+    mistake(emp(&["lab", "up", "--hosts", "3"]).args(lab));
+    mistake(emp(&["lab", "up", "--mtu", "5"]).args(lab));
+    mistake(&mut emp(&["lab", "up", "--name", "../x"]));
+    mistake(&mut emp(&["lab", "run", "--host", "emp-x", "true"]));
+    mistake(&mut emp(&["lab", "run", "--", "no-such-program-here"]));
+    assert_eq!(run(&["lab", "up", "--topology", "star"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_name_taken_by_somebody_else_is_left_alone() {
+    if !is_root() {
+        return;
+    }
+    let name = unique('c');
+    let _cleanup = Cleanup(&name);
+    let theirs = format!("emp-{name}-b");
+    let ip = |verb: &str| std::process::Command::new("ip").args(["netns", verb, &theirs]).status();
+    assert!(ip("add").unwrap().success());
+    let line = mistake(&mut emp(&["lab", "up", "--name", &name]));
+    let left = namespaces(&name);
+    assert!(ip("del").unwrap().success());
+    assert!(line.contains(&theirs), "{line}");
+    assert_eq!(left, [theirs]);
+    assert!(!is_recorded(&name));
+}
+
+#[test]
+fn up_interrupted_at_any_time_leaves_nothing() {
+    if !is_root() {
+        return;
+    }
+    for (nth, name_of_signal) in ["TERM", "INT", "HUP", "TERM", "INT"].into_iter().enumerate() {
+        let name = format!("{}{nth}", unique('d'));
+        let up = ["lab", "up", "--hosts", "12", "--topology", "mesh", "--name", &name];
+        let mut child = emp(&up).stdout(Stdio::null()).spawn().unwrap();
+        wait_until("the lab is begun", || namespaces(&name).len() > 2 * nth);
+        signal(&child, name_of_signal);
+        assert!(!child.wait().unwrap().success(), "made before the signal came");
+        assert!(namespaces(&name).is_empty(), "{:?}", namespaces(&name));
+        assert!(!is_recorded(&name));
+    }
+}
+
+#[test]
+fn a_half_removed_lab_goes_away_completely() {
+    if !is_root() {
+        return;
+    }
+    let name = unique('e');
+    let _cleanup = Cleanup(&name);
+    succeed(&mut emp(&["lab", "up", "--hosts", "3", "--topology", "ring", "--name", &name]));
+    let one = format!("emp-{name}-b");
+    std::process::Command::new("ip").args(["netns", "del", &one]).status().unwrap();
+    let status = succeed(&mut emp(&["lab", "status", "--name", &name]));
+    assert!(status.contains("gone"), "{status}");
+    succeed(&mut emp(&["lab", "down", "--name", &name]));
+    assert!(namespaces(&name).is_empty() && !is_recorded(&name));
+}
+
+#[test]
+fn a_private_lab_ends_with_its_process() {
+    if !is_root() {
+        return;
+    }
+    assert_eq!(succeed(&mut emp(&["lab", "run", "--host", "1", "uname", "-n"])), "emp-b\n");
+    assert_eq!(run(&["lab", "run", "--", "sh", "-c", "exit 9"]).status.code(), Some(9));
+
+    // A number of seconds that marks our sleepers in the list of processes.
+    let mark = format!("98765{}", std::process::id());
+    for name_of_signal in ["TERM", "INT", "KILL"] {
+        let mut child = emp(&["lab", "run", "sleep", &mark]).spawn().unwrap();
+        let name = format!("p{}x0", child.id());
+        wait_until("the sleeper sleeps", || processes_with(&format!("sleep\0{mark}")) == 2);
+        let line = mistake(&mut emp(&["lab", "down", "--name", &name]));
+        assert!(line.contains("belongs to process"), "{line}");
+        signal(&child, name_of_signal);
+        assert!(!child.wait().unwrap().success());
+        wait_until("the sleeper is gone", || processes_with(&mark) == 0);
+        if name_of_signal == "KILL" {
+            assert_eq!(namespaces(&name).len(), 2);
+            let status = succeed(&mut emp(&["lab", "status", "--name", &name]));
+            assert!(status.contains("stale"), "{status}");
+            assert!(succeed(&mut emp(&["lab", "down", "--stale"])).contains(&name));
+        }
+        assert!(namespaces(&name).is_empty() && !is_recorded(&name));
+    }
+}
+
+#[test]
+fn cables_go_even_if_a_program_stays() {
+    if !is_root() {
+        return;
+    }
+    let name = unique('f');
+    let _cleanup = Cleanup(&name);
+    succeed(&mut emp(&["lab", "up", "--name", &name]));
+    let script = "echo; while [ -e /sys/class/net/emp0 ]; do sleep 0.05; done";
+    let exec = ["lab", "exec", "--name", &name, "emp-a", "--", "sh", "-c", script];
+    let mut child = emp(&exec).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
+    sleep(Duration::from_millis(20));
+    assert!(child.try_wait().unwrap().is_none(), "its cable was not there");
+    succeed(&mut emp(&["lab", "down", "--name", &name]));
+    assert!(child.wait().unwrap().success());
+}

@@ -1,1 +1,40 @@
-//! Stub.
+//! A deterministic simulator of an EMP fabric: nodes that run the real firmware, virtual time, seeded faults, and judges.
+//!
+//! [`World`] is nodes on fabrics; tests drive it by hand. [`run_seed`] draws a whole scenario from one number, runs it and
+//! judges it: exactly once, in match order, byte-exact, nothing lost, nothing left over.
+#![forbid(unsafe_code)]
+
+mod action;
+mod faults;
+mod history;
+mod host;
+mod ledger;
+mod measure;
+mod memory;
+mod network;
+mod node;
+mod oracle;
+mod prng;
+mod report;
+mod run;
+mod swarm;
+mod trace;
+mod verdict;
+mod workload;
+mod world;
+
+pub use action::{Action, ClaimUse};
+pub use faults::{FaultPlan, Rates, Verdict};
+pub use history::History;
+pub use host::{ReceiveSpec, Want, WantBits};
+pub use ledger::{Ledger, Message, MessageId, MessageSpec, Posted, Receive, ReceiveId};
+pub use measure::{Measurement, Stream, measure};
+pub use memory::{Access, BufferId, SimMemory, payload};
+pub use network::{Delivery, FabricSetup, Network, Script, Totals};
+pub use node::{NodeSetup, Pace, SimNode};
+pub use prng::{Ppm, Prng, mix};
+pub use report::{Failure, Outcome, Statistics};
+pub use run::{run_seed, trace_seed};
+pub use swarm::{Scale, SwarmOptions};
+pub use trace::{Fate, Trace, TraceLine};
+pub use world::{Stop, Violation, World, WorldSetup};

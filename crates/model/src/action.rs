@@ -1,0 +1,220 @@
+//! What applications and fate do to a world, and when.
+
+use emp_firmware::{Selector, Span, Time};
+use emp_wire::NodeId;
+
+use crate::host::{ReceiveSpec, Want};
+use crate::ledger::{MessageId, ReceiveId};
+use crate::world::World;
+
+/// What an application does with a message that its probe claimed.
+#[derive(Clone, Copy, Debug)]
+pub enum ClaimUse {
+    /// Receives it after this long.
+    Receive(Span),
+    /// Gives it up after this long.
+    Discard(Span),
+}
+
+/// Something that is done to the world.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Posts a planned message.
+    Send(MessageId),
+    /// Posts a receive.
+    Receive(ReceiveSpec),
+    /// Posts the receive of a claimed message.
+    ReceiveClaimed(ReceiveId),
+    /// Gives a claimed message up.
+    DiscardClaimed(ReceiveId),
+    /// Cancels one of the node's open operations.
+    Cancel {
+        /// The node.
+        node: usize,
+        /// Which of them, modulo their number.
+        pick: usize,
+    },
+    /// Probes, and perhaps claims.
+    Probe {
+        /// The node.
+        node: usize,
+        /// Its endpoint.
+        endpoint: u16,
+        /// For what.
+        want: Want,
+        /// What to do with the message; `None`: only look.
+        claim: Option<ClaimUse>,
+    },
+    /// Changes the collection on a live node (E24).
+    SetCollection {
+        /// The node.
+        node: usize,
+        /// Frames per acknowledgement.
+        frames: u32,
+    },
+    /// The node does not run for a while.
+    Pause {
+        /// The node.
+        node: usize,
+        /// How long.
+        span: Span,
+    },
+    /// The node stops.
+    Stop {
+        /// The node.
+        node: usize,
+        /// It says goodbye first.
+        goodbye: bool,
+    },
+    /// The node comes back in a new epoch.
+    Start {
+        /// The node.
+        node: usize,
+    },
+    /// One direction between two nodes is cut for a while.
+    Cut {
+        /// On this fabric.
+        fabric: usize,
+        /// From this node.
+        from: usize,
+        /// To this one.
+        to: usize,
+        /// How long.
+        span: Span,
+    },
+    /// A cut ends.
+    Mend {
+        /// On this fabric.
+        fabric: usize,
+        /// From this node.
+        from: usize,
+        /// To this one.
+        to: usize,
+    },
+    /// The node's cable is moved (V28).
+    Relocate {
+        /// The node.
+        node: usize,
+    },
+    /// Closes an endpoint.
+    CloseEndpoint {
+        /// The node.
+        node: usize,
+        /// Its endpoint.
+        endpoint: u16,
+    },
+    /// Opens it again.
+    OpenEndpoint {
+        /// The node.
+        node: usize,
+        /// Its endpoint.
+        endpoint: u16,
+    },
+}
+
+impl Action {
+    /// The node whose application does it; `None` if fate does.
+    fn actor(&self, world: &World) -> Option<usize> {
+        match self {
+            Self::Send(message) => Some(world.ledger.messages[*message].spec.from),
+            Self::Receive(spec) => Some(spec.node),
+            Self::ReceiveClaimed(receive) | Self::DiscardClaimed(receive) => {
+                Some(world.ledger.receives[*receive].node)
+            }
+            Self::Cancel { node, .. }
+            | Self::Probe { node, .. }
+            | Self::SetCollection { node, .. }
+            | Self::CloseEndpoint { node, .. }
+            | Self::OpenEndpoint { node, .. } => Some(*node),
+            _ => None,
+        }
+    }
+}
+
+impl World {
+    /// Does something at a time.
+    pub fn schedule(&mut self, at: Time, action: Action) {
+        self.action_order += 1;
+        self.actions.insert((at.max(self.now), self.action_order), action);
+    }
+
+    /// Cuts one direction between two nodes for a while, on every fabric.
+    pub fn cut(&mut self, from: usize, to: usize, span: Span) {
+        for fabric in 0..self.network.fabrics() {
+            self.apply(Action::Cut { fabric, from, to, span });
+        }
+    }
+
+    /// The selector that an application's wish means.
+    pub fn selector(&self, want: &Want) -> Selector {
+        let (match_bits, ignore_bits) = want.bits.resolve(&self.ledger);
+        let from = want.from.map_or(NodeId::ANY, |node| self.ids[node]);
+        Selector { from, from_endpoint: want.from_endpoint, match_bits, ignore_bits }
+    }
+
+    /// Does something now. An application that is away does nothing; one that is paused does it later.
+    pub fn apply(&mut self, action: Action) {
+        if let Some(node) = action.actor(self) {
+            if self.nodes[node].firmware.is_none() {
+                return;
+            }
+            if let Some(later) = self.nodes[node].paused(self.now) {
+                self.schedule(later, action);
+                return;
+            }
+            self.nodes[node].wake();
+        }
+        match action {
+            Action::Send(message) => self.post_send(message),
+            Action::Receive(spec) => {
+                self.post_receive(&spec);
+            }
+            Action::ReceiveClaimed(receive) => self.receive_claimed(receive),
+            Action::DiscardClaimed(receive) => self.discard_claimed(receive),
+            Action::Cancel { node, pick } => self.cancel_any(node, pick),
+            Action::Probe { node, endpoint, want, claim } => {
+                self.probe(node, endpoint, &want, claim);
+            }
+            Action::SetCollection { node, frames } => {
+                self.poke(node, |firmware, _, _| firmware.set_collection(frames));
+            }
+            Action::Pause { node, span } => {
+                let until = self.now + span;
+                self.nodes[node].pause(until);
+            }
+            Action::Stop { node, goodbye } => self.leave(node, goodbye),
+            Action::Start { node } => self.start(node),
+            Action::Cut { fabric, from, to, span } => {
+                self.history.cut(from, to, self.now, self.now + span);
+                self.network.cut(fabric, from, to, true);
+                self.schedule(self.now + span, Action::Mend { fabric, from, to });
+            }
+            Action::Mend { fabric, from, to } => self.network.cut(fabric, from, to, false),
+            Action::Relocate { node } => self.network.relocate(node),
+            Action::CloseEndpoint { node, endpoint } => {
+                self.history.endpoint_closed(node, endpoint);
+                self.poke(node, |firmware, _, now| firmware.close_endpoint(now, endpoint));
+            }
+            Action::OpenEndpoint { node, endpoint } => {
+                let opened = self.poke(node, |firmware, _, _| firmware.open_endpoint(endpoint));
+                if let Err(error) = opened {
+                    self.fail(format!("node {node}: endpoint {endpoint} not opened: {error:?}"));
+                }
+            }
+        }
+    }
+
+    /// A node goes away for good or until it is started.
+    fn leave(&mut self, node: usize, goodbye: bool) {
+        if self.nodes[node].firmware.is_none() {
+            return;
+        }
+        self.history.stopped(node, self.now, goodbye);
+        if goodbye {
+            self.poke(node, |firmware, _, now| firmware.close(now));
+            // Goodbyes leave with this turn; what it completes no longer matters to anyone.
+            self.nodes[node].turn(node, self.now, &mut self.network);
+        }
+        self.nodes[node].stop();
+    }
+}

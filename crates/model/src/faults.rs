@@ -1,0 +1,173 @@
+//! What can happen to a frame on its way, and how often: the same faults as the link's fault wrapper, per frame kind.
+
+use emp_wire::{KIND_OFFSET, Kind};
+
+use crate::prng::{Ppm, Prng};
+
+/// How often each fault strikes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rates {
+    /// The frame is lost.
+    pub drop: Ppm,
+    /// It arrives twice, the second time soon after.
+    pub duplicate: Ppm,
+    /// It is overtaken by a few later frames.
+    pub reorder: Ppm,
+    /// It is held up for long.
+    pub delay: Ppm,
+    /// Some of its bits are flipped.
+    pub corrupt: Ppm,
+    /// Its end is missing.
+    pub truncate: Ppm,
+    /// It arrives once more much later, perhaps in another session.
+    pub replay: Ppm,
+}
+
+impl Rates {
+    /// Only losses.
+    pub const fn dropping(drop: Ppm) -> Self {
+        Self {
+            drop,
+            duplicate: Ppm::NEVER,
+            reorder: Ppm::NEVER,
+            delay: Ppm::NEVER,
+            corrupt: Ppm::NEVER,
+            truncate: Ppm::NEVER,
+            replay: Ppm::NEVER,
+        }
+    }
+}
+
+/// Frame kinds are five bits on the wire.
+const KINDS: usize = 32;
+
+/// Fault rates per frame kind, and losses in bursts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FaultPlan {
+    rates: [Rates; KINDS],
+    /// How often a burst of losses starts, whatever the kind.
+    pub burst_start: Ppm,
+    /// Most frames of one path that a burst swallows.
+    pub burst_frames_max: u64,
+}
+
+impl Default for FaultPlan {
+    fn default() -> Self {
+        Self::uniform(Rates::default())
+    }
+}
+
+/// What happens to one frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Verdict {
+    /// Lost.
+    pub drop: bool,
+    /// Extra way in nanoseconds, outside the order of its path; 0: in order.
+    pub late_ns: u64,
+    /// A copy arrives so many nanoseconds after it; 0: none.
+    pub copy_ns: u64,
+    /// Bits to flip.
+    pub flip_bits: u32,
+    /// Bytes left after truncation, if any is cut off.
+    pub keep_bytes: Option<usize>,
+}
+
+impl FaultPlan {
+    /// The same rates for all kinds.
+    pub fn uniform(rates: Rates) -> Self {
+        Self { rates: [rates; KINDS], burst_start: Ppm::NEVER, burst_frames_max: 0 }
+    }
+
+    /// Other rates for one kind.
+    #[must_use]
+    pub fn with(mut self, kind: Kind, rates: Rates) -> Self {
+        self.rates[kind as usize % KINDS] = rates;
+        self
+    }
+
+    /// The rates for one kind.
+    pub fn rates(&self, kind: Kind) -> &Rates {
+        &self.rates[kind as usize % KINDS]
+    }
+
+    /// Draws what happens to a frame. `burst` is what is left of a burst on its path.
+    pub fn judge(&self, frame: &[u8], burst: &mut u64, prng: &mut Prng) -> Verdict {
+        let kind = frame.get(KIND_OFFSET).map_or(0, |byte| usize::from(byte & 0x1F));
+        let rates = &self.rates[kind];
+        let mut verdict = Verdict::default();
+        if *burst == 0 && prng.chance(self.burst_start) {
+            *burst = prng.within(1..=self.burst_frames_max.max(1));
+        }
+        if *burst > 0 {
+            *burst -= 1;
+            verdict.drop = true;
+            return verdict;
+        }
+        verdict.drop = prng.chance(rates.drop);
+        if prng.chance(rates.reorder) {
+            // A few frame times of 1 and 10 Gb/s links.
+            verdict.late_ns = prng.within(500..=60_000);
+        }
+        if prng.chance(rates.delay) {
+            // From a busy switch to a host that was not scheduled.
+            verdict.late_ns = prng.within(50_000..=5_000_000);
+        }
+        if prng.chance(rates.duplicate) {
+            verdict.copy_ns = prng.within(1..=100_000);
+        }
+        if prng.chance(rates.replay) {
+            // Long enough to meet the sender's next incarnation.
+            verdict.copy_ns = prng.within(1_000_000..=2_000_000_000);
+        }
+        if prng.chance(rates.corrupt) {
+            // One bit, or a burst of up to 16.
+            verdict.flip_bits = if prng.percent(50) { 1 } else { prng.within(2..=16) as u32 };
+        }
+        if prng.chance(rates.truncate) {
+            verdict.keep_bytes = Some(prng.index(frame.len().max(1)));
+        }
+        verdict
+    }
+}
+
+/// Damages a frame as its verdict says.
+pub fn damage(frame: &mut Vec<u8>, verdict: &Verdict, prng: &mut Prng) {
+    if let Some(keep) = verdict.keep_bytes {
+        frame.truncate(keep);
+    }
+    for _ in 0..verdict.flip_bits {
+        if !frame.is_empty() {
+            let bit = prng.index(frame.len() * 8);
+            frame[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_per_kind_and_close_to_what_is_asked() {
+        let plan = FaultPlan::default().with(Kind::Data, Rates::dropping(Ppm::percent(10)));
+        let mut prng = Prng::new(3);
+        let mut lost = |kind: Kind| {
+            let frame = [0x20 | kind as u8; 40];
+            (0..10_000).filter(|_| plan.judge(&frame, &mut 0, &mut prng).drop).count()
+        };
+        assert!((900..1100).contains(&lost(Kind::Data)));
+        assert_eq!(lost(Kind::Ack), 0);
+    }
+
+    #[test]
+    fn a_burst_swallows_frames_in_a_row() {
+        let plan =
+            FaultPlan { burst_start: Ppm::ALWAYS, burst_frames_max: 1, ..FaultPlan::default() };
+        let mut burst = 3;
+        let mut prng = Prng::new(3);
+        for left in [2, 1, 0] {
+            assert!(plan.judge(&[], &mut burst, &mut prng).drop);
+            assert_eq!(burst, left);
+        }
+    }
+}

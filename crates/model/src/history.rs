@@ -1,0 +1,168 @@
+//! What was done to the nodes and the network, and so which errors an application may be told.
+//!
+//! An error is right only if something happened that explains it. The rules are generous in time (an error may come late)
+//! and strict in kind: no loss, reordering or slowness, however bad, explains `Unreachable`.
+
+use std::collections::BTreeSet;
+
+use emp_firmware::{NodeEvent, Span, Status, Time};
+
+/// Two nodes could not hear each other, at least in one direction and on one fabric.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    from: usize,
+    to: usize,
+    start: Time,
+    end: Time,
+}
+
+/// A node was away.
+#[derive(Clone, Copy, Debug)]
+struct Absence {
+    node: usize,
+    start: Time,
+    /// It said goodbye first.
+    goodbye: bool,
+}
+
+/// A node told its application that it lost a peer's state.
+#[derive(Clone, Copy, Debug)]
+struct Reset {
+    observer: usize,
+    peer: usize,
+    at: Time,
+}
+
+/// The record of one run.
+#[derive(Debug, Default)]
+pub struct History {
+    /// A silence this long may be taken for the end of a peer.
+    silence_min: Span,
+    cuts: Vec<Cut>,
+    absences: Vec<Absence>,
+    closed: BTreeSet<(usize, u16)>,
+    resets: Vec<Reset>,
+}
+
+impl History {
+    /// A record for nodes that give up a peer after `unreachable_after` (the shortest of them).
+    ///
+    /// Half of it counts as long: a retransmission backed off to its ceiling may fall into the cut's end, so the silence
+    /// that a node sees is longer than the cut.
+    pub fn new(unreachable_after: Span) -> Self {
+        Self { silence_min: Span(unreachable_after.0 / 2), ..Self::default() }
+    }
+
+    /// One direction between two nodes was cut.
+    pub fn cut(&mut self, from: usize, to: usize, start: Time, end: Time) {
+        self.cuts.push(Cut { from, to, start, end });
+    }
+
+    /// A node stopped.
+    pub fn stopped(&mut self, node: usize, start: Time, goodbye: bool) {
+        self.absences.push(Absence { node, start, goodbye });
+    }
+
+    /// An endpoint was closed, or never was open.
+    pub fn endpoint_closed(&mut self, node: usize, endpoint: u16) {
+        self.closed.insert((node, endpoint));
+    }
+
+    /// A node reported that it lost a peer's state.
+    pub fn reset(&mut self, observer: usize, peer: usize, at: Time) {
+        self.resets.push(Reset { observer, peer, at });
+    }
+
+    /// True if this endpoint was closed at some time.
+    pub fn was_closed(&self, node: usize, endpoint: u16) -> bool {
+        self.closed.contains(&(node, endpoint))
+    }
+
+    /// When a node was stopped for the first time at or after `since`.
+    pub fn stopped_after(&self, node: usize, since: Time) -> Option<Time> {
+        let of_node = self.absences.iter().filter(|absence| absence.node == node);
+        of_node.map(|absence| absence.start).filter(|start| *start >= since).min()
+    }
+
+    /// True if a node was stopped at or after `since`.
+    pub fn was_stopped(&self, node: usize, since: Time) -> bool {
+        self.stopped_after(node, since).is_some()
+    }
+
+    /// True if either end lost the pair's state at or after `since`: what was on its way then may be gone.
+    pub fn pair_broke(&self, a: usize, b: usize, since: Time) -> bool {
+        self.resets.iter().any(|reset| {
+            reset.at >= since
+                && ((reset.observer, reset.peer) == (a, b)
+                    || (reset.observer, reset.peer) == (b, a))
+        }) || self.was_stopped(a, since)
+            || self.was_stopped(b, since)
+    }
+
+    /// True if `observer` reported, between `since` and `until`, that it lost `peer`'s state.
+    pub fn reset_seen(&self, observer: usize, peer: usize, since: Time, until: Time) -> bool {
+        self.resets.iter().any(|reset| {
+            (reset.observer, reset.peer) == (observer, peer) && reset.at > since && reset.at < until
+        })
+    }
+
+    /// True if `observer` may be told at `now` that an operation with `peer` ended like this.
+    pub fn explains(&self, status: Status, observer: usize, peer: usize, now: Time) -> bool {
+        let stopped = |goodbye: bool| {
+            self.absences.iter().any(|absence| {
+                absence.node == peer && absence.start <= now && (absence.goodbye || !goodbye)
+            })
+        };
+        let silent = self.cuts.iter().any(|cut| {
+            let between =
+                (cut.from, cut.to) == (observer, peer) || (cut.from, cut.to) == (peer, observer);
+            between && cut.start <= now && cut.end.min(now).since(cut.start) >= self.silence_min
+        });
+        let broken_there = || {
+            self.resets
+                .iter()
+                .any(|reset| (reset.observer, reset.peer) == (peer, observer) && reset.at <= now)
+        };
+        match status {
+            Status::Unreachable => silent || stopped(false),
+            Status::PeerRestarted => silent || stopped(false) || broken_there(),
+            Status::PeerClosed => stopped(true),
+            _ => false,
+        }
+    }
+
+    /// True if `observer` may report this.
+    pub fn explains_event(
+        &self,
+        event: &NodeEvent,
+        observer: usize,
+        peer: usize,
+        now: Time,
+    ) -> bool {
+        let status = match event {
+            NodeEvent::Found { .. } => return true,
+            NodeEvent::Unreachable(_) => Status::Unreachable,
+            NodeEvent::Restarted(_) => Status::PeerRestarted,
+            NodeEvent::Closed(_) => Status::PeerClosed,
+        };
+        self.explains(status, observer, peer, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_long_silences_explain_unreachable() {
+        let mut history = History::new(Span::ms(100));
+        history.cut(0, 1, Time(0), Time(0) + Span::ms(10));
+        let late = Time(0) + Span::ms(1_000);
+        assert!(!history.explains(Status::Unreachable, 0, 1, late));
+        history.cut(1, 0, late, late + Span::ms(200));
+        assert!(!history.explains(Status::Unreachable, 0, 1, late + Span::ms(10)), "too early");
+        assert!(history.explains(Status::Unreachable, 0, 1, late + Span::ms(120)));
+        assert!(!history.explains(Status::Unreachable, 0, 2, late + Span::ms(120)));
+        assert!(!history.explains(Status::PeerClosed, 0, 1, late + Span::ms(120)));
+    }
+}

@@ -1,0 +1,438 @@
+//! The simulated network: fabrics of one store-and-forward switch each, ports with bounded queues, faults, cuts.
+
+use std::collections::BTreeMap;
+
+use emp_firmware::{LinkIndex, Span, Time};
+use emp_wire::{AddressFamily, LinkAddress};
+
+use crate::faults::{FaultPlan, Verdict, damage};
+use crate::prng::Prng;
+use crate::trace::{Fate, Trace, TraceLine};
+
+/// One fabric: every node's link of the same index leads to it.
+#[derive(Clone, Debug)]
+pub struct FabricSetup {
+    /// Speed of every port, each way.
+    pub bits_per_second: u64,
+    /// Way from port to port without queueing and serialisation.
+    pub latency: Span,
+    /// Most that a frame is late beyond that; order is kept.
+    pub jitter: Span,
+    /// Bytes that the switch keeps for one outgoing port; frames beyond are lost.
+    pub queue_bytes: u64,
+    /// Frames shorter than this are padded with zeros, as Ethernet does (46 on the real one; 0 for UDP).
+    pub pad_bytes: usize,
+    /// What happens to frames.
+    pub faults: FaultPlan,
+}
+
+impl FabricSetup {
+    /// 10 Gb/s, 5 µs, no faults: the LAN that the golden table speaks of.
+    pub fn lan() -> Self {
+        Self {
+            bits_per_second: 10_000_000_000,
+            latency: Span::us(5),
+            jitter: Span(0),
+            // A shallow data-centre switch has about 100 to 500 KB for a port.
+            queue_bytes: 512 << 10,
+            pad_bytes: 46,
+            faults: FaultPlan::default(),
+        }
+    }
+}
+
+/// A frame that has left one node and will reach another.
+#[derive(Debug)]
+pub struct Delivery {
+    /// The receiving node.
+    pub to: usize,
+    /// The link it arrives on.
+    pub link: LinkIndex,
+    /// Where it came from.
+    pub from: LinkAddress,
+    /// Its bytes.
+    pub frame: Vec<u8>,
+}
+
+/// What the network did so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Frames that nodes sent (a broadcast counts once).
+    pub sent: u64,
+    /// Frames that reached a node.
+    pub delivered: u64,
+    /// Frames that faults lost.
+    pub dropped: u64,
+    /// Frames that a full queue lost.
+    pub congested: u64,
+    /// Frames that a cut lost, or that were for an address where no one is.
+    pub undeliverable: u64,
+    /// Frames damaged, duplicated or delivered out of order.
+    pub disturbed: u64,
+    /// Bytes that nodes sent.
+    pub bytes: u64,
+}
+
+/// A test's own hand on the wire: sees sender, receiver and frame, and may overrule the fault plan.
+pub type Script = Box<dyn FnMut(Time, usize, usize, &[u8]) -> Option<Verdict>>;
+
+/// Where frames go in and come out again, later, elsewhere, or not at all.
+pub struct Network {
+    fabrics: Vec<Fabric>,
+    /// The node at each address. A node that moved has left its old one.
+    places: BTreeMap<u32, usize>,
+    /// Each node's address now.
+    addresses: Vec<u32>,
+    next_address: u32,
+    in_flight: BTreeMap<(Time, u64), Delivery>,
+    order: u64,
+    prng: Prng,
+    totals: Totals,
+    script: Option<Script>,
+    trace: Trace,
+    /// Frame buffers to be used again.
+    spare: Vec<Vec<u8>>,
+}
+
+struct Fabric {
+    setup: FabricSetup,
+    /// When each node's outgoing side is free.
+    egress: Vec<Time>,
+    /// When each node's port of the switch is free.
+    port: Vec<Time>,
+    /// Arrival of the last frame in order, from × to.
+    last: Vec<Time>,
+    /// What is left of a burst of losses, from × to.
+    burst: Vec<u64>,
+    /// Number of cuts in force, from × to.
+    cuts: Vec<u16>,
+}
+
+impl Network {
+    /// A network of these fabrics for so many nodes.
+    pub fn new(fabrics: Vec<FabricSetup>, nodes: usize, prng: Prng) -> Self {
+        let fabrics = fabrics
+            .into_iter()
+            .map(|setup| Fabric {
+                setup,
+                egress: vec![Time(0); nodes],
+                port: vec![Time(0); nodes],
+                last: vec![Time(0); nodes * nodes],
+                burst: vec![0; nodes * nodes],
+                cuts: vec![0; nodes * nodes],
+            })
+            .collect();
+        Self {
+            fabrics,
+            places: (0..nodes).map(|node| (node as u32, node)).collect(),
+            addresses: (0..nodes as u32).collect(),
+            next_address: nodes as u32,
+            in_flight: BTreeMap::new(),
+            order: 0,
+            prng,
+            totals: Totals::default(),
+            script: None,
+            trace: Trace::default(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// A node's address on every fabric.
+    pub fn address(&self, node: usize) -> LinkAddress {
+        LinkAddress::index(self.addresses[node])
+    }
+
+    /// Gives a node another address: its cable was moved. Frames on their way to the old one still arrive.
+    pub fn relocate(&mut self, node: usize) {
+        self.places.remove(&self.addresses[node]);
+        self.addresses[node] = self.next_address;
+        self.places.insert(self.next_address, node);
+        self.next_address += 1;
+    }
+
+    /// Cuts (`true`) or mends one direction between two nodes on one fabric. Cuts add up.
+    pub fn cut(&mut self, fabric: usize, from: usize, to: usize, cut: bool) {
+        let nodes = self.addresses.len();
+        let cuts = &mut self.fabrics[fabric].cuts[from * nodes + to];
+        *cuts = if cut { *cuts + 1 } else { cuts.saturating_sub(1) };
+    }
+
+    /// Fabrics.
+    pub fn fabrics(&self) -> usize {
+        self.fabrics.len()
+    }
+
+    /// Ends all faults and cuts. What is on its way stays as it is.
+    pub fn heal(&mut self) {
+        for fabric in &mut self.fabrics {
+            fabric.setup.faults = FaultPlan::default();
+            fabric.cuts.fill(0);
+            fabric.burst.fill(0);
+        }
+    }
+
+    /// Another fault plan for one fabric.
+    pub fn set_faults(&mut self, fabric: usize, faults: FaultPlan) {
+        self.fabrics[fabric].setup.faults = faults;
+    }
+
+    /// Lets a test decide over each frame.
+    pub fn set_script(&mut self, script: Option<Script>) {
+        self.script = script;
+    }
+
+    /// What happened so far.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// The record of frames.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// The record of frames, to be switched on or emptied.
+    pub fn trace_mut(&mut self) -> &mut Trace {
+        &mut self.trace
+    }
+
+    /// When the next frame arrives.
+    pub fn next_arrival(&self) -> Option<Time> {
+        self.in_flight.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Takes the next frame that arrives at or before `now`.
+    pub fn arrival(&mut self, now: Time) -> Option<Delivery> {
+        let entry = self.in_flight.first_entry()?;
+        if entry.key().0 > now {
+            return None;
+        }
+        self.totals.delivered += 1;
+        Some(entry.remove())
+    }
+
+    /// When a node's outgoing side has sent all it was given.
+    pub fn egress_free(&self, node: usize) -> Time {
+        self.fabrics.iter().map(|fabric| fabric.egress[node]).max().unwrap_or_default()
+    }
+
+    /// An empty buffer for a frame.
+    pub fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Gives a frame's buffer back.
+    pub fn recycle(&mut self, mut frame: Vec<u8>) {
+        // More than a few windows' worth is not needed at a time.
+        if self.spare.len() < 4_096 {
+            frame.clear();
+            self.spare.push(frame);
+        }
+    }
+
+    /// Puts a frame on the wire as it is, without faults: how tests send frames that no firmware would.
+    pub fn inject(
+        &mut self,
+        at: Time,
+        to: usize,
+        link: LinkIndex,
+        from: LinkAddress,
+        frame: &[u8],
+    ) {
+        self.order += 1;
+        let delivery = Delivery { to, link, from, frame: frame.to_vec() };
+        self.in_flight.insert((at, self.order), delivery);
+    }
+
+    /// Sends a frame.
+    pub fn send(
+        &mut self,
+        now: Time,
+        from: usize,
+        link: LinkIndex,
+        to: LinkAddress,
+        mut frame: Vec<u8>,
+    ) {
+        let index = usize::from(link.0);
+        let Some(fabric) = self.fabrics.get_mut(index) else {
+            self.totals.undeliverable += 1;
+            return;
+        };
+        if frame.len() < fabric.setup.pad_bytes {
+            frame.resize(fabric.setup.pad_bytes, 0);
+        }
+        self.totals.sent += 1;
+        self.totals.bytes += frame.len() as u64;
+        let serial = serialisation(frame.len(), fabric.setup.bits_per_second);
+        let leaves = fabric.egress[from].max(now) + serial;
+        fabric.egress[from] = leaves;
+        if to.family() == AddressFamily::Everyone {
+            for node in 0..self.addresses.len() {
+                if node != from {
+                    let mut copy = self.buffer();
+                    copy.extend_from_slice(&frame);
+                    self.forward(now, leaves, index, from, node, copy);
+                }
+            }
+            self.recycle(frame);
+            return;
+        }
+        match to.as_index().and_then(|address| self.places.get(&address).copied()) {
+            Some(node) => self.forward(now, leaves, index, from, node, frame),
+            None => {
+                self.totals.undeliverable += 1;
+                self.trace
+                    .add(|| TraceLine::new(now, from, usize::MAX, link, &frame, Fate::Nowhere));
+                self.recycle(frame);
+            }
+        }
+    }
+
+    fn forward(
+        &mut self,
+        now: Time,
+        leaves: Time,
+        index: usize,
+        from: usize,
+        to: usize,
+        mut frame: Vec<u8>,
+    ) {
+        let fabric = &mut self.fabrics[index];
+        let path = from * self.addresses.len() + to;
+        let scripted = self.script.as_mut().and_then(|script| script(now, from, to, &frame));
+        let verdict = scripted.unwrap_or_else(|| {
+            fabric.setup.faults.judge(&frame, &mut fabric.burst[path], &mut self.prng)
+        });
+        let fate = if fabric.cuts[path] > 0 {
+            Fate::Cut
+        } else if verdict.drop {
+            Fate::Dropped
+        } else {
+            fabric.queue(leaves, path, to, frame.len(), verdict.late_ns, &mut self.prng)
+        };
+        let link = LinkIndex(index as u8);
+        self.trace.add(|| TraceLine::new(now, from, to, link, &frame, fate));
+        let at = match fate {
+            Fate::Arrives(at) => at,
+            other => {
+                match other {
+                    Fate::Dropped => self.totals.dropped += 1,
+                    Fate::Congested => self.totals.congested += 1,
+                    _ => self.totals.undeliverable += 1,
+                }
+                self.recycle(frame);
+                return;
+            }
+        };
+        if verdict != Verdict::default() {
+            self.totals.disturbed += 1;
+        }
+        if verdict.copy_ns > 0 {
+            let mut copy = self.buffer();
+            copy.extend_from_slice(&frame);
+            self.enqueue(at + Span(verdict.copy_ns), index, from, to, copy);
+        }
+        damage(&mut frame, &verdict, &mut self.prng);
+        self.enqueue(at, index, from, to, frame);
+    }
+
+    fn enqueue(&mut self, at: Time, index: usize, from: usize, to: usize, frame: Vec<u8>) {
+        self.order += 1;
+        let from = self.address(from);
+        let delivery = Delivery { to, link: LinkIndex(index as u8), from, frame };
+        self.in_flight.insert((at, self.order), delivery);
+    }
+}
+
+impl Fabric {
+    /// Takes a frame through the switch: when it arrives, or that the queue was full.
+    fn queue(
+        &mut self,
+        leaves: Time,
+        path: usize,
+        to: usize,
+        bytes: usize,
+        late_ns: u64,
+        prng: &mut Prng,
+    ) -> Fate {
+        let half = Span(self.setup.latency.0 / 2);
+        let at_switch = leaves + half;
+        let serial = serialisation(bytes, self.setup.bits_per_second);
+        let room = serialisation(self.setup.queue_bytes as usize, self.setup.bits_per_second);
+        if self.port[to].since(at_switch) > room {
+            return Fate::Congested;
+        }
+        let out = self.port[to].max(at_switch) + serial;
+        self.port[to] = out;
+        let mut at = out + half + Span(prng.below(self.setup.jitter.0 + 1));
+        if late_ns > 0 {
+            return Fate::Arrives(at + Span(late_ns));
+        }
+        at = at.max(self.last[path]);
+        self.last[path] = at;
+        Fate::Arrives(at)
+    }
+}
+
+/// Preamble, header, check sequence and gap that Ethernet adds to every frame, in bytes.
+const WIRE_OVERHEAD_BYTES: u64 = 38;
+
+fn serialisation(bytes: usize, bits_per_second: u64) -> Span {
+    Span((bytes as u64 + WIRE_OVERHEAD_BYTES) * 8_000_000_000 / bits_per_second.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(setup: FabricSetup) -> Network {
+        Network::new(vec![setup], 3, Prng::new(1))
+    }
+
+    #[test]
+    fn a_frame_takes_latency_and_two_serialisations() {
+        let mut net = network(FabricSetup::lan());
+        net.send(Time(100), 0, LinkIndex(0), net.address(1), vec![0x21; 1_212]);
+        // 1,250 bytes with overhead: 1 µs at 10 Gb/s, once out of the node and once out of the switch.
+        assert_eq!(net.next_arrival(), Some(Time(100 + 5_000 + 2_000)));
+        let delivery = net.arrival(Time(7_100)).unwrap();
+        assert_eq!((delivery.to, delivery.frame.len()), (1, 1_212));
+        assert_eq!(delivery.from, LinkAddress::index(0));
+    }
+
+    #[test]
+    fn order_is_kept_and_full_queues_lose_frames() {
+        let mut setup = FabricSetup::lan();
+        setup.queue_bytes = 10_000;
+        let mut net = network(setup);
+        for i in 0..100u8 {
+            for from in [0, 2] {
+                let mut frame = vec![0; 1_400];
+                frame[1] = i;
+                net.send(Time(0), from, LinkIndex(0), net.address(1), frame);
+            }
+        }
+        assert!(net.totals().congested > 50, "two ports into one");
+        let mut last = [0; 3];
+        while let Some(delivery) = net.arrival(Time::NEVER) {
+            let from = delivery.from.as_index().unwrap() as usize;
+            assert!(delivery.frame[1] >= last[from]);
+            last[from] = delivery.frame[1];
+        }
+    }
+
+    #[test]
+    fn cuts_moves_and_broadcasts() {
+        let mut net = network(FabricSetup::lan());
+        net.cut(0, 0, 1, true);
+        net.send(Time(0), 0, LinkIndex(0), LinkAddress::EVERYONE, vec![0x21; 50]);
+        assert_eq!(net.arrival(Time::NEVER).unwrap().to, 2);
+        assert!(net.arrival(Time::NEVER).is_none());
+        let old = net.address(2);
+        net.relocate(2);
+        net.send(Time(0), 0, LinkIndex(0), old, vec![0x21; 50]);
+        assert!(net.arrival(Time::NEVER).is_none(), "no one there any more");
+        net.send(Time(0), 0, LinkIndex(0), net.address(2), vec![0x21; 50]);
+        assert_eq!(net.arrival(Time::NEVER).unwrap().to, 2);
+    }
+}

@@ -1,0 +1,242 @@
+//! A simulated node: one firmware, its host's memory, its receive ring, and how often it gets to run.
+
+use std::collections::VecDeque;
+
+use emp_firmware::{
+    Completion, Config, Firmware, LinkInfo, NodeEvent, Profile, Span, Time, TransmitBatch,
+};
+use emp_wire::NodeId;
+
+use crate::memory::SimMemory;
+use crate::network::{Delivery, Network};
+
+/// How fast a node's processor is.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Shortest time between two turns. Zero: it spins.
+    pub turn_interval: Span,
+    /// Frames taken from the ring in one turn.
+    pub frames_per_turn: usize,
+    /// Frames that the receive ring holds; more are lost.
+    pub ring_frames: usize,
+}
+
+impl Pace {
+    /// A host that polls without pause.
+    pub const FAST: Self = Self { turn_interval: Span(0), frames_per_turn: 64, ring_frames: 4_096 };
+}
+
+/// How a node is made.
+#[derive(Clone, Debug)]
+pub struct NodeSetup {
+    /// Its identity.
+    pub id: NodeId,
+    /// Its parameters.
+    pub profile: Profile,
+    /// Its links: one for each fabric, best first.
+    pub links: Vec<LinkInfo>,
+    /// Endpoints that it opens at start.
+    pub endpoints: Vec<u16>,
+    /// How fast it is.
+    pub pace: Pace,
+}
+
+impl NodeSetup {
+    /// A fast node with these parameters, a 1500-byte broadcast link and endpoint 0.
+    pub fn new(index: usize, profile: Profile) -> Self {
+        Self {
+            id: NodeId::from_name(&format!("node-{index}")),
+            profile,
+            links: vec![LinkInfo { frame_bytes_max: 1_500, broadcast: true }],
+            endpoints: vec![0],
+            pace: Pace::FAST,
+        }
+    }
+}
+
+/// A node.
+pub struct SimNode {
+    /// How it was made.
+    pub setup: NodeSetup,
+    /// Counts its starts.
+    pub incarnation: u32,
+    /// Its protocol engine; `None` while the node is away.
+    pub firmware: Option<Firmware>,
+    /// Its host's memory.
+    pub memory: SimMemory,
+    ring: VecDeque<Delivery>,
+    batch: TransmitBatch,
+    /// Frames lost because the ring was full.
+    pub ring_lost: u64,
+    /// The application posted something since the last turn.
+    dirty: bool,
+    last_turn: Option<Time>,
+    /// It does not run before.
+    paused_until: Time,
+    /// Its outgoing side is full until then, and it has more to send.
+    blocked_until: Option<Time>,
+}
+
+/// What came out of a turn.
+#[derive(Default)]
+pub struct TurnResult {
+    /// Operations that ended.
+    pub completions: Vec<Completion>,
+    /// What happened to peers.
+    pub events: Vec<NodeEvent>,
+}
+
+/// Time that a card's transmit ring holds: 256 full frames at 10 Gb/s take about 300 µs.
+const EGRESS_MAX: Span = Span::us(300);
+
+/// Batches that one turn may send: far beyond any window, so only an endless loop reaches it.
+const BATCHES_PER_TURN_MAX: usize = 10_000;
+
+impl SimNode {
+    /// A node that is away.
+    pub fn new(setup: NodeSetup) -> Self {
+        let frame_bytes_max = setup.links.iter().map(|link| link.frame_bytes_max).max();
+        Self {
+            batch: TransmitBatch::new(frame_bytes_max.unwrap_or(0)),
+            setup,
+            incarnation: 0,
+            firmware: None,
+            memory: SimMemory::new(),
+            ring: VecDeque::new(),
+            ring_lost: 0,
+            dirty: false,
+            last_turn: None,
+            paused_until: Time(0),
+            blocked_until: None,
+        }
+    }
+
+    /// Starts it, with this epoch and seed.
+    pub fn start(&mut self, epoch: u32, seed: u64) {
+        self.incarnation += 1;
+        let mut firmware = Firmware::new(Config {
+            node: self.setup.id,
+            epoch,
+            name: format!("sim-{:04x}", self.setup.id.0 as u16),
+            profile: self.setup.profile.clone(),
+            links: self.setup.links.clone(),
+            seed,
+        });
+        for endpoint in &self.setup.endpoints {
+            // The first endpoints of a new node always fit.
+            let opened = firmware.open_endpoint(*endpoint);
+            debug_assert!(opened.is_ok(), "endpoint {endpoint}: {opened:?}");
+        }
+        self.firmware = Some(firmware);
+        self.dirty = true;
+    }
+
+    /// Stops it at once, as a power cut does: memory and ring are gone.
+    pub fn stop(&mut self) {
+        self.firmware = None;
+        self.memory = SimMemory::new();
+        self.ring.clear();
+        self.dirty = false;
+        self.last_turn = None;
+        self.paused_until = Time(0);
+        self.blocked_until = None;
+    }
+
+    /// Keeps it from running.
+    pub fn pause(&mut self, until: Time) {
+        self.paused_until = self.paused_until.max(until);
+    }
+
+    /// When it may run again, if it is paused at `now`.
+    pub fn paused(&self, now: Time) -> Option<Time> {
+        (self.paused_until > now).then_some(self.paused_until)
+    }
+
+    /// The application did something; a turn is due.
+    pub fn wake(&mut self) {
+        self.dirty = true;
+    }
+
+    /// Puts an arriving frame into the ring, or gives it back if there is no room (or no one).
+    pub fn take(&mut self, delivery: Delivery) -> Result<(), Delivery> {
+        if self.firmware.is_none() {
+            return Err(delivery);
+        }
+        if self.ring.len() >= self.setup.pace.ring_frames {
+            self.ring_lost += 1;
+            return Err(delivery);
+        }
+        self.ring.push_back(delivery);
+        Ok(())
+    }
+
+    /// When its next turn is.
+    pub fn next_turn(&self, now: Time) -> Option<Time> {
+        let firmware = self.firmware.as_ref()?;
+        let wanted = if self.dirty || !self.ring.is_empty() {
+            now
+        } else {
+            match (firmware.poll_timeout(), self.blocked_until) {
+                (Some(a), Some(b)) => a.min(b),
+                (a, b) => a.or(b)?,
+            }
+        };
+        let allowed = self.last_turn.map_or(now, |last| last + self.setup.pace.turn_interval);
+        Some(wanted.max(allowed).max(self.paused_until).max(now))
+    }
+
+    /// Runs it once, in the order that [`Firmware`] documents.
+    pub fn turn(&mut self, index: usize, now: Time, network: &mut Network) -> TurnResult {
+        let mut result = TurnResult::default();
+        let Some(firmware) = &mut self.firmware else { return result };
+        self.dirty = false;
+        self.last_turn = Some(now);
+        for _ in 0..self.setup.pace.frames_per_turn {
+            let Some(delivery) = self.ring.pop_front() else { break };
+            let Delivery { link, from, frame, .. } = delivery;
+            firmware.handle_frame(now, link, from, &frame, &mut self.memory);
+            network.recycle(frame);
+        }
+        if firmware.poll_timeout().is_some_and(|due| due <= now) {
+            firmware.handle_timeout(now, &mut self.memory);
+        }
+        self.blocked_until = None;
+        for _ in 0..BATCHES_PER_TURN_MAX {
+            let free = network.egress_free(index);
+            if free.since(now) > EGRESS_MAX {
+                // Half of the ring drains before it is filled again.
+                self.blocked_until = Some(free - Span(EGRESS_MAX.0 / 2));
+                break;
+            }
+            self.batch.clear();
+            if firmware.poll_transmit(now, &mut self.memory, &mut self.batch) == 0 {
+                break;
+            }
+            send_batch(&self.batch, &self.memory, index, now, network);
+        }
+        result.completions.extend(core::iter::from_fn(|| firmware.poll_completion()));
+        result.events.extend(core::iter::from_fn(|| firmware.poll_event()));
+        result
+    }
+}
+
+fn send_batch(
+    batch: &TransmitBatch,
+    memory: &SimMemory,
+    index: usize,
+    now: Time,
+    network: &mut Network,
+) {
+    use emp_firmware::HostMemory;
+    for (i, frame) in batch.frames().iter().enumerate() {
+        let mut bytes = network.buffer();
+        bytes.extend_from_slice(batch.inline(i));
+        for segment in frame.segments() {
+            let at = bytes.len();
+            bytes.resize(at + segment.bytes as usize, 0);
+            // A fault is noted by the memory and fails the run.
+            let _ = memory.read(*segment, &mut bytes[at..]);
+        }
+        network.send(now, index, frame.link, frame.to, bytes);
+    }
+}

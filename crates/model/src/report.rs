@@ -1,0 +1,98 @@
+//! What a run came to, for people and for `emp sim`.
+
+use core::fmt;
+
+use emp_firmware::{Span, Time};
+
+use crate::network::Totals;
+
+/// One line that says what went wrong and how to see it again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// Virtual time of the violation.
+    pub at: Time,
+    /// What happened.
+    pub what: String,
+    /// The options of the run as arguments of `emp sim`.
+    pub arguments: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "seed {}: {:.3} µs: {}; replay: emp sim --seed {}{}",
+            self.seed,
+            self.at.0 as f64 / 1_000.0,
+            self.what.replace('\n', " "),
+            self.seed,
+            self.arguments
+        )
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// How much a run did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Statistics {
+    /// Nodes.
+    pub nodes: usize,
+    /// Messages posted.
+    pub messages: usize,
+    /// Messages received.
+    pub received: usize,
+    /// Operations that ended with an error that something explains.
+    pub errors: usize,
+    /// Bytes of all messages posted.
+    pub bytes: u64,
+    /// Virtual time of the whole run.
+    pub virtual_time: Span,
+    /// Virtual time from the healing of the network to the last message.
+    pub recovery: Span,
+    /// What the network did.
+    pub network: Totals,
+    /// Sequenced frames sent again, over all nodes that lived to the end.
+    pub resent: u64,
+}
+
+/// A run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// What went wrong, if anything did.
+    pub failure: Option<Failure>,
+    /// How much it did.
+    pub statistics: Statistics,
+    /// Equal for runs that did the same.
+    pub digest: u64,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(failure) = &self.failure {
+            return failure.fmt(f);
+        }
+        let s = &self.statistics;
+        write!(
+            f,
+            "seed {}: ok; {} nodes, {} of {} messages, {} errors explained, {} B, {} frames ({} lost, {} disturbed), {} \
+             resent, {:.3} ms, recovered in {:.3} ms",
+            self.seed,
+            s.nodes,
+            s.received,
+            s.messages,
+            s.errors,
+            s.bytes,
+            s.network.sent,
+            s.network.dropped + s.network.congested,
+            s.network.disturbed,
+            s.resent,
+            s.virtual_time.0 as f64 / 1e6,
+            s.recovery.0 as f64 / 1e6,
+        )
+    }
+}

@@ -1,0 +1,220 @@
+//! One seed from beginning to verdict.
+//!
+//! Three acts. *Trouble*: everything that was drawn happens. *Healing*: faults end, receives are posted for whatever is
+//! still on its way, and all of it must arrive or fail for a known reason within bounded time. *Quiet*: what is left is
+//! cancelled, and then nothing may be under way, held, or ticking.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use emp_firmware::{Counter, Span, Status, Time};
+
+use crate::host::{ReceiveSpec, Want};
+use crate::report::{Failure, Outcome, Statistics};
+use crate::swarm::{self, SwarmOptions, Temper};
+use crate::workload;
+use crate::world::{Stop, World};
+
+/// Virtual time after which trouble is over even if applications still repeat refused posts.
+const TROUBLE_MAX: Span = Span::ms(120_000);
+
+/// Rounds of posting receives for what is outstanding. A round that is not the last makes progress, or ends the run.
+const ROUNDS_MAX: usize = 400;
+
+/// Runs one seed. A panic of the firmware is a failure like any other.
+pub fn run_seed(seed: u64, options: &SwarmOptions) -> Outcome {
+    run(seed, options, false).0
+}
+
+/// Runs one seed and returns the frames on its wire as text too.
+pub fn trace_seed(seed: u64, options: &SwarmOptions) -> (Outcome, String) {
+    run(seed, options, true)
+}
+
+fn run(seed: u64, options: &SwarmOptions, trace: bool) -> (Outcome, String) {
+    let (temper, setup, mut prng) = swarm::draw(seed, options);
+    let mut world = World::new(setup);
+    world.network_mut().trace_mut().switch(trace);
+    workload::schedule(&mut world, &temper, options, &mut prng);
+    let mut healed = Time(0);
+    let acts = catch_unwind(AssertUnwindSafe(|| play(&mut world, &temper, &mut healed)));
+    let verdict = acts.unwrap_or_else(|panic| Err(format!("panic: {}", panic_text(&*panic))));
+    let failure = world
+        .violation()
+        .map(|violation| (violation.at, violation.what.clone()))
+        .or_else(|| verdict.err().map(|what| (world.now(), what)))
+        .map(|(at, what)| Failure { seed, at, what, arguments: options.arguments() });
+    let text: String =
+        world.network().trace().lines().iter().map(|line| format!("{line}\n")).collect();
+    let statistics = statistics(&world, healed);
+    (Outcome { seed, failure, statistics, digest: world.digest() }, text)
+}
+
+fn panic_text(panic: &(dyn core::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "?".into())
+}
+
+fn play(world: &mut World, temper: &Temper, healed: &mut Time) -> Result<(), String> {
+    world.run_until(TROUBLE_MAX, |world| world.actions.is_empty());
+    world.actions.clear();
+    world.network.heal();
+    *healed = world.now();
+    let bound = recovery_bound(world, temper);
+    receive_the_rest(world, bound)?;
+    let left: Vec<_> = (0..world.ledger.receives.len())
+        .filter(|id| {
+            let receive = &world.ledger.receives[*id];
+            receive.ended.is_none()
+                && receive
+                    .posted
+                    .is_some_and(|p| p.incarnation == world.nodes[receive.node].incarnation)
+                && world.nodes[receive.node].firmware.is_some()
+        })
+        .collect();
+    for receive in left {
+        world.cancel_receive(receive);
+    }
+    match world.run(bound) {
+        Stop::Idle => world.judge_finished(),
+        Stop::Limit => Err(format!("not idle long after the end: {}", busy(world))),
+        Stop::Failed | Stop::Reached => Ok(()),
+    }
+}
+
+/// Posts receives for all that may still arrive until all of it did.
+fn receive_the_rest(world: &mut World, bound: Span) -> Result<(), String> {
+    let limit = world.now() + bound;
+    for _ in 0..ROUNDS_MAX {
+        let before = open_work(world);
+        if before == 0 {
+            return Ok(());
+        }
+        post_for_outstanding(world);
+        let left = limit.since(world.now());
+        let stop = world.run_until(left, |world| open_work(world) == 0);
+        match stop {
+            Stop::Failed => return Ok(()),
+            Stop::Reached => return Ok(()),
+            Stop::Limit => {
+                let open = crate::verdict::open_work(&world.ledger, world.now());
+                return Err(format!(
+                    "no end {} ms after healing: {open}; {}",
+                    bound.0 / 1_000_000,
+                    busy(world)
+                ));
+            }
+            Stop::Idle if open_work(world) < before => {}
+            Stop::Idle => {
+                // Idle with work left: lost messages are named by the verdict, the rest here.
+                world.judge()?;
+                let lost_with_their_pair = sends_open(world) == 0;
+                if lost_with_their_pair {
+                    return Ok(());
+                }
+                let open = crate::verdict::open_work(&world.ledger, world.now());
+                return Err(format!("idle, but not done: {open}"));
+            }
+        }
+    }
+    Err("receives were posted again and again, and never enough".into())
+}
+
+/// Sends that have not ended, and messages that may still arrive, at nodes that live.
+fn open_work(world: &World) -> usize {
+    sends_open(world) + outstanding(world).count()
+}
+
+fn sends_open(world: &World) -> usize {
+    let open = |message: &&crate::ledger::Message| {
+        let node = &world.nodes[message.spec.from];
+        message.ended.is_none()
+            && node.firmware.is_some()
+            && message.posted.is_some_and(|posted| posted.incarnation == node.incarnation)
+    };
+    world.ledger.messages.iter().filter(open).count()
+}
+
+/// Messages that may still arrive somewhere: not those whose pair broke down since.
+fn outstanding(world: &World) -> impl Iterator<Item = (usize, &crate::ledger::Message)> {
+    world.ledger.outstanding().filter(|(_, message)| {
+        let spec = &message.spec;
+        let since = message.posted.map_or(Time(0), |posted| posted.at);
+        world.nodes[spec.to].firmware.is_some()
+            && !world.history.pair_broke(spec.from, spec.to, since)
+            && !world.history.was_closed(spec.to, spec.to_endpoint)
+    })
+}
+
+/// Messages that may take a posted receive, broken pairs' included.
+fn post_for_outstanding(world: &mut World) {
+    let wanted: Vec<(usize, u16, u64)> = world
+        .ledger
+        .outstanding()
+        .filter(|(_, message)| world.nodes[message.spec.to].firmware.is_some())
+        .filter(|(_, message)| {
+            let setup = &world.nodes[message.spec.to].setup;
+            setup.endpoints.contains(&message.spec.to_endpoint)
+        })
+        .map(|(_, message)| (message.spec.to, message.spec.to_endpoint, message.spec.bytes))
+        .collect();
+    for (node, endpoint, bytes) in wanted {
+        let spec = ReceiveSpec { node, endpoint, want: Want::ANY, bytes, pieces: 1 };
+        world.apply(crate::action::Action::Receive(spec));
+    }
+}
+
+/// How long after healing everything must be over.
+fn recovery_bound(world: &World, temper: &Temper) -> Span {
+    // Every peer may have to be given up once, one after the other in a chain of waiting; a pause may be in force; and the
+    // slowest network drawn moves 1 Gb/s at a tenth of its speed.
+    let bytes: u64 = world.ledger.messages.iter().map(|message| message.spec.bytes).sum();
+    Span(temper.patience.0 * 4 + 5_000_000_000 + bytes * 80)
+}
+
+fn busy(world: &World) -> String {
+    let now = world.now();
+    let nodes: Vec<String> = world
+        .nodes()
+        .iter()
+        .enumerate()
+        .filter_map(|(index, node)| {
+            let firmware = node.firmware.as_ref()?;
+            let due = firmware.poll_timeout()?;
+            Some(format!(
+                "node {index}: timer in {} µs, drained {}, receiving {}",
+                due.since(now).0 / 1_000,
+                firmware.is_drained(),
+                firmware.is_receiving()
+            ))
+        })
+        .collect();
+    format!("{nodes:?}, next frame at {:?}", world.network().next_arrival())
+}
+
+fn statistics(world: &World, healed: Time) -> Statistics {
+    let messages = &world.ledger.messages;
+    let failed = |status: Status| !matches!(status, Status::Ok | Status::Truncated);
+    let sends_failed =
+        messages.iter().filter(|m| m.ended.is_some_and(|(status, _)| failed(status)));
+    let receives = &world.ledger.receives;
+    let receives_failed =
+        receives.iter().filter(|r| r.ended.is_some_and(|(done, _, _)| failed(done.status)));
+    let last = receives.iter().filter_map(|r| r.ended.map(|(_, at, _)| at)).max();
+    let posted = messages.iter().filter(|message| message.posted.is_some());
+    Statistics {
+        nodes: world.nodes().len(),
+        messages: posted.clone().count(),
+        received: messages.iter().filter(|message| message.taken.is_some()).count(),
+        errors: sends_failed.count() + receives_failed.count(),
+        bytes: posted.map(|message| message.spec.bytes).sum(),
+        virtual_time: world.now().since(Time(0)),
+        recovery: last.unwrap_or(healed).since(healed),
+        network: world.network().totals(),
+        resent: world
+            .nodes()
+            .iter()
+            .filter_map(|node| node.firmware.as_ref())
+            .map(|firmware| firmware.counters().get(Counter::FramesResent))
+            .sum(),
+    }
+}

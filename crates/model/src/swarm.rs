@@ -1,0 +1,219 @@
+//! Draws a world from a seed. Every seed draws its own *kind* of world first (which faults at all, how large, how fast),
+//! then the details: a swarm of different worlds finds more than many runs of one average world.
+
+use emp_firmware::{LinkInfo, Profile, Span};
+use emp_wire::{Kind, NodeId};
+
+use crate::faults::{FaultPlan, Rates};
+use crate::network::FabricSetup;
+use crate::node::{NodeSetup, Pace};
+use crate::prng::{Ppm, Prng};
+use crate::world::WorldSetup;
+
+/// How much one seed does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Scale {
+    /// A few nodes, dozens of messages: for the test suite.
+    Small,
+    /// Up to six nodes, hundreds of messages, megabytes, full pools.
+    #[default]
+    Full,
+}
+
+/// What seeds may draw.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SwarmOptions {
+    /// How much one seed does.
+    pub scale: Scale,
+    /// All nodes use this profile, unchanged; else each node draws one.
+    pub profile: Option<&'static str>,
+    /// The network is perfect and nodes stay up.
+    pub calm: bool,
+}
+
+impl SwarmOptions {
+    /// The options as arguments of `emp sim`, with a space before each.
+    pub fn arguments(&self) -> String {
+        let mut all = String::new();
+        if self.scale == Scale::Small {
+            all.push_str(" --small");
+        }
+        if let Some(profile) = self.profile {
+            all.push_str(" --profile ");
+            all.push_str(profile);
+        }
+        if self.calm {
+            all.push_str(" --calm");
+        }
+        all
+    }
+}
+
+/// The kind of world that a seed has drawn.
+#[derive(Clone, Debug)]
+pub struct Temper {
+    /// Nodes come and go.
+    pub restarts: bool,
+    /// The network is cut.
+    pub cuts: bool,
+    /// Cables are moved.
+    pub moves: bool,
+    /// Endpoints are closed and opened.
+    pub closes: bool,
+    /// Operations are cancelled.
+    pub cancels: bool,
+    /// Nodes stop running for a while.
+    pub pauses: bool,
+    /// More unexpected data than any pool holds.
+    pub flood: bool,
+    /// Shortest time after which a silent peer is given up.
+    pub patience: Span,
+}
+
+impl Temper {
+    /// True if errors may occur: peers or paths are away for long enough to be noticed.
+    pub fn harsh(&self) -> bool {
+        self.restarts || self.cuts || self.moves
+    }
+}
+
+/// Draws the world: its temper, and how it is made.
+pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
+    let mut prng = Prng::new(seed);
+    let temper = draw_temper(&mut prng, options);
+    let nodes_max = if options.scale == Scale::Small { 4 } else { 6 };
+    let nodes = prng.within(2..=nodes_max) as usize;
+    let fabrics_count = if prng.percent(20) { 2 } else { 1 };
+    let fabrics = (0..fabrics_count).map(|_| draw_fabric(&mut prng, &temper, options)).collect();
+    let frame_bytes = *prng.pick(&[1_500usize, 1_500, 1_500, 9_000, 4_096, 576]);
+    let mixed_frames = prng.percent(15);
+    let endpoints: Vec<u16> = (0..prng.within(1..=3) as u16).collect();
+    let setups = (0..nodes)
+        .map(|index| {
+            let mut profile = draw_profile(&mut prng, options);
+            profile.unreachable_after = temper.patience;
+            let frame_bytes =
+                if mixed_frames { *prng.pick(&[576, 1_500, 9_000]) } else { frame_bytes };
+            let link = LinkInfo { frame_bytes_max: frame_bytes, broadcast: true };
+            NodeSetup {
+                id: NodeId(prng.bits() | 1),
+                profile,
+                links: vec![link; fabrics_count],
+                endpoints: endpoints.clone(),
+                pace: draw_pace(&mut prng, index),
+            }
+        })
+        .collect();
+    let world = WorldSetup { fabrics, nodes: setups, seed: prng.bits() };
+    (temper, world, prng)
+}
+
+fn draw_temper(prng: &mut Prng, options: &SwarmOptions) -> Temper {
+    let calm = options.calm;
+    let mut odds = |percent: u32| prng.percent(percent) && !calm;
+    let mut temper = Temper {
+        restarts: odds(15),
+        cuts: odds(20),
+        moves: odds(8),
+        closes: odds(8),
+        cancels: odds(30),
+        pauses: odds(20),
+        flood: options.scale == Scale::Full && odds(6),
+        patience: Profile::DEFAULT.unreachable_after,
+    };
+    if temper.harsh() && odds(70) {
+        temper.patience = Span::ms(prng.within(500..=2_000));
+    }
+    temper
+}
+
+fn draw_fabric(prng: &mut Prng, temper: &Temper, options: &SwarmOptions) -> FabricSetup {
+    let latency = match prng.below(10) {
+        0 => Span::us(prng.within(500..=5_000)),
+        _ => Span(prng.within(500..=50_000)),
+    };
+    let jitter = if prng.percent(50) { Span(prng.below(latency.0)) } else { Span(0) };
+    let faults = if options.calm || prng.percent(15) {
+        FaultPlan::default()
+    } else {
+        draw_faults(prng, temper)
+    };
+    FabricSetup {
+        bits_per_second: *prng.pick(&[1, 10, 10, 25, 100]) * 1_000_000_000,
+        latency,
+        jitter,
+        queue_bytes: 1 << prng.within(16..=21),
+        pad_bytes: *prng.pick(&[0, 46]),
+        faults,
+    }
+}
+
+fn draw_faults(prng: &mut Prng, temper: &Temper) -> FaultPlan {
+    // A peer given up after half a second must not be given up because of losses alone: about ten retransmissions fit.
+    let worst = if temper.harsh() {
+        5
+    } else if prng.percent(10) {
+        30
+    } else {
+        10
+    };
+    let mut rate = |percent: u64| {
+        if prng.percent(50) { Ppm::NEVER } else { Ppm(prng.log_uniform(percent * 10_000) as u32) }
+    };
+    let rates = Rates {
+        drop: rate(worst),
+        duplicate: rate(20),
+        reorder: rate(20),
+        delay: rate(5),
+        corrupt: rate(worst.min(5)),
+        truncate: rate(worst.min(5)),
+        replay: rate(2),
+    };
+    let mut plan = FaultPlan::uniform(rates);
+    if prng.percent(30) {
+        // One kind has it worse: acknowledgements that never come, pulls that are lost.
+        let kind = *prng.pick(&Kind::ALL[..10]);
+        let drop = Ppm(prng.below(worst * 30_000) as u32);
+        plan = plan.with(kind, Rates { drop, ..rates });
+    }
+    if prng.percent(20) {
+        plan.burst_start = Ppm(prng.below(5_000) as u32);
+        plan.burst_frames_max = prng.within(2..=50);
+    }
+    plan
+}
+
+fn draw_profile(prng: &mut Prng, options: &SwarmOptions) -> Profile {
+    if let Some(profile) = options.profile.and_then(Profile::by_name) {
+        return profile.clone();
+    }
+    let mut profile = (*prng.pick(&Profile::ALL)).clone();
+    if prng.percent(50) {
+        return profile;
+    }
+    // Odd parameters are legal parameters.
+    profile.collection = prng.within(1..=64) as u32;
+    profile.ack_delay = Span::us(prng.log_uniform(2_000));
+    profile.request_ack_below = prng.within(0..=256) as u32;
+    profile.reorder_frames = prng.within(1..=16) as u32;
+    profile.buffered_bytes = prng.log_uniform(2_000) as u32;
+    if prng.percent(50) {
+        profile.eager_bytes = prng.log_uniform(256 << 10);
+        profile.unscheduled_bytes = prng.log_uniform(256 << 10) as u32;
+        profile.pull_block_bytes = prng.within(1_024..=256 << 10) as u32;
+        profile.pull_blocks = prng.within(1..=16) as u32;
+        profile.pull_bytes_max = u64::from(profile.pull_block_bytes) * prng.within(1..=16);
+    }
+    profile
+}
+
+fn draw_pace(prng: &mut Prng, _index: usize) -> Pace {
+    if prng.percent(75) {
+        return Pace::FAST;
+    }
+    Pace {
+        turn_interval: Span(prng.log_uniform(500_000)),
+        frames_per_turn: prng.within(1..=64) as usize,
+        ring_frames: 1 << prng.within(4..=12),
+    }
+}

@@ -1,0 +1,373 @@
+//! The simulated world: virtual time, nodes, network, and one loop that lets the next thing happen.
+
+use std::collections::BTreeMap;
+
+use emp_firmware::{NodeEvent, Span, Time};
+use emp_wire::NodeId;
+
+use crate::action::Action;
+use crate::history::History;
+use crate::ledger::Ledger;
+use crate::network::{FabricSetup, Network};
+use crate::node::{NodeSetup, SimNode};
+use crate::oracle::{self, Witness};
+use crate::prng::{Prng, mix};
+use crate::verdict;
+
+/// Something that must not happen did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// When.
+    pub at: Time,
+    /// What.
+    pub what: String,
+}
+
+/// Why [`World::run`] came back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// Nothing is under way and no timer runs: nothing would ever happen again.
+    Idle,
+    /// The time limit was reached.
+    Limit,
+    /// The condition that was waited for came true.
+    Reached,
+    /// There is a violation.
+    Failed,
+}
+
+/// What a world is made of.
+#[derive(Clone, Debug)]
+pub struct WorldSetup {
+    /// Fabrics; node links lead to the fabric of their index.
+    pub fabrics: Vec<FabricSetup>,
+    /// Nodes.
+    pub nodes: Vec<NodeSetup>,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+impl WorldSetup {
+    /// So many nodes of one profile on a fault-free LAN.
+    pub fn lan(nodes: usize, profile: &emp_firmware::Profile) -> Self {
+        Self {
+            fabrics: vec![FabricSetup::lan()],
+            nodes: (0..nodes).map(|index| NodeSetup::new(index, profile.clone())).collect(),
+            seed: 1,
+        }
+    }
+}
+
+/// Nodes, network and what is known of them.
+pub struct World {
+    pub(crate) now: Time,
+    pub(crate) nodes: Vec<SimNode>,
+    pub(crate) ids: Vec<NodeId>,
+    pub(crate) network: Network,
+    pub(crate) ledger: Ledger,
+    pub(crate) history: History,
+    pub(crate) actions: BTreeMap<(Time, u64), Action>,
+    pub(crate) action_order: u64,
+    pub(crate) prng: Prng,
+    pub(crate) violation: Option<Violation>,
+    events: Vec<(Time, usize, NodeEvent)>,
+    /// Turns at one point in time; more than a few mean that a timer does not move on.
+    turns_now: u32,
+    turns: u64,
+    digest: u64,
+}
+
+/// Turns of all nodes at one point in virtual time. Frames take time, so only a timer that stays due gets here.
+const TURNS_AT_ONCE_MAX: u32 = 20_000;
+
+impl World {
+    /// Makes a world and starts its nodes.
+    pub fn new(setup: WorldSetup) -> Self {
+        let mut prng = Prng::new(setup.seed);
+        let patience = setup.nodes.iter().map(|node| node.profile.unreachable_after).min();
+        let network = Network::new(setup.fabrics, setup.nodes.len(), prng.fork());
+        let mut world = Self {
+            now: Time(0),
+            ids: setup.nodes.iter().map(|node| node.id).collect(),
+            nodes: setup.nodes.into_iter().map(SimNode::new).collect(),
+            network,
+            ledger: Ledger::default(),
+            history: History::new(patience.unwrap_or_default()),
+            actions: BTreeMap::new(),
+            action_order: 0,
+            prng,
+            violation: None,
+            events: Vec::new(),
+            turns_now: 0,
+            turns: 0,
+            digest: 0,
+        };
+        for node in 0..world.nodes.len() {
+            world.start(node);
+        }
+        world
+    }
+
+    /// Starts a node that is away, in a new epoch.
+    pub fn start(&mut self, node: usize) {
+        if self.nodes[node].firmware.is_none() {
+            let (epoch, seed) = (self.prng.bits() as u32, self.prng.bits());
+            self.nodes[node].start(epoch, seed);
+        }
+    }
+
+    /// Stops a node at once.
+    pub fn stop(&mut self, node: usize) {
+        self.history.stopped(node, self.now, false);
+        self.nodes[node].stop();
+    }
+
+    /// The time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The nodes.
+    pub fn nodes(&self) -> &[SimNode] {
+        &self.nodes
+    }
+
+    /// One node's protocol engine.
+    ///
+    /// # Panics
+    /// If the node is away.
+    pub fn firmware(&self, node: usize) -> &emp_firmware::Firmware {
+        self.nodes[node].firmware.as_ref().expect("the node is there")
+    }
+
+    /// Does something to a node's firmware and memory that no [`Action`] does; then the node gets a turn.
+    ///
+    /// # Panics
+    /// If the node is away.
+    pub fn poke<R>(
+        &mut self,
+        node: usize,
+        poke: impl FnOnce(&mut emp_firmware::Firmware, &mut crate::memory::SimMemory, Time) -> R,
+    ) -> R {
+        let sim = &mut self.nodes[node];
+        let result =
+            poke(sim.firmware.as_mut().expect("the node is there"), &mut sim.memory, self.now);
+        sim.wake();
+        result
+    }
+
+    /// One node's identity.
+    pub fn id(&self, node: usize) -> NodeId {
+        self.ids[node]
+    }
+
+    /// The network.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The network, to be disturbed.
+    pub fn network_mut(&mut self) -> &mut Network {
+        &mut self.network
+    }
+
+    /// What was posted and how it ended.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// What was done to nodes and network.
+    pub fn history_mut(&mut self) -> &mut History {
+        &mut self.history
+    }
+
+    /// What nodes reported, with time and node.
+    pub fn events(&self) -> &[(Time, usize, NodeEvent)] {
+        &self.events
+    }
+
+    /// The first violation.
+    pub fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    /// Turns that nodes took.
+    pub fn turns(&self) -> u64 {
+        self.turns
+    }
+
+    /// A number that two runs share only if they did the same at the same times.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    pub(crate) fn fail(&mut self, what: String) {
+        let at = self.now;
+        self.violation.get_or_insert(Violation { at, what });
+    }
+
+    /// Runs until nothing is under way, for at most `span`.
+    pub fn run(&mut self, span: Span) -> Stop {
+        self.run_until(span, |_| false)
+    }
+
+    /// Runs until `reached`, for at most `span`.
+    pub fn run_until(&mut self, span: Span, mut reached: impl FnMut(&Self) -> bool) -> Stop {
+        let limit = self.now + span;
+        loop {
+            if self.violation.is_some() {
+                return Stop::Failed;
+            }
+            if reached(self) {
+                return Stop::Reached;
+            }
+            let Some(next) = self.next() else { return Stop::Idle };
+            if next > limit {
+                self.advance(limit);
+                return Stop::Limit;
+            }
+            self.advance(next);
+            self.step();
+        }
+    }
+
+    fn advance(&mut self, to: Time) {
+        if to > self.now {
+            self.now = to;
+            self.turns_now = 0;
+        }
+    }
+
+    /// When the next thing happens.
+    fn next(&self) -> Option<Time> {
+        let action = self.actions.first_key_value().map(|((at, _), _)| (*at).max(self.now));
+        let turn = self.nodes.iter().filter_map(|node| node.next_turn(self.now)).min();
+        [action, turn, self.network.next_arrival()].into_iter().flatten().min()
+    }
+
+    /// Lets everything happen that is due now: first what arrives, then what applications do, then turns.
+    fn step(&mut self) {
+        while let Some(delivery) = self.network.arrival(self.now) {
+            self.digest = mix(self.digest ^ self.now.0 ^ (delivery.frame.len() as u64) << 48);
+            let to = delivery.to;
+            if let Err(lost) = self.nodes[to].take(delivery) {
+                self.network.recycle(lost.frame);
+            }
+        }
+        while let Some(entry) = self.actions.first_entry() {
+            if entry.key().0 > self.now {
+                break;
+            }
+            let action = entry.remove();
+            self.apply(action);
+        }
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].next_turn(self.now) == Some(self.now) {
+                self.turn(node);
+            }
+        }
+    }
+
+    fn turn(&mut self, node: usize) {
+        self.turns += 1;
+        self.turns_now += 1;
+        if self.turns_now > TURNS_AT_ONCE_MAX {
+            let due =
+                self.nodes[node].firmware.as_ref().and_then(|firmware| firmware.poll_timeout());
+            self.fail(format!("node {node} takes turns without end: its timer stays at {due:?}"));
+            return;
+        }
+        let result = self.nodes[node].turn(node, self.now, &mut self.network);
+        for completion in &result.completions {
+            self.digest = mix(self.digest ^ completion.context ^ (completion.status as u64) << 40);
+            let witness = Witness {
+                node,
+                incarnation: self.nodes[node].incarnation,
+                now: self.now,
+                ids: &self.ids,
+                history: &self.history,
+            };
+            let memory = &mut self.nodes[node].memory;
+            if let Err(what) = oracle::complete(&mut self.ledger, &witness, completion, memory) {
+                self.fail(what);
+            }
+        }
+        for event in result.events {
+            self.note(node, event);
+        }
+        if let Some(what) = self.nodes[node].memory.violation() {
+            self.fail(format!("node {node}: {what}"));
+        }
+    }
+
+    fn note(&mut self, node: usize, event: NodeEvent) {
+        let (NodeEvent::Found { node: id, .. }
+        | NodeEvent::Unreachable(id)
+        | NodeEvent::Restarted(id)
+        | NodeEvent::Closed(id)) = &event;
+        match self.ids.iter().position(|known| known == id) {
+            Some(peer) => {
+                if !self.history.explains_event(&event, node, peer, self.now) {
+                    self.fail(format!(
+                        "node {node} reports {event:?} (node {peer}), which nothing explains"
+                    ));
+                }
+                if !matches!(event, NodeEvent::Found { .. }) {
+                    self.history.reset(node, peer, self.now);
+                }
+            }
+            None => self.fail(format!("node {node} reports {event:?} of a node that is not there")),
+        }
+        self.events.push((self.now, node, event));
+    }
+
+    /// Checks that every node is idle, drained and holds nothing.
+    pub fn check_quiet(&self) -> Result<(), String> {
+        for (index, node) in self.nodes.iter().enumerate() {
+            let Some(firmware) = &node.firmware else { continue };
+            if let Some(due) = firmware.poll_timeout() {
+                return Err(format!("node {index} is idle but has a timer at {} ns", due.0));
+            }
+            if !firmware.is_drained() {
+                return Err(format!("node {index} is idle but not drained"));
+            }
+            if firmware.is_receiving() {
+                return Err(format!("node {index} is idle but says that it is receiving"));
+            }
+            let (free, all) = firmware.pool_slots();
+            if free != all {
+                return Err(format!(
+                    "node {index} is idle but holds {} of {all} pool slots",
+                    all - free
+                ));
+            }
+            if firmware.peers() > self.nodes.len() {
+                return Err(format!("node {index} knows {} peers", firmware.peers()));
+            }
+            if node.memory.posted() > 0 {
+                return Err(format!(
+                    "node {index}: {} buffers are still posted",
+                    node.memory.posted()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges the run so far as a whole.
+    pub fn judge(&self) -> Result<(), String> {
+        verdict::judge(&self.ledger, &self.history, &self.ids)
+    }
+
+    /// Judges a run that is over: everything ended, everything right, all quiet.
+    pub fn judge_finished(&self) -> Result<(), String> {
+        let living: Vec<Option<u32>> = self
+            .nodes
+            .iter()
+            .map(|node| node.firmware.as_ref().map(|_| node.incarnation))
+            .collect();
+        verdict::all_ended(&self.ledger, &living)?;
+        self.judge()?;
+        self.check_quiet()
+    }
+}

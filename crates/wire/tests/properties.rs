@@ -1,0 +1,264 @@
+//! Properties of every frame format: what is emitted is read back, and no bytes whatever make a parser panic.
+
+use emp_wire::{
+    ACK_BODY_BYTES_MAX, Ack, BlockWord, Checksum, Close, Done, DoneStatus, Epoch, Flags,
+    HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind, LongPart, Message, NodeId, NotReady,
+    NotReadyCause, Pull, Reason, SACK_WORDS_MAX, Sequence, begin_checksum, checksum_of,
+    covered_bytes, store_checksum, verify,
+};
+use proptest::prelude::*;
+
+fn kind() -> impl Strategy<Value = Kind> {
+    (0..Kind::ALL.len()).prop_map(|i| Kind::ALL[i])
+}
+
+fn header() -> impl Strategy<Value = Header> {
+    let names = (any::<u16>(), any::<u16>(), any::<u32>(), any::<u32>());
+    let numbers = (any::<u32>(), any::<u32>(), any::<u32>());
+    (kind(), any::<u8>(), names, numbers).prop_map(|(kind, flags, names, numbers)| Header {
+        kind,
+        flags: Flags(flags),
+        length: 0,
+        destination_tag: names.0,
+        destination_epoch: names.1,
+        source_tag: names.2,
+        source_epoch: Epoch(names.3),
+        sequence: Sequence(numbers.0),
+        acknowledge: Sequence(numbers.1),
+        word: numbers.2,
+    })
+}
+
+/// A message that its sender would send, and as much payload as goes into its first frame.
+fn message() -> impl Strategy<Value = (Message, usize)> {
+    let long = (0u64..1 << 40, any::<u32>(), 1u16.., any::<u32>(), any::<bool>());
+    let names = (any::<u64>(), any::<u16>(), any::<u16>(), any::<u64>());
+    (names, long, proptest::option::of(any::<u64>()), 0usize..1_400).prop_map(
+        |(names, (total, unscheduled, fragment, handle, is_long), immediate, payload)| {
+            let unscheduled = u64::from(unscheduled).min(total);
+            let long = LongPart {
+                total_bytes: total,
+                unscheduled_bytes: unscheduled as u32,
+                fragment_bytes: fragment,
+                handle,
+            };
+            let payload = if is_long { payload.min(unscheduled as usize) } else { payload };
+            let message = Message {
+                node: NodeId(names.0),
+                source_endpoint: names.1,
+                destination_endpoint: names.2,
+                match_bits: names.3,
+                long: is_long.then_some(long),
+                immediate,
+            };
+            (message, payload)
+        },
+    )
+}
+
+fn hello() -> impl Strategy<Value = Hello> {
+    (1u64.., any::<u64>(), any::<u64>(), any::<u32>(), any::<u16>(), "\\PC{0,40}").prop_map(
+        |(node, target, nonce, features, frame_bytes_max, name)| {
+            let mut hello = Hello::new(NodeId(node), NodeId(target), nonce, frame_bytes_max, &name);
+            hello.features = features;
+            hello
+        },
+    )
+}
+
+/// A whole frame as a sender builds it: header, body fields, payload, checksum.
+fn frame(mut header: Header, fields: &[u8], payload: &[u8], seed: Checksum) -> Vec<u8> {
+    header.length = (fields.len() + payload.len()) as u16;
+    let mut head = [0; HEADER_BYTES];
+    header.emit(&mut head);
+    let mut frame = head.to_vec();
+    frame.extend_from_slice(fields);
+    let mut sum = begin_checksum(&frame, seed);
+    let covered = {
+        frame.extend_from_slice(payload);
+        covered_bytes(&header)
+    };
+    sum.update(&frame[HEADER_BYTES + fields.len()..HEADER_BYTES + covered.max(fields.len())]);
+    store_checksum(&mut frame, sum);
+    frame
+}
+
+/// Parses a frame as a receiver does, down to the last field of its kind.
+fn parse_all(frame: &[u8]) -> Result<Kind, Reason> {
+    let (header, body) = Header::parse(frame)?;
+    match header.kind {
+        Kind::Hello | Kind::HelloReply => Hello::parse(body).map(|hello| {
+            // The name is UTF-8 or empty.
+            assert!(hello.name().len() <= 32);
+        })?,
+        Kind::Message => Message::parse(header.flags, body).map(drop)?,
+        Kind::Ack => Ack::parse(body).map(drop)?,
+        Kind::NotReady => NotReady::parse(body).map(drop)?,
+        Kind::Pull => Pull::parse(body).map(drop)?,
+        Kind::Block => drop(BlockWord::parse(header.word)),
+        Kind::Done => Done::parse(body).map(drop)?,
+        Kind::Close => Close::parse(body).map(drop)?,
+        _ => {}
+    }
+    verify(frame, covered_bytes(&header), Checksum::contact())?;
+    Ok(header.kind)
+}
+
+proptest! {
+    #[test]
+    fn headers_are_read_back(mut header in header(), body in proptest::collection::vec(any::<u8>(), 0..200), padding in 0usize..50) {
+        header.length = body.len() as u16;
+        let mut head = [0; HEADER_BYTES];
+        header.emit(&mut head);
+        let mut frame = head.to_vec();
+        frame.extend_from_slice(&body);
+        frame.resize(frame.len() + padding, 0);
+        let (read, rest) = Header::parse(&frame).unwrap();
+        prop_assert_eq!(read, header);
+        prop_assert_eq!(rest, &body[..], "link padding is cut off");
+    }
+
+    #[test]
+    fn messages_are_read_back((message, payload_bytes) in message()) {
+        let mut body = vec![0x77; HEAD_BYTES_MAX];
+        let length = message.emit(&mut body);
+        prop_assert_eq!(length, message.body_bytes());
+        body.truncate(length);
+        body.resize(length + payload_bytes, 0x55);
+        let parsed = Message::parse(message.flags(), &body);
+        match message.long {
+            // Without the rest of it, a long message of one frame must say where its frames end.
+            Some(long) if long.unscheduled_bytes as usize >= payload_bytes => {
+                let (read, payload) = parsed.unwrap();
+                prop_assert_eq!(read, message);
+                prop_assert_eq!(payload.len(), payload_bytes);
+            }
+            Some(_) => prop_assert_eq!(parsed, Err(Reason::Field)),
+            None => prop_assert_eq!(parsed.unwrap().0, message),
+        }
+    }
+
+    #[test]
+    fn hellos_are_read_back(hello in hello()) {
+        let mut body = [0; HEAD_BYTES_MAX];
+        let length = hello.emit(&mut body);
+        prop_assert_eq!(Hello::parse(&body[..length]).unwrap(), hello);
+        prop_assert_eq!(Hello::parse(&body[..length - 1]).is_err(), true, "one byte less is noticed");
+    }
+
+    #[test]
+    fn acks_are_read_back(node: u64, sack: [u64; SACK_WORDS_MAX]) {
+        let ack = Ack { node: NodeId(node), sack };
+        let mut body = [0; ACK_BODY_BYTES_MAX];
+        let length = ack.emit(&mut body);
+        prop_assert_eq!(Ack::parse(&body[..length]).unwrap(), ack);
+    }
+
+    #[test]
+    fn small_bodies_are_read_back(node: u64, offset: u64, bytes in 1u32.., pull: u16, backoff_us: u32, index: u16) {
+        let node = NodeId(node);
+        let mut body = [0; HEAD_BYTES_MAX];
+
+        let wanted = Pull { node, offset, bytes, pull };
+        let length = wanted.emit(&mut body);
+        prop_assert_eq!(Pull::parse(&body[..length]).unwrap(), wanted);
+
+        for status in [DoneStatus::Complete, DoneStatus::Matched, DoneStatus::Abandoned] {
+            let done = Done { node, status };
+            let length = done.emit(&mut body);
+            prop_assert_eq!(Done::parse(&body[..length]).unwrap(), done);
+        }
+        for cause in [NotReadyCause::PoolFull, NotReadyCause::NoEndpoint, NotReadyCause::NotPosted] {
+            let refusal = NotReady { node, cause, backoff_us };
+            let length = refusal.emit(&mut body);
+            prop_assert_eq!(NotReady::parse(&body[..length]).unwrap(), refusal);
+        }
+        let close = Close { node };
+        let length = close.emit(&mut body);
+        prop_assert_eq!(Close::parse(&body[..length]).unwrap(), close);
+        let word = BlockWord { pull, index };
+        prop_assert_eq!(BlockWord::parse(word.emit()), word);
+    }
+
+    #[test]
+    fn random_bytes_give_a_value_or_a_reason(frame in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = parse_all(&frame);
+    }
+
+    /// Random bytes behind a right first byte get further into the parsers.
+    #[test]
+    fn random_bodies_give_a_value_or_a_reason(kind in kind(), mut frame in proptest::collection::vec(any::<u8>(), HEADER_BYTES..300)) {
+        frame[0] = 0x20 | kind as u8;
+        let body_bytes = (frame.len() - HEADER_BYTES) as u16;
+        frame[2..4].copy_from_slice(&body_bytes.to_be_bytes());
+        let _ = parse_all(&frame);
+    }
+
+    #[test]
+    fn every_prefix_gives_a_value_or_a_reason((message, payload) in message(), header in header()) {
+        let mut fields = vec![0; HEAD_BYTES_MAX];
+        let length = message.emit(&mut fields);
+        let header = Header { kind: Kind::Message, flags: message.flags(), ..header };
+        let whole = frame(header, &fields[..length], &vec![7; payload], Checksum::contact());
+        for end in 0..whole.len() {
+            prop_assert!(parse_all(&whole[..end]).is_err(), "cut at {}", end);
+        }
+        prop_assert_eq!(parse_all(&whole), Ok(Kind::Message));
+    }
+
+    /// Any damage of up to 32 bits in a row is found, wherever it strikes.
+    #[test]
+    fn damage_is_found((message, payload) in message(), header in header(), at: prop::sample::Index, pattern in 1u32..) {
+        let mut fields = vec![0; HEAD_BYTES_MAX];
+        let length = message.emit(&mut fields);
+        let header = Header { kind: Kind::Message, flags: message.flags(), ..header };
+        let good = frame(header, &fields[..length], &vec![9; payload], Checksum::contact());
+        let mut bad = good.clone();
+        let at = at.index(bad.len() - 3);
+        for (byte, flip) in bad[at..at + 4].iter_mut().zip(pattern.to_be_bytes()) {
+            *byte ^= flip;
+        }
+        prop_assert!(parse_all(&bad).is_err());
+        prop_assert_eq!(parse_all(&good), Ok(Kind::Message));
+    }
+
+    /// Payload that is declared unchecked may change; fields may not (`CRC-3`).
+    #[test]
+    fn unchecked_payload_is_not_covered_but_fields_are((message, payload) in message(), header in header(), at: prop::sample::Index) {
+        prop_assume!(payload > 0);
+        let mut fields = vec![0; HEAD_BYTES_MAX];
+        let length = message.emit(&mut fields);
+        let flags = message.flags().with(Flags::PAYLOAD_UNCHECKED);
+        let header = Header { kind: Kind::Message, flags, ..header };
+        let mut bytes = frame(header, &fields[..length], &vec![9; payload], Checksum::contact());
+        let place = HEADER_BYTES + length + at.index(payload);
+        bytes[place] ^= 1;
+        prop_assert_eq!(parse_all(&bytes), Ok(Kind::Message));
+        bytes[HEADER_BYTES + at.index(length)] ^= 1;
+        prop_assert!(parse_all(&bytes).is_err());
+    }
+
+    /// A frame for another node or epoch with the same tags fails the checksum (`CRC-2`).
+    #[test]
+    fn the_checksum_covers_who_it_is_for(a: u64, b: u64, other: u64, epoch: u32, header in header()) {
+        prop_assume!(other != b);
+        let header = Header { kind: Kind::Data, ..header };
+        let sum = Checksum::between(NodeId(a), NodeId(b), Epoch(epoch));
+        let bytes = frame(header, &[], &[1, 2, 3], sum);
+        let (read, _) = Header::parse(&bytes).unwrap();
+        let covered = covered_bytes(&read);
+        prop_assert_eq!(verify(&bytes, covered, sum), Ok(()));
+        let wrong = Checksum::between(NodeId(a), NodeId(other), Epoch(epoch));
+        prop_assert_eq!(verify(&bytes, covered, wrong), Err(Reason::Checksum));
+        prop_assert_ne!(checksum_of(&bytes), wrong.value());
+    }
+
+    #[test]
+    fn sequences_keep_their_order(base: u32, step in 1u32..1 << 31) {
+        let first = Sequence(base);
+        let second = first.plus(step);
+        prop_assert!(first.before(second) && !second.before(first));
+        prop_assert_eq!(second.minus(step), first);
+        prop_assert_eq!(second.since(first), step as i32);
+    }
+}

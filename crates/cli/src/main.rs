@@ -1,5 +1,6 @@
 //! The `emp` program: one subcommand a module, each with `Args` and `run(Args)`.
 
+mod doctor;
 mod error;
 mod lab;
 mod process;
@@ -21,11 +22,14 @@ struct Cli {
 enum Command {
     /// Make, use and remove a lab: hosts on this machine joined by virtual cables.
     Lab(lab::Args),
+    /// Show what this machine allows and which link `auto` will take.
+    Doctor(doctor::Args),
 }
 
 fn dispatch(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Lab(args) => lab::run(args),
+        Command::Doctor(args) => doctor::run(args),
     }
 }
 

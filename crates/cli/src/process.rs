@@ -4,8 +4,10 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// Capability numbers, from `<linux/capability.h>`.
+/// Sets up interfaces. (Capability numbers are from `<linux/capability.h>`.)
 pub const CAP_NET_ADMIN: u32 = 12;
+/// Opens packet and raw sockets.
+pub const CAP_NET_RAW: u32 = 13;
 /// Makes namespaces and mounts.
 pub const CAP_SYS_ADMIN: u32 = 21;
 

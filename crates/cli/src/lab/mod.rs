@@ -30,6 +30,8 @@ pub use self::{
     private::{Host, PrivateLab},
 };
 
+pub use rootless::would_be_allowed as user_namespaces;
+
 /// Make, use and remove a lab.
 #[derive(clap::Args)]
 pub struct Args {

@@ -8,7 +8,9 @@ use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
@@ -16,6 +18,10 @@ use super::mount::mount;
 use crate::bail_user;
 use crate::error::user_error;
 use crate::process::{self, CAP_NET_ADMIN, CAP_SYS_ADMIN, ProcessId};
+
+/// What an ordinary user's lab lives in. A network of our own too, although the lab's hosts have
+/// theirs: `ip netns add` returns to the one it came from, and may only if that is ours.
+const KINDS: libc::c_int = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWNET;
 
 /// Whether this process may make namespaces and cables as it is.
 pub fn is_able() -> bool {
@@ -32,6 +38,23 @@ pub fn become_able() -> anyhow::Result<()> {
     }
     enter_own_namespaces()?;
     own_run_directory().context("giving the lab a /run of its own")
+}
+
+/// Whether an ordinary user could make a lab here, tried out by a child process.
+pub fn would_be_allowed() -> io::Result<()> {
+    let mut child = Command::new("/proc/self/exe");
+    child.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    let attempt = || {
+        // SAFETY: unshare takes no pointers.
+        if unsafe { libc::unshare(KINDS) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // AppArmor lets a program have a user namespace in which it may do nothing.
+        mount(None, c"/", None, libc::MS_SLAVE | libc::MS_REC)
+    };
+    // SAFETY: `attempt` only makes two system calls, so it may run between fork and exec.
+    unsafe { child.pre_exec(attempt) };
+    child.status().map(drop)
 }
 
 /// Moves this process into the namespaces another of this user's processes made for a lab.
@@ -77,11 +100,8 @@ fn enter_own_namespaces() -> anyhow::Result<()> {
     // A program with file capabilities may not write its own maps unless it asks for this.
     // SAFETY: with PR_SET_DUMPABLE, prctl takes a number and no pointers.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) };
-    // A network of our own too, although the lab's hosts have theirs: `ip netns add` returns to the
-    // one it came from, and may only if that is ours.
-    let kinds = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWNET;
     // SAFETY: unshare takes no pointers.
-    if unsafe { libc::unshare(kinds) } != 0 {
+    if unsafe { libc::unshare(KINDS) } != 0 {
         return Err(refused(&io::Error::last_os_error()));
     }
     // The kernel wants this before it lets an ordinary user map a group.

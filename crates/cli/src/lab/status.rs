@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::Context;
 use comfy_table::Table;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::NOTHING;
 use serde::{Deserialize, Serialize};
 
 use super::ip;
@@ -139,7 +139,7 @@ fn interface(planned: &Interface, links: &[Link]) -> InterfaceStatus {
 
 fn table(lab: &LabStatus) -> String {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.load_style(NOTHING);
     table.set_header(["host", "address", "interface", "subnet", "state", "received B", "sent B"]);
     for host in &lab.hosts {
         for (nth, interface) in host.interfaces.iter().enumerate() {

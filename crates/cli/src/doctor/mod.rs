@@ -1,0 +1,58 @@
+//! `emp doctor`: what this machine allows, and what EMP will make of it.
+//!
+//! Each section is a module that looks and a list of [`Finding`]s; nothing is changed on the way.
+
+mod cpu;
+mod ethtool;
+mod finding;
+mod interfaces;
+mod kernel;
+mod privilege;
+mod probe;
+mod rung;
+mod show;
+
+use std::io::{IsTerminal, stdout};
+use std::path::Path;
+
+use serde::Serialize;
+
+use self::finding::Finding;
+use self::interfaces::Interface;
+use self::rung::Rung;
+use crate::error::print;
+
+/// Show what this machine allows and which link `auto` will take.
+#[derive(clap::Args)]
+pub struct Args {
+    /// For programs to read.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything found; also the form of `--json`.
+#[derive(Serialize)]
+struct Report {
+    privilege: Vec<Finding>,
+    kernel: Vec<Finding>,
+    cpu: Vec<Finding>,
+    interfaces: Vec<Interface>,
+    rungs: Vec<Rung>,
+}
+
+/// Runs `emp doctor`.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let interfaces = interfaces::inspect(Path::new("/"));
+    let report = Report {
+        privilege: privilege::inspect(),
+        kernel: kernel::inspect(),
+        cpu: cpu::inspect(Path::new("/")),
+        rungs: interfaces.iter().map(rung::choose).collect(),
+        interfaces,
+    };
+    if args.json {
+        return print(&(serde_json::to_string_pretty(&report)? + "\n"));
+    }
+    let colour = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    print(&show::text(&report, colour))
+}

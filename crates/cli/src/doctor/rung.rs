@@ -1,0 +1,107 @@
+//! Which link `auto` will take on an interface, why, and how to get a better one.
+
+use std::io;
+
+use serde::Serialize;
+
+use super::interfaces::{Interface, Kind};
+use super::{privilege, probe};
+
+/// The ladder's answer for one interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rung {
+    pub interface: String,
+    /// `packet`, `udp` or `shm`; `None` where no frame can go.
+    pub link: Option<&'static str>,
+    pub reason: String,
+    /// What to do for a better one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub better: Option<String>,
+}
+
+/// Tries the interface.
+pub fn choose(interface: &Interface) -> Rung {
+    decide(interface, probe::packet_socket_on(interface.index))
+}
+
+fn decide(interface: &Interface, packet: io::Result<()>) -> Rung {
+    let rung = |link, reason: &str, better: Option<String>| Rung {
+        interface: interface.name.clone(),
+        link,
+        reason: reason.to_owned(),
+        better,
+    };
+    let name = &interface.name;
+    if interface.kind == Kind::Loopback {
+        return rung(Some("shm"), "processes of this machine share memory", None);
+    }
+    if !interface.running {
+        let better = format!("plug in the cable; sudo ip link set {name} up");
+        return rung(None, "it is down or has no cable", Some(better));
+    }
+    let addressed = interface.addresses.iter().any(|address| !address.is_unspecified());
+    let udp = if addressed { Some("udp") } else { None };
+    if interface.kind == Kind::Other {
+        return rung(udp, "it does not carry Ethernet frames, only IP", None);
+    }
+    match packet {
+        Ok(()) => rung(Some("packet"), "a packet socket opens on it", None),
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            let better = Some(format!("for packet: {}", privilege::set_capability()));
+            match udp {
+                Some(_) => rung(udp, "raw frames need CAP_NET_RAW, which is missing", better),
+                None => rung(udp, "it has no address for udp and raw frames are closed", better),
+            }
+        }
+        Err(error) => rung(udp, &format!("no packet socket opens on it: {error}"), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::interfaces::Offloads;
+    use super::*;
+
+    fn card(running: bool, addressed: bool, kind: Kind) -> Interface {
+        Interface {
+            name: "card0".to_owned(),
+            index: 2,
+            kind,
+            running,
+            state: "up".to_owned(),
+            mtu: Some(1500),
+            speed: None,
+            driver: None,
+            addresses: if addressed { vec!["10.0.0.1".parse().unwrap()] } else { Vec::new() },
+            receive_queues: 1,
+            send_queues: 1,
+            offloads: Offloads::default(),
+        }
+    }
+
+    fn closed() -> io::Result<()> {
+        Err(io::Error::from_raw_os_error(libc::EPERM))
+    }
+
+    #[test]
+    fn packet_is_taken_where_it_opens() {
+        let rung = decide(&card(true, false, Kind::Ethernet), Ok(()));
+        assert_eq!((rung.link, rung.better), (Some("packet"), None));
+    }
+
+    #[test]
+    fn udp_stands_in_and_says_how_to_do_better() {
+        let rung = decide(&card(true, true, Kind::Ethernet), closed());
+        assert_eq!(rung.link, Some("udp"));
+        assert!(rung.better.unwrap().contains("setcap cap_net_raw+ep"));
+    }
+
+    #[test]
+    fn nothing_is_promised_where_nothing_goes() {
+        assert_eq!(decide(&card(false, true, Kind::Ethernet), Ok(())).link, None);
+        assert_eq!(decide(&card(true, false, Kind::Ethernet), closed()).link, None);
+        assert_eq!(decide(&card(true, false, Kind::Other), Ok(())).link, None);
+        assert_eq!(decide(&card(true, true, Kind::Other), Ok(())).link, Some("udp"));
+        assert_eq!(decide(&card(true, true, Kind::Loopback), closed()).link, Some("shm"));
+    }
+}

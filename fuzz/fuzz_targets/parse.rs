@@ -1,0 +1,68 @@
+//! Any bytes to every parser. A parser gives a value or a reason; and a value, emitted and parsed again, is the same.
+#![no_main]
+
+use emp_wire::{
+    Ack, BlockWord, Checksum, Close, Done, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind,
+    Message, NotReady, Pull, covered_bytes, verify,
+};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|frame: &[u8]| {
+    let Ok((header, body)) = Header::parse(frame) else { return };
+    let mut head = [0; HEADER_BYTES];
+    header.emit(&mut head);
+    assert_eq!(head[..28], frame[..28], "every bit of the header is read");
+    let _ = verify(frame, covered_bytes(&header), Checksum::contact());
+
+    let mut out = [0; HEAD_BYTES_MAX];
+    match header.kind {
+        Kind::Hello | Kind::HelloReply => {
+            if let Ok(hello) = Hello::parse(body) {
+                let _ = hello.name().len();
+                let length = hello.emit(&mut out);
+                assert_eq!(Hello::parse(&out[..length]), Ok(hello));
+            }
+        }
+        Kind::Message => {
+            if let Ok((message, payload)) = Message::parse(header.flags, body) {
+                let length = message.emit(&mut out);
+                assert_eq!(length + payload.len(), body.len());
+            }
+        }
+        Kind::Ack => {
+            if let Ok(ack) = Ack::parse(body) {
+                let length = ack.emit(&mut out);
+                assert_eq!(Ack::parse(&out[..length]), Ok(ack));
+            }
+        }
+        Kind::NotReady => {
+            if let Ok(refusal) = NotReady::parse(body) {
+                let length = refusal.emit(&mut out);
+                assert_eq!(NotReady::parse(&out[..length]), Ok(refusal));
+            }
+        }
+        Kind::Pull => {
+            if let Ok(pull) = Pull::parse(body) {
+                let length = pull.emit(&mut out);
+                assert_eq!(Pull::parse(&out[..length]), Ok(pull));
+            }
+        }
+        Kind::Done => {
+            if let Ok(done) = Done::parse(body) {
+                let length = done.emit(&mut out);
+                assert_eq!(Done::parse(&out[..length]), Ok(done));
+            }
+        }
+        Kind::Close => {
+            if let Ok(close) = Close::parse(body) {
+                let length = close.emit(&mut out);
+                assert_eq!(Close::parse(&out[..length]), Ok(close));
+            }
+        }
+        Kind::Block => {
+            let word = BlockWord::parse(header.word);
+            assert_eq!(word.emit(), header.word);
+        }
+        _ => {}
+    }
+});

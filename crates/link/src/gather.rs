@@ -15,6 +15,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::null_mut;
 
 use crate::name::{RawName, SocketName};
+use crate::system;
 
 /// Bytes of an Ethernet header: destination, source, EtherType.
 pub(crate) const ETHERNET_HEADER_BYTES: usize = 14;
@@ -164,12 +165,7 @@ impl<'a> Filling<'_, 'a> {
         if let [message] = messages {
             // SAFETY: the header was filled since this `Filling` began; what it points to is alive
             // by the module's invariant, and the kernel only reads it during the call.
-            let sent = unsafe {
-                libc::sendmsg(fd.as_raw_fd(), &raw const message.msg_hdr, libc::MSG_DONTWAIT)
-            };
-            if sent < 0 {
-                return Err(io::Error::last_os_error());
-            }
+            let sent = unsafe { system::send_message(fd, &message.msg_hdr)? };
             message.msg_len = sent as u32;
             return Ok(1);
         }

@@ -105,31 +105,78 @@ pub(crate) fn bound_address(fd: BorrowedFd<'_>) -> io::Result<RawName> {
     Ok(address)
 }
 
+/// Result of a raw system call that counts bytes or messages.
+#[inline]
+fn counted(result: libc::c_long) -> io::Result<usize> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
+}
+
+// The four calls on the way of a lone frame are made directly: the C library's versions are points
+// where threads can be cancelled, and switching that on and off costs 30 ns of a 700 ns way.
+
 /// Sends one contiguous datagram on a bound socket, without blocking.
 #[inline]
 pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    // SAFETY: see the module's invariant.
-    let sent = unsafe {
-        libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT)
-    };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+    // SAFETY: see the module's invariant; no address is given, so none is read.
+    counted(unsafe {
+        libc::syscall(
+            libc::SYS_sendto,
+            fd.as_raw_fd(),
+            bytes.as_ptr(),
+            bytes.len(),
+            libc::MSG_DONTWAIT,
+            null::<libc::sockaddr>(),
+            0,
+        )
+    })
 }
 
 /// Sends one contiguous datagram to an address, without blocking.
 #[inline]
 pub(crate) fn send_to(fd: BorrowedFd<'_>, bytes: &[u8], to: &SocketName) -> io::Result<usize> {
     // SAFETY: see the module's invariant.
-    let sent = unsafe {
-        libc::sendto(
+    counted(unsafe {
+        libc::syscall(
+            libc::SYS_sendto,
             fd.as_raw_fd(),
-            bytes.as_ptr().cast(),
+            bytes.as_ptr(),
             bytes.len(),
             libc::MSG_DONTWAIT,
-            from_ref(&to.raw).cast(),
+            from_ref(&to.raw),
             to.length as libc::socklen_t,
         )
-    };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+    })
+}
+
+/// Sends one gathered message, without blocking.
+///
+/// # Safety
+///
+/// What the header points to is alive and as long as the header says.
+#[inline]
+pub(crate) unsafe fn send_message(fd: BorrowedFd<'_>, message: &libc::msghdr) -> io::Result<usize> {
+    let message = from_ref(message);
+    // SAFETY: the caller vouches for the header; the kernel only reads what it points to.
+    counted(unsafe {
+        libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), message, libc::MSG_DONTWAIT)
+    })
+}
+
+/// Receives one message, without blocking.
+///
+/// # Safety
+///
+/// What the header points to is alive, as long as the header says, writable, and borrowed by nobody.
+#[inline]
+pub(crate) unsafe fn receive_message(
+    fd: BorrowedFd<'_>,
+    message: &mut libc::msghdr,
+) -> io::Result<usize> {
+    let message = from_mut(message);
+    // SAFETY: the caller vouches for the header.
+    counted(unsafe {
+        libc::syscall(libc::SYS_recvmsg, fd.as_raw_fd(), message, libc::MSG_DONTWAIT)
+    })
 }
 
 /// What [`poll`] saw.

@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::null_mut;
 
 use crate::name::RawName;
+use crate::system;
 
 /// Bytes of one buffer: the largest datagram there is, merged or not.
 pub(super) const BUFFER_BYTES: usize = 64 * 1024;
@@ -95,12 +96,7 @@ impl Inbox {
             self.prepare(0);
             let header = &mut self.headers[0];
             // SAFETY: the header points at live buffers of the lengths it names, all of them ours.
-            let length = unsafe {
-                libc::recvmsg(fd.as_raw_fd(), &raw mut header.msg_hdr, libc::MSG_DONTWAIT)
-            };
-            if length < 0 {
-                return Err(io::Error::last_os_error());
-            }
+            let length = unsafe { system::receive_message(fd, &mut header.msg_hdr)? };
             header.msg_len = length as u32;
             self.filled = 1;
             return Ok(());

@@ -1,0 +1,85 @@
+//! Two hosts on one machine: network namespaces joined by a virtual cable.
+#![allow(dead_code, reason = "each test and example uses a part of the lab")]
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The cable's end in either namespace.
+pub const INTERFACE: &str = "emp0";
+
+/// Two namespaces, removed with everything in them when the value is dropped, also by a panic.
+pub struct Lab {
+    names: Vec<String>,
+}
+
+impl Lab {
+    /// Builds the lab. `None`, with a printed reason, for users who may not; a panic for root, for
+    /// whom it must work.
+    pub fn build(mtu: usize) -> Option<Self> {
+        // SAFETY: takes no arguments and cannot fail.
+        if unsafe { libc::geteuid() } != 0 {
+            println!("skipped: only root can make network namespaces");
+            return None;
+        }
+        static LABS: AtomicU32 = AtomicU32::new(0);
+        let number = LABS.fetch_add(1, Ordering::Relaxed);
+        let name = |side| format!("emp{}-{number}{side}", std::process::id());
+        let mut lab = Self { names: Vec::new() };
+        for name in [name("a"), name("b")] {
+            ip(&["netns", "add", &name]);
+            lab.names.push(name);
+        }
+        let mtu = mtu.to_string();
+        let (a, b) = (&lab.names[0], &lab.names[1]);
+        ip(&[
+            "-n", a, "link", "add", INTERFACE, "mtu", &mtu, "type", "veth", "peer", "name",
+            INTERFACE, "mtu", &mtu, "netns", b,
+        ]);
+        for side in 0..2 {
+            let v4 = format!("10.77.0.{}/24", side + 1);
+            let v6 = format!("fd77::{}/64", side + 1);
+            lab.ip(side, &["address", "add", &v4, "dev", INTERFACE]);
+            lab.ip(side, &["address", "add", &v6, "dev", INTERFACE, "nodad"]);
+            lab.ip(side, &["link", "set", "lo", "up"]);
+            lab.ip(side, &["link", "set", INTERFACE, "up"]);
+        }
+        Some(lab)
+    }
+
+    /// Runs `ip` in one of the two namespaces.
+    pub fn ip(&self, side: usize, arguments: &[&str]) {
+        ip(&[&["-n", self.names[side].as_str()], arguments].concat());
+    }
+
+    /// Runs `work` in a thread that lives in one of the namespaces. Sockets that it opens stay there.
+    pub fn inside<T: Send>(&self, side: usize, work: impl FnOnce() -> T + Send) -> T {
+        let path = format!("/var/run/netns/{}", self.names[side]);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                let namespace = File::open(path).expect("the namespace exists");
+                // SAFETY: the descriptor is open; only this thread changes its namespace.
+                let result = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+                assert_eq!(result, 0, "setns: {}", std::io::Error::last_os_error());
+                work()
+            });
+            thread.join().expect("the work inside the namespace succeeds")
+        })
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for name in &self.names {
+            // Nothing can be done about a failure here, and a panic would hide the first one.
+            let _ = Command::new("ip").args(["netns", "delete", name]).status();
+        }
+    }
+}
+
+fn ip(arguments: &[&str]) {
+    let output = Command::new("ip").args(arguments).output().expect("the ip program is installed");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {}: {text}", arguments.join(" "));
+}

@@ -25,7 +25,7 @@ pub fn inspect() -> Vec<Finding> {
     });
     findings.push(match lab::user_namespaces() {
         Ok(()) => Finding::ok("user namespaces", "allowed: labs work without root"),
-        Err(error) => Finding::note("user namespaces", format!("not for this user: {error}")),
+        Err(why) => Finding::note("user namespaces", format!("no: {why}")),
     });
     findings
 }

@@ -1,10 +1,11 @@
 //! Labs for ordinary users: a user namespace of our own, in which we are root.
 //!
-//! Invariant of this module: its unsafe calls take numbers only; each changes the whole process or
-//! fails, and the kernel refuses them where there is more than one thread.
+//! Invariant of this module: its unsafe calls take numbers and strings with an end mark, no more.
+//! Those that change the process change all of it or fail; the kernel refuses them where there is
+//! more than one thread.
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -27,8 +28,15 @@ const KINDS: libc::c_int = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE
 pub fn is_able() -> bool {
     process::has_capability(CAP_SYS_ADMIN)
         && process::has_capability(CAP_NET_ADMIN)
-        // Capabilities in somebody's bare user namespace do not reach this far.
-        && fs::create_dir_all("/run/emp").is_ok()
+        // Capabilities in somebody's bare user namespace do not reach as far as the system's /run.
+        && may_write(c"/run")
+}
+
+fn may_write(path: &CStr) -> bool {
+    // SAFETY: `path` has an end mark and outlives the call.
+    let answer =
+        unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) };
+    answer == 0
 }
 
 /// Makes this process able to make a lab: nothing to do with privilege, else a user namespace.
@@ -41,7 +49,7 @@ pub fn become_able() -> anyhow::Result<()> {
 }
 
 /// Whether an ordinary user could make a lab here, tried out by a child process.
-pub fn would_be_allowed() -> io::Result<()> {
+pub fn would_be_allowed() -> Result<(), String> {
     let mut child = Command::new("/proc/self/exe");
     child.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     let attempt = || {
@@ -54,7 +62,7 @@ pub fn would_be_allowed() -> io::Result<()> {
     };
     // SAFETY: `attempt` only makes two system calls, so it may run between fork and exec.
     unsafe { child.pre_exec(attempt) };
-    child.status().map(drop)
+    child.status().map(drop).map_err(|error| why(&error))
 }
 
 /// Moves this process into the namespaces another of this user's processes made for a lab.
@@ -141,13 +149,17 @@ fn c_path(path: &Path) -> anyhow::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
-/// Why there can be no lab, in words that help.
 fn refused(error: &io::Error) -> anyhow::Error {
+    user_error(format!("no privilege to make a lab: {}; run emp as root", why(error)))
+}
+
+/// Why an ordinary user gets no user namespace, in words that help.
+fn why(error: &io::Error) -> String {
     let limit = fs::read_to_string("/proc/sys/user/max_user_namespaces").unwrap_or_default();
     let restricted = |knob: &str, value: &str| {
         fs::read_to_string(format!("/proc/sys/kernel/{knob}")).is_ok_and(|v| v.trim() == value)
     };
-    let why = if error.raw_os_error() == Some(libc::EINVAL) {
+    if error.raw_os_error() == Some(libc::EINVAL) {
         "this process has threads already, and only a process without can enter a user namespace"
             .to_owned()
     } else if limit.trim() == "0" {
@@ -160,6 +172,5 @@ fn refused(error: &io::Error) -> anyhow::Error {
             .to_owned()
     } else {
         format!("the kernel refuses a user namespace: {error}")
-    };
-    user_error(format!("no privilege to make a lab: {why}; run emp as root"))
+    }
 }

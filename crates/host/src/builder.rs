@@ -1,0 +1,240 @@
+//! Describing and starting a node.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use emp_firmware::{Config, Firmware, LinkInfo, Profile};
+use emp_link::Link;
+use emp_wire::{Epoch, NodeId};
+
+use crate::board::{Board, WaitMode};
+use crate::core::Core;
+use crate::error::BuildError;
+use crate::ladder::{self, AutoLinks, Choice, ChosenLink};
+use crate::memory::ProcessMemory;
+use crate::node::{Node, NodeInner};
+use crate::outgoing::FRAME_PARTS_MAX;
+use crate::shared::Shared;
+use crate::{guardian, system, thread_board};
+
+/// How long a node that is dropped waits for acknowledgements unless said otherwise: long enough for a few
+/// retransmissions at their slowest, short enough for a program's end.
+const LINGER_DEFAULT: Duration = Duration::from_secs(1);
+
+/// Most links of a node: their index is a byte, and more than a handful of cards per machine is unheard of.
+const LINKS_MAX: usize = 64;
+
+/// Gets lines about choices that were made.
+type Log = Box<dyn Fn(&str) + Send>;
+
+/// Describes a node; [`start`](Self::start) starts it.
+#[must_use]
+pub struct NodeBuilder {
+    name: Option<String>,
+    node: Option<NodeId>,
+    epoch: Option<u32>,
+    seed: Option<u64>,
+    profile: Profile,
+    board: Board,
+    wait_mode: WaitMode,
+    linger: Duration,
+    links: Vec<ChosenLink>,
+    auto_links: Option<AutoLinks>,
+    log: Option<Log>,
+}
+
+impl Default for NodeBuilder {
+    fn default() -> Self {
+        Self {
+            name: None,
+            node: None,
+            epoch: None,
+            seed: None,
+            profile: Profile::DEFAULT,
+            board: Board::default(),
+            wait_mode: WaitMode::default(),
+            linger: LINGER_DEFAULT,
+            links: Vec::new(),
+            auto_links: None,
+            log: None,
+        }
+    }
+}
+
+impl NodeBuilder {
+    /// Its name: what others find it by, and what its identity comes from unless that is given. Default: the machine's
+    /// name. Two nodes of one machine therefore need names.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Its identity. Default: that of its name.
+    pub fn node_id(mut self, node: NodeId) -> Self {
+        self.node = Some(node);
+        self
+    }
+
+    /// Its generation; must differ from that of earlier runs. Default: drawn at random.
+    pub fn epoch(mut self, epoch: u32) -> Self {
+        self.epoch = Some(epoch);
+        self
+    }
+
+    /// Seed of all the firmware's randomness. Default: drawn at random.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Protocol parameters. Default: [`Profile::DEFAULT`].
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+
+    /// Where the firmware runs. Default: in the caller, with a guardian.
+    pub fn board(mut self, board: Board) -> Self {
+        self.board = board;
+        self
+    }
+
+    /// How callers wait. Default: look for 50 µs, then sleep.
+    pub fn wait_mode(mut self, wait_mode: WaitMode) -> Self {
+        self.wait_mode = wait_mode;
+        self
+    }
+
+    /// How long a node that is dropped waits for acknowledgements. Default: one second.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
+        self
+    }
+
+    /// Adds a link. The first one is the best: a node that answers on several is reached over the first of them.
+    pub fn link(mut self, link: impl Link + 'static) -> Self {
+        let asks_everyone = link.capabilities().broadcast;
+        self.links.push(ChosenLink { link: Box::new(link), asks_everyone });
+        self
+    }
+
+    /// As [`link`](Self::link), for a link on which frames to everyone reach configured peers: it is worth asking there
+    /// for nodes that are not known yet.
+    pub fn link_with_peers(mut self, link: impl Link + 'static) -> Self {
+        self.links.push(ChosenLink { link: Box::new(link), asks_everyone: true });
+        self
+    }
+
+    /// Lets the node choose links by trying, after those that were added by hand. [`Node::choice`] says what came of it.
+    pub fn auto_links(mut self, auto_links: AutoLinks) -> Self {
+        self.auto_links = Some(auto_links);
+        self
+    }
+
+    /// Is given a line for each choice that is made.
+    pub fn log(mut self, log: impl Fn(&str) + Send + 'static) -> Self {
+        self.log = Some(Box::new(log));
+        self
+    }
+
+    /// Starts the node.
+    pub fn start(self) -> Result<Node, BuildError> {
+        let name = self.name.unwrap_or_else(system::host_name);
+        let id = self.node.unwrap_or_else(|| NodeId::from_name(&name));
+        if id == NodeId::ANY {
+            return Err(BuildError::Identity);
+        }
+        let mut choice = Choice::default();
+        let mut links = self.links;
+        for given in &links {
+            choice.given(given.link.capabilities());
+        }
+        if let Some(auto_links) = &self.auto_links {
+            links.extend(ladder::climb(auto_links, id, &mut choice)?);
+        }
+        if let Some(log) = &self.log {
+            choice.lines().for_each(|line| log(&line));
+        }
+        check(&links)?;
+
+        let random = || system::random().map_err(system_error("drawing random numbers"));
+        let config = Config {
+            node: id,
+            epoch: self.epoch.map_or_else(|| random().map(|bits| bits as u32), Ok)?,
+            name: name.clone(),
+            profile: self.profile.clone(),
+            links: links.iter().map(info).collect(),
+            seed: self.seed.map_or_else(random, Ok)?,
+        };
+        let epoch = Epoch::new(config.epoch);
+        let links: Vec<_> = links.into_iter().map(|chosen| chosen.link).collect();
+        let capabilities: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
+        let frame_bytes_max =
+            capabilities.iter().map(|link| link.frame_bytes_max).max().unwrap_or(0);
+        // SAFETY: every segment that the firmware will see comes from `Core::post_send` and `Core::post_receive`, which
+        // ask their callers for what the module's invariant asks for.
+        let memory = unsafe { ProcessMemory::new() };
+        let core = Core::new(Firmware::new(config), links, frame_bytes_max, memory);
+        let shared = Shared::new(core, self.board, self.wait_mode)
+            .map_err(system_error("making an event descriptor"))?;
+        let node = NodeInner {
+            shared: Arc::new(shared),
+            id,
+            epoch,
+            name,
+            profile: self.profile,
+            choice,
+            linger: self.linger,
+            capabilities,
+            threads: Mutex::default(),
+        };
+        start_thread(&node, self.board)?;
+        Ok(Node { inner: Arc::new(node) })
+    }
+}
+
+/// Starts the thread that the board needs, if it needs one.
+fn start_thread(node: &NodeInner, board: Board) -> Result<(), BuildError> {
+    let (name, run): (_, fn(&Shared)) = match board {
+        Board::Inline { guardian: false } => return Ok(()),
+        Board::Inline { guardian: true } => ("emp-guardian", guardian::run),
+        Board::Thread => ("emp-board", thread_board::run),
+    };
+    let shared = Arc::clone(&node.shared);
+    let thread = std::thread::Builder::new()
+        .name(name.into())
+        .spawn(move || run(&shared))
+        .map_err(system_error("starting a thread"))?;
+    node.threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(thread);
+    Ok(())
+}
+
+fn check(links: &[ChosenLink]) -> Result<(), BuildError> {
+    match links.len() {
+        0 => return Err(BuildError::NoLinks),
+        given if given > LINKS_MAX => {
+            return Err(BuildError::TooManyLinks { given, max: LINKS_MAX });
+        }
+        _ => {}
+    }
+    for chosen in links {
+        let link = chosen.link.capabilities();
+        if link.parts_max < FRAME_PARTS_MAX {
+            return Err(BuildError::LinkGathersTooLittle {
+                link: format!("{} on {}", link.kind, link.interface),
+                parts_max: link.parts_max,
+                needed: FRAME_PARTS_MAX,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn info(chosen: &ChosenLink) -> LinkInfo {
+    let capabilities = chosen.link.capabilities();
+    LinkInfo { frame_bytes_max: capabilities.frame_bytes_max, broadcast: chosen.asks_everyone }
+}
+
+fn system_error(what: &'static str) -> impl Fn(std::io::Error) -> BuildError {
+    move |source| BuildError::System { what, source }
+}

@@ -1,0 +1,314 @@
+//! The node's core: firmware, links, and what the host keeps beside them; and the turn that drives it all.
+//!
+//! Whoever makes progress (a caller, the guardian, the progress thread) holds the lock around a [`Core`] and calls
+//! [`Core::turn`].
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsRawFd, RawFd};
+
+use emp_firmware::{
+    Completion, Counters, Firmware, LinkIndex, NodeEvent, OpKind, PostError, ReceiveDescriptor,
+    SendDescriptor, Span, Status, Time,
+};
+use emp_link::Link;
+use emp_wire::{LinkAddress, NodeId};
+
+use crate::directory::Directory;
+use crate::memory::ProcessMemory;
+use crate::outgoing::Outgoing;
+use crate::requests::{Ended, Requests, SlotKey, State};
+use crate::sleepers::Sleepers;
+
+/// Frames taken from one link in one turn: a few collections, so that acknowledgements leave in time.
+const RECEIVE_BUDGET: usize = 64;
+
+/// Batches sent in one turn before links are looked at again: 512 frames, more than one peer's window.
+const TRANSMIT_ROUNDS: usize = 8;
+
+/// Posts after which a caller that never waits makes a whole turn, so that acknowledgements reach its firmware.
+const POSTS_PER_TURN: u32 = 16;
+
+/// Longest sleep if a link must be polled by hand or did not take all frames: neither wakes a sleeper.
+const POLL_BY_HAND: Span = Span::us(50);
+
+/// Node events kept for the application; older ones go first, as in the firmware.
+const EVENTS_MAX: usize = emp_firmware::limits::EVENTS_MAX;
+
+/// Hints kept for one node: more addresses than machines have.
+const HINTS_MAX: usize = 16;
+
+/// Everything that the lock of a node protects.
+pub(crate) struct Core {
+    /// `None` once the node is closed. Declared first, so that it goes first: no buffer is freed under it.
+    pub(crate) firmware: Option<Firmware>,
+    pub(crate) links: Vec<Box<dyn Link>>,
+    outgoing: Outgoing,
+    memory: ProcessMemory,
+    pub(crate) requests: Requests,
+    /// Ended sends that may not be handed out yet, because `outgoing` still names host memory.
+    held: VecDeque<Completion>,
+    /// Completions of the raw API, by endpoint.
+    pub(crate) raw: HashMap<u16, VecDeque<Completion>>,
+    pub(crate) events: VecDeque<NodeEvent>,
+    pub(crate) directory: Directory,
+    pub(crate) sleepers: Sleepers,
+    /// Where nodes may be, as the application said.
+    pub(crate) hints: HashMap<NodeId, Vec<(LinkIndex, LinkAddress)>>,
+    /// Something was posted or happened since the firmware was last asked what to do.
+    dirty: bool,
+    posts_since_turn: u32,
+    /// Some link has no descriptor to sleep on.
+    poll_by_hand: bool,
+    /// The counters of a closed node.
+    last_counters: Counters,
+}
+
+impl Core {
+    pub(crate) fn new(
+        firmware: Firmware,
+        links: Vec<Box<dyn Link>>,
+        frame_bytes_max: usize,
+        memory: ProcessMemory,
+    ) -> Self {
+        let poll_by_hand = links.iter().any(|link| link.readiness().is_none());
+        Self {
+            firmware: Some(firmware),
+            links,
+            outgoing: Outgoing::new(frame_bytes_max),
+            memory,
+            requests: Requests::default(),
+            held: VecDeque::new(),
+            raw: HashMap::new(),
+            events: VecDeque::new(),
+            directory: Directory::default(),
+            sleepers: Sleepers::default(),
+            hints: HashMap::new(),
+            dirty: true,
+            posts_since_turn: 0,
+            poll_by_hand,
+            last_counters: Counters::default(),
+        }
+    }
+
+    /// One turn: everything that can be done now, in the order of a message's way. True if anything was.
+    #[inline]
+    pub(crate) fn turn(&mut self, now: Time) -> bool {
+        self.posts_since_turn = 0;
+        let received = self.receive(now);
+        let timed_out = self.time_out(now);
+        if !(received | timed_out | self.dirty) {
+            return false;
+        }
+        self.transmit(now);
+        self.drain();
+        if received {
+            self.sleepers.arrival();
+        }
+        true
+    }
+
+    /// Frames up: from every link into the firmware. True if there were any.
+    #[inline]
+    fn receive(&mut self, now: Time) -> bool {
+        let Self { firmware: Some(firmware), links, memory, .. } = self else { return false };
+        let mut frames = 0;
+        for (index, link) in links.iter_mut().enumerate() {
+            let index = LinkIndex(index as u8);
+            frames += link.receive(RECEIVE_BUDGET, &mut |frame, from| {
+                firmware.handle_frame(now, index, *from, frame, memory);
+            });
+        }
+        frames != 0
+    }
+
+    /// Timers of the firmware. True if one was due.
+    #[inline]
+    fn time_out(&mut self, now: Time) -> bool {
+        let Some(firmware) = &mut self.firmware else { return false };
+        let due = firmware.poll_timeout().is_some_and(|time| time <= now);
+        if due {
+            firmware.handle_timeout(now, &mut self.memory);
+        }
+        due
+    }
+
+    /// Frames down: from the firmware to the links, until there are none or a link is full.
+    pub(crate) fn transmit(&mut self, now: Time) {
+        let Self { firmware: Some(firmware), links, memory, outgoing, .. } = self else { return };
+        self.dirty = true;
+        for _ in 0..TRANSMIT_ROUNDS {
+            if outgoing.is_done()
+                && !outgoing.refill(|batch| firmware.poll_transmit(now, memory, batch))
+            {
+                self.dirty = false;
+                break;
+            }
+            if !outgoing.offer(now, links) {
+                break;
+            }
+        }
+    }
+
+    /// Completions and events: from the firmware to those who wait for them.
+    #[inline]
+    pub(crate) fn drain(&mut self) {
+        let hold = self.outgoing.names_memory();
+        while !hold && let Some(completion) = self.held.pop_front() {
+            self.complete(completion);
+        }
+        while let Some(completion) = self.firmware.as_mut().and_then(Firmware::poll_completion) {
+            if hold && completion.op.kind() == OpKind::Send {
+                self.held.push_back(completion);
+            } else {
+                self.complete(completion);
+            }
+        }
+        while let Some(event) = self.firmware.as_mut().and_then(Firmware::poll_event) {
+            self.directory.note(&event);
+            if self.events.len() == EVENTS_MAX {
+                self.events.pop_front();
+            }
+            self.events.push_back(event);
+            self.sleepers.event();
+        }
+    }
+
+    fn complete(&mut self, completion: Completion) {
+        match self.requests.end(completion) {
+            Ended::Request(key) => self.sleepers.request(key),
+            Ended::Raw(endpoint, completion) => {
+                // Without a queue the endpoint is gone, and so is everyone who could ask.
+                if let Some(queue) = self.raw.get_mut(&endpoint) {
+                    queue.push_back(completion);
+                    self.sleepers.raw(endpoint);
+                }
+            }
+            Ended::Orphan(buffer) => self.sleepers.bury(buffer),
+            Ended::Unknown => debug_assert!(false, "completion of nothing: {completion:?}"),
+        }
+    }
+
+    /// Posts a send. The caller goes on with [`posted`](Self::posted).
+    ///
+    /// # Safety
+    ///
+    /// The segments are covered by the invariant of [`crate::memory`].
+    pub(crate) unsafe fn post_send(
+        &mut self,
+        now: Time,
+        mut send: SendDescriptor,
+        state: State,
+    ) -> Result<SlotKey, PostError> {
+        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
+        let memory = &mut self.memory;
+        self.requests.insert(state, |context| {
+            send.context = context;
+            firmware.post_send(now, send, memory)
+        })
+    }
+
+    /// Posts a receive. The caller goes on with [`posted`](Self::posted).
+    ///
+    /// # Safety
+    ///
+    /// The segments are covered by the invariant of [`crate::memory`].
+    pub(crate) unsafe fn post_receive(
+        &mut self,
+        now: Time,
+        mut receive: ReceiveDescriptor,
+        state: State,
+    ) -> Result<SlotKey, PostError> {
+        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
+        let memory = &mut self.memory;
+        self.requests.insert(state, |context| {
+            receive.context = context;
+            firmware.post_receive(now, receive, memory)
+        })
+    }
+
+    /// After posts and other requests to the firmware: sends what is to be sent, takes what has ended at once.
+    #[inline]
+    pub(crate) fn posted(&mut self, now: Time) {
+        self.posts_since_turn += 1;
+        if self.posts_since_turn >= POSTS_PER_TURN {
+            self.dirty = true;
+            self.turn(now);
+        } else {
+            self.transmit(now);
+            self.drain();
+        }
+    }
+
+    /// As [`posted`](Self::posted), but leaves sending to whoever is making turns already.
+    pub(crate) fn posted_for_others(&mut self) {
+        self.dirty = true;
+        self.drain();
+    }
+
+    /// When a turn must be made though nothing has arrived. `Time::NEVER`: not before something arrives.
+    pub(crate) fn next_turn(&mut self, now: Time) -> Time {
+        if self.firmware.is_none() {
+            return Time::NEVER;
+        }
+        let mut next =
+            self.firmware.as_ref().and_then(Firmware::poll_timeout).unwrap_or(Time::NEVER);
+        if self.poll_by_hand || !self.outgoing.is_done() {
+            next = next.min(now + POLL_BY_HAND);
+        } else if self.dirty {
+            next = now;
+        }
+        for due in self.links.iter().filter_map(|link| link.next_due()) {
+            next = next.min(now + crate::clock::span(due));
+        }
+        next
+    }
+
+    /// The links' descriptors, valid as long as this core.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        self.links.iter().filter_map(|link| Some(link.readiness()?.as_raw_fd())).collect()
+    }
+
+    /// Counts of the firmware, also after it was closed.
+    pub(crate) fn counters(&self) -> Counters {
+        self.firmware.as_ref().map_or_else(|| self.last_counters.clone(), Firmware::counters)
+    }
+
+    /// Frames dropped because a link did not take them for too long.
+    pub(crate) fn dropped_unsent(&self) -> u64 {
+        self.outgoing.dropped()
+    }
+
+    /// Nothing that was sent waits for an acknowledgement, nothing waits to be sent.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.outgoing.is_done() && self.firmware.as_ref().is_none_or(Firmware::is_drained)
+    }
+
+    /// Learns where a node may be.
+    pub(crate) fn note_hint(&mut self, node: NodeId, link: LinkIndex, address: LinkAddress) {
+        if let Some(firmware) = &mut self.firmware {
+            firmware.hint(node, link, address);
+        }
+        let known = self.hints.len();
+        if known < emp_firmware::limits::PEERS_MAX || self.hints.contains_key(&node) {
+            let places = self.hints.entry(node).or_default();
+            if places.len() < HINTS_MAX && !places.contains(&(link, address)) {
+                places.push((link, address));
+            }
+        }
+    }
+
+    /// Says goodbye and ends the firmware. Everything in flight ends with [`Status::EndpointClosed`].
+    pub(crate) fn close(&mut self, now: Time) {
+        let Some(firmware) = &mut self.firmware else { return };
+        firmware.close(now);
+        self.transmit(now);
+        self.outgoing.forget();
+        self.drain();
+        self.last_counters = self.counters();
+        self.firmware = None;
+        for completion in self.requests.in_flight(Status::EndpointClosed) {
+            self.complete(completion);
+        }
+        self.sleepers.everyone();
+    }
+}

@@ -1,0 +1,91 @@
+//! Who was met: names, addresses and fates of peers, for people and for error texts.
+
+use std::collections::HashMap;
+
+use emp_firmware::{LinkIndex, NodeEvent};
+use emp_wire::{LinkAddress, NodeId};
+
+/// A node that was met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its identity.
+    pub node: NodeId,
+    /// Its name for people; empty if it has none or did not say.
+    pub name: String,
+    /// The link it was last found on.
+    pub link: LinkIndex,
+    /// Where.
+    pub address: LinkAddress,
+    /// What was last heard of it.
+    pub state: PeerState,
+}
+
+/// What was last heard of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerState {
+    /// It answered.
+    Found,
+    /// Nothing was heard of it for too long.
+    Unreachable,
+    /// It came back in another epoch.
+    Restarted,
+    /// It said goodbye.
+    Closed,
+}
+
+/// The nodes met so far. Bounded by the number of peers that the firmware keeps.
+#[derive(Default)]
+pub(crate) struct Directory {
+    peers: HashMap<NodeId, Peer>,
+}
+
+impl Directory {
+    /// Learns from an event.
+    pub(crate) fn note(&mut self, event: &NodeEvent) {
+        match event {
+            NodeEvent::Found { node, link, address, name } => {
+                let full = self.peers.len() >= emp_firmware::limits::PEERS_MAX;
+                if full && !self.peers.contains_key(node) {
+                    return;
+                }
+                let found = Peer {
+                    node: *node,
+                    name: name.clone(),
+                    link: *link,
+                    address: *address,
+                    state: PeerState::Found,
+                };
+                self.peers.insert(*node, found);
+            }
+            NodeEvent::Unreachable(node) => self.set(*node, PeerState::Unreachable),
+            NodeEvent::Restarted(node) => self.set(*node, PeerState::Restarted),
+            NodeEvent::Closed(node) => self.set(*node, PeerState::Closed),
+        }
+    }
+
+    fn set(&mut self, node: NodeId, state: PeerState) {
+        if let Some(peer) = self.peers.get_mut(&node) {
+            peer.state = state;
+        }
+    }
+
+    pub(crate) fn get(&self, node: NodeId) -> Option<&Peer> {
+        self.peers.get(&node)
+    }
+
+    /// A peer that answered under this name.
+    pub(crate) fn by_name(&self, name: &str) -> Option<&Peer> {
+        self.peers.values().find(|peer| peer.name == name)
+    }
+
+    /// A peer that answered from this address.
+    pub(crate) fn by_address(&self, link: LinkIndex, address: LinkAddress) -> Option<&Peer> {
+        self.peers.values().find(|peer| peer.link == link && peer.address == address)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Peer> {
+        let mut all: Vec<_> = self.peers.values().cloned().collect();
+        all.sort_by_key(|peer| peer.node);
+        all
+    }
+}

@@ -1,0 +1,308 @@
+//! Endpoints: mailboxes of a node, and the safe way to send and receive through them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use emp_firmware::{
+    CompletionMode, PostError, ProbeInfo, ReceiveDescriptor, SegmentList, Selector, SendDescriptor,
+    Time,
+};
+use emp_wire::NodeId;
+
+use crate::buffer::{Held, ReceiveBuffer, SendBuffer};
+use crate::claim::Claim;
+use crate::clock;
+use crate::core::Core;
+use crate::error::{CallError, OpenError, Refused, RefusedReason};
+use crate::node::{Node, NodeInner};
+use crate::request::{Finished, ReceiveRequest, Request, SendRequest, Ticket};
+use crate::requests::State;
+use crate::sleepers::Interest;
+use crate::wait::wait_for;
+
+/// A mailbox of a node: messages are sent from it and received in it.
+///
+/// Cheap to clone; all clones are the same endpoint. When the last one goes the endpoint is closed: its receives end
+/// with [`Status::EndpointClosed`](emp_firmware::Status::EndpointClosed), its sends go on.
+#[derive(Clone)]
+pub struct Endpoint {
+    pub(crate) inner: Arc<EndpointInner>,
+}
+
+pub(crate) struct EndpointInner {
+    pub(crate) node: Arc<NodeInner>,
+    pub(crate) number: u16,
+}
+
+/// Where a message goes: a node, and an endpoint of it.
+///
+/// Made of a pair: `(node_id, 3)`, or `("name", 3)` for a node whose identity is that of its name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Address {
+    /// The node; may be the sending node itself.
+    pub node: NodeId,
+    /// Its endpoint.
+    pub endpoint: u16,
+}
+
+impl From<(NodeId, u16)> for Address {
+    fn from((node, endpoint): (NodeId, u16)) -> Self {
+        Self { node, endpoint }
+    }
+}
+
+impl From<(&str, u16)> for Address {
+    fn from((name, endpoint): (&str, u16)) -> Self {
+        Self { node: NodeId::from_name(name), endpoint }
+    }
+}
+
+/// What may be chosen for a send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendOptions {
+    /// Eight bytes that the receiver's completion shows.
+    pub immediate: Option<u64>,
+    /// Complete only when a receive has matched the message.
+    pub synchronous: bool,
+    /// When the send is complete.
+    pub completion: CompletionMode,
+}
+
+impl SendOptions {
+    /// With eight bytes that the receiver's completion shows.
+    #[must_use]
+    pub fn immediate(self, immediate: u64) -> Self {
+        Self { immediate: Some(immediate), ..self }
+    }
+
+    /// Complete only when a receive has matched the message.
+    #[must_use]
+    pub fn synchronous(self) -> Self {
+        Self { synchronous: true, ..self }
+    }
+
+    /// Complete in this manner.
+    #[must_use]
+    pub fn completion(self, completion: CompletionMode) -> Self {
+        Self { completion, ..self }
+    }
+}
+
+/// First pause of a blocking send that was refused for lack of room; it makes progress meanwhile.
+const REFUSED_PAUSE: Duration = Duration::from_micros(50);
+
+impl Endpoint {
+    pub(crate) fn open(node: &Arc<NodeInner>, number: u16) -> Result<Self, OpenError> {
+        let mut core = node.shared.lock();
+        let refused = |error| OpenError::Refused(number, error);
+        if core.raw.contains_key(&number) {
+            return Err(OpenError::AlreadyOpen(number));
+        }
+        let firmware = core.firmware.as_mut().ok_or(refused(PostError::Closing))?;
+        firmware.open_endpoint(number).map_err(refused)?;
+        core.raw.insert(number, std::collections::VecDeque::new());
+        Ok(Self { inner: Arc::new(EndpointInner { node: Arc::clone(node), number }) })
+    }
+
+    /// Its number on its node.
+    pub fn number(&self) -> u16 {
+        self.inner.number
+    }
+
+    /// Its node.
+    pub fn node(&self) -> Node {
+        Node { inner: Arc::clone(&self.inner.node) }
+    }
+
+    /// Where others send to reach this endpoint.
+    pub fn address(&self) -> Address {
+        Address { node: self.inner.node.id, endpoint: self.inner.number }
+    }
+
+    /// Posts a send. The request owns the buffer until the send has ended.
+    pub fn send<B: SendBuffer>(
+        &self,
+        to: impl Into<Address>,
+        match_bits: u64,
+        buffer: B,
+    ) -> Result<SendRequest<B>, Refused<B>> {
+        self.send_with(to, match_bits, buffer, SendOptions::default())
+    }
+
+    /// As [`send`](Self::send), with options.
+    pub fn send_with<B: SendBuffer>(
+        &self,
+        to: impl Into<Address>,
+        match_bits: u64,
+        buffer: B,
+        options: SendOptions,
+    ) -> Result<SendRequest<B>, Refused<B>> {
+        let to = to.into();
+        let held = Held::new(buffer);
+        let list = held.segments();
+        self.post(held, list, |core, now, segments| {
+            let send = SendDescriptor {
+                to: to.node,
+                endpoint: self.inner.number,
+                to_endpoint: to.endpoint,
+                match_bits,
+                segments,
+                immediate: options.immediate,
+                synchronous: options.synchronous,
+                completion: options.completion,
+                context: 0,
+            };
+            // SAFETY: the segments are those of `held`, which the request keeps until the completion is handed out
+            // (`post`), so they stay valid and nobody writes to them.
+            unsafe { core.post_send(now, send, State::InFlight) }
+        })
+    }
+
+    /// Posts a receive. The request owns the buffer until the receive has ended.
+    pub fn receive<B: ReceiveBuffer>(
+        &self,
+        selector: Selector,
+        buffer: B,
+    ) -> Result<ReceiveRequest<B>, Refused<B>> {
+        self.receive_claimed(selector, None, buffer)
+    }
+
+    pub(crate) fn receive_claimed<B: ReceiveBuffer>(
+        &self,
+        selector: Selector,
+        claim: Option<emp_firmware::ClaimId>,
+        buffer: B,
+    ) -> Result<ReceiveRequest<B>, Refused<B>> {
+        let mut held = Held::new(buffer);
+        let list = held.segments_mut();
+        self.post(held, list, |core, now, segments| {
+            let endpoint = self.inner.number;
+            let receive = ReceiveDescriptor { endpoint, selector, segments, claim, context: 0 };
+            // SAFETY: as for a send; and the buffer is initialised memory that is its own.
+            unsafe { core.post_receive(now, receive, State::InFlight) }
+        })
+    }
+
+    /// Posts with the segments of `held`, and makes a request that keeps it.
+    #[inline]
+    fn post<B: Send + 'static>(
+        &self,
+        held: Held<B>,
+        segments: Option<SegmentList>,
+        post: impl FnOnce(&mut Core, Time, SegmentList) -> Result<usize, PostError>,
+    ) -> Result<Request<B>, Refused<B>> {
+        let node = &self.inner.node;
+        let reason = match segments {
+            None => RefusedReason::TooManySegments,
+            Some(segments) => {
+                let mut core = node.shared.lock();
+                let now = clock::now();
+                match post(&mut core, now, segments) {
+                    Ok(key) => {
+                        node.shared.posted(&mut core, now);
+                        let ticket = Ticket::new(Arc::clone(node), &mut core, key);
+                        return Ok(Request::new(ticket, held));
+                    }
+                    Err(error) => {
+                        make_room(&mut core, error, now);
+                        RefusedReason::Firmware(error)
+                    }
+                }
+            }
+        };
+        // SAFETY: nothing was posted.
+        Err(Refused { reason, buffer: unsafe { held.release() } })
+    }
+
+    /// Sends and waits until that has ended, at most for `timeout` (`None`: without limit). A lack of room is waited
+    /// for as well.
+    pub fn send_wait<B: SendBuffer>(
+        &self,
+        to: impl Into<Address>,
+        match_bits: u64,
+        mut buffer: B,
+        timeout: impl Into<Option<Duration>>,
+    ) -> Result<Finished<B>, CallError<B>> {
+        let to = to.into();
+        let deadline = timeout.into().map(|timeout| clock::now() + clock::span(timeout));
+        loop {
+            match self.send(to, match_bits, buffer) {
+                Ok(request) => {
+                    let left = deadline.map(|end| clock::duration(end.since(clock::now())));
+                    return request.wait(left).map_err(CallError::Wait);
+                }
+                Err(refused) => {
+                    let late = deadline.is_some_and(|end| clock::now() >= end);
+                    if late || !refused.reason.is_temporary() {
+                        return Err(CallError::Refused(refused));
+                    }
+                    buffer = refused.buffer;
+                    self.inner.node.progress_for(REFUSED_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Receives and waits until that has ended, at most for `timeout` (`None`: without limit).
+    pub fn receive_wait<B: ReceiveBuffer>(
+        &self,
+        selector: Selector,
+        buffer: B,
+        timeout: impl Into<Option<Duration>>,
+    ) -> Result<Finished<B>, CallError<B>> {
+        let request = self.receive(selector, buffer).map_err(CallError::Refused)?;
+        request.wait(timeout).map_err(CallError::Wait)
+    }
+
+    /// Looks for the first message that has arrived, that no receive has taken, and that `selector` accepts. Makes
+    /// progress.
+    pub fn probe(&self, selector: Selector) -> Option<ProbeInfo> {
+        self.look(selector, false)
+    }
+
+    /// As [`probe`](Self::probe), but waits for such a message, at most for `timeout` (`None`: without limit).
+    pub fn probe_wait(
+        &self,
+        selector: Selector,
+        timeout: impl Into<Option<Duration>>,
+    ) -> Option<ProbeInfo> {
+        let deadline = timeout.into().map(|timeout| clock::now() + clock::span(timeout));
+        wait_for(&self.inner.node.shared, &Interest::Arrivals, deadline, |core| {
+            core.firmware.as_mut()?.probe(self.inner.number, selector, false)
+        })
+    }
+
+    /// As [`probe`](Self::probe), but sets the message aside: only the [`Claim`] can receive it.
+    pub fn claim(&self, selector: Selector) -> Option<Claim> {
+        let info = self.look(selector, true)?;
+        Some(Claim::new(self.clone(), info))
+    }
+
+    fn look(&self, selector: Selector, claim: bool) -> Option<ProbeInfo> {
+        let shared = &self.inner.node.shared;
+        let mut core = shared.lock();
+        shared.turn_now(&mut core, clock::now());
+        core.firmware.as_mut()?.probe(self.inner.number, selector, claim)
+    }
+}
+
+/// After a refusal for lack of room: a turn, so that a caller who just tries again gets there.
+#[cold]
+pub(crate) fn make_room(core: &mut Core, error: PostError, now: Time) {
+    if RefusedReason::Firmware(error).is_temporary() {
+        core.turn(now);
+    }
+}
+
+impl Drop for EndpointInner {
+    fn drop(&mut self) {
+        let shared = &self.node.shared;
+        let Some(mut core) = shared.lock_unless_broken() else { return };
+        core.raw.remove(&self.number);
+        let now = clock::now();
+        if let Some(firmware) = &mut core.firmware {
+            firmware.close_endpoint(now, self.number);
+            shared.posted(&mut core, now);
+        }
+    }
+}

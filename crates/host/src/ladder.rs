@@ -1,0 +1,243 @@
+//! Choosing links by trying: the ladder packet → udp (DESIGN section 5). What was tried is always said aloud.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use emp_link::{
+    Capabilities, Link, LinkError, PacketLink, PacketOptions, UdpLink, UdpOptions, interfaces,
+};
+use emp_wire::{ETHERTYPE_DEFAULT, NodeId, UDP_PORT_DEFAULT};
+
+use crate::error::BuildError;
+
+/// Which rungs of the ladder may be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Want {
+    /// The best that is to be had: packet, and udp if that is not to be had or UDP peers are named.
+    #[default]
+    Auto,
+    /// Packet, or an error.
+    Packet,
+    /// UDP, or an error.
+    Udp,
+}
+
+/// How links are to be chosen.
+#[derive(Clone, Debug)]
+pub struct AutoLinks {
+    /// Which kinds.
+    pub want: Want,
+    /// Interfaces for raw frames; each that is named must be to be had if packet is required. Empty: all Ethernet
+    /// interfaces that are up and have a carrier.
+    pub interfaces: Vec<String>,
+    /// EtherType of raw frames.
+    pub ethertype: u16,
+    /// Local address for UDP; `None`: any.
+    pub udp_bind: Option<IpAddr>,
+    /// UDP port; 0 lets the system choose.
+    pub udp_port: u16,
+    /// Where nodes may be found by UDP.
+    pub udp_peers: Vec<SocketAddr>,
+}
+
+impl Default for AutoLinks {
+    fn default() -> Self {
+        Self {
+            want: Want::Auto,
+            interfaces: Vec::new(),
+            ethertype: ETHERTYPE_DEFAULT,
+            udp_bind: None,
+            udp_port: UDP_PORT_DEFAULT,
+            udp_peers: Vec::new(),
+        }
+    }
+}
+
+/// A link that will be used.
+pub(crate) struct ChosenLink {
+    pub(crate) link: Box<dyn Link>,
+    /// Frames to everyone are worth sending on it.
+    pub(crate) asks_everyone: bool,
+}
+
+/// One rung that was tried or passed by.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rung {
+    /// For people: `packet on eth0`.
+    pub link: String,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a rung.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The application gave this link itself.
+    Given(String),
+    /// It is used; the text says what it can do.
+    Chosen(String),
+    /// It is not to be had; the text says why and what to do.
+    Failed(String),
+    /// It was not tried; the text says why.
+    Skipped(String),
+}
+
+/// Which links were tried and chosen, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Choice {
+    /// In the order in which they were tried.
+    pub rungs: Vec<Rung>,
+}
+
+impl Choice {
+    pub(crate) fn given(&mut self, link: &Capabilities) {
+        self.note(name(link), Outcome::Given(abilities(link)));
+    }
+
+    fn note(&mut self, link: String, outcome: Outcome) {
+        self.rungs.push(Rung { link, outcome });
+    }
+
+    /// The report, a line for each rung.
+    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        self.rungs.iter().map(ToString::to_string)
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.outcome {
+            Outcome::Given(text) => write!(f, "{}: used as given ({text})", self.link),
+            Outcome::Chosen(text) => write!(f, "{}: chosen ({text})", self.link),
+            Outcome::Failed(text) => write!(f, "{}: not to be had: {text}", self.link),
+            Outcome::Skipped(text) => write!(f, "{}: not tried: {text}", self.link),
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, line) in self.lines().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            f.write_str(&line)?;
+        }
+        Ok(())
+    }
+}
+
+fn name(link: &Capabilities) -> String {
+    format!("{} on {}", link.kind, link.interface)
+}
+
+fn abilities(link: &Capabilities) -> String {
+    format!(
+        "frames of {} bytes, address {}{}{}",
+        link.frame_bytes_max,
+        link.address,
+        if link.segmentation { ", segmented sends" } else { "" },
+        if link.broadcast { ", finds nodes by broadcast" } else { "" },
+    )
+}
+
+/// Tries the rungs from the top.
+pub(crate) fn climb(
+    auto: &AutoLinks,
+    node: NodeId,
+    choice: &mut Choice,
+) -> Result<Vec<ChosenLink>, BuildError> {
+    let mut chosen = Vec::new();
+    match auto.want {
+        Want::Udp => choice.note("packet".into(), Outcome::Skipped("udp is required".into())),
+        Want::Packet | Want::Auto => packet(auto, node, choice, &mut chosen)?,
+    }
+    match auto.want {
+        Want::Packet => choice.note("udp".into(), Outcome::Skipped("packet is required".into())),
+        Want::Auto if !chosen.is_empty() && auto.udp_peers.is_empty() => {
+            let why = "packet is there, and no UDP peers are named";
+            choice.note("udp".into(), Outcome::Skipped(why.into()));
+        }
+        Want::Auto | Want::Udp => udp(auto, node, choice, &mut chosen)?,
+    }
+    if chosen.is_empty() { Err(BuildError::NoRung(choice.clone())) } else { Ok(chosen) }
+}
+
+/// The top rung: raw frames, on each interface.
+fn packet(
+    auto: &AutoLinks,
+    node: NodeId,
+    choice: &mut Choice,
+    chosen: &mut Vec<ChosenLink>,
+) -> Result<(), BuildError> {
+    let wanted = match auto.interfaces.as_slice() {
+        [] => usable_interfaces(choice),
+        named => named.to_vec(),
+    };
+    for interface in wanted {
+        let mut options = PacketOptions::new(interface, node.destination_tag());
+        options.ethertype = auto.ethertype;
+        let required = auto.want == Want::Packet && !auto.interfaces.is_empty();
+        take(PacketLink::open(&options), true, required, choice, chosen)?;
+    }
+    Ok(())
+}
+
+/// The lower rung: UDP.
+fn udp(
+    auto: &AutoLinks,
+    node: NodeId,
+    choice: &mut Choice,
+    chosen: &mut Vec<ChosenLink>,
+) -> Result<(), BuildError> {
+    let mut options = UdpOptions::new(node.destination_tag());
+    options.bind = auto.udp_bind;
+    options.port = auto.udp_port;
+    options.peers.clone_from(&auto.udp_peers);
+    let asks_everyone = !auto.udp_peers.is_empty();
+    take(UdpLink::open(&options), asks_everyone, auto.want == Want::Udp, choice, chosen)
+}
+
+/// Notes what came of an attempt.
+fn take(
+    opened: Result<impl Link + 'static, LinkError>,
+    asks_everyone: bool,
+    required: bool,
+    choice: &mut Choice,
+    chosen: &mut Vec<ChosenLink>,
+) -> Result<(), BuildError> {
+    match opened {
+        Ok(link) => {
+            let capabilities = link.capabilities();
+            choice.note(name(capabilities), Outcome::Chosen(abilities(capabilities)));
+            chosen.push(ChosenLink { link: Box::new(link), asks_everyone });
+            Ok(())
+        }
+        Err(error) if required => Err(error.into()),
+        Err(error) => {
+            let why = format!("{}; {}", error.problem, error.advice);
+            choice.note(error.link, Outcome::Failed(why));
+            Ok(())
+        }
+    }
+}
+
+/// The Ethernet interfaces that raw frames can leave by.
+fn usable_interfaces(choice: &mut Choice) -> Vec<String> {
+    match interfaces() {
+        Ok(all) => {
+            let usable: Vec<_> =
+                all.into_iter().filter(|i| i.usable_for_packet()).map(|i| i.name).collect();
+            if usable.is_empty() {
+                let why = "no Ethernet interface is up with a carrier";
+                choice.note("packet".into(), Outcome::Skipped(why.into()));
+            }
+            usable
+        }
+        Err(error) => {
+            let why = format!("the interfaces cannot be listed: {error}");
+            choice.note("packet".into(), Outcome::Failed(why));
+            Vec::new()
+        }
+    }
+}

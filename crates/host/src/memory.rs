@@ -1,0 +1,133 @@
+//! Host memory as plain pointers of this process.
+//!
+//! # Invariant
+//!
+//! The address of every [`Segment`] that reaches [`ProcessMemory`] is a pointer of this process, and the whole segment
+//! stays valid (for reads if it was posted for sending, for reads and writes if it was posted for receiving) until the
+//! firmware has completed the operation and the host has handed that completion out. Segments come from two places
+//! only, and each keeps it so:
+//!
+//! - the safe API ([`crate::Endpoint::send`], [`crate::Endpoint::receive`]): the request owns the buffer and gives it
+//!   back after the completion ([`crate::buffer`]);
+//! - the raw API ([`crate::Endpoint::post_send_raw`] and its sibling), where the caller has promised it.
+//!
+//! The firmware itself (safe code) only ever cuts pieces out of posted segments ([`Segment::part`]), and the outgoing
+//! stage lets go of a frame that names a segment before it lets go of the completion ([`crate::outgoing`]).
+
+use emp_firmware::{HostMemory, MemoryFault, Segment};
+use emp_wire::Checksum;
+
+/// The "DMA engine" of a node inside a process: copies through pointers.
+pub(crate) struct ProcessMemory {
+    /// Only [`ProcessMemory::new`] makes one, so that the invariant is accepted in one place.
+    _private: (),
+}
+
+impl ProcessMemory {
+    /// # Safety
+    ///
+    /// The caller upholds the module's invariant for all segments that this value will be shown.
+    pub(crate) unsafe fn new() -> Self {
+        Self { _private: () }
+    }
+}
+
+/// The pointer that an address stands for. It was exposed when the segment was made.
+fn pointer(segment: Segment) -> *mut u8 {
+    std::ptr::with_exposed_provenance_mut(segment.address as usize)
+}
+
+/// The bytes of a segment that was posted for sending.
+///
+/// # Safety
+///
+/// The segment is covered by the module's invariant for all of `'a`, and nobody writes to it meanwhile.
+pub(crate) unsafe fn bytes<'a>(segment: Segment) -> &'a [u8] {
+    if segment.bytes == 0 {
+        return &[];
+    }
+    // SAFETY: by the caller's promise the segment is valid for reads for `'a` and not written; its length is that of an
+    // allocation of this process, so it fits isize.
+    unsafe { std::slice::from_raw_parts(pointer(segment), segment.bytes as usize) }
+}
+
+impl HostMemory for ProcessMemory {
+    #[inline]
+    fn read(&self, from: Segment, into: &mut [u8]) -> Result<(), MemoryFault> {
+        if into.len() as u64 != from.bytes {
+            return Err(MemoryFault);
+        }
+        if from.bytes != 0 {
+            // SAFETY: the segment is valid for reads (module invariant) and as long as `into`, which was just checked.
+            // `copy` and not `copy_nonoverlapping`: a raw caller may send from memory that it also receives into.
+            unsafe { std::ptr::copy(pointer(from), into.as_mut_ptr(), into.len()) };
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn write(&mut self, to: Segment, from: &[u8]) -> Result<(), MemoryFault> {
+        if from.len() as u64 != to.bytes {
+            return Err(MemoryFault);
+        }
+        if to.bytes != 0 {
+            // SAFETY: the segment was posted for receiving, so it is valid for writes (module invariant), and it is as
+            // long as `from`, which was just checked.
+            unsafe { std::ptr::copy(from.as_ptr(), pointer(to), from.len()) };
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn checksum(&self, of: Segment, sum: &mut Checksum) -> Result<(), MemoryFault> {
+        // SAFETY: the segment is valid for reads (module invariant); the slice lives for this call only, in which
+        // nothing is written: `&self` excludes `write`, and senders leave a buffer in flight alone.
+        sum.update(unsafe { bytes(of) });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(of: &mut [u8]) -> Segment {
+        Segment { address: of.as_mut_ptr().expose_provenance() as u64, bytes: of.len() as u64 }
+    }
+
+    #[test]
+    fn reads_writes_and_sums_what_the_address_names() {
+        let mut host = *b"0123456789";
+        let all = segment(&mut host);
+        // SAFETY: every segment below is part of `host`, which outlives all use.
+        let mut memory = unsafe { ProcessMemory::new() };
+        memory.write(all.part(2, 3), b"abc").unwrap();
+        let mut back = [0; 4];
+        memory.read(all.part(1, 4), &mut back).unwrap();
+        assert_eq!(&back, b"1abc");
+        let (mut one, mut other) = (Checksum::contact(), Checksum::contact());
+        memory.checksum(all, &mut one).unwrap();
+        other.update(b"01abc56789");
+        assert_eq!(one.value(), other.value());
+    }
+
+    #[test]
+    fn lengths_that_differ_are_faults() {
+        let mut host = [0u8; 4];
+        let all = segment(&mut host);
+        // SAFETY: as above.
+        let mut memory = unsafe { ProcessMemory::new() };
+        assert_eq!(memory.read(all, &mut [0; 3]), Err(MemoryFault));
+        assert_eq!(memory.write(all, &[0; 5]), Err(MemoryFault));
+    }
+
+    #[test]
+    fn empty_segments_touch_nothing() {
+        let nowhere = Segment { address: 0, bytes: 0 };
+        // SAFETY: no bytes are named.
+        let mut memory = unsafe { ProcessMemory::new() };
+        memory.read(nowhere, &mut []).unwrap();
+        memory.write(nowhere, &[]).unwrap();
+        memory.checksum(nowhere, &mut Checksum::contact()).unwrap();
+    }
+}

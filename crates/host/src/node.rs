@@ -1,0 +1,247 @@
+//! Nodes: one running firmware, its links and threads.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use emp_firmware::{Counters, LinkIndex, NodeEvent, OpKind, Profile};
+use emp_link::{Capabilities, LinkStatistics};
+use emp_wire::{Epoch, LinkAddress, NodeId};
+
+use crate::builder::NodeBuilder;
+use crate::clock;
+use crate::directory::Peer;
+use crate::endpoint::Endpoint;
+use crate::error::OpenError;
+use crate::ladder::Choice;
+use crate::shared::Shared;
+use crate::sleepers::Interest;
+use crate::wait::wait_for;
+
+/// A running firmware with its links. Cheap to clone; all clones are the same node.
+///
+/// When the last handle (node, endpoint, or request) goes, the node is closed as by [`close`](Self::close) with the
+/// builder's linger time.
+#[derive(Clone)]
+pub struct Node {
+    pub(crate) inner: Arc<NodeInner>,
+}
+
+pub(crate) struct NodeInner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) id: NodeId,
+    pub(crate) epoch: Epoch,
+    pub(crate) name: String,
+    pub(crate) profile: Profile,
+    pub(crate) choice: Choice,
+    pub(crate) linger: Duration,
+    pub(crate) capabilities: Vec<Capabilities>,
+    pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A node was closed before everything that it had sent was acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the node was closed with {sends} sends unfinished")]
+pub struct CutShort {
+    /// Sends that had not ended.
+    pub sends: usize,
+}
+
+/// What a node counts, beside the firmware's counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HostCounters {
+    /// Sends that have not ended, or whose end nobody has asked for.
+    pub sends: usize,
+    /// Receives likewise.
+    pub receives: usize,
+    /// Frames dropped on the way out because a link did not take them for too long. The firmware resends what matters.
+    pub frames_dropped: u64,
+}
+
+/// Longest time that closing waits at a time before it looks again whether all is acknowledged.
+const CLOSE_SLICE: Duration = Duration::from_millis(1);
+
+impl Node {
+    /// Describes a node to be started.
+    pub fn builder() -> NodeBuilder {
+        NodeBuilder::default()
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> NodeId {
+        self.inner.id
+    }
+
+    /// Its name for people.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Its generation.
+    pub fn epoch(&self) -> Epoch {
+        self.inner.epoch
+    }
+
+    /// The protocol parameters that it started with.
+    pub fn profile(&self) -> &Profile {
+        &self.inner.profile
+    }
+
+    /// Which links were tried and chosen, and why.
+    pub fn choice(&self) -> &Choice {
+        &self.inner.choice
+    }
+
+    /// Opens an endpoint.
+    pub fn endpoint(&self, number: u16) -> Result<Endpoint, OpenError> {
+        Endpoint::open(&self.inner, number)
+    }
+
+    /// Makes what progress there is to be made. Needed only by applications that neither post, test nor wait for long,
+    /// on an inline board without guardian.
+    pub fn progress(&self) {
+        let shared = &self.inner.shared;
+        shared.turn_now(&mut shared.lock(), clock::now());
+    }
+
+    /// What the firmware has counted since the start.
+    pub fn counters(&self) -> Counters {
+        self.inner.shared.lock().counters()
+    }
+
+    /// What the host has counted.
+    pub fn host_counters(&self) -> HostCounters {
+        let core = self.inner.shared.lock();
+        HostCounters {
+            sends: core.requests.count(OpKind::Send),
+            receives: core.requests.count(OpKind::Receive),
+            frames_dropped: core.dropped_unsent(),
+        }
+    }
+
+    /// What each link can do, in the order of their [`LinkIndex`].
+    pub fn links(&self) -> &[Capabilities] {
+        &self.inner.capabilities
+    }
+
+    /// What each link has counted.
+    pub fn link_statistics(&self) -> Vec<LinkStatistics> {
+        let core = self.inner.shared.lock();
+        core.links.iter().map(|link| link.statistics()).collect()
+    }
+
+    /// The nodes met so far, by identity.
+    pub fn peers(&self) -> Vec<Peer> {
+        self.inner.shared.lock().directory.all()
+    }
+
+    /// The link and address that frames to a node take now, if that is known.
+    pub fn route(&self, node: NodeId) -> Option<(LinkIndex, LinkAddress)> {
+        self.inner.shared.lock().firmware.as_ref()?.route(node)
+    }
+
+    /// Slots of the firmware's pool that are free, and all of them: equal when nothing is held.
+    pub fn pool_slots(&self) -> (usize, usize) {
+        let core = self.inner.shared.lock();
+        core.firmware.as_ref().map_or((0, 0), emp_firmware::Firmware::pool_slots)
+    }
+
+    /// Longest message in bytes that fits one frame to any peer: the limit of buffered sends.
+    pub fn single_frame_bytes_max(&self) -> usize {
+        let core = self.inner.shared.lock();
+        core.firmware.as_ref().map_or(0, emp_firmware::Firmware::single_frame_bytes_max)
+    }
+
+    /// Changes how many frames one acknowledgement covers, at once and for all peers.
+    pub fn set_collection(&self, frames: u32) {
+        if let Some(firmware) = &mut self.inner.shared.lock().firmware {
+            firmware.set_collection(frames);
+        }
+    }
+
+    /// The next thing that happened to a peer and was not asked for yet. Makes progress. Beyond 1024, older ones are
+    /// dropped.
+    pub fn poll_event(&self) -> Option<NodeEvent> {
+        let shared = &self.inner.shared;
+        let mut core = shared.lock();
+        shared.turn_now(&mut core, clock::now());
+        core.events.pop_front()
+    }
+
+    /// Waits for the next thing that happens to a peer, at most for `timeout` (`None`: without limit).
+    pub fn wait_event(&self, timeout: impl Into<Option<Duration>>) -> Option<NodeEvent> {
+        let deadline = timeout.into().map(|timeout| clock::now() + clock::span(timeout));
+        wait_for(&self.inner.shared, &Interest::Events, deadline, |core| core.events.pop_front())
+    }
+
+    /// The index of the first link that takes addresses like this one.
+    pub(crate) fn link_for(&self, address: LinkAddress) -> Option<LinkIndex> {
+        let family = address.family();
+        let place =
+            self.inner.capabilities.iter().position(|link| link.address.family() == family)?;
+        Some(LinkIndex(place as u8))
+    }
+
+    /// Waits until all that was sent is acknowledged, at most for `linger`; then says goodbye to the peers and ends the
+    /// firmware. What is still in flight ends with an error, and all posts are refused from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`CutShort`] if the time was too short.
+    pub fn close(&self, linger: Duration) -> Result<(), CutShort> {
+        self.inner.close(linger)
+    }
+}
+
+impl NodeInner {
+    /// Makes progress for so long, or lets the progress thread.
+    pub(crate) fn progress_for(&self, time: Duration) {
+        let deadline = clock::now() + clock::span(time);
+        wait_for::<()>(&self.shared, &Interest::Arrivals, Some(deadline), |_| None);
+    }
+
+    fn close(&self, linger: Duration) -> Result<(), CutShort> {
+        let end = clock::now() + clock::span(linger);
+        let mut drained = false;
+        while !drained {
+            let now = clock::now();
+            let slice = end.min(now + clock::span(CLOSE_SLICE));
+            drained = wait_for(&self.shared, &Interest::Arrivals, Some(slice), |core| {
+                core.is_drained().then_some(())
+            })
+            .is_some();
+            if now >= end {
+                break;
+            }
+        }
+        self.stop_threads();
+        let mut core = self.shared.lock();
+        let sends = core.requests.flying(OpKind::Send);
+        core.close(clock::now());
+        if drained || sends == 0 { Ok(()) } else { Err(CutShort { sends }) }
+    }
+
+    fn stop_threads(&self) {
+        self.shared.stop();
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A buffer that owns a handle of this node may be dropped by the node's own thread.
+            if thread.thread().id() != std::thread::current().id() {
+                // A panic there has broken the lock, which is noticed by whoever uses the node.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Drop for NodeInner {
+    fn drop(&mut self) {
+        if self.shared.is_broken() || std::thread::panicking() {
+            self.stop_threads();
+        } else {
+            // Nobody is left to hear about unfinished sends.
+            let _ = self.close(self.linger);
+        }
+    }
+}

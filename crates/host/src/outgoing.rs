@@ -1,0 +1,201 @@
+//! Frames on their way from the firmware's batch to the links: gathering without copying or allocating.
+//!
+//! # Invariant
+//!
+//! A frame of the batch may name host memory ([`crate::memory`]). It is read only inside [`Outgoing::offer`], and only
+//! frames whose bit in `unsent` is set are. The owner of an [`Outgoing`] hands the completion of a send out only when
+//! [`Outgoing::names_memory`] is false; so memory that a frame names is still there when the frame is offered again.
+
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+
+use emp_firmware::limits::FRAME_SEGMENTS_MAX;
+use emp_firmware::{Span, Time, TransmitBatch};
+use emp_link::{Link, TxFrame};
+
+use crate::memory;
+
+/// Parts of one frame: its inline bytes and its segments.
+pub(crate) const FRAME_PARTS_MAX: usize = 1 + FRAME_SEGMENTS_MAX;
+
+/// Frames of one batch; each has a bit of a 64-bit mask.
+const FRAMES: usize = TransmitBatch::FRAMES_MAX;
+const _: () = assert!(FRAMES <= u64::BITS as usize);
+
+/// How long frames that a link does not take are kept before they are dropped, for the firmware to resend them. Twice
+/// the time a 1 Gb/s card needs for a batch of 9000-byte frames: a queue that does not move for so long is stuck.
+const FULL_MAX: Span = Span::ms(10);
+
+/// The batch being sent.
+pub(crate) struct Outgoing {
+    batch: TransmitBatch,
+    /// Frames of the batch that no link has taken yet, one bit each.
+    unsent: u64,
+    /// Those of them that name host memory.
+    naming: u64,
+    /// Since when no link took anything.
+    full_since: Option<Time>,
+    /// Frames dropped because a link did not take them for too long.
+    dropped: u64,
+}
+
+impl Outgoing {
+    pub(crate) fn new(frame_bytes_max: usize) -> Self {
+        Self {
+            batch: TransmitBatch::new(frame_bytes_max),
+            unsent: 0,
+            naming: 0,
+            full_since: None,
+            dropped: 0,
+        }
+    }
+
+    /// True if every frame was taken: the batch may be refilled.
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        self.unsent == 0
+    }
+
+    /// True if a frame that is still to be sent names host memory.
+    #[inline]
+    pub(crate) fn names_memory(&self) -> bool {
+        self.unsent & self.naming != 0
+    }
+
+    /// Frames dropped because a link did not take them for too long.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Refills the batch by `fill`, which returns the number of frames. To be called when [`is_done`](Self::is_done).
+    /// False: there was nothing.
+    #[inline]
+    pub(crate) fn refill(&mut self, fill: impl FnOnce(&mut TransmitBatch) -> usize) -> bool {
+        debug_assert!(self.is_done());
+        self.batch.clear();
+        fill(&mut self.batch);
+        let frames = self.batch.frames();
+        if frames.is_empty() {
+            return false;
+        }
+        self.unsent = u64::MAX >> (FRAMES - frames.len());
+        self.naming = 0;
+        for (index, frame) in frames.iter().enumerate() {
+            self.naming |= u64::from(!frame.segments().is_empty()) << index;
+        }
+        true
+    }
+
+    /// Drops all frames that were not taken; the firmware will resend what matters.
+    pub(crate) fn forget(&mut self) {
+        self.unsent = 0;
+        self.full_since = None;
+        self.batch.clear();
+    }
+
+    /// Offers what is unsent to the links, each link's frames in order. True if all of it is gone now.
+    pub(crate) fn offer(&mut self, now: Time, links: &mut [Box<dyn Link>]) -> bool {
+        let before = self.unsent;
+        if let [link] = links {
+            self.offer_link(0, self.unsent, link.as_mut());
+        } else {
+            for (index, link) in links.iter_mut().enumerate() {
+                let mask = self.mask_of(index);
+                if mask != 0 {
+                    self.offer_link(index, mask, link.as_mut());
+                }
+            }
+        }
+        if self.unsent == 0 {
+            self.full_since = None;
+            return true;
+        }
+        if self.unsent != before {
+            self.full_since = Some(now);
+        } else if now.since(*self.full_since.get_or_insert(now)) > FULL_MAX {
+            self.dropped += u64::from(self.unsent.count_ones());
+            self.forget();
+            return true;
+        }
+        false
+    }
+
+    /// The unsent frames of one link.
+    fn mask_of(&self, link: usize) -> u64 {
+        let mut mask = 0;
+        for (index, frame) in self.batch.frames().iter().enumerate() {
+            mask |= u64::from(usize::from(frame.link.0) == link) << index;
+        }
+        mask & self.unsent
+    }
+
+    /// Offers the frames of `mask` to a link and clears the bits of those it took.
+    fn offer_link(&mut self, link_index: usize, mask: u64, link: &mut dyn Link) {
+        let mut parts = [const { MaybeUninit::<IoSlice<'_>>::uninit() }; FRAMES * FRAME_PARTS_MAX];
+        let mut parts_used = 0;
+        for index in bits(mask) {
+            let frame = &self.batch.frames()[index];
+            debug_assert_eq!(usize::from(frame.link.0), link_index);
+            parts[parts_used].write(IoSlice::new(self.batch.inline(index)));
+            parts_used += 1;
+            for segment in frame.segments() {
+                // SAFETY: the frame is unsent, so no completion that would free its memory has been handed out (module
+                // invariant); senders do not write to a buffer in flight. The slice does not outlive this function.
+                let bytes = unsafe { memory::bytes(*segment) };
+                parts[parts_used].write(IoSlice::new(bytes));
+                parts_used += 1;
+            }
+        }
+        // SAFETY: the loop above wrote the first `parts_used` elements.
+        let parts = unsafe { parts[..parts_used].assume_init_ref() };
+
+        let mut frames = [const { MaybeUninit::<TxFrame<'_>>::uninit() }; FRAMES];
+        let mut frames_used = 0;
+        let mut rest = parts;
+        for index in bits(mask) {
+            let frame = &self.batch.frames()[index];
+            let (own, others) = rest.split_at(1 + frame.segments().len());
+            frames[frames_used].write(TxFrame { to: frame.to, parts: own });
+            frames_used += 1;
+            rest = others;
+        }
+        // SAFETY: the loop above wrote the first `frames_used` elements.
+        let frames = unsafe { frames[..frames_used].assume_init_ref() };
+
+        let taken = link.send(frames);
+        for index in bits(mask).take(taken) {
+            self.unsent &= !(1 << index);
+        }
+    }
+}
+
+/// The positions of the bits that are set, from the lowest.
+#[inline]
+fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let index = (mask != 0).then_some(mask.trailing_zeros() as usize)?;
+        mask &= mask - 1;
+        Some(index)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_come_in_order() {
+        assert_eq!(bits(0).count(), 0);
+        assert_eq!(bits(0b1011).collect::<Vec<_>>(), [0, 1, 3]);
+        assert_eq!(bits(u64::MAX).count(), 64);
+        assert_eq!(bits(1 << 63).collect::<Vec<_>>(), [63]);
+    }
+
+    #[test]
+    fn an_empty_batch_is_done() {
+        let mut outgoing = Outgoing::new(1500);
+        assert!(outgoing.is_done() && !outgoing.names_memory());
+        assert!(!outgoing.refill(|_| 0));
+        assert!(outgoing.offer(Time(0), &mut []));
+    }
+}

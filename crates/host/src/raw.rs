@@ -1,0 +1,130 @@
+//! The raw API: descriptors with plain addresses, for faces (libfabric and others) that manage buffers themselves.
+//!
+//! Nothing here allocates once the queues have grown to what is outstanding at a time, as long as lists have at most
+//! two segments.
+
+use std::time::Duration;
+
+use emp_firmware::{Completion, OpId, PostError, ReceiveDescriptor, SendDescriptor};
+
+use crate::clock;
+use crate::endpoint::{Endpoint, make_room};
+use crate::requests::State;
+use crate::sleepers::Interest;
+use crate::wait::wait_for;
+
+/// An operation of the raw API, for [`Endpoint::cancel_raw`].
+pub type RawOp = OpId;
+
+impl Endpoint {
+    /// Posts a send of memory that the caller manages. `endpoint` of the descriptor is replaced by this endpoint's
+    /// number. The completion comes by [`poll_completions`](Self::poll_completions) with the descriptor's context.
+    ///
+    /// # Safety
+    ///
+    /// Each segment's address is a pointer of this process with exposed provenance
+    /// ([`expose_provenance`](pointer::expose_provenance)) to as many readable bytes as it says. They stay readable and
+    /// are not written until the completion was returned by `poll_completions` or `wait_completions`, or
+    /// [`Node::close`](crate::Node::close) has returned. Dropping the endpoint does not end a send.
+    pub unsafe fn post_send_raw(&self, mut send: SendDescriptor) -> Result<RawOp, PostError> {
+        let number = self.inner.number;
+        send.endpoint = number;
+        let state = State::Raw { endpoint: number, context: send.context };
+        let shared = &self.inner.node.shared;
+        let mut core = shared.lock();
+        let now = clock::now();
+        // SAFETY: the caller keeps the segments valid until the completion is handed out.
+        match unsafe { core.post_send(now, send, state) } {
+            Ok(key) => {
+                let op = core.requests.op(key);
+                shared.posted(&mut core, now);
+                Ok(op)
+            }
+            Err(error) => {
+                make_room(&mut core, error, now);
+                Err(error)
+            }
+        }
+    }
+
+    /// Posts a receive into memory that the caller manages. `endpoint` of the descriptor is replaced by this endpoint's
+    /// number. The completion comes by [`poll_completions`](Self::poll_completions) with the descriptor's context.
+    ///
+    /// # Safety
+    ///
+    /// Each segment's address is a pointer of this process with exposed provenance to as many writable bytes as it says.
+    /// They stay so and are not accessed otherwise until the completion was returned by `poll_completions` or
+    /// `wait_completions`, or the endpoint was dropped (all clones), or [`Node::close`](crate::Node::close) has
+    /// returned.
+    pub unsafe fn post_receive_raw(
+        &self,
+        mut receive: ReceiveDescriptor,
+    ) -> Result<RawOp, PostError> {
+        let number = self.inner.number;
+        receive.endpoint = number;
+        let state = State::Raw { endpoint: number, context: receive.context };
+        let shared = &self.inner.node.shared;
+        let mut core = shared.lock();
+        let now = clock::now();
+        // SAFETY: the caller keeps the segments valid until the completion is handed out.
+        match unsafe { core.post_receive(now, receive, state) } {
+            Ok(key) => {
+                let op = core.requests.op(key);
+                shared.posted(&mut core, now);
+                Ok(op)
+            }
+            Err(error) => {
+                make_room(&mut core, error, now);
+                Err(error)
+            }
+        }
+    }
+
+    /// Tries to cancel an operation of the raw API. True: its completion will say `Cancelled`. False: too late.
+    pub fn cancel_raw(&self, op: RawOp) -> bool {
+        let shared = &self.inner.node.shared;
+        let mut core = shared.lock();
+        let now = clock::now();
+        let cancelled = core.firmware.as_mut().is_some_and(|firmware| firmware.cancel(now, op));
+        shared.posted(&mut core, now);
+        cancelled
+    }
+
+    /// Makes progress and appends ended operations of the raw API to `into`, at most as many as its spare capacity
+    /// holds; returns how many. What does not fit is kept for the next call.
+    #[inline]
+    pub fn poll_completions(&self, into: &mut Vec<Completion>) -> usize {
+        let shared = &self.inner.node.shared;
+        let mut core = shared.lock();
+        shared.turn_now(&mut core, clock::now());
+        let queue = core.raw.get_mut(&self.inner.number);
+        let room = into.capacity() - into.len();
+        queue.map_or(0, |queue| {
+            let count = room.min(queue.len());
+            into.extend(queue.drain(..count));
+            count
+        })
+    }
+
+    /// As [`poll_completions`](Self::poll_completions), but waits until there is at least one, at most for `timeout`
+    /// (`None`: without limit).
+    pub fn wait_completions(
+        &self,
+        into: &mut Vec<Completion>,
+        timeout: impl Into<Option<Duration>>,
+    ) -> usize {
+        let number = self.inner.number;
+        let deadline = timeout.into().map(|timeout| clock::now() + clock::span(timeout));
+        let room = into.capacity() - into.len();
+        if room == 0 {
+            return 0;
+        }
+        wait_for(&self.inner.node.shared, &Interest::Raw(number), deadline, |core| {
+            let queue = core.raw.get_mut(&number)?;
+            let count = room.min(queue.len());
+            into.extend(queue.drain(..count));
+            (count != 0).then_some(count)
+        })
+        .unwrap_or(0)
+    }
+}

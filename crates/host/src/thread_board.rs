@@ -1,0 +1,67 @@
+//! The progress thread of the thread board.
+
+use emp_firmware::Time;
+
+use crate::clock;
+use crate::shared::{Locked, Shared};
+use crate::sleepers::Watch;
+
+/// Makes turns as long as anything happens, looks a while longer, then sleeps on the links' descriptors until something
+/// arrives, a deadline comes, or a caller rings.
+///
+/// No wake-up is lost: falling asleep is declared under the lock, callers post under the lock, and the bell keeps
+/// ringing until it is heard.
+pub(crate) fn run(shared: &Shared) {
+    let budget = shared.wait_mode.budget().map(clock::span);
+    let mut poll_set = shared.poll_set();
+    let mut quiet_since = clock::now();
+    let mut last_yield = quiet_since;
+    while !shared.is_stopping() {
+        let Some(mut core) = shared.lock_unless_broken() else { return };
+        let now = clock::now();
+        if core.turn(now) {
+            quiet_since = now;
+            shared.announce();
+        }
+        if budget.is_none_or(|budget| now.since(quiet_since) < budget) {
+            drop(core);
+            pause(shared, now, &mut last_yield);
+            continue;
+        }
+        let until = core.next_turn(now);
+        if until > now {
+            sleep(shared, core, &mut poll_set, now, until);
+        }
+    }
+}
+
+/// Leaves the lock to those who want it, and the core to other threads from time to time.
+fn pause(shared: &Shared, now: Time, last_yield: &mut Time) {
+    /// See the constant of the same purpose in [`crate::wait`].
+    const YIELD_EVERY: emp_firmware::Span = emp_firmware::Span::us(20);
+    if shared.is_wanted() {
+        shared.stand_aside();
+    } else if now.since(*last_yield) >= YIELD_EVERY {
+        *last_yield = now;
+        std::thread::yield_now();
+    }
+}
+
+fn sleep(
+    shared: &Shared,
+    mut core: Locked<'_>,
+    poll_set: &mut crate::wakeup::PollSet,
+    now: Time,
+    until: Time,
+) {
+    core.sleepers.watch = Watch::Board;
+    core.sleepers.until = until;
+    drop(core);
+    let timeout = (until != Time::NEVER).then(|| clock::duration(until.since(now)));
+    if poll_set.sleep(timeout).bell {
+        shared.bell.hush();
+    }
+    if let Some(mut core) = shared.lock_unless_broken() {
+        core.sleepers.watch = Watch::Nobody;
+    }
+}

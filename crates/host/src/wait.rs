@@ -1,0 +1,198 @@
+//! Waiting: looking for a while, then sleeping on the links' descriptors until the next deadline.
+//!
+//! With the inline board, a waiting caller is also the one that makes progress. Of several that wait, one sleeps on the
+//! descriptors (it *watches*), the others sleep until they are woken: by whoever sees their operation end, or by the
+//! watcher when it leaves. A sleeper that is woken by frames that another thread has already dealt with naps without
+//! the descriptors for a moment, so that it does not disturb a thread that spins.
+
+use std::time::Duration;
+
+use emp_firmware::{Span, Time};
+
+use crate::board::Board;
+use crate::clock;
+use crate::core::Core;
+use crate::shared::{Locked, Shared};
+use crate::sleepers::{How, Interest, Watch};
+use crate::wakeup::Parker;
+
+/// While it spins fruitlessly, a thread offers its core to others this often, in case there are fewer cores than
+/// spinning threads. The call costs about 0.2 µs.
+const YIELD_EVERY: Span = Span::us(20);
+
+/// How long a sleeper leaves the descriptors alone after it saw another thread make progress: long against a round trip,
+/// short against what anyone would notice.
+const NAP: Duration = Duration::from_micros(250);
+
+/// Waits until `check` finds what it looks for. `None`: the deadline has passed.
+///
+/// `interest` says what may make `check` succeed when another thread makes progress; `check` runs with the core locked,
+/// after each turn.
+pub(crate) fn wait_for<T>(
+    shared: &Shared,
+    interest: &Interest,
+    deadline: Option<Time>,
+    mut check: impl FnMut(&mut Core) -> Option<T>,
+) -> Option<T> {
+    let mut core = shared.lock();
+    if let Some(found) = check(&mut core) {
+        return Some(found);
+    }
+    match shared.board {
+        Board::Inline { .. } => Waiter::new(shared, interest, deadline).inline(core, check),
+        Board::Thread => Waiter::new(shared, interest, deadline).beside_thread(core, check),
+    }
+}
+
+struct Waiter<'a> {
+    shared: &'a Shared,
+    interest: &'a Interest,
+    deadline: Time,
+    budget: Option<Span>,
+    /// Since when nothing has happened.
+    quiet_since: Time,
+    last_yield: Time,
+    /// Another thread makes progress: leave the descriptors to it for now.
+    others_at_work: bool,
+}
+
+impl<'a> Waiter<'a> {
+    fn new(shared: &'a Shared, interest: &'a Interest, deadline: Option<Time>) -> Self {
+        let now = clock::now();
+        Self {
+            shared,
+            interest,
+            deadline: deadline.unwrap_or(Time::NEVER),
+            budget: shared.wait_mode.budget().map(clock::span),
+            quiet_since: now,
+            last_yield: now,
+            others_at_work: false,
+        }
+    }
+
+    /// True as long as looking again is better than sleeping.
+    #[inline]
+    fn spins(&mut self, now: Time) -> bool {
+        let quiet = now.since(self.quiet_since);
+        if self.budget.is_some_and(|budget| quiet >= budget) {
+            return false;
+        }
+        if now.since(self.last_yield.max(self.quiet_since)) >= YIELD_EVERY {
+            self.last_yield = now;
+            std::thread::yield_now();
+        }
+        true
+    }
+
+    /// Waits while making progress in this thread.
+    fn inline<T>(
+        mut self,
+        mut core: Locked<'a>,
+        mut check: impl FnMut(&mut Core) -> Option<T>,
+    ) -> Option<T> {
+        let mut now = self.quiet_since;
+        let found = loop {
+            self.shared.tick(&core);
+            if core.turn(now) {
+                self.quiet_since = now;
+            }
+            if let Some(found) = check(&mut core) {
+                break Some(found);
+            }
+            if now >= self.deadline {
+                break None;
+            }
+            core = self.shared.give_way(core);
+            if !self.spins(now) {
+                core = self.sleep(core, now);
+            }
+            now = clock::now();
+        };
+        match core.sleepers.watch {
+            Watch::Nobody => core.sleepers.hand_over(),
+            _ => self.shared.mind_watcher(&mut core, now),
+        }
+        found
+    }
+
+    /// Sleeps once: on the descriptors if nobody else does, otherwise until woken.
+    fn sleep(&mut self, mut core: Locked<'a>, now: Time) -> Locked<'a> {
+        if core.sleepers.watch == Watch::Caller || self.others_at_work {
+            let nap = self.others_at_work.then_some(NAP);
+            self.others_at_work = false;
+            return self.park(core, now, nap);
+        }
+        let until = core.next_turn(now).min(self.deadline);
+        if until <= now {
+            return core;
+        }
+        // The guardian has nothing to do as long as a caller watches.
+        core.sleepers.rouse_watcher();
+        core.sleepers.watch = Watch::Caller;
+        core.sleepers.until = until;
+        let ticket = core.sleepers.enter(self.interest.clone(), How::Watching);
+        let ticks = self.shared.ticks();
+        drop(core);
+        let woken = self.shared.poll_set().sleep(timeout(until, now));
+        if woken.bell {
+            self.shared.bell.hush();
+        }
+        let mut core = self.shared.lock();
+        core.sleepers.leave(ticket);
+        core.sleepers.watch = Watch::Nobody;
+        self.others_at_work = woken.link && self.shared.ticks() != ticks;
+        core
+    }
+
+    /// Sleeps without the descriptors.
+    fn park(&self, mut core: Locked<'a>, now: Time, nap: Option<Duration>) -> Locked<'a> {
+        self.shared.mind_watcher(&mut core, now);
+        let parker = Parker::mine();
+        let how = if nap.is_some() { How::Napping } else { How::Parked };
+        let ticket = core.sleepers.enter(self.interest.clone(), how(parker.clone()));
+        drop(core);
+        let limit = timeout(self.deadline, now);
+        parker.sleep(match (limit, nap) {
+            (Some(limit), Some(nap)) => Some(limit.min(nap)),
+            (limit, nap) => limit.or(nap),
+        });
+        let mut core = self.shared.lock();
+        core.sleepers.leave(ticket);
+        core
+    }
+
+    /// Waits while the progress thread works.
+    fn beside_thread<T>(
+        mut self,
+        mut core: Locked<'a>,
+        mut check: impl FnMut(&mut Core) -> Option<T>,
+    ) -> Option<T> {
+        let mut now = self.quiet_since;
+        loop {
+            // Read before the check and under the lock: what comes later moves it.
+            let news = self.shared.news();
+            if let Some(found) = check(&mut core) {
+                return Some(found);
+            }
+            if now >= self.deadline {
+                return None;
+            }
+            if self.spins(now) {
+                drop(core);
+                while self.shared.news() == news && now < self.deadline && self.spins(now) {
+                    std::hint::spin_loop();
+                    now = clock::now();
+                }
+                core = self.shared.lock();
+            } else {
+                core = self.park(core, now, None);
+                now = clock::now();
+            }
+        }
+    }
+}
+
+/// The time left until `until`; `None` if that never comes.
+fn timeout(until: Time, now: Time) -> Option<Duration> {
+    (until != Time::NEVER).then(|| clock::duration(until.since(now)))
+}

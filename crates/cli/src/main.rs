@@ -1,9 +1,11 @@
 //! The `emp` program: one subcommand a module, each with `Args` and `run(Args)`.
 
+mod bench;
 mod doctor;
 mod error;
 mod lab;
 mod process;
+mod report;
 
 use std::process::ExitCode;
 
@@ -22,6 +24,8 @@ struct Cli {
 enum Command {
     /// Make, use and remove a lab: hosts on this machine joined by virtual cables.
     Lab(lab::Args),
+    /// Measure EMP against the bare link and TCP.
+    Bench(bench::Args),
     /// Show what this machine allows and which link `auto` will take.
     Doctor(doctor::Args),
 }
@@ -29,6 +33,7 @@ enum Command {
 fn dispatch(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Lab(args) => lab::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Doctor(args) => doctor::run(args),
     }
 }

@@ -2,7 +2,8 @@
 
 /// The median; the mean of the middle two if there is an even number. `None` without samples.
 pub fn median(samples: &[f64]) -> Option<f64> {
-    let mut sorted: Vec<f64> = samples.iter().copied().filter(|sample| sample.is_finite()).collect();
+    let mut sorted: Vec<f64> =
+        samples.iter().copied().filter(|sample| sample.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
     match sorted.len() {

@@ -7,7 +7,7 @@ mod raw_flow;
 mod raw_frame;
 mod tcp;
 
-pub use opening::{Opening, Place, open};
+pub use opening::{Place, open};
 
 use super::job::{Job, Measure};
 use super::verify;

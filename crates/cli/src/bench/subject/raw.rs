@@ -10,8 +10,8 @@ use anyhow::bail;
 use emp_link::{Link, TxFrame};
 use emp_wire::{HEADER_BYTES, LinkAddress};
 
+use super::Subject;
 use super::raw_frame::{HEAD_BYTES, Head, Kind};
-use super::{Role, Subject};
 use crate::bench::job::{Job, Measure, Pattern};
 use crate::bench::patience::Patience;
 
@@ -248,17 +248,6 @@ impl Subject for Raw {
     }
 }
 
-impl Raw {
-    /// The role a job gives to this end; kept here so that `flow` needs to know nothing of patterns.
-    #[cfg(test)]
-    pub(super) fn run(&mut self, job: &Job, role: Role) -> Option<Measure> {
-        self.prepare(job).unwrap();
-        match role {
-            Role::Active => Some(self.active(job).unwrap()),
-            Role::Passive => {
-                self.passive(job).unwrap();
-                None
-            }
-        }
-    }
-}
+#[cfg(test)]
+#[path = "raw_tests.rs"]
+mod tests;

@@ -70,7 +70,8 @@ fn widen(low: u32, near: u64) -> u64 {
 }
 
 impl Raw {
-    /// Moves frames until all are there, or known to be lost. Returns the time and the part of the own frames that arrived.
+    /// Moves frames until all are there, or known to be lost. Returns the time and the part of the own frames that
+    /// arrived.
     pub(super) fn flow(
         &mut self,
         job: &Job,
@@ -106,7 +107,8 @@ impl Raw {
             patience.idle()?;
         }
         let elapsed = start.elapsed();
-        let arrived = flow.confirmed.unwrap_or(flow.acked) as f64 / frames.max(1) as f64;
+        // Without a confirmation nobody knows; such a run does not count.
+        let arrived = flow.confirmed.map_or(f64::NAN, |got| got as f64 / frames.max(1) as f64);
         Ok((elapsed, arrived.min(1.0)))
     }
 

@@ -1,0 +1,311 @@
+//! What can be asked of `emp bench`, and what of it makes no sense.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use emp_firmware::Profile;
+
+use super::job::{LinkChoice, Pattern, Spec, SubjectKind};
+use super::measure::Effort;
+use super::pair::{MTU_DEFAULT, Pair};
+use super::{Session, sizes};
+use crate::bail_user;
+
+/// Boards that `--board` knows.
+const BOARDS: [&str; 2] = ["inline", "thread"];
+
+/// Slices per subject and size: an odd number has a middle, and two disturbed ones of five change nothing.
+const RUNS_DEFAULT: usize = 5;
+
+/// Slices that `--runs` may ask for.
+const RUNS_MAX: usize = 1_000;
+
+/// Seconds per subject and size.
+const SECONDS_DEFAULT: f64 = 0.5;
+
+/// Seconds that `--seconds` may ask for: a day.
+const SECONDS_MAX: f64 = 86_400.0;
+
+/// Where the other end is.
+#[derive(Args, Clone, Debug)]
+pub struct WhereArgs {
+    /// The host where `emp bench listen` runs: NAME, ADDRESS, or either with :PORT.
+    #[arg(required_unless_present = "lab")]
+    pub peer: Option<String>,
+    /// Both ends here, in two network namespaces joined by a virtual cable.
+    #[arg(long, conflicts_with = "peer")]
+    pub lab: bool,
+    /// Network interface of the packet link [default: the one that leads to PEER].
+    #[arg(long, conflicts_with = "lab")]
+    pub interface: Option<String>,
+    /// Size of the largest packet in bytes [default: the interface's; 1500 in a lab].
+    #[arg(long)]
+    pub mtu: Option<usize>,
+}
+
+/// What EMP is to be like.
+#[derive(Args, Clone, Debug)]
+pub struct EmpArgs {
+    /// The link that carries the frames.
+    #[arg(long, value_enum, default_value_t = LinkChoice::Auto)]
+    pub link: LinkChoice,
+    /// Protocol parameters: default, emp2001, openmx, vmmc2.
+    #[arg(long, default_value = "default")]
+    pub profile: String,
+    /// Where the firmware runs: inline (in the caller), thread.
+    #[arg(long, default_value = "inline")]
+    pub board: String,
+    /// Leave out the guardian thread of the inline board.
+    #[arg(long)]
+    pub no_guardian: bool,
+    /// Part of EMP's frames that each end loses on purpose, such as 0.01.
+    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    pub loss: f64,
+    /// Seed of that loss and of other random choices.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// Options of the patterns that are measured.
+#[derive(Args, Clone, Debug)]
+pub struct MeasureArgs {
+    #[command(flatten)]
+    pub place: WhereArgs,
+    #[command(flatten)]
+    pub emp: EmpArgs,
+    /// Message sizes, such as 1,32,4K,1M or 4..1M (doubling).
+    #[arg(long)]
+    pub sizes: Option<String>,
+    /// Seconds for each subject at each size.
+    #[arg(long, default_value_t = SECONDS_DEFAULT)]
+    pub seconds: f64,
+    /// Slices that those seconds are cut into; figures are medians over slices.
+    #[arg(long, default_value_t = RUNS_DEFAULT)]
+    pub runs: usize,
+    /// Messages outstanding [default: about 4 MiB of them, 4 to 256].
+    #[arg(long, value_name = "N")]
+    pub window: Option<usize>,
+    /// Measure these in turn with EMP: raw (the bare link), tcp (spinning), tcp-block (sleeping).
+    #[arg(long, value_delimiter = ',', value_name = "SUBJECTS")]
+    pub vs: Vec<String>,
+    /// Write the figures to a file, for programs.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Draw throughput and signature curves to a file.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+/// Options of `emp bench verify`.
+#[derive(Args, Clone, Debug)]
+pub struct VerifyArgs {
+    #[command(flatten)]
+    pub place: WhereArgs,
+    #[command(flatten)]
+    pub emp: EmpArgs,
+    /// How long each end starts new messages.
+    #[arg(long, default_value_t = 10.0)]
+    pub seconds: f64,
+    /// Largest message.
+    #[arg(long, default_value = "4M", value_name = "SIZE")]
+    pub size_max: String,
+    /// Messages outstanding each way.
+    #[arg(long, default_value_t = 24, value_name = "N")]
+    pub window: usize,
+    /// Write the figures to a file, for programs.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Options of `emp bench bars`.
+#[derive(Args, Clone, Debug)]
+pub struct BarsArgs {
+    #[command(flatten)]
+    pub place: WhereArgs,
+    /// Seconds for each subject of each bar.
+    #[arg(long, default_value_t = 2.0)]
+    pub seconds: f64,
+    /// Slices that those seconds are cut into.
+    #[arg(long, default_value_t = 9)]
+    pub runs: usize,
+    /// Only bars whose name holds this text.
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+    /// Write the figures to a file, for programs.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+impl WhereArgs {
+    /// Does work with the other end's address, in a lab of its own if that was asked for.
+    pub fn with_peer<T: Send>(
+        &self,
+        work: impl FnOnce(&str) -> anyhow::Result<T> + Send,
+    ) -> anyhow::Result<T> {
+        match &self.peer {
+            Some(peer) if !self.lab => work(peer),
+            _ => Pair::new(self.mtu.unwrap_or(MTU_DEFAULT))?.run(work),
+        }
+    }
+
+    /// Opens a session with that other end. A lab's interfaces have the MTU that was asked for already.
+    pub fn open(&self, peer: &str, specs: Vec<Spec>) -> anyhow::Result<Session> {
+        let mtu = if self.lab { None } else { self.mtu };
+        Session::open(peer, specs, self.interface.clone(), mtu)
+    }
+
+    /// Does work in one session.
+    pub fn with_session<T: Send>(
+        &self,
+        specs: Vec<Spec>,
+        work: impl FnOnce(&mut Session) -> anyhow::Result<T> + Send,
+    ) -> anyhow::Result<T> {
+        self.with_peer(|peer| work(&mut self.open(peer, specs)?))
+    }
+}
+
+impl EmpArgs {
+    /// EMP as asked for.
+    pub fn spec(&self) -> anyhow::Result<Spec> {
+        if Profile::by_name(&self.profile).is_none() {
+            let known: Vec<_> = Profile::ALL.iter().map(|profile| profile.name).collect();
+            bail_user!("there is no profile {}; there are {}", self.profile, known.join(", "));
+        }
+        if !BOARDS.contains(&self.board.as_str()) {
+            bail_user!("there is no board {}; there are {}", self.board, BOARDS.join(", "));
+        }
+        if !(0.0..1.0).contains(&self.loss) {
+            bail_user!(
+                "a loss of {} is not possible; choose 0 to 0.99, 0.01 is one frame in a hundred",
+                self.loss
+            );
+        }
+        Ok(Spec {
+            profile: self.profile.clone(),
+            board: self.board.clone(),
+            guardian: !self.no_guardian,
+            loss: self.loss,
+            seed: self.seed,
+            ..Spec::emp(self.link)
+        })
+    }
+}
+
+impl MeasureArgs {
+    /// EMP first, then what it is measured against.
+    pub fn specs(&self) -> anyhow::Result<Vec<Spec>> {
+        let emp = self.emp.spec()?;
+        let mut specs = vec![emp.clone()];
+        for name in &self.vs {
+            let known = [SubjectKind::Raw, SubjectKind::Tcp, SubjectKind::TcpBlock];
+            match known.into_iter().find(|kind| kind.name() == name) {
+                Some(kind) if specs.iter().any(|spec| spec.kind == kind) => {}
+                Some(kind) => specs.push(emp.against(kind)),
+                None => bail_user!("--vs knows raw, tcp and tcp-block, not `{name}`"),
+            }
+        }
+        Ok(specs)
+    }
+
+    /// The sizes, asked for or usual.
+    pub fn sizes(&self, pattern: Pattern) -> anyhow::Result<Vec<usize>> {
+        let usual = match pattern {
+            Pattern::Rate => "8,64,256,1K",
+            Pattern::Stream | Pattern::Bidir => "1K,8K,64K,1M,4M",
+            Pattern::Pingpong | Pattern::Verify => "1,32,256,1K,4K,16K,64K,256K,1M",
+        };
+        sizes::parse(self.sizes.as_deref().unwrap_or(usual))
+    }
+
+    /// The time to spend.
+    pub fn effort(&self) -> anyhow::Result<Effort> {
+        if self.window == Some(0) {
+            bail_user!("a window of 0 messages would never send any; choose 1 or more");
+        }
+        effort(self.seconds, self.runs)
+    }
+}
+
+/// The time to spend on each subject.
+pub fn effort(seconds: f64, runs: usize) -> anyhow::Result<Effort> {
+    check_seconds(seconds)?;
+    if !(1..=RUNS_MAX).contains(&runs) {
+        bail_user!("{runs} runs are not possible; choose 1 to {RUNS_MAX}");
+    }
+    Ok(Effort { slice: Duration::from_secs_f64(seconds / runs as f64), runs })
+}
+
+/// Refuses times that nobody means.
+pub fn check_seconds(seconds: f64) -> anyhow::Result<()> {
+    if !(seconds > 0.0 && seconds <= SECONDS_MAX) {
+        bail_user!(
+            "{seconds} seconds are not possible; choose more than 0 and at most {SECONDS_MAX}"
+        );
+    }
+    Ok(())
+}
+
+/// The command line, as it is recorded.
+pub fn command_line() -> String {
+    let arguments = std::env::args_os().skip(1);
+    let words: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
+    format!("emp {}", words.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::UserError;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: MeasureArgs,
+    }
+
+    fn args(line: &str) -> MeasureArgs {
+        Line::try_parse_from(line.split(' ')).unwrap().args
+    }
+
+    #[test]
+    fn subjects_follow_emp_once_each() {
+        let specs = args("x peer --vs raw,tcp,raw --link udp --loss 0.1").specs().unwrap();
+        let kinds: Vec<_> = specs.iter().map(|spec| spec.kind).collect();
+        assert_eq!(kinds, [SubjectKind::Emp, SubjectKind::Raw, SubjectKind::Tcp]);
+        assert_eq!((specs[0].loss, specs[1].loss), (0.1, 0.0));
+        assert_eq!(specs[1].link, LinkChoice::Udp);
+    }
+
+    #[test]
+    fn mistakes_are_the_users_to_mend() {
+        let all = |line: &str| {
+            let args = args(line);
+            let checks = args.specs().map(drop).and(args.effort().map(drop));
+            checks.and(args.sizes(Pattern::Stream).map(drop)).unwrap_err()
+        };
+        for (line, says) in [
+            ("x peer --vs sctp", "not `sctp`"),
+            ("x peer --profile fast", "there are default, emp2001"),
+            ("x peer --board moon", "there are inline, thread"),
+            ("x peer --loss 1.5", "a loss of 1.5"),
+            ("x peer --seconds -1", "-1 seconds"),
+            ("x peer --seconds NaN", "NaN seconds"),
+            ("x peer --runs 0", "0 runs"),
+            ("x peer --window 0", "a window of 0"),
+            ("x peer --sizes lots", "`lots` is not a size"),
+        ] {
+            let line = line.replace("--seconds -1", "--seconds=-1");
+            let error = all(&line);
+            assert!(error.is::<UserError>() && error.to_string().contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_peer_or_a_lab_and_not_both() {
+        assert!(Line::try_parse_from(["x"]).is_err());
+        assert!(Line::try_parse_from(["x", "peer", "--lab"]).is_err());
+        assert!(args("x --lab").place.lab);
+    }
+}

@@ -1,0 +1,124 @@
+//! `emp bench listen`: does the other half of whatever clients order, one client after the other.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+
+use super::control::{self, Answer, Card, Control, Request};
+use super::subject::{self, Place, Role, Subject};
+use crate::error::{UserError, print};
+use crate::{bail_user, error};
+
+/// Do the other half for `emp bench PATTERN PEER` on another host.
+///
+/// The two ends agree over a TCP connection on what to do, so both hosts need an IP address, whatever link is measured.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Address to wait at [default: every address].
+    #[arg(long)]
+    bind: Option<IpAddr>,
+    /// TCP port to wait at.
+    #[arg(long, default_value_t = control::PORT_DEFAULT)]
+    port: u16,
+    /// Network interface of the packet link [default: the one that owns the address the client asked for].
+    #[arg(long)]
+    interface: Option<String>,
+    /// End after the first client.
+    #[arg(long)]
+    once: bool,
+}
+
+/// What is printed before the address when clients may come.
+pub const GREETING: &str = "listening on";
+
+/// Runs `emp bench listen`.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let listener = bind(args.bind, args.port)?;
+    print(&format!("{GREETING} {}\n", listener.local_addr()?))?;
+    loop {
+        let (stream, client) = listener.accept()?;
+        // The connection goes with the session, so that a client learns of a failure here at once.
+        let ended = Control::new(stream).and_then(|control| serve(control, &args));
+        if args.once {
+            return ended;
+        }
+        if let Err(problem) = ended {
+            eprintln!("emp: {client}: {problem:#}");
+        }
+    }
+}
+
+fn bind(address: Option<IpAddr>, port: u16) -> anyhow::Result<TcpListener> {
+    // The unspecified IPv6 address takes IPv4 clients too, where there is IPv6 at all.
+    let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
+    let chosen = match address {
+        Some(address) => TcpListener::bind(SocketAddr::new(address, port)),
+        None => TcpListener::bind(any).or_else(|_| TcpListener::bind(("0.0.0.0", port))),
+    };
+    match chosen {
+        Ok(listener) => Ok(listener),
+        Err(problem) => {
+            bail_user!("can't listen at port {port}: {problem}; choose another with --port")
+        }
+    }
+}
+
+/// Serves one client until it goes away.
+fn serve(mut control: Control, args: &Args) -> anyhow::Result<()> {
+    let ended = session(&mut control, args);
+    if let Err(problem) = &ended {
+        let user = problem.downcast_ref::<UserError>().is_some();
+        // The client may be gone already; then there is nobody to tell.
+        let _ = control.send(&Answer::Refused { reason: format!("{problem:#}"), user });
+    }
+    ended
+}
+
+fn session(control: &mut Control, args: &Args) -> anyhow::Result<()> {
+    let Some(Request::Hello { version, specs, cards, mtu }) = control.next()? else {
+        return Err(error::user_error("a client went away, or did not say hello"));
+    };
+    control::check_version(version)?;
+    let place = Place::find(control.addresses()?, args.interface.clone(), mtu)?;
+    let openings: Vec<_> = specs
+        .iter()
+        .map(|spec| subject::open(spec, &place, Role::Passive))
+        .collect::<Result<_, _>>()?;
+    let own: Vec<Card> = openings.iter().map(|opening| opening.card()).collect();
+    control.send(&Answer::Welcome { cards: own })?;
+    let pairs = openings.into_iter().zip(&cards);
+    let mut subjects: Vec<Box<dyn Subject>> =
+        pairs.map(|(opening, card)| opening.connect(card)).collect::<Result<_, _>>()?;
+    while let Some(request) = control.next()? {
+        answer(control, &mut subjects, request)?;
+    }
+    Ok(())
+}
+
+fn answer(
+    control: &mut Control,
+    subjects: &mut [Box<dyn Subject>],
+    request: Request,
+) -> anyhow::Result<()> {
+    match request {
+        Request::Run { subject, job } => {
+            let subject = known(subjects, subject)?;
+            subject.prepare(&job)?;
+            control.send(&Answer::Ready)?;
+            subject.passive(&job)?;
+            control.send(&Answer::Done)
+        }
+        Request::Verify { subject, plan } => {
+            let subject = known(subjects, subject)?;
+            control.send(&Answer::Ready)?;
+            let tally = subject.verify(&plan, Role::Passive)?;
+            control.send(&Answer::Verified(tally))
+        }
+        Request::Hello { .. } => bail_user!("a client said hello twice"),
+    }
+}
+
+fn known(subjects: &mut [Box<dyn Subject>], index: usize) -> anyhow::Result<&mut Box<dyn Subject>> {
+    match subjects.get_mut(index) {
+        Some(subject) => Ok(subject),
+        None => bail_user!("a client asked for subject {index}, which it did not name before"),
+    }
+}

@@ -1,0 +1,71 @@
+//! `emp bench`: how fast EMP is, against the bare link and TCP in the same run.
+//!
+//! The two ends talk over a [`control`] connection: [`listen`] serves, a [`session`] orders. What is measured is behind
+//! one trait, [`subject::Subject`]; [`measure`] lets subjects take turns, [`results`] and the report make figures of it.
+
+mod args;
+mod bars;
+mod control;
+mod environment;
+mod job;
+mod listen;
+mod measure;
+mod pair;
+mod patience;
+mod pattern;
+mod progress;
+mod results;
+mod session;
+mod sizes;
+mod stats;
+mod subject;
+mod verify;
+mod verify_run;
+
+pub use bars::Verdict;
+pub use job::{LinkChoice, Pattern, Spec, SubjectKind};
+pub use pair::{MTU_DEFAULT, Pair};
+pub use pattern::{Work, measure_sizes};
+pub use progress::Progress;
+pub use results::Row;
+pub use session::Session;
+pub use subject::Place;
+pub use verify_run::{outcome as verify_outcome, plan as verify_plan};
+pub use {environment::links, measure::Effort, sizes::show as show_size, verify::Tally};
+
+/// Measure: `emp bench listen` on one host and `emp bench PATTERN PEER` on the other, or `emp bench PATTERN --lab`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Listen(listen::Args),
+    /// One message there, one back: the time of one way.
+    Pingpong(args::MeasureArgs),
+    /// Messages one way, some outstanding, acknowledged when the last has arrived.
+    Stream(args::MeasureArgs),
+    /// Streams both ways at once.
+    Bidir(args::MeasureArgs),
+    /// Many small messages one way: how many a second.
+    Rate(args::MeasureArgs),
+    /// Random sizes, tags and scatter lists both ways for a time, every byte checked.
+    Verify(args::VerifyArgs),
+    /// The figures that EMP promises, each measured and judged.
+    Bars(args::BarsArgs),
+}
+
+/// Runs `emp bench …`.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    match args.command {
+        Command::Listen(args) => listen::run(args),
+        Command::Pingpong(args) => pattern::run(Pattern::Pingpong, &args),
+        Command::Stream(args) => pattern::run(Pattern::Stream, &args),
+        Command::Bidir(args) => pattern::run(Pattern::Bidir, &args),
+        Command::Rate(args) => pattern::run(Pattern::Rate, &args),
+        Command::Verify(args) => verify_run::run(&args),
+        Command::Bars(args) => bars::run(&args),
+    }
+}

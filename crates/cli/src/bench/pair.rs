@@ -1,0 +1,110 @@
+//! Both ends on this machine: a lab of two hosts, the listener as a process in one, the client as a thread in the other,
+//! each on a core of its own where there are two.
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::thread;
+
+use anyhow::{Context, bail};
+
+use super::listen::GREETING;
+use crate::lab::{Plan, PrivateLab, Topology};
+use crate::process;
+
+/// MTU of a lab unless asked for another: ordinary Ethernet's.
+pub const MTU_DEFAULT: usize = 1500;
+
+/// A lab with a listener in it.
+pub struct Pair {
+    // Declared first, so that it ends before its host goes away.
+    listener: Listener,
+    lab: PrivateLab,
+}
+
+struct Listener(Child);
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Pair {
+    /// Makes the lab and starts the listener. To be called before this process has threads (see [`PrivateLab::create`]),
+    /// and from a thread that lasts as long as the pair.
+    pub fn new(mtu: usize) -> anyhow::Result<Self> {
+        let mtu = u32::try_from(mtu).unwrap_or(u32::MAX);
+        let lab = PrivateLab::create(Plan::new(2, Topology::Link, mtu)?)?;
+        let host = lab.host("1")?;
+        let program = env::current_exe().context("finding this program")?;
+        let mut command = match cores() {
+            Some((_, second)) => host.command_on_cpu(program, second)?,
+            None => host.command(program)?,
+        };
+        command.args(["bench", "listen"]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut listener = Listener(command.spawn().context("starting the listener")?);
+        let mut greeting = String::new();
+        if let Some(output) = listener.0.stdout.take() {
+            BufReader::new(output).read_line(&mut greeting)?;
+        }
+        if !greeting.starts_with(GREETING) {
+            bail!("the listener in the lab did not start");
+        }
+        Ok(Self { listener, lab })
+    }
+
+    /// Runs the client's work inside the first host and hands it the listener's address.
+    pub fn run<T: Send>(
+        &mut self,
+        work: impl FnOnce(&str) -> anyhow::Result<T> + Send,
+    ) -> anyhow::Result<T> {
+        let peer = self.lab.host("1")?.address().to_string();
+        let mut entrance = self.lab.host("0")?.entrance()?;
+        if let Some((first, _)) = cores() {
+            entrance = entrance.on_cpu(first)?;
+        }
+        let ended = thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                entrance.enter().context("entering the lab")?;
+                work(&peer)
+            });
+            client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        if ended.is_err() {
+            // Its own words, if it has any, are on standard error; it must not outlive the failure.
+            let _ = self.listener.0.kill();
+        }
+        ended
+    }
+}
+
+/// Two cores that this process may use, if there are two.
+fn cores() -> Option<(usize, usize)> {
+    let allowed = parse_cpu_list(&process::own_status("Cpus_allowed_list")?);
+    Some((*allowed.first()?, *allowed.get(1)?))
+}
+
+/// Numbers in the kernel's notation: `0-3,8`.
+fn parse_cpu_list(text: &str) -> Vec<usize> {
+    let ranges = text.split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
+    });
+    ranges.flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(parse_cpu_list("0-1"), [0, 1]);
+        assert_eq!(parse_cpu_list("3"), [3]);
+        assert_eq!(parse_cpu_list("0-2,8,10-11\n"), [0, 1, 2, 8, 10, 11]);
+        assert!(parse_cpu_list("").is_empty());
+    }
+}

@@ -1,0 +1,87 @@
+//! The client's side of a benchmark: subjects open at both ends, slices of work one at a time.
+
+use anyhow::bail;
+
+use super::control::{Answer, Card, Control, Request, hello};
+use super::job::{Job, Measure, Spec};
+use super::subject::{self, Place, Role, Subject};
+use super::verify;
+
+/// Subjects that are open and connected at both ends.
+pub struct Session {
+    control: Control,
+    specs: Vec<Spec>,
+    cards: Vec<Card>,
+    subjects: Vec<Box<dyn Subject>>,
+    place: Place,
+}
+
+impl Session {
+    /// Reaches the listener and opens the subjects at both ends.
+    pub fn open(
+        peer: &str,
+        specs: Vec<Spec>,
+        interface: Option<String>,
+        mtu: Option<usize>,
+    ) -> anyhow::Result<Self> {
+        let mut control = Control::connect(peer)?;
+        let place = Place::find(control.addresses()?, interface, mtu)?;
+        let openings: Vec<_> = specs
+            .iter()
+            .map(|spec| subject::open(spec, &place, Role::Active))
+            .collect::<Result<_, _>>()?;
+        let cards: Vec<Card> = openings.iter().map(|opening| opening.card()).collect();
+        let Answer::Welcome { cards: theirs } = control.ask(&hello(&specs, &cards, mtu))? else {
+            bail!("the other end did not answer a hello with a welcome");
+        };
+        let pairs = openings.into_iter().zip(&theirs);
+        let subjects =
+            pairs.map(|(opening, card)| opening.connect(card)).collect::<Result<_, _>>()?;
+        Ok(Self { control, specs, cards, subjects, place })
+    }
+
+    /// The subjects, in order.
+    pub fn specs(&self) -> &[Spec] {
+        &self.specs
+    }
+
+    /// What this end opened for each.
+    pub fn cards(&self) -> &[Card] {
+        &self.cards
+    }
+
+    /// Where this end is.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Both ends do a job; this one measures.
+    pub fn run(&mut self, subject: usize, job: Job) -> anyhow::Result<Measure> {
+        self.subjects[subject].prepare(&job)?;
+        let Answer::Ready = self.control.ask(&Request::Run { subject, job })? else {
+            bail!("the other end did not get ready");
+        };
+        let measure = self.subjects[subject].active(&job)?;
+        match self.control.answer()? {
+            Answer::Done => Ok(measure),
+            _ => bail!("the other end did not finish"),
+        }
+    }
+
+    /// Both ends exchange random messages. Returns what each saw, this one first.
+    pub fn verify(
+        &mut self,
+        subject: usize,
+        plan: verify::Plan,
+    ) -> anyhow::Result<[verify::Tally; 2]> {
+        let request = Request::Verify { subject, plan: plan.clone() };
+        let Answer::Ready = self.control.ask(&request)? else {
+            bail!("the other end did not get ready");
+        };
+        let own = self.subjects[subject].verify(&plan, Role::Active);
+        let Answer::Verified(theirs) = self.control.answer()? else {
+            bail!("the other end did not finish");
+        };
+        Ok([own?, theirs])
+    }
+}

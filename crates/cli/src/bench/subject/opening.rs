@@ -1,0 +1,198 @@
+//! Opening a subject in two steps: first each end opens its own half and says what the other must know, then both connect.
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+
+use emp_link::{Interface, Link, PacketLink, PacketOptions, UdpLink, UdpOptions, interfaces};
+use emp_wire::{ETHERTYPE_DEFAULT, LinkAddress, NodeId};
+
+use super::emp::EmpOpening;
+use super::raw::Raw;
+use super::tcp::Tcp;
+use super::{Role, Subject};
+use crate::bench::control::Card;
+use crate::bench::job::{LinkChoice, Spec, SubjectKind};
+use crate::error::user_error;
+use crate::{bail_user, process};
+
+/// EtherType of the bare link: the other of the two that IEEE 802 sets aside for experiments, so that EMP's socket and
+/// this one don't see each other's frames.
+const ETHERTYPE_RAW: u16 = ETHERTYPE_DEFAULT + 1;
+
+/// Where an end of a benchmark is.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// This end's address.
+    pub own: IpAddr,
+    /// The other end's.
+    pub peer: IpAddr,
+    /// The interface between them.
+    pub interface: Interface,
+    /// MTU to use instead of the interface's.
+    pub mtu: Option<usize>,
+}
+
+impl Place {
+    /// Finds the interface behind the control connection, or the one that was named.
+    pub fn find(
+        (own, peer): (IpAddr, IpAddr),
+        named: Option<String>,
+        mtu: Option<usize>,
+    ) -> anyhow::Result<Self> {
+        let list = interfaces()?;
+        let found = match &named {
+            Some(name) => list.iter().find(|interface| interface.name == *name),
+            None => list.iter().find(|interface| interface.addresses.contains(&own)),
+        };
+        let Some(interface) = found.cloned() else {
+            let names: Vec<String> = list.iter().map(ToString::to_string).collect();
+            let wanted = named.map_or_else(|| format!("with address {own}"), |name| name.clone());
+            bail_user!("there is no interface {wanted}; there are {}", names.join(", "));
+        };
+        if let Some(mtu) = mtu.filter(|mtu| *mtu > interface.mtu) {
+            bail_user!("{interface} can't carry an MTU of {mtu}");
+        }
+        Ok(Self { own, peer, interface, mtu })
+    }
+
+    /// The MTU in force.
+    pub fn mtu(&self) -> usize {
+        self.mtu.unwrap_or(self.interface.mtu)
+    }
+
+    /// The link that a choice means here, or why it is not to be had.
+    pub fn choose(&self, link: LinkChoice) -> anyhow::Result<LinkChoice> {
+        let problem = self.packet_problem();
+        match (link, problem) {
+            (LinkChoice::Auto, Some(_)) => Ok(LinkChoice::Udp),
+            (LinkChoice::Auto, None) => Ok(LinkChoice::Packet),
+            (LinkChoice::Packet, Some(problem)) => {
+                bail_user!("the packet link is not possible here: {problem}; --link udp is")
+            }
+            (link, _) => Ok(link),
+        }
+    }
+
+    /// Why raw frames can't be sent here.
+    pub fn packet_problem(&self) -> Option<String> {
+        let name = &self.interface.name;
+        if self.interface.loopback {
+            return Some(
+                "the two ends are on one machine, and loopback carries no raw frames".to_owned(),
+            );
+        }
+        if !self.interface.usable_for_packet() {
+            return Some(format!("{name} is not an Ethernet interface that is up"));
+        }
+        let privileged = process::has_capability(process::CAP_NET_RAW);
+        (!privileged)
+            .then(|| "it needs CAP_NET_RAW (run as root, or with that capability)".to_owned())
+    }
+}
+
+/// One end's half, open but not connected.
+pub trait Opening {
+    /// What the other end must know.
+    fn card(&self) -> Card;
+
+    /// Connects to the other end's half.
+    fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>>;
+}
+
+/// Opens this end's half of a subject.
+pub fn open(spec: &Spec, place: &Place, role: Role) -> anyhow::Result<Box<dyn Opening>> {
+    Ok(match spec.kind {
+        SubjectKind::Emp => Box::new(EmpOpening::open(spec, place)?),
+        SubjectKind::Raw => Box::new(RawOpening::open(spec.link, place)?),
+        SubjectKind::Tcp | SubjectKind::TcpBlock => {
+            let spinning = spec.kind == SubjectKind::Tcp;
+            let listener = match role {
+                Role::Active => None,
+                Role::Passive => Some(TcpListener::bind(SocketAddr::new(place.own, 0))?),
+            };
+            Box::new(TcpOpening { listener, spinning, peer: place.peer })
+        }
+    })
+}
+
+struct TcpOpening {
+    listener: Option<TcpListener>,
+    spinning: bool,
+    peer: IpAddr,
+}
+
+impl Opening for TcpOpening {
+    fn card(&self) -> Card {
+        let address = self.listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        Card { tcp_port: address.map(|address| address.port()), ..Card::default() }
+    }
+
+    fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>> {
+        Ok(Box::new(match (&self.listener, other.tcp_port) {
+            (Some(listener), _) => Tcp::accept(listener, self.spinning)?,
+            (None, Some(port)) => Tcp::connect(SocketAddr::new(self.peer, port), self.spinning)?,
+            (None, None) => bail_user!("the other end offers no TCP port"),
+        }))
+    }
+}
+
+struct RawOpening {
+    link: Box<dyn Link>,
+    node: NodeId,
+    frame_bytes_max: usize,
+    peer: IpAddr,
+}
+
+impl RawOpening {
+    fn open(choice: LinkChoice, place: &Place) -> anyhow::Result<Self> {
+        // Process and time make it differ from every other bare link that may still be open here.
+        let node = NodeId::from_name(&format!(
+            "raw {} {:?}",
+            std::process::id(),
+            std::time::Instant::now()
+        ));
+        let tag = node.destination_tag();
+        let link: Box<dyn Link> = match place.choose(choice)? {
+            LinkChoice::Packet | LinkChoice::Auto => {
+                let ethertype = ETHERTYPE_RAW;
+                let options =
+                    PacketOptions { ethertype, ..PacketOptions::new(&place.interface.name, tag) };
+                Box::new(PacketLink::open(&options).map_err(|error| user_error(error.to_string()))?)
+            }
+            LinkChoice::Udp => {
+                let bind = Some(place.own);
+                let options = UdpOptions { bind, port: 0, mtu: place.mtu, ..UdpOptions::new(tag) };
+                Box::new(UdpLink::open(&options).map_err(|error| user_error(error.to_string()))?)
+            }
+        };
+        let most = link.capabilities().frame_bytes_max;
+        let frame_bytes_max = place.mtu.map_or(most, |mtu| most.min(mtu));
+        Ok(Self { link, node, frame_bytes_max, peer: place.peer })
+    }
+}
+
+impl Opening for RawOpening {
+    fn card(&self) -> Card {
+        let capabilities = self.link.capabilities();
+        Card {
+            links: vec![capabilities.kind.to_owned()],
+            mac: capabilities.address.as_mac(),
+            udp_port: capabilities.address.as_udp().map(|address| address.port()),
+            node: Some(self.node.0),
+            frame_bytes_max: Some(self.frame_bytes_max),
+            tcp_port: None,
+        }
+    }
+
+    fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>> {
+        let own = self.card();
+        let udp = other.udp_port.map(|port| LinkAddress::udp(SocketAddr::new(self.peer, port)));
+        let to = if own.mac.is_some() { other.mac.map(LinkAddress::mac) } else { udp };
+        let (Some(to), Some(node)) = (to, other.node) else {
+            let theirs = other.links.join(", ");
+            bail_user!("the bare link here is {}, at the other end {theirs}", own.links.join(", "));
+        };
+        let frame =
+            other.frame_bytes_max.map_or(self.frame_bytes_max, |n| n.min(self.frame_bytes_max));
+        Ok(Box::new(Raw::new(self.link, to, NodeId(node).destination_tag(), frame)))
+    }
+}

@@ -1,0 +1,51 @@
+//! `emp bench verify`: random messages both ways, and not one byte unchecked.
+//!
+//! Both ends know from a seed what the other sends ([`message`]), so that nothing but the messages themselves has to
+//! cross. [`outgoing`] sends, [`incoming`] receives and checks, [`exchange`] does both until the time is over.
+
+#[cfg(any())]
+mod exchange;
+
+mod message;
+
+use serde::{Deserialize, Serialize};
+
+/// How to verify: the same at both ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What is sent follows from it, and from the direction.
+    pub seed: u64,
+    /// How long each end starts new messages.
+    pub seconds: f64,
+    /// Largest message in bytes.
+    pub size_max: usize,
+    /// Messages outstanding each way.
+    pub window: usize,
+}
+
+/// What one end saw.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Messages that this end sent.
+    pub messages_sent: u64,
+    /// Bytes of them.
+    pub bytes_sent: u64,
+    /// Messages that this end received and checked.
+    pub messages_checked: u64,
+    /// Bytes of them, each compared.
+    pub bytes_checked: u64,
+    /// Of them, longer than their buffer, on purpose.
+    pub truncated: u64,
+    /// Receives withdrawn at the end.
+    pub cancelled: u64,
+    /// Messages that came before their receive.
+    pub unexpected: u64,
+    /// Frames sent again.
+    pub frames_resent: u64,
+    /// Frames lost on purpose.
+    pub faults: u64,
+    /// Seconds it took.
+    pub seconds: f64,
+    /// The first thing that was not as it must be.
+    pub mismatch: Option<String>,
+}

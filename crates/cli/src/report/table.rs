@@ -1,0 +1,147 @@
+//! Tables that fit 100 columns.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+
+use crate::bench::{Pattern, Row, SubjectKind, Verdict, show_size};
+
+/// Columns that a table may take.
+const WIDTH: u16 = 100;
+
+/// One row a subject and size. Ratios are the subject's to the bare link and to spinning TCP at the same size: of times
+/// for ping-pongs (less is better), of throughput for the rest (more is better).
+pub fn rows(rows: &[Row]) -> String {
+    let mut table = bare(&[
+        "pattern",
+        "size",
+        "subject",
+        "link",
+        "one way µs",
+        "Gb/s",
+        "msg/s",
+        "to raw",
+        "to tcp",
+    ]);
+    for row in rows {
+        let size = row.size.map_or_else(|| "random".to_owned(), show_size);
+        table.add_row([
+            row.pattern.name().to_owned(),
+            size,
+            row.subject.name().to_owned(),
+            row.link.clone().unwrap_or_else(|| "-".to_owned()),
+            number(row.one_way_us, 2),
+            number(row.gbps, 3),
+            number(row.messages_per_s, 0),
+            ratio(rows, row, SubjectKind::Raw),
+            ratio(rows, row, SubjectKind::Tcp),
+        ]);
+    }
+    align_right(&mut table, &[1, 4, 5, 6, 7, 8]);
+    format!("{table}\n")
+}
+
+/// One row a bar, and the figures behind it below.
+pub fn verdicts(verdicts: &[Verdict]) -> String {
+    let mut table = bare(&["bar", "measured", "limit", "", "medians"]);
+    for verdict in verdicts {
+        let value = match verdict.value {
+            Some(value) if value >= 1e4 => format!("{value:.0}"),
+            Some(value) => format!("{value:.3}"),
+            None => "-".to_owned(),
+        };
+        let word = match verdict.pass {
+            Some(true) => "pass",
+            Some(false) => "MISS",
+            None => "skip",
+        };
+        let cells = [&verdict.name, &value, &verdict.limit, word, &verdict.figures];
+        table.add_row(cells.map(str::to_owned));
+    }
+    align_right(&mut table, &[1]);
+    format!("{table}\n")
+}
+
+/// A table without lines, which copy and compare badly.
+fn bare(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.set_header(header.to_vec());
+    let style = comfy_table::TableStyle::new()
+        .header_lines(comfy_table::ContentLineStyle::none())
+        .header_separator(comfy_table::LineStyle::none().fill('-').junction('-'))
+        .content_lines(comfy_table::ContentLineStyle::none());
+    table.load_style(style).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table
+}
+
+fn align_right(table: &mut Table, columns: &[usize]) {
+    for column in columns {
+        if let Some(column) = table.column_mut(*column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+fn number(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
+/// The ratio to another subject at the same size, over the same link where it has one.
+fn ratio(rows: &[Row], row: &Row, to: SubjectKind) -> String {
+    let same = |other: &&Row| {
+        other.subject == to
+            && other.pattern == row.pattern
+            && other.size == row.size
+            && (other.link.is_none() || other.link == row.link)
+    };
+    let figure = |row: &Row| row.one_way_us.or(row.gbps);
+    let value = rows.iter().find(same).and_then(|other| Some(figure(row)? / figure(other)?));
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}×"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(subject: SubjectKind, link: Option<&str>, us: f64) -> Row {
+        Row {
+            pattern: Pattern::Pingpong,
+            subject,
+            link: link.map(str::to_owned),
+            mtu: 1500,
+            size: Some(32),
+            one_way_us: Some(us),
+            gbps: Some(0.256 / us),
+            messages_per_s: Some(1e6 / us),
+            samples: 5,
+        }
+    }
+
+    #[test]
+    fn ratios_are_to_the_same_size_and_link() {
+        let all = [
+            row(SubjectKind::Emp, Some("packet"), 1.2),
+            row(SubjectKind::Raw, Some("packet"), 0.8),
+            row(SubjectKind::Raw, Some("udp"), 1.6),
+            row(SubjectKind::Tcp, None, 2.4),
+        ];
+        assert_eq!(ratio(&all, &all[0], SubjectKind::Raw), "1.50×");
+        assert_eq!(ratio(&all, &all[0], SubjectKind::Tcp), "0.50×");
+        assert_eq!(ratio(&all, &all[3], SubjectKind::Raw), "-");
+        assert_eq!(ratio(&all, &all[0], SubjectKind::TcpBlock), "-");
+    }
+
+    #[test]
+    fn tables_fit_the_page() {
+        let mut wide = row(SubjectKind::TcpBlock, Some("packet+udp"), 123_456.789);
+        wide.size = Some(1 << 20);
+        let verdict = Verdict {
+            name: "1 MiB stream at 0.1 % loss, to no loss".to_owned(),
+            value: Some(0.95),
+            limit: "≥ 500000".to_owned(),
+            pass: Some(true),
+            figures: "emp packet 12.34 Gb/s, emp udp 45.67 Gb/s, tcp 23.45 Gb/s".to_owned(),
+        };
+        for text in [rows(&[wide]), verdicts(&[verdict])] {
+            assert!(text.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{text}");
+        }
+    }
+}

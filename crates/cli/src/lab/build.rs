@@ -154,11 +154,13 @@ fn address_commands(state: &State, place: Place) -> Vec<String> {
     lines
 }
 
-/// `src`: so that the answer comes back to the address the other side knows.
 fn route_commands(host: &Host) -> impl Iterator<Item = String> {
-    host.routes
-        .iter()
-        .map(|route| format!("route add {}/32 via {} src {}", route.to, route.via, host.address))
+    host.routes.iter().map(|route| {
+        // So that the answer comes back to the address the other side knows us by.
+        let source =
+            if route.prefix == 32 { format!(" src {}", host.address) } else { String::new() };
+        format!("route add {}/{} via {}{source}", route.to, route.prefix, route.via)
+    })
 }
 
 /// Kernel settings of one namespace, written by a thread inside it.

@@ -63,11 +63,14 @@ pub struct Interface {
     pub prefix: u8,
 }
 
-/// How a host without a direct cable (or its stable address) is reached.
+/// How another host's stable address, or a cable between others, is reached. Cables too, because
+/// programs tell each other whichever address they find on an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// The other host's stable address.
+    /// A stable address, or the subnet of a cable.
     pub to: Ipv4Addr,
+    /// How many bits of `to` count.
+    pub prefix: u8,
     /// The neighbour's address on the cable to take.
     pub via: Ipv4Addr,
 }
@@ -98,6 +101,15 @@ pub struct Plan {
     pub hosts: Vec<Host>,
     /// Each a veth pair.
     pub cables: Vec<(End, End)>,
+}
+
+/// A way to another host.
+#[derive(Clone, Copy)]
+struct Way {
+    /// The address of the first hop.
+    via: Ipv4Addr,
+    /// Cables on the way.
+    hops: usize,
 }
 
 impl Plan {
@@ -183,21 +195,40 @@ impl Plan {
         self.cables.push((end_a, end_b));
     }
 
-    /// Shortest ways from one host to the stable address of each other, cable by cable.
+    /// Shortest ways from one host to everything it has no cable to.
     fn routes_from(&self, start: usize) -> Vec<Route> {
-        // For each host, the first hop's far address on the way there.
-        let mut first_hop: Vec<Option<Ipv4Addr>> = vec![None; self.hosts.len()];
+        let ways = self.ways_from(start);
+        let hosts = self.hosts.iter().zip(&ways).filter_map(|(host, way)| {
+            way.map(|way| Route { to: host.address, prefix: 32, via: way.via })
+        });
+        let cables = self.cables.iter().filter_map(|(a, b)| {
+            let (Place::Host(a_host), Place::Host(b_host)) = (a.place, b.place) else {
+                return None;
+            };
+            // An end without a way is our own: then the kernel knows the subnet already.
+            let (a_way, b_way) = (ways[a_host]?, ways[b_host]?);
+            let nearer = if a_way.hops <= b_way.hops { a_way } else { b_way };
+            let end = self.interface(a)?;
+            let subnet = u32::from(end.address) & (u32::MAX << (32 - end.prefix));
+            Some(Route { to: subnet.into(), prefix: end.prefix, via: nearer.via })
+        });
+        hosts.chain(cables).collect()
+    }
+
+    /// For each other host the shortest way there, found cable by cable.
+    fn ways_from(&self, start: usize) -> Vec<Option<Way>> {
+        let mut ways: Vec<Option<Way>> = vec![None; self.hosts.len()];
         let mut queue = VecDeque::from([start]);
         while let Some(at) = queue.pop_front() {
-            for (next, far_address) in self.neighbours(at) {
-                if next != start && first_hop[next].is_none() {
-                    first_hop[next] = first_hop[at].or(Some(far_address));
+            for (next, address) in self.neighbours(at) {
+                if next != start && ways[next].is_none() {
+                    let (via, hops) = ways[at].map_or((address, 0), |way| (way.via, way.hops));
+                    ways[next] = Some(Way { via, hops: hops + 1 });
                     queue.push_back(next);
                 }
             }
         }
-        let hosts = self.hosts.iter().zip(first_hop);
-        hosts.filter_map(|(host, via)| Some(Route { to: host.address, via: via? })).collect()
+        ways
     }
 
     /// The hosts one cable away, each with its address on that cable.
@@ -205,12 +236,16 @@ impl Plan {
         let directions = self.cables.iter().flat_map(|(a, b)| [(a, b), (b, a)]);
         directions.filter_map(move |(near, far)| match far.place {
             Place::Host(other) if near.place == Place::Host(host) => {
-                let interfaces = &self.hosts[other].interfaces;
-                let far_end = interfaces.iter().find(|i| i.name == far.interface)?;
-                Some((other, far_end.address))
+                Some((other, self.interface(far)?.address))
             }
             _ => None,
         })
+    }
+
+    /// The interface at a host's end of a cable.
+    fn interface(&self, end: &End) -> Option<&Interface> {
+        let Place::Host(host) = end.place else { return None };
+        self.hosts[host].interfaces.iter().find(|interface| interface.name == end.interface)
     }
 }
 

@@ -83,12 +83,7 @@ fn both_ends_of_a_cable_are_on_one_subnet() {
     let subnet = |i: &Interface| u32::from(i.address) >> (32 - i.prefix);
     for topology in [Topology::Link, Topology::Ring, Topology::Mesh] {
         let plan = Plan::new(sizes(topology)[0], topology, 1500).unwrap();
-        let at = |end: &End| match end.place {
-            Place::Host(host) => {
-                plan.hosts[host].interfaces.iter().find(|i| i.name == end.interface).unwrap()
-            }
-            Place::Switch => unreachable!("no switch here"),
-        };
+        let at = |end: &End| plan.interface(end).unwrap();
         for (a, b) in &plan.cables {
             assert_eq!(subnet(at(a)), subnet(at(b)));
         }
@@ -119,10 +114,31 @@ fn following_the_routes_arrives_by_a_shortest_way() {
 fn hosts_of_a_mesh_are_one_hop_apart() {
     let plan = Plan::new(5, Topology::Mesh, 1500).unwrap();
     for host in &plan.hosts {
-        assert_eq!((host.interfaces.len(), host.routes.len()), (4, 4));
-        for route in &host.routes {
+        // To 4 hosts, and to the 6 of 10 cables between two of them.
+        assert_eq!((host.interfaces.len(), host.routes.len()), (4, 4 + 6));
+        for route in host.routes.iter().filter(|route| route.prefix == 32) {
             let neighbour = plan.find(&route.via.to_string()).unwrap();
             assert_eq!(plan.hosts[neighbour].address, route.to);
+        }
+    }
+}
+
+#[test]
+fn every_address_is_routed_from_every_host() {
+    let covers = |to: Ipv4Addr, prefix: u8, address: Ipv4Addr| {
+        (u32::from(to) ^ u32::from(address)) >> (32 - prefix) == 0
+    };
+    for (size, topology) in [(7, Topology::Ring), (5, Topology::Mesh)] {
+        let plan = Plan::new(size, topology, 1500).unwrap();
+        for from in &plan.hosts {
+            for to in plan.hosts.iter().filter(|to| to.name != from.name) {
+                for address in to.interfaces.iter().map(|i| i.address).chain([to.address]) {
+                    let ours = from.interfaces.iter().map(|i| (i.address, i.prefix));
+                    let routed = from.routes.iter().map(|r| (r.to, r.prefix));
+                    let ways = ours.chain(routed).filter(|(to, bits)| covers(*to, *bits, address));
+                    assert_eq!(ways.count(), 1, "{} to {address}", from.name);
+                }
+            }
         }
     }
 }

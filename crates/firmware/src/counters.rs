@@ -92,6 +92,8 @@ counters! {
     DropBeforeMessage = "drop_before_message",
     /// Dropped: no room for a message that came before its turn.
     DropEarly = "drop_early",
+    /// Taken and discarded: part of a message that was refused; its sender sends it again (`READY-2`).
+    Refused = "refused_frames",
     /// Dropped: acknowledges what was never sent.
     DropBadAck = "drop_bad_ack",
     /// Dropped: a fragment outside its message, overlapping, or of the wrong length.

@@ -1,13 +1,22 @@
-//! The firmware as its caller sees it.
+//! The firmware as its caller sees it: posts, events, actions, getters.
+
+use std::collections::VecDeque;
 
 use emp_wire::{Epoch, LinkAddress, NodeId};
 
-use crate::counters::Counters;
+use crate::counters::{Counter, Counters};
+use crate::cross::Cross;
 use crate::descriptor::{
-    Completion, OpId, PostError, ProbeInfo, ReceiveDescriptor, Selector, SendDescriptor,
+    ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector,
+    SendDescriptor,
 };
+use crate::limits::EVENTS_MAX;
 use crate::memory::HostMemory;
+use crate::peers::Peers;
 use crate::profile::Profile;
+use crate::receive::ReceivePath;
+use crate::routes::Routes;
+use crate::send::{SendPath, single_frame_bytes};
 use crate::time::Time;
 use crate::transmit::{LinkIndex, TransmitBatch};
 
@@ -31,9 +40,9 @@ pub struct Config {
     pub name: String,
     /// Protocol parameters.
     pub profile: Profile,
-    /// The links, best first: a node that answers on several is reached over the first.
+    /// The links, best first: a node that answers on several is reached over the first that brings an answer.
     pub links: Vec<LinkInfo>,
-    /// Seed of all randomness (nonces, jitter).
+    /// Seed of all randomness (nonces).
     pub seed: u64,
 }
 
@@ -59,6 +68,12 @@ pub enum NodeEvent {
     Closed(NodeId),
 }
 
+/// The smallest frame that links must take: any header with its body, and a little payload.
+const FRAME_BYTES_MIN: usize = 128;
+
+/// The largest frame: its length field has 16 bits, and larger ones would make a batch's memory large for nothing.
+const FRAME_BYTES_MAX: usize = 16 << 10;
+
 /// A node's protocol engine. No sockets, no clock, no threads; a pure state machine.
 ///
 /// Its methods are of four kinds:
@@ -70,26 +85,66 @@ pub enum NodeEvent {
 ///   [`poll_timeout`](Self::poll_timeout);
 /// - *getters*.
 pub struct Firmware {
-    config: Config,
-    counters: Counters,
+    pub(crate) name: String,
+    pub(crate) links: Vec<LinkInfo>,
+    pub(crate) profile: Profile,
+    pub(crate) frame_bytes_max: u16,
+    pub(crate) peers: Peers,
+    pub(crate) send: SendPath,
+    pub(crate) receive: ReceivePath,
+    pub(crate) cross: Cross,
+    pub(crate) routes: Routes,
+    pub(crate) counters: Counters,
+    pub(crate) events: VecDeque<NodeEvent>,
+    pub(crate) loopback: TransmitBatch,
+    pub(crate) scratch: Box<[u8]>,
+    /// Peers that are still to be told that this node closes: from this index on.
+    pub(crate) closing: Option<u32>,
+    /// When peers that owe us something are looked after next.
+    pub(crate) watch_at: Option<Time>,
+    /// Those peers, and since when (in milliseconds, wrapping), by index.
+    pub(crate) watched: Vec<(u32, u32)>,
 }
 
-#[allow(unused_variables, clippy::unused_self, reason = "being built")]
 impl Firmware {
     /// A node that knows no one.
     pub fn new(config: Config) -> Self {
-        Self { config, counters: Counters::default() }
+        let Config { node, epoch, name, profile, links, seed } = config;
+        // One size for all links, so that a message can go on over another link where it began on one.
+        let least = links.iter().map(|link| link.frame_bytes_max).min().unwrap_or(FRAME_BYTES_MIN);
+        let frame_bytes_max = least.clamp(FRAME_BYTES_MIN, FRAME_BYTES_MAX);
+        Self {
+            name,
+            links,
+            frame_bytes_max: frame_bytes_max as u16,
+            peers: Peers::new(node, Epoch::new(epoch)),
+            send: SendPath::new(profile.clone()),
+            receive: ReceivePath::new(profile.clone()),
+            cross: Cross::new(),
+            routes: Routes::new(seed ^ u64::from(epoch)),
+            counters: Counters::default(),
+            events: VecDeque::new(),
+            loopback: TransmitBatch::new(frame_bytes_max),
+            scratch: vec![0; frame_bytes_max].into_boxed_slice(),
+            profile,
+            closing: None,
+            watch_at: None,
+            watched: Vec::new(),
+        }
     }
 
     // ---- posts ----
 
-    /// Opens an endpoint, so that messages for it are taken.
+    /// Opens an endpoint, so that messages for it are taken. Opening an open one changes nothing.
     pub fn open_endpoint(&mut self, endpoint: u16) -> Result<(), PostError> {
-        Ok(())
+        self.receive.open_endpoint(endpoint)
     }
 
     /// Closes an endpoint: its receives end with `EndpointClosed`, its unexpected messages are given up.
-    pub fn close_endpoint(&mut self, now: Time, endpoint: u16) {}
+    pub fn close_endpoint(&mut self, now: Time, endpoint: u16) {
+        self.receive.close_endpoint(endpoint);
+        self.relay(now);
+    }
 
     /// Posts a message to send.
     pub fn post_send(
@@ -98,7 +153,24 @@ impl Firmware {
         send: SendDescriptor,
         memory: &mut impl HostMemory,
     ) -> Result<OpId, PostError> {
-        Err(PostError::Busy)
+        if self.closing.is_some() {
+            return Err(PostError::Closing);
+        }
+        if send.to == NodeId::ANY {
+            return Err(PostError::NoDestination);
+        }
+        if !self.receive.is_open(send.endpoint) {
+            return Err(PostError::NoEndpoint);
+        }
+        let peer = match self.peers.find(send.to) {
+            Some(peer) => peer,
+            None => self.add_peer(now, send.to).ok_or(PostError::TooManyPeers)?,
+        };
+        if !self.send.is_found(peer) && !self.routes.search(now, peer) {
+            return Err(PostError::Busy);
+        }
+        let buffered_max = single_frame_bytes(&self.peers[peer]);
+        self.send.post(now, peer, send, buffered_max, memory)
     }
 
     /// Posts a receive; an unexpected message that fits completes it at once.
@@ -108,53 +180,68 @@ impl Firmware {
         receive: ReceiveDescriptor,
         memory: &mut impl HostMemory,
     ) -> Result<OpId, PostError> {
-        Err(PostError::Busy)
+        if self.closing.is_some() {
+            return Err(PostError::Closing);
+        }
+        let directed = receive.selector.from != NodeId::ANY;
+        let op = self.receive.post(receive, memory)?;
+        if directed {
+            self.watch(now);
+        }
+        self.relay(now);
+        Ok(op)
     }
 
     /// Tries to cancel. True: a completion with `Cancelled` follows. False: too late, it ends as it will.
     pub fn cancel(&mut self, now: Time, op: OpId) -> bool {
-        false
+        let cancelled = match op.kind {
+            OpKind::Send => self.send.cancel(op),
+            OpKind::Receive => self.receive.cancel(op),
+        };
+        self.relay(now);
+        cancelled
     }
 
     /// Looks for the first unexpected message that `selector` accepts; with `claim` sets it aside for one receive.
     pub fn probe(&mut self, endpoint: u16, selector: Selector, claim: bool) -> Option<ProbeInfo> {
-        None
+        self.receive.probe(endpoint, &selector, claim)
     }
 
-    /// Gives up a claimed message.
-    pub fn discard(&mut self, now: Time, claim: crate::descriptor::ClaimId) -> bool {
-        false
+    /// Gives up a claimed message. False: there is no such claim (any more).
+    pub fn discard(&mut self, now: Time, claim: ClaimId) -> bool {
+        let discarded = self.receive.discard(claim);
+        self.relay(now);
+        discarded
     }
 
     /// Learns out of band where a node may be (for example from an MPI's launcher). Used when it is first needed.
-    pub fn hint(&mut self, node: NodeId, link: LinkIndex, address: LinkAddress) {}
-
-    /// Asks who is at an address. The answer, if any, comes as [`NodeEvent::Found`]. Asked once: repeat as you like.
-    pub fn resolve(&mut self, now: Time, link: LinkIndex, address: LinkAddress) {}
-
-    /// Changes how many frames one acknowledgement covers, at once and for all peers (E24).
-    pub fn set_collection(&mut self, frames: u32) {}
-
-    /// Says goodbye to every peer. Call when [`is_drained`](Self::is_drained) or when tired of waiting.
-    pub fn close(&mut self, now: Time) {}
-
-    // ---- events in ----
-
-    /// Takes a frame that a link received. Anything that is not a valid frame for this node is counted and dropped.
-    pub fn handle_frame(
-        &mut self,
-        now: Time,
-        link: LinkIndex,
-        from: LinkAddress,
-        frame: &[u8],
-        memory: &mut impl HostMemory,
-    ) {
+    pub fn hint(&mut self, node: NodeId, link: LinkIndex, address: LinkAddress) {
+        if usize::from(link.0) < self.links.len() {
+            self.routes.hint(node, link, address);
+        }
     }
 
-    /// To be called when [`poll_timeout`](Self::poll_timeout)'s time has come. Harmless at other times.
-    pub fn handle_timeout(&mut self, now: Time, memory: &mut impl HostMemory) {}
+    /// Asks who is at an address. The answer, if any, comes as [`NodeEvent::Found`]. Asked once: repeat as you like.
+    pub fn resolve(&mut self, _now: Time, link: LinkIndex, address: LinkAddress) {
+        if usize::from(link.0) < self.links.len() {
+            self.ask_address(link, address);
+        }
+    }
 
-    // ---- actions out ----
+    /// Changes how many frames one acknowledgement covers, at once and for all peers (E24).
+    pub fn set_collection(&mut self, frames: u32) {
+        self.profile.collection = frames.max(1);
+        self.receive.set_collection(frames);
+        self.send.set_collection(frames);
+    }
+
+    /// Says goodbye to every peer; posts are refused from now on. Call when [`is_drained`](Self::is_drained), or when
+    /// tired of waiting for that, and send what [`poll_transmit`](Self::poll_transmit) then gives.
+    pub fn close(&mut self, _now: Time) {
+        self.closing.get_or_insert(0);
+    }
+
+    // ---- actions out (events in are in `dispatch.rs`) ----
 
     /// Adds frames to `batch` until it is full or there is nothing to send now; returns how many.
     pub fn poll_transmit(
@@ -163,73 +250,130 @@ impl Firmware {
         memory: &mut impl HostMemory,
         batch: &mut TransmitBatch,
     ) -> usize {
-        0
+        let before = batch.frames().len();
+        self.emit_contacts(batch);
+        self.emit_acks(now, batch);
+        self.turn_loopback(now, memory);
+        self.send.poll(now, &self.peers, &mut self.cross, memory, batch);
+        self.emit_closes(batch);
+        self.relay(now);
+        batch.frames().len() - before
     }
 
     /// The next operation that ended.
     pub fn poll_completion(&mut self) -> Option<Completion> {
-        None
+        self.receive.completions.pop_front().or_else(|| self.send.completions.pop_front())
     }
 
     /// The next thing that happened to a peer.
     pub fn poll_event(&mut self) -> Option<NodeEvent> {
-        None
+        self.events.pop_front()
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) must be called next. `None`: nothing is due, the node is idle.
     pub fn poll_timeout(&self) -> Option<Time> {
-        None
+        if self.routes.has_contacts() || self.receive.has_due_acks() {
+            return Some(Time(0));
+        }
+        [
+            self.send.next_deadline(),
+            self.receive.next_deadline(&self.cross),
+            self.routes.next_deadline(),
+            self.watch_at,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     // ---- getters ----
 
     /// The node's identity.
     pub fn node(&self) -> NodeId {
-        self.config.node
+        self.peers.own
     }
 
     /// The node's epoch.
     pub fn epoch(&self) -> Epoch {
-        Epoch::new(self.config.epoch)
+        self.peers.own_epoch()
     }
 
     /// The protocol parameters in force.
     pub fn profile(&self) -> &Profile {
-        &self.config.profile
+        &self.profile
     }
 
     /// Counts since the start.
     pub fn counters(&self) -> Counters {
-        self.counters.clone()
+        let mut all = self.counters.clone();
+        all.merge(&self.send.counters);
+        all.merge(&self.receive.counters);
+        all
     }
 
     /// True if nothing that was sent waits for an acknowledgement and nothing waits to be sent.
     pub fn is_drained(&self) -> bool {
-        true
+        self.send.is_drained() && !self.receive.has_due_acks()
     }
 
     /// True if a message is arriving, or pulls are under way: work that must go on even if the application is silent.
     pub fn is_receiving(&self) -> bool {
-        false
+        self.receive.is_receiving()
     }
 
     /// Slots of the pool that are free, and all slots: they agree when nothing is held.
     pub fn pool_slots(&self) -> (usize, usize) {
-        (0, 0)
+        let (send, receive) = (self.send.pool_slots(), self.receive.pool_slots());
+        (send.0 + receive.0, send.1 + receive.1)
     }
 
-    /// Largest payload of a message of one frame towards any peer: the limit of buffered sends.
+    /// Largest payload of a message of one frame: the limit of buffered sends.
     pub fn single_frame_bytes_max(&self) -> usize {
-        0
+        usize::from(self.frame_bytes_max)
+            - emp_wire::HEADER_BYTES
+            - emp_wire::MESSAGE_BYTES
+            - emp_wire::IMMEDIATE_BYTES
+    }
+
+    /// Largest frame that this node builds, in bytes: what a [`TransmitBatch`] must be made for.
+    pub fn frame_bytes_max(&self) -> usize {
+        usize::from(self.frame_bytes_max)
     }
 
     /// Peers known.
     pub fn peers(&self) -> usize {
-        0
+        self.peers.len() as usize
     }
 
     /// The link that frames to a peer take now, if it is known.
     pub fn route(&self, node: NodeId) -> Option<(LinkIndex, LinkAddress)> {
-        None
+        let peer = self.peers.peek(node)?;
+        self.peers[peer].route().filter(|(_, address)| *address != LinkAddress::LOOPBACK)
+    }
+
+    /// Notes an event for the host; if nobody asks for them the oldest go.
+    pub(crate) fn push_event(&mut self, event: NodeEvent) {
+        if self.events.len() >= EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    /// Adds a peer to the table and to both paths. The node itself is found at once.
+    pub(crate) fn add_peer(&mut self, now: Time, node: NodeId) -> Option<u32> {
+        let Some(peer) = self.peers.add(node, self.frame_bytes_max) else {
+            self.counters.count(Counter::DropTooManyPeers);
+            return None;
+        };
+        let is_self = node == self.peers.own;
+        self.send.add_peer(is_self);
+        self.receive.add_peer();
+        self.cross.add_peer();
+        if is_self {
+            self.peers.set_remote_epoch(peer, self.peers.own_epoch());
+            self.peers[peer].set_route(LinkIndex(u8::MAX), LinkAddress::LOOPBACK);
+            self.send.found(peer, now);
+        }
+        Some(peer)
     }
 }

@@ -4,13 +4,25 @@
 //! So the same code runs under a thread, in a simulator with virtual time, and on a simulated network card.
 #![forbid(unsafe_code)]
 
+mod chunked;
+mod contact;
 mod counters;
+mod cross;
 mod descriptor;
+mod dispatch;
+mod encode;
 mod engine;
 pub mod limits;
 mod memory;
+mod peers;
+mod pool;
 mod profile;
+mod receive;
+mod routes;
+mod send;
+mod slots;
 mod time;
+mod timers;
 mod transmit;
 
 pub use counters::{Counter, Counters};

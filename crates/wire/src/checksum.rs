@@ -31,6 +31,16 @@ impl Checksum {
         sum
     }
 
+    /// The computation as 32 bits, to be kept and [`resume`](Self::resume)d.
+    pub const fn suspend(self) -> u32 {
+        self.state as u32
+    }
+
+    /// Goes on where [`suspend`](Self::suspend) was called.
+    pub const fn resume(state: u32) -> Self {
+        Self { state: state as u64 }
+    }
+
     /// Takes in more bytes.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {

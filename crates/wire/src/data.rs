@@ -6,3 +6,6 @@
 
 /// Most frames of one train: indices are 16 bits on the wire.
 pub const TRAIN_FRAMES_MAX: u32 = 65_536;
+
+// `skip` (`SEQ-5`) has no file of its own: it is a common header alone. It stands in the place of a frame whose message
+// was withdrawn, so that sequence numbers stay without holes.

@@ -44,11 +44,12 @@ pub enum Kind {
     Get = 12,
     Atomic = 13,
     Bundle = 14,
+    Skip = 15,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Hello,
         Self::HelloReply,
         Self::Message,
@@ -63,6 +64,7 @@ impl Kind {
         Self::Get,
         Self::Atomic,
         Self::Bundle,
+        Self::Skip,
     ];
 
     /// The kind of this number.
@@ -90,6 +92,7 @@ impl Kind {
             Self::Get => "get",
             Self::Atomic => "atomic",
             Self::Bundle => "bundle",
+            Self::Skip => "skip",
         }
     }
 
@@ -100,7 +103,7 @@ impl Kind {
 
     /// True if the body starts with the sender's whole identity; the others are known by tag and epoch (`FRAME-4`).
     pub const fn identified(self) -> bool {
-        !matches!(self, Self::Data | Self::Block)
+        !matches!(self, Self::Data | Self::Block | Self::Skip)
     }
 
     /// True for the two kinds that are exchanged before the ends know each other (`CRC-2`).
@@ -128,6 +131,8 @@ impl Flags {
     pub const IMMEDIATE: Self = Self(0x20);
     /// Message: the sender wants to know when it is matched (synchronous send).
     pub const SYNCHRONOUS: Self = Self(0x40);
+    /// Message: it was cancelled after it had got its number; the receiver counts it and forgets it (`MSG-5`).
+    pub const VOID: Self = Self(0x80);
 
     /// True if every bit of `other` is set.
     pub const fn has(self, other: Self) -> bool {

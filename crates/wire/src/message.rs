@@ -6,7 +6,8 @@
 //!  0  source node          8      16  match bits          8
 //!  8  source endpoint      2      24  [long part         20]  if LONG
 //! 10  destination endpoint 2      ..  [immediate data     8]  if IMMEDIATE
-//! 12  reserved, zero       4      ..  payload
+//! 12  attempt              1      ..  payload
+//! 13  reserved, zero       3
 //! ```
 
 use crate::header::{u16_at, u32_at, u64_at};
@@ -43,6 +44,8 @@ pub struct Message {
     pub source_endpoint: u16,
     /// Endpoint it is for.
     pub destination_endpoint: u16,
+    /// How often the receiver had refused a message of this pair when this was sent (`READY-2`); wraps.
+    pub attempt: u8,
     /// Match bits.
     pub match_bits: u64,
     /// Present if LONG; also present for synchronous messages, which need a handle.
@@ -76,7 +79,8 @@ impl Message {
         into[..8].copy_from_slice(&self.node.0.to_be_bytes());
         into[8..10].copy_from_slice(&self.source_endpoint.to_be_bytes());
         into[10..12].copy_from_slice(&self.destination_endpoint.to_be_bytes());
-        into[12..16].fill(0);
+        into[12] = self.attempt;
+        into[13..16].fill(0);
         into[16..24].copy_from_slice(&self.match_bits.to_be_bytes());
         let mut at = MESSAGE_BYTES;
         if let Some(long) = &self.long {
@@ -113,6 +117,7 @@ impl Message {
             node: NodeId(u64_at(fields, 0)),
             source_endpoint: u16_at(fields, 8),
             destination_endpoint: u16_at(fields, 10),
+            attempt: fields[12],
             match_bits: u64_at(fields, 16),
             long,
             immediate,

@@ -1,12 +1,13 @@
 //! `not-ready`: the receiver had no room for a message and did not take it (`READY-1`; V16, O26).
 //!
-//! The word is the sequence number of the refused `message` frame. The sender keeps it and tries again later.
+//! The word is the number of the refused message. The frames were received and will be acknowledged, but neither this
+//! message nor any later one was taken: the sender sends them again, later, with a new attempt number (`READY-2`).
 
 use crate::header::{u32_at, u64_at};
 use crate::{NodeId, Reason};
 
 /// Bytes of the body.
-pub const NOT_READY_BYTES: usize = 16;
+pub const NOT_READY_BYTES: usize = 20;
 
 /// Why the message was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +28,8 @@ pub struct NotReady {
     pub node: NodeId,
     /// The cause.
     pub cause: NotReadyCause,
+    /// The attempt number that the receiver takes from now on.
+    pub attempt: u8,
     /// Microseconds that the receiver suggests to wait.
     pub backoff_us: u32,
 }
@@ -37,6 +40,8 @@ impl NotReady {
         into[..8].copy_from_slice(&self.node.0.to_be_bytes());
         into[8..12].copy_from_slice(&(self.cause as u32).to_be_bytes());
         into[12..16].copy_from_slice(&self.backoff_us.to_be_bytes());
+        into[16] = self.attempt;
+        into[17..20].fill(0);
         NOT_READY_BYTES
     }
 
@@ -51,6 +56,7 @@ impl NotReady {
             3 => NotReadyCause::NotPosted,
             _ => return Err(Reason::Field),
         };
-        Ok(Self { node: NodeId(u64_at(body, 0)), cause, backoff_us: u32_at(body, 12) })
+        let (node, backoff_us) = (NodeId(u64_at(body, 0)), u32_at(body, 12));
+        Ok(Self { node, cause, attempt: body[16], backoff_us })
     }
 }

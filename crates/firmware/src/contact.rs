@@ -1,0 +1,276 @@
+//! Contact between nodes: asking, answering, meeting, and telling an incarnation from its predecessor.
+
+use emp_wire::{Checksum, Epoch, Header, Hello, Kind, LinkAddress, NodeId, covered_bytes, verify};
+
+use crate::counters::Counter;
+use crate::descriptor::Status;
+use crate::encode;
+use crate::engine::{Firmware, NodeEvent};
+use crate::limits::HELLO_INTERVAL;
+use crate::peers::milliseconds;
+use crate::routes::{self, Contact};
+use crate::time::Time;
+use crate::transmit::{LinkIndex, TransmitBatch};
+
+impl Firmware {
+    /// A hello or a reply came in (`HELLO-1`).
+    pub(crate) fn on_contact(
+        &mut self,
+        now: Time,
+        link: LinkIndex,
+        from: LinkAddress,
+        header: &Header,
+        frame: &[u8],
+        body: &[u8],
+    ) -> Result<(), Counter> {
+        verify(frame, covered_bytes(header), Checksum::contact())?;
+        let hello = Hello::parse(body)?;
+        if header.source_epoch.check() == 0 || usize::from(link.0) >= self.links.len() {
+            return Err(Counter::DropField);
+        }
+        match header.kind {
+            Kind::Hello => self.on_hello(now, link, from, header, &hello),
+            _ => self.on_reply(now, link, from, header, &hello),
+        }
+    }
+
+    fn on_hello(
+        &mut self,
+        now: Time,
+        link: LinkIndex,
+        from: LinkAddress,
+        header: &Header,
+        hello: &Hello,
+    ) -> Result<(), Counter> {
+        let own = self.peers.own;
+        let asked = hello.target == own || hello.target == NodeId::ANY;
+        if hello.node == own || !asked || self.closing.is_some() {
+            return Err(Counter::DropHello);
+        }
+        let known = self.peers.peek(hello.node);
+        let reply = Contact {
+            link,
+            to: from,
+            kind: Kind::HelloReply,
+            target: hello.node,
+            nonce: hello.nonce,
+            source_epoch: self.local_epoch(known),
+            destination_epoch: header.source_epoch.check(),
+        };
+        if !self.routes.push_contact(reply) {
+            return Err(Counter::DropHello);
+        }
+        if let Some(peer) = known {
+            let remote = self.peers[peer].remote_epoch;
+            if remote != Epoch::UNKNOWN && remote != header.source_epoch {
+                self.challenge(now, link, from, peer);
+            } else if self.routes.is_searching(peer) {
+                // We look for it, and here it is.
+                self.challenge(now, link, from, peer);
+            }
+        }
+        Ok(())
+    }
+
+    fn on_reply(
+        &mut self,
+        now: Time,
+        link: LinkIndex,
+        from: LinkAddress,
+        header: &Header,
+        hello: &Hello,
+    ) -> Result<(), Counter> {
+        if hello.target != self.peers.own || hello.node == self.peers.own {
+            return Err(Counter::DropBadReply);
+        }
+        let known = self.peers.peek(hello.node);
+        let found = |name: &str| NodeEvent::Found {
+            node: hello.node,
+            link,
+            address: from,
+            name: name.to_string(),
+        };
+        if self.routes.was_asked(hello.nonce) {
+            self.routes.hint(hello.node, link, from);
+            self.push_event(found(hello.name()));
+            return Ok(());
+        }
+        let peer = known.ok_or(Counter::DropBadReply)?;
+        let entry = &mut self.peers[peer];
+        let expected = self.routes.nonce(hello.node, entry.challenge);
+        if hello.nonce != expected
+            || !entry.asking
+            || header.destination_epoch != entry.local_epoch.check()
+        {
+            return Err(Counter::DropBadReply);
+        }
+        entry.asking = false;
+        entry.challenge = entry.challenge.wrapping_add(1);
+        entry.heard_ms = milliseconds(now);
+        self.send.heard(peer, now);
+        let (remote, epoch) = (entry.remote_epoch, header.source_epoch);
+        let frame_bytes_max = hello.frame_bytes_max.clamp(128, self.frame_bytes_max);
+        if remote == Epoch::UNKNOWN {
+            self.peers[peer].frame_bytes_max = frame_bytes_max;
+            self.meet(now, peer, epoch, link, from);
+            self.push_event(found(hello.name()));
+        } else if remote == epoch {
+            if self.routes.is_searching(peer) {
+                self.peers[peer].set_route(link, from);
+                self.routes.stop_search(peer);
+                self.send.found(peer, now);
+            }
+        } else {
+            self.restarted(now, peer, epoch, link, from);
+            self.peers[peer].frame_bytes_max = frame_bytes_max;
+        }
+        Ok(())
+    }
+
+    /// A peer's epoch and address are known: the pair can speak.
+    pub(crate) fn meet(
+        &mut self,
+        now: Time,
+        peer: u32,
+        epoch: Epoch,
+        link: LinkIndex,
+        from: LinkAddress,
+    ) {
+        self.peers.set_remote_epoch(peer, epoch);
+        self.peers[peer].set_route(link, from);
+        self.peers[peer].heard_ms = milliseconds(now);
+        self.routes.stop_search(peer);
+        self.send.found(peer, now);
+        self.counters.count(Counter::PeersFound);
+    }
+
+    /// The peer is another incarnation than the one we spoke to: the pair starts afresh (`EPOCH-3`).
+    fn restarted(
+        &mut self,
+        now: Time,
+        peer: u32,
+        epoch: Epoch,
+        link: LinkIndex,
+        from: LinkAddress,
+    ) {
+        let node = self.peers[peer].node;
+        self.send.reset(peer, Status::PeerRestarted, false);
+        self.receive.reset(peer, node, Status::PeerRestarted, false, &mut self.cross);
+        self.counters.count(Counter::PeersRestarted);
+        self.push_event(NodeEvent::Restarted(node));
+        self.meet(now, peer, epoch, link, from);
+    }
+
+    fn local_epoch(&self, known: Option<u32>) -> Epoch {
+        known.map_or(self.peers.own_epoch(), |peer| self.peers[peer].local_epoch)
+    }
+
+    /// Asks a peer for its epoch, but not too often.
+    pub(crate) fn challenge(&mut self, now: Time, link: LinkIndex, to: LinkAddress, peer: u32) {
+        let entry = &mut self.peers[peer];
+        let now_ms = milliseconds(now);
+        let interval_ms = (HELLO_INTERVAL.0 / 1_000_000) as u32;
+        if now_ms.wrapping_sub(entry.challenged_ms) < interval_ms {
+            return;
+        }
+        entry.challenged_ms = now_ms;
+        self.ask_peer(link, to, peer);
+    }
+
+    fn ask_peer(&mut self, link: LinkIndex, to: LinkAddress, peer: u32) {
+        let entry = &mut self.peers[peer];
+        entry.asking = true;
+        let contact = Contact {
+            link,
+            to,
+            kind: Kind::Hello,
+            target: entry.node,
+            nonce: self.routes.nonce(entry.node, entry.challenge),
+            source_epoch: entry.local_epoch,
+            destination_epoch: entry.remote_epoch.check(),
+        };
+        self.routes.push_contact(contact);
+    }
+
+    /// Shows ourselves to a node that speaks to an incarnation of ours that is no more.
+    pub(crate) fn greet(
+        &mut self,
+        now: Time,
+        link: LinkIndex,
+        from: LinkAddress,
+        node: NodeId,
+        known: Option<u32>,
+    ) {
+        if usize::from(link.0) >= self.links.len() {
+            return;
+        }
+        if let Some(peer) = known {
+            return self.challenge(now, link, from, peer);
+        }
+        // A stranger: say who we are. Its own rate limit is ours: it hears no more than it sends.
+        let nonce = self.routes.nonce(node, 0);
+        let source_epoch = self.peers.own_epoch();
+        let kind = Kind::Hello;
+        let contact = Contact {
+            link,
+            to: from,
+            kind,
+            target: node,
+            nonce,
+            source_epoch,
+            destination_epoch: 0,
+        };
+        self.routes.push_contact(contact);
+    }
+
+    /// Asks whoever is at an address.
+    pub(crate) fn ask_address(&mut self, link: LinkIndex, to: LinkAddress) {
+        let nonce = self.routes.ask();
+        let source_epoch = self.peers.own_epoch();
+        let contact = Contact {
+            link,
+            to,
+            kind: Kind::Hello,
+            target: NodeId::ANY,
+            nonce,
+            source_epoch,
+            destination_epoch: 0,
+        };
+        self.routes.push_contact(contact);
+    }
+
+    /// Sends the hellos of searches that are due, and ends those that were in vain.
+    pub(crate) fn run_searches(&mut self, now: Time) {
+        while let Some((peer, since)) = self.routes.pop_due(now) {
+            if !self.send.is_active(peer) {
+                self.routes.stop_search(peer);
+                continue;
+            }
+            let unknown = self.peers[peer].remote_epoch == Epoch::UNKNOWN;
+            if unknown && now.since(since) > self.profile.unreachable_after {
+                self.give_up(now, peer, Status::Unreachable);
+                continue;
+            }
+            for i in 0..self.links.len() {
+                if self.links[i].broadcast {
+                    self.ask_peer(LinkIndex(i as u8), LinkAddress::EVERYONE, peer);
+                }
+            }
+            let node = self.peers[peer].node;
+            for (link, to) in self.routes.hints(node).to_vec() {
+                self.ask_peer(link, to, peer);
+            }
+        }
+    }
+
+    /// Hellos and replies that wait to be sent.
+    pub(crate) fn emit_contacts(&mut self, batch: &mut TransmitBatch) {
+        while !batch.is_full() {
+            let Some(contact) = self.routes.pop_contact() else { return };
+            let own = self.peers.own;
+            let hello = routes::hello(&contact, own, &self.name, self.frame_bytes_max);
+            let body = |into: &mut [u8]| hello.emit(into);
+            encode::contact_frame(batch, contact.link, contact.to, &contact.header(own), body);
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Events in: a frame or a timer reaches the path that it concerns; and the little that the node says by itself.
+
+use emp_wire::{
+    Ack, Checksum, Close, Epoch, Flags, Header, Kind, LinkAddress, NodeId, Sequence, TAG_EVERYONE,
+    covered_bytes, verify,
+};
+
+use crate::counters::Counter;
+use crate::cross::{RouteNews, ToReceive, ToSend};
+use crate::descriptor::Status;
+use crate::encode::{self, Head, Payload};
+use crate::engine::{Firmware, NodeEvent};
+use crate::memory::HostMemory;
+use crate::peers::milliseconds;
+use crate::time::{Span, Time};
+use crate::transmit::{LinkIndex, TransmitBatch};
+
+/// Turns of the loopback within one poll: enough for a large message to finish its windows, and bounded all the same.
+const LOOPBACK_TURNS: usize = 64;
+
+/// How often peers that owe us something are looked after, as a part of the time after which they count as lost.
+const WATCHES_PER_SILENCE: u64 = 8;
+
+impl Firmware {
+    // ---- events in ----
+
+    /// Takes a frame that a link received. Anything that is not a valid frame for this node is counted and dropped.
+    pub fn handle_frame(
+        &mut self,
+        now: Time,
+        link: LinkIndex,
+        from: LinkAddress,
+        frame: &[u8],
+        memory: &mut impl HostMemory,
+    ) {
+        let result = match Header::parse(frame) {
+            Err(reason) => Err(reason.into()),
+            Ok((header, _)) if !self.is_for_us(&header) => Err(Counter::DropWrongNode),
+            Ok((header, body)) if header.kind.contact() => {
+                self.on_contact(now, link, from, &header, frame, body)
+            }
+            Ok((header, body)) => self.admit(now, link, from, &header, frame, body).map(|peer| {
+                self.counters.count(Counter::FramesReceived);
+                self.deliver(now, peer, &header, body, memory);
+            }),
+        };
+        if let Err(counter) = result {
+            self.counters.count(counter);
+        }
+        self.relay(now);
+    }
+
+    /// To be called when [`poll_timeout`](Self::poll_timeout)'s time has come. Harmless at other times.
+    pub fn handle_timeout(&mut self, now: Time, _memory: &mut impl HostMemory) {
+        self.send.handle_timeout(now);
+        self.run_searches(now);
+        if self.watch_at.is_some_and(|at| at <= now) {
+            self.look_after(now);
+        }
+        self.relay(now);
+    }
+
+    fn is_for_us(&self, header: &Header) -> bool {
+        let tag = header.destination_tag;
+        tag == self.peers.own.destination_tag() || header.kind.contact() && tag == TAG_EVERYONE
+    }
+
+    /// Finds the peer of a frame and checks checksum and epochs (`EPOCH-3`, `CRC-2`).
+    fn admit(
+        &mut self,
+        now: Time,
+        link: LinkIndex,
+        from: LinkAddress,
+        header: &Header,
+        frame: &[u8],
+        body: &[u8],
+    ) -> Result<u32, Counter> {
+        if header.source_epoch.check() == 0 {
+            return Err(Counter::DropField);
+        }
+        let (node, known) = if header.kind.identified() {
+            let bytes = body.first_chunk::<8>().ok_or(Counter::DropBodyShort)?;
+            let node = NodeId(u64::from_be_bytes(*bytes));
+            if node == NodeId::ANY || node.source_tag() != header.source_tag {
+                return Err(Counter::DropField);
+            }
+            (node, self.peers.find(node))
+        } else {
+            let peer = self.peers.find_by_tag(header).ok_or(Counter::DropUnknownPeer)?;
+            (self.peers[peer].node, Some(peer))
+        };
+        let local = known.map_or(self.peers.own_epoch(), |peer| self.peers[peer].local_epoch);
+        if header.destination_epoch != local.check() {
+            // It speaks to an earlier incarnation: let it know of this one.
+            self.greet(now, link, from, node, known);
+            return Err(Counter::DropStaleDestination);
+        }
+        let seed = match known {
+            Some(peer) => self.peers[peer].incoming(),
+            None => self.peers.incoming_of_stranger(node),
+        };
+        verify(frame, covered_bytes(header), seed).map_err(Counter::from)?;
+        let peer = match known {
+            Some(peer) => peer,
+            None if header.kind.sequenced() => {
+                self.add_peer(now, node).ok_or(Counter::DropTooManyPeers)?
+            }
+            None => return Err(Counter::DropUnknownPeer),
+        };
+        let remote = self.peers[peer].remote_epoch;
+        if remote == Epoch::UNKNOWN && header.kind.sequenced() {
+            self.meet(now, peer, header.source_epoch, link, from);
+        } else if remote != header.source_epoch {
+            // Another incarnation, or a stale frame: only the node itself can tell (`EPOCH-3`).
+            self.challenge(now, link, from, peer);
+            return Err(Counter::DropStaleSource);
+        }
+        self.send.heard(peer, now);
+        self.peers[peer].heard_ms = milliseconds(now);
+        Ok(peer)
+    }
+
+    /// Hands a checked frame to the path it concerns.
+    fn deliver(
+        &mut self,
+        now: Time,
+        peer: u32,
+        header: &Header,
+        body: &[u8],
+        memory: &mut impl HostMemory,
+    ) {
+        match header.kind {
+            Kind::Ack => match Ack::parse(body) {
+                Ok(ack) => {
+                    let sack = Some((&ack.sack, header.word));
+                    self.send.on_ack(now, peer, header.acknowledge, sack);
+                }
+                Err(reason) => self.counters.count(reason.into()),
+            },
+            Kind::Close => self.give_up(now, peer, Status::PeerClosed),
+            _ => {
+                if header.flags.has(Flags::ACK) {
+                    self.send.on_ack(now, peer, header.acknowledge, None);
+                }
+                let node = self.peers[peer].node;
+                let cross = &mut self.cross;
+                self.receive.handle(now, peer, node, header, body, cross, memory);
+                if self.watch_at.is_none() && self.receive.has_arrivals() {
+                    self.watch(now);
+                }
+            }
+        }
+    }
+
+    // ---- between the paths ----
+
+    /// Carries the paths' messages to each other until none is left.
+    pub(crate) fn relay(&mut self, now: Time) {
+        loop {
+            if let Some(message) = self.receive.to_send.pop_front() {
+                self.tell_send(now, message);
+            } else if let Some(ToReceive::RefusalConfirmed { peer }) =
+                self.send.to_receive.pop_front()
+            {
+                self.receive.refusal_confirmed(peer, &mut self.cross);
+            } else if let Some(news) = self.send.route_news.pop_front() {
+                match news {
+                    RouteNews::Suspect { peer } => {
+                        self.routes.search(now, peer);
+                    }
+                    RouteNews::Lost { peer } => self.give_up(now, peer, Status::Unreachable),
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn tell_send(&mut self, now: Time, message: ToSend) {
+        match message {
+            ToSend::PullRequested { peer, handle, offset, bytes, pull } => {
+                self.send.on_pull(now, peer, handle, offset, bytes, pull);
+            }
+            ToSend::DoneReceived { peer, handle, status } => {
+                self.send.on_done(peer, handle, status);
+            }
+            ToSend::Refused { peer, number, attempt, cause, backoff_us } => {
+                self.send.on_refused(now, peer, number, attempt, cause, backoff_us);
+            }
+            ToSend::Control { peer, control } => {
+                if self.peers[peer].remote_epoch != Epoch::UNKNOWN {
+                    self.send.control(now, peer, control);
+                }
+            }
+        }
+    }
+
+    /// Gives a pair up from this side: nothing of it is valid any more, in either direction (V7, `EPOCH-4`).
+    pub(crate) fn give_up(&mut self, now: Time, peer: u32, status: Status) {
+        let node = self.peers[peer].node;
+        if node == self.peers.own {
+            // The node cannot lose itself; only a fault in its own memory leads here.
+            self.send.reset(peer, status, true);
+            self.receive.reset(peer, node, status, true, &mut self.cross);
+            return;
+        }
+        self.send.reset(peer, status, false);
+        self.receive.reset(peer, node, status, true, &mut self.cross);
+        self.routes.stop_search(peer);
+        self.peers.set_remote_epoch(peer, Epoch::UNKNOWN);
+        self.peers.bump_local_epoch(peer);
+        self.peers[peer].clear_route();
+        let _ = now;
+        if status == Status::PeerClosed {
+            self.push_event(NodeEvent::Closed(node));
+        } else {
+            self.counters.count(Counter::PeersLost);
+            self.push_event(NodeEvent::Unreachable(node));
+        }
+    }
+
+    // ---- looking after peers that owe us something ----
+
+    /// Begins to look after peers: there is something that only they can finish.
+    pub(crate) fn watch(&mut self, now: Time) {
+        if self.watch_at.is_none() {
+            let span = self.profile.unreachable_after.0 / WATCHES_PER_SILENCE;
+            self.watch_at = Some(now + Span(span.max(1)));
+        }
+    }
+
+    /// Asks silent peers that owe us data whether they are still there, and gives up those that were silent too long.
+    fn look_after(&mut self, now: Time) {
+        self.watch_at = None;
+        let mut owing: Vec<u32> = self.receive.peers_with_arrivals();
+        for node in self.receive.awaited_nodes() {
+            owing.extend(self.peers.peek(node));
+        }
+        owing.sort_unstable();
+        owing.dedup();
+        let now_ms = milliseconds(now);
+        let silence_ms = (self.profile.unreachable_after.0 / 1_000_000) as u32;
+        let before = core::mem::take(&mut self.watched);
+        for peer in owing {
+            let entry = &self.peers[peer];
+            if entry.node == self.peers.own || entry.remote_epoch == Epoch::UNKNOWN {
+                continue;
+            }
+            // Silence counts from when the peer began to owe us something.
+            let since = match before.binary_search_by_key(&peer, |(watched, _)| *watched) {
+                Ok(at) => before[at].1,
+                Err(_) => now_ms,
+            };
+            let heard = now_ms.wrapping_sub(entry.heard_ms);
+            if heard.min(now_ms.wrapping_sub(since)) > silence_ms {
+                self.give_up(now, peer, Status::Unreachable);
+                continue;
+            }
+            self.watched.push((peer, since));
+            if u64::from(heard) >= u64::from(silence_ms) / WATCHES_PER_SILENCE
+                && let Some((link, to)) = self.peers[peer].route()
+            {
+                self.challenge(now, link, to, peer);
+            }
+        }
+        if !self.watched.is_empty() {
+            let span = self.profile.unreachable_after.0 / WATCHES_PER_SILENCE;
+            self.watch_at = Some(now + Span(span.max(1)));
+        }
+    }
+
+    // ---- what the node says by itself ----
+
+    /// Explicit acknowledgements (I6).
+    pub(crate) fn emit_acks(&mut self, now: Time, batch: &mut TransmitBatch) {
+        let own = self.peers.own;
+        while !batch.is_full() {
+            let Some(ack) = self.receive.poll_ack(now, &mut self.cross) else { return };
+            let peer = &self.peers[ack.peer];
+            if peer.route().is_none_or(|(_, to)| to == LinkAddress::LOOPBACK) {
+                // The node's own acknowledgements need no frame.
+                if peer.node == own {
+                    let sack = Some((&ack.sack, ack.delay_us));
+                    self.send.on_ack(now, ack.peer, ack.cumulative, sack);
+                }
+                continue;
+            }
+            let head = Head {
+                kind: Kind::Ack,
+                flags: Flags::ACK,
+                sequence: Sequence(0),
+                acknowledge: ack.cumulative,
+                word: ack.delay_us,
+            };
+            let body = |into: &mut [u8]| Ack { node: own, sack: ack.sack }.emit(into);
+            match encode::frame(batch, own, peer, &head, body, Payload::None, true, &NoMemory) {
+                Ok(_) => self.counters.count(Counter::AcksSent),
+                Err(_) => self.counters.count(Counter::DropTooLong),
+            }
+        }
+    }
+
+    /// Goodbyes, once the node closes.
+    pub(crate) fn emit_closes(&mut self, batch: &mut TransmitBatch) {
+        let Some(mut next) = self.closing else { return };
+        let own = self.peers.own;
+        while next < self.peers.len() && !batch.is_full() {
+            let peer = &self.peers[next];
+            next += 1;
+            let reachable = peer.route().is_some_and(|(_, to)| to != LinkAddress::LOOPBACK);
+            if !reachable || peer.remote_epoch == Epoch::UNKNOWN {
+                continue;
+            }
+            let head = Head {
+                kind: Kind::Close,
+                flags: Flags::default(),
+                sequence: Sequence(0),
+                acknowledge: Sequence(0),
+                word: 0,
+            };
+            let body = |into: &mut [u8]| Close { node: own }.emit(into);
+            if encode::frame(batch, own, peer, &head, body, Payload::None, true, &NoMemory).is_err()
+            {
+                self.counters.count(Counter::DropTooLong);
+            }
+        }
+        self.closing = Some(next);
+    }
+
+    /// Frames to the node itself go up again at once, through the same code as all others.
+    pub(crate) fn turn_loopback(&mut self, now: Time, memory: &mut impl HostMemory) {
+        for _ in 0..LOOPBACK_TURNS {
+            let (peers, cross) = (&self.peers, &mut self.cross);
+            self.send.poll_loopback(now, peers, cross, memory, &mut self.loopback);
+            let frames = self.loopback.frames().len();
+            if frames == 0 {
+                return;
+            }
+            for i in 0..frames {
+                let mut frame = core::mem::take(&mut self.scratch);
+                let mut end = self.loopback.inline(i).len();
+                frame[..end].copy_from_slice(self.loopback.inline(i));
+                let mut fault = false;
+                for segment in self.loopback.frames()[i].segments() {
+                    let next = end + segment.bytes as usize;
+                    fault |= memory.read(*segment, &mut frame[end..next]).is_err();
+                    end = next;
+                }
+                if fault {
+                    self.counters.count(Counter::DropLoopback);
+                } else {
+                    let from = LinkAddress::LOOPBACK;
+                    self.handle_frame(now, LinkIndex(u8::MAX), from, &frame[..end], memory);
+                }
+                self.scratch = frame;
+            }
+            self.loopback.clear();
+        }
+    }
+}
+
+/// For frames without user data.
+struct NoMemory;
+
+impl HostMemory for NoMemory {
+    fn read(
+        &self,
+        _: crate::memory::Segment,
+        _: &mut [u8],
+    ) -> Result<(), crate::memory::MemoryFault> {
+        Err(crate::memory::MemoryFault)
+    }
+
+    fn write(
+        &mut self,
+        _: crate::memory::Segment,
+        _: &[u8],
+    ) -> Result<(), crate::memory::MemoryFault> {
+        Err(crate::memory::MemoryFault)
+    }
+
+    fn checksum(
+        &self,
+        _: crate::memory::Segment,
+        _: &mut Checksum,
+    ) -> Result<(), crate::memory::MemoryFault> {
+        Err(crate::memory::MemoryFault)
+    }
+}

@@ -1,0 +1,150 @@
+//! Building a frame in a batch: header, body, payload by copy or by reference, checksum.
+
+use arrayvec::ArrayVec;
+use emp_wire::{
+    Flags, HEADER_BYTES, Header, Kind, NodeId, Sequence, begin_checksum, store_checksum,
+};
+
+use crate::limits::FRAME_SEGMENTS_MAX;
+use crate::memory::{HostMemory, MemoryFault, SegmentList};
+use crate::peers::Peer;
+use crate::pool::{Chain, Pool};
+use crate::transmit::{LinkIndex, TransmitBatch};
+
+/// Payloads up to this many bytes are copied next to the header: cheaper than one more gather entry, and a frame in one
+/// piece can leave by plain `send`.
+const INLINE_PAYLOAD_BYTES: u64 = 256;
+
+/// What a frame says in its common header.
+pub(crate) struct Head {
+    pub(crate) kind: Kind,
+    pub(crate) flags: Flags,
+    pub(crate) sequence: Sequence,
+    pub(crate) acknowledge: Sequence,
+    pub(crate) word: u32,
+}
+
+/// Where a frame's payload is.
+pub(crate) enum Payload<'a> {
+    None,
+    Host { list: &'a SegmentList, offset: u64, bytes: u64 },
+    Pool { pool: &'a mut Pool, chain: &'a Chain, offset: u64, bytes: u64 },
+}
+
+impl Payload<'_> {
+    const fn bytes(&self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Host { bytes, .. } | Self::Pool { bytes, .. } => *bytes,
+        }
+    }
+}
+
+/// Why a frame was not built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EncodeError {
+    /// There is no route, or the frame is longer than the batch's frames.
+    Unsendable,
+    /// The user's memory could not be read.
+    Fault,
+}
+
+impl From<MemoryFault> for EncodeError {
+    fn from(_: MemoryFault) -> Self {
+        Self::Fault
+    }
+}
+
+/// Adds a frame for `peer` to the batch; `body` writes the kind's fields and returns their length. Returns the payload
+/// bytes that were copied.
+pub(crate) fn frame(
+    batch: &mut TransmitBatch,
+    own: NodeId,
+    peer: &Peer,
+    head: &Head,
+    body: impl FnOnce(&mut [u8]) -> usize,
+    payload: Payload<'_>,
+    check_payload: bool,
+    memory: &impl HostMemory,
+) -> Result<u64, EncodeError> {
+    let (link, to) = peer.route().ok_or(EncodeError::Unsendable)?;
+    let inline = batch.next_inline();
+    let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
+    let payload_bytes = payload.bytes();
+    let whole = end as u64 + payload_bytes;
+    if whole > inline.len() as u64 || whole > u64::from(u16::MAX) {
+        return Err(EncodeError::Unsendable);
+    }
+    let flags = head.flags.with_if(!check_payload && payload_bytes > 0, Flags::PAYLOAD_UNCHECKED);
+    let header = Header {
+        kind: head.kind,
+        flags,
+        length: (whole - HEADER_BYTES as u64) as u16,
+        destination_tag: peer.node.destination_tag(),
+        destination_epoch: peer.remote_epoch.check(),
+        source_tag: own.source_tag(),
+        source_epoch: peer.local_epoch,
+        sequence: head.sequence,
+        acknowledge: head.acknowledge,
+        word: head.word,
+    };
+    header.emit(inline.first_chunk_mut().expect("a batch's frames have room for a header"));
+
+    let mut segments = ArrayVec::new();
+    let mut inline_bytes = end;
+    if place(payload, &mut inline[end..], &mut segments, memory)? {
+        inline_bytes = whole as usize;
+    }
+    let covered = if check_payload { inline_bytes } else { end };
+    let mut sum = begin_checksum(&inline[..covered], peer.outgoing());
+    if check_payload {
+        for segment in &segments {
+            memory.checksum(*segment, &mut sum)?;
+        }
+    }
+    store_checksum(inline, sum);
+    batch.push(link, to, inline_bytes, segments);
+    Ok((inline_bytes - end) as u64)
+}
+
+/// Copies the payload inline (true) or names its segments (false).
+fn place(
+    payload: Payload<'_>,
+    inline: &mut [u8],
+    segments: &mut ArrayVec<crate::memory::Segment, FRAME_SEGMENTS_MAX>,
+    memory: &impl HostMemory,
+) -> Result<bool, MemoryFault> {
+    match payload {
+        Payload::None => Ok(true),
+        Payload::Pool { pool, chain, offset, bytes } => {
+            pool.read(chain, offset as usize, &mut inline[..bytes as usize]);
+            Ok(true)
+        }
+        Payload::Host { list, offset, bytes } => {
+            let gathered = bytes > INLINE_PAYLOAD_BYTES
+                && list.range(offset, bytes, |piece| segments.try_push(piece)).is_ok();
+            if !gathered {
+                segments.clear();
+                list.read(memory, offset, &mut inline[..bytes as usize])?;
+            }
+            Ok(!gathered)
+        }
+    }
+}
+
+/// Adds a contact frame (hello or reply), which has no peer entry behind it.
+pub(crate) fn contact_frame(
+    batch: &mut TransmitBatch,
+    link: LinkIndex,
+    to: emp_wire::LinkAddress,
+    header: &Header,
+    body: impl FnOnce(&mut [u8]) -> usize,
+) {
+    let inline = batch.next_inline();
+    let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
+    let header = Header { length: (end - HEADER_BYTES) as u16, ..*header };
+    header.emit(inline.first_chunk_mut().expect("a batch's frames have room for a header"));
+    let sum = begin_checksum(&inline[..end], emp_wire::Checksum::contact());
+    store_checksum(inline, sum);
+    batch.push(link, to, end, ArrayVec::new());
+}

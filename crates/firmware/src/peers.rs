@@ -1,0 +1,189 @@
+//! Who the node knows: identity, epochs, route. One entry a peer, kept while the node runs (E48, V9).
+
+use emp_wire::{Checksum, Epoch, Header, LinkAddress, NodeId};
+use hashbrown::HashMap;
+
+use crate::chunked::Chunked;
+use crate::limits::PEERS_MAX;
+use crate::time::Time;
+use crate::transmit::LinkIndex;
+
+/// One peer, as both paths see it.
+pub(crate) struct Peer {
+    pub(crate) node: NodeId,
+    /// Its epoch, or unknown: not found yet, or given up.
+    pub(crate) remote_epoch: Epoch,
+    /// Ours towards it. Moves on when we give the pair up alone, so that it can tell the old stream from a new one.
+    pub(crate) local_epoch: Epoch,
+    outgoing: u32,
+    incoming: u32,
+    address: LinkAddress,
+    link: LinkIndex,
+    has_route: bool,
+    /// Largest frame that both ends take.
+    pub(crate) frame_bytes_max: u16,
+    /// Number of the last hello that was sent to check its epoch; part of the nonce.
+    pub(crate) challenge: u32,
+    /// When it was sent, in milliseconds (wrapping); limits how often we ask.
+    pub(crate) challenged_ms: u32,
+    /// The answer is still out.
+    pub(crate) asking: bool,
+    /// When a valid frame last came from it, in milliseconds (wrapping).
+    pub(crate) heard_ms: u32,
+}
+
+impl Peer {
+    /// Where frames to it go.
+    pub(crate) fn route(&self) -> Option<(LinkIndex, LinkAddress)> {
+        self.has_route.then_some((self.link, self.address))
+    }
+
+    pub(crate) fn set_route(&mut self, link: LinkIndex, address: LinkAddress) {
+        (self.link, self.address, self.has_route) = (link, address, true);
+    }
+
+    pub(crate) fn clear_route(&mut self) {
+        self.has_route = false;
+    }
+
+    /// Seed of the checksum of frames to it.
+    pub(crate) fn outgoing(&self) -> Checksum {
+        Checksum::resume(self.outgoing)
+    }
+
+    /// Seed of the checksum of frames from it.
+    pub(crate) fn incoming(&self) -> Checksum {
+        Checksum::resume(self.incoming)
+    }
+}
+
+/// All peers.
+pub(crate) struct Peers {
+    pub(crate) own: NodeId,
+    own_epoch: Epoch,
+    entries: Chunked<Peer>,
+    by_node: HashMap<u64, u32>,
+    /// By source tag and epoch, for frames that carry no whole identity (`FRAME-4`).
+    by_tag: HashMap<u64, u32>,
+    last: u32,
+}
+
+fn tag_key(tag: u32, epoch: Epoch) -> u64 {
+    u64::from(tag) << 32 | u64::from(epoch.0)
+}
+
+impl Peers {
+    pub(crate) fn new(own: NodeId, own_epoch: Epoch) -> Self {
+        let (by_node, by_tag) = (HashMap::new(), HashMap::new());
+        Self { own, own_epoch, entries: Chunked::new(), by_node, by_tag, last: 0 }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.entries.len()
+    }
+
+    pub(crate) fn find(&mut self, node: NodeId) -> Option<u32> {
+        // Most frames come from the peer that the last one came from.
+        if self.last < self.entries.len() && self.entries[self.last].node == node {
+            return Some(self.last);
+        }
+        let found = self.by_node.get(&node.0).copied()?;
+        self.last = found;
+        Some(found)
+    }
+
+    pub(crate) fn peek(&self, node: NodeId) -> Option<u32> {
+        self.by_node.get(&node.0).copied()
+    }
+
+    pub(crate) fn find_by_tag(&mut self, header: &Header) -> Option<u32> {
+        if self.last < self.entries.len() {
+            let peer = &self.entries[self.last];
+            if peer.remote_epoch == header.source_epoch
+                && peer.node.source_tag() == header.source_tag
+            {
+                return Some(self.last);
+            }
+        }
+        self.by_tag.get(&tag_key(header.source_tag, header.source_epoch)).copied()
+    }
+
+    /// Adds a peer of which nothing but the identity is known. `None` if the table is full.
+    pub(crate) fn add(&mut self, node: NodeId, frame_bytes_max: u16) -> Option<u32> {
+        if self.entries.len() as usize >= PEERS_MAX {
+            return None;
+        }
+        let index = self.entries.push(Peer {
+            node,
+            remote_epoch: Epoch::UNKNOWN,
+            local_epoch: self.own_epoch,
+            outgoing: 0,
+            incoming: 0,
+            address: LinkAddress::EVERYONE,
+            link: LinkIndex(0),
+            has_route: false,
+            frame_bytes_max,
+            challenge: 0,
+            challenged_ms: u32::MAX / 2,
+            asking: false,
+            heard_ms: 0,
+        });
+        self.by_node.insert(node.0, index);
+        self.reseed(index);
+        Some(index)
+    }
+
+    /// Learns or forgets a peer's epoch.
+    pub(crate) fn set_remote_epoch(&mut self, index: u32, epoch: Epoch) {
+        let peer = &self.entries[index];
+        let tag = peer.node.source_tag();
+        if peer.remote_epoch != Epoch::UNKNOWN {
+            self.by_tag.remove(&tag_key(tag, peer.remote_epoch));
+        }
+        if epoch != Epoch::UNKNOWN {
+            self.by_tag.insert(tag_key(tag, epoch), index);
+        }
+        self.entries[index].remote_epoch = epoch;
+        self.reseed(index);
+    }
+
+    /// Starts a new epoch of ours towards a peer (`EPOCH-4`).
+    pub(crate) fn bump_local_epoch(&mut self, index: u32) {
+        self.entries[index].local_epoch = self.entries[index].local_epoch.next();
+        self.reseed(index);
+    }
+
+    /// The checksum seed for frames from a node that has no entry: it must know our first epoch.
+    pub(crate) fn incoming_of_stranger(&self, node: NodeId) -> Checksum {
+        Checksum::between(node, self.own, self.own_epoch)
+    }
+
+    pub(crate) fn own_epoch(&self) -> Epoch {
+        self.own_epoch
+    }
+
+    fn reseed(&mut self, index: u32) {
+        let own = self.own;
+        let peer = &mut self.entries[index];
+        peer.outgoing = Checksum::between(own, peer.node, peer.remote_epoch).suspend();
+        peer.incoming = Checksum::between(peer.node, own, peer.local_epoch).suspend();
+    }
+}
+
+impl core::ops::Index<u32> for Peers {
+    type Output = Peer;
+    fn index(&self, index: u32) -> &Peer {
+        &self.entries[index]
+    }
+}
+
+impl core::ops::IndexMut<u32> for Peers {
+    fn index_mut(&mut self, index: u32) -> &mut Peer {
+        &mut self.entries[index]
+    }
+}
+
+/// Milliseconds of a time, wrapping after 49 days: enough to limit rates.
+pub(crate) fn milliseconds(now: Time) -> u32 {
+    (now.0 / 1_000_000) as u32
+}

@@ -1,0 +1,183 @@
+//! Send acknowledgement (I6): what is owed to a peer, and when it must leave by itself because no data went back.
+
+use std::collections::VecDeque;
+
+use emp_wire::{Flags, SACK_WORDS_MAX, Sequence};
+
+use super::ReceivePath;
+use crate::cross::Cross;
+use crate::profile::AckTrigger;
+use crate::time::Time;
+
+/// What is owed to one peer.
+#[derive(Clone, Copy)]
+pub(super) struct Owed {
+    frames: u16,
+    messages: u16,
+    /// Names the current debt, so that an old entry of the delay queue is not taken for it.
+    stamp: u32,
+    last_arrival: Time,
+    delayed: bool,
+    due: bool,
+}
+
+impl Owed {
+    pub(super) const fn new() -> Self {
+        Self { frames: 0, messages: 0, stamp: 0, last_arrival: Time(0), delayed: false, due: false }
+    }
+
+    /// After a peer was given up: entries of the old debt still stand in the queues and must not count for a new one.
+    pub(super) fn succeed(&mut self, old: Self) {
+        self.stamp = old.stamp.wrapping_add(1);
+    }
+}
+
+/// Peers that wait for an acknowledgement.
+#[derive(Default)]
+pub(super) struct AckQueues {
+    /// Now.
+    due: VecDeque<u32>,
+    /// At a time, unless data goes back before. All delays are equal, so the queue is in order.
+    delayed: VecDeque<(Time, u32, u32)>,
+}
+
+/// An acknowledgement to send.
+pub(crate) struct AckOut {
+    pub(crate) peer: u32,
+    pub(crate) cumulative: Sequence,
+    pub(crate) sack: [u64; SACK_WORDS_MAX],
+    pub(crate) delay_us: u32,
+}
+
+impl ReceivePath {
+    /// A sequenced frame was taken: decides whether its acknowledgement is due, or may wait for a ride.
+    pub(super) fn owe(
+        &mut self,
+        now: Time,
+        peer: u32,
+        flags: Flags,
+        at_once: bool,
+        cross: &mut Cross,
+    ) {
+        let profile = &self.profile;
+        let entry = &mut self.peers[peer];
+        let owed = &mut entry.ack;
+        let cell = &mut cross.acks[peer];
+        if core::mem::take(&mut cell.carried) {
+            (owed.frames, owed.messages, owed.delayed) = (0, 0, false);
+        }
+        owed.frames = owed.frames.saturating_add(1);
+        if flags.has(Flags::LAST) {
+            owed.messages = owed.messages.saturating_add(1);
+        }
+        owed.last_arrival = now;
+        let count = match profile.ack_trigger {
+            AckTrigger::Frames => owed.frames,
+            AckTrigger::Messages => owed.messages,
+        };
+        let held = entry.refusal.is_some();
+        let gap = entry.received.has_gap();
+        cell.acknowledge = match entry.refusal {
+            Some(held) => held,
+            None => entry.received.next(),
+        };
+        cell.owed = !gap && !held;
+        if at_once || flags.has(Flags::ACK_REQUEST) || u32::from(count) >= profile.collection {
+            if !owed.due {
+                owed.due = true;
+                self.acks.due.push_back(peer);
+            }
+        } else if !owed.delayed && !owed.due {
+            owed.delayed = true;
+            owed.stamp = owed.stamp.wrapping_add(1);
+            self.acks.delayed.push_back((now + profile.ack_delay, peer, owed.stamp));
+        }
+    }
+
+    /// An acknowledgement is due whatever was or was not taken (a duplicate came, a refusal was confirmed).
+    pub(super) fn owe_now(&mut self, peer: u32, cross: &mut Cross) {
+        let entry = &mut self.peers[peer];
+        cross.acks[peer].carried = false;
+        cross.acks[peer].acknowledge = match entry.refusal {
+            Some(held) => held,
+            None => entry.received.next(),
+        };
+        if !entry.ack.due {
+            entry.ack.due = true;
+            self.acks.due.push_back(peer);
+        }
+    }
+
+    /// The next acknowledgement to send by itself.
+    pub(crate) fn poll_ack(&mut self, now: Time, cross: &mut Cross) -> Option<AckOut> {
+        self.ripen(now, cross);
+        loop {
+            let peer = self.acks.due.pop_front()?;
+            let entry = &mut self.peers[peer];
+            if !core::mem::take(&mut entry.ack.due) {
+                continue;
+            }
+            let cell = &mut cross.acks[peer];
+            let carried = core::mem::take(&mut cell.carried);
+            cell.owed = false;
+            (entry.ack.frames, entry.ack.messages, entry.ack.delayed) = (0, 0, false);
+            let held = entry.refusal.is_some();
+            if carried && !entry.received.has_gap() && !held {
+                continue;
+            }
+            let sack = if held || !self.profile.selective_acks {
+                [0; SACK_WORDS_MAX]
+            } else {
+                *entry.received.after()
+            };
+            let delay = now.since(entry.ack.last_arrival);
+            let delay_us = u32::try_from(delay.as_us()).unwrap_or(u32::MAX);
+            return Some(AckOut { peer, cumulative: cell.acknowledge, sack, delay_us });
+        }
+    }
+
+    /// Moves acknowledgements whose delay is over to the due ones.
+    fn ripen(&mut self, now: Time, cross: &mut Cross) {
+        while let Some((time, peer, stamp)) = self.acks.delayed.front().copied() {
+            let entry = &mut self.peers[peer];
+            let current = entry.ack.delayed && entry.ack.stamp == stamp;
+            let carried = cross.acks[peer].carried;
+            if current && !carried && time > now {
+                return;
+            }
+            self.acks.delayed.pop_front();
+            if !current {
+                continue;
+            }
+            entry.ack.delayed = false;
+            if !carried && !entry.ack.due {
+                entry.ack.due = true;
+                self.acks.due.push_back(peer);
+            }
+        }
+    }
+
+    /// When the next delayed acknowledgement is due. Entries that were settled meanwhile are skipped.
+    pub(crate) fn next_deadline(&self, cross: &Cross) -> Option<Time> {
+        self.acks
+            .delayed
+            .iter()
+            .find(|(_, peer, stamp)| {
+                let ack = &self.peers[*peer].ack;
+                ack.delayed && ack.stamp == *stamp && !cross.acks[*peer].carried
+            })
+            .map(|(time, _, _)| *time)
+    }
+
+    /// True if an acknowledgement waits to be sent now.
+    pub(crate) fn has_due_acks(&self) -> bool {
+        !self.acks.due.is_empty()
+    }
+
+    /// The peer has our "not ready": what came after it may be acknowledged.
+    pub(crate) fn refusal_confirmed(&mut self, peer: u32, cross: &mut Cross) {
+        if self.peers[peer].refusal.take().is_some() {
+            self.owe_now(peer, cross);
+        }
+    }
+}

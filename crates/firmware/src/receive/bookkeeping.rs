@@ -1,0 +1,394 @@
+//! Receive bookkeeping (I4): classifies a sequenced frame, and decides whether it is taken. Only what is taken is
+//! acknowledged; what is acknowledged is never asked for again.
+
+use emp_wire::{
+    BlockWord, Done, Flags, Header, Kind, Message, NodeId, NotReady, NotReadyCause, Pull,
+};
+
+use super::sequence::Arrival;
+use super::{Incoming, NONE, Place, ReceivePath};
+use crate::counters::Counter;
+use crate::cross::{Control, Cross, ToSend};
+use crate::limits::{EARLY_MAX, INCOMING_MAX};
+use crate::memory::HostMemory;
+use crate::profile::Unexpected;
+use crate::time::{Span, Time};
+
+/// What a refusal suggests to wait, in microseconds: the time in which a host that polls posts its next receive.
+const REFUSAL_BACKOFF: Span = Span::us(50);
+
+/// Whether a frame was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// It is, or its contents are of no use any more: acknowledge it.
+    Taken,
+    /// It is not: it will be sent again.
+    Dropped(Counter),
+}
+
+impl ReceivePath {
+    /// Takes a sequenced frame of a known peer whose header, checksum and epochs are right.
+    pub(crate) fn handle(
+        &mut self,
+        now: Time,
+        peer: u32,
+        node: NodeId,
+        header: &Header,
+        body: &[u8],
+        cross: &mut Cross,
+        memory: &mut impl HostMemory,
+    ) {
+        let arrival = self.peers[peer].received.classify(header.sequence);
+        match arrival {
+            Arrival::OutOfWindow => return self.counters.count(Counter::DropOutOfWindow),
+            Arrival::Duplicate => {
+                // V14: the acknowledgement may have been lost.
+                self.counters.count(Counter::DropDuplicate);
+                return self.owe_now(peer, cross);
+            }
+            Arrival::Ahead if !self.profile.accept_out_of_order => {
+                self.counters.count(Counter::DropOutOfOrder);
+                return self.owe_now(peer, cross);
+            }
+            Arrival::InOrder | Arrival::Ahead => {}
+        }
+        let verdict = match header.kind {
+            Kind::Message => self.on_message(now, peer, header, body, memory),
+            Kind::Data => self.on_data(peer, header, body, memory),
+            Kind::Block => self.on_block(peer, header, BlockWord::parse(header.word), body, memory),
+            Kind::Skip => Verdict::Taken,
+            Kind::Pull => self.on_pull(peer, header, body),
+            Kind::Done => self.on_done(peer, header, body),
+            Kind::NotReady => self.on_not_ready(peer, header, body),
+            _ => Verdict::Dropped(Counter::DropKind),
+        };
+        if let Verdict::Dropped(counter) = verdict {
+            return self.counters.count(counter);
+        }
+        debug_assert!(node != NodeId::ANY);
+        let received = &mut self.peers[peer].received;
+        let opens_gap = arrival == Arrival::Ahead && received.opens_gap(header.sequence);
+        let closed_gap = received.take(header.sequence);
+        self.owe(now, peer, header.flags, opens_gap || closed_gap, cross);
+    }
+
+    fn on_pull(&mut self, peer: u32, header: &Header, body: &[u8]) -> Verdict {
+        match Pull::parse(body) {
+            Ok(Pull { offset, bytes, pull, .. }) => {
+                let handle = header.word;
+                self.to_send.push_back(ToSend::PullRequested { peer, handle, offset, bytes, pull });
+                Verdict::Taken
+            }
+            Err(reason) => Verdict::Dropped(reason.into()),
+        }
+    }
+
+    fn on_done(&mut self, peer: u32, header: &Header, body: &[u8]) -> Verdict {
+        match Done::parse(body) {
+            Ok(Done { status, .. }) => {
+                self.to_send.push_back(ToSend::DoneReceived { peer, handle: header.word, status });
+                Verdict::Taken
+            }
+            Err(reason) => Verdict::Dropped(reason.into()),
+        }
+    }
+
+    fn on_not_ready(&mut self, peer: u32, header: &Header, body: &[u8]) -> Verdict {
+        match NotReady::parse(body) {
+            Ok(NotReady { cause, attempt, backoff_us, .. }) => {
+                let number = header.word;
+                self.to_send.push_back(ToSend::Refused {
+                    peer,
+                    number,
+                    attempt,
+                    cause,
+                    backoff_us,
+                });
+                Verdict::Taken
+            }
+            Err(reason) => Verdict::Dropped(reason.into()),
+        }
+    }
+
+    /// The first frame of a message: in its turn it is matched, before its turn it waits.
+    fn on_message(
+        &mut self,
+        now: Time,
+        peer: u32,
+        header: &Header,
+        body: &[u8],
+        memory: &mut impl HostMemory,
+    ) -> Verdict {
+        let (message, payload) = match Message::parse(header.flags, body) {
+            Ok(parsed) => parsed,
+            Err(reason) => return Verdict::Dropped(reason.into()),
+        };
+        let entry = &self.peers[peer];
+        if message.attempt != entry.attempt {
+            self.counters.count(Counter::Refused);
+            return Verdict::Taken;
+        }
+        let ahead = header.word.wrapping_sub(entry.next_number) as i32;
+        if ahead < 0 || ahead > 0 && self.find_early(peer, header.word).is_some() {
+            // Sent again after a refusal, but the first copy had been taken after all.
+            self.counters.count(Counter::DropDuplicate);
+            return Verdict::Taken;
+        }
+        if ahead > 0 {
+            return self.take_early(peer, header, &message, payload);
+        }
+        match self.take_in_turn(peer, header, &message, payload, memory) {
+            Ok(()) => {
+                let entry = &mut self.peers[peer];
+                entry.next_number = entry.next_number.wrapping_add(1);
+                self.take_waiting(peer, memory);
+                Verdict::Taken
+            }
+            Err(cause) => self.refuse(now, peer, header, cause),
+        }
+    }
+
+    /// A message whose turn it is.
+    fn take_in_turn(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        message: &Message,
+        payload: &[u8],
+        memory: &mut impl HostMemory,
+    ) -> Result<(), NotReadyCause> {
+        if header.flags.has(Flags::VOID) {
+            return Ok(());
+        }
+        let endpoint = message.destination_endpoint;
+        let Some(open) = self.endpoint(endpoint) else { return Err(NotReadyCause::NoEndpoint) };
+        let (node, source, bits) = (message.node, message.source_endpoint, message.match_bits);
+        if let Some(posted) = self.match_posted(open, node, source, bits) {
+            return self.take_matched(peer, posted, header, message, payload, memory);
+        }
+        if self.profile.unexpected == Unexpected::Refuse {
+            return Err(NotReadyCause::NotPosted);
+        }
+        let incoming = describe(peer, header, message, payload);
+        let index = self.store(incoming, payload, false).ok_or(NotReadyCause::PoolFull)?;
+        self.counters.count(Counter::Unexpected);
+        self.endpoints[open].as_mut().expect("it is open").unexpected.push_back(index);
+        Ok(())
+    }
+
+    /// A message that a posted receive waited for.
+    fn take_matched(
+        &mut self,
+        peer: u32,
+        posted: u32,
+        header: &Header,
+        message: &Message,
+        payload: &[u8],
+        memory: &mut impl HostMemory,
+    ) -> Result<(), NotReadyCause> {
+        let mut incoming = describe(peer, header, message, payload);
+        incoming.place = Place::Posted(posted);
+        if incoming.train_complete() && !incoming.needs_done() {
+            // One frame, as most are: nothing to remember.
+            self.unpost(posted);
+            self.place_single(posted, &incoming, payload, memory);
+            return Ok(());
+        }
+        if self.incoming.is_full() {
+            return Err(NotReadyCause::PoolFull);
+        }
+        self.unpost(posted);
+        let (index, _) = self.incoming.insert(incoming).expect("not full");
+        self.link_progress(peer, index);
+        self.bind(index, posted, memory);
+        self.place(index, 0, payload, memory);
+        self.advance(index);
+        Ok(())
+    }
+
+    /// Keeps a message that nothing waits for (yet). `None`: no room.
+    fn store(&mut self, mut incoming: Incoming, payload: &[u8], early: bool) -> Option<u32> {
+        if self.incoming.is_full() {
+            return None;
+        }
+        let pullable = u64::from(incoming.unscheduled) < incoming.total;
+        incoming.place = match self.pool.alloc(incoming.unscheduled as usize) {
+            Some(chain) => {
+                self.pool.write(&chain, 0, payload);
+                self.counters.add(Counter::BytesCopied, payload.len() as u64);
+                Place::Pool(chain)
+            }
+            // Its sender keeps it until we say done: all of it can be had later.
+            None if pullable => Place::Later,
+            None => return None,
+        };
+        incoming.early = early;
+        let peer = incoming.peer;
+        let complete = incoming.train_complete();
+        let (index, _) = self.incoming.insert(incoming).expect("not full");
+        if !complete {
+            self.link_progress(peer, index);
+        }
+        Some(index)
+    }
+
+    /// A message that overtook others waits in the pool for its turn.
+    fn take_early(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        message: &Message,
+        payload: &[u8],
+    ) -> Verdict {
+        let void = header.flags.has(Flags::VOID);
+        let homeless = !void && self.endpoint(message.destination_endpoint).is_none();
+        // Half of the table is for messages in their turn: early ones must not lock those out that they wait for.
+        let crowded = self.incoming.len() >= INCOMING_MAX / 2;
+        if homeless || crowded || usize::from(self.peers[peer].early_count) >= EARLY_MAX {
+            return Verdict::Dropped(Counter::DropEarly);
+        }
+        let mut incoming = describe(peer, header, message, payload);
+        incoming.void = void;
+        let number = incoming.number;
+        let Some(index) = self.store(incoming, payload, true) else {
+            return Verdict::Dropped(Counter::DropEarly);
+        };
+        self.peers[peer].early_count += 1;
+        let next = self.peers[peer].next_number;
+        let rank = |number: u32| number.wrapping_sub(next);
+        let (mut before, mut at) = (NONE, self.peers[peer].early);
+        while at != NONE && rank(self.incoming.at(at).expect("listed").number) < rank(number) {
+            before = at;
+            at = self.incoming.at(at).expect("listed").next_early;
+        }
+        self.incoming.at_mut(index).expect("just made").next_early = at;
+        if before == NONE {
+            self.peers[peer].early = index;
+        } else {
+            self.incoming.at_mut(before).expect("listed").next_early = index;
+        }
+        Verdict::Taken
+    }
+
+    fn find_early(&self, peer: u32, number: u32) -> Option<u32> {
+        let mut at = self.peers[peer].early;
+        while at != NONE {
+            let incoming = self.incoming.at(at).expect("listed");
+            if incoming.number == number {
+                return Some(at);
+            }
+            at = incoming.next_early;
+        }
+        None
+    }
+
+    /// After a message was taken: those that waited for it have their turn.
+    fn take_waiting(&mut self, peer: u32, memory: &mut impl HostMemory) {
+        loop {
+            let index = self.peers[peer].early;
+            let Some(incoming) = self.incoming.at_mut(index) else { return };
+            if incoming.number != self.peers[peer].next_number {
+                return;
+            }
+            incoming.early = false;
+            let next = incoming.next_early;
+            let (void, number) = (incoming.void, incoming.endpoint);
+            let (node, source, bits) =
+                (incoming.node, incoming.source_endpoint, incoming.match_bits);
+            let entry = &mut self.peers[peer];
+            (entry.early, entry.early_count) = (next, entry.early_count - 1);
+            entry.next_number = entry.next_number.wrapping_add(1);
+            let open = if void { None } else { self.endpoint(number) };
+            match open {
+                // Cancelled, or its endpoint was closed since: it ends as an unexpected message would have.
+                None => self.give_up(index),
+                Some(open) => match self.match_posted(open, node, source, bits) {
+                    Some(posted) => {
+                        self.unpost(posted);
+                        self.hand_over(index, posted, memory);
+                    }
+                    None => {
+                        self.counters.count(Counter::Unexpected);
+                        let endpoint = self.endpoints[open].as_mut().expect("it is open");
+                        endpoint.unexpected.push_back(index);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Does not take a message: its frames count as received, but it and all later ones must come again (`READY-1`).
+    fn refuse(&mut self, now: Time, peer: u32, header: &Header, cause: NotReadyCause) -> Verdict {
+        let _ = now;
+        let entry = &mut self.peers[peer];
+        if entry.refusal.is_some() {
+            // One at a time: the peer has not heard of the last one yet.
+            return Verdict::Dropped(Counter::Refused);
+        }
+        entry.refusal = Some(entry.received.next());
+        entry.attempt = entry.attempt.wrapping_add(1);
+        let attempt = entry.attempt;
+        self.counters.count(Counter::NotReadySent);
+        let backoff_us = REFUSAL_BACKOFF.as_us() as u32;
+        let control = Control::NotReady { number: header.word, attempt, cause, backoff_us };
+        self.to_send.push_back(ToSend::Control { peer, control });
+        // Early messages that are not whole will come again; whole ones may have been acknowledged and stay.
+        let mut at = self.peers[peer].early;
+        let mut kept = NONE;
+        while at != NONE {
+            let incoming = self.incoming.at(at).expect("listed");
+            let next = incoming.next_early;
+            if incoming.train_complete() {
+                let slot = if kept == NONE {
+                    &mut self.peers[peer].early
+                } else {
+                    &mut self.incoming.at_mut(kept).expect("listed").next_early
+                };
+                *slot = at;
+                kept = at;
+            } else {
+                self.peers[peer].early_count -= 1;
+                self.remove_incoming(at);
+            }
+            at = next;
+        }
+        if kept == NONE {
+            self.peers[peer].early = NONE;
+        } else {
+            self.incoming.at_mut(kept).expect("listed").next_early = NONE;
+        }
+        Verdict::Taken
+    }
+}
+
+fn describe(peer: u32, header: &Header, message: &Message, payload: &[u8]) -> Incoming {
+    let bytes = payload.len() as u32;
+    let long = message.long;
+    Incoming {
+        peer,
+        node: message.node,
+        number: header.word,
+        endpoint: message.destination_endpoint,
+        source_endpoint: message.source_endpoint,
+        match_bits: message.match_bits,
+        immediate: message.immediate,
+        total: long.map_or(u64::from(bytes), |long| long.total_bytes),
+        unscheduled: long.map_or(bytes, |long| long.unscheduled_bytes),
+        first_payload: bytes,
+        fragment: long.map_or(1, |long| long.fragment_bytes),
+        handle: long.map_or(0, |long| long.handle),
+        synchronous: header.flags.has(Flags::SYNCHRONOUS) && long.is_some(),
+        void: false,
+        first: header.sequence,
+        received: bytes,
+        place: Place::Later,
+        early: false,
+        claimed: false,
+        pull_next: 0,
+        pull_end: 0,
+        pulls_out: 0,
+        waits_to_pull: false,
+        next_progress: NONE,
+        next_early: NONE,
+    }
+}

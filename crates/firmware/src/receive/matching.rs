@@ -1,0 +1,274 @@
+//! Matching: posted receives in post order, unexpected messages in their senders' order, and what the host may ask of both.
+
+use super::{Endpoint, Place, Posted, ReceivePath, ReceivePeer};
+use crate::cross::Cross;
+use crate::descriptor::{
+    ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector, Status,
+};
+use crate::limits::ENDPOINTS_MAX;
+use crate::memory::HostMemory;
+use emp_wire::{NodeId, Sequence};
+
+impl ReceivePath {
+    /// Opens an endpoint; opening an open one changes nothing.
+    pub(crate) fn open_endpoint(&mut self, number: u16) -> Result<(), PostError> {
+        if self.endpoint(number).is_some() {
+            return Ok(());
+        }
+        if self.open >= ENDPOINTS_MAX {
+            return Err(PostError::Busy);
+        }
+        let index = match self.endpoints.iter().position(Option::is_none) {
+            Some(index) => index,
+            None => {
+                self.endpoints.push(None);
+                self.endpoints.len() - 1
+            }
+        };
+        self.endpoints[index] = Some(Endpoint::default());
+        self.open += 1;
+        if self.endpoint_index.len() <= usize::from(number) {
+            self.endpoint_index.resize(usize::from(number) + 1, 0);
+        }
+        self.endpoint_index[usize::from(number)] = index as u16 + 1;
+        Ok(())
+    }
+
+    /// Closes an endpoint: its receives end, its messages are given up.
+    pub(crate) fn close_endpoint(&mut self, number: u16) {
+        let Some(index) = self.endpoint(number) else { return };
+        let closed = self.endpoints[index].take().expect("it is open");
+        self.endpoint_index[usize::from(number)] = 0;
+        self.open -= 1;
+        for posted in closed.posted {
+            self.end_unmatched(posted, Status::EndpointClosed);
+        }
+        for message in closed.unexpected {
+            self.give_up(message);
+        }
+        let bound: Vec<u32> = self
+            .posted
+            .indices()
+            .filter_map(|i| self.posted.at(i).filter(|p| p.endpoint == number)?.bound)
+            .collect();
+        for message in bound {
+            self.fail(message, Status::EndpointClosed);
+        }
+        let claimed: Vec<u32> = self
+            .incoming
+            .indices()
+            .filter(|i| self.incoming.at(*i).is_some_and(|m| m.endpoint == number && m.claimed))
+            .collect();
+        for message in claimed {
+            self.give_up(message);
+        }
+    }
+
+    /// Index of an open endpoint.
+    pub(super) fn endpoint(&self, number: u16) -> Option<usize> {
+        match self.endpoint_index.get(usize::from(number)) {
+            None | Some(0) => None,
+            Some(index) => Some(usize::from(*index) - 1),
+        }
+    }
+
+    pub(crate) fn is_open(&self, number: u16) -> bool {
+        self.endpoint(number).is_some()
+    }
+
+    /// Posts a receive, and gives it the first unexpected message that it accepts.
+    pub(crate) fn post(
+        &mut self,
+        receive: ReceiveDescriptor,
+        memory: &mut impl HostMemory,
+    ) -> Result<OpId, PostError> {
+        let open = self.endpoint(receive.endpoint).ok_or(PostError::NoEndpoint)?;
+        let ReceiveDescriptor { endpoint, selector, segments, claim, context } = receive;
+        if let Some(claim) = claim {
+            let claimed = self.incoming.get(claim.index, claim.generation);
+            claimed.filter(|message| message.claimed).ok_or(PostError::NoClaim)?;
+        }
+        let posted = Posted { endpoint, selector, segments, context, bound: None };
+        let (index, generation) = self.posted.insert(posted).ok_or(PostError::Busy)?;
+        let message = match claim {
+            Some(claim) => Some(claim.index),
+            None => self.take_unexpected(open, &selector),
+        };
+        match message {
+            Some(message) => {
+                self.incoming.at_mut(message).expect("listed").claimed = false;
+                self.hand_over(message, index, memory);
+            }
+            None => self.endpoints[open].as_mut().expect("open").posted.push_back(index),
+        }
+        Ok(OpId { kind: OpKind::Receive, index, generation })
+    }
+
+    /// The first posted receive that accepts a message. It stays posted.
+    pub(super) fn match_posted(
+        &self,
+        open: usize,
+        node: NodeId,
+        source: u16,
+        bits: u64,
+    ) -> Option<u32> {
+        let endpoint = self.endpoints[open].as_ref()?;
+        endpoint.posted.iter().copied().find(|index| {
+            self.posted.at(*index).is_some_and(|p| p.selector.accepts(node, source, bits))
+        })
+    }
+
+    /// Takes a receive off its endpoint's list: it was matched.
+    pub(super) fn unpost(&mut self, index: u32) {
+        let Some(posted) = self.posted.at(index) else { return };
+        let Some(open) = self.endpoint(posted.endpoint) else { return };
+        let list = &mut self.endpoints[open].as_mut().expect("open").posted;
+        if let Some(at) = list.iter().position(|other| *other == index) {
+            list.remove(at);
+        }
+    }
+
+    fn find_unexpected(&self, open: usize, selector: &Selector) -> Option<usize> {
+        let endpoint = self.endpoints[open].as_ref()?;
+        endpoint.unexpected.iter().position(|index| {
+            self.incoming.at(*index).is_some_and(|message| {
+                selector.accepts(message.node, message.source_endpoint, message.match_bits)
+            })
+        })
+    }
+
+    fn take_unexpected(&mut self, open: usize, selector: &Selector) -> Option<u32> {
+        let at = self.find_unexpected(open, selector)?;
+        self.endpoints[open].as_mut().expect("open").unexpected.remove(at)
+    }
+
+    pub(crate) fn cancel(&mut self, op: OpId) -> bool {
+        match self.posted.get(op.index, op.generation) {
+            Some(posted) if posted.bound.is_none() => {}
+            _ => return false,
+        }
+        self.unpost(op.index);
+        self.end_unmatched(op.index, Status::Cancelled);
+        true
+    }
+
+    pub(crate) fn probe(
+        &mut self,
+        number: u16,
+        selector: &Selector,
+        claim: bool,
+    ) -> Option<ProbeInfo> {
+        let open = self.endpoint(number)?;
+        let at = self.find_unexpected(open, selector)?;
+        let list = &mut self.endpoints[open].as_mut().expect("open").unexpected;
+        let index = if claim { list.remove(at)? } else { *list.get(at)? };
+        let generation = self.incoming.generation(index);
+        let message = self.incoming.at_mut(index).expect("listed");
+        message.claimed = claim;
+        Some(ProbeInfo {
+            from: message.node,
+            from_endpoint: message.source_endpoint,
+            match_bits: message.match_bits,
+            total_bytes: message.total,
+            immediate: message.immediate,
+            claim: claim.then_some(ClaimId { index, generation }),
+        })
+    }
+
+    pub(crate) fn discard(&mut self, claim: ClaimId) -> bool {
+        let found = self.incoming.get(claim.index, claim.generation).is_some_and(|m| m.claimed);
+        if found {
+            self.give_up(claim.index);
+        }
+        found
+    }
+
+    /// Ends a receive that no message was matched to.
+    fn end_unmatched(&mut self, index: u32, status: Status) {
+        let op = OpId { kind: OpKind::Receive, index, generation: self.posted.generation(index) };
+        let Some(posted) = self.posted.remove(index) else { return };
+        self.completions.push_back(Completion {
+            op,
+            context: posted.context,
+            status,
+            bytes: 0,
+            total_bytes: 0,
+            peer: NodeId::ANY,
+            peer_endpoint: 0,
+            match_bits: 0,
+            immediate: None,
+        });
+    }
+
+    /// A peer is given up. Receives that its messages were bound to end with `status`; messages that are wholly here may
+    /// stay if `keep` (their sender was told that they were delivered). Receives that can only be matched by this peer
+    /// end too, unless it may come back unnoticed (`keep`).
+    pub(crate) fn reset(
+        &mut self,
+        peer: u32,
+        node: NodeId,
+        status: Status,
+        keep: bool,
+        cross: &mut Cross,
+    ) {
+        self.drop_pulls_of(peer);
+        let all: Vec<u32> = self
+            .incoming
+            .indices()
+            .filter(|i| self.incoming.at(*i).is_some_and(|message| message.peer == peer))
+            .collect();
+        for index in all {
+            let message = self.incoming.at(index).expect("listed");
+            if let Place::Posted(_) = message.place {
+                self.fail_quietly(index, status);
+                continue;
+            }
+            let whole = message.train_complete()
+                && u64::from(message.unscheduled) == message.total
+                && !message.early
+                && !message.synchronous;
+            if !(keep && whole) {
+                self.unlist(index);
+                self.remove_incoming(index);
+            }
+        }
+        let waiting: Vec<u32> = self
+            .posted
+            .indices()
+            .filter(|i| {
+                self.posted.at(*i).is_some_and(|p| p.bound.is_none() && p.selector.from == node)
+            })
+            .collect();
+        for posted in waiting {
+            self.unpost(posted);
+            self.end_unmatched_of(posted, node, status);
+        }
+        let ack = self.peers[peer].ack;
+        self.peers[peer] = ReceivePeer::new();
+        self.peers[peer].ack.succeed(ack);
+        cross.acks[peer] = crate::cross::AckCell { acknowledge: Sequence(0), ..Default::default() };
+    }
+
+    fn end_unmatched_of(&mut self, index: u32, node: NodeId, status: Status) {
+        self.end_unmatched(index, status);
+        if let Some(completion) = self.completions.back_mut() {
+            completion.peer = node;
+        }
+    }
+
+    /// As `fail`, without telling the sender.
+    fn fail_quietly(&mut self, index: u32, status: Status) {
+        let Some(mut message) = self.incoming.remove(index) else { return };
+        if let Place::Posted(posted) = core::mem::replace(&mut message.place, Place::Later) {
+            self.report(posted, &message, status);
+        }
+    }
+
+    /// Takes an unexpected message off its endpoint's list.
+    fn unlist(&mut self, index: u32) {
+        let Some(message) = self.incoming.at(index) else { return };
+        let Some(open) = self.endpoint(message.endpoint) else { return };
+        let list = &mut self.endpoints[open].as_mut().expect("open").unexpected;
+        list.retain(|other| *other != index);
+    }
+}

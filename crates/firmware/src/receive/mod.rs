@@ -1,0 +1,223 @@
+//! The receive path: receive bookkeeping, placement, matching, sequence, and what is owed to the sender (I4–I6).
+//!
+//! It shares nothing with the send path; they talk through [`cross`](crate::cross).
+
+mod acknowledge;
+mod bookkeeping;
+mod matching;
+mod placement;
+mod pulling;
+mod sequence;
+
+use std::collections::VecDeque;
+
+use emp_wire::{NodeId, Sequence};
+
+use crate::chunked::Chunked;
+use crate::counters::Counters;
+use crate::cross::ToSend;
+use crate::descriptor::{Completion, Selector};
+use crate::limits::{INCOMING_MAX, POOL_BYTES, POOL_SEND_PERCENT, PULLS_MAX, RECEIVES_MAX};
+use crate::memory::SegmentList;
+use crate::pool::{Chain, Pool};
+use crate::profile::Profile;
+use crate::slots::Slots;
+
+use sequence::Received;
+
+/// End of a list of incoming messages.
+const NONE: u32 = u32::MAX;
+
+/// A posted receive.
+struct Posted {
+    endpoint: u16,
+    selector: Selector,
+    segments: SegmentList,
+    context: u64,
+    /// The message that it was matched to, while that arrives.
+    bound: Option<u32>,
+}
+
+/// Where a message's bytes go.
+enum Place {
+    /// To a posted receive.
+    Posted(u32),
+    /// To the pool, until one is posted.
+    Pool(Chain),
+    /// Nowhere: there was no room. All of it will be pulled when it is matched.
+    Later,
+}
+
+/// A message that arrives or waits to be matched.
+struct Incoming {
+    peer: u32,
+    node: NodeId,
+    number: u32,
+    endpoint: u16,
+    source_endpoint: u16,
+    match_bits: u64,
+    immediate: Option<u64>,
+    total: u64,
+    unscheduled: u32,
+    first_payload: u32,
+    fragment: u16,
+    handle: u32,
+    synchronous: bool,
+    void: bool,
+    /// Sequence number of its first frame: the name of its train.
+    first: Sequence,
+    /// Bytes of the unscheduled part that are here.
+    received: u32,
+    place: Place,
+    early: bool,
+    claimed: bool,
+    /// What is pulled: next byte to ask for, end, and blocks under way.
+    pull_next: u64,
+    pull_end: u64,
+    pulls_out: u32,
+    waits_to_pull: bool,
+    /// Next in the peer's list of messages whose train is not wholly here, and of those before their turn.
+    next_progress: u32,
+    next_early: u32,
+}
+
+impl Incoming {
+    /// All of the unscheduled part is here (or will be pulled).
+    fn train_complete(&self) -> bool {
+        matches!(self.place, Place::Later) || self.received == self.unscheduled
+    }
+
+    /// The sender waits for a `done`.
+    fn needs_done(&self) -> bool {
+        self.synchronous || u64::from(self.unscheduled) < self.total
+    }
+}
+
+/// An open endpoint: receives in post order, unexpected messages in their senders' order.
+#[derive(Default)]
+struct Endpoint {
+    posted: VecDeque<u32>,
+    unexpected: VecDeque<u32>,
+}
+
+/// A peer as the receive path sees it. Small: there may be a hundred thousand idle ones.
+struct ReceivePeer {
+    received: Received,
+    next_number: u32,
+    progress: u32,
+    early: u32,
+    early_count: u16,
+    /// Attempt number that is taken from it (`READY-2`).
+    attempt: u8,
+    /// Acknowledgement is held back here until the peer has our "not ready" (`READY-3`).
+    refusal: Option<Sequence>,
+    ack: acknowledge::Owed,
+}
+
+/// The receive path of a node.
+pub(crate) struct ReceivePath {
+    profile: Profile,
+    pub(crate) counters: Counters,
+    pub(crate) completions: VecDeque<Completion>,
+    pub(crate) to_send: VecDeque<ToSend>,
+    peers: Chunked<ReceivePeer>,
+    /// Endpoint number to index, plus one; 0 is not open.
+    endpoint_index: Vec<u16>,
+    endpoints: Vec<Option<Endpoint>>,
+    open: usize,
+    posted: Slots<Posted>,
+    incoming: Slots<Incoming>,
+    pool: Pool,
+    pulls: Slots<pulling::PullState>,
+    pulling_bytes: u64,
+    pull_queue: VecDeque<u32>,
+    acks: acknowledge::AckQueues,
+}
+
+impl ReceivePath {
+    pub(crate) fn new(profile: Profile) -> Self {
+        Self {
+            profile,
+            counters: Counters::default(),
+            completions: VecDeque::new(),
+            to_send: VecDeque::new(),
+            peers: Chunked::new(),
+            endpoint_index: Vec::new(),
+            endpoints: Vec::new(),
+            open: 0,
+            posted: Slots::new(RECEIVES_MAX),
+            incoming: Slots::new(INCOMING_MAX),
+            pool: Pool::new(POOL_BYTES / 100 * (100 - POOL_SEND_PERCENT)),
+            pulls: Slots::new(PULLS_MAX),
+            pulling_bytes: 0,
+            pull_queue: VecDeque::new(),
+            acks: acknowledge::AckQueues::default(),
+        }
+    }
+
+    /// A peer was added to the node's table, at the next index.
+    pub(crate) fn add_peer(&mut self) {
+        self.peers.push(ReceivePeer::new());
+    }
+
+    pub(crate) fn set_collection(&mut self, frames: u32) {
+        self.profile.collection = frames.max(1);
+    }
+
+    pub(crate) fn pool_slots(&self) -> (usize, usize) {
+        self.pool.slots()
+    }
+
+    /// Some message is not wholly here.
+    pub(crate) fn has_arrivals(&self) -> bool {
+        self.incoming.len() > 0
+    }
+
+    /// Peers that still owe us parts of a message.
+    pub(crate) fn peers_with_arrivals(&self) -> Vec<u32> {
+        self.incoming
+            .indices()
+            .filter_map(|i| self.incoming.at(i))
+            .filter(|message| !message.train_complete() || message.pulls_out > 0)
+            .map(|message| message.peer)
+            .collect()
+    }
+
+    /// Nodes that unmatched receives wait for by name.
+    pub(crate) fn awaited_nodes(&self) -> Vec<NodeId> {
+        let mut nodes: Vec<NodeId> = self
+            .posted
+            .indices()
+            .filter_map(|i| self.posted.at(i))
+            .filter(|posted| posted.bound.is_none() && posted.selector.from != NodeId::ANY)
+            .map(|posted| posted.selector.from)
+            .collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// A message is on its way into a posted buffer, or being pulled.
+    pub(crate) fn is_receiving(&self) -> bool {
+        self.pulls.len() > 0
+            || self.incoming.len() > 0
+                && self.incoming.indices().any(|i| {
+                    self.incoming.at(i).is_some_and(|m| matches!(m.place, Place::Posted(_)))
+                })
+    }
+}
+
+impl ReceivePeer {
+    const fn new() -> Self {
+        Self {
+            received: Received::new(),
+            next_number: 0,
+            progress: NONE,
+            early: NONE,
+            early_count: 0,
+            attempt: 0,
+            refusal: None,
+            ack: acknowledge::Owed::new(),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Placement (I5, "receive DMA"): payload goes to its offset in the user's buffer, or in the pool.
+
+use emp_wire::{DoneStatus, Header};
+
+use super::bookkeeping::Verdict;
+use super::{Incoming, NONE, Place, ReceivePath};
+use crate::counters::Counter;
+use crate::cross::{Control, ToSend};
+use crate::descriptor::{Completion, OpId, OpKind, Status};
+use crate::memory::HostMemory;
+
+impl ReceivePath {
+    /// A further frame of a train. Contiguous numbers (`SEQ-4`) mean that its place names its train.
+    pub(super) fn on_data(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        payload: &[u8],
+        memory: &mut impl HostMemory,
+    ) -> Verdict {
+        let place = header.word;
+        let first = header.sequence.minus(place);
+        let Some(index) = self.find_progress(peer, first) else {
+            // If the first frame is here, the message was refused or given up: nobody wants this.
+            let known = self.peers[peer].received.contains(first);
+            if place == 0 || place >= emp_wire::TRAIN_FRAMES_MAX {
+                return Verdict::Dropped(Counter::DropBadPlace);
+            }
+            if known {
+                self.counters.count(Counter::Refused);
+                return Verdict::Taken;
+            }
+            return Verdict::Dropped(Counter::DropBeforeMessage);
+        };
+        let incoming = self.incoming.at_mut(index).expect("listed");
+        let fragment = u64::from(incoming.fragment);
+        let offset =
+            u64::from(incoming.first_payload) + u64::from(place.wrapping_sub(1)) * fragment;
+        let unscheduled = u64::from(incoming.unscheduled);
+        let bytes = fragment.min(unscheduled.saturating_sub(offset));
+        if place == 0 || bytes == 0 || payload.len() as u64 != bytes {
+            return Verdict::Dropped(Counter::DropBadPlace);
+        }
+        incoming.received += bytes as u32;
+        self.place(index, offset, payload, memory);
+        self.advance(index);
+        Verdict::Taken
+    }
+
+    /// Puts bytes of a message where they belong.
+    pub(super) fn place(
+        &mut self,
+        index: u32,
+        offset: u64,
+        payload: &[u8],
+        memory: &mut impl HostMemory,
+    ) {
+        let incoming = self.incoming.at(index).expect("the caller has it");
+        match &incoming.place {
+            Place::Later => {}
+            Place::Pool(chain) => {
+                self.pool.write(chain, offset as usize, payload);
+                self.counters.add(Counter::BytesCopied, payload.len() as u64);
+            }
+            Place::Posted(posted) => {
+                let posted = *posted;
+                let Some(receive) = self.posted.at(posted) else { return };
+                match receive.segments.write(memory, offset, payload) {
+                    Ok(placed) => self.counters.add(Counter::BytesPlaced, placed),
+                    Err(_) => self.fail(index, Status::MemoryFault),
+                }
+            }
+        }
+    }
+
+    /// A message of one frame that found its receive.
+    pub(super) fn place_single(
+        &mut self,
+        posted: u32,
+        incoming: &Incoming,
+        payload: &[u8],
+        memory: &mut impl HostMemory,
+    ) {
+        let receive = self.posted.at(posted).expect("it was matched");
+        let status = match receive.segments.write(memory, 0, payload) {
+            Ok(placed) => {
+                self.counters.add(Counter::BytesPlaced, placed);
+                Status::Ok
+            }
+            Err(_) => Status::MemoryFault,
+        };
+        self.report(posted, incoming, status);
+    }
+
+    /// Gives a waiting message the receive that it matched: what is here is copied, the rest will be placed.
+    pub(super) fn hand_over(&mut self, index: u32, posted: u32, memory: &mut impl HostMemory) {
+        let incoming = self.incoming.at_mut(index).expect("the caller has it");
+        let bytes = incoming.unscheduled as usize;
+        let place = core::mem::replace(&mut incoming.place, Place::Posted(posted));
+        let mut fault = false;
+        match place {
+            Place::Pool(chain) => {
+                let segments = &self.posted.at(posted).expect("it was matched").segments;
+                let mut placed = 0;
+                self.pool.drain(&chain, bytes, |at, slice| {
+                    match segments.write(memory, at as u64, slice) {
+                        Ok(n) => placed += n,
+                        Err(_) => fault = true,
+                    }
+                });
+                self.pool.free(chain);
+                self.counters.add(Counter::BytesPlaced, placed);
+            }
+            Place::Later => {
+                // Nothing was kept: the whole message is pulled.
+                incoming.received = 0;
+                (incoming.unscheduled, incoming.first_payload) = (0, 0);
+            }
+            Place::Posted(_) => {}
+        }
+        self.bind(index, posted, memory);
+        if fault {
+            self.fail(index, Status::MemoryFault);
+        }
+        self.advance(index);
+    }
+
+    /// Ties a message to its receive, and says so to a sender that waits for it.
+    pub(super) fn bind(&mut self, index: u32, posted: u32, _memory: &mut impl HostMemory) {
+        let receive = self.posted.at_mut(posted).expect("it was matched");
+        receive.bound = Some(index);
+        let wanted = receive.segments.bytes();
+        let incoming = self.incoming.at_mut(index).expect("the caller has it");
+        let start = u64::from(incoming.unscheduled);
+        incoming.pull_next = start;
+        incoming.pull_end = incoming.total.min(wanted).max(start);
+        let pulled = start < incoming.total;
+        if incoming.synchronous && !pulled {
+            self.say_done(index, DoneStatus::Matched);
+        }
+        self.pull_more(index);
+    }
+
+    /// Ends a message if all of it is here.
+    pub(super) fn advance(&mut self, index: u32) {
+        let Some(incoming) = self.incoming.at(index) else { return };
+        let here = incoming.train_complete();
+        if here {
+            self.unlink_progress(index);
+        }
+        let incoming = self.incoming.at(index).expect("seen above");
+        let pulled = incoming.pull_next >= incoming.pull_end && incoming.pulls_out == 0;
+        let Place::Posted(posted) = incoming.place else { return };
+        if !here || !pulled {
+            return;
+        }
+        if u64::from(incoming.unscheduled) < incoming.total {
+            self.say_done(index, DoneStatus::Complete);
+        }
+        let incoming = self.incoming.remove(index).expect("seen above");
+        self.report(posted, &incoming, Status::Ok);
+    }
+
+    /// Ends a receive whose message can't be placed; the message is given up.
+    pub(super) fn fail(&mut self, index: u32, status: Status) {
+        let Some(incoming) = self.incoming.at_mut(index) else { return };
+        let Place::Posted(posted) = incoming.place else { return };
+        let copy = summary(incoming);
+        incoming.place = Place::Later;
+        self.report(posted, &copy, status);
+        self.give_up(index);
+    }
+
+    /// Gives a message up, and tells its sender if that waits.
+    pub(super) fn give_up(&mut self, index: u32) {
+        if self.incoming.at(index).is_some_and(|incoming| incoming.needs_done() && !incoming.void) {
+            self.say_done(index, DoneStatus::Abandoned);
+        }
+        self.remove_incoming(index);
+    }
+
+    /// Forgets a message and gives back what it holds. Data of it that still comes is discarded.
+    pub(super) fn remove_incoming(&mut self, index: u32) {
+        self.unlink_progress(index);
+        self.orphan_pulls(index);
+        if let Some(Incoming { place: Place::Pool(chain), .. }) = self.incoming.remove(index) {
+            self.pool.free(chain);
+        }
+    }
+
+    fn say_done(&mut self, index: u32, status: DoneStatus) {
+        let incoming = self.incoming.at(index).expect("the caller has it");
+        let control = Control::Done { handle: incoming.handle, status };
+        self.to_send.push_back(ToSend::Control { peer: incoming.peer, control });
+    }
+
+    /// Tells the host how a matched receive ended, and forgets it.
+    pub(super) fn report(&mut self, posted: u32, incoming: &Incoming, status: Status) {
+        let op = OpId {
+            kind: OpKind::Receive,
+            index: posted,
+            generation: self.posted.generation(posted),
+        };
+        let Some(receive) = self.posted.remove(posted) else { return };
+        let capacity = receive.segments.bytes();
+        let status = if status == Status::Ok && incoming.total > capacity {
+            Status::Truncated
+        } else {
+            status
+        };
+        if matches!(status, Status::Ok | Status::Truncated) {
+            self.counters.count(Counter::MessagesReceived);
+        }
+        self.completions.push_back(Completion {
+            op,
+            context: receive.context,
+            status,
+            bytes: incoming.total.min(capacity),
+            total_bytes: incoming.total,
+            peer: incoming.node,
+            peer_endpoint: incoming.source_endpoint,
+            match_bits: incoming.match_bits,
+            immediate: incoming.immediate,
+        });
+    }
+
+    pub(super) fn link_progress(&mut self, peer: u32, index: u32) {
+        let head = self.peers[peer].progress;
+        self.incoming.at_mut(index).expect("the caller has it").next_progress = head;
+        self.peers[peer].progress = index;
+    }
+
+    fn find_progress(&self, peer: u32, first: emp_wire::Sequence) -> Option<u32> {
+        let mut at = self.peers[peer].progress;
+        while at != NONE {
+            let incoming = self.incoming.at(at).expect("listed");
+            if incoming.first == first {
+                return Some(at);
+            }
+            at = incoming.next_progress;
+        }
+        None
+    }
+
+    fn unlink_progress(&mut self, index: u32) {
+        let Some(incoming) = self.incoming.at_mut(index) else { return };
+        let (peer, next) = (incoming.peer, incoming.next_progress);
+        let (mut before, mut at) = (NONE, self.peers[peer].progress);
+        while at != NONE && at != index {
+            before = at;
+            at = self.incoming.at(at).expect("listed").next_progress;
+        }
+        if at == NONE {
+            return;
+        }
+        if before == NONE {
+            self.peers[peer].progress = next;
+        } else {
+            self.incoming.at_mut(before).expect("listed").next_progress = next;
+        }
+        self.incoming.at_mut(index).expect("seen above").next_progress = NONE;
+    }
+}
+
+/// What a completion shows of a message.
+fn summary(incoming: &Incoming) -> Incoming {
+    Incoming { place: Place::Later, ..*incoming }
+}

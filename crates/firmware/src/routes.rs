@@ -1,0 +1,185 @@
+//! Finding nodes (V26, V27): hellos, their answers, and who is being looked for. Routes themselves are cached per peer in
+//! [`peers`](crate::peers), at both ends and at no one else.
+
+use std::collections::VecDeque;
+
+use emp_wire::{Epoch, Flags, Header, Hello, Kind, LinkAddress, NodeId, Sequence, TAG_EVERYONE};
+use hashbrown::HashMap;
+
+use crate::limits::{DISCOVERIES_MAX, REPLIES_MAX};
+use crate::time::{Span, Time};
+use crate::transmit::LinkIndex;
+
+/// First and longest interval between hellos of one search: a LAN answers within the first; the longest bounds both the
+/// traffic of a search in vain and how late a node is found that comes up meanwhile.
+const SEARCH_INTERVAL: (Span, Span) = (Span::ms(1), Span::ms(100));
+
+/// Addresses kept per node that someone told us of.
+const HINTS_MAX: usize = 4;
+
+/// Questions to an address, of which the answers are accepted.
+const QUESTIONS_MAX: usize = 64;
+
+/// A hello or reply that waits to be sent.
+pub(crate) struct Contact {
+    pub(crate) link: LinkIndex,
+    pub(crate) to: LinkAddress,
+    pub(crate) kind: Kind,
+    pub(crate) target: NodeId,
+    pub(crate) nonce: u64,
+    pub(crate) source_epoch: Epoch,
+    pub(crate) destination_epoch: u16,
+}
+
+impl Contact {
+    /// The common header of the frame.
+    pub(crate) fn header(&self, own: NodeId) -> Header {
+        let to_all = self.target == NodeId::ANY;
+        Header {
+            kind: self.kind,
+            flags: Flags::default(),
+            length: 0,
+            destination_tag: if to_all { TAG_EVERYONE } else { self.target.destination_tag() },
+            destination_epoch: self.destination_epoch,
+            source_tag: own.source_tag(),
+            source_epoch: self.source_epoch,
+            sequence: Sequence(0),
+            acknowledge: Sequence(0),
+            word: 0,
+        }
+    }
+}
+
+/// A node that is being looked for.
+struct Search {
+    peer: u32,
+    since: Time,
+    next: Time,
+    interval: Span,
+}
+
+/// Searches, hints, and contact frames to be sent.
+pub(crate) struct Routes {
+    secret: u64,
+    searches: Vec<Search>,
+    hints: HashMap<u64, Vec<(LinkIndex, LinkAddress)>>,
+    contacts: VecDeque<Contact>,
+    /// Nonces of questions to an address whoever lives there.
+    questions: VecDeque<u64>,
+    asked: u64,
+}
+
+impl Routes {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            secret: scramble(seed),
+            searches: Vec::new(),
+            hints: HashMap::new(),
+            contacts: VecDeque::new(),
+            questions: VecDeque::new(),
+            asked: 0,
+        }
+    }
+
+    /// The nonce of the n-th question to a node: nobody else can know it, and nothing needs to be remembered.
+    pub(crate) fn nonce(&self, node: NodeId, challenge: u32) -> u64 {
+        scramble(self.secret ^ scramble(node.0 ^ u64::from(challenge).rotate_left(32)))
+    }
+
+    /// A nonce for a question to an address.
+    pub(crate) fn ask(&mut self) -> u64 {
+        self.asked += 1;
+        let nonce = scramble(self.secret.wrapping_add(scramble(self.asked)));
+        if self.questions.len() >= QUESTIONS_MAX {
+            self.questions.pop_front();
+        }
+        self.questions.push_back(nonce);
+        nonce
+    }
+
+    /// True if a reply answers a question to an address.
+    pub(crate) fn was_asked(&self, nonce: u64) -> bool {
+        self.questions.contains(&nonce)
+    }
+
+    pub(crate) fn hint(&mut self, node: NodeId, link: LinkIndex, address: LinkAddress) {
+        if self.hints.len() >= DISCOVERIES_MAX && !self.hints.contains_key(&node.0) {
+            return;
+        }
+        let hints = self.hints.entry(node.0).or_default();
+        if hints.contains(&(link, address)) {
+            return;
+        }
+        if hints.len() >= HINTS_MAX {
+            hints.remove(0);
+        }
+        hints.push((link, address));
+    }
+
+    pub(crate) fn hints(&self, node: NodeId) -> &[(LinkIndex, LinkAddress)] {
+        self.hints.get(&node.0).map_or(&[], Vec::as_slice)
+    }
+
+    /// Begins to look for a peer, unless that is going on already. False: too many searches.
+    pub(crate) fn search(&mut self, now: Time, peer: u32) -> bool {
+        if self.searches.iter().any(|search| search.peer == peer) {
+            return true;
+        }
+        if self.searches.len() >= DISCOVERIES_MAX {
+            return false;
+        }
+        self.searches.push(Search { peer, since: now, next: now, interval: SEARCH_INTERVAL.0 });
+        true
+    }
+
+    pub(crate) fn stop_search(&mut self, peer: u32) {
+        self.searches.retain(|search| search.peer != peer);
+    }
+
+    pub(crate) fn is_searching(&self, peer: u32) -> bool {
+        self.searches.iter().any(|search| search.peer == peer)
+    }
+
+    /// When the next hello of a search is due.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.searches.iter().map(|search| search.next).min()
+    }
+
+    /// The next peer to ask for again now, and since when it is being looked for.
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<(u32, Time)> {
+        let search = self.searches.iter_mut().find(|search| search.next <= now)?;
+        search.next = now + search.interval;
+        search.interval = Span(search.interval.0 * 2).min(SEARCH_INTERVAL.1);
+        Some((search.peer, search.since))
+    }
+
+    /// Queues a contact frame. False: too many wait; the asker will ask again.
+    pub(crate) fn push_contact(&mut self, contact: Contact) -> bool {
+        if self.contacts.len() >= REPLIES_MAX {
+            return false;
+        }
+        self.contacts.push_back(contact);
+        true
+    }
+
+    pub(crate) fn pop_contact(&mut self) -> Option<Contact> {
+        self.contacts.pop_front()
+    }
+
+    pub(crate) fn has_contacts(&self) -> bool {
+        !self.contacts.is_empty()
+    }
+}
+
+/// Body of a contact frame.
+pub(crate) fn hello(contact: &Contact, own: NodeId, name: &str, frame_bytes_max: u16) -> Hello {
+    Hello::new(own, contact.target, contact.nonce, frame_bytes_max, name)
+}
+
+/// Finaliser of splitmix64.
+const fn scramble(z: u64) -> u64 {
+    let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

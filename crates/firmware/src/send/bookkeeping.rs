@@ -1,0 +1,300 @@
+//! Send bookkeeping (I1): a posted descriptor becomes a message in a peer's queue; its turn come, a train of frames.
+
+use emp_wire::{Flags, HEADER_BYTES, Message, Sequence, TRAIN_FRAMES_MAX};
+
+use super::record::{QueuedBlock, Record, What};
+use super::{SendMessage, SendPath};
+use crate::counters::Counter;
+use crate::cross::Control;
+use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, SendDescriptor, Status};
+use crate::limits::{BLOCKS_QUEUED_MAX, CONTROLS_MAX};
+use crate::memory::{HostMemory, SegmentList};
+use crate::time::Time;
+
+pub(super) const fn op_id(index: u32, generation: u32) -> OpId {
+    OpId { kind: OpKind::Send, index, generation }
+}
+
+/// The name of a message in pulls and dones: index and part of the generation. `SENDS_MAX` fits 16 bits.
+pub(super) const fn handle(index: u32, generation: u32) -> u32 {
+    generation << 16 | index & 0xFFFF
+}
+
+impl SendPath {
+    /// Queues a message. `buffered_bytes_max` is what one frame to this peer holds.
+    pub(crate) fn post(
+        &mut self,
+        now: Time,
+        peer: u32,
+        send: SendDescriptor,
+        buffered_bytes_max: usize,
+        memory: &impl HostMemory,
+    ) -> Result<OpId, PostError> {
+        let bytes = send.segments.bytes();
+        if self.messages.is_full() {
+            return Err(PostError::Busy);
+        }
+        if send.completion == CompletionMode::Buffered && bytes > buffered_bytes_max as u64 {
+            return Err(PostError::TooLong);
+        }
+        let chain = self.buffer(&send, memory)?;
+        // A synchronous message is complete when it is matched, wherever its bytes are.
+        let at_once = chain.is_some() && !send.synchronous;
+        let message = SendMessage {
+            peer,
+            number: None,
+            chain,
+            unscheduled: 0,
+            first_payload: 0,
+            fragment: 0,
+            in_train: false,
+            acked: false,
+            needs_done: false,
+            done: None,
+            completed: false,
+            void: false,
+            homeless_since: None,
+            descriptor: send,
+        };
+        let (index, generation) = self.messages.insert(message).ok_or(PostError::Busy)?;
+        self.activate(peer, now).pending.push_back(index);
+        if self.peers[peer].found {
+            self.mark_ready(peer);
+        }
+        if at_once {
+            self.report(index, Status::Ok);
+        }
+        Ok(op_id(index, generation))
+    }
+
+    /// Copies a message that completes at once into the pool. `None`: it stays in the user's memory.
+    fn buffer(
+        &mut self,
+        send: &SendDescriptor,
+        memory: &impl HostMemory,
+    ) -> Result<Option<crate::pool::Chain>, PostError> {
+        let bytes = send.segments.bytes();
+        let wanted = match send.completion {
+            CompletionMode::Buffered => true,
+            CompletionMode::Delivered => false,
+            CompletionMode::Auto => bytes <= u64::from(self.profile.buffered_bytes),
+        };
+        if !wanted {
+            return Ok(None);
+        }
+        let Some(chain) = self.pool.alloc(bytes as usize) else {
+            let must = send.completion == CompletionMode::Buffered;
+            return if must { Err(PostError::PoolFull) } else { Ok(None) };
+        };
+        if copy_in(&mut self.pool, &chain, &send.segments, memory).is_err() {
+            self.pool.free(chain);
+            return Err(PostError::MemoryFault);
+        }
+        self.counters.add(Counter::BytesCopied, bytes);
+        Ok(Some(chain))
+    }
+
+    /// Cancels a message that has not left. One that was refused keeps its number and is sent as void.
+    pub(crate) fn cancel(&mut self, op: OpId) -> bool {
+        let Some(message) = self.messages.get(op.index, op.generation) else { return false };
+        if message.completed || message.in_train || message.acked {
+            return false;
+        }
+        let (peer, numbered) = (message.peer, message.number.is_some());
+        if numbered {
+            self.void(op.index, Status::Cancelled);
+            return true;
+        }
+        if let Some(active) = &mut self.peers[peer].active {
+            active.pending.retain(|index| *index != op.index);
+        }
+        self.finish(op.index, Status::Cancelled);
+        self.settle(peer);
+        true
+    }
+
+    /// Ends a message that has a number: the receiver still has to be told to count it (`MSG-5`).
+    pub(super) fn void(&mut self, index: u32, status: Status) {
+        self.report(index, status);
+        if let Some(message) = self.messages.at_mut(index) {
+            message.void = true;
+            if let Some(chain) = message.chain.take() {
+                self.pool.free(chain);
+            }
+        }
+    }
+
+    /// Queues a control frame for a peer.
+    pub(crate) fn control(&mut self, now: Time, peer: u32, control: Control) {
+        let active = self.activate(peer, now);
+        if active.controls.len() < CONTROLS_MAX {
+            active.controls.push_back(control);
+        }
+        if self.peers[peer].found {
+            self.mark_ready(peer);
+        }
+    }
+
+    /// The peer pulls a part of a message (O7).
+    pub(crate) fn on_pull(
+        &mut self,
+        now: Time,
+        peer: u32,
+        handle: u32,
+        offset: u64,
+        bytes: u32,
+        pull: u16,
+    ) {
+        let Some((index, generation)) = self.by_handle(peer, handle) else {
+            self.counters.count(Counter::DropBadHandle);
+            return;
+        };
+        let message = &self.messages.at(index).expect("found by handle");
+        let inside = offset
+            .checked_add(u64::from(bytes))
+            .is_some_and(|end| end <= message.descriptor.segments.bytes());
+        let frames = u64::from(bytes).div_ceil(u64::from(message.fragment.max(1)));
+        if !inside || !message.needs_done || frames > u64::from(TRAIN_FRAMES_MAX) {
+            self.counters.count(Counter::DropBadPlace);
+            return;
+        }
+        let active = self.activate(peer, now);
+        if active.blocks.len() >= BLOCKS_QUEUED_MAX {
+            self.counters.count(Counter::DropBadPlace);
+            return;
+        }
+        active.blocks.push_back(QueuedBlock { message: index, generation, pull, offset, bytes });
+        self.mark_ready(peer);
+    }
+
+    /// The message of this handle, if it goes to this peer.
+    pub(super) fn by_handle(&self, peer: u32, handle: u32) -> Option<(u32, u32)> {
+        let index = handle & 0xFFFF;
+        let generation = self.messages.generation(index);
+        let message = self.messages.at(index)?;
+        (generation & 0xFFFF == handle >> 16 && message.peer == peer && message.number.is_some())
+            .then_some((index, generation))
+    }
+
+    /// Begins a message's train: it gets its number, its cut into frames, and its sequence numbers.
+    pub(super) fn begin_message(&mut self, peer: u32, index: u32, frame_bytes_max: u16) {
+        let profile = &self.profile;
+        let entry = &mut self.peers[peer];
+        let Some(message) = self.messages.at_mut(index) else { return };
+        let number = *message.number.get_or_insert_with(|| {
+            let number = entry.next_number;
+            entry.next_number = number.wrapping_add(1);
+            number
+        });
+        let total = if message.void { 0 } else { message.descriptor.segments.bytes() };
+        let cut = Cut::new(
+            total,
+            message.descriptor.immediate.is_some() && !message.void,
+            message.descriptor.synchronous && !message.void,
+            frame_bytes_max,
+            if total <= profile.eager_bytes { total } else { profile.unscheduled_bytes.into() },
+        );
+        message.unscheduled = cut.unscheduled;
+        message.first_payload = cut.first_payload;
+        message.fragment = cut.fragment;
+        message.needs_done =
+            !message.void && (message.descriptor.synchronous || u64::from(cut.unscheduled) < total);
+        message.in_train = true;
+        let what = What::Message { message: index, number };
+        let first = entry.next;
+        entry.next = first.plus(cut.frames);
+        let active = entry.active.as_mut().expect("a peer with a pending message is active");
+        (active.train_next, active.train_end) = (first, entry.next);
+        active.records.push_back(Record { first, count: cut.frames, sent: 0, acked: 0, what });
+    }
+
+    /// Begins a block's train. False: its message is gone.
+    pub(super) fn begin_block(&mut self, peer: u32, block: QueuedBlock) -> bool {
+        let Some(message) = self.messages.get(block.message, block.generation) else {
+            return false;
+        };
+        let count = block.bytes.div_ceil(u32::from(message.fragment.max(1)));
+        let QueuedBlock { message, pull, offset, bytes, .. } = block;
+        let first = self.begin(peer, count, What::Block { message, pull, offset, bytes });
+        let active = self.peers[peer].active.as_mut().expect("only active peers begin trains");
+        (active.train_next, active.train_end) = (first, first.plus(count));
+        true
+    }
+
+    /// Gives a record its sequence numbers.
+    pub(super) fn begin(&mut self, peer: u32, count: u32, what: What) -> Sequence {
+        let entry = &mut self.peers[peer];
+        let first = entry.next;
+        entry.next = first.plus(count);
+        let active = entry.active.as_mut().expect("only active peers begin trains");
+        active.records.push_back(Record { first, count, sent: 0, acked: 0, what });
+        first
+    }
+}
+
+/// How a message is cut into the frames of its train.
+struct Cut {
+    unscheduled: u32,
+    first_payload: u32,
+    fragment: u16,
+    frames: u32,
+}
+
+impl Cut {
+    fn new(total: u64, immediate: bool, synchronous: bool, frame_max: u16, wanted: u64) -> Self {
+        let fragment = frame_max - HEADER_BYTES as u16;
+        let flags = Flags::default().with_if(immediate, Flags::IMMEDIATE);
+        let short = u64::from(fragment) - Message::body_bytes_for(flags) as u64;
+        let long_flags = flags.with(Flags::LONG);
+        let long = u64::from(fragment) - Message::body_bytes_for(long_flags) as u64;
+        if total <= short && wanted >= total && !synchronous {
+            let bytes = total as u32;
+            return Self { unscheduled: bytes, first_payload: bytes, fragment, frames: 1 };
+        }
+        let most = long + u64::from(TRAIN_FRAMES_MAX - 1) * u64::from(fragment);
+        let unscheduled = wanted.min(total).min(most).min(u64::from(u32::MAX));
+        let first = unscheduled.min(long);
+        let frames = 1 + (unscheduled - first).div_ceil(u64::from(fragment));
+        Self {
+            unscheduled: unscheduled as u32,
+            first_payload: first as u32,
+            fragment,
+            frames: frames as u32,
+        }
+    }
+}
+
+/// Copies a user's bytes into a chain of the pool, through a small buffer on the stack.
+fn copy_in(
+    pool: &mut crate::pool::Pool,
+    chain: &crate::pool::Chain,
+    list: &SegmentList,
+    memory: &impl HostMemory,
+) -> Result<(), crate::memory::MemoryFault> {
+    let mut buffer = [0u8; crate::limits::POOL_SLOT_BYTES];
+    let (mut at, total) = (0u64, list.bytes());
+    while at < total {
+        let n = (total - at).min(buffer.len() as u64) as usize;
+        list.read(memory, at, &mut buffer[..n])?;
+        pool.write(chain, at as usize, &buffer[..n]);
+        at += n as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_cut_to_fill_frames() {
+        let one = Cut::new(1500 - 56, false, false, 1500, u64::MAX);
+        assert_eq!((one.frames, one.first_payload), (1, 1444));
+        let two = Cut::new(1445, false, false, 1500, u64::MAX);
+        assert_eq!((two.frames, two.first_payload, two.fragment), (2, 1424, 1468));
+        let rendezvous = Cut::new(100_000, false, false, 1500, 0);
+        assert_eq!((rendezvous.frames, rendezvous.unscheduled), (1, 0));
+        let huge = Cut::new(1 << 40, false, false, 1500, 1 << 40);
+        assert!(huge.frames <= TRAIN_FRAMES_MAX && u64::from(huge.unscheduled) < 1 << 40);
+    }
+}

@@ -1,0 +1,267 @@
+//! The send path: send bookkeeping, transmission, receive acknowledgement, and the timer (I1–I3).
+//!
+//! It shares nothing with the receive path; they talk through [`cross`](crate::cross).
+
+mod acknowledged;
+mod bookkeeping;
+mod record;
+mod timer;
+mod transmission;
+mod window;
+
+use std::collections::VecDeque;
+
+use emp_wire::{DoneStatus, Sequence};
+
+use crate::chunked::Chunked;
+use crate::counters::Counters;
+use crate::cross::{RouteNews, ToReceive};
+use crate::descriptor::{Completion, SendDescriptor, Status};
+use crate::limits::{POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
+use crate::pool::{Chain, Pool};
+use crate::profile::Profile;
+use crate::slots::Slots;
+use crate::time::Time;
+use crate::timers::Timers;
+use record::Active;
+pub(crate) use transmission::single_frame_bytes;
+use window::Window;
+
+/// A message that was posted and is not forgotten yet.
+struct SendMessage {
+    descriptor: SendDescriptor,
+    peer: u32,
+    /// Its number in the pair's order, from its first transmission on.
+    number: Option<u32>,
+    /// Where its bytes are, if not in the user's memory.
+    chain: Option<Chain>,
+    /// Bytes that leave unasked; set when its train begins.
+    unscheduled: u32,
+    /// Payload bytes of its first frame, and of the others.
+    first_payload: u32,
+    fragment: u16,
+    /// Its train is in the records.
+    in_train: bool,
+    /// All of the train is acknowledged.
+    acked: bool,
+    /// The receiver must say `done` before it is complete: it is pulled, or synchronous.
+    needs_done: bool,
+    done: Option<DoneStatus>,
+    /// The host was told already.
+    completed: bool,
+    /// Cancelled after it had got its number.
+    void: bool,
+    /// When the peer first said that it has no such endpoint.
+    homeless_since: Option<Time>,
+}
+
+/// A peer as the send path sees it. Small: there may be a hundred thousand idle ones.
+struct SendPeer {
+    active: Option<Box<Active>>,
+    /// Next sequence number to give out.
+    next: Sequence,
+    next_number: u32,
+    window: Window,
+    /// Attempt number that the peer takes (`READY-2`).
+    attempt: u8,
+    /// Its epoch and a route are known.
+    found: bool,
+    /// It stands in the queue of peers to be served.
+    queued: bool,
+}
+
+/// The send path of a node.
+pub(crate) struct SendPath {
+    profile: Profile,
+    pub(crate) counters: Counters,
+    pub(crate) completions: VecDeque<Completion>,
+    pub(crate) to_receive: VecDeque<ToReceive>,
+    pub(crate) route_news: VecDeque<RouteNews>,
+    peers: Chunked<SendPeer>,
+    messages: Slots<SendMessage>,
+    pool: Pool,
+    /// Boxes of peers that became idle.
+    spare: Vec<Box<Active>>,
+    /// Peers with something to send, in turn.
+    ready: VecDeque<u32>,
+    /// The node itself as a peer, and whether it has something to send.
+    loopback: Option<u32>,
+    loopback_ready: bool,
+    timers: Timers,
+    active: usize,
+}
+
+/// Boxes kept for reuse: peers that are active at the same time, in a usual burst. 4 KiB each.
+const SPARE_MAX: usize = 256;
+
+impl SendPath {
+    pub(crate) fn new(profile: Profile) -> Self {
+        Self {
+            profile,
+            counters: Counters::default(),
+            completions: VecDeque::new(),
+            to_receive: VecDeque::new(),
+            route_news: VecDeque::new(),
+            peers: Chunked::new(),
+            messages: Slots::new(SENDS_MAX),
+            pool: Pool::new(POOL_BYTES / 100 * POOL_SEND_PERCENT),
+            spare: Vec::new(),
+            ready: VecDeque::new(),
+            loopback: None,
+            loopback_ready: false,
+            timers: Timers::new(),
+            active: 0,
+        }
+    }
+
+    pub(crate) fn set_collection(&mut self, frames: u32) {
+        self.profile.collection = frames.max(1);
+    }
+
+    /// A peer was added to the node's table, at the next index.
+    pub(crate) fn add_peer(&mut self, is_self: bool) {
+        let index = self.peers.push(SendPeer {
+            active: None,
+            next: Sequence(0),
+            next_number: 0,
+            window: Window::new(),
+            attempt: 0,
+            found: false,
+            queued: false,
+        });
+        self.timers.add_peer();
+        if is_self {
+            self.loopback = Some(index);
+        }
+    }
+
+    /// A peer's epoch and route are known: what waits for it may leave.
+    pub(crate) fn found(&mut self, peer: u32, now: Time) {
+        self.peers[peer].found = true;
+        if let Some(active) = &mut self.peers[peer].active {
+            (active.heard_at, active.progress_at, active.suspected) = (now, now, false);
+            self.mark_ready(peer);
+        }
+    }
+
+    pub(crate) fn is_found(&self, peer: u32) -> bool {
+        self.peers[peer].found
+    }
+
+    /// True if something is queued for a peer, or under way to it.
+    pub(crate) fn is_active(&self, peer: u32) -> bool {
+        self.peers[peer].active.is_some()
+    }
+
+    /// True if nothing is queued or under way to anyone.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.active == 0
+    }
+
+    pub(crate) fn pool_slots(&self) -> (usize, usize) {
+        self.pool.slots()
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// Any frame came from a peer.
+    #[inline]
+    pub(crate) fn heard(&mut self, peer: u32, now: Time) {
+        if let Some(active) = &mut self.peers[peer].active {
+            active.heard_at = now;
+        }
+    }
+
+    fn mark_ready(&mut self, peer: u32) {
+        if self.loopback == Some(peer) {
+            self.loopback_ready = true;
+        } else if !self.peers[peer].queued {
+            self.peers[peer].queued = true;
+            self.ready.push_back(peer);
+        }
+    }
+
+    /// The peer's active part, made if there is none.
+    fn activate(&mut self, peer: u32, now: Time) -> &mut Active {
+        if self.peers[peer].active.is_none() {
+            let mut active = self.spare.pop().unwrap_or_else(|| Box::new(Active::new()));
+            active.restart(self.peers[peer].next, now);
+            self.peers[peer].active = Some(active);
+            self.active += 1;
+        }
+        self.peers[peer].active.as_mut().expect("just made")
+    }
+
+    /// Puts the active part away if nothing is under way any more.
+    fn settle(&mut self, peer: u32) {
+        if self.peers[peer].active.as_ref().is_some_and(|active| active.is_idle()) {
+            let active = self.peers[peer].active.take().expect("checked above");
+            self.retire(active);
+        }
+    }
+
+    fn retire(&mut self, active: Box<Active>) {
+        self.active -= 1;
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(active);
+        }
+    }
+
+    /// Gives a peer up: all that was due ends with `status`, and its numbers start afresh.
+    pub(crate) fn reset(&mut self, peer: u32, status: Status, found: bool) {
+        let lost: Vec<u32> = self
+            .messages
+            .indices()
+            .filter(|i| self.messages.at(*i).is_some_and(|message| message.peer == peer))
+            .collect();
+        for message in lost {
+            self.finish(message, status);
+        }
+        if let Some(mut active) = self.peers[peer].active.take() {
+            active.window = [record::Frame::default(); crate::limits::WINDOW_FRAMES as usize];
+            self.retire(active);
+        }
+        self.timers.clear(peer);
+        let entry = &mut self.peers[peer];
+        (entry.next, entry.next_number, entry.attempt) = (Sequence(0), 0, 0);
+        (entry.window, entry.found) = (Window::new(), found);
+    }
+
+    /// Tells the host, unless it was told before, and forgets the message.
+    fn finish(&mut self, index: u32, status: Status) {
+        self.report(index, status);
+        let Some(message) = self.messages.remove(index) else { return };
+        if let Some(chain) = message.chain {
+            self.pool.free(chain);
+        }
+        // What is left of its frames must not name it any more: its place may be taken by another message.
+        if (message.needs_done || message.in_train)
+            && let Some(active) = self.peers[message.peer].active.as_deref_mut()
+        {
+            active.skip_message(index);
+        }
+    }
+
+    /// Tells the host once how a message ended.
+    fn report(&mut self, index: u32, status: Status) {
+        let generation = self.messages.generation(index);
+        let Some(message) = self.messages.at_mut(index) else { return };
+        if core::mem::replace(&mut message.completed, true) {
+            return;
+        }
+        let bytes = message.descriptor.segments.bytes();
+        self.completions.push_back(Completion {
+            op: bookkeeping::op_id(index, generation),
+            context: message.descriptor.context,
+            status,
+            bytes,
+            total_bytes: bytes,
+            peer: message.descriptor.to,
+            peer_endpoint: message.descriptor.to_endpoint,
+            match_bits: message.descriptor.match_bits,
+            immediate: message.descriptor.immediate,
+        });
+    }
+}

@@ -1,0 +1,211 @@
+//! Transmission records (I1): what was cut into frames and is not yet acknowledged, and the state of each frame.
+
+use std::collections::VecDeque;
+
+use emp_wire::Sequence;
+
+use crate::cross::Control;
+use crate::limits::WINDOW_FRAMES;
+use crate::time::Time;
+
+/// A run of frames with contiguous sequence numbers (`SEQ-4`).
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) first: Sequence,
+    pub(super) count: u32,
+    /// Frames that were sent at least once: a prefix.
+    pub(super) sent: u32,
+    pub(super) acked: u32,
+    pub(super) what: What,
+}
+
+/// Where a record's frames come from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What {
+    /// The unscheduled part of a message.
+    Message { message: u32, number: u32 },
+    /// A block of a message that the peer pulled.
+    Block { message: u32, pull: u16, offset: u64, bytes: u32 },
+    /// One control frame.
+    Control(Control),
+    /// The message is gone or withdrawn: its frames are replaced by `skip` frames (`SEQ-5`).
+    Skip,
+}
+
+impl What {
+    /// The message behind it.
+    pub(super) const fn message(&self) -> Option<u32> {
+        match self {
+            Self::Message { message, .. } | Self::Block { message, .. } => Some(*message),
+            Self::Control(_) | Self::Skip => None,
+        }
+    }
+}
+
+/// State of one frame in the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum FrameState {
+    #[default]
+    Unsent,
+    InFlight,
+    Lost,
+    Acked,
+}
+
+/// One frame in the window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Frame {
+    /// Number of its last transmission among all of the peer's: what loss detection goes by.
+    pub(super) order: u32,
+    /// When that was, in microseconds (wrapping).
+    pub(super) sent_us: u32,
+    pub(super) state: FrameState,
+    pub(super) resent: bool,
+}
+
+/// A block that a peer asked for and that waits for its turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QueuedBlock {
+    pub(super) message: u32,
+    pub(super) generation: u32,
+    pub(super) pull: u16,
+    pub(super) offset: u64,
+    pub(super) bytes: u32,
+}
+
+/// What a peer costs while something is under way to it. Boxed, and reused when it is idle again.
+pub(super) struct Active {
+    pub(super) window: [Frame; WINDOW_FRAMES as usize],
+    pub(super) records: VecDeque<Record>,
+    /// Messages to be sent, in order.
+    pub(super) pending: VecDeque<u32>,
+    /// Messages whose unscheduled part is acknowledged and that wait for a `done`.
+    pub(super) awaiting: Vec<u32>,
+    pub(super) blocks: VecDeque<QueuedBlock>,
+    pub(super) controls: VecDeque<Control>,
+    /// Oldest sequence number that is not acknowledged.
+    pub(super) unacked: Sequence,
+    pub(super) in_flight: u32,
+    pub(super) lost: u32,
+    /// Transmissions so far.
+    pub(super) order: u32,
+    /// The latest of them that is known to have arrived.
+    pub(super) acked_order: u32,
+    /// Frames since an acknowledgement was last requested.
+    pub(super) since_request: u32,
+    /// Timer runs since the last progress.
+    pub(super) backoff: u32,
+    /// Refusals since the last message that was taken.
+    pub(super) refusals: u32,
+    /// Last time something was acknowledged, or transmission began.
+    pub(super) progress_at: Time,
+    /// Last time that any frame came from the peer, or that we began to wait for one.
+    pub(super) heard_at: Time,
+    /// No message may be started before.
+    pub(super) ready_at: Time,
+    /// The node was told to look for another route.
+    pub(super) suspected: bool,
+    /// What of the current train was never sent: `train_next .. train_end`.
+    pub(super) train_next: Sequence,
+    pub(super) train_end: Sequence,
+    /// Whose turn it is between blocks and messages.
+    pub(super) message_turn: bool,
+}
+
+impl Active {
+    pub(super) fn new() -> Self {
+        Self {
+            window: [Frame::default(); WINDOW_FRAMES as usize],
+            records: VecDeque::new(),
+            pending: VecDeque::new(),
+            awaiting: Vec::new(),
+            blocks: VecDeque::new(),
+            controls: VecDeque::new(),
+            unacked: Sequence(0),
+            in_flight: 0,
+            lost: 0,
+            order: 0,
+            acked_order: 0,
+            since_request: 0,
+            backoff: 0,
+            refusals: 0,
+            progress_at: Time::default(),
+            heard_at: Time::default(),
+            ready_at: Time::default(),
+            suspected: false,
+            train_next: Sequence(0),
+            train_end: Sequence(0),
+            message_turn: false,
+        }
+    }
+
+    /// Makes it as new for a peer whose next sequence number is `next`. Its queues keep their memory, within reason.
+    pub(super) fn restart(&mut self, next: Sequence, now: Time) {
+        /// Entries that an idle queue may keep room for.
+        const KEPT: usize = 64;
+        self.records.clear();
+        self.pending.clear();
+        self.awaiting.clear();
+        self.blocks.clear();
+        self.controls.clear();
+        self.records.shrink_to(KEPT);
+        self.pending.shrink_to(KEPT);
+        self.blocks.shrink_to(KEPT);
+        self.controls.shrink_to(KEPT);
+        if self.in_flight != 0 || self.lost != 0 {
+            self.window = [Frame::default(); WINDOW_FRAMES as usize];
+        }
+        (self.unacked, self.train_next, self.train_end) = (next, next, next);
+        (self.in_flight, self.lost, self.order, self.acked_order) = (0, 0, 0, 0);
+        (self.since_request, self.backoff, self.refusals) = (0, 0, 0);
+        (self.progress_at, self.heard_at, self.ready_at) = (now, now, Time::default());
+        (self.suspected, self.message_turn) = (false, false);
+    }
+
+    pub(super) fn frame(&self, sequence: Sequence) -> &Frame {
+        &self.window[(sequence.0 % WINDOW_FRAMES) as usize]
+    }
+
+    pub(super) fn frame_mut(&mut self, sequence: Sequence) -> &mut Frame {
+        &mut self.window[(sequence.0 % WINDOW_FRAMES) as usize]
+    }
+
+    /// Index of the record that a sequence number belongs to.
+    pub(super) fn record_of(&self, sequence: Sequence) -> Option<usize> {
+        let after = self.records.partition_point(|record| !sequence.before(record.first));
+        let index = after.checked_sub(1)?;
+        let record = &self.records[index];
+        ((sequence.since(record.first) as u32) < record.count).then_some(index)
+    }
+
+    /// Marks a frame that is in flight as lost.
+    pub(super) fn mark_lost(&mut self, sequence: Sequence) {
+        let frame = self.frame_mut(sequence);
+        if frame.state == FrameState::InFlight {
+            frame.state = FrameState::Lost;
+            self.in_flight -= 1;
+            self.lost += 1;
+        }
+    }
+
+    /// Replaces what is left of a message's frames by skips, and takes it out of all queues.
+    pub(super) fn skip_message(&mut self, index: u32) {
+        for record in &mut self.records {
+            if record.what.message() == Some(index) {
+                record.what = What::Skip;
+            }
+        }
+        self.awaiting.retain(|other| *other != index);
+        self.pending.retain(|other| *other != index);
+        self.blocks.retain(|block| block.message != index);
+    }
+
+    /// True if nothing is queued, under way or awaited.
+    pub(super) fn is_idle(&self) -> bool {
+        self.records.is_empty()
+            && self.pending.is_empty()
+            && self.awaiting.is_empty()
+            && self.blocks.is_empty()
+            && self.controls.is_empty()
+    }
+}

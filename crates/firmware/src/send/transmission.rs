@@ -1,0 +1,363 @@
+//! Transmission (I2): chooses the next frame of each peer and builds it, without copying what is large.
+
+use emp_wire::{BlockWord, Done, Flags, Kind, LongPart, Message, NodeId, NotReady, Pull, Sequence};
+
+use super::bookkeeping::handle;
+use super::record::{Active, FrameState, Record, What};
+use super::{SendMessage, SendPath};
+use crate::counters::Counter;
+use crate::cross::{Control, Cross};
+use crate::descriptor::Status;
+use crate::encode::{self, EncodeError, Head, Payload};
+use crate::limits::WINDOW_FRAMES;
+use crate::memory::HostMemory;
+use crate::peers::{Peer, Peers};
+use crate::time::Time;
+use crate::transmit::TransmitBatch;
+
+/// Frames that control and retransmission may have in flight beyond the window: they are what opens it again.
+const WINDOW_RESERVE: u32 = 8;
+
+impl SendPath {
+    /// Fills the batch from the peers that are ready, a peer at a time in turn.
+    pub(crate) fn poll(
+        &mut self,
+        now: Time,
+        peers: &Peers,
+        cross: &mut Cross,
+        memory: &impl HostMemory,
+        batch: &mut TransmitBatch,
+    ) {
+        while !batch.is_full() {
+            let Some(peer) = self.ready.pop_front() else { return };
+            self.peers[peer].queued = false;
+            self.serve(now, peer, peers, cross, memory, batch);
+            if batch.is_full() {
+                // It may have more; others come first.
+                self.mark_ready(peer);
+            }
+        }
+    }
+
+    /// The same for the node itself as a peer.
+    pub(crate) fn poll_loopback(
+        &mut self,
+        now: Time,
+        peers: &Peers,
+        cross: &mut Cross,
+        memory: &impl HostMemory,
+        batch: &mut TransmitBatch,
+    ) {
+        if let (Some(peer), true) = (self.loopback, self.loopback_ready) {
+            self.loopback_ready = false;
+            self.serve(now, peer, peers, cross, memory, batch);
+            self.loopback_ready |= batch.is_full();
+        }
+    }
+
+    fn serve(
+        &mut self,
+        now: Time,
+        peer: u32,
+        peers: &Peers,
+        cross: &mut Cross,
+        memory: &impl HostMemory,
+        batch: &mut TransmitBatch,
+    ) {
+        let frame_bytes_max = peers[peer].frame_bytes_max;
+        while !batch.is_full() {
+            let Some(sequence) = self.choose(now, peer, frame_bytes_max) else { break };
+            match self.emit(now, peer, sequence, peers, cross, memory, batch) {
+                Ok(()) => {}
+                Err(EncodeError::Unsendable) => {
+                    self.counters.count(Counter::DropTooLong);
+                    self.sent(now, peer, sequence);
+                }
+                Err(EncodeError::Fault) => self.fault(peer, sequence),
+            }
+        }
+        self.settle(peer);
+        self.arm(peer, now);
+    }
+
+    /// The sequence number of the next frame to send, if one may be sent now. Begins trains as their turn comes.
+    fn choose(&mut self, now: Time, peer: u32, frame_bytes_max: u16) -> Option<Sequence> {
+        let entry = &mut self.peers[peer];
+        let window = entry.window.frames();
+        let active = entry.active.as_deref_mut()?;
+        if !entry.found {
+            return None;
+        }
+        let reserve = window + WINDOW_RESERVE;
+        if active.lost > 0 && active.in_flight < reserve {
+            return lowest_lost(active);
+        }
+        let room = |sequence: Sequence, frames: u32, active: &Active| {
+            (sequence.since(active.unacked) as u32) < WINDOW_FRAMES && active.in_flight < frames
+        };
+        if !active.controls.is_empty() && room(entry.next, reserve, active) {
+            let control = active.controls.pop_front().expect("not empty");
+            let sequence = entry.next;
+            self.begin(peer, 1, What::Control(control));
+            return Some(sequence);
+        }
+        if let Some(sequence) = unsent(active) {
+            return room(sequence, window, active).then_some(sequence);
+        }
+        let sequence = entry.next;
+        if !room(sequence, window, active) {
+            return None;
+        }
+        self.begin_train(now, peer, frame_bytes_max).then_some(sequence)
+    }
+
+    /// Begins the next block's or message's train. False: there is none that may start now.
+    fn begin_train(&mut self, now: Time, peer: u32, frame_bytes_max: u16) -> bool {
+        loop {
+            let active = self.peers[peer].active.as_deref_mut().expect("the peer is active");
+            let message_may = !active.pending.is_empty() && now >= active.ready_at;
+            let turn = active.message_turn;
+            active.message_turn = !turn;
+            if message_may && (turn || active.blocks.is_empty()) {
+                let index = active.pending.pop_front().expect("not empty");
+                self.begin_message(peer, index, frame_bytes_max);
+                return true;
+            }
+            let Some(block) = active.blocks.pop_front() else { return false };
+            if self.begin_block(peer, block) {
+                return true;
+            }
+        }
+    }
+
+    /// Builds one frame into the batch.
+    fn emit(
+        &mut self,
+        now: Time,
+        peer: u32,
+        sequence: Sequence,
+        peers: &Peers,
+        cross: &mut Cross,
+        memory: &impl HostMemory,
+        batch: &mut TransmitBatch,
+    ) -> Result<(), EncodeError> {
+        let active = self.peers[peer].active.as_deref().expect("the peer is active");
+        let index = active.record_of(sequence).expect("chosen frames have records");
+        let record = &active.records[index];
+        let place = sequence.since(record.first) as u32;
+        let flags = self.flags(peer, sequence, record, place);
+        let requested = flags.has(Flags::ACK_REQUEST);
+        let what = record.what;
+        let acknowledge = cross.acks[peer].acknowledge;
+        let own = peers.own;
+        let head = |kind, flags: Flags, word| Head { kind, flags, sequence, acknowledge, word };
+        let check = self.profile.checksum_payload;
+        let to = &peers[peer];
+        let copied = match what {
+            What::Skip => {
+                let head = head(Kind::Skip, flags, 0);
+                encode::frame(batch, own, to, &head, |_| 0, Payload::None, check, memory)?
+            }
+            What::Control(control) => {
+                let (kind, word) = control_word(&control);
+                let head = head(kind, flags, word);
+                let body = |into: &mut [u8]| emit_control(&control, own, into);
+                encode::frame(batch, own, to, &head, body, Payload::None, check, memory)?
+            }
+            What::Message { message, number } => {
+                let generation = self.messages.generation(message);
+                let attempt = self.peers[peer].attempt;
+                let sending = self.messages.at_mut(message).ok_or(EncodeError::Unsendable)?;
+                let (offset, bytes) = sending.fragment_at(place);
+                let (body, body_flags) = if place == 0 {
+                    sending.body(own, handle(message, generation), attempt)
+                } else {
+                    (None, Flags::default())
+                };
+                let (kind, word) =
+                    if place == 0 { (Kind::Message, number) } else { (Kind::Data, place) };
+                let head = head(kind, flags.with(body_flags), word);
+                let payload = payload(&mut self.pool, sending, offset, bytes);
+                let body = |into: &mut [u8]| body.map_or(0, |body| body.emit(into));
+                encode::frame(batch, own, to, &head, body, payload, check, memory)?
+            }
+            What::Block { message, pull, offset, bytes } => {
+                let sending = self.messages.at_mut(message).ok_or(EncodeError::Unsendable)?;
+                let fragment = u32::from(sending.fragment);
+                let start = place * fragment;
+                let bytes = fragment.min(bytes - start);
+                let word = BlockWord { pull, index: place as u16 }.emit();
+                let head = head(Kind::Block, flags, word);
+                let offset = offset + u64::from(start);
+                let payload = payload(&mut self.pool, sending, offset, u64::from(bytes));
+                encode::frame(batch, own, to, &head, |_| 0, payload, check, memory)?
+            }
+        };
+        self.counters.add(Counter::BytesCopied, copied);
+        if core::mem::take(&mut cross.acks[peer].owed) {
+            cross.acks[peer].carried = true;
+            self.counters.count(Counter::AcksPiggybacked);
+        }
+        self.sent(now, peer, sequence);
+        if requested && let Some(active) = self.peers[peer].active.as_deref_mut() {
+            active.since_request = 0;
+        }
+        Ok(())
+    }
+
+    /// Flags that any frame may need: acknowledgement, its request, end of train.
+    fn flags(&self, peer: u32, sequence: Sequence, record: &Record, place: u32) -> Flags {
+        let entry = &self.peers[peer];
+        let active = entry.active.as_deref().expect("the peer is active");
+        let last = place + 1 == record.count;
+        let awaited = match record.what {
+            What::Message { message, .. } | What::Block { message, .. } => {
+                self.messages.at(message).is_some_and(|message| !message.completed)
+            }
+            What::Control(Control::NotReady { .. }) => true,
+            _ => false,
+        };
+        let left = entry.window.frames().saturating_sub(active.in_flight + 1);
+        // V20: ask when little of the window is left, but not with every frame.
+        let low = left < self.profile.request_ack_below
+            && (left == 0 || active.since_request >= self.profile.collection);
+        let resent = active.frame(sequence).state == FrameState::Lost;
+        Flags::ACK
+            .with_if(last, Flags::LAST)
+            .with_if((last && awaited) || low || resent, Flags::ACK_REQUEST)
+    }
+
+    /// Notes that a frame went out (or would have, had it been possible).
+    fn sent(&mut self, now: Time, peer: u32, sequence: Sequence) {
+        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
+        active.order = active.order.wrapping_add(1);
+        active.since_request += 1;
+        if active.in_flight == 0 && active.lost == 0 {
+            (active.progress_at, active.heard_at) = (now, now);
+        }
+        let order = active.order;
+        let frame = active.frame_mut(sequence);
+        let first_time = frame.state == FrameState::Unsent;
+        frame.resent = !first_time;
+        (frame.order, frame.sent_us) = (order, (now.0 / 1_000) as u32);
+        let was_lost = core::mem::replace(&mut frame.state, FrameState::InFlight);
+        active.in_flight += 1;
+        if was_lost == FrameState::Lost {
+            active.lost -= 1;
+            self.counters.count(Counter::FramesResent);
+        } else {
+            let index = active.record_of(sequence).expect("chosen frames have records");
+            active.records[index].sent += 1;
+            if sequence == active.train_next {
+                active.train_next = sequence.plus(1);
+            }
+            self.counters.count(Counter::FramesSent);
+        }
+    }
+
+    /// The user's memory could not be read: the message ends, its frames become skips.
+    fn fault(&mut self, peer: u32, sequence: Sequence) {
+        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
+        let Some(index) = active.record_of(sequence) else { return };
+        let record = &mut active.records[index];
+        let started = record.sent > 0;
+        let Some(message) = record.what.message() else { return };
+        record.what = What::Skip;
+        if started || self.messages.at(message).is_some_and(|message| message.acked) {
+            // The receiver waits for bytes that can't be had: the pair is broken, and both sides shall know.
+            self.report(message, Status::MemoryFault);
+            self.route_news.push_back(crate::cross::RouteNews::Lost { peer });
+        } else {
+            active.pending.push_front(message);
+            self.void(message, Status::MemoryFault);
+        }
+    }
+}
+
+/// The next frame of the current train that was never sent.
+fn unsent(active: &Active) -> Option<Sequence> {
+    active.train_next.before(active.train_end).then_some(active.train_next)
+}
+
+fn lowest_lost(active: &Active) -> Option<Sequence> {
+    (0..WINDOW_FRAMES)
+        .map(|i| active.unacked.plus(i))
+        .find(|sequence| active.frame(*sequence).state == FrameState::Lost)
+}
+
+fn payload<'a>(
+    pool: &'a mut crate::pool::Pool,
+    message: &'a SendMessage,
+    offset: u64,
+    bytes: u64,
+) -> Payload<'a> {
+    match &message.chain {
+        _ if bytes == 0 => Payload::None,
+        Some(chain) => Payload::Pool { pool, chain, offset, bytes },
+        None => Payload::Host { list: &message.descriptor.segments, offset, bytes },
+    }
+}
+
+fn control_word(control: &Control) -> (Kind, u32) {
+    match *control {
+        Control::Pull { handle, .. } => (Kind::Pull, handle),
+        Control::Done { handle, .. } => (Kind::Done, handle),
+        Control::NotReady { number, .. } => (Kind::NotReady, number),
+    }
+}
+
+fn emit_control(control: &Control, node: NodeId, into: &mut [u8]) -> usize {
+    match *control {
+        Control::Pull { offset, bytes, pull, .. } => Pull { node, offset, bytes, pull }.emit(into),
+        Control::Done { status, .. } => Done { node, status }.emit(into),
+        Control::NotReady { attempt, cause, backoff_us, .. } => {
+            NotReady { node, cause, attempt, backoff_us }.emit(into)
+        }
+    }
+}
+
+impl SendMessage {
+    /// Offset and length of the payload of a frame of the message's train.
+    fn fragment_at(&self, place: u32) -> (u64, u64) {
+        if place == 0 {
+            return (0, u64::from(self.first_payload));
+        }
+        let fragment = u64::from(self.fragment);
+        let offset = u64::from(self.first_payload) + u64::from(place - 1) * fragment;
+        (offset, fragment.min(u64::from(self.unscheduled).saturating_sub(offset)))
+    }
+
+    /// Body of the first frame, and the flags that go with it.
+    fn body(&self, own: NodeId, handle: u32, attempt: u8) -> (Option<Message>, Flags) {
+        let descriptor = &self.descriptor;
+        let total_bytes = if self.void { 0 } else { descriptor.segments.bytes() };
+        let long = self.needs_done || total_bytes > u64::from(self.first_payload);
+        let body = Message {
+            node: own,
+            source_endpoint: descriptor.endpoint,
+            destination_endpoint: descriptor.to_endpoint,
+            attempt,
+            match_bits: descriptor.match_bits,
+            long: long.then_some(LongPart {
+                total_bytes,
+                unscheduled_bytes: self.unscheduled,
+                fragment_bytes: self.fragment,
+                handle,
+            }),
+            immediate: descriptor.immediate.filter(|_| !self.void),
+        };
+        let flags = body
+            .flags()
+            .with_if(descriptor.synchronous && !self.void, Flags::SYNCHRONOUS)
+            .with_if(self.void, Flags::VOID);
+        (Some(body), flags)
+    }
+}
+
+/// The longest message that fits one frame towards a peer.
+pub(crate) fn single_frame_bytes(peer: &Peer) -> usize {
+    usize::from(peer.frame_bytes_max)
+        - emp_wire::HEADER_BYTES
+        - emp_wire::MESSAGE_BYTES
+        - emp_wire::IMMEDIATE_BYTES
+}

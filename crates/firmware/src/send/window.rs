@@ -1,0 +1,126 @@
+//! How much may be in flight: round-trip estimate and a window steered by delay.
+
+use crate::limits::{RETRANSMIT_CEILING, RETRANSMIT_FLOOR, WINDOW_FRAMES, WINDOW_FRAMES_MIN};
+use crate::time::Span;
+
+/// Fractional bits of the window.
+const SCALE: u32 = 8;
+
+/// Frames that a peer may have in flight before anything is known of the path: less than any switch port buffers.
+const INITIAL: u32 = 64;
+
+/// Queueing that is taken as normal, in microseconds: scheduling noise of an ordinary host is of that size, and at 1 Gb/s
+/// it is 60 KB, which every switch port has.
+const QUEUE_US: u32 = 500;
+
+/// Timer before a round trip was measured.
+const INITIAL_TIMEOUT: Span = Span::ms(1);
+
+/// Round-trip estimate (RFC 6298's smoothing) and window of one peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    smoothed_us: u32,
+    variation_us: u32,
+    least_us: u32,
+    /// Frames, times 2^SCALE.
+    frames: u32,
+    /// When the window was last cut, in microseconds (wrapping).
+    cut_us: u32,
+}
+
+impl Window {
+    pub(super) const fn new() -> Self {
+        Self {
+            smoothed_us: 0,
+            variation_us: 0,
+            least_us: u32::MAX,
+            frames: INITIAL << SCALE,
+            cut_us: 0,
+        }
+    }
+
+    /// Frames that may be in flight.
+    pub(super) const fn frames(&self) -> u32 {
+        self.frames >> SCALE
+    }
+
+    /// The time after which a missing acknowledgement is worth a retransmission: round trip, its variation, and the
+    /// longest that the peer sits on an acknowledgement.
+    pub(super) fn timeout(&self, ack_delay: Span, backoff: u32) -> Span {
+        let base = if self.smoothed_us == 0 {
+            INITIAL_TIMEOUT
+        } else {
+            let us = u64::from(self.smoothed_us) + 4 * u64::from(self.variation_us);
+            Span(us * 1_000 + ack_delay.0)
+        };
+        let floored = base.max(RETRANSMIT_FLOOR);
+        Span(floored.0 << backoff.min(16)).min(RETRANSMIT_CEILING)
+    }
+
+    /// Takes in one measured round trip, and that `acked` frames arrived.
+    pub(super) fn on_round_trip(&mut self, sample_us: u32, acked: u32, now_us: u32) {
+        // A measured zero would read as "not measured".
+        let sample = sample_us.clamp(1, 1 << 28);
+        self.least_us = self.least_us.min(sample);
+        if self.smoothed_us == 0 {
+            (self.smoothed_us, self.variation_us) = (sample, sample / 2);
+        } else {
+            let error = self.smoothed_us.abs_diff(sample);
+            self.variation_us = (3 * self.variation_us + error).div_ceil(4);
+            self.smoothed_us = ((7 * self.smoothed_us) + sample).div_ceil(8);
+        }
+        let target = self.least_us.saturating_mul(2).saturating_add(QUEUE_US);
+        if sample <= target {
+            self.grow(acked);
+        } else if now_us.wrapping_sub(self.cut_us) > self.smoothed_us {
+            // Proportional to the excess, never by more than half; once per round trip.
+            let excess = sample - target;
+            let cut = (self.frames / 2)
+                .min((u64::from(self.frames) * u64::from(excess) / u64::from(sample)) as u32);
+            self.frames = (self.frames - cut).max(WINDOW_FRAMES_MIN << SCALE);
+            self.cut_us = now_us;
+        }
+    }
+
+    /// Takes in that frames arrived, without a measurement.
+    pub(super) fn grow(&mut self, acked: u32) {
+        // Doubles per round trip below the initial window, then a quarter: delay, not loss, says when to stop.
+        let step = if self.frames() < INITIAL { acked << SCALE } else { acked << (SCALE - 2) };
+        self.frames = (self.frames + step).min(WINDOW_FRAMES << SCALE);
+    }
+
+    /// A whole timer ran out without a word: the path may be jammed.
+    pub(super) fn on_timeout(&mut self) {
+        self.frames = (self.frames / 2).max(WINDOW_FRAMES_MIN << SCALE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeout_has_floor_ceiling_and_backoff() {
+        let mut window = Window::new();
+        assert_eq!(window.timeout(Span::us(60), 0), INITIAL_TIMEOUT);
+        for i in 0..100 {
+            window.on_round_trip(5, 1, i * 10);
+        }
+        assert_eq!(window.timeout(Span::us(60), 0), RETRANSMIT_FLOOR);
+        assert_eq!(window.timeout(Span::us(60), 1), Span::us(400));
+        assert_eq!(window.timeout(Span::us(60), 40), RETRANSMIT_CEILING);
+    }
+
+    #[test]
+    fn delay_cuts_the_window_and_its_absence_opens_it() {
+        let mut window = Window::new();
+        for i in 0..200 {
+            window.on_round_trip(20, 4, i * 20);
+        }
+        assert_eq!(window.frames(), WINDOW_FRAMES);
+        for i in 0..50 {
+            window.on_round_trip(5_000, 4, 10_000 + i * 6_000);
+        }
+        assert!(window.frames() < 32, "{}", window.frames());
+    }
+}

@@ -231,6 +231,14 @@ impl World {
         }
     }
 
+    /// Lets exactly this much time pass, unless something fails.
+    pub fn pass(&mut self, span: Span) {
+        let end = self.now + span;
+        if self.run(span) == Stop::Idle {
+            self.advance(end);
+        }
+    }
+
     fn advance(&mut self, to: Time) {
         if to > self.now {
             self.now = to;

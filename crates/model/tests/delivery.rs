@@ -1,0 +1,199 @@
+//! Delivery between two nodes: repair of losses, acknowledgements, order (DESIGN section 4; V9–V22, E24–E33).
+
+mod support;
+
+use emp_firmware::{Counter, Profile, Span};
+use emp_model::{
+    FaultPlan, MessageSpec, Pace, Ppm, Rates, Stream, Verdict, Want, WorldSetup, measure,
+};
+use emp_wire::{Flags, Header, Kind};
+use support::{acquainted, acquainted_setup, count, finish, lose, lose_first, sent, wait};
+
+/// A lost last frame costs about one round trip, not a timer tick: the tail probe.
+#[test]
+fn a_lost_only_frame_is_repaired_in_under_a_millisecond() {
+    let mut world = acquainted(2, &Profile::DEFAULT);
+    lose_first(&mut world, 0, 1, |header| header.kind == Kind::Message);
+    world.receive(1, Want::ANY, 64);
+    let message = world.send(MessageSpec::plain(0, 1, 64));
+    let took = wait(&mut world, Span::ms(1_000), |world| world.arrived(message));
+    assert!(took < Span::ms(1), "took {} µs", took.as_us());
+    finish(&mut world);
+}
+
+#[test]
+fn a_lost_last_frame_of_many_is_repaired_in_under_a_millisecond() {
+    let mut world = acquainted(2, &Profile::DEFAULT);
+    lose_first(&mut world, 0, 1, |header| {
+        header.kind == Kind::Data && header.flags.has(Flags::LAST)
+    });
+    world.receive(1, Want::ANY, 20_000);
+    let message = world.send(MessageSpec::plain(0, 1, 20_000));
+    let took = wait(&mut world, Span::ms(1_000), |world| world.arrived(message));
+    assert!(took < Span::ms(1), "took {} µs", took.as_us());
+    assert!(sent(&world, 0, Kind::Data) + sent(&world, 0, Kind::Message) <= 17, "one or two extra");
+    finish(&mut world);
+}
+
+/// The last frame of a pulled block is repaired as fast: what was asked for is missed by the one who asked.
+#[test]
+fn a_lost_last_frame_of_a_pulled_block_is_repaired_in_under_a_millisecond() {
+    let mut world = acquainted(2, &Profile::DEFAULT);
+    let mut blocks = 0;
+    lose_first(&mut world, 0, 1, move |header| {
+        blocks += usize::from(header.kind == Kind::Block && header.flags.has(Flags::LAST));
+        blocks == 3
+    });
+    world.receive(1, Want::ANY, 256 << 10);
+    let message = world.send(MessageSpec::plain(0, 1, 256 << 10));
+    let took = wait(&mut world, Span::ms(1_000), |world| world.arrived(message));
+    // The wire alone needs 220 µs.
+    assert!(took < Span::us(1_220), "took {} µs", took.as_us());
+    finish(&mut world);
+}
+
+/// V14: a duplicate is acknowledged again, or a sender whose acknowledgement was lost would resend for ever.
+#[test]
+fn a_duplicate_is_acknowledged_again() {
+    for profile in Profile::ALL {
+        let mut world = acquainted(2, profile);
+        lose_first(&mut world, 1, 0, |header| header.kind == Kind::Ack);
+        world.receive(1, Want::ANY, 64);
+        let message = world.send(MessageSpec::plain(0, 1, 64));
+        finish(&mut world);
+        assert!(world.arrived(message), "{}", profile.name);
+        assert!(count(&world, 1, Counter::DropDuplicate) >= 1, "{}", profile.name);
+        assert!(sent(&world, 1, Kind::Ack) >= 2, "{}", profile.name);
+    }
+}
+
+/// Every frame arrives twice, and nothing happens twice.
+#[test]
+fn duplication_changes_nothing() {
+    for profile in Profile::ALL {
+        let mut world = acquainted(2, profile);
+        let rates = Rates { duplicate: Ppm::ALWAYS, ..Rates::default() };
+        world.network_mut().set_faults(0, FaultPlan::uniform(rates));
+        for bytes in [0, 100, 5_000, 100_000, 1_000_000] {
+            world.receive(1, Want::ANY, bytes);
+            world.send(MessageSpec::plain(0, 1, bytes));
+            world.receive(0, Want::ANY, bytes);
+            world.send(MessageSpec::plain(1, 0, bytes));
+        }
+        finish(&mut world);
+    }
+}
+
+/// V18: in a request and reply exchange faster than the acknowledgement delay, acknowledgements ride on data.
+#[test]
+fn ping_pong_needs_no_explicit_acknowledgements() {
+    for profile in [&Profile::DEFAULT, &Profile::EMP2001, &Profile::VMMC2] {
+        let mut world = acquainted(2, profile);
+        for _ in 0..100 {
+            for (from, to) in [(0, 1), (1, 0)] {
+                world.receive(to, Want::ANY, 64);
+                let message = world.send(MessageSpec::plain(from, to, 64));
+                wait(&mut world, Span::ms(10), |world| world.arrived(message));
+            }
+        }
+        finish(&mut world);
+        let acks = sent(&world, 0, Kind::Ack) + sent(&world, 1, Kind::Ack);
+        assert!(acks <= 4, "{}: {acks} explicit acknowledgements in 100 round trips", profile.name);
+        assert!(count(&world, 0, Counter::AcksPiggybacked) >= 99, "{}", profile.name);
+    }
+}
+
+/// E48: no connection. A first message to a node that no one knew costs one question and one answer more.
+#[test]
+fn the_first_message_needs_no_connection() {
+    let mut world = emp_model::World::new(WorldSetup::lan(2, &Profile::DEFAULT));
+    world.network_mut().trace_mut().switch(true);
+    world.receive(1, Want::ANY, 64);
+    world.send(MessageSpec::plain(0, 1, 64));
+    finish(&mut world);
+    let kinds: Vec<Kind> =
+        world.network().trace().lines().iter().filter_map(|l| l.header.map(|h| h.kind)).collect();
+    assert_eq!(kinds, [Kind::Hello, Kind::HelloReply, Kind::Message, Kind::Ack]);
+}
+
+/// Random loss of 0.1 % costs at most a tenth of the goodput.
+#[test]
+fn a_thousandth_lost_costs_at_most_a_tenth() {
+    let goodput = |loss| {
+        let stream = Stream::lan(&Profile::DEFAULT, 256 << 10, 200, Ppm(loss));
+        measure(&stream).unwrap().goodput
+    };
+    let (clean, lossy) = (goodput(0), goodput(1_000));
+    assert!(clean > 8_000_000_000, "lossless goodput is {clean} b/s of 10 Gb/s");
+    assert!(lossy * 10 >= clean * 9, "{lossy} b/s of {clean} b/s");
+}
+
+/// A receiver that is slow and has a short ring loses frames; the sender adapts, and nothing is lost.
+#[test]
+fn a_slow_receiver_gets_everything() {
+    for profile in Profile::ALL {
+        let mut setup = WorldSetup::lan(2, profile);
+        setup.nodes[1].pace =
+            Pace { turn_interval: Span::us(100), frames_per_turn: 16, ring_frames: 64 };
+        let mut world = acquainted_setup(setup);
+        let start = world.now();
+        for bytes in [1_000_000, 100, 1_000_000, 5_000] {
+            world.receive(1, Want::ANY, bytes);
+            world.send(MessageSpec::plain(0, 1, bytes));
+        }
+        finish(&mut world);
+        // 2 MB in 16 frames per 100 µs are 9 ms; losses may multiply that, not by a hundred.
+        let took = world.now().since(start);
+        assert!(took < Span::ms(900), "{}: {} µs", profile.name, took.as_us());
+    }
+}
+
+/// Many senders to one receiver through one shallow port: pulls are bounded over all senders (incast control).
+#[test]
+fn incast_gets_through() {
+    let mut setup = WorldSetup::lan(9, &Profile::DEFAULT);
+    setup.fabrics[0].queue_bytes = 128 << 10;
+    let mut world = acquainted_setup(setup);
+    let start = world.now();
+    for from in 1..9 {
+        world.receive(0, Want::ANY, 1 << 20);
+        world.send(MessageSpec::plain(from, 0, 1 << 20));
+    }
+    finish(&mut world);
+    let took = world.now().since(start);
+    // The port needs 7 ms for 8 MB.
+    assert!(took < Span::ms(40), "took {} µs", took.as_us());
+}
+
+/// Reordering alone must not look like loss to a node that takes frames out of order (E31).
+#[test]
+fn slight_reordering_resends_little() {
+    let mut world = acquainted(2, &Profile::DEFAULT);
+    let mut n = 0u64;
+    world.network_mut().set_script(Some(Box::new(move |_, from, _, frame| {
+        let (header, _) = Header::parse(frame).ok()?;
+        n += u64::from(from == 0 && header.kind.sequenced());
+        // Every tenth frame is overtaken by one or two others (1.2 µs each).
+        let late_ns = if n.is_multiple_of(10) { 2_000 } else { 0 };
+        Some(Verdict { late_ns, ..Verdict::default() })
+    })));
+    world.receive(1, Want::ANY, 1 << 20);
+    world.send(MessageSpec::plain(0, 1, 1 << 20));
+    finish(&mut world);
+    let resent = count(&world, 0, Counter::FramesResent);
+    assert!(resent <= 20, "{resent} of about 730 frames resent although none was lost");
+}
+
+/// A burst that swallows a whole window is survived, and quickly.
+#[test]
+fn a_lost_window_is_repaired() {
+    for profile in Profile::ALL {
+        let mut world = acquainted(2, profile);
+        lose(&mut world, 0, 1, |header, lost| header.kind.sequenced() && lost < 300);
+        world.receive(1, Want::ANY, 600_000);
+        let message = world.send(MessageSpec::plain(0, 1, 600_000));
+        let took = wait(&mut world, Span::ms(5_000), |world| world.arrived(message));
+        assert!(took < Span::ms(1_000), "{}: took {} µs", profile.name, took.as_us());
+        finish(&mut world);
+    }
+}

@@ -1,0 +1,90 @@
+//! What the scenario tests share.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use emp_firmware::{Counter, Profile, Span};
+use emp_model::{MessageSpec, Stop, Verdict, World, WorldSetup};
+use emp_wire::{Header, Kind};
+
+/// Nodes on a fault-free LAN, known to each other (every pair has exchanged a message), recording frames.
+pub fn acquainted(nodes: usize, profile: &Profile) -> World {
+    acquainted_setup(WorldSetup::lan(nodes, profile))
+}
+
+/// The same with a world of one's own.
+pub fn acquainted_setup(setup: WorldSetup) -> World {
+    let nodes = setup.nodes.len();
+    let mut world = World::new(setup);
+    for from in 0..nodes {
+        for to in 0..nodes {
+            if from != to {
+                world.receive(to, emp_model::Want::ANY, 0);
+                world.send(MessageSpec::plain(from, to, 0));
+                finish(&mut world);
+            }
+        }
+    }
+    world.network_mut().trace_mut().switch(true);
+    world
+}
+
+/// Runs until all is over and judges the run.
+pub fn finish(world: &mut World) {
+    settle(world);
+    if let Err(what) = world.judge_finished() {
+        panic!("{what}");
+    }
+}
+
+/// Runs until nothing is under way.
+pub fn settle(world: &mut World) {
+    // Longer than any patience and back-off in these tests.
+    let stop = world.run(Span::ms(120_000));
+    assert_eq!(stop, Stop::Idle, "{:?}", world.violation());
+}
+
+/// Runs until `reached`; returns the virtual time that it took.
+pub fn wait(world: &mut World, span: Span, reached: impl FnMut(&World) -> bool) -> Span {
+    let start = world.now();
+    let stop = world.run_until(span, reached);
+    assert_eq!(stop, Stop::Reached, "{:?} at {:?}", world.violation(), world.now());
+    world.now().since(start)
+}
+
+/// A counter of one node.
+pub fn count(world: &World, node: usize, counter: Counter) -> u64 {
+    world.firmware(node).counters().get(counter)
+}
+
+/// Frames of a kind that a node sent since recording began.
+pub fn sent(world: &World, node: usize, kind: Kind) -> usize {
+    world.network().trace().count(node, |line| line.is(kind))
+}
+
+/// Lets `choose` pick frames from one node to another, which are lost. It sees the header and how many were picked.
+pub fn lose(
+    world: &mut World,
+    sender: usize,
+    receiver: usize,
+    mut choose: impl FnMut(&Header, usize) -> bool + 'static,
+) {
+    let mut lost = 0;
+    world.network_mut().set_script(Some(Box::new(move |_, from, to, frame| {
+        if (from, to) != (sender, receiver) {
+            return None;
+        }
+        let (header, _) = Header::parse(frame).ok()?;
+        let drop = choose(&header, lost);
+        lost += usize::from(drop);
+        Some(Verdict { drop, ..Verdict::default() })
+    })));
+}
+
+/// Loses the first frame that `choose` picks.
+pub fn lose_first(
+    world: &mut World,
+    sender: usize,
+    receiver: usize,
+    mut choose: impl FnMut(&Header) -> bool + 'static,
+) {
+    lose(world, sender, receiver, move |header, lost| lost == 0 && choose(header));
+}

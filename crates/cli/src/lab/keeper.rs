@@ -4,8 +4,8 @@
 //! keeper, which only waits. A small record outside says who keeps which lab; every later
 //! `emp lab` joins the keeper's namespaces first and then goes on like root.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use std::thread;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use super::{rootless, state};
+use super::{record, rootless, state};
 use crate::bail_user;
 use crate::process::{self, ProcessId};
 
@@ -44,13 +44,13 @@ impl Claim {
             }
             fs::remove_file(&path)?;
         }
-        let mut file = match File::create_new(&path) {
+        let contents = serde_json::to_vec(&Record { keeper: ProcessId::own() })?;
+        match record::create(&path, &contents) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 bail_user!("lab {name} is being made by another process")
             }
-            file => file.with_context(|| path.display().to_string())?,
-        };
-        file.write_all(&serde_json::to_vec(&Record { keeper: ProcessId::own() })?)?;
+            created => created.with_context(|| path.display().to_string())?,
+        }
         Ok(Self { path, kept: false })
     }
 
@@ -67,7 +67,7 @@ impl Claim {
             .spawn()
             .context("starting the lab's keeper")?;
         let keeper = ProcessId::of(keeper.id()).context("the lab's keeper ended at once")?;
-        fs::write(&self.path, serde_json::to_vec(&Record { keeper })?)?;
+        record::replace(&self.path, &serde_json::to_vec(&Record { keeper })?)?;
         self.kept = true;
         Ok(())
     }
@@ -157,7 +157,7 @@ fn file(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("lab-{name}.json"))
 }
 
-/// `None` also for a record that was cut short: its writer is gone.
+/// `None` also for a record that cannot be understood: it keeps nothing.
 fn read(path: &Path) -> anyhow::Result<Option<Record>> {
     match fs::read(path) {
         Ok(text) => Ok(serde_json::from_slice(&text).ok()),

@@ -14,6 +14,7 @@ mod mount;
 mod plan;
 #[allow(dead_code, reason = "the surface for `bench`, `demo` and `sim`; labs use part of it")]
 mod private;
+mod record;
 mod rootless;
 mod rsh;
 mod state;

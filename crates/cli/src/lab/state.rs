@@ -1,8 +1,8 @@
 //! What was made, written down before it is made: so that `down` finds everything, even after a
 //! crash half way, and removes nothing else.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Place, Plan};
+use super::record;
 use crate::bail_user;
 use crate::process::ProcessId;
 
@@ -79,23 +80,21 @@ impl State {
     pub fn create(&self) -> anyhow::Result<()> {
         let dir = Path::new(STATE_DIR);
         DirBuilder::new().recursive(true).mode(0o755).create(dir).context(STATE_DIR)?;
-        match File::create_new(file(&self.name)) {
-            Ok(mut file) => file.write_all(&serde_json::to_vec_pretty(self)?)?,
+        match record::create(&file(&self.name), &serde_json::to_vec_pretty(self)?) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 bail_user!("lab {0} is up already; `emp lab down --name {0}` removes it", self.name)
             }
-            Err(error) => return Err(error).context(STATE_DIR),
+            created => created.context(STATE_DIR)?,
         }
-        fs::write(self.hosts_file(), self.plan.hosts_file())?;
-        Ok(())
+        let written = fs::write(self.hosts_file(), self.plan.hosts_file());
+        // The name is claimed but nobody guards it yet: on a failure it has to be given back here.
+        written.inspect_err(|_| drop(self.remove())).context(STATE_DIR)
     }
 
-    /// Replaces the record, all or nothing.
+    /// Replaces the record.
     pub fn save(&self) -> anyhow::Result<()> {
-        let draft = Path::new(STATE_DIR).join(format!(".lab-{}.draft", self.name));
-        fs::write(&draft, serde_json::to_vec_pretty(self)?)?;
-        fs::rename(&draft, file(&self.name))?;
-        Ok(())
+        let contents = serde_json::to_vec_pretty(self)?;
+        record::replace(&file(&self.name), &contents).context(STATE_DIR)
     }
 
     /// The record of the lab with this name, if there is one.

@@ -3,7 +3,9 @@
 //! A [`Link`] is narrow on purpose: it says what it can do, sends batches of gathered frames, hands received frames to
 //! a sink, can be waited for, and counts. It knows nothing of the protocol except where a frame's destination tag is.
 
+mod capture;
 mod failure;
+mod fault;
 mod gather;
 mod interfaces;
 mod name;
@@ -18,7 +20,9 @@ use std::time::Duration;
 
 use emp_wire::{DESTINATION_TAG_OFFSET, TAG_EVERYONE};
 
+pub use capture::{CAPTURE_BYTES, CaptureLink};
 pub use emp_wire::LinkAddress;
+pub use fault::{FaultCounters, FaultLink, FaultPlan, FaultPlanError};
 pub use interfaces::{Interface, interfaces};
 pub use packet::{PacketLink, PacketOptions};
 pub use sim::{Fabric, SimLink};
@@ -138,8 +142,48 @@ pub trait Link: Send {
         None
     }
 
-    /// Counts so far.
+    /// Counts so far. May cost a system call.
     fn statistics(&self) -> LinkStatistics;
+
+    /// What a [`FaultLink`] in this stack of wrappers did; `None` if there is none.
+    fn faults(&self) -> Option<FaultCounters> {
+        None
+    }
+}
+
+/// A boxed link is a link, so that wrappers wrap what was chosen at run time.
+impl<L: Link + ?Sized> Link for Box<L> {
+    fn capabilities(&self) -> &Capabilities {
+        (**self).capabilities()
+    }
+
+    fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
+        (**self).send(batch)
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
+        (**self).receive(budget, sink)
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        (**self).readiness()
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> bool {
+        (**self).wait(timeout)
+    }
+
+    fn next_due(&self) -> Option<Duration> {
+        (**self).next_due()
+    }
+
+    fn statistics(&self) -> LinkStatistics {
+        (**self).statistics()
+    }
+
+    fn faults(&self) -> Option<FaultCounters> {
+        (**self).faults()
+    }
 }
 
 /// True if a frame carries this node's destination tag, or everyone's. False for a stump without one.

@@ -50,8 +50,8 @@ pub struct UdpLink {
     inbox: Inbox,
     /// Next message of the inbox to hand up, and the offset in it.
     next: (usize, usize),
-    /// The last fetch found something short: more may be there.
-    thick: bool,
+    /// Fetches in a row that found something short.
+    short_fetches: u32,
     counts: LinkStatistics,
 }
 
@@ -80,7 +80,7 @@ impl UdpLink {
             gather: Gather::new(BATCH_MAX, BATCH_MAX * PARTS_MAX + 1),
             inbox: Inbox::new(),
             next: (0, 0),
-            thick: false,
+            short_fetches: 0,
             counts: LinkStatistics::default(),
         })
     }
@@ -241,17 +241,17 @@ impl UdpLink {
     fn fetch(&mut self) -> bool {
         self.counts.receive_calls += 1;
         self.next = (0, 0);
-        match self.inbox.fetch(self.socket.as_fd(), self.thick) {
+        // A lone frame is followed by nothing: only the third in a row is worth the larger call.
+        let many = self.short_fetches >= 2;
+        match self.inbox.fetch(self.socket.as_fd(), many) {
             Ok(()) => {
-                let last = self.inbox.filled().saturating_sub(1);
-                self.thick = self
-                    .inbox
-                    .message(last)
-                    .is_some_and(|message| message.bytes.len() < FETCH_MANY_BELOW_BYTES);
+                let first = self.inbox.message(0);
+                let short = first.is_some_and(|first| first.bytes.len() < FETCH_MANY_BELOW_BYTES);
+                self.short_fetches = if short { self.short_fetches.saturating_add(1) } else { 0 };
                 true
             }
             Err(error) => {
-                self.thick = false;
+                self.short_fetches = 0;
                 if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) {
                     self.counts.system_errors += 1;
                 }

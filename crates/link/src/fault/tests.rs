@@ -1,0 +1,157 @@
+//! What the faults do to frames, over the in-memory fabric.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Fabric, SimLink};
+
+const TAG: u16 = 5;
+/// Frames of a run: enough that every fault strikes.
+const FRAMES: usize = 2000;
+
+fn wrapped(plan: &str) -> (FaultLink<SimLink>, FaultLink<SimLink>) {
+    let fabric = Fabric::new(2).expect("there are descriptors");
+    let plan: FaultPlan = plan.parse().expect("a plan");
+    let link = |index, plan: &FaultPlan| {
+        FaultLink::new(fabric.link(index, TAG).expect("a node of the fabric"), plan)
+    };
+    if plan.on_receive {
+        (link(0, &FaultPlan::default()), link(1, &plan))
+    } else {
+        (link(0, &plan), link(1, &FaultPlan::default()))
+    }
+}
+
+fn frame(number: usize) -> Vec<u8> {
+    let mut frame = vec![0x24; 48];
+    frame[4..6].copy_from_slice(&TAG.to_be_bytes());
+    frame[32..40].copy_from_slice(&(number as u64).to_be_bytes());
+    // So that no damage turns one frame into another.
+    frame[40..48].copy_from_slice(&(!number as u64).to_be_bytes());
+    frame
+}
+
+/// Sends numbered frames in batches of ten and returns what arrives within a bounded time.
+fn run(plan: &str) -> (Vec<Vec<u8>>, FaultCounters) {
+    let (mut a, mut b) = wrapped(plan);
+    let mut got = Vec::new();
+    for batch in 0..FRAMES / 10 {
+        let frames: Vec<Vec<u8>> = (0..10).map(|i| frame(batch * 10 + i)).collect();
+        let parts: Vec<[IoSlice<'_>; 1]> = frames.iter().map(|f| [IoSlice::new(f)]).collect();
+        let to = LinkAddress::index(1);
+        let batch: Vec<TxFrame<'_>> = parts.iter().map(|parts| TxFrame { to, parts }).collect();
+        assert_eq!(a.send(&batch), 10);
+        b.receive(7, &mut |bytes, _| got.push(bytes.to_vec()));
+    }
+    for _ in 0..1000 {
+        let quiet = a.next_due().is_none() && b.next_due().is_none();
+        a.wait(Some(Duration::from_micros(100)));
+        if b.receive(100, &mut |bytes, _| got.push(bytes.to_vec())) == 0 && quiet {
+            break;
+        }
+    }
+    (got, FaultLink::faults(&a).plus(FaultLink::faults(&b)))
+}
+
+fn numbers(frames: &[Vec<u8>]) -> Vec<usize> {
+    let number = |frame: &Vec<u8>| frame.get(32..40)?.first_chunk::<8>().copied();
+    frames.iter().filter_map(number).map(|bytes| u64::from_be_bytes(bytes) as usize).collect()
+}
+
+#[test]
+fn a_quiet_plan_changes_nothing() {
+    let (got, counts) = run("seed:3");
+    assert_eq!(numbers(&got), (0..FRAMES).collect::<Vec<_>>());
+    assert_eq!(counts, FaultCounters::default());
+}
+
+#[test]
+fn drops_lose_frames_and_keep_order() {
+    for on in ["send", "receive"] {
+        let (got, counts) = run(&format!("drop:0.2,on:{on}"));
+        assert_eq!(got.len() as u64 + counts.dropped, FRAMES as u64);
+        assert!((200..600).contains(&counts.dropped), "{counts:?}");
+        assert!(numbers(&got).is_sorted());
+    }
+}
+
+#[test]
+fn duplicates_come_twice() {
+    for on in ["send", "receive"] {
+        let (got, counts) = run(&format!("duplicate:0.1,on:{on}"));
+        assert_eq!(got.len() as u64, FRAMES as u64 + counts.duplicated);
+        assert!(counts.duplicated > 100, "{counts:?}");
+    }
+}
+
+#[test]
+fn reordered_frames_are_overtaken_but_not_lost() {
+    for on in ["send", "receive"] {
+        let (got, counts) = run(&format!("reorder:0.1@4,on:{on}"));
+        let mut numbers = numbers(&got);
+        assert!(!numbers.is_sorted(), "{on}");
+        // Held for up to four frames, and at most a batch longer where others are held too.
+        for (place, number) in numbers.iter().enumerate() {
+            assert!(place.abs_diff(*number) <= 14, "frame {number} came as number {place}");
+        }
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..FRAMES).collect::<Vec<_>>());
+        assert!(counts.reordered > 100, "{counts:?}");
+    }
+}
+
+#[test]
+fn delayed_frames_come_in_time() {
+    for on in ["send", "receive"] {
+        let (got, counts) = run(&format!("delay:0.1@1ms..2ms,on:{on}"));
+        let mut numbers = numbers(&got);
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..FRAMES).collect::<Vec<_>>());
+        assert!(counts.delayed > 100, "{counts:?}");
+    }
+}
+
+#[test]
+fn damage_is_what_the_counters_say() {
+    let (got, counts) = run("corrupt:0.1,seed:9");
+    let whole: Vec<Vec<u8>> = (0..FRAMES).map(frame).collect();
+    let flipped = |frame: &Vec<u8>| !whole.contains(frame);
+    let damaged = got.iter().filter(|frame| flipped(frame)).count() as u64;
+    // A bit flipped in the tag makes the frame another node's.
+    let lost = FRAMES as u64 - got.len() as u64;
+    assert_eq!(damaged + lost, counts.corrupted);
+    let (got, counts) = run("truncate:0.1");
+    let short = got.iter().filter(|frame| frame.len() < 48).count() as u64;
+    assert_eq!(short + FRAMES as u64 - got.len() as u64, counts.truncated);
+    assert!(counts.truncated > 100, "{counts:?}");
+}
+
+#[test]
+fn only_the_kinds_named_are_struck() {
+    // The frames above are of kind 4, data.
+    let (got, counts) = run("drop:1,kinds:ack+pull");
+    assert_eq!((got.len(), counts.frames), (FRAMES, 0));
+    let (got, counts) = run("drop:1,kinds:data");
+    assert_eq!((got.len(), counts.dropped), (0, FRAMES as u64));
+}
+
+#[test]
+fn a_held_frame_wakes_the_waiter() {
+    let (mut a, mut b) = wrapped("delay:1ms,on:receive");
+    let bytes = frame(1);
+    assert!(send_one(&mut a, LinkAddress::index(1), &bytes));
+    assert_eq!(b.receive(1, &mut |_, _| ()), 0);
+    assert!(b.next_due().is_some_and(|due| due <= Duration::from_millis(1)));
+    assert!(b.wait(Some(Duration::from_secs(10))));
+    assert_eq!(b.receive(1, &mut |got, _| assert_eq!(got, bytes)), 1);
+    assert_eq!(b.next_due(), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20))]
+    #[test]
+    fn the_same_seed_gives_the_same_faults(seed in any::<u64>()) {
+        let plan = format!("drop:0.1,duplicate:0.1,corrupt:0.1,truncate:0.1,seed:{seed}");
+        prop_assert_eq!(run(&plan), run(&plan));
+    }
+}

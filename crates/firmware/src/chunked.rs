@@ -1,5 +1,7 @@
 //! Storage that grows without moving and without doubling: a million idle peers must not cost two million's memory.
 
+use alloc::vec::Vec;
+
 /// Items per chunk: large enough that the chunk table stays small, small enough that a node with three peers stays small.
 const CHUNK: usize = 64;
 

@@ -1,5 +1,6 @@
 //! Contact between nodes: asking, answering, meeting, and telling an incarnation from its predecessor.
 
+use alloc::string::ToString;
 use emp_wire::{Checksum, Epoch, Header, Hello, Kind, LinkAddress, NodeId, covered_bytes, verify};
 
 use crate::counters::Counter;

@@ -1,5 +1,6 @@
 //! Events in: a frame or a timer reaches the path that it concerns; and the little that the node says by itself.
 
+use alloc::vec::Vec;
 use emp_wire::{
     Ack, Checksum, Close, Epoch, Flags, Header, Kind, LinkAddress, NodeId, Sequence, TAG_EVERYONE,
     covered_bytes, verify,
@@ -8,10 +9,11 @@ use emp_wire::{
 use crate::counters::Counter;
 use crate::cross::{RouteNews, ToReceive, ToSend};
 use crate::descriptor::Status;
-use crate::encode::{self, Head, Payload};
+use crate::encode::{self, Head, Line, Payload};
 use crate::engine::{Firmware, NodeEvent};
 use crate::memory::HostMemory;
 use crate::peers::milliseconds;
+use crate::send::Outlet;
 use crate::time::{Span, Time};
 use crate::transmit::{LinkIndex, TransmitBatch};
 
@@ -142,9 +144,7 @@ impl Firmware {
                 if header.flags.has(Flags::ACK) {
                     self.send.on_ack(now, peer, header.acknowledge, None);
                 }
-                let node = self.peers[peer].node;
-                let cross = &mut self.cross;
-                self.receive.handle(now, peer, node, header, body, cross, memory);
+                self.receive.handle(now, peer, header, body, &mut self.cross, memory);
                 if self.watch_at.is_none() && self.receive.has_arrivals() {
                     self.watch(now);
                 }
@@ -293,7 +293,8 @@ impl Firmware {
                 word: ack.delay_us,
             };
             let body = |into: &mut [u8]| Ack { node: own, sack: ack.sack }.emit(into);
-            match encode::frame(batch, own, peer, &head, body, Payload::None, true, &NoMemory) {
+            let line = Line { own, peer, check_payload: true };
+            match encode::frame(batch, &line, &head, body, Payload::None, &NoMemory) {
                 Ok(_) => self.counters.count(Counter::AcksSent),
                 Err(_) => self.counters.count(Counter::DropTooLong),
             }
@@ -319,8 +320,8 @@ impl Firmware {
                 word: 0,
             };
             let body = |into: &mut [u8]| Close { node: own }.emit(into);
-            if encode::frame(batch, own, peer, &head, body, Payload::None, true, &NoMemory).is_err()
-            {
+            let line = Line { own, peer, check_payload: true };
+            if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
                 self.counters.count(Counter::DropTooLong);
             }
         }
@@ -330,8 +331,8 @@ impl Firmware {
     /// Frames to the node itself go up again at once, through the same code as all others.
     pub(crate) fn turn_loopback(&mut self, now: Time, memory: &mut impl HostMemory) {
         for _ in 0..LOOPBACK_TURNS {
-            let (peers, cross) = (&self.peers, &mut self.cross);
-            self.send.poll_loopback(now, peers, cross, memory, &mut self.loopback);
+            let (peers, cross, batch) = (&self.peers, &mut self.cross, &mut self.loopback);
+            self.send.poll_loopback(now, &mut Outlet { peers, cross, memory, batch });
             let frames = self.loopback.frames().len();
             if frames == 0 {
                 return;

@@ -24,6 +24,13 @@ pub(crate) struct Head {
     pub(crate) word: u32,
 }
 
+/// Between whom a frame goes, and how it is checked.
+pub(crate) struct Line<'a> {
+    pub(crate) own: NodeId,
+    pub(crate) peer: &'a Peer,
+    pub(crate) check_payload: bool,
+}
+
 /// Where a frame's payload is.
 pub(crate) enum Payload<'a> {
     None,
@@ -59,14 +66,13 @@ impl From<MemoryFault> for EncodeError {
 /// bytes that were copied.
 pub(crate) fn frame(
     batch: &mut TransmitBatch,
-    own: NodeId,
-    peer: &Peer,
+    line: &Line<'_>,
     head: &Head,
     body: impl FnOnce(&mut [u8]) -> usize,
     payload: Payload<'_>,
-    check_payload: bool,
     memory: &impl HostMemory,
 ) -> Result<u64, EncodeError> {
+    let Line { own, peer, check_payload } = *line;
     let (link, to) = peer.route().ok_or(EncodeError::Unsendable)?;
     let inline = batch.next_inline();
     let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);

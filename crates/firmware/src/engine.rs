@@ -1,6 +1,10 @@
 //! The firmware as its caller sees it: posts, events, actions, getters.
 
-use std::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 
 use emp_wire::{Epoch, LinkAddress, NodeId};
 
@@ -16,7 +20,7 @@ use crate::peers::Peers;
 use crate::profile::Profile;
 use crate::receive::ReceivePath;
 use crate::routes::Routes;
-use crate::send::{SendPath, single_frame_bytes};
+use crate::send::{Outlet, SendPath, single_frame_bytes};
 use crate::time::Time;
 use crate::transmit::{LinkIndex, TransmitBatch};
 
@@ -254,7 +258,8 @@ impl Firmware {
         self.emit_contacts(batch);
         self.emit_acks(now, batch);
         self.turn_loopback(now, memory);
-        self.send.poll(now, &self.peers, &mut self.cross, memory, batch);
+        let (peers, cross) = (&self.peers, &mut self.cross);
+        self.send.poll(now, &mut Outlet { peers, cross, memory, batch });
         self.emit_closes(batch);
         self.relay(now);
         batch.frames().len() - before

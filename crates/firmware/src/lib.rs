@@ -3,6 +3,12 @@
 //! Time and randomness are arguments; host memory is behind a trait; frames come in as bytes and go out as a batch.
 //! So the same code runs under a thread, in a simulator with virtual time, and on a simulated network card.
 #![forbid(unsafe_code)]
+// Without the standard library there is no clock, socket, thread or file to reach: the compiler holds the promise.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod chunked;
 mod contact;

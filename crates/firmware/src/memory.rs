@@ -2,6 +2,7 @@
 //!
 //! A plain pointer, another process, or a simulated card's host can stand behind [`HostMemory`].
 
+use alloc::boxed::Box;
 use arrayvec::ArrayVec;
 use emp_wire::Checksum;
 
@@ -164,6 +165,7 @@ impl SegmentList {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     fn list(lengths: &[u64]) -> SegmentList {
         let segments: Vec<_> = lengths

@@ -1,6 +1,8 @@
 //! The frame pool: fixed memory for data that has no user buffer (yet), handed out in chains of slots (V10).
 
 use crate::limits::POOL_SLOT_BYTES;
+use alloc::boxed::Box;
+use alloc::vec;
 
 const NONE: u32 = u32::MAX;
 
@@ -128,6 +130,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn bytes_survive_and_slots_come_back() {

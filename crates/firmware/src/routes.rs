@@ -1,7 +1,8 @@
 //! Finding nodes (V26, V27): hellos, their answers, and who is being looked for. Routes themselves are cached per peer in
 //! [`peers`](crate::peers), at both ends and at no one else.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use emp_wire::{Epoch, Flags, Header, Hello, Kind, LinkAddress, NodeId, Sequence, TAG_EVERYONE};
 use hashbrown::HashMap;

@@ -1,5 +1,7 @@
 //! A slab whose keys carry a generation, so that a name kept too long names nothing instead of something else.
 
+use alloc::vec::Vec;
+
 /// Items addressed by index and generation.
 pub(crate) struct Slots<T> {
     entries: Vec<Entry<T>>,

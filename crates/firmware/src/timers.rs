@@ -2,6 +2,7 @@
 
 use crate::chunked::Chunked;
 use crate::time::Time;
+use alloc::vec::Vec;
 
 const ABSENT: u32 = u32::MAX;
 

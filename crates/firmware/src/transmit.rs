@@ -1,5 +1,7 @@
 //! Frames on their way out: what [`poll_transmit`](crate::Firmware::poll_transmit) fills and a link sends.
 
+use alloc::boxed::Box;
+use alloc::vec;
 use arrayvec::ArrayVec;
 use emp_wire::LinkAddress;
 

@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn parts_equal_the_whole() {
-        let bytes: Vec<u8> = (0..2000u32).map(|i| (i * 7) as u8).collect();
+        let bytes: std::vec::Vec<u8> = (0..2000u32).map(|i| (i * 7) as u8).collect();
         let mut whole = Checksum::contact();
         whole.update(&bytes);
         for cut in [0, 1, 15, 16, 28, 255, 256, 257, 1999, 2000] {

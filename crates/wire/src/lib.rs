@@ -3,6 +3,11 @@
 //! One file per frame kind. [`Header::parse`] and each kind's `parse` return a value or a [`Reason`] and never panic,
 //! whatever the bytes; `emit` writes what `parse` reads. No clock, no socket, no allocation.
 #![forbid(unsafe_code)]
+// Without the standard library there is no clock, socket, thread or file to reach: the compiler holds the promise.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
 
 mod ack;
 mod address;

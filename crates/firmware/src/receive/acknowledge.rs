@@ -1,6 +1,6 @@
 //! Send acknowledgement (I6): what is owed to a peer, and when it must leave by itself because no data went back.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
 use emp_wire::{Flags, SACK_WORDS_MAX, Sequence};
 

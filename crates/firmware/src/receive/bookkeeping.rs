@@ -1,9 +1,7 @@
 //! Receive bookkeeping (I4): classifies a sequenced frame, and decides whether it is taken. Only what is taken is
 //! acknowledged; what is acknowledged is never asked for again.
 
-use emp_wire::{
-    BlockWord, Done, Flags, Header, Kind, Message, NodeId, NotReady, NotReadyCause, Pull,
-};
+use emp_wire::{BlockWord, Done, Flags, Header, Kind, Message, NotReady, NotReadyCause, Pull};
 
 use super::sequence::Arrival;
 use super::{Incoming, NONE, Place, ReceivePath};
@@ -32,7 +30,6 @@ impl ReceivePath {
         &mut self,
         now: Time,
         peer: u32,
-        node: NodeId,
         header: &Header,
         body: &[u8],
         cross: &mut Cross,
@@ -53,7 +50,7 @@ impl ReceivePath {
             Arrival::InOrder | Arrival::Ahead => {}
         }
         let verdict = match header.kind {
-            Kind::Message => self.on_message(now, peer, header, body, memory),
+            Kind::Message => self.on_message(peer, header, body, memory),
             Kind::Data => self.on_data(peer, header, body, memory),
             Kind::Block => self.on_block(peer, header, BlockWord::parse(header.word), body, memory),
             Kind::Skip => Verdict::Taken,
@@ -65,7 +62,6 @@ impl ReceivePath {
         if let Verdict::Dropped(counter) = verdict {
             return self.counters.count(counter);
         }
-        debug_assert!(node != NodeId::ANY);
         let received = &mut self.peers[peer].received;
         let opens_gap = arrival == Arrival::Ahead && received.opens_gap(header.sequence);
         let closed_gap = received.take(header.sequence);
@@ -113,7 +109,6 @@ impl ReceivePath {
     /// The first frame of a message: in its turn it is matched, before its turn it waits.
     fn on_message(
         &mut self,
-        now: Time,
         peer: u32,
         header: &Header,
         body: &[u8],
@@ -144,7 +139,7 @@ impl ReceivePath {
                 self.take_waiting(peer, memory);
                 Verdict::Taken
             }
-            Err(cause) => self.refuse(now, peer, header, cause),
+            Err(cause) => self.refuse(peer, header, cause),
         }
     }
 
@@ -318,8 +313,7 @@ impl ReceivePath {
     }
 
     /// Does not take a message: its frames count as received, but it and all later ones must come again (`READY-1`).
-    fn refuse(&mut self, now: Time, peer: u32, header: &Header, cause: NotReadyCause) -> Verdict {
-        let _ = now;
+    fn refuse(&mut self, peer: u32, header: &Header, cause: NotReadyCause) -> Verdict {
         let entry = &mut self.peers[peer];
         if entry.refusal.is_some() {
             // One at a time: the peer has not heard of the last one yet.

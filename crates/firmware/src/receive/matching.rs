@@ -7,6 +7,7 @@ use crate::descriptor::{
 };
 use crate::limits::ENDPOINTS_MAX;
 use crate::memory::HostMemory;
+use alloc::vec::Vec;
 use emp_wire::{NodeId, Sequence};
 
 impl ReceivePath {

@@ -2,6 +2,8 @@
 //!
 //! It shares nothing with the send path; they talk through [`cross`](crate::cross).
 
+use alloc::vec::Vec;
+
 mod acknowledge;
 mod bookkeeping;
 mod matching;
@@ -9,8 +11,7 @@ mod placement;
 mod pulling;
 mod sequence;
 
-use std::collections::VecDeque;
-
+use alloc::collections::VecDeque;
 use emp_wire::{NodeId, Sequence};
 
 use crate::chunked::Chunked;

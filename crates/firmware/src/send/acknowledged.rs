@@ -1,6 +1,7 @@
 //! Receive acknowledgement (I3): what the peer has is released, what it misses is found lost (RACK's way: by order of
 //! transmission, not of sequence).
 
+use alloc::vec::Vec;
 use emp_wire::{DoneStatus, NotReadyCause, SACK_WORDS_MAX, Sequence};
 
 use super::SendPath;

@@ -2,6 +2,9 @@
 //!
 //! It shares nothing with the receive path; they talk through [`cross`](crate::cross).
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 mod acknowledged;
 mod bookkeeping;
 mod record;
@@ -9,8 +12,7 @@ mod timer;
 mod transmission;
 mod window;
 
-use std::collections::VecDeque;
-
+use alloc::collections::VecDeque;
 use emp_wire::{DoneStatus, Sequence};
 
 use crate::chunked::Chunked;
@@ -24,7 +26,7 @@ use crate::slots::Slots;
 use crate::time::Time;
 use crate::timers::Timers;
 use record::Active;
-pub(crate) use transmission::single_frame_bytes;
+pub(crate) use transmission::{Outlet, single_frame_bytes};
 use window::Window;
 
 /// A message that was posted and is not forgotten yet.
@@ -80,7 +82,8 @@ pub(crate) struct SendPath {
     peers: Chunked<SendPeer>,
     messages: Slots<SendMessage>,
     pool: Pool,
-    /// Boxes of peers that became idle.
+    /// Boxes of peers that became idle. Each is moved between here and its peer, never copied.
+    #[expect(clippy::vec_box, reason = "4 KiB each: the box is what is kept")]
     spare: Vec<Box<Active>>,
     /// Peers with something to send, in turn.
     ready: VecDeque<u32>,

@@ -1,6 +1,7 @@
 //! Transmission records (I1): what was cut into frames and is not yet acknowledged, and the state of each frame.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use emp_wire::Sequence;
 

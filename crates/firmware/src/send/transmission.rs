@@ -8,7 +8,7 @@ use super::{SendMessage, SendPath};
 use crate::counters::Counter;
 use crate::cross::{Control, Cross};
 use crate::descriptor::Status;
-use crate::encode::{self, EncodeError, Head, Payload};
+use crate::encode::{self, EncodeError, Head, Line, Payload};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::HostMemory;
 use crate::peers::{Peer, Peers};
@@ -18,21 +18,22 @@ use crate::transmit::TransmitBatch;
 /// Frames that control and retransmission may have in flight beyond the window: they are what opens it again.
 const WINDOW_RESERVE: u32 = 8;
 
+/// Where frames go, and what is needed to build them.
+pub(crate) struct Outlet<'a, M> {
+    pub(crate) peers: &'a Peers,
+    pub(crate) cross: &'a mut Cross,
+    pub(crate) memory: &'a M,
+    pub(crate) batch: &'a mut TransmitBatch,
+}
+
 impl SendPath {
     /// Fills the batch from the peers that are ready, a peer at a time in turn.
-    pub(crate) fn poll(
-        &mut self,
-        now: Time,
-        peers: &Peers,
-        cross: &mut Cross,
-        memory: &impl HostMemory,
-        batch: &mut TransmitBatch,
-    ) {
-        while !batch.is_full() {
+    pub(crate) fn poll(&mut self, now: Time, out: &mut Outlet<'_, impl HostMemory>) {
+        while !out.batch.is_full() {
             let Some(peer) = self.ready.pop_front() else { return };
             self.peers[peer].queued = false;
-            self.serve(now, peer, peers, cross, memory, batch);
-            if batch.is_full() {
+            self.serve(now, peer, out);
+            if out.batch.is_full() {
                 // It may have more; others come first.
                 self.mark_ready(peer);
             }
@@ -40,34 +41,19 @@ impl SendPath {
     }
 
     /// The same for the node itself as a peer.
-    pub(crate) fn poll_loopback(
-        &mut self,
-        now: Time,
-        peers: &Peers,
-        cross: &mut Cross,
-        memory: &impl HostMemory,
-        batch: &mut TransmitBatch,
-    ) {
+    pub(crate) fn poll_loopback(&mut self, now: Time, out: &mut Outlet<'_, impl HostMemory>) {
         if let (Some(peer), true) = (self.loopback, self.loopback_ready) {
             self.loopback_ready = false;
-            self.serve(now, peer, peers, cross, memory, batch);
-            self.loopback_ready |= batch.is_full();
+            self.serve(now, peer, out);
+            self.loopback_ready |= out.batch.is_full();
         }
     }
 
-    fn serve(
-        &mut self,
-        now: Time,
-        peer: u32,
-        peers: &Peers,
-        cross: &mut Cross,
-        memory: &impl HostMemory,
-        batch: &mut TransmitBatch,
-    ) {
-        let frame_bytes_max = peers[peer].frame_bytes_max;
-        while !batch.is_full() {
+    fn serve(&mut self, now: Time, peer: u32, out: &mut Outlet<'_, impl HostMemory>) {
+        let frame_bytes_max = out.peers[peer].frame_bytes_max;
+        while !out.batch.is_full() {
             let Some(sequence) = self.choose(now, peer, frame_bytes_max) else { break };
-            match self.emit(now, peer, sequence, peers, cross, memory, batch) {
+            match self.emit(now, peer, sequence, out) {
                 Ok(()) => {}
                 Err(EncodeError::Unsendable) => {
                     self.counters.count(Counter::DropTooLong);
@@ -136,11 +122,9 @@ impl SendPath {
         now: Time,
         peer: u32,
         sequence: Sequence,
-        peers: &Peers,
-        cross: &mut Cross,
-        memory: &impl HostMemory,
-        batch: &mut TransmitBatch,
+        out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<(), EncodeError> {
+        let Outlet { peers, cross, memory, batch } = out;
         let active = self.peers[peer].active.as_deref().expect("the peer is active");
         let index = active.record_of(sequence).expect("chosen frames have records");
         let record = &active.records[index];
@@ -151,18 +135,17 @@ impl SendPath {
         let acknowledge = cross.acks[peer].acknowledge;
         let own = peers.own;
         let head = |kind, flags: Flags, word| Head { kind, flags, sequence, acknowledge, word };
-        let check = self.profile.checksum_payload;
-        let to = &peers[peer];
+        let line = Line { own, peer: &peers[peer], check_payload: self.profile.checksum_payload };
         let copied = match what {
             What::Skip => {
                 let head = head(Kind::Skip, flags, 0);
-                encode::frame(batch, own, to, &head, |_| 0, Payload::None, check, memory)?
+                encode::frame(batch, &line, &head, |_| 0, Payload::None, *memory)?
             }
             What::Control(control) => {
                 let (kind, word) = control_word(&control);
                 let head = head(kind, flags, word);
                 let body = |into: &mut [u8]| emit_control(&control, own, into);
-                encode::frame(batch, own, to, &head, body, Payload::None, check, memory)?
+                encode::frame(batch, &line, &head, body, Payload::None, *memory)?
             }
             What::Message { message, number } => {
                 let generation = self.messages.generation(message);
@@ -179,7 +162,7 @@ impl SendPath {
                 let head = head(kind, flags.with(body_flags), word);
                 let payload = payload(&mut self.pool, sending, offset, bytes);
                 let body = |into: &mut [u8]| body.map_or(0, |body| body.emit(into));
-                encode::frame(batch, own, to, &head, body, payload, check, memory)?
+                encode::frame(batch, &line, &head, body, payload, *memory)?
             }
             What::Block { message, pull, offset, bytes } => {
                 let sending = self.messages.at_mut(message).ok_or(EncodeError::Unsendable)?;
@@ -190,7 +173,7 @@ impl SendPath {
                 let head = head(Kind::Block, flags, word);
                 let offset = offset + u64::from(start);
                 let payload = payload(&mut self.pool, sending, offset, u64::from(bytes));
-                encode::frame(batch, own, to, &head, |_| 0, payload, check, memory)?
+                encode::frame(batch, &line, &head, |_| 0, payload, *memory)?
             }
         };
         self.counters.add(Counter::BytesCopied, copied);

@@ -1,0 +1,70 @@
+//! Links chosen by trying, and said aloud.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use emp_host::{AutoLinks, BuildError, Node, Outcome, Selector, Want};
+
+fn udp_only(port: u16) -> AutoLinks {
+    AutoLinks {
+        want: Want::Udp,
+        udp_bind: Some(Ipv4Addr::LOCALHOST.into()),
+        udp_port: port,
+        ..AutoLinks::default()
+    }
+}
+
+#[test]
+fn udp_is_to_be_had_by_everyone() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&lines);
+    let a = Node::builder()
+        .name("a")
+        .auto_links(udp_only(0))
+        .log(move |line| log.lock().unwrap().push(line.to_owned()))
+        .start()
+        .unwrap();
+    assert_eq!(a.links().len(), 1);
+    assert_eq!(a.links()[0].kind, "udp");
+    assert!(matches!(a.choice().rungs[0].outcome, Outcome::Skipped(_)));
+    assert!(matches!(a.choice().rungs[1].outcome, Outcome::Chosen(_)));
+    assert_eq!(*lines.lock().unwrap(), a.choice().lines().collect::<Vec<_>>());
+
+    // The other end knows where it is, and needs no more than that.
+    let there: SocketAddr = a.links()[0].address.as_udp().unwrap();
+    let auto = AutoLinks { udp_peers: vec![there], ..udp_only(0) };
+    let b = Node::builder().name("b").auto_links(auto).start().unwrap();
+    let (to, from) = (a.endpoint(0).unwrap(), b.endpoint(0).unwrap());
+    let receive = to.receive(Selector::ANY, vec![0; 5]).unwrap();
+    from.send_wait(("a", 0), 0, "hello", Duration::from_secs(10)).unwrap();
+    assert_eq!(receive.wait(Duration::from_secs(10)).unwrap().buffer, b"hello");
+}
+
+#[test]
+fn a_required_rung_that_is_missing_is_an_error() {
+    let auto = AutoLinks {
+        want: Want::Packet,
+        interfaces: vec!["no-such-interface".into()],
+        ..AutoLinks::default()
+    };
+    let error = Node::builder().auto_links(auto).start().err().unwrap();
+    assert!(matches!(error, BuildError::Link(_)), "{error:?}");
+    assert!(error.to_string().contains("no-such-interface"), "{error}");
+}
+
+#[test]
+fn what_is_not_to_be_had_is_passed_by() {
+    let auto =
+        AutoLinks { interfaces: vec!["no-such-interface".into()], want: Want::Auto, ..udp_only(0) };
+    let node = Node::builder().auto_links(auto).start().unwrap();
+    let report = node.choice().to_string();
+    assert!(report.contains("no-such-interface: not to be had"), "{report}");
+    assert!(report.contains("chosen"), "{report}");
+    assert_eq!(node.links()[0].kind, "udp");
+}
+
+#[test]
+fn a_node_without_links_is_an_error() {
+    assert!(matches!(Node::builder().start(), Err(BuildError::NoLinks)));
+}

@@ -4,6 +4,7 @@
 //! a sink, can be waited for, and counts. It knows nothing of the protocol except where a frame's destination tag is.
 
 mod capture;
+pub mod conformance;
 mod failure;
 mod fault;
 mod gather;

@@ -87,7 +87,8 @@ impl PacketLink {
     /// The Ethernet header for a frame, or `None` if the frame can never be sent.
     #[inline]
     fn header(&self, frame: &TxFrame<'_>, bytes: usize) -> Option<[u8; ETHERNET_HEADER_BYTES]> {
-        if bytes > self.capabilities.frame_bytes_max || frame.parts.len() > PARTS_MAX {
+        let fits = (1..=self.capabilities.frame_bytes_max).contains(&bytes);
+        if !fits || frame.parts.len() > PARTS_MAX {
             return None;
         }
         let to = match frame.to.family() {

@@ -1,0 +1,52 @@
+//! Sleeping and waking.
+
+use std::time::{Duration, Instant};
+
+use super::bench::{Ends, PATIENCE, TAGS, collect, ensure, frames, send_all};
+use super::{Outcome, Pair};
+use crate::system::{self, Polled};
+
+/// A wait that is to time out.
+const SHORT: Duration = Duration::from_millis(20);
+
+pub(super) fn wait(pair: &dyn Pair) -> Outcome {
+    let Ends { mut a, mut b, to_b, .. } = Ends::open(pair)?;
+    let start = Instant::now();
+    ensure!(!b.wait(Some(SHORT)), "woke without a frame");
+    ensure!(start.elapsed() >= SHORT, "gave up after {:?} of {SHORT:?}", start.elapsed());
+    ensure!(!b.wait(Some(Duration::ZERO)), "a look saw a frame that is not there");
+    let one = frames(TAGS[1], 0, 1, 64);
+    // Without end, and with an end far off.
+    for timeout in [None, Some(PATIENCE)] {
+        let woken = std::thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                std::thread::sleep(SHORT);
+                send_all(&mut *a, to_b, &one)
+            });
+            let woken = b.wait(timeout);
+            sender.join().map_err(|_| "the sender panicked".to_string())?.map(|()| woken)
+        })?;
+        ensure!(woken, "a frame did not end the wait");
+        // Still true while the frame is there.
+        ensure!(b.wait(Some(PATIENCE)), "the frame is there and the wait timed out");
+        collect(&mut *b, 1)?;
+    }
+    ensure!(!b.wait(Some(SHORT)), "woke for a frame that was taken");
+    Ok(())
+}
+
+pub(super) fn readiness(pair: &dyn Pair) -> Outcome {
+    let mut ends = Ends::open(pair)?;
+    let poll = |ends: &Ends, time| ends.b.readiness().map(|fd| system::poll(fd, Some(time)));
+    let Some(before) = poll(&ends, SHORT) else { return Ok(()) };
+    ensure!(before == Polled::Nothing, "ready without a frame: {before:?}");
+    for count in [1, 30] {
+        send_all(&mut *ends.a, ends.to_b, &frames(TAGS[1], 0, count, 64))?;
+        let after = poll(&ends, PATIENCE);
+        ensure!(after == Some(Polled::Readable), "not ready with {count} frames: {after:?}");
+        collect(&mut *ends.b, count)?;
+        let emptied = poll(&ends, SHORT);
+        ensure!(emptied == Some(Polled::Nothing), "ready though all was taken: {emptied:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! Opening links: errors say what to do, and what was asked for is what one gets.
+
+use std::io::IoSlice;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use emp_link::{
+    Link, LinkAddress, PacketLink, PacketOptions, TxFrame, UdpLink, UdpOptions, interfaces,
+};
+
+mod lab;
+
+use lab::{INTERFACE, Lab};
+
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn udp(port: u16) -> UdpOptions {
+    UdpOptions { bind: Some(LOCAL), port, ..UdpOptions::new(1) }
+}
+
+#[test]
+fn a_missing_interface_is_answered_with_those_there_are() {
+    let error = PacketLink::open(&PacketOptions::new("nosuch0", 1)).err().expect("there is none");
+    let text = error.to_string();
+    assert!(text.contains("packet on nosuch0: no such interface"), "{text}");
+    assert!(text.contains("lo (up"), "{text}");
+    assert!(!error.privilege);
+}
+
+#[test]
+fn a_missing_privilege_is_named() {
+    if Lab::build(1500).is_none() {
+        // An ordinary user: the error can be seen right here.
+        let error = PacketLink::open(&PacketOptions::new("lo", 1)).err().expect("it is forbidden");
+        assert!(error.privilege && error.advice.contains("CAP_NET_RAW"), "{error}");
+        return;
+    }
+    // Root without the capability is as good as an ordinary user. Capabilities are a thread's own.
+    let error = std::thread::spawn(|| {
+        drop_capabilities();
+        PacketLink::open(&PacketOptions::new("lo", 1)).err()
+    });
+    let error = error.join().expect("the thread ends").expect("it is forbidden");
+    assert!(error.privilege && error.advice.contains("CAP_NET_RAW"), "{error}");
+}
+
+/// Takes all capabilities from the calling thread.
+fn drop_capabilities() {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: i32,
+    }
+    // Version 3 of the interface; thread 0 is the caller; two words each of effective, permitted and
+    // inheritable capabilities, all off.
+    let header = Header { version: 0x2008_0522, pid: 0 };
+    let none = [0u32; 6];
+    // SAFETY: both pointers are to live values of the layout that this version defines.
+    let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
+    assert_eq!(result, 0, "capset: {}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn an_interface_that_is_down_is_refused() {
+    let Some(lab) = Lab::build(1500) else { return };
+    lab.ip(0, &["link", "set", INTERFACE, "down"]);
+    let open = || PacketLink::open(&PacketOptions::new(INTERFACE, 1)).err();
+    let error = lab.inside(0, open).expect("it is down");
+    assert!(error.advice.contains("ip link set emp0 up"), "{error}");
+}
+
+#[test]
+fn the_packet_link_says_what_it_is() {
+    let Some(lab) = Lab::build(9000) else { return };
+    let (link, list) = lab.inside(0, || {
+        (PacketLink::open(&PacketOptions::new(INTERFACE, 1)).expect("root opens it"), interfaces())
+    });
+    let list = list.expect("the list is readable");
+    let own = list.iter().find(|one| one.name == INTERFACE).expect("it exists");
+    assert!(own.usable_for_packet(), "{own:?}");
+    assert!(own.addresses.contains(&IpAddr::from([10, 77, 0, 1])), "{own:?}");
+    let capabilities = link.capabilities();
+    assert_eq!(capabilities.frame_bytes_max, 9000);
+    assert_eq!(capabilities.address, LinkAddress::mac(own.mac.expect("an Ethernet address")));
+    assert!(capabilities.privileged && capabilities.broadcast && !capabilities.segmentation);
+    assert_eq!(link.ring_slots(), 256);
+    let small = PacketOptions { ring_bytes: Some(0), ..PacketOptions::new(INTERFACE, 1) };
+    let small = lab.inside(0, || PacketLink::open(&small)).expect("root opens it");
+    assert_eq!(small.ring_slots(), 4);
+}
+
+#[test]
+fn another_ethertype_is_another_world() {
+    let Some(lab) = Lab::build(1500) else { return };
+    let open = |side, ethertype| {
+        let options = PacketOptions { ethertype, ..PacketOptions::new(INTERFACE, 7) };
+        lab.inside(side, || PacketLink::open(&options)).expect("root opens it")
+    };
+    let (mut a, mut b, mut c) = (open(0, 0x88B5), open(1, 0x88B5), open(1, 0x88B6));
+    let frame = [0x24, 0, 0, 0, 0, 7, 0, 0];
+    a.send(&[TxFrame { to: LinkAddress::EVERYONE, parts: &[IoSlice::new(&frame)] }]);
+    assert!(b.wait(Some(Duration::from_secs(5))));
+    assert_eq!(b.receive(9, &mut |got, _| assert_eq!(got, frame)), 1);
+    assert_eq!(c.receive(9, &mut |_, _| ()), 0);
+}
+
+#[test]
+fn a_taken_port_is_answered_with_advice() {
+    let first = UdpLink::open(&udp(0)).expect("anyone may");
+    let error = UdpLink::open(&udp(first.local_address().port())).err().expect("it is taken");
+    assert!(error.advice.contains("0 for any"), "{error}");
+}
+
+#[test]
+fn a_foreign_address_is_answered_with_the_interfaces() {
+    // Documentation addresses (RFC 5737) are nobody's.
+    let bind = Some(IpAddr::from([192, 0, 2, 1]));
+    let error = UdpLink::open(&UdpOptions { bind, ..udp(0) }).err().expect("it is not ours");
+    assert!(error.advice.contains("not an address of this machine"), "{error}");
+}
+
+#[test]
+fn the_udp_link_finds_its_frame_size() {
+    let size = |options: &UdpOptions| {
+        UdpLink::open(options).expect("anyone may").capabilities().frame_bytes_max
+    };
+    assert_eq!(size(&UdpOptions { mtu: Some(1500), ..udp(0) }), 1472);
+    assert_eq!(size(&UdpOptions { mtu: Some(9000), ..udp(0) }), 8972);
+    // Of loopback's 65536 bytes, what the kernel puts into one datagram.
+    assert_eq!(size(&udp(0)), 65_492);
+    assert_eq!(size(&UdpOptions { bind: None, ..udp(0) }), 1472);
+    let v6 = Some(IpAddr::V6(Ipv6Addr::LOCALHOST));
+    let v6 = UdpOptions { bind: v6, mtu: Some(1500), ..udp(0) };
+    if let Ok(link) = UdpLink::open(&v6) {
+        assert_eq!(link.capabilities().frame_bytes_max, 1452);
+    }
+}
+
+#[test]
+fn an_mtu_too_large_for_the_route_costs_frames_not_the_link() {
+    let Some(lab) = Lab::build(1500) else { return };
+    let open = |side: usize| {
+        let bind = Some(IpAddr::from([10, 77, 0, side as u8 + 1]));
+        let options = UdpOptions { bind, mtu: Some(9000), ..udp(0) };
+        lab.inside(side, || UdpLink::open(&options)).expect("anyone may")
+    };
+    let (mut a, mut b) = (open(0), open(1));
+    let to = b.capabilities().address;
+    let (long, short) = (vec![0; 5000], [0x24, 0, 0, 0, 0, 1]);
+    let (long, short) = ([IoSlice::new(&long)], [IoSlice::new(&short)]);
+    let batch = [&long, &long, &long, &short].map(|parts| TxFrame { to, parts });
+    assert_eq!(a.send(&batch), 4, "refused frames count as taken");
+    assert_eq!(a.send(&[TxFrame { to, parts: &short }]), 1);
+    assert!(b.wait(Some(Duration::from_secs(5))));
+    assert_eq!(b.receive(9, &mut |got, _| assert_eq!(got.len(), 6)), 1);
+    let counts = a.statistics();
+    // The train's shorter tail shares the fate of the others.
+    assert_eq!((counts.frames_sent, counts.send_refused), (1, 4), "{counts:?}");
+    // Segmentation is not to blame: it is still used.
+    assert!(a.capabilities().segmentation);
+}
+
+#[test]
+fn frames_to_everyone_go_to_each_peer() {
+    let mut peers =
+        [UdpLink::open(&udp(0)), UdpLink::open(&udp(0))].map(|p| p.expect("anyone may"));
+    let mut addresses: Vec<SocketAddr> = peers.iter().map(UdpLink::local_address).collect();
+    // One that nobody answers at, and one of the other family, which is refused.
+    addresses.push(SocketAddr::new(LOCAL, 1));
+    addresses.push(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), 1));
+    let mut link = UdpLink::open(&UdpOptions { peers: addresses, ..udp(0) }).expect("anyone may");
+    let frame = [0x21, 0, 0, 0, 0xFF, 0xFF, 9];
+    let everyone = TxFrame { to: LinkAddress::EVERYONE, parts: &[IoSlice::new(&frame)] };
+    assert_eq!(link.send(&[everyone]), 1);
+    for peer in &mut peers {
+        assert!(peer.wait(Some(Duration::from_secs(5))));
+        assert_eq!(peer.receive(9, &mut |got, _| assert_eq!(got, frame)), 1);
+    }
+    let counts = link.statistics();
+    assert_eq!((counts.frames_sent, counts.send_refused), (3, 1), "{counts:?}");
+}

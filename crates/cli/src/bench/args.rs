@@ -15,6 +15,9 @@ use crate::bail_user;
 /// Boards that `--board` knows.
 const BOARDS: [&str; 2] = ["inline", "thread"];
 
+/// Ways of waiting that `--wait` knows.
+const WAITS: [&str; 3] = ["spin", "adaptive", "sleep"];
+
 /// Slices per subject and size: an odd number has a middle, and two disturbed ones of five change nothing.
 const RUNS_DEFAULT: usize = 5;
 
@@ -62,7 +65,13 @@ pub struct EmpArgs {
     /// Part of EMP's frames that each end loses on purpose, such as 0.01.
     #[arg(long, default_value_t = 0.0, value_name = "P")]
     pub loss: f64,
-    /// Seed of that loss and of other random choices.
+    /// Other faults of EMP's frames, such as drop:1%,reorder:5%@4,duplicate:1%,corrupt:0.1%,delay:1%@50us..1ms.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "PLAN")]
+    pub faults: String,
+    /// How EMP waits: spin, adaptive (spins 50 µs, then sleeps), sleep [default: spin; adaptive with a thread board].
+    #[arg(long)]
+    pub wait: Option<String>,
+    /// Seed of loss, faults and other random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
@@ -181,14 +190,21 @@ impl EmpArgs {
                 self.loss
             );
         }
-        Ok(Spec {
+        if let Some(wait) = self.wait.as_ref().filter(|wait| !WAITS.contains(&wait.as_str())) {
+            bail_user!("there is no way of waiting called {wait}; there are {}", WAITS.join(", "));
+        }
+        let spec = Spec {
             profile: self.profile.clone(),
             board: self.board.clone(),
             guardian: !self.no_guardian,
+            wait: self.wait.clone(),
             loss: self.loss,
+            faults: self.faults.clone(),
             seed: self.seed,
             ..Spec::emp(self.link)
-        })
+        };
+        spec.fault_plan()?;
+        Ok(spec)
     }
 }
 
@@ -290,6 +306,8 @@ mod tests {
             ("x peer --profile fast", "there are default, emp2001"),
             ("x peer --board moon", "there are inline, thread"),
             ("x peer --loss 1.5", "a loss of 1.5"),
+            ("x peer --faults rain:1%", "`rain` is none of"),
+            ("x peer --wait long", "there are spin, adaptive, sleep"),
             ("x peer --seconds -1", "-1 seconds"),
             ("x peer --seconds NaN", "NaN seconds"),
             ("x peer --runs 0", "0 runs"),

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use emp_link::{FaultPlan, FaultPlanError};
 use serde::{Deserialize, Serialize};
+
+use crate::error::user_error;
 
 /// What the two ends do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,9 +101,13 @@ pub struct Spec {
     pub board: String,
     /// EMP's guardian thread is there.
     pub guardian: bool,
+    /// How EMP waits, by name; `None`: as suits the board.
+    pub wait: Option<String>,
     /// Part of EMP's frames that each end loses on purpose before they reach the link, 0 to 1.
     pub loss: f64,
-    /// Seed of that loss.
+    /// Other faults, as `FaultPlan` reads them; empty: none.
+    pub faults: String,
+    /// Seed of loss and faults.
     pub seed: u64,
 }
 
@@ -113,14 +120,26 @@ impl Spec {
             profile: "default".to_owned(),
             board: "inline".to_owned(),
             guardian: true,
+            wait: None,
             loss: 0.0,
+            faults: String::new(),
             seed: 1,
         }
     }
 
     /// Something to measure EMP against: the same link where that means something.
     pub fn against(&self, kind: SubjectKind) -> Self {
-        Self { kind, loss: 0.0, ..self.clone() }
+        Self { kind, loss: 0.0, faults: String::new(), ..self.clone() }
+    }
+
+    /// What is to go wrong with EMP's frames.
+    pub fn fault_plan(&self) -> anyhow::Result<FaultPlan> {
+        let plan = match self.faults.as_str() {
+            "" => FaultPlan::default(),
+            text => text.parse().map_err(|error: FaultPlanError| user_error(error.to_string()))?,
+        };
+        let seed = if self.faults.contains("seed:") { plan.seed } else { self.seed };
+        Ok(FaultPlan { seed, drop: plan.drop.max(self.loss), ..plan })
     }
 
     /// Whether the link choice matters to it.

@@ -101,7 +101,7 @@ fn answer(
     match request {
         Request::Run { subject, job } => {
             let subject = known(subjects, subject)?;
-            subject.prepare(&job)?;
+            subject.prepare(Role::Passive, &job)?;
             control.send(&Answer::Ready)?;
             subject.passive(&job)?;
             control.send(&Answer::Done)

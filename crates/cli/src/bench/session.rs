@@ -57,7 +57,7 @@ impl Session {
 
     /// Both ends do a job; this one measures.
     pub fn run(&mut self, subject: usize, job: Job) -> anyhow::Result<Measure> {
-        self.subjects[subject].prepare(&job)?;
+        self.subjects[subject].prepare(Role::Active, &job)?;
         let Answer::Ready = self.control.ask(&Request::Run { subject, job })? else {
             bail!("the other end did not get ready");
         };

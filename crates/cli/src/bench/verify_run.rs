@@ -9,9 +9,12 @@ use super::progress::Progress;
 use super::results::{Results, Row};
 use super::session::Session;
 use super::sizes;
-use super::verify::{Plan, Tally};
+use super::verify::{GROUP, Plan, Tally};
 use crate::bail_user;
 use crate::error::print;
+
+/// Fewest messages outstanding each way.
+const WINDOW_MIN: usize = GROUP as usize;
 
 /// Most messages outstanding each way: with two endpoints and both directions well within the firmware's own limits.
 const WINDOW_MAX: usize = 256;
@@ -25,8 +28,11 @@ pub fn plan(seed: u64, seconds: f64) -> Plan {
 pub fn run(args: &VerifyArgs) -> anyhow::Result<()> {
     let spec = args.emp.spec()?;
     check_seconds(args.seconds)?;
-    if !(1..=WINDOW_MAX).contains(&args.window) {
-        bail_user!("a window of {} is not possible; choose 1 to {WINDOW_MAX}", args.window);
+    if !(WINDOW_MIN..=WINDOW_MAX).contains(&args.window) {
+        bail_user!(
+            "a window of {} is not possible; choose {WINDOW_MIN} to {WINDOW_MAX}",
+            args.window
+        );
     }
     let Ok(&[size_max]) = sizes::parse(&args.size_max).as_deref() else {
         bail_user!("`{}` is not one size; write for example 64K or 4M", args.size_max);

@@ -1,23 +1,301 @@
-//! EMP through its public interface.
+//! EMP through its public, safe interface: what a program that uses the crate gets.
+//!
+//! Buffers are made once and go round: a request owns its buffer and gives it back when it ends.
 
-use super::Subject;
-use super::opening::{Opening, Place};
-use crate::bench::control::Card;
-use crate::bench::job::Spec;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-pub struct EmpOpening;
+use anyhow::{Context, anyhow, bail};
+use emp_host::{
+    Address, Endpoint, Node, ReceiveBuffer, ReceiveRequest, Refused, Request, Selector, SendBuffer,
+    SendRequest,
+};
 
-impl EmpOpening {
-    pub fn open(_spec: &Spec, _place: &Place) -> anyhow::Result<Self> {
-        anyhow::bail!("being built")
+use super::{Role, Subject};
+use crate::bench::job::{Job, Measure, Pattern};
+use crate::bench::patience::Patience;
+use crate::bench::verify;
+
+/// The endpoint that measurements use, at both ends.
+pub(super) const ENDPOINT: u16 = 1;
+
+/// Match bits of what is measured.
+const DATA: u64 = 1;
+
+/// Match bits of the word that everything has arrived.
+const END: u64 = 2;
+
+/// How long one operation may take. Longer than EMP's own limit for a silent peer, so that its diagnosis comes first.
+const LIMIT: Duration = Duration::from_secs(12);
+
+/// How long both ends go on making progress after a job, so that the last acknowledgements are out even without a
+/// guardian. Several times the longest delay of an acknowledgement.
+const SETTLE: Duration = Duration::from_micros(400);
+
+/// One end of a pair of nodes.
+pub struct Emp {
+    pub(super) node: Node,
+    pub(super) endpoint: Endpoint,
+    pub(super) to: Address,
+    lanes: verify::Lanes,
+    /// Faults injected so far.
+    pub(super) faults: Arc<std::sync::atomic::AtomicU64>,
+    out: Arc<[u8]>,
+    spare: Vec<Vec<u8>>,
+    receives: VecDeque<ReceiveRequest<Vec<u8>>>,
+}
+
+impl Emp {
+    /// An end; the other one is at `to`.
+    pub(super) fn new(
+        node: Node,
+        (endpoint, lanes): (Endpoint, verify::Lanes),
+        to: Address,
+        faults: Arc<std::sync::atomic::AtomicU64>,
+    ) -> Self {
+        let out = Arc::from([].as_slice());
+        Self {
+            node,
+            endpoint,
+            to,
+            lanes,
+            faults,
+            out,
+            spare: Vec::new(),
+            receives: VecDeque::new(),
+        }
+    }
+
+    fn from_peer(&self, match_bits: u64) -> Selector {
+        Selector { from: self.to.node, ..Selector::bits(match_bits) }
+    }
+
+    /// Makes `count` receive buffers of a size.
+    fn make_buffers(&mut self, count: usize, size: usize) {
+        self.spare.truncate(count);
+        self.spare.resize_with(count, Vec::new);
+        for buffer in &mut self.spare {
+            // Other lengths would be other messages: what is longer is cut off, what is shorter zeroed.
+            buffer.resize(size, 0);
+        }
+    }
+
+    fn post_receive(&mut self, buffer: Vec<u8>) -> anyhow::Result<()> {
+        let selector = self.from_peer(DATA);
+        self.receives.push_back(receive(&self.endpoint, selector, buffer)?);
+        Ok(())
+    }
+
+    /// Posts receives for a flow: as many as the window, or as there are messages.
+    fn post_receives(&mut self, job: &Job) -> anyhow::Result<()> {
+        while (self.receives.len() as u64) < job.count {
+            let Some(buffer) = self.spare.pop() else { break };
+            self.post_receive(buffer)?;
+        }
+        Ok(())
+    }
+
+    fn ping(&mut self, job: &Job) -> anyhow::Result<()> {
+        let selector = self.from_peer(DATA);
+        let mut buffer = self.spare.pop().context("a buffer was prepared")?;
+        for _ in 0..job.count {
+            let back = receive(&self.endpoint, selector, buffer)?;
+            let there = send(&self.endpoint, self.to, DATA, Arc::clone(&self.out))?;
+            buffer = finish(back)?;
+            finish(there)?;
+        }
+        self.spare.push(buffer);
+        Ok(())
+    }
+
+    fn pong(&mut self, job: &Job) -> anyhow::Result<()> {
+        let mut before: Option<SendRequest<Arc<[u8]>>> = None;
+        for number in 1..=job.count {
+            let there = self.receives.pop_front().context("a receive was posted")?;
+            let buffer = finish(there)?;
+            if number < job.count {
+                // Before the answer, so that the next ping finds it.
+                self.post_receive(buffer)?;
+            } else {
+                self.spare.push(buffer);
+            }
+            let back = send(&self.endpoint, self.to, DATA, Arc::clone(&self.out))?;
+            // Its acknowledgement came with this ping at the latest.
+            if let Some(before) = before.replace(back) {
+                finish(before)?;
+            }
+        }
+        before.map_or(Ok(()), |last| finish(last).map(drop))
+    }
+
+    fn stream_out(&mut self, job: &Job) -> anyhow::Result<()> {
+        let end = receive(&self.endpoint, self.from_peer(END), vec![0])?;
+        let mut flying = VecDeque::with_capacity(job.window);
+        for _ in 0..job.count {
+            if flying.len() >= job.window {
+                flying.pop_front().map_or(Ok(Arc::clone(&self.out)), finish)?;
+            }
+            flying.push_back(send(&self.endpoint, self.to, DATA, Arc::clone(&self.out))?);
+        }
+        flying.into_iter().try_for_each(|request| finish(request).map(drop))?;
+        finish(end).map(drop)
+    }
+
+    fn stream_in(&mut self, job: &Job) -> anyhow::Result<()> {
+        for number in 0..job.count {
+            let next = self.receives.pop_front().context("a receive was posted")?;
+            let buffer = finish(next)?;
+            if number + (self.receives.len() as u64) + 1 < job.count {
+                self.post_receive(buffer)?;
+            } else {
+                self.spare.push(buffer);
+            }
+        }
+        finish(send(&self.endpoint, self.to, END, vec![1])?).map(drop)
+    }
+
+    fn both_ways(&mut self, job: &Job) -> anyhow::Result<()> {
+        let end = receive(&self.endpoint, self.from_peer(END), vec![0])?;
+        let mut flying: VecDeque<SendRequest<Arc<[u8]>>> = VecDeque::with_capacity(job.window);
+        let (mut sent, mut received) = (0, 0);
+        let mut patience = Patience::default();
+        while received < job.count || sent < job.count || !flying.is_empty() {
+            let before = (sent, received, flying.len());
+            while sent < job.count && flying.len() < job.window {
+                match try_send(&self.endpoint, self.to, DATA, Arc::clone(&self.out))? {
+                    Ok(request) => flying.push_back(request),
+                    Err(_no_room) => break,
+                }
+                sent += 1;
+            }
+            while flying.front_mut().is_some_and(Request::test) {
+                flying.pop_front().map_or(Ok(Arc::clone(&self.out)), finish)?;
+            }
+            while let Some(mut request) = self.receives.pop_front() {
+                if !request.test() {
+                    self.receives.push_front(request);
+                    break;
+                }
+                let buffer = finish(request)?;
+                received += 1;
+                if received + (self.receives.len() as u64) < job.count {
+                    self.post_receive(buffer)?;
+                } else {
+                    self.spare.push(buffer);
+                }
+            }
+            if before == (sent, received, flying.len()) {
+                patience.idle()?;
+            } else {
+                patience.progress();
+            }
+        }
+        finish(send(&self.endpoint, self.to, END, vec![1])?)?;
+        finish(end).map(drop)
+    }
+
+    fn settle(&self) {
+        let start = Instant::now();
+        while start.elapsed() < SETTLE {
+            self.node.progress();
+        }
     }
 }
 
-impl Opening for EmpOpening {
-    fn card(&self) -> Card {
-        Card::default()
+impl Subject for Emp {
+    fn prepare(&mut self, role: Role, job: &Job) -> anyhow::Result<()> {
+        if self.out.len() != job.size {
+            self.out = vec![0x5a; job.size].into();
+        }
+        let receives = match (job.pattern, role) {
+            (Pattern::Pingpong, _) => 1,
+            (Pattern::Bidir, _) | (_, Role::Passive) => job.window,
+            (_, Role::Active) => 0,
+        };
+        self.make_buffers(receives, job.size);
+        if (job.pattern, role) != (Pattern::Pingpong, Role::Active) {
+            self.post_receives(job)?;
+        }
+        Ok(())
     }
-    fn connect(self: Box<Self>, _other: &Card) -> anyhow::Result<Box<dyn Subject>> {
-        anyhow::bail!("being built")
+
+    fn active(&mut self, job: &Job) -> anyhow::Result<Measure> {
+        let start = Instant::now();
+        match job.pattern {
+            Pattern::Pingpong => self.ping(job)?,
+            Pattern::Stream | Pattern::Rate => self.stream_out(job)?,
+            Pattern::Bidir => self.both_ways(job)?,
+            Pattern::Verify => bail!("a verify run is no measurement"),
+        }
+        let elapsed = start.elapsed();
+        self.settle();
+        Ok(Measure { job: *job, elapsed, arrived: 1.0 })
+    }
+
+    fn passive(&mut self, job: &Job) -> anyhow::Result<()> {
+        match job.pattern {
+            Pattern::Pingpong => self.pong(job)?,
+            Pattern::Stream | Pattern::Rate => self.stream_in(job)?,
+            Pattern::Bidir => self.both_ways(job)?,
+            Pattern::Verify => bail!("a verify run is no measurement"),
+        }
+        self.settle();
+        Ok(())
+    }
+
+    fn verify(&mut self, plan: &verify::Plan, role: Role) -> anyhow::Result<verify::Tally> {
+        let mut tally = verify::exchange(&self.lanes, self.to.node, plan, role)?;
+        tally.faults = self.faults.load(std::sync::atomic::Ordering::Relaxed);
+        Ok(tally)
+    }
+}
+
+/// Waits for the end of an operation and gives its buffer back.
+pub(super) fn finish<B: Send + 'static>(request: Request<B>) -> anyhow::Result<B> {
+    // The error may own the buffer, which need not be fit to cross threads with it: its words will do.
+    let done = request.wait(LIMIT).map_err(|error| anyhow!("EMP: {error}"))?;
+    Ok(done.buffer)
+}
+
+/// Posts a receive.
+pub(super) fn receive<B: ReceiveBuffer>(
+    endpoint: &Endpoint,
+    selector: Selector,
+    buffer: B,
+) -> anyhow::Result<ReceiveRequest<B>> {
+    endpoint
+        .receive(selector, buffer)
+        .map_err(|refused| anyhow!("EMP refused a receive: {refused}"))
+}
+
+/// Posts a send, or gives the buffer back if there is no room for it now.
+pub(super) fn try_send<B: SendBuffer>(
+    endpoint: &Endpoint,
+    to: Address,
+    match_bits: u64,
+    buffer: B,
+) -> anyhow::Result<Result<SendRequest<B>, B>> {
+    match endpoint.send(to, match_bits, buffer) {
+        Ok(request) => Ok(Ok(request)),
+        Err(Refused { reason, buffer }) if reason.is_temporary() => Ok(Err(buffer)),
+        Err(refused) => bail!("EMP refused a send: {refused}"),
+    }
+}
+
+/// Posts a send, however long it takes until there is room. A refused post makes progress by itself.
+fn send<B: SendBuffer>(
+    endpoint: &Endpoint,
+    to: Address,
+    match_bits: u64,
+    mut buffer: B,
+) -> anyhow::Result<SendRequest<B>> {
+    let mut patience = Patience::default();
+    loop {
+        match try_send(endpoint, to, match_bits, buffer)? {
+            Ok(request) => return Ok(request),
+            Err(back) => buffer = back,
+        }
+        patience.idle()?;
     }
 }

@@ -1,6 +1,8 @@
 //! The things that are measured, behind one trait: EMP, the bare link, TCP.
 
 mod emp;
+mod emp_opening;
+mod harness_link;
 mod opening;
 mod raw;
 mod raw_flow;
@@ -15,7 +17,7 @@ use super::verify;
 /// One end of a subject that both ends opened and connected.
 pub trait Subject {
     /// Gets everything ready that must not be measured: buffers, posted receives.
-    fn prepare(&mut self, job: &Job) -> anyhow::Result<()>;
+    fn prepare(&mut self, role: Role, job: &Job) -> anyhow::Result<()>;
 
     /// Does the client's half of a job and measures it.
     fn active(&mut self, job: &Job) -> anyhow::Result<Measure>;

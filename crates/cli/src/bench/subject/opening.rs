@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use emp_link::{Interface, Link, PacketLink, PacketOptions, UdpLink, UdpOptions, interfaces};
 use emp_wire::{ETHERTYPE_DEFAULT, LinkAddress, NodeId};
 
-use super::emp::EmpOpening;
+use super::emp_opening::EmpOpening;
 use super::raw::Raw;
 use super::tcp::Tcp;
 use super::{Role, Subject};

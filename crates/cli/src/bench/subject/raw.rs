@@ -10,8 +10,8 @@ use anyhow::bail;
 use emp_link::{Link, TxFrame};
 use emp_wire::{HEADER_BYTES, LinkAddress};
 
-use super::Subject;
 use super::raw_frame::{HEAD_BYTES, Head, Kind};
+use super::{Role, Subject};
 use crate::bench::job::{Job, Measure, Pattern};
 use crate::bench::patience::Patience;
 
@@ -212,7 +212,7 @@ pub(super) fn place(into: &mut [u8], at: usize, bytes: &[u8]) {
 }
 
 impl Subject for Raw {
-    fn prepare(&mut self, job: &Job) -> anyhow::Result<()> {
+    fn prepare(&mut self, _role: Role, job: &Job) -> anyhow::Result<()> {
         self.job = self.job.wrapping_add(1);
         // The sender reads whole frames beyond the end of short messages nowhere, but both ends share this size.
         if self.out.len() < job.size {

@@ -21,8 +21,8 @@ fn ends() -> [Raw; 2] {
 fn run(pattern: Pattern, size: usize, count: u64) -> Measure {
     let job = Job { pattern, size, count, window: 1 };
     let [mut active, mut passive] = ends();
-    active.prepare(&job).unwrap();
-    passive.prepare(&job).unwrap();
+    active.prepare(Role::Active, &job).unwrap();
+    passive.prepare(Role::Passive, &job).unwrap();
     let other = thread::spawn(move || passive.passive(&job).unwrap());
     let measure = active.active(&job).unwrap();
     other.join().unwrap();
@@ -52,8 +52,8 @@ fn jobs_follow_one_another() {
         .map(|pattern| Job { pattern, size: 600, count: 40, window: 1 });
     let [mut active, mut passive] = ends();
     for job in jobs {
-        active.prepare(&job).unwrap();
-        passive.prepare(&job).unwrap();
+        active.prepare(Role::Active, &job).unwrap();
+        passive.prepare(Role::Passive, &job).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| passive.passive(&job).unwrap());
             assert!(active.active(&job).unwrap().arrived > 0.9);

@@ -140,7 +140,7 @@ impl Tcp {
 }
 
 impl Subject for Tcp {
-    fn prepare(&mut self, job: &Job) -> anyhow::Result<()> {
+    fn prepare(&mut self, _role: Role, job: &Job) -> anyhow::Result<()> {
         if self.out.len() < job.size {
             self.out.resize(job.size, 0x5a);
         }
@@ -230,11 +230,11 @@ mod tests {
         let job = Job { pattern, size: 3000, count: 200, window: 4 };
         let other = thread::spawn(move || {
             let mut end = Tcp::accept(&listener, spinning).unwrap();
-            end.prepare(&job).unwrap();
+            end.prepare(Role::Passive, &job).unwrap();
             end.passive(&job).unwrap();
         });
         let mut end = Tcp::connect(at, spinning).unwrap();
-        end.prepare(&job).unwrap();
+        end.prepare(Role::Active, &job).unwrap();
         let measure = end.active(&job).unwrap();
         other.join().unwrap();
         measure

@@ -1,1 +1,144 @@
-//! Stub.
+//! Both directions at once, until the time is over and everything has arrived.
+
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use emp_firmware::Counter;
+use emp_host::{Endpoint, Node, NodeId, ReceiveRequest, Request, Selector, SendRequest};
+
+use super::incoming::Incoming;
+use super::message::Script;
+use super::outgoing::Outgoing;
+use super::{Plan, Tally};
+use crate::bench::patience::Patience;
+use crate::bench::subject::Role;
+
+/// The endpoints of a verify run, the same numbers at both ends.
+pub struct Lanes {
+    /// Receives name a tag.
+    pub tagged: Endpoint,
+    /// Receives take anything.
+    pub wild: Endpoint,
+    /// The word how many messages there were.
+    pub end: Endpoint,
+}
+
+/// Numbers of the endpoints.
+pub const TAGGED: u16 = 2;
+/// See [`TAGGED`].
+pub const WILD: u16 = 3;
+/// See [`TAGGED`].
+pub const END: u16 = 4;
+
+/// How long the ends go on making progress when all is done, so that the last acknowledgement is out.
+const SETTLE: Duration = Duration::from_millis(2);
+
+impl Lanes {
+    /// Opens them.
+    pub fn open(node: &Node) -> anyhow::Result<Self> {
+        Ok(Self {
+            tagged: node.endpoint(TAGGED)?,
+            wild: node.endpoint(WILD)?,
+            end: node.endpoint(END)?,
+        })
+    }
+}
+
+/// The word at the end of a direction: how many messages there were.
+type Word = Box<[u8; 8]>;
+
+/// Exchanges messages with the node `peer` as the plan says.
+pub fn exchange(lanes: &Lanes, peer: NodeId, plan: &Plan, role: Role) -> anyhow::Result<Tally> {
+    let node = lanes.end.node();
+    let before = node.counters();
+    let script = |direction| Script::new(plan.seed, direction, plan.size_max);
+    let (own, theirs) = match role {
+        Role::Active => (script(0), script(1)),
+        Role::Passive => (script(1), script(0)),
+    };
+    let mut run = Run {
+        lanes,
+        peer,
+        out: Outgoing::new(own, peer, plan.window),
+        into: Incoming::new(theirs, peer, plan),
+        end_in: Some(receive_word(lanes, peer)?),
+        end_out: None,
+        ended: false,
+    };
+    let start = Instant::now();
+    let seconds = Duration::from_secs_f64(plan.seconds);
+    let mut patience = Patience::default();
+    while !run.is_over() {
+        let open = start.elapsed() < seconds && run.into.tally.mismatch.is_none();
+        if run.step(open)? { patience.progress() } else { patience.idle()? }
+    }
+    let elapsed = start.elapsed().as_secs_f64();
+    let settling = Instant::now();
+    while settling.elapsed() < SETTLE {
+        node.progress();
+    }
+    let after = node.counters();
+    let grown = |counter| after.get(counter) - before.get(counter);
+    Ok(Tally {
+        messages_sent: run.out.messages,
+        bytes_sent: run.out.bytes,
+        unexpected: grown(Counter::Unexpected),
+        frames_resent: grown(Counter::FramesResent),
+        seconds: elapsed,
+        ..run.into.tally
+    })
+}
+
+struct Run<'a> {
+    lanes: &'a Lanes,
+    peer: NodeId,
+    out: Outgoing,
+    into: Incoming,
+    /// Until the other end has said how many messages there were.
+    end_in: Option<ReceiveRequest<Word>>,
+    end_out: Option<SendRequest<Word>>,
+    /// This end has said it.
+    ended: bool,
+}
+
+impl Run<'_> {
+    fn is_over(&self) -> bool {
+        self.ended && self.end_out.is_none() && self.into.is_over()
+    }
+
+    /// True if anything moved.
+    fn step(&mut self, open: bool) -> anyhow::Result<bool> {
+        let mut moved = self.out.step(self.lanes, open)?;
+        moved |= self.into.step(self.lanes)?;
+        if !open && !self.ended && self.out.is_idle() {
+            let word: Word = Box::new(self.out.messages.to_be_bytes());
+            // Refused for lack of room: again in the next round.
+            if let Ok(request) = self.lanes.end.send((self.peer, END), 0, word) {
+                (self.end_out, self.ended) = (Some(request), true);
+                moved = true;
+            }
+        }
+        if self.end_out.as_mut().is_some_and(Request::test) {
+            self.end_out.take().map_or(Ok(()), |request| finish(request).map(drop))?;
+            moved = true;
+        }
+        if self.end_in.as_mut().is_some_and(Request::test)
+            && let Some(request) = self.end_in.take()
+        {
+            self.into.end_after(u64::from_be_bytes(*finish(request)?));
+            moved = true;
+        }
+        Ok(moved)
+    }
+}
+
+fn receive_word(lanes: &Lanes, peer: NodeId) -> anyhow::Result<ReceiveRequest<Word>> {
+    let selector = Selector { from: peer, ..Selector::bits(0) };
+    let request = lanes.end.receive(selector, Box::new([0; 8]));
+    request.map_err(|refused| anyhow!("EMP refused a receive: {refused}"))
+}
+
+fn finish(request: Request<Word>) -> anyhow::Result<Word> {
+    let done = request.wait(Duration::ZERO).map_err(|error| anyhow!("EMP: {error}"))?;
+    Ok(done.buffer)
+}

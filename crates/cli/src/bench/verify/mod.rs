@@ -3,12 +3,15 @@
 //! Both ends know from a seed what the other sends ([`message`]), so that nothing but the messages themselves has to
 //! cross. [`outgoing`] sends, [`incoming`] receives and checks, [`exchange`] does both until the time is over.
 
-#[cfg(any())]
 mod exchange;
-
+mod incoming;
 mod message;
+mod outgoing;
 
 use serde::{Deserialize, Serialize};
+
+pub use exchange::{Lanes, exchange};
+pub use incoming::GROUP;
 
 /// How to verify: the same at both ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

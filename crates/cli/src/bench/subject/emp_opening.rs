@@ -1,0 +1,176 @@
+//! Starting a node for a benchmark, and telling it where the other one is.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use emp_firmware::Profile;
+use emp_host::{Board, Endpoint, LinkIndex, Node, NodeBuilder, WaitMode};
+use emp_link::{FaultPlan, Link, PacketLink, PacketOptions, UdpLink, UdpOptions};
+use emp_wire::{HEAD_BYTES_MAX, LinkAddress, NodeId};
+
+use super::Subject;
+use super::emp::{ENDPOINT, Emp};
+use super::opening::{Opening, Place};
+use crate::bail_user;
+use crate::bench::control::Card;
+use crate::bench::job::{LinkChoice, Spec};
+use crate::bench::verify;
+use crate::error::user_error;
+
+/// How long to look for the other node, which is known to run.
+const FIND_LIMIT: Duration = Duration::from_secs(5);
+
+/// Bytes of an IPv4 and a UDP header: the part of an MTU that is not EMP's.
+const IP_UDP_BYTES: usize = 28;
+
+/// Nodes that this process has started; gives each a name of its own.
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
+/// A node that runs and knows no one yet.
+pub struct EmpOpening {
+    node: Node,
+    endpoint: Endpoint,
+    lanes: verify::Lanes,
+    faults: Arc<AtomicU64>,
+    link: Address,
+    peer: IpAddr,
+}
+
+/// Where the other end's node reaches this one.
+enum Address {
+    Mac([u8; 6]),
+    UdpPort(u16),
+}
+
+impl EmpOpening {
+    /// Starts the node.
+    pub fn open(spec: &Spec, place: &Place) -> anyhow::Result<Self> {
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        // The address makes it differ from the other end's, process and number from every other node's here.
+        let name = format!("bench {} {}.{number}", place.own, std::process::id());
+        let id = NodeId::from_name(&name);
+        let faults = Arc::new(AtomicU64::new(0));
+        let builder =
+            describe(spec, place)?.name(name).node_id(id).linger(Duration::from_millis(200));
+        let (builder, link) = with_link(builder, spec, place, id, &faults)?;
+        let node = builder.start()?;
+        let endpoint = node.endpoint(ENDPOINT)?;
+        // Before the other end knows of this node: what came for a closed endpoint would end with an error.
+        let lanes = verify::Lanes::open(&node)?;
+        Ok(Self { node, endpoint, lanes, faults, link, peer: place.peer })
+    }
+}
+
+/// Board, profile and manner of waiting.
+fn describe(spec: &Spec, place: &Place) -> anyhow::Result<NodeBuilder> {
+    let Some(profile) = Profile::by_name(&spec.profile) else {
+        bail_user!("there is no profile {} at {}", spec.profile, place.own);
+    };
+    let (board, usual) = match spec.board.as_str() {
+        "inline" => (Board::Inline { guardian: spec.guardian }, WaitMode::Spin),
+        // A caller that spins would take the progress thread's core.
+        "thread" => (Board::Thread, WaitMode::default()),
+        other => bail_user!("there is no board {other} at {}", place.own),
+    };
+    let wait = match spec.wait.as_deref() {
+        None => usual,
+        Some("spin") => WaitMode::Spin,
+        Some("adaptive") => WaitMode::default(),
+        Some("sleep") => WaitMode::Sleep,
+        Some(other) => bail_user!("there is no way of waiting called {other} at {}", place.own),
+    };
+    Ok(Node::builder().profile(profile.clone()).board(board).wait_mode(wait))
+}
+
+fn with_link(
+    builder: NodeBuilder,
+    spec: &Spec,
+    place: &Place,
+    id: NodeId,
+    faults: &Arc<AtomicU64>,
+) -> anyhow::Result<(NodeBuilder, Address)> {
+    let harness = Harness::of(spec, place)?;
+    match place.choose(spec.link)? {
+        LinkChoice::Packet | LinkChoice::Auto => {
+            let options = PacketOptions::new(&place.interface.name, id.destination_tag());
+            let link = PacketLink::open(&options).map_err(|error| user_error(error.to_string()))?;
+            let mac = Address::Mac(link.mac());
+            Ok((harness.add(builder, link, place.mtu, faults), mac))
+        }
+        LinkChoice::Udp => {
+            let options = UdpOptions {
+                bind: Some(place.own),
+                port: 0,
+                mtu: place.mtu,
+                ..UdpOptions::new(id.destination_tag())
+            };
+            let link = UdpLink::open(&options).map_err(|error| user_error(error.to_string()))?;
+            let port = Address::UdpPort(link.local_address().port());
+            let frame = place.mtu.map(|mtu| mtu.saturating_sub(IP_UDP_BYTES));
+            Ok((harness.add(builder, link, frame, faults), port))
+        }
+    }
+}
+
+/// What stands between EMP and its link.
+struct Harness(FaultPlan);
+
+impl Harness {
+    fn of(spec: &Spec, place: &Place) -> anyhow::Result<Self> {
+        if place.mtu.is_some_and(|mtu| mtu < 2 * HEAD_BYTES_MAX) {
+            bail_user!("an MTU of {} leaves no room for messages", place.mtu());
+        }
+        spec.fault_plan().map(Self)
+    }
+
+    fn add(
+        &self,
+        builder: NodeBuilder,
+        link: impl Link + 'static,
+        frame_bytes_max: Option<usize>,
+        faults: &Arc<AtomicU64>,
+    ) -> NodeBuilder {
+        if self.0.is_quiet() && frame_bytes_max.is_none() {
+            return builder.link(link);
+        }
+        let most = frame_bytes_max.unwrap_or(usize::MAX);
+        builder.link(super::harness_link::HarnessLink::new(link, &self.0, most, Arc::clone(faults)))
+    }
+}
+
+impl Opening for EmpOpening {
+    fn card(&self) -> Card {
+        let links = self.node.links();
+        let (mac, udp_port) = match self.link {
+            Address::Mac(mac) => (Some(mac), None),
+            Address::UdpPort(port) => (None, Some(port)),
+        };
+        Card {
+            links: links.iter().map(|link| link.kind.to_owned()).collect(),
+            mac,
+            udp_port,
+            tcp_port: None,
+            node: Some(self.node.id().0),
+            frame_bytes_max: links.first().map(|link| link.frame_bytes_max),
+        }
+    }
+
+    fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>> {
+        let address = match (&self.link, other.mac, other.udp_port) {
+            (Address::Mac(_), Some(mac), _) => LinkAddress::mac(mac),
+            (Address::UdpPort(_), _, Some(port)) => {
+                LinkAddress::udp(SocketAddr::new(self.peer, port))
+            }
+            _ => bail_user!("EMP's link is another at the other end: {}", other.links.join(", ")),
+        };
+        let Some(node) = other.node.map(NodeId) else {
+            bail_user!("the other end runs no EMP node");
+        };
+        self.node.hint(node, LinkIndex(0), address);
+        self.node.find(node, FIND_LIMIT)?;
+        let to = (node, ENDPOINT).into();
+        Ok(Box::new(Emp::new(self.node, (self.endpoint, self.lanes), to, self.faults)))
+    }
+}

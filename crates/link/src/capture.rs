@@ -1,7 +1,7 @@
 //! A wrapper that writes every frame to a pcapng file, for Wireshark and its like.
 //!
-//! Frames of links without Ethernet headers get a made-up one, so that one dissector reads them all:
-//! EtherType 0x88B5 and addresses that tell the nodes apart.
+//! Frames of links without Ethernet headers get a made-up one, so that one dissector reads them
+//! all: EtherType 0x88B5 and addresses that tell the nodes apart.
 
 mod pcapng;
 

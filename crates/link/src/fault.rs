@@ -1,8 +1,8 @@
 //! A wrapper that makes any link as bad as one wants, and does so again the same way.
 //!
-//! Each frame's fate is drawn from a seeded generator, so a run that found a mistake can be repeated
-//! (as far as the frames themselves come in the same order). Untouched frames pass as the batches
-//! they came in; only frames that something happens to are copied.
+//! Each frame's fate is drawn from a seeded generator, so a run that found a mistake can be
+//! repeated (as far as the frames themselves come in the same order). Untouched frames pass as the
+//! batches they came in; only frames that something happens to are copied.
 
 mod injector;
 mod plan;

@@ -1,7 +1,9 @@
-//! Ways to move EMP frames: `packet` (AF_PACKET rings), `udp`, an in-memory `sim`, and wrappers around any link.
+//! Ways to move EMP frames: `packet` (AF_PACKET rings), `udp`, an in-memory `sim`, and wrappers
+//! around any link.
 //!
-//! A [`Link`] is narrow on purpose: it says what it can do, sends batches of gathered frames, hands received frames to
-//! a sink, can be waited for, and counts. It knows nothing of the protocol except where a frame's destination tag is.
+//! A [`Link`] is narrow on purpose: it says what it can do, sends batches of gathered frames, hands
+//! received frames to a sink, can be waited for, and counts. It knows nothing of the protocol
+//! except where a frame's destination tag is.
 
 mod capture;
 pub mod conformance;
@@ -29,8 +31,8 @@ pub use packet::{PacketLink, PacketOptions};
 pub use sim::{Fabric, SimLink};
 pub use udp::{UdpLink, UdpOptions};
 
-/// What a link can do and what it needs. Fixed when the link is opened, but for `segmentation`, which turns false when
-/// the device turns out not to do it.
+/// What a link can do and what it needs. Fixed when the link is opened, but for `segmentation`,
+/// which turns false when the device turns out not to do it.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
     /// The link's kind: `"packet"`, `"udp"`, `"sim"`.
@@ -95,14 +97,16 @@ pub struct LinkStatistics {
     pub send_refused: u64,
     /// Frames lost on the way up, as far as the link can know (ring full, truncated).
     pub receive_lost: u64,
-    /// Frames dropped because their destination tag is another node's, where the kernel did not do it.
+    /// Frames dropped because their destination tag is another node's, where the kernel did not do
+    /// it.
     pub not_for_us: u64,
     /// Errors of the system that the link outlived (interface down, port unreachable). A frame that
     /// met one counts as taken, and is lost.
     pub system_errors: u64,
 }
 
-/// Why a link could not be opened, or can no longer be used. The text names the link and says what to do.
+/// Why a link could not be opened, or can no longer be used. The text names the link and says what
+/// to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{link}: {problem}; {advice}")]
 pub struct LinkError {
@@ -124,21 +128,26 @@ pub trait Link: Send {
     /// What this link can do.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Sends frames in order and returns how many were *taken*. Fewer than given means that the link is full now: offer the
-    /// rest later. A frame that can never be sent is counted (`send_refused`) and counts as taken: reliability is the firmware's.
+    /// Sends frames in order and returns how many were *taken*. Fewer than given means that the
+    /// link is full now: offer the rest later. A frame that can never be sent is counted
+    /// (`send_refused`) and counts as taken: reliability is the firmware's.
     fn send(&mut self, batch: &[TxFrame<'_>]) -> usize;
 
-    /// Hands up to `budget` received frames to `sink` with the address they came from; returns how many. Never blocks.
+    /// Hands up to `budget` received frames to `sink` with the address they came from; returns how
+    /// many. Never blocks.
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize;
 
-    /// A descriptor that becomes readable when [`Link::receive`] has something, for `poll(2)`. `None`: must be polled by hand.
+    /// A descriptor that becomes readable when [`Link::receive`] has something, for `poll(2)`.
+    /// `None`: must be polled by hand.
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Sleeps until a frame is there (true) or `timeout` has passed (false). `None` waits without end.
+    /// Sleeps until a frame is there (true) or `timeout` has passed (false). `None` waits without
+    /// end.
     fn wait(&mut self, timeout: Option<Duration>) -> bool;
 
-    /// How long from now until the link has something to do that [`Link::readiness`] cannot show: delayed frames of a
-    /// wrapper are due, or (zero) received frames wait inside it. Callers' own sleeps must not last longer; `wait` knows.
+    /// How long from now until the link has something to do that [`Link::readiness`] cannot show:
+    /// delayed frames of a wrapper are due, or (zero) received frames wait inside it. Callers' own
+    /// sleeps must not last longer; `wait` knows.
     fn next_due(&self) -> Option<Duration> {
         None
     }
@@ -187,7 +196,8 @@ impl<L: Link + ?Sized> Link for Box<L> {
     }
 }
 
-/// True if a frame carries this node's destination tag, or everyone's. False for a stump without one.
+/// True if a frame carries this node's destination tag, or everyone's. False for a stump without
+/// one.
 #[inline]
 pub(crate) fn is_for(frame: &[u8], node_tag: u16) -> bool {
     let tag = frame.get(DESTINATION_TAG_OFFSET..).and_then(|rest| rest.first_chunk::<2>());

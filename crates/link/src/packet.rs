@@ -1,5 +1,5 @@
-//! Raw Ethernet frames through an AF_PACKET socket: a mapped receive ring that costs no system call,
-//! and sends that bypass the queueing discipline. Needs CAP_NET_RAW.
+//! Raw Ethernet frames through an AF_PACKET socket: a mapped receive ring that costs no system
+//! call, and sends that bypass the queueing discipline. Needs CAP_NET_RAW.
 
 mod filter;
 mod open;
@@ -26,9 +26,9 @@ const BATCH_MAX: usize = 64;
 /// Frames up to this many bytes (Ethernet header included) are copied together and go out through
 /// `send`, which beats `sendmsg` with a gather list by more than such a copy costs.
 const COPY_BYTES_MAX: usize = 512;
-/// A pending socket error (the interface went down) makes the descriptor permanently "ready". Someone
-/// who polls it and finds nothing so many times in a row gets the error cleared. Rare enough that
-/// the check's system call (0.1 µs) vanishes among the polls.
+/// A pending socket error (the interface went down) makes the descriptor permanently "ready".
+/// Someone who polls it and finds nothing so many times in a row gets the error cleared. Rare
+/// enough that the check's system call (0.1 µs) vanishes among the polls.
 const EMPTY_POLLS_PER_CHECK: u32 = 4096;
 
 /// A link over raw Ethernet frames.
@@ -173,8 +173,9 @@ impl PacketLink {
     #[cold]
     fn judge(&mut self, error: &io::Error) -> SendFailure {
         let mut failure = SendFailure::of(error);
-        // Past the queueing discipline, a missing carrier reads as "no room". Waiting for room would
-        // then be waiting for a cable: such frames are lost, as they would be on a broken one.
+        // Past the queueing discipline, a missing carrier reads as "no room". Waiting for room
+        // would then be waiting for a cable: such frames are lost, as they would be on a broken
+        // one.
         if error.raw_os_error() == Some(libc::ENOBUFS) && !self.has_carrier() {
             failure = SendFailure::Lost;
         }

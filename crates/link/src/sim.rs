@@ -1,7 +1,8 @@
 //! A fabric in memory: links between threads or within one, without a network, for tests.
 //!
-//! Frames arrive in the order they were sent, at once, and none is lost unless a queue is full: what
-//! goes wrong is up to a wrapper such as [`FaultLink`](crate::FaultLink). Nothing depends on time.
+//! Frames arrive in the order they were sent, at once, and none is lost unless a queue is full:
+//! what goes wrong is up to a wrapper such as [`FaultLink`](crate::FaultLink). Nothing depends on
+//! time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -38,7 +39,8 @@ struct Node {
 }
 
 impl Node {
-    /// The queue. A thread that panicked while it held the lock left it whole: each change is one step.
+    /// The queue. A thread that panicked while it held the lock left it whole: each change is one
+    /// step.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

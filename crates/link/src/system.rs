@@ -166,7 +166,8 @@ pub(crate) unsafe fn send_message(fd: BorrowedFd<'_>, message: &libc::msghdr) ->
 ///
 /// # Safety
 ///
-/// What the header points to is alive, as long as the header says, writable, and borrowed by nobody.
+/// What the header points to is alive, as long as the header says, writable, and borrowed by
+/// nobody.
 #[inline]
 pub(crate) unsafe fn receive_message(
     fd: BorrowedFd<'_>,
@@ -334,7 +335,8 @@ pub(crate) fn interface_entries() -> io::Result<Vec<InterfaceEntry>> {
         });
         at = entry.ifa_next;
     }
-    // SAFETY: `first` is what `getifaddrs` returned, freed once, and nothing points into it any more.
+    // SAFETY: `first` is what `getifaddrs` returned, freed once, and nothing points into it any
+    // more.
     unsafe { libc::freeifaddrs(first) };
     Ok(entries)
 }

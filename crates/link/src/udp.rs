@@ -33,7 +33,8 @@ const COPY_BYTES_MAX: usize = 512;
 /// the call costs more than the copy. For longer ones it does not matter, and fetching one by one
 /// keeps the working set small.
 const FETCH_MANY_BELOW_BYTES: usize = 8192;
-/// `getsockopt` that reports socket memory (since Linux 4.12) and the place of the drop count in it.
+/// `getsockopt` that reports socket memory (since Linux 4.12) and the place of the drop count in
+/// it.
 const SO_MEMINFO: libc::c_int = 55;
 const MEMINFO_DROPS: usize = 8;
 
@@ -105,8 +106,8 @@ impl UdpLink {
         frame.to.as_udp().filter(|to| to.is_ipv4() == self.local.is_ipv4())
     }
 
-    /// Sends a copy of the frame to every configured peer. Copies that find no room are lost: frames
-    /// to everyone only look for nodes, and are repeated.
+    /// Sends a copy of the frame to every configured peer. Copies that find no room are lost:
+    /// frames to everyone only look for nodes, and are repeated.
     fn send_to_everyone(&mut self, frame: &TxFrame<'_>) {
         for index in 0..self.peers.len() {
             let to = LinkAddress::udp(self.peers[index]);
@@ -146,8 +147,9 @@ impl UdpLink {
         }
     }
 
-    /// Gathers the frames at the front of `batch` into trains and sends them, as far as they fit into
-    /// one call and are not refused. Returns how many frames were taken, and whether the link is full.
+    /// Gathers the frames at the front of `batch` into trains and sends them, as far as they fit
+    /// into one call and are not refused. Returns how many frames were taken, and whether the link
+    /// is full.
     fn send_trains(&mut self, batch: &[TxFrame<'_>]) -> (usize, bool) {
         // Taken out for the while, so that errors can be counted while messages are in it.
         let mut gather = std::mem::replace(&mut self.gather, Gather::new(0, 0));
@@ -367,3 +369,6 @@ impl Link for UdpLink {
         counts
     }
 }
+
+#[cfg(test)]
+mod tests;

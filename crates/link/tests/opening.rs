@@ -51,8 +51,8 @@ fn drop_capabilities() {
         version: u32,
         pid: i32,
     }
-    // Version 3 of the interface; thread 0 is the caller; two words each of effective, permitted and
-    // inheritable capabilities, all off.
+    // Version 3 of the interface; thread 0 is the caller; two words each of effective, permitted
+    // and inheritable capabilities, all off.
     let header = Header { version: 0x2008_0522, pid: 0 };
     let none = [0u32; 6];
     // SAFETY: both pointers are to live values of the layout that this version defines.

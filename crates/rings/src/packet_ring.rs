@@ -7,9 +7,10 @@
 //!
 //! The mapping covers `slots * slot_bytes` bytes and lives exactly as long as the [`PacketRing`].
 //! Each slot starts with a status word. While the word's `TP_STATUS_USER` bit is clear the slot is
-//! the kernel's and nothing but that word is read here. Once the bit was seen set (acquire), the slot
-//! is ours and the kernel does not write it until `TP_STATUS_KERNEL` is stored (release). Slots are
-//! taken in order, one at a time, through `&mut self`, so a frame's bytes cannot outlive its slot.
+//! the kernel's and nothing but that word is read here. Once the bit was seen set (acquire), the
+//! slot is ours and the kernel does not write it until `TP_STATUS_KERNEL` is stored (release).
+//! Slots are taken in order, one at a time, through `&mut self`, so a frame's bytes cannot outlive
+//! its slot.
 
 use std::io;
 use std::mem::size_of;
@@ -41,8 +42,8 @@ pub struct RingShape {
 }
 
 impl RingShape {
-    /// A ring of about `ring_bytes` bytes whose slots each hold a frame of `frame_bytes` bytes, link
-    /// header included. Rounded to whole blocks; at least one block.
+    /// A ring of about `ring_bytes` bytes whose slots each hold a frame of `frame_bytes` bytes,
+    /// link header included. Rounded to whole blocks; at least one block.
     pub fn new(ring_bytes: usize, frame_bytes: usize) -> Self {
         let frame_bytes = frame_bytes.min(SLOT_BYTES_MAX - SLOT_OVERHEAD_BYTES);
         let slot_bytes =
@@ -102,8 +103,8 @@ pub struct PacketRing {
     next: usize,
 }
 
-// SAFETY: the mapping is plain shared memory that belongs to this value alone; nothing in it is tied
-// to the thread that mapped it, and all access to slots goes through `&mut self` or atomics.
+// SAFETY: the mapping is plain shared memory that belongs to this value alone; nothing in it is
+// tied to the thread that mapped it, and all access to slots goes through `&mut self` or atomics.
 unsafe impl Send for PacketRing {}
 
 /// Gives the slot back to the kernel, also when the closure that looked at the frame unwinds.
@@ -159,7 +160,8 @@ impl PacketRing {
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Lends the next frame to `look` and gives its slot back afterwards. `None` if the ring is empty.
+    /// Lends the next frame to `look` and gives its slot back afterwards. `None` if the ring is
+    /// empty.
     #[inline]
     pub fn take<R>(&mut self, look: impl FnOnce(RingFrame<'_>) -> R) -> Option<R> {
         if !self.ready() {
@@ -171,8 +173,8 @@ impl PacketRing {
         // SAFETY: the slot is ours (see the invariant); slots are page or 2 KiB aligned, and the
         // kernel has filled in a `tpacket2_hdr`, whose fields are plain integers.
         let header = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
-        // SAFETY: a slot's first word is its status, four-byte aligned and inside the mapping, which
-        // lives longer than this borrow; the kernel and we touch it only as a whole word.
+        // SAFETY: a slot's first word is its status, four-byte aligned and inside the mapping,
+        // which lives longer than this borrow; the kernel and we touch it only as a whole word.
         let status = unsafe { AtomicU32::from_ptr(slot.cast().as_ptr()) };
         let give_back = GiveBack { status, next: &mut self.next, slots: self.shape.slots };
         let (start, length) = (usize::from(header.tp_mac), header.tp_snaplen as usize);

@@ -1,5 +1,5 @@
-//! Writing pcapng: one section, one Ethernet interface, one block a frame. Little endian throughout,
-//! which the section's byte-order mark announces.
+//! Writing pcapng: one section, one Ethernet interface, one block a frame. Little endian
+//! throughout, which the section's byte-order mark announces.
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -61,7 +61,8 @@ impl Ends {
     }
 }
 
-/// Frame number `number` to the node with `tag`, `bytes` long, with contents that no other frame has.
+/// Frame number `number` to the node with `tag`, `bytes` long, with contents that no other frame
+/// has.
 pub(super) fn frame(tag: u16, number: u64, bytes: usize) -> Vec<u8> {
     let mut state = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut frame: Vec<u8> = (0..bytes)

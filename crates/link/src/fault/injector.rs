@@ -10,8 +10,8 @@ use super::random::Random;
 
 /// Most frames held at once: at 9000 bytes each they are 9 MB. Beyond it frames are not held.
 const HELD_MAX: usize = 1024;
-/// A reordered frame that nothing overtakes comes after this time anyway: the last frame of a message
-/// must not stay away for ever. Well above the time between two frames of a burst.
+/// A reordered frame that nothing overtakes comes after this time anyway: the last frame of a
+/// message must not stay away for ever. Well above the time between two frames of a burst.
 const REORDER_PATIENCE: Duration = Duration::from_millis(1);
 
 /// A frame that comes later.
@@ -71,7 +71,8 @@ impl Injector {
     }
 
     /// Decides the fate of a frame that starts with `first`. Each frame of a kind that the plan
-    /// names takes the same number of draws, so that one fault's schedule does not hang on another's.
+    /// names takes the same number of draws, so that one fault's schedule does not hang on
+    /// another's.
     pub(super) fn judge(&mut self, first: Option<u8>) -> Fate {
         self.judged += 1;
         // Kind in the low five bits of the first byte.
@@ -166,8 +167,8 @@ impl Injector {
         None
     }
 
-    /// Keeps a frame that should have gone but found no room, to go as soon as possible. Without room
-    /// here either it is lost, and counted.
+    /// Keeps a frame that should have gone but found no room, to go as soon as possible. Without
+    /// room here either it is lost, and counted.
     pub(super) fn keep(&mut self, address: LinkAddress, bytes: Vec<u8>, now: Instant) {
         if self.held.len() >= HELD_MAX {
             self.counts.not_held += 1;

@@ -202,7 +202,8 @@ fn delay(text: &str) -> Result<(f64, (Duration, Duration)), String> {
     Ok((chance, (from, to)))
 }
 
-/// Longest delay in seconds: above it the peer has long been declared dead, and a plan is a mistake.
+/// Longest delay in seconds: above it the peer has long been declared dead, and a plan is a
+/// mistake.
 const DELAY_SECONDS_MAX: f64 = 3600.0;
 
 fn duration(text: &str) -> Result<Duration, String> {

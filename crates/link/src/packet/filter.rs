@@ -26,8 +26,8 @@ const fn branch(k: u32, yes: u8, no: u8) -> libc::sock_filter {
 }
 
 /// Takes frames of `ethertype` that carry `node_tag` or everyone's tag. Frames too short to have a
-/// tag, copies of outgoing frames and (promiscuous mode) frames to other machines are dropped: a load
-/// beyond the end of a frame makes the kernel drop it.
+/// tag, copies of outgoing frames and (promiscuous mode) frames to other machines are dropped: a
+/// load beyond the end of a frame makes the kernel drop it.
 pub(crate) fn own_frames(ethertype: u16, node_tag: u16) -> [libc::sock_filter; 10] {
     let tag_offset = (ETHERNET_HEADER_BYTES + DESTINATION_TAG_OFFSET) as u32;
     [

@@ -11,13 +11,14 @@ use crate::gather::ETHERNET_HEADER_BYTES;
 use crate::interfaces::{Interface, interface_list, interfaces};
 use crate::{LinkError, system};
 
-/// Default size of the receive ring in bytes for MTU 1500: 1024 slots of 2 KiB, which is what arrives
-/// in about 1 ms at a million frames a second. More would be kinder to a receiver that is long away,
-/// but every frame walks to the next slot: a ring beyond the second-level cache (2 MiB) and its TLB
-/// costs a lone frame 0.05 to 0.1 µs (measured: 0.72 µs one way at 1 MiB, 0.75 at 2, 0.82 at 4).
+/// Default size of the receive ring in bytes for MTU 1500: 1024 slots of 2 KiB, which is what
+/// arrives in about 1 ms at a million frames a second. More would be kinder to a receiver that is
+/// long away, but every frame walks to the next slot: a ring beyond the second-level cache (2 MiB)
+/// and its TLB costs a lone frame 0.05 to 0.1 µs (measured: 0.72 µs one way at 1 MiB, 0.75 at 2,
+/// 0.82 at 4).
 const RING_BYTES: usize = 2 << 20;
-/// Fewest slots of the default ring, so that jumbo frames (16 KiB slots) do not shrink it to nothing:
-/// 256 slots of 9000 bytes are 2.3 MB of payload, 0.2 ms at 100 Gb/s.
+/// Fewest slots of the default ring, so that jumbo frames (16 KiB slots) do not shrink it to
+/// nothing: 256 slots of 9000 bytes are 2.3 MB of payload, 0.2 ms at 100 Gb/s.
 const RING_SLOTS_MIN: usize = 256;
 /// Largest default ring in bytes: unswappable kernel memory, so a few megabytes and no more.
 const RING_BYTES_MAX: usize = 16 << 20;

@@ -19,7 +19,8 @@ const HEADERS_V6_BYTES: usize = 40 + 8;
 /// Most payload bytes of one datagram, merged or not: Linux caps an IPv4 packet at 65520 bytes
 /// (its `IP_MAX_MTU`). IPv6 could have a few more; one bound for both is simpler.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 65_520 - HEADERS_V4_BYTES;
-/// Smallest MTU that an override may name, in bytes: IPv4's own minimum, which every EMP header fits.
+/// Smallest MTU that an override may name, in bytes: IPv4's own minimum, which every EMP header
+/// fits.
 const MTU_MIN: usize = 576;
 
 /// Receive buffer asked for, in bytes: 64 peers that each send one 64 KiB train at once. The system
@@ -124,8 +125,8 @@ fn bound_socket(local: SocketAddr) -> io::Result<OwnedFd> {
 
 /// Sets what must be (no fragmentation) and what may be (buffers, merging).
 fn settle(fd: BorrowedFd<'_>, local: &SocketAddr) -> io::Result<()> {
-    // A frame that IP would fragment is lost whole with any of its fragments, and reassembly is slow:
-    // better told that it is too long.
+    // A frame that IP would fragment is lost whole with any of its fragments, and reassembly is
+    // slow: better told that it is too long.
     if local.is_ipv4() {
         let never = libc::IP_PMTUDISC_DO;
         system::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &never)?;
@@ -147,7 +148,8 @@ fn settle(fd: BorrowedFd<'_>, local: &SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// True if the kernel knows segmented sends. Tried, and switched off again: sends say it themselves.
+/// True if the kernel knows segmented sends. Tried, and switched off again: sends say it
+/// themselves.
 fn can_segment(fd: BorrowedFd<'_>) -> bool {
     system::set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, &(MTU_MIN as libc::c_int)).is_ok()
         && system::set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, &0).is_ok()

@@ -17,8 +17,8 @@ pub(super) struct Train {
     pub(super) frame_bytes: usize,
 }
 
-/// The longest train at the front of `batch` (which is not empty): frames to one address, all as long
-/// as the first, at most `frames_max` of them; one shorter frame may end it.
+/// The longest train at the front of `batch` (which is not empty): frames to one address, all as
+/// long as the first, at most `frames_max` of them; one shorter frame may end it.
 pub(super) fn longest(batch: &[TxFrame<'_>], frames_max: usize) -> Train {
     let first = &batch[0];
     let frame_bytes = first.len();

@@ -53,7 +53,8 @@ impl Lab {
         ip(&[&["-n", self.names[side].as_str()], arguments].concat());
     }
 
-    /// Runs `work` in a thread that lives in one of the namespaces. Sockets that it opens stay there.
+    /// Runs `work` in a thread that lives in one of the namespaces. Sockets that it opens stay
+    /// there.
     pub fn inside<T: Send>(&self, side: usize, work: impl FnOnce() -> T + Send) -> T {
         let path = format!("/var/run/netns/{}", self.names[side]);
         std::thread::scope(|scope| {

@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::Command;
 use std::time::Duration;
 
 use emp_link::{
@@ -178,4 +179,46 @@ fn frames_to_everyone_go_to_each_peer() {
     }
     let counts = link.statistics();
     assert_eq!((counts.frames_sent, counts.send_refused), (3, 1), "{counts:?}");
+}
+
+/// Set in the process that the next test starts inside a user namespace.
+const INSIDE: &str = "EMP_TEST_INSIDE_USER_NAMESPACE";
+
+#[test]
+fn a_user_namespace_is_privilege_enough() {
+    if std::env::var_os(INSIDE).is_some() {
+        return inside_a_user_namespace();
+    }
+    let test = std::env::current_exe().expect("this program has a path");
+    let name = "a_user_namespace_is_privilege_enough";
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net"])
+        .arg(test)
+        .args([name, "--exact", "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .expect("the unshare program is installed");
+    let text = String::from_utf8_lossy(&output.stderr);
+    if text.contains("unshare failed") || text.contains("uid_map") {
+        println!("skipped: this machine forbids user namespaces: {text}");
+        return;
+    }
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// Both ends of a cable in one namespace: frames to the other end's address.
+fn inside_a_user_namespace() {
+    for arguments in
+        ["link add emp0 type veth peer name emp1", "link set emp0 up", "link set emp1 up"]
+    {
+        let status = Command::new("ip").args(arguments.split(' ')).status();
+        assert!(status.is_ok_and(|status| status.success()), "ip {arguments}");
+    }
+    let open = |name| PacketLink::open(&PacketOptions::new(name, 1)).expect("CAP_NET_RAW is here");
+    let (mut a, mut b) = (open("emp0"), open("emp1"));
+    let frame = [0x24, 0, 0, 0, 0, 1, 8];
+    let to = b.capabilities().address;
+    assert_eq!(a.send(&[TxFrame { to, parts: &[IoSlice::new(&frame)] }]), 1);
+    assert!(b.wait(Some(Duration::from_secs(5))));
+    assert_eq!(b.receive(9, &mut |got, _| assert_eq!(got, frame)), 1);
 }

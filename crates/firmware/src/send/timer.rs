@@ -52,8 +52,10 @@ impl SendPath {
             match due {
                 Some(time) if time > now => self.timers.set(peer, time),
                 Some(_) if waiting => {
-                    self.run_out(peer, now);
-                    self.arm(peer, now);
+                    // A peer that was given up is reset by the node; it has no deadline any more.
+                    if self.run_out(peer, now) {
+                        self.arm(peer, now);
+                    }
                 }
                 _ => {}
             }
@@ -67,14 +69,14 @@ impl SendPath {
             .is_some_and(|active| !active.pending.is_empty() && active.ready_at <= now)
     }
 
-    /// Nothing was acknowledged for a whole timer.
-    fn run_out(&mut self, peer: u32, now: Time) {
+    /// Nothing was acknowledged for a whole timer. False: the peer is given up.
+    fn run_out(&mut self, peer: u32, now: Time) -> bool {
         let entry = &mut self.peers[peer];
-        let Some(active) = entry.active.as_deref_mut() else { return };
+        let Some(active) = entry.active.as_deref_mut() else { return false };
         let silence = now.since(active.heard_at);
         if silence > self.profile.unreachable_after {
             self.route_news.push_back(RouteNews::Lost { peer });
-            return;
+            return false;
         }
         if silence.0 > self.profile.unreachable_after.0 / 2 && !active.suspected {
             active.suspected = true;
@@ -98,6 +100,7 @@ impl SendPath {
         active.backoff += 1;
         active.progress_at = now;
         self.mark_ready(peer);
+        true
     }
 }
 

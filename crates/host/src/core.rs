@@ -25,8 +25,12 @@ const RECEIVE_BUDGET: usize = 64;
 /// Batches sent in one turn before links are looked at again: 512 frames, more than one peer's window.
 const TRANSMIT_ROUNDS: usize = 8;
 
-/// Posts after which a caller that never waits makes a whole turn, so that acknowledgements reach its firmware.
+/// Posts after which a caller that never waits makes a whole turn, so that acknowledgements reach its firmware. Not each
+/// time: looking at a link without a mapped ring is a system call.
 const POSTS_PER_TURN: u32 = 16;
+
+/// Likewise the time since the last turn: where calls are rare, what a turn costs does not show.
+const POST_TURN_AFTER: Span = Span::us(20);
 
 /// Longest sleep if a link must be polled by hand or did not take all frames: neither wakes a sleeper.
 const POLL_BY_HAND: Span = Span::us(50);
@@ -57,6 +61,7 @@ pub(crate) struct Core {
     /// Something was posted or happened since the firmware was last asked what to do.
     dirty: bool,
     posts_since_turn: u32,
+    last_turn: Time,
     /// Some link has no descriptor to sleep on.
     poll_by_hand: bool,
     /// The counters of a closed node.
@@ -85,6 +90,7 @@ impl Core {
             hints: HashMap::new(),
             dirty: true,
             posts_since_turn: 0,
+            last_turn: Time::default(),
             poll_by_hand,
             last_counters: Counters::default(),
         }
@@ -94,6 +100,7 @@ impl Core {
     #[inline]
     pub(crate) fn turn(&mut self, now: Time) -> bool {
         self.posts_since_turn = 0;
+        self.last_turn = now;
         let received = self.receive(now);
         let timed_out = self.time_out(now);
         if !(received | timed_out | self.dirty) {
@@ -230,7 +237,8 @@ impl Core {
     #[inline]
     pub(crate) fn posted(&mut self, now: Time) {
         self.posts_since_turn += 1;
-        if self.posts_since_turn >= POSTS_PER_TURN {
+        let late = now.since(self.last_turn) >= POST_TURN_AFTER;
+        if late || self.posts_since_turn >= POSTS_PER_TURN {
             self.dirty = true;
             self.turn(now);
         } else {

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use emp_firmware::Time;
+use emp_firmware::{OpKind, Time};
 
 use crate::board::{Board, WaitMode};
 use crate::core::Core;
@@ -234,11 +234,14 @@ impl Shared {
         match core.requests.orphan(key, buffer) {
             Err(buffer) => core.sleepers.bury(buffer),
             Ok(op) => {
-                let now = crate::clock::now();
-                if let Some(firmware) = &mut core.firmware {
+                // A send goes on: its message was promised. A receive would take a message from others.
+                if op.kind() == OpKind::Receive
+                    && let Some(firmware) = &mut core.firmware
+                {
+                    let now = crate::clock::now();
                     firmware.cancel(now, op);
+                    self.posted(&mut core, now);
                 }
-                self.posted(&mut core, now);
             }
         }
     }

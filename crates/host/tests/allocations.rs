@@ -84,7 +84,8 @@ fn a_warm_ping_pong_allocates_nothing() {
         let builder = common::on(&fabric, index, name).wait_mode(WaitMode::Spin);
         builder.board(Board::Inline { guardian: false }).start().unwrap()
     };
-    let (a, b) = (start(0, "a"), start(1, "b"));
+    let pair = common::Pair { a: start(0, "a"), b: start(1, "b") };
+    let (a, b) = (&pair.a, &pair.b);
     let side = |me: &emp_host::Node, other: NodeId, bytes: usize, first: bool| {
         let endpoint = me.endpoint(1).unwrap();
         let mut done = Vec::with_capacity(16);
@@ -107,7 +108,7 @@ fn a_warm_ping_pong_allocates_nothing() {
     };
     for bytes in [8, 1000, 10_000] {
         let (on_a, on_b) =
-            both(|| side(&a, b.id(), bytes, true), || side(&b, a.id(), bytes, false));
+            both(&pair, || side(a, b.id(), bytes, true), || side(b, a.id(), bytes, false));
         // The fabric keeps frames in vectors; those that still grow are its own. Hence not exactly zero.
         assert!(on_a + on_b < 50, "{on_a} and {on_b} allocations in 1000 rounds of {bytes} bytes");
     }

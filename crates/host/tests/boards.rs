@@ -19,6 +19,7 @@ fn met(board: Board) -> Pair {
     let pair = Pair::new(board);
     let (a, b) = pair.endpoints();
     both(
+        &pair,
         || a.send_wait(b.address(), 0, vec![1; 10], LONG).unwrap(),
         || b.receive_wait(Selector::ANY, vec![0; 10], LONG).unwrap(),
     );
@@ -93,6 +94,7 @@ fn after_silence_the_application_takes_over_again() {
     let (a, b) = pair.endpoints();
     for round in 0..20u64 {
         both(
+            &pair,
             || a.send_wait(b.address(), round, pattern(5000, round), LONG).unwrap(),
             || {
                 let got = b.receive_wait(Selector::bits(round), vec![0; 5000], LONG).unwrap();
@@ -111,6 +113,7 @@ fn a_message_to_a_sleeping_waiter_is_prompt() {
         let (a, b) = pair.endpoints();
         let mut delays = Vec::new();
         both(
+            &pair,
             || {
                 for _ in 0..40 {
                     std::thread::sleep(Duration::from_millis(3));

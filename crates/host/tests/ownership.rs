@@ -59,6 +59,7 @@ fn a_dropped_send_still_arrives() {
         let dropped = Arc::new(AtomicUsize::new(0));
         let bytes = 1 << 20;
         both(
+            &pair,
             || {
                 let send = a.send(b.address(), 0, Watched::new(pattern(bytes, 1), &dropped));
                 drop(send.unwrap());
@@ -95,6 +96,7 @@ fn a_dropped_receive_is_cancelled_and_freed() {
             "the buffers are freed",
         );
         let (_, got) = both(
+            &pair,
             || a.send_wait(b.address(), 0, vec![8u8; 100], LONG).unwrap(),
             || b.receive_wait(Selector::ANY, vec![0; 100], LONG).unwrap(),
         );
@@ -169,22 +171,19 @@ fn the_last_handle_flushes() {
     for board in BOARDS {
         let pair = Pair::new(board);
         let (a, b) = pair.endpoints();
-        let Pair { a: node_a, b: node_b } = pair;
+        let Pair { a: node_a, b: _b } = pair;
         let to = b.address();
         let bytes = 300_000;
-        both(
-            move || {
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
                 // Everything of this node goes while the message is on its way.
                 drop(node_a);
                 let send = a.send(to, 0, pattern(bytes, 1)).unwrap();
                 drop(a);
                 drop(send);
-            },
-            || {
-                let got = b.receive_wait(Selector::ANY, vec![0; bytes], LONG).unwrap();
-                assert!(got.buffer == pattern(bytes, 1));
-                drop(node_b);
-            },
-        );
+            });
+            let got = b.receive_wait(Selector::ANY, vec![0; bytes], LONG).unwrap();
+            assert!(got.buffer == pattern(bytes, 1));
+        });
     }
 }

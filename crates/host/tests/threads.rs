@@ -39,13 +39,14 @@ fn conversations_side_by_side() {
         for mode in [WaitMode::default(), WaitMode::Sleep] {
             let pair = Pair::with(board, mode, Profile::DEFAULT);
             let (a, b) = pair.endpoints();
-            let (a, b) = (&a, &b);
-            std::thread::scope(|scope| {
-                for thread in 0..THREADS {
-                    scope.spawn(move || ping(a, b, thread, true));
-                    scope.spawn(move || ping(b, a, thread, false));
-                }
-            });
+            let side = |me: &Endpoint, other: &Endpoint, first: bool| {
+                std::thread::scope(|scope| {
+                    for thread in 0..THREADS {
+                        scope.spawn(move || ping(me, other, thread, first));
+                    }
+                });
+            };
+            both(&pair, || side(&a, &b, true), || side(&b, &a, false));
         }
     }
 }
@@ -59,7 +60,7 @@ fn a_spinning_thread_does_not_starve_others() {
         std::thread::scope(|scope| {
             // Spins in a wait all the time.
             let waits = scope.spawn(|| patient.wait(LONG).unwrap());
-            both(|| ping(&a, &b, 1, true), || ping(&b, &a, 1, false));
+            both(&pair, || ping(&a, &b, 1, true), || ping(&b, &a, 1, false));
             b.send_wait(a.address(), u64::MAX, vec![1], LONG).unwrap();
             waits.join().unwrap();
         });
@@ -72,19 +73,26 @@ fn the_watch_is_handed_over() {
     for board in BOARDS {
         let pair = Pair::with(board, WaitMode::Sleep, Profile::DEFAULT);
         let (a, b) = pair.endpoints();
-        std::thread::scope(|scope| {
-            for bits in 0..5u64 {
-                let a = &a;
-                scope.spawn(move || {
-                    a.receive_wait(Selector::bits(bits), vec![0; 8], LONG).unwrap();
+        let wait_for = &|bits: u64| {
+            a.receive_wait(Selector::bits(bits), vec![0; 8], LONG).unwrap();
+        };
+        both(
+            &pair,
+            || {
+                std::thread::scope(|scope| {
+                    for bits in 0..5 {
+                        scope.spawn(move || wait_for(bits));
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
                 });
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            for bits in 0..5u64 {
-                std::thread::sleep(Duration::from_millis(3));
-                b.send_wait(a.address(), bits, vec![0; 8], LONG).unwrap();
-            }
-        });
+            },
+            || {
+                for bits in 0..5u64 {
+                    std::thread::sleep(Duration::from_millis(3));
+                    b.send_wait(a.address(), bits, vec![0; 8], LONG).unwrap();
+                }
+            },
+        );
     }
 }
 

@@ -37,6 +37,7 @@ fn all_sizes(board: Board) {
     let pair = Pair::new(board);
     let (a, b) = pair.endpoints();
     both(
+        &pair,
         || {
             for size in SIZES {
                 let sent = a.send_wait(b.address(), size as u64, pattern(size, 7), LONG).unwrap();
@@ -85,7 +86,7 @@ fn both_ways_at_once() {
             let got = receive.wait(LONG).unwrap();
             assert!(got.buffer == pattern(1 << 20, 3 - seed));
         };
-        both(|| exchange(&a, &b, 1), || exchange(&b, &a, 2));
+        both(&pair, || exchange(&a, &b, 1), || exchange(&b, &a, 2));
     }
 }
 
@@ -131,6 +132,7 @@ fn unexpected_messages_wait() {
         let (a, b) = pair.endpoints();
         let sizes = [0, 10, 1000, 5000, 60_000, 300_000];
         both(
+            &pair,
             || {
                 let sends: Vec<_> = sizes
                     .iter()
@@ -159,6 +161,7 @@ fn order_is_kept_among_equals() {
     let (a, b) = pair.endpoints();
     const COUNT: usize = 3000;
     both(
+        &pair,
         || {
             let sizes = (0..COUNT).map(|i| [8, 700, 3000, 8, 8][i % 5]);
             for (i, size) in sizes.enumerate() {

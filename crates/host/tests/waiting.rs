@@ -25,6 +25,7 @@ fn a_wait_that_times_out_returns_the_request() {
             let waited = start.elapsed();
             assert!(waited >= SHORT && waited < SHORT * 10, "{board:?} {mode:?}: {waited:?}");
             let (_, got) = both(
+                &pair,
                 || a.send_wait(b.address(), 0, vec![2u8; 10], LONG).unwrap(),
                 || receive.wait(LONG).unwrap(),
             );
@@ -39,6 +40,7 @@ fn testing_ends_too() {
         let pair = Pair::new(board);
         let (a, b) = pair.endpoints();
         both(
+            &pair,
             || a.send_wait(b.address(), 0, vec![3u8; 100], LONG).unwrap(),
             || {
                 let mut receive = b.receive(Selector::ANY, vec![0; 100]).unwrap();
@@ -61,6 +63,7 @@ fn any_of_several() {
         let pair = Pair::new(board);
         let (a, b) = pair.endpoints();
         both(
+            &pair,
             || {
                 for bits in [2u64, 0, 1] {
                     a.send_wait(b.address(), bits, vec![bits as u8; 8], LONG).unwrap();
@@ -113,6 +116,7 @@ fn probes_see_what_nobody_took() {
         assert!(b.probe(Selector::ANY).is_none());
         assert!(b.probe_wait(Selector::ANY, SHORT).is_none());
         both(
+            &pair,
             || a.send_wait(b.address(), 77, vec![4u8; 300], LONG).unwrap(),
             || {
                 let info = b.probe_wait(Selector::bits(77), LONG).expect("it comes");
@@ -167,6 +171,7 @@ fn receives_can_be_cancelled() {
         // The next message goes to the next receive.
         let mut receive = b.receive(Selector::ANY, vec![0; 10]).unwrap();
         both(
+            &pair,
             || a.send_wait(b.address(), 0, vec![6u8; 10], LONG).unwrap(),
             || {
                 while !receive.test() {
@@ -186,6 +191,7 @@ fn many_requests_at_once() {
         let (a, b) = pair.endpoints();
         const COUNT: u64 = 2000;
         both(
+            &pair,
             || {
                 let sends: Vec<_> = (0..COUNT)
                     .map(|i| a.send(b.address(), i, i.to_le_bytes().to_vec()).unwrap())
@@ -238,6 +244,7 @@ fn nodes_find_each_other() {
         // An inline node without guardian answers only while it makes progress.
         let stop = std::sync::atomic::AtomicBool::new(false);
         both(
+            &pair,
             || {
                 let peer = pair.a.find("b", LONG).unwrap();
                 assert_eq!((peer.node, peer.name.as_str()), (pair.b.id(), "b"));

@@ -1,7 +1,8 @@
 //! What the host's tests share: pairs of nodes, and running both ends at once.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use emp_host::{Board, Endpoint, Node, NodeBuilder, NodeId, Profile, WaitMode};
 use emp_link::Fabric;
@@ -53,16 +54,38 @@ impl Pair {
     }
 }
 
-/// Runs two sides at once: with inline boards each must make its own progress.
+/// Runs two sides at once: with inline boards each must make its own progress. The one that ends first goes on making
+/// progress until the other has ended too, for what it has sent may not have left yet.
 pub fn both<A: Send, B: Send>(
+    pair: &Pair,
     a: impl FnOnce() -> A + Send,
     b: impl FnOnce() -> B + Send,
 ) -> (A, B) {
+    let running = AtomicUsize::new(2);
     std::thread::scope(|scope| {
-        let b = scope.spawn(b);
-        let a = a();
+        let b = scope.spawn(|| attend(&pair.b, &running, b));
+        let a = attend(&pair.a, &running, a);
         (a, b.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
+}
+
+fn attend<T>(node: &Node, running: &AtomicUsize, side: impl FnOnce() -> T) -> T {
+    /// Also after a panic, so that the other side ends.
+    struct Ended<'a>(&'a AtomicUsize);
+    impl Drop for Ended<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    let ended = Ended(running);
+    let result = side();
+    drop(ended);
+    let start = Instant::now();
+    while running.load(Ordering::SeqCst) > 0 && start.elapsed() < 2 * LONG {
+        node.progress();
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    result
 }
 
 /// Bytes that differ by place and by seed.

@@ -1,7 +1,7 @@
 //! Contact between nodes: asking, answering, meeting, and telling an incarnation from its predecessor.
 
 use alloc::string::ToString;
-use emp_wire::{Checksum, Epoch, Header, Hello, Kind, LinkAddress, NodeId, covered_bytes, verify};
+use emp_wire::{Epoch, Header, Hello, Kind, LinkAddress, NodeId, Seed, covered_bytes, verify};
 
 use crate::counters::Counter;
 use crate::descriptor::Status;
@@ -24,7 +24,7 @@ impl Firmware {
         frame: &[u8],
         body: &[u8],
     ) -> Result<(), Counter> {
-        verify(frame, covered_bytes(header), Checksum::contact())?;
+        verify(frame, covered_bytes(header), Seed::CONTACT)?;
         let hello = Hello::parse(body)?;
         if header.source_epoch.check() == 0 || usize::from(link.0) >= self.links.len() {
             return Err(Counter::DropField);

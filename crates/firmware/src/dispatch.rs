@@ -98,7 +98,7 @@ impl Firmware {
             return Err(Counter::DropStaleDestination);
         }
         let seed = match known {
-            Some(peer) => self.peers[peer].incoming(),
+            Some(peer) => self.peers[peer].incoming,
             None => self.peers.incoming_of_stranger(node),
         };
         verify(frame, covered_bytes(header), seed).map_err(Counter::from)?;

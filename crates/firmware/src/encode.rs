@@ -102,7 +102,7 @@ pub(crate) fn frame(
         inline_bytes = whole as usize;
     }
     let covered = if check_payload { inline_bytes } else { end };
-    let mut sum = begin_checksum(&inline[..covered], peer.outgoing());
+    let mut sum = begin_checksum(&mut inline[..covered], peer.outgoing);
     if check_payload {
         for segment in &segments {
             memory.checksum(*segment, &mut sum)?;
@@ -150,7 +150,7 @@ pub(crate) fn contact_frame(
     let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
     let header = Header { length: (end - HEADER_BYTES) as u16, ..*header };
     header.emit(inline.first_chunk_mut().expect("a batch's frames have room for a header"));
-    let sum = begin_checksum(&inline[..end], emp_wire::Checksum::contact());
+    let sum = begin_checksum(&mut inline[..end], emp_wire::Seed::CONTACT);
     store_checksum(inline, sum);
     batch.push(link, to, end, ArrayVec::new());
 }

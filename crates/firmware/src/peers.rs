@@ -1,6 +1,6 @@
 //! Who the node knows: identity, epochs, route. One entry a peer, kept while the node runs (E48, V9).
 
-use emp_wire::{Checksum, Epoch, Header, LinkAddress, NodeId};
+use emp_wire::{Epoch, Header, LinkAddress, NodeId, Seed};
 use hashbrown::HashMap;
 
 use crate::chunked::Chunked;
@@ -15,8 +15,9 @@ pub(crate) struct Peer {
     pub(crate) remote_epoch: Epoch,
     /// Ours towards it. Moves on when we give the pair up alone, so that it can tell the old stream from a new one.
     pub(crate) local_epoch: Epoch,
-    outgoing: u32,
-    incoming: u32,
+    /// Seed of the checksum of frames to it, and from it.
+    pub(crate) outgoing: Seed,
+    pub(crate) incoming: Seed,
     address: LinkAddress,
     link: LinkIndex,
     has_route: bool,
@@ -44,16 +45,6 @@ impl Peer {
 
     pub(crate) fn clear_route(&mut self) {
         self.has_route = false;
-    }
-
-    /// Seed of the checksum of frames to it.
-    pub(crate) fn outgoing(&self) -> Checksum {
-        Checksum::resume(self.outgoing)
-    }
-
-    /// Seed of the checksum of frames from it.
-    pub(crate) fn incoming(&self) -> Checksum {
-        Checksum::resume(self.incoming)
     }
 }
 
@@ -117,8 +108,8 @@ impl Peers {
             node,
             remote_epoch: Epoch::UNKNOWN,
             local_epoch: self.own_epoch,
-            outgoing: 0,
-            incoming: 0,
+            outgoing: Seed::CONTACT,
+            incoming: Seed::CONTACT,
             address: LinkAddress::EVERYONE,
             link: LinkIndex(0),
             has_route: false,
@@ -154,8 +145,8 @@ impl Peers {
     }
 
     /// The checksum seed for frames from a node that has no entry: it must know our first epoch.
-    pub(crate) fn incoming_of_stranger(&self, node: NodeId) -> Checksum {
-        Checksum::between(node, self.own, self.own_epoch)
+    pub(crate) fn incoming_of_stranger(&self, node: NodeId) -> Seed {
+        Seed::between(node, self.own, self.own_epoch)
     }
 
     pub(crate) fn own_epoch(&self) -> Epoch {
@@ -165,8 +156,8 @@ impl Peers {
     fn reseed(&mut self, index: u32) {
         let own = self.own;
         let peer = &mut self.entries[index];
-        peer.outgoing = Checksum::between(own, peer.node, peer.remote_epoch).suspend();
-        peer.incoming = Checksum::between(peer.node, own, peer.local_epoch).suspend();
+        peer.outgoing = Seed::between(own, peer.node, peer.remote_epoch);
+        peer.incoming = Seed::between(peer.node, own, peer.local_epoch);
     }
 }
 

@@ -96,6 +96,23 @@ impl Pool {
         }
     }
 
+    /// Fills the first bytes of a chain, slot by slot: `fill` is given each slice with its offset.
+    pub(crate) fn fill<E>(
+        &mut self,
+        chain: &Chain,
+        bytes: usize,
+        mut fill: impl FnMut(usize, &mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut at, mut result) = (0, Ok(()));
+        self.walk(chain, 0, bytes, |slice| {
+            if result.is_ok() {
+                result = fill(at, slice);
+                at += slice.len();
+            }
+        });
+        result
+    }
+
     /// Copies bytes into a chain.
     pub(crate) fn write(&mut self, chain: &Chain, offset: usize, from: &[u8]) {
         let mut at = 0;

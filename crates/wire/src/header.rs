@@ -1,6 +1,6 @@
 //! The common header, 32 bytes at the start of every frame (`FRAME-1`).
 
-use crate::{Checksum, Epoch, HEADER_BYTES, Reason, Sequence};
+use crate::{Checksum, Epoch, HEADER_BYTES, Reason, Seed, Sequence};
 
 /// Version of the wire format that this crate speaks (`VERSION-1`).
 pub const VERSION: u8 = 1;
@@ -225,28 +225,34 @@ pub fn checksum_of(frame: &[u8]) -> u32 {
     frame.first_chunk::<HEADER_BYTES>().map_or(0, |head| u32_at(head, field::CHECKSUM.start))
 }
 
+/// Frames up to this many bytes are copied to be checked in one pass: cheaper than two passes where they are.
+const ONE_PASS_BYTES: usize = 320;
+
 /// Checks a received frame of which `covered` body bytes are under the checksum.
 #[inline]
-pub fn verify(frame: &[u8], covered: usize, mut seed: Checksum) -> Result<(), Reason> {
+pub fn verify(frame: &[u8], covered: usize, seed: Seed) -> Result<(), Reason> {
     let end = HEADER_BYTES + covered;
     if frame.len() < end {
         return Err(Reason::BodyShort);
     }
-    seed.update(&frame[..field::CHECKSUM.start]);
-    if covered > 0 {
-        seed.update(&frame[HEADER_BYTES..end]);
+    // The frame may lie in memory that is not ours to write to: the seed takes its place in a copy.
+    let mut copy = [0u8; ONE_PASS_BYTES];
+    let copied = if end <= ONE_PASS_BYTES { end } else { HEADER_BYTES };
+    copy[..copied].copy_from_slice(&frame[..copied]);
+    copy[field::CHECKSUM].copy_from_slice(&seed.0.to_be_bytes());
+    let mut sum = Checksum::of(&copy[..copied]);
+    if copied < end {
+        sum.update(&frame[copied..end]);
     }
-    if seed.value() == checksum_of(frame) { Ok(()) } else { Err(Reason::Checksum) }
+    if sum.value() == checksum_of(frame) { Ok(()) } else { Err(Reason::Checksum) }
 }
 
-/// Starts the checksum of a frame to be sent: header and the body bytes that `head` holds.
+/// Starts the checksum of a frame to be sent: header and the body bytes that `head` holds. Leaves the seed in the
+/// checksum field until [`store_checksum`].
 #[inline]
-pub fn begin_checksum(head: &[u8], mut seed: Checksum) -> Checksum {
-    seed.update(&head[..field::CHECKSUM.start]);
-    if head.len() > HEADER_BYTES {
-        seed.update(&head[HEADER_BYTES..]);
-    }
-    seed
+pub fn begin_checksum(head: &mut [u8], seed: Seed) -> Checksum {
+    head[field::CHECKSUM].copy_from_slice(&seed.0.to_be_bytes());
+    Checksum::of(head)
 }
 
 /// Writes the finished checksum into the header.

@@ -28,7 +28,7 @@ mod sequence;
 pub use ack::{ACK_BODY_BYTES_MAX, Ack, SACK_WORDS_MAX};
 pub use address::{AddressFamily, LinkAddress};
 pub use block::BlockWord;
-pub use checksum::Checksum;
+pub use checksum::{Checksum, Seed};
 pub use close::{CLOSE_BYTES, Close};
 pub use data::TRAIN_FRAMES_MAX;
 pub use done::{DONE_BYTES, Done, DoneStatus};

@@ -8,7 +8,7 @@ use crate::counters::Counter;
 use crate::cross::Control;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, SendDescriptor, Status};
 use crate::limits::{BLOCKS_QUEUED_MAX, CONTROLS_MAX};
-use crate::memory::{HostMemory, SegmentList};
+use crate::memory::HostMemory;
 use crate::time::Time;
 
 pub(super) const fn op_id(index: u32, generation: u32) -> OpId {
@@ -86,7 +86,9 @@ impl SendPath {
             let must = send.completion == CompletionMode::Buffered;
             return if must { Err(PostError::PoolFull) } else { Ok(None) };
         };
-        if copy_in(&mut self.pool, &chain, &send.segments, memory).is_err() {
+        let list = &send.segments;
+        let read = |at: usize, slice: &mut [u8]| list.read(memory, at as u64, slice);
+        if self.pool.fill(&chain, bytes as usize, read).is_err() {
             self.pool.free(chain);
             return Err(PostError::MemoryFault);
         }
@@ -262,24 +264,6 @@ impl Cut {
             frames: frames as u32,
         }
     }
-}
-
-/// Copies a user's bytes into a chain of the pool, through a small buffer on the stack.
-fn copy_in(
-    pool: &mut crate::pool::Pool,
-    chain: &crate::pool::Chain,
-    list: &SegmentList,
-    memory: &impl HostMemory,
-) -> Result<(), crate::memory::MemoryFault> {
-    let mut buffer = [0u8; crate::limits::POOL_SLOT_BYTES];
-    let (mut at, total) = (0u64, list.bytes());
-    while at < total {
-        let n = (total - at).min(buffer.len() as u64) as usize;
-        list.read(memory, at, &mut buffer[..n])?;
-        pool.write(chain, at as usize, &buffer[..n]);
-        at += n as u64;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -149,10 +149,12 @@ impl Active {
         self.awaiting.clear();
         self.blocks.clear();
         self.controls.clear();
-        self.records.shrink_to(KEPT);
-        self.pending.shrink_to(KEPT);
-        self.blocks.shrink_to(KEPT);
-        self.controls.shrink_to(KEPT);
+        if self.pending.capacity() > KEPT || self.blocks.capacity() > KEPT {
+            self.pending.shrink_to(KEPT);
+            self.blocks.shrink_to(KEPT);
+            self.records.shrink_to(KEPT);
+            self.controls.shrink_to(KEPT);
+        }
         if self.in_flight != 0 || self.lost != 0 {
             self.window = [Frame::default(); WINDOW_FRAMES as usize];
         }

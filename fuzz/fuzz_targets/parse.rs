@@ -1,8 +1,8 @@
 //! Any bytes to every parser. A parser gives a value or a reason; and a value, emitted and parsed again, is the same.
 #![no_main]
 
-use emp_wire::{
-    Ack, BlockWord, Checksum, Close, Done, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind,
+use emp_wire::{Seed, 
+    Ack, BlockWord, Close, Done, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind,
     Message, NotReady, Pull, covered_bytes, verify,
 };
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +12,7 @@ fuzz_target!(|frame: &[u8]| {
     let mut head = [0; HEADER_BYTES];
     header.emit(&mut head);
     assert_eq!(head[..28], frame[..28], "every bit of the header is read");
-    let _ = verify(frame, covered_bytes(&header), Checksum::contact());
+    let _ = verify(frame, covered_bytes(&header), Seed::CONTACT);
 
     let mut out = [0; HEAD_BYTES_MAX];
     match header.kind {

@@ -6,9 +6,9 @@ mod support;
 use emp_firmware::{Counter, LinkIndex, Profile, Span, Time};
 use emp_model::{MessageSpec, Prng, Stop, Want, World};
 use emp_wire::{
-    Ack, Checksum, Close, Done, DoneStatus, Epoch, Flags, HEADER_BYTES, Header, Hello, Kind,
-    LinkAddress, LongPart, Message, NodeId, NotReady, NotReadyCause, Pull, Sequence,
-    begin_checksum, covered_bytes, store_checksum,
+    Ack, Close, Done, DoneStatus, Epoch, Flags, HEADER_BYTES, Header, Hello, Kind, LinkAddress,
+    LongPart, Message, NodeId, NotReady, NotReadyCause, Pull, Seed, Sequence, begin_checksum,
+    covered_bytes, store_checksum,
 };
 use support::{acquainted, count, finish, wait};
 
@@ -67,11 +67,11 @@ impl Forger {
         let covered = covered_bytes(&header).min(fields.len());
         frame.extend_from_slice(&fields[..covered]);
         let seed = if kind.contact() {
-            Checksum::contact()
+            Seed::CONTACT
         } else {
-            Checksum::between(self.source, self.destination, self.destination_epoch)
+            Seed::between(self.source, self.destination, self.destination_epoch)
         };
-        let sum = begin_checksum(&frame, seed);
+        let sum = begin_checksum(&mut frame, seed);
         frame.extend_from_slice(&fields[covered..]);
         store_checksum(&mut frame, sum);
         frame
@@ -82,6 +82,7 @@ impl Forger {
             node: self.source,
             source_endpoint: 0,
             destination_endpoint: 0,
+            attempt: 0,
             match_bits: 0,
             long,
             immediate: None,
@@ -274,7 +275,8 @@ fn a_lying_peer_breaks_nothing_but_its_own_pair() {
         for word in [0, 0x0001_0000, 0xFFFF_FFFF] {
             frames.push((Kind::Block, Flags::LAST, vec![5; 1_400], word));
         }
-        let refusal = NotReady { node, cause: NotReadyCause::PoolFull, backoff_us: u32::MAX };
+        let refusal =
+            NotReady { node, cause: NotReadyCause::PoolFull, attempt: 0, backoff_us: u32::MAX };
         frames.push((Kind::NotReady, Flags::default(), body(|into| refusal.emit(into)), 12_345));
 
         for (i, (kind, flags, fields, word)) in frames.into_iter().enumerate() {

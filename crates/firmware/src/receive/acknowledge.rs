@@ -61,8 +61,9 @@ impl ReceivePath {
     ) {
         let profile = &self.profile;
         let entry = &mut self.peers[peer];
-        let owed = &mut entry.ack;
         let cell = &mut cross.acks[peer];
+        cell.acknowledge = entry.acknowledge();
+        let owed = &mut entry.ack;
         if core::mem::take(&mut cell.carried) {
             (owed.frames, owed.messages, owed.delayed) = (0, 0, false);
         }
@@ -77,10 +78,6 @@ impl ReceivePath {
         };
         let held = entry.refusal.is_some();
         let gap = entry.received.has_gap();
-        cell.acknowledge = match entry.refusal {
-            Some(held) => held,
-            None => entry.received.next(),
-        };
         cell.owed = !gap && !held;
         if at_once || flags.has(Flags::ACK_REQUEST) || u32::from(count) >= profile.collection {
             if !owed.due {
@@ -98,10 +95,7 @@ impl ReceivePath {
     pub(super) fn owe_now(&mut self, peer: u32, cross: &mut Cross) {
         let entry = &mut self.peers[peer];
         cross.acks[peer].carried = false;
-        cross.acks[peer].acknowledge = match entry.refusal {
-            Some(held) => held,
-            None => entry.received.next(),
-        };
+        cross.acks[peer].acknowledge = entry.acknowledge();
         if !entry.ack.due {
             entry.ack.due = true;
             self.acks.due.push_back(peer);
@@ -125,10 +119,10 @@ impl ReceivePath {
             if carried && !entry.received.has_gap() && !held {
                 continue;
             }
-            let sack = if held || !self.profile.selective_acks {
-                [0; SACK_WORDS_MAX]
-            } else {
-                *entry.received.after()
+            let sack = match &entry.refusal {
+                Some(hold) => hold.passed,
+                None if self.profile.selective_acks => *entry.received.after(),
+                None => [0; SACK_WORDS_MAX],
             };
             let delay = now.since(entry.ack.last_arrival);
             let delay_us = u32::try_from(delay.as_us()).unwrap_or(u32::MAX);

@@ -1,10 +1,12 @@
 //! Receive bookkeeping (I4): classifies a sequenced frame, and decides whether it is taken. Only what is taken is
 //! acknowledged; what is acknowledged is never asked for again.
 
+use alloc::boxed::Box;
+
 use emp_wire::{BlockWord, Done, Flags, Header, Kind, Message, NotReady, NotReadyCause, Pull};
 
 use super::sequence::Arrival;
-use super::{Incoming, NONE, Place, ReceivePath};
+use super::{Hold, Incoming, NONE, Place, ReceivePath};
 use crate::counters::Counter;
 use crate::cross::{Control, Cross, ToSend};
 use crate::limits::{EARLY_MAX, INCOMING_MAX};
@@ -41,6 +43,7 @@ impl ReceivePath {
             Arrival::Duplicate => {
                 // V14: the acknowledgement may have been lost.
                 self.counters.count(Counter::DropDuplicate);
+                self.pass_hold(peer, header);
                 return self.owe_now(peer, cross);
             }
             Arrival::Ahead if !self.profile.accept_out_of_order => {
@@ -65,7 +68,17 @@ impl ReceivePath {
         let received = &mut self.peers[peer].received;
         let opens_gap = arrival == Arrival::Ahead && received.opens_gap(header.sequence);
         let closed_gap = received.take(header.sequence);
+        self.pass_hold(peer, header);
         self.owe(now, peer, header.flags, opens_gap || closed_gap, cross);
+    }
+
+    /// While a message is refused, frames that belong to none are acknowledged one by one.
+    fn pass_hold(&mut self, peer: u32, header: &Header) {
+        if let Some(hold) = &mut self.peers[peer].refusal
+            && !matches!(header.kind, Kind::Message | Kind::Data)
+        {
+            hold.pass(header.sequence);
+        }
     }
 
     fn on_pull(&mut self, peer: u32, header: &Header, body: &[u8]) -> Verdict {
@@ -319,7 +332,7 @@ impl ReceivePath {
             // One at a time: the peer has not heard of the last one yet.
             return Verdict::Dropped(Counter::Refused);
         }
-        entry.refusal = Some(entry.received.next());
+        entry.refusal = Some(Box::new(Hold::new(entry.received.next())));
         entry.attempt = entry.attempt.wrapping_add(1);
         let attempt = entry.attempt;
         self.counters.count(Counter::NotReadySent);

@@ -11,8 +11,9 @@ mod placement;
 mod pulling;
 mod sequence;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use emp_wire::{NodeId, Sequence};
+use emp_wire::{NodeId, SACK_WORDS_MAX, Sequence};
 
 use crate::chunked::Chunked;
 use crate::counters::Counters;
@@ -110,9 +111,32 @@ struct ReceivePeer {
     early_count: u16,
     /// Attempt number that is taken from it (`READY-2`).
     attempt: u8,
-    /// Acknowledgement is held back here until the peer has our "not ready" (`READY-3`).
-    refusal: Option<Sequence>,
+    /// Acknowledgement is held back until the peer has our "not ready" (`READY-3`). Rare, so kept apart.
+    refusal: Option<Box<Hold>>,
     ack: acknowledge::Owed,
+}
+
+/// What may be acknowledged while a message of the peer is refused.
+struct Hold {
+    /// All before this number.
+    at: Sequence,
+    /// Bit `i`: number `at + 1 + i` is here and does not belong to a message. Such frames must get through, or two
+    /// nodes that refuse each other would wait for each other's acknowledgement for ever.
+    passed: [u64; SACK_WORDS_MAX],
+}
+
+impl Hold {
+    const fn new(at: Sequence) -> Self {
+        Self { at, passed: [0; SACK_WORDS_MAX] }
+    }
+
+    fn pass(&mut self, sequence: Sequence) {
+        let ahead = sequence.since(self.at);
+        if (1..=64 * SACK_WORDS_MAX as i32).contains(&ahead) {
+            let bit = ahead as usize - 1;
+            self.passed[bit / 64] |= 1 << (bit % 64);
+        }
+    }
 }
 
 /// The receive path of a node.
@@ -209,6 +233,11 @@ impl ReceivePath {
 }
 
 impl ReceivePeer {
+    /// The cumulative acknowledgement that the peer may have.
+    fn acknowledge(&self) -> Sequence {
+        self.refusal.as_ref().map_or(self.received.next(), |hold| hold.at)
+    }
+
     const fn new() -> Self {
         Self {
             received: Received::new(),

@@ -19,6 +19,8 @@ struct Progress {
     acked: u32,
     /// Order and send time of the latest transmission that arrived, if it was not a retransmission.
     sample: Option<(u32, u32)>,
+    /// The peer has our "not ready".
+    confirmed: bool,
 }
 
 impl SendPath {
@@ -56,6 +58,9 @@ impl SendPath {
         }
         if let Some((words, _)) = sack.filter(|_| has_sack) {
             selective(active, cumulative, words, &mut progress);
+        }
+        if progress.confirmed {
+            self.to_receive.push_back(ToReceive::RefusalConfirmed { peer });
         }
         if progress.acked > 0 {
             active.progress_at = now;
@@ -105,12 +110,8 @@ impl SendPath {
                 _ => break,
             }
             let record = active.records.pop_front().expect("seen above");
-            match record.what {
-                What::Message { message, .. } => self.train_acked(peer, message),
-                What::Control(Control::NotReady { .. }) => {
-                    self.to_receive.push_back(ToReceive::RefusalConfirmed { peer });
-                }
-                _ => {}
+            if let What::Message { message, .. } = record.what {
+                self.train_acked(peer, message);
             }
         }
     }
@@ -280,7 +281,9 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
         progress.sample = Some((frame.order, frame.sent_us));
     }
     if let Some(index) = active.record_of(sequence) {
-        active.records[index].acked += 1;
+        let record = &mut active.records[index];
+        record.acked += 1;
+        progress.confirmed |= matches!(record.what, What::Control(Control::NotReady { .. }));
     }
 }
 

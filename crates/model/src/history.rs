@@ -31,6 +31,8 @@ struct Reset {
     observer: usize,
     peer: usize,
     at: Time,
+    /// Because the peer came back in another epoch.
+    restarted: bool,
 }
 
 /// The record of one run.
@@ -68,9 +70,9 @@ impl History {
         self.closed.insert((node, endpoint));
     }
 
-    /// A node reported that it lost a peer's state.
-    pub fn reset(&mut self, observer: usize, peer: usize, at: Time) {
-        self.resets.push(Reset { observer, peer, at });
+    /// A node reported that it lost a peer's state; perhaps because that came back in another epoch.
+    pub fn reset(&mut self, observer: usize, peer: usize, at: Time, restarted: bool) {
+        self.resets.push(Reset { observer, peer, at, restarted });
     }
 
     /// True if this endpoint was closed at some time.
@@ -99,10 +101,14 @@ impl History {
             || self.was_stopped(b, since)
     }
 
-    /// True if `observer` reported, between `since` and `until`, that it lost `peer`'s state.
-    pub fn reset_seen(&self, observer: usize, peer: usize, since: Time, until: Time) -> bool {
+    /// True if `observer` reported, between `since` and `until`, that `peer` was restarted. What had arrived whole of a peer
+    /// that only fell silent, or said goodbye, may still be received: its sender was told that it was delivered.
+    pub fn restart_seen(&self, observer: usize, peer: usize, since: Time, until: Time) -> bool {
         self.resets.iter().any(|reset| {
-            (reset.observer, reset.peer) == (observer, peer) && reset.at > since && reset.at < until
+            reset.restarted
+                && (reset.observer, reset.peer) == (observer, peer)
+                && reset.at > since
+                && reset.at < until
         })
     }
 

@@ -177,8 +177,10 @@ impl SimNode {
             now
         } else {
             match (firmware.poll_timeout(), self.blocked_until) {
-                (Some(a), Some(b)) => a.min(b),
-                (a, b) => a.or(b)?,
+                // What is due now has been tried, and waits for room on the way out.
+                (Some(due), Some(free)) if due <= now => free,
+                (Some(due), Some(free)) => due.min(free),
+                (due, free) => due.or(free)?,
             }
         };
         let allowed = self.last_turn.map_or(now, |last| last + self.setup.pace.turn_interval);

@@ -216,8 +216,9 @@ fn check_arrival(
         return Err(format!("message {id} should show {wanted:?} but shows {completion:?}"));
     }
     check_bytes(id, wanted.bytes as usize, content)?;
-    let end_reported =
-        |stopped| witness.history.reset_seen(witness.node, spec.from, stopped, receive.posted_at());
+    let end_reported = |stopped| {
+        witness.history.restart_seen(witness.node, spec.from, stopped, receive.posted_at())
+    };
     if witness.history.stopped_after(spec.from, posted.at).is_some_and(end_reported) {
         return Err(format!(
             "got message {id} of an earlier incarnation after its end was reported"

@@ -61,6 +61,7 @@ fn play(world: &mut World, temper: &Temper, healed: &mut Time) -> Result<(), Str
     *healed = world.now();
     let bound = recovery_bound(world, temper);
     receive_the_rest(world, bound)?;
+    receive_the_left_over(world, bound);
     let left: Vec<_> = (0..world.ledger.receives.len())
         .filter(|id| {
             let receive = &world.ledger.receives[*id];
@@ -145,21 +146,32 @@ fn outstanding(world: &World) -> impl Iterator<Item = (usize, &crate::ledger::Me
     })
 }
 
-/// Messages that may take a posted receive, broken pairs' included.
+/// Posts a receive for each message that may still arrive, those of broken pairs included.
 fn post_for_outstanding(world: &mut World) {
-    let wanted: Vec<(usize, u16, u64)> = world
-        .ledger
-        .outstanding()
-        .filter(|(_, message)| world.nodes[message.spec.to].firmware.is_some())
-        .filter(|(_, message)| {
-            let setup = &world.nodes[message.spec.to].setup;
-            setup.endpoints.contains(&message.spec.to_endpoint)
-        })
-        .map(|(_, message)| (message.spec.to, message.spec.to_endpoint, message.spec.bytes))
-        .collect();
-    for (node, endpoint, bytes) in wanted {
-        let spec = ReceiveSpec { node, endpoint, want: Want::ANY, bytes, pieces: 1 };
-        world.apply(crate::action::Action::Receive(spec));
+    let wanted: Vec<usize> = world.ledger.outstanding().map(|(id, _)| id).collect();
+    post_for(world, wanted);
+}
+
+/// A message may be there although its send failed (its acknowledgement was lost, then its sender): takes such ones, so
+/// that pools can be seen to be empty afterwards.
+fn receive_the_left_over(world: &mut World, bound: Span) {
+    let unclear = |message: &crate::ledger::Message| {
+        message.posted.is_some() && message.taken.is_none() && !message.discarded
+    };
+    let messages = &world.ledger.messages;
+    let left = (0..messages.len()).filter(|id| unclear(&messages[*id])).collect();
+    post_for(world, left);
+    world.run(bound);
+}
+
+fn post_for(world: &mut World, messages: Vec<usize>) {
+    for message in messages {
+        let spec = &world.ledger.messages[message].spec;
+        let (node, endpoint, bytes) = (spec.to, spec.to_endpoint, spec.bytes);
+        if world.nodes[node].setup.endpoints.contains(&endpoint) {
+            let spec = ReceiveSpec { node, endpoint, want: Want::ANY, bytes, pieces: 1 };
+            world.apply(crate::action::Action::Receive(spec));
+        }
     }
 }
 

@@ -321,7 +321,8 @@ impl World {
                     ));
                 }
                 if !matches!(event, NodeEvent::Found { .. }) {
-                    self.history.reset(node, peer, self.now);
+                    let restarted = matches!(event, NodeEvent::Restarted(_));
+                    self.history.reset(node, peer, self.now, restarted);
                 }
             }
             None => self.fail(format!("node {node} reports {event:?} of a node that is not there")),

@@ -171,6 +171,11 @@ fn every_bad_frame_is_dropped_for_its_reason() {
         (
             "an earlier incarnation of the sender",
             Counter::DropStaleSource,
+            forger.frame(Kind::Message, long_flags, &long, |h| h.source_epoch.0 ^= 1),
+        ),
+        (
+            "data of an earlier incarnation of the sender",
+            Counter::DropUnknownPeer,
             forger.frame(Kind::Data, none, &data, |h| h.source_epoch.0 ^= 1),
         ),
         (

@@ -67,6 +67,26 @@ fn a_sender_that_vanishes_mid_message_is_reported() {
     }
 }
 
+/// A message that waits unmatched at a peer which then vanishes: its sender is told too.
+#[test]
+fn a_receiver_that_vanishes_before_matching_is_reported() {
+    for profile in impatient() {
+        for (bytes, synchronous) in [(100, true), (4 << 20, false)] {
+            let mut world = acquainted(2, &profile);
+            let lost = world.send(MessageSpec { synchronous, ..MessageSpec::plain(0, 1, bytes) });
+            world.pass(Span::ms(200));
+            if world.sent(lost).is_some() {
+                // Whole messages leave at once in some profiles: delivered is delivered.
+                continue;
+            }
+            world.apply(Action::Stop { node: 1, goodbye: false });
+            wait(&mut world, NOTICED_WITHIN, |world| world.sent(lost).is_some());
+            assert_eq!(world.sent(lost), Some(Status::Unreachable), "{}", profile.name);
+            finish(&mut world);
+        }
+    }
+}
+
 /// A node that is not there at all.
 #[test]
 fn a_node_that_never_was_is_unreachable() {

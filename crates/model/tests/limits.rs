@@ -28,7 +28,8 @@ fn an_unexpected_flood_is_bounded_and_nothing_is_lost() {
         world.pass(Span::ms(100));
         assert!(count(&world, 1, Counter::NotReadySent) > 0, "{}", profile.name);
         let (free, all) = world.firmware(1).pool_slots();
-        assert!(free < all / 4, "{}: {free} of {all} slots free", profile.name);
+        // Half of the pool is for what arrives.
+        assert!(free < all * 6 / 10, "{}: {free} of {all} slots free", profile.name);
         // While nothing moves, the sender asks again now and then, and does not shout.
         let before = world.network().totals().sent;
         world.pass(Span::ms(1_000));
@@ -101,18 +102,21 @@ fn a_peer_that_never_posts_is_asked_rarely() {
     }
 }
 
-/// A message that waits unexpected, or half arrived, needs no timer at the profile that keeps it.
+/// A message that waits unexpected costs next to nothing: the sender of a long or synchronous one looks now and then
+/// whether its receiver still lives, and that is all.
 #[test]
-fn waiting_unexpected_messages_need_no_frames() {
+fn waiting_unexpected_messages_need_few_frames() {
     for profile in keeping() {
         let mut world = acquainted(2, profile);
         for bytes in [10, 5_000, 1 << 20] {
             world.send(MessageSpec::plain(0, 1, bytes));
         }
-        settle(&mut world);
+        world.pass(Span::ms(1_000));
         world.network_mut().trace_mut().clear();
         world.pass(Span::ms(60_000));
-        assert_eq!(world.network().trace().lines().len(), 0, "{}", profile.name);
+        // Patience is 5 s: eight questions and answers in that time, and as many acknowledgements at most.
+        let frames = world.network().trace().lines().len();
+        assert!(frames <= 12 * 8 * 4, "{}: {frames} frames in a minute", profile.name);
         for bytes in [10, 5_000, 1 << 20] {
             world.receive(1, Want::ANY, bytes);
         }

@@ -3,8 +3,7 @@
 use emp_wire::{
     ACK_BODY_BYTES_MAX, Ack, BlockWord, Close, Done, DoneStatus, Epoch, Flags, HEAD_BYTES_MAX,
     HEADER_BYTES, Header, Hello, Kind, LongPart, Message, NodeId, NotReady, NotReadyCause, Pull,
-    Reason, SACK_WORDS_MAX, Seed, Sequence, begin_checksum, checksum_of, covered_bytes,
-    store_checksum, verify,
+    Reason, SACK_WORDS_MAX, Seed, Sequence, begin_checksum, covered_bytes, store_checksum, verify,
 };
 use proptest::prelude::*;
 

@@ -1,11 +1,13 @@
 //! The `emp` program: one subcommand a module, each with `Args` and `run(Args)`.
 
 mod bench;
+mod demo;
 mod doctor;
 mod error;
 mod lab;
 mod process;
 mod report;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -26,6 +28,8 @@ enum Command {
     Lab(lab::Args),
     /// Measure EMP against the bare link and TCP.
     Bench(bench::Args),
+    Demo(demo::Args),
+    Sim(sim::Args),
     /// Show what this machine allows and which link `auto` will take.
     Doctor(doctor::Args),
 }
@@ -34,6 +38,8 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Doctor(args) => doctor::run(args),
     }
 }

@@ -18,8 +18,9 @@ const BOARDS: [&str; 2] = ["inline", "thread"];
 /// Ways of waiting that `--wait` knows.
 const WAITS: [&str; 3] = ["spin", "adaptive", "sleep"];
 
-/// Slices per subject and size: an odd number has a middle, and two disturbed ones of five change nothing.
-const RUNS_DEFAULT: usize = 5;
+/// Slices per subject and size. Short slices, so that many of them pass without another program on the same core, and
+/// an odd number, which has a middle.
+const RUNS_DEFAULT: usize = 25;
 
 /// Slices that `--runs` may ask for.
 const RUNS_MAX: usize = 1_000;
@@ -133,10 +134,10 @@ pub struct BarsArgs {
     #[command(flatten)]
     pub place: WhereArgs,
     /// Seconds for each subject of each bar.
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 1.0)]
     pub seconds: f64,
     /// Slices that those seconds are cut into.
-    #[arg(long, default_value_t = 9)]
+    #[arg(long, default_value_t = 101)]
     pub runs: usize,
     /// Only bars whose name holds this text.
     #[arg(long, value_name = "TEXT")]

@@ -212,7 +212,7 @@ impl Bar {
         let figures = all.iter().zip(&self.specs).map(|(series, spec)| {
             let median = series.median(|measure| self.figure.of(measure));
             let median = median.map_or_else(|| "-".to_owned(), |value| self.figure.show(value));
-            format!("{} {median}", describe(spec))
+            format!("{} {median}", spec.describe())
         });
         figures.collect::<Vec<_>>().join(", ")
     }
@@ -231,21 +231,6 @@ impl Bar {
             figures,
         }
     }
-}
-
-/// A subject in a few words: `emp packet`, `tcp`.
-fn describe(spec: &Spec) -> String {
-    let mut text = spec.kind.name().to_owned();
-    if spec.uses_link() && spec.link != LinkChoice::Auto {
-        text += &format!(" {}", spec.link);
-    }
-    if spec.loss > 0.0 {
-        text += " with loss";
-    }
-    if !spec.guardian {
-        text += " without";
-    }
-    text
 }
 
 #[cfg(test)]

@@ -142,6 +142,21 @@ impl Spec {
         Ok(FaultPlan { seed, drop: plan.drop.max(self.loss), ..plan })
     }
 
+    /// A few words that tell it from the other subjects of a session: `emp packet`, `tcp`.
+    pub fn describe(&self) -> String {
+        let mut text = self.kind.name().to_owned();
+        if self.uses_link() && self.link != LinkChoice::Auto {
+            text += &format!(" {}", self.link);
+        }
+        if self.loss > 0.0 {
+            text += " with loss";
+        }
+        if !self.guardian && self.kind == SubjectKind::Emp {
+            text += " without guardian";
+        }
+        text
+    }
+
     /// Whether the link choice matters to it.
     pub fn uses_link(&self) -> bool {
         matches!(self.kind, SubjectKind::Emp | SubjectKind::Raw)

@@ -31,7 +31,7 @@ pub use results::Row;
 pub use session::Session;
 pub use subject::Place;
 pub use verify_run::{outcome as verify_outcome, plan as verify_plan};
-pub use {environment::links, measure::Effort, sizes::show as show_size, verify::Tally};
+pub use {environment::links, measure::Effort, sizes::show as show_size};
 
 /// Measure: `emp bench listen` on one host and `emp bench PATTERN PEER` on the other, or `emp bench PATTERN --lab`.
 #[derive(clap::Args)]

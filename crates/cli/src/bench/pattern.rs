@@ -2,7 +2,7 @@
 
 use super::args::{MeasureArgs, command_line};
 use super::environment::Environment;
-use super::job::{Measure, Pattern};
+use super::job::{Measure, Pattern, Spec};
 use super::measure::{Effort, Series, alternate, window_for};
 use super::progress::Progress;
 use super::results::{Results, Row};
@@ -58,7 +58,7 @@ pub fn measure_sizes(
     let mut rows = Vec::new();
     for &size in sizes {
         let job = (work.pattern, size, window_for(size, work.window));
-        let names: Vec<String> = session.specs().iter().map(|s| s.kind.name().to_owned()).collect();
+        let names: Vec<String> = session.specs().iter().map(Spec::describe).collect();
         let mut tick = |series: &Series| {
             progress.step(&format!(
                 "{} {} {}",

@@ -1,7 +1,6 @@
 //! Signs of life while measuring, on standard error: a bar on a terminal, a line per step elsewhere.
 
 use std::io::{IsTerminal, stderr};
-use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -30,10 +29,11 @@ impl Progress {
         }
     }
 
-    /// Time has passed in a piece of work that lasts so long.
-    pub fn time(&self, passed: Duration) {
-        if let Some(bar) = &self.bar {
-            bar.set_position(passed.as_millis() as u64);
+    /// Writes something else without tearing the bar.
+    pub fn suspend(&self, write: impl FnOnce()) {
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
         }
     }
 

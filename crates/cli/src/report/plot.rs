@@ -7,7 +7,8 @@ use anyhow::Context;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::bench::{Row, SubjectKind, show_size};
+use super::table;
+use crate::bench::{Row, show_size};
 
 /// Pixels: both plots side by side on an ordinary screen.
 const PICTURE: (u32, u32) = (1280, 560);
@@ -48,7 +49,7 @@ fn curves(rows: &[Row]) -> Vec<Curve> {
         // Streams have no time of their own; the time that each message takes up stands for it.
         let us = row.one_way_us.or(row.messages_per_s.map(|rate| 1e6 / rate));
         let Some(us) = us.filter(|us| *us > 0.0) else { continue };
-        let name = name(row);
+        let name = table::subject(row);
         let point = Point { bytes: bytes as f64, us, gbps };
         match curves.iter_mut().find(|curve| curve.name == name) {
             Some(curve) => curve.points.push(point),
@@ -61,22 +62,12 @@ fn curves(rows: &[Row]) -> Vec<Curve> {
     curves
 }
 
-fn name(row: &Row) -> String {
-    let subject = match row.subject {
-        SubjectKind::Emp => "EMP",
-        SubjectKind::Raw => "bare",
-        SubjectKind::Tcp => "TCP spinning",
-        SubjectKind::TcpBlock => "TCP sleeping",
-    };
-    row.link.as_ref().map_or_else(|| subject.to_owned(), |link| format!("{subject} {link}"))
-}
-
 fn draw(title: &str, curves: &[Curve]) -> anyhow::Result<String> {
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, PICTURE).into_drawing_area();
         root.fill(&WHITE)?;
-        let root = root.titled(title, ("sans-serif", 22))?;
+        let root = root.titled(title, ("sans-serif", 24))?;
         let (left, right) = root.split_horizontally(PICTURE.0 / 2);
         let size = Axis {
             title: "Throughput over message size",
@@ -99,6 +90,12 @@ fn draw(title: &str, curves: &[Curve]) -> anyhow::Result<String> {
     Ok(svg)
 }
 
+/// A range a little larger than from `least` to `most`. A single point, or none, still gets a picture.
+fn around(least: f64, most: f64) -> std::ops::Range<f64> {
+    let least = if least.is_finite() && least > 0.0 { least } else { 1.0 };
+    (least / 1.3)..(most.max(least * 2.0) * 1.3)
+}
+
 struct Axis {
     title: &'static str,
     unit: &'static str,
@@ -119,16 +116,17 @@ fn chart(
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let least = points().map(axis.of).fold(f64::INFINITY, f64::min);
     let most = points().map(axis.of).fold(0.0, f64::max);
-    let top = points().map(|point| point.gbps).fold(0.0, f64::max).max(0.001) * 1.08;
-    // A single point, or none, still gets a picture.
-    let least = if least.is_finite() { least } else { 1.0 };
-    let x = (least / 1.2)..(most.max(least * 2.0) * 1.2);
+    let x = around(least, most);
+    // Logarithmic too: small messages matter as much as large ones, and the same factor is the same height everywhere.
+    let bottom = points().map(|point| point.gbps).fold(f64::INFINITY, f64::min);
+    let top = points().map(|point| point.gbps).fold(0.0, f64::max);
+    let y = around(bottom, top);
     let mut chart = ChartBuilder::on(area)
-        .caption(axis.title, ("sans-serif", 17))
+        .caption(axis.title, ("sans-serif", 20))
         .margin(12)
         .x_label_area_size(46)
-        .y_label_area_size(56)
-        .build_cartesian_2d(x.log_scale().base(axis.base), 0.0..top)?;
+        .y_label_area_size(64)
+        .build_cartesian_2d(x.log_scale().base(axis.base), y.log_scale())?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
@@ -139,7 +137,7 @@ fn chart(
         })
         .x_desc(axis.unit)
         .y_desc("throughput, Gb/s")
-        .label_style(("sans-serif", 13))
+        .label_style(("sans-serif", 16))
         .draw()?;
     for (curve, colour) in curves.iter().zip(COLOURS.into_iter().cycle()) {
         let points: Vec<(f64, f64)> =
@@ -156,7 +154,7 @@ fn chart(
         .position(SeriesLabelPosition::UpperLeft)
         .background_style(WHITE.mix(0.85))
         .border_style(BLACK.mix(0.3))
-        .label_font(("sans-serif", 13))
+        .label_font(("sans-serif", 16))
         .draw()?;
     Ok(())
 }
@@ -164,7 +162,7 @@ fn chart(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::Pattern;
+    use crate::bench::{Pattern, SubjectKind};
 
     fn row(subject: SubjectKind, size: usize, us: f64) -> Row {
         Row {

@@ -39,6 +39,58 @@ pub fn rows(rows: &[Row]) -> String {
     format!("{table}\n")
 }
 
+/// One row a pattern and size, one column a subject: times for ping-pongs, throughput for the rest. The ratio is that of
+/// EMP's best link.
+pub fn pivot(rows: &[Row]) -> String {
+    let mut subjects: Vec<String> = Vec::new();
+    let mut lines: Vec<(Pattern, Option<usize>)> = Vec::new();
+    for row in rows {
+        if !subjects.contains(&subject(row)) {
+            subjects.push(subject(row));
+        }
+        if !lines.contains(&(row.pattern, row.size)) {
+            lines.push((row.pattern, row.size));
+        }
+    }
+    let mut header = vec!["measured", "size"];
+    header.extend(subjects.iter().map(String::as_str));
+    header.push("EMP to TCP");
+    let mut table = bare(&header);
+    for (pattern, size) in lines {
+        let here: Vec<&Row> =
+            rows.iter().filter(|row| (row.pattern, row.size) == (pattern, size)).collect();
+        let (name, less_is_better) = match pattern {
+            Pattern::Pingpong => ("one way, µs", true),
+            _ => ("stream, Gb/s", false),
+        };
+        let figure = |row: &Row| if less_is_better { row.one_way_us } else { row.gbps };
+        let mut cells = vec![name.to_owned(), size.map_or_else(|| "random".to_owned(), show_size)];
+        cells.extend(subjects.iter().map(|name| {
+            let row = here.iter().find(|row| subject(row) == *name);
+            number(row.and_then(|row| figure(row)), if less_is_better { 2 } else { 1 })
+        }));
+        let of =
+            |kind| here.iter().filter(move |row| row.subject == kind).filter_map(|row| figure(row));
+        let best = of(SubjectKind::Emp).reduce(if less_is_better { f64::min } else { f64::max });
+        let ratio = best.zip(of(SubjectKind::Tcp).next()).map(|(emp, tcp)| emp / tcp);
+        cells.push(ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}×")));
+        table.add_row(cells);
+    }
+    align_right(&mut table, &(1..=subjects.len() + 2).collect::<Vec<_>>());
+    format!("{table}\n")
+}
+
+/// What a row is about, in two words.
+pub fn subject(row: &Row) -> String {
+    let subject = match row.subject {
+        SubjectKind::Emp => "EMP",
+        SubjectKind::Raw => "bare",
+        SubjectKind::Tcp => "TCP spinning",
+        SubjectKind::TcpBlock => "TCP sleeping",
+    };
+    row.link.as_ref().map_or_else(|| subject.to_owned(), |link| format!("{subject} {link}"))
+}
+
 /// One row a bar, and the figures behind it below.
 pub fn verdicts(verdicts: &[Verdict]) -> String {
     let mut table = bare(&["bar", "measured", "limit", "", "medians"]);
@@ -140,7 +192,16 @@ mod tests {
             pass: Some(true),
             figures: "emp packet 12.34 Gb/s, emp udp 45.67 Gb/s, tcp 23.45 Gb/s".to_owned(),
         };
-        for text in [rows(&[wide]), verdicts(&[verdict])] {
+        let all = [
+            row(SubjectKind::Emp, Some("packet"), 1234.5),
+            row(SubjectKind::Emp, Some("udp"), 1234.5),
+            row(SubjectKind::Raw, Some("packet"), 1234.5),
+            row(SubjectKind::Raw, Some("udp"), 1234.5),
+            row(SubjectKind::Tcp, None, 4938.0),
+        ];
+        let pivoted = pivot(&all);
+        assert!(pivoted.contains("0.25×") && pivoted.contains("bare packet"), "{pivoted}");
+        for text in [rows(&[wide]), verdicts(&[verdict]), pivoted] {
             assert!(text.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{text}");
         }
     }

@@ -67,7 +67,7 @@ impl Emp {
         }
     }
 
-    fn from_peer(&self, match_bits: u64) -> Selector {
+    fn wanted(&self, match_bits: u64) -> Selector {
         Selector { from: self.to.node, ..Selector::bits(match_bits) }
     }
 
@@ -82,7 +82,7 @@ impl Emp {
     }
 
     fn post_receive(&mut self, buffer: Vec<u8>) -> anyhow::Result<()> {
-        let selector = self.from_peer(DATA);
+        let selector = self.wanted(DATA);
         self.receives.push_back(receive(&self.endpoint, selector, buffer)?);
         Ok(())
     }
@@ -97,7 +97,7 @@ impl Emp {
     }
 
     fn ping(&mut self, job: &Job) -> anyhow::Result<()> {
-        let selector = self.from_peer(DATA);
+        let selector = self.wanted(DATA);
         let mut buffer = self.spare.pop().context("a buffer was prepared")?;
         for _ in 0..job.count {
             let back = receive(&self.endpoint, selector, buffer)?;
@@ -130,7 +130,7 @@ impl Emp {
     }
 
     fn stream_out(&mut self, job: &Job) -> anyhow::Result<()> {
-        let end = receive(&self.endpoint, self.from_peer(END), vec![0])?;
+        let end = receive(&self.endpoint, self.wanted(END), vec![0])?;
         let mut flying = VecDeque::with_capacity(job.window);
         for _ in 0..job.count {
             if flying.len() >= job.window {
@@ -156,7 +156,7 @@ impl Emp {
     }
 
     fn both_ways(&mut self, job: &Job) -> anyhow::Result<()> {
-        let end = receive(&self.endpoint, self.from_peer(END), vec![0])?;
+        let end = receive(&self.endpoint, self.wanted(END), vec![0])?;
         let mut flying: VecDeque<SendRequest<Arc<[u8]>>> = VecDeque::with_capacity(job.window);
         let (mut sent, mut received) = (0, 0);
         let mut patience = Patience::default();

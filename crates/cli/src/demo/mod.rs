@@ -1,0 +1,107 @@
+//! `emp demo`: what EMP does, shown on this machine in half a minute.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::bench::{
+    Effort, LinkChoice, MTU_DEFAULT, Pair, Pattern, Place, Progress, Row, Session, Spec,
+    SubjectKind, Work, links, measure_sizes, verify_outcome, verify_plan,
+};
+use crate::error::print;
+use crate::report::{plot, table};
+
+/// Show EMP on this machine: a lab of two hosts, ping-pong and stream against TCP, and a run over a lossy link.
+///
+/// Takes under 40 seconds and leaves nothing behind but emp-demo/report.svg.
+#[derive(clap::Args)]
+pub struct Args {}
+
+/// Where the curves go, from the directory the user is in.
+const DIRECTORY: &str = "emp-demo";
+
+/// Sizes of the ping-pong: the curves are made of them.
+const PINGPONG: [usize; 10] =
+    [4, 32, 128, 512, 2 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10, 1 << 20];
+
+/// Of these, the ones that the table shows: a word, a cache line, a page, and what bulk is made of.
+const SHOWN: [usize; 5] = [4, 32, 2 << 10, 32 << 10, 1 << 20];
+
+/// Sizes of the stream.
+const STREAM: [usize; 3] = [2 << 10, 32 << 10, 1 << 20];
+
+/// Time for each subject at each size, in short slices. Thirteen sizes of five subjects take about 15 seconds with the
+/// finding of message counts.
+const EFFORT: Effort = Effort { slice: Duration::from_millis(10), runs: 15 };
+
+/// Part of the frames that the verify run loses on purpose, at each end.
+const LOSS: f64 = 0.01;
+
+/// Seconds of the verify run.
+const VERIFY_SECONDS: f64 = 4.0;
+
+/// Runs `emp demo`.
+pub fn run(_args: &Args) -> anyhow::Result<()> {
+    let mut pair = Pair::new(MTU_DEFAULT)?;
+    print(
+        "lab: two hosts (network namespaces), one cable, MTU 1500, a core each where there are two\n",
+    )?;
+    let (rows, verified) = pair.run(|peer| {
+        let subjects = subjects();
+        let mut session = Session::open(peer, subjects, None, None)?;
+        introduce(session.place())?;
+        let progress =
+            Progress::new((PINGPONG.len() + STREAM.len()) * session.specs().len() * EFFORT.runs);
+        let mut rows = measure(&mut session, Pattern::Pingpong, &PINGPONG, &progress)?;
+        rows.extend(measure(&mut session, Pattern::Stream, &STREAM, &progress)?);
+        drop(session);
+        progress.line("verifying at 1 % loss");
+        let lossy = Spec { loss: LOSS, ..Spec::emp(LinkChoice::Auto) };
+        let mut session = Session::open(peer, vec![lossy], None, None)?;
+        let tallies = session.verify(0, verify_plan(1, VERIFY_SECONDS))?;
+        Ok((rows, verify_outcome(&tallies)?))
+    })?;
+    drop(pair);
+    let (curves, mut shown): (Vec<Row>, Vec<Row>) =
+        rows.into_iter().partition(|row| row.pattern == Pattern::Pingpong);
+    let picked = curves.iter().filter(|row| row.size.is_some_and(|size| SHOWN.contains(&size)));
+    shown.splice(0..0, picked.cloned());
+    let path = write_curves(&curves)?;
+    print(&format!(
+        "\n{}\nat 1 % loss, {verified}curves: {}\n",
+        table::pivot(&shown),
+        path.display()
+    ))
+}
+
+fn subjects() -> Vec<Spec> {
+    let (packet, udp) = (Spec::emp(LinkChoice::Packet), Spec::emp(LinkChoice::Udp));
+    let raw = [packet.against(SubjectKind::Raw), udp.against(SubjectKind::Raw)];
+    let tcp = packet.against(SubjectKind::Tcp);
+    [packet, udp].into_iter().chain(raw).chain([tcp]).collect()
+}
+
+fn introduce(place: &Place) -> anyhow::Result<()> {
+    links(place).iter().try_for_each(|line| print(&format!("link {line}\n")))
+}
+
+fn measure(
+    session: &mut Session,
+    pattern: Pattern,
+    sizes: &[usize],
+    progress: &Progress,
+) -> anyhow::Result<Vec<Row>> {
+    let subjects: Vec<usize> = (0..session.specs().len()).collect();
+    let work = Work { subjects: &subjects, pattern, window: None, effort: EFFORT };
+    measure_sizes(session, &work, sizes, progress)
+}
+
+fn write_curves(rows: &[Row]) -> anyhow::Result<PathBuf> {
+    let directory = PathBuf::from(DIRECTORY);
+    fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
+    let path = directory.join("report.svg");
+    plot::write(&path, "EMP between two hosts of a lab: ping-pong, MTU 1500", rows)?;
+    Ok(path)
+}

@@ -1,0 +1,211 @@
+//! `emp sim`: runs seeds of the deterministic simulator, and replays one.
+
+use std::fs;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{panic, thread};
+
+use anyhow::{Context, bail};
+use emp_firmware::Profile;
+use emp_model::{Outcome, Scale, SwarmOptions, run_seed, trace_seed};
+use serde::Serialize;
+
+use crate::bail_user;
+use crate::bench::Progress;
+use crate::error::print;
+
+/// Simulate fabrics: each seed is a network of nodes with its own faults, judged message by message.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run the seeds from A up to, but not including, B; print a line for each failure.
+    #[arg(long, value_name = "A..B", required_unless_present = "seed", conflicts_with = "seed")]
+    seeds: Option<String>,
+    /// Run one seed and say how it went.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// With --seed: write every frame on the wire to a file.
+    #[arg(long, value_name = "FILE", requires = "seed")]
+    trace: Option<PathBuf>,
+    /// Fewer nodes and messages for each seed.
+    #[arg(long)]
+    small: bool,
+    /// All nodes use this profile: default, emp2001, openmx, vmmc2 [default: each node draws one].
+    #[arg(long)]
+    profile: Option<String>,
+    /// A perfect network, and nodes that stay up.
+    #[arg(long)]
+    calm: bool,
+    /// Threads [default: one for each core].
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// With --seeds: write what came of it to a file, for programs.
+    #[arg(long, value_name = "FILE", conflicts_with = "seed")]
+    json: Option<PathBuf>,
+}
+
+/// What many seeds came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct Summary {
+    seeds: u64,
+    messages: u64,
+    received: u64,
+    bytes: u64,
+    frames: u64,
+    frames_lost: u64,
+    frames_resent: u64,
+    /// Each with the command that replays it.
+    failures: Vec<String>,
+}
+
+/// Runs `emp sim`.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let options = options(args)?;
+    match (args.seed, &args.seeds) {
+        (Some(seed), _) => replay(seed, &options, args.trace.as_ref()),
+        (None, Some(seeds)) => sweep(parse_range(seeds)?, &options, args),
+        (None, None) => bail_user!("name seeds: --seeds 0..1000, or --seed N for one"),
+    }
+}
+
+fn options(args: &Args) -> anyhow::Result<SwarmOptions> {
+    let profile = match args.profile.as_deref().map(|name| (name, Profile::by_name(name))) {
+        None => None,
+        Some((_, Some(profile))) => Some(profile.name),
+        Some((name, None)) => {
+            let known: Vec<_> = Profile::ALL.iter().map(|profile| profile.name).collect();
+            bail_user!("there is no profile {name}; there are {}", known.join(", "));
+        }
+    };
+    let scale = if args.small { Scale::Small } else { Scale::Full };
+    Ok(SwarmOptions { scale, profile, calm: args.calm })
+}
+
+fn parse_range(text: &str) -> anyhow::Result<Range<u64>> {
+    let ends = text.split_once("..").map(|(first, end)| (first.parse(), end.parse()));
+    match ends {
+        Some((Ok(first), Ok(end))) if first < end => Ok(first..end),
+        Some((Ok(first), Ok(end))) => {
+            bail_user!("there are no seeds from {first} up to, but not including, {end}")
+        }
+        _ => bail_user!("`{text}` is not a range of seeds; write for example 0..1000"),
+    }
+}
+
+fn replay(seed: u64, options: &SwarmOptions, trace: Option<&PathBuf>) -> anyhow::Result<()> {
+    let outcome = match trace {
+        None => run_seed(seed, options),
+        Some(path) => {
+            let (outcome, frames) = trace_seed(seed, options);
+            fs::write(path, frames).with_context(|| format!("writing {}", path.display()))?;
+            outcome
+        }
+    };
+    if let Some(failure) = &outcome.failure {
+        bail!("{failure}");
+    }
+    print(&format!("{outcome}\n"))
+}
+
+fn sweep(seeds: Range<u64>, options: &SwarmOptions, args: &Args) -> anyhow::Result<()> {
+    // A failing seed may panic thousands of times over; its line says what the panic said.
+    panic::set_hook(Box::new(|_| {}));
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let jobs = args.jobs.unwrap_or(cores).max(1);
+    let next = AtomicU64::new(seeds.start);
+    let progress = Mutex::new(Progress::new((seeds.end - seeds.start) as usize));
+    let summary = Mutex::new(Summary::default());
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let outcome = run_seed(seed, options);
+                    let Ok(mut summary) = summary.lock() else { return };
+                    summary.add(&outcome);
+                    let Ok(progress) = progress.lock() else { return };
+                    progress.step(&format!("{} failures", summary.failures.len()));
+                    if let Some(failure) = &outcome.failure {
+                        progress.suspend(|| println!("{failure}"));
+                    }
+                }
+            });
+        }
+    });
+    drop(panic::take_hook());
+    drop(progress);
+    let summary =
+        summary.into_inner().map_err(|_| anyhow::anyhow!("a seed ended the program's thread"))?;
+    print(&summary.text())?;
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string_pretty(&summary)? + "\n";
+        fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    if !summary.failures.is_empty() {
+        bail!("{} of {} seeds failed", summary.failures.len(), summary.seeds);
+    }
+    Ok(())
+}
+
+impl Summary {
+    fn add(&mut self, outcome: &Outcome) {
+        let s = &outcome.statistics;
+        self.seeds += 1;
+        self.messages += s.messages as u64;
+        self.received += s.received as u64;
+        self.bytes += s.bytes;
+        self.frames += s.network.sent;
+        self.frames_lost += s.network.dropped + s.network.congested;
+        self.frames_resent += s.resent;
+        self.failures.extend(outcome.failure.as_ref().map(ToString::to_string));
+    }
+
+    fn text(&self) -> String {
+        format!(
+            "{} seeds, {} failures; {} of {} messages received, {:.1} MB, {} frames ({} lost, {} resent)\n",
+            self.seeds,
+            self.failures.len(),
+            self.received,
+            self.messages,
+            self.bytes as f64 / 1e6,
+            self.frames,
+            self.frames_lost,
+            self.frames_resent,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::UserError;
+
+    #[test]
+    fn ranges() {
+        assert_eq!(parse_range("0..1000").unwrap(), 0..1000);
+        for (text, says) in [
+            ("5", "`5` is not a range"),
+            ("..", "is not a range"),
+            ("a..b", "write for example 0..1000"),
+            ("7..7", "no seeds from 7"),
+            ("9..3", "no seeds from 9"),
+        ] {
+            let error = parse_range(text).unwrap_err();
+            assert!(error.is::<UserError>() && error.to_string().contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn summaries_add_up() {
+        let options = SwarmOptions { scale: Scale::Small, profile: None, calm: true };
+        let mut summary = Summary::default();
+        (0..2).for_each(|seed| summary.add(&run_seed(seed, &options)));
+        assert_eq!(summary.seeds, 2);
+        assert!(summary.received > 0 && summary.frames > summary.received);
+        assert!(summary.text().starts_with("2 seeds, 0 failures"), "{}", summary.text());
+    }
+}

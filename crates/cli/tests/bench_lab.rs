@@ -1,0 +1,156 @@
+//! `emp bench` between two hosts of a lab: what it measures, what it writes, how it refuses.
+
+mod lab_support;
+
+use std::net::TcpListener;
+
+use lab_support::*;
+use serde_json::Value;
+
+/// Options that keep a measurement short; its figures do not matter here.
+const SHORT: [&str; 6] = ["--seconds", "0.03", "--runs", "3", "--sizes", "32,4K"];
+
+/// Runs it in a lab of its own with `--json`, and gives what it wrote and printed.
+fn measured(arguments: &[&str]) -> (Value, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("results.json");
+    let mut command = emp(&["bench"]);
+    let printed = succeed(command.args(arguments).args(["--lab", "--json"]).arg(&file));
+    (serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap(), printed)
+}
+
+#[test]
+fn a_ping_pong_is_measured_against_the_bare_link_and_tcp() {
+    if !is_root() {
+        return;
+    }
+    for link in ["packet", "udp"] {
+        let vs = ["pingpong", "--link", link, "--vs", "raw,tcp,tcp-block"];
+        let (written, printed) = measured(&[&vs[..], &SHORT[..]].concat());
+        let environment = &written["environment"];
+        assert_eq!(environment["mtu"], 1500);
+        assert_eq!(environment["lab"], true);
+        assert!(written["command"].as_str().unwrap().starts_with("emp bench pingpong --link"));
+        let results = written["results"].as_array().unwrap();
+        let seen: Vec<_> = results
+            .iter()
+            .map(|row| (row["size"].as_u64().unwrap(), row["subject"].as_str().unwrap()))
+            .collect();
+        let subjects = ["emp", "raw", "tcp", "tcp-block"];
+        let wanted: Vec<_> =
+            [32, 4096].iter().flat_map(|size| subjects.map(|subject| (*size, subject))).collect();
+        assert_eq!(seen, wanted);
+        for row in results {
+            assert_eq!(row["pattern"], "pingpong");
+            assert_eq!(row["samples"], 3);
+            assert!(row["one_way_us"].as_f64().unwrap() > 0.0 && row["gbps"].is_f64());
+            let tcp = row["subject"].as_str().unwrap().starts_with("tcp");
+            assert_eq!(row["link"], if tcp { Value::Null } else { Value::from(link) });
+        }
+        assert!(printed.lines().all(|line| line.chars().count() <= 100), "{printed}");
+        assert!(printed.contains("to raw") && printed.contains("4K"), "{printed}");
+    }
+}
+
+#[test]
+fn the_other_patterns_give_throughput() {
+    if !is_root() {
+        return;
+    }
+    for pattern in ["stream", "bidir", "rate"] {
+        let (written, _) = measured(&[&[pattern, "--vs", "raw,tcp"][..], &SHORT[..]].concat());
+        let results = written["results"].as_array().unwrap();
+        assert_eq!(results.len(), 6);
+        for row in results {
+            assert!(row["gbps"].as_f64().unwrap() > 0.0, "{row}");
+            assert!(row["messages_per_s"].as_f64().unwrap() > 0.0, "{row}");
+            assert!(row["one_way_us"].is_null(), "{row}");
+        }
+    }
+}
+
+#[test]
+fn every_byte_is_right_at_one_percent_loss() {
+    if !is_root() {
+        return;
+    }
+    for link in ["packet", "udp"] {
+        let lossy = ["verify", "--seconds", "1", "--loss", "0.01", "--link", link];
+        let (written, printed) = measured(&lossy);
+        assert!(printed.contains("every byte right"), "{printed}");
+        assert!(!printed.contains("lost on purpose 0;"), "{printed}");
+        let row = &written["results"][0];
+        assert_eq!((row["pattern"].as_str(), row["link"].as_str()), (Some("verify"), Some(link)));
+        assert!(row["size"].is_null() && row["messages_per_s"].as_f64().unwrap() > 1.0);
+    }
+}
+
+#[test]
+fn every_byte_is_right_when_everything_goes_wrong() {
+    if !is_root() {
+        return;
+    }
+    let faults = "drop:1%,duplicate:1%,reorder:2%@4,corrupt:0.5%,truncate:0.5%,delay:1%@50us..1ms";
+    let (_, printed) = measured(&["verify", "--seconds", "1", "--faults", faults, "--mtu", "9000"]);
+    assert!(printed.contains("every byte right"), "{printed}");
+}
+
+#[test]
+fn nothing_of_a_lab_is_left() {
+    if !is_root() {
+        return;
+    }
+    let mut command = emp(&["bench", "pingpong", "--lab"]);
+    let output = command.args(SHORT).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let name = format!("p{}x0", output.id());
+    assert!(output.wait_with_output().unwrap().status.success());
+    assert!(namespaces(&name).is_empty() && !is_recorded(&name));
+}
+
+#[test]
+fn mistakes_are_one_line_and_exit_code_2() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for (arguments, says) in [
+        (vec!["pingpong", "127.0.0.1", "--sizes", "lots"], "`lots` is not a size"),
+        (vec!["pingpong", "127.0.0.1", "--vs", "pigeon"], "not `pigeon`"),
+        (vec!["stream", "127.0.0.1", "--seconds", "0"], "0 seconds"),
+        (vec!["stream", "127.0.0.1", "--profile", "x"], "there is no profile x"),
+        (vec!["verify", "127.0.0.1", "--size-max", "1,2"], "is not one size"),
+        (vec!["rate", &free], "emp bench listen"),
+        (vec!["rate", "no.such.host.invalid"], "no host is known"),
+        (vec!["bars", "127.0.0.1", "--only", "xyz"], "no bar's name holds `xyz`"),
+        (vec!["listen", "--bind", "192.0.2.1"], "can't listen"),
+    ] {
+        let line = mistake(emp(&["bench"]).args(&arguments));
+        assert!(line.contains(says), "{arguments:?}: {line}");
+    }
+}
+
+#[test]
+fn what_a_listener_cannot_do_is_said_at_the_client() {
+    // An ordinary host has these, and no privilege is needed for them.
+    let mut listener = emp(&["bench", "listen", "--bind", "127.0.0.1", "--port", "0"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut greeting = String::new();
+    let output = listener.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut greeting).unwrap();
+    let at = greeting.trim().strip_prefix("listening on ").unwrap().to_owned();
+
+    let pingpong = |more: &[&str]| {
+        let mut command = emp(&["bench", "pingpong", &at]);
+        command.args(SHORT).args(more);
+        command
+    };
+    let line = mistake(&mut pingpong(&["--link", "packet"]));
+    assert!(line.contains("loopback carries no raw frames"), "{line}");
+    let line = mistake(&mut pingpong(&["--interface", "nosuch0"]));
+    assert!(line.contains("no interface nosuch0") && line.contains("lo"), "{line}");
+    // After those it still serves, and `auto` takes what there is.
+    let table = succeed(&mut pingpong(&["--vs", "tcp"]));
+    assert!(table.contains("udp") && table.contains("tcp"), "{table}");
+    listener.kill().unwrap();
+    listener.wait().unwrap();
+}

@@ -1,0 +1,55 @@
+//! `emp sim`: seeds in, a summary or replayable lines out.
+
+mod lab_support;
+
+use lab_support::*;
+use serde_json::Value;
+
+#[test]
+fn seeds_are_summed_up_and_each_failure_replays() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("sim.json");
+    let output =
+        emp(&["sim", "--seeds", "0..24", "--small", "--json"]).arg(&file).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let (lines, summary) = printed.trim_end().rsplit_once('\n').unwrap_or(("", printed.trim_end()));
+    let written: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let failures: Vec<_> =
+        written["failures"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    assert_eq!(written["seeds"], 24);
+    assert!(summary.starts_with(&format!("24 seeds, {} failures", failures.len())), "{summary}");
+    assert_eq!(lines.lines().collect::<Vec<_>>(), failures);
+    assert_eq!(output.status.code(), Some(i32::from(!failures.is_empty())));
+    for line in failures {
+        let (_, replay) = line.rsplit_once("replay: emp ").unwrap();
+        let again = run(&replay.split(' ').collect::<Vec<_>>());
+        assert_eq!(again.status.code(), Some(1));
+        assert_eq!(stderr(&again).trim_end(), format!("emp: {line}"));
+    }
+}
+
+#[test]
+fn one_seed_is_the_same_every_time_and_can_be_traced() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("frames.txt");
+    let seed = ["sim", "--seed", "7", "--small", "--calm"];
+    let first = emp(&seed).arg("--trace").arg(&file).output().unwrap();
+    assert!(std::fs::read_to_string(file).unwrap().lines().count() > 10);
+    let again = run(&seed);
+    assert_eq!(
+        (first.status, first.stdout, first.stderr),
+        (again.status, again.stdout, again.stderr)
+    );
+}
+
+#[test]
+fn mistakes_are_one_line_and_exit_code_2() {
+    for (arguments, says) in
+        [(["--seeds", "many"], "`many` is not a range"), (["--seeds", "9..3"], "no seeds from 9")]
+    {
+        let line = mistake(emp(&["sim"]).args(arguments));
+        assert!(line.contains(says), "{line}");
+    }
+    let line = mistake(&mut emp(&["sim", "--seed", "1", "--profile", "fast"]));
+    assert!(line.contains("there is no profile fast"), "{line}");
+}

@@ -150,6 +150,9 @@ impl Firmware {
                 }
             }
         }
+        if self.send.take_awaits() {
+            self.watch(now);
+        }
     }
 
     // ---- between the paths ----
@@ -233,6 +236,7 @@ impl Firmware {
     fn look_after(&mut self, now: Time) {
         self.watch_at = None;
         let mut owing: Vec<u32> = self.receive.peers_with_arrivals();
+        owing.extend(self.send.peers_awaited());
         for node in self.receive.awaited_nodes() {
             owing.extend(self.peers.peek(node));
         }

@@ -20,7 +20,7 @@ use crate::peers::Peers;
 use crate::profile::Profile;
 use crate::receive::ReceivePath;
 use crate::routes::Routes;
-use crate::send::{Outlet, SendPath, single_frame_bytes};
+use crate::send::{Outlet, SendPath};
 use crate::time::Time;
 use crate::transmit::{LinkIndex, TransmitBatch};
 
@@ -173,7 +173,7 @@ impl Firmware {
         if !self.send.is_found(peer) && !self.routes.search(now, peer) {
             return Err(PostError::Busy);
         }
-        let buffered_max = single_frame_bytes(&self.peers[peer]);
+        let buffered_max = self.single_frame_bytes_max();
         self.send.post(now, peer, send, buffered_max, memory)
     }
 
@@ -332,7 +332,7 @@ impl Firmware {
         (send.0 + receive.0, send.1 + receive.1)
     }
 
-    /// Largest payload of a message of one frame: the limit of buffered sends.
+    /// Largest payload of a message of one of this node's frames: the limit of buffered sends.
     pub fn single_frame_bytes_max(&self) -> usize {
         usize::from(self.frame_bytes_max)
             - emp_wire::HEADER_BYTES

@@ -123,6 +123,7 @@ impl SendPath {
         active.refusals = 0;
         if message.needs_done && !message.is_done() {
             active.awaiting.push(index);
+            self.awaits = true;
         } else {
             self.complete(index);
         }
@@ -207,6 +208,8 @@ impl SendPath {
             active.pending.push_front(*index);
         }
         active.refusals += 1;
+        active.refused = again.first().filter(|(sent, _)| *sent == number).map(|(_, i)| *i);
+        let refused = active.refused;
         let (least, most) = NOT_READY_BACKOFF;
         let grown = Span(least.0 << (active.refusals - 1).min(10));
         let delay = grown.max(Span::us(backoff_us.into())).clamp(least, most);
@@ -216,7 +219,7 @@ impl SendPath {
                 (message.in_train, message.acked, message.done) = (false, false, None);
             }
         }
-        self.check_home(now, peer, cause, again.first().map(|(_, index)| *index));
+        self.check_home(now, peer, cause, refused);
         self.release(peer);
         self.arm(peer, now);
         self.settle(peer);

@@ -104,6 +104,11 @@ impl SendPath {
         }
         let (peer, numbered) = (message.peer, message.number.is_some());
         if numbered {
+            // Refused with an earlier one: the peer may have it all the same.
+            let refused = self.peers[peer].active.as_ref().and_then(|active| active.refused);
+            if refused != Some(op.index) {
+                return false;
+            }
             self.void(op.index, Status::Cancelled);
             return true;
         }

@@ -26,7 +26,7 @@ use crate::slots::Slots;
 use crate::time::Time;
 use crate::timers::Timers;
 use record::Active;
-pub(crate) use transmission::{Outlet, single_frame_bytes};
+pub(crate) use transmission::Outlet;
 use window::Window;
 
 /// A message that was posted and is not forgotten yet.
@@ -92,6 +92,8 @@ pub(crate) struct SendPath {
     loopback_ready: bool,
     timers: Timers,
     active: usize,
+    /// A message began to wait for a `done` since this was last asked.
+    awaits: bool,
 }
 
 /// Boxes kept for reuse: peers that are active at the same time, in a usual burst. 4 KiB each.
@@ -114,6 +116,7 @@ impl SendPath {
             loopback_ready: false,
             timers: Timers::new(),
             active: 0,
+            awaits: false,
         }
     }
 
@@ -159,6 +162,20 @@ impl SendPath {
     /// True if nothing is queued or under way to anyone.
     pub(crate) fn is_drained(&self) -> bool {
         self.active == 0
+    }
+
+    /// True once after a message began to wait for something that no timer of ours watches.
+    pub(crate) fn take_awaits(&mut self) -> bool {
+        core::mem::take(&mut self.awaits)
+    }
+
+    /// Peers that owe us a `done`.
+    pub(crate) fn peers_awaited(&self) -> impl Iterator<Item = u32> + '_ {
+        self.messages
+            .indices()
+            .filter_map(|i| self.messages.at(i))
+            .filter(|message| message.acked && message.needs_done)
+            .map(|message| message.peer)
     }
 
     pub(crate) fn pool_slots(&self) -> (usize, usize) {

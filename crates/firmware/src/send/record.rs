@@ -98,6 +98,8 @@ pub(super) struct Active {
     pub(super) backoff: u32,
     /// Refusals since the last message that was taken.
     pub(super) refusals: u32,
+    /// The message that was refused last: the only numbered one that the peer certainly does not have.
+    pub(super) refused: Option<u32>,
     /// Last time something was acknowledged, or transmission began.
     pub(super) progress_at: Time,
     /// Last time that any frame came from the peer, or that we began to wait for one.
@@ -130,6 +132,7 @@ impl Active {
             since_request: 0,
             backoff: 0,
             refusals: 0,
+            refused: None,
             progress_at: Time::default(),
             heard_at: Time::default(),
             ready_at: Time::default(),
@@ -162,7 +165,7 @@ impl Active {
         (self.in_flight, self.lost, self.order, self.acked_order) = (0, 0, 0, 0);
         (self.since_request, self.backoff, self.refusals) = (0, 0, 0);
         (self.progress_at, self.heard_at, self.ready_at) = (now, now, Time::default());
-        (self.suspected, self.message_turn) = (false, false);
+        (self.suspected, self.message_turn, self.refused) = (false, false, None);
     }
 
     pub(super) fn frame(&self, sequence: Sequence) -> &Frame {
@@ -175,6 +178,14 @@ impl Active {
 
     /// Index of the record that a sequence number belongs to.
     pub(super) fn record_of(&self, sequence: Sequence) -> Option<usize> {
+        // Acknowledgements concern the first record, transmissions the last: seldom is a search needed.
+        for index in [0, self.records.len().wrapping_sub(1)] {
+            let record = self.records.get(index)?;
+            let place = sequence.since(record.first);
+            if (0..record.count as i32).contains(&place) {
+                return Some(index);
+            }
+        }
         let after = self.records.partition_point(|record| !sequence.before(record.first));
         let index = after.checked_sub(1)?;
         let record = &self.records[index];

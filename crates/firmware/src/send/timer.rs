@@ -51,12 +51,8 @@ impl SendPath {
             }
             match due {
                 Some(time) if time > now => self.timers.set(peer, time),
-                Some(_) if waiting => {
-                    // A peer that was given up is reset by the node; it has no deadline any more.
-                    if self.run_out(peer, now) {
-                        self.arm(peer, now);
-                    }
-                }
+                // A peer that is given up is reset by the node; it has no deadline any more.
+                Some(_) if waiting && self.run_out(peer, now) => self.arm(peer, now),
                 _ => {}
             }
         }

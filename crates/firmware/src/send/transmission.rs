@@ -11,7 +11,7 @@ use crate::descriptor::Status;
 use crate::encode::{self, EncodeError, Head, Line, Payload};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::HostMemory;
-use crate::peers::{Peer, Peers};
+use crate::peers::Peers;
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
@@ -335,12 +335,4 @@ impl SendMessage {
             .with_if(self.void, Flags::VOID);
         (Some(body), flags)
     }
-}
-
-/// The longest message that fits one frame towards a peer.
-pub(crate) fn single_frame_bytes(peer: &Peer) -> usize {
-    usize::from(peer.frame_bytes_max)
-        - emp_wire::HEADER_BYTES
-        - emp_wire::MESSAGE_BYTES
-        - emp_wire::IMMEDIATE_BYTES
 }

@@ -63,10 +63,10 @@ impl Firmware {
         }
         if let Some(peer) = known {
             let remote = self.peers[peer].remote_epoch;
-            if remote != Epoch::UNKNOWN && remote != header.source_epoch {
-                self.challenge(now, link, from, peer);
-            } else if self.routes.is_searching(peer) {
-                // We look for it, and here it is.
+            let restarted = remote != Epoch::UNKNOWN && remote != header.source_epoch;
+            let moved =
+                remote == header.source_epoch && self.peers[peer].heard_from(now, link, from);
+            if restarted || moved || self.routes.is_searching(peer) {
                 self.challenge(now, link, from, peer);
             }
         }
@@ -107,7 +107,7 @@ impl Firmware {
         }
         entry.asking = false;
         entry.challenge = entry.challenge.wrapping_add(1);
-        entry.heard_ms = milliseconds(now);
+        let moved = entry.heard_from(now, link, from);
         self.send.heard(peer, now);
         let (remote, epoch) = (entry.remote_epoch, header.source_epoch);
         let frame_bytes_max = hello.frame_bytes_max.clamp(128, self.frame_bytes_max);
@@ -116,8 +116,8 @@ impl Firmware {
             self.meet(now, peer, epoch, link, from);
             self.push_event(found(hello.name()));
         } else if remote == epoch {
-            if self.routes.is_searching(peer) {
-                self.peers[peer].set_route(link, from);
+            if moved || self.routes.is_searching(peer) {
+                self.peers[peer].set_route(now, link, from);
                 self.routes.stop_search(peer);
                 self.send.found(peer, now);
             }
@@ -138,7 +138,7 @@ impl Firmware {
         from: LinkAddress,
     ) {
         self.peers.set_remote_epoch(peer, epoch);
-        self.peers[peer].set_route(link, from);
+        self.peers[peer].set_route(now, link, from);
         self.peers[peer].heard_ms = milliseconds(now);
         self.routes.stop_search(peer);
         self.send.found(peer, now);

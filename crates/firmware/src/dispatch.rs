@@ -118,7 +118,9 @@ impl Firmware {
             return Err(Counter::DropStaleSource);
         }
         self.send.heard(peer, now);
-        self.peers[peer].heard_ms = milliseconds(now);
+        if self.peers[peer].heard_from(now, link, from) {
+            self.challenge(now, link, from, peer);
+        }
         Ok(peer)
     }
 

@@ -376,7 +376,7 @@ impl Firmware {
         self.cross.add_peer();
         if is_self {
             self.peers.set_remote_epoch(peer, self.peers.own_epoch());
-            self.peers[peer].set_route(LinkIndex(u8::MAX), LinkAddress::LOOPBACK);
+            self.peers[peer].set_route(now, LinkIndex(u8::MAX), LinkAddress::LOOPBACK);
             self.send.found(peer, now);
         }
         Some(peer)

@@ -8,6 +8,9 @@ use crate::limits::PEERS_MAX;
 use crate::time::Time;
 use crate::transmit::LinkIndex;
 
+/// How long a peer may speak from elsewhere than its route before the route is doubted: a node with two links may use both.
+const ROUTE_QUIET_MS: u32 = 50;
+
 /// One peer, as both paths see it.
 pub(crate) struct Peer {
     pub(crate) node: NodeId,
@@ -31,6 +34,8 @@ pub(crate) struct Peer {
     pub(crate) asking: bool,
     /// When a valid frame last came from it, in milliseconds (wrapping).
     pub(crate) heard_ms: u32,
+    /// When one last came from where its route leads.
+    route_heard_ms: u32,
 }
 
 impl Peer {
@@ -39,8 +44,21 @@ impl Peer {
         self.has_route.then_some((self.link, self.address))
     }
 
-    pub(crate) fn set_route(&mut self, link: LinkIndex, address: LinkAddress) {
+    pub(crate) fn set_route(&mut self, now: Time, link: LinkIndex, address: LinkAddress) {
         (self.link, self.address, self.has_route) = (link, address, true);
+        self.route_heard_ms = milliseconds(now);
+    }
+
+    /// A valid frame came from there. True if the peer seems to have moved: for a while nothing came from where its
+    /// route leads, and now it speaks from elsewhere (V28).
+    pub(crate) fn heard_from(&mut self, now: Time, link: LinkIndex, from: LinkAddress) -> bool {
+        let now_ms = milliseconds(now);
+        self.heard_ms = now_ms;
+        if self.link == link && self.address == from {
+            self.route_heard_ms = now_ms;
+            return false;
+        }
+        now_ms.wrapping_sub(self.route_heard_ms) > ROUTE_QUIET_MS
     }
 
     pub(crate) fn clear_route(&mut self) {
@@ -118,6 +136,7 @@ impl Peers {
             challenged_ms: u32::MAX / 2,
             asking: false,
             heard_ms: 0,
+            route_heard_ms: 0,
         });
         self.by_node.insert(node.0, index);
         self.reseed(index);

@@ -88,8 +88,8 @@ impl SendPath {
         } else {
             self.counters.count(Counter::Timeouts);
             entry.window.on_timeout();
-            // Without selective acknowledgements one frame at a time would cost a timer each.
-            if unit == RetransmitUnit::Frame {
+            // The first run resends the profile's unit; silence after that says nothing of any frame in flight.
+            if unit == RetransmitUnit::Frame || active.backoff > 0 {
                 mark_all_lost(active);
             }
         }

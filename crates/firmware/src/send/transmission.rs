@@ -75,7 +75,8 @@ impl SendPath {
             return None;
         }
         let reserve = window + WINDOW_RESERVE;
-        if active.lost > 0 && active.in_flight < reserve {
+        // What a timer found is resent whatever else may be in flight: nobody knows whether that still is.
+        if active.lost > 0 && (active.in_flight < reserve || active.backoff > 0) {
             return lowest_lost(active);
         }
         let room = |sequence: Sequence, frames: u32, active: &Active| {

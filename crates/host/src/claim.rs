@@ -42,7 +42,7 @@ impl Drop for Claim {
         let shared = &self.endpoint.inner.node.shared;
         let Some(mut core) = shared.lock_unless_broken() else { return };
         let now = clock::now();
-        if let Some(firmware) = &mut core.firmware {
+        if let Some(firmware) = core.firmware_mut() {
             firmware.discard(now, claim);
             shared.posted(&mut core, now);
         }

@@ -16,6 +16,7 @@ use emp_wire::{LinkAddress, NodeId};
 use crate::directory::Directory;
 use crate::memory::ProcessMemory;
 use crate::outgoing::Outgoing;
+use crate::queues::Queues;
 use crate::requests::{Ended, Requests, SlotKey, State};
 use crate::sleepers::Sleepers;
 
@@ -44,15 +45,15 @@ const HINTS_MAX: usize = 16;
 /// Everything that the lock of a node protects.
 pub(crate) struct Core {
     /// `None` once the node is closed. Declared first, so that it goes first: no buffer is freed under it.
-    pub(crate) firmware: Option<Firmware>,
+    firmware: Option<Firmware>,
     pub(crate) links: Vec<Box<dyn Link>>,
     outgoing: Outgoing,
     memory: ProcessMemory,
     pub(crate) requests: Requests,
     /// Ended sends that may not be handed out yet, because `outgoing` still names host memory.
     held: VecDeque<Completion>,
-    /// Completions of the raw API, by endpoint.
-    pub(crate) raw: HashMap<u16, VecDeque<Completion>>,
+    /// Completions of the raw API.
+    pub(crate) queues: Queues,
     pub(crate) events: VecDeque<NodeEvent>,
     pub(crate) directory: Directory,
     pub(crate) sleepers: Sleepers,
@@ -60,6 +61,11 @@ pub(crate) struct Core {
     pub(crate) hints: HashMap<NodeId, Vec<(LinkIndex, LinkAddress)>>,
     /// Something was posted or happened since the firmware was last asked what to do.
     dirty: bool,
+    /// When the firmware's next timer is due. Asked anew only when something has happened: a thread that spins looks at
+    /// it each time.
+    next_timer: Time,
+    /// `next_timer` may be wrong.
+    timer_moved: bool,
     posts_since_turn: u32,
     last_turn: Time,
     /// Some link has no descriptor to sleep on.
@@ -83,12 +89,14 @@ impl Core {
             memory,
             requests: Requests::default(),
             held: VecDeque::new(),
-            raw: HashMap::new(),
+            queues: Queues::default(),
             events: VecDeque::new(),
             directory: Directory::default(),
             sleepers: Sleepers::default(),
             hints: HashMap::new(),
             dirty: true,
+            next_timer: Time::NEVER,
+            timer_moved: true,
             posts_since_turn: 0,
             last_turn: Time::default(),
             poll_by_hand,
@@ -131,18 +139,40 @@ impl Core {
     /// Timers of the firmware. True if one was due.
     #[inline]
     fn time_out(&mut self, now: Time) -> bool {
-        let Some(firmware) = &mut self.firmware else { return false };
-        let due = firmware.poll_timeout().is_some_and(|time| time <= now);
-        if due {
+        let due = self.next_timer() <= now;
+        if due && let Some(firmware) = &mut self.firmware {
             firmware.handle_timeout(now, &mut self.memory);
         }
         due
+    }
+
+    #[inline]
+    fn next_timer(&mut self) -> Time {
+        if self.timer_moved {
+            self.timer_moved = false;
+            let timer = self.firmware.as_ref().and_then(Firmware::poll_timeout);
+            self.next_timer = timer.unwrap_or(Time::NEVER);
+        }
+        self.next_timer
+    }
+
+    /// The firmware, to be looked at.
+    pub(crate) fn firmware(&self) -> Option<&Firmware> {
+        self.firmware.as_ref()
+    }
+
+    /// The firmware, to be asked for something.
+    pub(crate) fn firmware_mut(&mut self) -> Option<&mut Firmware> {
+        self.dirty = true;
+        self.timer_moved = true;
+        self.firmware.as_mut()
     }
 
     /// Frames down: from the firmware to the links, until there are none or a link is full.
     pub(crate) fn transmit(&mut self, now: Time) {
         let Self { firmware: Some(firmware), links, memory, outgoing, .. } = self else { return };
         self.dirty = true;
+        self.timer_moved = true;
         for _ in 0..TRANSMIT_ROUNDS {
             if outgoing.is_done()
                 && !outgoing.refill(|batch| firmware.poll_transmit(now, memory, batch))
@@ -183,11 +213,11 @@ impl Core {
     fn complete(&mut self, completion: Completion) {
         match self.requests.end(completion) {
             Ended::Request(key) => self.sleepers.request(key),
-            Ended::Raw(endpoint, completion) => {
+            Ended::Raw(key, completion) => {
                 // Without a queue the endpoint is gone, and so is everyone who could ask.
-                if let Some(queue) = self.raw.get_mut(&endpoint) {
+                if let Some(queue) = self.queues.get(key) {
                     queue.push_back(completion);
-                    self.sleepers.raw(endpoint);
+                    self.sleepers.raw(key);
                 }
             }
             Ended::Orphan(buffer) => self.sleepers.bury(buffer),
@@ -250,6 +280,7 @@ impl Core {
     /// As [`posted`](Self::posted), but leaves sending to whoever is making turns already.
     pub(crate) fn posted_for_others(&mut self) {
         self.dirty = true;
+        self.timer_moved = true;
         self.drain();
     }
 
@@ -258,8 +289,7 @@ impl Core {
         if self.firmware.is_none() {
             return Time::NEVER;
         }
-        let mut next =
-            self.firmware.as_ref().and_then(Firmware::poll_timeout).unwrap_or(Time::NEVER);
+        let mut next = self.next_timer();
         if self.poll_by_hand || !self.outgoing.is_done() {
             next = next.min(now + POLL_BY_HAND);
         } else if self.dirty {
@@ -293,7 +323,7 @@ impl Core {
 
     /// Learns where a node may be.
     pub(crate) fn note_hint(&mut self, node: NodeId, link: LinkIndex, address: LinkAddress) {
-        if let Some(firmware) = &mut self.firmware {
+        if let Some(firmware) = self.firmware_mut() {
             firmware.hint(node, link, address);
         }
         let known = self.hints.len();

@@ -15,6 +15,7 @@ use crate::clock;
 use crate::core::Core;
 use crate::error::{CallError, OpenError, Refused, RefusedReason};
 use crate::node::{Node, NodeInner};
+use crate::queues::QueueKey;
 use crate::request::{Finished, ReceiveRequest, Request, SendRequest, Ticket};
 use crate::requests::State;
 use crate::sleepers::Interest;
@@ -32,6 +33,7 @@ pub struct Endpoint {
 pub(crate) struct EndpointInner {
     pub(crate) node: Arc<NodeInner>,
     pub(crate) number: u16,
+    pub(crate) queue: QueueKey,
 }
 
 /// Where a message goes: a node, and an endpoint of it.
@@ -95,13 +97,13 @@ impl Endpoint {
     pub(crate) fn open(node: &Arc<NodeInner>, number: u16) -> Result<Self, OpenError> {
         let mut core = node.shared.lock();
         let refused = |error| OpenError::Refused(number, error);
-        if core.raw.contains_key(&number) {
+        if core.queues.is_open(number) {
             return Err(OpenError::AlreadyOpen(number));
         }
-        let firmware = core.firmware.as_mut().ok_or(refused(PostError::Closing))?;
+        let firmware = core.firmware_mut().ok_or(refused(PostError::Closing))?;
         firmware.open_endpoint(number).map_err(refused)?;
-        core.raw.insert(number, std::collections::VecDeque::new());
-        Ok(Self { inner: Arc::new(EndpointInner { node: Arc::clone(node), number }) })
+        let queue = core.queues.open(number);
+        Ok(Self { inner: Arc::new(EndpointInner { node: Arc::clone(node), number, queue }) })
     }
 
     /// Its number on its node.
@@ -266,9 +268,8 @@ impl Endpoint {
         selector: Selector,
         timeout: impl Into<Option<Duration>>,
     ) -> Option<ProbeInfo> {
-        let deadline = timeout.into().map(|timeout| clock::now() + clock::span(timeout));
-        wait_for(&self.inner.node.shared, &Interest::Arrivals, deadline, |core| {
-            core.firmware.as_mut()?.probe(self.inner.number, selector, false)
+        wait_for(&self.inner.node.shared, &Interest::Arrivals, timeout.into(), |core| {
+            core.firmware_mut()?.probe(self.inner.number, selector, false)
         })
     }
 
@@ -282,7 +283,7 @@ impl Endpoint {
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
         shared.turn_now(&mut core, clock::now());
-        core.firmware.as_mut()?.probe(self.inner.number, selector, claim)
+        core.firmware_mut()?.probe(self.inner.number, selector, claim)
     }
 }
 
@@ -298,9 +299,9 @@ impl Drop for EndpointInner {
     fn drop(&mut self) {
         let shared = &self.node.shared;
         let Some(mut core) = shared.lock_unless_broken() else { return };
-        core.raw.remove(&self.number);
+        core.queues.close(self.number);
         let now = clock::now();
-        if let Some(firmware) = &mut core.firmware {
+        if let Some(firmware) = core.firmware_mut() {
             firmware.close_endpoint(now, self.number);
             shared.posted(&mut core, now);
         }

@@ -138,11 +138,11 @@ impl Node {
                 return Some(found);
             }
             for (link, address) in questions {
-                core.firmware.as_mut()?.resolve(now, *link, *address);
+                core.firmware_mut()?.resolve(now, *link, *address);
             }
             shared.posted(&mut core, now);
             drop(core);
-            let slice = end.min(now + clock::span(every));
+            let slice = clock::duration(end.since(now)).min(every);
             let found = wait_for(shared, &Interest::Events, Some(slice), &mut answer);
             if found.is_some() || clock::now() >= end {
                 return found;

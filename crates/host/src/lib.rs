@@ -1,6 +1,84 @@
 //! The EMP API for Rust programs: nodes, endpoints, requests, and the boards that firmware runs on.
 //!
-//! A stub of the guide; see the items.
+//! # A first program
+//!
+//! Two nodes in one process, joined by a fabric in memory. On real machines each process starts one node, with
+//! [`NodeBuilder::auto_links`] or a link of its choice; the rest is the same.
+//!
+//! ```
+//! use std::time::Duration;
+//! use emp_host::{Node, NodeId, Selector, link::Fabric};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let fabric = Fabric::new(2)?;
+//! let start = |place, name| {
+//!     let tag = NodeId::from_name(name).destination_tag();
+//!     let link = fabric.link(place, tag).expect("the fabric has two places");
+//!     Node::builder().name(name).link(link).start()
+//! };
+//! let (ann, bob) = (start(0, "ann")?, start(1, "bob")?);
+//!
+//! // Messages go from endpoint to endpoint, and match by 64 bits and the sender.
+//! let (from, to) = (ann.endpoint(1)?, bob.endpoint(1)?);
+//! let receive = to.receive(Selector::bits(42), vec![0; 100])?;
+//! from.send_wait(("bob", 1), 42, "hello", Duration::from_secs(10))?;
+//!
+//! let got = receive.wait(Duration::from_secs(10))?;
+//! assert_eq!(&got.buffer[..got.bytes()], b"hello");
+//! assert_eq!(got.completion.peer, ann.id());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Buffers
+//!
+//! The safe API is sound without lifetimes: [`Endpoint::send`] and [`Endpoint::receive`] take the buffer, the
+//! [`Request`] owns it while the firmware uses its memory, and every end of the operation gives it back: success,
+//! failure, a refused post, and a wait that timed out (which returns the request). So a buffer in flight cannot be
+//! touched:
+//!
+//! ```compile_fail,E0382
+//! # fn show(endpoint: &emp_host::Endpoint) {
+//! let mut buffer = vec![0; 100];
+//! let request = endpoint.receive(emp_host::Selector::ANY, buffer).unwrap();
+//! buffer[0] = 1; // moved into the request
+//! # }
+//! ```
+//!
+//! nor can memory be lent that may go away before the operation ends:
+//!
+//! ```compile_fail,E0597
+//! # fn show(endpoint: &emp_host::Endpoint) {
+//! let bytes = [1u8; 100];
+//! let request = endpoint.send(("peer", 1), 0, &bytes[..]).unwrap(); // not 'static
+//! # }
+//! ```
+//!
+//! Requests may be dropped (a receive is cancelled, a send goes on; the buffer is freed when the operation is over) and
+//! forgotten (the buffer leaks). Several buffers make one message as [`Scatter`]. Faces that manage memory themselves
+//! use the raw API ([`Endpoint::post_send_raw`] and its neighbours), which is `unsafe` and allocates nothing.
+//!
+//! # Progress and waiting
+//!
+//! A [`Board`] says where the firmware runs. With [`Board::Inline`] (the default) it runs in the application's calls,
+//! and a *guardian* thread takes over when there has been none for about a millisecond; without a guardian, nothing
+//! moves between calls. With [`Board::Thread`] a thread of the node does the work.
+//!
+//! Waiting looks again and again for a moment ([`WaitMode`]), then sleeps on the links' descriptors until something
+//! arrives or the firmware's next deadline comes. A quiet node uses no processor.
+//!
+//! All handles are `Send`, `Sync` and cheap to clone; any number of threads may post and wait at a time.
+//!
+//! # Errors
+//!
+//! Operations end with an [`OperationError`] that names the peer and the reason when the peer is unreachable, was
+//! restarted, has closed its node, and so on; others are not affected. [`Node::wait_event`] tells of such things too.
+//!
+//! # Processes that fork
+//!
+//! A node does not survive `fork(2)` in the child: its threads are not there and its sockets are shared with the parent.
+//! The child must not use or drop handles of the parent's nodes (`exec` or `_exit` are fine); it starts nodes of its own,
+//! under other names. Descriptors are closed on `exec`.
 
 #![allow(clippy::result_large_err, reason = "errors hand the request or buffer back")]
 
@@ -19,6 +97,7 @@ mod ladder;
 mod memory;
 mod node;
 mod outgoing;
+mod queues;
 mod raw;
 mod request;
 mod requests;
@@ -45,9 +124,12 @@ pub use node::{CutShort, HostCounters, Node};
 pub use raw::RawOp;
 pub use request::{Finished, Pending, ReceiveRequest, Request, SendRequest, wait_all, wait_any};
 
+/// The links that nodes are made of.
+pub use emp_link as link;
+
 pub use emp_firmware::{
     ClaimId, Completion, CompletionMode, Counter, Counters, LinkIndex, NodeEvent, OpKind,
     PostError, ProbeInfo, Profile, ReceiveDescriptor, Segment, SegmentList, Selector,
-    SendDescriptor, Status,
+    SendDescriptor, Span, Status,
 };
 pub use emp_wire::{Epoch, LinkAddress, NodeId};

@@ -137,24 +137,24 @@ impl Node {
 
     /// The link and address that frames to a node take now, if that is known.
     pub fn route(&self, node: NodeId) -> Option<(LinkIndex, LinkAddress)> {
-        self.inner.shared.lock().firmware.as_ref()?.route(node)
+        self.inner.shared.lock().firmware()?.route(node)
     }
 
     /// Slots of the firmware's pool that are free, and all of them: equal when nothing is held.
     pub fn pool_slots(&self) -> (usize, usize) {
         let core = self.inner.shared.lock();
-        core.firmware.as_ref().map_or((0, 0), emp_firmware::Firmware::pool_slots)
+        core.firmware().map_or((0, 0), emp_firmware::Firmware::pool_slots)
     }
 
     /// Longest message in bytes that fits one frame to any peer: the limit of buffered sends.
     pub fn single_frame_bytes_max(&self) -> usize {
         let core = self.inner.shared.lock();
-        core.firmware.as_ref().map_or(0, emp_firmware::Firmware::single_frame_bytes_max)
+        core.firmware().map_or(0, emp_firmware::Firmware::single_frame_bytes_max)
     }
 
     /// Changes how many frames one acknowledgement covers, at once and for all peers.
     pub fn set_collection(&self, frames: u32) {
-        if let Some(firmware) = &mut self.inner.shared.lock().firmware {
+        if let Some(firmware) = self.inner.shared.lock().firmware_mut() {
             firmware.set_collection(frames);
         }
     }
@@ -170,8 +170,9 @@ impl Node {
 
     /// Waits for the next thing that happens to a peer, at most for `timeout` (`None`: without limit).
     pub fn wait_event(&self, timeout: impl Into<Option<Duration>>) -> Option<NodeEvent> {
-        let deadline = timeout.into().map(|timeout| clock::now() + clock::span(timeout));
-        wait_for(&self.inner.shared, &Interest::Events, deadline, |core| core.events.pop_front())
+        wait_for(&self.inner.shared, &Interest::Events, timeout.into(), |core| {
+            core.events.pop_front()
+        })
     }
 
     /// The index of the first link that takes addresses like this one.
@@ -196,8 +197,7 @@ impl Node {
 impl NodeInner {
     /// Makes progress for so long, or lets the progress thread.
     pub(crate) fn progress_for(&self, time: Duration) {
-        let deadline = clock::now() + clock::span(time);
-        wait_for::<()>(&self.shared, &Interest::Arrivals, Some(deadline), |_| None);
+        wait_for::<()>(&self.shared, &Interest::Arrivals, Some(time), |_| None);
     }
 
     fn close(&self, linger: Duration) -> Result<(), CutShort> {
@@ -205,7 +205,7 @@ impl NodeInner {
         let mut drained = false;
         while !drained {
             let now = clock::now();
-            let slice = end.min(now + clock::span(CLOSE_SLICE));
+            let slice = clock::duration(end.since(now)).min(CLOSE_SLICE);
             drained = wait_for(&self.shared, &Interest::Arrivals, Some(slice), |core| {
                 core.is_drained().then_some(())
             })

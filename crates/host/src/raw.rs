@@ -23,13 +23,12 @@ impl Endpoint {
     /// # Safety
     ///
     /// Each segment's address is a pointer of this process with exposed provenance
-    /// ([`expose_provenance`](pointer::expose_provenance)) to as many readable bytes as it says. They stay readable and
+    /// (`expose_provenance`) to as many readable bytes as it says. They stay readable and
     /// are not written until the completion was returned by `poll_completions` or `wait_completions`, or
     /// [`Node::close`](crate::Node::close) has returned. Dropping the endpoint does not end a send.
     pub unsafe fn post_send_raw(&self, mut send: SendDescriptor) -> Result<RawOp, PostError> {
-        let number = self.inner.number;
-        send.endpoint = number;
-        let state = State::Raw { endpoint: number, context: send.context };
+        send.endpoint = self.inner.number;
+        let state = State::Raw { queue: self.inner.queue, context: send.context };
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
         let now = clock::now();
@@ -60,9 +59,8 @@ impl Endpoint {
         &self,
         mut receive: ReceiveDescriptor,
     ) -> Result<RawOp, PostError> {
-        let number = self.inner.number;
-        receive.endpoint = number;
-        let state = State::Raw { endpoint: number, context: receive.context };
+        receive.endpoint = self.inner.number;
+        let state = State::Raw { queue: self.inner.queue, context: receive.context };
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
         let now = clock::now();
@@ -85,7 +83,7 @@ impl Endpoint {
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
         let now = clock::now();
-        let cancelled = core.firmware.as_mut().is_some_and(|firmware| firmware.cancel(now, op));
+        let cancelled = core.firmware_mut().is_some_and(|firmware| firmware.cancel(now, op));
         shared.posted(&mut core, now);
         cancelled
     }
@@ -97,7 +95,7 @@ impl Endpoint {
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
         shared.turn_now(&mut core, clock::now());
-        let queue = core.raw.get_mut(&self.inner.number);
+        let queue = core.queues.get(self.inner.queue);
         let room = into.capacity() - into.len();
         queue.map_or(0, |queue| {
             let count = room.min(queue.len());
@@ -113,14 +111,13 @@ impl Endpoint {
         into: &mut Vec<Completion>,
         timeout: impl Into<Option<Duration>>,
     ) -> usize {
-        let number = self.inner.number;
-        let deadline = timeout.into().map(|timeout| clock::now() + clock::span(timeout));
+        let key = self.inner.queue;
         let room = into.capacity() - into.len();
         if room == 0 {
             return 0;
         }
-        wait_for(&self.inner.node.shared, &Interest::Raw(number), deadline, |core| {
-            let queue = core.raw.get_mut(&number)?;
+        wait_for(&self.inner.node.shared, &Interest::Raw(key), timeout.into(), |core| {
+            let queue = core.queues.get(key)?;
             let count = room.min(queue.len());
             into.extend(queue.drain(..count));
             (count != 0).then_some(count)

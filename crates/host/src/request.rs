@@ -173,8 +173,7 @@ impl Ticket {
 
     fn wait(&mut self, timeout: Option<Duration>) -> bool {
         let Progress::Flying(key) = self.progress else { return true };
-        let deadline = timeout.map(|timeout| clock::now() + clock::span(timeout));
-        let found = wait_for(&self.node.shared, &Interest::One(key), deadline, |core| {
+        let found = wait_for(&self.node.shared, &Interest::One(key), timeout, |core| {
             core.requests.take_done(key)
         });
         match found {
@@ -191,7 +190,7 @@ impl Ticket {
         let mut core = self.node.shared.lock();
         let now = clock::now();
         let op = core.requests.op(key);
-        let cancelled = core.firmware.as_mut().is_some_and(|firmware| firmware.cancel(now, op));
+        let cancelled = core.firmware_mut().is_some_and(|firmware| firmware.cancel(now, op));
         self.node.shared.posted(&mut core, now);
         cancelled
     }
@@ -261,11 +260,10 @@ pub fn wait_any(
     }
     loop {
         for (node, interest) in nodes.iter().zip(&interests) {
-            let slice = if nodes.len() == 1 {
-                deadline
-            } else {
-                let end = clock::now() + clock::span(SLICE);
-                Some(deadline.map_or(end, |deadline| deadline.min(end)))
+            let left = deadline.map(|deadline| clock::duration(deadline.since(clock::now())));
+            let slice = match nodes.len() {
+                1 => left,
+                _ => Some(left.map_or(SLICE, |left| left.min(SLICE))),
             };
             let found = wait_for(&node.shared, interest, slice, |core| {
                 requests.iter_mut().position(|request| {

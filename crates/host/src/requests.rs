@@ -7,6 +7,8 @@ use emp_firmware::{Completion, OpId, OpKind, PostError, Status};
 use emp_wire::NodeId;
 use slab::Slab;
 
+use crate::queues::QueueKey;
+
 /// A slot: the context of the descriptor as the firmware sees it.
 pub(crate) type SlotKey = usize;
 
@@ -22,7 +24,7 @@ pub(crate) enum State {
     /// Its request was dropped; this owns its buffer.
     Orphan(Buried),
     /// It belongs to the raw API: the completion goes to the endpoint's queue, with this context.
-    Raw { endpoint: u16, context: u64 },
+    Raw { queue: QueueKey, context: u64 },
 }
 
 struct Slot {
@@ -35,7 +37,7 @@ pub(crate) enum Ended {
     /// A request of the safe API.
     Request(SlotKey),
     /// An operation of the raw API.
-    Raw(u16, Completion),
+    Raw(QueueKey, Completion),
     /// An operation whose request is gone: its buffer.
     Orphan(Buried),
     /// Nothing that is in flight. The firmware completes each operation once, so this does not occur; the check keeps a
@@ -87,9 +89,9 @@ impl Requests {
             State::Orphan(_) | State::Raw { .. } => {}
         }
         match self.slots.remove(key).state {
-            State::Raw { endpoint, context } => {
+            State::Raw { queue, context } => {
                 completion.context = context;
-                Ended::Raw(endpoint, completion)
+                Ended::Raw(queue, completion)
             }
             State::Orphan(buffer) => Ended::Orphan(buffer),
             State::InFlight | State::Done(_) => unreachable!("seen above"),

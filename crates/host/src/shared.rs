@@ -236,7 +236,7 @@ impl Shared {
             Ok(op) => {
                 // A send goes on: its message was promised. A receive would take a message from others.
                 if op.kind() == OpKind::Receive
-                    && let Some(firmware) = &mut core.firmware
+                    && let Some(firmware) = core.firmware_mut()
                 {
                     let now = crate::clock::now();
                     firmware.cancel(now, op);

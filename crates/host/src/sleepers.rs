@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use emp_firmware::Time;
 
+use crate::queues::QueueKey;
 use crate::requests::{Buried, SlotKey};
 use crate::wakeup::Parker;
 
@@ -17,8 +18,8 @@ pub(crate) enum Interest {
     One(SlotKey),
     /// The end of any of these.
     Any(Vec<SlotKey>),
-    /// A completion of the raw API on this endpoint.
-    Raw(u16),
+    /// A completion of the raw API in this queue.
+    Raw(QueueKey),
     /// Something that happened to a peer.
     Events,
     /// Any frame that arrived.
@@ -139,8 +140,8 @@ impl Sleepers {
 
     /// A raw completion was queued.
     #[inline]
-    pub(crate) fn raw(&mut self, endpoint: u16) {
-        self.wake(|interest| matches!(interest, Interest::Raw(wanted) if *wanted == endpoint));
+    pub(crate) fn raw(&mut self, queue: QueueKey) {
+        self.wake(|interest| matches!(interest, Interest::Raw(wanted) if *wanted == queue));
     }
 
     /// An event was queued.

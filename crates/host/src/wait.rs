@@ -24,14 +24,19 @@ const YIELD_EVERY: Span = Span::us(20);
 /// short against what anyone would notice.
 const NAP: Duration = Duration::from_micros(250);
 
-/// Waits until `check` finds what it looks for. `None`: the deadline has passed.
+/// Looks at the links for each look at the clock, while nothing happens: reading it costs more than looking at a mapped
+/// ring, and a frame that has just arrived should not wait for that. The time that the firmware is then given is late by
+/// less than a microsecond.
+const LOOKS_PER_READING: u32 = 4;
+
+/// Waits until `check` finds what it looks for. `None`: the time has passed.
 ///
 /// `interest` says what may make `check` succeed when another thread makes progress; `check` runs with the core locked,
-/// after each turn.
+/// after each turn in which anything happened.
 pub(crate) fn wait_for<T>(
     shared: &Shared,
     interest: &Interest,
-    deadline: Option<Time>,
+    timeout: Option<Duration>,
     mut check: impl FnMut(&mut Core) -> Option<T>,
 ) -> Option<T> {
     let mut core = shared.lock();
@@ -39,8 +44,8 @@ pub(crate) fn wait_for<T>(
         return Some(found);
     }
     match shared.board {
-        Board::Inline { .. } => Waiter::new(shared, interest, deadline).inline(core, check),
-        Board::Thread => Waiter::new(shared, interest, deadline).beside_thread(core, check),
+        Board::Inline { .. } => Waiter::new(shared, interest, timeout).inline(core, check),
+        Board::Thread => Waiter::new(shared, interest, timeout).beside_thread(core, check),
     }
 }
 
@@ -57,12 +62,12 @@ struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    fn new(shared: &'a Shared, interest: &'a Interest, deadline: Option<Time>) -> Self {
+    fn new(shared: &'a Shared, interest: &'a Interest, timeout: Option<Duration>) -> Self {
         let now = clock::now();
         Self {
             shared,
             interest,
-            deadline: deadline.unwrap_or(Time::NEVER),
+            deadline: timeout.map_or(Time::NEVER, |timeout| now + clock::span(timeout)),
             budget: shared.wait_mode.budget().map(clock::span),
             quiet_since: now,
             last_yield: now,
@@ -72,16 +77,18 @@ impl<'a> Waiter<'a> {
 
     /// True as long as looking again is better than sleeping.
     #[inline]
-    fn spins(&mut self, now: Time) -> bool {
-        let quiet = now.since(self.quiet_since);
-        if self.budget.is_some_and(|budget| quiet >= budget) {
-            return false;
-        }
-        if now.since(self.last_yield.max(self.quiet_since)) >= YIELD_EVERY {
+    fn spins(&self, now: Time) -> bool {
+        self.budget.is_none_or(|budget| now.since(self.quiet_since) < budget)
+    }
+
+    /// True if it is time to offer the processor to others.
+    #[inline]
+    fn yields(&mut self, now: Time) -> bool {
+        let yields = now.since(self.last_yield.max(self.quiet_since)) >= YIELD_EVERY;
+        if yields {
             self.last_yield = now;
-            std::thread::yield_now();
         }
-        true
+        yields
     }
 
     /// Waits while making progress in this thread.
@@ -91,21 +98,42 @@ impl<'a> Waiter<'a> {
         mut check: impl FnMut(&mut Core) -> Option<T>,
     ) -> Option<T> {
         let mut now = self.quiet_since;
+        let mut looks = 0u32;
+        // The core was unlocked: another thread may have found what this one waits for.
+        let mut was_away = false;
         let found = loop {
             self.shared.tick(&core);
-            if core.turn(now) {
-                self.quiet_since = now;
-            }
-            if let Some(found) = check(&mut core) {
+            let worked = core.turn(now);
+            if (worked || was_away)
+                && let Some(found) = check(&mut core)
+            {
                 break Some(found);
+            }
+            was_away = self.shared.is_wanted();
+            if was_away {
+                core = self.shared.give_way(core);
+            }
+            looks = looks.wrapping_add(1);
+            if !worked && !looks.is_multiple_of(LOOKS_PER_READING) {
+                continue;
+            }
+            now = clock::now();
+            if worked {
+                self.quiet_since = now;
             }
             if now >= self.deadline {
                 break None;
             }
-            core = self.shared.give_way(core);
             if !self.spins(now) {
                 core = self.sleep(core, now);
+            } else if self.yields(now) {
+                drop(core);
+                std::thread::yield_now();
+                core = self.shared.lock();
+            } else {
+                continue;
             }
+            was_away = true;
             now = clock::now();
         };
         match core.sleepers.watch {
@@ -180,7 +208,11 @@ impl<'a> Waiter<'a> {
             if self.spins(now) {
                 drop(core);
                 while self.shared.news() == news && now < self.deadline && self.spins(now) {
-                    std::hint::spin_loop();
+                    if self.yields(now) {
+                        std::thread::yield_now()
+                    } else {
+                        std::hint::spin_loop()
+                    }
                     now = clock::now();
                 }
                 core = self.shared.lock();

@@ -1,0 +1,74 @@
+//! Completion queues of the raw API, one for each open endpoint.
+
+use std::collections::{HashMap, VecDeque};
+
+use emp_firmware::Completion;
+use slab::Slab;
+
+/// Names the queue of one opening of an endpoint: when an endpoint is closed and opened again, what was posted before
+/// does not end up in the new queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct QueueKey {
+    slot: u32,
+    serial: u32,
+}
+
+struct Queue {
+    serial: u32,
+    completions: VecDeque<Completion>,
+}
+
+/// The queues. Found by place, not by number: they are looked at each time a spinning thread looks for completions.
+#[derive(Default)]
+pub(crate) struct Queues {
+    slots: Slab<Queue>,
+    by_number: HashMap<u16, QueueKey>,
+    last_serial: u32,
+}
+
+impl Queues {
+    /// True if the endpoint is open.
+    pub(crate) fn is_open(&self, number: u16) -> bool {
+        self.by_number.contains_key(&number)
+    }
+
+    /// A queue for an endpoint that is being opened.
+    pub(crate) fn open(&mut self, number: u16) -> QueueKey {
+        self.last_serial = self.last_serial.wrapping_add(1);
+        let serial = self.last_serial;
+        let slot = self.slots.insert(Queue { serial, completions: VecDeque::new() });
+        let key = QueueKey { slot: slot as u32, serial };
+        self.by_number.insert(number, key);
+        key
+    }
+
+    /// Removes the queue of an endpoint that is being closed, with what is in it.
+    pub(crate) fn close(&mut self, number: u16) {
+        if let Some(key) = self.by_number.remove(&number) {
+            self.slots.remove(key.slot as usize);
+        }
+    }
+
+    /// The queue, if its endpoint is still open.
+    #[inline]
+    pub(crate) fn get(&mut self, key: QueueKey) -> Option<&mut VecDeque<Completion>> {
+        let queue = self.slots.get_mut(key.slot as usize)?;
+        (queue.serial == key.serial).then_some(&mut queue.completions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_ends_with_its_endpoint() {
+        let mut queues = Queues::default();
+        let first = queues.open(7);
+        assert!(queues.is_open(7) && queues.get(first).is_some());
+        queues.close(7);
+        assert!(!queues.is_open(7) && queues.get(first).is_none());
+        let second = queues.open(7);
+        assert!(queues.get(first).is_none() && queues.get(second).is_some());
+    }
+}

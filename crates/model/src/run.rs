@@ -43,10 +43,24 @@ fn run(seed: u64, options: &SwarmOptions, trace: bool) -> (Outcome, String) {
         .map(|violation| (violation.at, violation.what.clone()))
         .or_else(|| verdict.err().map(|what| (world.now(), what)))
         .map(|(at, what)| Failure { seed, at, what, arguments: options.arguments() });
-    let text: String =
-        world.network().trace().lines().iter().map(|line| format!("{line}\n")).collect();
+    let text = if trace { story(&world) } else { String::new() };
     let statistics = statistics(&world, healed);
     (Outcome { seed, failure, statistics, digest: world.digest() }, text)
+}
+
+/// The frames of a run, and then what each node counted.
+fn story(world: &World) -> String {
+    let mut text: String =
+        world.network().trace().lines().iter().map(|line| format!("{line}\n")).collect();
+    for (index, node) in world.nodes().iter().enumerate() {
+        let Some(firmware) = &node.firmware else { continue };
+        text.push_str(&format!("node {index} ({}):", firmware.profile().name));
+        for (name, value) in firmware.counters().iter().filter(|(_, value)| *value > 0) {
+            text.push_str(&format!(" {name} {value}"));
+        }
+        text.push('\n');
+    }
+    text
 }
 
 fn panic_text(panic: &(dyn core::any::Any + Send)) -> String {

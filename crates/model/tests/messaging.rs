@@ -301,7 +301,7 @@ fn sends_can_be_cancelled_before_they_leave() {
         let mut world = acquainted(2, profile);
         // The peer is cut off, so that the window fills and later messages stay.
         world.cut(0, 1, Span::ms(100));
-        let messages: Vec<_> = (0..20)
+        let messages: Vec<_> = (0..400)
             .map(|_| {
                 world.send(MessageSpec {
                     completion: CompletionMode::Delivered,
@@ -312,10 +312,10 @@ fn sends_can_be_cancelled_before_they_leave() {
         world.pass(Span::ms(1));
         let last = *messages.last().unwrap();
         assert!(world.cancel_send(last), "{}", profile.name);
-        for message in &messages[..19] {
+        for message in &messages[..399] {
             world.cancel_send(*message);
         }
-        for _ in 0..20 {
+        for _ in &messages {
             world.receive(1, Want::ANY, 60_000);
         }
         settle(&mut world);

@@ -148,18 +148,21 @@ fn emp2001_refusals_do_not_block_other_messages() {
     finish(&mut world);
 }
 
-/// Both ends of a pair send what the other has no receive for, at the same time; then both post.
+/// Both ends of a pair send what the other has no receive for, at the same time; then both post. The large messages have
+/// more frames than a window: what refuses them must get past them.
 #[test]
 fn nodes_that_refuse_each_other_do_not_deadlock() {
     for (from, to) in [(0, 1), (0, 0)] {
-        let mut world = acquainted(2, &Profile::EMP2001);
-        let there = world.send(MessageSpec::plain(from, to, 5_000));
-        let back = world.send(MessageSpec::plain(to, from, 5_000));
-        world.pass(Span::ms(20));
-        world.receive(to, Want::ANY, 5_000);
-        world.receive(from, Want::ANY, 5_000);
-        wait(&mut world, Span::ms(100), |world| world.arrived(there) && world.arrived(back));
-        finish(&mut world);
+        for bytes in [100, 5_000, 1_000_000] {
+            let mut world = acquainted(2, &Profile::EMP2001);
+            let there = world.send(MessageSpec::plain(from, to, bytes));
+            let back = world.send(MessageSpec::plain(to, from, bytes));
+            world.pass(Span::ms(20));
+            world.receive(to, Want::ANY, bytes);
+            world.receive(from, Want::ANY, bytes);
+            wait(&mut world, Span::ms(100), |world| world.arrived(there) && world.arrived(back));
+            finish(&mut world);
+        }
     }
 }
 

@@ -101,6 +101,7 @@ mod queues;
 mod raw;
 mod request;
 mod requests;
+mod several;
 mod shared;
 mod sleepers;
 mod system;

@@ -1,0 +1,61 @@
+//! What faces need beside the raw API: several endpoints at a time, and looking at messages without making progress.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use emp_firmware::{Completion, ProbeInfo, Selector};
+
+use crate::endpoint::Endpoint;
+use crate::sleepers::Interest;
+use crate::wait::wait_for;
+
+impl Endpoint {
+    /// As [`poll_completions`](Self::poll_completions), for several endpoints of one node: a face may have several for
+    /// what is one endpoint to its callers. Those of other nodes than the first one's are passed by.
+    #[inline]
+    pub fn poll_completions_of(endpoints: &[&Endpoint], into: &mut Vec<Completion>) -> usize {
+        let before = into.len();
+        if let [first, others @ ..] = endpoints {
+            first.poll_completions(into);
+            let mut core = first.inner.node.shared.lock();
+            for endpoint in others.iter().filter(|other| other.is_beside(first)) {
+                let room = into.capacity() - into.len();
+                if let Some(queue) = core.queues.get(endpoint.inner.queue) {
+                    let count = room.min(queue.len());
+                    into.extend(queue.drain(..count));
+                }
+            }
+        }
+        into.len() - before
+    }
+
+    /// Waits until one of these endpoints of one node has something for
+    /// [`poll_completions_of`](Self::poll_completions_of), at most for `timeout` (`None`: without limit). True if one has.
+    pub fn wait_completions_of(
+        endpoints: &[&Endpoint],
+        timeout: impl Into<Option<Duration>>,
+    ) -> bool {
+        let Some(first) = endpoints.first() else { return false };
+        // Any arrival may be what ends an operation of one of them.
+        wait_for(&first.inner.node.shared, &Interest::Arrivals, timeout.into(), |core| {
+            let mut beside = endpoints.iter().filter(|other| other.is_beside(first));
+            let any = beside.any(|endpoint| {
+                core.queues.get(endpoint.inner.queue).is_some_and(|queue| !queue.is_empty())
+            });
+            any.then_some(())
+        })
+        .is_some()
+    }
+
+    /// As [`probe`](Self::probe), and with `claim` as [`claim`](Self::claim), but without progress: it sees what earlier
+    /// calls have brought. A claimed message is taken by a receive with its claim.
+    pub fn probe_raw(&self, selector: Selector, claim: bool) -> Option<ProbeInfo> {
+        let mut core = self.inner.node.shared.lock();
+        core.firmware_mut()?.probe(self.inner.number, selector, claim)
+    }
+
+    /// True if both are endpoints of one node.
+    fn is_beside(&self, other: &Endpoint) -> bool {
+        Arc::ptr_eq(&self.inner.node, &other.inner.node)
+    }
+}

@@ -9,7 +9,7 @@ use emp_firmware::{
     ReceiveDescriptor, Segment, SegmentList, Selector, SendDescriptor, Span, Time, TransmitBatch,
 };
 use emp_wire::{
-    Checksum, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, NodeId, Sequence,
+    Checksum, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, NodeId, Seed, Sequence,
     begin_checksum, covered_bytes, store_checksum,
 };
 use libfuzzer_sys::fuzz_target;
@@ -142,11 +142,11 @@ fn hostile(script: &mut Script<'_>) -> Vec<u8> {
     let mut frame = head.to_vec();
     frame.extend_from_slice(&fields[..covered_bytes(&header)]);
     let seed = if kind.contact() {
-        Checksum::contact()
+        Seed::CONTACT
     } else {
-        Checksum::between(IDS[1], IDS[0], Epoch(EPOCHS[0]))
+        Seed::between(IDS[1], IDS[0], Epoch(EPOCHS[0]))
     };
-    let sum = begin_checksum(&frame, seed);
+    let sum = begin_checksum(&mut frame, seed);
     frame.extend_from_slice(&fields[covered_bytes(&header)..]);
     store_checksum(&mut frame, sum);
     frame

@@ -1,9 +1,9 @@
 //! Any bytes to every parser. A parser gives a value or a reason; and a value, emitted and parsed again, is the same.
 #![no_main]
 
-use emp_wire::{Seed, 
-    Ack, BlockWord, Close, Done, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind,
-    Message, NotReady, Pull, covered_bytes, verify,
+use emp_wire::{
+    Ack, BlockWord, Close, Done, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind, Message,
+    NotReady, Pull, Seed, covered_bytes, verify,
 };
 use libfuzzer_sys::fuzz_target;
 

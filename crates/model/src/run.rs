@@ -191,10 +191,18 @@ fn post_for(world: &mut World, messages: Vec<usize>) {
 
 /// How long after healing everything must be over.
 fn recovery_bound(world: &World, temper: &Temper) -> Span {
-    // Every peer may have to be given up once, one after the other in a chain of waiting; a pause may be in force; and the
-    // slowest network drawn moves 1 Gb/s at a tenth of its speed.
+    // Every peer may have to be given up once, one after the other in a chain of waiting, and a pause may be in force.
+    let waiting = temper.patience.0 * 4 + 5_000_000_000;
+    // The slowest network drawn moves 1 Gb/s; a tenth of that is enough.
     let bytes: u64 = world.ledger.messages.iter().map(|message| message.spec.bytes).sum();
-    Span(temper.patience.0 * 4 + 5_000_000_000 + bytes * 80)
+    // A slow node loses most of what comes faster than it looks: thirty times its own time.
+    let slowest = world.nodes().iter().map(|node| {
+        let setup = &node.setup;
+        let frames = setup.pace.frames_per_turn.min(setup.pace.ring_frames) as u64;
+        let least = setup.links.iter().map(|link| link.frame_bytes_max as u64).min();
+        setup.pace.turn_interval.0 * bytes / (frames * least.unwrap_or(1_500))
+    });
+    Span(waiting + bytes * 80 + slowest.max().unwrap_or(0) * 30)
 }
 
 fn busy(world: &World) -> String {

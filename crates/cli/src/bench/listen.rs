@@ -21,9 +21,9 @@ pub struct Args {
     /// Network interface of the packet link [default: the one that owns the address the client asked for].
     #[arg(long)]
     interface: Option<String>,
-    /// End after the first client.
+    /// Leave it to the clients to say what went wrong with them.
     #[arg(long)]
-    once: bool,
+    quiet: bool,
 }
 
 /// What is printed before the address when clients may come.
@@ -37,10 +37,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         let (stream, client) = listener.accept()?;
         // The connection goes with the session, so that a client learns of a failure here at once.
         let ended = Control::new(stream).and_then(|control| serve(control, &args));
-        if args.once {
-            return ended;
-        }
-        if let Err(problem) = ended {
+        if let (Err(problem), false) = (ended, args.quiet) {
             eprintln!("emp: {client}: {problem:#}");
         }
     }

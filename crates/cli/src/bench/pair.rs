@@ -44,7 +44,7 @@ impl Pair {
             Some((_, second)) => host.command_on_cpu(program, second)?,
             None => host.command(program)?,
         };
-        command.args(["bench", "listen"]).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(["bench", "listen", "--quiet"]).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut listener = Listener(command.spawn().context("starting the listener")?);
         let mut greeting = String::new();
         if let Some(output) = listener.0.stdout.take() {
@@ -74,7 +74,7 @@ impl Pair {
             client.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         if ended.is_err() {
-            // Its own words, if it has any, are on standard error; it must not outlive the failure.
+            // It must not outlive the failure.
             let _ = self.listener.0.kill();
         }
         ended

@@ -79,9 +79,11 @@ impl Session {
             bail!("the other end did not get ready");
         };
         let own = self.subjects[subject].verify(&plan, Role::Active);
-        let Answer::Verified(theirs) = self.control.answer()? else {
-            bail!("the other end did not finish");
-        };
-        Ok([own?, theirs])
+        let theirs = self.control.answer();
+        // What went wrong here says more than what the other end saw of it.
+        match (own?, theirs?) {
+            (own, Answer::Verified(theirs)) => Ok([own, theirs]),
+            _ => bail!("the other end did not finish"),
+        }
     }
 }

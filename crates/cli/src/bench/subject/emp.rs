@@ -26,6 +26,10 @@ const DATA: u64 = 1;
 /// Match bits of the word that everything has arrived.
 const END: u64 = 2;
 
+/// Receives posted for a ping-pong: one for the message under way, one for the next, so that posting never delays an
+/// answer.
+const PINGPONG_RECEIVES: usize = 2;
+
 /// How long one operation may take. Longer than EMP's own limit for a silent peer, so that its diagnosis comes first.
 const LIMIT: Duration = Duration::from_secs(12);
 
@@ -44,6 +48,8 @@ pub struct Emp {
     out: Arc<[u8]>,
     spare: Vec<Vec<u8>>,
     receives: VecDeque<ReceiveRequest<Vec<u8>>>,
+    /// Messages of the job for which no receive was posted yet.
+    unposted: u64,
 }
 
 impl Emp {
@@ -64,6 +70,7 @@ impl Emp {
             out,
             spare: Vec::new(),
             receives: VecDeque::new(),
+            unposted: 0,
         }
     }
 
@@ -81,46 +88,44 @@ impl Emp {
         }
     }
 
+    /// Posts a receive, if the job needs another.
     fn post_receive(&mut self, buffer: Vec<u8>) -> anyhow::Result<()> {
+        if self.unposted == 0 {
+            self.spare.push(buffer);
+            return Ok(());
+        }
+        self.unposted -= 1;
         let selector = self.wanted(DATA);
         self.receives.push_back(receive(&self.endpoint, selector, buffer)?);
         Ok(())
     }
 
-    /// Posts receives for a flow: as many as the window, or as there are messages.
-    fn post_receives(&mut self, job: &Job) -> anyhow::Result<()> {
-        while (self.receives.len() as u64) < job.count {
-            let Some(buffer) = self.spare.pop() else { break };
-            self.post_receive(buffer)?;
-        }
-        Ok(())
+    /// Waits for the receive that was posted first.
+    fn next_message(&mut self) -> anyhow::Result<Vec<u8>> {
+        finish(self.receives.pop_front().context("a receive is posted for every message")?)
     }
 
+    /// Sends first and then posts the receive for the message after the next, while this one is on its way.
     fn ping(&mut self, job: &Job) -> anyhow::Result<()> {
-        let selector = self.wanted(DATA);
-        let mut buffer = self.spare.pop().context("a buffer was prepared")?;
+        let mut idle = None;
         for _ in 0..job.count {
-            let back = receive(&self.endpoint, selector, buffer)?;
             let there = send(&self.endpoint, self.to, DATA, Arc::clone(&self.out))?;
-            buffer = finish(back)?;
+            if let Some(buffer) = idle.take() {
+                self.post_receive(buffer)?;
+            }
+            idle = Some(self.next_message()?);
             finish(there)?;
         }
-        self.spare.push(buffer);
+        self.spare.extend(idle);
         Ok(())
     }
 
     fn pong(&mut self, job: &Job) -> anyhow::Result<()> {
         let mut before: Option<SendRequest<Arc<[u8]>>> = None;
-        for number in 1..=job.count {
-            let there = self.receives.pop_front().context("a receive was posted")?;
-            let buffer = finish(there)?;
-            if number < job.count {
-                // Before the answer, so that the next ping finds it.
-                self.post_receive(buffer)?;
-            } else {
-                self.spare.push(buffer);
-            }
+        for _ in 0..job.count {
+            let buffer = self.next_message()?;
             let back = send(&self.endpoint, self.to, DATA, Arc::clone(&self.out))?;
+            self.post_receive(buffer)?;
             // Its acknowledgement came with this ping at the latest.
             if let Some(before) = before.replace(back) {
                 finish(before)?;
@@ -143,14 +148,9 @@ impl Emp {
     }
 
     fn stream_in(&mut self, job: &Job) -> anyhow::Result<()> {
-        for number in 0..job.count {
-            let next = self.receives.pop_front().context("a receive was posted")?;
-            let buffer = finish(next)?;
-            if number + (self.receives.len() as u64) + 1 < job.count {
-                self.post_receive(buffer)?;
-            } else {
-                self.spare.push(buffer);
-            }
+        for _ in 0..job.count {
+            let buffer = self.next_message()?;
+            self.post_receive(buffer)?;
         }
         finish(send(&self.endpoint, self.to, END, vec![1])?).map(drop)
     }
@@ -179,11 +179,7 @@ impl Emp {
                 }
                 let buffer = finish(request)?;
                 received += 1;
-                if received + (self.receives.len() as u64) < job.count {
-                    self.post_receive(buffer)?;
-                } else {
-                    self.spare.push(buffer);
-                }
+                self.post_receive(buffer)?;
             }
             if before == (sent, received, flying.len()) {
                 patience.idle()?;
@@ -209,13 +205,14 @@ impl Subject for Emp {
             self.out = vec![0x5a; job.size].into();
         }
         let receives = match (job.pattern, role) {
-            (Pattern::Pingpong, _) => 1,
+            (Pattern::Pingpong, _) => PINGPONG_RECEIVES,
             (Pattern::Bidir, _) | (_, Role::Passive) => job.window,
             (_, Role::Active) => 0,
         };
         self.make_buffers(receives, job.size);
-        if (job.pattern, role) != (Pattern::Pingpong, Role::Active) {
-            self.post_receives(job)?;
+        self.unposted = if receives == 0 { 0 } else { job.count };
+        for buffer in std::mem::take(&mut self.spare) {
+            self.post_receive(buffer)?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use emp_firmware::Counter;
 use emp_host::{Endpoint, Node, NodeId, ReceiveRequest, Request, Selector, SendRequest};
 
@@ -60,7 +60,7 @@ pub fn exchange(lanes: &Lanes, peer: NodeId, plan: &Plan, role: Role) -> anyhow:
         lanes,
         peer,
         out: Outgoing::new(own, peer, plan.window),
-        into: Incoming::new(theirs, peer, plan),
+        into: Incoming::new(theirs, peer, plan, node.profile()),
         end_in: Some(receive_word(lanes, peer)?),
         end_out: None,
         ended: false,
@@ -70,7 +70,13 @@ pub fn exchange(lanes: &Lanes, peer: NodeId, plan: &Plan, role: Role) -> anyhow:
     let mut patience = Patience::default();
     while !run.is_over() {
         let open = start.elapsed() < seconds && run.into.tally.mismatch.is_none();
-        if run.step(open)? { patience.progress() } else { patience.idle()? }
+        if run.step(open)? {
+            patience.progress();
+        } else {
+            patience.idle().with_context(|| run.stalled(&node))?;
+            // A progress thread may share this core; nothing here is in a hurry.
+            std::thread::yield_now();
+        }
     }
     let elapsed = start.elapsed().as_secs_f64();
     let settling = Instant::now();
@@ -102,6 +108,23 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Where things stand when nothing moves any more, for whoever looks for the reason.
+    fn stalled(&self, node: &Node) -> String {
+        let counters = node.counters();
+        let counted: Vec<String> = counters
+            .iter()
+            .filter(|(_, value)| *value > 0)
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        let (free, slots) = node.pool_slots();
+        format!(
+            "verify stalled; {}; {}; pool {free} of {slots} slots free; {}",
+            self.out.state(),
+            self.into.state(),
+            counted.join(", ")
+        )
+    }
+
     fn is_over(&self) -> bool {
         self.ended && self.end_out.is_none() && self.into.is_over()
     }

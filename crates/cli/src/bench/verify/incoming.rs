@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use emp_firmware::limits::POOL_BYTES;
+use emp_firmware::{Profile, Unexpected};
 use emp_host::{Completion, NodeId, ReceiveRequest, Scatter, Selector, Status};
 
 use super::exchange::Lanes;
@@ -41,6 +43,8 @@ pub struct Incoming {
     window: usize,
     seed: u64,
     random: Random,
+    /// Some messages are claimed by a probe before they are received.
+    claims: bool,
     /// The first message of the next group.
     next: u64,
     /// Receives to post, in this order; claims are marked.
@@ -53,11 +57,19 @@ pub struct Incoming {
     pub tally: Tally,
 }
 
+/// Whether probing for one message while others wait can end well. Not if unexpected messages are refused, as then a
+/// probe never finds any; nor if messages that are sent after the wanted one can fill the pool and keep it out.
+fn may_claim(profile: &Profile, window: usize) -> bool {
+    let most = profile.eager_bytes.saturating_mul(window as u64);
+    profile.unexpected == Unexpected::Pool && most <= POOL_BYTES as u64 / 2
+}
+
 impl Incoming {
     /// Nothing received yet.
-    pub fn new(script: Script, peer: NodeId, plan: &Plan) -> Self {
+    pub fn new(script: Script, peer: NodeId, plan: &Plan, profile: &Profile) -> Self {
         Self {
             script,
+            claims: may_claim(profile, plan.window),
             peer,
             window: plan.window,
             seed: plan.seed,
@@ -81,6 +93,19 @@ impl Incoming {
                 expected.cancelled = expected.request.cancel();
             }
         }
+    }
+
+    /// What is under way, in words.
+    pub fn state(&self) -> String {
+        let expected: Vec<String> = self.expected.iter().map(|e| e.message.short()).collect();
+        let planned: Vec<String> = self.planned.iter().map(|(m, _)| m.short()).collect();
+        format!(
+            "{} of {:?} received, receives posted [{}], planned [{}]",
+            self.tally.messages_checked,
+            self.total,
+            expected.join(" "),
+            planned.join(" ")
+        )
     }
 
     /// Everything has come and been checked.
@@ -125,7 +150,7 @@ impl Incoming {
             let wanted = sort(&group[place]);
             let found = left.iter_mut().find(|slot| slot.is_some_and(|m| sort(m) == wanted));
             if let Some(message) = found.and_then(Option::take) {
-                let claim = message.wild && self.random.one_in(6);
+                let claim = self.claims && message.wild && self.random.one_in(6);
                 self.planned.push_back((message.clone(), claim));
             }
         }

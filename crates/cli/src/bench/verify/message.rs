@@ -68,6 +68,15 @@ pub struct Message {
     pub scatter: Vec<usize>,
 }
 
+impl Message {
+    /// `17:4096B@2`: which message, how long, to which tag (`w` where any is taken); `!` if it is synchronous.
+    pub fn short(&self) -> String {
+        let lane = if self.wild { "w".to_owned() } else { self.tag.to_string() };
+        let mark = if self.synchronous { "!" } else { "" };
+        format!("{}:{}B@{lane}{mark}", self.index, self.size)
+    }
+}
+
 impl Script {
     /// The messages of one direction.
     pub fn new(seed: u64, direction: u64, size_max: usize) -> Self {

@@ -41,6 +41,13 @@ impl Outgoing {
         }
     }
 
+    /// What is under way, in words.
+    pub fn state(&self) -> String {
+        let flying: Vec<String> = self.flying.iter().map(|(message, _)| message.short()).collect();
+        let waiting = self.waiting.as_ref().map_or("nothing".to_owned(), |(m, _)| m.short());
+        format!("{} sent, in flight [{}], no room for {waiting}", self.messages, flying.join(" "))
+    }
+
     /// Nothing is under way.
     pub fn is_idle(&self) -> bool {
         self.flying.is_empty() && self.waiting.is_none()

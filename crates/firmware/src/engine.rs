@@ -108,6 +108,8 @@ pub struct Firmware {
     pub(crate) watch_at: Option<Time>,
     /// Those peers, and since when (in milliseconds, wrapping), by index.
     pub(crate) watched: Vec<(u32, u32)>,
+    /// When strangers were last greeted, in milliseconds (wrapping).
+    pub(crate) greeted_ms: Option<u32>,
 }
 
 impl Firmware {
@@ -134,6 +136,7 @@ impl Firmware {
             closing: None,
             watch_at: None,
             watched: Vec::new(),
+            greeted_ms: None,
         }
     }
 

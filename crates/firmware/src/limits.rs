@@ -37,6 +37,9 @@ pub const INCOMING_MAX: usize = 32_768;
 /// Messages of one peer that arrive before their turn (a message before them is missing). One window's worth.
 pub const EARLY_MAX: usize = WINDOW_FRAMES as usize;
 
+/// Messages kept (without their bytes) for endpoints that are not open: a peer that starts a moment earlier is no error.
+pub const HOMELESS_MAX: usize = 4_096;
+
 /// Bytes of the pool that holds unexpected data and buffered sends. MPICH's and Open MPI's default eager traffic fits;
 /// beyond it senders hear "not ready" and nothing is lost.
 pub const POOL_BYTES: usize = 8 << 20;

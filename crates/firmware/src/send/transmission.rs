@@ -89,7 +89,12 @@ impl SendPath {
             return Some(sequence);
         }
         if let Some(sequence) = unsent(active) {
-            return room(sequence, window, active).then_some(sequence);
+            let may = room(sequence, window, active) && !active.in_doubt();
+            return may.then_some(sequence);
+        }
+        // After a refusal only one message tries its luck, until it is taken.
+        if active.refusals > 0 && active.trying() {
+            return None;
         }
         let sequence = entry.next;
         if !room(sequence, window, active) {
@@ -206,9 +211,10 @@ impl SendPath {
         let low = left < self.profile.request_ack_below
             && (left == 0 || active.since_request >= self.profile.collection);
         let resent = active.frame(sequence).state == FrameState::Lost;
+        let tried = place == 0 && active.refusals > 0;
         Flags::ACK
             .with_if(last, Flags::LAST)
-            .with_if((last && awaited) || low || resent, Flags::ACK_REQUEST)
+            .with_if((last && awaited) || low || resent || tried, Flags::ACK_REQUEST)
     }
 
     /// Notes that a frame went out (or would have, had it been possible).
@@ -315,18 +321,18 @@ impl SendMessage {
     fn body(&self, own: NodeId, handle: u32, attempt: u8) -> (Option<Message>, Flags) {
         let descriptor = &self.descriptor;
         let total_bytes = if self.void { 0 } else { descriptor.segments.bytes() };
-        let long = self.needs_done || total_bytes > u64::from(self.first_payload);
+        let long = total_bytes > u64::from(self.first_payload);
         let body = Message {
             node: own,
             source_endpoint: descriptor.endpoint,
             destination_endpoint: descriptor.to_endpoint,
             attempt,
             match_bits: descriptor.match_bits,
+            handle,
             long: long.then_some(LongPart {
                 total_bytes,
                 unscheduled_bytes: self.unscheduled,
                 fragment_bytes: self.fragment,
-                handle,
             }),
             immediate: descriptor.immediate.filter(|_| !self.void),
         };

@@ -110,9 +110,8 @@ impl Firmware {
         let moved = entry.heard_from(now, link, from);
         self.send.heard(peer, now);
         let (remote, epoch) = (entry.remote_epoch, header.source_epoch);
-        let frame_bytes_max = hello.frame_bytes_max.clamp(128, self.frame_bytes_max);
         if remote == Epoch::UNKNOWN {
-            self.peers[peer].frame_bytes_max = frame_bytes_max;
+            self.limit_frames(peer, hello.frame_bytes_max);
             self.meet(now, peer, epoch, link, from);
             self.push_event(found(hello.name()));
         } else if remote == epoch {
@@ -123,7 +122,7 @@ impl Firmware {
             }
         } else {
             self.restarted(now, peer, epoch, link, from);
-            self.peers[peer].frame_bytes_max = frame_bytes_max;
+            self.limit_frames(peer, hello.frame_bytes_max);
         }
         Ok(())
     }
@@ -143,6 +142,8 @@ impl Firmware {
         self.routes.stop_search(peer);
         self.send.found(peer, now);
         self.counters.count(Counter::PeersFound);
+        // Receives may have waited for it by name since before it was known.
+        self.watch(now);
     }
 
     /// The peer is another incarnation than the one we spoke to: the pair starts afresh (`EPOCH-3`).

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 use emp_wire::{
-    Ack, Checksum, Close, Epoch, Flags, Header, Kind, LinkAddress, NodeId, Sequence, TAG_EVERYONE,
-    covered_bytes, verify,
+    Ack, Checksum, Close, Epoch, Flags, Header, Kind, LinkAddress, Message, NodeId, Sequence,
+    TAG_EVERYONE, covered_bytes, verify,
 };
 
 use crate::counters::Counter;
@@ -108,7 +108,13 @@ impl Firmware {
         let peer = match known {
             Some(peer) => peer,
             None if header.kind.sequenced() => {
-                self.add_peer(now, node).ok_or(Counter::DropTooManyPeers)?
+                let peer = self.add_peer(now, node).ok_or(Counter::DropTooManyPeers)?;
+                if header.kind == Kind::Message
+                    && let Ok((message, _)) = Message::parse(header.flags, body)
+                {
+                    self.limit_frames(peer, message.frame_bytes_max);
+                }
+                peer
             }
             None => return Err(Counter::DropUnknownPeer),
         };
@@ -344,7 +350,9 @@ impl Firmware {
     pub(crate) fn turn_loopback(&mut self, now: Time, memory: &mut impl HostMemory) {
         for _ in 0..LOOPBACK_TURNS {
             let (peers, cross, batch) = (&self.peers, &mut self.cross, &mut self.loopback);
-            self.send.poll_loopback(now, &mut Outlet { peers, cross, memory, batch });
+            let frame_bytes_max = self.frame_bytes_max;
+            let mut outlet = Outlet { peers, cross, memory, batch, frame_bytes_max };
+            self.send.poll_loopback(now, &mut outlet);
             let frames = self.loopback.frames().len();
             if frames == 0 {
                 return;

@@ -262,7 +262,8 @@ impl Firmware {
         self.emit_acks(now, batch);
         self.turn_loopback(now, memory);
         let (peers, cross) = (&self.peers, &mut self.cross);
-        self.send.poll(now, &mut Outlet { peers, cross, memory, batch });
+        let frame_bytes_max = self.frame_bytes_max;
+        self.send.poll(now, &mut Outlet { peers, cross, memory, batch, frame_bytes_max });
         self.emit_closes(batch);
         self.relay(now);
         batch.frames().len() - before
@@ -365,6 +366,12 @@ impl Firmware {
             self.events.pop_front();
         }
         self.events.push_back(event);
+    }
+
+    /// Learns what a peer takes: frames to it are no larger.
+    pub(crate) fn limit_frames(&mut self, peer: u32, bytes: u16) {
+        let own = self.frame_bytes_max;
+        self.peers[peer].frame_bytes_max = bytes.clamp(FRAME_BYTES_MIN as u16, own);
     }
 
     /// Adds a peer to the table and to both paths. The node itself is found at once.

@@ -84,6 +84,7 @@ impl Forger {
             destination_endpoint: 0,
             attempt: 0,
             match_bits: 0,
+            frame_bytes_max: 1500,
             handle: 0xFFFF_FFFF,
             long,
             immediate: None,

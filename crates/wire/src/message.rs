@@ -7,7 +7,8 @@
 //!  8  source endpoint      2      24  handle              4
 //! 10  destination endpoint 2      28  [long part         16]  if LONG
 //! 12  attempt              1      ..  [immediate data     8]  if IMMEDIATE
-//! 13  reserved, zero       3      ..  payload
+//! 13  reserved, zero       1      ..  payload
+//! 14  largest frame        2
 //! ```
 
 use crate::header::{u16_at, u32_at, u64_at};
@@ -44,6 +45,8 @@ pub struct Message {
     pub destination_endpoint: u16,
     /// How often the receiver had refused a message of this pair when this was sent (`READY-2`); wraps.
     pub attempt: u8,
+    /// The largest frame that the sender takes: a node that learns of it by this frame knows no other way.
+    pub frame_bytes_max: u16,
     /// Match bits.
     pub match_bits: u64,
     /// The sender's name for the message, which pulls and dones give back.
@@ -80,7 +83,8 @@ impl Message {
         into[8..10].copy_from_slice(&self.source_endpoint.to_be_bytes());
         into[10..12].copy_from_slice(&self.destination_endpoint.to_be_bytes());
         into[12] = self.attempt;
-        into[13..16].fill(0);
+        into[13] = 0;
+        into[14..16].copy_from_slice(&self.frame_bytes_max.to_be_bytes());
         into[16..24].copy_from_slice(&self.match_bits.to_be_bytes());
         into[24..28].copy_from_slice(&self.handle.to_be_bytes());
         let mut at = MESSAGE_BYTES;
@@ -117,6 +121,7 @@ impl Message {
             source_endpoint: u16_at(fields, 8),
             destination_endpoint: u16_at(fields, 10),
             attempt: fields[12],
+            frame_bytes_max: u16_at(fields, 14),
             match_bits: u64_at(fields, 16),
             handle: u32_at(fields, 24),
             long,

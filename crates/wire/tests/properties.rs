@@ -46,6 +46,7 @@ fn message() -> impl Strategy<Value = (Message, usize)> {
                 source_endpoint: names.1,
                 destination_endpoint: names.2,
                 match_bits: names.3,
+                frame_bytes_max: names.1,
                 handle,
                 attempt: names.4,
                 long: is_long.then_some(long),

@@ -241,7 +241,6 @@ impl ReceivePath {
         keep: bool,
         cross: &mut Cross,
     ) {
-        self.drop_pulls_of(peer);
         let all: Vec<u32> = self
             .incoming
             .indices()
@@ -263,6 +262,8 @@ impl ReceivePath {
                 self.remove_incoming(index);
             }
         }
+        // Only now that no message of the peer is left: others may take the room.
+        self.serve_pull_queue();
         let waiting: Vec<u32> = self
             .posted
             .indices()
@@ -289,6 +290,8 @@ impl ReceivePath {
 
     /// As `fail`, without telling the sender.
     fn fail_quietly(&mut self, index: u32, status: Status) {
+        self.unlink_progress(index);
+        self.drop_pulls(index);
         let Some(mut message) = self.incoming.remove(index) else { return };
         if let Place::Posted(posted) = core::mem::replace(&mut message.place, Place::Later) {
             self.report(posted, &message, status);

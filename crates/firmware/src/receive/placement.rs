@@ -182,7 +182,8 @@ impl ReceivePath {
     /// Forgets a message and gives back what it holds. Data of it that still comes is discarded.
     pub(super) fn remove_incoming(&mut self, index: u32) {
         self.unlink_progress(index);
-        self.orphan_pulls(index);
+        self.drop_pulls(index);
+        self.serve_pull_queue();
         if let Some(Incoming { place: Place::Pool(chain), .. }) = self.incoming.remove(index) {
             self.pool.free(chain);
         }
@@ -242,7 +243,7 @@ impl ReceivePath {
         None
     }
 
-    fn unlink_progress(&mut self, index: u32) {
+    pub(super) fn unlink_progress(&mut self, index: u32) {
         let Some(incoming) = self.incoming.at_mut(index) else { return };
         let (peer, next) = (incoming.peer, incoming.next_progress);
         let (mut before, mut at) = (NONE, self.peers[peer].progress);

@@ -24,6 +24,8 @@ pub(crate) struct Outlet<'a, M> {
     pub(crate) cross: &'a mut Cross,
     pub(crate) memory: &'a M,
     pub(crate) batch: &'a mut TransmitBatch,
+    /// Largest frame that this node takes.
+    pub(crate) frame_bytes_max: u16,
 }
 
 impl SendPath {
@@ -130,7 +132,8 @@ impl SendPath {
         sequence: Sequence,
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<(), EncodeError> {
-        let Outlet { peers, cross, memory, batch } = out;
+        let Outlet { peers, cross, memory, batch, frame_bytes_max } = out;
+        let frame_bytes_max = *frame_bytes_max;
         let active = self.peers[peer].active.as_deref().expect("the peer is active");
         let index = active.record_of(sequence).expect("chosen frames have records");
         let record = &active.records[index];
@@ -159,7 +162,7 @@ impl SendPath {
                 let sending = self.messages.at_mut(message).ok_or(EncodeError::Unsendable)?;
                 let (offset, bytes) = sending.fragment_at(place);
                 let (body, body_flags) = if place == 0 {
-                    sending.body(own, handle(message, generation), attempt)
+                    sending.body(own, frame_bytes_max, handle(message, generation), attempt)
                 } else {
                     (None, Flags::default())
                 };
@@ -318,7 +321,13 @@ impl SendMessage {
     }
 
     /// Body of the first frame, and the flags that go with it.
-    fn body(&self, own: NodeId, handle: u32, attempt: u8) -> (Option<Message>, Flags) {
+    fn body(
+        &self,
+        own: NodeId,
+        frame_bytes_max: u16,
+        handle: u32,
+        attempt: u8,
+    ) -> (Option<Message>, Flags) {
         let descriptor = &self.descriptor;
         let total_bytes = if self.void { 0 } else { descriptor.segments.bytes() };
         let long = total_bytes > u64::from(self.first_payload);
@@ -328,6 +337,7 @@ impl SendMessage {
             destination_endpoint: descriptor.to_endpoint,
             attempt,
             match_bits: descriptor.match_bits,
+            frame_bytes_max,
             handle,
             long: long.then_some(LongPart {
                 total_bytes,

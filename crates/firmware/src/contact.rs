@@ -110,9 +110,8 @@ impl Firmware {
         let moved = entry.heard_from(now, link, from);
         self.send.heard(peer, now);
         let (remote, epoch) = (entry.remote_epoch, header.source_epoch);
-        let frame_bytes_max = hello.frame_bytes_max.clamp(128, self.frame_bytes_max);
         if remote == Epoch::UNKNOWN {
-            self.peers[peer].frame_bytes_max = frame_bytes_max;
+            self.limit_frames(peer, hello.frame_bytes_max);
             self.meet(now, peer, epoch, link, from);
             self.push_event(found(hello.name()));
         } else if remote == epoch {
@@ -123,7 +122,7 @@ impl Firmware {
             }
         } else {
             self.restarted(now, peer, epoch, link, from);
-            self.peers[peer].frame_bytes_max = frame_bytes_max;
+            self.limit_frames(peer, hello.frame_bytes_max);
         }
         Ok(())
     }
@@ -143,6 +142,8 @@ impl Firmware {
         self.routes.stop_search(peer);
         self.send.found(peer, now);
         self.counters.count(Counter::PeersFound);
+        // Receives may have waited for it by name since before it was known.
+        self.watch(now);
     }
 
     /// The peer is another incarnation than the one we spoke to: the pair starts afresh (`EPOCH-3`).
@@ -224,6 +225,17 @@ impl Firmware {
         self.routes.push_contact(contact);
     }
 
+    /// Shows ourselves to whoever sends frames that name nobody we know: it may speak to an earlier incarnation of ours.
+    pub(crate) fn greet_unknown(&mut self, now: Time, link: LinkIndex, from: LinkAddress) {
+        let now_ms = milliseconds(now);
+        let interval_ms = (HELLO_INTERVAL.0 / 1_000_000) as u32;
+        let too_soon = self.greeted_ms.is_some_and(|ms| now_ms.wrapping_sub(ms) < interval_ms);
+        if !too_soon && usize::from(link.0) < self.links.len() {
+            self.greeted_ms = Some(now_ms);
+            self.ask_address(link, from);
+        }
+    }
+
     /// Asks whoever is at an address.
     pub(crate) fn ask_address(&mut self, link: LinkIndex, to: LinkAddress) {
         let nonce = self.routes.ask();
@@ -243,7 +255,8 @@ impl Firmware {
     /// Sends the hellos of searches that are due, and ends those that were in vain.
     pub(crate) fn run_searches(&mut self, now: Time) {
         while let Some((peer, since)) = self.routes.pop_due(now) {
-            if !self.send.is_active(peer) {
+            let watched = self.watched.binary_search_by_key(&peer, |(watched, _)| *watched);
+            if !self.send.is_active(peer) && watched.is_err() {
                 self.routes.stop_search(peer);
                 continue;
             }

@@ -12,8 +12,8 @@ pub(crate) enum ToSend {
     PullRequested { peer: u32, handle: u32, offset: u64, bytes: u32, pull: u16 },
     /// The peer said what became of a message.
     DoneReceived { peer: u32, handle: u32, status: DoneStatus },
-    /// The peer did not take a message, nor those after it.
-    Refused { peer: u32, number: u32, attempt: u8, cause: NotReadyCause, backoff_us: u32 },
+    /// The peer did not keep a message's bytes, or did not take it nor those after it.
+    NotReady { peer: u32, number: u32, attempt: u8, cause: NotReadyCause, backoff_us: u32 },
     /// A control frame is to be sent reliably.
     Control { peer: u32, control: Control },
 }
@@ -21,8 +21,8 @@ pub(crate) enum ToSend {
 /// From the send path to the receive path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ToReceive {
-    /// The peer has our "not ready": its frames may be acknowledged again (`READY-3`).
-    RefusalConfirmed { peer: u32 },
+    /// The peer has one of our "not ready" (`READY-3`).
+    Confirmed { peer: u32 },
 }
 
 /// From the send path to the node: a peer does not answer.

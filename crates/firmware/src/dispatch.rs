@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 use emp_wire::{
-    Ack, Checksum, Close, Epoch, Flags, Header, Kind, LinkAddress, NodeId, Sequence, TAG_EVERYONE,
-    covered_bytes, verify,
+    Ack, Checksum, Close, Epoch, Flags, Header, Kind, LinkAddress, Message, NodeId, Sequence,
+    TAG_EVERYONE, covered_bytes, verify,
 };
 
 use crate::counters::Counter;
@@ -88,7 +88,10 @@ impl Firmware {
             }
             (node, self.peers.find(node))
         } else {
-            let peer = self.peers.find_by_tag(header).ok_or(Counter::DropUnknownPeer)?;
+            let Some(peer) = self.peers.find_by_tag(header) else {
+                self.greet_unknown(now, link, from);
+                return Err(Counter::DropUnknownPeer);
+            };
             (self.peers[peer].node, Some(peer))
         };
         let local = known.map_or(self.peers.own_epoch(), |peer| self.peers[peer].local_epoch);
@@ -105,7 +108,13 @@ impl Firmware {
         let peer = match known {
             Some(peer) => peer,
             None if header.kind.sequenced() => {
-                self.add_peer(now, node).ok_or(Counter::DropTooManyPeers)?
+                let peer = self.add_peer(now, node).ok_or(Counter::DropTooManyPeers)?;
+                if header.kind == Kind::Message
+                    && let Ok((message, _)) = Message::parse(header.flags, body)
+                {
+                    self.limit_frames(peer, message.frame_bytes_max);
+                }
+                peer
             }
             None => return Err(Counter::DropUnknownPeer),
         };
@@ -164,10 +173,8 @@ impl Firmware {
         loop {
             if let Some(message) = self.receive.to_send.pop_front() {
                 self.tell_send(now, message);
-            } else if let Some(ToReceive::RefusalConfirmed { peer }) =
-                self.send.to_receive.pop_front()
-            {
-                self.receive.refusal_confirmed(peer, &mut self.cross);
+            } else if let Some(ToReceive::Confirmed { peer }) = self.send.to_receive.pop_front() {
+                self.receive.confirmed(peer, &mut self.cross);
             } else if let Some(news) = self.send.route_news.pop_front() {
                 match news {
                     RouteNews::Suspect { peer } => {
@@ -189,8 +196,8 @@ impl Firmware {
             ToSend::DoneReceived { peer, handle, status } => {
                 self.send.on_done(peer, handle, status);
             }
-            ToSend::Refused { peer, number, attempt, cause, backoff_us } => {
-                self.send.on_refused(now, peer, number, attempt, cause, backoff_us);
+            ToSend::NotReady { peer, number, attempt, cause, backoff_us } => {
+                self.send.on_not_ready(now, peer, number, attempt, cause, backoff_us);
             }
             ToSend::Control { peer, control } => {
                 if self.peers[peer].remote_epoch != Epoch::UNKNOWN {
@@ -263,13 +270,18 @@ impl Firmware {
                 continue;
             }
             self.watched.push((peer, since));
+            if heard.min(now_ms.wrapping_sub(since)) > silence_ms / 2 {
+                // It may have moved (V28).
+                self.routes.search(now, peer);
+            }
             if u64::from(heard) >= u64::from(silence_ms) / WATCHES_PER_SILENCE
                 && let Some((link, to)) = self.peers[peer].route()
             {
                 self.challenge(now, link, to, peer);
             }
         }
-        if !self.watched.is_empty() {
+        let homeless = self.receive.expire_homeless(now_ms, silence_ms);
+        if !self.watched.is_empty() || homeless {
             let span = self.profile.unreachable_after.0 / WATCHES_PER_SILENCE;
             self.watch_at = Some(now + Span(span.max(1)));
         }
@@ -338,7 +350,9 @@ impl Firmware {
     pub(crate) fn turn_loopback(&mut self, now: Time, memory: &mut impl HostMemory) {
         for _ in 0..LOOPBACK_TURNS {
             let (peers, cross, batch) = (&self.peers, &mut self.cross, &mut self.loopback);
-            self.send.poll_loopback(now, &mut Outlet { peers, cross, memory, batch });
+            let frame_bytes_max = self.frame_bytes_max;
+            let mut outlet = Outlet { peers, cross, memory, batch, frame_bytes_max };
+            self.send.poll_loopback(now, &mut outlet);
             let frames = self.loopback.frames().len();
             if frames == 0 {
                 return;

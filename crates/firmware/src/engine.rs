@@ -108,6 +108,8 @@ pub struct Firmware {
     pub(crate) watch_at: Option<Time>,
     /// Those peers, and since when (in milliseconds, wrapping), by index.
     pub(crate) watched: Vec<(u32, u32)>,
+    /// When strangers were last greeted, in milliseconds (wrapping).
+    pub(crate) greeted_ms: Option<u32>,
 }
 
 impl Firmware {
@@ -134,6 +136,7 @@ impl Firmware {
             closing: None,
             watch_at: None,
             watched: Vec::new(),
+            greeted_ms: None,
         }
     }
 
@@ -259,7 +262,8 @@ impl Firmware {
         self.emit_acks(now, batch);
         self.turn_loopback(now, memory);
         let (peers, cross) = (&self.peers, &mut self.cross);
-        self.send.poll(now, &mut Outlet { peers, cross, memory, batch });
+        let frame_bytes_max = self.frame_bytes_max;
+        self.send.poll(now, &mut Outlet { peers, cross, memory, batch, frame_bytes_max });
         self.emit_closes(batch);
         self.relay(now);
         batch.frames().len() - before
@@ -362,6 +366,12 @@ impl Firmware {
             self.events.pop_front();
         }
         self.events.push_back(event);
+    }
+
+    /// Learns what a peer takes: frames to it are no larger.
+    pub(crate) fn limit_frames(&mut self, peer: u32, bytes: u16) {
+        let own = self.frame_bytes_max;
+        self.peers[peer].frame_bytes_max = bytes.clamp(FRAME_BYTES_MIN as u16, own);
     }
 
     /// Adds a peer to the table and to both paths. The node itself is found at once.

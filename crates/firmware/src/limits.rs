@@ -37,6 +37,9 @@ pub const INCOMING_MAX: usize = 32_768;
 /// Messages of one peer that arrive before their turn (a message before them is missing). One window's worth.
 pub const EARLY_MAX: usize = WINDOW_FRAMES as usize;
 
+/// Messages kept (without their bytes) for endpoints that are not open: a peer that starts a moment earlier is no error.
+pub const HOMELESS_MAX: usize = 4_096;
+
 /// Bytes of the pool that holds unexpected data and buffered sends. MPICH's and Open MPI's default eager traffic fits;
 /// beyond it senders hear "not ready" and nothing is lost.
 pub const POOL_BYTES: usize = 8 << 20;
@@ -48,11 +51,13 @@ pub const POOL_SLOT_BYTES: usize = 512;
 /// node that only sends cannot make itself deaf.
 pub const POOL_SEND_PERCENT: usize = 50;
 
-/// Blocks that a node has asked for and not yet received, over all senders (pull identifiers are 16 bits).
+/// Blocks that a node has asked for and not yet received, over all senders. A power of two: pull identifiers are 16 bits,
+/// half of them index, half generation.
 pub const PULLS_MAX: usize = 256;
 
-/// Control frames (pulls, dones) that wait to be sent to one peer. Each answers something that is bounded itself.
-pub const CONTROLS_MAX: usize = 4_096;
+/// Control frames (pulls, dones, not-readies) that wait to be sent to one peer. Each answers a message that the peer keeps
+/// until it is answered, so a peer within `SENDS_MAX` never reaches this; one that does loses answers, not memory.
+pub const CONTROLS_MAX: usize = SENDS_MAX + 2 * INCOMING_MAX;
 
 /// Blocks that one peer has asked of us and that wait to be sent. A peer that asks for more gets no answer for them.
 pub const BLOCKS_QUEUED_MAX: usize = 1_024;

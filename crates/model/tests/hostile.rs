@@ -84,6 +84,8 @@ impl Forger {
             destination_endpoint: 0,
             attempt: 0,
             match_bits: 0,
+            frame_bytes_max: 1500,
+            handle: 0xFFFF_FFFF,
             long,
             immediate: None,
         };
@@ -249,14 +251,12 @@ fn a_lying_peer_breaks_nothing_but_its_own_pair() {
             total_bytes: 1 << 62,
             unscheduled_bytes: u32::MAX,
             fragment_bytes: 1,
-            handle: 0xFFFF_FFFF,
         };
         let pulled = LongPart { unscheduled_bytes: 0, ..absurd };
         let small = LongPart {
             total_bytes: 3_000,
             unscheduled_bytes: 3_000,
             fragment_bytes: 1_000,
-            handle: 1,
         };
         let mut frames = Vec::new();
         for long in [absurd, pulled, small] {
@@ -281,7 +281,7 @@ fn a_lying_peer_breaks_nothing_but_its_own_pair() {
             frames.push((Kind::Block, Flags::LAST, vec![5; 1_400], word));
         }
         let refusal =
-            NotReady { node, cause: NotReadyCause::PoolFull, attempt: 0, backoff_us: u32::MAX };
+            NotReady { node, cause: NotReadyCause::Full, attempt: 0, backoff_us: u32::MAX };
         frames.push((Kind::NotReady, Flags::default(), body(|into| refusal.emit(into)), 12_345));
 
         for (i, (kind, flags, fields, word)) in frames.into_iter().enumerate() {

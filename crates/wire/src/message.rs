@@ -4,19 +4,20 @@
 //!
 //! ```text
 //!  0  source node          8      16  match bits          8
-//!  8  source endpoint      2      24  [long part         20]  if LONG
-//! 10  destination endpoint 2      ..  [immediate data     8]  if IMMEDIATE
-//! 12  attempt              1      ..  payload
-//! 13  reserved, zero       3
+//!  8  source endpoint      2      24  handle              4
+//! 10  destination endpoint 2      28  [long part         16]  if LONG
+//! 12  attempt              1      ..  [immediate data     8]  if IMMEDIATE
+//! 13  reserved, zero       1      ..  payload
+//! 14  largest frame        2
 //! ```
 
 use crate::header::{u16_at, u32_at, u64_at};
 use crate::{Flags, NodeId, Reason};
 
 /// Bytes of the fixed part of the body.
-pub const MESSAGE_BYTES: usize = 24;
+pub const MESSAGE_BYTES: usize = 28;
 /// Bytes of the long part.
-pub const LONG_BYTES: usize = 20;
+pub const LONG_BYTES: usize = 16;
 /// Bytes of immediate data.
 pub const IMMEDIATE_BYTES: usize = 8;
 /// Largest body: fixed, long and immediate parts.
@@ -31,8 +32,6 @@ pub struct LongPart {
     pub unscheduled_bytes: u32,
     /// Payload bytes of every `data` and `block` frame but the last of its train.
     pub fragment_bytes: u16,
-    /// The sender's name for the message, which pulls and dones give back.
-    pub handle: u32,
 }
 
 /// Body of a `message` frame.
@@ -46,9 +45,13 @@ pub struct Message {
     pub destination_endpoint: u16,
     /// How often the receiver had refused a message of this pair when this was sent (`READY-2`); wraps.
     pub attempt: u8,
+    /// The largest frame that the sender takes: a node that learns of it by this frame knows no other way.
+    pub frame_bytes_max: u16,
     /// Match bits.
     pub match_bits: u64,
-    /// Present if LONG; also present for synchronous messages, which need a handle.
+    /// The sender's name for the message, which pulls and dones give back.
+    pub handle: u32,
+    /// Present if LONG.
     pub long: Option<LongPart>,
     /// Present if IMMEDIATE.
     pub immediate: Option<u64>,
@@ -80,15 +83,16 @@ impl Message {
         into[8..10].copy_from_slice(&self.source_endpoint.to_be_bytes());
         into[10..12].copy_from_slice(&self.destination_endpoint.to_be_bytes());
         into[12] = self.attempt;
-        into[13..16].fill(0);
+        into[13] = 0;
+        into[14..16].copy_from_slice(&self.frame_bytes_max.to_be_bytes());
         into[16..24].copy_from_slice(&self.match_bits.to_be_bytes());
+        into[24..28].copy_from_slice(&self.handle.to_be_bytes());
         let mut at = MESSAGE_BYTES;
         if let Some(long) = &self.long {
             into[at..at + 8].copy_from_slice(&long.total_bytes.to_be_bytes());
             into[at + 8..at + 12].copy_from_slice(&long.unscheduled_bytes.to_be_bytes());
             into[at + 12..at + 14].copy_from_slice(&long.fragment_bytes.to_be_bytes());
             into[at + 14..at + 16].fill(0);
-            into[at + 16..at + 20].copy_from_slice(&long.handle.to_be_bytes());
             at += LONG_BYTES;
         }
         if let Some(immediate) = self.immediate {
@@ -109,7 +113,6 @@ impl Message {
             total_bytes: u64_at(fields, MESSAGE_BYTES),
             unscheduled_bytes: u32_at(fields, MESSAGE_BYTES + 8),
             fragment_bytes: u16_at(fields, MESSAGE_BYTES + 12),
-            handle: u32_at(fields, MESSAGE_BYTES + 16),
         });
         let immediate =
             flags.has(Flags::IMMEDIATE).then(|| u64_at(fields, bytes - IMMEDIATE_BYTES));
@@ -118,7 +121,9 @@ impl Message {
             source_endpoint: u16_at(fields, 8),
             destination_endpoint: u16_at(fields, 10),
             attempt: fields[12],
+            frame_bytes_max: u16_at(fields, 14),
             match_bits: u64_at(fields, 16),
+            handle: u32_at(fields, 24),
             long,
             immediate,
         };

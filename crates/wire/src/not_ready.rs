@@ -1,7 +1,7 @@
-//! `not-ready`: the receiver had no room for a message and did not take it (`READY-1`; V16, O26).
+//! `not-ready`: the receiver had no room for a message's bytes, or did not take it at all (`READY-1`; V16, O26).
 //!
-//! The word is the number of the refused message. The frames were received and will be acknowledged, but neither this
-//! message nor any later one was taken: the sender sends them again, later, with a new attempt number (`READY-2`).
+//! The word is the message's number. A *kept* message stands in the receiver's order without its bytes: they will be
+//! pulled when it is matched. A *refused* one, and all after it, must be sent again with a new attempt number.
 
 use crate::header::{u32_at, u64_at};
 use crate::{NodeId, Reason};
@@ -9,16 +9,25 @@ use crate::{NodeId, Reason};
 /// Bytes of the body.
 pub const NOT_READY_BYTES: usize = 20;
 
-/// Why the message was not taken.
+/// What was not ready, and what that means for the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum NotReadyCause {
-    /// The pool of unexpected messages is full.
-    PoolFull = 1,
-    /// The endpoint is not open.
+    /// Refused: too many messages wait.
+    Full = 1,
+    /// Kept for an endpoint that is not open (yet).
     NoEndpoint = 2,
-    /// The profile keeps no unexpected messages (E20).
+    /// Refused: the profile keeps no unexpected messages (E20).
     NotPosted = 3,
+    /// Kept: the pool of unexpected data is full.
+    NoRoom = 4,
+}
+
+impl NotReadyCause {
+    /// The message was not refused, only its bytes were not kept.
+    pub const fn kept(self) -> bool {
+        matches!(self, Self::NoEndpoint | Self::NoRoom)
+    }
 }
 
 /// Body of a `not-ready` frame.
@@ -28,7 +37,7 @@ pub struct NotReady {
     pub node: NodeId,
     /// The cause.
     pub cause: NotReadyCause,
-    /// The attempt number that the receiver takes from now on.
+    /// The attempt number that the receiver takes from now on (refused messages only).
     pub attempt: u8,
     /// Microseconds that the receiver suggests to wait.
     pub backoff_us: u32,
@@ -51,9 +60,10 @@ impl NotReady {
             return Err(Reason::BodyShort);
         }
         let cause = match u32_at(body, 8) {
-            1 => NotReadyCause::PoolFull,
+            1 => NotReadyCause::Full,
             2 => NotReadyCause::NoEndpoint,
             3 => NotReadyCause::NotPosted,
+            4 => NotReadyCause::NoRoom,
             _ => return Err(Reason::Field),
         };
         let (node, backoff_us) = (NodeId(u64_at(body, 0)), u32_at(body, 12));

@@ -39,7 +39,6 @@ fn message() -> impl Strategy<Value = (Message, usize)> {
                 total_bytes: total,
                 unscheduled_bytes: unscheduled as u32,
                 fragment_bytes: fragment,
-                handle,
             };
             let payload = if is_long { payload.min(unscheduled as usize) } else { payload };
             let message = Message {
@@ -47,6 +46,8 @@ fn message() -> impl Strategy<Value = (Message, usize)> {
                 source_endpoint: names.1,
                 destination_endpoint: names.2,
                 match_bits: names.3,
+                frame_bytes_max: names.1,
+                handle,
                 attempt: names.4,
                 long: is_long.then_some(long),
                 immediate,
@@ -168,7 +169,7 @@ proptest! {
             let length = done.emit(&mut body);
             prop_assert_eq!(Done::parse(&body[..length]).unwrap(), done);
         }
-        for cause in [NotReadyCause::PoolFull, NotReadyCause::NoEndpoint, NotReadyCause::NotPosted] {
+        for cause in [NotReadyCause::Full, NotReadyCause::NoEndpoint, NotReadyCause::NotPosted, NotReadyCause::NoRoom] {
             let refusal = NotReady { node, cause, attempt, backoff_us };
             let length = refusal.emit(&mut body);
             prop_assert_eq!(NotReady::parse(&body[..length]).unwrap(), refusal);

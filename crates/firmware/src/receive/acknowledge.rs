@@ -76,7 +76,7 @@ impl ReceivePath {
             AckTrigger::Frames => owed.frames,
             AckTrigger::Messages => owed.messages,
         };
-        let held = entry.refusal.is_some();
+        let held = entry.hold.is_some();
         let gap = entry.received.has_gap();
         cell.owed = !gap && !held;
         if at_once || flags.has(Flags::ACK_REQUEST) || u32::from(count) >= profile.collection {
@@ -115,11 +115,11 @@ impl ReceivePath {
             let carried = core::mem::take(&mut cell.carried);
             cell.owed = false;
             (entry.ack.frames, entry.ack.messages, entry.ack.delayed) = (0, 0, false);
-            let held = entry.refusal.is_some();
+            let held = entry.hold.is_some();
             if carried && !entry.received.has_gap() && !held {
                 continue;
             }
-            let sack = match &entry.refusal {
+            let sack = match &entry.hold {
                 Some(hold) => hold.passed,
                 None if self.profile.selective_acks => *entry.received.after(),
                 None => [0; SACK_WORDS_MAX],
@@ -168,9 +168,12 @@ impl ReceivePath {
         !self.acks.due.is_empty()
     }
 
-    /// The peer has our "not ready": what came after it may be acknowledged.
-    pub(crate) fn refusal_confirmed(&mut self, peer: u32, cross: &mut Cross) {
-        if self.peers[peer].refusal.take().is_some() {
+    /// The peer has one of our "not ready": when it has all, what came after may be acknowledged.
+    pub(crate) fn confirmed(&mut self, peer: u32, cross: &mut Cross) {
+        let Some(hold) = &mut self.peers[peer].hold else { return };
+        hold.unconfirmed = hold.unconfirmed.saturating_sub(1);
+        if hold.unconfirmed == 0 {
+            self.peers[peer].hold = None;
             self.owe_now(peer, cross);
         }
     }

@@ -9,8 +9,9 @@ use super::sequence::Arrival;
 use super::{Hold, Incoming, NONE, Place, ReceivePath};
 use crate::counters::Counter;
 use crate::cross::{Control, Cross, ToSend};
-use crate::limits::{EARLY_MAX, INCOMING_MAX};
+use crate::limits::{EARLY_MAX, HOMELESS_MAX, INCOMING_MAX};
 use crate::memory::HostMemory;
+use crate::peers::milliseconds;
 use crate::profile::Unexpected;
 use crate::time::{Span, Time};
 
@@ -53,7 +54,7 @@ impl ReceivePath {
             Arrival::InOrder | Arrival::Ahead => {}
         }
         let verdict = match header.kind {
-            Kind::Message => self.on_message(peer, header, body, memory),
+            Kind::Message => self.on_message(now, peer, header, body, memory),
             Kind::Data => self.on_data(peer, header, body, memory),
             Kind::Block => self.on_block(peer, header, BlockWord::parse(header.word), body, memory),
             Kind::Skip => Verdict::Taken,
@@ -74,7 +75,7 @@ impl ReceivePath {
 
     /// While a message is refused, frames that belong to none are acknowledged one by one.
     fn pass_hold(&mut self, peer: u32, header: &Header) {
-        if let Some(hold) = &mut self.peers[peer].refusal
+        if let Some(hold) = &mut self.peers[peer].hold
             && !matches!(header.kind, Kind::Message | Kind::Data)
         {
             hold.pass(header.sequence);
@@ -106,7 +107,7 @@ impl ReceivePath {
         match NotReady::parse(body) {
             Ok(NotReady { cause, attempt, backoff_us, .. }) => {
                 let number = header.word;
-                self.to_send.push_back(ToSend::Refused {
+                self.to_send.push_back(ToSend::NotReady {
                     peer,
                     number,
                     attempt,
@@ -122,6 +123,7 @@ impl ReceivePath {
     /// The first frame of a message: in its turn it is matched, before its turn it waits.
     fn on_message(
         &mut self,
+        now: Time,
         peer: u32,
         header: &Header,
         body: &[u8],
@@ -145,7 +147,7 @@ impl ReceivePath {
         if ahead > 0 {
             return self.take_early(peer, header, &message, payload);
         }
-        match self.take_in_turn(peer, header, &message, payload, memory) {
+        match self.take_in_turn(now, peer, header, &message, payload, memory) {
             Ok(()) => {
                 let entry = &mut self.peers[peer];
                 entry.next_number = entry.next_number.wrapping_add(1);
@@ -159,6 +161,7 @@ impl ReceivePath {
     /// A message whose turn it is.
     fn take_in_turn(
         &mut self,
+        now: Time,
         peer: u32,
         header: &Header,
         message: &Message,
@@ -169,7 +172,9 @@ impl ReceivePath {
             return Ok(());
         }
         let endpoint = message.destination_endpoint;
-        let Some(open) = self.endpoint(endpoint) else { return Err(NotReadyCause::NoEndpoint) };
+        let Some(open) = self.endpoint(endpoint) else {
+            return self.take_homeless(now, peer, header, message, payload);
+        };
         let (node, source, bits) = (message.node, message.source_endpoint, message.match_bits);
         if let Some(posted) = self.match_posted(open, node, source, bits) {
             return self.take_matched(peer, posted, header, message, payload, memory);
@@ -178,7 +183,10 @@ impl ReceivePath {
             return Err(NotReadyCause::NotPosted);
         }
         let incoming = describe(peer, header, message, payload);
-        let index = self.store(incoming, payload, false).ok_or(NotReadyCause::PoolFull)?;
+        let index = match self.store(incoming, payload) {
+            Ok(index) => index,
+            Err(incoming) => self.keep(*incoming, NotReadyCause::NoRoom)?,
+        };
         self.counters.count(Counter::Unexpected);
         self.endpoints[open].as_mut().expect("it is open").unexpected.push_back(index);
         Ok(())
@@ -203,7 +211,7 @@ impl ReceivePath {
             return Ok(());
         }
         if self.incoming.is_full() {
-            return Err(NotReadyCause::PoolFull);
+            return Err(NotReadyCause::Full);
         }
         self.unpost(posted);
         let (index, _) = self.incoming.insert(incoming).expect("not full");
@@ -214,30 +222,74 @@ impl ReceivePath {
         Ok(())
     }
 
-    /// Keeps a message that nothing waits for (yet). `None`: no room.
-    fn store(&mut self, mut incoming: Incoming, payload: &[u8], early: bool) -> Option<u32> {
+    /// Stores a message that nothing waits for (yet) in the pool. No room there: the message comes back.
+    fn store(&mut self, mut incoming: Incoming, payload: &[u8]) -> Result<u32, Box<Incoming>> {
         if self.incoming.is_full() {
-            return None;
+            return Err(Box::new(incoming));
         }
-        let pullable = u64::from(incoming.unscheduled) < incoming.total;
-        incoming.place = match self.pool.alloc(incoming.unscheduled as usize) {
-            Some(chain) => {
-                self.pool.write(&chain, 0, payload);
-                self.counters.add(Counter::BytesCopied, payload.len() as u64);
-                Place::Pool(chain)
-            }
-            // Its sender keeps it until we say done: all of it can be had later.
-            None if pullable => Place::Later,
-            None => return None,
+        let Some(chain) = self.pool.alloc(incoming.unscheduled as usize) else {
+            return Err(Box::new(incoming));
         };
-        incoming.early = early;
-        let peer = incoming.peer;
-        let complete = incoming.train_complete();
+        self.pool.write(&chain, 0, payload);
+        self.counters.add(Counter::BytesCopied, payload.len() as u64);
+        incoming.place = Place::Pool(chain);
+        let (peer, complete) = (incoming.peer, incoming.train_complete());
         let (index, _) = self.incoming.insert(incoming).expect("not full");
         if !complete {
             self.link_progress(peer, index);
         }
-        Some(index)
+        Ok(index)
+    }
+
+    /// Keeps a message's place in the order without its bytes: they are pulled when it is matched (`READY-1`).
+    fn keep(&mut self, mut incoming: Incoming, cause: NotReadyCause) -> Result<u32, NotReadyCause> {
+        if self.incoming.is_full() {
+            return Err(NotReadyCause::Full);
+        }
+        incoming.place = Place::Later;
+        let (peer, number) = (incoming.peer, incoming.number);
+        let told = incoming.needs_done();
+        incoming.kept = !told || cause == NotReadyCause::NoEndpoint;
+        let tell = incoming.kept;
+        let (index, _) = self.incoming.insert(incoming).expect("not full");
+        if tell {
+            // A sender that waits for a `done` anyway keeps the bytes; this one would forget them.
+            self.say_not_ready(peer, number, cause, false);
+        }
+        Ok(index)
+    }
+
+    /// A message for an endpoint that is not open waits for that, for a while (`READY-4`).
+    fn take_homeless(
+        &mut self,
+        now: Time,
+        peer: u32,
+        header: &Header,
+        message: &Message,
+        payload: &[u8],
+    ) -> Result<(), NotReadyCause> {
+        if self.homeless.len() >= HOMELESS_MAX {
+            return Err(NotReadyCause::Full);
+        }
+        let mut incoming = describe(peer, header, message, payload);
+        incoming.homeless_ms = Some(milliseconds(now));
+        let index = self.keep(incoming, NotReadyCause::NoEndpoint)?;
+        self.homeless.push_back(index);
+        Ok(())
+    }
+
+    /// Sends a "not ready", and holds acknowledgements back until the peer has it.
+    fn say_not_ready(&mut self, peer: u32, number: u32, cause: NotReadyCause, refused: bool) {
+        let entry = &mut self.peers[peer];
+        let at = entry.received.next();
+        let hold = entry.hold.get_or_insert_with(|| Box::new(Hold::new(at)));
+        hold.unconfirmed += 1;
+        hold.refused |= refused;
+        let attempt = entry.attempt;
+        self.counters.count(Counter::NotReadySent);
+        let backoff_us = REFUSAL_BACKOFF.as_us() as u32;
+        let control = Control::NotReady { number, attempt, cause, backoff_us };
+        self.to_send.push_back(ToSend::Control { peer, control });
     }
 
     /// A message that overtook others waits in the pool for its turn.
@@ -258,7 +310,8 @@ impl ReceivePath {
         let mut incoming = describe(peer, header, message, payload);
         incoming.void = void;
         let number = incoming.number;
-        let Some(index) = self.store(incoming, payload, true) else {
+        incoming.early = true;
+        let Ok(index) = self.store(incoming, payload) else {
             return Verdict::Dropped(Counter::DropEarly);
         };
         self.peers[peer].early_count += 1;
@@ -325,20 +378,15 @@ impl ReceivePath {
         }
     }
 
-    /// Does not take a message: its frames count as received, but it and all later ones must come again (`READY-1`).
+    /// Does not take a message: its frames count as received, but it and all later ones must come again (`READY-2`).
     fn refuse(&mut self, peer: u32, header: &Header, cause: NotReadyCause) -> Verdict {
         let entry = &mut self.peers[peer];
-        if entry.refusal.is_some() {
+        if entry.hold.as_ref().is_some_and(|hold| hold.refused) {
             // One at a time: the peer has not heard of the last one yet.
             return Verdict::Dropped(Counter::Refused);
         }
-        entry.refusal = Some(Box::new(Hold::new(entry.received.next())));
         entry.attempt = entry.attempt.wrapping_add(1);
-        let attempt = entry.attempt;
-        self.counters.count(Counter::NotReadySent);
-        let backoff_us = REFUSAL_BACKOFF.as_us() as u32;
-        let control = Control::NotReady { number: header.word, attempt, cause, backoff_us };
-        self.to_send.push_back(ToSend::Control { peer, control });
+        self.say_not_ready(peer, header.word, cause, true);
         // Early messages that are not whole will come again; whole ones may have been acknowledged and stay.
         let mut at = self.peers[peer].early;
         let mut kept = NONE;
@@ -372,6 +420,8 @@ fn describe(peer: u32, header: &Header, message: &Message, payload: &[u8]) -> In
     let bytes = payload.len() as u32;
     let long = message.long;
     Incoming {
+        kept: false,
+        homeless_ms: None,
         peer,
         node: message.node,
         number: header.word,
@@ -382,9 +432,10 @@ fn describe(peer: u32, header: &Header, message: &Message, payload: &[u8]) -> In
         total: long.map_or(u64::from(bytes), |long| long.total_bytes),
         unscheduled: long.map_or(bytes, |long| long.unscheduled_bytes),
         first_payload: bytes,
-        fragment: long.map_or(1, |long| long.fragment_bytes),
-        handle: long.map_or(0, |long| long.handle),
-        synchronous: header.flags.has(Flags::SYNCHRONOUS) && long.is_some(),
+        // A message of one frame that is pulled after all comes in one frame again.
+        fragment: long.map_or(bytes.max(1) as u16, |long| long.fragment_bytes),
+        handle: message.handle,
+        synchronous: header.flags.has(Flags::SYNCHRONOUS),
         void: false,
         first: header.sequence,
         received: bytes,

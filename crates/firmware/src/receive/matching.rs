@@ -32,7 +32,36 @@ impl ReceivePath {
             self.endpoint_index.resize(usize::from(number) + 1, 0);
         }
         self.endpoint_index[usize::from(number)] = index as u16 + 1;
+        self.take_home(number, index);
         Ok(())
+    }
+
+    /// Messages that came before their endpoint was opened are its first unexpected ones.
+    fn take_home(&mut self, number: u16, index: usize) {
+        let Self { homeless, incoming, endpoints, counters, .. } = self;
+        let endpoint = endpoints[index].as_mut().expect("just opened");
+        homeless.retain(|message| match incoming.at_mut(*message) {
+            Some(waiting) if waiting.endpoint == number => {
+                waiting.homeless_ms = None;
+                endpoint.unexpected.push_back(*message);
+                counters.count(crate::counters::Counter::Unexpected);
+                false
+            }
+            _ => true,
+        });
+    }
+
+    /// Gives up messages whose endpoint was not opened in time. True: others still wait.
+    pub(crate) fn expire_homeless(&mut self, now_ms: u32, patience_ms: u32) -> bool {
+        while let Some(index) = self.homeless.front().copied() {
+            let since = self.incoming.at(index).and_then(|message| message.homeless_ms);
+            if since.is_some_and(|since| now_ms.wrapping_sub(since) <= patience_ms) {
+                return true;
+            }
+            self.homeless.pop_front();
+            self.give_up(index);
+        }
+        false
     }
 
     /// Closes an endpoint: its receives end, its messages are given up.
@@ -212,7 +241,6 @@ impl ReceivePath {
         keep: bool,
         cross: &mut Cross,
     ) {
-        self.drop_pulls_of(peer);
         let all: Vec<u32> = self
             .incoming
             .indices()
@@ -224,15 +252,18 @@ impl ReceivePath {
                 self.fail_quietly(index, status);
                 continue;
             }
-            let whole = message.train_complete()
+            let whole = matches!(message.place, Place::Pool(_))
+                && message.train_complete()
                 && u64::from(message.unscheduled) == message.total
                 && !message.early
-                && !message.synchronous;
+                && !message.needs_done();
             if !(keep && whole) {
                 self.unlist(index);
                 self.remove_incoming(index);
             }
         }
+        // Only now that no message of the peer is left: others may take the room.
+        self.serve_pull_queue();
         let waiting: Vec<u32> = self
             .posted
             .indices()
@@ -259,6 +290,8 @@ impl ReceivePath {
 
     /// As `fail`, without telling the sender.
     fn fail_quietly(&mut self, index: u32, status: Status) {
+        self.unlink_progress(index);
+        self.drop_pulls(index);
         let Some(mut message) = self.incoming.remove(index) else { return };
         if let Place::Posted(posted) = core::mem::replace(&mut message.place, Place::Later) {
             self.report(posted, &message, status);
@@ -268,6 +301,9 @@ impl ReceivePath {
     /// Takes an unexpected message off its endpoint's list.
     fn unlist(&mut self, index: u32) {
         let Some(message) = self.incoming.at(index) else { return };
+        if message.homeless_ms.is_some() {
+            return self.homeless.retain(|other| *other != index);
+        }
         let Some(open) = self.endpoint(message.endpoint) else { return };
         let list = &mut self.endpoints[open].as_mut().expect("open").unexpected;
         list.retain(|other| *other != index);

@@ -71,8 +71,12 @@ struct Incoming {
     /// Bytes of the unscheduled part that are here.
     received: u32,
     place: Place,
+    /// We told the sender that its bytes were not kept: it waits for pulls and a `done`.
+    kept: bool,
     early: bool,
     claimed: bool,
+    /// When it came for an endpoint that is not open, in milliseconds (wrapping).
+    homeless_ms: Option<u32>,
     /// What is pulled: next byte to ask for, end, and blocks under way.
     pull_next: u64,
     pull_end: u64,
@@ -91,7 +95,7 @@ impl Incoming {
 
     /// The sender waits for a `done`.
     fn needs_done(&self) -> bool {
-        self.synchronous || u64::from(self.unscheduled) < self.total
+        self.kept || self.synchronous || u64::from(self.unscheduled) < self.total
     }
 }
 
@@ -112,14 +116,18 @@ struct ReceivePeer {
     /// Attempt number that is taken from it (`READY-2`).
     attempt: u8,
     /// Acknowledgement is held back until the peer has our "not ready" (`READY-3`). Rare, so kept apart.
-    refusal: Option<Box<Hold>>,
+    hold: Option<Box<Hold>>,
     ack: acknowledge::Owed,
 }
 
-/// What may be acknowledged while a message of the peer is refused.
+/// What may be acknowledged until the peer has our word on a message that was kept or refused.
 struct Hold {
     /// All before this number.
     at: Sequence,
+    /// "Not ready" frames that the peer has not acknowledged.
+    unconfirmed: u32,
+    /// One of them is a refusal: messages of an older attempt are thrown away.
+    refused: bool,
     /// Bit `i`: number `at + 1 + i` is here and does not belong to a message. Such frames must get through, or two
     /// nodes that refuse each other would wait for each other's acknowledgement for ever.
     passed: [u64; SACK_WORDS_MAX],
@@ -127,7 +135,7 @@ struct Hold {
 
 impl Hold {
     const fn new(at: Sequence) -> Self {
-        Self { at, passed: [0; SACK_WORDS_MAX] }
+        Self { at, unconfirmed: 0, refused: false, passed: [0; SACK_WORDS_MAX] }
     }
 
     fn pass(&mut self, sequence: Sequence) {
@@ -150,6 +158,8 @@ pub(crate) struct ReceivePath {
     endpoint_index: Vec<u16>,
     endpoints: Vec<Option<Endpoint>>,
     open: usize,
+    /// Messages for endpoints that are not open, in order of arrival.
+    homeless: VecDeque<u32>,
     posted: Slots<Posted>,
     incoming: Slots<Incoming>,
     pool: Pool,
@@ -170,6 +180,7 @@ impl ReceivePath {
             endpoint_index: Vec::new(),
             endpoints: Vec::new(),
             open: 0,
+            homeless: VecDeque::new(),
             posted: Slots::new(RECEIVES_MAX),
             incoming: Slots::new(INCOMING_MAX),
             pool: Pool::new(POOL_BYTES / 100 * (100 - POOL_SEND_PERCENT)),
@@ -235,7 +246,7 @@ impl ReceivePath {
 impl ReceivePeer {
     /// The cumulative acknowledgement that the peer may have.
     fn acknowledge(&self) -> Sequence {
-        self.refusal.as_ref().map_or(self.received.next(), |hold| hold.at)
+        self.hold.as_ref().map_or(self.received.next(), |hold| hold.at)
     }
 
     const fn new() -> Self {
@@ -246,7 +257,7 @@ impl ReceivePeer {
             early: NONE,
             early_count: 0,
             attempt: 0,
-            refusal: None,
+            hold: None,
             ack: acknowledge::Owed::new(),
         }
     }

@@ -134,7 +134,7 @@ impl ReceivePath {
         let start = u64::from(incoming.unscheduled);
         incoming.pull_next = start;
         incoming.pull_end = incoming.total.min(wanted).max(start);
-        let pulled = start < incoming.total;
+        let pulled = incoming.kept || start < incoming.total;
         if incoming.synchronous && !pulled {
             self.say_done(index, DoneStatus::Matched);
         }
@@ -154,7 +154,7 @@ impl ReceivePath {
         if !here || !pulled {
             return;
         }
-        if u64::from(incoming.unscheduled) < incoming.total {
+        if incoming.kept || u64::from(incoming.unscheduled) < incoming.total {
             self.say_done(index, DoneStatus::Complete);
         }
         let incoming = self.incoming.remove(index).expect("seen above");
@@ -182,7 +182,8 @@ impl ReceivePath {
     /// Forgets a message and gives back what it holds. Data of it that still comes is discarded.
     pub(super) fn remove_incoming(&mut self, index: u32) {
         self.unlink_progress(index);
-        self.orphan_pulls(index);
+        self.drop_pulls(index);
+        self.serve_pull_queue();
         if let Some(Incoming { place: Place::Pool(chain), .. }) = self.incoming.remove(index) {
             self.pool.free(chain);
         }
@@ -242,7 +243,7 @@ impl ReceivePath {
         None
     }
 
-    fn unlink_progress(&mut self, index: u32) {
+    pub(super) fn unlink_progress(&mut self, index: u32) {
         let Some(incoming) = self.incoming.at_mut(index) else { return };
         let (peer, next) = (incoming.peer, incoming.next_progress);
         let (mut before, mut at) = (NONE, self.peers[peer].progress);

@@ -4,17 +4,18 @@
 use alloc::vec::Vec;
 use emp_wire::{BlockWord, Header, Sequence};
 
+use super::ReceivePath;
 use super::bookkeeping::Verdict;
-use super::{ReceivePath, Slots};
 use crate::counters::Counter;
 use crate::cross::{Control, ToSend};
+use crate::limits::PULLS_MAX;
 use crate::memory::HostMemory;
 
 /// A block that was asked for.
 pub(super) struct PullState {
     peer: u32,
-    /// The message, or `None` if that was given up: the block is let in and thrown away.
-    incoming: Option<u32>,
+    /// The message.
+    incoming: u32,
     offset: u64,
     bytes: u32,
     fragment: u16,
@@ -46,19 +47,19 @@ impl ReceivePath {
             }
             let state = PullState {
                 peer: incoming.peer,
-                incoming: Some(index),
+                incoming: index,
                 offset: incoming.pull_next,
                 bytes: bytes as u32,
                 fragment: incoming.fragment,
                 received: 0,
                 first: None,
             };
-            let (pull, _) = self.pulls.insert(state).expect("not full");
+            let (index, generation) = self.pulls.insert(state).expect("not full");
             let control = Control::Pull {
                 handle: incoming.handle,
                 offset: incoming.pull_next,
                 bytes: bytes as u32,
-                pull: pull as u16,
+                pull: identifier(index, generation),
             };
             incoming.pull_next += bytes;
             incoming.pulls_out += 1;
@@ -77,9 +78,13 @@ impl ReceivePath {
         payload: &[u8],
         memory: &mut impl HostMemory,
     ) -> Verdict {
-        let pull = u32::from(word.pull);
-        let Some(state) = self.pulls.at_mut(pull).filter(|state| state.peer == peer) else {
-            return Verdict::Dropped(Counter::DropBadHandle);
+        let pull = u32::from(word.pull % PULLS_MAX as u16);
+        let current = identifier(pull, self.pulls.generation(pull)) == word.pull;
+        let state = self.pulls.at_mut(pull).filter(|state| current && state.peer == peer);
+        let Some(state) = state else {
+            // Its message was given up: nobody wants this any more, nor that it comes again.
+            self.counters.count(Counter::DropBadHandle);
+            return Verdict::Taken;
         };
         let start = u64::from(word.index) * u64::from(state.fragment);
         let wanted = u64::from(state.fragment).min(u64::from(state.bytes).saturating_sub(start));
@@ -94,9 +99,7 @@ impl ReceivePath {
         state.received += payload.len() as u32;
         let complete = state.received == state.bytes;
         let (incoming, offset) = (state.incoming, state.offset + start);
-        if let Some(index) = incoming {
-            self.place(index, offset, payload, memory);
-        }
+        self.place(incoming, offset, payload, memory);
         if complete {
             self.block_complete(pull);
         }
@@ -106,12 +109,10 @@ impl ReceivePath {
     fn block_complete(&mut self, pull: u32) {
         let Some(state) = self.pulls.remove(pull) else { return };
         self.pulling_bytes -= u64::from(state.bytes);
-        if let Some(index) = state.incoming
-            && let Some(incoming) = self.incoming.at_mut(index)
-        {
+        if let Some(incoming) = self.incoming.at_mut(state.incoming) {
             incoming.pulls_out -= 1;
-            self.pull_more(index);
-            self.advance(index);
+            self.pull_more(state.incoming);
+            self.advance(state.incoming);
         }
         self.serve_pull_queue();
     }
@@ -131,30 +132,28 @@ impl ReceivePath {
         }
     }
 
-    /// The message of some pulls is given up. Their identifiers stay taken until the blocks are in (or the peer is
-    /// lost): a block that is under way must not land in another message.
-    pub(super) fn orphan_pulls(&mut self, index: u32) {
+    /// A message is given up, and its pulls with it. Blocks that are under way find another generation.
+    pub(super) fn drop_pulls(&mut self, index: u32) {
         if self.incoming.at(index).is_none_or(|incoming| incoming.pulls_out == 0) {
             return;
         }
-        let own: Vec<u32> = self.pulls_where(|state| state.incoming == Some(index));
+        let pulls = &self.pulls;
+        let own: Vec<u32> = pulls
+            .indices()
+            .filter(|i| pulls.at(*i).is_some_and(|state| state.incoming == index))
+            .collect();
         for pull in own {
-            self.pulls.at_mut(pull).expect("listed").incoming = None;
-        }
-    }
-
-    /// A peer is lost: its blocks will not come.
-    pub(super) fn drop_pulls_of(&mut self, peer: u32) {
-        for pull in self.pulls_where(|state| state.peer == peer) {
             if let Some(state) = self.pulls.remove(pull) {
                 self.pulling_bytes -= u64::from(state.bytes);
             }
         }
-        self.serve_pull_queue();
+        if let Some(incoming) = self.incoming.at_mut(index) {
+            incoming.pulls_out = 0;
+        }
     }
+}
 
-    fn pulls_where(&self, wanted: impl Fn(&PullState) -> bool) -> Vec<u32> {
-        let pulls: &Slots<PullState> = &self.pulls;
-        pulls.indices().filter(|i| pulls.at(*i).is_some_and(&wanted)).collect()
-    }
+/// The name of a pull on the wire: its index, and as much of the generation as fits beside it.
+const fn identifier(index: u32, generation: u32) -> u16 {
+    (generation as u16).wrapping_mul(PULLS_MAX as u16).wrapping_add(index as u16)
 }

@@ -19,8 +19,8 @@ struct Progress {
     acked: u32,
     /// Order and send time of the latest transmission that arrived, if it was not a retransmission.
     sample: Option<(u32, u32)>,
-    /// The peer has our "not ready".
-    confirmed: bool,
+    /// How many of our "not ready" the peer has now.
+    confirmed: u32,
 }
 
 impl SendPath {
@@ -59,8 +59,8 @@ impl SendPath {
         if let Some((words, _)) = sack.filter(|_| has_sack) {
             selective(active, cumulative, words, &mut progress);
         }
-        if progress.confirmed {
-            self.to_receive.push_back(ToReceive::RefusalConfirmed { peer });
+        for _ in 0..progress.confirmed {
+            self.to_receive.push_back(ToReceive::Confirmed { peer });
         }
         if progress.acked > 0 {
             active.progress_at = now;
@@ -120,7 +120,6 @@ impl SendPath {
         let Some(message) = self.messages.at_mut(index) else { return };
         (message.acked, message.in_train) = (true, false);
         let active = self.peers[peer].active.as_deref_mut().expect("it had a record");
-        active.refusals = 0;
         if message.needs_done && !message.is_done() {
             active.awaiting.push(index);
             self.awaits = true;
@@ -130,10 +129,14 @@ impl SendPath {
     }
 
     fn complete(&mut self, index: u32) {
-        let abandoned =
-            self.messages.at(index).is_some_and(|m| m.done == Some(DoneStatus::Abandoned));
+        let Some(message) = self.messages.at(index) else { return };
+        let status = match message.done {
+            Some(DoneStatus::Abandoned) if message.homeless => Status::NoEndpoint,
+            Some(DoneStatus::Abandoned) => Status::Abandoned,
+            _ => Status::Ok,
+        };
         self.counters.count(Counter::MessagesSent);
-        self.finish(index, if abandoned { Status::Abandoned } else { Status::Ok });
+        self.finish(index, status);
     }
 
     /// The receiver says what became of a message (`DONE-1`).
@@ -157,8 +160,8 @@ impl SendPath {
         }
     }
 
-    /// The receiver took neither this message nor a later one: they go back to the queue (`READY-2`).
-    pub(crate) fn on_refused(
+    /// The receiver has no room for a message: it kept it without its bytes, or refused it.
+    pub(crate) fn on_not_ready(
         &mut self,
         now: Time,
         peer: u32,
@@ -168,6 +171,50 @@ impl SendPath {
         backoff_us: u32,
     ) {
         self.counters.count(Counter::NotReadyReceived);
+        if cause.kept() {
+            self.on_kept(peer, number, cause);
+        } else {
+            self.on_refused(now, peer, number, attempt, backoff_us);
+        }
+    }
+
+    /// The receiver kept a message without its bytes: it will pull them, and say `done` (`READY-1`).
+    fn on_kept(&mut self, peer: u32, number: u32, cause: NotReadyCause) {
+        let entry = &mut self.peers[peer];
+        let Some(active) = entry.active.as_deref_mut() else { return };
+        let position = active.records.iter().position(
+            |record| matches!(record.what, What::Message { number: sent, .. } if sent == number),
+        );
+        let index = match position {
+            Some(position) => {
+                let Some(index) = active.records[position].what.message() else { return };
+                active.records[position].what = What::Skip;
+                active.awaiting.push(index);
+                index
+            }
+            // All its frames are acknowledged: it waits for a `done` anyway.
+            None => {
+                let messages = &self.messages;
+                let numbered = |i: &&u32| {
+                    messages.at(**i).is_some_and(|message| message.number == Some(number))
+                };
+                let Some(index) = active.awaiting.iter().find(numbered) else { return };
+                *index
+            }
+        };
+        if let Some(unsent) = active.drop_unsent() {
+            entry.next = unsent;
+        }
+        let Some(message) = self.messages.at_mut(index) else { return };
+        (message.in_train, message.acked, message.needs_done) = (false, true, true);
+        message.kept = true;
+        message.homeless = cause == NotReadyCause::NoEndpoint;
+        self.awaits = true;
+        self.mark_ready(peer);
+    }
+
+    /// The receiver took neither this message nor a later one: they go back to the queue (`READY-2`).
+    fn on_refused(&mut self, now: Time, peer: u32, number: u32, attempt: u8, backoff_us: u32) {
         let entry = &mut self.peers[peer];
         let Some(active) = entry.active.as_deref_mut() else { return };
         if attempt.wrapping_sub(entry.attempt) as i8 <= 0 {
@@ -183,20 +230,14 @@ impl SendPath {
                 again.push((sent, message));
             }
         }
-        // An unsent end of the last train need not be sent at all.
-        if let Some(last) = active.records.back_mut()
-            && matches!(last.what, What::Skip)
-            && last.sent < last.count
-            && last.sent > 0
-        {
-            last.count = last.sent;
-            entry.next = last.first.plus(last.sent);
-            (active.train_next, active.train_end) = (entry.next, entry.next);
+        if let Some(unsent) = active.drop_unsent() {
+            entry.next = unsent;
         }
         let messages = &self.messages;
         active.awaiting.retain(|index| {
             let sent = messages.at(*index).and_then(|message| message.number);
-            let refused = sent.is_some_and(|sent| (sent.wrapping_sub(number) as i32) >= 0);
+            let kept = messages.at(*index).is_some_and(|message| message.kept);
+            let refused = !kept && sent.is_some_and(|sent| (sent.wrapping_sub(number) as i32) >= 0);
             if let (true, Some(sent)) = (refused, sent) {
                 again.push((sent, *index));
             }
@@ -209,7 +250,6 @@ impl SendPath {
         }
         active.refusals += 1;
         active.refused = again.first().filter(|(sent, _)| *sent == number).map(|(_, i)| *i);
-        let refused = active.refused;
         let (least, most) = NOT_READY_BACKOFF;
         let grown = Span(least.0 << (active.refusals - 1).min(10));
         let delay = grown.max(Span::us(backoff_us.into())).clamp(least, most);
@@ -219,25 +259,9 @@ impl SendPath {
                 (message.in_train, message.acked, message.done) = (false, false, None);
             }
         }
-        self.check_home(now, peer, cause, refused);
         self.release(peer);
         self.arm(peer, now);
         self.settle(peer);
-    }
-
-    /// A peer without the endpoint may still open it, for a while.
-    fn check_home(&mut self, now: Time, peer: u32, cause: NotReadyCause, first: Option<u32>) {
-        let Some(index) = first else { return };
-        let Some(message) = self.messages.at_mut(index) else { return };
-        if cause != NotReadyCause::NoEndpoint {
-            message.homeless_since = None;
-            return;
-        }
-        let since = *message.homeless_since.get_or_insert(now);
-        if now.since(since) > self.profile.unreachable_after && !message.void {
-            self.void(index, Status::NoEndpoint);
-            self.mark_ready(peer);
-        }
     }
 }
 
@@ -247,7 +271,7 @@ impl super::SendMessage {
             None => false,
             // Matched is all that a synchronous message needs; one that is pulled needs its data taken as well.
             Some(DoneStatus::Matched) => {
-                u64::from(self.unscheduled) == self.descriptor.segments.bytes()
+                !self.kept && u64::from(self.unscheduled) == self.descriptor.segments.bytes()
             }
             Some(DoneStatus::Complete | DoneStatus::Abandoned) => true,
         }
@@ -286,7 +310,13 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
     if let Some(index) = active.record_of(sequence) {
         let record = &mut active.records[index];
         record.acked += 1;
-        progress.confirmed |= matches!(record.what, What::Control(Control::NotReady { .. }));
+        if matches!(record.what, What::Control(Control::NotReady { .. })) {
+            progress.confirmed += 1;
+        }
+        // What is acknowledged was taken: messages may follow each other again.
+        if matches!(record.what, What::Message { .. }) && sequence == record.first {
+            active.refusals = 0;
+        }
     }
 }
 

@@ -53,7 +53,8 @@ impl SendPath {
             done: None,
             completed: false,
             void: false,
-            homeless_since: None,
+            kept: false,
+            homeless: false,
             descriptor: send,
         };
         let (index, generation) = self.messages.insert(message).ok_or(PostError::Busy)?;
@@ -197,7 +198,6 @@ impl SendPath {
         let cut = Cut::new(
             total,
             message.descriptor.immediate.is_some() && !message.void,
-            message.descriptor.synchronous && !message.void,
             frame_bytes_max,
             if total <= profile.eager_bytes { total } else { profile.unscheduled_bytes.into() },
         );
@@ -248,13 +248,13 @@ struct Cut {
 }
 
 impl Cut {
-    fn new(total: u64, immediate: bool, synchronous: bool, frame_max: u16, wanted: u64) -> Self {
+    fn new(total: u64, immediate: bool, frame_max: u16, wanted: u64) -> Self {
         let fragment = frame_max - HEADER_BYTES as u16;
         let flags = Flags::default().with_if(immediate, Flags::IMMEDIATE);
         let short = u64::from(fragment) - Message::body_bytes_for(flags) as u64;
         let long_flags = flags.with(Flags::LONG);
         let long = u64::from(fragment) - Message::body_bytes_for(long_flags) as u64;
-        if total <= short && wanted >= total && !synchronous {
+        if total <= short && wanted >= total {
             let bytes = total as u32;
             return Self { unscheduled: bytes, first_payload: bytes, fragment, frames: 1 };
         }
@@ -277,13 +277,13 @@ mod tests {
 
     #[test]
     fn messages_are_cut_to_fill_frames() {
-        let one = Cut::new(1500 - 56, false, false, 1500, u64::MAX);
-        assert_eq!((one.frames, one.first_payload), (1, 1444));
-        let two = Cut::new(1445, false, false, 1500, u64::MAX);
+        let one = Cut::new(1500 - 60, false, 1500, u64::MAX);
+        assert_eq!((one.frames, one.first_payload), (1, 1440));
+        let two = Cut::new(1441, false, 1500, u64::MAX);
         assert_eq!((two.frames, two.first_payload, two.fragment), (2, 1424, 1468));
-        let rendezvous = Cut::new(100_000, false, false, 1500, 0);
+        let rendezvous = Cut::new(100_000, false, 1500, 0);
         assert_eq!((rendezvous.frames, rendezvous.unscheduled), (1, 0));
-        let huge = Cut::new(1 << 40, false, false, 1500, 1 << 40);
+        let huge = Cut::new(1 << 40, false, 1500, 1 << 40);
         assert!(huge.frames <= TRAIN_FRAMES_MAX && u64::from(huge.unscheduled) < 1 << 40);
     }
 }

@@ -53,8 +53,9 @@ struct SendMessage {
     completed: bool,
     /// Cancelled after it had got its number.
     void: bool,
-    /// When the peer first said that it has no such endpoint.
-    homeless_since: Option<Time>,
+    /// The peer has its place in the order, not its bytes; if `homeless`, for an endpoint that is not open.
+    kept: bool,
+    homeless: bool,
 }
 
 /// A peer as the send path sees it. Small: there may be a hundred thousand idle ones.

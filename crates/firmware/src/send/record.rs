@@ -202,6 +202,34 @@ impl Active {
         }
     }
 
+    /// After a refusal: the first frame of the current train is not known to be taken, so the rest is not worth sending.
+    pub(super) fn in_doubt(&self) -> bool {
+        self.refusals > 0
+            && self.record_of(self.train_next).is_some_and(|index| {
+                let record = &self.records[index];
+                matches!(record.what, What::Message { .. }) && record.sent > 0 && record.acked == 0
+            })
+    }
+
+    /// A message's train is under way.
+    pub(super) fn trying(&self) -> bool {
+        self.records.iter().any(|record| matches!(record.what, What::Message { .. }))
+    }
+
+    /// If the current train was withdrawn, its end that was never sent need not be sent at all: gives the first number
+    /// that is free again. Only if no control frame has taken a number behind it.
+    pub(super) fn drop_unsent(&mut self) -> Option<Sequence> {
+        let last = self.records.back_mut()?;
+        let withdrawn = matches!(last.what, What::Skip) && 0 < last.sent && last.sent < last.count;
+        if !withdrawn {
+            return None;
+        }
+        last.count = last.sent;
+        let unsent = last.first.plus(last.sent);
+        (self.train_next, self.train_end) = (unsent, unsent);
+        Some(unsent)
+    }
+
     /// Replaces what is left of a message's frames by skips, and takes it out of all queues.
     pub(super) fn skip_message(&mut self, index: u32) {
         for record in &mut self.records {

@@ -24,6 +24,8 @@ pub(crate) struct Outlet<'a, M> {
     pub(crate) cross: &'a mut Cross,
     pub(crate) memory: &'a M,
     pub(crate) batch: &'a mut TransmitBatch,
+    /// Largest frame that this node takes.
+    pub(crate) frame_bytes_max: u16,
 }
 
 impl SendPath {
@@ -89,7 +91,12 @@ impl SendPath {
             return Some(sequence);
         }
         if let Some(sequence) = unsent(active) {
-            return room(sequence, window, active).then_some(sequence);
+            let may = room(sequence, window, active) && !active.in_doubt();
+            return may.then_some(sequence);
+        }
+        // After a refusal only one message tries its luck, until it is taken.
+        if active.refusals > 0 && active.trying() {
+            return None;
         }
         let sequence = entry.next;
         if !room(sequence, window, active) {
@@ -125,7 +132,8 @@ impl SendPath {
         sequence: Sequence,
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<(), EncodeError> {
-        let Outlet { peers, cross, memory, batch } = out;
+        let Outlet { peers, cross, memory, batch, frame_bytes_max } = out;
+        let frame_bytes_max = *frame_bytes_max;
         let active = self.peers[peer].active.as_deref().expect("the peer is active");
         let index = active.record_of(sequence).expect("chosen frames have records");
         let record = &active.records[index];
@@ -154,7 +162,7 @@ impl SendPath {
                 let sending = self.messages.at_mut(message).ok_or(EncodeError::Unsendable)?;
                 let (offset, bytes) = sending.fragment_at(place);
                 let (body, body_flags) = if place == 0 {
-                    sending.body(own, handle(message, generation), attempt)
+                    sending.body(own, frame_bytes_max, handle(message, generation), attempt)
                 } else {
                     (None, Flags::default())
                 };
@@ -206,9 +214,10 @@ impl SendPath {
         let low = left < self.profile.request_ack_below
             && (left == 0 || active.since_request >= self.profile.collection);
         let resent = active.frame(sequence).state == FrameState::Lost;
+        let tried = place == 0 && active.refusals > 0;
         Flags::ACK
             .with_if(last, Flags::LAST)
-            .with_if((last && awaited) || low || resent, Flags::ACK_REQUEST)
+            .with_if((last && awaited) || low || resent || tried, Flags::ACK_REQUEST)
     }
 
     /// Notes that a frame went out (or would have, had it been possible).
@@ -312,21 +321,28 @@ impl SendMessage {
     }
 
     /// Body of the first frame, and the flags that go with it.
-    fn body(&self, own: NodeId, handle: u32, attempt: u8) -> (Option<Message>, Flags) {
+    fn body(
+        &self,
+        own: NodeId,
+        frame_bytes_max: u16,
+        handle: u32,
+        attempt: u8,
+    ) -> (Option<Message>, Flags) {
         let descriptor = &self.descriptor;
         let total_bytes = if self.void { 0 } else { descriptor.segments.bytes() };
-        let long = self.needs_done || total_bytes > u64::from(self.first_payload);
+        let long = total_bytes > u64::from(self.first_payload);
         let body = Message {
             node: own,
             source_endpoint: descriptor.endpoint,
             destination_endpoint: descriptor.to_endpoint,
             attempt,
             match_bits: descriptor.match_bits,
+            frame_bytes_max,
+            handle,
             long: long.then_some(LongPart {
                 total_bytes,
                 unscheduled_bytes: self.unscheduled,
                 fragment_bytes: self.fragment,
-                handle,
             }),
             immediate: descriptor.immediate.filter(|_| !self.void),
         };

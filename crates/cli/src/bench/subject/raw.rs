@@ -22,7 +22,7 @@ pub(super) const BATCH: usize = 64;
 pub(super) const BUDGET: usize = 64;
 
 /// A message that is not back after this long is lost: far above any round trip here, far below a person's patience.
-pub(super) const LOST_AFTER: Duration = Duration::from_millis(20);
+const LOST_AFTER: Duration = Duration::from_millis(20);
 
 /// Empty polls between two looks at the clock.
 const POLLS_PER_LOOK: u32 = 1 << 10;
@@ -39,6 +39,8 @@ pub struct Raw {
     /// Payload bytes of a full frame: what EMP has too.
     pub(super) payload: usize,
     pub(super) job: u16,
+    /// Silence after which something is lost.
+    pub(super) lost_after: Duration,
     pub(super) out: Vec<u8>,
     pub(super) into: Vec<u8>,
 }
@@ -48,7 +50,16 @@ impl Raw {
     pub fn new(link: Box<dyn Link>, to: LinkAddress, tag: u16, frame_bytes_max: usize) -> Self {
         // EMP's header is a little longer than ours. Equal payloads make equal frame counts.
         let payload = frame_bytes_max - HEADER_BYTES.max(HEAD_BYTES);
-        Self { link, to, tag, payload, job: 0, out: Vec::new(), into: Vec::new() }
+        Self {
+            link,
+            to,
+            tag,
+            payload,
+            job: 0,
+            lost_after: LOST_AFTER,
+            out: Vec::new(),
+            into: Vec::new(),
+        }
     }
 
     /// Frames of one message.
@@ -125,7 +136,7 @@ impl Raw {
         for _ in 0..FINS_MAX {
             self.say(Kind::Fin, 0, 0);
             let start = Instant::now();
-            while start.elapsed() < LOST_AFTER {
+            while start.elapsed() < self.lost_after {
                 let mut heard = false;
                 let job = self.job;
                 self.link.receive(BUDGET, &mut |frame, _| {
@@ -141,6 +152,7 @@ impl Raw {
 
     fn await_pong(&mut self, size: usize, number: u32) -> bool {
         let (frames, job, payload) = (self.frames(size), self.job, self.payload);
+        let lost_after = self.lost_after;
         let (link, into) = (&mut self.link, &mut self.into);
         let mut got = 0;
         let mut polls = 0;
@@ -161,7 +173,7 @@ impl Raw {
             }
             if polls == POLLS_PER_LOOK {
                 polls = 0;
-                if since.get_or_insert_with(Instant::now).elapsed() > LOST_AFTER {
+                if since.get_or_insert_with(Instant::now).elapsed() > lost_after {
                     return false;
                 }
             }
@@ -214,7 +226,6 @@ pub(super) fn place(into: &mut [u8], at: usize, bytes: &[u8]) {
 impl Subject for Raw {
     fn prepare(&mut self, _role: Role, job: &Job) -> anyhow::Result<()> {
         self.job = self.job.wrapping_add(1);
-        // The sender reads whole frames beyond the end of short messages nowhere, but both ends share this size.
         if self.out.len() < job.size {
             self.out.resize(job.size, 0x5a);
             self.into.resize(job.size, 0);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::raw::{BATCH, BUDGET, FINS_MAX, LOST_AFTER, Raw, place};
+use super::raw::{BATCH, BUDGET, FINS_MAX, Raw, place};
 use super::raw_frame::{Head, Kind};
 use crate::bench::job::Job;
 use crate::bench::patience::Patience;
@@ -95,7 +95,7 @@ impl Raw {
                 moved_at = Instant::now();
             }
             idle += 1;
-            if idle % ROUNDS_PER_LOOK == 0 && moved_at.elapsed() > LOST_AFTER {
+            if idle % ROUNDS_PER_LOOK == 0 && moved_at.elapsed() > self.lost_after {
                 // The rest of the window is lost, or the end was not heard.
                 flow.acked = flow.sent;
                 if sends && flow.sent == flow.frames && flow.confirmed.is_none() {

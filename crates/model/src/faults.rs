@@ -1,5 +1,6 @@
 //! What can happen to a frame on its way, and how often: the same faults as the link's fault wrapper, per frame kind.
 
+use emp_firmware::{Span, Time};
 use emp_wire::{KIND_OFFSET, Kind};
 
 use crate::prng::{Ppm, Prng};
@@ -47,8 +48,8 @@ pub struct FaultPlan {
     rates: [Rates; KINDS],
     /// How often a burst of losses starts, whatever the kind.
     pub burst_start: Ppm,
-    /// Most frames of one path that a burst swallows.
-    pub burst_frames_max: u64,
+    /// Longest that a burst swallows all frames of one path.
+    pub burst_max: Span,
 }
 
 impl Default for FaultPlan {
@@ -75,7 +76,7 @@ pub struct Verdict {
 impl FaultPlan {
     /// The same rates for all kinds.
     pub fn uniform(rates: Rates) -> Self {
-        Self { rates: [rates; KINDS], burst_start: Ppm::NEVER, burst_frames_max: 0 }
+        Self { rates: [rates; KINDS], burst_start: Ppm::NEVER, burst_max: Span(0) }
     }
 
     /// Other rates for one kind.
@@ -90,16 +91,15 @@ impl FaultPlan {
         &self.rates[kind as usize % KINDS]
     }
 
-    /// Draws what happens to a frame. `burst` is what is left of a burst on its path.
-    pub fn judge(&self, frame: &[u8], burst: &mut u64, prng: &mut Prng) -> Verdict {
+    /// Draws what happens to a frame. `burst` is when the last burst on its path ends.
+    pub fn judge(&self, now: Time, frame: &[u8], burst: &mut Time, prng: &mut Prng) -> Verdict {
         let kind = frame.get(KIND_OFFSET).map_or(0, |byte| usize::from(byte & 0x1F));
         let rates = &self.rates[kind];
         let mut verdict = Verdict::default();
-        if *burst == 0 && prng.chance(self.burst_start) {
-            *burst = prng.within(1..=self.burst_frames_max.max(1));
+        if now >= *burst && prng.chance(self.burst_start) {
+            *burst = now + Span(prng.within(1..=self.burst_max.0.max(1)));
         }
-        if *burst > 0 {
-            *burst -= 1;
+        if now < *burst {
             verdict.drop = true;
             return verdict;
         }
@@ -153,21 +153,23 @@ mod tests {
         let mut prng = Prng::new(3);
         let mut lost = |kind: Kind| {
             let frame = [0x20 | kind as u8; 40];
-            (0..10_000).filter(|_| plan.judge(&frame, &mut 0, &mut prng).drop).count()
+            let mut none = Time(0);
+            (0..10_000).filter(|_| plan.judge(Time(0), &frame, &mut none, &mut prng).drop).count()
         };
         assert!((900..1100).contains(&lost(Kind::Data)));
         assert_eq!(lost(Kind::Ack), 0);
     }
 
     #[test]
-    fn a_burst_swallows_frames_in_a_row() {
+    fn a_burst_swallows_frames_for_a_while() {
         let plan =
-            FaultPlan { burst_start: Ppm::ALWAYS, burst_frames_max: 1, ..FaultPlan::default() };
-        let mut burst = 3;
+            FaultPlan { burst_start: Ppm::ALWAYS, burst_max: Span(1), ..FaultPlan::default() };
+        let mut burst = Time(0);
         let mut prng = Prng::new(3);
-        for left in [2, 1, 0] {
-            assert!(plan.judge(&[], &mut burst, &mut prng).drop);
-            assert_eq!(burst, left);
-        }
+        assert!(plan.judge(Time(10), &[], &mut burst, &mut prng).drop);
+        assert_eq!(burst, Time(11));
+        let calm = FaultPlan::default();
+        assert!(calm.judge(Time(10), &[], &mut burst, &mut prng).drop);
+        assert!(!calm.judge(Time(11), &[], &mut burst, &mut prng).drop);
     }
 }

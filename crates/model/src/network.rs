@@ -102,8 +102,8 @@ struct Fabric {
     port: Vec<Time>,
     /// Arrival of the last frame in order, from × to.
     last: Vec<Time>,
-    /// What is left of a burst of losses, from × to.
-    burst: Vec<u64>,
+    /// When the last burst of losses ends, from × to.
+    burst: Vec<Time>,
     /// Number of cuts in force, from × to.
     cuts: Vec<u16>,
 }
@@ -118,7 +118,7 @@ impl Network {
                 egress: vec![Time(0); nodes],
                 port: vec![Time(0); nodes],
                 last: vec![Time(0); nodes * nodes],
-                burst: vec![0; nodes * nodes],
+                burst: vec![Time(0); nodes * nodes],
                 cuts: vec![0; nodes * nodes],
             })
             .collect();
@@ -167,7 +167,7 @@ impl Network {
         for fabric in &mut self.fabrics {
             fabric.setup.faults = FaultPlan::default();
             fabric.cuts.fill(0);
-            fabric.burst.fill(0);
+            fabric.burst.fill(Time(0));
         }
     }
 
@@ -301,7 +301,8 @@ impl Network {
         let path = from * self.addresses.len() + to;
         let scripted = self.script.as_mut().and_then(|script| script(now, from, to, &frame));
         let verdict = scripted.unwrap_or_else(|| {
-            fabric.setup.faults.judge(&frame, &mut fabric.burst[path], &mut self.prng)
+            let burst = &mut fabric.burst[path];
+            fabric.setup.faults.judge(now, &frame, burst, &mut self.prng)
         });
         let fate = if fabric.cuts[path] > 0 {
             Fate::Cut

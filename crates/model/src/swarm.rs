@@ -178,7 +178,7 @@ fn draw_faults(prng: &mut Prng, temper: &Temper) -> FaultPlan {
     }
     if prng.percent(20) {
         plan.burst_start = Ppm(prng.below(5_000) as u32);
-        plan.burst_frames_max = prng.within(2..=50);
+        plan.burst_max = Span(prng.log_uniform(20_000_000));
     }
     plan
 }

@@ -67,6 +67,8 @@ fn first_message(from: NodeId, hub: &Firmware) -> Vec<u8> {
         source_endpoint: 0,
         destination_endpoint: 0,
         attempt: 0,
+        frame_bytes_max: 1_500,
+        handle: 0,
         match_bits: from.0,
         long: None,
         immediate: None,

@@ -3,7 +3,6 @@
 use emp_firmware::{ProbeInfo, Selector};
 
 use crate::buffer::ReceiveBuffer;
-use crate::clock;
 use crate::endpoint::Endpoint;
 use crate::error::Refused;
 use crate::request::ReceiveRequest;
@@ -41,7 +40,7 @@ impl Drop for Claim {
         let Some(claim) = self.info.claim else { return };
         let shared = &self.endpoint.inner.node.shared;
         let Some(mut core) = shared.lock_unless_broken() else { return };
-        let now = clock::now();
+        let now = core.now();
         if let Some(firmware) = core.firmware_mut() {
             firmware.discard(now, claim);
             shared.posted(&mut core, now);

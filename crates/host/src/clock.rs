@@ -1,7 +1,7 @@
 //! The clock of a node: nanoseconds of `CLOCK_MONOTONIC`.
 //!
 //! One reading costs about 25 ns through the vDSO; the rest of the crate therefore reads it once per turn and passes
-//! the value on.
+//! the value on. Counting the processor's cycles instead saves 10 ns a reading, which did not show in a ping-pong.
 
 use std::time::Duration;
 

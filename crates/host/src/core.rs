@@ -7,12 +7,13 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsRawFd, RawFd};
 
 use emp_firmware::{
-    Completion, Counters, Firmware, LinkIndex, NodeEvent, OpKind, PostError, ReceiveDescriptor,
-    SendDescriptor, Span, Status, Time,
+    Completion, Counters, Firmware, LinkIndex, NodeEvent, OpKind, PostError, ProbeInfo,
+    ReceiveDescriptor, Selector, SendDescriptor, Span, Status, Time,
 };
 use emp_link::Link;
 use emp_wire::{LinkAddress, NodeId};
 
+use crate::clock;
 use crate::directory::Directory;
 use crate::memory::ProcessMemory;
 use crate::outgoing::Outgoing;
@@ -104,6 +105,13 @@ impl Core {
         }
     }
 
+    /// The current time. Read under the lock, so that the firmware's time never goes back.
+    #[inline]
+    #[allow(clippy::unused_self, reason = "being here is what keeps readings in order")]
+    pub(crate) fn now(&self) -> Time {
+        clock::now()
+    }
+
     /// One turn: everything that can be done now, in the order of a message's way. True if anything was.
     #[inline]
     pub(crate) fn turn(&mut self, now: Time) -> bool {
@@ -166,6 +174,16 @@ impl Core {
         self.dirty = true;
         self.timer_moved = true;
         self.firmware.as_mut()
+    }
+
+    /// Looks for an unexpected message. It gives the firmware nothing to do, so nothing else needs to look again.
+    pub(crate) fn probe(
+        &mut self,
+        number: u16,
+        wanted: Selector,
+        claim: bool,
+    ) -> Option<ProbeInfo> {
+        self.firmware.as_mut()?.probe(number, wanted, claim)
     }
 
     /// Frames down: from the firmware to the links, until there are none or a link is full.
@@ -296,7 +314,7 @@ impl Core {
             next = now;
         }
         for due in self.links.iter().filter_map(|link| link.next_due()) {
-            next = next.min(now + crate::clock::span(due));
+            next = next.min(now + clock::span(due));
         }
         next
     }

@@ -198,7 +198,7 @@ impl Endpoint {
             None => RefusedReason::TooManySegments,
             Some(segments) => {
                 let mut core = node.shared.lock();
-                let now = clock::now();
+                let now = core.now();
                 match post(&mut core, now, segments) {
                     Ok(key) => {
                         node.shared.posted(&mut core, now);
@@ -269,7 +269,7 @@ impl Endpoint {
         timeout: impl Into<Option<Duration>>,
     ) -> Option<ProbeInfo> {
         wait_for(&self.inner.node.shared, &Interest::Arrivals, timeout.into(), |core| {
-            core.firmware_mut()?.probe(self.inner.number, selector, false)
+            core.probe(self.inner.number, selector, false)
         })
     }
 
@@ -282,8 +282,8 @@ impl Endpoint {
     fn look(&self, selector: Selector, claim: bool) -> Option<ProbeInfo> {
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
-        shared.turn_now(&mut core, clock::now());
-        core.firmware_mut()?.probe(self.inner.number, selector, claim)
+        shared.turn_now(&mut core);
+        core.probe(self.inner.number, selector, claim)
     }
 }
 
@@ -300,7 +300,7 @@ impl Drop for EndpointInner {
         let shared = &self.node.shared;
         let Some(mut core) = shared.lock_unless_broken() else { return };
         core.queues.close(self.number);
-        let now = clock::now();
+        let now = core.now();
         if let Some(firmware) = core.firmware_mut() {
             firmware.close_endpoint(now, self.number);
             shared.posted(&mut core, now);

@@ -132,8 +132,8 @@ impl Node {
         let end = clock::now() + clock::span(timeout);
         let mut every = ASK_EVERY;
         loop {
-            let now = clock::now();
             let mut core = shared.lock();
+            let now = core.now();
             if let Some(found) = answer(&mut core) {
                 return Some(found);
             }

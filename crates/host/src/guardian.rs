@@ -50,7 +50,7 @@ pub(crate) fn run(shared: &Shared) {
 fn on_duty<'a>(shared: &'a Shared, mut core: Locked<'a>, seen: u64) {
     let mut poll_set = shared.guardian_poll_set();
     while !shared.is_stopping() && shared.ticks() == seen {
-        let now = clock::now();
+        let now = core.now();
         core.turn(now);
         let until = core.next_turn(now);
         if until <= now {

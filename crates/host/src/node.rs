@@ -101,7 +101,7 @@ impl Node {
     /// on an inline board without guardian.
     pub fn progress(&self) {
         let shared = &self.inner.shared;
-        shared.turn_now(&mut shared.lock(), clock::now());
+        shared.turn_now(&mut shared.lock());
     }
 
     /// What the firmware has counted since the start.
@@ -164,7 +164,7 @@ impl Node {
     pub fn poll_event(&self) -> Option<NodeEvent> {
         let shared = &self.inner.shared;
         let mut core = shared.lock();
-        shared.turn_now(&mut core, clock::now());
+        shared.turn_now(&mut core);
         core.events.pop_front()
     }
 
@@ -217,7 +217,8 @@ impl NodeInner {
         self.stop_threads();
         let mut core = self.shared.lock();
         let sends = core.requests.flying(OpKind::Send);
-        core.close(clock::now());
+        let now = core.now();
+        core.close(now);
         if drained || sends == 0 { Ok(()) } else { Err(CutShort { sends }) }
     }
 

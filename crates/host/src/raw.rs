@@ -3,11 +3,11 @@
 //! Nothing here allocates once the queues have grown to what is outstanding at a time, as long as lists have at most
 //! two segments.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use emp_firmware::{Completion, OpId, PostError, ReceiveDescriptor, SendDescriptor};
 
-use crate::clock;
 use crate::endpoint::{Endpoint, make_room};
 use crate::requests::State;
 use crate::sleepers::Interest;
@@ -31,7 +31,7 @@ impl Endpoint {
         let state = State::Raw { queue: self.inner.queue, context: send.context };
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
-        let now = clock::now();
+        let now = core.now();
         // SAFETY: the caller keeps the segments valid until the completion is handed out.
         match unsafe { core.post_send(now, send, state) } {
             Ok(key) => {
@@ -63,7 +63,7 @@ impl Endpoint {
         let state = State::Raw { queue: self.inner.queue, context: receive.context };
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
-        let now = clock::now();
+        let now = core.now();
         // SAFETY: the caller keeps the segments valid until the completion is handed out.
         match unsafe { core.post_receive(now, receive, state) } {
             Ok(key) => {
@@ -82,26 +82,23 @@ impl Endpoint {
     pub fn cancel_raw(&self, op: RawOp) -> bool {
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
-        let now = clock::now();
+        let now = core.now();
         let cancelled = core.firmware_mut().is_some_and(|firmware| firmware.cancel(now, op));
         shared.posted(&mut core, now);
         cancelled
     }
 
-    /// Makes progress and appends ended operations of the raw API to `into`, at most as many as its spare capacity
-    /// holds; returns how many. What does not fit is kept for the next call.
+    /// Appends ended operations of the raw API to `into`, at most as many as its spare capacity holds; returns how many.
+    /// What does not fit is kept for the next call. Makes progress if there are none.
     #[inline]
     pub fn poll_completions(&self, into: &mut Vec<Completion>) -> usize {
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
-        shared.turn_now(&mut core, clock::now());
+        if core.queues.get(self.inner.queue).is_none_or(|queue| queue.is_empty()) {
+            shared.turn_now(&mut core);
+        }
         let queue = core.queues.get(self.inner.queue);
-        let room = into.capacity() - into.len();
-        queue.map_or(0, |queue| {
-            let count = room.min(queue.len());
-            into.extend(queue.drain(..count));
-            count
-        })
+        queue.map_or(0, |queue| hand_out(queue, into))
     }
 
     /// As [`poll_completions`](Self::poll_completions), but waits until there is at least one, at most for `timeout`
@@ -112,16 +109,23 @@ impl Endpoint {
         timeout: impl Into<Option<Duration>>,
     ) -> usize {
         let key = self.inner.queue;
-        let room = into.capacity() - into.len();
-        if room == 0 {
+        if into.capacity() == into.len() {
             return 0;
         }
         wait_for(&self.inner.node.shared, &Interest::Raw(key), timeout.into(), |core| {
-            let queue = core.queues.get(key)?;
-            let count = room.min(queue.len());
-            into.extend(queue.drain(..count));
+            let count = hand_out(core.queues.get(key)?, into);
             (count != 0).then_some(count)
         })
         .unwrap_or(0)
     }
+}
+
+/// Moves as many completions as fit.
+#[inline]
+fn hand_out(queue: &mut VecDeque<Completion>, into: &mut Vec<Completion>) -> usize {
+    let count = queue.len().min(into.capacity() - into.len());
+    for completion in queue.drain(..count) {
+        into.push(completion);
+    }
+    count
 }

@@ -167,7 +167,7 @@ impl Ticket {
         if self.check(&mut core) {
             return true;
         }
-        node.shared.turn_now(&mut core, clock::now());
+        node.shared.turn_now(&mut core);
         self.check(&mut core)
     }
 
@@ -188,7 +188,7 @@ impl Ticket {
     fn cancel(&mut self) -> bool {
         let Progress::Flying(key) = self.progress else { return false };
         let mut core = self.node.shared.lock();
-        let now = clock::now();
+        let now = core.now();
         let op = core.requests.op(key);
         let cancelled = core.firmware_mut().is_some_and(|firmware| firmware.cancel(now, op));
         self.node.shared.posted(&mut core, now);

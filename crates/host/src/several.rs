@@ -36,12 +36,12 @@ impl Endpoint {
         timeout: impl Into<Option<Duration>>,
     ) -> bool {
         let Some(first) = endpoints.first() else { return false };
-        // Any arrival may be what ends an operation of one of them.
-        wait_for(&first.inner.node.shared, &Interest::Arrivals, timeout.into(), |core| {
-            let mut beside = endpoints.iter().filter(|other| other.is_beside(first));
-            let any = beside.any(|endpoint| {
-                core.queues.get(endpoint.inner.queue).is_some_and(|queue| !queue.is_empty())
-            });
+        let beside = endpoints.iter().filter(|other| other.is_beside(first));
+        let keys: Vec<_> = beside.map(|endpoint| endpoint.inner.queue).collect();
+        let interest = Interest::RawAny(keys.clone());
+        wait_for(&first.inner.node.shared, &interest, timeout.into(), |core| {
+            let any =
+                keys.iter().any(|key| core.queues.get(*key).is_some_and(|queue| !queue.is_empty()));
             any.then_some(())
         })
         .is_some()
@@ -51,7 +51,7 @@ impl Endpoint {
     /// calls have brought. A claimed message is taken by a receive with its claim.
     pub fn probe_raw(&self, selector: Selector, claim: bool) -> Option<ProbeInfo> {
         let mut core = self.inner.node.shared.lock();
-        core.firmware_mut()?.probe(self.inner.number, selector, claim)
+        core.probe(self.inner.number, selector, claim)
     }
 
     /// True if both are endpoints of one node.

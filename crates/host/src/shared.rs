@@ -206,8 +206,10 @@ impl Shared {
     }
 
     /// A turn by a caller who wants to see what is there now, but does not wait.
-    pub(crate) fn turn_now(&self, core: &mut Locked<'_>, now: Time) {
+    #[inline]
+    pub(crate) fn turn_now(&self, core: &mut Locked<'_>) {
         if matches!(self.board, Board::Inline { .. }) {
+            let now = core.now();
             self.tick(core);
             core.turn(now);
             self.mind_watcher(core, now);
@@ -235,11 +237,11 @@ impl Shared {
             Err(buffer) => core.sleepers.bury(buffer),
             Ok(op) => {
                 // A send goes on: its message was promised. A receive would take a message from others.
-                if op.kind() == OpKind::Receive
-                    && let Some(firmware) = core.firmware_mut()
-                {
-                    let now = crate::clock::now();
-                    firmware.cancel(now, op);
+                if op.kind() == OpKind::Receive {
+                    let now = core.now();
+                    if let Some(firmware) = core.firmware_mut() {
+                        firmware.cancel(now, op);
+                    }
                     self.posted(&mut core, now);
                 }
             }

@@ -20,6 +20,8 @@ pub(crate) enum Interest {
     Any(Vec<SlotKey>),
     /// A completion of the raw API in this queue.
     Raw(QueueKey),
+    /// Likewise, in any of these.
+    RawAny(Vec<QueueKey>),
     /// Something that happened to a peer.
     Events,
     /// Any frame that arrived.
@@ -141,7 +143,11 @@ impl Sleepers {
     /// A raw completion was queued.
     #[inline]
     pub(crate) fn raw(&mut self, queue: QueueKey) {
-        self.wake(|interest| matches!(interest, Interest::Raw(wanted) if *wanted == queue));
+        self.wake(|interest| match interest {
+            Interest::Raw(wanted) => *wanted == queue,
+            Interest::RawAny(wanted) => wanted.contains(&queue),
+            _ => false,
+        });
     }
 
     /// An event was queued.

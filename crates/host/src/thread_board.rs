@@ -18,7 +18,7 @@ pub(crate) fn run(shared: &Shared) {
     let mut last_yield = quiet_since;
     while !shared.is_stopping() {
         let Some(mut core) = shared.lock_unless_broken() else { return };
-        let now = clock::now();
+        let now = core.now();
         if core.turn(now) {
             quiet_since = now;
             shared.announce();

@@ -43,9 +43,10 @@ pub(crate) fn wait_for<T>(
     if let Some(found) = check(&mut core) {
         return Some(found);
     }
+    let waiter = Waiter::new(shared, interest, timeout, core.now());
     match shared.board {
-        Board::Inline { .. } => Waiter::new(shared, interest, timeout).inline(core, check),
-        Board::Thread => Waiter::new(shared, interest, timeout).beside_thread(core, check),
+        Board::Inline { .. } => waiter.inline(core, check),
+        Board::Thread => waiter.beside_thread(core, check),
     }
 }
 
@@ -62,8 +63,12 @@ struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    fn new(shared: &'a Shared, interest: &'a Interest, timeout: Option<Duration>) -> Self {
-        let now = clock::now();
+    fn new(
+        shared: &'a Shared,
+        interest: &'a Interest,
+        timeout: Option<Duration>,
+        now: Time,
+    ) -> Self {
         Self {
             shared,
             interest,
@@ -117,7 +122,7 @@ impl<'a> Waiter<'a> {
             if !worked && !looks.is_multiple_of(LOOKS_PER_READING) {
                 continue;
             }
-            now = clock::now();
+            now = core.now();
             if worked {
                 self.quiet_since = now;
             }
@@ -134,7 +139,7 @@ impl<'a> Waiter<'a> {
                 continue;
             }
             was_away = true;
-            now = clock::now();
+            now = core.now();
         };
         match core.sleepers.watch {
             Watch::Nobody => core.sleepers.hand_over(),

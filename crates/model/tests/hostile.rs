@@ -82,6 +82,7 @@ impl Forger {
             node: self.source,
             source_endpoint: 0,
             destination_endpoint: 0,
+            attempt: 0,
             match_bits: 0,
             frame_bytes_max: 1500,
             handle: 0xFFFF_FFFF,
@@ -280,7 +281,7 @@ fn a_lying_peer_breaks_nothing_but_its_own_pair() {
             frames.push((Kind::Block, Flags::LAST, vec![5; 1_400], word));
         }
         let refusal =
-            NotReady { node, cause: NotReadyCause::Full, backoff_us: u32::MAX };
+            NotReady { node, cause: NotReadyCause::Full, attempt: 0, backoff_us: u32::MAX };
         frames.push((Kind::NotReady, Flags::default(), body(|into| refusal.emit(into)), 12_345));
 
         for (i, (kind, flags, fields, word)) in frames.into_iter().enumerate() {

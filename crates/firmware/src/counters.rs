@@ -90,10 +90,12 @@ counters! {
     DropOutOfOrder = "drop_out_of_order",
     /// Dropped: part of a message whose first frame is not here yet.
     DropBeforeMessage = "drop_before_message",
-    /// Dropped: no room for a message that came before its turn.
+    /// Messages that came before their turn and found no room.
     DropEarly = "drop_early",
-    /// Taken and discarded: part of a message that was refused; its sender sends it again (`READY-2`).
-    Refused = "refused_frames",
+    /// First frames of messages that were not taken: answered with "not ready" (`READY-1`).
+    NotTaken = "not_taken",
+    /// Taken and discarded: part of a message that was not kept or is given up.
+    Refused = "discarded_frames",
     /// Dropped: acknowledges what was never sent.
     DropBadAck = "drop_bad_ack",
     /// Dropped: a fragment outside its message, overlapping, or of the wrong length.

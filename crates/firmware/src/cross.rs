@@ -1,7 +1,7 @@
 //! What the two paths say to each other. They share nothing else: on one processor these are plain calls, on two they
 //! are single-producer rings and a common area (I13, I15).
 
-use emp_wire::{DoneStatus, NotReadyCause, Sequence};
+use emp_wire::{DoneStatus, Sequence};
 
 use crate::chunked::Chunked;
 
@@ -12,17 +12,8 @@ pub(crate) enum ToSend {
     PullRequested { peer: u32, handle: u32, offset: u64, bytes: u32, pull: u16 },
     /// The peer said what became of a message.
     DoneReceived { peer: u32, handle: u32, status: DoneStatus },
-    /// The peer did not keep a message's bytes, or did not take it nor those after it.
-    NotReady { peer: u32, number: u32, attempt: u8, cause: NotReadyCause, backoff_us: u32 },
     /// A control frame is to be sent reliably.
     Control { peer: u32, control: Control },
-}
-
-/// From the send path to the receive path.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ToReceive {
-    /// The peer has one of our "not ready" (`READY-3`).
-    Confirmed { peer: u32 },
 }
 
 /// From the send path to the node: a peer does not answer.
@@ -39,7 +30,6 @@ pub(crate) enum RouteNews {
 pub(crate) enum Control {
     Pull { handle: u32, offset: u64, bytes: u32, pull: u16 },
     Done { handle: u32, status: DoneStatus },
-    NotReady { number: u32, attempt: u8, cause: NotReadyCause, backoff_us: u32 },
 }
 
 /// The common area: per peer, what the send path needs for piggybacking (V18).

@@ -2,12 +2,12 @@
 
 use alloc::vec::Vec;
 use emp_wire::{
-    Ack, Checksum, Close, Epoch, Flags, Header, Kind, LinkAddress, Message, NodeId, Sequence,
-    TAG_EVERYONE, covered_bytes, verify,
+    Ack, Checksum, Close, Epoch, Flags, Header, Kind, LinkAddress, Message, NodeId, NotReady,
+    Sequence, TAG_EVERYONE, covered_bytes, verify,
 };
 
 use crate::counters::Counter;
-use crate::cross::{RouteNews, ToReceive, ToSend};
+use crate::cross::{RouteNews, ToSend};
 use crate::descriptor::Status;
 use crate::encode::{self, Head, Line, Payload};
 use crate::engine::{Firmware, NodeEvent};
@@ -19,6 +19,9 @@ use crate::transmit::{LinkIndex, TransmitBatch};
 
 /// Turns of the loopback within one poll: enough for a large message to finish its windows, and bounded all the same.
 const LOOPBACK_TURNS: usize = 64;
+
+/// What a refusal suggests to wait: the time in which a host that polls posts its next receive.
+const REFUSAL_BACKOFF: Span = Span::us(50);
 
 /// How often peers that owe us something are looked after, as a part of the time after which they count as lost.
 const WATCHES_PER_SILENCE: u64 = 8;
@@ -150,6 +153,12 @@ impl Firmware {
                 }
                 Err(reason) => self.counters.count(reason.into()),
             },
+            Kind::NotReady => match NotReady::parse(body) {
+                Ok(NotReady { cause, backoff_us, .. }) => {
+                    self.send.on_not_ready(now, peer, header.word, cause, backoff_us);
+                }
+                Err(reason) => self.counters.count(reason.into()),
+            },
             Kind::Close => self.give_up(now, peer, Status::PeerClosed),
             _ => {
                 if header.flags.has(Flags::ACK) {
@@ -173,8 +182,6 @@ impl Firmware {
         loop {
             if let Some(message) = self.receive.to_send.pop_front() {
                 self.tell_send(now, message);
-            } else if let Some(ToReceive::Confirmed { peer }) = self.send.to_receive.pop_front() {
-                self.receive.confirmed(peer, &mut self.cross);
             } else if let Some(news) = self.send.route_news.pop_front() {
                 match news {
                     RouteNews::Suspect { peer } => {
@@ -195,9 +202,6 @@ impl Firmware {
             }
             ToSend::DoneReceived { peer, handle, status } => {
                 self.send.on_done(peer, handle, status);
-            }
-            ToSend::NotReady { peer, number, attempt, cause, backoff_us } => {
-                self.send.on_not_ready(now, peer, number, attempt, cause, backoff_us);
             }
             ToSend::Control { peer, control } => {
                 if self.peers[peer].remote_epoch != Epoch::UNKNOWN {
@@ -315,6 +319,33 @@ impl Firmware {
             match encode::frame(batch, &line, &head, body, Payload::None, &NoMemory) {
                 Ok(_) => self.counters.count(Counter::AcksSent),
                 Err(_) => self.counters.count(Counter::DropTooLong),
+            }
+        }
+    }
+
+    /// What there is to say of messages that were not taken.
+    pub(crate) fn emit_not_ready(&mut self, now: Time, batch: &mut TransmitBatch) {
+        let own = self.peers.own;
+        while !batch.is_full() {
+            let Some((to, number, cause)) = self.receive.poll_not_ready() else { return };
+            let peer = &self.peers[to];
+            let backoff_us = REFUSAL_BACKOFF.as_us() as u32;
+            self.counters.count(Counter::NotReadySent);
+            if peer.node == own {
+                self.send.on_not_ready(now, to, number, cause, backoff_us);
+                continue;
+            }
+            let head = Head {
+                kind: Kind::NotReady,
+                flags: Flags::default(),
+                sequence: Sequence(0),
+                acknowledge: Sequence(0),
+                word: number,
+            };
+            let body = |into: &mut [u8]| NotReady { node: own, cause, backoff_us }.emit(into);
+            let line = Line { own, peer, check_payload: true };
+            if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
+                self.counters.count(Counter::DropTooLong);
             }
         }
     }

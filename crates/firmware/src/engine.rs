@@ -259,6 +259,7 @@ impl Firmware {
     ) -> usize {
         let before = batch.frames().len();
         self.emit_contacts(batch);
+        self.emit_not_ready(now, batch);
         self.emit_acks(now, batch);
         self.turn_loopback(now, memory);
         let (peers, cross) = (&self.peers, &mut self.cross);

@@ -43,8 +43,6 @@ pub struct Message {
     pub source_endpoint: u16,
     /// Endpoint it is for.
     pub destination_endpoint: u16,
-    /// How often the receiver had refused a message of this pair when this was sent (`READY-2`); wraps.
-    pub attempt: u8,
     /// The largest frame that the sender takes: a node that learns of it by this frame knows no other way.
     pub frame_bytes_max: u16,
     /// Match bits.
@@ -82,8 +80,7 @@ impl Message {
         into[..8].copy_from_slice(&self.node.0.to_be_bytes());
         into[8..10].copy_from_slice(&self.source_endpoint.to_be_bytes());
         into[10..12].copy_from_slice(&self.destination_endpoint.to_be_bytes());
-        into[12] = self.attempt;
-        into[13] = 0;
+        into[12..14].fill(0);
         into[14..16].copy_from_slice(&self.frame_bytes_max.to_be_bytes());
         into[16..24].copy_from_slice(&self.match_bits.to_be_bytes());
         into[24..28].copy_from_slice(&self.handle.to_be_bytes());
@@ -120,7 +117,6 @@ impl Message {
             node: NodeId(u64_at(fields, 0)),
             source_endpoint: u16_at(fields, 8),
             destination_endpoint: u16_at(fields, 10),
-            attempt: fields[12],
             frame_bytes_max: u16_at(fields, 14),
             match_bits: u64_at(fields, 16),
             handle: u32_at(fields, 24),

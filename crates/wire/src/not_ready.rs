@@ -1,13 +1,14 @@
-//! `not-ready`: the receiver had no room for a message's bytes, or did not take it at all (`READY-1`; V16, O26).
+//! `not-ready`: the receiver had no room for a message (`READY-1`; V16, O26).
 //!
-//! The word is the message's number. A *kept* message stands in the receiver's order without its bytes: they will be
-//! pulled when it is matched. A *refused* one, and all after it, must be sent again with a new attempt number.
+//! The word is the message's number. Its first frame was not taken; the sender puts a `skip` in its place. A *kept* message
+//! stands in the receiver's order without its bytes: they will be pulled when it is matched. A *refused* one must be
+//! sent again. Not numbered: it is said again whenever the frame comes again.
 
 use crate::header::{u32_at, u64_at};
 use crate::{NodeId, Reason};
 
 /// Bytes of the body.
-pub const NOT_READY_BYTES: usize = 20;
+pub const NOT_READY_BYTES: usize = 16;
 
 /// What was not ready, and what that means for the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,8 +38,6 @@ pub struct NotReady {
     pub node: NodeId,
     /// The cause.
     pub cause: NotReadyCause,
-    /// The attempt number that the receiver takes from now on (refused messages only).
-    pub attempt: u8,
     /// Microseconds that the receiver suggests to wait.
     pub backoff_us: u32,
 }
@@ -49,8 +48,6 @@ impl NotReady {
         into[..8].copy_from_slice(&self.node.0.to_be_bytes());
         into[8..12].copy_from_slice(&(self.cause as u32).to_be_bytes());
         into[12..16].copy_from_slice(&self.backoff_us.to_be_bytes());
-        into[16] = self.attempt;
-        into[17..20].fill(0);
         NOT_READY_BYTES
     }
 
@@ -67,6 +64,6 @@ impl NotReady {
             _ => return Err(Reason::Field),
         };
         let (node, backoff_us) = (NodeId(u64_at(body, 0)), u32_at(body, 12));
-        Ok(Self { node, cause, attempt: body[16], backoff_us })
+        Ok(Self { node, cause, backoff_us })
     }
 }

@@ -48,7 +48,6 @@ fn message() -> impl Strategy<Value = (Message, usize)> {
                 match_bits: names.3,
                 frame_bytes_max: names.1,
                 handle,
-                attempt: names.4,
                 long: is_long.then_some(long),
                 immediate,
             };
@@ -156,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn small_bodies_are_read_back(node: u64, offset: u64, bytes in 1u32.., pull: u16, backoff_us: u32, index: u16, attempt: u8) {
+    fn small_bodies_are_read_back(node: u64, offset: u64, bytes in 1u32.., pull: u16, backoff_us: u32, index: u16) {
         let node = NodeId(node);
         let mut body = [0; HEAD_BYTES_MAX];
 
@@ -170,7 +169,7 @@ proptest! {
             prop_assert_eq!(Done::parse(&body[..length]).unwrap(), done);
         }
         for cause in [NotReadyCause::Full, NotReadyCause::NoEndpoint, NotReadyCause::NotPosted, NotReadyCause::NoRoom] {
-            let refusal = NotReady { node, cause, attempt, backoff_us };
+            let refusal = NotReady { node, cause, backoff_us };
             let length = refusal.emit(&mut body);
             prop_assert_eq!(NotReady::parse(&body[..length]).unwrap(), refusal);
         }

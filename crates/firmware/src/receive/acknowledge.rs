@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use emp_wire::{Flags, SACK_WORDS_MAX, Sequence};
+use emp_wire::{Flags, NotReadyCause, SACK_WORDS_MAX, Sequence};
 
 use super::ReceivePath;
 use crate::cross::Cross;
@@ -62,7 +62,7 @@ impl ReceivePath {
         let profile = &self.profile;
         let entry = &mut self.peers[peer];
         let cell = &mut cross.acks[peer];
-        cell.acknowledge = entry.acknowledge();
+        cell.acknowledge = entry.received.next();
         let owed = &mut entry.ack;
         if core::mem::take(&mut cell.carried) {
             (owed.frames, owed.messages, owed.delayed) = (0, 0, false);
@@ -76,9 +76,8 @@ impl ReceivePath {
             AckTrigger::Frames => owed.frames,
             AckTrigger::Messages => owed.messages,
         };
-        let held = entry.hold.is_some();
         let gap = entry.received.has_gap();
-        cell.owed = !gap && !held;
+        cell.owed = !gap;
         if at_once || flags.has(Flags::ACK_REQUEST) || u32::from(count) >= profile.collection {
             if !owed.due {
                 owed.due = true;
@@ -91,11 +90,11 @@ impl ReceivePath {
         }
     }
 
-    /// An acknowledgement is due whatever was or was not taken (a duplicate came, a refusal was confirmed).
+    /// An acknowledgement is due whatever was or was not taken (a duplicate came).
     pub(super) fn owe_now(&mut self, peer: u32, cross: &mut Cross) {
         let entry = &mut self.peers[peer];
         cross.acks[peer].carried = false;
-        cross.acks[peer].acknowledge = entry.acknowledge();
+        cross.acks[peer].acknowledge = entry.received.next();
         if !entry.ack.due {
             entry.ack.due = true;
             self.acks.due.push_back(peer);
@@ -115,14 +114,13 @@ impl ReceivePath {
             let carried = core::mem::take(&mut cell.carried);
             cell.owed = false;
             (entry.ack.frames, entry.ack.messages, entry.ack.delayed) = (0, 0, false);
-            let held = entry.hold.is_some();
-            if carried && !entry.received.has_gap() && !held {
+            if carried && !entry.received.has_gap() {
                 continue;
             }
-            let sack = match &entry.hold {
-                Some(hold) => hold.passed,
-                None if self.profile.selective_acks => *entry.received.after(),
-                None => [0; SACK_WORDS_MAX],
+            let sack = if self.profile.selective_acks {
+                *entry.received.after()
+            } else {
+                [0; SACK_WORDS_MAX]
             };
             let delay = now.since(entry.ack.last_arrival);
             let delay_us = u32::try_from(delay.as_us()).unwrap_or(u32::MAX);
@@ -163,18 +161,13 @@ impl ReceivePath {
             .map(|(time, _, _)| *time)
     }
 
-    /// True if an acknowledgement waits to be sent now.
+    /// True if an acknowledgement or a "not ready" waits to be sent now.
     pub(crate) fn has_due_acks(&self) -> bool {
-        !self.acks.due.is_empty()
+        !self.acks.due.is_empty() || !self.not_ready.is_empty()
     }
 
-    /// The peer has one of our "not ready": when it has all, what came after may be acknowledged.
-    pub(crate) fn confirmed(&mut self, peer: u32, cross: &mut Cross) {
-        let Some(hold) = &mut self.peers[peer].hold else { return };
-        hold.unconfirmed = hold.unconfirmed.saturating_sub(1);
-        if hold.unconfirmed == 0 {
-            self.peers[peer].hold = None;
-            self.owe_now(peer, cross);
-        }
+    /// The next thing to say of a message that was not taken.
+    pub(crate) fn poll_not_ready(&mut self) -> Option<(u32, u32, NotReadyCause)> {
+        self.not_ready.pop_front()
     }
 }

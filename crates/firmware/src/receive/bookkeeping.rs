@@ -3,20 +3,32 @@
 
 use alloc::boxed::Box;
 
-use emp_wire::{BlockWord, Done, Flags, Header, Kind, Message, NotReady, NotReadyCause, Pull};
+use emp_wire::{BlockWord, Done, Flags, Header, Kind, Message, NotReadyCause, Pull};
 
 use super::sequence::Arrival;
-use super::{Hold, Incoming, NONE, Place, ReceivePath};
+use super::{Incoming, NONE, Place, ReceivePath};
 use crate::counters::Counter;
-use crate::cross::{Control, Cross, ToSend};
+use crate::cross::{Cross, ToSend};
 use crate::limits::{EARLY_MAX, HOMELESS_MAX, INCOMING_MAX};
 use crate::memory::HostMemory;
 use crate::peers::milliseconds;
 use crate::profile::Unexpected;
-use crate::time::{Span, Time};
+use crate::time::Time;
 
-/// What a refusal suggests to wait, in microseconds: the time in which a host that polls posts its next receive.
-const REFUSAL_BACKOFF: Span = Span::us(50);
+/// Answers to messages that were not taken that may wait to be sent: a window's worth of a few busy peers. More are
+/// dropped; the messages come again.
+const NOT_READY_QUEUED_MAX: usize = 1_024;
+
+/// What became of a message in its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    /// It is on its way to a receive, or wholly stored, or its sender waits for a `done`.
+    Taken,
+    /// It has its place in the order; its sender must be told that its bytes will be pulled.
+    Kept(NotReadyCause),
+    /// It must come again.
+    Refused,
+}
 
 /// Whether a frame was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +56,6 @@ impl ReceivePath {
             Arrival::Duplicate => {
                 // V14: the acknowledgement may have been lost.
                 self.counters.count(Counter::DropDuplicate);
-                self.pass_hold(peer, header);
                 return self.owe_now(peer, cross);
             }
             Arrival::Ahead if !self.profile.accept_out_of_order => {
@@ -60,7 +71,6 @@ impl ReceivePath {
             Kind::Skip => Verdict::Taken,
             Kind::Pull => self.on_pull(peer, header, body),
             Kind::Done => self.on_done(peer, header, body),
-            Kind::NotReady => self.on_not_ready(peer, header, body),
             _ => Verdict::Dropped(Counter::DropKind),
         };
         if let Verdict::Dropped(counter) = verdict {
@@ -69,17 +79,7 @@ impl ReceivePath {
         let received = &mut self.peers[peer].received;
         let opens_gap = arrival == Arrival::Ahead && received.opens_gap(header.sequence);
         let closed_gap = received.take(header.sequence);
-        self.pass_hold(peer, header);
         self.owe(now, peer, header.flags, opens_gap || closed_gap, cross);
-    }
-
-    /// While a message is refused, frames that belong to none are acknowledged one by one.
-    fn pass_hold(&mut self, peer: u32, header: &Header) {
-        if let Some(hold) = &mut self.peers[peer].hold
-            && !matches!(header.kind, Kind::Message | Kind::Data)
-        {
-            hold.pass(header.sequence);
-        }
     }
 
     fn on_pull(&mut self, peer: u32, header: &Header, body: &[u8]) -> Verdict {
@@ -103,23 +103,6 @@ impl ReceivePath {
         }
     }
 
-    fn on_not_ready(&mut self, peer: u32, header: &Header, body: &[u8]) -> Verdict {
-        match NotReady::parse(body) {
-            Ok(NotReady { cause, attempt, backoff_us, .. }) => {
-                let number = header.word;
-                self.to_send.push_back(ToSend::NotReady {
-                    peer,
-                    number,
-                    attempt,
-                    cause,
-                    backoff_us,
-                });
-                Verdict::Taken
-            }
-            Err(reason) => Verdict::Dropped(reason.into()),
-        }
-    }
-
     /// The first frame of a message: in its turn it is matched, before its turn it waits.
     fn on_message(
         &mut self,
@@ -133,29 +116,53 @@ impl ReceivePath {
             Ok(parsed) => parsed,
             Err(reason) => return Verdict::Dropped(reason.into()),
         };
-        let entry = &self.peers[peer];
-        if message.attempt != entry.attempt {
-            self.counters.count(Counter::Refused);
-            return Verdict::Taken;
-        }
-        let ahead = header.word.wrapping_sub(entry.next_number) as i32;
-        if ahead < 0 || ahead > 0 && self.find_early(peer, header.word).is_some() {
-            // Sent again after a refusal, but the first copy had been taken after all.
-            self.counters.count(Counter::DropDuplicate);
-            return Verdict::Taken;
+        let number = header.word;
+        let ahead = number.wrapping_sub(self.peers[peer].next_number) as i32;
+        if ahead < 0 {
+            return self.on_old_message(peer, number);
         }
         if ahead > 0 {
             return self.take_early(peer, header, &message, payload);
         }
-        match self.take_in_turn(now, peer, header, &message, payload, memory) {
-            Ok(()) => {
-                let entry = &mut self.peers[peer];
-                entry.next_number = entry.next_number.wrapping_add(1);
-                self.take_waiting(peer, memory);
+        let outcome = self.take_in_turn(now, peer, header, &message, payload, memory);
+        if outcome != Outcome::Refused {
+            let entry = &mut self.peers[peer];
+            entry.next_number = entry.next_number.wrapping_add(1);
+            self.take_waiting(peer, memory);
+        }
+        match outcome {
+            Outcome::Taken => Verdict::Taken,
+            Outcome::Kept(cause) => self.not_ready(peer, number, cause),
+            Outcome::Refused if self.profile.unexpected == Unexpected::Refuse => {
+                self.not_ready(peer, number, NotReadyCause::NotPosted)
+            }
+            Outcome::Refused => self.not_ready(peer, number, NotReadyCause::Full),
+        }
+    }
+
+    /// A message that had its turn comes again. If only its place was kept, its sender has not heard of that yet; else it
+    /// was sent again after a refusal although another copy had been taken.
+    fn on_old_message(&mut self, peer: u32, number: u32) -> Verdict {
+        let incoming = &self.incoming;
+        let kept = incoming.indices().filter_map(|i| incoming.at(i)).find_map(|message| {
+            message.kept.filter(|_| message.peer == peer && message.number == number)
+        });
+        match kept {
+            Some(cause) => self.not_ready(peer, number, cause),
+            None => {
+                self.counters.count(Counter::DropDuplicate);
                 Verdict::Taken
             }
-            Err(cause) => self.refuse(peer, header, cause),
         }
+    }
+
+    /// The first frame of a message is not taken, and its sender is told why (`READY-1`). If that is lost the frame
+    /// comes again, and is answered again.
+    fn not_ready(&mut self, peer: u32, number: u32, cause: NotReadyCause) -> Verdict {
+        if self.not_ready.len() < NOT_READY_QUEUED_MAX {
+            self.not_ready.push_back((peer, number, cause));
+        }
+        Verdict::Dropped(Counter::NotTaken)
     }
 
     /// A message whose turn it is.
@@ -167,9 +174,9 @@ impl ReceivePath {
         message: &Message,
         payload: &[u8],
         memory: &mut impl HostMemory,
-    ) -> Result<(), NotReadyCause> {
+    ) -> Outcome {
         if header.flags.has(Flags::VOID) {
-            return Ok(());
+            return Outcome::Taken;
         }
         let endpoint = message.destination_endpoint;
         let Some(open) = self.endpoint(endpoint) else {
@@ -180,16 +187,19 @@ impl ReceivePath {
             return self.take_matched(peer, posted, header, message, payload, memory);
         }
         if self.profile.unexpected == Unexpected::Refuse {
-            return Err(NotReadyCause::NotPosted);
+            return Outcome::Refused;
         }
         let incoming = describe(peer, header, message, payload);
-        let index = match self.store(incoming, payload) {
-            Ok(index) => index,
-            Err(incoming) => self.keep(*incoming, NotReadyCause::NoRoom)?,
+        let (index, outcome) = match self.store(incoming, payload) {
+            Ok(index) => (index, Outcome::Taken),
+            Err(incoming) => match self.keep(*incoming, NotReadyCause::NoRoom) {
+                Some(kept) => kept,
+                None => return Outcome::Refused,
+            },
         };
         self.counters.count(Counter::Unexpected);
         self.endpoints[open].as_mut().expect("it is open").unexpected.push_back(index);
-        Ok(())
+        outcome
     }
 
     /// A message that a posted receive waited for.
@@ -201,17 +211,17 @@ impl ReceivePath {
         message: &Message,
         payload: &[u8],
         memory: &mut impl HostMemory,
-    ) -> Result<(), NotReadyCause> {
+    ) -> Outcome {
         let mut incoming = describe(peer, header, message, payload);
         incoming.place = Place::Posted(posted);
         if incoming.train_complete() && !incoming.needs_done() {
             // One frame, as most are: nothing to remember.
             self.unpost(posted);
             self.place_single(posted, &incoming, payload, memory);
-            return Ok(());
+            return Outcome::Taken;
         }
         if self.incoming.is_full() {
-            return Err(NotReadyCause::Full);
+            return Outcome::Refused;
         }
         self.unpost(posted);
         let (index, _) = self.incoming.insert(incoming).expect("not full");
@@ -219,7 +229,7 @@ impl ReceivePath {
         self.bind(index, posted, memory);
         self.place(index, 0, payload, memory);
         self.advance(index);
-        Ok(())
+        Outcome::Taken
     }
 
     /// Stores a message that nothing waits for (yet) in the pool. No room there: the message comes back.
@@ -241,25 +251,21 @@ impl ReceivePath {
         Ok(index)
     }
 
-    /// Keeps a message's place in the order without its bytes: they are pulled when it is matched (`READY-1`).
-    fn keep(&mut self, mut incoming: Incoming, cause: NotReadyCause) -> Result<u32, NotReadyCause> {
-        if self.incoming.is_full() {
-            return Err(NotReadyCause::Full);
-        }
+    /// Keeps a message's place in the order without its bytes: they are pulled when it is matched.
+    fn keep(&mut self, mut incoming: Incoming, cause: NotReadyCause) -> Option<(u32, Outcome)> {
         incoming.place = Place::Later;
-        let (peer, number) = (incoming.peer, incoming.number);
-        let told = incoming.needs_done();
-        incoming.kept = !told || cause == NotReadyCause::NoEndpoint;
-        let tell = incoming.kept;
-        let (index, _) = self.incoming.insert(incoming).expect("not full");
-        if tell {
-            // A sender that waits for a `done` anyway keeps the bytes; this one would forget them.
-            self.say_not_ready(peer, number, cause, false);
-        }
-        Ok(index)
+        // A sender that waits for a `done` anyway keeps the bytes; others would forget them, and must be told.
+        let outcome = if incoming.needs_done() && cause == NotReadyCause::NoRoom {
+            Outcome::Taken
+        } else {
+            incoming.kept = Some(cause);
+            Outcome::Kept(cause)
+        };
+        let (index, _) = self.incoming.insert(incoming)?;
+        Some((index, outcome))
     }
 
-    /// A message for an endpoint that is not open waits for that, for a while (`READY-4`).
+    /// A message for an endpoint that is not open waits for that, for a while (`READY-3`).
     fn take_homeless(
         &mut self,
         now: Time,
@@ -267,29 +273,19 @@ impl ReceivePath {
         header: &Header,
         message: &Message,
         payload: &[u8],
-    ) -> Result<(), NotReadyCause> {
+    ) -> Outcome {
         if self.homeless.len() >= HOMELESS_MAX {
-            return Err(NotReadyCause::Full);
+            return Outcome::Refused;
         }
         let mut incoming = describe(peer, header, message, payload);
         incoming.homeless_ms = Some(milliseconds(now));
-        let index = self.keep(incoming, NotReadyCause::NoEndpoint)?;
-        self.homeless.push_back(index);
-        Ok(())
-    }
-
-    /// Sends a "not ready", and holds acknowledgements back until the peer has it.
-    fn say_not_ready(&mut self, peer: u32, number: u32, cause: NotReadyCause, refused: bool) {
-        let entry = &mut self.peers[peer];
-        let at = entry.received.next();
-        let hold = entry.hold.get_or_insert_with(|| Box::new(Hold::new(at)));
-        hold.unconfirmed += 1;
-        hold.refused |= refused;
-        let attempt = entry.attempt;
-        self.counters.count(Counter::NotReadySent);
-        let backoff_us = REFUSAL_BACKOFF.as_us() as u32;
-        let control = Control::NotReady { number, attempt, cause, backoff_us };
-        self.to_send.push_back(ToSend::Control { peer, control });
+        match self.keep(incoming, NotReadyCause::NoEndpoint) {
+            Some((index, outcome)) => {
+                self.homeless.push_back(index);
+                outcome
+            }
+            None => Outcome::Refused,
+        }
     }
 
     /// A message that overtook others waits in the pool for its turn.
@@ -300,19 +296,26 @@ impl ReceivePath {
         message: &Message,
         payload: &[u8],
     ) -> Verdict {
+        if self.find_early(peer, header.word).is_some() {
+            // Sent again, although the first copy was taken.
+            self.counters.count(Counter::DropDuplicate);
+            return Verdict::Taken;
+        }
         let void = header.flags.has(Flags::VOID);
         let homeless = !void && self.endpoint(message.destination_endpoint).is_none();
         // Half of the table is for messages in their turn: early ones must not lock those out that they wait for.
         let crowded = self.incoming.len() >= INCOMING_MAX / 2;
         if homeless || crowded || usize::from(self.peers[peer].early_count) >= EARLY_MAX {
-            return Verdict::Dropped(Counter::DropEarly);
+            self.counters.count(Counter::DropEarly);
+            return self.not_ready(peer, header.word, NotReadyCause::Full);
         }
         let mut incoming = describe(peer, header, message, payload);
         incoming.void = void;
         let number = incoming.number;
         incoming.early = true;
         let Ok(index) = self.store(incoming, payload) else {
-            return Verdict::Dropped(Counter::DropEarly);
+            self.counters.count(Counter::DropEarly);
+            return self.not_ready(peer, header.word, NotReadyCause::Full);
         };
         self.peers[peer].early_count += 1;
         let next = self.peers[peer].next_number;
@@ -377,50 +380,13 @@ impl ReceivePath {
             }
         }
     }
-
-    /// Does not take a message: its frames count as received, but it and all later ones must come again (`READY-2`).
-    fn refuse(&mut self, peer: u32, header: &Header, cause: NotReadyCause) -> Verdict {
-        let entry = &mut self.peers[peer];
-        if entry.hold.as_ref().is_some_and(|hold| hold.refused) {
-            // One at a time: the peer has not heard of the last one yet.
-            return Verdict::Dropped(Counter::Refused);
-        }
-        entry.attempt = entry.attempt.wrapping_add(1);
-        self.say_not_ready(peer, header.word, cause, true);
-        // Early messages that are not whole will come again; whole ones may have been acknowledged and stay.
-        let mut at = self.peers[peer].early;
-        let mut kept = NONE;
-        while at != NONE {
-            let incoming = self.incoming.at(at).expect("listed");
-            let next = incoming.next_early;
-            if incoming.train_complete() {
-                let slot = if kept == NONE {
-                    &mut self.peers[peer].early
-                } else {
-                    &mut self.incoming.at_mut(kept).expect("listed").next_early
-                };
-                *slot = at;
-                kept = at;
-            } else {
-                self.peers[peer].early_count -= 1;
-                self.remove_incoming(at);
-            }
-            at = next;
-        }
-        if kept == NONE {
-            self.peers[peer].early = NONE;
-        } else {
-            self.incoming.at_mut(kept).expect("listed").next_early = NONE;
-        }
-        Verdict::Taken
-    }
 }
 
 fn describe(peer: u32, header: &Header, message: &Message, payload: &[u8]) -> Incoming {
     let bytes = payload.len() as u32;
     let long = message.long;
     Incoming {
-        kept: false,
+        kept: None,
         homeless_ms: None,
         peer,
         node: message.node,

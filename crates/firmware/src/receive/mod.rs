@@ -11,9 +11,8 @@ mod placement;
 mod pulling;
 mod sequence;
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use emp_wire::{NodeId, SACK_WORDS_MAX, Sequence};
+use emp_wire::{NodeId, NotReadyCause, Sequence};
 
 use crate::chunked::Chunked;
 use crate::counters::Counters;
@@ -71,8 +70,8 @@ struct Incoming {
     /// Bytes of the unscheduled part that are here.
     received: u32,
     place: Place,
-    /// We told the sender that its bytes were not kept: it waits for pulls and a `done`.
-    kept: bool,
+    /// The sender is told, whenever it sends the message again, that its bytes were not kept and will be pulled.
+    kept: Option<NotReadyCause>,
     early: bool,
     claimed: bool,
     /// When it came for an endpoint that is not open, in milliseconds (wrapping).
@@ -95,7 +94,7 @@ impl Incoming {
 
     /// The sender waits for a `done`.
     fn needs_done(&self) -> bool {
-        self.kept || self.synchronous || u64::from(self.unscheduled) < self.total
+        self.kept.is_some() || self.synchronous || u64::from(self.unscheduled) < self.total
     }
 }
 
@@ -113,38 +112,7 @@ struct ReceivePeer {
     progress: u32,
     early: u32,
     early_count: u16,
-    /// Attempt number that is taken from it (`READY-2`).
-    attempt: u8,
-    /// Acknowledgement is held back until the peer has our "not ready" (`READY-3`). Rare, so kept apart.
-    hold: Option<Box<Hold>>,
     ack: acknowledge::Owed,
-}
-
-/// What may be acknowledged until the peer has our word on a message that was kept or refused.
-struct Hold {
-    /// All before this number.
-    at: Sequence,
-    /// "Not ready" frames that the peer has not acknowledged.
-    unconfirmed: u32,
-    /// One of them is a refusal: messages of an older attempt are thrown away.
-    refused: bool,
-    /// Bit `i`: number `at + 1 + i` is here and does not belong to a message. Such frames must get through, or two
-    /// nodes that refuse each other would wait for each other's acknowledgement for ever.
-    passed: [u64; SACK_WORDS_MAX],
-}
-
-impl Hold {
-    const fn new(at: Sequence) -> Self {
-        Self { at, unconfirmed: 0, refused: false, passed: [0; SACK_WORDS_MAX] }
-    }
-
-    fn pass(&mut self, sequence: Sequence) {
-        let ahead = sequence.since(self.at);
-        if (1..=64 * SACK_WORDS_MAX as i32).contains(&ahead) {
-            let bit = ahead as usize - 1;
-            self.passed[bit / 64] |= 1 << (bit % 64);
-        }
-    }
 }
 
 /// The receive path of a node.
@@ -167,6 +135,8 @@ pub(crate) struct ReceivePath {
     pulling_bytes: u64,
     pull_queue: VecDeque<u32>,
     acks: acknowledge::AckQueues,
+    /// What is to be said of messages that were not taken: peer, number, cause.
+    not_ready: VecDeque<(u32, u32, NotReadyCause)>,
 }
 
 impl ReceivePath {
@@ -188,6 +158,7 @@ impl ReceivePath {
             pulling_bytes: 0,
             pull_queue: VecDeque::new(),
             acks: acknowledge::AckQueues::default(),
+            not_ready: VecDeque::new(),
         }
     }
 
@@ -244,11 +215,6 @@ impl ReceivePath {
 }
 
 impl ReceivePeer {
-    /// The cumulative acknowledgement that the peer may have.
-    fn acknowledge(&self) -> Sequence {
-        self.hold.as_ref().map_or(self.received.next(), |hold| hold.at)
-    }
-
     const fn new() -> Self {
         Self {
             received: Received::new(),
@@ -256,8 +222,6 @@ impl ReceivePeer {
             progress: NONE,
             early: NONE,
             early_count: 0,
-            attempt: 0,
-            hold: None,
             ack: acknowledge::Owed::new(),
         }
     }

@@ -134,7 +134,7 @@ impl ReceivePath {
         let start = u64::from(incoming.unscheduled);
         incoming.pull_next = start;
         incoming.pull_end = incoming.total.min(wanted).max(start);
-        let pulled = incoming.kept || start < incoming.total;
+        let pulled = incoming.kept.is_some() || start < incoming.total;
         if incoming.synchronous && !pulled {
             self.say_done(index, DoneStatus::Matched);
         }
@@ -154,7 +154,7 @@ impl ReceivePath {
         if !here || !pulled {
             return;
         }
-        if incoming.kept || u64::from(incoming.unscheduled) < incoming.total {
+        if incoming.kept.is_some() || u64::from(incoming.unscheduled) < incoming.total {
             self.say_done(index, DoneStatus::Complete);
         }
         let incoming = self.incoming.remove(index).expect("seen above");

@@ -1,13 +1,11 @@
 //! Receive acknowledgement (I3): what the peer has is released, what it misses is found lost (RACK's way: by order of
 //! transmission, not of sequence).
 
-use alloc::vec::Vec;
 use emp_wire::{DoneStatus, NotReadyCause, SACK_WORDS_MAX, Sequence};
 
 use super::SendPath;
 use super::record::{Active, FrameState, What};
 use crate::counters::Counter;
-use crate::cross::{Control, ToReceive};
 use crate::descriptor::Status;
 use crate::limits::NOT_READY_BACKOFF;
 use crate::profile::RetransmitUnit;
@@ -17,10 +15,10 @@ use crate::time::{Span, Time};
 #[derive(Default)]
 struct Progress {
     acked: u32,
-    /// Order and send time of the latest transmission that arrived, if it was not a retransmission.
+    /// Order and send time of the latest transmission that arrived.
     sample: Option<(u32, u32)>,
-    /// How many of our "not ready" the peer has now.
-    confirmed: u32,
+    /// A retransmission was among what arrived: frames behind it may have waited for it, not for the wire.
+    resent: bool,
 }
 
 impl SendPath {
@@ -59,15 +57,12 @@ impl SendPath {
         if let Some((words, _)) = sack.filter(|_| has_sack) {
             selective(active, cumulative, words, &mut progress);
         }
-        for _ in 0..progress.confirmed {
-            self.to_receive.push_back(ToReceive::Confirmed { peer });
-        }
         if progress.acked > 0 {
             active.progress_at = now;
             active.backoff = 0;
             let now_us = (now.0 / 1_000) as u32;
             let delay_us = sack.map_or(0, |(_, delay)| delay);
-            match progress.sample {
+            match progress.sample.filter(|_| !progress.resent || has_sack) {
                 Some((_, sent_us)) => {
                     let sample = now_us.wrapping_sub(sent_us).saturating_sub(delay_us);
                     entry.window.on_round_trip(sample, progress.acked, now_us);
@@ -145,11 +140,8 @@ impl SendPath {
             self.counters.count(Counter::DropBadHandle);
             return;
         };
-        let message = self.messages.at_mut(index).expect("found by handle");
-        if !message.needs_done {
-            self.counters.count(Counter::DropBadHandle);
-            return;
-        }
+        self.kept(peer, index, false);
+        let Some(message) = self.messages.at_mut(index) else { return };
         message.done = Some(status);
         if !message.is_done() {
             return;
@@ -160,108 +152,91 @@ impl SendPath {
         }
     }
 
-    /// The receiver has no room for a message: it kept it without its bytes, or refused it.
+    /// The receiver had no room for a message: it kept it without its bytes, or refused it (`READY-1`).
     pub(crate) fn on_not_ready(
         &mut self,
         now: Time,
         peer: u32,
         number: u32,
-        attempt: u8,
         cause: NotReadyCause,
         backoff_us: u32,
     ) {
         self.counters.count(Counter::NotReadyReceived);
+        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
+        let index = active.records.iter().find_map(|record| match record.what {
+            What::Message { message, number: sent } if sent == number => Some(message),
+            _ => None,
+        });
+        // Said again, or too late: another copy was taken meanwhile.
+        let Some(index) = index else { return };
         if cause.kept() {
-            self.on_kept(peer, number, cause);
+            self.kept(peer, index, cause == NotReadyCause::NoEndpoint);
         } else {
-            self.on_refused(now, peer, number, attempt, backoff_us);
+            self.refused(now, peer, index, number, backoff_us);
         }
-    }
-
-    /// The receiver kept a message without its bytes: it will pull them, and say `done` (`READY-1`).
-    fn on_kept(&mut self, peer: u32, number: u32, cause: NotReadyCause) {
-        let entry = &mut self.peers[peer];
-        let Some(active) = entry.active.as_deref_mut() else { return };
-        let position = active.records.iter().position(
-            |record| matches!(record.what, What::Message { number: sent, .. } if sent == number),
-        );
-        let index = match position {
-            Some(position) => {
-                let Some(index) = active.records[position].what.message() else { return };
-                active.records[position].what = What::Skip;
-                active.awaiting.push(index);
-                index
-            }
-            // All its frames are acknowledged: it waits for a `done` anyway.
-            None => {
-                let messages = &self.messages;
-                let numbered = |i: &&u32| {
-                    messages.at(**i).is_some_and(|message| message.number == Some(number))
-                };
-                let Some(index) = active.awaiting.iter().find(numbered) else { return };
-                *index
-            }
-        };
-        if let Some(unsent) = active.drop_unsent() {
-            entry.next = unsent;
-        }
-        let Some(message) = self.messages.at_mut(index) else { return };
-        (message.in_train, message.acked, message.needs_done) = (false, true, true);
-        message.kept = true;
-        message.homeless = cause == NotReadyCause::NoEndpoint;
-        self.awaits = true;
         self.mark_ready(peer);
+        self.arm(peer, now);
     }
 
-    /// The receiver took neither this message nor a later one: they go back to the queue (`READY-2`).
-    fn on_refused(&mut self, now: Time, peer: u32, number: u32, attempt: u8, backoff_us: u32) {
-        let entry = &mut self.peers[peer];
-        let Some(active) = entry.active.as_deref_mut() else { return };
-        if attempt.wrapping_sub(entry.attempt) as i8 <= 0 {
+    /// The receiver has a message's place in the order, not its bytes: it will pull them, and say `done`.
+    pub(super) fn kept(&mut self, peer: u32, index: u32, homeless: bool) {
+        let Some(message) = self.messages.at_mut(index) else { return };
+        // Long or synchronous ones go on: their `done` was to come anyway.
+        if message.kept || message.needs_done && !homeless {
             return;
         }
-        entry.attempt = attempt;
-        let mut again: Vec<(u32, u32)> = Vec::new();
-        for record in &mut active.records {
-            if let What::Message { message, number: sent } = record.what
-                && (sent.wrapping_sub(number) as i32) >= 0
-            {
-                record.what = What::Skip;
-                again.push((sent, message));
-            }
+        (message.in_train, message.acked, message.needs_done) = (false, true, true);
+        (message.kept, message.homeless) = (true, homeless);
+        self.withdraw(peer, index);
+        if let Some(active) = self.peers[peer].active.as_deref_mut()
+            && !active.awaiting.contains(&index)
+        {
+            active.awaiting.push(index);
         }
-        if let Some(unsent) = active.drop_unsent() {
-            entry.next = unsent;
-        }
+        self.awaits = true;
+    }
+
+    /// The receiver did not take a message: it is sent again under its number, after a while (`READY-2`).
+    fn refused(&mut self, now: Time, peer: u32, index: u32, number: u32, backoff_us: u32) {
+        self.withdraw(peer, index);
+        let Some(message) = self.messages.at_mut(index) else { return };
+        (message.in_train, message.acked) = (false, false);
         let messages = &self.messages;
-        active.awaiting.retain(|index| {
-            let sent = messages.at(*index).and_then(|message| message.number);
-            let kept = messages.at(*index).is_some_and(|message| message.kept);
-            let refused = !kept && sent.is_some_and(|sent| (sent.wrapping_sub(number) as i32) >= 0);
-            if let (true, Some(sent)) = (refused, sent) {
-                again.push((sent, *index));
-            }
-            !refused
+        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
+        // Those that have a number come before those that have none, in order.
+        let place = active.pending.partition_point(|other| {
+            let other = messages.at(*other).and_then(|message| message.number);
+            other.is_some_and(|other| (other.wrapping_sub(number) as i32) < 0)
         });
-        again.sort_unstable_by_key(|(sent, _)| sent.wrapping_sub(number));
-        active.blocks.retain(|block| !again.iter().any(|(_, index)| *index == block.message));
-        for (_, index) in again.iter().rev() {
-            active.pending.push_front(*index);
-        }
+        active.pending.insert(place, index);
         active.refusals += 1;
-        active.refused = again.first().filter(|(sent, _)| *sent == number).map(|(_, i)| *i);
         let (least, most) = NOT_READY_BACKOFF;
         let grown = Span(least.0 << (active.refusals - 1).min(10));
         let delay = grown.max(Span::us(backoff_us.into())).clamp(least, most);
         active.ready_at = now + delay;
-        for (_, index) in &again {
-            if let Some(message) = self.messages.at_mut(*index) {
-                (message.in_train, message.acked, message.done) = (false, false, None);
-            }
+    }
+
+    /// Takes a message's train back: skips go out at once in the place of frames that are not acknowledged.
+    fn withdraw(&mut self, peer: u32, index: u32) {
+        let entry = &mut self.peers[peer];
+        let Some(active) = entry.active.as_deref_mut() else { return };
+        let record = active.records.iter_mut().find(
+            |record| matches!(record.what, What::Message { message, .. } if message == index),
+        );
+        let Some(record) = record else { return };
+        record.what = What::Skip;
+        let (first, sent) = (record.first, record.sent);
+        if let Some(unsent) = active.drop_unsent() {
+            entry.next = unsent;
         }
-        self.release(peer);
-        self.arm(peer, now);
-        self.settle(peer);
+        let (mut at, end) = (first, first.plus(sent));
+        if at.before(active.unacked) {
+            at = active.unacked;
+        }
+        while at.before(end) {
+            active.mark_lost(at);
+            at = at.plus(1);
+        }
     }
 }
 
@@ -302,6 +277,7 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
         active.acked_order = frame.order;
     }
     // Karn: a retransmitted frame does not say which copy was acknowledged.
+    progress.resent |= frame.resent;
     if !frame.resent
         && progress.sample.is_none_or(|(order, _)| (frame.order.wrapping_sub(order) as i32) > 0)
     {
@@ -310,9 +286,6 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
     if let Some(index) = active.record_of(sequence) {
         let record = &mut active.records[index];
         record.acked += 1;
-        if matches!(record.what, What::Control(Control::NotReady { .. })) {
-            progress.confirmed += 1;
-        }
         // What is acknowledged was taken: messages may follow each other again.
         if matches!(record.what, What::Message { .. }) && sequence == record.first {
             active.refusals = 0;

@@ -97,22 +97,13 @@ impl SendPath {
         Ok(Some(chain))
     }
 
-    /// Cancels a message that has not left. One that was refused keeps its number and is sent as void.
+    /// Cancels a message that has not left. One that left once may have arrived, even if the peer had no room for a copy.
     pub(crate) fn cancel(&mut self, op: OpId) -> bool {
         let Some(message) = self.messages.get(op.index, op.generation) else { return false };
-        if message.completed || message.in_train || message.acked {
+        if message.completed || message.number.is_some() {
             return false;
         }
-        let (peer, numbered) = (message.peer, message.number.is_some());
-        if numbered {
-            // Refused with an earlier one: the peer may have it all the same.
-            let refused = self.peers[peer].active.as_ref().and_then(|active| active.refused);
-            if refused != Some(op.index) {
-                return false;
-            }
-            self.void(op.index, Status::Cancelled);
-            return true;
-        }
+        let peer = message.peer;
         if let Some(active) = &mut self.peers[peer].active {
             active.pending.retain(|index| *index != op.index);
         }
@@ -157,7 +148,9 @@ impl SendPath {
             self.counters.count(Counter::DropBadHandle);
             return;
         };
-        let message = &self.messages.at(index).expect("found by handle");
+        // A pull of a message that we sent whole: the peer had no room for it, and its word on that was lost.
+        self.kept(peer, index, false);
+        let Some(message) = self.messages.at(index) else { return };
         let inside = offset
             .checked_add(u64::from(bytes))
             .is_some_and(|end| end <= message.descriptor.segments.bytes());

@@ -17,7 +17,7 @@ use emp_wire::{DoneStatus, Sequence};
 
 use crate::chunked::Chunked;
 use crate::counters::Counters;
-use crate::cross::{RouteNews, ToReceive};
+use crate::cross::RouteNews;
 use crate::descriptor::{Completion, SendDescriptor, Status};
 use crate::limits::{POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
 use crate::pool::{Chain, Pool};
@@ -65,8 +65,6 @@ struct SendPeer {
     next: Sequence,
     next_number: u32,
     window: Window,
-    /// Attempt number that the peer takes (`READY-2`).
-    attempt: u8,
     /// Its epoch and a route are known.
     found: bool,
     /// It stands in the queue of peers to be served.
@@ -78,7 +76,6 @@ pub(crate) struct SendPath {
     profile: Profile,
     pub(crate) counters: Counters,
     pub(crate) completions: VecDeque<Completion>,
-    pub(crate) to_receive: VecDeque<ToReceive>,
     pub(crate) route_news: VecDeque<RouteNews>,
     peers: Chunked<SendPeer>,
     messages: Slots<SendMessage>,
@@ -106,7 +103,6 @@ impl SendPath {
             profile,
             counters: Counters::default(),
             completions: VecDeque::new(),
-            to_receive: VecDeque::new(),
             route_news: VecDeque::new(),
             peers: Chunked::new(),
             messages: Slots::new(SENDS_MAX),
@@ -132,7 +128,6 @@ impl SendPath {
             next: Sequence(0),
             next_number: 0,
             window: Window::new(),
-            attempt: 0,
             found: false,
             queued: false,
         });
@@ -246,7 +241,7 @@ impl SendPath {
         }
         self.timers.clear(peer);
         let entry = &mut self.peers[peer];
-        (entry.next, entry.next_number, entry.attempt) = (Sequence(0), 0, 0);
+        (entry.next, entry.next_number) = (Sequence(0), 0);
         (entry.window, entry.found) = (Window::new(), found);
     }
 

@@ -98,8 +98,6 @@ pub(super) struct Active {
     pub(super) backoff: u32,
     /// Refusals since the last message that was taken.
     pub(super) refusals: u32,
-    /// The message that was refused last: the only numbered one that the peer certainly does not have.
-    pub(super) refused: Option<u32>,
     /// Last time something was acknowledged, or transmission began.
     pub(super) progress_at: Time,
     /// Last time that any frame came from the peer, or that we began to wait for one.
@@ -132,7 +130,6 @@ impl Active {
             since_request: 0,
             backoff: 0,
             refusals: 0,
-            refused: None,
             progress_at: Time::default(),
             heard_at: Time::default(),
             ready_at: Time::default(),
@@ -165,7 +162,7 @@ impl Active {
         (self.in_flight, self.lost, self.order, self.acked_order) = (0, 0, 0, 0);
         (self.since_request, self.backoff, self.refusals) = (0, 0, 0);
         (self.progress_at, self.heard_at, self.ready_at) = (now, now, Time::default());
-        (self.suspected, self.message_turn, self.refused) = (false, false, None);
+        (self.suspected, self.message_turn) = (false, false);
     }
 
     pub(super) fn frame(&self, sequence: Sequence) -> &Frame {

@@ -88,8 +88,9 @@ impl SendPath {
         } else {
             self.counters.count(Counter::Timeouts);
             entry.window.on_timeout();
-            // The first run resends the profile's unit; silence after that says nothing of any frame in flight.
-            if unit == RetransmitUnit::Frame || active.backoff > 0 {
+            // With selective acknowledgements the answer to one frame tells what became of all others. Without them the
+            // first run resends the profile's unit; silence after that says nothing of any frame in flight.
+            if unit != RetransmitUnit::Frame && active.backoff > 0 {
                 mark_all_lost(active);
             }
         }

@@ -1,6 +1,6 @@
 //! Transmission (I2): chooses the next frame of each peer and builds it, without copying what is large.
 
-use emp_wire::{BlockWord, Done, Flags, Kind, LongPart, Message, NodeId, NotReady, Pull, Sequence};
+use emp_wire::{BlockWord, Done, Flags, Kind, LongPart, Message, NodeId, Pull, Sequence};
 
 use super::bookkeeping::handle;
 use super::record::{Active, FrameState, Record, What};
@@ -158,11 +158,10 @@ impl SendPath {
             }
             What::Message { message, number } => {
                 let generation = self.messages.generation(message);
-                let attempt = self.peers[peer].attempt;
                 let sending = self.messages.at_mut(message).ok_or(EncodeError::Unsendable)?;
                 let (offset, bytes) = sending.fragment_at(place);
                 let (body, body_flags) = if place == 0 {
-                    sending.body(own, frame_bytes_max, handle(message, generation), attempt)
+                    sending.body(own, frame_bytes_max, handle(message, generation))
                 } else {
                     (None, Flags::default())
                 };
@@ -206,7 +205,6 @@ impl SendPath {
             What::Message { message, .. } | What::Block { message, .. } => {
                 self.messages.at(message).is_some_and(|message| !message.completed)
             }
-            What::Control(Control::NotReady { .. }) => true,
             _ => false,
         };
         let left = entry.window.frames().saturating_sub(active.in_flight + 1);
@@ -295,7 +293,6 @@ fn control_word(control: &Control) -> (Kind, u32) {
     match *control {
         Control::Pull { handle, .. } => (Kind::Pull, handle),
         Control::Done { handle, .. } => (Kind::Done, handle),
-        Control::NotReady { number, .. } => (Kind::NotReady, number),
     }
 }
 
@@ -303,9 +300,6 @@ fn emit_control(control: &Control, node: NodeId, into: &mut [u8]) -> usize {
     match *control {
         Control::Pull { offset, bytes, pull, .. } => Pull { node, offset, bytes, pull }.emit(into),
         Control::Done { status, .. } => Done { node, status }.emit(into),
-        Control::NotReady { attempt, cause, backoff_us, .. } => {
-            NotReady { node, cause, attempt, backoff_us }.emit(into)
-        }
     }
 }
 
@@ -321,13 +315,7 @@ impl SendMessage {
     }
 
     /// Body of the first frame, and the flags that go with it.
-    fn body(
-        &self,
-        own: NodeId,
-        frame_bytes_max: u16,
-        handle: u32,
-        attempt: u8,
-    ) -> (Option<Message>, Flags) {
+    fn body(&self, own: NodeId, frame_bytes_max: u16, handle: u32) -> (Option<Message>, Flags) {
         let descriptor = &self.descriptor;
         let total_bytes = if self.void { 0 } else { descriptor.segments.bytes() };
         let long = total_bytes > u64::from(self.first_payload);
@@ -335,7 +323,6 @@ impl SendMessage {
             node: own,
             source_endpoint: descriptor.endpoint,
             destination_endpoint: descriptor.to_endpoint,
-            attempt,
             match_bits: descriptor.match_bits,
             frame_bytes_max,
             handle,

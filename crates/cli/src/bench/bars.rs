@@ -81,7 +81,15 @@ fn all() -> Vec<Bar> {
     let udp = || Spec::emp(LinkChoice::Udp);
     let raw = |emp: Spec| emp.against(SubjectKind::Raw);
     let tcp = || packet().against(SubjectKind::Tcp);
-    let auto = || Spec::emp(LinkChoice::Auto);
+    let lossy = |name, emp: Spec| Bar {
+        name,
+        pattern: Pattern::Stream,
+        size: 1 << 20,
+        specs: vec![Spec { loss: 0.001, ..emp.clone() }, emp],
+        candidates: 1,
+        figure: Figure::Gbps,
+        limit: Limit::AtLeast(0.9),
+    };
     let pingpong = |name, specs, limit| Bar {
         name,
         pattern: Pattern::Pingpong,
@@ -113,15 +121,8 @@ fn all() -> Vec<Bar> {
             figure: Figure::MessageRate,
             limit: Limit::AtLeast(500_000.0),
         },
-        Bar {
-            name: "1 MiB stream at 0.1 % loss, to no loss",
-            pattern: Pattern::Stream,
-            size: 1 << 20,
-            specs: vec![Spec { loss: 0.001, ..auto() }, auto()],
-            candidates: 1,
-            figure: Figure::Gbps,
-            limit: Limit::AtLeast(0.9),
-        },
+        lossy("1 MiB stream, packet, 0.1 % loss to none", packet()),
+        lossy("1 MiB stream, udp, 0.1 % loss to none", udp()),
         pingpong(
             "32 B one way, guardian, to none",
             vec![packet(), Spec { guardian: false, ..packet() }],

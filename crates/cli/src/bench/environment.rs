@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::subject::Place;
+use crate::doctor::ethtool::Ethtool;
 
 /// Facts about the machine and the path that was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +31,10 @@ pub struct Environment {
     pub mtu: usize,
     /// Links that may be used here, and why not others.
     pub links: Vec<String>,
+    /// The interface's driver, if it says.
+    pub driver: Option<String>,
+    /// Offloads of the interface that are on, of `gro`, `gso`, `tso`, `lro`; null if it does not say.
+    pub offloads: Option<Vec<String>>,
 }
 
 impl Environment {
@@ -46,6 +51,8 @@ impl Environment {
             interface: place.interface.name.clone(),
             mtu: place.mtu(),
             links: links(place),
+            driver: driver(&place.interface.name),
+            offloads: offloads(&place.interface.name),
         }
     }
 }
@@ -58,6 +65,26 @@ pub fn links(place: &Place) -> Vec<String> {
         Some(problem) => format!("packet: no, {problem}"),
     };
     vec![packet, format!("udp: yes, {} has address {}", name, place.own)]
+}
+
+fn driver(interface: &str) -> Option<String> {
+    Ethtool::new().ok()?.driver(interface).ok()
+}
+
+/// What the card or the kernel does in bulk, which decides about throughput.
+fn offloads(interface: &str) -> Option<Vec<String>> {
+    let ask = Ethtool::new().ok()?;
+    let asked = [
+        ("gro", ask.gro(interface)),
+        ("gso", ask.gso(interface)),
+        ("tso", ask.tso(interface)),
+        ("lro", ask.lro(interface)),
+    ];
+    if asked.iter().all(|(_, answer)| answer.is_err()) {
+        return None;
+    }
+    let on = asked.into_iter().filter(|(_, answer)| matches!(answer, Ok(true)));
+    Some(on.map(|(name, _)| name.to_owned()).collect())
 }
 
 /// Logical CPUs of the machine, whichever of them this thread may use.

@@ -1,6 +1,10 @@
 //! Signs of life while measuring, on standard error: a bar on a terminal, a line per step elsewhere.
 
 use std::io::{IsTerminal, stderr};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -27,6 +31,27 @@ impl Progress {
             bar.set_message(what.to_owned());
             bar.inc(1);
         }
+    }
+
+    /// Does work that takes a known time, drawing how much of it has passed. Not for work whose speed is measured: the
+    /// thread that draws needs a core now and then.
+    pub fn during<T>(text: &str, seconds: f64, work: impl FnOnce() -> T) -> T {
+        let progress = Self::new((seconds * 10.0) as usize);
+        progress.line(text);
+        let Some(bar) = progress.bar.clone() else { return work() };
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let start = Instant::now();
+                while !done.load(Ordering::Relaxed) {
+                    bar.set_position((start.elapsed().as_secs_f64() * 10.0) as u64);
+                    thread::sleep(Duration::from_millis(100));
+                }
+            });
+            let result = catch_unwind(AssertUnwindSafe(work));
+            done.store(true, Ordering::Relaxed);
+            result.unwrap_or_else(|panic| resume_unwind(panic))
+        })
     }
 
     /// Writes something else without tearing the bar.

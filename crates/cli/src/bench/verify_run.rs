@@ -39,9 +39,8 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<()> {
     };
     let plan = Plan { seed: spec.seed, seconds: args.seconds, size_max, window: args.window };
     let (results, tallies) = args.place.with_session(vec![spec], |session| {
-        let progress = Progress::new(0);
-        progress.line(&format!("verifying for {} s, seed {}", plan.seconds, plan.seed));
-        let tallies = session.verify(0, plan.clone())?;
+        let text = format!("verifying for {} s, seed {}", plan.seconds, plan.seed);
+        let tallies = Progress::during(&text, plan.seconds, || session.verify(0, plan.clone()))?;
         let row = row(session, &tallies);
         let environment = Environment::of(session.place(), args.place.lab);
         let command = command_line();

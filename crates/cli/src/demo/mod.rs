@@ -56,11 +56,12 @@ pub fn run(_args: &Args) -> anyhow::Result<()> {
             Progress::new((PINGPONG.len() + STREAM.len()) * session.specs().len() * EFFORT.runs);
         let mut rows = measure(&mut session, Pattern::Pingpong, &PINGPONG, &progress)?;
         rows.extend(measure(&mut session, Pattern::Stream, &STREAM, &progress)?);
-        drop(session);
-        progress.line("verifying at 1 % loss");
+        drop((session, progress));
         let lossy = Spec { loss: LOSS, ..Spec::emp(LinkChoice::Auto) };
         let mut session = Session::open(peer, vec![lossy], None, None)?;
-        let tallies = session.verify(0, verify_plan(1, VERIFY_SECONDS))?;
+        let plan = verify_plan(1, VERIFY_SECONDS);
+        let tallies =
+            Progress::during("verifying at 1 % loss", VERIFY_SECONDS, || session.verify(0, plan))?;
         Ok((rows, verify_outcome(&tallies)?))
     })?;
     drop(pair);

@@ -3,7 +3,7 @@
 //! Each section is a module that looks and a list of [`Finding`]s; nothing is changed on the way.
 
 mod cpu;
-mod ethtool;
+pub mod ethtool;
 mod finding;
 mod interfaces;
 mod kernel;

@@ -132,9 +132,7 @@ fn chart(
         .light_line_style(TRANSPARENT)
         .x_labels(8)
         .x_label_formatter(&axis.label)
-        .y_label_formatter(&|gbps| {
-            if top < 5.0 { format!("{gbps:.1}") } else { format!("{gbps:.0}") }
-        })
+        .y_label_formatter(&|gbps| format!("{gbps}"))
         .x_desc(axis.unit)
         .y_desc("throughput, Gb/s")
         .label_style(("sans-serif", 16))

@@ -82,7 +82,6 @@ impl Forger {
             node: self.source,
             source_endpoint: 0,
             destination_endpoint: 0,
-            attempt: 0,
             match_bits: 0,
             frame_bytes_max: 1500,
             handle: 0xFFFF_FFFF,
@@ -247,17 +246,11 @@ fn a_lying_peer_breaks_nothing_but_its_own_pair() {
         let mut world = acquainted(3, profile);
         let forger = Forger::new(&mut world);
         world.pass(Span::ms(10));
-        let absurd = LongPart {
-            total_bytes: 1 << 62,
-            unscheduled_bytes: u32::MAX,
-            fragment_bytes: 1,
-        };
+        let absurd =
+            LongPart { total_bytes: 1 << 62, unscheduled_bytes: u32::MAX, fragment_bytes: 1 };
         let pulled = LongPart { unscheduled_bytes: 0, ..absurd };
-        let small = LongPart {
-            total_bytes: 3_000,
-            unscheduled_bytes: 3_000,
-            fragment_bytes: 1_000,
-        };
+        let small =
+            LongPart { total_bytes: 3_000, unscheduled_bytes: 3_000, fragment_bytes: 1_000 };
         let mut frames = Vec::new();
         for long in [absurd, pulled, small] {
             let payload = if long.unscheduled_bytes == 0 { 0 } else { 1_000 };
@@ -280,8 +273,7 @@ fn a_lying_peer_breaks_nothing_but_its_own_pair() {
         for word in [0, 0x0001_0000, 0xFFFF_FFFF] {
             frames.push((Kind::Block, Flags::LAST, vec![5; 1_400], word));
         }
-        let refusal =
-            NotReady { node, cause: NotReadyCause::Full, attempt: 0, backoff_us: u32::MAX };
+        let refusal = NotReady { node, cause: NotReadyCause::Full, backoff_us: u32::MAX };
         frames.push((Kind::NotReady, Flags::default(), body(|into| refusal.emit(into)), 12_345));
 
         for (i, (kind, flags, fields, word)) in frames.into_iter().enumerate() {

@@ -18,10 +18,10 @@ pub enum RetransmitUnit {
 /// What a receiver does with a message that no receive matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unexpected {
-    /// Keeps it in the bounded pool; says "not ready" when that is full.
+    /// Keeps it in the bounded pool; beyond that only its place in the order.
     Pool,
-    /// Keeps nothing: the sender resends until a receive is posted (E20).
-    Refuse,
+    /// Drops its bytes and keeps its place: they are sent again when a receive is posted (E20).
+    Drop,
 }
 
 /// When a receiver acknowledges, besides piggybacking, on request, and by delay.
@@ -110,7 +110,7 @@ impl Profile {
         selective_acks: false,
         retransmit: RetransmitUnit::Collection,
         tail_probe: false,
-        unexpected: Unexpected::Refuse,
+        unexpected: Unexpected::Drop,
         eager_bytes: u64::MAX,
         // A send is complete when the receiver has it (E32): nothing is buffered.
         buffered_bytes: 0,

@@ -18,7 +18,7 @@ pub enum NotReadyCause {
     Full = 1,
     /// Kept for an endpoint that is not open (yet).
     NoEndpoint = 2,
-    /// Refused: the profile keeps no unexpected messages (E20).
+    /// Kept: the profile stores no unexpected bytes (E20).
     NotPosted = 3,
     /// Kept: the pool of unexpected data is full.
     NoRoom = 4,
@@ -27,7 +27,7 @@ pub enum NotReadyCause {
 impl NotReadyCause {
     /// The message was not refused, only its bytes were not kept.
     pub const fn kept(self) -> bool {
-        matches!(self, Self::NoEndpoint | Self::NoRoom)
+        !matches!(self, Self::Full)
     }
 }
 

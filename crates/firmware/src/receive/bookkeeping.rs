@@ -133,9 +133,6 @@ impl ReceivePath {
         match outcome {
             Outcome::Taken => Verdict::Taken,
             Outcome::Kept(cause) => self.not_ready(peer, number, cause),
-            Outcome::Refused if self.profile.unexpected == Unexpected::Refuse => {
-                self.not_ready(peer, number, NotReadyCause::NotPosted)
-            }
             Outcome::Refused => self.not_ready(peer, number, NotReadyCause::Full),
         }
     }
@@ -186,13 +183,14 @@ impl ReceivePath {
         if let Some(posted) = self.match_posted(open, node, source, bits) {
             return self.take_matched(peer, posted, header, message, payload, memory);
         }
-        if self.profile.unexpected == Unexpected::Refuse {
-            return Outcome::Refused;
-        }
         let incoming = describe(peer, header, message, payload);
-        let (index, outcome) = match self.store(incoming, payload) {
+        let (stored, cause) = match self.profile.unexpected {
+            Unexpected::Pool => (self.store(incoming, payload), NotReadyCause::NoRoom),
+            Unexpected::Drop => (Err(Box::new(incoming)), NotReadyCause::NotPosted),
+        };
+        let (index, outcome) = match stored {
             Ok(index) => (index, Outcome::Taken),
-            Err(incoming) => match self.keep(*incoming, NotReadyCause::NoRoom) {
+            Err(incoming) => match self.keep(*incoming, cause) {
                 Some(kept) => kept,
                 None => return Outcome::Refused,
             },
@@ -255,7 +253,7 @@ impl ReceivePath {
     fn keep(&mut self, mut incoming: Incoming, cause: NotReadyCause) -> Option<(u32, Outcome)> {
         incoming.place = Place::Later;
         // A sender that waits for a `done` anyway keeps the bytes; others would forget them, and must be told.
-        let outcome = if incoming.needs_done() && cause == NotReadyCause::NoRoom {
+        let outcome = if incoming.needs_done() && cause != NotReadyCause::NoEndpoint {
             Outcome::Taken
         } else {
             incoming.kept = Some(cause);

@@ -185,7 +185,7 @@ impl ReceivePath {
         self.incoming
             .indices()
             .filter_map(|i| self.incoming.at(i))
-            .filter(|message| !message.train_complete() || message.pulls_out > 0)
+            .filter(|message| !message.train_complete() || message.early || message.pulls_out > 0)
             .map(|message| message.peer)
             .collect()
     }

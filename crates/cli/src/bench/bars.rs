@@ -4,7 +4,7 @@ use anyhow::bail;
 use serde::{Deserialize, Serialize};
 
 use super::args::{BarsArgs, command_line, effort};
-use super::environment::Environment;
+use super::environment::{Environment, load, note_load};
 use super::job::{LinkChoice, Measure, Pattern, Spec, SubjectKind};
 use super::measure::{Effort, Series, alternate, window_for};
 use super::progress::Progress;
@@ -140,11 +140,12 @@ pub fn run(args: &BarsArgs) -> anyhow::Result<()> {
         let names: Vec<_> = all().iter().map(|bar| bar.name).collect();
         bail_user!("no bar's name holds `{wanted}`; there are: {}", names.join("; "));
     }
+    let load = load();
     let results = args.place.with_peer(|peer| {
         let slices = bars.iter().map(|bar| bar.specs.len() * effort.runs).sum();
         let progress = Progress::new(slices);
         let mut results = Results {
-            environment: Environment::default(),
+            environment: Environment { load, ..Environment::default() },
             command: command_line(),
             results: Vec::new(),
             bars: Vec::new(),
@@ -157,6 +158,7 @@ pub fn run(args: &BarsArgs) -> anyhow::Result<()> {
         Ok(results)
     })?;
     print(&table::verdicts(&results.bars))?;
+    note_load(load);
     if let Some(path) = &args.json {
         results.write(path)?;
     }
@@ -186,7 +188,8 @@ fn judge(
     let subjects: Vec<usize> = (0..bar.specs.len()).collect();
     let job = (bar.pattern, bar.size, window_for(bar.size, None));
     let all = alternate(&mut session, &subjects, job, effort, &mut |_| progress.step(bar.name))?;
-    results.environment = Environment::of(session.place(), args.place.lab);
+    results.environment =
+        Environment::of(session.place(), args.place.lab, results.environment.load);
     results.results.extend(all.iter().map(|series| Row::of(&session, series)));
     Ok(bar.verdict(bar.value(&all), bar.figures(&all)))
 }

@@ -23,6 +23,8 @@ pub struct Environment {
     pub cpu: String,
     /// Logical CPUs.
     pub cores: usize,
+    /// How many programs wanted a core just before, on average over a minute.
+    pub load: f64,
     /// The two ends are network namespaces on this machine.
     pub lab: bool,
     /// Interface between the two ends.
@@ -38,8 +40,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Collects the facts.
-    pub fn of(place: &Place, lab: bool) -> Self {
+    /// Collects the facts. The load is that of before the run, which is a load itself.
+    pub fn of(place: &Place, lab: bool, load: f64) -> Self {
         Self {
             date: utc(SystemTime::now()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -47,6 +49,7 @@ impl Environment {
             kernel: first_line("/proc/sys/kernel/osrelease"),
             cpu: cpu_model(),
             cores: cores(),
+            load,
             lab,
             interface: place.interface.name.clone(),
             mtu: place.mtu(),
@@ -54,6 +57,22 @@ impl Environment {
             driver: driver(&place.interface.name),
             offloads: offloads(&place.interface.name),
         }
+    }
+}
+
+/// Load, in programs per core, above which others are likely to have disturbed the figures.
+const LOAD_NOTED: f64 = 0.3;
+
+/// How many programs want a core now, on average over a minute.
+pub fn load() -> f64 {
+    let text = first_line("/proc/loadavg");
+    text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0)
+}
+
+/// Says so if the load before a run was high enough to make its figures doubtful.
+pub fn note_load(load: f64) {
+    if load / cores() as f64 > LOAD_NOTED {
+        eprintln!("note: other programs use this machine (load {load:.1}); figures may be far off");
     }
 }
 

@@ -23,6 +23,7 @@ mod verify;
 mod verify_run;
 
 pub use bars::Verdict;
+pub use environment::{links, load, note_load};
 pub use job::{LinkChoice, Pattern, Spec, SubjectKind};
 pub use pair::{MTU_DEFAULT, Pair};
 pub use pattern::{Work, measure_sizes};
@@ -31,7 +32,7 @@ pub use results::Row;
 pub use session::Session;
 pub use subject::Place;
 pub use verify_run::{outcome as verify_outcome, plan as verify_plan};
-pub use {environment::links, measure::Effort, sizes::show as show_size};
+pub use {measure::Effort, sizes::show as show_size};
 
 /// Measure: `emp bench listen` on one host and `emp bench PATTERN PEER` on the other, or `emp bench PATTERN --lab`.
 #[derive(clap::Args)]

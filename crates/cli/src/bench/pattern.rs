@@ -1,7 +1,7 @@
 //! `emp bench pingpong|stream|bidir|rate`: sizes one after the other, subjects in turn, a table.
 
 use super::args::{MeasureArgs, command_line};
-use super::environment::Environment;
+use super::environment::{Environment, load, note_load};
 use super::job::{Measure, Pattern, Spec};
 use super::measure::{Effort, Series, alternate, window_for};
 use super::progress::Progress;
@@ -16,15 +16,17 @@ pub fn run(pattern: Pattern, args: &MeasureArgs) -> anyhow::Result<()> {
     let specs = args.specs()?;
     let sizes = args.sizes(pattern)?;
     let effort = args.effort()?;
+    let load = load();
     let results = args.place.with_session(specs, |session| {
         let subjects: Vec<usize> = (0..session.specs().len()).collect();
         let progress = Progress::new(sizes.len() * subjects.len() * effort.runs);
         let work = Work { subjects: &subjects, pattern, window: args.window, effort };
         let rows = measure_sizes(session, &work, &sizes, &progress)?;
-        let environment = Environment::of(session.place(), args.place.lab);
+        let environment = Environment::of(session.place(), args.place.lab, load);
         Ok(Results { environment, command: command_line(), results: rows, bars: Vec::new() })
     })?;
     print(&table::rows(&results.results))?;
+    note_load(load);
     if let Some(path) = &args.json {
         results.write(path)?;
     }

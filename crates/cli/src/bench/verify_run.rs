@@ -3,7 +3,7 @@
 use anyhow::bail;
 
 use super::args::{VerifyArgs, check_seconds, command_line};
-use super::environment::Environment;
+use super::environment::{Environment, load};
 use super::job::{Pattern, SubjectKind};
 use super::progress::Progress;
 use super::results::{Results, Row};
@@ -38,11 +38,12 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<()> {
         bail_user!("`{}` is not one size; write for example 64K or 4M", args.size_max);
     };
     let plan = Plan { seed: spec.seed, seconds: args.seconds, size_max, window: args.window };
+    let load = load();
     let (results, tallies) = args.place.with_session(vec![spec], |session| {
         let text = format!("verifying for {} s, seed {}", plan.seconds, plan.seed);
         let tallies = Progress::during(&text, plan.seconds, || session.verify(0, plan.clone()))?;
         let row = row(session, &tallies);
-        let environment = Environment::of(session.place(), args.place.lab);
+        let environment = Environment::of(session.place(), args.place.lab, load);
         let command = command_line();
         Ok((Results { environment, command, results: vec![row], bars: Vec::new() }, tallies))
     })?;

@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use crate::bench::{
     Effort, LinkChoice, MTU_DEFAULT, Pair, Pattern, Place, Progress, Row, Session, Spec,
-    SubjectKind, Work, links, measure_sizes, verify_outcome, verify_plan,
+    SubjectKind, Work, links, load, measure_sizes, note_load, verify_outcome, verify_plan,
 };
 use crate::error::print;
 use crate::report::{plot, table};
@@ -44,6 +44,7 @@ const VERIFY_SECONDS: f64 = 4.0;
 
 /// Runs `emp demo`.
 pub fn run(_args: &Args) -> anyhow::Result<()> {
+    let load = load();
     let mut pair = Pair::new(MTU_DEFAULT)?;
     print(
         "lab: two hosts (network namespaces), one cable, MTU 1500, a core each where there are two\n",
@@ -70,6 +71,7 @@ pub fn run(_args: &Args) -> anyhow::Result<()> {
     let picked = curves.iter().filter(|row| row.size.is_some_and(|size| SHOWN.contains(&size)));
     shown.splice(0..0, picked.cloned());
     let path = write_curves(&curves)?;
+    note_load(load);
     print(&format!(
         "\n{}\nat 1 % loss, {verified}curves: {}\n",
         table::pivot(&shown),

@@ -4,9 +4,10 @@
 //! still on its way, and all of it must arrive or fail for a known reason within bounded time. *Quiet*: what is left is
 //! cancelled, and then nothing may be under way, held, or ticking.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use emp_firmware::{Counter, Span, Status, Time};
+use emp_firmware::{Counter, Selector, Span, Status, Time};
 
 use crate::host::{ReceiveSpec, Want};
 use crate::report::{Failure, Outcome, Statistics};
@@ -17,8 +18,9 @@ use crate::world::{Stop, World};
 /// Virtual time after which trouble is over even if applications still repeat refused posts.
 const TROUBLE_MAX: Span = Span::ms(120_000);
 
-/// Rounds of posting receives for what is outstanding. A round that is not the last makes progress, or ends the run.
-const ROUNDS_MAX: usize = 400;
+/// How often receives are posted anew for what is outstanding: those posted before may have been taken by messages of
+/// pairs that broke down.
+const ROUND: Span = Span::ms(500);
 
 /// Runs one seed. A panic of the firmware is a failure like any other.
 pub fn run_seed(seed: u64, options: &SwarmOptions) -> Outcome {
@@ -99,31 +101,27 @@ fn play(world: &mut World, temper: &Temper, healed: &mut Time) -> Result<(), Str
 /// Posts receives for all that may still arrive until all of it did.
 fn receive_the_rest(world: &mut World, bound: Span) -> Result<(), String> {
     let limit = world.now() + bound;
-    for _ in 0..ROUNDS_MAX {
+    loop {
         let before = open_work(world);
         if before == 0 {
             return Ok(());
         }
         post_for_outstanding(world);
         let left = limit.since(world.now());
-        let stop = world.run_until(left, |world| open_work(world) == 0);
+        let stop = world.run_until(left.min(ROUND), |world| open_work(world) == 0);
         match stop {
-            Stop::Failed => return Ok(()),
-            Stop::Reached => return Ok(()),
+            Stop::Failed | Stop::Reached => return Ok(()),
+            Stop::Limit if left > ROUND => {}
             Stop::Limit => {
                 let open = crate::verdict::open_work(&world.ledger, world.now());
-                return Err(format!(
-                    "no end {} ms after healing: {open}; {}",
-                    bound.0 / 1_000_000,
-                    busy(world)
-                ));
+                let ms = bound.0 / 1_000_000;
+                return Err(format!("no end {ms} ms after healing: {open}; {}", busy(world)));
             }
             Stop::Idle if open_work(world) < before => {}
             Stop::Idle => {
                 // Idle with work left: lost messages are named by the verdict, the rest here.
                 world.judge()?;
-                let lost_with_their_pair = sends_open(world) == 0;
-                if lost_with_their_pair {
+                if sends_open(world) == 0 {
                     return Ok(());
                 }
                 let open = crate::verdict::open_work(&world.ledger, world.now());
@@ -131,7 +129,6 @@ fn receive_the_rest(world: &mut World, bound: Span) -> Result<(), String> {
             }
         }
     }
-    Err("receives were posted again and again, and never enough".into())
 }
 
 /// Sends that have not ended, and messages that may still arrive, at nodes that live.
@@ -160,10 +157,23 @@ fn outstanding(world: &World) -> impl Iterator<Item = (usize, &crate::ledger::Me
     })
 }
 
-/// Posts a receive for each message that may still arrive, those of broken pairs included.
+/// Posts receives until each endpoint has as many that take anything as messages may still arrive there, those of broken
+/// pairs included.
 fn post_for_outstanding(world: &mut World) {
-    let wanted: Vec<usize> = world.ledger.outstanding().map(|(id, _)| id).collect();
-    post_for(world, wanted);
+    let mut wanted: BTreeMap<(usize, u16), Vec<usize>> = BTreeMap::new();
+    for (id, message) in world.ledger.outstanding() {
+        wanted.entry((message.spec.to, message.spec.to_endpoint)).or_default().push(id);
+    }
+    for ((node, endpoint), messages) in wanted {
+        let open = world.ledger.receives.iter().filter(|receive| {
+            (receive.node, receive.endpoint) == (node, endpoint)
+                && receive.selector == Selector::ANY
+                && receive.ended.is_none()
+                && receive.posted.is_some_and(|p| p.incarnation == world.nodes[node].incarnation)
+        });
+        let open = open.count().min(messages.len());
+        post_for(world, messages[open..].to_vec());
+    }
 }
 
 /// A message may be there although its send failed (its acknowledgement was lost, then its sender): takes such ones, so

@@ -66,7 +66,6 @@ fn first_message(from: NodeId, hub: &Firmware) -> Vec<u8> {
         node: from,
         source_endpoint: 0,
         destination_endpoint: 0,
-        attempt: 0,
         frame_bytes_max: 1_500,
         handle: 0,
         match_bits: from.0,
@@ -123,6 +122,10 @@ fn an_idle_peer_costs_at_most_256_bytes() {
         now = now + Span::us(10);
     }
     assert_eq!(hub.peers(), PEERS);
+    // A look after peers that no longer owe anything may still be due, once.
+    if let Some(due) = hub.poll_timeout() {
+        hub.handle_timeout(due, &mut memory);
+    }
     assert_eq!(hub.poll_timeout(), None);
     let grown = HEAP_BYTES.load(Ordering::Relaxed) - empty;
     let each = grown / PEERS as isize;

@@ -1,0 +1,127 @@
+//! The libfabric core that has loaded this provider: its version, parameters and log.
+//!
+//! Nothing is imported at link time, so that one shared object loads into every core whatever symbol versions it has:
+//! the few functions are looked up in the core when they are needed, and the provider does without those it lacks.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use crate::bindings::{FiProvider, version};
+
+type FiVersion = unsafe extern "C" fn() -> u32;
+type ParamDefine =
+    unsafe extern "C" fn(*const FiProvider, *const c_char, c_int, *const c_char, ...) -> c_int;
+type ParamGet = unsafe extern "C" fn(*mut FiProvider, *const c_char, *mut c_void) -> c_int;
+type LogEnabled = unsafe extern "C" fn(*const FiProvider, c_int, c_int) -> c_int;
+type Log =
+    unsafe extern "C" fn(*const FiProvider, c_int, c_int, *const c_char, c_int, *const c_char, ...);
+
+const PARAM_STRING: c_int = 0;
+const LOG_WARN: c_int = 0;
+const LOG_INFO: c_int = 2;
+const SUBSYSTEM_CORE: c_int = 0;
+
+/// Highest interface version that this provider was made for, for a core that does not say its own.
+const VERSION_UNKNOWN: u32 = version(2, 99);
+
+struct Core {
+    version: Option<FiVersion>,
+    param_define: Option<ParamDefine>,
+    param_get: Option<ParamGet>,
+    log_enabled: Option<LogEnabled>,
+    log: Option<Log>,
+    provider: usize,
+}
+
+static CORE: OnceLock<Core> = OnceLock::new();
+
+/// A function of the core. Its name must be that of a function of type `F`.
+unsafe fn find<F: Copy>(name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    // SAFETY: looks for an object that is loaded already and for a symbol; both texts end with a zero.
+    let found = unsafe {
+        let core = libc::dlopen(c"libfabric.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
+        let scope = if core.is_null() { libc::RTLD_DEFAULT } else { core };
+        libc::dlsym(scope, name.as_ptr())
+    };
+    // SAFETY: the caller says that this is what the symbol is.
+    (!found.is_null()).then(|| unsafe { std::mem::transmute_copy::<*mut c_void, F>(&found) })
+}
+
+/// Looks the core's functions up. `provider` lives for ever.
+pub fn attach(provider: *mut FiProvider) {
+    // SAFETY: libfabric declares these functions so (`fi_prov.h`, `fi_log.h`, `fabric.h`).
+    CORE.get_or_init(|| unsafe {
+        Core {
+            version: find(c"fi_version"),
+            param_define: find(c"fi_param_define"),
+            param_get: find(c"fi_param_get"),
+            log_enabled: find(c"fi_log_enabled"),
+            log: find(c"fi_log"),
+            provider: provider.expose_provenance(),
+        }
+    });
+}
+
+impl Core {
+    fn provider(&self) -> *mut FiProvider {
+        std::ptr::with_exposed_provenance_mut(self.provider)
+    }
+}
+
+/// The core's interface version. What a provider says of itself must be at least what the application asks for, which is
+/// at most this.
+pub fn fi_version() -> u32 {
+    let ask = CORE.get().and_then(|core| core.version);
+    // SAFETY: takes nothing.
+    ask.map_or(VERSION_UNKNOWN, |ask| unsafe { ask() })
+}
+
+/// Tells the core of a parameter, so that `fi_info -e` shows it.
+pub fn define_parameter(name: &CStr, help: &CStr) {
+    let Some(core) = CORE.get() else { return };
+    if let Some(define) = core.param_define {
+        // SAFETY: the provider lives for ever, the texts end with a zero, and the help has no place-holders.
+        unsafe { define(core.provider(), name.as_ptr(), PARAM_STRING, help.as_ptr()) };
+    }
+}
+
+/// The text of a parameter, from wherever the core takes them; from the environment if there is no such core.
+pub fn parameter(name: &CStr) -> Option<String> {
+    let core = CORE.get();
+    if let Some((core, get)) = core.and_then(|core| Some((core, core.param_get?))) {
+        let mut text: *mut c_char = std::ptr::null_mut();
+        // SAFETY: a text parameter's value is a pointer to a text that the core keeps.
+        let result = unsafe { get(core.provider(), name.as_ptr(), (&raw mut text).cast()) };
+        if result != 0 || text.is_null() {
+            return None;
+        }
+        // SAFETY: as above; it ends with a zero.
+        return Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned());
+    }
+    let name = name.to_str().ok()?.to_uppercase();
+    std::env::var(format!("FI_EMP_{name}")).ok()
+}
+
+fn log(level: c_int, text: &str) {
+    let Some(core) = CORE.get() else { return };
+    let (Some(enabled), Some(log)) = (core.log_enabled, core.log) else { return };
+    let Ok(text) = CString::new(format!("{text}\n")) else { return };
+    // SAFETY: the provider lives for ever, and the texts end with a zero and fit their place-holder.
+    unsafe {
+        if enabled(core.provider(), level, SUBSYSTEM_CORE) != 0 {
+            let (provider, place) = (core.provider(), c"emp".as_ptr());
+            log(provider, level, SUBSYSTEM_CORE, place, 0, c"%s".as_ptr(), text.as_ptr());
+        }
+    }
+}
+
+/// Says something that the user should know without asking.
+pub fn warn(text: &str) {
+    log(LOG_WARN, text);
+}
+
+/// Says something to those who ask (`FI_LOG_LEVEL=info`).
+pub fn inform(text: &str) {
+    log(LOG_INFO, text);
+}

@@ -1,0 +1,300 @@
+//! Completion queues.
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::bindings::*;
+use crate::domain::Domain;
+use crate::endpoint::{EpInner, wait_any};
+use crate::handle::{Object, fid, give, object, put_text, store, take};
+use crate::tables::{CqOps, FidOps};
+
+/// Entries that a queue holds before operations are refused for it, unless more are asked for: those that were posted may
+/// all end at once.
+const DEPTH_MIN: usize = 16 << 10;
+
+/// Longest sleep before the queue is looked at again; bounds how late a signal is noticed.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// An operation that has ended.
+pub struct Ended {
+    pub context: usize,
+    pub flags: u64,
+    pub len: usize,
+    pub buffer: usize,
+    pub data: u64,
+    pub tag: u64,
+    pub source: FiAddr,
+    pub failure: Option<Failure>,
+}
+
+/// How it failed.
+#[derive(Clone, Copy)]
+pub struct Failure {
+    pub error: i32,
+    /// The provider's number: of an [`emp_host::Status`].
+    pub detail: i32,
+    /// Bytes of the message that did not fit.
+    pub overflow: usize,
+}
+
+/// What endpoints keep of a completion queue.
+pub struct CqInner {
+    ended: Mutex<VecDeque<Ended>>,
+    /// Entries, to be read without the lock.
+    count: AtomicUsize,
+    depth: usize,
+    format: u32,
+    /// Endpoints that are bound to it. Locked before an endpoint, which is locked before `ended`.
+    pub endpoints: Mutex<Vec<Arc<EpInner>>>,
+    signalled: AtomicBool,
+}
+
+#[repr(C)]
+pub struct Cq {
+    fid: Fid,
+    ops: *const CqOps,
+    pub inner: Arc<CqInner>,
+}
+
+// SAFETY: `repr(C)`, and begins with its fid.
+unsafe impl Object for Cq {}
+
+static FID: FidOps = FidOps::new(close);
+static OPS: CqOps =
+    CqOps { size: size_of::<CqOps>(), read, readfrom, readerr, sread, sreadfrom, signal, strerror };
+
+impl CqInner {
+    /// True if operations that will need an entry must wait until some were read.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.count.load(Ordering::Relaxed) >= self.depth
+    }
+
+    #[inline]
+    pub fn push(&self, entry: Ended) {
+        let mut ended = self.lock();
+        ended.push_back(entry);
+        self.count.store(ended.len(), Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Ended>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn progress(&self) {
+        let endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        endpoints.iter().for_each(|endpoint| endpoint.progress());
+    }
+
+    /// True if there is something to read, after progress.
+    pub fn is_ready(&self) -> bool {
+        self.progress();
+        self.count.load(Ordering::Relaxed) != 0
+    }
+
+    /// Progress, and as many entries as there are up to the first failure.
+    #[inline]
+    fn read(&self, room: usize, mut put: impl FnMut(usize, &Ended)) -> isize {
+        // Without this, an application that reads one entry at a time would pay a turn for each.
+        if self.count.load(Ordering::Relaxed) < room.max(1) {
+            self.progress();
+        }
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return -(libc::EAGAIN as isize);
+        }
+        let mut ended = self.lock();
+        let mut count = 0;
+        while count < room && ended.front().is_some_and(|entry| entry.failure.is_none()) {
+            if let Some(entry) = ended.pop_front() {
+                put(count, &entry);
+            }
+            count += 1;
+        }
+        self.count.store(ended.len(), Ordering::Relaxed);
+        match (count, ended.front()) {
+            (0, Some(entry)) if entry.failure.is_some() => -(error::AVAIL as isize),
+            (0, _) => -(libc::EAGAIN as isize),
+            _ => count as isize,
+        }
+    }
+
+    /// Writes entry number `index`.
+    ///
+    /// # Safety
+    ///
+    /// libfabric's rules: `into` is null or has room for it.
+    #[inline]
+    unsafe fn put(&self, into: *mut c_void, index: usize, entry: &Ended) {
+        if into.is_null() {
+            return;
+        }
+        let whole = FiCqTaggedEntry {
+            op_context: std::ptr::with_exposed_provenance_mut(entry.context),
+            flags: entry.flags,
+            len: entry.len,
+            buf: std::ptr::with_exposed_provenance_mut(entry.buffer),
+            data: entry.data,
+            tag: entry.tag,
+        };
+        // Each format is the beginning of the next.
+        let bytes = match self.format {
+            format::CONTEXT => 8,
+            format::MSG => 24,
+            format::DATA => 40,
+            _ => size_of::<FiCqTaggedEntry>(),
+        };
+        // SAFETY: there is room for so many bytes, and `whole` has them.
+        unsafe {
+            let place = into.cast::<u8>().add(index * bytes);
+            std::ptr::copy_nonoverlapping((&raw const whole).cast::<u8>(), place, bytes);
+        }
+    }
+}
+
+/// Opens a completion queue.
+pub unsafe extern "C" fn open(
+    domain: *mut Domain,
+    attr: *mut FiCqAttr,
+    into: *mut *mut Cq,
+    context: *mut c_void,
+) -> c_int {
+    let _domain: &Domain = object!(domain);
+    let (mut depth, mut form) = (0, format::UNSPEC);
+    // SAFETY: libfabric's rules.
+    if let Some(attr) = unsafe { attr.as_mut() } {
+        if ![wait::NONE, wait::UNSPEC, wait::YIELD].contains(&attr.wait_obj) {
+            return -libc::ENOSYS;
+        }
+        if attr.format > format::TAGGED {
+            return -libc::ENOSYS;
+        }
+        if attr.format == format::UNSPEC {
+            attr.format = format::TAGGED;
+        }
+        (depth, form) = (attr.size, attr.format);
+    }
+    let inner = CqInner {
+        ended: Mutex::default(),
+        count: AtomicUsize::new(0),
+        depth: depth.max(DEPTH_MIN),
+        format: form,
+        endpoints: Mutex::default(),
+        signalled: AtomicBool::new(false),
+    };
+    let fid = fid(class::CQ, context, &FID);
+    // SAFETY: libfabric's rules.
+    unsafe { give(Cq { fid, ops: &OPS, inner: Arc::new(inner) }, into) }
+}
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    // SAFETY: libfabric's rules.
+    drop(unsafe { take::<Cq>(fid) });
+    0
+}
+
+unsafe extern "C" fn read(cq: *mut Cq, into: *mut c_void, room: usize) -> isize {
+    let cq: &Cq = object!(cq.cast_const());
+    // SAFETY: libfabric's rules: there is room for so many entries.
+    cq.inner.read(room, |index, entry| unsafe { cq.inner.put(into, index, entry) })
+}
+
+unsafe extern "C" fn readfrom(
+    cq: *mut Cq,
+    into: *mut c_void,
+    room: usize,
+    sources: *mut FiAddr,
+) -> isize {
+    let cq: &Cq = object!(cq.cast_const());
+    cq.inner.read(room, |index, entry| {
+        // SAFETY: libfabric's rules: there is room for so many entries.
+        unsafe { cq.inner.put(into, index, entry) };
+        if !sources.is_null() {
+            store!(sources.wrapping_add(index), entry.source);
+        }
+    })
+}
+
+unsafe extern "C" fn sread(
+    cq: *mut Cq,
+    into: *mut c_void,
+    room: usize,
+    condition: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY: the same arguments under the same rules.
+    unsafe { sreadfrom(cq, into, room, std::ptr::null_mut(), condition, timeout) }
+}
+
+unsafe extern "C" fn sreadfrom(
+    cq: *mut Cq,
+    into: *mut c_void,
+    room: usize,
+    sources: *mut FiAddr,
+    _condition: *const c_void,
+    timeout: c_int,
+) -> isize {
+    let pointer = cq;
+    let cq: &Cq = object!(cq.cast_const());
+    let end = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
+    let again = -(libc::EAGAIN as isize);
+    loop {
+        // SAFETY: the same arguments under the same rules.
+        let result = unsafe { readfrom(pointer, into, room, sources) };
+        if result != again || cq.inner.signalled.swap(false, Ordering::AcqRel) {
+            return result;
+        }
+        let left = end.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return again;
+        }
+        let endpoints = cq.inner.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        wait_any(&endpoints, left.min(SLICE));
+    }
+}
+
+unsafe extern "C" fn signal(cq: *mut Cq) -> c_int {
+    let cq: &Cq = object!(cq.cast_const());
+    cq.inner.signalled.store(true, Ordering::Release);
+    0
+}
+
+unsafe extern "C" fn readerr(cq: *mut Cq, into: *mut FiCqErrEntry, _flags: u64) -> isize {
+    let cq: &Cq = object!(cq.cast_const());
+    // SAFETY: libfabric's rules.
+    let Some(into) = (unsafe { into.as_mut() }) else { return -(libc::EINVAL as isize) };
+    let mut ended = cq.inner.lock();
+    let Some(failure) = ended.front().and_then(|entry| entry.failure) else {
+        return -(libc::EAGAIN as isize);
+    };
+    let Some(entry) = ended.pop_front() else { return -(libc::EAGAIN as isize) };
+    cq.inner.count.store(ended.len(), Ordering::Relaxed);
+    // Nothing is written past the members that all versions have.
+    into.op_context = std::ptr::with_exposed_provenance_mut(entry.context);
+    into.flags = entry.flags;
+    into.len = entry.len;
+    into.buf = std::ptr::with_exposed_provenance_mut(entry.buffer);
+    into.data = entry.data;
+    into.tag = entry.tag;
+    into.olen = failure.overflow;
+    into.err = failure.error;
+    into.prov_errno = failure.detail;
+    into.err_data_size = 0;
+    1
+}
+
+unsafe extern "C" fn strerror(
+    _cq: *mut Cq,
+    detail: c_int,
+    _data: *const c_void,
+    into: *mut c_char,
+    room: usize,
+) -> *const c_char {
+    let text: &'static CStr = crate::status::describe(detail);
+    // SAFETY: libfabric's rules: so much room.
+    unsafe { put_text(&text.to_string_lossy(), into, room) };
+    text.as_ptr()
+}

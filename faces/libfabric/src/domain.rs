@@ -1,0 +1,296 @@
+//! A domain: one EMP node, with the links of the way that its `fi_info` named.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use emp_host::{Board, LinkIndex, Node, NodeId};
+use emp_link::{
+    FaultLink, FaultPlan, Link, LinkAddress, LinkError, PacketLink, PacketOptions, UdpLink,
+    UdpOptions, interfaces,
+};
+
+use crate::address::EpAddress;
+use crate::bindings::*;
+use crate::handle::{Object, fid, give, look, object, take};
+use crate::params::Parameters;
+use crate::seldom::Seldom;
+use crate::tables::{DomainOps, FidOps, MrOps, NONE};
+use crate::ways::{Kind, Way, ways};
+use crate::{av, cntr, core, cq, endpoint, mr};
+
+/// Endpoints of one domain; each is two of the node's.
+pub const ENDPOINTS_MAX: u16 = 256;
+
+/// A node that is not on this machine and has raw frames is looked for by them alone for so long, before datagrams are
+/// tried as well: else the answer that came first would decide.
+const PACKET_ALONE: Duration = Duration::from_millis(15);
+
+/// Everything of a domain that its parts share.
+pub struct DomainInner {
+    pub node: Node,
+    pub linger: Duration,
+    /// Where this node is found.
+    mac: Option<[u8; 6]>,
+    udp: Option<std::net::SocketAddr>,
+    packet_link: Option<LinkIndex>,
+    udp_link: Option<LinkIndex>,
+    own_macs: Vec<[u8; 6]>,
+    own_ips: Vec<IpAddr>,
+    next_endpoint: AtomicU16,
+    /// Hints that are given when raw frames have not found a node.
+    later: Mutex<Vec<(Instant, NodeId, LinkAddress)>>,
+    any_later: AtomicBool,
+}
+
+#[repr(C)]
+pub struct Domain {
+    fid: Fid,
+    ops: *const DomainOps,
+    mr: *const MrOps,
+    pub inner: Arc<DomainInner>,
+}
+
+// SAFETY: `repr(C)`, and begins with its fid.
+unsafe impl Object for Domain {}
+
+static FID: FidOps = FidOps::new(close);
+static OPS: DomainOps = DomainOps {
+    size: size_of::<DomainOps>(),
+    av_open: av::open,
+    cq_open: cq::open,
+    endpoint: endpoint::open,
+    scalable_ep: NONE,
+    cntr_open: cntr::open,
+    poll_open: NONE,
+    stx_ctx: NONE,
+    srx_ctx: NONE,
+    query_atomic: NONE,
+    query_collective: NONE,
+    endpoint2: endpoint::open2,
+};
+
+/// Opens a domain.
+pub unsafe extern "C" fn open(
+    _fabric: *mut crate::fabric::Fabric,
+    info: *mut FiInfo,
+    into: *mut *mut Domain,
+    context: *mut c_void,
+) -> c_int {
+    let info: &FiInfo = object!(info.cast_const());
+    // SAFETY: libfabric's rules.
+    let name = unsafe { look(info.domain_attr) }.map(|domain| domain.name);
+    let name = match name {
+        // SAFETY: libfabric's rules: a text.
+        Some(name) if !name.is_null() => unsafe { CStr::from_ptr(name) }.to_string_lossy(),
+        _ => return -libc::EINVAL,
+    };
+    let Ok(parameters) = Parameters::read() else { return -libc::EINVAL };
+    let Some(way) = ways(&parameters).into_iter().find(|way| way.domain_name() == name) else {
+        core::warn(&format!("{name} is not there (any more)"));
+        return -libc::ENODEV;
+    };
+    match DomainInner::start(&way, &parameters) {
+        Ok(inner) => {
+            let fid = fid(class::DOMAIN, context, &FID);
+            // SAFETY: libfabric's rules.
+            unsafe { give(Domain { fid, ops: &OPS, mr: &mr::OPS, inner: Arc::new(inner) }, into) }
+        }
+        Err(problem) => {
+            core::warn(&format!("{name}: {problem}"));
+            -libc::ENODEV
+        }
+    }
+}
+
+pub unsafe extern "C" fn open2(
+    fabric: *mut crate::fabric::Fabric,
+    info: *mut FiInfo,
+    into: *mut *mut Domain,
+    _flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the same arguments under the same rules.
+    unsafe { open(fabric, info, into, context) }
+}
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    // SAFETY: libfabric's rules.
+    if let Some(domain) = unsafe { take::<Domain>(fid) } {
+        // Objects that the application forgot to close keep the node's memory, but not the node.
+        if let Err(cut) = domain.inner.node.close(domain.inner.linger) {
+            core::warn(&format!("closing: {cut}"));
+        }
+    }
+    0
+}
+
+fn random() -> std::io::Result<u64> {
+    let mut bytes = [0; 8];
+    // SAFETY: writes at most the length of the array.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got == bytes.len() as isize {
+        Ok(u64::from_ne_bytes(bytes))
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
+/// A link with the faults that the user wants.
+fn with_faults(link: impl Link + 'static, plan: &Option<FaultPlan>, node: NodeId) -> Box<dyn Link> {
+    match plan {
+        None => Box::new(link),
+        Some(plan) => {
+            // All processes are given the same plan; they must not fail in step.
+            let plan = FaultPlan { seed: plan.seed ^ node.0, ..plan.clone() };
+            Box::new(FaultLink::new(link, &plan))
+        }
+    }
+}
+
+fn open_packet(way: &Way, node: NodeId) -> Result<PacketLink, LinkError> {
+    PacketLink::open(&PacketOptions::new(way.interface.name.clone(), node.destination_tag()))
+}
+
+fn open_udp(way: &Way, node: NodeId) -> Result<UdpLink, LinkError> {
+    let mut options = UdpOptions::new(node.destination_tag());
+    // An interface without an address still has ranks of this machine to reach.
+    options.bind = Some(way.ip().unwrap_or(std::net::Ipv4Addr::LOCALHOST.into()));
+    options.port = 0;
+    UdpLink::open(&options)
+}
+
+impl DomainInner {
+    fn start(way: &Way, parameters: &Parameters) -> Result<Self, String> {
+        let say = |error: &dyn std::fmt::Display| error.to_string();
+        let node = loop {
+            let node = NodeId(random().map_err(|error| say(&error))?);
+            if node != NodeId::ANY {
+                break node;
+            }
+        };
+        let name = format!("fi-{}", std::process::id());
+        let board = Board::Inline { guardian: true };
+        let mut builder = Node::builder()
+            .name(name)
+            .node_id(node)
+            .profile(parameters.profile.clone())
+            .board(board)
+            .linger(parameters.linger)
+            .log(core::inform);
+        let mut mac = None;
+        let fault = &parameters.fault;
+        if way.kind == Kind::Packet {
+            let link = open_packet(way, node).map_err(|error| say(&error))?;
+            mac = Some(link.mac());
+            builder = builder.link(with_faults(link, fault, node));
+        }
+        let udp_link = match open_udp(way, node) {
+            Ok(link) => {
+                let local = link.local_address();
+                let link = with_faults(link, fault, node);
+                builder = if mac.is_some() {
+                    builder.link(Seldom::new(link))
+                } else {
+                    builder.link(link)
+                };
+                Some(local)
+            }
+            Err(error) if mac.is_some() => {
+                core::inform(&format!("ranks of this machine will not be reached: {error}"));
+                None
+            }
+            Err(error) => return Err(say(&error)),
+        };
+        let all = interfaces().unwrap_or_default();
+        Ok(Self {
+            node: builder.start().map_err(|error| say(&error))?,
+            linger: parameters.linger,
+            mac,
+            udp: udp_link,
+            packet_link: mac.map(|_| LinkIndex(0)),
+            udp_link: udp_link.map(|_| LinkIndex(u8::from(mac.is_some()))),
+            own_macs: all.iter().filter(|i| !i.loopback).filter_map(|i| i.mac).collect(),
+            own_ips: all.into_iter().flat_map(|i| i.addresses).collect(),
+            next_endpoint: AtomicU16::new(0),
+            later: Mutex::default(),
+            any_later: AtomicBool::new(false),
+        })
+    }
+
+    /// A number for an endpoint; `None` if there were too many.
+    pub fn next_endpoint(&self) -> Option<u16> {
+        let next = |number: u16| (number < ENDPOINTS_MAX).then_some(number + 1);
+        self.next_endpoint.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()
+    }
+
+    /// The address of an endpoint of this domain.
+    pub fn address(&self, endpoint: u16) -> EpAddress {
+        let mac = self.mac.map(|mac| match self.udp {
+            Some(udp) if udp.is_ipv6() => [0; 6],
+            _ => mac,
+        });
+        EpAddress { node: self.node.id(), endpoint, mac, udp: self.udp }
+    }
+
+    /// Tells the node where another one is.
+    pub fn learn(&self, peer: &EpAddress) {
+        if peer.node == self.node.id() {
+            return;
+        }
+        let udp = self.udp_link.zip(peer.udp);
+        let packet = self.packet_link.zip(peer.mac);
+        let same_ip = peer.udp.is_some_and(|udp| self.own_ips.contains(&udp.ip()));
+        let same_machine = match peer.mac {
+            Some(mac) if mac != [0; 6] => self.own_macs.contains(&mac),
+            _ => same_ip,
+        };
+        match (packet, udp) {
+            (Some((link, mac)), udp) if !same_machine => {
+                if mac != [0; 6] {
+                    self.node.hint(peer.node, link, LinkAddress::mac(mac));
+                }
+                if let Some((_, udp)) = udp.filter(|(_, udp)| !udp.ip().is_loopback()) {
+                    let when = Instant::now() + PACKET_ALONE;
+                    self.later().push((when, peer.node, LinkAddress::udp(udp)));
+                    self.any_later.store(true, Ordering::Release);
+                }
+            }
+            (_, Some((link, udp))) => self.node.hint(peer.node, link, LinkAddress::udp(udp)),
+            _ => {}
+        }
+    }
+
+    fn later(&self) -> std::sync::MutexGuard<'_, Vec<(Instant, NodeId, LinkAddress)>> {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the hints that have become due.
+    #[inline]
+    pub fn hint_later(&self) {
+        if self.any_later.load(Ordering::Relaxed) {
+            self.give_due_hints();
+        }
+    }
+
+    #[cold]
+    fn give_due_hints(&self) {
+        let now = Instant::now();
+        let mut later = self.later();
+        if later.iter().all(|(when, _, _)| *when > now) {
+            return;
+        }
+        let (due, rest) = later.drain(..).partition::<Vec<_>, _>(|(when, _, _)| *when <= now);
+        *later = rest;
+        self.any_later.store(!later.is_empty(), Ordering::Release);
+        drop(later);
+        let Some(link) = self.udp_link else { return };
+        for (_, node, address) in due {
+            if self.node.route(node).is_none() {
+                self.node.hint(node, link, address);
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! From the node's completions to entries of completion queues.
+
+use std::sync::atomic::Ordering;
+
+use emp_host::{Completion, Endpoint, ReceiveDescriptor, Segment, SegmentList, Status};
+
+use crate::bindings::*;
+use crate::cq::{Ended, Failure};
+use crate::endpoint::{Enabled, EpInner, State};
+use crate::slots::{Kind, Operation};
+use crate::status::{failure, refusal};
+
+/// The endpoint's number, of that of either of the two that it is on its node.
+fn number_of(endpoint: u16) -> u16 {
+    endpoint / 2
+}
+
+impl Enabled {
+    pub fn endpoint(&self, tagged: bool) -> &Endpoint {
+        if tagged { &self.tagged } else { &self.untagged }
+    }
+}
+
+impl State {
+    /// Makes progress and deals with what has ended.
+    #[inline]
+    pub fn progress(&mut self, ep: &EpInner, enabled: &Enabled) {
+        Endpoint::poll_completions_of(&[&enabled.tagged, &enabled.untagged], &mut self.completions);
+        if !self.completions.is_empty() {
+            let mut completions = std::mem::take(&mut self.completions);
+            for completion in completions.drain(..) {
+                self.end(ep, enabled, &completion);
+            }
+            self.completions = completions;
+        }
+        if !self.parked.is_empty() {
+            for slot in std::mem::take(&mut self.parked) {
+                self.post_again(ep, enabled, slot);
+            }
+        }
+    }
+
+    /// Deals with an operation that has ended.
+    fn end(&mut self, ep: &EpInner, enabled: &Enabled, completion: &Completion) {
+        let slot = completion.context as usize;
+        let Some(operation) = self.slots.get(slot) else { return };
+        if let Kind::Multi(_) = operation.kind {
+            return self.end_one_of_several(ep, enabled, slot, completion);
+        }
+        let Some(operation) = self.slots.remove(slot) else { return };
+        match operation.kind {
+            Kind::Send { .. } => end_send(enabled, &operation, completion),
+            Kind::Receive => {
+                let entry = received(ep, enabled, &operation, completion, 0, operation.buffer);
+                hand_over(enabled, &operation, entry, true);
+            }
+            Kind::Multi(_) | Kind::Discard => {}
+        }
+    }
+
+    /// A message has arrived in a buffer for several, or the buffer is not posted any more.
+    fn end_one_of_several(
+        &mut self,
+        ep: &EpInner,
+        enabled: &Enabled,
+        slot: usize,
+        completion: &Completion,
+    ) {
+        let Some(operation) = self.slots.get(slot) else { return };
+        operation.raw = None;
+        let Kind::Multi(multi) = &mut operation.kind else { return };
+        let (buffer, bytes) = (multi.next, completion.bytes as usize);
+        multi.next += bytes;
+        multi.left -= bytes.min(multi.left);
+        let least = ep.min_multi_recv.load(Ordering::Relaxed).max(1);
+        let over = multi.last || multi.left < least || completion.status != Status::Ok;
+        let flags = if over { op::MULTI_RECV } else { 0 };
+        let operation = &*operation;
+        let entry = received(ep, enabled, operation, completion, flags, buffer);
+        hand_over(enabled, operation, entry, completion.status == Status::Ok || operation.report);
+        if over {
+            self.slots.remove(slot);
+        } else {
+            self.post_again(ep, enabled, slot);
+        }
+    }
+
+    /// Posts what is left of a buffer for several messages.
+    pub fn post_again(&mut self, ep: &EpInner, enabled: &Enabled, slot: usize) {
+        let Some(operation) = self.slots.get(slot) else { return };
+        let Kind::Multi(multi) = &operation.kind else { return };
+        let segment = Segment { address: multi.next as u64, bytes: multi.left as u64 };
+        let receive = ReceiveDescriptor {
+            endpoint: 0,
+            selector: multi.selector,
+            segments: SegmentList::one(segment),
+            claim: None,
+            context: slot as u64,
+        };
+        // SAFETY: by libfabric's rules the buffer is the provider's until an entry gives it back; its address was
+        // exposed when it was posted first.
+        match unsafe { enabled.endpoint(operation.tagged).post_receive_raw(receive) } {
+            Ok(raw) => operation.raw = Some(raw),
+            Err(refused) if refusal(refused) == -(libc::EAGAIN as isize) => self.parked.push(slot),
+            Err(_) => self.end_unposted(ep, enabled, slot, Status::EndpointClosed),
+        }
+    }
+
+    /// Ends a buffer for several messages that is not posted.
+    pub fn end_unposted(&mut self, ep: &EpInner, enabled: &Enabled, slot: usize, status: Status) {
+        self.parked.retain(|parked| *parked != slot);
+        let Some(operation) = self.slots.remove(slot) else { return };
+        let Kind::Multi(multi) = &operation.kind else { return };
+        let (error, detail) = failure(status).unwrap_or((0, 0));
+        let entry = Ended {
+            flags: kind_flags(&operation) | op::RECV | op::MULTI_RECV,
+            buffer: multi.next,
+            failure: Some(Failure { error, detail, overflow: 0 }),
+            ..blank(&operation)
+        };
+        let _ = ep;
+        hand_over(enabled, &operation, entry, true);
+    }
+
+    /// The endpoint is being closed: what is not posted will not be.
+    pub fn stop_receiving(&mut self) {
+        for slot in std::mem::take(&mut self.parked) {
+            self.slots.remove(slot);
+        }
+        let several: Vec<_> = self.slots.all().map(|(slot, _)| slot).collect();
+        for slot in several {
+            if let Some(Operation { kind: Kind::Multi(multi), .. }) = self.slots.get(slot) {
+                multi.last = true;
+            }
+        }
+    }
+}
+
+fn kind_flags(operation: &Operation) -> u64 {
+    if operation.tagged { op::TAGGED } else { op::MSG }
+}
+
+fn blank(operation: &Operation) -> Ended {
+    Ended {
+        context: operation.context,
+        flags: kind_flags(operation),
+        len: 0,
+        buffer: 0,
+        data: 0,
+        tag: operation.tag,
+        source: FI_ADDR_UNSPEC,
+        failure: None,
+    }
+}
+
+fn end_send(enabled: &Enabled, operation: &Operation, completion: &Completion) {
+    let failure = failure(completion.status);
+    count(enabled, bind::SEND, failure.is_none());
+    if operation.nameless || (failure.is_none() && !operation.report) {
+        return;
+    }
+    let Some(queue) = &enabled.bound.tx_cq else { return };
+    queue.push(Ended {
+        flags: kind_flags(operation) | op::SEND,
+        failure: failure.map(|(error, detail)| Failure { error, detail, overflow: 0 }),
+        ..blank(operation)
+    });
+}
+
+/// The entry for a receive.
+fn received(
+    ep: &EpInner,
+    enabled: &Enabled,
+    operation: &Operation,
+    completion: &Completion,
+    flags: u64,
+    buffer: usize,
+) -> Ended {
+    let failure = failure(completion.status);
+    let overflow = completion.total_bytes.saturating_sub(completion.bytes) as usize;
+    let data = completion.immediate.map_or(0, |_| op::REMOTE_CQ_DATA);
+    let matched = matches!(completion.status, Status::Ok | Status::Truncated);
+    let source = if matched && ep.caps & caps::SOURCE != 0 {
+        enabled.av.number(completion.peer, number_of(completion.peer_endpoint))
+    } else {
+        FI_ADDR_UNSPEC
+    };
+    Ended {
+        flags: kind_flags(operation) | op::RECV | data | flags,
+        len: completion.bytes as usize,
+        buffer,
+        data: completion.immediate.unwrap_or(0),
+        tag: if matched { completion.match_bits } else { operation.tag },
+        source,
+        failure: failure.map(|(error, detail)| Failure { error, detail, overflow }),
+        ..blank(operation)
+    }
+}
+
+/// Puts the entry of a receive into its queue, if the application wants it.
+pub fn hand_over(enabled: &Enabled, operation: &Operation, entry: Ended, counts: bool) {
+    if counts {
+        count(enabled, bind::RECV, entry.failure.is_none());
+    }
+    let wanted = operation.report || entry.failure.is_some() || entry.flags & op::MULTI_RECV != 0;
+    if let Some(queue) = enabled.bound.rx_cq.as_ref().filter(|_| wanted) {
+        queue.push(entry);
+    }
+}
+
+fn count(enabled: &Enabled, direction: u64, good: bool) {
+    for (counter, directions) in &enabled.bound.counters {
+        if directions & direction != 0 {
+            counter.count(good);
+        }
+    }
+}
+
+/// The entry of a probe that has found a message.
+pub fn found(
+    ep: &EpInner,
+    enabled: &Enabled,
+    operation: &Operation,
+    info: &emp_host::ProbeInfo,
+) -> Ended {
+    let data = info.immediate.map_or(0, |_| op::REMOTE_CQ_DATA);
+    let source = if ep.caps & caps::SOURCE != 0 {
+        enabled.av.number(info.from, number_of(info.from_endpoint))
+    } else {
+        FI_ADDR_UNSPEC
+    };
+    Ended {
+        flags: kind_flags(operation) | op::RECV | data,
+        len: info.total_bytes as usize,
+        data: info.immediate.unwrap_or(0),
+        tag: info.match_bits,
+        source,
+        ..blank(operation)
+    }
+}
+
+/// The entry of a probe that has found nothing, or of a discard.
+pub fn nothing(operation: &Operation, error: Option<i32>) -> Ended {
+    Ended {
+        flags: kind_flags(operation) | op::RECV,
+        failure: error.map(|error| Failure { error, detail: 0, overflow: 0 }),
+        ..blank(operation)
+    }
+}

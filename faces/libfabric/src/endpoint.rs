@@ -1,0 +1,409 @@
+//! Endpoints: opening, binding, enabling, naming, and closing them.
+//!
+//! An endpoint is two of the node's: tagged messages go to the even one, others to the odd one, so that neither kind is
+//! ever taken for the other and both have all 64 match bits.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use emp_host::{ClaimId, Completion, Endpoint};
+
+use crate::av::{Av, AvInner, put_address};
+use crate::bindings::*;
+use crate::cntr::{Cntr, CntrInner};
+use crate::cq::{Cq, CqInner};
+use crate::domain::{Domain, DomainInner};
+use crate::handle::{Object, fid, give, look, object, store, take};
+use crate::slots::Slots;
+use crate::tables::{
+    ATOMIC, COLLECTIVE, CmOps, EpOps, FidOps, MsgOps, NONE, RMA, TaggedOps, UnsupportedTable,
+};
+use crate::{core, msg, tagged};
+
+/// Bytes below which a buffer for several messages is given back, unless set: a small control message.
+const MIN_MULTI_RECV: usize = 256;
+
+/// Completions taken from the node at a time.
+const BATCH: usize = 64;
+
+/// What an endpoint is bound to. Fixed once it is enabled.
+#[derive(Default)]
+pub struct Bound {
+    pub tx_cq: Option<Arc<CqInner>>,
+    pub rx_cq: Option<Arc<CqInner>>,
+    /// Only operations that ask for it have an entry.
+    pub tx_selective: bool,
+    pub rx_selective: bool,
+    pub av: Option<Arc<AvInner>>,
+    /// Counters, and the directions that each counts.
+    pub counters: Vec<(Arc<CntrInner>, u64)>,
+}
+
+/// An endpoint that can be used.
+pub struct Enabled {
+    pub bound: Bound,
+    pub av: Arc<AvInner>,
+    pub tagged: Endpoint,
+    pub untagged: Endpoint,
+    /// Longest message in bytes that can be sent as a copy in one frame.
+    pub single_frame: usize,
+}
+
+/// What changes with each operation.
+pub struct State {
+    pub slots: Slots,
+    pub completions: Vec<Completion>,
+    /// Messages that were claimed, by the context of the call.
+    pub claims: Vec<(usize, ClaimId)>,
+    /// Buffers for several messages that could not be posted again yet.
+    pub parked: Vec<usize>,
+}
+
+/// An endpoint, as its queues and counters know it.
+pub struct EpInner {
+    pub domain: Arc<DomainInner>,
+    pub number: u16,
+    pub caps: u64,
+    pub tx_flags: AtomicU64,
+    pub rx_flags: AtomicU64,
+    pub min_multi_recv: AtomicUsize,
+    binding: Mutex<Bound>,
+    pub enabled: OnceLock<Enabled>,
+    pub state: Mutex<State>,
+}
+
+#[repr(C)]
+pub struct Ep {
+    fid: Fid,
+    ops: *const EpOps,
+    cm: *const CmOps,
+    msg: *const MsgOps,
+    rma: *const UnsupportedTable<9>,
+    tagged: *const TaggedOps,
+    atomic: *const UnsupportedTable<13>,
+    collective: *const UnsupportedTable<16>,
+    pub inner: Arc<EpInner>,
+}
+
+// SAFETY: `repr(C)`, and begins with its fid.
+unsafe impl Object for Ep {}
+
+static FID: FidOps = FidOps { bind, control, ..FidOps::new(close) };
+static OPS: EpOps = EpOps {
+    size: size_of::<EpOps>(),
+    cancel,
+    getopt,
+    setopt,
+    tx_ctx: NONE,
+    rx_ctx: NONE,
+    rx_size_left: NONE,
+    tx_size_left: NONE,
+};
+static CM: CmOps = CmOps { size: size_of::<CmOps>(), setname: NONE, getname, others: [NONE; 7] };
+
+/// Number, on the node, of the endpoint for tagged messages.
+pub fn tagged_number(number: u16) -> u16 {
+    2 * number
+}
+
+/// Number, on the node, of the endpoint for others.
+pub fn untagged_number(number: u16) -> u16 {
+    2 * number + 1
+}
+
+impl EpInner {
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes progress, and tells the queues and counters what has ended.
+    #[inline]
+    pub fn progress(&self) {
+        if let Some(enabled) = self.enabled.get() {
+            self.domain.hint_later();
+            self.lock().progress(self, enabled);
+        }
+    }
+
+    fn enable(self: &Arc<Self>) -> Result<(), c_int> {
+        if self.enabled.get().is_some() {
+            return Ok(());
+        }
+        let mut binding = self.binding.lock().unwrap_or_else(PoisonError::into_inner);
+        let wants = |direction: u64| self.caps & direction != 0;
+        if wants(caps::SEND) && binding.tx_cq.is_none()
+            || wants(caps::RECV) && binding.rx_cq.is_none()
+        {
+            return Err(-error::NOCQ);
+        }
+        let Some(av) = binding.av.clone() else { return Err(-error::NOAV) };
+        let open = |number| {
+            self.domain.node.endpoint(number).map_err(|error| {
+                core::warn(&format!("endpoint {number}: {error}"));
+                -libc::ENOMEM
+            })
+        };
+        let enabled = Enabled {
+            tagged: open(tagged_number(self.number))?,
+            untagged: open(untagged_number(self.number))?,
+            single_frame: self.domain.node.single_frame_bytes_max(),
+            av,
+            bound: std::mem::take(&mut *binding),
+        };
+        for queue in [&enabled.bound.tx_cq, &enabled.bound.rx_cq].into_iter().flatten() {
+            join(&queue.endpoints, self);
+        }
+        for (counter, _) in &enabled.bound.counters {
+            join(&counter.endpoints, self);
+        }
+        // Calls that enable an endpoint are not made at the same time.
+        let _ = self.enabled.set(enabled);
+        Ok(())
+    }
+
+    /// Ends the endpoint: what was sent is sent, as far as that is to be had in a bounded time, and no memory of the
+    /// application is used any more.
+    fn close(self: &Arc<Self>) {
+        let Some(enabled) = self.enabled.get() else { return };
+        let end = Instant::now() + self.domain.linger;
+        let both = [&enabled.tagged, &enabled.untagged];
+        while self.lock().slots.sends() != 0 && Instant::now() < end {
+            self.progress();
+            if self.lock().slots.sends() != 0 {
+                Endpoint::wait_completions_of(&both, Duration::from_millis(1));
+            }
+        }
+        let operations: Vec<_> =
+            self.lock().slots.all().filter_map(|(_, op)| Some((op.raw?, op.tagged))).collect();
+        for (raw, tagged) in operations {
+            if tagged {
+                enabled.tagged.cancel_raw(raw)
+            } else {
+                enabled.untagged.cancel_raw(raw)
+            };
+        }
+        self.lock().stop_receiving();
+        self.progress();
+        if self.lock().slots.all().next().is_some() {
+            // A buffer is in use and cannot be had back in time. Its owner may free it now: the node must end.
+            core::warn("closing an endpoint with operations that cannot be ended ends its node");
+            let _ = self.domain.node.close(Duration::ZERO);
+        }
+        for queue in [&enabled.bound.tx_cq, &enabled.bound.rx_cq].into_iter().flatten() {
+            leave(&queue.endpoints, self);
+        }
+        for (counter, _) in &enabled.bound.counters {
+            leave(&counter.endpoints, self);
+        }
+    }
+}
+
+type Endpoints = Mutex<Vec<Arc<EpInner>>>;
+
+fn join(endpoints: &Endpoints, endpoint: &Arc<EpInner>) {
+    let mut endpoints = endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+    if !endpoints.iter().any(|other| Arc::ptr_eq(other, endpoint)) {
+        endpoints.push(Arc::clone(endpoint));
+    }
+}
+
+fn leave(endpoints: &Endpoints, endpoint: &Arc<EpInner>) {
+    let mut endpoints = endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+    endpoints.retain(|other| !Arc::ptr_eq(other, endpoint));
+}
+
+/// Sleeps until something has ended at one of the endpoints, at most for `time`. Endpoints of several domains are not
+/// slept on together; a short sleep looks after all of them in turn.
+pub fn wait_any(endpoints: &[Arc<EpInner>], time: Duration) {
+    let enabled: Vec<_> = endpoints.iter().filter_map(|endpoint| endpoint.enabled.get()).collect();
+    let nodes: Vec<_> = enabled.iter().flat_map(|e| [&e.tagged, &e.untagged]).collect();
+    if nodes.is_empty() {
+        std::thread::sleep(time.min(Duration::from_millis(1)));
+        return;
+    }
+    let one_domain = endpoints.windows(2).all(|two| Arc::ptr_eq(&two[0].domain, &two[1].domain));
+    let time = if one_domain { time } else { time.min(Duration::from_millis(1)) };
+    Endpoint::wait_completions_of(&nodes, time);
+}
+
+/// Opens an endpoint.
+pub unsafe extern "C" fn open(
+    domain: *mut Domain,
+    info: *mut FiInfo,
+    into: *mut *mut Ep,
+    context: *mut c_void,
+) -> c_int {
+    let domain: &Domain = object!(domain.cast_const());
+    let info: &FiInfo = object!(info.cast_const());
+    // SAFETY: libfabric's rules.
+    let (tx, rx) = unsafe { (look(info.tx_attr), look(info.rx_attr)) };
+    let Some(number) = domain.inner.next_endpoint() else { return -libc::ENOSPC };
+    let inner = EpInner {
+        domain: Arc::clone(&domain.inner),
+        number,
+        caps: if info.caps == 0 { crate::info::CAPS } else { info.caps },
+        tx_flags: AtomicU64::new(tx.map_or(0, |tx| tx.op_flags)),
+        rx_flags: AtomicU64::new(rx.map_or(0, |rx| rx.op_flags)),
+        min_multi_recv: AtomicUsize::new(MIN_MULTI_RECV),
+        binding: Mutex::default(),
+        enabled: OnceLock::new(),
+        state: Mutex::new(State {
+            slots: Slots::default(),
+            completions: Vec::with_capacity(BATCH),
+            claims: Vec::new(),
+            parked: Vec::new(),
+        }),
+    };
+    let endpoint = Ep {
+        fid: fid(class::EP, context, &FID),
+        ops: &OPS,
+        cm: &CM,
+        msg: &msg::OPS,
+        rma: &RMA,
+        tagged: &tagged::OPS,
+        atomic: &ATOMIC,
+        collective: &COLLECTIVE,
+        inner: Arc::new(inner),
+    };
+    // SAFETY: libfabric's rules.
+    unsafe { give(endpoint, into) }
+}
+
+pub unsafe extern "C" fn open2(
+    domain: *mut Domain,
+    info: *mut FiInfo,
+    into: *mut *mut Ep,
+    _flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the same arguments under the same rules.
+    unsafe { open(domain, info, into, context) }
+}
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    // SAFETY: libfabric's rules.
+    if let Some(endpoint) = unsafe { take::<Ep>(fid) } {
+        endpoint.inner.close();
+    }
+    0
+}
+
+unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
+    let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
+    let common: &Fid = object!(to.cast_const());
+    if endpoint.inner.enabled.get().is_some() {
+        return -error::OPBADSTATE;
+    }
+    let mut bound = endpoint.inner.binding.lock().unwrap_or_else(PoisonError::into_inner);
+    match common.fclass {
+        class::CQ => {
+            let queue: &Cq = object!(to.cast::<Cq>().cast_const());
+            let selective = flags & bind::SELECTIVE_COMPLETION != 0;
+            if flags & bind::TRANSMIT != 0 {
+                bound.tx_cq = Some(Arc::clone(&queue.inner));
+                bound.tx_selective = selective;
+            }
+            if flags & bind::RECV != 0 {
+                bound.rx_cq = Some(Arc::clone(&queue.inner));
+                bound.rx_selective = selective;
+            }
+            if flags & (bind::TRANSMIT | bind::RECV) == 0 { -error::BADFLAGS } else { 0 }
+        }
+        class::AV => {
+            let av: &Av = object!(to.cast::<Av>().cast_const());
+            bound.av = Some(Arc::clone(&av.inner));
+            0
+        }
+        class::CNTR => {
+            let counter: &Cntr = object!(to.cast::<Cntr>().cast_const());
+            bound.counters.push((Arc::clone(&counter.inner), flags));
+            0
+        }
+        // Nothing happens to an endpoint that an event would tell of.
+        class::EQ => 0,
+        _ => -libc::EINVAL,
+    }
+}
+
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
+    let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
+    let inner = &endpoint.inner;
+    match command {
+        control::ENABLE => inner.enable().err().unwrap_or(0),
+        control::GETOPSFLAG | control::SETOPSFLAG => {
+            let flags: &u64 = object!(argument.cast::<u64>().cast_const());
+            let flags = *flags;
+            let of = match flags & (bind::TRANSMIT | bind::RECV) {
+                bind::TRANSMIT => &inner.tx_flags,
+                bind::RECV => &inner.rx_flags,
+                _ => return -libc::EINVAL,
+            };
+            if command == control::SETOPSFLAG {
+                of.store(flags & !(bind::TRANSMIT | bind::RECV), Ordering::Relaxed);
+            } else {
+                store!(argument.cast::<u64>(), of.load(Ordering::Relaxed));
+            }
+            0
+        }
+        _ => -libc::ENOSYS,
+    }
+}
+
+unsafe extern "C" fn getname(fid: *mut Fid, into: *mut c_void, room: *mut usize) -> c_int {
+    let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
+    let address = endpoint.inner.domain.address(endpoint.inner.number);
+    // SAFETY: libfabric's rules.
+    unsafe { put_address(&address.encode(), into, room) }
+}
+
+unsafe extern "C" fn getopt(
+    fid: *mut Fid,
+    level: c_int,
+    name: c_int,
+    into: *mut c_void,
+    room: *mut usize,
+) -> c_int {
+    let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
+    let given: &usize = object!(room.cast_const());
+    if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
+        return -libc::ENOPROTOOPT;
+    }
+    if *given < size_of::<usize>() {
+        return -error::TOOSMALL;
+    }
+    store!(into.cast::<usize>(), endpoint.inner.min_multi_recv.load(Ordering::Relaxed));
+    store!(room, size_of::<usize>());
+    0
+}
+
+unsafe extern "C" fn setopt(
+    fid: *mut Fid,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: usize,
+) -> c_int {
+    let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
+    if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
+        return -libc::ENOPROTOOPT;
+    }
+    if len != size_of::<usize>() {
+        return -libc::EINVAL;
+    }
+    let value: &usize = object!(value.cast::<usize>());
+    endpoint.inner.min_multi_recv.store(*value, Ordering::Relaxed);
+    0
+}
+
+unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
+    let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
+    match endpoint.inner.enabled.get() {
+        Some(enabled) => {
+            let mut state = endpoint.inner.lock();
+            state.cancel(&endpoint.inner, enabled, context.expose_provenance())
+        }
+        None => -(libc::ENOENT as isize),
+    }
+}

@@ -1,0 +1,156 @@
+//! Event queues. Nothing here connects; they tell of address insertions, and of what the application writes.
+
+use std::collections::VecDeque;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::bindings::*;
+use crate::fabric::Fabric;
+use crate::handle::{Object, fid, give, list, object, put_text, store, take};
+use crate::tables::{EqOps, FidOps};
+
+/// Events that wait to be read; more are refused.
+const EVENTS_MAX: usize = 4096;
+
+/// Flag of reads that leave the event in the queue.
+const PEEK: u64 = op::PEEK;
+
+/// What other objects keep of an event queue.
+pub struct EqInner {
+    events: Mutex<VecDeque<(u32, Vec<u8>)>>,
+    more: Condvar,
+}
+
+#[repr(C)]
+pub struct Eq {
+    fid: Fid,
+    ops: *const EqOps,
+    pub inner: Arc<EqInner>,
+}
+
+// SAFETY: `repr(C)`, and begins with its fid.
+unsafe impl Object for Eq {}
+
+static FID: FidOps = FidOps::new(close);
+static OPS: EqOps = EqOps { size: size_of::<EqOps>(), read, readerr, write, sread, strerror };
+
+impl EqInner {
+    /// Adds an event.
+    pub fn push(&self, event: u32, entry: FiEqEntry) {
+        let fields = [entry.fid.addr() as u64, entry.context.addr() as u64, entry.data];
+        self.push_bytes(event, fields.iter().flat_map(|field| field.to_ne_bytes()).collect());
+    }
+
+    fn push_bytes(&self, event: u32, bytes: Vec<u8>) -> bool {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = events.len() < EVENTS_MAX;
+        if room {
+            events.push_back((event, bytes));
+            self.more.notify_all();
+        }
+        room
+    }
+
+    /// Waits for an event for `time` at most (`None`: without limit), and takes it unless it is to stay.
+    fn next(&self, time: Option<Duration>, stay: bool) -> Option<(u32, Vec<u8>)> {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if events.is_empty() && time != Some(Duration::ZERO) {
+            let none = |events: &mut VecDeque<_>| events.is_empty();
+            events = match time {
+                None => self.more.wait_while(events, none).unwrap_or_else(PoisonError::into_inner),
+                Some(time) => {
+                    self.more
+                        .wait_timeout_while(events, time, none)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
+            };
+        }
+        if stay { events.front().cloned() } else { events.pop_front() }
+    }
+}
+
+/// Opens an event queue.
+pub unsafe extern "C" fn open(
+    _fabric: *mut Fabric,
+    attr: *mut FiEqAttr,
+    into: *mut *mut Eq,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's rules.
+    let wait_obj = unsafe { attr.as_ref() }.map_or(wait::NONE, |attr| attr.wait_obj);
+    if ![wait::NONE, wait::UNSPEC, wait::YIELD].contains(&wait_obj) {
+        return -libc::ENOSYS;
+    }
+    let inner = Arc::new(EqInner { events: Mutex::default(), more: Condvar::new() });
+    let fid = fid(class::EQ, context, &FID);
+    // SAFETY: libfabric's rules.
+    unsafe { give(Eq { fid, ops: &OPS, inner }, into) }
+}
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    // SAFETY: libfabric's rules.
+    drop(unsafe { take::<Eq>(fid) });
+    0
+}
+
+unsafe extern "C" fn read(
+    eq: *mut Eq,
+    event: *mut u32,
+    into: *mut c_void,
+    room: usize,
+    flags: u64,
+) -> isize {
+    // SAFETY: the same arguments under the same rules.
+    unsafe { sread(eq, event, into, room, 0, flags) }
+}
+
+unsafe extern "C" fn sread(
+    eq: *mut Eq,
+    event: *mut u32,
+    into: *mut c_void,
+    room: usize,
+    timeout: c_int,
+    flags: u64,
+) -> isize {
+    let eq: &Eq = object!(eq.cast_const());
+    let time = u64::try_from(timeout).ok().map(Duration::from_millis);
+    let Some((number, bytes)) = eq.inner.next(time, flags & PEEK != 0) else {
+        return -(libc::EAGAIN as isize);
+    };
+    let count = if into.is_null() { 0 } else { bytes.len().min(room) };
+    // SAFETY: libfabric's rules: there is so much room.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), into.cast::<u8>(), count) };
+    store!(event, number);
+    count as isize
+}
+
+unsafe extern "C" fn readerr(_eq: *mut Eq, _into: *mut FiEqErrEntry, _flags: u64) -> isize {
+    // There is nothing that fails.
+    -(libc::EAGAIN as isize)
+}
+
+unsafe extern "C" fn write(
+    eq: *mut Eq,
+    event: u32,
+    from: *const c_void,
+    len: usize,
+    _flags: u64,
+) -> isize {
+    let eq: &Eq = object!(eq.cast_const());
+    let bytes = list!(from.cast::<u8>(), len).to_vec();
+    if eq.inner.push_bytes(event, bytes) { len as isize } else { -(libc::EAGAIN as isize) }
+}
+
+unsafe extern "C" fn strerror(
+    _eq: *mut Eq,
+    _error: c_int,
+    _data: *const c_void,
+    into: *mut c_char,
+    room: usize,
+) -> *const c_char {
+    // SAFETY: libfabric's rules: so much room.
+    unsafe { put_text("no error", into, room) };
+    c"no error".as_ptr()
+}

@@ -1,0 +1,61 @@
+//! A fabric: what domains and event queues are opened from.
+
+use std::ffi::{c_int, c_void};
+
+use crate::bindings::*;
+use crate::handle::{Object, fid, give, list, object, take};
+use crate::tables::{FabricOps, FidOps, NONE};
+use crate::{cq, domain, eq};
+
+#[repr(C)]
+pub struct Fabric {
+    fid: Fid,
+    ops: *const FabricOps,
+    api_version: u32,
+}
+
+// SAFETY: `repr(C)`, and begins with its fid.
+unsafe impl Object for Fabric {}
+
+static FID: FidOps = FidOps::new(close);
+static OPS: FabricOps = FabricOps {
+    size: size_of::<FabricOps>(),
+    domain: domain::open,
+    passive_ep: NONE,
+    eq_open: eq::open,
+    wait_open: NONE,
+    trywait,
+    domain2: domain::open2,
+};
+
+/// Entry point of the provider: opens a fabric.
+pub unsafe extern "C" fn open(
+    attr: *mut FiFabricAttr,
+    into: *mut *mut Fabric,
+    context: *mut c_void,
+) -> c_int {
+    let attr: &FiFabricAttr = object!(attr.cast_const());
+    let fid = fid(class::FABRIC, context, &FID);
+    // SAFETY: libfabric's rules.
+    unsafe { give(Fabric { fid, ops: &OPS, api_version: attr.api_version }, into) }
+}
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    // SAFETY: libfabric's rules.
+    drop(unsafe { take::<Fabric>(fid) });
+    0
+}
+
+/// Zero if the caller may sleep on the wait objects of all these.
+unsafe extern "C" fn trywait(_fabric: *mut Fabric, fids: *mut *mut Fid, count: c_int) -> c_int {
+    for fid in list!(fids.cast_const(), usize::try_from(count).unwrap_or(0)) {
+        let common: &Fid = object!(fid.cast_const());
+        if common.fclass == class::CQ {
+            let queue: &cq::Cq = object!(fid.cast::<cq::Cq>().cast_const());
+            if queue.inner.is_ready() {
+                return -libc::EAGAIN;
+            }
+        }
+    }
+    0
+}

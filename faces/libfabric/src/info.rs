@@ -1,0 +1,297 @@
+//! `fi_getinfo`: what this provider can do, as far as it fits what the application asks for.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+
+use crate::bindings::*;
+use crate::core;
+use crate::handle::look;
+use crate::params::Parameters;
+use crate::ways::{Way, ways};
+
+/// Everything an endpoint can be asked for.
+pub const CAPS: u64 = CAPS_PRIMARY | CAPS_DIRECTION | CAPS_SECONDARY | CAPS_PLACE;
+const CAPS_PRIMARY: u64 = caps::MSG | caps::TAGGED;
+const CAPS_DIRECTION: u64 = caps::SEND | caps::RECV;
+const CAPS_SECONDARY: u64 = caps::MULTI_RECV | caps::SOURCE | caps::DIRECTED_RECV;
+/// These cost nothing and are always given.
+const CAPS_PLACE: u64 = caps::LOCAL_COMM | caps::REMOTE_COMM;
+
+const TX_CAPS: u64 = CAPS_PRIMARY | caps::SEND;
+const RX_CAPS: u64 = CAPS_PRIMARY | CAPS_SECONDARY | caps::RECV;
+
+/// Flags that may be set for all operations of an endpoint.
+const TX_FLAGS: u64 = op::COMPLETION
+    | op::INJECT
+    | op::INJECT_COMPLETE
+    | op::TRANSMIT_COMPLETE
+    | op::DELIVERY_COMPLETE
+    | op::MATCH_COMPLETE;
+const RX_FLAGS: u64 = op::COMPLETION | op::MULTI_RECV;
+
+/// Longest message in bytes whose buffer is free at once: fits one frame of standard Ethernet.
+pub const INJECT_BYTES: usize = 1024;
+/// Segments of one operation: what MPIs use, and more than the two that need no allocation.
+pub const IOV_LIMIT: usize = 8;
+/// Operations of one endpoint that may be outstanding, unless more are asked for.
+const DEPTH: usize = 1024;
+/// The same, at most: half of what a node can have.
+const DEPTH_MAX: usize = 32 << 10;
+/// Longest message in bytes: beyond any memory, and far from where sums overflow.
+const MESSAGE_BYTES_MAX: usize = 1 << 46;
+/// All tag bits are to be had: no field is marked.
+const TAG_FORMAT: u64 = 0xAAAA_AAAA_AAAA_AAAA;
+
+/// Wire protocol and address format, in the space of providers' own values.
+const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x45_4D50;
+const ADDRESS_FORMAT: u32 = PROTOCOL;
+
+/// Bytes that each block is longer than the structure in it, all zero: newer cores have members there.
+const SPARE_BYTES: usize = 256;
+
+/// A zeroed block that the core can `free`. Null if there is no memory.
+fn zeroed<T>() -> *mut T {
+    // SAFETY: asks for memory only.
+    unsafe { libc::calloc(1, size_of::<T>() + SPARE_BYTES).cast() }
+}
+
+/// A text that the core can `free`.
+fn text(text: &str) -> *mut c_char {
+    let text = CString::new(text).unwrap_or_default();
+    // SAFETY: it ends with a zero.
+    unsafe { libc::strdup(text.as_ptr()) }
+}
+
+/// The parts of hints that were given.
+struct Hints<'a> {
+    info: Option<&'a FiInfo>,
+    tx: Option<&'a FiTxAttr>,
+    rx: Option<&'a FiRxAttr>,
+    ep: Option<&'a FiEpAttr>,
+    domain: Option<&'a FiDomainAttr>,
+    fabric: Option<&'a FiFabricAttr>,
+}
+
+impl<'a> Hints<'a> {
+    /// # Safety
+    ///
+    /// As [`look`].
+    unsafe fn new(hints: *const FiInfo) -> Self {
+        // SAFETY: libfabric's rules, for the hints and all that they point to.
+        unsafe {
+            let info: Option<&'a FiInfo> = look(hints);
+            Self {
+                info,
+                tx: info.and_then(|info| look(info.tx_attr)),
+                rx: info.and_then(|info| look(info.rx_attr)),
+                ep: info.and_then(|info| look(info.ep_attr)),
+                domain: info.and_then(|info| look(info.domain_attr)),
+                fabric: info.and_then(|info| look(info.fabric_attr)),
+            }
+        }
+    }
+
+    /// False if no way at all can be what is asked for; says why to those who listen.
+    fn can_be_met(&self) -> bool {
+        let problems = [
+            (self.info.is_some_and(|i| i.caps & !CAPS != 0), "capabilities"),
+            (self.info.is_some_and(|i| ![0, ADDRESS_FORMAT].contains(&i.addr_format)), "addresses"),
+            (self.ep.is_some_and(|e| ![0, FI_EP_RDM].contains(&e.kind)), "endpoint type"),
+            (self.ep.is_some_and(|e| ![0, PROTOCOL].contains(&e.protocol)), "protocol"),
+            (self.ep.is_some_and(|e| e.max_msg_size > MESSAGE_BYTES_MAX), "message size"),
+            (self.ep.is_some_and(|e| many(e.tx_ctx_cnt) || many(e.rx_ctx_cnt)), "contexts"),
+            (self.ep.is_some_and(|e| e.auth_key_size != 0), "authorization keys"),
+            (self.tx.is_some_and(|t| t.caps & !(TX_CAPS | CAPS_PLACE) != 0), "tx capabilities"),
+            (self.tx.is_some_and(|t| t.op_flags & !TX_FLAGS != 0), "tx flags"),
+            (self.tx.is_some_and(|t| t.msg_order & !FI_ORDER_SAS != 0), "tx order"),
+            (self.tx.is_some_and(|t| t.comp_order != 0), "tx completion order"),
+            (self.tx.is_some_and(|t| t.inject_size > INJECT_BYTES), "inject size"),
+            (self.tx.is_some_and(|t| t.size > DEPTH_MAX), "tx size"),
+            (self.tx.is_some_and(|t| t.iov_limit > IOV_LIMIT), "tx segments"),
+            (self.rx.is_some_and(|r| r.caps & !(RX_CAPS | CAPS_PLACE) != 0), "rx capabilities"),
+            (self.rx.is_some_and(|r| r.op_flags & !RX_FLAGS != 0), "rx flags"),
+            (self.rx.is_some_and(|r| r.msg_order & !FI_ORDER_SAS != 0), "rx order"),
+            (self.rx.is_some_and(|r| r.comp_order != 0), "rx completion order"),
+            (self.rx.is_some_and(|r| r.size > DEPTH_MAX), "rx size"),
+            (self.rx.is_some_and(|r| r.iov_limit > IOV_LIMIT), "rx segments"),
+            (self.domain.is_some_and(|d| d.cq_data_size > 8), "completion data size"),
+            (self.domain.is_some_and(|d| d.caps & !CAPS_PLACE != 0), "domain capabilities"),
+            (self.domain.is_some_and(|d| d.auth_key_size != 0), "authorization keys"),
+        ];
+        for (problem, what) in problems {
+            if problem {
+                core::inform(&format!("not offered: more than EMP has of {what} is asked for"));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// True if the hints name this domain, or none.
+    fn name(&self, domain: &str) -> bool {
+        let is = |name: *mut c_char, ours: &str| {
+            // SAFETY: libfabric's rules: null or a text.
+            name.is_null() || unsafe { CStr::from_ptr(name) }.to_str() == Ok(ours)
+        };
+        self.domain.is_none_or(|hint| is(hint.name, domain))
+            && self.fabric.is_none_or(|hint| is(hint.name, FABRIC))
+    }
+
+    /// The capabilities that are given: those asked for, and what comes with them.
+    fn caps(&self) -> u64 {
+        match self.info.map_or(0, |info| info.caps) {
+            0 => CAPS,
+            mut asked => {
+                if asked & CAPS_PRIMARY != 0 && asked & CAPS_DIRECTION == 0 {
+                    asked |= CAPS_DIRECTION;
+                }
+                asked | CAPS_PLACE
+            }
+        }
+    }
+}
+
+fn many(contexts: usize) -> bool {
+    // All bits set asks for a shared context, of which there are none either.
+    contexts > 1
+}
+
+/// The name of the fabric: one for all, as any node may reach any other.
+const FABRIC: &str = "emp";
+
+/// One `fi_info`.
+fn build(way: &Way, hints: &Hints<'_>, api_version: u32) -> Option<*mut FiInfo> {
+    let info = zeroed::<FiInfo>();
+    let parts = (zeroed(), zeroed(), zeroed(), zeroed(), zeroed());
+    let (tx, rx, ep, domain, fabric): (
+        *mut FiTxAttr,
+        *mut FiRxAttr,
+        *mut FiEpAttr,
+        *mut FiDomainAttr,
+        *mut FiFabricAttr,
+    ) = parts;
+    if info.is_null()
+        || tx.is_null()
+        || rx.is_null()
+        || ep.is_null()
+        || domain.is_null()
+        || fabric.is_null()
+    {
+        let blocks: [*mut c_void; 6] =
+            [info.cast(), tx.cast(), rx.cast(), ep.cast(), domain.cast(), fabric.cast()];
+        for block in blocks {
+            // SAFETY: null or from `calloc`, and not used any more.
+            unsafe { libc::free(block) };
+        }
+        return None;
+    }
+    // SAFETY: fresh blocks of these types; all zero is a valid value of each.
+    let (info, tx, rx, ep, domain, fabric) =
+        unsafe { (&mut *info, &mut *tx, &mut *rx, &mut *ep, &mut *domain, &mut *fabric) };
+    let caps = hints.caps();
+
+    tx.caps = caps & TX_CAPS;
+    tx.op_flags = hints.tx.map_or(0, |hint| hint.op_flags);
+    tx.msg_order = FI_ORDER_SAS;
+    tx.inject_size = INJECT_BYTES;
+    tx.size = hints.tx.map_or(0, |hint| hint.size).max(DEPTH);
+    tx.iov_limit = IOV_LIMIT;
+
+    rx.caps = caps & RX_CAPS;
+    rx.op_flags = hints.rx.map_or(0, |hint| hint.op_flags);
+    rx.msg_order = FI_ORDER_SAS;
+    rx.size = hints.rx.map_or(0, |hint| hint.size).max(DEPTH);
+    rx.iov_limit = IOV_LIMIT;
+
+    ep.kind = FI_EP_RDM;
+    ep.protocol = PROTOCOL;
+    ep.protocol_version = 1;
+    ep.max_msg_size = MESSAGE_BYTES_MAX;
+    let format = hints.ep.map_or(0, |hint| hint.mem_tag_format);
+    ep.mem_tag_format = if format == 0 { TAG_FORMAT } else { format };
+    ep.tx_ctx_cnt = 1;
+    ep.rx_ctx_cnt = 1;
+
+    fill_domain(domain, way, hints);
+
+    fabric.name = text(FABRIC);
+    fabric.prov_version = crate::PROVIDER_VERSION;
+    fabric.api_version = api_version;
+
+    info.caps = caps;
+    info.addr_format = ADDRESS_FORMAT;
+    info.tx_attr = tx;
+    info.rx_attr = rx;
+    info.ep_attr = ep;
+    info.domain_attr = domain;
+    info.fabric_attr = fabric;
+    Some(info)
+}
+
+fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>) {
+    let or = |asked: u32, otherwise: u32| if asked == 0 { otherwise } else { asked };
+    let hint = |field: fn(&FiDomainAttr) -> u32| hints.domain.map_or(0, field);
+    domain.name = text(&way.domain_name());
+    // Everything is locked as it must be, and the guardian makes progress: whatever is asked for is kept.
+    domain.threading = or(hint(|d| d.threading), FI_THREAD_SAFE);
+    domain.control_progress = or(hint(|d| d.control_progress), FI_PROGRESS_MANUAL);
+    domain.data_progress = or(hint(|d| d.data_progress), FI_PROGRESS_MANUAL);
+    domain.resource_mgmt = FI_RM_ENABLED;
+    domain.av_type = or(hint(|d| d.av_type), FI_AV_TABLE);
+    domain.mr_key_size = 8;
+    domain.cq_data_size = 8;
+    domain.cq_cnt = 1 << 12;
+    domain.ep_cnt = usize::from(crate::domain::ENDPOINTS_MAX);
+    domain.tx_ctx_cnt = domain.ep_cnt;
+    domain.rx_ctx_cnt = domain.ep_cnt;
+    domain.max_ep_tx_ctx = 1;
+    domain.max_ep_rx_ctx = 1;
+    domain.cntr_cnt = 1 << 12;
+    domain.mr_iov_limit = IOV_LIMIT;
+    domain.mr_cnt = 1 << 20;
+    domain.caps = CAPS_PLACE;
+}
+
+/// Entry point of the provider: what it can do. `node` and `service` say nothing here: addresses are exchanged by those
+/// who run the processes.
+///
+/// # Safety
+///
+/// libfabric's rules (see [`crate::handle`]).
+pub unsafe extern "C" fn getinfo(
+    api_version: u32,
+    _node: *const c_char,
+    _service: *const c_char,
+    _flags: u64,
+    hints: *const FiInfo,
+    out: *mut *mut FiInfo,
+) -> c_int {
+    // SAFETY: libfabric's rules.
+    let hints = unsafe { Hints::new(hints) };
+    if out.is_null() {
+        return -libc::EINVAL;
+    }
+    let Ok(parameters) = Parameters::read() else { return -libc::ENODATA };
+    if !hints.can_be_met() {
+        return -libc::ENODATA;
+    }
+    let ways = ways(&parameters);
+    let fitting = ways.iter().filter(|way| hints.name(&way.domain_name()));
+    let mut first: *mut FiInfo = std::ptr::null_mut();
+    let mut last: *mut FiInfo = first;
+    for info in fitting.filter_map(|way| build(way, &hints, api_version)) {
+        if first.is_null() {
+            first = info;
+        } else {
+            // SAFETY: `last` is the info before, made above.
+            unsafe { (*last).next = info };
+        }
+        last = info;
+    }
+    if first.is_null() {
+        core::inform("not offered: no interface that is allowed is up, or none of that name");
+        return -libc::ENODATA;
+    }
+    // SAFETY: not null, and libfabric's rules.
+    unsafe { out.write(first) };
+    0
+}

@@ -1,0 +1,76 @@
+//! EMP as a libfabric provider: `libemp-fi.so`, which unmodified MPI programs load.
+//!
+//! A call's way: an entry point ([`msg`], [`tagged`]) names buffers and flags; [`transfer`] makes a descriptor of them
+//! and posts it to the endpoint's node; reading a completion queue ([`cq`]) makes progress, and [`ended`] makes entries
+//! of what has ended. [`info`] says what is on offer, [`ways`] where to, and [`domain`] starts the node.
+//!
+//! What is on offer: reliable datagrams (`FI_EP_RDM`) with tagged and untagged messages. One-sided operations are not:
+//! their functions say so.
+
+#![warn(missing_docs)]
+#![allow(missing_docs, reason = "names of a C interface that libfabric's manual pages explain")]
+#![allow(
+    clippy::missing_safety_doc,
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "entry points are called from C by the rules that `handle` states for all of them"
+)]
+
+mod address;
+mod av;
+mod bindings;
+mod cntr;
+mod core;
+mod cq;
+mod domain;
+mod ended;
+mod endpoint;
+mod eq;
+mod fabric;
+mod handle;
+mod info;
+mod mr;
+mod msg;
+mod params;
+mod seldom;
+mod slots;
+mod status;
+mod tables;
+mod tagged;
+mod transfer;
+mod ways;
+
+use std::cell::UnsafeCell;
+
+use bindings::{FiProvider, version};
+
+/// Of two providers of one name, the core takes the one with the higher number.
+const PROVIDER_VERSION: u32 = version(0, 1);
+
+/// The provider as the core knows it: it writes there, so it is not a constant.
+struct Shared(UnsafeCell<FiProvider>);
+
+// SAFETY: written below before the core has it, and by the core alone from then on.
+unsafe impl Sync for Shared {}
+
+static PROVIDER: Shared = Shared(UnsafeCell::new(FiProvider {
+    version: PROVIDER_VERSION,
+    fi_version: 0,
+    context: [std::ptr::null_mut(); 4],
+    name: c"emp".as_ptr(),
+    getinfo: info::getinfo,
+    fabric: fabric::open,
+    cleanup,
+}));
+
+unsafe extern "C" fn cleanup() {}
+
+/// What a libfabric core calls when it has loaded this object.
+#[unsafe(no_mangle)]
+pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
+    let provider = PROVIDER.0.get();
+    core::attach(provider);
+    // SAFETY: the core calls this function once, before it uses the provider.
+    unsafe { (*provider).fi_version = core::fi_version() };
+    params::define();
+    provider
+}

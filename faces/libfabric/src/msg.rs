@@ -1,0 +1,150 @@
+//! Untagged messages: `fi_send`, `fi_recv` and their kin.
+
+use std::ffi::c_void;
+
+use crate::bindings::*;
+use crate::endpoint::Ep;
+use crate::handle::{list, object, one};
+use crate::tables::MsgOps;
+use crate::transfer::{Receive, Send};
+
+pub static OPS: MsgOps = MsgOps {
+    size: size_of::<MsgOps>(),
+    recv,
+    recvv,
+    recvmsg,
+    send,
+    sendv,
+    sendmsg,
+    inject,
+    senddata,
+    injectdata,
+};
+
+/// All bits: whatever a message's match bits are, they do not count here.
+const ANY_BITS: u64 = u64::MAX;
+
+/// A send with the endpoint's flags.
+#[inline]
+fn plain(parts: &[iovec], to: FiAddr, data: Option<u64>, context: *mut c_void) -> Send<'_> {
+    let context = context.expose_provenance();
+    Send { tagged: false, parts, to, tag: 0, data, context, flags: None, nameless: false }
+}
+
+unsafe extern "C" fn recv(
+    ep: *mut Ep,
+    buffer: *mut c_void,
+    len: usize,
+    _desc: *mut c_void,
+    from: FiAddr,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the same buffer under the same rules.
+    unsafe { recvv(ep, one(buffer, len).as_ptr(), std::ptr::null_mut(), 1, from, context) }
+}
+
+unsafe extern "C" fn recvv(
+    ep: *mut Ep,
+    iov: *const iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    from: FiAddr,
+    context: *mut c_void,
+) -> isize {
+    let ep: &Ep = object!(ep.cast_const());
+    let parts = list!(iov, count);
+    let context = context.expose_provenance();
+    let receive =
+        Receive { tagged: false, parts, from, tag: 0, ignore: ANY_BITS, context, flags: None };
+    // SAFETY: libfabric's rules.
+    unsafe { ep.inner.receive(&receive) }
+}
+
+unsafe extern "C" fn recvmsg(ep: *mut Ep, message: *const FiMsg, flags: u64) -> isize {
+    let ep: &Ep = object!(ep.cast_const());
+    let message: &FiMsg = object!(message);
+    let receive = Receive {
+        tagged: false,
+        parts: list!(message.msg_iov, message.iov_count),
+        from: message.addr,
+        tag: 0,
+        ignore: ANY_BITS,
+        context: message.context.expose_provenance(),
+        flags: Some(flags),
+    };
+    // SAFETY: libfabric's rules.
+    unsafe { ep.inner.receive(&receive) }
+}
+
+unsafe extern "C" fn send(
+    ep: *mut Ep,
+    buffer: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    to: FiAddr,
+    context: *mut c_void,
+) -> isize {
+    let ep: &Ep = object!(ep.cast_const());
+    // SAFETY: libfabric's rules.
+    unsafe { ep.inner.send(&plain(&one(buffer, len), to, None, context)) }
+}
+
+unsafe extern "C" fn sendv(
+    ep: *mut Ep,
+    iov: *const iovec,
+    _desc: *mut *mut c_void,
+    count: usize,
+    to: FiAddr,
+    context: *mut c_void,
+) -> isize {
+    let ep: &Ep = object!(ep.cast_const());
+    let send = plain(list!(iov, count), to, None, context);
+    // SAFETY: libfabric's rules.
+    unsafe { ep.inner.send(&send) }
+}
+
+unsafe extern "C" fn sendmsg(ep: *mut Ep, message: *const FiMsg, flags: u64) -> isize {
+    let ep: &Ep = object!(ep.cast_const());
+    let message: &FiMsg = object!(message);
+    let data = (flags & op::REMOTE_CQ_DATA != 0).then_some(message.data);
+    let parts = list!(message.msg_iov, message.iov_count);
+    let send = Send { flags: Some(flags), ..plain(parts, message.addr, data, message.context) };
+    // SAFETY: libfabric's rules.
+    unsafe { ep.inner.send(&send) }
+}
+
+unsafe extern "C" fn inject(ep: *mut Ep, buffer: *const c_void, len: usize, to: FiAddr) -> isize {
+    let ep: &Ep = object!(ep.cast_const());
+    let parts = one(buffer, len);
+    let send = Send { nameless: true, ..plain(&parts, to, None, std::ptr::null_mut()) };
+    // SAFETY: libfabric's rules.
+    unsafe { ep.inner.send(&send) }
+}
+
+unsafe extern "C" fn senddata(
+    ep: *mut Ep,
+    buffer: *const c_void,
+    len: usize,
+    _desc: *mut c_void,
+    data: u64,
+    to: FiAddr,
+    context: *mut c_void,
+) -> isize {
+    let ep: &Ep = object!(ep.cast_const());
+    // SAFETY: libfabric's rules.
+    unsafe { ep.inner.send(&plain(&one(buffer, len), to, Some(data), context)) }
+}
+
+unsafe extern "C" fn injectdata(
+    ep: *mut Ep,
+    buffer: *const c_void,
+    len: usize,
+    data: u64,
+    to: FiAddr,
+) -> isize {
+    let ep: &Ep = object!(ep.cast_const());
+    let parts = one(buffer, len);
+    let send = Send { nameless: true, ..plain(&parts, to, Some(data), std::ptr::null_mut()) };
+    // SAFETY: libfabric's rules.
+    unsafe { ep.inner.send(&send) }
+}

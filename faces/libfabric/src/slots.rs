@@ -1,0 +1,151 @@
+//! Operations of an endpoint that have not ended, each in a slot whose number is the context that the firmware gives back.
+
+use emp_host::{RawOp, Selector};
+
+/// What an operation is.
+pub enum Kind {
+    /// A send; with the bytes, if the application has its buffer back already.
+    Send { _copy: Option<Box<[u8]>> },
+    /// A receive of one message.
+    Receive,
+    /// A buffer that takes messages one after the other.
+    Multi(Multi),
+    /// A claimed message that is thrown away.
+    Discard,
+}
+
+/// A buffer for several messages.
+pub struct Multi {
+    /// Where the next message goes, and bytes that are left there.
+    pub next: usize,
+    pub left: usize,
+    pub selector: Selector,
+    /// No more messages: it was cancelled when one was arriving.
+    pub last: bool,
+}
+
+/// An operation that has not ended.
+pub struct Operation {
+    pub kind: Kind,
+    /// `None`: not posted at the moment.
+    pub raw: Option<RawOp>,
+    pub tagged: bool,
+    /// Its success is to be told.
+    pub report: bool,
+    /// Even its failure is not: the application has no name for it.
+    pub nameless: bool,
+    pub context: usize,
+    pub buffer: usize,
+    pub tag: u64,
+}
+
+impl Operation {
+    pub fn is_send(&self) -> bool {
+        matches!(self.kind, Kind::Send { .. })
+    }
+}
+
+enum Slot {
+    Used(Operation),
+    /// With the next free slot.
+    Free(usize),
+}
+
+/// The slots. Used again; nothing is allocated once they are as many as operations are outstanding at a time.
+#[derive(Default)]
+pub struct Slots {
+    slots: Vec<Slot>,
+    free: usize,
+    sends: usize,
+}
+
+impl Slots {
+    pub fn insert(&mut self, operation: Operation) -> usize {
+        self.sends += usize::from(operation.is_send());
+        let slot = self.free;
+        match self.slots.get_mut(slot) {
+            Some(place) => {
+                if let Slot::Free(next) = *place {
+                    self.free = next;
+                }
+                *place = Slot::Used(operation);
+                slot
+            }
+            None => {
+                self.slots.push(Slot::Used(operation));
+                self.free = self.slots.len();
+                self.slots.len() - 1
+            }
+        }
+    }
+
+    pub fn get(&mut self, slot: usize) -> Option<&mut Operation> {
+        match self.slots.get_mut(slot)? {
+            Slot::Used(operation) => Some(operation),
+            Slot::Free(_) => None,
+        }
+    }
+
+    pub fn remove(&mut self, slot: usize) -> Option<Operation> {
+        let place = self.slots.get_mut(slot)?;
+        if let Slot::Free(_) = place {
+            return None;
+        }
+        let Slot::Used(operation) = std::mem::replace(place, Slot::Free(self.free)) else {
+            return None;
+        };
+        self.free = slot;
+        self.sends -= usize::from(operation.is_send());
+        Some(operation)
+    }
+
+    /// Sends that have not ended.
+    pub fn sends(&self) -> usize {
+        self.sends
+    }
+
+    /// All operations with their slots.
+    pub fn all(&self) -> impl Iterator<Item = (usize, &Operation)> {
+        self.slots.iter().enumerate().filter_map(|(slot, place)| match place {
+            Slot::Used(operation) => Some((slot, operation)),
+            Slot::Free(_) => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(context: usize, send: bool) -> Operation {
+        let kind = if send { Kind::Send { _copy: None } } else { Kind::Receive };
+        Operation {
+            kind,
+            raw: None,
+            tagged: false,
+            report: true,
+            nameless: false,
+            context,
+            buffer: 0,
+            tag: 0,
+        }
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let mut slots = Slots::default();
+        for context in 0..3 {
+            assert_eq!(slots.insert(operation(context, context == 1)), context);
+        }
+        assert_eq!(slots.sends(), 1);
+        assert_eq!(slots.remove(1).unwrap().context, 1);
+        assert_eq!(slots.sends(), 0);
+        assert!(slots.remove(1).is_none() && slots.get(1).is_none() && slots.get(9).is_none());
+        assert_eq!(slots.remove(0).unwrap().context, 0);
+        assert_eq!(slots.insert(operation(7, false)), 0);
+        assert_eq!(slots.insert(operation(8, false)), 1);
+        assert_eq!(slots.insert(operation(9, false)), 3);
+        let contexts: Vec<_> = slots.all().map(|(_, operation)| operation.context).collect();
+        assert_eq!(contexts, [7, 8, 2, 9]);
+    }
+}

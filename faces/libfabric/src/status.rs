@@ -1,0 +1,67 @@
+//! How operations end, in libfabric's terms.
+
+use std::ffi::CStr;
+
+use emp_host::{PostError, Status};
+
+use crate::bindings::error;
+
+/// Error number, the provider's own number, and its text.
+const TABLE: [(Status, i32, &CStr); 9] = [
+    (Status::Truncated, error::TRUNC, c"message longer than the buffer"),
+    (Status::Cancelled, libc::ECANCELED, c"cancelled"),
+    (Status::Unreachable, libc::EHOSTUNREACH, c"peer unreachable"),
+    (Status::PeerRestarted, libc::ECONNRESET, c"peer was restarted"),
+    (Status::PeerClosed, libc::ECONNRESET, c"peer closed its node"),
+    (Status::NoEndpoint, libc::ECONNREFUSED, c"peer has no such endpoint"),
+    (Status::EndpointClosed, libc::ECANCELED, c"endpoint closed"),
+    (Status::MemoryFault, libc::EFAULT, c"memory could not be reached"),
+    (Status::Abandoned, libc::EIO, c"receiver gave the message up"),
+];
+
+/// The error numbers (general, own) of an end; `None` if all went well.
+pub fn failure(status: Status) -> Option<(i32, i32)> {
+    if status == Status::Ok {
+        return None;
+    }
+    let place = TABLE.iter().position(|(known, _, _)| *known == status);
+    Some(place.map_or((libc::EIO, 0), |place| (TABLE[place].1, place as i32 + 1)))
+}
+
+/// The text of an own number.
+pub fn describe(detail: i32) -> &'static CStr {
+    let place = usize::try_from(detail).ok().and_then(|detail| detail.checked_sub(1));
+    place.and_then(|place| TABLE.get(place)).map_or(c"no details", |(_, _, text)| *text)
+}
+
+/// What a call returns whose operation could not be posted.
+#[cold]
+pub fn refusal(error: PostError) -> isize {
+    let number = match error {
+        PostError::Busy | PostError::PoolFull => libc::EAGAIN,
+        PostError::TooLong => libc::EMSGSIZE,
+        PostError::NoClaim => libc::ENOMSG,
+        PostError::TooManyPeers => libc::ENOMEM,
+        PostError::MemoryFault => libc::EFAULT,
+        PostError::NoEndpoint | PostError::Closing => error::OPBADSTATE,
+        PostError::NoDestination => libc::EINVAL,
+    };
+    -(number as isize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_end_has_a_text() {
+        assert_eq!(failure(Status::Ok), None);
+        for (status, number, text) in TABLE {
+            let (error, detail) = failure(status).unwrap();
+            assert_eq!((error, describe(detail)), (number, text));
+        }
+        assert_eq!(describe(0), c"no details");
+        assert_eq!(describe(-1), c"no details");
+        assert_eq!(describe(i32::MAX), c"no details");
+    }
+}

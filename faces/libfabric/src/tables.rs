@@ -1,0 +1,321 @@
+//! libfabric's tables of functions: what the core and its callers call an object by.
+//!
+//! Callers do not look whether an entry is null, so each has a function: one that is not offered says so.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use crate::bindings::*;
+use crate::{
+    av::Av, cntr::Cntr, cq::Cq, domain::Domain, endpoint::Ep, eq::Eq, fabric::Fabric, mr::Mr,
+};
+
+/// A function that is not offered, whatever its arguments.
+///
+/// Invariant: it is called through tables with other argument lists. In the C calling conventions of the platforms that
+/// libfabric supports, arguments are the caller's to clean up, and `int` and `ssize_t` come back in the same register.
+pub type Unsupported = unsafe extern "C" fn() -> isize;
+
+unsafe extern "C" fn unsupported() -> isize {
+    -(libc::ENOSYS as isize)
+}
+
+/// An entry for a function that is not offered.
+pub const NONE: Unsupported = unsupported;
+
+/// A table of which nothing is offered.
+#[repr(C)]
+pub struct UnsupportedTable<const N: usize> {
+    pub size: usize,
+    pub entries: [Unsupported; N],
+}
+
+impl<const N: usize> UnsupportedTable<N> {
+    const NEW: Self = Self { size: size_of::<Self>(), entries: [NONE; N] };
+}
+
+pub static RMA: UnsupportedTable<9> = UnsupportedTable::NEW;
+pub static ATOMIC: UnsupportedTable<13> = UnsupportedTable::NEW;
+/// More entries than today's collectives, for cores that have more.
+pub static COLLECTIVE: UnsupportedTable<16> = UnsupportedTable::NEW;
+
+#[repr(C)]
+pub struct FidOps {
+    pub size: usize,
+    pub close: unsafe extern "C" fn(*mut Fid) -> c_int,
+    pub bind: unsafe extern "C" fn(*mut Fid, *mut Fid, u64) -> c_int,
+    pub control: unsafe extern "C" fn(*mut Fid, c_int, *mut c_void) -> c_int,
+    pub ops_open: Unsupported,
+    pub tostr: Unsupported,
+    pub ops_set: Unsupported,
+}
+
+impl FidOps {
+    /// The table of an object that can only be closed.
+    pub const fn new(close: unsafe extern "C" fn(*mut Fid) -> c_int) -> Self {
+        Self {
+            size: size_of::<Self>(),
+            close,
+            bind: no_bind,
+            control: no_control,
+            ops_open: NONE,
+            tostr: NONE,
+            ops_set: NONE,
+        }
+    }
+}
+
+unsafe extern "C" fn no_bind(_: *mut Fid, _: *mut Fid, _: u64) -> c_int {
+    -libc::ENOSYS
+}
+
+unsafe extern "C" fn no_control(_: *mut Fid, _: c_int, _: *mut c_void) -> c_int {
+    -libc::ENOSYS
+}
+
+#[repr(C)]
+pub struct FabricOps {
+    pub size: usize,
+    pub domain:
+        unsafe extern "C" fn(*mut Fabric, *mut FiInfo, *mut *mut Domain, *mut c_void) -> c_int,
+    pub passive_ep: Unsupported,
+    pub eq_open:
+        unsafe extern "C" fn(*mut Fabric, *mut FiEqAttr, *mut *mut Eq, *mut c_void) -> c_int,
+    pub wait_open: Unsupported,
+    pub trywait: unsafe extern "C" fn(*mut Fabric, *mut *mut Fid, c_int) -> c_int,
+    pub domain2:
+        unsafe extern "C" fn(*mut Fabric, *mut FiInfo, *mut *mut Domain, u64, *mut c_void) -> c_int,
+}
+
+#[repr(C)]
+pub struct DomainOps {
+    pub size: usize,
+    pub av_open:
+        unsafe extern "C" fn(*mut Domain, *mut FiAvAttr, *mut *mut Av, *mut c_void) -> c_int,
+    pub cq_open:
+        unsafe extern "C" fn(*mut Domain, *mut FiCqAttr, *mut *mut Cq, *mut c_void) -> c_int,
+    pub endpoint:
+        unsafe extern "C" fn(*mut Domain, *mut FiInfo, *mut *mut Ep, *mut c_void) -> c_int,
+    pub scalable_ep: Unsupported,
+    pub cntr_open:
+        unsafe extern "C" fn(*mut Domain, *mut FiCntrAttr, *mut *mut Cntr, *mut c_void) -> c_int,
+    pub poll_open: Unsupported,
+    pub stx_ctx: Unsupported,
+    pub srx_ctx: Unsupported,
+    pub query_atomic: Unsupported,
+    pub query_collective: Unsupported,
+    pub endpoint2:
+        unsafe extern "C" fn(*mut Domain, *mut FiInfo, *mut *mut Ep, u64, *mut c_void) -> c_int,
+}
+
+#[repr(C)]
+pub struct MrOps {
+    pub size: usize,
+    pub reg: unsafe extern "C" fn(
+        *mut Fid,
+        *const c_void,
+        usize,
+        u64,
+        u64,
+        u64,
+        u64,
+        *mut *mut Mr,
+        *mut c_void,
+    ) -> c_int,
+    pub regv: unsafe extern "C" fn(
+        *mut Fid,
+        *const iovec,
+        usize,
+        u64,
+        u64,
+        u64,
+        u64,
+        *mut *mut Mr,
+        *mut c_void,
+    ) -> c_int,
+    pub regattr: unsafe extern "C" fn(*mut Fid, *const FiMrAttr, u64, *mut *mut Mr) -> c_int,
+}
+
+#[repr(C)]
+pub struct AvOps {
+    pub size: usize,
+    pub insert:
+        unsafe extern "C" fn(*mut Av, *const c_void, usize, *mut FiAddr, u64, *mut c_void) -> c_int,
+    pub insertsvc: Unsupported,
+    pub insertsym: Unsupported,
+    pub remove: unsafe extern "C" fn(*mut Av, *mut FiAddr, usize, u64) -> c_int,
+    pub lookup: unsafe extern "C" fn(*mut Av, FiAddr, *mut c_void, *mut usize) -> c_int,
+    pub straddr:
+        unsafe extern "C" fn(*mut Av, *const c_void, *mut c_char, *mut usize) -> *const c_char,
+    pub av_set: Unsupported,
+    /// What cores after 1.17 have added.
+    pub newer: [Unsupported; 3],
+}
+
+#[repr(C)]
+pub struct CqOps {
+    pub size: usize,
+    pub read: unsafe extern "C" fn(*mut Cq, *mut c_void, usize) -> isize,
+    pub readfrom: unsafe extern "C" fn(*mut Cq, *mut c_void, usize, *mut FiAddr) -> isize,
+    pub readerr: unsafe extern "C" fn(*mut Cq, *mut FiCqErrEntry, u64) -> isize,
+    pub sread: unsafe extern "C" fn(*mut Cq, *mut c_void, usize, *const c_void, c_int) -> isize,
+    pub sreadfrom: unsafe extern "C" fn(
+        *mut Cq,
+        *mut c_void,
+        usize,
+        *mut FiAddr,
+        *const c_void,
+        c_int,
+    ) -> isize,
+    pub signal: unsafe extern "C" fn(*mut Cq) -> c_int,
+    pub strerror:
+        unsafe extern "C" fn(*mut Cq, c_int, *const c_void, *mut c_char, usize) -> *const c_char,
+}
+
+#[repr(C)]
+pub struct CntrOps {
+    pub size: usize,
+    pub read: unsafe extern "C" fn(*mut Cntr) -> u64,
+    pub readerr: unsafe extern "C" fn(*mut Cntr) -> u64,
+    pub add: unsafe extern "C" fn(*mut Cntr, u64) -> c_int,
+    pub set: unsafe extern "C" fn(*mut Cntr, u64) -> c_int,
+    pub wait: unsafe extern "C" fn(*mut Cntr, u64, c_int) -> c_int,
+    pub adderr: unsafe extern "C" fn(*mut Cntr, u64) -> c_int,
+    pub seterr: unsafe extern "C" fn(*mut Cntr, u64) -> c_int,
+}
+
+#[repr(C)]
+pub struct EqOps {
+    pub size: usize,
+    pub read: unsafe extern "C" fn(*mut Eq, *mut u32, *mut c_void, usize, u64) -> isize,
+    pub readerr: unsafe extern "C" fn(*mut Eq, *mut FiEqErrEntry, u64) -> isize,
+    pub write: unsafe extern "C" fn(*mut Eq, u32, *const c_void, usize, u64) -> isize,
+    pub sread: unsafe extern "C" fn(*mut Eq, *mut u32, *mut c_void, usize, c_int, u64) -> isize,
+    pub strerror:
+        unsafe extern "C" fn(*mut Eq, c_int, *const c_void, *mut c_char, usize) -> *const c_char,
+}
+
+#[repr(C)]
+pub struct EpOps {
+    pub size: usize,
+    pub cancel: unsafe extern "C" fn(*mut Fid, *mut c_void) -> isize,
+    pub getopt: unsafe extern "C" fn(*mut Fid, c_int, c_int, *mut c_void, *mut usize) -> c_int,
+    pub setopt: unsafe extern "C" fn(*mut Fid, c_int, c_int, *const c_void, usize) -> c_int,
+    pub tx_ctx: Unsupported,
+    pub rx_ctx: Unsupported,
+    pub rx_size_left: Unsupported,
+    pub tx_size_left: Unsupported,
+}
+
+#[repr(C)]
+pub struct CmOps {
+    pub size: usize,
+    pub setname: Unsupported,
+    pub getname: unsafe extern "C" fn(*mut Fid, *mut c_void, *mut usize) -> c_int,
+    pub others: [Unsupported; 7],
+}
+
+type Desc = *mut *mut c_void;
+type Context = *mut c_void;
+
+#[repr(C)]
+pub struct MsgOps {
+    pub size: usize,
+    pub recv:
+        unsafe extern "C" fn(*mut Ep, *mut c_void, usize, *mut c_void, FiAddr, Context) -> isize,
+    pub recvv: unsafe extern "C" fn(*mut Ep, *const iovec, Desc, usize, FiAddr, Context) -> isize,
+    pub recvmsg: unsafe extern "C" fn(*mut Ep, *const FiMsg, u64) -> isize,
+    pub send:
+        unsafe extern "C" fn(*mut Ep, *const c_void, usize, *mut c_void, FiAddr, Context) -> isize,
+    pub sendv: unsafe extern "C" fn(*mut Ep, *const iovec, Desc, usize, FiAddr, Context) -> isize,
+    pub sendmsg: unsafe extern "C" fn(*mut Ep, *const FiMsg, u64) -> isize,
+    pub inject: unsafe extern "C" fn(*mut Ep, *const c_void, usize, FiAddr) -> isize,
+    pub senddata: unsafe extern "C" fn(
+        *mut Ep,
+        *const c_void,
+        usize,
+        *mut c_void,
+        u64,
+        FiAddr,
+        Context,
+    ) -> isize,
+    pub injectdata: unsafe extern "C" fn(*mut Ep, *const c_void, usize, u64, FiAddr) -> isize,
+}
+
+#[repr(C)]
+pub struct TaggedOps {
+    pub size: usize,
+    pub recv: unsafe extern "C" fn(
+        *mut Ep,
+        *mut c_void,
+        usize,
+        *mut c_void,
+        FiAddr,
+        u64,
+        u64,
+        Context,
+    ) -> isize,
+    pub recvv: unsafe extern "C" fn(
+        *mut Ep,
+        *const iovec,
+        Desc,
+        usize,
+        FiAddr,
+        u64,
+        u64,
+        Context,
+    ) -> isize,
+    pub recvmsg: unsafe extern "C" fn(*mut Ep, *const FiMsgTagged, u64) -> isize,
+    pub send: unsafe extern "C" fn(
+        *mut Ep,
+        *const c_void,
+        usize,
+        *mut c_void,
+        FiAddr,
+        u64,
+        Context,
+    ) -> isize,
+    pub sendv:
+        unsafe extern "C" fn(*mut Ep, *const iovec, Desc, usize, FiAddr, u64, Context) -> isize,
+    pub sendmsg: unsafe extern "C" fn(*mut Ep, *const FiMsgTagged, u64) -> isize,
+    pub inject: unsafe extern "C" fn(*mut Ep, *const c_void, usize, FiAddr, u64) -> isize,
+    pub senddata: unsafe extern "C" fn(
+        *mut Ep,
+        *const c_void,
+        usize,
+        *mut c_void,
+        u64,
+        FiAddr,
+        u64,
+        Context,
+    ) -> isize,
+    pub injectdata: unsafe extern "C" fn(*mut Ep, *const c_void, usize, u64, FiAddr, u64) -> isize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_have_the_sizes_of_c() {
+        assert_eq!(size_of::<FidOps>(), 56);
+        assert_eq!(size_of::<FabricOps>(), 56);
+        assert_eq!(size_of::<DomainOps>(), 96);
+        assert_eq!(size_of::<MrOps>(), 32);
+        assert_eq!(size_of::<AvOps>(), 64 + 24);
+        assert_eq!(size_of::<CqOps>(), 64);
+        assert_eq!(size_of::<CntrOps>(), 64);
+        assert_eq!(size_of::<EqOps>(), 48);
+        assert_eq!(size_of::<EpOps>(), 64);
+        assert_eq!(size_of::<CmOps>(), 80);
+        assert_eq!(size_of::<MsgOps>(), 80);
+        assert_eq!(size_of::<TaggedOps>(), 80);
+        assert_eq!(size_of::<UnsupportedTable<9>>(), 80);
+        assert_eq!(size_of::<UnsupportedTable<13>>(), 112);
+    }
+
+    #[test]
+    fn what_is_not_offered_says_so() {
+        // SAFETY: the function takes nothing and touches nothing.
+        assert_eq!(unsafe { RMA.entries[0]() }, -38);
+    }
+}

@@ -1,0 +1,363 @@
+//! Posting: what all the send and receive functions come down to.
+
+use std::sync::atomic::Ordering;
+
+use emp_host::{
+    CompletionMode, NodeId, ReceiveDescriptor, Segment, SegmentList, Selector, SendDescriptor,
+};
+
+use crate::bindings::*;
+use crate::ended::{found, hand_over, nothing};
+use crate::endpoint::{Enabled, EpInner, State, tagged_number, untagged_number};
+use crate::info::{INJECT_BYTES, IOV_LIMIT};
+use crate::slots::{Kind, Multi, Operation};
+use crate::status::refusal;
+
+const EAGAIN: isize = -(libc::EAGAIN as isize);
+const EINVAL: isize = -(libc::EINVAL as isize);
+
+/// A message to be sent.
+pub struct Send<'a> {
+    pub tagged: bool,
+    pub parts: &'a [iovec],
+    pub to: FiAddr,
+    pub tag: u64,
+    pub data: Option<u64>,
+    pub context: usize,
+    /// Flags of this call; `None`: those of the endpoint.
+    pub flags: Option<u64>,
+    /// An inject: the buffer is free at once and nothing is told.
+    pub nameless: bool,
+}
+
+/// A receive.
+pub struct Receive<'a> {
+    pub tagged: bool,
+    pub parts: &'a [iovec],
+    pub from: FiAddr,
+    pub tag: u64,
+    pub ignore: u64,
+    pub context: usize,
+    pub flags: Option<u64>,
+}
+
+/// The list of segments, or `None` if it is too long.
+#[inline]
+fn segments(parts: &[iovec]) -> Option<SegmentList> {
+    let segment = |part: &iovec| Segment {
+        address: part.iov_base.expose_provenance() as u64,
+        bytes: part.iov_len as u64,
+    };
+    match parts {
+        [] => Some(SegmentList::empty()),
+        [one] => Some(SegmentList::one(segment(one))),
+        several if several.len() > IOV_LIMIT => None,
+        several => {
+            let mut list = [Segment::default(); IOV_LIMIT];
+            for (place, part) in list.iter_mut().zip(several) {
+                *place = segment(part);
+            }
+            SegmentList::new(&list[..several.len()]).ok()
+        }
+    }
+}
+
+/// A copy of a message's bytes.
+///
+/// # Safety
+///
+/// libfabric's rules: the parts are readable.
+unsafe fn copy(parts: &[iovec]) -> Box<[u8]> {
+    let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.iov_len).sum());
+    for part in parts {
+        // SAFETY: the caller says so.
+        let part = unsafe { crate::handle::slice(part.iov_base.cast::<u8>(), part.iov_len) };
+        bytes.extend_from_slice(part);
+    }
+    bytes.into()
+}
+
+impl EpInner {
+    /// Posts a send.
+    ///
+    /// # Safety
+    ///
+    /// libfabric's rules: the parts are readable until the send is told to have ended, or for the call with an inject.
+    #[inline]
+    pub unsafe fn send(&self, send: &Send<'_>) -> isize {
+        let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
+        let Some((node, endpoint)) = enabled.av.find(send.to) else { return EINVAL };
+        let Some(mut list) = segments(send.parts) else { return EINVAL };
+        if enabled.bound.tx_cq.as_ref().is_some_and(|queue| queue.is_full()) {
+            return EAGAIN;
+        }
+        let flags = send.flags.unwrap_or_else(|| self.tx_flags.load(Ordering::Relaxed));
+        let inject = send.nameless || flags & op::INJECT != 0;
+        let mut owned = None;
+        let completion = if inject {
+            if list.bytes() > INJECT_BYTES as u64 {
+                return -(libc::EMSGSIZE as isize);
+            }
+            if list.bytes() <= enabled.single_frame as u64 {
+                CompletionMode::Buffered
+            } else {
+                // Frames of this link are too small: the copy is kept here.
+                // SAFETY: libfabric's rules.
+                let bytes = unsafe { copy(send.parts) };
+                let address = bytes.as_ptr().expose_provenance() as u64;
+                list = SegmentList::one(Segment { address, bytes: bytes.len() as u64 });
+                owned = Some(bytes);
+                CompletionMode::Delivered
+            }
+        } else if flags & (op::DELIVERY_COMPLETE | op::MATCH_COMPLETE) != 0 {
+            CompletionMode::Delivered
+        } else {
+            CompletionMode::Auto
+        };
+        let mut state = self.lock();
+        let slot = state.slots.insert(Operation {
+            kind: Kind::Send { _copy: owned },
+            raw: None,
+            tagged: send.tagged,
+            report: !send.nameless && (!enabled.bound.tx_selective || flags & op::COMPLETION != 0),
+            nameless: send.nameless,
+            context: send.context,
+            buffer: 0,
+            tag: send.tag,
+        });
+        let to_endpoint =
+            if send.tagged { tagged_number(endpoint) } else { untagged_number(endpoint) };
+        let descriptor = SendDescriptor {
+            to: node,
+            endpoint: 0,
+            to_endpoint,
+            match_bits: send.tag,
+            segments: list,
+            immediate: send.data,
+            synchronous: flags & op::MATCH_COMPLETE != 0 && !inject,
+            completion,
+            context: slot as u64,
+        };
+        // SAFETY: the caller keeps the buffer (or the slot its copy) until the completion is dealt with, which is before
+        // the application is told; a buffered send has copied it when this returns. Addresses are exposed in `segments`.
+        match unsafe { enabled.endpoint(send.tagged).post_send_raw(descriptor) } {
+            Ok(raw) => {
+                if let Some(operation) = state.slots.get(slot) {
+                    operation.raw = Some(raw);
+                }
+                0
+            }
+            Err(refused) => {
+                state.slots.remove(slot);
+                refusal(refused)
+            }
+        }
+    }
+
+    /// Posts a receive, or looks for a message.
+    ///
+    /// # Safety
+    ///
+    /// libfabric's rules: the parts are writable and not used otherwise until the receive is told to have ended.
+    #[inline]
+    pub unsafe fn receive(&self, receive: &Receive<'_>) -> isize {
+        let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
+        let mut selector = Selector {
+            from: NodeId::ANY,
+            from_endpoint: None,
+            match_bits: receive.tag,
+            ignore_bits: receive.ignore,
+        };
+        if self.caps & caps::DIRECTED_RECV != 0 && receive.from != FI_ADDR_UNSPEC {
+            let Some((node, endpoint)) = enabled.av.find(receive.from) else { return EINVAL };
+            selector.from = node;
+            selector.from_endpoint = Some(if receive.tagged {
+                tagged_number(endpoint)
+            } else {
+                untagged_number(endpoint)
+            });
+        }
+        if enabled.bound.rx_cq.as_ref().is_some_and(|queue| queue.is_full()) {
+            return EAGAIN;
+        }
+        let flags = receive.flags.unwrap_or_else(|| self.rx_flags.load(Ordering::Relaxed));
+        let operation = Operation {
+            kind: Kind::Receive,
+            raw: None,
+            tagged: receive.tagged,
+            report: !enabled.bound.rx_selective || flags & op::COMPLETION != 0,
+            nameless: false,
+            context: receive.context,
+            buffer: receive.parts.first().map_or(0, |part| part.iov_base.expose_provenance()),
+            tag: receive.tag,
+        };
+        let mut state = self.lock();
+        if flags & (op::PEEK | op::CLAIM) != 0 {
+            // SAFETY: the same buffers under the same rules.
+            return unsafe { state.peek(self, enabled, receive.parts, selector, operation, flags) };
+        }
+        // SAFETY: the same buffers under the same rules.
+        unsafe { state.post(self, enabled, receive.parts, selector, operation, flags, None) }
+    }
+}
+
+impl State {
+    /// Posts a receive.
+    ///
+    /// # Safety
+    ///
+    /// As [`EpInner::receive`].
+    #[allow(clippy::too_many_arguments, reason = "the pieces of one receive")]
+    unsafe fn post(
+        &mut self,
+        ep: &EpInner,
+        enabled: &Enabled,
+        parts: &[iovec],
+        selector: Selector,
+        mut operation: Operation,
+        flags: u64,
+        claim: Option<emp_host::ClaimId>,
+    ) -> isize {
+        let Some(list) = segments(parts) else { return EINVAL };
+        if flags & op::MULTI_RECV != 0 && claim.is_none() && !operation.tagged {
+            let [buffer] = parts else { return EINVAL };
+            let next = buffer.iov_base.expose_provenance();
+            let multi = Multi { next, left: buffer.iov_len, selector, last: false };
+            operation.kind = Kind::Multi(multi);
+            let slot = self.slots.insert(operation);
+            self.post_again(ep, enabled, slot);
+            return 0;
+        }
+        let tagged = operation.tagged;
+        let slot = self.slots.insert(operation);
+        let receive = ReceiveDescriptor {
+            endpoint: 0,
+            selector,
+            segments: list,
+            claim,
+            context: slot as u64,
+        };
+        // SAFETY: the caller leaves the buffer alone until the completion is told; addresses are exposed in `segments`.
+        match unsafe { enabled.endpoint(tagged).post_receive_raw(receive) } {
+            Ok(raw) => {
+                if let Some(operation) = self.slots.get(slot) {
+                    operation.raw = Some(raw);
+                }
+                0
+            }
+            Err(refused) => {
+                self.slots.remove(slot);
+                refusal(refused)
+            }
+        }
+    }
+
+    /// Looks for a message, claims one, receives a claimed one, throws one away. Makes no progress: an MPI that asks two
+    /// transports in turn whether there is a message counts on the second not to see newer ones than the first.
+    ///
+    /// # Safety
+    ///
+    /// As [`EpInner::receive`].
+    unsafe fn peek(
+        &mut self,
+        ep: &EpInner,
+        enabled: &Enabled,
+        parts: &[iovec],
+        selector: Selector,
+        operation: Operation,
+        flags: u64,
+    ) -> isize {
+        let context = operation.context;
+        if flags & op::PEEK != 0 {
+            let claim = flags & (op::CLAIM | op::DISCARD) != 0;
+            let endpoint = enabled.endpoint(operation.tagged);
+            let Some(info) = endpoint.probe_raw(selector, claim) else {
+                hand_over(enabled, &operation, nothing(&operation, Some(libc::ENOMSG)), false);
+                return 0;
+            };
+            hand_over(enabled, &operation, found(ep, enabled, &operation, &info), false);
+            match info.claim {
+                Some(claim) if flags & op::DISCARD != 0 => {
+                    self.discard(enabled, operation.tagged, claim)
+                }
+                Some(claim) => {
+                    self.claims.push((context, claim));
+                    0
+                }
+                None => 0,
+            }
+        } else {
+            let Some(place) = self.claims.iter().position(|(claimed, _)| *claimed == context)
+            else {
+                return EINVAL;
+            };
+            let (_, claim) = self.claims[place];
+            let result = if flags & op::DISCARD != 0 {
+                let result = self.discard(enabled, operation.tagged, claim);
+                if result == 0 {
+                    hand_over(enabled, &operation, nothing(&operation, None), false);
+                }
+                result
+            } else {
+                let flags = flags & !op::MULTI_RECV;
+                // SAFETY: the same buffers under the same rules.
+                unsafe { self.post(ep, enabled, parts, selector, operation, flags, Some(claim)) }
+            };
+            if result != EAGAIN {
+                self.claims.swap_remove(place);
+            }
+            result
+        }
+    }
+
+    /// Throws a claimed message away: receives none of it.
+    fn discard(&mut self, enabled: &Enabled, tagged: bool, claim: emp_host::ClaimId) -> isize {
+        let slot = self.slots.insert(Operation {
+            kind: Kind::Discard,
+            raw: None,
+            tagged,
+            report: false,
+            nameless: true,
+            context: 0,
+            buffer: 0,
+            tag: 0,
+        });
+        let receive = ReceiveDescriptor {
+            endpoint: 0,
+            selector: Selector::ANY,
+            segments: SegmentList::empty(),
+            claim: Some(claim),
+            context: slot as u64,
+        };
+        // SAFETY: there is no memory.
+        match unsafe { enabled.endpoint(tagged).post_receive_raw(receive) } {
+            Ok(_) => 0,
+            Err(refused) => {
+                self.slots.remove(slot);
+                refusal(refused)
+            }
+        }
+    }
+
+    /// Cancels the operation with this context.
+    pub fn cancel(&mut self, ep: &EpInner, enabled: &Enabled, context: usize) -> isize {
+        let named = |operation: &Operation| !operation.nameless && operation.context == context;
+        let receive = |operation: &Operation| named(operation) && !operation.is_send();
+        let found = self.slots.all().find(|(_, operation)| receive(operation));
+        let found = found.or_else(|| self.slots.all().find(|(_, operation)| named(operation)));
+        let Some((slot, _)) = found else { return -(libc::ENOENT as isize) };
+        let Some(operation) = self.slots.get(slot) else { return -(libc::ENOENT as isize) };
+        let (raw, tagged) = (operation.raw, operation.tagged);
+        if let Kind::Multi(multi) = &mut operation.kind {
+            multi.last = true;
+        }
+        match raw {
+            // If it is too late, it ends as it will.
+            Some(raw) => {
+                enabled.endpoint(tagged).cancel_raw(raw);
+            }
+            None => self.end_unposted(ep, enabled, slot, emp_host::Status::Cancelled),
+        }
+        0
+    }
+}

@@ -44,7 +44,7 @@ pub struct Statistics {
     pub messages: usize,
     /// Messages received.
     pub received: usize,
-    /// Operations that ended with an error that something explains.
+    /// Operations that ended with an error that something explains; cancelled ones are not counted.
     pub errors: usize,
     /// Bytes of all messages posted.
     pub bytes: u64,

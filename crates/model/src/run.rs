@@ -185,7 +185,7 @@ fn receive_the_left_over(world: &mut World, bound: Span) {
     let messages = &world.ledger.messages;
     let left = (0..messages.len()).filter(|id| unclear(&messages[*id])).collect();
     post_for(world, left);
-    world.run(bound);
+    world.run(bound.min(ROUND));
 }
 
 fn post_for(world: &mut World, messages: Vec<usize>) {
@@ -202,7 +202,9 @@ fn post_for(world: &mut World, messages: Vec<usize>) {
 /// How long after healing everything must be over.
 fn recovery_bound(world: &World, temper: &Temper) -> Span {
     // Every peer may have to be given up once, one after the other in a chain of waiting, and a pause may be in force.
-    let waiting = temper.patience.0 * 4 + 5_000_000_000;
+    // Where no one was away, retransmissions that backed off to their ceiling are the longest wait.
+    let away = temper.harsh() || temper.closes || temper.pauses;
+    let waiting = if away { temper.patience.0 * 4 } else { 0 } + 5_000_000_000;
     // The slowest network drawn moves 1 Gb/s; a tenth of that is enough.
     let bytes: u64 = world.ledger.messages.iter().map(|message| message.spec.bytes).sum();
     // A slow node loses most of what comes faster than it looks: thirty times its own time.
@@ -237,13 +239,15 @@ fn busy(world: &World) -> String {
 
 fn statistics(world: &World, healed: Time) -> Statistics {
     let messages = &world.ledger.messages;
-    let failed = |status: Status| !matches!(status, Status::Ok | Status::Truncated);
+    let arrived = |status: Status| matches!(status, Status::Ok | Status::Truncated);
+    let failed = |status: Status| !arrived(status) && status != Status::Cancelled;
     let sends_failed =
         messages.iter().filter(|m| m.ended.is_some_and(|(status, _)| failed(status)));
     let receives = &world.ledger.receives;
     let receives_failed =
         receives.iter().filter(|r| r.ended.is_some_and(|(done, _, _)| failed(done.status)));
-    let last = receives.iter().filter_map(|r| r.ended.map(|(_, at, _)| at)).max();
+    let done = receives.iter().filter_map(|receive| receive.ended);
+    let last = done.filter(|(done, _, _)| arrived(done.status)).map(|(_, at, _)| at).max();
     let posted = messages.iter().filter(|message| message.posted.is_some());
     Statistics {
         nodes: world.nodes().len(),

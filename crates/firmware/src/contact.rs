@@ -254,7 +254,9 @@ impl Firmware {
 
     /// Sends the hellos of searches that are due, and ends those that were in vain.
     pub(crate) fn run_searches(&mut self, now: Time) {
-        while let Some((peer, since)) = self.routes.pop_due(now) {
+        // Each search adds a hello per link and hint; those that find the queue full are first next time.
+        while self.routes.has_room() {
+            let Some((peer, since)) = self.routes.pop_due(now) else { return };
             let watched = self.watched.binary_search_by_key(&peer, |(watched, _)| *watched);
             if !self.send.is_active(peer) && watched.is_err() {
                 self.routes.stop_search(peer);

@@ -13,6 +13,7 @@ use crate::encode::{self, Head, Line, Payload};
 use crate::engine::{Firmware, NodeEvent};
 use crate::memory::HostMemory;
 use crate::peers::milliseconds;
+use crate::receive::NotTaken;
 use crate::send::Outlet;
 use crate::time::{Span, Time};
 use crate::transmit::{LinkIndex, TransmitBatch};
@@ -111,18 +112,17 @@ impl Firmware {
         let peer = match known {
             Some(peer) => peer,
             None if header.kind.sequenced() => {
-                let peer = self.add_peer(now, node).ok_or(Counter::DropTooManyPeers)?;
-                if header.kind == Kind::Message
-                    && let Ok((message, _)) = Message::parse(header.flags, body)
-                {
-                    self.limit_frames(peer, message.frame_bytes_max);
-                }
-                peer
+                self.add_peer(now, node).ok_or(Counter::DropTooManyPeers)?
             }
             None => return Err(Counter::DropUnknownPeer),
         };
         let remote = self.peers[peer].remote_epoch;
         if remote == Epoch::UNKNOWN && header.kind.sequenced() {
+            if header.kind == Kind::Message
+                && let Ok((message, _)) = Message::parse(header.flags, body)
+            {
+                self.limit_frames(peer, message.frame_bytes_max);
+            }
             self.meet(now, peer, header.source_epoch, link, from);
         } else if remote != header.source_epoch {
             // Another incarnation, or a stale frame: only the node itself can tell (`EPOCH-3`).
@@ -155,7 +155,8 @@ impl Firmware {
             },
             Kind::NotReady => match NotReady::parse(body) {
                 Ok(NotReady { cause, backoff_us, .. }) => {
-                    self.send.on_not_ready(now, peer, header.word, cause, backoff_us);
+                    let which = (header.word, header.sequence);
+                    self.send.on_not_ready(now, peer, which, cause, backoff_us);
                 }
                 Err(reason) => self.counters.count(reason.into()),
             },
@@ -327,18 +328,19 @@ impl Firmware {
     pub(crate) fn emit_not_ready(&mut self, now: Time, batch: &mut TransmitBatch) {
         let own = self.peers.own;
         while !batch.is_full() {
-            let Some((to, number, cause)) = self.receive.poll_not_ready() else { return };
+            let Some(answer) = self.receive.poll_not_ready() else { return };
+            let NotTaken { peer: to, number, sequence, cause } = answer;
             let peer = &self.peers[to];
             let backoff_us = REFUSAL_BACKOFF.as_us() as u32;
             self.counters.count(Counter::NotReadySent);
             if peer.node == own {
-                self.send.on_not_ready(now, to, number, cause, backoff_us);
+                self.send.on_not_ready(now, to, (number, sequence), cause, backoff_us);
                 continue;
             }
             let head = Head {
                 kind: Kind::NotReady,
                 flags: Flags::default(),
-                sequence: Sequence(0),
+                sequence,
                 acknowledge: Sequence(0),
                 word: number,
             };

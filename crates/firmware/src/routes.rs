@@ -62,7 +62,7 @@ struct Search {
 /// Searches, hints, and contact frames to be sent.
 pub(crate) struct Routes {
     secret: u64,
-    searches: Vec<Search>,
+    searches: VecDeque<Search>,
     hints: HashMap<u64, Vec<(LinkIndex, LinkAddress)>>,
     contacts: VecDeque<Contact>,
     /// Nonces of questions to an address whoever lives there.
@@ -74,7 +74,7 @@ impl Routes {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             secret: scramble(seed),
-            searches: Vec::new(),
+            searches: VecDeque::new(),
             hints: HashMap::new(),
             contacts: VecDeque::new(),
             questions: VecDeque::new(),
@@ -129,7 +129,12 @@ impl Routes {
         if self.searches.len() >= DISCOVERIES_MAX {
             return false;
         }
-        self.searches.push(Search { peer, since: now, next: now, interval: SEARCH_INTERVAL.0 });
+        self.searches.push_back(Search {
+            peer,
+            since: now,
+            next: now,
+            interval: SEARCH_INTERVAL.0,
+        });
         true
     }
 
@@ -148,10 +153,18 @@ impl Routes {
 
     /// The next peer to ask for again now, and since when it is being looked for.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<(u32, Time)> {
-        let search = self.searches.iter_mut().find(|search| search.next <= now)?;
+        let at = self.searches.iter().position(|search| search.next <= now)?;
+        let mut search = self.searches.remove(at)?;
         search.next = now + search.interval;
         search.interval = Span(search.interval.0 * 2).min(SEARCH_INTERVAL.1);
-        Some((search.peer, search.since))
+        let found = (search.peer, search.since);
+        self.searches.push_back(search);
+        Some(found)
+    }
+
+    /// True if the hellos of one more search fit the queue.
+    pub(crate) fn has_room(&self) -> bool {
+        self.contacts.len() < REPLIES_MAX / 2
     }
 
     /// Queues a contact frame. False: too many wait; the asker will ask again.

@@ -1,11 +1,13 @@
 //! A slab whose keys carry a generation, so that a name kept too long names nothing instead of something else.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// Items addressed by index and generation.
 pub(crate) struct Slots<T> {
     entries: Vec<Entry<T>>,
-    free: Vec<u32>,
+    /// First freed, first used again: a name that is still about in the network stays unused for longest.
+    free: VecDeque<u32>,
     used: usize,
     limit: usize,
 }
@@ -18,7 +20,7 @@ struct Entry<T> {
 impl<T> Slots<T> {
     /// Never more than `limit` items.
     pub(crate) const fn new(limit: usize) -> Self {
-        Self { entries: Vec::new(), free: Vec::new(), used: 0, limit }
+        Self { entries: Vec::new(), free: VecDeque::new(), used: 0, limit }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -35,7 +37,7 @@ impl<T> Slots<T> {
             return None;
         }
         self.used += 1;
-        if let Some(index) = self.free.pop() {
+        if let Some(index) = self.free.pop_front() {
             let entry = &mut self.entries[index as usize];
             entry.item = Some(item);
             return Some((index, entry.generation));
@@ -73,7 +75,7 @@ impl<T> Slots<T> {
         let item = entry.item.take()?;
         entry.generation = entry.generation.wrapping_add(1);
         self.used -= 1;
-        self.free.push(index);
+        self.free.push_back(index);
         Some(item)
     }
 

@@ -6,9 +6,8 @@
 //!  0  source node          8      16  match bits          8
 //!  8  source endpoint      2      24  handle              4
 //! 10  destination endpoint 2      28  [long part         16]  if LONG
-//! 12  attempt              1      ..  [immediate data     8]  if IMMEDIATE
-//! 13  reserved, zero       1      ..  payload
-//! 14  largest frame        2
+//! 12  reserved, zero       2      ..  [immediate data     8]  if IMMEDIATE
+//! 14  largest frame        2      ..  payload
 //! ```
 
 use crate::header::{u16_at, u32_at, u64_at};

@@ -2,9 +2,9 @@
 
 use alloc::collections::VecDeque;
 
-use emp_wire::{Flags, NotReadyCause, SACK_WORDS_MAX, Sequence};
+use emp_wire::{Flags, SACK_WORDS_MAX, Sequence};
 
-use super::ReceivePath;
+use super::{NotTaken, ReceivePath};
 use crate::cross::Cross;
 use crate::profile::AckTrigger;
 use crate::time::Time;
@@ -167,7 +167,7 @@ impl ReceivePath {
     }
 
     /// The next thing to say of a message that was not taken.
-    pub(crate) fn poll_not_ready(&mut self) -> Option<(u32, u32, NotReadyCause)> {
+    pub(crate) fn poll_not_ready(&mut self) -> Option<NotTaken> {
         self.not_ready.pop_front()
     }
 }

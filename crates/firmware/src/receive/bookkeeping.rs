@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use emp_wire::{BlockWord, Done, Flags, Header, Kind, Message, NotReadyCause, Pull};
 
 use super::sequence::Arrival;
-use super::{Incoming, NONE, Place, ReceivePath};
+use super::{Incoming, NONE, NotTaken, Place, ReceivePath};
 use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
 use crate::limits::{EARLY_MAX, HOMELESS_MAX, INCOMING_MAX};
@@ -119,9 +119,12 @@ impl ReceivePath {
         let number = header.word;
         let ahead = number.wrapping_sub(self.peers[peer].next_number) as i32;
         if ahead < 0 {
-            return self.on_old_message(peer, number);
+            return self.on_old_message(peer, header, &message, payload, memory);
         }
         if ahead > 0 {
+            if self.find_early(peer, number).is_some() {
+                return self.on_old_message(peer, header, &message, payload, memory);
+            }
             return self.take_early(peer, header, &message, payload);
         }
         let outcome = self.take_in_turn(now, peer, header, &message, payload, memory);
@@ -132,20 +135,45 @@ impl ReceivePath {
         }
         match outcome {
             Outcome::Taken => Verdict::Taken,
-            Outcome::Kept(cause) => self.not_ready(peer, number, cause),
-            Outcome::Refused => self.not_ready(peer, number, NotReadyCause::Full),
+            Outcome::Kept(cause) => self.not_ready(peer, header, cause),
+            Outcome::Refused => self.not_ready(peer, header, NotReadyCause::Full),
         }
     }
 
     /// A message that had its turn comes again. If only its place was kept, its sender has not heard of that yet; else it
     /// was sent again after a refusal although another copy had been taken.
-    fn on_old_message(&mut self, peer: u32, number: u32) -> Verdict {
+    fn on_old_message(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        message: &Message,
+        payload: &[u8],
+        memory: &mut impl HostMemory,
+    ) -> Verdict {
+        let number = header.word;
+        // The train of the copy that was taken may have been withdrawn: the latest copy is the one that goes on.
+        let mut at = self.peers[peer].progress;
+        while at != NONE {
+            let incoming = self.incoming.at_mut(at).expect("listed");
+            if incoming.number == number {
+                let again = describe(peer, header, message, payload);
+                if incoming.first.before(again.first) && incoming.unscheduled == again.unscheduled {
+                    (incoming.first, incoming.fragment) = (again.first, again.fragment);
+                    (incoming.first_payload, incoming.received) =
+                        (again.first_payload, again.received);
+                    self.place(at, 0, payload, memory);
+                    self.advance(at);
+                }
+                return Verdict::Taken;
+            }
+            at = incoming.next_progress;
+        }
         let incoming = &self.incoming;
         let kept = incoming.indices().filter_map(|i| incoming.at(i)).find_map(|message| {
             message.kept.filter(|_| message.peer == peer && message.number == number)
         });
         match kept {
-            Some(cause) => self.not_ready(peer, number, cause),
+            Some(cause) => self.not_ready(peer, header, cause),
             None => {
                 self.counters.count(Counter::DropDuplicate);
                 Verdict::Taken
@@ -155,9 +183,14 @@ impl ReceivePath {
 
     /// The first frame of a message is not taken, and its sender is told why (`READY-1`). If that is lost the frame
     /// comes again, and is answered again.
-    fn not_ready(&mut self, peer: u32, number: u32, cause: NotReadyCause) -> Verdict {
+    fn not_ready(&mut self, peer: u32, header: &Header, cause: NotReadyCause) -> Verdict {
         if self.not_ready.len() < NOT_READY_QUEUED_MAX {
-            self.not_ready.push_back((peer, number, cause));
+            self.not_ready.push_back(NotTaken {
+                peer,
+                number: header.word,
+                sequence: header.sequence,
+                cause,
+            });
         }
         Verdict::Dropped(Counter::NotTaken)
     }
@@ -232,7 +265,7 @@ impl ReceivePath {
 
     /// Stores a message that nothing waits for (yet) in the pool. No room there: the message comes back.
     fn store(&mut self, mut incoming: Incoming, payload: &[u8]) -> Result<u32, Box<Incoming>> {
-        if self.incoming.is_full() {
+        if self.crowded() {
             return Err(Box::new(incoming));
         }
         let Some(chain) = self.pool.alloc(incoming.unscheduled as usize) else {
@@ -249,8 +282,16 @@ impl ReceivePath {
         Ok(index)
     }
 
+    /// The rest of the table is for messages that a receive waits for: a flood of others must not lock them out.
+    fn crowded(&self) -> bool {
+        self.incoming.len() >= INCOMING_MAX / 8 * 7
+    }
+
     /// Keeps a message's place in the order without its bytes: they are pulled when it is matched.
     fn keep(&mut self, mut incoming: Incoming, cause: NotReadyCause) -> Option<(u32, Outcome)> {
+        if self.crowded() {
+            return None;
+        }
         incoming.place = Place::Later;
         // A sender that waits for a `done` anyway keeps the bytes; others would forget them, and must be told.
         let outcome = if incoming.needs_done() && cause != NotReadyCause::NoEndpoint {
@@ -294,18 +335,13 @@ impl ReceivePath {
         message: &Message,
         payload: &[u8],
     ) -> Verdict {
-        if self.find_early(peer, header.word).is_some() {
-            // Sent again, although the first copy was taken.
-            self.counters.count(Counter::DropDuplicate);
-            return Verdict::Taken;
-        }
         let void = header.flags.has(Flags::VOID);
         let homeless = !void && self.endpoint(message.destination_endpoint).is_none();
         // Half of the table is for messages in their turn: early ones must not lock those out that they wait for.
         let crowded = self.incoming.len() >= INCOMING_MAX / 2;
         if homeless || crowded || usize::from(self.peers[peer].early_count) >= EARLY_MAX {
             self.counters.count(Counter::DropEarly);
-            return self.not_ready(peer, header.word, NotReadyCause::Full);
+            return self.not_ready(peer, header, NotReadyCause::Full);
         }
         let mut incoming = describe(peer, header, message, payload);
         incoming.void = void;
@@ -313,7 +349,7 @@ impl ReceivePath {
         incoming.early = true;
         let Ok(index) = self.store(incoming, payload) else {
             self.counters.count(Counter::DropEarly);
-            return self.not_ready(peer, header.word, NotReadyCause::Full);
+            return self.not_ready(peer, header, NotReadyCause::Full);
         };
         self.peers[peer].early_count += 1;
         let next = self.peers[peer].next_number;

@@ -262,6 +262,7 @@ impl ReceivePath {
                 self.remove_incoming(index);
             }
         }
+        self.not_ready.retain(|answer| answer.peer != peer);
         // Only now that no message of the peer is left: others may take the room.
         self.serve_pull_queue();
         let waiting: Vec<u32> = self

@@ -115,6 +115,15 @@ struct ReceivePeer {
     ack: acknowledge::Owed,
 }
 
+/// A first frame that was not taken, and why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotTaken {
+    pub(crate) peer: u32,
+    pub(crate) number: u32,
+    pub(crate) sequence: Sequence,
+    pub(crate) cause: NotReadyCause,
+}
+
 /// The receive path of a node.
 pub(crate) struct ReceivePath {
     profile: Profile,
@@ -135,8 +144,8 @@ pub(crate) struct ReceivePath {
     pulling_bytes: u64,
     pull_queue: VecDeque<u32>,
     acks: acknowledge::AckQueues,
-    /// What is to be said of messages that were not taken: peer, number, cause.
-    not_ready: VecDeque<(u32, u32, NotReadyCause)>,
+    /// What is to be said of messages that were not taken.
+    not_ready: VecDeque<NotTaken>,
 }
 
 impl ReceivePath {

@@ -58,7 +58,7 @@ impl SendPath {
             selective(active, cumulative, words, &mut progress);
         }
         if progress.acked > 0 {
-            active.progress_at = now;
+            (active.progress_at, active.acked_at) = (now, now);
             active.backoff = 0;
             let now_us = (now.0 / 1_000) as u32;
             let delay_us = sack.map_or(0, |(_, delay)| delay);
@@ -70,7 +70,8 @@ impl SendPath {
                 None => entry.window.grow(progress.acked),
             }
         }
-        if has_sack {
+        // The answer to a probe says of all frames that were sent before it and are still missing that they are lost.
+        if has_sack || progress.resent && self.profile.selective_acks {
             self.find_lost(peer);
         }
         self.release(peer);
@@ -157,14 +158,18 @@ impl SendPath {
         &mut self,
         now: Time,
         peer: u32,
-        number: u32,
+        (number, sequence): (u32, Sequence),
         cause: NotReadyCause,
         backoff_us: u32,
     ) {
         self.counters.count(Counter::NotReadyReceived);
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
         let index = active.records.iter().find_map(|record| match record.what {
-            What::Message { message, number: sent } if sent == number => Some(message),
+            What::Message { message, number: sent }
+                if sent == number && record.first == sequence =>
+            {
+                Some(message)
+            }
             _ => None,
         });
         // Said again, or too late: another copy was taken meanwhile.

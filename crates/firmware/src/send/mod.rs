@@ -227,6 +227,10 @@ impl SendPath {
 
     /// Gives a peer up: all that was due ends with `status`, and its numbers start afresh.
     pub(crate) fn reset(&mut self, peer: u32, status: Status, found: bool) {
+        if let Some(mut active) = self.peers[peer].active.take() {
+            active.window = [record::Frame::default(); crate::limits::WINDOW_FRAMES as usize];
+            self.retire(active);
+        }
         let lost: Vec<u32> = self
             .messages
             .indices()
@@ -234,10 +238,6 @@ impl SendPath {
             .collect();
         for message in lost {
             self.finish(message, status);
-        }
-        if let Some(mut active) = self.peers[peer].active.take() {
-            active.window = [record::Frame::default(); crate::limits::WINDOW_FRAMES as usize];
-            self.retire(active);
         }
         self.timers.clear(peer);
         let entry = &mut self.peers[peer];

@@ -96,10 +96,14 @@ pub(super) struct Active {
     pub(super) since_request: u32,
     /// Timer runs since the last progress.
     pub(super) backoff: u32,
+    /// Lost frames that may be resent although the window is full: what the last run of the timer found, within reason.
+    pub(super) credit: u32,
     /// Refusals since the last message that was taken.
     pub(super) refusals: u32,
     /// Last time something was acknowledged, or transmission began.
     pub(super) progress_at: Time,
+    /// Last time something was acknowledged, or nothing was in flight; timers do not move it.
+    pub(super) acked_at: Time,
     /// Last time that any frame came from the peer, or that we began to wait for one.
     pub(super) heard_at: Time,
     /// No message may be started before.
@@ -129,8 +133,10 @@ impl Active {
             acked_order: 0,
             since_request: 0,
             backoff: 0,
+            credit: 0,
             refusals: 0,
             progress_at: Time::default(),
+            acked_at: Time::default(),
             heard_at: Time::default(),
             ready_at: Time::default(),
             suspected: false,
@@ -160,8 +166,9 @@ impl Active {
         }
         (self.unacked, self.train_next, self.train_end) = (next, next, next);
         (self.in_flight, self.lost, self.order, self.acked_order) = (0, 0, 0, 0);
-        (self.since_request, self.backoff, self.refusals) = (0, 0, 0);
-        (self.progress_at, self.heard_at, self.ready_at) = (now, now, Time::default());
+        (self.since_request, self.backoff, self.refusals, self.credit) = (0, 0, 0, 0);
+        (self.progress_at, self.acked_at, self.heard_at) = (now, now, now);
+        self.ready_at = Time::default();
         (self.suspected, self.message_turn) = (false, false);
     }
 

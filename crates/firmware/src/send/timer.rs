@@ -11,6 +11,12 @@ use crate::limits::WINDOW_FRAMES;
 use crate::profile::RetransmitUnit;
 use crate::time::Time;
 
+/// How many times the unreachable time a peer may be heard without acknowledging anything that is due.
+const PATIENCE: u64 = 4;
+
+/// Frames that one run of the timer may resend into a full window: a train of 64 KB, so that a jammed path gets no more.
+const CREDIT_MAX: u32 = 48;
+
 impl SendPath {
     /// Sets the peer's deadline to the earliest thing that is due.
     pub(super) fn arm(&mut self, peer: u32, now: Time) {
@@ -70,7 +76,9 @@ impl SendPath {
         let entry = &mut self.peers[peer];
         let Some(active) = entry.active.as_deref_mut() else { return false };
         let silence = now.since(active.heard_at);
-        if silence > self.profile.unreachable_after {
+        // A peer that speaks but acknowledges nothing for that long will not: an error is better than waiting for ever.
+        let stuck = now.since(active.acked_at).0 / PATIENCE > self.profile.unreachable_after.0;
+        if silence > self.profile.unreachable_after || stuck {
             self.route_news.push_back(RouteNews::Lost { peer });
             return false;
         }
@@ -94,6 +102,7 @@ impl SendPath {
                 mark_all_lost(active);
             }
         }
+        active.credit = active.lost.min(CREDIT_MAX);
         active.backoff += 1;
         active.progress_at = now;
         self.mark_ready(peer);

@@ -77,9 +77,12 @@ impl SendPath {
             return None;
         }
         let reserve = window + WINDOW_RESERVE;
-        // What a timer found is resent whatever else may be in flight: nobody knows whether that still is.
-        if active.lost > 0 && (active.in_flight < reserve || active.backoff > 0) {
-            return lowest_lost(active);
+        // What a timer found is resent whatever else may be in flight: nobody knows whether that is.
+        if active.lost > 0 && (active.in_flight < reserve || active.credit > 0) {
+            let lost = lowest_lost(active)?;
+            // A receiver that takes nothing out of order needs what was never sent before it.
+            let first = unsent(active).filter(|unsent| unsent.before(lost));
+            return Some(first.filter(|first| *first == active.unacked).unwrap_or(lost));
         }
         let room = |sequence: Sequence, frames: u32, active: &Active| {
             (sequence.since(active.unacked) as u32) < WINDOW_FRAMES && active.in_flight < frames
@@ -91,12 +94,9 @@ impl SendPath {
             return Some(sequence);
         }
         if let Some(sequence) = unsent(active) {
-            let may = room(sequence, window, active) && !active.in_doubt();
+            let oldest = sequence == active.unacked;
+            let may = (oldest || room(sequence, window, active)) && !active.in_doubt();
             return may.then_some(sequence);
-        }
-        // After a refusal only one message tries its luck, until it is taken.
-        if active.refusals > 0 && active.trying() {
-            return None;
         }
         let sequence = entry.next;
         if !room(sequence, window, active) {
@@ -109,7 +109,9 @@ impl SendPath {
     fn begin_train(&mut self, now: Time, peer: u32, frame_bytes_max: u16) -> bool {
         loop {
             let active = self.peers[peer].active.as_deref_mut().expect("the peer is active");
-            let message_may = !active.pending.is_empty() && now >= active.ready_at;
+            // After a refusal only one message tries its luck, until it is taken.
+            let barred = active.refusals > 0 && active.trying();
+            let message_may = !active.pending.is_empty() && now >= active.ready_at && !barred;
             let turn = active.message_turn;
             active.message_turn = !turn;
             if message_may && (turn || active.blocks.is_empty()) {
@@ -224,7 +226,7 @@ impl SendPath {
         active.order = active.order.wrapping_add(1);
         active.since_request += 1;
         if active.in_flight == 0 && active.lost == 0 {
-            (active.progress_at, active.heard_at) = (now, now);
+            (active.progress_at, active.acked_at, active.heard_at) = (now, now, now);
         }
         let order = active.order;
         let frame = active.frame_mut(sequence);
@@ -235,6 +237,7 @@ impl SendPath {
         active.in_flight += 1;
         if was_lost == FrameState::Lost {
             active.lost -= 1;
+            active.credit = active.credit.saturating_sub(1);
             self.counters.count(Counter::FramesResent);
         } else {
             let index = active.record_of(sequence).expect("chosen frames have records");
@@ -253,8 +256,9 @@ impl SendPath {
         let record = &mut active.records[index];
         let started = record.sent > 0;
         let Some(message) = record.what.message() else { return };
+        let block = matches!(record.what, What::Block { .. });
         record.what = What::Skip;
-        if started || self.messages.at(message).is_some_and(|message| message.acked) {
+        if started || block || self.messages.at(message).is_some_and(|message| message.acked) {
             // The receiver waits for bytes that can't be had: the pair is broken, and both sides shall know.
             self.report(message, Status::MemoryFault);
             self.route_news.push_back(crate::cross::RouteNews::Lost { peer });

@@ -13,6 +13,9 @@ const INITIAL: u32 = 64;
 /// it is 60 KB, which every switch port has.
 const QUEUE_US: u32 = 500;
 
+/// Samples after which the least round trip is measured anew.
+const LEAST_SAMPLES: u32 = 4_096;
+
 /// Timer before a round trip was measured.
 const INITIAL_TIMEOUT: Span = Span::ms(1);
 
@@ -22,6 +25,8 @@ pub(super) struct Window {
     smoothed_us: u32,
     variation_us: u32,
     least_us: u32,
+    /// Samples since the least was taken: a path may have become longer for good.
+    least_age: u32,
     /// Frames, times 2^SCALE.
     frames: u32,
     /// When the window was last cut, in microseconds (wrapping).
@@ -34,6 +39,7 @@ impl Window {
             smoothed_us: 0,
             variation_us: 0,
             least_us: u32::MAX,
+            least_age: 0,
             frames: INITIAL << SCALE,
             cut_us: 0,
         }
@@ -61,7 +67,10 @@ impl Window {
     pub(super) fn on_round_trip(&mut self, sample_us: u32, acked: u32, now_us: u32) {
         // A measured zero would read as "not measured".
         let sample = sample_us.clamp(1, 1 << 28);
-        self.least_us = self.least_us.min(sample);
+        self.least_age += 1;
+        if sample <= self.least_us || self.least_age > LEAST_SAMPLES {
+            (self.least_us, self.least_age) = (sample, 0);
+        }
         if self.smoothed_us == 0 {
             (self.smoothed_us, self.variation_us) = (sample, sample / 2);
         } else {

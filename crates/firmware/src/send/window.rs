@@ -4,7 +4,7 @@ use crate::limits::{RETRANSMIT_CEILING, RETRANSMIT_FLOOR, WINDOW_FRAMES, WINDOW_
 use crate::time::Span;
 
 /// Fractional bits of the window.
-const SCALE: u32 = 8;
+const SCALE: u32 = 7;
 
 /// Frames that a peer may have in flight before anything is known of the path: less than any switch port buffers.
 const INITIAL: u32 = 64;
@@ -14,7 +14,7 @@ const INITIAL: u32 = 64;
 const QUEUE_US: u32 = 500;
 
 /// Samples after which the least round trip is measured anew.
-const LEAST_SAMPLES: u32 = 4_096;
+const LEAST_SAMPLES: u16 = 4_096;
 
 /// Timer before a round trip was measured.
 const INITIAL_TIMEOUT: Span = Span::ms(1);
@@ -26,9 +26,9 @@ pub(super) struct Window {
     variation_us: u32,
     least_us: u32,
     /// Samples since the least was taken: a path may have become longer for good.
-    least_age: u32,
+    least_age: u16,
     /// Frames, times 2^SCALE.
-    frames: u32,
+    scaled: u16,
     /// When the window was last cut, in microseconds (wrapping).
     cut_us: u32,
 }
@@ -40,14 +40,14 @@ impl Window {
             variation_us: 0,
             least_us: u32::MAX,
             least_age: 0,
-            frames: INITIAL << SCALE,
+            scaled: (INITIAL << SCALE) as u16,
             cut_us: 0,
         }
     }
 
     /// Frames that may be in flight.
     pub(super) const fn frames(&self) -> u32 {
-        self.frames >> SCALE
+        (self.scaled as u32) >> SCALE
     }
 
     /// The time after which a missing acknowledgement is worth a retransmission: round trip, its variation, and the
@@ -84,9 +84,10 @@ impl Window {
         } else if now_us.wrapping_sub(self.cut_us) > self.smoothed_us {
             // Proportional to the excess, never by more than half; once per round trip.
             let excess = sample - target;
-            let cut = (self.frames / 2)
-                .min((u64::from(self.frames) * u64::from(excess) / u64::from(sample)) as u32);
-            self.frames = (self.frames - cut).max(WINDOW_FRAMES_MIN << SCALE);
+            let scaled = u32::from(self.scaled);
+            let part = u64::from(scaled) * u64::from(excess) / u64::from(sample);
+            let cut = (scaled / 2).min(part as u32);
+            self.scale(scaled - cut);
             self.cut_us = now_us;
         }
     }
@@ -95,14 +96,20 @@ impl Window {
     pub(super) fn grow(&mut self, acked: u32) {
         // Doubles per round trip below the initial window, then a quarter: delay, not loss, says when to stop.
         let step = if self.frames() < INITIAL { acked << SCALE } else { acked << (SCALE - 2) };
-        self.frames = (self.frames + step).min(WINDOW_FRAMES << SCALE);
+        self.scale(u32::from(self.scaled) + step);
     }
 
     /// A whole timer ran out without a word: the path may be jammed.
     pub(super) fn on_timeout(&mut self) {
-        self.frames = (self.frames / 2).max(WINDOW_FRAMES_MIN << SCALE);
+        self.scale(u32::from(self.scaled) / 2);
+    }
+
+    fn scale(&mut self, scaled: u32) {
+        self.scaled = scaled.clamp(WINDOW_FRAMES_MIN << SCALE, WINDOW_FRAMES << SCALE) as u16;
     }
 }
+
+const _: () = assert!(WINDOW_FRAMES << SCALE <= u16::MAX as u32);
 
 #[cfg(test)]
 mod tests {

@@ -70,8 +70,9 @@ impl SendPath {
                 None => entry.window.grow(progress.acked),
             }
         }
-        // The answer to a probe says of all frames that were sent before it and are still missing that they are lost.
-        if has_sack || progress.resent && self.profile.selective_acks {
+        // An explicit answer to a probe says of all frames sent before it that it does not name that they are lost.
+        let answered = sack.is_some() && progress.resent && self.profile.selective_acks;
+        if has_sack || answered {
             self.find_lost(peer);
         }
         self.release(peer);

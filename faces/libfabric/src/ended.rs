@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use emp_host::{Completion, Endpoint, ReceiveDescriptor, Segment, SegmentList, Status};
 
 use crate::bindings::*;
+use crate::core;
 use crate::cq::{Ended, Failure};
 use crate::endpoint::{Enabled, EpInner, State};
 use crate::slots::{Kind, Operation};
@@ -43,6 +44,9 @@ impl State {
     /// Deals with an operation that has ended.
     fn end(&mut self, ep: &EpInner, enabled: &Enabled, completion: &Completion) {
         let slot = completion.context as usize;
+        if !matches!(completion.status, Status::Ok | Status::Truncated | Status::Cancelled) {
+            warn(completion);
+        }
         let Some(operation) = self.slots.get(slot) else { return };
         if let Kind::Multi(_) = operation.kind {
             return self.end_one_of_several(ep, enabled, slot, completion);
@@ -134,6 +138,14 @@ impl State {
             }
         }
     }
+}
+
+/// Says why an operation failed: MPIs seldom do.
+#[cold]
+fn warn(completion: &Completion) {
+    let (what, why) = (completion.op.kind(), completion.status.describe());
+    let number = number_of(completion.peer_endpoint);
+    core::warn(&format!("{what:?} of {:016x}:{number}: {why}", completion.peer.0));
 }
 
 fn kind_flags(operation: &Operation) -> u64 {

@@ -58,34 +58,41 @@ pub fn ways(parameters: &Parameters) -> Vec<Way> {
     }
 }
 
+/// Chooses. Not all that could be used is offered: Open MPI deals what it is offered out to its processes in turn, so each
+/// way must lead to the same machines. Interfaces with an address come before those without, cards before bridges and
+/// tunnels (which lead to containers more often than to machines), and of these classes only the best that is there is
+/// offered; likewise datagrams only where raw frames are not to be had. Interfaces that the user names are all offered.
 fn choose(
     mut all: Vec<Interface>,
     parameters: &Parameters,
     packet: bool,
     is_card: impl Fn(&Interface) -> bool,
 ) -> Vec<Way> {
-    let wanted = |interface: &Interface| {
-        parameters.interfaces.iter().position(|name| *name == interface.name)
+    let packet = packet && parameters.link != LinkWish::Udp;
+    let takes_packet = |interface: &Interface| packet && interface.usable_for_packet();
+    let takes_udp = |interface: &Interface| {
+        let up = interface.up && interface.running;
+        parameters.link != LinkWish::Packet && up && usable_ip(interface).is_some()
     };
-    if !parameters.interfaces.is_empty() {
-        all.retain(|interface| wanted(interface).is_some());
+    all.retain(|interface| takes_packet(interface) || takes_udp(interface));
+    if parameters.interfaces.is_empty() {
+        let class = |interface: &Interface| {
+            (interface.loopback, usable_ip(interface).is_none(), !is_card(interface))
+        };
+        let best = all.iter().map(class).min();
+        all.retain(|interface| Some(class(interface)) == best);
+    } else {
+        let named = |interface: &Interface| {
+            parameters.interfaces.iter().position(|name| *name == interface.name)
+        };
+        all.retain(|interface| named(interface).is_some());
+        all.sort_by_key(named);
     }
-    // Cards before bridges and tunnels, which lead to containers more often than to machines.
-    all.sort_by_key(|interface| (wanted(interface), interface.loopback, !is_card(interface)));
-    let mut ways = Vec::new();
-    if packet && parameters.link != LinkWish::Udp {
-        let usable = all.iter().filter(|interface| interface.usable_for_packet());
-        ways.extend(
-            usable.map(|interface| Way { kind: Kind::Packet, interface: interface.clone() }),
-        );
-    }
-    if parameters.link != LinkWish::Packet {
-        let usable = all.iter().filter(|interface| {
-            interface.up && interface.running && usable_ip(interface).is_some()
-        });
-        ways.extend(usable.map(|interface| Way { kind: Kind::Udp, interface: interface.clone() }));
-    }
-    ways
+    let way = |interface: Interface| {
+        let kind = if takes_packet(&interface) { Kind::Packet } else { Kind::Udp };
+        Way { kind, interface }
+    };
+    all.into_iter().map(way).collect()
 }
 
 /// True if there is a device behind an interface. In a container there may be none at all; then all are equal.
@@ -141,17 +148,24 @@ mod tests {
     #[test]
     fn raw_frames_on_cards_come_first() {
         let auto = parameters(LinkWish::Auto, &[]);
-        let all = ["eth0", "eth1", "br0", "eth0-udp", "br0-udp", "lo-udp"];
-        assert_eq!(names(&auto, true), all);
-        assert_eq!(names(&auto, false), all[3..]);
+        assert_eq!(names(&auto, true), ["eth0"]);
+        assert_eq!(names(&auto, false), ["eth0-udp"]);
     }
 
     #[test]
     fn wishes_are_kept() {
-        assert_eq!(names(&parameters(LinkWish::Packet, &[]), true), ["eth0", "eth1", "br0"]);
+        assert_eq!(names(&parameters(LinkWish::Packet, &[]), true), ["eth0"]);
         assert_eq!(names(&parameters(LinkWish::Udp, &["br0"]), true), ["br0-udp"]);
-        let both = parameters(LinkWish::Packet, &["br0", "eth0"]);
-        assert_eq!(names(&both, true), ["br0", "eth0"]);
+        assert_eq!(names(&parameters(LinkWish::Auto, &["lo"]), true), ["lo-udp"]);
+        let three = parameters(LinkWish::Auto, &["eth1", "br0", "eth0"]);
+        assert_eq!(names(&three, true), ["eth1", "br0", "eth0"]);
         assert!(names(&parameters(LinkWish::Packet, &[]), false).is_empty());
+    }
+
+    #[test]
+    fn a_machine_with_nothing_else_has_loopback() {
+        let all = vec![interface("lo", true, Some("127.0.0.1"))];
+        let ways = choose(all, &parameters(LinkWish::Auto, &[]), true, |_| false);
+        assert_eq!(ways.iter().map(Way::domain_name).collect::<Vec<_>>(), ["lo-udp"]);
     }
 }

@@ -185,7 +185,7 @@ impl World {
             Action::Stop { node, goodbye } => self.leave(node, goodbye),
             Action::Start { node } => self.start(node),
             Action::Cut { fabric, from, to, span } => {
-                self.history.cut(from, to, self.now, self.now + span);
+                self.history.cut(fabric, from, to, self.now, self.now + span);
                 self.network.cut(fabric, from, to, true);
                 self.schedule(self.now + span, Action::Mend { fabric, from, to });
             }

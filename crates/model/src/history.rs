@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 
 use emp_firmware::{NodeEvent, Span, Status, Time};
 
-/// Two nodes could not hear each other, at least in one direction and on one fabric.
+/// Two nodes could not hear each other, at least in one direction, on one fabric.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
+    fabric: usize,
     from: usize,
     to: usize,
     start: Time,
@@ -40,6 +41,7 @@ struct Reset {
 pub struct History {
     /// A silence this long may be taken for the end of a peer.
     silence_min: Span,
+    fabrics: usize,
     cuts: Vec<Cut>,
     absences: Vec<Absence>,
     closed: BTreeSet<(usize, u16)>,
@@ -51,13 +53,13 @@ impl History {
     ///
     /// Half of it counts as long: a retransmission backed off to its ceiling may fall into the cut's end, so the silence
     /// that a node sees is longer than the cut.
-    pub fn new(unreachable_after: Span) -> Self {
-        Self { silence_min: Span(unreachable_after.0 / 2), ..Self::default() }
+    pub fn new(unreachable_after: Span, fabrics: usize) -> Self {
+        Self { silence_min: Span(unreachable_after.0 / 2), fabrics, ..Self::default() }
     }
 
-    /// One direction between two nodes was cut.
-    pub fn cut(&mut self, from: usize, to: usize, start: Time, end: Time) {
-        self.cuts.push(Cut { from, to, start, end });
+    /// One direction between two nodes was cut on one fabric.
+    pub fn cut(&mut self, fabric: usize, from: usize, to: usize, start: Time, end: Time) {
+        self.cuts.push(Cut { fabric, from, to, start, end });
     }
 
     /// A node stopped.
@@ -119,11 +121,7 @@ impl History {
                 absence.node == peer && absence.start <= now && (absence.goodbye || !goodbye)
             })
         };
-        let silent = self.cuts.iter().any(|cut| {
-            let between =
-                (cut.from, cut.to) == (observer, peer) || (cut.from, cut.to) == (peer, observer);
-            between && cut.start <= now && cut.end.min(now).since(cut.start) >= self.silence_min
-        });
+        let silent = self.silent(observer, peer, now);
         let broken_there = || {
             self.resets
                 .iter()
@@ -135,6 +133,20 @@ impl History {
             Status::PeerClosed => stopped(true),
             _ => false,
         }
+    }
+
+    /// True if two nodes were cut off from each other, on every fabric at the same time, for long.
+    fn silent(&self, a: usize, b: usize, now: Time) -> bool {
+        let between = |cut: &Cut| (cut.from, cut.to) == (a, b) || (cut.from, cut.to) == (b, a);
+        let mut spans = vec![(Time(0), now)];
+        for fabric in 0..self.fabrics {
+            let cuts = self.cuts.iter().filter(|cut| cut.fabric == fabric && between(cut));
+            let common = |cut: &Cut, spans: &[(Time, Time)]| -> Vec<(Time, Time)> {
+                spans.iter().map(|(s, e)| ((*s).max(cut.start), (*e).min(cut.end))).collect()
+            };
+            spans = cuts.flat_map(|cut| common(cut, &spans)).collect();
+        }
+        spans.iter().any(|(start, end)| end.since(*start) >= self.silence_min)
     }
 
     /// True if `observer` may report this.
@@ -161,14 +173,26 @@ mod tests {
 
     #[test]
     fn only_long_silences_explain_unreachable() {
-        let mut history = History::new(Span::ms(100));
-        history.cut(0, 1, Time(0), Time(0) + Span::ms(10));
+        let mut history = History::new(Span::ms(100), 1);
+        history.cut(0, 0, 1, Time(0), Time(0) + Span::ms(10));
         let late = Time(0) + Span::ms(1_000);
         assert!(!history.explains(Status::Unreachable, 0, 1, late));
-        history.cut(1, 0, late, late + Span::ms(200));
+        history.cut(0, 1, 0, late, late + Span::ms(200));
         assert!(!history.explains(Status::Unreachable, 0, 1, late + Span::ms(10)), "too early");
         assert!(history.explains(Status::Unreachable, 0, 1, late + Span::ms(120)));
         assert!(!history.explains(Status::Unreachable, 0, 2, late + Span::ms(120)));
         assert!(!history.explains(Status::PeerClosed, 0, 1, late + Span::ms(120)));
+    }
+
+    #[test]
+    fn a_cut_on_one_of_two_fabrics_explains_nothing() {
+        let mut history = History::new(Span::ms(100), 2);
+        let end = Time(0) + Span::ms(1_000);
+        history.cut(0, 0, 1, Time(0), end);
+        assert!(!history.explains(Status::Unreachable, 0, 1, end));
+        history.cut(1, 0, 1, Time(0) + Span::ms(980), end);
+        assert!(!history.explains(Status::Unreachable, 0, 1, end), "together only briefly");
+        history.cut(1, 0, 1, Time(0) + Span::ms(500), end);
+        assert!(history.explains(Status::Unreachable, 0, 1, end));
     }
 }

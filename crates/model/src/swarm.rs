@@ -87,6 +87,8 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
     let fabrics = (0..fabrics_count).map(|_| draw_fabric(&mut prng, &temper, options)).collect();
     let frame_bytes = *prng.pick(&[1_500usize, 1_500, 1_500, 9_000, 4_096, 576]);
     let mixed_frames = prng.percent(15);
+    // Without broadcast (UDP between subnets) nodes are told where the others are; who moves then is not found.
+    let broadcast = temper.moves || prng.percent(75);
     let endpoints: Vec<u16> = (0..prng.within(1..=3) as u16).collect();
     let setups = (0..nodes)
         .map(|index| {
@@ -94,7 +96,7 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
             profile.unreachable_after = temper.patience;
             let frame_bytes =
                 if mixed_frames { *prng.pick(&[576, 1_500, 9_000]) } else { frame_bytes };
-            let link = LinkInfo { frame_bytes_max: frame_bytes, broadcast: true };
+            let link = LinkInfo { frame_bytes_max: frame_bytes, broadcast };
             NodeSetup {
                 id: NodeId(prng.bits() | 1),
                 profile,

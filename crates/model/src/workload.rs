@@ -233,11 +233,19 @@ impl Draft {
         let one = prng.index(self.nodes);
         let only = prng.percent(50).then(|| prng.index(self.nodes));
         let (out, back) = *prng.pick(&[(true, true), (true, true), (true, false), (false, true)]);
+        let fabrics = world.network().fabrics();
+        // With two fabrics a cut of one is to be survived, however long.
+        let fabrics = if fabrics > 1 && prng.percent(50) {
+            let only = prng.index(fabrics);
+            only..only + 1
+        } else {
+            0..fabrics
+        };
         for other in 0..self.nodes {
             if other == one || only.is_some_and(|only| only != other) {
                 continue;
             }
-            for fabric in 0..world.network().fabrics() {
+            for fabric in fabrics.clone() {
                 if out {
                     world.schedule(at, Action::Cut { fabric, from: one, to: other, span });
                 }

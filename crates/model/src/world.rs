@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use emp_firmware::{NodeEvent, Span, Time};
+use emp_firmware::{LinkIndex, NodeEvent, Span, Time};
 use emp_wire::NodeId;
 
 use crate::action::Action;
@@ -85,6 +85,7 @@ impl World {
     pub fn new(setup: WorldSetup) -> Self {
         let mut prng = Prng::new(setup.seed);
         let patience = setup.nodes.iter().map(|node| node.profile.unreachable_after).min();
+        let fabrics = setup.fabrics.len();
         let network = Network::new(setup.fabrics, setup.nodes.len(), prng.fork());
         let mut world = Self {
             now: Time(0),
@@ -92,7 +93,7 @@ impl World {
             nodes: setup.nodes.into_iter().map(SimNode::new).collect(),
             network,
             ledger: Ledger::default(),
-            history: History::new(patience.unwrap_or_default()),
+            history: History::new(patience.unwrap_or_default(), fabrics),
             actions: BTreeMap::new(),
             action_order: 0,
             prng,
@@ -113,6 +114,18 @@ impl World {
         if self.nodes[node].firmware.is_none() {
             let (epoch, seed) = (self.prng.bits() as u32, self.prng.bits());
             self.nodes[node].start(epoch, seed);
+            self.hint(node);
+        }
+    }
+
+    /// Tells a node where the others are, as a launcher does, if it can't ask everyone.
+    fn hint(&mut self, node: usize) {
+        let links = self.nodes[node].setup.links.clone();
+        let Some(firmware) = self.nodes[node].firmware.as_mut() else { return };
+        for (link, _) in links.iter().enumerate().filter(|(_, link)| !link.broadcast) {
+            for (peer, id) in self.ids.iter().enumerate().filter(|(peer, _)| *peer != node) {
+                firmware.hint(*id, LinkIndex(link as u8), self.network.address(peer));
+            }
         }
     }
 

@@ -3,110 +3,19 @@
 
 mod support;
 
-use emp_firmware::{Counter, LinkIndex, Profile, Span, Time};
-use emp_model::{MessageSpec, Prng, Stop, Want, World};
+use emp_firmware::{Counter, LinkIndex, Profile, Span};
+use emp_model::{MessageSpec, Stop, Want, World};
 use emp_wire::{
-    Ack, Close, Done, DoneStatus, Epoch, Flags, HEADER_BYTES, Header, Hello, Kind, LinkAddress,
-    LongPart, Message, NodeId, NotReady, NotReadyCause, Pull, Seed, Sequence, begin_checksum,
-    covered_bytes, store_checksum,
+    Ack, Close, Done, DoneStatus, Flags, Header, Hello, Kind, LinkAddress, LongPart, NodeId,
+    NotReady, NotReadyCause, Pull,
 };
+use support::forger::{Forger, body};
 use support::{acquainted, count, finish, wait};
-
-/// Makes frames that look as if node 0 had sent them to node 1.
-struct Forger {
-    header: Header,
-    source: NodeId,
-    destination: NodeId,
-    destination_epoch: Epoch,
-}
-
-impl Forger {
-    fn new(world: &mut World) -> Self {
-        world.network_mut().trace_mut().switch(true);
-        for (from, to) in [(0, 1), (1, 0)] {
-            world.receive(to, Want::ANY, 10);
-            world.send(MessageSpec::plain(from, to, 10));
-            finish(world);
-        }
-        let last = |from| {
-            let lines = world.network().trace().lines().iter().rev();
-            let sequenced = |h: &Header| h.kind.sequenced();
-            lines
-                .filter(|line| line.from == from)
-                .find_map(|line| line.header.filter(sequenced))
-                .expect("both have sent")
-        };
-        let (ours, theirs) = (last(0), last(1));
-        let header = Header {
-            flags: Flags::default(),
-            sequence: ours.sequence.plus(1),
-            acknowledge: theirs.sequence.plus(1),
-            word: 0,
-            ..ours
-        };
-        Self {
-            header,
-            source: world.id(0),
-            destination: world.id(1),
-            destination_epoch: theirs.source_epoch,
-        }
-    }
-
-    /// A frame of this kind: fields, then payload; `change` may spoil the header before it is summed.
-    fn frame(
-        &self,
-        kind: Kind,
-        flags: Flags,
-        fields: &[u8],
-        change: impl FnOnce(&mut Header),
-    ) -> Vec<u8> {
-        let mut header = Header { kind, flags, length: fields.len() as u16, ..self.header };
-        change(&mut header);
-        let mut frame = vec![0; HEADER_BYTES];
-        header.emit((&mut frame[..]).try_into().expect("a header's bytes"));
-        let covered = covered_bytes(&header).min(fields.len());
-        frame.extend_from_slice(&fields[..covered]);
-        let seed = if kind.contact() {
-            Seed::CONTACT
-        } else {
-            Seed::between(self.source, self.destination, self.destination_epoch)
-        };
-        let sum = begin_checksum(&mut frame, seed);
-        frame.extend_from_slice(&fields[covered..]);
-        store_checksum(&mut frame, sum);
-        frame
-    }
-
-    fn message(&self, long: Option<LongPart>, payload: usize) -> (Flags, Vec<u8>) {
-        let message = Message {
-            node: self.source,
-            source_endpoint: 0,
-            destination_endpoint: 0,
-            match_bits: 0,
-            frame_bytes_max: 1500,
-            handle: 0xFFFF_FFFF,
-            long,
-            immediate: None,
-        };
-        let mut fields = vec![0; 64];
-        let end = message.emit(&mut fields);
-        fields.truncate(end);
-        fields.resize(end + payload, 0x66);
-        (message.flags(), fields)
-    }
-}
 
 fn inject(world: &mut World, frame: &[u8]) {
     let at = world.now() + Span::us(1);
     let from = world.network().address(0);
     world.network_mut().inject(at, 1, LinkIndex(0), from, frame);
-}
-
-fn body(emit: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
-    let mut fields = vec![0; 128];
-    let end = emit(&mut fields);
-    fields.truncate(end);
-    fields
 }
 
 /// Each kind of bad frame moves its own counter by one, and afterwards the two nodes talk as if nothing had been.
@@ -336,64 +245,4 @@ fn a_storm_of_strangers_is_bounded() {
     world.receive(1, Want::ANY, 10);
     let message = world.send(MessageSpec::plain(0, 1, 10));
     wait(&mut world, Span::ms(10), |world| world.arrived(message));
-}
-
-/// Random frames with right outer fields and checksums, between honest traffic.
-#[test]
-fn random_frames_in_sequence_break_no_node() {
-    for seed in 0..60 {
-        let mut prng = Prng::new(seed);
-        let profile = *prng.pick(&Profile::ALL);
-        let mut world = acquainted(2, profile);
-        let forger = Forger::new(&mut world);
-        let mut receives = 0;
-        for _ in 0..60 {
-            let kind = *prng.pick(&Kind::ALL);
-            let mut fields: Vec<u8> =
-                (0..prng.log_uniform(1_400)).map(|_| (prng.bits() & prng.bits()) as u8).collect();
-            if fields.len() >= 8 && kind.identified() {
-                fields[..8].copy_from_slice(&forger.source.0.to_be_bytes());
-            }
-            let flags = Flags(prng.bits() as u8);
-            let numbers =
-                [prng.log_uniform(400), prng.log_uniform(400), prng.log_uniform(u64::MAX)];
-            let frame = forger.frame(kind, flags, &fields, |header| {
-                header.sequence = header.sequence.plus(numbers[0] as u32);
-                header.acknowledge = Sequence(header.acknowledge.0.wrapping_sub(numbers[1] as u32));
-                header.word = numbers[2] as u32;
-            });
-            inject(&mut world, &frame);
-            if prng.percent(20) && receives < 5 {
-                receives += 1;
-                let bytes = prng.log_uniform(100_000);
-                world
-                    .poke(1, |firmware, memory, now: Time| {
-                        let (_, segments) = memory.post(&[bytes], emp_model::Access::Write, &[]);
-                        let receive = emp_firmware::ReceiveDescriptor {
-                            endpoint: 0,
-                            selector: emp_firmware::Selector::ANY,
-                            segments,
-                            claim: None,
-                            context: 0,
-                        };
-                        firmware.post_receive(now, receive, memory).map(drop)
-                    })
-                    .unwrap();
-            }
-            // What the forged frames complete means nothing to the judges: only the firmware is watched here.
-            watch(&mut world);
-        }
-        let _ = world.run(Span::ms(30_000));
-    }
-}
-
-/// Lets time pass and throws completions away before a judge sees them.
-fn watch(world: &mut World) {
-    world.poke(1, |firmware, memory, now| {
-        while firmware.poll_completion().is_some() {}
-        if firmware.poll_timeout().is_some_and(|due| due <= now) {
-            firmware.handle_timeout(now, memory);
-        }
-    });
-    let _ = world.run(Span::us(30));
 }

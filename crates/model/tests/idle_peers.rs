@@ -1,6 +1,8 @@
 //! Idle peers cost at most 256 bytes each (DESIGN section 8; E48, E50): one node exchanges a message with 100,000 others,
 //! which all go quiet, and its share of the heap is weighed.
 
+mod support;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering};
 
@@ -9,10 +11,8 @@ use emp_firmware::{
     Status, Time, TransmitBatch,
 };
 use emp_model::SimMemory;
-use emp_wire::{
-    Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Message, NodeId, Seed, Sequence,
-    begin_checksum, store_checksum,
-};
+use emp_wire::{Flags, Header, Kind, LinkAddress, NodeId, Sequence};
+use support::forger::Forger;
 
 /// Counts the bytes that are allocated.
 struct Weighing;
@@ -62,34 +62,10 @@ fn hub() -> Firmware {
 /// The first frame of a peer that knows the hub's epoch: an empty message that asks to be acknowledged. A whole firmware
 /// for each peer would only be slower.
 fn first_message(from: NodeId, hub: &Firmware) -> Vec<u8> {
-    let body = Message {
-        node: from,
-        source_endpoint: 0,
-        destination_endpoint: 0,
-        frame_bytes_max: 1_500,
-        handle: 0,
-        match_bits: from.0,
-        long: None,
-        immediate: None,
-    };
-    let header = Header {
-        kind: Kind::Message,
-        flags: body.flags().with(Flags::LAST).with(Flags::ACK_REQUEST),
-        length: body.body_bytes() as u16,
-        destination_tag: hub.node().destination_tag(),
-        destination_epoch: hub.epoch().check(),
-        source_tag: from.source_tag(),
-        source_epoch: Epoch::new(from.0 as u32),
-        sequence: Sequence(0),
-        acknowledge: Sequence(0),
-        word: 0,
-    };
-    let mut frame = vec![0; HEADER_BYTES + body.body_bytes()];
-    header.emit((&mut frame[..HEADER_BYTES]).try_into().expect("a header's bytes"));
-    body.emit(&mut frame[HEADER_BYTES..]);
-    let sum = begin_checksum(&mut frame, Seed::between(from, hub.node(), hub.epoch()));
-    store_checksum(&mut frame, sum);
-    frame
+    let forger = Forger::stranger(from, hub);
+    let (flags, fields) = forger.message(None, 0);
+    let flags = flags.with(Flags::LAST).with(Flags::ACK_REQUEST);
+    forger.frame(Kind::Message, flags, &fields, |_| {})
 }
 
 #[test]
@@ -113,7 +89,7 @@ fn an_idle_peer_costs_at_most_256_bytes() {
         let address = LinkAddress::index(number as u32);
         hub.handle_frame(now, LinkIndex(0), address, &frame, &mut memory);
         let received = hub.poll_completion().expect("the message arrived");
-        assert_eq!((received.status, received.match_bits), (Status::Ok, peer.0));
+        assert_eq!((received.status, received.peer), (Status::Ok, peer));
         batch.clear();
         assert_eq!(hub.poll_transmit(now, &mut memory, &mut batch), 1);
         let (answer, _) = Header::parse(batch.inline(0)).unwrap();

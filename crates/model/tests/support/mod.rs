@@ -1,6 +1,8 @@
 //! What the scenario tests share.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod forger;
+
 use emp_firmware::{Counter, Profile, Span};
 use emp_model::{MessageSpec, Stop, Verdict, World, WorldSetup};
 use emp_wire::{Header, Kind};

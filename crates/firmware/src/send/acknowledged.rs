@@ -19,6 +19,9 @@ struct Progress {
     sample: Option<(u32, u32)>,
     /// A retransmission was among what arrived: frames behind it may have waited for it, not for the wire.
     resent: bool,
+    /// The time of the acknowledgement, and what a round trip takes at least, in microseconds.
+    now_us: u32,
+    least_us: u32,
 }
 
 impl SendPath {
@@ -47,7 +50,9 @@ impl SendPath {
         if ahead <= 0 && !has_sack {
             return;
         }
-        let mut progress = Progress::default();
+        let now_us = (now.0 / 1_000) as u32;
+        let least_us = entry.window.usual_us();
+        let mut progress = Progress { now_us, least_us, ..Progress::default() };
         for _ in 0..ahead.max(0) {
             let sequence = active.unacked;
             acknowledge(active, sequence, &mut progress);
@@ -60,7 +65,6 @@ impl SendPath {
         if progress.acked > 0 {
             (active.progress_at, active.acked_at) = (now, now);
             active.backoff = 0;
-            let now_us = (now.0 / 1_000) as u32;
             let delay_us = sack.map_or(0, |(_, delay)| delay);
             match progress.sample.filter(|_| !progress.resent || has_sack) {
                 Some((_, sent_us)) => {
@@ -279,10 +283,12 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
     }
     active.frame_mut(sequence).state = FrameState::Acked;
     progress.acked += 1;
-    if (frame.order.wrapping_sub(active.acked_order) as i32) > 0 {
+    // Karn: a retransmitted frame does not say which copy was acknowledged. If that came sooner than a round trip takes,
+    // it was the first copy, and says nothing of frames that were sent after that.
+    let latest = !frame.resent || progress.now_us.wrapping_sub(frame.sent_us) >= progress.least_us;
+    if latest && (frame.order.wrapping_sub(active.acked_order) as i32) > 0 {
         active.acked_order = frame.order;
     }
-    // Karn: a retransmitted frame does not say which copy was acknowledged.
     progress.resent |= frame.resent;
     if !frame.resent
         && progress.sample.is_none_or(|(order, _)| (frame.order.wrapping_sub(order) as i32) > 0)

@@ -50,6 +50,11 @@ impl Window {
         (self.scaled as u32) >> SCALE
     }
 
+    /// Half of a usual round trip, in microseconds: an answer that comes sooner is not to what was just sent.
+    pub(super) const fn usual_us(&self) -> u32 {
+        self.smoothed_us / 2
+    }
+
     /// The time after which a missing acknowledgement is worth a retransmission: round trip, its variation, and the
     /// longest that the peer sits on an acknowledgement.
     pub(super) fn timeout(&self, ack_delay: Span, backoff: u32) -> Span {

@@ -162,6 +162,12 @@ impl Network {
         self.fabrics.len()
     }
 
+    /// Latency with jitter of the slowest fabric.
+    pub fn latency_max(&self) -> Span {
+        let slowest = |fabric: &Fabric| fabric.setup.latency.0 + fabric.setup.jitter.0;
+        Span(self.fabrics.iter().map(slowest).max().unwrap_or(0))
+    }
+
     /// Ends all faults and cuts. What is on its way stays as it is.
     pub fn heal(&mut self) {
         for fabric in &mut self.fabrics {

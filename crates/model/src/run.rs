@@ -106,7 +106,7 @@ fn receive_the_rest(world: &mut World, bound: Span) -> Result<(), String> {
         if before == 0 {
             return Ok(());
         }
-        let taken = taken(world);
+        let ended = receives_ended(world);
         post_for_outstanding(world);
         let left = limit.since(world.now());
         let stop = world.run_until(left.min(ROUND), |world| open_work(world) == 0);
@@ -119,7 +119,7 @@ fn receive_the_rest(world: &mut World, bound: Span) -> Result<(), String> {
                 return Err(format!("no end {ms} ms after healing: {open}; {}", busy(world)));
             }
             // Perhaps others took the receives: messages whose senders were told that they failed.
-            Stop::Idle if open_work(world) < before || self::taken(world) > taken => {}
+            Stop::Idle if open_work(world) < before || receives_ended(world) > ended => {}
             Stop::Idle => {
                 // Idle with work left: lost messages are named by the verdict, the rest here.
                 world.judge()?;
@@ -133,8 +133,8 @@ fn receive_the_rest(world: &mut World, bound: Span) -> Result<(), String> {
     }
 }
 
-fn taken(world: &World) -> usize {
-    world.ledger.messages.iter().filter(|message| message.taken.is_some()).count()
+fn receives_ended(world: &World) -> usize {
+    world.ledger.receives.iter().filter(|receive| receive.ended.is_some()).count()
 }
 
 /// Sends that have not ended, and messages that may still arrive, at nodes that live.
@@ -220,7 +220,11 @@ fn recovery_bound(world: &World, temper: &Temper) -> Span {
         let least = setup.links.iter().map(|link| link.frame_bytes_max as u64).min();
         setup.pace.turn_interval.0 * bytes / (frames * least.unwrap_or(1_500))
     });
-    Span(waiting + bytes * 80 + slowest.max().unwrap_or(0) * 30)
+    // Without selective acknowledgements a loss may cost a timer for each collection behind it.
+    let blind = world.nodes().iter().any(|node| !node.setup.profile.selective_acks);
+    let timer = world.network.latency_max().0 * 6 + 1_000_000;
+    let timers = if blind { bytes / 1_000 * timer } else { 0 };
+    Span(waiting + bytes * 80 + slowest.max().unwrap_or(0) * 30 + timers)
 }
 
 fn busy(world: &World) -> String {

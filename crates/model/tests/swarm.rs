@@ -17,7 +17,7 @@ fn small() -> SwarmOptions {
 
 #[test]
 fn small_worlds() {
-    let outcomes = run(0..120, &small());
+    let outcomes = run(0..400, &small());
     let lost: u64 = outcomes.iter().map(|o| o.statistics.network.dropped).sum();
     let resent: u64 = outcomes.iter().map(|o| o.statistics.resent).sum();
     assert!(lost > 100 && resent > 100, "the worlds were too kind: {lost} lost, {resent} resent");
@@ -53,7 +53,7 @@ fn seeds_with_a_history() {
 
 #[test]
 fn full_worlds() {
-    run(2_000..2_006, &SwarmOptions::default());
+    run(2_000..2_030, &SwarmOptions::default());
 }
 
 /// The same seed is the same run, frame for frame: what makes a failure worth reporting.

@@ -33,6 +33,7 @@ sim: all
 
 install: all
 	install -Dm755 target/release/emp $(DESTDIR)$(PREFIX)/bin/emp
+	install -Dm755 target/release/libemp_fi.so $(DESTDIR)$(PREFIX)/lib/libfabric/libemp-fi.so
 	install -Dm644 README.md $(DESTDIR)$(PREFIX)/share/doc/emp/README.md
 	install -Dm644 SPEC.md $(DESTDIR)$(PREFIX)/share/doc/emp/SPEC.md
 

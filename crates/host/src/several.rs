@@ -35,13 +35,20 @@ impl Endpoint {
         endpoints: &[&Endpoint],
         timeout: impl Into<Option<Duration>>,
     ) -> bool {
-        let Some(first) = endpoints.first() else { return false };
-        let beside = endpoints.iter().filter(|other| other.is_beside(first));
-        let keys: Vec<_> = beside.map(|endpoint| endpoint.inner.queue).collect();
-        let interest = Interest::RawAny(keys.clone());
+        let [first, others @ ..] = endpoints else { return false };
+        let key = first.inner.queue;
+        let beside = || others.iter().filter(|other| other.is_beside(first));
+        let interest = match others {
+            [] => Interest::Raw(key),
+            _ => {
+                let keys = beside().map(|endpoint| endpoint.inner.queue);
+                Interest::RawAny(std::iter::once(key).chain(keys).collect())
+            }
+        };
         wait_for(&first.inner.node.shared, &interest, timeout.into(), |core| {
-            let any =
-                keys.iter().any(|key| core.queues.get(*key).is_some_and(|queue| !queue.is_empty()));
+            let mut keys =
+                std::iter::once(key).chain(beside().map(|endpoint| endpoint.inner.queue));
+            let any = keys.any(|key| core.queues.get(key).is_some_and(|queue| !queue.is_empty()));
             any.then_some(())
         })
         .is_some()

@@ -107,17 +107,19 @@ impl<'a> Waiter<'a> {
         // The core was unlocked: another thread may have found what this one waits for.
         let mut was_away = false;
         let found = loop {
+            if self.shared.is_wanted() {
+                core = self.shared.give_way(core);
+                was_away = true;
+            }
             self.shared.tick(&core);
             let worked = core.turn(now);
+            // From here to a sleep the core stays locked: what ends this thread's operation comes before or wakes it.
             if (worked || was_away)
                 && let Some(found) = check(&mut core)
             {
                 break Some(found);
             }
-            was_away = self.shared.is_wanted();
-            if was_away {
-                core = self.shared.give_way(core);
-            }
+            was_away = false;
             looks = looks.wrapping_add(1);
             if !worked && !looks.is_multiple_of(LOOKS_PER_READING) {
                 continue;

@@ -37,11 +37,9 @@ pub(crate) fn run(shared: &Shared) {
 
 /// Leaves the lock to those who want it, and the core to other threads from time to time.
 fn pause(shared: &Shared, now: Time, last_yield: &mut Time) {
-    /// See the constant of the same purpose in [`crate::wait`].
-    const YIELD_EVERY: emp_firmware::Span = emp_firmware::Span::us(20);
     if shared.is_wanted() {
         shared.stand_aside();
-    } else if now.since(*last_yield) >= YIELD_EVERY {
+    } else if now.since(*last_yield) >= shared.yield_every {
         *last_yield = now;
         std::thread::yield_now();
     }

@@ -16,10 +16,6 @@ use crate::shared::{Locked, Shared};
 use crate::sleepers::{How, Interest, Watch};
 use crate::wakeup::Parker;
 
-/// While it spins fruitlessly, a thread offers its core to others this often, in case there are fewer cores than
-/// spinning threads. The call costs about 0.2 µs.
-const YIELD_EVERY: Span = Span::us(20);
-
 /// How long a sleeper leaves the descriptors alone after it saw another thread make progress: long against a round trip,
 /// short against what anyone would notice.
 const NAP: Duration = Duration::from_micros(250);
@@ -89,7 +85,7 @@ impl<'a> Waiter<'a> {
     /// True if it is time to offer the processor to others.
     #[inline]
     fn yields(&mut self, now: Time) -> bool {
-        let yields = now.since(self.last_yield.max(self.quiet_since)) >= YIELD_EVERY;
+        let yields = now.since(self.last_yield.max(self.quiet_since)) >= self.shared.yield_every;
         if yields {
             self.last_yield = now;
         }

@@ -23,7 +23,7 @@ fn a_wait_that_times_out_returns_the_request() {
                 panic!("nothing was sent")
             };
             let waited = start.elapsed();
-            assert!(waited >= SHORT && waited < SHORT * 10, "{board:?} {mode:?}: {waited:?}");
+            assert!(waited >= SHORT && waited < SHORT * 100, "{board:?} {mode:?}: {waited:?}");
             let (_, got) = both(
                 &pair,
                 || a.send_wait(b.address(), 0, vec![2u8; 10], LONG).unwrap(),

@@ -192,7 +192,7 @@ impl World {
             Action::Mend { fabric, from, to } => self.network.cut(fabric, from, to, false),
             Action::Relocate { node } => self.network.relocate(node),
             Action::CloseEndpoint { node, endpoint } => {
-                self.history.endpoint_closed(node, endpoint);
+                self.history.endpoint_closed(node, endpoint, self.now);
                 self.poke(node, |firmware, _, now| firmware.close_endpoint(now, endpoint));
             }
             Action::OpenEndpoint { node, endpoint } => {

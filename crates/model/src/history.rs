@@ -3,7 +3,7 @@
 //! An error is right only if something happened that explains it. The rules are generous in time (an error may come late)
 //! and strict in kind: no loss, reordering or slowness, however bad, explains `Unreachable`.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use emp_firmware::{NodeEvent, Span, Status, Time};
 
@@ -44,7 +44,7 @@ pub struct History {
     fabrics: usize,
     cuts: Vec<Cut>,
     absences: Vec<Absence>,
-    closed: BTreeSet<(usize, u16)>,
+    closed: BTreeMap<(usize, u16), Time>,
     resets: Vec<Reset>,
 }
 
@@ -67,9 +67,10 @@ impl History {
         self.absences.push(Absence { node, start, goodbye });
     }
 
-    /// An endpoint was closed, or never was open.
-    pub fn endpoint_closed(&mut self, node: usize, endpoint: u16) {
-        self.closed.insert((node, endpoint));
+    /// An endpoint was closed at this time. [`Time::NEVER`]: it was never open.
+    pub fn endpoint_closed(&mut self, node: usize, endpoint: u16, at: Time) {
+        let last = self.closed.entry((node, endpoint)).or_insert(at);
+        *last = at.max(*last);
     }
 
     /// A node reported that it lost a peer's state; perhaps because that came back in another epoch.
@@ -79,7 +80,12 @@ impl History {
 
     /// True if this endpoint was closed at some time.
     pub fn was_closed(&self, node: usize, endpoint: u16) -> bool {
-        self.closed.contains(&(node, endpoint))
+        self.closed.contains_key(&(node, endpoint))
+    }
+
+    /// True if this endpoint was closed at or after `since`: what was on its way to it then may be gone.
+    pub fn was_closed_since(&self, node: usize, endpoint: u16, since: Time) -> bool {
+        self.closed.get(&(node, endpoint)).is_some_and(|last| *last >= since)
     }
 
     /// When a node was stopped for the first time at or after `since`.

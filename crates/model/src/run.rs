@@ -159,7 +159,7 @@ fn outstanding(world: &World) -> impl Iterator<Item = (usize, &crate::ledger::Me
         let since = message.posted.map_or(Time(0), |posted| posted.at);
         world.nodes[spec.to].firmware.is_some()
             && !world.history.pair_broke(spec.from, spec.to, since)
-            && !world.history.was_closed(spec.to, spec.to_endpoint)
+            && !world.history.was_closed_since(spec.to, spec.to_endpoint, since)
     })
 }
 
@@ -191,7 +191,13 @@ fn receive_the_left_over(world: &mut World, bound: Span) {
     let messages = &world.ledger.messages;
     let left = (0..messages.len()).filter(|id| unclear(&messages[*id])).collect();
     post_for(world, left);
-    world.run(bound.min(ROUND));
+    // Or it is still on its way, to an endpoint that was closed for a while.
+    world.run_until(bound, |world| {
+        let mut living = world.nodes().iter().filter_map(|node| node.firmware.as_ref());
+        // A node that is paused posts later.
+        world.actions.is_empty()
+            && living.all(|firmware| firmware.is_drained() && !firmware.is_receiving())
+    });
 }
 
 fn post_for(world: &mut World, messages: Vec<usize>) {

@@ -37,7 +37,7 @@ fn nothing_lost(ledger: &Ledger, history: &History) -> Result<(), String> {
         let excused = message.taken.is_some()
             || message.discarded
             || history.pair_broke(spec.from, spec.to, posted.at)
-            || history.was_closed(spec.to, spec.to_endpoint);
+            || history.was_closed_since(spec.to, spec.to_endpoint, posted.at);
         if !excused {
             return Err(format!(
                 "message {id} ({} → {}, {} B) was lost: sent, complete, never received",
@@ -169,4 +169,64 @@ pub fn open_work(ledger: &Ledger, now: Time) -> String {
         now.0 / 1_000,
         receives.count()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use emp_firmware::{Profile, Span};
+
+    use crate::host::Want;
+    use crate::ledger::MessageSpec;
+    use crate::world::{Stop, World, WorldSetup};
+
+    /// Two messages that arrived in order, in receives that take anything.
+    fn two_messages() -> World {
+        let mut world = World::new(WorldSetup::lan(2, &Profile::DEFAULT));
+        for _ in 0..2 {
+            world.receive(1, Want::ANY, 10);
+        }
+        for _ in 0..2 {
+            world.send(MessageSpec::plain(0, 1, 10));
+        }
+        assert_eq!(world.run(Span::ms(1_000)), Stop::Idle);
+        assert_eq!(world.judge_finished(), Ok(()));
+        world
+    }
+
+    /// A judge that never objects is no judge: each forged outcome must be seen.
+    #[test]
+    fn overtaking_is_seen() {
+        let mut world = two_messages();
+        let messages = &mut world.ledger.messages;
+        (messages[0].taken, messages[1].taken) = (messages[1].taken, messages[0].taken);
+        assert!(world.judge().unwrap_err().contains("overtook"));
+    }
+
+    #[test]
+    fn a_lost_message_is_seen() {
+        let mut world = two_messages();
+        world.ledger.messages[1].taken = None;
+        assert!(world.judge().unwrap_err().contains("was lost"));
+    }
+
+    #[test]
+    fn an_operation_without_an_end_is_seen() {
+        let mut world = two_messages();
+        world.ledger.receives[1].ended = None;
+        assert!(world.judge_finished().unwrap_err().contains("never completed"));
+    }
+
+    #[test]
+    fn a_receive_that_was_passed_over_is_seen() {
+        let mut world = two_messages();
+        let receives = &mut world.ledger.receives;
+        (receives[0].match_order, receives[1].match_order) = (99, 1);
+        // Receive 1 is now the older one, and its message was posted after receive 0 had its own.
+        let late = receives[0].ended.map(|(_, _, order)| order + 100);
+        if let Some(posted) = &mut world.ledger.messages[1].posted {
+            posted.order = late.unwrap_or(0);
+        }
+        let complaint = world.judge().unwrap_err();
+        assert!(complaint.contains("older") || complaint.contains("overtook"), "{complaint}");
+    }
 }

@@ -91,8 +91,9 @@ impl Profile {
         unexpected: Unexpected::Pool,
         // Two trains of 64 KB segmented UDP, about one bandwidth-delay product of a 25 Gb/s LAN at 20 µs.
         eager_bytes: 64 << 10,
-        unscheduled_bytes: 64 << 10,
-        pull_block_bytes: 64 << 10,
+        // What one segmented UDP send carries at MTU 1500 (44 frames): a block of 64 KB would need a second one for its tail.
+        unscheduled_bytes: 60 << 10,
+        pull_block_bytes: 60 << 10,
         pull_blocks: 4,
         pull_bytes_max: 1 << 20,
         buffered_bytes: 1 << 10,

@@ -18,9 +18,9 @@ use crate::memory;
 /// Parts of one frame: its inline bytes and its segments.
 pub(crate) const FRAME_PARTS_MAX: usize = 1 + FRAME_SEGMENTS_MAX;
 
-/// Frames of one batch; each has a bit of a 64-bit mask.
+/// Frames of one batch; each has a bit of a mask.
 const FRAMES: usize = TransmitBatch::FRAMES_MAX;
-const _: () = assert!(FRAMES <= u64::BITS as usize);
+const _: () = assert!(FRAMES <= u128::BITS as usize);
 
 /// How long frames that a link does not take are kept before they are dropped, for the firmware to resend them. Twice
 /// the time a 1 Gb/s card needs for a batch of 9000-byte frames: a queue that does not move for so long is stuck.
@@ -30,9 +30,9 @@ const FULL_MAX: Span = Span::ms(10);
 pub(crate) struct Outgoing {
     batch: TransmitBatch,
     /// Frames of the batch that no link has taken yet, one bit each.
-    unsent: u64,
+    unsent: u128,
     /// Those of them that name host memory.
-    naming: u64,
+    naming: u128,
     /// Since when no link took anything.
     full_since: Option<Time>,
     /// Frames dropped because a link did not take them for too long.
@@ -78,10 +78,10 @@ impl Outgoing {
         if frames.is_empty() {
             return false;
         }
-        self.unsent = u64::MAX >> (FRAMES - frames.len());
+        self.unsent = u128::MAX >> (FRAMES - frames.len());
         self.naming = 0;
         for (index, frame) in frames.iter().enumerate() {
-            self.naming |= u64::from(!frame.segments().is_empty()) << index;
+            self.naming |= u128::from(!frame.segments().is_empty()) << index;
         }
         true
     }
@@ -121,16 +121,16 @@ impl Outgoing {
     }
 
     /// The unsent frames of one link.
-    fn mask_of(&self, link: usize) -> u64 {
+    fn mask_of(&self, link: usize) -> u128 {
         let mut mask = 0;
         for (index, frame) in self.batch.frames().iter().enumerate() {
-            mask |= u64::from(usize::from(frame.link.0) == link) << index;
+            mask |= u128::from(usize::from(frame.link.0) == link) << index;
         }
         mask & self.unsent
     }
 
     /// Offers the frames of `mask` to a link and clears the bits of those it took.
-    fn offer_link(&mut self, link_index: usize, mask: u64, link: &mut dyn Link) {
+    fn offer_link(&mut self, link_index: usize, mask: u128, link: &mut dyn Link) {
         let mut parts = [const { MaybeUninit::<IoSlice<'_>>::uninit() }; FRAMES * FRAME_PARTS_MAX];
         let mut parts_used = 0;
         for index in bits(mask) {
@@ -171,7 +171,7 @@ impl Outgoing {
 
 /// The positions of the bits that are set, from the lowest.
 #[inline]
-fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+fn bits(mut mask: u128) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let index = (mask != 0).then_some(mask.trailing_zeros() as usize)?;
         mask &= mask - 1;
@@ -187,8 +187,8 @@ mod tests {
     fn bits_come_in_order() {
         assert_eq!(bits(0).count(), 0);
         assert_eq!(bits(0b1011).collect::<Vec<_>>(), [0, 1, 3]);
-        assert_eq!(bits(u64::MAX).count(), 64);
-        assert_eq!(bits(1 << 63).collect::<Vec<_>>(), [63]);
+        assert_eq!(bits(u128::MAX).count(), 128);
+        assert_eq!(bits(1 << 127).collect::<Vec<_>>(), [127]);
     }
 
     #[test]

@@ -233,14 +233,14 @@ fn openmx_acknowledges_every_fourth_message() {
     assert!((10..=12).contains(&acks), "{acks} acknowledgements for 40 messages");
 }
 
-/// The default profile sends 64 KB unasked and lets the receiver pull the rest in blocks of 64 KB.
+/// The default profile sends 60 KB unasked and lets the receiver pull the rest in blocks of 60 KB: ⌈(1024 − 60) ÷ 60⌉.
 #[test]
 fn default_pulls_what_is_not_sent_unasked() {
     let mut world = acquainted(2, &Profile::DEFAULT);
     world.receive(1, Want::ANY, 1 << 20);
     world.send(MessageSpec::plain(0, 1, 1 << 20));
     finish(&mut world);
-    assert_eq!(sent(&world, 1, Kind::Pull), 15);
+    assert_eq!(sent(&world, 1, Kind::Pull), 17);
 }
 
 /// Nodes of different profiles understand each other: profiles are parameters, not protocols.

@@ -290,6 +290,9 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
         active.acked_order = frame.order;
     }
     progress.resent |= frame.resent;
+    if !frame.resent {
+        active.repairs = 0;
+    }
     if !frame.resent
         && progress.sample.is_none_or(|(order, _)| (frame.order.wrapping_sub(order) as i32) > 0)
     {

@@ -96,6 +96,8 @@ pub(super) struct Active {
     pub(super) since_request: u32,
     /// Timer runs since the last progress.
     pub(super) backoff: u32,
+    /// Timer runs since a frame was acknowledged that had been sent only once.
+    pub(super) repairs: u32,
     /// Lost frames that may be resent although the window is full: what the last run of the timer found, within reason.
     pub(super) credit: u32,
     /// Refusals since the last message that was taken.
@@ -133,6 +135,7 @@ impl Active {
             acked_order: 0,
             since_request: 0,
             backoff: 0,
+            repairs: 0,
             credit: 0,
             refusals: 0,
             progress_at: Time::default(),

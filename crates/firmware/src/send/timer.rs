@@ -11,6 +11,10 @@ use crate::limits::WINDOW_FRAMES;
 use crate::profile::RetransmitUnit;
 use crate::time::Time;
 
+/// Runs of the timer that each only had repaired what they resent. A receiver that takes frames out of order hardly needs so
+/// many in a row; one that does not (`vmmc2`) needs all that is behind the gap.
+const REPAIRS_MAX: u32 = 4;
+
 /// How many times the unreachable time a peer may be heard without acknowledging anything that is due.
 const PATIENCE: u64 = 4;
 
@@ -101,6 +105,11 @@ impl SendPath {
             if unit != RetransmitUnit::Frame && active.backoff > 0 {
                 mark_all_lost(active);
             }
+        }
+        // Each run repaired what it resent and nothing else moved: the receiver drops what is behind the gap.
+        active.repairs += 1;
+        if active.repairs > REPAIRS_MAX {
+            mark_all_lost(active);
         }
         active.credit = active.lost.min(CREDIT_MAX);
         active.backoff += 1;

@@ -9,6 +9,7 @@ use emp_host::NodeId;
 use crate::address::{ADDRESS_BYTES, EpAddress};
 use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
+use crate::entry::enter;
 use crate::eq::{Eq, EqInner};
 use crate::handle::{Object, fid, give, list, look, object, put_text, store, take};
 use crate::tables::{AvOps, FidOps, NONE};
@@ -106,43 +107,49 @@ pub unsafe extern "C" fn open(
     into: *mut *mut Av,
     context: *mut c_void,
 ) -> c_int {
-    let domain: &Domain = object!(domain);
-    let mut events = false;
-    // SAFETY: libfabric's rules.
-    if let Some(attr) = unsafe { attr.as_mut() } {
-        if !attr.name.is_null() || attr.rx_ctx_bits > 0 {
-            return -libc::ENOSYS;
+    enter(|| -> c_int {
+        let domain: &Domain = object!(domain);
+        let mut events = false;
+        // SAFETY: libfabric's rules.
+        if let Some(attr) = unsafe { attr.as_mut() } {
+            if !attr.name.is_null() || attr.rx_ctx_bits > 0 {
+                return -libc::ENOSYS;
+            }
+            if ![FI_AV_MAP, FI_AV_TABLE].contains(&attr.kind) {
+                attr.kind = FI_AV_TABLE;
+            }
+            events = attr.flags & event::EVENT != 0;
         }
-        if ![FI_AV_MAP, FI_AV_TABLE].contains(&attr.kind) {
-            attr.kind = FI_AV_TABLE;
-        }
-        events = attr.flags & event::EVENT != 0;
-    }
-    let inner = AvInner {
-        domain: Arc::clone(&domain.inner),
-        entries: RwLock::default(),
-        events,
-        eq: OnceLock::new(),
-    };
-    let fid = fid(class::AV, context, &FID);
-    // SAFETY: libfabric's rules.
-    unsafe { give(Av { fid, ops: &OPS, inner: Arc::new(inner) }, into) }
+        let inner = AvInner {
+            domain: Arc::clone(&domain.inner),
+            entries: RwLock::default(),
+            events,
+            eq: OnceLock::new(),
+        };
+        let fid = fid(class::AV, context, &FID);
+        // SAFETY: libfabric's rules.
+        unsafe { give(Av { fid, ops: &OPS, inner: Arc::new(inner) }, into) }
+    })
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: libfabric's rules.
-    drop(unsafe { take::<Av>(fid) });
-    0
+    enter(|| -> c_int {
+        // SAFETY: libfabric's rules.
+        drop(unsafe { take::<Av>(fid) });
+        0
+    })
 }
 
 unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, _flags: u64) -> c_int {
-    let av: &Av = object!(fid.cast::<Av>().cast_const());
-    let common: &Fid = object!(to.cast_const());
-    if common.fclass != class::EQ {
-        return -libc::EINVAL;
-    }
-    let eq: &Eq = object!(to.cast::<Eq>().cast_const());
-    if av.inner.eq.set(Arc::clone(&eq.inner)).is_err() { -libc::EBUSY } else { 0 }
+    enter(|| -> c_int {
+        let av: &Av = object!(fid.cast::<Av>().cast_const());
+        let common: &Fid = object!(to.cast_const());
+        if common.fclass != class::EQ {
+            return -libc::EINVAL;
+        }
+        let eq: &Eq = object!(to.cast::<Eq>().cast_const());
+        if av.inner.eq.set(Arc::clone(&eq.inner)).is_err() { -libc::EBUSY } else { 0 }
+    })
 }
 
 unsafe extern "C" fn insert(
@@ -153,39 +160,45 @@ unsafe extern "C" fn insert(
     flags: u64,
     context: *mut c_void,
 ) -> c_int {
-    let pointer = av;
-    let av: &Av = object!(av.cast_const());
-    let mut good = 0;
-    for (index, bytes) in list!(addresses.cast::<[u8; ADDRESS_BYTES]>(), count).iter().enumerate() {
-        let number = av.inner.insert(bytes);
-        good += c_int::from(number.is_some());
-        if !numbers.is_null() {
-            store!(numbers.wrapping_add(index), number.unwrap_or(FI_ADDR_UNSPEC));
+    enter(|| -> c_int {
+        let pointer = av;
+        let av: &Av = object!(av.cast_const());
+        let mut good = 0;
+        for (index, bytes) in
+            list!(addresses.cast::<[u8; ADDRESS_BYTES]>(), count).iter().enumerate()
+        {
+            let number = av.inner.insert(bytes);
+            good += c_int::from(number.is_some());
+            if !numbers.is_null() {
+                store!(numbers.wrapping_add(index), number.unwrap_or(FI_ADDR_UNSPEC));
+            }
+            if flags & event::SYNC_ERR != 0 && !context.is_null() {
+                let error = if number.is_some() { 0 } else { libc::EINVAL };
+                store!(context.cast::<c_int>().wrapping_add(index), error);
+            }
         }
-        if flags & event::SYNC_ERR != 0 && !context.is_null() {
-            let error = if number.is_some() { 0 } else { libc::EINVAL };
-            store!(context.cast::<c_int>().wrapping_add(index), error);
+        match av.inner.eq.get().filter(|_| av.inner.events) {
+            Some(eq) => {
+                let data = u64::from(good.unsigned_abs());
+                eq.push(event::AV_COMPLETE, FiEqEntry { fid: pointer.cast(), context, data });
+                0
+            }
+            None => good,
         }
-    }
-    match av.inner.eq.get().filter(|_| av.inner.events) {
-        Some(eq) => {
-            let data = u64::from(good.unsigned_abs());
-            eq.push(event::AV_COMPLETE, FiEqEntry { fid: pointer.cast(), context, data });
-            0
-        }
-        None => good,
-    }
+    })
 }
 
 unsafe extern "C" fn remove(av: *mut Av, numbers: *mut FiAddr, count: usize, _flags: u64) -> c_int {
-    let av: &Av = object!(av.cast_const());
-    let mut result = 0;
-    for number in list!(numbers.cast_const(), count) {
-        if !av.inner.remove(*number) {
-            result = -libc::EINVAL;
+    enter(|| -> c_int {
+        let av: &Av = object!(av.cast_const());
+        let mut result = 0;
+        for number in list!(numbers.cast_const(), count) {
+            if !av.inner.remove(*number) {
+                result = -libc::EINVAL;
+            }
         }
-    }
-    result
+        result
+    })
 }
 
 unsafe extern "C" fn lookup(
@@ -194,12 +207,14 @@ unsafe extern "C" fn lookup(
     into: *mut c_void,
     room: *mut usize,
 ) -> c_int {
-    let av: &Av = object!(av.cast_const());
-    let entries = av.inner.entries.read().unwrap_or_else(PoisonError::into_inner);
-    let place = usize::try_from(number).ok().and_then(|number| entries.list.get(number));
-    let Some(Some(entry)) = place else { return -libc::EINVAL };
-    // SAFETY: libfabric's rules.
-    unsafe { put_address(&entry.bytes, into, room) }
+    enter(|| -> c_int {
+        let av: &Av = object!(av.cast_const());
+        let entries = av.inner.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let place = usize::try_from(number).ok().and_then(|number| entries.list.get(number));
+        let Some(Some(entry)) = place else { return -libc::EINVAL };
+        // SAFETY: libfabric's rules.
+        unsafe { put_address(&entry.bytes, into, room) }
+    })
 }
 
 /// Writes an address as far as there is room, and says how long it is.
@@ -227,15 +242,17 @@ unsafe extern "C" fn straddr(
     into: *mut c_char,
     room: *mut usize,
 ) -> *const c_char {
-    // SAFETY: libfabric's rules.
-    let (bytes, given) =
-        unsafe { (look(address.cast::<[u8; ADDRESS_BYTES]>()), look(room).copied()) };
-    let text = match bytes.and_then(EpAddress::decode) {
-        Some(address) => address.to_string(),
-        None => "not an address of EMP".into(),
-    };
-    // SAFETY: libfabric's rules: so much room.
-    let needed = unsafe { put_text(&text, into, given.unwrap_or(0)) };
-    store!(room, needed);
-    into
+    enter(|| -> *const c_char {
+        // SAFETY: libfabric's rules.
+        let (bytes, given) =
+            unsafe { (look(address.cast::<[u8; ADDRESS_BYTES]>()), look(room).copied()) };
+        let text = match bytes.and_then(EpAddress::decode) {
+            Some(address) => address.to_string(),
+            None => "not an address of EMP".into(),
+        };
+        // SAFETY: libfabric's rules: so much room.
+        let needed = unsafe { put_text(&text, into, given.unwrap_or(0)) };
+        store!(room, needed);
+        into
+    })
 }

@@ -115,6 +115,7 @@ pub mod format {
 
 /// Errors that libfabric has beside the system's.
 pub mod error {
+    pub const OTHER: i32 = 256;
     pub const TOOSMALL: i32 = 257;
     pub const OPBADSTATE: i32 = 258;
     pub const AVAIL: i32 = 259;

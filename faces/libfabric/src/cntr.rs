@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::bindings::*;
 use crate::domain::Domain;
 use crate::endpoint::{EpInner, wait_any};
+use crate::entry::enter;
 use crate::handle::{Object, fid, give, object, take};
 use crate::tables::{CntrOps, FidOps};
 
@@ -60,76 +61,94 @@ pub unsafe extern "C" fn open(
     into: *mut *mut Cntr,
     context: *mut c_void,
 ) -> c_int {
-    let _domain: &Domain = object!(domain);
-    // SAFETY: libfabric's rules.
-    let wait_obj = unsafe { attr.as_ref() }.map_or(wait::NONE, |attr| attr.wait_obj);
-    if ![wait::NONE, wait::UNSPEC, wait::YIELD].contains(&wait_obj) {
-        return -libc::ENOSYS;
-    }
-    let fid = fid(class::CNTR, context, &FID);
-    // SAFETY: libfabric's rules.
-    unsafe { give(Cntr { fid, ops: &OPS, inner: Arc::default() }, into) }
+    enter(|| -> c_int {
+        let _domain: &Domain = object!(domain);
+        // SAFETY: libfabric's rules.
+        let wait_obj = unsafe { attr.as_ref() }.map_or(wait::NONE, |attr| attr.wait_obj);
+        if ![wait::NONE, wait::UNSPEC, wait::YIELD].contains(&wait_obj) {
+            return -libc::ENOSYS;
+        }
+        let fid = fid(class::CNTR, context, &FID);
+        // SAFETY: libfabric's rules.
+        unsafe { give(Cntr { fid, ops: &OPS, inner: Arc::default() }, into) }
+    })
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: libfabric's rules.
-    drop(unsafe { take::<Cntr>(fid) });
-    0
+    enter(|| -> c_int {
+        // SAFETY: libfabric's rules.
+        drop(unsafe { take::<Cntr>(fid) });
+        0
+    })
 }
 
 unsafe extern "C" fn read(counter: *mut Cntr) -> u64 {
-    let counter: &Cntr = object!(counter.cast_const());
-    counter.inner.progress();
-    counter.inner.good.load(Ordering::Acquire)
+    enter(|| -> u64 {
+        let counter: &Cntr = object!(counter.cast_const());
+        counter.inner.progress();
+        counter.inner.good.load(Ordering::Acquire)
+    })
 }
 
 unsafe extern "C" fn readerr(counter: *mut Cntr) -> u64 {
-    let counter: &Cntr = object!(counter.cast_const());
-    counter.inner.progress();
-    counter.inner.bad.load(Ordering::Acquire)
+    enter(|| -> u64 {
+        let counter: &Cntr = object!(counter.cast_const());
+        counter.inner.progress();
+        counter.inner.bad.load(Ordering::Acquire)
+    })
 }
 
 unsafe extern "C" fn add(counter: *mut Cntr, value: u64) -> c_int {
-    let counter: &Cntr = object!(counter.cast_const());
-    counter.inner.good.fetch_add(value, Ordering::Release);
-    0
+    enter(|| -> c_int {
+        let counter: &Cntr = object!(counter.cast_const());
+        counter.inner.good.fetch_add(value, Ordering::Release);
+        0
+    })
 }
 
 unsafe extern "C" fn set(counter: *mut Cntr, value: u64) -> c_int {
-    let counter: &Cntr = object!(counter.cast_const());
-    counter.inner.good.store(value, Ordering::Release);
-    0
+    enter(|| -> c_int {
+        let counter: &Cntr = object!(counter.cast_const());
+        counter.inner.good.store(value, Ordering::Release);
+        0
+    })
 }
 
 unsafe extern "C" fn adderr(counter: *mut Cntr, value: u64) -> c_int {
-    let counter: &Cntr = object!(counter.cast_const());
-    counter.inner.bad.fetch_add(value, Ordering::Release);
-    0
+    enter(|| -> c_int {
+        let counter: &Cntr = object!(counter.cast_const());
+        counter.inner.bad.fetch_add(value, Ordering::Release);
+        0
+    })
 }
 
 unsafe extern "C" fn seterr(counter: *mut Cntr, value: u64) -> c_int {
-    let counter: &Cntr = object!(counter.cast_const());
-    counter.inner.bad.store(value, Ordering::Release);
-    0
+    enter(|| -> c_int {
+        let counter: &Cntr = object!(counter.cast_const());
+        counter.inner.bad.store(value, Ordering::Release);
+        0
+    })
 }
 
 unsafe extern "C" fn wait(counter: *mut Cntr, threshold: u64, timeout: c_int) -> c_int {
-    let counter: &Cntr = object!(counter.cast_const());
-    let counter = &counter.inner;
-    let end = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
-    let bad_before = counter.bad.load(Ordering::Acquire);
-    loop {
-        counter.progress();
-        if counter.good.load(Ordering::Acquire) >= threshold {
-            return 0;
+    enter(|| -> c_int {
+        let counter: &Cntr = object!(counter.cast_const());
+        let counter = &counter.inner;
+        let end = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
+        let bad_before = counter.bad.load(Ordering::Acquire);
+        loop {
+            counter.progress();
+            if counter.good.load(Ordering::Acquire) >= threshold {
+                return 0;
+            }
+            if counter.bad.load(Ordering::Acquire) != bad_before {
+                return -error::AVAIL;
+            }
+            let left = end.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return -libc::ETIMEDOUT;
+            }
+            wait_any(&counter.endpoints(), left.min(SLICE));
         }
-        if counter.bad.load(Ordering::Acquire) != bad_before {
-            return -error::AVAIL;
-        }
-        let left = end.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()));
-        if left.is_zero() {
-            return -libc::ETIMEDOUT;
-        }
-        wait_any(&counter.endpoints(), left.min(SLICE));
-    }
+    })
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::bindings::*;
 use crate::domain::Domain;
 use crate::endpoint::{EpInner, wait_any};
+use crate::entry::enter;
 use crate::handle::{Object, fid, give, object, put_text, store, take};
 use crate::tables::{CqOps, FidOps};
 
@@ -162,44 +163,50 @@ pub unsafe extern "C" fn open(
     into: *mut *mut Cq,
     context: *mut c_void,
 ) -> c_int {
-    let _domain: &Domain = object!(domain);
-    let (mut depth, mut form) = (0, format::UNSPEC);
-    // SAFETY: libfabric's rules.
-    if let Some(attr) = unsafe { attr.as_mut() } {
-        if ![wait::NONE, wait::UNSPEC, wait::YIELD].contains(&attr.wait_obj) {
-            return -libc::ENOSYS;
+    enter(|| -> c_int {
+        let _domain: &Domain = object!(domain);
+        let (mut depth, mut form) = (0, format::UNSPEC);
+        // SAFETY: libfabric's rules.
+        if let Some(attr) = unsafe { attr.as_mut() } {
+            if ![wait::NONE, wait::UNSPEC, wait::YIELD].contains(&attr.wait_obj) {
+                return -libc::ENOSYS;
+            }
+            if attr.format > format::TAGGED {
+                return -libc::ENOSYS;
+            }
+            if attr.format == format::UNSPEC {
+                attr.format = format::TAGGED;
+            }
+            (depth, form) = (attr.size, attr.format);
         }
-        if attr.format > format::TAGGED {
-            return -libc::ENOSYS;
-        }
-        if attr.format == format::UNSPEC {
-            attr.format = format::TAGGED;
-        }
-        (depth, form) = (attr.size, attr.format);
-    }
-    let inner = CqInner {
-        ended: Mutex::default(),
-        count: AtomicUsize::new(0),
-        depth: depth.max(DEPTH_MIN),
-        format: form,
-        endpoints: Mutex::default(),
-        signalled: AtomicBool::new(false),
-    };
-    let fid = fid(class::CQ, context, &FID);
-    // SAFETY: libfabric's rules.
-    unsafe { give(Cq { fid, ops: &OPS, inner: Arc::new(inner) }, into) }
+        let inner = CqInner {
+            ended: Mutex::default(),
+            count: AtomicUsize::new(0),
+            depth: depth.max(DEPTH_MIN),
+            format: form,
+            endpoints: Mutex::default(),
+            signalled: AtomicBool::new(false),
+        };
+        let fid = fid(class::CQ, context, &FID);
+        // SAFETY: libfabric's rules.
+        unsafe { give(Cq { fid, ops: &OPS, inner: Arc::new(inner) }, into) }
+    })
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: libfabric's rules.
-    drop(unsafe { take::<Cq>(fid) });
-    0
+    enter(|| -> c_int {
+        // SAFETY: libfabric's rules.
+        drop(unsafe { take::<Cq>(fid) });
+        0
+    })
 }
 
 unsafe extern "C" fn read(cq: *mut Cq, into: *mut c_void, room: usize) -> isize {
-    let cq: &Cq = object!(cq.cast_const());
-    // SAFETY: libfabric's rules: there is room for so many entries.
-    cq.inner.read(room, |index, entry| unsafe { cq.inner.put(into, index, entry) })
+    enter(|| -> isize {
+        let cq: &Cq = object!(cq.cast_const());
+        // SAFETY: libfabric's rules: there is room for so many entries.
+        cq.inner.read(room, |index, entry| unsafe { cq.inner.put(into, index, entry) })
+    })
 }
 
 unsafe extern "C" fn readfrom(
@@ -208,13 +215,15 @@ unsafe extern "C" fn readfrom(
     room: usize,
     sources: *mut FiAddr,
 ) -> isize {
-    let cq: &Cq = object!(cq.cast_const());
-    cq.inner.read(room, |index, entry| {
-        // SAFETY: libfabric's rules: there is room for so many entries.
-        unsafe { cq.inner.put(into, index, entry) };
-        if !sources.is_null() {
-            store!(sources.wrapping_add(index), entry.source);
-        }
+    enter(|| -> isize {
+        let cq: &Cq = object!(cq.cast_const());
+        cq.inner.read(room, |index, entry| {
+            // SAFETY: libfabric's rules: there is room for so many entries.
+            unsafe { cq.inner.put(into, index, entry) };
+            if !sources.is_null() {
+                store!(sources.wrapping_add(index), entry.source);
+            }
+        })
     })
 }
 
@@ -225,8 +234,10 @@ unsafe extern "C" fn sread(
     condition: *const c_void,
     timeout: c_int,
 ) -> isize {
-    // SAFETY: the same arguments under the same rules.
-    unsafe { sreadfrom(cq, into, room, std::ptr::null_mut(), condition, timeout) }
+    enter(|| -> isize {
+        // SAFETY: the same arguments under the same rules.
+        unsafe { sreadfrom(cq, into, room, std::ptr::null_mut(), condition, timeout) }
+    })
 }
 
 unsafe extern "C" fn sreadfrom(
@@ -237,53 +248,60 @@ unsafe extern "C" fn sreadfrom(
     _condition: *const c_void,
     timeout: c_int,
 ) -> isize {
-    let pointer = cq;
-    let cq: &Cq = object!(cq.cast_const());
-    let end = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
-    let again = -(libc::EAGAIN as isize);
-    loop {
-        // SAFETY: the same arguments under the same rules.
-        let result = unsafe { readfrom(pointer, into, room, sources) };
-        if result != again || cq.inner.signalled.swap(false, Ordering::AcqRel) {
-            return result;
+    enter(|| -> isize {
+        let pointer = cq;
+        let cq: &Cq = object!(cq.cast_const());
+        let end = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
+        let again = -(libc::EAGAIN as isize);
+        loop {
+            // SAFETY: the same arguments under the same rules.
+            let result = unsafe { readfrom(pointer, into, room, sources) };
+            if result != again || cq.inner.signalled.swap(false, Ordering::AcqRel) {
+                return result;
+            }
+            let left = end.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return again;
+            }
+            let endpoints =
+                cq.inner.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            wait_any(&endpoints, left.min(SLICE));
         }
-        let left = end.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()));
-        if left.is_zero() {
-            return again;
-        }
-        let endpoints = cq.inner.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        wait_any(&endpoints, left.min(SLICE));
-    }
+    })
 }
 
 unsafe extern "C" fn signal(cq: *mut Cq) -> c_int {
-    let cq: &Cq = object!(cq.cast_const());
-    cq.inner.signalled.store(true, Ordering::Release);
-    0
+    enter(|| -> c_int {
+        let cq: &Cq = object!(cq.cast_const());
+        cq.inner.signalled.store(true, Ordering::Release);
+        0
+    })
 }
 
 unsafe extern "C" fn readerr(cq: *mut Cq, into: *mut FiCqErrEntry, _flags: u64) -> isize {
-    let cq: &Cq = object!(cq.cast_const());
-    // SAFETY: libfabric's rules.
-    let Some(into) = (unsafe { into.as_mut() }) else { return -(libc::EINVAL as isize) };
-    let mut ended = cq.inner.lock();
-    let Some(failure) = ended.front().and_then(|entry| entry.failure) else {
-        return -(libc::EAGAIN as isize);
-    };
-    let Some(entry) = ended.pop_front() else { return -(libc::EAGAIN as isize) };
-    cq.inner.count.store(ended.len(), Ordering::Relaxed);
-    // Nothing is written past the members that all versions have.
-    into.op_context = std::ptr::with_exposed_provenance_mut(entry.context);
-    into.flags = entry.flags;
-    into.len = entry.len;
-    into.buf = std::ptr::with_exposed_provenance_mut(entry.buffer);
-    into.data = entry.data;
-    into.tag = entry.tag;
-    into.olen = failure.overflow;
-    into.err = failure.error;
-    into.prov_errno = failure.detail;
-    into.err_data_size = 0;
-    1
+    enter(|| -> isize {
+        let cq: &Cq = object!(cq.cast_const());
+        // SAFETY: libfabric's rules.
+        let Some(into) = (unsafe { into.as_mut() }) else { return -(libc::EINVAL as isize) };
+        let mut ended = cq.inner.lock();
+        let Some(failure) = ended.front().and_then(|entry| entry.failure) else {
+            return -(libc::EAGAIN as isize);
+        };
+        let Some(entry) = ended.pop_front() else { return -(libc::EAGAIN as isize) };
+        cq.inner.count.store(ended.len(), Ordering::Relaxed);
+        // Nothing is written past the members that all versions have.
+        into.op_context = std::ptr::with_exposed_provenance_mut(entry.context);
+        into.flags = entry.flags;
+        into.len = entry.len;
+        into.buf = std::ptr::with_exposed_provenance_mut(entry.buffer);
+        into.data = entry.data;
+        into.tag = entry.tag;
+        into.olen = failure.overflow;
+        into.err = failure.error;
+        into.prov_errno = failure.detail;
+        into.err_data_size = 0;
+        1
+    })
 }
 
 unsafe extern "C" fn strerror(
@@ -293,8 +311,10 @@ unsafe extern "C" fn strerror(
     into: *mut c_char,
     room: usize,
 ) -> *const c_char {
-    let text: &'static CStr = crate::status::describe(detail);
-    // SAFETY: libfabric's rules: so much room.
-    unsafe { put_text(&text.to_string_lossy(), into, room) };
-    text.as_ptr()
+    enter(|| -> *const c_char {
+        let text: &'static CStr = crate::status::describe(detail);
+        // SAFETY: libfabric's rules: so much room.
+        unsafe { put_text(&text.to_string_lossy(), into, room) };
+        text.as_ptr()
+    })
 }

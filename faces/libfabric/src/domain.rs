@@ -14,6 +14,7 @@ use emp_link::{
 
 use crate::address::EpAddress;
 use crate::bindings::*;
+use crate::entry::enter;
 use crate::handle::{Object, fid, give, look, object, take};
 use crate::params::Parameters;
 use crate::seldom::Seldom;
@@ -79,30 +80,34 @@ pub unsafe extern "C" fn open(
     into: *mut *mut Domain,
     context: *mut c_void,
 ) -> c_int {
-    let info: &FiInfo = object!(info.cast_const());
-    // SAFETY: libfabric's rules.
-    let name = unsafe { look(info.domain_attr) }.map(|domain| domain.name);
-    let name = match name {
-        // SAFETY: libfabric's rules: a text.
-        Some(name) if !name.is_null() => unsafe { CStr::from_ptr(name) }.to_string_lossy(),
-        _ => return -libc::EINVAL,
-    };
-    let Ok(parameters) = Parameters::read() else { return -libc::EINVAL };
-    let Some(way) = ways(&parameters).into_iter().find(|way| way.domain_name() == name) else {
-        core::warn(&format!("{name} is not there (any more)"));
-        return -libc::ENODEV;
-    };
-    match DomainInner::start(&way, &parameters) {
-        Ok(inner) => {
-            let fid = fid(class::DOMAIN, context, &FID);
-            // SAFETY: libfabric's rules.
-            unsafe { give(Domain { fid, ops: &OPS, mr: &mr::OPS, inner: Arc::new(inner) }, into) }
+    enter(|| -> c_int {
+        let info: &FiInfo = object!(info.cast_const());
+        // SAFETY: libfabric's rules.
+        let name = unsafe { look(info.domain_attr) }.map(|domain| domain.name);
+        let name = match name {
+            // SAFETY: libfabric's rules: a text.
+            Some(name) if !name.is_null() => unsafe { CStr::from_ptr(name) }.to_string_lossy(),
+            _ => return -libc::EINVAL,
+        };
+        let Ok(parameters) = Parameters::read() else { return -libc::EINVAL };
+        let Some(way) = ways(&parameters).into_iter().find(|way| way.domain_name() == name) else {
+            core::warn(&format!("{name} is not there (any more)"));
+            return -libc::ENODEV;
+        };
+        match DomainInner::start(&way, &parameters) {
+            Ok(inner) => {
+                let fid = fid(class::DOMAIN, context, &FID);
+                // SAFETY: libfabric's rules.
+                unsafe {
+                    give(Domain { fid, ops: &OPS, mr: &mr::OPS, inner: Arc::new(inner) }, into)
+                }
+            }
+            Err(problem) => {
+                core::warn(&format!("{name}: {problem}"));
+                -libc::ENODEV
+            }
         }
-        Err(problem) => {
-            core::warn(&format!("{name}: {problem}"));
-            -libc::ENODEV
-        }
-    }
+    })
 }
 
 pub unsafe extern "C" fn open2(
@@ -112,19 +117,23 @@ pub unsafe extern "C" fn open2(
     _flags: u64,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the same arguments under the same rules.
-    unsafe { open(fabric, info, into, context) }
+    enter(|| -> c_int {
+        // SAFETY: the same arguments under the same rules.
+        unsafe { open(fabric, info, into, context) }
+    })
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: libfabric's rules.
-    if let Some(domain) = unsafe { take::<Domain>(fid) } {
-        // Objects that the application forgot to close keep the node's memory, but not the node.
-        if let Err(cut) = domain.inner.node.close(domain.inner.linger) {
-            core::warn(&format!("closing: {cut}"));
+    enter(|| -> c_int {
+        // SAFETY: libfabric's rules.
+        if let Some(domain) = unsafe { take::<Domain>(fid) } {
+            // Objects that the application forgot to close keep the node's memory, but not the node.
+            if let Err(cut) = domain.inner.node.close(domain.inner.linger) {
+                core::warn(&format!("closing: {cut}"));
+            }
         }
-    }
-    0
+        0
+    })
 }
 
 fn random() -> std::io::Result<u64> {

@@ -15,6 +15,7 @@ use crate::bindings::*;
 use crate::cntr::{Cntr, CntrInner};
 use crate::cq::{Cq, CqInner};
 use crate::domain::{Domain, DomainInner};
+use crate::entry::enter;
 use crate::handle::{Object, fid, give, look, object, store, take};
 use crate::slots::Slots;
 use crate::tables::{
@@ -235,40 +236,42 @@ pub unsafe extern "C" fn open(
     into: *mut *mut Ep,
     context: *mut c_void,
 ) -> c_int {
-    let domain: &Domain = object!(domain.cast_const());
-    let info: &FiInfo = object!(info.cast_const());
-    // SAFETY: libfabric's rules.
-    let (tx, rx) = unsafe { (look(info.tx_attr), look(info.rx_attr)) };
-    let Some(number) = domain.inner.next_endpoint() else { return -libc::ENOSPC };
-    let inner = EpInner {
-        domain: Arc::clone(&domain.inner),
-        number,
-        caps: if info.caps == 0 { crate::info::CAPS } else { info.caps },
-        tx_flags: AtomicU64::new(tx.map_or(0, |tx| tx.op_flags)),
-        rx_flags: AtomicU64::new(rx.map_or(0, |rx| rx.op_flags)),
-        min_multi_recv: AtomicUsize::new(MIN_MULTI_RECV),
-        binding: Mutex::default(),
-        enabled: OnceLock::new(),
-        state: Mutex::new(State {
-            slots: Slots::default(),
-            completions: Vec::with_capacity(BATCH),
-            claims: Vec::new(),
-            parked: Vec::new(),
-        }),
-    };
-    let endpoint = Ep {
-        fid: fid(class::EP, context, &FID),
-        ops: &OPS,
-        cm: &CM,
-        msg: &msg::OPS,
-        rma: &RMA,
-        tagged: &tagged::OPS,
-        atomic: &ATOMIC,
-        collective: &COLLECTIVE,
-        inner: Arc::new(inner),
-    };
-    // SAFETY: libfabric's rules.
-    unsafe { give(endpoint, into) }
+    enter(|| -> c_int {
+        let domain: &Domain = object!(domain.cast_const());
+        let info: &FiInfo = object!(info.cast_const());
+        // SAFETY: libfabric's rules.
+        let (tx, rx) = unsafe { (look(info.tx_attr), look(info.rx_attr)) };
+        let Some(number) = domain.inner.next_endpoint() else { return -libc::ENOSPC };
+        let inner = EpInner {
+            domain: Arc::clone(&domain.inner),
+            number,
+            caps: if info.caps == 0 { crate::info::CAPS } else { info.caps },
+            tx_flags: AtomicU64::new(tx.map_or(0, |tx| tx.op_flags)),
+            rx_flags: AtomicU64::new(rx.map_or(0, |rx| rx.op_flags)),
+            min_multi_recv: AtomicUsize::new(MIN_MULTI_RECV),
+            binding: Mutex::default(),
+            enabled: OnceLock::new(),
+            state: Mutex::new(State {
+                slots: Slots::default(),
+                completions: Vec::with_capacity(BATCH),
+                claims: Vec::new(),
+                parked: Vec::new(),
+            }),
+        };
+        let endpoint = Ep {
+            fid: fid(class::EP, context, &FID),
+            ops: &OPS,
+            cm: &CM,
+            msg: &msg::OPS,
+            rma: &RMA,
+            tagged: &tagged::OPS,
+            atomic: &ATOMIC,
+            collective: &COLLECTIVE,
+            inner: Arc::new(inner),
+        };
+        // SAFETY: libfabric's rules.
+        unsafe { give(endpoint, into) }
+    })
 }
 
 pub unsafe extern "C" fn open2(
@@ -278,84 +281,94 @@ pub unsafe extern "C" fn open2(
     _flags: u64,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the same arguments under the same rules.
-    unsafe { open(domain, info, into, context) }
+    enter(|| -> c_int {
+        // SAFETY: the same arguments under the same rules.
+        unsafe { open(domain, info, into, context) }
+    })
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: libfabric's rules.
-    if let Some(endpoint) = unsafe { take::<Ep>(fid) } {
-        endpoint.inner.close();
-    }
-    0
+    enter(|| -> c_int {
+        // SAFETY: libfabric's rules.
+        if let Some(endpoint) = unsafe { take::<Ep>(fid) } {
+            endpoint.inner.close();
+        }
+        0
+    })
 }
 
 unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
-    let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
-    let common: &Fid = object!(to.cast_const());
-    if endpoint.inner.enabled.get().is_some() {
-        return -error::OPBADSTATE;
-    }
-    let mut bound = endpoint.inner.binding.lock().unwrap_or_else(PoisonError::into_inner);
-    match common.fclass {
-        class::CQ => {
-            let queue: &Cq = object!(to.cast::<Cq>().cast_const());
-            let selective = flags & bind::SELECTIVE_COMPLETION != 0;
-            if flags & bind::TRANSMIT != 0 {
-                bound.tx_cq = Some(Arc::clone(&queue.inner));
-                bound.tx_selective = selective;
+    enter(|| -> c_int {
+        let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
+        let common: &Fid = object!(to.cast_const());
+        if endpoint.inner.enabled.get().is_some() {
+            return -error::OPBADSTATE;
+        }
+        let mut bound = endpoint.inner.binding.lock().unwrap_or_else(PoisonError::into_inner);
+        match common.fclass {
+            class::CQ => {
+                let queue: &Cq = object!(to.cast::<Cq>().cast_const());
+                let selective = flags & bind::SELECTIVE_COMPLETION != 0;
+                if flags & bind::TRANSMIT != 0 {
+                    bound.tx_cq = Some(Arc::clone(&queue.inner));
+                    bound.tx_selective = selective;
+                }
+                if flags & bind::RECV != 0 {
+                    bound.rx_cq = Some(Arc::clone(&queue.inner));
+                    bound.rx_selective = selective;
+                }
+                if flags & (bind::TRANSMIT | bind::RECV) == 0 { -error::BADFLAGS } else { 0 }
             }
-            if flags & bind::RECV != 0 {
-                bound.rx_cq = Some(Arc::clone(&queue.inner));
-                bound.rx_selective = selective;
+            class::AV => {
+                let av: &Av = object!(to.cast::<Av>().cast_const());
+                bound.av = Some(Arc::clone(&av.inner));
+                0
             }
-            if flags & (bind::TRANSMIT | bind::RECV) == 0 { -error::BADFLAGS } else { 0 }
+            class::CNTR => {
+                let counter: &Cntr = object!(to.cast::<Cntr>().cast_const());
+                bound.counters.push((Arc::clone(&counter.inner), flags));
+                0
+            }
+            // Nothing happens to an endpoint that an event would tell of.
+            class::EQ => 0,
+            _ => -libc::EINVAL,
         }
-        class::AV => {
-            let av: &Av = object!(to.cast::<Av>().cast_const());
-            bound.av = Some(Arc::clone(&av.inner));
-            0
-        }
-        class::CNTR => {
-            let counter: &Cntr = object!(to.cast::<Cntr>().cast_const());
-            bound.counters.push((Arc::clone(&counter.inner), flags));
-            0
-        }
-        // Nothing happens to an endpoint that an event would tell of.
-        class::EQ => 0,
-        _ => -libc::EINVAL,
-    }
+    })
 }
 
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
-    let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
-    let inner = &endpoint.inner;
-    match command {
-        control::ENABLE => inner.enable().err().unwrap_or(0),
-        control::GETOPSFLAG | control::SETOPSFLAG => {
-            let flags: &u64 = object!(argument.cast::<u64>().cast_const());
-            let flags = *flags;
-            let of = match flags & (bind::TRANSMIT | bind::RECV) {
-                bind::TRANSMIT => &inner.tx_flags,
-                bind::RECV => &inner.rx_flags,
-                _ => return -libc::EINVAL,
-            };
-            if command == control::SETOPSFLAG {
-                of.store(flags & !(bind::TRANSMIT | bind::RECV), Ordering::Relaxed);
-            } else {
-                store!(argument.cast::<u64>(), of.load(Ordering::Relaxed));
+    enter(|| -> c_int {
+        let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
+        let inner = &endpoint.inner;
+        match command {
+            control::ENABLE => inner.enable().err().unwrap_or(0),
+            control::GETOPSFLAG | control::SETOPSFLAG => {
+                let flags: &u64 = object!(argument.cast::<u64>().cast_const());
+                let flags = *flags;
+                let of = match flags & (bind::TRANSMIT | bind::RECV) {
+                    bind::TRANSMIT => &inner.tx_flags,
+                    bind::RECV => &inner.rx_flags,
+                    _ => return -libc::EINVAL,
+                };
+                if command == control::SETOPSFLAG {
+                    of.store(flags & !(bind::TRANSMIT | bind::RECV), Ordering::Relaxed);
+                } else {
+                    store!(argument.cast::<u64>(), of.load(Ordering::Relaxed));
+                }
+                0
             }
-            0
+            _ => -libc::ENOSYS,
         }
-        _ => -libc::ENOSYS,
-    }
+    })
 }
 
 unsafe extern "C" fn getname(fid: *mut Fid, into: *mut c_void, room: *mut usize) -> c_int {
-    let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
-    let address = endpoint.inner.domain.address(endpoint.inner.number);
-    // SAFETY: libfabric's rules.
-    unsafe { put_address(&address.encode(), into, room) }
+    enter(|| -> c_int {
+        let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
+        let address = endpoint.inner.domain.address(endpoint.inner.number);
+        // SAFETY: libfabric's rules.
+        unsafe { put_address(&address.encode(), into, room) }
+    })
 }
 
 unsafe extern "C" fn getopt(
@@ -365,17 +378,19 @@ unsafe extern "C" fn getopt(
     into: *mut c_void,
     room: *mut usize,
 ) -> c_int {
-    let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
-    let given: &usize = object!(room.cast_const());
-    if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
-        return -libc::ENOPROTOOPT;
-    }
-    if *given < size_of::<usize>() {
-        return -error::TOOSMALL;
-    }
-    store!(into.cast::<usize>(), endpoint.inner.min_multi_recv.load(Ordering::Relaxed));
-    store!(room, size_of::<usize>());
-    0
+    enter(|| -> c_int {
+        let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
+        let given: &usize = object!(room.cast_const());
+        if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
+            return -libc::ENOPROTOOPT;
+        }
+        if *given < size_of::<usize>() {
+            return -error::TOOSMALL;
+        }
+        store!(into.cast::<usize>(), endpoint.inner.min_multi_recv.load(Ordering::Relaxed));
+        store!(room, size_of::<usize>());
+        0
+    })
 }
 
 unsafe extern "C" fn setopt(
@@ -385,25 +400,29 @@ unsafe extern "C" fn setopt(
     value: *const c_void,
     len: usize,
 ) -> c_int {
-    let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
-    if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
-        return -libc::ENOPROTOOPT;
-    }
-    if len != size_of::<usize>() {
-        return -libc::EINVAL;
-    }
-    let value: &usize = object!(value.cast::<usize>());
-    endpoint.inner.min_multi_recv.store(*value, Ordering::Relaxed);
-    0
+    enter(|| -> c_int {
+        let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
+        if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
+            return -libc::ENOPROTOOPT;
+        }
+        if len != size_of::<usize>() {
+            return -libc::EINVAL;
+        }
+        let value: &usize = object!(value.cast::<usize>());
+        endpoint.inner.min_multi_recv.store(*value, Ordering::Relaxed);
+        0
+    })
 }
 
 unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
-    let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
-    match endpoint.inner.enabled.get() {
-        Some(enabled) => {
-            let mut state = endpoint.inner.lock();
-            state.cancel(&endpoint.inner, enabled, context.expose_provenance())
+    enter(|| -> isize {
+        let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
+        match endpoint.inner.enabled.get() {
+            Some(enabled) => {
+                let mut state = endpoint.inner.lock();
+                state.cancel(&endpoint.inner, enabled, context.expose_provenance())
+            }
+            None => -(libc::ENOENT as isize),
         }
-        None => -(libc::ENOENT as isize),
-    }
+    })
 }

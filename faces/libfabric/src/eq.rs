@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::bindings::*;
+use crate::entry::enter;
 use crate::fabric::Fabric;
 use crate::handle::{Object, fid, give, list, object, put_text, store, take};
 use crate::tables::{EqOps, FidOps};
@@ -78,21 +79,25 @@ pub unsafe extern "C" fn open(
     into: *mut *mut Eq,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's rules.
-    let wait_obj = unsafe { attr.as_ref() }.map_or(wait::NONE, |attr| attr.wait_obj);
-    if ![wait::NONE, wait::UNSPEC, wait::YIELD].contains(&wait_obj) {
-        return -libc::ENOSYS;
-    }
-    let inner = Arc::new(EqInner { events: Mutex::default(), more: Condvar::new() });
-    let fid = fid(class::EQ, context, &FID);
-    // SAFETY: libfabric's rules.
-    unsafe { give(Eq { fid, ops: &OPS, inner }, into) }
+    enter(|| -> c_int {
+        // SAFETY: libfabric's rules.
+        let wait_obj = unsafe { attr.as_ref() }.map_or(wait::NONE, |attr| attr.wait_obj);
+        if ![wait::NONE, wait::UNSPEC, wait::YIELD].contains(&wait_obj) {
+            return -libc::ENOSYS;
+        }
+        let inner = Arc::new(EqInner { events: Mutex::default(), more: Condvar::new() });
+        let fid = fid(class::EQ, context, &FID);
+        // SAFETY: libfabric's rules.
+        unsafe { give(Eq { fid, ops: &OPS, inner }, into) }
+    })
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: libfabric's rules.
-    drop(unsafe { take::<Eq>(fid) });
-    0
+    enter(|| -> c_int {
+        // SAFETY: libfabric's rules.
+        drop(unsafe { take::<Eq>(fid) });
+        0
+    })
 }
 
 unsafe extern "C" fn read(
@@ -102,8 +107,10 @@ unsafe extern "C" fn read(
     room: usize,
     flags: u64,
 ) -> isize {
-    // SAFETY: the same arguments under the same rules.
-    unsafe { sread(eq, event, into, room, 0, flags) }
+    enter(|| -> isize {
+        // SAFETY: the same arguments under the same rules.
+        unsafe { sread(eq, event, into, room, 0, flags) }
+    })
 }
 
 unsafe extern "C" fn sread(
@@ -114,21 +121,25 @@ unsafe extern "C" fn sread(
     timeout: c_int,
     flags: u64,
 ) -> isize {
-    let eq: &Eq = object!(eq.cast_const());
-    let time = u64::try_from(timeout).ok().map(Duration::from_millis);
-    let Some((number, bytes)) = eq.inner.next(time, flags & PEEK != 0) else {
-        return -(libc::EAGAIN as isize);
-    };
-    let count = if into.is_null() { 0 } else { bytes.len().min(room) };
-    // SAFETY: libfabric's rules: there is so much room.
-    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), into.cast::<u8>(), count) };
-    store!(event, number);
-    count as isize
+    enter(|| -> isize {
+        let eq: &Eq = object!(eq.cast_const());
+        let time = u64::try_from(timeout).ok().map(Duration::from_millis);
+        let Some((number, bytes)) = eq.inner.next(time, flags & PEEK != 0) else {
+            return -(libc::EAGAIN as isize);
+        };
+        let count = if into.is_null() { 0 } else { bytes.len().min(room) };
+        // SAFETY: libfabric's rules: there is so much room.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), into.cast::<u8>(), count) };
+        store!(event, number);
+        count as isize
+    })
 }
 
 unsafe extern "C" fn readerr(_eq: *mut Eq, _into: *mut FiEqErrEntry, _flags: u64) -> isize {
-    // There is nothing that fails.
-    -(libc::EAGAIN as isize)
+    enter(|| -> isize {
+        // There is nothing that fails.
+        -(libc::EAGAIN as isize)
+    })
 }
 
 unsafe extern "C" fn write(
@@ -138,9 +149,11 @@ unsafe extern "C" fn write(
     len: usize,
     _flags: u64,
 ) -> isize {
-    let eq: &Eq = object!(eq.cast_const());
-    let bytes = list!(from.cast::<u8>(), len).to_vec();
-    if eq.inner.push_bytes(event, bytes) { len as isize } else { -(libc::EAGAIN as isize) }
+    enter(|| -> isize {
+        let eq: &Eq = object!(eq.cast_const());
+        let bytes = list!(from.cast::<u8>(), len).to_vec();
+        if eq.inner.push_bytes(event, bytes) { len as isize } else { -(libc::EAGAIN as isize) }
+    })
 }
 
 unsafe extern "C" fn strerror(
@@ -150,7 +163,9 @@ unsafe extern "C" fn strerror(
     into: *mut c_char,
     room: usize,
 ) -> *const c_char {
-    // SAFETY: libfabric's rules: so much room.
-    unsafe { put_text("no error", into, room) };
-    c"no error".as_ptr()
+    enter(|| -> *const c_char {
+        // SAFETY: libfabric's rules: so much room.
+        unsafe { put_text("no error", into, room) };
+        c"no error".as_ptr()
+    })
 }

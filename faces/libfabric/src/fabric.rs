@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use crate::bindings::*;
+use crate::entry::enter;
 use crate::handle::{Object, fid, give, list, object, take};
 use crate::tables::{FabricOps, FidOps, NONE};
 use crate::{cq, domain, eq};
@@ -34,28 +35,34 @@ pub unsafe extern "C" fn open(
     into: *mut *mut Fabric,
     context: *mut c_void,
 ) -> c_int {
-    let attr: &FiFabricAttr = object!(attr.cast_const());
-    let fid = fid(class::FABRIC, context, &FID);
-    // SAFETY: libfabric's rules.
-    unsafe { give(Fabric { fid, ops: &OPS, api_version: attr.api_version }, into) }
+    enter(|| -> c_int {
+        let attr: &FiFabricAttr = object!(attr.cast_const());
+        let fid = fid(class::FABRIC, context, &FID);
+        // SAFETY: libfabric's rules.
+        unsafe { give(Fabric { fid, ops: &OPS, api_version: attr.api_version }, into) }
+    })
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: libfabric's rules.
-    drop(unsafe { take::<Fabric>(fid) });
-    0
+    enter(|| -> c_int {
+        // SAFETY: libfabric's rules.
+        drop(unsafe { take::<Fabric>(fid) });
+        0
+    })
 }
 
 /// Zero if the caller may sleep on the wait objects of all these.
 unsafe extern "C" fn trywait(_fabric: *mut Fabric, fids: *mut *mut Fid, count: c_int) -> c_int {
-    for fid in list!(fids.cast_const(), usize::try_from(count).unwrap_or(0)) {
-        let common: &Fid = object!(fid.cast_const());
-        if common.fclass == class::CQ {
-            let queue: &cq::Cq = object!(fid.cast::<cq::Cq>().cast_const());
-            if queue.inner.is_ready() {
-                return -libc::EAGAIN;
+    enter(|| -> c_int {
+        for fid in list!(fids.cast_const(), usize::try_from(count).unwrap_or(0)) {
+            let common: &Fid = object!(fid.cast_const());
+            if common.fclass == class::CQ {
+                let queue: &cq::Cq = object!(fid.cast::<cq::Cq>().cast_const());
+                if queue.inner.is_ready() {
+                    return -libc::EAGAIN;
+                }
             }
         }
-    }
-    0
+        0
+    })
 }

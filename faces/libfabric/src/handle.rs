@@ -5,7 +5,7 @@
 //! an attribute, entry, list or buffer is null or valid for the call; and calls that change or close an object are not
 //! made at the same time as others that use it.
 //!
-//! Functions called from C do not unwind: a panic at an `extern "C"` boundary ends the process.
+//! Functions called from C do not unwind: each runs in [`crate::entry::enter`].
 
 use std::ffi::{c_char, c_int, c_void};
 

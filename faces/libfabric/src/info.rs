@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use crate::bindings::*;
 use crate::core;
+use crate::entry::enter;
 use crate::handle::look;
 use crate::params::Parameters;
 use crate::ways::{Way, ways};
@@ -265,33 +266,35 @@ pub unsafe extern "C" fn getinfo(
     hints: *const FiInfo,
     out: *mut *mut FiInfo,
 ) -> c_int {
-    // SAFETY: libfabric's rules.
-    let hints = unsafe { Hints::new(hints) };
-    if out.is_null() {
-        return -libc::EINVAL;
-    }
-    let Ok(parameters) = Parameters::read() else { return -libc::ENODATA };
-    if !hints.can_be_met() {
-        return -libc::ENODATA;
-    }
-    let ways = ways(&parameters);
-    let fitting = ways.iter().filter(|way| hints.name(&way.domain_name()));
-    let mut first: *mut FiInfo = std::ptr::null_mut();
-    let mut last: *mut FiInfo = first;
-    for info in fitting.filter_map(|way| build(way, &hints, api_version)) {
-        if first.is_null() {
-            first = info;
-        } else {
-            // SAFETY: `last` is the info before, made above.
-            unsafe { (*last).next = info };
+    enter(|| -> c_int {
+        // SAFETY: libfabric's rules.
+        let hints = unsafe { Hints::new(hints) };
+        if out.is_null() {
+            return -libc::EINVAL;
         }
-        last = info;
-    }
-    if first.is_null() {
-        core::inform("not offered: no interface that is allowed is up, or none of that name");
-        return -libc::ENODATA;
-    }
-    // SAFETY: not null, and libfabric's rules.
-    unsafe { out.write(first) };
-    0
+        let Ok(parameters) = Parameters::read() else { return -libc::ENODATA };
+        if !hints.can_be_met() {
+            return -libc::ENODATA;
+        }
+        let ways = ways(&parameters);
+        let fitting = ways.iter().filter(|way| hints.name(&way.domain_name()));
+        let mut first: *mut FiInfo = std::ptr::null_mut();
+        let mut last: *mut FiInfo = first;
+        for info in fitting.filter_map(|way| build(way, &hints, api_version)) {
+            if first.is_null() {
+                first = info;
+            } else {
+                // SAFETY: `last` is the info before, made above.
+                unsafe { (*last).next = info };
+            }
+            last = info;
+        }
+        if first.is_null() {
+            core::inform("not offered: no interface that is allowed is up, or none of that name");
+            return -libc::ENODATA;
+        }
+        // SAFETY: not null, and libfabric's rules.
+        unsafe { out.write(first) };
+        0
+    })
 }

@@ -24,6 +24,7 @@ mod cq;
 mod domain;
 mod ended;
 mod endpoint;
+mod entry;
 mod eq;
 mod fabric;
 mod handle;
@@ -67,10 +68,12 @@ unsafe extern "C" fn cleanup() {}
 /// What a libfabric core calls when it has loaded this object.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
-    let provider = PROVIDER.0.get();
-    core::attach(provider);
-    // SAFETY: the core calls this function once, before it uses the provider.
-    unsafe { (*provider).fi_version = core::fi_version() };
-    params::define();
-    provider
+    entry::enter(|| {
+        let provider = PROVIDER.0.get();
+        core::attach(provider);
+        // SAFETY: the core calls this function once, before it uses the provider.
+        unsafe { (*provider).fi_version = core::fi_version() };
+        params::define();
+        provider
+    })
 }

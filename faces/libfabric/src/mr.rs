@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bindings::*;
+use crate::entry::enter;
 use crate::handle::{Object, fid, give, object, take};
 use crate::tables::{FidOps, MrOps};
 
@@ -44,8 +45,10 @@ unsafe extern "C" fn reg(
     into: *mut *mut Mr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's rules.
-    unsafe { register(key, into, context) }
+    enter(|| -> c_int {
+        // SAFETY: libfabric's rules.
+        unsafe { register(key, into, context) }
+    })
 }
 
 unsafe extern "C" fn regv(
@@ -59,8 +62,10 @@ unsafe extern "C" fn regv(
     into: *mut *mut Mr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's rules.
-    unsafe { register(key, into, context) }
+    enter(|| -> c_int {
+        // SAFETY: libfabric's rules.
+        unsafe { register(key, into, context) }
+    })
 }
 
 unsafe extern "C" fn regattr(
@@ -69,21 +74,27 @@ unsafe extern "C" fn regattr(
     _flags: u64,
     into: *mut *mut Mr,
 ) -> c_int {
-    let attr: &FiMrAttr = object!(attr);
-    // SAFETY: libfabric's rules.
-    unsafe { register(attr.requested_key, into, attr.context) }
+    enter(|| -> c_int {
+        let attr: &FiMrAttr = object!(attr);
+        // SAFETY: libfabric's rules.
+        unsafe { register(attr.requested_key, into, attr.context) }
+    })
 }
 
 unsafe extern "C" fn bind(_: *mut Fid, _: *mut Fid, _: u64) -> c_int {
-    0
+    enter(|| -> c_int { 0 })
 }
 
 unsafe extern "C" fn control(_: *mut Fid, command: c_int, _: *mut c_void) -> c_int {
-    if command == control::ENABLE { 0 } else { -libc::ENOSYS }
+    enter(|| -> c_int {
+        if command == control::ENABLE { 0 } else { -libc::ENOSYS }
+    })
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: libfabric's rules.
-    drop(unsafe { take::<Mr>(fid) });
-    0
+    enter(|| -> c_int {
+        // SAFETY: libfabric's rules.
+        drop(unsafe { take::<Mr>(fid) });
+        0
+    })
 }

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use crate::bindings::*;
 use crate::endpoint::Ep;
+use crate::entry::enter;
 use crate::handle::{list, object, one};
 use crate::tables::MsgOps;
 use crate::transfer::{Receive, Send};
@@ -39,8 +40,10 @@ unsafe extern "C" fn recv(
     from: FiAddr,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the same buffer under the same rules.
-    unsafe { recvv(ep, one(buffer, len).as_ptr(), std::ptr::null_mut(), 1, from, context) }
+    enter(|| -> isize {
+        // SAFETY: the same buffer under the same rules.
+        unsafe { recvv(ep, one(buffer, len).as_ptr(), std::ptr::null_mut(), 1, from, context) }
+    })
 }
 
 unsafe extern "C" fn recvv(
@@ -51,29 +54,33 @@ unsafe extern "C" fn recvv(
     from: FiAddr,
     context: *mut c_void,
 ) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    let parts = list!(iov, count);
-    let context = context.expose_provenance();
-    let receive =
-        Receive { tagged: false, parts, from, tag: 0, ignore: ANY_BITS, context, flags: None };
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.receive(&receive) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        let parts = list!(iov, count);
+        let context = context.expose_provenance();
+        let receive =
+            Receive { tagged: false, parts, from, tag: 0, ignore: ANY_BITS, context, flags: None };
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.receive(&receive) }
+    })
 }
 
 unsafe extern "C" fn recvmsg(ep: *mut Ep, message: *const FiMsg, flags: u64) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    let message: &FiMsg = object!(message);
-    let receive = Receive {
-        tagged: false,
-        parts: list!(message.msg_iov, message.iov_count),
-        from: message.addr,
-        tag: 0,
-        ignore: ANY_BITS,
-        context: message.context.expose_provenance(),
-        flags: Some(flags),
-    };
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.receive(&receive) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        let message: &FiMsg = object!(message);
+        let receive = Receive {
+            tagged: false,
+            parts: list!(message.msg_iov, message.iov_count),
+            from: message.addr,
+            tag: 0,
+            ignore: ANY_BITS,
+            context: message.context.expose_provenance(),
+            flags: Some(flags),
+        };
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.receive(&receive) }
+    })
 }
 
 unsafe extern "C" fn send(
@@ -84,9 +91,11 @@ unsafe extern "C" fn send(
     to: FiAddr,
     context: *mut c_void,
 ) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.send(&plain(&one(buffer, len), to, None, context)) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.send(&plain(&one(buffer, len), to, None, context)) }
+    })
 }
 
 unsafe extern "C" fn sendv(
@@ -97,28 +106,34 @@ unsafe extern "C" fn sendv(
     to: FiAddr,
     context: *mut c_void,
 ) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    let send = plain(list!(iov, count), to, None, context);
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.send(&send) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        let send = plain(list!(iov, count), to, None, context);
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.send(&send) }
+    })
 }
 
 unsafe extern "C" fn sendmsg(ep: *mut Ep, message: *const FiMsg, flags: u64) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    let message: &FiMsg = object!(message);
-    let data = (flags & op::REMOTE_CQ_DATA != 0).then_some(message.data);
-    let parts = list!(message.msg_iov, message.iov_count);
-    let send = Send { flags: Some(flags), ..plain(parts, message.addr, data, message.context) };
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.send(&send) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        let message: &FiMsg = object!(message);
+        let data = (flags & op::REMOTE_CQ_DATA != 0).then_some(message.data);
+        let parts = list!(message.msg_iov, message.iov_count);
+        let send = Send { flags: Some(flags), ..plain(parts, message.addr, data, message.context) };
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.send(&send) }
+    })
 }
 
 unsafe extern "C" fn inject(ep: *mut Ep, buffer: *const c_void, len: usize, to: FiAddr) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    let parts = one(buffer, len);
-    let send = Send { nameless: true, ..plain(&parts, to, None, std::ptr::null_mut()) };
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.send(&send) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        let parts = one(buffer, len);
+        let send = Send { nameless: true, ..plain(&parts, to, None, std::ptr::null_mut()) };
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.send(&send) }
+    })
 }
 
 unsafe extern "C" fn senddata(
@@ -130,9 +145,11 @@ unsafe extern "C" fn senddata(
     to: FiAddr,
     context: *mut c_void,
 ) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.send(&plain(&one(buffer, len), to, Some(data), context)) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.send(&plain(&one(buffer, len), to, Some(data), context)) }
+    })
 }
 
 unsafe extern "C" fn injectdata(
@@ -142,9 +159,11 @@ unsafe extern "C" fn injectdata(
     data: u64,
     to: FiAddr,
 ) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    let parts = one(buffer, len);
-    let send = Send { nameless: true, ..plain(&parts, to, Some(data), std::ptr::null_mut()) };
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.send(&send) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        let parts = one(buffer, len);
+        let send = Send { nameless: true, ..plain(&parts, to, Some(data), std::ptr::null_mut()) };
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.send(&send) }
+    })
 }

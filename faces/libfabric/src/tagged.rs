@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use crate::bindings::*;
 use crate::endpoint::Ep;
+use crate::entry::enter;
 use crate::handle::{list, object, one};
 use crate::tables::TaggedOps;
 use crate::transfer::{Receive, Send};
@@ -44,9 +45,11 @@ unsafe extern "C" fn recv(
     ignore: u64,
     context: *mut c_void,
 ) -> isize {
-    let (parts, none) = (one(buffer, len), std::ptr::null_mut());
-    // SAFETY: the same buffer under the same rules.
-    unsafe { recvv(ep, parts.as_ptr(), none, 1, from, tag, ignore, context) }
+    enter(|| -> isize {
+        let (parts, none) = (one(buffer, len), std::ptr::null_mut());
+        // SAFETY: the same buffer under the same rules.
+        unsafe { recvv(ep, parts.as_ptr(), none, 1, from, tag, ignore, context) }
+    })
 }
 
 unsafe extern "C" fn recvv(
@@ -59,28 +62,32 @@ unsafe extern "C" fn recvv(
     ignore: u64,
     context: *mut c_void,
 ) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    let parts = list!(iov, count);
-    let context = context.expose_provenance();
-    let receive = Receive { tagged: true, parts, from, tag, ignore, context, flags: None };
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.receive(&receive) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        let parts = list!(iov, count);
+        let context = context.expose_provenance();
+        let receive = Receive { tagged: true, parts, from, tag, ignore, context, flags: None };
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.receive(&receive) }
+    })
 }
 
 unsafe extern "C" fn recvmsg(ep: *mut Ep, message: *const FiMsgTagged, flags: u64) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    let message: &FiMsgTagged = object!(message);
-    let receive = Receive {
-        tagged: true,
-        parts: list!(message.msg_iov, message.iov_count),
-        from: message.addr,
-        tag: message.tag,
-        ignore: message.ignore,
-        context: message.context.expose_provenance(),
-        flags: Some(flags),
-    };
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.receive(&receive) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        let message: &FiMsgTagged = object!(message);
+        let receive = Receive {
+            tagged: true,
+            parts: list!(message.msg_iov, message.iov_count),
+            from: message.addr,
+            tag: message.tag,
+            ignore: message.ignore,
+            context: message.context.expose_provenance(),
+            flags: Some(flags),
+        };
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.receive(&receive) }
+    })
 }
 
 unsafe extern "C" fn send(
@@ -92,9 +99,11 @@ unsafe extern "C" fn send(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.send(&plain(&one(buffer, len), to, tag, None, context)) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.send(&plain(&one(buffer, len), to, tag, None, context)) }
+    })
 }
 
 unsafe extern "C" fn sendv(
@@ -106,20 +115,24 @@ unsafe extern "C" fn sendv(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    let send = plain(list!(iov, count), to, tag, None, context);
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.send(&send) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        let send = plain(list!(iov, count), to, tag, None, context);
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.send(&send) }
+    })
 }
 
 unsafe extern "C" fn sendmsg(ep: *mut Ep, message: *const FiMsgTagged, flags: u64) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    let message: &FiMsgTagged = object!(message);
-    let data = (flags & op::REMOTE_CQ_DATA != 0).then_some(message.data);
-    let parts = list!(message.msg_iov, message.iov_count);
-    let plain = plain(parts, message.addr, message.tag, data, message.context);
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.send(&Send { flags: Some(flags), ..plain }) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        let message: &FiMsgTagged = object!(message);
+        let data = (flags & op::REMOTE_CQ_DATA != 0).then_some(message.data);
+        let parts = list!(message.msg_iov, message.iov_count);
+        let plain = plain(parts, message.addr, message.tag, data, message.context);
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.send(&Send { flags: Some(flags), ..plain }) }
+    })
 }
 
 unsafe extern "C" fn inject(
@@ -129,11 +142,13 @@ unsafe extern "C" fn inject(
     to: FiAddr,
     tag: u64,
 ) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    let parts = one(buffer, len);
-    let send = Send { nameless: true, ..plain(&parts, to, tag, None, std::ptr::null_mut()) };
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.send(&send) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        let parts = one(buffer, len);
+        let send = Send { nameless: true, ..plain(&parts, to, tag, None, std::ptr::null_mut()) };
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.send(&send) }
+    })
 }
 
 unsafe extern "C" fn senddata(
@@ -146,9 +161,11 @@ unsafe extern "C" fn senddata(
     tag: u64,
     context: *mut c_void,
 ) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.send(&plain(&one(buffer, len), to, tag, Some(data), context)) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.send(&plain(&one(buffer, len), to, tag, Some(data), context)) }
+    })
 }
 
 unsafe extern "C" fn injectdata(
@@ -159,9 +176,12 @@ unsafe extern "C" fn injectdata(
     to: FiAddr,
     tag: u64,
 ) -> isize {
-    let ep: &Ep = object!(ep.cast_const());
-    let parts = one(buffer, len);
-    let send = Send { nameless: true, ..plain(&parts, to, tag, Some(data), std::ptr::null_mut()) };
-    // SAFETY: libfabric's rules.
-    unsafe { ep.inner.send(&send) }
+    enter(|| -> isize {
+        let ep: &Ep = object!(ep.cast_const());
+        let parts = one(buffer, len);
+        let send =
+            Send { nameless: true, ..plain(&parts, to, tag, Some(data), std::ptr::null_mut()) };
+        // SAFETY: libfabric's rules.
+        unsafe { ep.inner.send(&send) }
+    })
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::bindings::*;
+use crate::courtesy::Courtesy;
 use crate::domain::Domain;
 use crate::endpoint::{EpInner, wait_any};
 use crate::entry::enter;
@@ -22,6 +23,9 @@ pub struct CntrInner {
     bad: AtomicU64,
     /// Endpoints that are bound to it.
     pub endpoints: Mutex<Vec<Arc<EpInner>>>,
+    /// Value at the last look, to see whether anything has happened since.
+    seen: AtomicU64,
+    courtesy: Courtesy,
 }
 
 #[repr(C)]
@@ -86,7 +90,13 @@ unsafe extern "C" fn read(counter: *mut Cntr) -> u64 {
     enter(|| -> u64 {
         let counter: &Cntr = object!(counter.cast_const());
         counter.inner.progress();
-        counter.inner.good.load(Ordering::Acquire)
+        let value = counter.inner.good.load(Ordering::Acquire);
+        if counter.inner.seen.swap(value, Ordering::Relaxed) == value {
+            counter.inner.courtesy.nothing();
+        } else {
+            counter.inner.courtesy.found();
+        }
+        value
     })
 }
 

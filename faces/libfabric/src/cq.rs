@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::bindings::*;
+use crate::courtesy::Courtesy;
 use crate::domain::Domain;
 use crate::endpoint::{EpInner, wait_any};
 use crate::entry::enter;
@@ -52,6 +53,7 @@ pub struct CqInner {
     /// Endpoints that are bound to it. Locked before an endpoint, which is locked before `ended`.
     pub endpoints: Mutex<Vec<Arc<EpInner>>>,
     signalled: AtomicBool,
+    courtesy: Courtesy,
 }
 
 #[repr(C)]
@@ -105,8 +107,10 @@ impl CqInner {
             self.progress();
         }
         if self.count.load(Ordering::Relaxed) == 0 {
+            self.courtesy.nothing();
             return -(libc::EAGAIN as isize);
         }
+        self.courtesy.found();
         let mut ended = self.lock();
         let mut count = 0;
         while count < room && ended.front().is_some_and(|entry| entry.failure.is_none()) {
@@ -186,6 +190,7 @@ pub unsafe extern "C" fn open(
             format: form,
             endpoints: Mutex::default(),
             signalled: AtomicBool::new(false),
+            courtesy: Courtesy::default(),
         };
         let fid = fid(class::CQ, context, &FID);
         // SAFETY: libfabric's rules.

@@ -20,6 +20,7 @@ mod av;
 mod bindings;
 mod cntr;
 mod core;
+mod courtesy;
 mod cq;
 mod domain;
 mod ended;

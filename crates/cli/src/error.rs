@@ -67,6 +67,31 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if error.downcast_ref::<UserError>().is_some() { ExitCode::from(2) } else { ExitCode::from(1) }
 }
 
+/// Says in one line what is wrong with the command line (exit code 2), or shows the help that was asked for.
+pub fn report_line(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::{
+        DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand as NoArguments, DisplayVersion,
+    };
+    if matches!(error.kind(), DisplayHelp | DisplayVersion | NoArguments) {
+        let _ = error.print();
+        return ExitCode::from(u8::from(error.kind() == NoArguments) * 2);
+    }
+    let _ = writeln!(io::stderr(), "emp: {}", condense(&error.render().to_string()));
+    ExitCode::from(2)
+}
+
+/// The paragraphs of a complaint about the command line as one line.
+fn condense(complaint: &str) -> String {
+    let paragraphs = complaint.split("\n\n").map(|text| {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = text.trim_start_matches("error: ");
+        text.strip_prefix("Usage:").map_or_else(|| text.to_owned(), |line| format!("usage:{line}"))
+    });
+    let told =
+        paragraphs.filter(|text| !text.is_empty() && !text.starts_with("For more information"));
+    told.collect::<Vec<_>>().join("; ")
+}
+
 /// The exit code a shell would show for `status`: 128 + n for a death by signal n.
 fn shell_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
@@ -87,6 +112,15 @@ mod tests {
         let error = Err::<(), _>(user_error("no such\nhost")).context("lab").unwrap_err();
         assert!(error.downcast_ref::<UserError>().is_some());
         assert_eq!(one_line(&error), "lab: no such host");
+    }
+
+    #[test]
+    fn a_complaint_about_the_command_line_is_one_line() {
+        let long = "error: the following required arguments were not provided:\n  <HOST>\n\n\
+                    Usage: emp lab exec <HOST>\n\nFor more information, try '--help'.\n";
+        let short = "the following required arguments were not provided: <HOST>; \
+                     usage: emp lab exec <HOST>";
+        assert_eq!(condense(long), short);
     }
 
     #[test]

@@ -45,8 +45,11 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
 }
 
 fn main() -> ExitCode {
-    match dispatch(Cli::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => error::report(&error),
+    match Cli::try_parse() {
+        Ok(line) => match dispatch(line.command) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => error::report(&error),
+        },
+        Err(error) => error::report_line(&error),
     }
 }

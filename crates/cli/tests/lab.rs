@@ -63,7 +63,17 @@ fn mistakes_are_one_line_and_exit_code_2() {
     mistake(&mut emp(&["lab", "up", "--name", "../x"]));
     mistake(&mut emp(&["lab", "run", "--host", "emp-x", "true"]));
     mistake(&mut emp(&["lab", "run", "--", "no-such-program-here"]));
-    assert_eq!(run(&["lab", "up", "--topology", "star"]).status.code(), Some(2));
+    for (arguments, says) in [
+        (&["lab", "up", "--topology", "star"][..], "[possible values: link, "),
+        (&["lab", "exec"], "not provided: <HOST> <COMMAND>...; usage: emp lab exec"),
+        (&["lab", "up", "--host", "3"], "tip: a similar argument exists: '--hosts'"),
+        (&["lab", "up", "--hosts", "many"], "invalid value 'many' for '--hosts <HOSTS>'"),
+        (&["moan"], "unrecognized subcommand 'moan'"),
+        (&["bench", "pingpong", "--lab", "peer"], "cannot be used with"),
+    ] {
+        let line = mistake(&mut emp(arguments));
+        assert!(line.contains(says), "{line}");
+    }
 }
 
 #[test]
@@ -92,8 +102,9 @@ fn up_interrupted_at_any_time_leaves_nothing() {
     for (nth, name_of_signal) in ["TERM", "INT", "HUP", "TERM", "INT"].into_iter().enumerate() {
         let name = format!("{}{nth}", unique('d'));
         let up = ["lab", "up", "--hosts", "12", "--topology", "mesh", "--name", &name];
-        let mut child = emp(&up).stdout(Stdio::null()).spawn().unwrap();
-        wait_until("the lab is begun", || namespaces(&name).len() > 2 * nth);
+        let _cleanup = Cleanup(&name);
+        let mut child = interruptible(&up).stdout(Stdio::null()).spawn().unwrap();
+        wait_until("the lab is begun", || namespaces(&name).len() > nth);
         signal(&child, name_of_signal);
         assert!(!child.wait().unwrap().success(), "made before the signal came");
         assert!(namespaces(&name).is_empty(), "{:?}", namespaces(&name));
@@ -128,9 +139,9 @@ fn a_private_lab_ends_with_its_process() {
     // A number of seconds that marks our sleepers in the list of processes.
     let mark = format!("98765{}", std::process::id());
     for name_of_signal in ["TERM", "INT", "KILL"] {
-        let mut child = emp(&["lab", "run", "sleep", &mark]).spawn().unwrap();
+        let mut child = interruptible(&["lab", "run", "sleep", &mark]).spawn().unwrap();
         let name = format!("p{}x0", child.id());
-        wait_until("the sleeper sleeps", || processes_with(&format!("sleep\0{mark}")) == 2);
+        wait_until("the sleeper sleeps", || sleeps(&mark));
         let line = mistake(&mut emp(&["lab", "down", "--name", &name]));
         assert!(line.contains("belongs to process"), "{line}");
         signal(&child, name_of_signal);

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use lab_support::{mistake, processes_with, signal, succeed, unique, wait_until};
+use lab_support::{mistake, processes_with, signal, sleeps, succeed, unique, wait_until};
 use tempfile::TempDir;
 
 /// An ordinary user with a copy of `emp` they may run and a runtime directory of their own.
@@ -89,7 +89,7 @@ fn killing_a_private_lab_leaves_no_process() {
     let mark = format!("87654{}", std::process::id());
     for name_of_signal in ["TERM", "KILL"] {
         let mut child = user.emp(&["lab", "run", "sleep", &mark]).spawn().unwrap();
-        wait_until("the sleeper sleeps", || processes_with(&format!("sleep\0{mark}")) == 2);
+        wait_until("the sleeper sleeps", || sleeps(&mark));
         signal(&child, name_of_signal);
         assert!(!child.wait().unwrap().success());
         wait_until("the sleeper is gone", || processes_with(&mark) == 0);

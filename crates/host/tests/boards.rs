@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{LONG, Pair, both, impatient, pattern, processor_time};
-use emp_host::{Board, Profile, Selector, WaitMode};
+use emp_host::{Board, Profile, Selector, WaitError, WaitMode};
 
 /// One test at a time: processor time is that of the whole process.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -59,32 +59,52 @@ fn a_long_wait_uses_no_processor() {
     }
 }
 
+/// How long the application makes no call.
+const SILENCE: Duration = Duration::from_secs(5);
+
 #[test]
 fn a_silent_application_is_stood_in_for() {
     let _alone = alone();
-    for board in [Board::Inline { guardian: true }, Board::Thread] {
-        let pair = Pair::with(board, WaitMode::default(), impatient(Duration::from_millis(400)));
-        let (a, b) = pair.endpoints();
-        let bytes = 4 << 20;
-        let receive = b.receive(Selector::ANY, vec![0; bytes]).unwrap();
-        // From now on b's application is silent; a's transfer must end all the same, and well before that is over.
-        let silent_until = Instant::now() + Duration::from_secs(2);
-        let options = emp_host::SendOptions::default()
-            .completion(emp_host::CompletionMode::Delivered)
-            .synchronous();
-        let send = a.send_with(b.address(), 0, pattern(bytes, 1), options).unwrap();
-        send.wait(LONG).unwrap();
-        assert!(Instant::now() < silent_until, "took {board:?} too long");
-        // Messages that find no receive do not make it look dead either.
-        drop(a.send(b.address(), 1, pattern(bytes, 2)).unwrap());
-        std::thread::sleep(silent_until.saturating_duration_since(Instant::now()));
-        let mut receive = receive;
-        assert!(receive.test());
-        let got = receive.wait(LONG).unwrap();
-        assert!(got.buffer == pattern(bytes, 1));
-        let counters = pair.a.counters();
-        assert_eq!(counters.get(emp_host::Counter::PeersLost), 0);
+    std::thread::scope(|scope| {
+        for board in [Board::Inline { guardian: true }, Board::Thread] {
+            scope.spawn(move || be_silent(board));
+        }
+    });
+}
+
+/// The application of `b` posts receives and then makes no call for a dozen times as long as its peer has patience.
+fn be_silent(board: Board) {
+    let pair = Pair::with(board, WaitMode::default(), impatient(Duration::from_millis(400)));
+    let (a, b) = pair.endpoints();
+    let sizes = [10, 10_000, 4 << 20];
+    let receives = sizes.map(|bytes| b.receive(Selector::ANY, vec![0; bytes]).unwrap());
+    let silent_until = Instant::now() + SILENCE;
+    let options = emp_host::SendOptions::default()
+        .completion(emp_host::CompletionMode::Delivered)
+        .synchronous();
+    for (seed, bytes) in sizes.into_iter().enumerate() {
+        let bytes = pattern(bytes, seed as u64);
+        a.send_with(b.address(), 0, bytes, options).unwrap().wait(LONG).unwrap();
     }
+    let left = silent_until.saturating_duration_since(Instant::now());
+    assert!(left > SILENCE / 2, "{board:?}: transfers to posted buffers had to wait");
+    // Messages that find no receive do not make it look dead either, however long they wait.
+    let unexpected = a.send_with(b.address(), 1, pattern(4 << 20, 9), options).unwrap();
+    let Err(WaitError::TimedOut(unexpected)) = unexpected.wait(left) else {
+        panic!("{board:?}: no receive was posted, and the peer is not lost")
+    };
+    assert!(Instant::now() >= silent_until);
+    for (seed, mut receive) in receives.into_iter().enumerate() {
+        assert!(receive.test(), "{board:?}: ended while nobody looked");
+        let got = receive.wait(LONG).unwrap();
+        assert!(got.buffer == pattern(sizes[seed], seed as u64));
+    }
+    for counters in [pair.a.counters(), pair.b.counters()] {
+        assert_eq!(counters.get(emp_host::Counter::PeersLost), 0, "{board:?}");
+    }
+    let late = b.receive(Selector::bits(1), vec![0; 4 << 20]).unwrap();
+    assert!(late.wait(LONG).unwrap().buffer == pattern(4 << 20, 9));
+    unexpected.wait(LONG).unwrap();
 }
 
 #[test]

@@ -16,6 +16,15 @@ pub fn emp(arguments: &[&str]) -> Command {
     command
 }
 
+/// The program under test, to be interrupted. Whoever runs the tests in the background of a script has SIGINT ignored, and
+/// `emp` leaves ignored what it finds ignored.
+pub fn interruptible(arguments: &[&str]) -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP,INT,TERM").arg(env!("CARGO_BIN_EXE_emp"));
+    command.args(arguments).env_remove("EMP_LAB");
+    command
+}
+
 /// Runs it to its end.
 pub fn run(arguments: &[&str]) -> Output {
     emp(arguments).output().unwrap()
@@ -99,7 +108,16 @@ pub fn signal(child: &Child, name: &str) {
 
 /// Processes whose command line holds `mark`.
 pub fn processes_with(mark: &str) -> usize {
+    command_lines().filter(|line| line.contains(mark)).count()
+}
+
+/// Whether `sleep MARK` runs: not its parent, nor a child that is still a copy of that.
+pub fn sleeps(mark: &str) -> bool {
+    command_lines().any(|line| line == format!("sleep\0{mark}\0"))
+}
+
+fn command_lines() -> impl Iterator<Item = String> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
-    lines.filter(|line| String::from_utf8_lossy(line).contains(mark)).count()
+    lines.map(|line| String::from_utf8_lossy(&line).into_owned())
 }

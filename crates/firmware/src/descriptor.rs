@@ -26,6 +26,16 @@ pub enum OpKind {
     Send,
     /// A receive.
     Receive,
+    /// A put.
+    Put,
+    /// A get.
+    Get,
+    /// An atomic operation.
+    Atomic,
+    /// Not a post of ours: a peer's put with immediate data is wholly in a region of ours. The completion's
+    /// [`context`](Completion::context) is the endpoint that it is for, its [`match_bits`](Completion::match_bits) are
+    /// the region's key, its status is always [`Status::Ok`].
+    Notified,
 }
 
 /// When a send is complete.
@@ -157,6 +167,16 @@ pub enum Status {
     MemoryFault,
     /// The receiver gave the message up.
     Abandoned,
+    /// The target has no region of this key (any more).
+    BadKey,
+    /// The target's region of this key is another one.
+    BadGeneration,
+    /// The operation reaches beyond the target's region.
+    OutOfBounds,
+    /// The target's region does not allow it.
+    NoRights,
+    /// More than fits one frame that the peer takes.
+    TooLong,
 }
 
 impl Status {
@@ -173,6 +193,11 @@ impl Status {
             Self::EndpointClosed => "endpoint closed",
             Self::MemoryFault => "host memory could not be reached",
             Self::Abandoned => "receiver gave the message up",
+            Self::BadKey => "target has no region of this key",
+            Self::BadGeneration => "target's region of this key is another one",
+            Self::OutOfBounds => "operation reaches beyond the target's region",
+            Self::NoRights => "target's region does not allow the operation",
+            Self::TooLong => "operation does not fit one of the peer's frames",
         }
     }
 }
@@ -186,17 +211,17 @@ pub struct Completion {
     pub context: u64,
     /// How it ended.
     pub status: Status,
-    /// Receives: bytes placed in the buffer. Sends: bytes of the message.
+    /// Receives: bytes placed in the buffer. Others: bytes of the message or operation.
     pub bytes: u64,
-    /// Bytes of the whole message.
+    /// Bytes of the whole message or operation.
     pub total_bytes: u64,
     /// The other node. For receives that ended before they matched: [`NodeId::ANY`].
     pub peer: NodeId,
     /// The other endpoint.
     pub peer_endpoint: u16,
-    /// Match bits of the message.
+    /// Match bits of the message; of a one-sided operation, the region's key.
     pub match_bits: u64,
-    /// Immediate data of a received message.
+    /// Immediate data of a received message, or of a put.
     pub immediate: Option<u64>,
 }
 
@@ -207,7 +232,7 @@ pub enum PostError {
     Busy,
     /// A buffered send found no room in the pool: progress, then try again.
     PoolFull,
-    /// A buffered send is longer than one frame's payload.
+    /// A buffered send, or an atomic operation, is longer than one frame's payload.
     TooLong,
     /// The endpoint is not open on this node.
     NoEndpoint,
@@ -221,4 +246,10 @@ pub enum PostError {
     MemoryFault,
     /// The node is closing.
     Closing,
+    /// A region of this key is exported already.
+    KeyTaken,
+    /// Too many regions are exported already.
+    TooManyRegions,
+    /// The operator is not defined for the datatype, or the lists do not fit operator and count.
+    Unsupported,
 }

@@ -204,6 +204,8 @@ impl Firmware {
         let cancelled = match op.kind {
             OpKind::Send => self.send.cancel(op),
             OpKind::Receive => self.receive.cancel(op),
+            // One-sided operations end by themselves: nothing there waits for a host.
+            OpKind::Put | OpKind::Get | OpKind::Atomic | OpKind::Notified => false,
         };
         self.relay(now);
         cancelled

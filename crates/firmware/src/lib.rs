@@ -20,8 +20,10 @@ mod encode;
 mod engine;
 pub mod limits;
 mod memory;
+mod one_sided;
 mod peers;
 mod pool;
+mod posts;
 mod profile;
 mod receive;
 mod routes;
@@ -38,6 +40,11 @@ pub use descriptor::{
 };
 pub use engine::{Config, Firmware, LinkInfo, NodeEvent};
 pub use memory::{HostMemory, MemoryFault, Segment, SegmentList, TooManySegments};
+pub use one_sided::{
+    AtomicDescriptor, GetDescriptor, PutDescriptor, RegionId, RemoteRegion, Rights,
+};
 pub use profile::{AckTrigger, Profile, RetransmitUnit, Unexpected};
 pub use time::{Span, Time};
 pub use transmit::{LinkIndex, TransmitBatch, TransmitFrame};
+
+pub use emp_wire::{AtomicOp, Datatype};

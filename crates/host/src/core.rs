@@ -212,7 +212,7 @@ impl Core {
             self.complete(completion);
         }
         while let Some(completion) = self.firmware.as_mut().and_then(Firmware::poll_completion) {
-            if hold && completion.op.kind() == OpKind::Send {
+            if hold && matches!(completion.op.kind(), OpKind::Send | OpKind::Put) {
                 self.held.push_back(completion);
             } else {
                 self.complete(completion);

@@ -105,13 +105,16 @@ pub(crate) const fn describe(error: PostError) -> &'static str {
     match error {
         PostError::Busy => "too many operations are outstanding; make progress, then try again",
         PostError::PoolFull => "no room for a buffered send; make progress, then try again",
-        PostError::TooLong => "too long for a buffered send: more than one frame's payload",
+        PostError::TooLong => "too long: more than one frame's payload",
         PostError::NoEndpoint => "the endpoint is not open on this node",
         PostError::NoClaim => "the claimed message is gone: its sender was lost",
         PostError::NoDestination => "the destination is no particular node",
         PostError::TooManyPeers => "too many peers are known already",
         PostError::MemoryFault => "the buffer's memory could not be read",
         PostError::Closing => "the node is closed",
+        PostError::KeyTaken => "a region of this key is exported already",
+        PostError::TooManyRegions => "too many regions are exported already",
+        PostError::Unsupported => "the operator is not defined for these operands",
     }
 }
 
@@ -137,6 +140,10 @@ impl fmt::Display for OperationError {
         let what = match self.completion.op.kind() {
             OpKind::Send => "send to",
             OpKind::Receive => "receive from",
+            OpKind::Put => "put to",
+            OpKind::Get => "get from",
+            OpKind::Atomic => "atomic operation at",
+            OpKind::Notified => "notification by",
         };
         match (peer, self.peer_name.as_str()) {
             (NodeId::ANY, _) => write!(f, "{what} any node: ")?,

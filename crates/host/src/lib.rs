@@ -129,8 +129,9 @@ pub use request::{Finished, Pending, ReceiveRequest, Request, SendRequest, wait_
 pub use emp_link as link;
 
 pub use emp_firmware::{
-    ClaimId, Completion, CompletionMode, Counter, Counters, LinkIndex, NodeEvent, OpKind,
-    PostError, ProbeInfo, Profile, ReceiveDescriptor, Segment, SegmentList, Selector,
+    AtomicDescriptor, AtomicOp, ClaimId, Completion, CompletionMode, Counter, Counters, Datatype,
+    GetDescriptor, LinkIndex, NodeEvent, OpKind, PostError, ProbeInfo, Profile, PutDescriptor,
+    ReceiveDescriptor, RegionId, RemoteRegion, Rights, Segment, SegmentList, Selector,
     SendDescriptor, Span, Status,
 };
 pub use emp_wire::{Epoch, LinkAddress, NodeId};

@@ -152,6 +152,8 @@ impl World {
         match open[pick % open.len()] {
             (OpKind::Send, message) => self.cancel_send(message),
             (OpKind::Receive, receive) => self.cancel_receive(receive),
+            // One-sided operations cannot be cancelled.
+            _ => false,
         };
     }
 

@@ -38,6 +38,7 @@ pub fn complete(
     match kind {
         OpKind::Send => complete_send(ledger, witness, completion, number, memory),
         OpKind::Receive => complete_receive(ledger, witness, completion, number, memory),
+        other => Err(format!("{other:?} was never posted")),
     }
     .map_err(|what| format!("node {}: {what}", witness.node))
 }

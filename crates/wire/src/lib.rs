@@ -21,6 +21,7 @@ mod hello;
 mod identity;
 mod message;
 mod not_ready;
+mod operation;
 mod pull;
 mod reason;
 mod sequence;
@@ -41,6 +42,7 @@ pub use message::{
     IMMEDIATE_BYTES, LONG_BYTES, LongPart, MESSAGE_BODY_BYTES_MAX, MESSAGE_BYTES, Message,
 };
 pub use not_ready::{NOT_READY_BYTES, NotReady, NotReadyCause};
+pub use operation::{AtomicOp, Datatype};
 pub use pull::{PULL_BYTES, Pull};
 pub use reason::Reason;
 pub use sequence::Sequence;

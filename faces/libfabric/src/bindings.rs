@@ -122,6 +122,7 @@ pub mod error {
     pub const BADFLAGS: i32 = 260;
     pub const NOCQ: i32 = 263;
     pub const TRUNC: i32 = 265;
+    pub const NOKEY: i32 = 266;
     pub const NOAV: i32 = 267;
 }
 

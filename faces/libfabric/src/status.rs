@@ -7,7 +7,7 @@ use emp_host::{PostError, Status};
 use crate::bindings::error;
 
 /// Error number, the provider's own number, and its text.
-const TABLE: [(Status, i32, &CStr); 9] = [
+const TABLE: [(Status, i32, &CStr); 14] = [
     (Status::Truncated, error::TRUNC, c"message longer than the buffer"),
     (Status::Cancelled, libc::ECANCELED, c"cancelled"),
     (Status::Unreachable, libc::EHOSTUNREACH, c"peer unreachable"),
@@ -17,6 +17,11 @@ const TABLE: [(Status, i32, &CStr); 9] = [
     (Status::EndpointClosed, libc::ECANCELED, c"endpoint closed"),
     (Status::MemoryFault, libc::EFAULT, c"memory could not be reached"),
     (Status::Abandoned, libc::EIO, c"receiver gave the message up"),
+    (Status::BadKey, error::NOKEY, c"target has no region of this key"),
+    (Status::BadGeneration, error::NOKEY, c"target's region of this key is another one"),
+    (Status::OutOfBounds, libc::EINVAL, c"operation reaches beyond the target's region"),
+    (Status::NoRights, libc::EACCES, c"target's region does not allow the operation"),
+    (Status::TooLong, libc::EMSGSIZE, c"operation does not fit one of the peer's frames"),
 ];
 
 /// The error numbers (general, own) of an end; `None` if all went well.
@@ -45,6 +50,9 @@ pub fn refusal(error: PostError) -> isize {
         PostError::MemoryFault => libc::EFAULT,
         PostError::NoEndpoint | PostError::Closing => error::OPBADSTATE,
         PostError::NoDestination => libc::EINVAL,
+        PostError::KeyTaken => error::NOKEY,
+        PostError::TooManyRegions => libc::ENOSPC,
+        PostError::Unsupported => libc::EOPNOTSUPP,
     };
     -(number as isize)
 }

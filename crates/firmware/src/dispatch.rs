@@ -14,7 +14,7 @@ use crate::engine::{Firmware, NodeEvent};
 use crate::memory::HostMemory;
 use crate::peers::milliseconds;
 use crate::receive::NotTaken;
-use crate::send::Outlet;
+use crate::send::{Explicit, Outlet};
 use crate::time::{Span, Time};
 use crate::transmit::{LinkIndex, TransmitBatch};
 
@@ -148,7 +148,11 @@ impl Firmware {
         match header.kind {
             Kind::Ack => match Ack::parse(body) {
                 Ok(ack) => {
-                    let sack = Some((&ack.sack, header.word));
+                    let sack = Some(Explicit {
+                        latest: header.sequence,
+                        sack: &ack.sack,
+                        delay_us: header.word,
+                    });
                     self.send.on_ack(now, peer, header.acknowledge, sack);
                 }
                 Err(reason) => self.counters.count(reason.into()),
@@ -303,7 +307,8 @@ impl Firmware {
             if peer.route().is_none_or(|(_, to)| to == LinkAddress::LOOPBACK) {
                 // The node's own acknowledgements need no frame.
                 if peer.node == own {
-                    let sack = Some((&ack.sack, ack.delay_us));
+                    let (latest, delay_us) = (ack.latest, ack.delay_us);
+                    let sack = Some(Explicit { latest, sack: &ack.sack, delay_us });
                     self.send.on_ack(now, ack.peer, ack.cumulative, sack);
                 }
                 continue;
@@ -311,7 +316,7 @@ impl Firmware {
             let head = Head {
                 kind: Kind::Ack,
                 flags: Flags::ACK,
-                sequence: Sequence(0),
+                sequence: ack.latest,
                 acknowledge: ack.cumulative,
                 word: ack.delay_us,
             };

@@ -169,6 +169,11 @@ impl World {
         result
     }
 
+    /// From now on a node runs at this pace.
+    pub fn set_pace(&mut self, node: usize, pace: crate::node::Pace) {
+        self.nodes[node].setup.pace = pace;
+    }
+
     /// One node's identity.
     pub fn id(&self, node: usize) -> NodeId {
         self.ids[node]

@@ -44,6 +44,8 @@ pub(super) struct AckQueues {
 /// An acknowledgement to send.
 pub(crate) struct AckOut {
     pub(crate) peer: u32,
+    /// The frame that came last.
+    pub(crate) latest: Sequence,
     pub(crate) cumulative: Sequence,
     pub(crate) sack: [u64; SACK_WORDS_MAX],
     pub(crate) delay_us: u32,
@@ -124,7 +126,8 @@ impl ReceivePath {
             };
             let delay = now.since(entry.ack.last_arrival);
             let delay_us = u32::try_from(delay.as_us()).unwrap_or(u32::MAX);
-            return Some(AckOut { peer, cumulative: cell.acknowledge, sack, delay_us });
+            let (cumulative, latest) = (cell.acknowledge, entry.received.latest);
+            return Some(AckOut { peer, latest, cumulative, sack, delay_us });
         }
     }
 

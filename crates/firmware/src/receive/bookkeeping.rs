@@ -51,6 +51,9 @@ impl ReceivePath {
         memory: &mut impl HostMemory,
     ) {
         let arrival = self.peers[peer].received.classify(header.sequence);
+        if arrival != Arrival::OutOfWindow {
+            self.peers[peer].received.latest = header.sequence;
+        }
         match arrival {
             Arrival::OutOfWindow => return self.counters.count(Counter::DropOutOfWindow),
             Arrival::Duplicate => {

@@ -9,6 +9,8 @@ use crate::limits::WINDOW_FRAMES;
 pub(super) struct Received {
     /// All before this one are here.
     next: Sequence,
+    /// The one that came last, whatever became of it: what an acknowledgement answers (`ACK-5`).
+    pub(super) latest: Sequence,
     /// Bit `i`: number `next + 1 + i` is here.
     after: [u64; SACK_WORDS_MAX],
 }
@@ -30,7 +32,7 @@ pub(super) enum Arrival {
 
 impl Received {
     pub(super) const fn new() -> Self {
-        Self { next: Sequence(0), after: [0; SACK_WORDS_MAX] }
+        Self { next: Sequence(0), latest: Sequence(0), after: [0; SACK_WORDS_MAX] }
     }
 
     /// The next number that is missing: the cumulative acknowledgement.
@@ -124,7 +126,7 @@ mod tests {
     fn agrees_with_a_set() {
         let mut x = 99u64;
         for start in [0u32, u32::MAX - 100] {
-            let mut received = Received { next: Sequence(start), after: [0; 4] };
+            let mut received = Received { next: Sequence(start), ..Received::new() };
             let mut set = std::collections::BTreeSet::new();
             let mut base = 0u64;
             for _ in 0..20_000 {
@@ -158,7 +160,7 @@ mod tests {
 
     #[test]
     fn far_numbers_are_outside() {
-        let received = Received { next: Sequence(1000), after: [0; 4] };
+        let received = Received { next: Sequence(1000), ..Received::new() };
         for far in [1256u32, 1000u32.wrapping_add(1 << 31), 700, 0] {
             assert_eq!(received.classify(Sequence(far)), Arrival::OutOfWindow, "{far}");
         }

@@ -11,6 +11,17 @@ use crate::limits::NOT_READY_BACKOFF;
 use crate::profile::RetransmitUnit;
 use crate::time::{Span, Time};
 
+/// What an acknowledgement says that is a frame of its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Explicit<'a> {
+    /// The frame that came last at the receiver: what this answers.
+    pub(crate) latest: Sequence,
+    /// Numbers beyond the cumulative one that were taken (`ACK-2`).
+    pub(crate) sack: &'a [u64; SACK_WORDS_MAX],
+    /// How long it was held back, in microseconds.
+    pub(crate) delay_us: u32,
+}
+
 /// What one acknowledgement brought.
 #[derive(Default)]
 struct Progress {
@@ -19,9 +30,6 @@ struct Progress {
     sample: Option<(u32, u32)>,
     /// A retransmission was among what arrived: frames behind it may have waited for it, not for the wire.
     resent: bool,
-    /// The time of the acknowledgement, and what a round trip takes at least, in microseconds.
-    now_us: u32,
-    least_us: u32,
 }
 
 impl SendPath {
@@ -31,7 +39,7 @@ impl SendPath {
         now: Time,
         peer: u32,
         cumulative: Sequence,
-        sack: Option<(&[u64; SACK_WORDS_MAX], u32)>,
+        sack: Option<Explicit<'_>>,
     ) {
         let entry = &mut self.peers[peer];
         let sent_end = entry.next;
@@ -46,26 +54,28 @@ impl SendPath {
             self.counters.count(Counter::DropBadAck);
             return;
         }
-        let has_sack = sack.is_some_and(|(words, _)| words.iter().any(|word| *word != 0));
+        let has_sack = sack.is_some_and(|ack| ack.sack.iter().any(|word| *word != 0));
         if ahead <= 0 && !has_sack {
             return;
         }
         let now_us = (now.0 / 1_000) as u32;
         let least_us = entry.window.usual_us();
-        let mut progress = Progress { now_us, least_us, ..Progress::default() };
+        // Looked up before its place may be taken by another frame.
+        let answered = sack.and_then(|ack| arrived(active, sent_end, ack.latest, now_us, least_us));
+        let mut progress = Progress::default();
         for _ in 0..ahead.max(0) {
             let sequence = active.unacked;
             acknowledge(active, sequence, &mut progress);
             *active.frame_mut(sequence) = Default::default();
             active.unacked = sequence.plus(1);
         }
-        if let Some((words, _)) = sack.filter(|_| has_sack) {
-            selective(active, cumulative, words, &mut progress);
+        if let Some(ack) = sack.filter(|_| has_sack) {
+            selective(active, cumulative, ack.sack, &mut progress);
         }
         if progress.acked > 0 {
             (active.progress_at, active.acked_at) = (now, now);
             active.backoff = 0;
-            let delay_us = sack.map_or(0, |(_, delay)| delay);
+            let delay_us = sack.map_or(0, |ack| ack.delay_us);
             match progress.sample.filter(|_| !progress.resent || has_sack) {
                 Some((_, sent_us)) => {
                     let sample = now_us.wrapping_sub(sent_us).saturating_sub(delay_us);
@@ -74,9 +84,12 @@ impl SendPath {
                 None => entry.window.grow(progress.acked),
             }
         }
-        // An explicit answer to a probe says of all frames sent before it that it does not name that they are lost.
-        let answered = sack.is_some() && progress.resent && self.profile.selective_acks;
-        if has_sack || answered {
+        let probed = sack.is_some() && progress.resent && self.profile.selective_acks;
+        if let Some(order) = answered {
+            active.raise_acked(order);
+        }
+        // An answer to a probe says of all frames sent before it that it does not name that they are lost.
+        if has_sack || probed {
             self.find_lost(peer);
         }
         self.release(peer);
@@ -273,6 +286,25 @@ fn acknowledges_only_sent(active: &Active, cumulative: Sequence) -> bool {
         && (last.since(active.unacked) as u32) < crate::limits::WINDOW_FRAMES
 }
 
+/// The order of transmission of the frame that came last at the receiver, if that is known: of a resent one it is not if the
+/// answer came sooner than a round trip takes, for then the first copy came.
+fn arrived(
+    active: &Active,
+    sent_end: Sequence,
+    latest: Sequence,
+    now_us: u32,
+    least_us: u32,
+) -> Option<u32> {
+    let outstanding = latest.since(active.unacked) >= 0 && latest.before(sent_end);
+    let near = (latest.since(active.unacked) as u32) < crate::limits::WINDOW_FRAMES;
+    if !outstanding || !near {
+        return None;
+    }
+    let frame = active.frame(latest);
+    let in_time = !frame.resent || now_us.wrapping_sub(frame.sent_us) >= least_us;
+    (frame.state != FrameState::Unsent && in_time).then_some(frame.order)
+}
+
 /// Marks one frame as arrived.
 fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress) {
     let frame = *active.frame(sequence);
@@ -283,11 +315,9 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
     }
     active.frame_mut(sequence).state = FrameState::Acked;
     progress.acked += 1;
-    // Karn: a retransmitted frame does not say which copy was acknowledged. If that came sooner than a round trip takes,
-    // it was the first copy, and says nothing of frames that were sent after that.
-    let latest = !frame.resent || progress.now_us.wrapping_sub(frame.sent_us) >= progress.least_us;
-    if latest && (frame.order.wrapping_sub(active.acked_order) as i32) > 0 {
-        active.acked_order = frame.order;
+    // Karn: a retransmitted frame does not say which copy was acknowledged.
+    if !frame.resent {
+        active.raise_acked(frame.order);
     }
     progress.resent |= frame.resent;
     if !frame.resent {

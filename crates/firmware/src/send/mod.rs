@@ -25,6 +25,7 @@ use crate::profile::Profile;
 use crate::slots::Slots;
 use crate::time::Time;
 use crate::timers::Timers;
+pub(crate) use acknowledged::Explicit;
 use record::Active;
 pub(crate) use transmission::Outlet;
 use window::Window;

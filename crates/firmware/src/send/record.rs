@@ -149,6 +149,13 @@ impl Active {
         }
     }
 
+    /// A frame of this order of transmission has arrived.
+    pub(super) fn raise_acked(&mut self, order: u32) {
+        if (order.wrapping_sub(self.acked_order) as i32) > 0 {
+            self.acked_order = order;
+        }
+    }
+
     /// Makes it as new for a peer whose next sequence number is `next`. Its queues keep their memory, within reason.
     pub(super) fn restart(&mut self, next: Sequence, now: Time) {
         /// Entries that an idle queue may keep room for.

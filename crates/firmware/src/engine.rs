@@ -252,6 +252,17 @@ impl Firmware {
 
     // ---- actions out (events in are in `dispatch.rs`) ----
 
+    /// False if [`poll_transmit`](Self::poll_transmit) would do nothing: much cheaper to ask, after each received batch and
+    /// post.
+    #[inline]
+    pub fn has_transmit(&self, now: Time) -> bool {
+        self.send.has_ready()
+            || self.receive.may_speak(now)
+            || !self.receive.to_send.is_empty()
+            || self.routes.has_contacts()
+            || self.closing.is_some_and(|next| next < self.peers.len())
+    }
+
     /// Adds frames to `batch` until it is full or there is nothing to send now; returns how many.
     pub fn poll_transmit(
         &mut self,

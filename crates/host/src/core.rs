@@ -193,7 +193,8 @@ impl Core {
         self.timer_moved = true;
         for _ in 0..TRANSMIT_ROUNDS {
             if outgoing.is_done()
-                && !outgoing.refill(|batch| firmware.poll_transmit(now, memory, batch))
+                && !(firmware.has_transmit(now)
+                    && outgoing.refill(|batch| firmware.poll_transmit(now, memory, batch)))
             {
                 self.dirty = false;
                 break;

@@ -169,6 +169,11 @@ impl ReceivePath {
         !self.acks.due.is_empty() || !self.not_ready.is_empty()
     }
 
+    /// True if [`poll_ack`](Self::poll_ack) or [`poll_not_ready`](Self::poll_not_ready) may have something by now.
+    pub(crate) fn may_speak(&self, now: Time) -> bool {
+        self.has_due_acks() || self.acks.delayed.front().is_some_and(|(time, ..)| *time <= now)
+    }
+
     /// The next thing to say of a message that was not taken.
     pub(crate) fn poll_not_ready(&mut self) -> Option<NotTaken> {
         self.not_ready.pop_front()

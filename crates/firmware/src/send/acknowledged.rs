@@ -93,8 +93,13 @@ impl SendPath {
             self.find_lost(peer);
         }
         self.release(peer);
-        self.mark_ready(peer);
         self.settle(peer);
+        match self.peers[peer].active.as_deref() {
+            None => self.timers.clear(peer),
+            // Most acknowledgements free nothing that waits: then only the deadline moves.
+            Some(active) if active.is_waiting() => self.arm(peer, now),
+            Some(_) => self.mark_ready(peer),
+        }
     }
 
     /// Frames that were sent well before one that arrived are lost.

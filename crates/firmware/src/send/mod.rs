@@ -191,6 +191,11 @@ impl SendPath {
         }
     }
 
+    /// True if a peer waits to be served: [`poll`](Self::poll) may have frames to send.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty() || self.loopback_ready || !self.route_news.is_empty()
+    }
+
     fn mark_ready(&mut self, peer: u32) {
         if self.loopback == Some(peer) {
             self.loopback_ready = true;

@@ -264,4 +264,13 @@ impl Active {
             && self.blocks.is_empty()
             && self.controls.is_empty()
     }
+
+    /// True if nothing could be sent before more is acknowledged or posted, whatever the window.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.lost == 0
+            && self.train_next == self.train_end
+            && self.pending.is_empty()
+            && self.blocks.is_empty()
+            && self.controls.is_empty()
+    }
 }

@@ -36,6 +36,9 @@ pub enum OpKind {
     /// [`context`](Completion::context) is the endpoint that it is for, its [`match_bits`](Completion::match_bits) are
     /// the region's key, its status is always [`Status::Ok`].
     Notified,
+    /// Not a post either: a send that was complete when it was buffered is not known to have been delivered. The completion's
+    /// [`context`](Completion::context) is the endpoint that it was sent from, its status says why.
+    Undelivered,
 }
 
 /// When a send is complete.

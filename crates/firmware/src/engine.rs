@@ -205,7 +205,9 @@ impl Firmware {
             OpKind::Send => self.send.cancel(op),
             OpKind::Receive => self.receive.cancel(op),
             // One-sided operations end by themselves: nothing there waits for a host.
-            OpKind::Put | OpKind::Get | OpKind::Atomic | OpKind::Notified => false,
+            OpKind::Put | OpKind::Get | OpKind::Atomic | OpKind::Notified | OpKind::Undelivered => {
+                false
+            }
         };
         self.relay(now);
         cancelled

@@ -46,10 +46,10 @@ const HINTS_MAX: usize = 16;
 /// Everything that the lock of a node protects.
 pub(crate) struct Core {
     /// `None` once the node is closed. Declared first, so that it goes first: no buffer is freed under it.
-    firmware: Option<Firmware>,
+    pub(crate) firmware: Option<Firmware>,
     pub(crate) links: Vec<Box<dyn Link>>,
-    outgoing: Outgoing,
-    memory: ProcessMemory,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) memory: ProcessMemory,
     pub(crate) requests: Requests,
     /// Ended sends that may not be handed out yet, because `outgoing` still names host memory.
     held: VecDeque<Completion>,
@@ -230,12 +230,14 @@ impl Core {
     }
 
     fn complete(&mut self, completion: Completion) {
+        if matches!(completion.op.kind(), OpKind::Notified | OpKind::Undelivered) {
+            return self.notice(completion);
+        }
         match self.requests.end(completion) {
             Ended::Request(key) => self.sleepers.request(key),
             Ended::Raw(key, completion) => {
                 // Without a queue the endpoint is gone, and so is everyone who could ask.
-                if let Some(queue) = self.queues.get(key) {
-                    queue.push_back(completion);
+                if self.queues.push(key, completion) {
                     self.sleepers.raw(key);
                 }
             }

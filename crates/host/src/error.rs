@@ -144,6 +144,7 @@ impl fmt::Display for OperationError {
             OpKind::Get => "get from",
             OpKind::Atomic => "atomic operation at",
             OpKind::Notified => "notification by",
+            OpKind::Undelivered => "delivery to",
         };
         match (peer, self.peer_name.as_str()) {
             (NodeId::ANY, _) => write!(f, "{what} any node: ")?,

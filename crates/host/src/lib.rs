@@ -82,6 +82,7 @@
 
 #![allow(clippy::result_large_err, reason = "errors hand the request or buffer back")]
 
+mod alarm;
 mod board;
 mod buffer;
 mod builder;
@@ -97,8 +98,10 @@ mod ladder;
 mod memory;
 mod node;
 mod outgoing;
+mod posts;
 mod queues;
 mod raw;
+mod raw_one_sided;
 mod request;
 mod requests;
 mod several;
@@ -109,6 +112,7 @@ mod thread_board;
 mod wait;
 mod wakeup;
 
+pub use alarm::Alarm;
 pub use board::{Board, WaitMode};
 pub use buffer::{ReceiveBuffer, Scatter, SendBuffer};
 pub use builder::NodeBuilder;

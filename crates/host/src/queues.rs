@@ -1,9 +1,12 @@
 //! Completion queues of the raw API, one for each open endpoint.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use emp_firmware::Completion;
 use slab::Slab;
+
+use crate::alarm::Alarm;
 
 /// Names the queue of one opening of an endpoint: when an endpoint is closed and opened again, what was posted before
 /// does not end up in the new queue.
@@ -16,6 +19,10 @@ pub(crate) struct QueueKey {
 struct Queue {
     serial: u32,
     completions: VecDeque<Completion>,
+    /// To be rung with each completion.
+    alarms: Vec<Arc<Alarm>>,
+    /// Notices are to be put here, too.
+    notices: bool,
 }
 
 /// The queues. Found by place, not by number: they are looked at each time a spinning thread looks for completions.
@@ -36,7 +43,12 @@ impl Queues {
     pub(crate) fn open(&mut self, number: u16) -> QueueKey {
         self.last_serial = self.last_serial.wrapping_add(1);
         let serial = self.last_serial;
-        let slot = self.slots.insert(Queue { serial, completions: VecDeque::new() });
+        let slot = self.slots.insert(Queue {
+            serial,
+            completions: VecDeque::new(),
+            alarms: Vec::new(),
+            notices: false,
+        });
         let key = QueueKey { slot: slot as u32, serial };
         self.by_number.insert(number, key);
         key
@@ -49,11 +61,45 @@ impl Queues {
         }
     }
 
+    /// Adds a completion; false if the endpoint is not open any more.
+    #[inline]
+    pub(crate) fn push(&mut self, key: QueueKey, completion: Completion) -> bool {
+        let Some(queue) = self.find(key) else { return false };
+        queue.completions.push_back(completion);
+        queue.alarms.iter().for_each(|alarm| alarm.ring());
+        true
+    }
+
+    /// Has an alarm rung with each completion from now on.
+    pub(crate) fn add_alarm(&mut self, key: QueueKey, alarm: &Arc<Alarm>) {
+        if let Some(queue) = self.find(key) {
+            queue.alarms.push(Arc::clone(alarm));
+        }
+    }
+
+    /// Has notices put into the queue from now on.
+    pub(crate) fn want_notices(&mut self, key: QueueKey) {
+        if let Some(queue) = self.find(key) {
+            queue.notices = true;
+        }
+    }
+
+    /// The queue of an open endpoint, if it wants notices.
+    pub(crate) fn wanting_notices(&mut self, number: u16) -> Option<QueueKey> {
+        let key = *self.by_number.get(&number)?;
+        self.find(key).is_some_and(|queue| queue.notices).then_some(key)
+    }
+
+    #[inline]
+    fn find(&mut self, key: QueueKey) -> Option<&mut Queue> {
+        let queue = self.slots.get_mut(key.slot as usize)?;
+        (queue.serial == key.serial).then_some(queue)
+    }
+
     /// The queue, if its endpoint is still open.
     #[inline]
     pub(crate) fn get(&mut self, key: QueueKey) -> Option<&mut VecDeque<Completion>> {
-        let queue = self.slots.get_mut(key.slot as usize)?;
-        (queue.serial == key.serial).then_some(&mut queue.completions)
+        self.find(key).map(|queue| &mut queue.completions)
     }
 }
 

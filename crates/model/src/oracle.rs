@@ -31,6 +31,13 @@ pub fn complete(
     completion: &Completion,
     memory: &mut SimMemory,
 ) -> Result<(), String> {
+    if completion.op.kind() == OpKind::Undelivered {
+        // Its send has been judged; this one only says that the peer was not heard to have it.
+        return match completion.status {
+            Status::Ok => Err(format!("undelivered without a reason: {completion:?}")),
+            _ => Ok(()),
+        };
+    }
     let (kind, number) = of_context(completion.context);
     if completion.op.kind() != kind {
         return Err(format!("completion {completion:?} has another operation's context"));

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use emp_host::NodeId;
 
@@ -11,8 +11,9 @@ use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
 use crate::entry::enter;
 use crate::eq::{Eq, EqInner};
-use crate::handle::{Object, fid, give, list, look, object, put_text, store, take};
+use crate::handle::{Object, close_unused, fid, give, list, look, object, put_text, store};
 use crate::tables::{AvOps, FidOps, NONE};
+use crate::users::{Use, Users};
 
 struct Entry {
     address: EpAddress,
@@ -25,6 +26,8 @@ struct Entry {
 struct Entries {
     list: Vec<Option<Entry>>,
     numbers: HashMap<(NodeId, u16), usize>,
+    /// Places of removed entries, to be used again.
+    free: Vec<usize>,
 }
 
 /// What endpoints keep of an address vector.
@@ -40,6 +43,11 @@ pub struct Av {
     fid: Fid,
     ops: *const AvOps,
     pub inner: Arc<AvInner>,
+    /// Endpoints that are bound to it.
+    pub users: Users,
+    _of: Use,
+    /// The event queue that it is bound to.
+    uses: Mutex<Option<Use>>,
 }
 
 // SAFETY: `repr(C)`, and begins with its fid.
@@ -76,10 +84,15 @@ impl AvInner {
     fn insert(&self, bytes: &[u8; ADDRESS_BYTES]) -> Option<FiAddr> {
         let address = EpAddress::decode(bytes)?;
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        let Entries { list, numbers } = &mut *entries;
-        let number = *numbers.entry((address.node, address.endpoint)).or_insert(list.len());
+        let Entries { list, numbers, free } = &mut *entries;
+        let next = free.last().copied().unwrap_or(list.len());
+        let number = *numbers.entry((address.node, address.endpoint)).or_insert(next);
         if number == list.len() {
-            list.push(Some(Entry { address, bytes: *bytes, count: 0 }));
+            list.push(None);
+        }
+        if list[number].is_none() {
+            free.pop();
+            list[number] = Some(Entry { address, bytes: *bytes, count: 0 });
             self.domain.learn(&address);
         }
         list[number].as_mut()?.count += 1;
@@ -88,13 +101,14 @@ impl AvInner {
 
     fn remove(&self, address: FiAddr) -> bool {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        let Entries { list, numbers } = &mut *entries;
+        let Entries { list, numbers, free } = &mut *entries;
         let place = usize::try_from(address).ok().and_then(|number| list.get_mut(number));
         let Some(Some(entry)) = place else { return false };
         entry.count -= 1;
         if entry.count == 0 {
             numbers.remove(&(entry.address.node, entry.address.endpoint));
             list[address as usize] = None;
+            free.push(address as usize);
         }
         true
     }
@@ -108,7 +122,7 @@ pub unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     enter(|| -> c_int {
-        let domain: &Domain = object!(domain);
+        let domain: &Domain = object!(domain.cast_const());
         let mut events = false;
         // SAFETY: libfabric's rules.
         if let Some(attr) = unsafe { attr.as_mut() } {
@@ -128,15 +142,18 @@ pub unsafe extern "C" fn open(
         };
         let fid = fid(class::AV, context, &FID);
         // SAFETY: libfabric's rules.
-        unsafe { give(Av { fid, ops: &OPS, inner: Arc::new(inner) }, into) }
+        unsafe {
+            let (users, of) = (Users::default(), domain.users.one());
+            let inner = Arc::new(inner);
+            give(Av { fid, ops: &OPS, inner, users, _of: of, uses: Mutex::default() }, into)
+        }
     })
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
-        drop(unsafe { take::<Av>(fid) });
-        0
+        unsafe { close_unused(fid, |av: &Av| &av.users) }
     })
 }
 
@@ -148,7 +165,11 @@ unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, _flags: u64) -> c_int {
             return -libc::EINVAL;
         }
         let eq: &Eq = object!(to.cast::<Eq>().cast_const());
-        if av.inner.eq.set(Arc::clone(&eq.inner)).is_err() { -libc::EBUSY } else { 0 }
+        if av.inner.eq.set(Arc::clone(&eq.inner)).is_err() {
+            return -libc::EINVAL;
+        }
+        *av.uses.lock().unwrap_or_else(PoisonError::into_inner) = Some(eq.users.one());
+        0
     })
 }
 
@@ -163,6 +184,9 @@ unsafe extern "C" fn insert(
     enter(|| -> c_int {
         let pointer = av;
         let av: &Av = object!(av.cast_const());
+        if av.inner.events && av.inner.eq.get().is_none() {
+            return -error::NOEQ;
+        }
         let mut good = 0;
         for (index, bytes) in
             list!(addresses.cast::<[u8; ADDRESS_BYTES]>(), count).iter().enumerate()
@@ -213,7 +237,11 @@ unsafe extern "C" fn lookup(
         let place = usize::try_from(number).ok().and_then(|number| entries.list.get(number));
         let Some(Some(entry)) = place else { return -libc::EINVAL };
         // SAFETY: libfabric's rules.
-        unsafe { put_address(&entry.bytes, into, room) }
+        match unsafe { put_address(&entry.bytes, into, room) } {
+            // What fits is there, and how much there is: that is all that this call promises.
+            result if result == -error::TOOSMALL => 0,
+            result => result,
+        }
     })
 }
 

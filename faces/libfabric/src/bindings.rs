@@ -57,6 +57,12 @@ pub mod bind {
     pub const SEND: u64 = 1 << 11;
     pub const TRANSMIT: u64 = SEND;
     pub const SELECTIVE_COMPLETION: u64 = 1 << 59;
+    /// What a counter can count: sends, receives, reads and writes, and the reads and writes of others.
+    pub const COUNTED: u64 = SEND | RECV | READ | WRITE | REMOTE_READ | REMOTE_WRITE;
+    pub const READ: u64 = 1 << 8;
+    pub const WRITE: u64 = 1 << 9;
+    pub const REMOTE_READ: u64 = 1 << 12;
+    pub const REMOTE_WRITE: u64 = 1 << 13;
 }
 
 /// Flags of address vectors and event queues.
@@ -88,19 +94,24 @@ pub mod class {
     pub const EQ: usize = 13;
     pub const CQ: usize = 14;
     pub const CNTR: usize = 15;
+    pub const NIC: usize = 20;
 }
 
 /// Commands of `fi_control`.
 pub mod control {
     pub const GETOPSFLAG: i32 = 2;
     pub const SETOPSFLAG: i32 = 3;
+    pub const GETWAIT: i32 = 5;
     pub const ENABLE: i32 = 6;
+    pub const DUP: i32 = 15;
+    pub const GETWAITOBJ: i32 = 16;
 }
 
 /// Wait objects.
 pub mod wait {
     pub const NONE: u32 = 0;
     pub const UNSPEC: u32 = 1;
+    pub const FD: u32 = 3;
     pub const YIELD: u32 = 5;
 }
 
@@ -120,6 +131,7 @@ pub mod error {
     pub const OPBADSTATE: i32 = 258;
     pub const AVAIL: i32 = 259;
     pub const BADFLAGS: i32 = 260;
+    pub const NOEQ: i32 = 261;
     pub const NOCQ: i32 = 263;
     pub const TRUNC: i32 = 265;
     pub const NOKEY: i32 = 266;

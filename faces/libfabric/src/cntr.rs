@@ -10,8 +10,10 @@ use crate::courtesy::Courtesy;
 use crate::domain::Domain;
 use crate::endpoint::{EpInner, wait_any};
 use crate::entry::enter;
-use crate::handle::{Object, fid, give, object, take};
+use crate::handle::{Object, close_unused, fid, give, object};
 use crate::tables::{CntrOps, FidOps};
+use crate::users::{Use, Users};
+use crate::waiting::WaitObject;
 
 /// Longest sleep of a wait before the counter is looked at again: the application may change it, too.
 const SLICE: Duration = Duration::from_millis(10);
@@ -25,7 +27,10 @@ pub struct CntrInner {
     pub endpoints: Mutex<Vec<Arc<EpInner>>>,
     /// Value at the last look, to see whether anything has happened since.
     seen: AtomicU64,
+    /// Good and bad together when `fi_trywait` was called last.
+    tried: AtomicU64,
     courtesy: Courtesy,
+    pub waiting: WaitObject,
 }
 
 #[repr(C)]
@@ -33,12 +38,15 @@ pub struct Cntr {
     fid: Fid,
     ops: *const CntrOps,
     pub inner: Arc<CntrInner>,
+    /// Endpoints that are bound to it.
+    pub users: Users,
+    _of: Use,
 }
 
 // SAFETY: `repr(C)`, and begins with its fid.
 unsafe impl Object for Cntr {}
 
-static FID: FidOps = FidOps::new(close);
+static FID: FidOps = FidOps { control, ..FidOps::new(close) };
 static OPS: CntrOps =
     CntrOps { size: size_of::<CntrOps>(), read, readerr, add, set, wait, adderr, seterr };
 
@@ -47,6 +55,20 @@ impl CntrInner {
     pub fn count(&self, good: bool) {
         let counter = if good { &self.good } else { &self.bad };
         counter.fetch_add(1, Ordering::Release);
+        self.waiting.ring();
+    }
+
+    fn sum(&self) -> u64 {
+        let good = self.good.load(Ordering::Acquire);
+        good.wrapping_add(self.bad.load(Ordering::Acquire))
+    }
+
+    /// True if it was changed since it was last asked this, or by the progress made now.
+    pub fn is_ready(&self) -> bool {
+        self.waiting.hush();
+        self.progress();
+        let sum = self.sum();
+        self.tried.swap(sum, Ordering::Relaxed) != sum
     }
 
     fn endpoints(&self) -> Vec<Arc<EpInner>> {
@@ -66,23 +88,35 @@ pub unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     enter(|| -> c_int {
-        let _domain: &Domain = object!(domain);
+        let domain: &Domain = object!(domain.cast_const());
         // SAFETY: libfabric's rules.
         let wait_obj = unsafe { attr.as_ref() }.map_or(wait::NONE, |attr| attr.wait_obj);
-        if ![wait::NONE, wait::UNSPEC, wait::YIELD].contains(&wait_obj) {
-            return -libc::ENOSYS;
-        }
+        let waiting = match WaitObject::open(wait_obj) {
+            Ok(waiting) => waiting,
+            Err(refusal) => return refusal,
+        };
         let fid = fid(class::CNTR, context, &FID);
         // SAFETY: libfabric's rules.
-        unsafe { give(Cntr { fid, ops: &OPS, inner: Arc::default() }, into) }
+        unsafe {
+            let inner = Arc::new(CntrInner { waiting, ..CntrInner::default() });
+            let (users, of) = (Users::default(), domain.users.one());
+            give(Cntr { fid, ops: &OPS, inner, users, _of: of }, into)
+        }
     })
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
-        drop(unsafe { take::<Cntr>(fid) });
-        0
+        unsafe { close_unused(fid, |counter: &Cntr| &counter.users) }
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
+    enter(|| -> c_int {
+        let counter: &Cntr = object!(fid.cast::<Cntr>().cast_const());
+        // SAFETY: libfabric's rules.
+        unsafe { counter.inner.waiting.control(command, argument) }
     })
 }
 
@@ -112,6 +146,7 @@ unsafe extern "C" fn add(counter: *mut Cntr, value: u64) -> c_int {
     enter(|| -> c_int {
         let counter: &Cntr = object!(counter.cast_const());
         counter.inner.good.fetch_add(value, Ordering::Release);
+        counter.inner.waiting.ring();
         0
     })
 }
@@ -120,6 +155,7 @@ unsafe extern "C" fn set(counter: *mut Cntr, value: u64) -> c_int {
     enter(|| -> c_int {
         let counter: &Cntr = object!(counter.cast_const());
         counter.inner.good.store(value, Ordering::Release);
+        counter.inner.waiting.ring();
         0
     })
 }
@@ -128,6 +164,7 @@ unsafe extern "C" fn adderr(counter: *mut Cntr, value: u64) -> c_int {
     enter(|| -> c_int {
         let counter: &Cntr = object!(counter.cast_const());
         counter.inner.bad.fetch_add(value, Ordering::Release);
+        counter.inner.waiting.ring();
         0
     })
 }
@@ -136,6 +173,7 @@ unsafe extern "C" fn seterr(counter: *mut Cntr, value: u64) -> c_int {
     enter(|| -> c_int {
         let counter: &Cntr = object!(counter.cast_const());
         counter.inner.bad.store(value, Ordering::Release);
+        counter.inner.waiting.ring();
         0
     })
 }

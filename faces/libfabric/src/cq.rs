@@ -11,8 +11,10 @@ use crate::courtesy::Courtesy;
 use crate::domain::Domain;
 use crate::endpoint::{EpInner, wait_any};
 use crate::entry::enter;
-use crate::handle::{Object, fid, give, object, put_text, store, take};
+use crate::handle::{Object, close_unused, fid, give, object, put_text, store};
 use crate::tables::{CqOps, FidOps};
+use crate::users::{Use, Users};
+use crate::waiting::WaitObject;
 
 /// Entries that a queue holds before operations are refused for it, unless more are asked for: those that were posted may
 /// all end at once.
@@ -53,6 +55,7 @@ pub struct CqInner {
     /// Endpoints that are bound to it. Locked before an endpoint, which is locked before `ended`.
     pub endpoints: Mutex<Vec<Arc<EpInner>>>,
     signalled: AtomicBool,
+    pub waiting: WaitObject,
     courtesy: Courtesy,
 }
 
@@ -61,12 +64,15 @@ pub struct Cq {
     fid: Fid,
     ops: *const CqOps,
     pub inner: Arc<CqInner>,
+    /// Endpoints that are bound to it.
+    pub users: Users,
+    _of: Use,
 }
 
 // SAFETY: `repr(C)`, and begins with its fid.
 unsafe impl Object for Cq {}
 
-static FID: FidOps = FidOps::new(close);
+static FID: FidOps = FidOps { control, ..FidOps::new(close) };
 static OPS: CqOps =
     CqOps { size: size_of::<CqOps>(), read, readfrom, readerr, sread, sreadfrom, signal, strerror };
 
@@ -82,6 +88,7 @@ impl CqInner {
         let mut ended = self.lock();
         ended.push_back(entry);
         self.count.store(ended.len(), Ordering::Relaxed);
+        self.waiting.ring();
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Ended>> {
@@ -95,6 +102,7 @@ impl CqInner {
 
     /// True if there is something to read, after progress.
     pub fn is_ready(&self) -> bool {
+        self.waiting.hush();
         self.progress();
         self.count.load(Ordering::Relaxed) != 0
     }
@@ -168,13 +176,14 @@ pub unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     enter(|| -> c_int {
-        let _domain: &Domain = object!(domain);
-        let (mut depth, mut form) = (0, format::UNSPEC);
+        let domain: &Domain = object!(domain.cast_const());
+        let (mut depth, mut form, mut waiting) = (0, format::UNSPEC, WaitObject::default());
         // SAFETY: libfabric's rules.
         if let Some(attr) = unsafe { attr.as_mut() } {
-            if ![wait::NONE, wait::UNSPEC, wait::YIELD].contains(&attr.wait_obj) {
-                return -libc::ENOSYS;
-            }
+            waiting = match WaitObject::open(attr.wait_obj) {
+                Ok(waiting) => waiting,
+                Err(refusal) => return refusal,
+            };
             if attr.format > format::TAGGED {
                 return -libc::ENOSYS;
             }
@@ -190,19 +199,30 @@ pub unsafe extern "C" fn open(
             format: form,
             endpoints: Mutex::default(),
             signalled: AtomicBool::new(false),
+            waiting,
             courtesy: Courtesy::default(),
         };
         let fid = fid(class::CQ, context, &FID);
         // SAFETY: libfabric's rules.
-        unsafe { give(Cq { fid, ops: &OPS, inner: Arc::new(inner) }, into) }
+        unsafe {
+            let (inner, users) = (Arc::new(inner), Users::default());
+            give(Cq { fid, ops: &OPS, inner, users, _of: domain.users.one() }, into)
+        }
     })
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
-        drop(unsafe { take::<Cq>(fid) });
-        0
+        unsafe { close_unused(fid, |queue: &Cq| &queue.users) }
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
+    enter(|| -> c_int {
+        let queue: &Cq = object!(fid.cast::<Cq>().cast_const());
+        // SAFETY: libfabric's rules.
+        unsafe { queue.inner.waiting.control(command, argument) }
     })
 }
 

@@ -1,8 +1,9 @@
 //! A domain: one EMP node, with the links of the way that its `fi_info` named.
 
+use std::collections::VecDeque;
 use std::ffi::{CStr, c_int, c_void};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use crate::handle::{Object, fid, give, look, object, take};
 use crate::params::Parameters;
 use crate::seldom::Seldom;
 use crate::tables::{DomainOps, FidOps, MrOps, NONE};
+use crate::users::{Use, Users};
 use crate::ways::{Kind, Way, ways};
 use crate::{av, cntr, core, cq, endpoint, mr};
 
@@ -40,7 +42,9 @@ pub struct DomainInner {
     udp_link: Option<LinkIndex>,
     own_macs: Vec<[u8; 6]>,
     own_ips: Vec<IpAddr>,
-    next_endpoint: AtomicU16,
+    /// Numbers of endpoints that are free, the longest unused first: what is still under way to a closed one finds
+    /// nobody for as long as possible.
+    free_endpoints: Mutex<VecDeque<u16>>,
     /// Hints that are given when raw frames have not found a node.
     later: Mutex<Vec<(Instant, NodeId, LinkAddress)>>,
     any_later: AtomicBool,
@@ -52,6 +56,9 @@ pub struct Domain {
     ops: *const DomainOps,
     mr: *const MrOps,
     pub inner: Arc<DomainInner>,
+    pub users: Users,
+    pub name: String,
+    _of: Use,
 }
 
 // SAFETY: `repr(C)`, and begins with its fid.
@@ -75,12 +82,13 @@ static OPS: DomainOps = DomainOps {
 
 /// Opens a domain.
 pub unsafe extern "C" fn open(
-    _fabric: *mut crate::fabric::Fabric,
+    fabric: *mut crate::fabric::Fabric,
     info: *mut FiInfo,
     into: *mut *mut Domain,
     context: *mut c_void,
 ) -> c_int {
     enter(|| -> c_int {
+        let fabric: &crate::fabric::Fabric = object!(fabric.cast_const());
         let info: &FiInfo = object!(info.cast_const());
         // SAFETY: libfabric's rules.
         let name = unsafe { look(info.domain_attr) }.map(|domain| domain.name);
@@ -96,11 +104,17 @@ pub unsafe extern "C" fn open(
         };
         match DomainInner::start(&way, &parameters) {
             Ok(inner) => {
-                let fid = fid(class::DOMAIN, context, &FID);
+                let domain = Domain {
+                    fid: fid(class::DOMAIN, context, &FID),
+                    ops: &OPS,
+                    mr: &mr::OPS,
+                    inner: Arc::new(inner),
+                    users: Users::default(),
+                    name: name.into_owned(),
+                    _of: fabric.users.one(),
+                };
                 // SAFETY: libfabric's rules.
-                unsafe {
-                    give(Domain { fid, ops: &OPS, mr: &mr::OPS, inner: Arc::new(inner) }, into)
-                }
+                unsafe { give(domain, into) }
             }
             Err(problem) => {
                 core::warn(&format!("{name}: {problem}"));
@@ -125,13 +139,15 @@ pub unsafe extern "C" fn open2(
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
-        // SAFETY: libfabric's rules.
-        if let Some(domain) = unsafe { take::<Domain>(fid) } {
-            // Objects that the application forgot to close keep the node's memory, but not the node.
-            if let Err(cut) = domain.inner.node.close(domain.inner.linger) {
-                core::warn(&format!("closing: {cut}"));
-            }
+        let domain: &Domain = object!(fid.cast::<Domain>().cast_const());
+        if domain.users.any() {
+            return -libc::EBUSY;
         }
+        if let Err(cut) = domain.inner.node.close(domain.inner.linger) {
+            core::warn(&format!("closing: {cut}"));
+        }
+        // SAFETY: libfabric's rules.
+        drop(unsafe { take::<Domain>(fid) });
         0
     })
 }
@@ -188,6 +204,7 @@ impl DomainInner {
             .profile(parameters.profile.clone())
             .board(board)
             .linger(parameters.linger)
+            .wait_mode(parameters.wait)
             .log(core::inform);
         let mut mac = None;
         let fault = &parameters.fault;
@@ -223,7 +240,7 @@ impl DomainInner {
             udp_link: udp_link.map(|_| LinkIndex(u8::from(mac.is_some()))),
             own_macs: all.iter().filter(|i| !i.loopback).filter_map(|i| i.mac).collect(),
             own_ips: all.into_iter().flat_map(|i| i.addresses).collect(),
-            next_endpoint: AtomicU16::new(0),
+            free_endpoints: Mutex::new((0..ENDPOINTS_MAX).collect()),
             later: Mutex::default(),
             any_later: AtomicBool::new(false),
         })
@@ -231,8 +248,12 @@ impl DomainInner {
 
     /// A number for an endpoint; `None` if there were too many.
     pub fn next_endpoint(&self) -> Option<u16> {
-        let next = |number: u16| (number < ENDPOINTS_MAX).then_some(number + 1);
-        self.next_endpoint.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()
+        self.free_endpoints.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    /// Gives the number of a closed endpoint back.
+    pub fn endpoint_gone(&self, number: u16) {
+        self.free_endpoints.lock().unwrap_or_else(PoisonError::into_inner).push_back(number);
     }
 
     /// The address of an endpoint of this domain.

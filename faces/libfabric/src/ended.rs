@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use emp_host::{Completion, Endpoint, ReceiveDescriptor, Segment, SegmentList, Status};
+use emp_host::{Completion, Endpoint, OpKind, ReceiveDescriptor, Segment, SegmentList, Status};
 
 use crate::bindings::*;
 use crate::core;
@@ -46,6 +46,9 @@ impl State {
         let slot = completion.context as usize;
         if !matches!(completion.status, Status::Ok | Status::Truncated | Status::Cancelled) {
             warn(completion);
+        }
+        if completion.op.kind() == OpKind::Undelivered {
+            return undelivered(enabled, completion);
         }
         let Some(operation) = self.slots.get(slot) else { return };
         if let Kind::Multi(_) = operation.kind {
@@ -165,10 +168,29 @@ fn blank(operation: &Operation) -> Ended {
     }
 }
 
+/// A send whose buffer was free at once, and that counted as complete then, has failed.
+#[cold]
+fn undelivered(enabled: &Enabled, completion: &Completion) {
+    let Some(queue) = &enabled.bound.tx_cq else { return };
+    let (error, detail) = failure(completion.status).unwrap_or((libc::EIO, 0));
+    let tagged = completion.peer_endpoint.is_multiple_of(2);
+    queue.push(Ended {
+        context: 0,
+        flags: op::SEND | if tagged { op::TAGGED } else { op::MSG },
+        len: 0,
+        buffer: 0,
+        data: completion.immediate.unwrap_or(0),
+        tag: completion.match_bits,
+        source: FI_ADDR_UNSPEC,
+        failure: Some(Failure { error, detail, overflow: 0 }),
+    });
+}
+
 fn end_send(enabled: &Enabled, operation: &Operation, completion: &Completion) {
     let failure = failure(completion.status);
     count(enabled, bind::SEND, failure.is_none());
-    if operation.nameless || (failure.is_none() && !operation.report) {
+    // A failure is always told, whatever was asked for: of an inject without a context, as it had none.
+    if failure.is_none() && !operation.report {
         return;
     }
     let Some(queue) = &enabled.bound.tx_cq else { return };

@@ -16,11 +16,13 @@ use crate::cntr::{Cntr, CntrInner};
 use crate::cq::{Cq, CqInner};
 use crate::domain::{Domain, DomainInner};
 use crate::entry::enter;
+use crate::eq::Eq;
 use crate::handle::{Object, fid, give, look, object, store, take};
 use crate::slots::Slots;
 use crate::tables::{
     ATOMIC, COLLECTIVE, CmOps, EpOps, FidOps, MsgOps, NONE, RMA, TaggedOps, UnsupportedTable,
 };
+use crate::users::{Use, Users};
 use crate::{core, msg, tagged};
 
 /// Bytes below which a buffer for several messages is given back, unless set: a small control message.
@@ -62,6 +64,14 @@ pub struct State {
     pub parked: Vec<usize>,
 }
 
+impl Drop for EpInner {
+    fn drop(&mut self) {
+        // The node's endpoints must be closed before others take their numbers.
+        drop(self.enabled.take());
+        self.domain.endpoint_gone(self.number);
+    }
+}
+
 /// An endpoint, as its queues and counters know it.
 pub struct EpInner {
     pub domain: Arc<DomainInner>,
@@ -71,6 +81,8 @@ pub struct EpInner {
     pub rx_flags: AtomicU64,
     pub min_multi_recv: AtomicUsize,
     binding: Mutex<Bound>,
+    /// What it is bound to, which must not be closed before it.
+    uses: Mutex<Vec<Use>>,
     pub enabled: OnceLock<Enabled>,
     pub state: Mutex<State>,
 }
@@ -86,6 +98,7 @@ pub struct Ep {
     atomic: *const UnsupportedTable<13>,
     collective: *const UnsupportedTable<16>,
     pub inner: Arc<EpInner>,
+    _of: Use,
 }
 
 // SAFETY: `repr(C)`, and begins with its fid.
@@ -153,11 +166,15 @@ impl EpInner {
             av,
             bound: std::mem::take(&mut *binding),
         };
+        enabled.tagged.want_notices();
+        enabled.untagged.want_notices();
         for queue in [&enabled.bound.tx_cq, &enabled.bound.rx_cq].into_iter().flatten() {
             join(&queue.endpoints, self);
+            queue.waiting.join(&self.domain, &enabled);
         }
         for (counter, _) in &enabled.bound.counters {
             join(&counter.endpoints, self);
+            counter.waiting.join(&self.domain, &enabled);
         }
         // Calls that enable an endpoint are not made at the same time.
         let _ = self.enabled.set(enabled);
@@ -245,11 +262,12 @@ pub unsafe extern "C" fn open(
         let inner = EpInner {
             domain: Arc::clone(&domain.inner),
             number,
-            caps: if info.caps == 0 { crate::info::CAPS } else { info.caps },
+            caps: crate::info::with_directions(info.caps),
             tx_flags: AtomicU64::new(tx.map_or(0, |tx| tx.op_flags)),
             rx_flags: AtomicU64::new(rx.map_or(0, |rx| rx.op_flags)),
             min_multi_recv: AtomicUsize::new(MIN_MULTI_RECV),
             binding: Mutex::default(),
+            uses: Mutex::default(),
             enabled: OnceLock::new(),
             state: Mutex::new(State {
                 slots: Slots::default(),
@@ -268,6 +286,7 @@ pub unsafe extern "C" fn open(
             atomic: &ATOMIC,
             collective: &COLLECTIVE,
             inner: Arc::new(inner),
+            _of: domain.users.one(),
         };
         // SAFETY: libfabric's rules.
         unsafe { give(endpoint, into) }
@@ -292,6 +311,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         // SAFETY: libfabric's rules.
         if let Some(endpoint) = unsafe { take::<Ep>(fid) } {
             endpoint.inner.close();
+            endpoint.inner.uses.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
         0
     })
@@ -305,32 +325,54 @@ unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
             return -error::OPBADSTATE;
         }
         let mut bound = endpoint.inner.binding.lock().unwrap_or_else(PoisonError::into_inner);
+        let user = |users: &Users| {
+            let mut uses = endpoint.inner.uses.lock().unwrap_or_else(PoisonError::into_inner);
+            uses.push(users.one());
+            0
+        };
         match common.fclass {
             class::CQ => {
                 let queue: &Cq = object!(to.cast::<Cq>().cast_const());
                 let selective = flags & bind::SELECTIVE_COMPLETION != 0;
-                if flags & bind::TRANSMIT != 0 {
+                let (tx, rx) = (flags & bind::TRANSMIT != 0, flags & bind::RECV != 0);
+                let known = bind::TRANSMIT | bind::RECV | bind::SELECTIVE_COMPLETION;
+                if flags & !known != 0 || !(tx || rx) {
+                    return -error::BADFLAGS;
+                }
+                if tx && bound.tx_cq.is_some() || rx && bound.rx_cq.is_some() {
+                    return -libc::EINVAL;
+                }
+                if tx {
                     bound.tx_cq = Some(Arc::clone(&queue.inner));
                     bound.tx_selective = selective;
                 }
-                if flags & bind::RECV != 0 {
+                if rx {
                     bound.rx_cq = Some(Arc::clone(&queue.inner));
                     bound.rx_selective = selective;
                 }
-                if flags & (bind::TRANSMIT | bind::RECV) == 0 { -error::BADFLAGS } else { 0 }
+                user(&queue.users)
             }
             class::AV => {
                 let av: &Av = object!(to.cast::<Av>().cast_const());
+                if bound.av.is_some() {
+                    return -libc::EINVAL;
+                }
                 bound.av = Some(Arc::clone(&av.inner));
-                0
+                user(&av.users)
             }
             class::CNTR => {
                 let counter: &Cntr = object!(to.cast::<Cntr>().cast_const());
+                if flags == 0 || flags & !bind::COUNTED != 0 {
+                    return -error::BADFLAGS;
+                }
                 bound.counters.push((Arc::clone(&counter.inner), flags));
-                0
+                user(&counter.users)
             }
             // Nothing happens to an endpoint that an event would tell of.
-            class::EQ => 0,
+            class::EQ => {
+                let events: &Eq = object!(to.cast::<Eq>().cast_const());
+                user(&events.users)
+            }
             _ => -libc::EINVAL,
         }
     })

@@ -8,8 +8,10 @@ use std::time::Duration;
 use crate::bindings::*;
 use crate::entry::enter;
 use crate::fabric::Fabric;
-use crate::handle::{Object, fid, give, list, object, put_text, store, take};
+use crate::handle::{Object, close_unused, fid, give, list, object, put_text, store};
 use crate::tables::{EqOps, FidOps};
+use crate::users::{Use, Users};
+use crate::waiting::WaitObject;
 
 /// Events that wait to be read; more are refused.
 const EVENTS_MAX: usize = 4096;
@@ -21,6 +23,7 @@ const PEEK: u64 = op::PEEK;
 pub struct EqInner {
     events: Mutex<VecDeque<(u32, Vec<u8>)>>,
     more: Condvar,
+    waiting: WaitObject,
 }
 
 #[repr(C)]
@@ -28,12 +31,15 @@ pub struct Eq {
     fid: Fid,
     ops: *const EqOps,
     pub inner: Arc<EqInner>,
+    /// What is bound to it.
+    pub users: Users,
+    _of: Use,
 }
 
 // SAFETY: `repr(C)`, and begins with its fid.
 unsafe impl Object for Eq {}
 
-static FID: FidOps = FidOps::new(close);
+static FID: FidOps = FidOps { control, ..FidOps::new(close) };
 static OPS: EqOps = EqOps { size: size_of::<EqOps>(), read, readerr, write, sread, strerror };
 
 impl EqInner {
@@ -49,8 +55,15 @@ impl EqInner {
         if room {
             events.push_back((event, bytes));
             self.more.notify_all();
+            self.waiting.ring();
         }
         room
+    }
+
+    /// True if there is an event.
+    pub fn is_ready(&self) -> bool {
+        self.waiting.hush();
+        !self.events.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// Waits for an event for `time` at most (`None`: without limit), and takes it unless it is to stay.
@@ -74,29 +87,41 @@ impl EqInner {
 
 /// Opens an event queue.
 pub unsafe extern "C" fn open(
-    _fabric: *mut Fabric,
+    fabric: *mut Fabric,
     attr: *mut FiEqAttr,
     into: *mut *mut Eq,
     context: *mut c_void,
 ) -> c_int {
     enter(|| -> c_int {
+        let fabric: &Fabric = object!(fabric.cast_const());
         // SAFETY: libfabric's rules.
         let wait_obj = unsafe { attr.as_ref() }.map_or(wait::NONE, |attr| attr.wait_obj);
-        if ![wait::NONE, wait::UNSPEC, wait::YIELD].contains(&wait_obj) {
-            return -libc::ENOSYS;
-        }
-        let inner = Arc::new(EqInner { events: Mutex::default(), more: Condvar::new() });
+        let waiting = match WaitObject::open(wait_obj) {
+            Ok(waiting) => waiting,
+            Err(refusal) => return refusal,
+        };
+        let inner = Arc::new(EqInner { events: Mutex::default(), more: Condvar::new(), waiting });
         let fid = fid(class::EQ, context, &FID);
         // SAFETY: libfabric's rules.
-        unsafe { give(Eq { fid, ops: &OPS, inner }, into) }
+        unsafe {
+            let (users, of) = (Users::default(), fabric.users.one());
+            give(Eq { fid, ops: &OPS, inner, users, _of: of }, into)
+        }
     })
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
-        drop(unsafe { take::<Eq>(fid) });
-        0
+        unsafe { close_unused(fid, |events: &Eq| &events.users) }
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
+    enter(|| -> c_int {
+        let events: &Eq = object!(fid.cast::<Eq>().cast_const());
+        // SAFETY: libfabric's rules.
+        unsafe { events.inner.waiting.control(command, argument) }
     })
 }
 

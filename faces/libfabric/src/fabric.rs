@@ -4,15 +4,17 @@ use std::ffi::{c_int, c_void};
 
 use crate::bindings::*;
 use crate::entry::enter;
-use crate::handle::{Object, fid, give, list, object, take};
+use crate::handle::{Object, close_unused, fid, give, list, object};
 use crate::tables::{FabricOps, FidOps, NONE};
-use crate::{cq, domain, eq};
+use crate::users::Users;
+use crate::{cntr, cq, domain, eq};
 
 #[repr(C)]
 pub struct Fabric {
     fid: Fid,
     ops: *const FabricOps,
     api_version: u32,
+    pub users: Users,
 }
 
 // SAFETY: `repr(C)`, and begins with its fid.
@@ -39,15 +41,19 @@ pub unsafe extern "C" fn open(
         let attr: &FiFabricAttr = object!(attr.cast_const());
         let fid = fid(class::FABRIC, context, &FID);
         // SAFETY: libfabric's rules.
-        unsafe { give(Fabric { fid, ops: &OPS, api_version: attr.api_version }, into) }
+        unsafe {
+            give(
+                Fabric { fid, ops: &OPS, api_version: attr.api_version, users: Users::default() },
+                into,
+            )
+        }
     })
 }
 
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
-        drop(unsafe { take::<Fabric>(fid) });
-        0
+        unsafe { close_unused(fid, |fabric: &Fabric| &fabric.users) }
     })
 }
 
@@ -56,11 +62,23 @@ unsafe extern "C" fn trywait(_fabric: *mut Fabric, fids: *mut *mut Fid, count: c
     enter(|| -> c_int {
         for fid in list!(fids.cast_const(), usize::try_from(count).unwrap_or(0)) {
             let common: &Fid = object!(fid.cast_const());
-            if common.fclass == class::CQ {
-                let queue: &cq::Cq = object!(fid.cast::<cq::Cq>().cast_const());
-                if queue.inner.is_ready() {
-                    return -libc::EAGAIN;
+            let ready = match common.fclass {
+                class::CQ => {
+                    let queue: &cq::Cq = object!(fid.cast::<cq::Cq>().cast_const());
+                    queue.inner.is_ready()
                 }
+                class::CNTR => {
+                    let counter: &cntr::Cntr = object!(fid.cast::<cntr::Cntr>().cast_const());
+                    counter.inner.is_ready()
+                }
+                class::EQ => {
+                    let events: &eq::Eq = object!(fid.cast::<eq::Eq>().cast_const());
+                    events.inner.is_ready()
+                }
+                _ => return -libc::EINVAL,
+            };
+            if ready {
+                return -libc::EAGAIN;
             }
         }
         0

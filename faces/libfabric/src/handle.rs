@@ -11,6 +11,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use crate::bindings::{Fid, iovec};
 use crate::tables::FidOps;
+use crate::users::Users;
 
 /// A structure whose first member is a [`Fid`].
 ///
@@ -46,6 +47,22 @@ pub unsafe fn give<T: Object>(object: T, into: *mut *mut T) -> c_int {
 pub unsafe fn take<T: Object>(fid: *mut Fid) -> Option<Box<T>> {
     // SAFETY: objects begin with their fid (`Object`) and come from `Box::into_raw` in `give`.
     (!fid.is_null()).then(|| unsafe { Box::from_raw(fid.cast::<T>()) })
+}
+
+/// Closes an object that has no children and nothing bound to it; returns `-EBUSY` if it has.
+///
+/// # Safety
+///
+/// As [`take`]; the object is used again only if the result is not zero.
+pub unsafe fn close_unused<T: Object>(fid: *mut Fid, users: impl Fn(&T) -> &Users) -> c_int {
+    // SAFETY: objects begin with their fid (`Object`).
+    let Some(object) = (unsafe { look(fid.cast::<T>()) }) else { return -libc::EINVAL };
+    if users(object).any() {
+        return -libc::EBUSY;
+    }
+    // SAFETY: the caller does not use it again.
+    drop(unsafe { take::<T>(fid) });
+    0
 }
 
 /// What a pointer from C points to.

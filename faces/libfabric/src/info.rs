@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use crate::bindings::*;
 use crate::core;
+use crate::domain::Domain;
 use crate::entry::enter;
 use crate::handle::look;
 use crate::params::Parameters;
@@ -36,11 +37,19 @@ pub const IOV_LIMIT: usize = 8;
 /// Operations of one endpoint that may be outstanding, unless more are asked for.
 const DEPTH: usize = 1024;
 /// The same, at most: half of what a node can have.
-const DEPTH_MAX: usize = 32 << 10;
+pub const DEPTH_MAX: usize = 32 << 10;
 /// Longest message in bytes: beyond any memory, and far from where sums overflow.
-const MESSAGE_BYTES_MAX: usize = 1 << 46;
+pub const MESSAGE_BYTES_MAX: usize = 1 << 46;
 /// All tag bits are to be had: no field is marked.
 const TAG_FORMAT: u64 = 0xAAAA_AAAA_AAAA_AAAA;
+
+/// Endpoints of a domain.
+const ENDPOINTS: usize = crate::domain::ENDPOINTS_MAX as usize;
+/// Completion queues of a domain, and counters: memory is the only limit; this says "many".
+const QUEUES: usize = 1 << 12;
+/// Highest values of these enumerations that are known.
+const THREADING_MAX: u32 = 5;
+const PROGRESS_MAX: u32 = 3;
 
 /// Wire protocol and address format, in the space of providers' own values.
 const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x45_4D50;
@@ -115,6 +124,15 @@ impl<'a> Hints<'a> {
             (self.rx.is_some_and(|r| r.size > DEPTH_MAX), "rx size"),
             (self.rx.is_some_and(|r| r.iov_limit > IOV_LIMIT), "rx segments"),
             (self.domain.is_some_and(|d| d.cq_data_size > 8), "completion data size"),
+            (self.domain.is_some_and(|d| d.threading > THREADING_MAX), "threading"),
+            (self.domain.is_some_and(|d| d.control_progress > PROGRESS_MAX), "control progress"),
+            (self.domain.is_some_and(|d| d.data_progress > PROGRESS_MAX), "data progress"),
+            (self.domain.is_some_and(|d| d.av_type > FI_AV_TABLE), "address vectors"),
+            (self.domain.is_some_and(|d| d.ep_cnt > ENDPOINTS), "endpoints"),
+            (self.domain.is_some_and(|d| d.tx_ctx_cnt > ENDPOINTS), "transmit contexts"),
+            (self.domain.is_some_and(|d| d.rx_ctx_cnt > ENDPOINTS), "receive contexts"),
+            (self.domain.is_some_and(|d| d.cq_cnt > QUEUES), "completion queues"),
+            (self.domain.is_some_and(|d| d.cntr_cnt > QUEUES), "counters"),
             (self.domain.is_some_and(|d| d.caps & !CAPS_PLACE != 0), "domain capabilities"),
             (self.domain.is_some_and(|d| d.auth_key_size != 0), "authorization keys"),
         ];
@@ -133,21 +151,25 @@ impl<'a> Hints<'a> {
             // SAFETY: libfabric's rules: null or a text.
             name.is_null() || unsafe { CStr::from_ptr(name) }.to_str() == Ok(ours)
         };
-        self.domain.is_none_or(|hint| is(hint.name, domain))
+        // SAFETY: libfabric's rules: null or an open domain.
+        let open = self.domain.and_then(|hint| unsafe { look(hint.domain.cast::<Domain>()) });
+        open.is_none_or(|open| open.name == domain)
+            && self.domain.is_none_or(|hint| is(hint.name, domain))
             && self.fabric.is_none_or(|hint| is(hint.name, FABRIC))
     }
 
     /// The capabilities that are given: those asked for, and what comes with them.
     fn caps(&self) -> u64 {
-        match self.info.map_or(0, |info| info.caps) {
-            0 => CAPS,
-            mut asked => {
-                if asked & CAPS_PRIMARY != 0 && asked & CAPS_DIRECTION == 0 {
-                    asked |= CAPS_DIRECTION;
-                }
-                asked | CAPS_PLACE
-            }
-        }
+        with_directions(self.info.map_or(0, |info| info.caps)) | CAPS_PLACE
+    }
+}
+
+/// Capabilities as they are meant: all if none is named, both directions if none of them is.
+pub fn with_directions(caps: u64) -> u64 {
+    match caps {
+        0 => CAPS,
+        caps if caps & CAPS_PRIMARY != 0 && caps & CAPS_DIRECTION == 0 => caps | CAPS_DIRECTION,
+        caps => caps,
     }
 }
 
@@ -225,6 +247,7 @@ fn build(way: &Way, hints: &Hints<'_>, api_version: u32) -> Option<*mut FiInfo> 
     info.ep_attr = ep;
     info.domain_attr = domain;
     info.fabric_attr = fabric;
+    info.nic = crate::nic::describe(&way.interface).cast();
     Some(info)
 }
 
@@ -240,13 +263,13 @@ fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>) {
     domain.av_type = or(hint(|d| d.av_type), FI_AV_TABLE);
     domain.mr_key_size = 8;
     domain.cq_data_size = 8;
-    domain.cq_cnt = 1 << 12;
-    domain.ep_cnt = usize::from(crate::domain::ENDPOINTS_MAX);
+    domain.cq_cnt = QUEUES;
+    domain.ep_cnt = ENDPOINTS;
     domain.tx_ctx_cnt = domain.ep_cnt;
     domain.rx_ctx_cnt = domain.ep_cnt;
     domain.max_ep_tx_ctx = 1;
     domain.max_ep_rx_ctx = 1;
-    domain.cntr_cnt = 1 << 12;
+    domain.cntr_cnt = QUEUES;
     domain.mr_iov_limit = IOV_LIMIT;
     domain.mr_cnt = 1 << 20;
     domain.caps = CAPS_PLACE;

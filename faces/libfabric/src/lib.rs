@@ -32,6 +32,7 @@ mod handle;
 mod info;
 mod mr;
 mod msg;
+mod nic;
 mod params;
 mod seldom;
 mod slots;
@@ -39,6 +40,8 @@ mod status;
 mod tables;
 mod tagged;
 mod transfer;
+mod users;
+mod waiting;
 mod ways;
 
 use std::cell::UnsafeCell;

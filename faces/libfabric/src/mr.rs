@@ -4,15 +4,18 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bindings::*;
+use crate::domain::Domain;
 use crate::entry::enter;
 use crate::handle::{Object, fid, give, object, take};
 use crate::tables::{FidOps, MrOps};
+use crate::users::Use;
 
 #[repr(C)]
 pub struct Mr {
     fid: Fid,
     mem_desc: *mut c_void,
     key: u64,
+    _of: Use,
 }
 
 // SAFETY: `repr(C)`, and begins with its fid.
@@ -27,15 +30,16 @@ static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
 /// A key that means "choose one".
 const KEY_ANY: u64 = u64::MAX;
 
-unsafe fn register(key: u64, into: *mut *mut Mr, context: *mut c_void) -> c_int {
+unsafe fn register(domain: *mut Fid, key: u64, into: *mut *mut Mr, context: *mut c_void) -> c_int {
+    let domain: &Domain = object!(domain.cast::<Domain>().cast_const());
     let key = if key == KEY_ANY { NEXT_KEY.fetch_add(1, Ordering::Relaxed) } else { key };
     let fid = fid(class::MR, context, &FID);
     // SAFETY: libfabric's rules, which the caller keeps.
-    unsafe { give(Mr { fid, mem_desc: std::ptr::null_mut(), key }, into) }
+    unsafe { give(Mr { fid, mem_desc: std::ptr::null_mut(), key, _of: domain.users.one() }, into) }
 }
 
 unsafe extern "C" fn reg(
-    _domain: *mut Fid,
+    domain: *mut Fid,
     _buf: *const c_void,
     _len: usize,
     _access: u64,
@@ -47,12 +51,12 @@ unsafe extern "C" fn reg(
 ) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
-        unsafe { register(key, into, context) }
+        unsafe { register(domain, key, into, context) }
     })
 }
 
 unsafe extern "C" fn regv(
-    _domain: *mut Fid,
+    domain: *mut Fid,
     _iov: *const iovec,
     _count: usize,
     _access: u64,
@@ -64,12 +68,12 @@ unsafe extern "C" fn regv(
 ) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
-        unsafe { register(key, into, context) }
+        unsafe { register(domain, key, into, context) }
     })
 }
 
 unsafe extern "C" fn regattr(
-    _domain: *mut Fid,
+    domain: *mut Fid,
     attr: *const FiMrAttr,
     _flags: u64,
     into: *mut *mut Mr,
@@ -77,7 +81,7 @@ unsafe extern "C" fn regattr(
     enter(|| -> c_int {
         let attr: &FiMrAttr = object!(attr);
         // SAFETY: libfabric's rules.
-        unsafe { register(attr.requested_key, into, attr.context) }
+        unsafe { register(domain, attr.requested_key, into, attr.context) }
     })
 }
 

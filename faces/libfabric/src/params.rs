@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::time::Duration;
 
-use emp_host::Profile;
+use emp_host::{Profile, Span, WaitMode};
 use emp_link::FaultPlan;
 
 use crate::core;
@@ -12,7 +12,11 @@ use crate::core;
 /// is the time for peers that were lost.
 const LINGER_DEFAULT: Duration = Duration::from_secs(2);
 
-const PARAMETERS: [(&CStr, &CStr); 5] = [
+/// Limits of the time after which a peer is lost: many round trips, and an hour.
+const TIMEOUT_MIN_MS: u64 = 50;
+const TIMEOUT_MAX_MS: u64 = 3_600_000;
+
+const PARAMETERS: [(&CStr, &CStr); 8] = [
     (c"link", c"Links to use: auto, packet (raw Ethernet frames), or udp (default: auto)"),
     (
         c"iface",
@@ -20,6 +24,12 @@ const PARAMETERS: [(&CStr, &CStr); 5] = [
     ),
     (c"profile", c"Protocol parameters: default, emp2001, openmx, or vmmc2 (default: default)"),
     (c"fault", c"Faults to inject for tests, such as drop:0.01 (default: none)"),
+    (c"eager", c"Bytes up to which messages leave whole, unasked (default: the profile's; 65536)"),
+    (c"timeout", c"Milliseconds of silence after which a peer is lost (default: the profile's; 5000)"),
+    (
+        c"wait",
+        c"How blocking calls wait: adaptive (look for 50 us, then sleep), spin, or sleep (default: adaptive)",
+    ),
     (c"linger", c"Milliseconds that closing waits for acknowledgements at most (default: 2000)"),
 ];
 
@@ -46,6 +56,7 @@ pub struct Parameters {
     pub profile: Profile,
     pub fault: Option<FaultPlan>,
     pub linger: Duration,
+    pub wait: WaitMode,
 }
 
 impl Parameters {
@@ -65,12 +76,31 @@ impl Parameters {
         };
         let interfaces = text(c"iface").unwrap_or_default();
         let interfaces = interfaces.split(',').map(str::trim).filter(|name| !name.is_empty());
-        let profile = match text(c"profile") {
+        let mut profile = match text(c"profile") {
             None => Profile::DEFAULT,
             Some(name) => Profile::by_name(&name).cloned().ok_or_else(|| {
                 let names: Vec<_> = Profile::ALL.iter().map(|profile| profile.name).collect();
                 format!("FI_EMP_PROFILE={name}: must be one of {}", names.join(", "))
             })?,
+        };
+        if let Some(bytes) = number(&text, c"eager", "FI_EMP_EAGER", "bytes")? {
+            profile.eager_bytes = bytes;
+        }
+        if let Some(time) = number(&text, c"timeout", "FI_EMP_TIMEOUT", "milliseconds")? {
+            if !(TIMEOUT_MIN_MS..=TIMEOUT_MAX_MS).contains(&time) {
+                return Err(format!(
+                    "FI_EMP_TIMEOUT={time}: must be {TIMEOUT_MIN_MS} to {TIMEOUT_MAX_MS} milliseconds"
+                ));
+            }
+            profile.unreachable_after = Span::ms(time);
+        }
+        let wait = match text(c"wait").as_deref() {
+            None | Some("adaptive") => WaitMode::default(),
+            Some("spin") => WaitMode::Spin,
+            Some("sleep") => WaitMode::Sleep,
+            Some(other) => {
+                return Err(format!("FI_EMP_WAIT={other}: must be adaptive, spin or sleep"));
+            }
         };
         let fault = match text(c"fault") {
             None => None,
@@ -78,16 +108,24 @@ impl Parameters {
                 Some(plan.parse().map_err(|error| format!("FI_EMP_FAULT={plan}: {error}"))?)
             }
         };
-        let linger =
-            match text(c"linger") {
-                None => LINGER_DEFAULT,
-                Some(time) => Duration::from_millis(time.parse().map_err(|_| {
-                    format!("FI_EMP_LINGER={time}: must be a number of milliseconds")
-                })?),
-            };
+        let linger = number(&text, c"linger", "FI_EMP_LINGER", "milliseconds")?;
+        let linger = linger.map_or(LINGER_DEFAULT, Duration::from_millis);
         let interfaces = interfaces.map(Into::into).collect();
-        Ok(Self { link, interfaces, profile, fault, linger })
+        Ok(Self { link, interfaces, profile, fault, linger, wait })
     }
+}
+
+/// A parameter that is a number.
+fn number(
+    text: &impl Fn(&CStr) -> Option<String>,
+    name: &CStr,
+    variable: &str,
+    unit: &str,
+) -> Result<Option<u64>, String> {
+    let number = text(name).map(|value| {
+        value.parse().map_err(|_| format!("{variable}={value}: must be a number of {unit}"))
+    });
+    number.transpose()
 }
 
 #[cfg(test)]
@@ -104,6 +142,9 @@ mod tests {
         assert_eq!(with(c"iface", "a, b,").unwrap().interfaces, ["a", "b"]);
         assert_eq!(with(c"profile", "openmx").unwrap().profile, Profile::OPENMX);
         assert_eq!(with(c"fault", "drop:0.01").unwrap().fault.unwrap().drop, 0.01);
+        assert_eq!(with(c"eager", "70").unwrap().profile.eager_bytes, 70);
+        assert_eq!(with(c"timeout", "70").unwrap().profile.unreachable_after, Span::ms(70));
+        assert_eq!(with(c"wait", "sleep").unwrap().wait, WaitMode::Sleep);
         assert_eq!(with(c"linger", "5").unwrap().linger, Duration::from_millis(5));
     }
 
@@ -113,6 +154,9 @@ mod tests {
             (c"link", "FI_EMP_LINK"),
             (c"profile", "FI_EMP_PROFILE"),
             (c"fault", "FI_EMP_FAULT"),
+            (c"eager", "FI_EMP_EAGER"),
+            (c"timeout", "FI_EMP_TIMEOUT"),
+            (c"wait", "FI_EMP_WAIT"),
             (c"linger", "FI_EMP_LINGER"),
         ] {
             assert!(with(name, "nonsense").unwrap_err().starts_with(variable));

@@ -32,7 +32,7 @@ pub struct Operation {
     pub tagged: bool,
     /// Its success is to be told.
     pub report: bool,
-    /// Even its failure is not: the application has no name for it.
+    /// The application has no name for it, so it cannot be cancelled.
     pub nameless: bool,
     pub context: usize,
     pub buffer: usize,
@@ -56,12 +56,14 @@ enum Slot {
 pub struct Slots {
     slots: Vec<Slot>,
     free: usize,
+    used: usize,
     sends: usize,
 }
 
 impl Slots {
     pub fn insert(&mut self, operation: Operation) -> usize {
         self.sends += usize::from(operation.is_send());
+        self.used += 1;
         let slot = self.free;
         match self.slots.get_mut(slot) {
             Some(place) => {
@@ -95,8 +97,15 @@ impl Slots {
             return None;
         };
         self.free = slot;
+        self.used -= 1;
         self.sends -= usize::from(operation.is_send());
         Some(operation)
+    }
+
+    /// Operations that have not ended, or whose end nobody has looked for yet.
+    #[inline]
+    pub fn used(&self) -> usize {
+        self.used
     }
 
     /// Sends that have not ended.
@@ -137,9 +146,9 @@ mod tests {
         for context in 0..3 {
             assert_eq!(slots.insert(operation(context, context == 1)), context);
         }
-        assert_eq!(slots.sends(), 1);
+        assert_eq!((slots.sends(), slots.used()), (1, 3));
         assert_eq!(slots.remove(1).unwrap().context, 1);
-        assert_eq!(slots.sends(), 0);
+        assert_eq!((slots.sends(), slots.used()), (0, 2));
         assert!(slots.remove(1).is_none() && slots.get(1).is_none() && slots.get(9).is_none());
         assert_eq!(slots.remove(0).unwrap().context, 0);
         assert_eq!(slots.insert(operation(7, false)), 0);

@@ -45,7 +45,7 @@ pub struct FidOps {
     pub bind: unsafe extern "C" fn(*mut Fid, *mut Fid, u64) -> c_int,
     pub control: unsafe extern "C" fn(*mut Fid, c_int, *mut c_void) -> c_int,
     pub ops_open: Unsupported,
-    pub tostr: Unsupported,
+    pub tostr: unsafe extern "C" fn(*const Fid, *mut c_char, usize) -> c_int,
     pub ops_set: Unsupported,
 }
 
@@ -58,7 +58,7 @@ impl FidOps {
             bind: no_bind,
             control: no_control,
             ops_open: NONE,
-            tostr: NONE,
+            tostr: no_tostr,
             ops_set: NONE,
         }
     }
@@ -69,6 +69,10 @@ unsafe extern "C" fn no_bind(_: *mut Fid, _: *mut Fid, _: u64) -> c_int {
 }
 
 unsafe extern "C" fn no_control(_: *mut Fid, _: c_int, _: *mut c_void) -> c_int {
+    -libc::ENOSYS
+}
+
+unsafe extern "C" fn no_tostr(_: *const Fid, _: *mut c_char, _: usize) -> c_int {
     -libc::ENOSYS
 }
 

@@ -9,12 +9,15 @@ use emp_host::{
 use crate::bindings::*;
 use crate::ended::{found, hand_over, nothing};
 use crate::endpoint::{Enabled, EpInner, State, tagged_number, untagged_number};
-use crate::info::{INJECT_BYTES, IOV_LIMIT};
+use crate::info::{DEPTH_MAX, INJECT_BYTES, IOV_LIMIT, MESSAGE_BYTES_MAX};
 use crate::slots::{Kind, Multi, Operation};
 use crate::status::refusal;
 
 const EAGAIN: isize = -(libc::EAGAIN as isize);
 const EINVAL: isize = -(libc::EINVAL as isize);
+
+/// Operations of one endpoint that may be outstanding: as many sends and receives as `fi_getinfo` offers at most.
+const OUTSTANDING_MAX: usize = 2 * DEPTH_MAX;
 
 /// A message to be sent.
 pub struct Send<'a> {
@@ -78,6 +81,13 @@ unsafe fn copy(parts: &[iovec]) -> Box<[u8]> {
 }
 
 impl EpInner {
+    /// True if the endpoint was not opened for this.
+    #[inline]
+    fn lacks(&self, tagged: bool, direction: u64) -> bool {
+        let needed = direction | if tagged { caps::TAGGED } else { caps::MSG };
+        self.caps & needed != needed
+    }
+
     /// Posts a send.
     ///
     /// # Safety
@@ -86,8 +96,14 @@ impl EpInner {
     #[inline]
     pub unsafe fn send(&self, send: &Send<'_>) -> isize {
         let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
+        if self.lacks(send.tagged, caps::SEND) {
+            return -(libc::EOPNOTSUPP as isize);
+        }
         let Some((node, endpoint)) = enabled.av.find(send.to) else { return EINVAL };
         let Some(mut list) = segments(send.parts) else { return EINVAL };
+        if list.bytes() > MESSAGE_BYTES_MAX as u64 {
+            return -(libc::EMSGSIZE as isize);
+        }
         if enabled.bound.tx_cq.as_ref().is_some_and(|queue| queue.is_full()) {
             return EAGAIN;
         }
@@ -115,6 +131,9 @@ impl EpInner {
             CompletionMode::Auto
         };
         let mut state = self.lock();
+        if state.is_crowded(self, enabled) {
+            return EAGAIN;
+        }
         let slot = state.slots.insert(Operation {
             kind: Kind::Send { _copy: owned },
             raw: None,
@@ -162,6 +181,9 @@ impl EpInner {
     #[inline]
     pub unsafe fn receive(&self, receive: &Receive<'_>) -> isize {
         let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
+        if self.lacks(receive.tagged, caps::RECV) {
+            return -(libc::EOPNOTSUPP as isize);
+        }
         let mut selector = Selector {
             from: NodeId::ANY,
             from_endpoint: None,
@@ -192,6 +214,9 @@ impl EpInner {
             tag: receive.tag,
         };
         let mut state = self.lock();
+        if state.is_crowded(self, enabled) {
+            return EAGAIN;
+        }
         if flags & (op::PEEK | op::CLAIM) != 0 {
             // SAFETY: the same buffers under the same rules.
             return unsafe { state.peek(self, enabled, receive.parts, selector, operation, flags) };
@@ -202,6 +227,17 @@ impl EpInner {
 }
 
 impl State {
+    /// True if there are as many operations as may be outstanding. Their ends are only seen by progress, so that an
+    /// application that posts and never looks is stopped here.
+    #[inline]
+    fn is_crowded(&mut self, ep: &EpInner, enabled: &Enabled) -> bool {
+        if self.slots.used() < OUTSTANDING_MAX {
+            return false;
+        }
+        self.progress(ep, enabled);
+        self.slots.used() >= OUTSTANDING_MAX
+    }
+
     /// Posts a receive.
     ///
     /// # Safety

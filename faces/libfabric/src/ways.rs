@@ -118,7 +118,14 @@ mod tests {
     fn parameters(link: LinkWish, interfaces: &[&str]) -> Parameters {
         let interfaces = interfaces.iter().map(ToString::to_string).collect();
         let linger = Duration::ZERO;
-        Parameters { link, interfaces, profile: Profile::DEFAULT, fault: None, linger }
+        Parameters {
+            link,
+            interfaces,
+            profile: Profile::DEFAULT,
+            fault: None,
+            linger,
+            wait: emp_host::WaitMode::default(),
+        }
     }
 
     fn interface(name: &str, loopback: bool, address: Option<&str>) -> Interface {

@@ -18,7 +18,7 @@ use emp_wire::{DoneStatus, Sequence};
 use crate::chunked::Chunked;
 use crate::counters::Counters;
 use crate::cross::RouteNews;
-use crate::descriptor::{Completion, SendDescriptor, Status};
+use crate::descriptor::{Completion, OpKind, SendDescriptor, Status};
 use crate::limits::{POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
@@ -270,13 +270,19 @@ impl SendPath {
     fn report(&mut self, index: u32, status: Status) {
         let generation = self.messages.generation(index);
         let Some(message) = self.messages.at_mut(index) else { return };
+        let mut op = bookkeeping::op_id(index, generation);
+        let mut context = message.descriptor.context;
         if core::mem::replace(&mut message.completed, true) {
-            return;
+            if status == Status::Ok || message.void {
+                return;
+            }
+            op.kind = OpKind::Undelivered;
+            context = u64::from(message.descriptor.endpoint);
         }
         let bytes = message.descriptor.segments.bytes();
         self.completions.push_back(Completion {
-            op: bookkeeping::op_id(index, generation),
-            context: message.descriptor.context,
+            op,
+            context,
             status,
             bytes,
             total_bytes: bytes,

@@ -1,0 +1,84 @@
+//! Posts of one-sided operations to the firmware, with a slot for each.
+
+use emp_firmware::{
+    AtomicDescriptor, Completion, GetDescriptor, OpKind, PostError, PutDescriptor, Time,
+};
+
+use crate::core::Core;
+use crate::requests::{SlotKey, State};
+
+impl Core {
+    /// Posts a put. The caller goes on with [`posted`](Self::posted).
+    ///
+    /// # Safety
+    ///
+    /// The segments are covered by the invariant of [`crate::memory`].
+    pub(crate) unsafe fn post_put(
+        &mut self,
+        now: Time,
+        mut put: PutDescriptor,
+        state: State,
+    ) -> Result<SlotKey, PostError> {
+        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
+        let memory = &mut self.memory;
+        self.requests.insert(state, |context| {
+            put.context = context;
+            firmware.post_put(now, put, memory)
+        })
+    }
+
+    /// Posts a get. The caller goes on with [`posted`](Self::posted).
+    ///
+    /// # Safety
+    ///
+    /// The segments are covered by the invariant of [`crate::memory`].
+    pub(crate) unsafe fn post_get(
+        &mut self,
+        now: Time,
+        mut get: GetDescriptor,
+        state: State,
+    ) -> Result<SlotKey, PostError> {
+        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
+        let memory = &mut self.memory;
+        self.requests.insert(state, |context| {
+            get.context = context;
+            firmware.post_get(now, get, memory)
+        })
+    }
+
+    /// Posts an atomic operation. The caller goes on with [`posted`](Self::posted).
+    ///
+    /// # Safety
+    ///
+    /// The segments are covered by the invariant of [`crate::memory`].
+    pub(crate) unsafe fn post_atomic(
+        &mut self,
+        now: Time,
+        mut atomic: AtomicDescriptor,
+        state: State,
+    ) -> Result<SlotKey, PostError> {
+        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
+        let memory = &mut self.memory;
+        self.requests.insert(state, |context| {
+            atomic.context = context;
+            firmware.post_atomic(now, atomic, memory)
+        })
+    }
+
+    /// Drops frames that are still to be sent and name host memory: the firmware resends what still matters.
+    pub(crate) fn let_go_of_memory(&mut self) {
+        if self.outgoing.names_memory() {
+            self.outgoing.forget();
+        }
+    }
+
+    /// A completion of nothing that this node's host has in flight: of a peer's doing, or of a send that had ended.
+    pub(crate) fn notice(&mut self, completion: Completion) {
+        debug_assert!(matches!(completion.op.kind(), OpKind::Notified | OpKind::Undelivered));
+        let number = completion.context as u16;
+        if let Some(key) = self.queues.wanting_notices(number) {
+            self.queues.push(key, completion);
+            self.sleepers.raw(key);
+        }
+    }
+}

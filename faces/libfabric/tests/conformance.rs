@@ -1,0 +1,42 @@
+//! The provider held to libfabric's manual pages by a C program (`tests/libfabric`), on the libfabric of this machine.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The provider that was built with this test.
+fn provider() -> PathBuf {
+    let here = std::env::current_exe().expect("this program has a path");
+    let beside = here.parent().expect("in a directory").join("libemp_fi.so");
+    assert!(beside.exists(), "{} was not built", beside.display());
+    beside
+}
+
+/// True if C programs for libfabric can be built here.
+fn can_build() -> bool {
+    let probe = Command::new("cc")
+        .args(["-E", "-include", "rdma/fabric.h", "-x", "c", "/dev/null"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    probe.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn the_manual_pages_are_kept() {
+    if !can_build() {
+        eprintln!(
+            "SKIPPED: no C compiler or no libfabric headers here (tools/install-deps installs both)"
+        );
+        return;
+    }
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance");
+    std::fs::create_dir_all(&directory).expect("a directory for the test");
+    std::fs::copy(provider(), directory.join("libemp-fi.so")).expect("the provider copied");
+    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/libfabric/run");
+    let output = Command::new(run).arg(&directory).output().expect("the program was started");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    println!("{text}{errors}");
+    assert!(output.status.success(), "the conformance program failed: {}", output.status);
+    assert!(text.contains(" 0 failed"), "the conformance program did not get to its end");
+}

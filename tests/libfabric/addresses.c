@@ -1,0 +1,121 @@
+/* fi_av(3) and fi_getname(3). */
+#include "world.h"
+
+static void names(void)
+{
+	struct world world;
+	char name[64], text[200], tiny[8];
+	size_t bytes = 0;
+
+	world_open(&world, NULL);
+	EQUAL(fi_getname(&world.a.ep->fid, NULL, &bytes), -FI_ETOOSMALL);
+	CHECK(bytes > 0 && bytes <= 32);
+	size_t needed = bytes;
+	bytes = 3;
+	EQUAL(fi_getname(&world.a.ep->fid, name, &bytes), -FI_ETOOSMALL);
+	EQUAL(bytes, needed);
+	bytes = sizeof name;
+	EQUAL(fi_getname(&world.a.ep->fid, name, &bytes), 0);
+	EQUAL(bytes, needed);
+
+	/* As text, whole and cut. */
+	size_t room = sizeof text;
+	CHECK(fi_av_straddr(world.a.av, name, text, &room) == text);
+	EQUAL(room, strlen(text) + 1);
+	CHECK(strlen(text) > 10);
+	room = sizeof tiny;
+	CHECK(fi_av_straddr(world.a.av, name, tiny, &room) == tiny);
+	CHECK(room == strlen(text) + 1 && strlen(tiny) == sizeof tiny - 1);
+	world_close(&world);
+}
+
+static void one_kind(enum fi_av_type type)
+{
+	struct world world;
+	struct fid_av *av;
+	struct fi_av_attr attr = {.type = type, .count = 10};
+	char name[64], seen[64];
+	size_t bytes = sizeof name;
+	fi_addr_t first = 0, again = 0, many[3];
+	int errors[3];
+
+	world_open(&world, NULL);
+	EQUAL(fi_getname(&world.b.ep->fid, name, &bytes), 0);
+	EQUAL(fi_av_open(world.a.domain, &attr, &av, NULL), 0);
+	CHECK(attr.type == type);
+	EQUAL(fi_av_insert(av, name, 1, &first, 0, NULL), 1);
+	EQUAL(fi_av_insert(av, name, 1, &again, 0, NULL), 1);
+	EQUAL(again, first);
+
+	size_t room = sizeof seen;
+	memset(seen, 0, sizeof seen);
+	EQUAL(fi_av_lookup(av, first, seen, &room), 0);
+	CHECK(room == bytes && !memcmp(seen, name, bytes));
+	room = 4;
+	memset(seen, 0, sizeof seen);
+	EQUAL(fi_av_lookup(av, first, seen, &room), 0);
+	CHECK(room == bytes && !memcmp(seen, name, 4) && seen[4] == 0);
+	room = sizeof seen;
+	EQUAL(fi_av_lookup(av, 12345, seen, &room), -FI_EINVAL);
+	EQUAL(fi_av_lookup(av, FI_ADDR_UNSPEC, seen, &room), -FI_EINVAL);
+
+	/* Inserted twice, removed twice. */
+	EQUAL(fi_av_remove(av, &first, 1, 0), 0);
+	room = sizeof seen;
+	EQUAL(fi_av_lookup(av, first, seen, &room), 0);
+	EQUAL(fi_av_remove(av, &first, 1, 0), 0);
+	EQUAL(fi_av_lookup(av, first, seen, &room), -FI_EINVAL);
+	EQUAL(fi_av_remove(av, &first, 1, 0), -FI_EINVAL);
+
+	/* Several, of which one is no address. */
+	char list[3 * 64];
+	for (int i = 0; i < 3; i++)
+		memcpy(list + i * bytes, name, bytes);
+	memset(list + bytes, 0xee, bytes);
+	EQUAL(fi_av_insert(av, list, 3, many, FI_SYNC_ERR, errors), 2);
+	CHECK(many[0] == many[2] && many[1] == FI_ADDR_NOTAVAIL);
+	CHECK(errors[0] == 0 && errors[1] == FI_EINVAL && errors[2] == 0);
+	/* Numbers are used again: inserting and removing for ever costs no memory. */
+	EQUAL(many[0], first);
+	EQUAL(fi_av_insert(av, list, 1, NULL, 0, NULL), 1);
+	EQUAL(fi_close(&av->fid), 0);
+	world_close(&world);
+}
+
+static void events_of_insertions(void)
+{
+	struct world world;
+	struct fid_av *av;
+	struct fid_eq *eq;
+	struct fi_av_attr attr = {.type = FI_AV_TABLE, .flags = FI_EVENT};
+	struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_NONE};
+	struct fi_eq_entry entry;
+	char name[64];
+	size_t bytes = sizeof name;
+	fi_addr_t number;
+	uint32_t event;
+	int context;
+
+	world_open(&world, NULL);
+	EQUAL(fi_getname(&world.b.ep->fid, name, &bytes), 0);
+	EQUAL(fi_av_open(world.a.domain, &attr, &av, NULL), 0);
+	EQUAL(fi_av_insert(av, name, 1, &number, 0, &context), -FI_ENOEQ);
+	EQUAL(fi_eq_open(world.fabric, &eq_attr, &eq, NULL), 0);
+	EQUAL(fi_av_bind(av, &eq->fid, 0), 0);
+	EQUAL(fi_close(&eq->fid), -FI_EBUSY);
+	EQUAL(fi_av_insert(av, name, 1, &number, 0, &context), 0);
+	EQUAL(fi_eq_read(eq, &event, &entry, sizeof entry, 0), sizeof entry);
+	CHECK(event == FI_AV_COMPLETE && entry.fid == &av->fid && entry.data == 1);
+	CHECK(entry.context == &context);
+	EQUAL(fi_close(&av->fid), 0);
+	EQUAL(fi_close(&eq->fid), 0);
+	world_close(&world);
+}
+
+void test_addresses(void)
+{
+	names();
+	one_kind(FI_AV_MAP);
+	one_kind(FI_AV_TABLE);
+	events_of_insertions();
+}

@@ -1,0 +1,190 @@
+/* fi_cq(3) and fi_cntr(3): formats, selective completion, full queues, counters. */
+#include "world.h"
+
+#include <stdlib.h>
+
+static void formats(void)
+{
+	static const struct {
+		enum fi_cq_format format;
+		size_t bytes;
+	} kinds[] = {{FI_CQ_FORMAT_CONTEXT, sizeof(struct fi_cq_entry)},
+		     {FI_CQ_FORMAT_MSG, sizeof(struct fi_cq_msg_entry)},
+		     {FI_CQ_FORMAT_DATA, sizeof(struct fi_cq_data_entry)},
+		     {FI_CQ_FORMAT_TAGGED, sizeof(struct fi_cq_tagged_entry)}};
+	struct world world;
+	char in[2][8];
+
+	for (size_t k = 0; k < 4; k++) {
+		/* Two entries: the second shows that each takes exactly its room. */
+		unsigned char entries[2 * sizeof(struct fi_cq_tagged_entry) + 1];
+
+		world_open(&world, &(struct options){.cq = {.format = kinds[k].format}});
+		for (int i = 0; i < 2; i++)
+			EQUAL(fi_trecv(world.b.ep, in[i], 8, NULL, FI_ADDR_UNSPEC, i, 0, &in[i]), 0);
+		for (int i = 0; i < 2; i++)
+			EQUAL(fi_tinjectdata(world.a.ep, "abc", 3, 50 + i, world.a.peer, i), 0);
+		turn(&world, 0.03);
+		memset(entries, 0xee, sizeof entries);
+		EQUAL(fi_cq_read(world.b.cq, entries, 2), 2);
+		CHECK(entries[2 * kinds[k].bytes] == 0xee);
+		for (int i = 0; i < 2; i++) {
+			struct fi_cq_tagged_entry entry;
+
+			memcpy(&entry, entries + i * kinds[k].bytes, kinds[k].bytes);
+			CHECK(entry.op_context == &in[i]);
+			if (k >= 1)
+				CHECK(entry.flags & FI_RECV && entry.len == 3);
+			if (k >= 2)
+				CHECK(entry.data == (uint64_t)50 + i);
+			if (k >= 3)
+				CHECK(entry.tag == (uint64_t)i);
+		}
+		world_close(&world);
+	}
+}
+
+/* Bound with FI_SELECTIVE_COMPLETION, an operation has an entry only if it asks for one; a failure always has. */
+static void selective(void)
+{
+	struct fi_cq_tagged_entry entry;
+	struct fi_cq_err_entry error;
+	struct world world;
+	char in[4], big[100] = "";
+	struct iovec out_iov = {"yes", 3}, in_iov = {in, 4};
+
+	world_open(&world, &(struct options){.tx_bind = FI_SELECTIVE_COMPLETION,
+					     .rx_bind = FI_SELECTIVE_COMPLETION});
+	struct fi_msg_tagged out = {&out_iov, NULL, 1, world.a.peer, 1, 0, &out, 0};
+	struct fi_msg_tagged receive = {&in_iov, NULL, 1, FI_ADDR_UNSPEC, 1, 0, &receive, 0};
+	EQUAL(fi_trecv(world.b.ep, in, 4, NULL, FI_ADDR_UNSPEC, 1, 0, NULL), 0);
+	EQUAL(fi_tsend(world.a.ep, "no", 2, NULL, world.a.peer, 1, NULL), 0);
+	nothing(&world, &world.a);
+	nothing(&world, &world.b);
+	CHECK(!memcmp(in, "no", 2));
+	EQUAL(fi_trecvmsg(world.b.ep, &receive, FI_COMPLETION), 0);
+	EQUAL(fi_tsendmsg(world.a.ep, &out, FI_COMPLETION), 0);
+	EQUAL(next(&world, &world.a, &entry), 1);
+	CHECK(entry.op_context == &out);
+	EQUAL(next(&world, &world.b, &entry), 1);
+	CHECK(entry.op_context == &receive);
+	EQUAL(fi_trecvmsg(world.b.ep, &receive, 0), 0);
+	EQUAL(fi_tsend(world.a.ep, big, sizeof big, NULL, world.a.peer, 1, NULL), 0);
+	EQUAL(next_error(&world, &world.b, &error), 1);
+	EQUAL(error.err, FI_ETRUNC);
+	world_close(&world);
+
+	/* The endpoint's flags may ask for all. */
+	world_open(&world, &(struct options){.tx_bind = FI_SELECTIVE_COMPLETION,
+					     .tx_op_flags = FI_COMPLETION});
+	EQUAL(fi_send(world.a.ep, "x", 1, NULL, world.a.peer, &world), 0);
+	EQUAL(next(&world, &world.a, &entry), 1);
+	CHECK(entry.op_context == &world);
+	EQUAL(fi_recv(world.b.ep, in, 4, NULL, FI_ADDR_UNSPEC, NULL), 0);
+	EQUAL(next(&world, &world.b, &entry), 1);
+	world_close(&world);
+}
+
+/* A queue that nobody reads makes operations wait (-FI_EAGAIN); no entry is lost. */
+static void full_queue(void)
+{
+	enum { MANY = 200000 };
+	struct fi_cq_tagged_entry entries[64];
+	struct world world;
+	long posted = 0, seen = 0;
+	ssize_t result = 0;
+
+	/* Receives have no entries, so that sends alone fill the queue. */
+	world_open(&world, &(struct options){.cq = {.size = 16}, .rx_bind = FI_SELECTIVE_COMPLETION});
+	double end = now() + PATIENCE;
+	while (posted < MANY && now() < end) {
+		result = fi_recv(world.a.ep, NULL, 0, NULL, FI_ADDR_UNSPEC, NULL);
+		if (result)
+			break;
+		result = fi_send(world.a.ep, NULL, 0, NULL, world.a.self, NULL);
+		if (result)
+			break;
+		posted++;
+	}
+	EQUAL(result, -FI_EAGAIN);
+	CHECK(posted >= 16 && posted < MANY);
+	end = now() + PATIENCE;
+	while (seen < posted && now() < end) {
+		result = fi_cq_read(world.a.cq, entries, 64);
+		if (result > 0)
+			seen += result;
+	}
+	EQUAL(seen, posted);
+	/* There is room again. */
+	EQUAL(fi_send(world.a.ep, NULL, 0, NULL, world.a.self, NULL), 0);
+	world_close(&world);
+}
+
+static void counters(void)
+{
+	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_UNSPEC};
+	struct fid_cntr *sent, *received;
+	struct fi_cq_err_entry error;
+	struct world world;
+	char in[4], big[100] = "";
+
+	world_open(&world, &(struct options){.disabled = 1});
+	EQUAL(fi_cntr_open(world.a.domain, &attr, &sent, NULL), 0);
+	EQUAL(fi_cntr_open(world.b.domain, &attr, &received, NULL), 0);
+	EQUAL(fi_ep_bind(world.a.ep, &sent->fid, 0), -FI_EBADFLAGS);
+	EQUAL(fi_ep_bind(world.a.ep, &sent->fid, FI_SEND), 0);
+	EQUAL(fi_ep_bind(world.b.ep, &received->fid, FI_RECV), 0);
+	EQUAL(fi_enable(world.a.ep), 0);
+	EQUAL(fi_enable(world.b.ep), 0);
+
+	for (int i = 0; i < 5; i++)
+		EQUAL(fi_recv(world.b.ep, in, 4, NULL, FI_ADDR_UNSPEC, NULL), 0);
+	for (int i = 0; i < 4; i++)
+		EQUAL(fi_inject(world.a.ep, "x", 1, world.a.peer), 0);
+	/* Injected messages count, too. */
+	EQUAL(fi_cntr_wait(sent, 4, 5000), 0);
+	turn(&world, 0.02);
+	EQUAL(fi_cntr_wait(received, 4, 5000), 0);
+	EQUAL(fi_cntr_read(received), 4);
+	EQUAL(fi_cntr_readerr(received), 0);
+	double start = now();
+	EQUAL(fi_cntr_wait(received, 5, 30), -FI_ETIMEDOUT);
+	CHECK(now() - start > 0.025 && now() - start < 5);
+
+	/* A failure counts as one. */
+	EQUAL(fi_send(world.a.ep, big, sizeof big, NULL, world.a.peer, NULL), 0);
+	turn(&world, 0.05);
+	EQUAL(fi_cntr_readerr(received), 1);
+	struct fi_cq_tagged_entry entry;
+	for (int i = 0; i < 4; i++)
+		EQUAL(next(&world, &world.b, &entry), 1);
+	EQUAL(next_error(&world, &world.b, &error), 1);
+	EQUAL(error.err, FI_ETRUNC);
+	EQUAL(fi_recv(world.b.ep, in, 4, NULL, FI_ADDR_UNSPEC, &in), 0);
+	EQUAL(fi_cancel(&world.b.ep->fid, &in), 0);
+	EQUAL(fi_cntr_wait(received, 1000, 5000), -FI_EAVAIL);
+
+	EQUAL(fi_cntr_set(sent, 40), 0);
+	EQUAL(fi_cntr_add(sent, 2), 0);
+	turn(&world, 0.01);
+	EQUAL(fi_cntr_read(sent), 42);
+	EQUAL(fi_cntr_seterr(sent, 7), 0);
+	EQUAL(fi_cntr_adderr(sent, 1), 0);
+	EQUAL(fi_cntr_readerr(sent), 8);
+
+	EQUAL(fi_close(&world.a.ep->fid), 0);
+	EQUAL(fi_close(&world.b.ep->fid), 0);
+	EQUAL(fi_close(&sent->fid), 0);
+	EQUAL(fi_close(&received->fid), 0);
+	EQUAL(fi_endpoint(world.a.domain, world.info, &world.a.ep, NULL), 0);
+	EQUAL(fi_endpoint(world.b.domain, world.info, &world.b.ep, NULL), 0);
+	world_close(&world);
+}
+
+void test_completions(void)
+{
+	formats();
+	selective();
+	full_queue();
+	counters();
+}

@@ -1,0 +1,133 @@
+/* What goes wrong with peers, and what is closed while it is in use. */
+#include "world.h"
+
+#include <stdlib.h>
+
+/* The address of a node that is not there: no one has this name, and no one listens at its port. */
+static fi_addr_t dead(struct side *side)
+{
+	unsigned char address[64];
+	size_t bytes = sizeof address;
+	fi_addr_t number = FI_ADDR_UNSPEC;
+
+	EQUAL(fi_getname(&side->ep->fid, address, &bytes), 0);
+	memset(address, 0x5a, 8);
+	address[12] = 0;
+	address[13] = 1;
+	EQUAL(fi_av_insert(side->av, address, 1, &number, 0, NULL), 1);
+	return number;
+}
+
+static void dead_peers(void)
+{
+	struct fi_cq_err_entry error;
+	struct world world;
+	int context;
+
+	setenv("FI_EMP_TIMEOUT", "300", 1);
+	world_open(&world, NULL);
+	fi_addr_t to = dead(&world.a);
+	double start = now();
+	EQUAL(fi_tsenddata(world.a.ep, "x", 1, NULL, 0, to, 9, &context), 0);
+	ssize_t result = next_error(&world, &world.a, &error);
+	/* A small message may count as sent when it is copied; what tells of it then has no name. */
+	if (result == 0 || error.err == 0)
+		result = next_error(&world, &world.a, &error);
+	EQUAL(result, 1);
+	EQUAL(error.err, FI_EHOSTUNREACH);
+	CHECK(now() - start < 10);
+	char text[100];
+	CHECK(strlen(fi_cq_strerror(world.a.cq, error.prov_errno, error.err_data, text, sizeof text)) > 5);
+
+	/* Injected messages fail aloud, though nobody named them. */
+	EQUAL(fi_inject(world.a.ep, "y", 1, to), 0);
+	EQUAL(next_error(&world, &world.a, &error), 1);
+	CHECK(error.err == FI_EHOSTUNREACH && error.op_context == NULL);
+
+	/* Others are not concerned. */
+	char in = 0;
+	struct fi_cq_tagged_entry entry;
+	EQUAL(fi_recv(world.b.ep, &in, 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
+	EQUAL(fi_inject(world.a.ep, "z", 1, world.a.peer), 0);
+	EQUAL(next(&world, &world.b, &entry), 1);
+	CHECK(in == 'z');
+	world_close(&world);
+	unsetenv("FI_EMP_TIMEOUT");
+}
+
+/* An endpoint may be closed with receives posted, and with sends that nobody takes. */
+static void closed_in_use(void)
+{
+	enum { LARGE = 1 << 20 };
+	struct world world;
+	char *buffer = calloc(4, LARGE);
+
+	setenv("FI_EMP_LINGER", "200", 1);
+	world_open(&world, NULL);
+	for (int i = 0; i < 10; i++)
+		EQUAL(fi_recv(world.a.ep, buffer, LARGE, NULL, FI_ADDR_UNSPEC, NULL), 0);
+	EQUAL(fi_send(world.a.ep, buffer + LARGE, LARGE, NULL, world.a.peer, NULL), 0);
+	EQUAL(fi_tsend(world.b.ep, buffer + 2 * LARGE, LARGE, NULL, world.b.peer, 1, NULL), 0);
+	turn(&world, 0.01);
+	double start = now();
+	EQUAL(fi_close(&world.a.ep->fid), 0);
+	CHECK(now() - start < 5);
+	/* The memory is the application's again. */
+	memset(buffer, 0xff, 2 * LARGE);
+	EQUAL(fi_endpoint(world.a.domain, world.info, &world.a.ep, NULL), 0);
+	world_close(&world);
+	free(buffer);
+	unsetenv("FI_EMP_LINGER");
+}
+
+/* What was sent before closing arrives. */
+static void closing_flushes(void)
+{
+	enum { MANY = 100, BYTES = 3000 };
+	static char in[MANY][BYTES], out[MANY][BYTES];
+	struct fi_cq_tagged_entry entry;
+	struct world world;
+
+	world_open(&world, NULL);
+	for (int i = 0; i < MANY; i++) {
+		memset(out[i], i, BYTES);
+		EQUAL(fi_recv(world.b.ep, in[i], BYTES, NULL, FI_ADDR_UNSPEC, NULL), 0);
+	}
+	for (int i = 0; i < MANY; i++)
+		EQUAL(fi_send(world.a.ep, out[i], BYTES, NULL, world.a.peer, NULL), 0);
+	EQUAL(fi_close(&world.a.ep->fid), 0);
+	for (int i = 0; i < MANY; i++)
+		EQUAL(next(&world, &world.b, &entry), 1);
+	CHECK(!memcmp(in, out, sizeof in));
+	EQUAL(fi_endpoint(world.a.domain, world.info, &world.a.ep, NULL), 0);
+	world_close(&world);
+}
+
+/* More endpoints than there can be; those that are closed make room. */
+static void many_endpoints(void)
+{
+	struct world world;
+	struct fid_ep *ep[3];
+
+	world_open(&world, NULL);
+	for (int round = 0; round < 200; round++) {
+		int opened = 0;
+
+		for (int i = 0; i < 3; i++)
+			opened += fi_endpoint(world.a.domain, world.info, &ep[i], NULL) == 0;
+		EQUAL(opened, 3);
+		if (opened != 3)
+			break;
+		for (int i = 0; i < 3; i++)
+			EQUAL(fi_close(&ep[i]->fid), 0);
+	}
+	world_close(&world);
+}
+
+void test_failures(void)
+{
+	dead_peers();
+	closed_in_use();
+	closing_flushes();
+	many_endpoints();
+}

@@ -1,0 +1,35 @@
+/* Holds a provider to libfabric's manual pages, call by call. See `run` for how it is started. */
+#include "world.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} tests[] = {
+	{"info", test_info},           {"objects", test_objects},
+	{"addresses", test_addresses}, {"messages", test_messages},
+	{"tagged", test_tagged},       {"probing", test_probing},
+	{"completions", test_completions}, {"waiting", test_waiting},
+	{"failures", test_failures},
+};
+
+int main(int count, char **arguments)
+{
+	/* Nothing here takes long; what hangs is ended. */
+	alarm(300);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+		int before = checks_failed;
+		double start = now();
+
+		if (count > 1 && strcmp(arguments[1], tests[i].name))
+			continue;
+		tests[i].run();
+		printf("%-12s %s (%.2f s)\n", tests[i].name, checks_failed == before ? "ok" : "FAILED",
+		       now() - start);
+	}
+	printf("%d checks, %d failed\n", checks_made, checks_failed);
+	return checks_failed != 0 || checks_made == 0;
+}

@@ -1,0 +1,252 @@
+/* fi_msg(3): untagged messages in all their forms. */
+#include "world.h"
+
+#include <stdlib.h>
+
+static unsigned char pattern(size_t i, int seed)
+{
+	return (unsigned char)(i * 131 + (i >> 8) * 7 + seed);
+}
+
+static void fill(unsigned char *bytes, size_t count, int seed)
+{
+	for (size_t i = 0; i < count; i++)
+		bytes[i] = pattern(i, seed);
+}
+
+static int is_filled(const unsigned char *bytes, size_t count, int seed)
+{
+	for (size_t i = 0; i < count; i++)
+		if (bytes[i] != pattern(i, seed))
+			return 0;
+	return 1;
+}
+
+static void sizes(void)
+{
+	static const size_t lengths[] = {0, 1, 8, 1024, 1025, 1500, 65536, 65537, 1 << 20, 5 << 20};
+	struct fi_cq_tagged_entry entry;
+	struct world world;
+	int send_context, receive_context;
+
+	world_open(&world, NULL);
+	unsigned char *out = malloc(5 << 20), *in = malloc((5 << 20) + 1);
+	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+		size_t bytes = lengths[i];
+
+		fill(out, bytes, (int)i);
+		memset(in, 0, bytes + 1);
+		EQUAL(fi_recv(world.b.ep, in, bytes + 1, NULL, world.b.peer, &receive_context), 0);
+		EQUAL(fi_send(world.a.ep, out, bytes, NULL, world.a.peer, &send_context), 0);
+		EQUAL(next(&world, &world.b, &entry), 1);
+		CHECK(entry.op_context == &receive_context && entry.len == bytes);
+		CHECK(entry.flags & FI_RECV && entry.flags & FI_MSG && !(entry.flags & FI_TAGGED));
+		CHECK(!(entry.flags & FI_REMOTE_CQ_DATA));
+		CHECK(is_filled(in, bytes, (int)i) && in[bytes] == 0);
+		EQUAL(next(&world, &world.a, &entry), 1);
+		CHECK(entry.op_context == &send_context);
+		CHECK(entry.flags & FI_SEND && entry.flags & FI_MSG);
+	}
+	free(out);
+	free(in);
+	world_close(&world);
+}
+
+/* v, msg, inject, data: all arrive in the order in which they were sent. */
+static void forms(void)
+{
+	struct fi_cq_tagged_entry entry;
+	struct world world;
+	unsigned char out[3000], in[3000];
+	int context;
+
+	world_open(&world, NULL);
+	struct fid_ep *ep = world.a.ep;
+	fi_addr_t to = world.a.peer;
+	struct iovec three[] = {{out, 10}, {out + 10, 0}, {out + 10, 1990}};
+	struct iovec two_in[] = {{in, 7}, {in + 7, sizeof in - 7}};
+	struct fi_msg message = {three, NULL, 3, to, &context, 0x1122334455667788};
+	fill(out, sizeof out, 3);
+	for (int form = 0; form < 8; form++) {
+		int named = 1, data = form == 3 || form == 5 || form == 7;
+		size_t bytes = 2000;
+		struct fi_msg receive = {two_in, NULL, 2, FI_ADDR_UNSPEC, &context, 0};
+
+		memset(in, 0, sizeof in);
+		if (form & 1)
+			EQUAL(fi_recvv(world.b.ep, two_in, NULL, 2, FI_ADDR_UNSPEC, &context), 0);
+		else
+			EQUAL(fi_recvmsg(world.b.ep, &receive, 0), 0);
+		switch (form) {
+		case 0: EQUAL(fi_sendv(ep, three, NULL, 3, to, &context), 0); break;
+		case 1: EQUAL(fi_sendmsg(ep, &message, 0), 0); break;
+		case 2: EQUAL(fi_sendmsg(ep, &message, FI_DELIVERY_COMPLETE), 0); break;
+		case 3: EQUAL(fi_sendmsg(ep, &message, FI_REMOTE_CQ_DATA), 0); break;
+		case 4:
+			bytes = 1000;
+			EQUAL(fi_inject(ep, out, bytes, to), 0);
+			memset(out, 0xff, bytes);
+			named = 0;
+			break;
+		case 5:
+			EQUAL(fi_senddata(ep, out, bytes, NULL, 0x1122334455667788, to, &context), 0);
+			break;
+		case 6:
+			message.iov_count = 1;
+			bytes = 10;
+			EQUAL(fi_sendmsg(ep, &message, FI_INJECT), 0);
+			memset(out, 0xff, bytes);
+			break;
+		case 7:
+			bytes = 1024;
+			EQUAL(fi_injectdata(ep, out, bytes, 0x1122334455667788, to), 0);
+			named = 0;
+			break;
+		}
+		EQUAL(next(&world, &world.b, &entry), 1);
+		fill(out, sizeof out, 3);
+		EQUAL(entry.len, bytes);
+		CHECK(!memcmp(in, out, bytes));
+		EQUAL(!!(entry.flags & FI_REMOTE_CQ_DATA), data);
+		if (data)
+			CHECK(entry.data == 0x1122334455667788);
+		if (named)
+			EQUAL(next(&world, &world.a, &entry), 1);
+		nothing(&world, &world.a);
+	}
+	world_close(&world);
+}
+
+static void bad_arguments(void)
+{
+	struct world world;
+	unsigned char buffer[4096];
+	struct iovec many[300];
+
+	world_open(&world, NULL);
+	struct fid_ep *ep = world.a.ep;
+	for (int i = 0; i < 300; i++)
+		many[i] = (struct iovec){buffer, 1};
+	EQUAL(fi_inject(ep, buffer, world.info->tx_attr->inject_size + 1, world.a.peer), -FI_EMSGSIZE);
+	EQUAL(fi_sendv(ep, many, NULL, world.info->tx_attr->iov_limit + 1, world.a.peer, NULL), -FI_EINVAL);
+	EQUAL(fi_recvv(ep, many, NULL, 300, FI_ADDR_UNSPEC, NULL), -FI_EINVAL);
+	EQUAL(fi_send(ep, buffer, 1, NULL, 4711, NULL), -FI_EINVAL);
+	EQUAL(fi_send(ep, buffer, 1, NULL, FI_ADDR_UNSPEC, NULL), -FI_EINVAL);
+	EQUAL(fi_send(ep, buffer, (size_t)1 << 62, NULL, world.a.peer, NULL), -FI_EMSGSIZE);
+	EQUAL(fi_recv(ep, buffer, 1, NULL, 4711, NULL), -FI_EINVAL);
+	nothing(&world, &world.a);
+	world_close(&world);
+}
+
+/* Messages to oneself, and those that come before anyone asks for them. */
+static void to_oneself_and_unexpected(void)
+{
+	struct fi_cq_tagged_entry entry;
+	struct world world;
+	unsigned char out[100], in[100];
+
+	world_open(&world, NULL);
+	fill(out, sizeof out, 9);
+	EQUAL(fi_inject(world.a.ep, out, sizeof out, world.a.self), 0);
+	EQUAL(fi_recv(world.a.ep, in, sizeof in, NULL, world.a.self, &world), 0);
+	EQUAL(next(&world, &world.a, &entry), 1);
+	CHECK(entry.op_context == &world && is_filled(in, sizeof in, 9));
+
+	for (unsigned char i = 0; i < 50; i++)
+		EQUAL(fi_inject(world.a.ep, &i, 1, world.a.peer), 0);
+	turn(&world, 0.02);
+	for (int i = 0; i < 50; i++) {
+		EQUAL(fi_recv(world.b.ep, in, 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
+		EQUAL(next(&world, &world.b, &entry), 1);
+		EQUAL(in[0], i);
+	}
+	world_close(&world);
+}
+
+/* With FI_DIRECTED_RECV a receive takes its sender's messages only; without, the address says nothing. */
+static void directed(void)
+{
+	struct fi_cq_tagged_entry entry;
+	fi_addr_t from = 0;
+	struct world world;
+	unsigned char one = 0, other = 0;
+
+	world_open(&world, &(struct options){.caps = FI_MSG | FI_DIRECTED_RECV | FI_SOURCE});
+	EQUAL(fi_recv(world.b.ep, &one, 1, NULL, world.b.self, NULL), 0);
+	EQUAL(fi_recv(world.b.ep, &other, 1, NULL, world.b.peer, NULL), 0);
+	EQUAL(fi_inject(world.a.ep, "p", 1, world.a.peer), 0);
+	for (double end = now() + PATIENCE; now() < end;) {
+		fi_cq_read(world.a.cq, NULL, 0);
+		if (fi_cq_readfrom(world.b.cq, &entry, 1, &from) == 1)
+			break;
+	}
+	CHECK(one == 0 && other == 'p');
+	EQUAL(from, world.b.peer);
+	EQUAL(fi_inject(world.b.ep, "s", 1, world.b.self), 0);
+	EQUAL(next(&world, &world.b, &entry), 1);
+	CHECK(one == 's');
+	world_close(&world);
+
+	world_open(&world, &(struct options){.caps = FI_MSG});
+	EQUAL(fi_recv(world.b.ep, &one, 1, NULL, world.b.self, NULL), 0);
+	EQUAL(fi_inject(world.a.ep, "q", 1, world.a.peer), 0);
+	EQUAL(next(&world, &world.b, &entry), 1);
+	CHECK(one == 'q');
+	world_close(&world);
+}
+
+/* One buffer takes message after message until less than the minimum is left of it. */
+static void multi_receive(void)
+{
+	enum { BYTES = 8192, LEAST = 1000 };
+	struct fi_cq_tagged_entry entry;
+	struct world world;
+	static unsigned char buffer[BYTES], out[3000];
+	struct iovec iov = {buffer, BYTES};
+	struct fi_msg message = {&iov, NULL, 1, FI_ADDR_UNSPEC, &world, 0};
+	size_t least = LEAST, used = 0;
+	int seed = 0, released = 0;
+
+	world_open(&world, NULL);
+	EQUAL(fi_setopt(&world.b.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least), 0);
+	EQUAL(fi_recvmsg(world.b.ep, &message, FI_MULTI_RECV), 0);
+	/* All are under way before the first is looked at. */
+	static const size_t lengths[] = {0, 100, 3000, 1, 2500, 1600};
+	for (int i = 0; i < 6; i++) {
+		fill(out, lengths[i], i);
+		EQUAL(fi_send(world.a.ep, out, lengths[i], NULL, world.a.peer, NULL), 0);
+		EQUAL(next(&world, &world.a, &entry), 1);
+	}
+	while (!released && seed < 6) {
+		EQUAL(next(&world, &world.b, &entry), 1);
+		CHECK(entry.op_context == &world && entry.len == lengths[seed]);
+		CHECK(entry.buf == buffer + used);
+		CHECK(is_filled(entry.buf, entry.len, seed));
+		used += entry.len;
+		released = !!(entry.flags & FI_MULTI_RECV);
+		EQUAL(released, BYTES - used < LEAST);
+		seed++;
+	}
+	EQUAL(seed, 6);
+	CHECK(released);
+	nothing(&world, &world.b);
+
+	/* A cancelled one comes back once, as cancelled. */
+	struct fi_cq_err_entry error;
+	EQUAL(fi_recvmsg(world.b.ep, &message, FI_MULTI_RECV), 0);
+	EQUAL(fi_cancel(&world.b.ep->fid, &world), 0);
+	EQUAL(next_error(&world, &world.b, &error), 1);
+	CHECK(error.err == FI_ECANCELED && error.op_context == &world);
+	nothing(&world, &world.b);
+	world_close(&world);
+}
+
+void test_messages(void)
+{
+	sizes();
+	forms();
+	bad_arguments();
+	to_oneself_and_unexpected();
+	directed();
+	multi_receive();
+}

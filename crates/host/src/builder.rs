@@ -171,8 +171,8 @@ impl NodeBuilder {
         let capabilities: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
         let frame_bytes_max =
             capabilities.iter().map(|link| link.frame_bytes_max).max().unwrap_or(0);
-        // SAFETY: every segment that the firmware will see comes from `Core::post_send` and `Core::post_receive`, which
-        // ask their callers for what the module's invariant asks for.
+        // SAFETY: every segment that the firmware will see comes from posts of the core (`Core::post_send` and its kin),
+        // which ask their callers for what the module's invariant asks for, or from an exported region, which keeps it.
         let memory = unsafe { ProcessMemory::new() };
         let core = Core::new(Firmware::new(config), links, frame_bytes_max, memory);
         let shared = Shared::new(core, self.board, self.wait_mode)

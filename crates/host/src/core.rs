@@ -257,9 +257,7 @@ impl Core {
         mut send: SendDescriptor,
         state: State,
     ) -> Result<SlotKey, PostError> {
-        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
-        let memory = &mut self.memory;
-        self.requests.insert(state, |context| {
+        self.insert(state, |firmware, memory, context| {
             send.context = context;
             firmware.post_send(now, send, memory)
         })
@@ -276,9 +274,7 @@ impl Core {
         mut receive: ReceiveDescriptor,
         state: State,
     ) -> Result<SlotKey, PostError> {
-        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
-        let memory = &mut self.memory;
-        self.requests.insert(state, |context| {
+        self.insert(state, |firmware, memory, context| {
             receive.context = context;
             firmware.post_receive(now, receive, memory)
         })

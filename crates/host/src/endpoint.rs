@@ -187,7 +187,7 @@ impl Endpoint {
 
     /// Posts with the segments of `held`, and makes a request that keeps it.
     #[inline]
-    fn post<B: Send + 'static>(
+    pub(crate) fn post<B: Send + 'static>(
         &self,
         held: Held<B>,
         segments: Option<SegmentList>,

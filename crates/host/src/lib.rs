@@ -90,6 +90,7 @@ mod claim;
 mod clock;
 mod core;
 mod directory;
+mod element;
 mod endpoint;
 mod error;
 mod find;
@@ -102,6 +103,8 @@ mod posts;
 mod queues;
 mod raw;
 mod raw_one_sided;
+mod region;
+mod remote;
 mod request;
 mod requests;
 mod several;
@@ -118,6 +121,7 @@ pub use buffer::{ReceiveBuffer, Scatter, SendBuffer};
 pub use builder::NodeBuilder;
 pub use claim::Claim;
 pub use directory::{Peer, PeerState};
+pub use element::{Element, Values};
 pub use endpoint::{Address, Endpoint, SendOptions};
 pub use error::{
     BuildError, CallError, Failed, NotFound, OpenError, OperationError, Refused, RefusedReason,
@@ -127,6 +131,8 @@ pub use find::Who;
 pub use ladder::{AutoLinks, Choice, Outcome, Rung, Want};
 pub use node::{CutShort, HostCounters, Node};
 pub use raw::RawOp;
+pub use region::{Region, RegionOptions};
+pub use remote::{Notification, Notifications, PutOptions};
 pub use request::{Finished, Pending, ReceiveRequest, Request, SendRequest, wait_all, wait_any};
 
 /// The links that nodes are made of.

@@ -4,12 +4,16 @@
 //!
 //! The address of every [`Segment`] that reaches [`ProcessMemory`] is a pointer of this process, and the whole segment
 //! stays valid (for reads if it was posted for sending, for reads and writes if it was posted for receiving) until the
-//! firmware has completed the operation and the host has handed that completion out. Segments come from two places
-//! only, and each keeps it so:
+//! firmware has completed the operation and the host has handed that completion out. That of an exported region stays
+//! valid, for both, until the region was removed. Segments come from few places, and each keeps it so:
 //!
 //! - the safe API ([`crate::Endpoint::send`], [`crate::Endpoint::receive`]): the request owns the buffer and gives it
 //!   back after the completion ([`crate::buffer`]);
-//! - the raw API ([`crate::Endpoint::post_send_raw`] and its sibling), where the caller has promised it.
+//! - regions of the safe API ([`crate::Region`]): they keep their memory until the firmware has forgotten it;
+//! - the raw API ([`crate::Endpoint::post_send_raw`] and its siblings), where the caller has promised it.
+//!
+//! All of it is read and written with the node's lock held and at no other time. So is what [`crate::Region::read`] and
+//! [`crate::Region::write`] copy, and that is why they and the firmware may use the same bytes.
 //!
 //! The firmware itself (safe code) only ever cuts pieces out of posted segments ([`Segment::part`]), and the outgoing
 //! stage lets go of a frame that names a segment before it lets go of the completion ([`crate::outgoing`]).
@@ -49,6 +53,34 @@ pub(crate) unsafe fn bytes<'a>(segment: Segment) -> &'a [u8] {
     // SAFETY: by the caller's promise the segment is valid for reads for `'a` and not written; its length is that of an
     // allocation of this process, so it fits isize.
     unsafe { std::slice::from_raw_parts(pointer(segment), segment.bytes as usize) }
+}
+
+/// Copies a segment out.
+///
+/// # Safety
+///
+/// The segment is valid for reads, as long as `into`, no part of it, and nobody writes to it meanwhile.
+pub(crate) unsafe fn copy_out(from: Segment, into: &mut [u8]) {
+    debug_assert_eq!(from.bytes, into.len() as u64);
+    if from.bytes != 0 {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            std::ptr::copy_nonoverlapping(pointer(from), into.as_mut_ptr(), into.len());
+        }
+    }
+}
+
+/// Copies bytes into a segment.
+///
+/// # Safety
+///
+/// The segment is valid for writes, as long as `from`, no part of it, and nobody uses it meanwhile.
+pub(crate) unsafe fn copy_in(to: Segment, from: &[u8]) {
+    debug_assert_eq!(to.bytes, from.len() as u64);
+    if to.bytes != 0 {
+        // SAFETY: by the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), pointer(to), from.len()) };
+    }
 }
 
 impl HostMemory for ProcessMemory {

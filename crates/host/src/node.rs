@@ -41,9 +41,9 @@ pub(crate) struct NodeInner {
 
 /// A node was closed before everything that it had sent was acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the node was closed with {sends} sends unfinished")]
+#[error("the node was closed with {sends} sends or one-sided operations unfinished")]
 pub struct CutShort {
-    /// Sends that had not ended.
+    /// Sends and one-sided operations that had not ended.
     pub sends: usize,
 }
 
@@ -152,6 +152,12 @@ impl Node {
         core.firmware().map_or(0, emp_firmware::Firmware::single_frame_bytes_max)
     }
 
+    /// Most bytes of operands, with what to compare, that one atomic operation takes.
+    pub fn atomic_bytes_max(&self) -> usize {
+        let core = self.inner.shared.lock();
+        core.firmware().map_or(0, emp_firmware::Firmware::atomic_bytes_max)
+    }
+
     /// Changes how many frames one acknowledgement covers, at once and for all peers.
     pub fn set_collection(&self, frames: u32) {
         if let Some(firmware) = self.inner.shared.lock().firmware_mut() {
@@ -216,7 +222,8 @@ impl NodeInner {
         }
         self.stop_threads();
         let mut core = self.shared.lock();
-        let sends = core.requests.flying(OpKind::Send);
+        let kinds = [OpKind::Send, OpKind::Put, OpKind::Get, OpKind::Atomic];
+        let sends = kinds.into_iter().map(|kind| core.requests.flying(kind)).sum();
         let now = core.now();
         core.close(now);
         if drained || sends == 0 { Ok(()) } else { Err(CutShort { sends }) }

@@ -1,13 +1,27 @@
 //! Posts of one-sided operations to the firmware, with a slot for each.
 
 use emp_firmware::{
-    AtomicDescriptor, Completion, GetDescriptor, OpKind, PostError, PutDescriptor, Time,
+    AtomicDescriptor, Completion, Firmware, GetDescriptor, OpId, OpKind, PostError, PutDescriptor,
+    Time,
 };
 
 use crate::core::Core;
+use crate::memory::ProcessMemory;
 use crate::requests::{SlotKey, State};
 
 impl Core {
+    /// Posts by `post`, which is given the descriptor's context, and keeps a slot for the operation.
+    #[inline]
+    pub(crate) fn insert(
+        &mut self,
+        state: State,
+        post: impl FnOnce(&mut Firmware, &mut ProcessMemory, u64) -> Result<OpId, PostError>,
+    ) -> Result<SlotKey, PostError> {
+        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
+        let memory = &mut self.memory;
+        self.requests.insert(state, |context| post(firmware, memory, context))
+    }
+
     /// Posts a put. The caller goes on with [`posted`](Self::posted).
     ///
     /// # Safety
@@ -19,9 +33,7 @@ impl Core {
         mut put: PutDescriptor,
         state: State,
     ) -> Result<SlotKey, PostError> {
-        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
-        let memory = &mut self.memory;
-        self.requests.insert(state, |context| {
+        self.insert(state, |firmware, memory, context| {
             put.context = context;
             firmware.post_put(now, put, memory)
         })
@@ -38,9 +50,7 @@ impl Core {
         mut get: GetDescriptor,
         state: State,
     ) -> Result<SlotKey, PostError> {
-        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
-        let memory = &mut self.memory;
-        self.requests.insert(state, |context| {
+        self.insert(state, |firmware, memory, context| {
             get.context = context;
             firmware.post_get(now, get, memory)
         })
@@ -57,9 +67,7 @@ impl Core {
         mut atomic: AtomicDescriptor,
         state: State,
     ) -> Result<SlotKey, PostError> {
-        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
-        let memory = &mut self.memory;
-        self.requests.insert(state, |context| {
+        self.insert(state, |firmware, memory, context| {
             atomic.context = context;
             firmware.post_atomic(now, atomic, memory)
         })
@@ -75,8 +83,8 @@ impl Core {
     /// A completion of nothing that this node's host has in flight: of a peer's doing, or of a send that had ended.
     pub(crate) fn notice(&mut self, completion: Completion) {
         debug_assert!(matches!(completion.op.kind(), OpKind::Notified | OpKind::Undelivered));
-        let number = completion.context as u16;
-        if let Some(key) = self.queues.wanting_notices(number) {
+        let (number, kind) = (completion.context as u16, completion.op.kind());
+        if let Some(key) = self.queues.wanting_notices(number, kind) {
             self.queues.push(key, completion);
             self.sleepers.raw(key);
         }

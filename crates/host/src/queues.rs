@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use emp_firmware::Completion;
+use emp_firmware::{Completion, OpKind};
 use slab::Slab;
 
 use crate::alarm::Alarm;
@@ -21,8 +21,9 @@ struct Queue {
     completions: VecDeque<Completion>,
     /// To be rung with each completion.
     alarms: Vec<Arc<Alarm>>,
-    /// Notices are to be put here, too.
-    notices: bool,
+    /// Notices of these kinds are to be put here, too.
+    notified: bool,
+    undelivered: bool,
 }
 
 /// The queues. Found by place, not by number: they are looked at each time a spinning thread looks for completions.
@@ -47,7 +48,8 @@ impl Queues {
             serial,
             completions: VecDeque::new(),
             alarms: Vec::new(),
-            notices: false,
+            notified: false,
+            undelivered: false,
         });
         let key = QueueKey { slot: slot as u32, serial };
         self.by_number.insert(number, key);
@@ -77,17 +79,20 @@ impl Queues {
         }
     }
 
-    /// Has notices put into the queue from now on.
-    pub(crate) fn want_notices(&mut self, key: QueueKey) {
+    /// Has notices of puts that notify put into the queue from now on; if `undelivered`, of lost sends too.
+    pub(crate) fn want_notices(&mut self, key: QueueKey, undelivered: bool) {
         if let Some(queue) = self.find(key) {
-            queue.notices = true;
+            queue.notified = true;
+            queue.undelivered |= undelivered;
         }
     }
 
-    /// The queue of an open endpoint, if it wants notices.
-    pub(crate) fn wanting_notices(&mut self, number: u16) -> Option<QueueKey> {
+    /// The queue of an open endpoint, if it wants notices of this kind.
+    pub(crate) fn wanting_notices(&mut self, number: u16, kind: OpKind) -> Option<QueueKey> {
         let key = *self.by_number.get(&number)?;
-        self.find(key).is_some_and(|queue| queue.notices).then_some(key)
+        let queue = self.find(key)?;
+        let wanted = if kind == OpKind::Notified { queue.notified } else { queue.undelivered };
+        wanted.then_some(key)
     }
 
     #[inline]

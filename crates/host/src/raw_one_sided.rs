@@ -9,6 +9,18 @@ use crate::core::Core;
 use crate::endpoint::{Endpoint, make_room};
 use crate::raw::RawOp;
 use crate::requests::{SlotKey, State};
+use crate::shared::{Locked, Shared};
+
+impl Shared {
+    /// Takes a region back; once this returns nothing uses its memory any more. False: there is none.
+    pub(crate) fn remove_region(&self, core: &mut Locked<'_>, key: u64) -> bool {
+        let now = core.now();
+        let removed = core.firmware_mut().is_some_and(|firmware| firmware.remove_region(now, key));
+        core.let_go_of_memory();
+        self.posted(core, now);
+        removed
+    }
+}
 
 impl Endpoint {
     /// Exports memory that the caller manages: other nodes reach it by `key` (`None`: one is chosen), within these rights,
@@ -40,12 +52,7 @@ impl Endpoint {
     /// with an error at its initiator. False: there is none of that key.
     pub fn remove_region_raw(&self, key: u64) -> bool {
         let shared = &self.inner.node.shared;
-        let mut core = shared.lock();
-        let now = core.now();
-        let removed = core.firmware_mut().is_some_and(|firmware| firmware.remove_region(now, key));
-        core.let_go_of_memory();
-        shared.posted(&mut core, now);
-        removed
+        shared.remove_region(&mut shared.lock(), key)
     }
 
     /// Posts a put of memory that the caller manages. `endpoint` of the descriptor is replaced by this endpoint's number.
@@ -92,7 +99,7 @@ impl Endpoint {
     /// ([`OpKind::Notified`](emp_firmware::OpKind::Notified)), and of sends that were complete when they were buffered but
     /// were not delivered ([`OpKind::Undelivered`](emp_firmware::OpKind::Undelivered)). Their context says nothing.
     pub fn want_notices(&self) {
-        self.inner.node.shared.lock().queues.want_notices(self.inner.queue);
+        self.inner.node.shared.lock().queues.want_notices(self.inner.queue, true);
     }
 
     fn post_raw(

@@ -31,13 +31,18 @@ pub struct TransmitBatch {
     stride: usize,
 }
 
+/// Bytes of a cache line on the machines that this is for.
+const CACHE_LINE_BYTES: usize = 64;
+
 impl TransmitBatch {
     /// Frames in one batch: about three segmented UDP sends of 64 KB at MTU 1500, so that few of them are cut short.
     pub const FRAMES_MAX: usize = 128;
 
     /// An empty batch for frames of up to `frame_bytes_max` bytes.
     pub fn new(frame_bytes_max: usize) -> Self {
-        let stride = frame_bytes_max.max(emp_wire::HEAD_BYTES_MAX).next_multiple_of(64);
+        // An odd number of cache lines, so that the frames' headers fall into all sets of a cache, not into a few.
+        let lines = frame_bytes_max.max(emp_wire::HEAD_BYTES_MAX).div_ceil(CACHE_LINE_BYTES) | 1;
+        let stride = lines * CACHE_LINE_BYTES;
         Self {
             frames: ArrayVec::new(),
             inline: vec![0; stride * Self::FRAMES_MAX].into_boxed_slice(),

@@ -235,16 +235,24 @@ pub fn verify(frame: &[u8], covered: usize, seed: Seed) -> Result<(), Reason> {
     if frame.len() < end {
         return Err(Reason::BodyShort);
     }
-    // The frame may lie in memory that is not ours to write to: the seed takes its place in a copy.
-    let mut copy = [0u8; ONE_PASS_BYTES];
-    let copied = if end <= ONE_PASS_BYTES { end } else { HEADER_BYTES };
-    copy[..copied].copy_from_slice(&frame[..copied]);
-    copy[field::CHECKSUM].copy_from_slice(&seed.0.to_be_bytes());
-    let mut sum = Checksum::of(&copy[..copied]);
-    if copied < end {
-        sum.update(&frame[copied..end]);
-    }
+    let sum = if end <= ONE_PASS_BYTES {
+        seeded::<ONE_PASS_BYTES>(&frame[..end], seed)
+    } else {
+        let mut sum = seeded::<HEADER_BYTES>(&frame[..HEADER_BYTES], seed);
+        sum.update(&frame[HEADER_BYTES..end]);
+        sum
+    };
     if sum.value() == checksum_of(frame) { Ok(()) } else { Err(Reason::Checksum) }
+}
+
+/// The checksum of the first bytes of a frame, at most `ROOM`. The frame may lie in memory that is not ours to write to: the
+/// seed takes its place in a copy.
+#[inline]
+fn seeded<const ROOM: usize>(head: &[u8], seed: Seed) -> Checksum {
+    let mut copy = [0u8; ROOM];
+    copy[..head.len()].copy_from_slice(head);
+    copy[field::CHECKSUM].copy_from_slice(&seed.0.to_be_bytes());
+    Checksum::of(&copy[..head.len()])
 }
 
 /// Starts the checksum of a frame to be sent: header and the body bytes that `head` holds. Leaves the seed in the

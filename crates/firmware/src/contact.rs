@@ -1,7 +1,9 @@
 //! Contact between nodes: asking, answering, meeting, and telling an incarnation from its predecessor.
 
 use alloc::string::ToString;
-use emp_wire::{Epoch, Header, Hello, Kind, LinkAddress, NodeId, Seed, covered_bytes, verify};
+use emp_wire::{
+    Epoch, HEADER_BYTES, Header, Hello, Kind, LinkAddress, NodeId, Seed, covered_bytes, verify,
+};
 
 use crate::counters::Counter;
 use crate::descriptor::Status;
@@ -121,8 +123,8 @@ impl Firmware {
                 self.send.found(peer, now);
             }
         } else {
-            self.restarted(now, peer, epoch, link, from);
             self.limit_frames(peer, hello.frame_bytes_max);
+            self.restarted(now, peer, epoch, link, from);
         }
         Ok(())
     }
@@ -141,6 +143,7 @@ impl Firmware {
         self.peers[peer].heard_ms = milliseconds(now);
         self.routes.stop_search(peer);
         self.send.found(peer, now);
+        self.receive.met(peer, self.peers[peer].frame_bytes_max - HEADER_BYTES as u16);
         self.counters.count(Counter::PeersFound);
         // Receives may have waited for it by name since before it was known.
         self.watch(now);
@@ -258,7 +261,8 @@ impl Firmware {
         while self.routes.has_room() {
             let Some((peer, since)) = self.routes.pop_due(now) else { return };
             let watched = self.watched.binary_search_by_key(&peer, |(watched, _)| *watched);
-            if !self.send.is_active(peer) && watched.is_err() {
+            let wanted = self.send.is_active(peer) || self.receive.fetches_from(peer);
+            if !wanted && watched.is_err() {
                 self.routes.stop_search(peer);
                 continue;
             }

@@ -36,6 +36,28 @@ counters! {
     MessagesSent = "messages_sent",
     /// Messages received and complete.
     MessagesReceived = "messages_received",
+    /// Puts complete.
+    Puts = "puts",
+    /// Gets complete.
+    Gets = "gets",
+    /// Atomic operations complete.
+    Atomics = "atomics",
+    /// Puts of peers that are wholly in a region of this node.
+    PutsServed = "puts_served",
+    /// Blocks of this node's regions that peers asked for.
+    GetsServed = "gets_served",
+    /// Atomic operations of peers executed.
+    AtomicsServed = "atomics_served",
+    /// One-sided operations refused: no region of this key (V29).
+    RefusedKey = "refused_bad_key",
+    /// One-sided operations refused: the region is of another generation.
+    RefusedGeneration = "refused_bad_generation",
+    /// One-sided operations refused: beyond the region.
+    RefusedBounds = "refused_out_of_bounds",
+    /// One-sided operations refused: the region does not allow it.
+    RefusedRights = "refused_no_rights",
+    /// One-sided operations that ended because the region's memory could not be reached.
+    RefusedFault = "refused_memory_fault",
     /// Payload bytes placed in posted buffers.
     BytesPlaced = "bytes_placed",
     /// Payload bytes copied by the firmware beyond that one placement (pool, staging).

@@ -4,6 +4,11 @@
 use emp_wire::{DoneStatus, Sequence};
 
 use crate::chunked::Chunked;
+use crate::descriptor::Status;
+use crate::limits::REPLY_POOL_BYTES;
+use crate::memory::Segment;
+use crate::pool::{Chain, Pool};
+use crate::slots::Slots;
 
 /// From the receive path to the send path.
 #[derive(Clone, Copy, Debug)]
@@ -12,24 +17,140 @@ pub(crate) enum ToSend {
     PullRequested { peer: u32, handle: u32, offset: u64, bytes: u32, pull: u16 },
     /// The peer said what became of a message.
     DoneReceived { peer: u32, handle: u32, status: DoneStatus },
+    /// The peer wants a block of a region.
+    GetRequested { peer: u32, block: RegionBlock },
     /// A control frame is to be sent reliably.
     Control { peer: u32, control: Control },
+    /// A reply that was to be is not needed.
+    Forget { values: u32 },
+    /// A region is no more: nothing may be read from it.
+    RegionRemoved { region: u32 },
 }
 
-/// From the send path to the node: a peer does not answer.
+/// A block of exported memory that a peer asked for, found to be within the region and its rights.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegionBlock {
+    /// The region's place in the table: it is removed everywhere before another takes the place.
+    pub(crate) region: u32,
+    pub(crate) memory: Segment,
+    /// Payload bytes of each frame but the last, as the asker wants it.
+    pub(crate) fragment: u16,
+    /// The asker's identifier of the block, and its name for the whole get.
+    pub(crate) pull: u16,
+    pub(crate) handle: u32,
+}
+
+/// From the send path to the node: a peer does not answer, or cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteNews {
     /// Nothing heard for half of the time that a peer gets: look for another route.
     Suspect { peer: u32 },
     /// Nothing heard for all of it.
     Lost { peer: u32 },
+    /// A fetching atomic could not be sent: it ends at the receive path.
+    Unsent { fetch: u32, status: Status },
 }
 
 /// Contents of a sequenced frame that carries no user data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Control {
-    Pull { handle: u32, offset: u64, bytes: u32, pull: u16 },
-    Done { handle: u32, status: DoneStatus },
+    Pull {
+        handle: u32,
+        offset: u64,
+        bytes: u32,
+        pull: u16,
+    },
+    Done {
+        handle: u32,
+        status: DoneStatus,
+    },
+    /// Asks for a block of the peer's exported memory.
+    Get(GetBlock),
+    /// The end of a get that is not answered by blocks, or of a fetching atomic, whose old values are in the store.
+    Reply {
+        handle: u32,
+        status: DoneStatus,
+        values: Option<u32>,
+    },
+}
+
+impl Control {
+    /// The stored values that it carries.
+    pub(crate) const fn values(&self) -> Option<u32> {
+        match self {
+            Self::Reply { values, .. } => *values,
+            _ => None,
+        }
+    }
+}
+
+/// A `get` frame without what its sender fills in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GetBlock {
+    pub(crate) key: u64,
+    pub(crate) offset: u64,
+    pub(crate) generation: u32,
+    pub(crate) handle: u32,
+    pub(crate) bytes: u32,
+    pub(crate) endpoint: u16,
+    pub(crate) to_endpoint: u16,
+    pub(crate) pull: u16,
+    pub(crate) fragment: u16,
+}
+
+/// Values that atomics fetched: written by the receive path, sent by the send path, and kept until they have arrived.
+pub(crate) struct Replies {
+    pool: Pool,
+    stored: Slots<Reply>,
+}
+
+struct Reply {
+    chain: Chain,
+    bytes: u32,
+}
+
+impl Replies {
+    fn new() -> Self {
+        let pool = Pool::new(REPLY_POOL_BYTES);
+        let most = pool.slots().1;
+        Self { pool, stored: Slots::new(most) }
+    }
+
+    /// Room for so many bytes, or `None`. With `spare`, only if half of the store stays free.
+    pub(crate) fn reserve(&mut self, bytes: u32, spare: bool) -> Option<u32> {
+        let (free, all) = self.pool.slots();
+        if spare && free <= all / 2 {
+            return None;
+        }
+        let chain = self.pool.alloc(bytes as usize)?;
+        let (index, _) = self.stored.insert(Reply { chain, bytes }).expect("a slot each");
+        Some(index)
+    }
+
+    /// Puts the bytes into their room.
+    pub(crate) fn write(&mut self, index: u32, bytes: &[u8]) {
+        if let Some(reply) = self.stored.at(index) {
+            self.pool.write(&reply.chain, 0, bytes);
+        }
+    }
+
+    /// Bytes of it, and the pool and chain to read them from.
+    pub(crate) fn get(&mut self, index: u32) -> Option<(&mut Pool, &Chain, u64)> {
+        let reply = self.stored.at(index)?;
+        Some((&mut self.pool, &reply.chain, u64::from(reply.bytes)))
+    }
+
+    /// Gives the room back.
+    pub(crate) fn free(&mut self, index: u32) {
+        if let Some(reply) = self.stored.remove(index) {
+            self.pool.free(reply.chain);
+        }
+    }
+
+    /// Free slots, and all.
+    pub(crate) fn slots(&self) -> (usize, usize) {
+        self.pool.slots()
+    }
 }
 
 /// The common area: per peer, what the send path needs for piggybacking (V18).
@@ -46,11 +167,12 @@ pub(crate) struct AckCell {
 /// Everything between the paths.
 pub(crate) struct Cross {
     pub(crate) acks: Chunked<AckCell>,
+    pub(crate) replies: Replies,
 }
 
 impl Cross {
-    pub(crate) const fn new() -> Self {
-        Self { acks: Chunked::new() }
+    pub(crate) fn new() -> Self {
+        Self { acks: Chunked::new(), replies: Replies::new() }
     }
 
     pub(crate) fn add_peer(&mut self) {

@@ -1,6 +1,6 @@
 //! What a host posts and what it gets back (E39, E46).
 
-use emp_wire::NodeId;
+use emp_wire::{DoneStatus, NodeId};
 
 use crate::memory::SegmentList;
 
@@ -180,6 +180,20 @@ pub enum Status {
     NoRights,
     /// More than fits one frame that the peer takes.
     TooLong,
+}
+
+impl From<DoneStatus> for Status {
+    fn from(done: DoneStatus) -> Self {
+        match done {
+            DoneStatus::Complete | DoneStatus::Matched => Self::Ok,
+            DoneStatus::Abandoned => Self::Abandoned,
+            DoneStatus::BadKey => Self::BadKey,
+            DoneStatus::BadGeneration => Self::BadGeneration,
+            DoneStatus::OutOfBounds => Self::OutOfBounds,
+            DoneStatus::NoRights => Self::NoRights,
+            DoneStatus::Fault => Self::MemoryFault,
+        }
+    }
 }
 
 impl Status {

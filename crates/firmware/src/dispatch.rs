@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 use emp_wire::{
-    Ack, Checksum, Close, Epoch, Flags, Header, Kind, LinkAddress, Message, NodeId, NotReady,
-    Sequence, TAG_EVERYONE, covered_bytes, verify,
+    Ack, Checksum, Close, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Message, NodeId,
+    NotReady, Sequence, TAG_EVERYONE, Target, covered_bytes, verify,
 };
 
 use crate::counters::Counter;
@@ -118,10 +118,8 @@ impl Firmware {
         };
         let remote = self.peers[peer].remote_epoch;
         if remote == Epoch::UNKNOWN && header.kind.sequenced() {
-            if header.kind == Kind::Message
-                && let Ok((message, _)) = Message::parse(header.flags, body)
-            {
-                self.limit_frames(peer, message.frame_bytes_max);
+            if let Some(bytes) = largest_frame(header, body) {
+                self.limit_frames(peer, bytes);
             }
             self.meet(now, peer, header.source_epoch, link, from);
         } else if remote != header.source_epoch {
@@ -193,10 +191,14 @@ impl Firmware {
                         self.routes.search(now, peer);
                     }
                     RouteNews::Lost { peer } => self.give_up(now, peer, Status::Unreachable),
+                    RouteNews::Unsent { fetch, status } => self.receive.end_fetch(fetch, status),
                 }
             } else {
-                return;
+                break;
             }
+        }
+        while let Some(values) = self.send.replied.pop() {
+            self.cross.replies.free(values);
         }
     }
 
@@ -208,9 +210,17 @@ impl Firmware {
             ToSend::DoneReceived { peer, handle, status } => {
                 self.send.on_done(peer, handle, status);
             }
+            ToSend::GetRequested { peer, block } => {
+                let fragment_max = self.peers[peer].frame_bytes_max - HEADER_BYTES as u16;
+                self.send.on_get(now, peer, block, fragment_max);
+            }
+            ToSend::Forget { values } => self.send.replied.push(values),
+            ToSend::RegionRemoved { region } => self.send.drop_region(now, region),
             ToSend::Control { peer, control } => {
                 if self.peers[peer].remote_epoch != Epoch::UNKNOWN {
                     self.send.control(now, peer, control);
+                } else {
+                    self.send.replied.extend(control.values());
                 }
             }
         }
@@ -415,6 +425,17 @@ impl Firmware {
             }
             self.loopback.clear();
         }
+    }
+}
+
+/// What the sender of a frame says of the largest that it takes.
+fn largest_frame(header: &Header, body: &[u8]) -> Option<u16> {
+    match header.kind {
+        Kind::Message => Message::parse(header.flags, body).ok().map(|(m, _)| m.frame_bytes_max),
+        Kind::Put | Kind::Get | Kind::Atomic => {
+            Target::parse(body).ok().map(|(target, _)| target.frame_bytes_max)
+        }
+        _ => None,
     }
 }
 

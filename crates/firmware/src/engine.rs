@@ -160,24 +160,35 @@ impl Firmware {
         send: SendDescriptor,
         memory: &mut impl HostMemory,
     ) -> Result<OpId, PostError> {
+        let peer = self.destination(now, send.to, send.endpoint)?;
+        let buffered_max = self.single_frame_bytes_max();
+        self.send.post(now, peer, send, buffered_max, memory)
+    }
+
+    /// The peer that a post is for; it is looked for if it is not known.
+    pub(crate) fn destination(
+        &mut self,
+        now: Time,
+        to: NodeId,
+        from_endpoint: u16,
+    ) -> Result<u32, PostError> {
         if self.closing.is_some() {
             return Err(PostError::Closing);
         }
-        if send.to == NodeId::ANY {
+        if to == NodeId::ANY {
             return Err(PostError::NoDestination);
         }
-        if !self.receive.is_open(send.endpoint) {
+        if !self.receive.is_open(from_endpoint) {
             return Err(PostError::NoEndpoint);
         }
-        let peer = match self.peers.find(send.to) {
+        let peer = match self.peers.find(to) {
             Some(peer) => peer,
-            None => self.add_peer(now, send.to).ok_or(PostError::TooManyPeers)?,
+            None => self.add_peer(now, to).ok_or(PostError::TooManyPeers)?,
         };
         if !self.send.is_found(peer) && !self.routes.search(now, peer) {
             return Err(PostError::Busy);
         }
-        let buffered_max = self.single_frame_bytes_max();
-        self.send.post(now, peer, send, buffered_max, memory)
+        Ok(peer)
     }
 
     /// Posts a receive; an unexpected message that fits completes it at once.
@@ -287,7 +298,7 @@ impl Firmware {
 
     /// The next operation that ended.
     pub fn poll_completion(&mut self) -> Option<Completion> {
-        self.receive.completions.pop_front().or_else(|| self.send.completions.pop_front())
+        self.receive.next_completion().or_else(|| self.send.completions.pop_front())
     }
 
     /// The next thing that happened to a peer.
@@ -349,7 +360,8 @@ impl Firmware {
     /// Slots of the pool that are free, and all slots: they agree when nothing is held.
     pub fn pool_slots(&self) -> (usize, usize) {
         let (send, receive) = (self.send.pool_slots(), self.receive.pool_slots());
-        (send.0 + receive.0, send.1 + receive.1)
+        let replies = self.cross.replies.slots();
+        (send.0 + receive.0 + replies.0, send.1 + receive.1 + replies.1)
     }
 
     /// Largest payload of a message of one of this node's frames: the limit of buffered sends.

@@ -10,6 +10,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod arithmetic;
 mod chunked;
 mod contact;
 mod counters;

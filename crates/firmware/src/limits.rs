@@ -51,6 +51,20 @@ pub const POOL_SLOT_BYTES: usize = 512;
 /// node that only sends cannot make itself deaf.
 pub const POOL_SEND_PERCENT: usize = 50;
 
+/// Bytes that hold the answers to fetching atomics until they have arrived. A full window of single elements of eight
+/// peers; beyond it atomics hear "not ready".
+pub const REPLY_POOL_BYTES: usize = 1 << 20;
+
+/// Regions that one node exports: a window or two of each communicator of a large program. About 100 bytes each.
+pub const REGIONS_MAX: usize = 65_536;
+
+/// Gets and fetching atomics posted and not complete on one node. Their names have 16 bits of index.
+pub const GETS_MAX: usize = 65_536;
+
+/// Notifications of puts that wait for the host, or are still to come of puts that were accepted. Beyond it such puts
+/// hear "not ready": a host that does not look stops its peers, and its memory does not grow.
+pub const NOTIFICATIONS_MAX: usize = 16_384;
+
 /// Blocks that a node has asked for and not yet received, over all senders. A power of two: pull identifiers are 16 bits,
 /// half of them index, half generation.
 pub const PULLS_MAX: usize = 256;

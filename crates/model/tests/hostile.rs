@@ -54,7 +54,7 @@ fn every_bad_frame_is_dropped_for_its_reason() {
         (
             "a kind not spoken yet",
             Counter::DropKind,
-            forger.frame(Kind::Atomic, none, &own, no_change),
+            forger.frame(Kind::Bundle, none, &own, no_change),
         ),
         ("length beyond the frame", Counter::DropLength, spoiled(2, 0xFF)),
         (

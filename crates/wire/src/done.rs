@@ -1,7 +1,8 @@
 //! `done`: the receiver tells a message's sender what became of it (`DONE-1`).
 //!
-//! Sent for messages that were pulled (the sender may forget them) and for synchronous ones (they were matched).
-//! The word is the sender's handle of the message.
+//! Sent for messages that were pulled (the sender may forget them) and for synchronous ones (they were matched), and for
+//! every one-sided operation that is not answered otherwise. The word is the sender's handle of the message or operation.
+//! With REPLY the word names a get or fetch of the frame's receiver, and what follows the body are the fetched values.
 
 use crate::header::{u32_at, u64_at};
 use crate::{NodeId, Reason};
@@ -19,6 +20,16 @@ pub enum DoneStatus {
     Matched = 1,
     /// The receiver gave it up (endpoint closed, receive failed).
     Abandoned = 2,
+    /// There is no region of this key (any more).
+    BadKey = 3,
+    /// The region of this key is of another generation.
+    BadGeneration = 4,
+    /// The operation reaches beyond the region.
+    OutOfBounds = 5,
+    /// The region does not allow it.
+    NoRights = 6,
+    /// The region's memory could not be reached.
+    Fault = 7,
 }
 
 /// Body of a `done` frame.
@@ -47,6 +58,11 @@ impl Done {
             0 => DoneStatus::Complete,
             1 => DoneStatus::Matched,
             2 => DoneStatus::Abandoned,
+            3 => DoneStatus::BadKey,
+            4 => DoneStatus::BadGeneration,
+            5 => DoneStatus::OutOfBounds,
+            6 => DoneStatus::NoRights,
+            7 => DoneStatus::Fault,
             _ => return Err(Reason::Field),
         };
         Ok(Self { node: NodeId(u64_at(body, 0)), status })

@@ -125,13 +125,17 @@ impl Flags {
     pub const PAYLOAD_UNCHECKED: Self = Self(0x04);
     /// Last frame of its train (a message's unscheduled part, or a block).
     pub const LAST: Self = Self(0x08);
-    /// Message: the long part is present, more than one frame belongs to it.
+    /// Message, put: the long part is present, more than one frame belongs to it.
     pub const LONG: Self = Self(0x10);
-    /// Message: eight bytes of immediate data are present.
+    /// Done: the word names a get or a fetch of the frame's receiver (`GET-3`).
+    pub const REPLY: Self = Self(0x10);
+    /// Atomic: the old values are wanted (`ATOMIC-4`).
+    pub const FETCH: Self = Self(0x10);
+    /// Message, put: eight bytes of immediate data are present.
     pub const IMMEDIATE: Self = Self(0x20);
     /// Message: the sender wants to know when it is matched (synchronous send).
     pub const SYNCHRONOUS: Self = Self(0x40);
-    /// Message: it was cancelled after it had got its number; the receiver counts it and forgets it (`MSG-5`).
+    /// Message, put, atomic: it was cancelled after it had got its number; the receiver counts it and forgets it (`MSG-5`).
     pub const VOID: Self = Self(0x80);
 
     /// True if every bit of `other` is set.

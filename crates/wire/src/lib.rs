@@ -11,11 +11,13 @@ extern crate std;
 
 mod ack;
 mod address;
+mod atomic;
 mod block;
 mod checksum;
 mod close;
 mod data;
 mod done;
+mod get;
 mod header;
 mod hello;
 mod identity;
@@ -23,16 +25,20 @@ mod message;
 mod not_ready;
 mod operation;
 mod pull;
+mod put;
 mod reason;
 mod sequence;
+mod target;
 
 pub use ack::{ACK_BODY_BYTES_MAX, Ack, SACK_WORDS_MAX};
 pub use address::{AddressFamily, LinkAddress};
+pub use atomic::{ATOMIC_BYTES, Atomic};
 pub use block::BlockWord;
 pub use checksum::{Checksum, Seed};
 pub use close::{CLOSE_BYTES, Close};
 pub use data::TRAIN_FRAMES_MAX;
 pub use done::{DONE_BYTES, Done, DoneStatus};
+pub use get::{GET_BYTES, Get};
 pub use header::{
     Flags, Header, Kind, VERSION, begin_checksum, checksum_of, store_checksum, verify,
 };
@@ -44,8 +50,10 @@ pub use message::{
 pub use not_ready::{NOT_READY_BYTES, NotReady, NotReadyCause};
 pub use operation::{AtomicOp, Datatype};
 pub use pull::{PULL_BYTES, Pull};
+pub use put::Put;
 pub use reason::Reason;
 pub use sequence::Sequence;
+pub use target::{TARGET_BYTES, Target};
 
 /// EtherType of EMP frames unless configured otherwise: IEEE 802 local experimental 1.
 pub const ETHERTYPE_DEFAULT: u16 = 0x88B5;
@@ -71,6 +79,7 @@ pub fn covered_bytes(header: &Header) -> usize {
     match header.kind {
         Kind::Data | Kind::Block => 0,
         Kind::Message => Message::body_bytes_for(header.flags).min(length),
+        Kind::Put => Put::body_bytes_for(header.flags).min(length),
         _ => length,
     }
 }

@@ -85,10 +85,7 @@ impl Message {
         into[24..28].copy_from_slice(&self.handle.to_be_bytes());
         let mut at = MESSAGE_BYTES;
         if let Some(long) = &self.long {
-            into[at..at + 8].copy_from_slice(&long.total_bytes.to_be_bytes());
-            into[at + 8..at + 12].copy_from_slice(&long.unscheduled_bytes.to_be_bytes());
-            into[at + 12..at + 14].copy_from_slice(&long.fragment_bytes.to_be_bytes());
-            into[at + 14..at + 16].fill(0);
+            long.emit(&mut into[at..]);
             at += LONG_BYTES;
         }
         if let Some(immediate) = self.immediate {
@@ -105,11 +102,7 @@ impl Message {
             return Err(Reason::BodyShort);
         }
         let (fields, payload) = body.split_at(bytes);
-        let long = flags.has(Flags::LONG).then(|| LongPart {
-            total_bytes: u64_at(fields, MESSAGE_BYTES),
-            unscheduled_bytes: u32_at(fields, MESSAGE_BYTES + 8),
-            fragment_bytes: u16_at(fields, MESSAGE_BYTES + 12),
-        });
+        let long = flags.has(Flags::LONG).then(|| LongPart::parse(&fields[MESSAGE_BYTES..]));
         let immediate =
             flags.has(Flags::IMMEDIATE).then(|| u64_at(fields, bytes - IMMEDIATE_BYTES));
         let message = Self {
@@ -122,17 +115,38 @@ impl Message {
             long,
             immediate,
         };
-        message.check(payload.len())?;
+        if let Some(long) = &message.long {
+            long.check(payload.len())?;
+        }
         Ok((message, payload))
     }
+}
 
-    fn check(&self, payload_bytes: usize) -> Result<(), Reason> {
-        let Some(long) = &self.long else { return Ok(()) };
-        let unscheduled = u64::from(long.unscheduled_bytes);
-        let sane = unscheduled <= long.total_bytes
+impl LongPart {
+    /// Writes it; `into` has room for [`LONG_BYTES`].
+    pub(crate) fn emit(&self, into: &mut [u8]) {
+        into[..8].copy_from_slice(&self.total_bytes.to_be_bytes());
+        into[8..12].copy_from_slice(&self.unscheduled_bytes.to_be_bytes());
+        into[12..14].copy_from_slice(&self.fragment_bytes.to_be_bytes());
+        into[14..16].fill(0);
+    }
+
+    /// Reads it. The caller has checked the length.
+    pub(crate) fn parse(fields: &[u8]) -> Self {
+        Self {
+            total_bytes: u64_at(fields, 0),
+            unscheduled_bytes: u32_at(fields, 8),
+            fragment_bytes: u16_at(fields, 12),
+        }
+    }
+
+    /// Whether it can be true of a first frame with so much payload.
+    pub(crate) fn check(&self, payload_bytes: usize) -> Result<(), Reason> {
+        let unscheduled = u64::from(self.unscheduled_bytes);
+        let sane = unscheduled <= self.total_bytes
             && payload_bytes as u64 <= unscheduled
-            && long.total_bytes <= i64::MAX as u64
-            && (long.fragment_bytes > 0 || payload_bytes as u64 == long.total_bytes);
+            && self.total_bytes <= i64::MAX as u64
+            && (self.fragment_bytes > 0 || payload_bytes as u64 == self.total_bytes);
         if sane { Ok(()) } else { Err(Reason::Field) }
     }
 }

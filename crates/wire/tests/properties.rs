@@ -1,9 +1,10 @@
 //! Properties of every frame format: what is emitted is read back, and no bytes whatever make a parser panic.
 
 use emp_wire::{
-    ACK_BODY_BYTES_MAX, Ack, BlockWord, Close, Done, DoneStatus, Epoch, Flags, HEAD_BYTES_MAX,
-    HEADER_BYTES, Header, Hello, Kind, LongPart, Message, NodeId, NotReady, NotReadyCause, Pull,
-    Reason, SACK_WORDS_MAX, Seed, Sequence, begin_checksum, covered_bytes, store_checksum, verify,
+    ACK_BODY_BYTES_MAX, Ack, Atomic, AtomicOp, BlockWord, Close, Datatype, Done, DoneStatus, Epoch,
+    Flags, Get, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind, LongPart, Message, NodeId,
+    NotReady, NotReadyCause, Pull, Put, Reason, SACK_WORDS_MAX, Seed, Sequence, Target,
+    begin_checksum, covered_bytes, store_checksum, verify,
 };
 use proptest::prelude::*;
 
@@ -98,13 +99,99 @@ fn parse_all(frame: &[u8]) -> Result<Kind, Reason> {
         Kind::Block => drop(BlockWord::parse(header.word)),
         Kind::Done => Done::parse(body).map(drop)?,
         Kind::Close => Close::parse(body).map(drop)?,
+        Kind::Put => Put::parse(header.flags, body).map(drop)?,
+        Kind::Get => Get::parse(body).map(drop)?,
+        Kind::Atomic => Atomic::parse(body).map(drop)?,
         _ => {}
     }
     verify(frame, covered_bytes(&header), Seed::CONTACT)?;
     Ok(header.kind)
 }
 
+fn target() -> impl Strategy<Value = Target> {
+    let names = (any::<u64>(), any::<u16>(), any::<u16>(), any::<u16>());
+    (names, any::<u64>(), any::<u32>(), any::<u32>(), any::<u64>()).prop_map(
+        |(names, key, handle, generation, offset)| Target {
+            node: NodeId(names.0),
+            source_endpoint: names.1,
+            destination_endpoint: names.2,
+            frame_bytes_max: names.3,
+            key,
+            handle,
+            generation,
+            offset,
+        },
+    )
+}
+
 proptest! {
+    #[test]
+    fn puts_are_read_back(target in target(), (message, payload_bytes) in message()) {
+        let put = Put { target, long: message.long, immediate: message.immediate };
+        let mut body = vec![0x77; HEAD_BYTES_MAX];
+        let length = put.emit(&mut body);
+        prop_assert_eq!(length, Put::body_bytes_for(put.flags()));
+        body.truncate(length);
+        for end in 0..length {
+            prop_assert!(Put::parse(put.flags(), &body[..end]).is_err(), "cut at {}", end);
+        }
+        body.resize(length + payload_bytes, 0x55);
+        match Put::parse(put.flags(), &body) {
+            Ok((read, payload)) => {
+                prop_assert_eq!(read, put);
+                prop_assert_eq!(payload.len(), payload_bytes);
+            }
+            Err(reason) => prop_assert!(put.long.is_some() && reason == Reason::Field),
+        }
+    }
+
+    #[test]
+    fn gets_are_read_back(target in target(), bytes: u32, pull: u16, fragment_bytes in 1u16..) {
+        let get = Get { target, bytes, pull, fragment_bytes };
+        let mut body = vec![0x77; HEAD_BYTES_MAX];
+        let length = get.emit(&mut body);
+        prop_assert_eq!(Get::parse(&body[..length]).unwrap(), get);
+        prop_assert!(Get::parse(&body[..length - 1]).is_err());
+        let nothing = Get { fragment_bytes: 0, ..get };
+        nothing.emit(&mut body);
+        prop_assert_eq!(Get::parse(&body[..length]), Err(Reason::Field));
+    }
+
+    #[test]
+    fn atomics_are_read_back(
+        target in target(),
+        operation in 0..AtomicOp::ALL.len(),
+        datatype in 0..Datatype::ALL.len(),
+        count in 1u32..80,
+        too_much in 1usize..9,
+    ) {
+        let (operation, datatype) = (AtomicOp::ALL[operation], Datatype::ALL[datatype]);
+        let atomic = Atomic { target, operation, datatype, count };
+        let mut body = vec![0x77; HEAD_BYTES_MAX];
+        let length = atomic.emit(&mut body);
+        let elements = Atomic::element_bytes((datatype, count));
+        let payload = Atomic::payload_bytes(operation, elements) as usize;
+        body.truncate(length);
+        body.resize(length + payload, 0x55);
+        if operation.defined_for(datatype) {
+            prop_assert_eq!(Atomic::parse(&body).unwrap().0, atomic);
+        } else {
+            prop_assert_eq!(Atomic::parse(&body), Err(Reason::Field));
+        }
+        body.resize(length + payload + too_much, 0x55);
+        prop_assert!(Atomic::parse(&body).is_err(), "payload of another length");
+    }
+
+    #[test]
+    fn operations_keep_their_numbers(number: u8) {
+        let op = AtomicOp::from_number(number);
+        prop_assert!(op.is_none_or(|op| op as u8 == number && !op.name().is_empty()));
+        prop_assert_eq!(op.is_some(), (1..=19).contains(&number));
+        let datatype = Datatype::from_number(number);
+        prop_assert!(datatype.is_none_or(|datatype| datatype as u8 == number));
+        prop_assert_eq!(datatype.is_some(), (1..=14).contains(&number));
+    }
+
     #[test]
     fn headers_are_read_back(mut header in header(), body in proptest::collection::vec(any::<u8>(), 0..200), padding in 0usize..50) {
         header.length = body.len() as u16;
@@ -163,7 +250,16 @@ proptest! {
         let length = wanted.emit(&mut body);
         prop_assert_eq!(Pull::parse(&body[..length]).unwrap(), wanted);
 
-        for status in [DoneStatus::Complete, DoneStatus::Matched, DoneStatus::Abandoned] {
+        for status in [
+            DoneStatus::Complete,
+            DoneStatus::Matched,
+            DoneStatus::Abandoned,
+            DoneStatus::BadKey,
+            DoneStatus::BadGeneration,
+            DoneStatus::OutOfBounds,
+            DoneStatus::NoRights,
+            DoneStatus::Fault,
+        ] {
             let done = Done { node, status };
             let length = done.emit(&mut body);
             prop_assert_eq!(Done::parse(&body[..length]).unwrap(), done);

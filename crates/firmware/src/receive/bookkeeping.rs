@@ -3,13 +3,13 @@
 
 use alloc::boxed::Box;
 
-use emp_wire::{BlockWord, Done, Flags, Header, Kind, Message, NotReadyCause, Pull};
+use emp_wire::{BlockWord, Done, Flags, Header, Kind, NotReadyCause, Pull};
 
 use super::sequence::Arrival;
-use super::{Incoming, NONE, NotTaken, Place, ReceivePath};
+use super::{Incoming, NONE, NotTaken, Place, ReceivePath, Wants, describe};
 use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
-use crate::limits::{EARLY_MAX, HOMELESS_MAX, INCOMING_MAX};
+use crate::limits::{HOMELESS_MAX, INCOMING_MAX};
 use crate::memory::HostMemory;
 use crate::peers::milliseconds;
 use crate::profile::Unexpected;
@@ -21,7 +21,7 @@ const NOT_READY_QUEUED_MAX: usize = 1_024;
 
 /// What became of a message in its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Outcome {
+pub(super) enum Outcome {
     /// It is on its way to a receive, or wholly stored, or its sender waits for a `done`.
     Taken,
     /// It has its place in the order; its sender must be told that its bytes will be pulled.
@@ -68,12 +68,15 @@ impl ReceivePath {
             Arrival::InOrder | Arrival::Ahead => {}
         }
         let verdict = match header.kind {
-            Kind::Message => self.on_message(now, peer, header, body, memory),
+            Kind::Message | Kind::Put | Kind::Atomic => {
+                self.on_first(now, peer, header, body, cross, memory)
+            }
             Kind::Data => self.on_data(peer, header, body, memory),
             Kind::Block => self.on_block(peer, header, BlockWord::parse(header.word), body, memory),
             Kind::Skip => Verdict::Taken,
             Kind::Pull => self.on_pull(peer, header, body),
-            Kind::Done => self.on_done(peer, header, body),
+            Kind::Done => self.on_done(peer, header, body, memory),
+            Kind::Get => self.on_get(peer, body),
             _ => Verdict::Dropped(Counter::DropKind),
         };
         if let Verdict::Dropped(counter) = verdict {
@@ -96,8 +99,19 @@ impl ReceivePath {
         }
     }
 
-    fn on_done(&mut self, peer: u32, header: &Header, body: &[u8]) -> Verdict {
+    fn on_done(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        body: &[u8],
+        memory: &mut impl HostMemory,
+    ) -> Verdict {
         match Done::parse(body) {
+            Ok(Done { status, .. }) if header.flags.has(Flags::REPLY) => {
+                let values = &body[emp_wire::DONE_BYTES..];
+                self.on_reply(peer, header.word, status, values, memory);
+                Verdict::Taken
+            }
             Ok(Done { status, .. }) => {
                 self.to_send.push_back(ToSend::DoneReceived { peer, handle: header.word, status });
                 Verdict::Taken
@@ -106,35 +120,33 @@ impl ReceivePath {
         }
     }
 
-    /// The first frame of a message: in its turn it is matched, before its turn it waits.
-    fn on_message(
+    /// The first frame of a message, put or atomic: in its turn it is dealt with, before its turn it waits.
+    fn on_first(
         &mut self,
         now: Time,
         peer: u32,
         header: &Header,
         body: &[u8],
+        cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) -> Verdict {
-        let (message, payload) = match Message::parse(header.flags, body) {
-            Ok(parsed) => parsed,
+        let (incoming, payload) = match describe::first_frame(peer, header, body) {
+            Ok(described) => described,
             Err(reason) => return Verdict::Dropped(reason.into()),
         };
         let number = header.word;
         let ahead = number.wrapping_sub(self.peers[peer].next_number) as i32;
-        if ahead < 0 {
-            return self.on_old_message(peer, header, &message, payload, memory);
+        if ahead < 0 || ahead > 0 && self.find_early(peer, number).is_some() {
+            return self.on_old_message(header, &incoming, payload, memory);
         }
         if ahead > 0 {
-            if self.find_early(peer, number).is_some() {
-                return self.on_old_message(peer, header, &message, payload, memory);
-            }
-            return self.take_early(peer, header, &message, payload);
+            return self.take_early(header, incoming, payload, cross);
         }
-        let outcome = self.take_in_turn(now, peer, header, &message, payload, memory);
+        let outcome = self.take_in_turn(now, incoming, payload, cross, memory);
         if outcome != Outcome::Refused {
             let entry = &mut self.peers[peer];
             entry.next_number = entry.next_number.wrapping_add(1);
-            self.take_waiting(peer, memory);
+            self.take_waiting(peer, cross, memory);
         }
         match outcome {
             Outcome::Taken => Verdict::Taken,
@@ -147,19 +159,17 @@ impl ReceivePath {
     /// was sent again after a refusal although another copy had been taken.
     fn on_old_message(
         &mut self,
-        peer: u32,
         header: &Header,
-        message: &Message,
+        again: &Incoming,
         payload: &[u8],
         memory: &mut impl HostMemory,
     ) -> Verdict {
-        let number = header.word;
+        let (peer, number) = (again.peer, again.number);
         // The train of the copy that was taken may have been withdrawn: the latest copy is the one that goes on.
         let mut at = self.peers[peer].progress;
         while at != NONE {
             let incoming = self.incoming.at_mut(at).expect("listed");
             if incoming.number == number {
-                let again = describe(peer, header, message, payload);
                 if incoming.first.before(again.first) && incoming.unscheduled == again.unscheduled {
                     (incoming.first, incoming.fragment) = (again.first, again.fragment);
                     (incoming.first_payload, incoming.received) =
@@ -186,7 +196,12 @@ impl ReceivePath {
 
     /// The first frame of a message is not taken, and its sender is told why (`READY-1`). If that is lost the frame
     /// comes again, and is answered again.
-    fn not_ready(&mut self, peer: u32, header: &Header, cause: NotReadyCause) -> Verdict {
+    pub(super) fn not_ready(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        cause: NotReadyCause,
+    ) -> Verdict {
         if self.not_ready.len() < NOT_READY_QUEUED_MAX {
             self.not_ready.push_back(NotTaken {
                 peer,
@@ -202,24 +217,26 @@ impl ReceivePath {
     fn take_in_turn(
         &mut self,
         now: Time,
-        peer: u32,
-        header: &Header,
-        message: &Message,
+        incoming: Incoming,
         payload: &[u8],
+        cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) -> Outcome {
-        if header.flags.has(Flags::VOID) {
+        if incoming.void {
             return Outcome::Taken;
         }
-        let endpoint = message.destination_endpoint;
-        let Some(open) = self.endpoint(endpoint) else {
-            return self.take_homeless(now, peer, header, message, payload);
-        };
-        let (node, source, bits) = (message.node, message.source_endpoint, message.match_bits);
-        if let Some(posted) = self.match_posted(open, node, source, bits) {
-            return self.take_matched(peer, posted, header, message, payload, memory);
+        match incoming.wants {
+            Wants::Receive => {}
+            Wants::Put { .. } => return self.take_put(incoming, payload, cross, memory),
+            Wants::Atomic { .. } => return self.take_atomic(incoming, payload, cross, memory),
         }
-        let incoming = describe(peer, header, message, payload);
+        let Some(open) = self.endpoint(incoming.endpoint) else {
+            return self.take_homeless(now, incoming);
+        };
+        let (node, source, bits) = (incoming.node, incoming.source_endpoint, incoming.match_bits);
+        if let Some(posted) = self.match_posted(open, node, source, bits) {
+            return self.take_matched(posted, incoming, payload, memory);
+        }
         let (stored, cause) = match self.profile.unexpected {
             Unexpected::Pool => (self.store(incoming, payload), NotReadyCause::NoRoom),
             Unexpected::Drop => (Err(Box::new(incoming)), NotReadyCause::NotPosted),
@@ -239,14 +256,12 @@ impl ReceivePath {
     /// A message that a posted receive waited for.
     fn take_matched(
         &mut self,
-        peer: u32,
         posted: u32,
-        header: &Header,
-        message: &Message,
+        mut incoming: Incoming,
         payload: &[u8],
         memory: &mut impl HostMemory,
     ) -> Outcome {
-        let mut incoming = describe(peer, header, message, payload);
+        let peer = incoming.peer;
         incoming.place = Place::Posted(posted);
         if incoming.train_complete() && !incoming.needs_done() {
             // One frame, as most are: nothing to remember.
@@ -267,7 +282,11 @@ impl ReceivePath {
     }
 
     /// Stores a message that nothing waits for (yet) in the pool. No room there: the message comes back.
-    fn store(&mut self, mut incoming: Incoming, payload: &[u8]) -> Result<u32, Box<Incoming>> {
+    pub(super) fn store(
+        &mut self,
+        mut incoming: Incoming,
+        payload: &[u8],
+    ) -> Result<u32, Box<Incoming>> {
         if self.crowded() {
             return Err(Box::new(incoming));
         }
@@ -308,18 +327,10 @@ impl ReceivePath {
     }
 
     /// A message for an endpoint that is not open waits for that, for a while (`READY-3`).
-    fn take_homeless(
-        &mut self,
-        now: Time,
-        peer: u32,
-        header: &Header,
-        message: &Message,
-        payload: &[u8],
-    ) -> Outcome {
+    fn take_homeless(&mut self, now: Time, mut incoming: Incoming) -> Outcome {
         if self.homeless.len() >= HOMELESS_MAX {
             return Outcome::Refused;
         }
-        let mut incoming = describe(peer, header, message, payload);
         incoming.homeless_ms = Some(milliseconds(now));
         match self.keep(incoming, NotReadyCause::NoEndpoint) {
             Some((index, outcome)) => {
@@ -328,128 +339,5 @@ impl ReceivePath {
             }
             None => Outcome::Refused,
         }
-    }
-
-    /// A message that overtook others waits in the pool for its turn.
-    fn take_early(
-        &mut self,
-        peer: u32,
-        header: &Header,
-        message: &Message,
-        payload: &[u8],
-    ) -> Verdict {
-        let void = header.flags.has(Flags::VOID);
-        let homeless = !void && self.endpoint(message.destination_endpoint).is_none();
-        // Half of the table is for messages in their turn: early ones must not lock those out that they wait for.
-        let crowded = self.incoming.len() >= INCOMING_MAX / 2;
-        if homeless || crowded || usize::from(self.peers[peer].early_count) >= EARLY_MAX {
-            self.counters.count(Counter::DropEarly);
-            return self.not_ready(peer, header, NotReadyCause::Full);
-        }
-        let mut incoming = describe(peer, header, message, payload);
-        incoming.void = void;
-        let number = incoming.number;
-        incoming.early = true;
-        let Ok(index) = self.store(incoming, payload) else {
-            self.counters.count(Counter::DropEarly);
-            return self.not_ready(peer, header, NotReadyCause::Full);
-        };
-        self.peers[peer].early_count += 1;
-        let next = self.peers[peer].next_number;
-        let rank = |number: u32| number.wrapping_sub(next);
-        let (mut before, mut at) = (NONE, self.peers[peer].early);
-        while at != NONE && rank(self.incoming.at(at).expect("listed").number) < rank(number) {
-            before = at;
-            at = self.incoming.at(at).expect("listed").next_early;
-        }
-        self.incoming.at_mut(index).expect("just made").next_early = at;
-        if before == NONE {
-            self.peers[peer].early = index;
-        } else {
-            self.incoming.at_mut(before).expect("listed").next_early = index;
-        }
-        Verdict::Taken
-    }
-
-    fn find_early(&self, peer: u32, number: u32) -> Option<u32> {
-        let mut at = self.peers[peer].early;
-        while at != NONE {
-            let incoming = self.incoming.at(at).expect("listed");
-            if incoming.number == number {
-                return Some(at);
-            }
-            at = incoming.next_early;
-        }
-        None
-    }
-
-    /// After a message was taken: those that waited for it have their turn.
-    fn take_waiting(&mut self, peer: u32, memory: &mut impl HostMemory) {
-        loop {
-            let index = self.peers[peer].early;
-            let Some(incoming) = self.incoming.at_mut(index) else { return };
-            if incoming.number != self.peers[peer].next_number {
-                return;
-            }
-            incoming.early = false;
-            let next = incoming.next_early;
-            let (void, number) = (incoming.void, incoming.endpoint);
-            let (node, source, bits) =
-                (incoming.node, incoming.source_endpoint, incoming.match_bits);
-            let entry = &mut self.peers[peer];
-            (entry.early, entry.early_count) = (next, entry.early_count - 1);
-            entry.next_number = entry.next_number.wrapping_add(1);
-            let open = if void { None } else { self.endpoint(number) };
-            match open {
-                // Cancelled, or its endpoint was closed since: it ends as an unexpected message would have.
-                None => self.give_up(index),
-                Some(open) => match self.match_posted(open, node, source, bits) {
-                    Some(posted) => {
-                        self.unpost(posted);
-                        self.hand_over(index, posted, memory);
-                    }
-                    None => {
-                        self.counters.count(Counter::Unexpected);
-                        let endpoint = self.endpoints[open].as_mut().expect("it is open");
-                        endpoint.unexpected.push_back(index);
-                    }
-                },
-            }
-        }
-    }
-}
-
-fn describe(peer: u32, header: &Header, message: &Message, payload: &[u8]) -> Incoming {
-    let bytes = payload.len() as u32;
-    let long = message.long;
-    Incoming {
-        kept: None,
-        homeless_ms: None,
-        peer,
-        node: message.node,
-        number: header.word,
-        endpoint: message.destination_endpoint,
-        source_endpoint: message.source_endpoint,
-        match_bits: message.match_bits,
-        immediate: message.immediate,
-        total: long.map_or(u64::from(bytes), |long| long.total_bytes),
-        unscheduled: long.map_or(bytes, |long| long.unscheduled_bytes),
-        first_payload: bytes,
-        // A message of one frame that is pulled after all comes in one frame again.
-        fragment: long.map_or(bytes.max(1) as u16, |long| long.fragment_bytes),
-        handle: message.handle,
-        synchronous: header.flags.has(Flags::SYNCHRONOUS),
-        void: false,
-        first: header.sequence,
-        received: bytes,
-        place: Place::Later,
-        early: false,
-        claimed: false,
-        pull_next: 0,
-        pull_end: 0,
-        pulls_out: 0,
-        waits_to_pull: false,
-        next_progress: NONE,
-        next_early: NONE,
     }
 }

@@ -1,11 +1,12 @@
 //! Matching: posted receives in post order, unexpected messages in their senders' order, and what the host may ask of both.
 
+use super::pulling::Puller;
 use super::{Endpoint, Place, Posted, ReceivePath, ReceivePeer};
 use crate::cross::Cross;
 use crate::descriptor::{
     ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector, Status,
 };
-use crate::limits::ENDPOINTS_MAX;
+use crate::limits::{ENDPOINTS_MAX, RECEIVES_MAX};
 use crate::memory::HostMemory;
 use alloc::vec::Vec;
 use emp_wire::{NodeId, Sequence};
@@ -117,6 +118,9 @@ impl ReceivePath {
         if let Some(claim) = claim {
             let claimed = self.incoming.get(claim.index, claim.generation);
             claimed.filter(|message| message.claimed).ok_or(PostError::NoClaim)?;
+        }
+        if self.posted.len() + self.held.len() >= RECEIVES_MAX {
+            return Err(PostError::Busy);
         }
         let posted = Posted { endpoint, selector, segments, context, bound: None };
         let (index, generation) = self.posted.insert(posted).ok_or(PostError::Busy)?;
@@ -241,6 +245,8 @@ impl ReceivePath {
         keep: bool,
         cross: &mut Cross,
     ) {
+        self.end_puts_of(peer, status);
+        self.end_fetches_of(peer, status);
         let all: Vec<u32> = self
             .incoming
             .indices()
@@ -292,7 +298,7 @@ impl ReceivePath {
     /// As `fail`, without telling the sender.
     fn fail_quietly(&mut self, index: u32, status: Status) {
         self.unlink_progress(index);
-        self.drop_pulls(index);
+        self.drop_pulls(Puller::Message(index));
         let Some(mut message) = self.incoming.remove(index) else { return };
         if let Place::Posted(posted) = core::mem::replace(&mut message.place, Place::Later) {
             self.report(posted, &message, status);

@@ -5,25 +5,35 @@
 use alloc::vec::Vec;
 
 mod acknowledge;
+mod atomics;
 mod bookkeeping;
+mod describe;
+mod early;
+mod fetching;
 mod matching;
+mod ordering;
 mod placement;
 mod pulling;
+mod puts;
+mod regions;
 mod sequence;
 
 use alloc::collections::VecDeque;
-use emp_wire::{NodeId, NotReadyCause, Sequence};
+use emp_wire::{AtomicOp, Datatype, DoneStatus, NodeId, NotReadyCause, Sequence};
 
 use crate::chunked::Chunked;
 use crate::counters::Counters;
-use crate::cross::ToSend;
+use crate::cross::{Control, ToSend};
 use crate::descriptor::{Completion, Selector};
-use crate::limits::{INCOMING_MAX, POOL_BYTES, POOL_SEND_PERCENT, PULLS_MAX, RECEIVES_MAX};
+use crate::limits::{
+    GETS_MAX, INCOMING_MAX, POOL_BYTES, POOL_SEND_PERCENT, PULLS_MAX, RECEIVES_MAX,
+};
 use crate::memory::SegmentList;
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
 use crate::slots::Slots;
 
+use pulling::Pulling;
 use sequence::Received;
 
 /// End of a list of incoming messages.
@@ -45,13 +55,38 @@ enum Place {
     Posted(u32),
     /// To the pool, until one is posted.
     Pool(Chain),
+    /// To a region, from this offset on: a put whose turn it was.
+    Region { region: u32, offset: u64 },
     /// Nowhere: there was no room. All of it will be pulled when it is matched.
     Later,
+}
+
+/// What a message is for.
+#[derive(Clone, Copy, Debug)]
+enum Wants {
+    /// For a posted receive.
+    Receive,
+    /// For a region, whose key stands in place of match bits.
+    Put { generation: u32, offset: u64 },
+    /// To change elements of a region; with `fetch`, and to bring back the old values.
+    Atomic {
+        generation: u32,
+        offset: u64,
+        operation: AtomicOp,
+        datatype: Datatype,
+        count: u32,
+        fetch: bool,
+    },
 }
 
 /// A message that arrives or waits to be matched.
 struct Incoming {
     peer: u32,
+    wants: Wants,
+    /// Room among the replies that an atomic has been promised before its turn.
+    reply: Option<u32>,
+    /// Room among the notifications that a put has been promised.
+    notifies: bool,
     node: NodeId,
     number: u32,
     endpoint: u16,
@@ -76,11 +111,8 @@ struct Incoming {
     claimed: bool,
     /// When it came for an endpoint that is not open, in milliseconds (wrapping).
     homeless_ms: Option<u32>,
-    /// What is pulled: next byte to ask for, end, and blocks under way.
-    pull_next: u64,
-    pull_end: u64,
-    pulls_out: u32,
-    waits_to_pull: bool,
+    /// What is pulled of it.
+    pulling: Pulling,
     /// Next in the peer's list of messages whose train is not wholly here, and of those before their turn.
     next_progress: u32,
     next_early: u32,
@@ -94,7 +126,19 @@ impl Incoming {
 
     /// The sender waits for a `done`.
     fn needs_done(&self) -> bool {
-        self.kept.is_some() || self.synchronous || u64::from(self.unscheduled) < self.total
+        self.kept.is_some()
+            || self.synchronous
+            || u64::from(self.unscheduled) < self.total
+            || !matches!(self.wants, Wants::Receive)
+    }
+
+    /// What tells its sender how it ended.
+    const fn answer(&self, status: DoneStatus) -> Control {
+        let handle = self.handle;
+        match self.wants {
+            Wants::Atomic { fetch: true, .. } => Control::Reply { handle, status, values: None },
+            _ => Control::Done { handle, status },
+        }
     }
 }
 
@@ -142,10 +186,20 @@ pub(crate) struct ReceivePath {
     pool: Pool,
     pulls: Slots<pulling::PullState>,
     pulling_bytes: u64,
-    pull_queue: VecDeque<u32>,
+    pull_queue: VecDeque<pulling::Puller>,
     acks: acknowledge::AckQueues,
     /// What is to be said of messages that were not taken.
     not_ready: VecDeque<NotTaken>,
+    regions: regions::Regions,
+    /// Gets and fetching atomics of this node.
+    fetches: Slots<fetching::Fetch>,
+    /// Puts that are arriving, by peer and number, and what may not be told before they are here.
+    puts: Vec<(u32, u32)>,
+    held: VecDeque<ordering::Held>,
+    /// Notifications that wait for the host, or were promised to puts.
+    notifications: usize,
+    /// Where atomics are computed.
+    scratch: Vec<u8>,
 }
 
 impl ReceivePath {
@@ -168,6 +222,12 @@ impl ReceivePath {
             pull_queue: VecDeque::new(),
             acks: acknowledge::AckQueues::default(),
             not_ready: VecDeque::new(),
+            regions: regions::Regions::new(),
+            fetches: Slots::new(GETS_MAX),
+            puts: Vec::new(),
+            held: VecDeque::new(),
+            notifications: 0,
+            scratch: Vec::new(),
         }
     }
 
@@ -186,7 +246,7 @@ impl ReceivePath {
 
     /// Some message is not wholly here.
     pub(crate) fn has_arrivals(&self) -> bool {
-        self.incoming.len() > 0
+        self.incoming.len() > 0 || self.fetches.len() > 0
     }
 
     /// Peers that still owe us parts of a message.
@@ -194,8 +254,11 @@ impl ReceivePath {
         self.incoming
             .indices()
             .filter_map(|i| self.incoming.at(i))
-            .filter(|message| !message.train_complete() || message.early || message.pulls_out > 0)
+            .filter(|message| {
+                !message.train_complete() || message.early || message.pulling.is_under_way()
+            })
             .map(|message| message.peer)
+            .chain(self.fetches.indices().filter_map(|i| Some(self.fetches.at(i)?.peer)))
             .collect()
     }
 
@@ -216,6 +279,8 @@ impl ReceivePath {
     /// A message is on its way into a posted buffer, or being pulled.
     pub(crate) fn is_receiving(&self) -> bool {
         self.pulls.len() > 0
+            || self.fetches.len() > 0
+            || !self.puts.is_empty()
             || self.incoming.len() > 0
                 && self.incoming.indices().any(|i| {
                     self.incoming.at(i).is_some_and(|m| matches!(m.place, Place::Posted(_)))

@@ -3,9 +3,10 @@
 use emp_wire::{DoneStatus, Header};
 
 use super::bookkeeping::Verdict;
+use super::pulling::{Puller, Pulling};
 use super::{Incoming, NONE, Place, ReceivePath};
 use crate::counters::Counter;
-use crate::cross::{Control, ToSend};
+use crate::cross::ToSend;
 use crate::descriptor::{Completion, OpId, OpKind, Status};
 use crate::memory::HostMemory;
 
@@ -70,6 +71,13 @@ impl ReceivePath {
                     Err(_) => self.fail(index, Status::MemoryFault),
                 }
             }
+            Place::Region { region, offset: start } => {
+                let (region, at) = (*region, *start + offset);
+                if self.write_region(region, at, payload, memory).is_err() {
+                    self.counters.count(Counter::RefusedFault);
+                    self.give_up_with(index, DoneStatus::Fault);
+                }
+            }
         }
     }
 
@@ -116,7 +124,7 @@ impl ReceivePath {
                 incoming.received = 0;
                 (incoming.unscheduled, incoming.first_payload) = (0, 0);
             }
-            Place::Posted(_) => {}
+            Place::Posted(_) | Place::Region { .. } => {}
         }
         self.bind(index, posted, memory);
         if fault {
@@ -132,13 +140,12 @@ impl ReceivePath {
         let wanted = receive.segments.bytes();
         let incoming = self.incoming.at_mut(index).expect("the caller has it");
         let start = u64::from(incoming.unscheduled);
-        incoming.pull_next = start;
-        incoming.pull_end = incoming.total.min(wanted).max(start);
+        incoming.pulling = Pulling::of(start, incoming.total.min(wanted).max(start));
         let pulled = incoming.kept.is_some() || start < incoming.total;
         if incoming.synchronous && !pulled {
             self.say_done(index, DoneStatus::Matched);
         }
-        self.pull_more(index);
+        self.pull_more(Puller::Message(index));
     }
 
     /// Ends a message if all of it is here.
@@ -149,11 +156,14 @@ impl ReceivePath {
             self.unlink_progress(index);
         }
         let incoming = self.incoming.at(index).expect("seen above");
-        let pulled = incoming.pull_next >= incoming.pull_end && incoming.pulls_out == 0;
-        let Place::Posted(posted) = incoming.place else { return };
-        if !here || !pulled {
+        if !here || !incoming.pulling.is_over() {
             return;
         }
+        let posted = match incoming.place {
+            Place::Posted(posted) => posted,
+            Place::Region { .. } => return self.put_arrived(index),
+            Place::Pool(_) | Place::Later => return,
+        };
         if incoming.kept.is_some() || u64::from(incoming.unscheduled) < incoming.total {
             self.say_done(index, DoneStatus::Complete);
         }
@@ -173,8 +183,13 @@ impl ReceivePath {
 
     /// Gives a message up, and tells its sender if that waits.
     pub(super) fn give_up(&mut self, index: u32) {
+        self.give_up_with(index, DoneStatus::Abandoned);
+    }
+
+    /// The same, and says why.
+    pub(super) fn give_up_with(&mut self, index: u32, status: DoneStatus) {
         if self.incoming.at(index).is_some_and(|incoming| incoming.needs_done() && !incoming.void) {
-            self.say_done(index, DoneStatus::Abandoned);
+            self.say_done(index, status);
         }
         self.remove_incoming(index);
     }
@@ -182,17 +197,19 @@ impl ReceivePath {
     /// Forgets a message and gives back what it holds. Data of it that still comes is discarded.
     pub(super) fn remove_incoming(&mut self, index: u32) {
         self.unlink_progress(index);
-        self.drop_pulls(index);
+        self.drop_pulls(Puller::Message(index));
         self.serve_pull_queue();
-        if let Some(Incoming { place: Place::Pool(chain), .. }) = self.incoming.remove(index) {
+        let Some(incoming) = self.incoming.remove(index) else { return };
+        self.forget_claims(&incoming);
+        if let Place::Pool(chain) = incoming.place {
             self.pool.free(chain);
         }
     }
 
-    fn say_done(&mut self, index: u32, status: DoneStatus) {
+    pub(super) fn say_done(&mut self, index: u32, status: DoneStatus) {
         let incoming = self.incoming.at(index).expect("the caller has it");
-        let control = Control::Done { handle: incoming.handle, status };
-        self.to_send.push_back(ToSend::Control { peer: incoming.peer, control });
+        let (peer, control) = (incoming.peer, incoming.answer(status));
+        self.to_send.push_back(ToSend::Control { peer, control });
     }
 
     /// Tells the host how a matched receive ended, and forgets it.
@@ -212,7 +229,7 @@ impl ReceivePath {
         if matches!(status, Status::Ok | Status::Truncated) {
             self.counters.count(Counter::MessagesReceived);
         }
-        self.completions.push_back(Completion {
+        let completion = Completion {
             op,
             context: receive.context,
             status,
@@ -222,7 +239,8 @@ impl ReceivePath {
             peer_endpoint: incoming.source_endpoint,
             match_bits: incoming.match_bits,
             immediate: incoming.immediate,
-        });
+        };
+        self.tell_in_order(incoming.peer, incoming.number, completion);
     }
 
     pub(super) fn link_progress(&mut self, peer: u32, index: u32) {

@@ -11,11 +11,45 @@ use crate::cross::{Control, ToSend};
 use crate::limits::PULLS_MAX;
 use crate::memory::HostMemory;
 
+/// What blocks are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Puller {
+    /// An incoming message.
+    Message(u32),
+    /// A get of this node.
+    Get(u32),
+}
+
+/// A part of a message or region that is brought here block by block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pulling {
+    /// Next byte to ask for, and the end.
+    next: u64,
+    end: u64,
+    /// Blocks under way.
+    out: u32,
+    /// It stands in the queue of those that wait for room.
+    waits: bool,
+}
+
+impl Pulling {
+    pub(super) const fn of(start: u64, end: u64) -> Self {
+        Self { next: start, end, out: 0, waits: false }
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        self.next >= self.end && self.out == 0
+    }
+
+    pub(super) const fn is_under_way(&self) -> bool {
+        self.out > 0
+    }
+}
+
 /// A block that was asked for.
 pub(super) struct PullState {
     peer: u32,
-    /// The message.
-    incoming: u32,
+    puller: Puller,
     offset: u64,
     bytes: u32,
     fragment: u16,
@@ -25,48 +59,65 @@ pub(super) struct PullState {
 }
 
 impl ReceivePath {
-    /// Asks for as many blocks of a message as it may have under way.
-    pub(super) fn pull_more(&mut self, index: u32) {
+    fn pulling_mut(&mut self, puller: Puller) -> Option<&mut Pulling> {
+        match puller {
+            Puller::Message(index) => Some(&mut self.incoming.at_mut(index)?.pulling),
+            Puller::Get(index) => Some(&mut self.fetches.at_mut(index)?.pulling),
+        }
+    }
+
+    /// Asks for as many blocks of a message or region as it may have under way.
+    pub(super) fn pull_more(&mut self, puller: Puller) {
         loop {
             let profile = &self.profile;
-            let Some(incoming) = self.incoming.at_mut(index) else { return };
-            let left = incoming.pull_end - incoming.pull_next;
-            if left == 0 || incoming.pulls_out >= profile.pull_blocks.max(1) {
+            let (most, block) = (profile.pull_blocks.max(1), profile.pull_block_bytes.max(1));
+            let bytes_max = profile.pull_bytes_max;
+            let (pulling_bytes, full) = (self.pulling_bytes, self.pulls.is_full());
+            let Some(pulling) = self.pulling_mut(puller) else { return };
+            let left = pulling.end - pulling.next;
+            if left == 0 || pulling.out >= most {
                 return;
             }
-            let bytes = left.min(u64::from(profile.pull_block_bytes.max(1)));
-            let crowded = self.pulling_bytes > 0
-                && self.pulling_bytes + bytes > profile.pull_bytes_max
-                || self.pulls.is_full();
-            if crowded {
+            let bytes = left.min(u64::from(block));
+            if full || pulling_bytes > 0 && pulling_bytes + bytes > bytes_max {
                 // Its turn comes when another block is in.
-                if !core::mem::replace(&mut incoming.waits_to_pull, true) {
-                    self.pull_queue.push_back(index);
+                if !core::mem::replace(&mut pulling.waits, true) {
+                    self.pull_queue.push_back(puller);
                 }
                 return;
             }
-            let state = PullState {
-                peer: incoming.peer,
-                incoming: index,
-                offset: incoming.pull_next,
-                bytes: bytes as u32,
-                fragment: incoming.fragment,
-                received: 0,
-                first: None,
-            };
-            let (index, generation) = self.pulls.insert(state).expect("not full");
-            let control = Control::Pull {
-                handle: incoming.handle,
-                offset: incoming.pull_next,
-                bytes: bytes as u32,
-                pull: identifier(index, generation),
-            };
-            incoming.pull_next += bytes;
-            incoming.pulls_out += 1;
-            self.pulling_bytes += bytes;
-            self.to_send.push_back(ToSend::Control { peer: incoming.peer, control });
-            self.counters.count(Counter::PullsSent);
+            let offset = pulling.next;
+            pulling.next += bytes;
+            pulling.out += 1;
+            self.ask_block(puller, offset, bytes as u32);
         }
+    }
+
+    /// Asks for one block.
+    fn ask_block(&mut self, puller: Puller, offset: u64, bytes: u32) {
+        let (peer, fragment) = match puller {
+            Puller::Message(index) => {
+                let incoming = self.incoming.at(index).expect("the caller has it");
+                (incoming.peer, incoming.fragment)
+            }
+            Puller::Get(index) => {
+                let get = self.fetches.at(index).expect("the caller has it");
+                (get.peer, get.fragment)
+            }
+        };
+        let state = PullState { peer, puller, offset, bytes, fragment, received: 0, first: None };
+        let (pull, generation) = self.pulls.insert(state).expect("not full");
+        let pull = identifier(pull, generation);
+        let control = match puller {
+            Puller::Message(index) => {
+                let handle = self.incoming.at(index).expect("seen above").handle;
+                Control::Pull { handle, offset, bytes, pull }
+            }
+            Puller::Get(index) => self.get_block(index, offset, bytes, pull),
+        };
+        self.pulling_bytes += u64::from(bytes);
+        self.to_send.push_back(ToSend::Control { peer, control });
+        self.counters.count(Counter::PullsSent);
     }
 
     /// A frame of a block.
@@ -98,8 +149,11 @@ impl ReceivePath {
         state.first = Some(first);
         state.received += payload.len() as u32;
         let complete = state.received == state.bytes;
-        let (incoming, offset) = (state.incoming, state.offset + start);
-        self.place(incoming, offset, payload, memory);
+        let (puller, offset) = (state.puller, state.offset + start);
+        match puller {
+            Puller::Message(index) => self.place(index, offset, payload, memory),
+            Puller::Get(index) => self.place_fetched(index, offset, payload, memory),
+        }
         if complete {
             self.block_complete(pull);
         }
@@ -109,46 +163,49 @@ impl ReceivePath {
     fn block_complete(&mut self, pull: u32) {
         let Some(state) = self.pulls.remove(pull) else { return };
         self.pulling_bytes -= u64::from(state.bytes);
-        if let Some(incoming) = self.incoming.at_mut(state.incoming) {
-            incoming.pulls_out -= 1;
-            self.pull_more(state.incoming);
-            self.advance(state.incoming);
+        if let Some(pulling) = self.pulling_mut(state.puller) {
+            pulling.out -= 1;
+            self.pull_more(state.puller);
+            match state.puller {
+                Puller::Message(index) => self.advance(index),
+                Puller::Get(index) => self.advance_get(index),
+            }
         }
         self.serve_pull_queue();
     }
 
-    /// Lets messages pull that waited for room.
+    /// Lets those pull that waited for room.
     pub(super) fn serve_pull_queue(&mut self) {
         for _ in 0..self.pull_queue.len() {
             if self.pulling_bytes >= self.profile.pull_bytes_max || self.pulls.is_full() {
                 return;
             }
-            let Some(index) = self.pull_queue.pop_front() else { return };
-            if let Some(incoming) = self.incoming.at_mut(index)
-                && core::mem::take(&mut incoming.waits_to_pull)
+            let Some(puller) = self.pull_queue.pop_front() else { return };
+            if let Some(pulling) = self.pulling_mut(puller)
+                && core::mem::take(&mut pulling.waits)
             {
-                self.pull_more(index);
+                self.pull_more(puller);
             }
         }
     }
 
-    /// A message is given up, and its pulls with it. Blocks that are under way find another generation.
-    pub(super) fn drop_pulls(&mut self, index: u32) {
-        if self.incoming.at(index).is_none_or(|incoming| incoming.pulls_out == 0) {
+    /// A message or get is given up, and its pulls with it. Blocks that are under way find another generation.
+    pub(super) fn drop_pulls(&mut self, puller: Puller) {
+        if self.pulling_mut(puller).is_none_or(|pulling| pulling.out == 0) {
             return;
         }
         let pulls = &self.pulls;
         let own: Vec<u32> = pulls
             .indices()
-            .filter(|i| pulls.at(*i).is_some_and(|state| state.incoming == index))
+            .filter(|i| pulls.at(*i).is_some_and(|state| state.puller == puller))
             .collect();
         for pull in own {
             if let Some(state) = self.pulls.remove(pull) {
                 self.pulling_bytes -= u64::from(state.bytes);
             }
         }
-        if let Some(incoming) = self.incoming.at_mut(index) {
-            incoming.pulls_out = 0;
+        if let Some(pulling) = self.pulling_mut(puller) {
+            pulling.out = 0;
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use emp_wire::{DoneStatus, NotReadyCause, SACK_WORDS_MAX, Sequence};
 
-use super::SendPath;
 use super::record::{Active, FrameState, What};
+use super::{SendPath, Work};
 use crate::counters::Counter;
 use crate::descriptor::Status;
 use crate::limits::NOT_READY_BACKOFF;
@@ -129,8 +129,10 @@ impl SendPath {
                 _ => break,
             }
             let record = active.records.pop_front().expect("seen above");
-            if let What::Message { message, .. } = record.what {
-                self.train_acked(peer, message);
+            match record.what {
+                What::Message { message, .. } => self.train_acked(peer, message),
+                What::Control(control) => self.replied.extend(control.values()),
+                _ => {}
             }
         }
     }
@@ -151,10 +153,14 @@ impl SendPath {
         let Some(message) = self.messages.at(index) else { return };
         let status = match message.done {
             Some(DoneStatus::Abandoned) if message.homeless => Status::NoEndpoint,
-            Some(DoneStatus::Abandoned) => Status::Abandoned,
-            _ => Status::Ok,
+            Some(done) => done.into(),
+            None => Status::Ok,
         };
-        self.counters.count(Counter::MessagesSent);
+        self.counters.count(match message.work {
+            Work::Message => Counter::MessagesSent,
+            Work::Put { .. } => Counter::Puts,
+            Work::Atomic { .. } => Counter::Atomics,
+        });
         self.finish(index, status);
     }
 
@@ -170,7 +176,7 @@ impl SendPath {
         if !message.is_done() {
             return;
         }
-        if message.acked || status == DoneStatus::Abandoned {
+        if message.acked || !matches!(status, DoneStatus::Complete | DoneStatus::Matched) {
             self.complete(index);
             self.settle(peer);
         }
@@ -210,7 +216,8 @@ impl SendPath {
     pub(super) fn kept(&mut self, peer: u32, index: u32, homeless: bool) {
         let Some(message) = self.messages.at_mut(index) else { return };
         // Long or synchronous ones go on: their `done` was to come anyway.
-        if message.kept || message.needs_done && !homeless {
+        if message.kept || message.needs_done && !homeless || !matches!(message.work, Work::Message)
+        {
             return;
         }
         (message.in_train, message.acked, message.needs_done) = (false, true, true);
@@ -276,7 +283,7 @@ impl super::SendMessage {
             Some(DoneStatus::Matched) => {
                 !self.kept && u64::from(self.unscheduled) == self.descriptor.segments.bytes()
             }
-            Some(DoneStatus::Complete | DoneStatus::Abandoned) => true,
+            Some(_) => true,
         }
     }
 }

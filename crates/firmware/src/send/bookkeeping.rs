@@ -1,18 +1,22 @@
 //! Send bookkeeping (I1): a posted descriptor becomes a message in a peer's queue; its turn come, a train of frames.
 
-use emp_wire::{Flags, HEADER_BYTES, Message, Sequence, TRAIN_FRAMES_MAX};
+use emp_wire::{
+    ATOMIC_BYTES, Atomic, Flags, HEADER_BYTES, Message, Put, Sequence, TRAIN_FRAMES_MAX,
+};
 
 use super::record::{QueuedBlock, Record, What};
-use super::{SendMessage, SendPath};
+use super::{SendMessage, SendPath, Work};
 use crate::counters::Counter;
 use crate::cross::Control;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, SendDescriptor, Status};
 use crate::limits::{BLOCKS_QUEUED_MAX, CONTROLS_MAX};
 use crate::memory::HostMemory;
+use crate::pool::Chain;
+use crate::profile::Profile;
 use crate::time::Time;
 
-pub(super) const fn op_id(index: u32, generation: u32) -> OpId {
-    OpId { kind: OpKind::Send, index, generation }
+pub(super) const fn op_id(kind: OpKind, index: u32, generation: u32) -> OpId {
+    OpId { kind, index, generation }
 }
 
 /// The name of a message in pulls and dones: index and part of the generation. `SENDS_MAX` fits 16 bits.
@@ -40,8 +44,25 @@ impl SendPath {
         let chain = self.buffer(&send, memory)?;
         // A synchronous message is complete when it is matched, wherever its bytes are.
         let at_once = chain.is_some() && !send.synchronous;
+        let op = self.enqueue(now, peer, send, Work::Message, chain)?;
+        if at_once {
+            self.report(op.index, Status::Ok);
+        }
+        Ok(op)
+    }
+
+    /// Gives a message its place in the peer's queue. The caller has seen that there is room for it.
+    pub(super) fn enqueue(
+        &mut self,
+        now: Time,
+        peer: u32,
+        send: SendDescriptor,
+        work: Work,
+        chain: Option<Chain>,
+    ) -> Result<OpId, PostError> {
         let message = SendMessage {
             peer,
+            work,
             number: None,
             chain,
             unscheduled: 0,
@@ -62,10 +83,7 @@ impl SendPath {
         if self.peers[peer].found {
             self.mark_ready(peer);
         }
-        if at_once {
-            self.report(index, Status::Ok);
-        }
-        Ok(op_id(index, generation))
+        Ok(op_id(work.kind(), index, generation))
     }
 
     /// Copies a message that completes at once into the pool. `None`: it stays in the user's memory.
@@ -73,7 +91,7 @@ impl SendPath {
         &mut self,
         send: &SendDescriptor,
         memory: &impl HostMemory,
-    ) -> Result<Option<crate::pool::Chain>, PostError> {
+    ) -> Result<Option<Chain>, PostError> {
         let bytes = send.segments.bytes();
         let wanted = match send.completion {
             CompletionMode::Buffered => true,
@@ -128,6 +146,8 @@ impl SendPath {
         let active = self.activate(peer, now);
         if active.controls.len() < CONTROLS_MAX {
             active.controls.push_back(control);
+        } else {
+            self.replied.extend(control.values());
         }
         if self.peers[peer].found {
             self.mark_ready(peer);
@@ -164,7 +184,8 @@ impl SendPath {
             self.counters.count(Counter::DropBadPlace);
             return;
         }
-        active.blocks.push_back(QueuedBlock { message: index, generation, pull, offset, bytes });
+        let block = QueuedBlock::Message { message: index, generation, pull, offset, bytes };
+        active.blocks.push_back(block);
         self.mark_ready(peer);
     }
 
@@ -179,7 +200,14 @@ impl SendPath {
 
     /// Begins a message's train: it gets its number, its cut into frames, and its sequence numbers.
     pub(super) fn begin_message(&mut self, peer: u32, index: u32, frame_bytes_max: u16) {
-        let profile = &self.profile;
+        let Some(message) = self.messages.at(index) else { return };
+        let mut cut = message.cut(&self.profile, frame_bytes_max);
+        if matches!(message.work, Work::Atomic { .. }) && cut.frames > 1 {
+            // It fits one of our frames, but not one of the peer's: only its number is still needed.
+            self.unsent(index);
+            let Some(message) = self.messages.at(index) else { return };
+            cut = message.cut(&self.profile, frame_bytes_max);
+        }
         let entry = &mut self.peers[peer];
         let Some(message) = self.messages.at_mut(index) else { return };
         let number = *message.number.get_or_insert_with(|| {
@@ -187,18 +215,14 @@ impl SendPath {
             entry.next_number = number.wrapping_add(1);
             number
         });
-        let total = if message.void { 0 } else { message.descriptor.segments.bytes() };
-        let cut = Cut::new(
-            total,
-            message.descriptor.immediate.is_some() && !message.void,
-            frame_bytes_max,
-            if total <= profile.eager_bytes { total } else { profile.unscheduled_bytes.into() },
-        );
+        let total = message.total();
         message.unscheduled = cut.unscheduled;
         message.first_payload = cut.first_payload;
         message.fragment = cut.fragment;
-        message.needs_done =
-            !message.void && (message.descriptor.synchronous || u64::from(cut.unscheduled) < total);
+        message.needs_done = !message.void
+            && (message.work.needs_done()
+                || message.descriptor.synchronous
+                || u64::from(cut.unscheduled) < total);
         message.in_train = true;
         let what = What::Message { message: index, number };
         let first = entry.next;
@@ -210,12 +234,18 @@ impl SendPath {
 
     /// Begins a block's train. False: its message is gone.
     pub(super) fn begin_block(&mut self, peer: u32, block: QueuedBlock) -> bool {
-        let Some(message) = self.messages.get(block.message, block.generation) else {
-            return false;
+        let (count, what) = match block {
+            QueuedBlock::Message { message, generation, pull, offset, bytes } => {
+                let Some(sending) = self.messages.get(message, generation) else { return false };
+                let count = bytes.div_ceil(u32::from(sending.fragment.max(1)));
+                (count, What::Block { message, pull, offset, bytes })
+            }
+            QueuedBlock::Region(block) => {
+                let count = (block.memory.bytes as u32).div_ceil(block.fragment.into());
+                (count, What::Region(block))
+            }
         };
-        let count = block.bytes.div_ceil(u32::from(message.fragment.max(1)));
-        let QueuedBlock { message, pull, offset, bytes, .. } = block;
-        let first = self.begin(peer, count, What::Block { message, pull, offset, bytes });
+        let first = self.begin(peer, count, what);
         let active = self.peers[peer].active.as_mut().expect("only active peers begin trains");
         (active.train_next, active.train_end) = (first, first.plus(count));
         true
@@ -240,13 +270,42 @@ struct Cut {
     frames: u32,
 }
 
+impl SendMessage {
+    /// Bytes of payload that it has.
+    pub(super) fn total(&self) -> u64 {
+        match self.work {
+            _ if self.void => 0,
+            Work::Atomic { operation, datatype, count, .. } => {
+                Atomic::payload_bytes(operation, Atomic::element_bytes((datatype, count)))
+            }
+            _ => self.descriptor.segments.bytes(),
+        }
+    }
+
+    /// Its cut into frames of this size.
+    fn cut(&self, profile: &Profile, frame_bytes_max: u16) -> Cut {
+        let total = self.total();
+        let flags = Flags::default()
+            .with_if(self.descriptor.immediate.is_some() && !self.void, Flags::IMMEDIATE);
+        let body_bytes: fn(Flags) -> usize = match self.work {
+            _ if self.void => Message::body_bytes_for,
+            Work::Message => Message::body_bytes_for,
+            Work::Put { .. } => Put::body_bytes_for,
+            Work::Atomic { .. } => |_| ATOMIC_BYTES,
+        };
+        let bodies = (body_bytes(flags) as u64, body_bytes(flags.with(Flags::LONG)) as u64);
+        let whole = total <= profile.eager_bytes || matches!(self.work, Work::Atomic { .. });
+        let wanted = if whole { total } else { profile.unscheduled_bytes.into() };
+        Cut::new(total, bodies, frame_bytes_max, wanted)
+    }
+}
+
 impl Cut {
-    fn new(total: u64, immediate: bool, frame_max: u16, wanted: u64) -> Self {
+    /// For a body of so many bytes: of a message of one frame, and of a longer one's first.
+    fn new(total: u64, bodies: (u64, u64), frame_max: u16, wanted: u64) -> Self {
         let fragment = frame_max - HEADER_BYTES as u16;
-        let flags = Flags::default().with_if(immediate, Flags::IMMEDIATE);
-        let short = u64::from(fragment) - Message::body_bytes_for(flags) as u64;
-        let long_flags = flags.with(Flags::LONG);
-        let long = u64::from(fragment) - Message::body_bytes_for(long_flags) as u64;
+        let short = u64::from(fragment) - bodies.0;
+        let long = u64::from(fragment) - bodies.1;
         if total <= short && wanted >= total {
             let bytes = total as u32;
             return Self { unscheduled: bytes, first_payload: bytes, fragment, frames: 1 };
@@ -270,13 +329,14 @@ mod tests {
 
     #[test]
     fn messages_are_cut_to_fill_frames() {
-        let one = Cut::new(1500 - 60, false, 1500, u64::MAX);
+        let bodies = (28, 44);
+        let one = Cut::new(1500 - 60, bodies, 1500, u64::MAX);
         assert_eq!((one.frames, one.first_payload), (1, 1440));
-        let two = Cut::new(1441, false, 1500, u64::MAX);
+        let two = Cut::new(1441, bodies, 1500, u64::MAX);
         assert_eq!((two.frames, two.first_payload, two.fragment), (2, 1424, 1468));
-        let rendezvous = Cut::new(100_000, false, 1500, 0);
+        let rendezvous = Cut::new(100_000, bodies, 1500, 0);
         assert_eq!((rendezvous.frames, rendezvous.unscheduled), (1, 0));
-        let huge = Cut::new(1 << 40, false, 1500, 1 << 40);
+        let huge = Cut::new(1 << 40, bodies, 1500, 1 << 40);
         assert!(huge.frames <= TRAIN_FRAMES_MAX && u64::from(huge.unscheduled) < 1 << 40);
     }
 }

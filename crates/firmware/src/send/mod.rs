@@ -6,18 +6,20 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 mod acknowledged;
+mod body;
 mod bookkeeping;
+mod one_sided;
 mod record;
 mod timer;
 mod transmission;
 mod window;
 
 use alloc::collections::VecDeque;
-use emp_wire::{DoneStatus, Sequence};
+use emp_wire::{AtomicOp, Datatype, DoneStatus, Sequence};
 
 use crate::chunked::Chunked;
 use crate::counters::Counters;
-use crate::cross::RouteNews;
+use crate::cross::{Control, RouteNews};
 use crate::descriptor::{Completion, OpKind, SendDescriptor, Status};
 use crate::limits::{POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
 use crate::pool::{Chain, Pool};
@@ -30,9 +32,47 @@ use record::Active;
 pub(crate) use transmission::Outlet;
 use window::Window;
 
+/// What a message is to its receiver.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    /// To be matched.
+    Message,
+    /// Bytes for a region, whose key stands in place of match bits.
+    Put { generation: u32, offset: u64 },
+    /// Elements of a region are to be changed; with `fetch`, the receive path's name for the old values.
+    Atomic {
+        generation: u32,
+        offset: u64,
+        operation: AtomicOp,
+        datatype: Datatype,
+        count: u32,
+        fetch: Option<u32>,
+    },
+}
+
+impl Work {
+    const fn kind(&self) -> OpKind {
+        match self {
+            Self::Message => OpKind::Send,
+            Self::Put { .. } => OpKind::Put,
+            Self::Atomic { .. } => OpKind::Atomic,
+        }
+    }
+
+    /// The target says how it ended: what is not a message, unless its answer goes to the receive path.
+    const fn needs_done(&self) -> bool {
+        match self {
+            Self::Message => false,
+            Self::Put { .. } => true,
+            Self::Atomic { fetch, .. } => fetch.is_none(),
+        }
+    }
+}
+
 /// A message that was posted and is not forgotten yet.
 struct SendMessage {
     descriptor: SendDescriptor,
+    work: Work,
     peer: u32,
     /// Its number in the pair's order, from its first transmission on.
     number: Option<u32>,
@@ -93,6 +133,8 @@ pub(crate) struct SendPath {
     active: usize,
     /// A message began to wait for a `done` since this was last asked.
     awaits: bool,
+    /// Replies that have arrived: their values can be forgotten.
+    pub(crate) replied: Vec<u32>,
 }
 
 /// Boxes kept for reuse: peers that are active at the same time, in a usual burst. 4 KiB each.
@@ -115,6 +157,7 @@ impl SendPath {
             timers: Timers::new(),
             active: 0,
             awaits: false,
+            replied: Vec::new(),
         }
     }
 
@@ -234,6 +277,9 @@ impl SendPath {
     /// Gives a peer up: all that was due ends with `status`, and its numbers start afresh.
     pub(crate) fn reset(&mut self, peer: u32, status: Status, found: bool) {
         if let Some(mut active) = self.peers[peer].active.take() {
+            let queued = active.controls.iter().filter_map(Control::values);
+            let sent = active.records.iter().filter_map(|record| record.what.values());
+            self.replied.extend(queued.chain(sent));
             active.window = [record::Frame::default(); crate::limits::WINDOW_FRAMES as usize];
             self.retire(active);
         }
@@ -270,10 +316,12 @@ impl SendPath {
     fn report(&mut self, index: u32, status: Status) {
         let generation = self.messages.generation(index);
         let Some(message) = self.messages.at_mut(index) else { return };
-        let mut op = bookkeeping::op_id(index, generation);
+        let mut op = bookkeeping::op_id(message.work.kind(), index, generation);
         let mut context = message.descriptor.context;
         if core::mem::replace(&mut message.completed, true) {
-            if status == Status::Ok || message.void {
+            // A fetching atomic ends elsewhere.
+            let plain = matches!(message.work, Work::Message);
+            if status == Status::Ok || message.void || !plain {
                 return;
             }
             op.kind = OpKind::Undelivered;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use emp_wire::Sequence;
 
-use crate::cross::Control;
+use crate::cross::{Control, RegionBlock};
 use crate::limits::WINDOW_FRAMES;
 use crate::time::Time;
 
@@ -27,6 +27,8 @@ pub(super) enum What {
     Message { message: u32, number: u32 },
     /// A block of a message that the peer pulled.
     Block { message: u32, pull: u16, offset: u64, bytes: u32 },
+    /// A block of a region that the peer asked for.
+    Region(RegionBlock),
     /// One control frame.
     Control(Control),
     /// The message is gone or withdrawn: its frames are replaced by `skip` frames (`SEQ-5`).
@@ -38,7 +40,15 @@ impl What {
     pub(super) const fn message(&self) -> Option<u32> {
         match self {
             Self::Message { message, .. } | Self::Block { message, .. } => Some(*message),
-            Self::Control(_) | Self::Skip => None,
+            Self::Region(_) | Self::Control(_) | Self::Skip => None,
+        }
+    }
+
+    /// The stored values that it carries.
+    pub(super) const fn values(&self) -> Option<u32> {
+        match self {
+            Self::Control(control) => control.values(),
+            _ => None,
         }
     }
 }
@@ -66,12 +76,18 @@ pub(super) struct Frame {
 
 /// A block that a peer asked for and that waits for its turn.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct QueuedBlock {
-    pub(super) message: u32,
-    pub(super) generation: u32,
-    pub(super) pull: u16,
-    pub(super) offset: u64,
-    pub(super) bytes: u32,
+pub(super) enum QueuedBlock {
+    /// Of a message.
+    Message { message: u32, generation: u32, pull: u16, offset: u64, bytes: u32 },
+    /// Of a region.
+    Region(RegionBlock),
+}
+
+impl QueuedBlock {
+    /// It is of this message.
+    pub(super) const fn is_of(&self, index: u32) -> bool {
+        matches!(self, Self::Message { message, .. } if *message == index)
+    }
 }
 
 /// What a peer costs while something is under way to it. Boxed, and reused when it is idle again.
@@ -253,7 +269,27 @@ impl Active {
         }
         self.awaiting.retain(|other| *other != index);
         self.pending.retain(|other| *other != index);
-        self.blocks.retain(|block| block.message != index);
+        self.blocks.retain(|block| !block.is_of(index));
+    }
+
+    /// Replaces what is left of a region's blocks by skips and takes those out that wait; calls `refuse` with the name of
+    /// each get that will not be answered.
+    pub(super) fn skip_region(&mut self, region: u32, mut refuse: impl FnMut(u32)) {
+        for record in &mut self.records {
+            if let What::Region(block) = record.what
+                && block.region == region
+            {
+                record.what = What::Skip;
+                refuse(block.handle);
+            }
+        }
+        self.blocks.retain(|block| match block {
+            QueuedBlock::Region(block) if block.region == region => {
+                refuse(block.handle);
+                false
+            }
+            _ => true,
+        });
     }
 
     /// True if nothing is queued, under way or awaited.

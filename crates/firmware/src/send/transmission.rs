@@ -1,16 +1,17 @@
 //! Transmission (I2): chooses the next frame of each peer and builds it, without copying what is large.
 
-use emp_wire::{BlockWord, Done, Flags, Kind, LongPart, Message, NodeId, Pull, Sequence};
+use emp_wire::{BlockWord, DoneStatus, Flags, Kind, Sequence};
 
+use super::body::Body;
 use super::bookkeeping::handle;
 use super::record::{Active, FrameState, Record, What};
-use super::{SendMessage, SendPath};
+use super::{SendMessage, SendPath, Work};
 use crate::counters::Counter;
 use crate::cross::{Control, Cross};
 use crate::descriptor::Status;
 use crate::encode::{self, EncodeError, Head, Line, Payload};
 use crate::limits::WINDOW_FRAMES;
-use crate::memory::HostMemory;
+use crate::memory::{HostMemory, SegmentList};
 use crate::peers::Peers;
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
@@ -153,25 +154,40 @@ impl SendPath {
                 encode::frame(batch, &line, &head, |_| 0, Payload::None, *memory)?
             }
             What::Control(control) => {
-                let (kind, word) = control_word(&control);
-                let head = head(kind, flags, word);
-                let body = |into: &mut [u8]| emit_control(&control, own, into);
-                encode::frame(batch, &line, &head, body, Payload::None, *memory)?
+                let (kind, word, more) = control.head();
+                let head = head(kind, flags.with(more), word);
+                let body = |into: &mut [u8]| control.emit(own, frame_bytes_max, into);
+                let values = control.values().and_then(|values| cross.replies.get(values));
+                let payload = match values {
+                    Some((pool, chain, bytes)) => Payload::Pool { pool, chain, offset: 0, bytes },
+                    None => Payload::None,
+                };
+                // Fetched values count as fields: what a profile does not check is bulk.
+                let line = Line { check_payload: true, ..line };
+                encode::frame(batch, &line, &head, body, payload, *memory)?
+            }
+            What::Region(block) => {
+                let start = u64::from(place) * u64::from(block.fragment);
+                let part = block.memory.part(start, block.fragment.into());
+                let word = BlockWord { pull: block.pull, index: place as u16 }.emit();
+                let head = head(Kind::Block, flags, word);
+                let list = SegmentList::one(part);
+                let payload = Payload::Host { list: &list, offset: 0, bytes: part.bytes };
+                encode::frame(batch, &line, &head, |_| 0, payload, *memory)?
             }
             What::Message { message, number } => {
                 let generation = self.messages.generation(message);
                 let sending = self.messages.at_mut(message).ok_or(EncodeError::Unsendable)?;
                 let (offset, bytes) = sending.fragment_at(place);
-                let (body, body_flags) = if place == 0 {
-                    sending.body(own, frame_bytes_max, handle(message, generation))
+                let (body, word) = if place == 0 {
+                    let handle = handle(message, generation);
+                    (sending.body(own, frame_bytes_max, handle), number)
                 } else {
-                    (None, Flags::default())
+                    (Body::Data, place)
                 };
-                let (kind, word) =
-                    if place == 0 { (Kind::Message, number) } else { (Kind::Data, place) };
-                let head = head(kind, flags.with(body_flags), word);
+                let head = head(body.kind(), flags.with(body.flags()), word);
                 let payload = payload(&mut self.pool, sending, offset, bytes);
-                let body = |into: &mut [u8]| body.map_or(0, |body| body.emit(into));
+                let body = |into: &mut [u8]| body.emit(into);
                 encode::frame(batch, &line, &head, body, payload, *memory)?
             }
             What::Block { message, pull, offset, bytes } => {
@@ -205,7 +221,11 @@ impl SendPath {
         let last = place + 1 == record.count;
         let awaited = match record.what {
             What::Message { message, .. } | What::Block { message, .. } => {
-                self.messages.at(message).is_some_and(|message| !message.completed)
+                // What the target answers brings the acknowledgement with it.
+                let plain = |work| matches!(work, Work::Message);
+                self.messages
+                    .at(message)
+                    .is_some_and(|message| !message.completed && plain(message.work))
             }
             _ => false,
         };
@@ -254,6 +274,14 @@ impl SendPath {
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
         let Some(index) = active.record_of(sequence) else { return };
         let record = &mut active.records[index];
+        if let What::Region(block) = record.what {
+            record.what = What::Skip;
+            let status = DoneStatus::Fault;
+            self.counters.count(Counter::RefusedFault);
+            let reply = Control::Reply { handle: block.handle, status, values: None };
+            active.controls.push_back(reply);
+            return;
+        }
         let started = record.sent > 0;
         let Some(message) = record.what.message() else { return };
         let block = matches!(record.what, What::Block { .. });
@@ -290,57 +318,5 @@ fn payload<'a>(
         _ if bytes == 0 => Payload::None,
         Some(chain) => Payload::Pool { pool, chain, offset, bytes },
         None => Payload::Host { list: &message.descriptor.segments, offset, bytes },
-    }
-}
-
-fn control_word(control: &Control) -> (Kind, u32) {
-    match *control {
-        Control::Pull { handle, .. } => (Kind::Pull, handle),
-        Control::Done { handle, .. } => (Kind::Done, handle),
-    }
-}
-
-fn emit_control(control: &Control, node: NodeId, into: &mut [u8]) -> usize {
-    match *control {
-        Control::Pull { offset, bytes, pull, .. } => Pull { node, offset, bytes, pull }.emit(into),
-        Control::Done { status, .. } => Done { node, status }.emit(into),
-    }
-}
-
-impl SendMessage {
-    /// Offset and length of the payload of a frame of the message's train.
-    fn fragment_at(&self, place: u32) -> (u64, u64) {
-        if place == 0 {
-            return (0, u64::from(self.first_payload));
-        }
-        let fragment = u64::from(self.fragment);
-        let offset = u64::from(self.first_payload) + u64::from(place - 1) * fragment;
-        (offset, fragment.min(u64::from(self.unscheduled).saturating_sub(offset)))
-    }
-
-    /// Body of the first frame, and the flags that go with it.
-    fn body(&self, own: NodeId, frame_bytes_max: u16, handle: u32) -> (Option<Message>, Flags) {
-        let descriptor = &self.descriptor;
-        let total_bytes = if self.void { 0 } else { descriptor.segments.bytes() };
-        let long = total_bytes > u64::from(self.first_payload);
-        let body = Message {
-            node: own,
-            source_endpoint: descriptor.endpoint,
-            destination_endpoint: descriptor.to_endpoint,
-            match_bits: descriptor.match_bits,
-            frame_bytes_max,
-            handle,
-            long: long.then_some(LongPart {
-                total_bytes,
-                unscheduled_bytes: self.unscheduled,
-                fragment_bytes: self.fragment,
-            }),
-            immediate: descriptor.immediate.filter(|_| !self.void),
-        };
-        let flags = body
-            .flags()
-            .with_if(descriptor.synchronous && !self.void, Flags::SYNCHRONOUS)
-            .with_if(self.void, Flags::VOID);
-        (Some(body), flags)
     }
 }

@@ -1,0 +1,220 @@
+//! Gets and fetching atomics at their initiator: what other nodes' memory sends here (`GET-2`, `ATOMIC-4`).
+
+use alloc::vec::Vec;
+
+use emp_wire::{DoneStatus, NodeId};
+
+use super::ReceivePath;
+use super::pulling::{Puller, Pulling};
+use crate::counters::Counter;
+use crate::cross::{Control, GetBlock, ToSend};
+use crate::descriptor::{Completion, OpId, OpKind, PostError, Status};
+use crate::memory::{HostMemory, SegmentList};
+use crate::one_sided::{AtomicDescriptor, GetDescriptor, RemoteRegion};
+
+/// Marks operations of this table: the send path has atomics of its own.
+const FETCH_MARK: u32 = 1 << 31;
+
+/// A get or fetching atomic that was posted and is not complete.
+pub(super) struct Fetch {
+    kind: OpKind,
+    pub(super) peer: u32,
+    target: RemoteRegion,
+    endpoint: u16,
+    /// Where the bytes go.
+    segments: SegmentList,
+    context: u64,
+    /// What of it is asked for; an atomic asks by itself.
+    pub(super) pulling: Pulling,
+    /// Payload bytes of the frames that bring it; 0 while the peer is not known.
+    pub(super) fragment: u16,
+}
+
+impl ReceivePath {
+    /// Starts a get, if the peer is known: then `fragment` is what one of its frames carries.
+    pub(crate) fn post_get(
+        &mut self,
+        peer: u32,
+        get: GetDescriptor,
+        fragment: Option<u16>,
+    ) -> Result<OpId, PostError> {
+        let GetDescriptor { target, endpoint, segments, context } = get;
+        let pulling = Pulling::of(0, segments.bytes());
+        let kind = OpKind::Get;
+        let fetch = Fetch { kind, peer, target, endpoint, segments, context, pulling, fragment: 0 };
+        let (index, generation) = self.fetches.insert(fetch).ok_or(PostError::Busy)?;
+        if let Some(fragment) = fragment {
+            self.start_get(index, fragment);
+        }
+        Ok(OpId { kind, index: index | FETCH_MARK, generation })
+    }
+
+    /// Makes ready for the answer of a fetching atomic. Returns the operation, and its name on the wire.
+    pub(crate) fn expect_values(
+        &mut self,
+        peer: u32,
+        atomic: &AtomicDescriptor,
+        into: SegmentList,
+    ) -> Result<(OpId, u32), PostError> {
+        let AtomicDescriptor { target, endpoint, context, .. } = *atomic;
+        let kind = OpKind::Atomic;
+        let pulling = Pulling::of(0, 0);
+        let segments = into;
+        let fetch = Fetch { kind, peer, target, endpoint, segments, context, pulling, fragment: 0 };
+        let (index, generation) = self.fetches.insert(fetch).ok_or(PostError::Busy)?;
+        Ok((OpId { kind, index: index | FETCH_MARK, generation }, name(index, generation)))
+    }
+
+    /// The atomic was not posted after all.
+    pub(crate) fn forget_fetch(&mut self, op: OpId) {
+        self.fetches.remove(op.index & !FETCH_MARK);
+    }
+
+    fn start_get(&mut self, index: u32, fragment: u16) {
+        let Some(get) = self.fetches.at_mut(index) else { return };
+        get.fragment = fragment;
+        if get.segments.bytes() > 0 {
+            return self.pull_more(Puller::Get(index));
+        }
+        // No bytes, but an answer: whether the place is there.
+        let peer = get.peer;
+        let control = self.get_block(index, 0, 0, 0);
+        self.to_send.push_back(ToSend::Control { peer, control });
+    }
+
+    /// A peer's epoch and largest frame are known: gets that waited for that begin.
+    pub(crate) fn met(&mut self, peer: u32, fragment: u16) {
+        for index in self.fetches_of(peer) {
+            let fetch = self.fetches.at(index).expect("listed");
+            if fetch.kind == OpKind::Get && fetch.fragment == 0 {
+                self.start_get(index, fragment);
+            }
+        }
+    }
+
+    /// True if something is to be fetched from a peer.
+    pub(crate) fn fetches_from(&self, peer: u32) -> bool {
+        !self.fetches_of(peer).is_empty()
+    }
+
+    fn fetches_of(&self, peer: u32) -> Vec<u32> {
+        if self.fetches.len() == 0 {
+            return Vec::new();
+        }
+        let of = |index: &u32| self.fetches.at(*index).is_some_and(|fetch| fetch.peer == peer);
+        self.fetches.indices().filter(of).collect()
+    }
+
+    /// The frame that asks for a block of a get.
+    pub(super) fn get_block(&self, index: u32, offset: u64, bytes: u32, pull: u16) -> Control {
+        let get = self.fetches.at(index).expect("the caller has it");
+        let RemoteRegion { to_endpoint, key, generation, offset: start, .. } = get.target;
+        Control::Get(GetBlock {
+            key,
+            // Beyond the end of all addresses the target refuses it, whatever comes out here.
+            offset: start.saturating_add(offset),
+            generation,
+            handle: name(index, self.fetches.generation(index)),
+            bytes,
+            endpoint: get.endpoint,
+            to_endpoint,
+            pull,
+            fragment: get.fragment,
+        })
+    }
+
+    /// Bytes of a get have come.
+    pub(super) fn place_fetched(
+        &mut self,
+        index: u32,
+        offset: u64,
+        payload: &[u8],
+        memory: &mut impl HostMemory,
+    ) {
+        let Some(get) = self.fetches.at(index) else { return };
+        match get.segments.write(memory, offset, payload) {
+            Ok(placed) => self.counters.add(Counter::BytesPlaced, placed),
+            Err(_) => self.finish_fetch(index, Status::MemoryFault),
+        }
+    }
+
+    /// Ends a get if all of it is here.
+    pub(super) fn advance_get(&mut self, index: u32) {
+        if self.fetches.at(index).is_some_and(|get| get.pulling.is_over()) {
+            self.finish_fetch(index, Status::Ok);
+        }
+    }
+
+    /// The target answers a get that it does not answer with blocks, or an atomic (`GET-3`, `ATOMIC-4`).
+    pub(super) fn on_reply(
+        &mut self,
+        peer: u32,
+        handle: u32,
+        status: DoneStatus,
+        values: &[u8],
+        memory: &mut impl HostMemory,
+    ) {
+        let index = handle & 0xFFFF;
+        let current = name(index, self.fetches.generation(index)) == handle;
+        let fetch = self.fetches.at(index).filter(|fetch| current && fetch.peer == peer);
+        let Some(fetch) = fetch else {
+            self.counters.count(Counter::DropBadHandle);
+            return;
+        };
+        let bytes = fetch.segments.bytes();
+        let status = match status.into() {
+            // "Complete" without the bytes is an answer to another question.
+            Status::Ok if values.len() as u64 != bytes => Status::Abandoned,
+            Status::Ok => match fetch.segments.write(memory, 0, values) {
+                Ok(_) => Status::Ok,
+                Err(_) => Status::MemoryFault,
+            },
+            failed => failed,
+        };
+        self.finish_fetch(index, status);
+    }
+
+    /// Ends a fetching atomic that could not be sent.
+    pub(crate) fn end_fetch(&mut self, handle: u32, status: Status) {
+        let index = handle & 0xFFFF;
+        if name(index, self.fetches.generation(index)) == handle {
+            self.finish_fetch(index, status);
+        }
+    }
+
+    /// A peer is given up.
+    pub(super) fn end_fetches_of(&mut self, peer: u32, status: Status) {
+        for index in self.fetches_of(peer) {
+            self.finish_fetch(index, status);
+        }
+    }
+
+    fn finish_fetch(&mut self, index: u32, status: Status) {
+        self.drop_pulls(Puller::Get(index));
+        let generation = self.fetches.generation(index);
+        let Some(fetch) = self.fetches.remove(index) else { return };
+        self.serve_pull_queue();
+        self.counters.count(match fetch.kind {
+            OpKind::Get => Counter::Gets,
+            _ => Counter::Atomics,
+        });
+        let bytes = fetch.segments.bytes();
+        let peer: NodeId = fetch.target.to;
+        self.completions.push_back(Completion {
+            op: OpId { kind: fetch.kind, index: index | FETCH_MARK, generation },
+            context: fetch.context,
+            status,
+            bytes,
+            total_bytes: bytes,
+            peer,
+            peer_endpoint: fetch.target.to_endpoint,
+            match_bits: fetch.target.key,
+            immediate: None,
+        });
+    }
+}
+
+/// The name of a fetch on the wire: index and part of the generation. `GETS_MAX` fits 16 bits.
+const fn name(index: u32, generation: u32) -> u32 {
+    generation << 16 | index & 0xFFFF
+}

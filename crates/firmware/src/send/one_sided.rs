@@ -1,0 +1,167 @@
+//! The send path's part of one-sided operations: puts and atomics as numbered messages, and blocks of regions that peers
+//! asked for.
+
+use emp_wire::{Atomic, DoneStatus, TRAIN_FRAMES_MAX};
+
+use super::record::QueuedBlock;
+use super::{SendPath, Work};
+use crate::counters::Counter;
+use crate::cross::{Control, RegionBlock, RouteNews};
+use crate::descriptor::{CompletionMode, OpId, PostError, SendDescriptor, Status};
+use crate::limits::BLOCKS_QUEUED_MAX;
+use crate::memory::{HostMemory, SegmentList};
+use crate::one_sided::{AtomicDescriptor, PutDescriptor, RemoteRegion};
+use crate::time::Time;
+
+impl SendPath {
+    /// Queues a put: a message that goes to a region. `buffered_bytes_max` is what one frame to this peer holds.
+    pub(crate) fn post_put(
+        &mut self,
+        now: Time,
+        peer: u32,
+        put: PutDescriptor,
+        buffered_bytes_max: usize,
+        memory: &impl HostMemory,
+    ) -> Result<OpId, PostError> {
+        if self.messages.is_full() {
+            return Err(PostError::Busy);
+        }
+        let PutDescriptor { target, endpoint, segments, immediate, completion, context } = put;
+        let buffered = completion == CompletionMode::Buffered;
+        if buffered && segments.bytes() > buffered_bytes_max as u64 {
+            return Err(PostError::TooLong);
+        }
+        let work = Work::Put { generation: target.generation, offset: target.offset };
+        let send = SendDescriptor { immediate, context, ..describe(&target, endpoint, segments) };
+        let chain = if buffered { Some(self.copy(&[&send.segments], memory)?) } else { None };
+        self.enqueue(now, peer, send, work, chain)
+    }
+
+    /// Queues an atomic operation, whose operands are copied. With `fetch` its answer goes to the receive path, and it is
+    /// complete there.
+    pub(crate) fn post_atomic(
+        &mut self,
+        now: Time,
+        peer: u32,
+        atomic: &AtomicDescriptor,
+        fetch: Option<u32>,
+        memory: &impl HostMemory,
+    ) -> Result<OpId, PostError> {
+        if self.messages.is_full() {
+            return Err(PostError::Busy);
+        }
+        let AtomicDescriptor { target, endpoint, operation, datatype, count, context, .. } = atomic;
+        let elements = Atomic::element_bytes((*datatype, *count));
+        let mut lists: [&SegmentList; 2] = [&atomic.operands, &atomic.operands];
+        let mut used = usize::from(operation.has_operands());
+        if let Some(compare) = &atomic.compare {
+            lists[used] = compare;
+            used += 1;
+        }
+        let chain = self.copy(&lists[..used], memory)?;
+        let work = Work::Atomic {
+            generation: target.generation,
+            offset: target.offset,
+            operation: *operation,
+            datatype: *datatype,
+            count: *count,
+            fetch,
+        };
+        // What completions show of its length is that of the elements.
+        let shown = SegmentList::one(crate::memory::Segment { address: 0, bytes: elements });
+        let send = SendDescriptor { context: *context, ..describe(target, *endpoint, shown) };
+        let op = self.enqueue(now, peer, send, work, Some(chain))?;
+        if fetch.is_some()
+            && let Some(message) = self.messages.at_mut(op.index)
+        {
+            message.completed = true;
+        }
+        Ok(op)
+    }
+
+    /// Copies lists, one after the other, into a chain of the pool.
+    fn copy(
+        &mut self,
+        lists: &[&SegmentList],
+        memory: &impl HostMemory,
+    ) -> Result<crate::pool::Chain, PostError> {
+        let bytes: u64 = lists.iter().map(|list| list.bytes()).sum();
+        let chain = self.pool.alloc(bytes as usize).ok_or(PostError::PoolFull)?;
+        let read = |at: usize, slice: &mut [u8]| {
+            let (mut from, mut done) = (at as u64, 0);
+            for list in lists {
+                let here = list.bytes().saturating_sub(from).min((slice.len() - done) as u64);
+                list.read(memory, from, &mut slice[done..done + here as usize])?;
+                done += here as usize;
+                from = (from + here).saturating_sub(list.bytes());
+            }
+            Ok::<_, crate::memory::MemoryFault>(())
+        };
+        if self.pool.fill(&chain, bytes as usize, read).is_err() {
+            self.pool.free(chain);
+            return Err(PostError::MemoryFault);
+        }
+        self.counters.add(Counter::BytesCopied, bytes);
+        Ok(chain)
+    }
+
+    /// An atomic operation turns out not to fit one of the peer's frames.
+    pub(super) fn unsent(&mut self, index: u32) {
+        let status = Status::TooLong;
+        if let Some(Work::Atomic { fetch: Some(fetch), .. }) =
+            self.messages.at(index).map(|message| message.work)
+        {
+            self.route_news.push_back(RouteNews::Unsent { fetch, status });
+        }
+        self.void(index, status);
+    }
+
+    /// The peer wants a block of a region (`GET-1`); the receive path has found that it may have it.
+    pub(crate) fn on_get(
+        &mut self,
+        now: Time,
+        peer: u32,
+        block: RegionBlock,
+        fragment_bytes_max: u16,
+    ) {
+        let frames = block.memory.bytes.div_ceil(block.fragment.max(1).into());
+        let sane = (1..=fragment_bytes_max).contains(&block.fragment)
+            && frames <= u64::from(TRAIN_FRAMES_MAX);
+        let active = self.activate(peer, now);
+        if !sane || active.blocks.len() >= BLOCKS_QUEUED_MAX {
+            self.counters.count(Counter::DropBadPlace);
+            let handle = block.handle;
+            let control = Control::Reply { handle, status: DoneStatus::Abandoned, values: None };
+            return self.control(now, peer, control);
+        }
+        active.blocks.push_back(QueuedBlock::Region(block));
+        self.mark_ready(peer);
+    }
+
+    /// A region is no more: blocks of it that were asked for are not sent (any further), and those who asked are told.
+    pub(crate) fn drop_region(&mut self, now: Time, region: u32) {
+        let mut refused = alloc::vec::Vec::new();
+        for peer in 0..self.peers.len() {
+            let Some(active) = self.peers[peer].active.as_deref_mut() else { continue };
+            active.skip_region(region, |handle| refused.push((peer, handle)));
+        }
+        for (peer, handle) in refused {
+            let status = DoneStatus::BadKey;
+            self.control(now, peer, Control::Reply { handle, status, values: None });
+        }
+    }
+}
+
+fn describe(target: &RemoteRegion, endpoint: u16, segments: SegmentList) -> SendDescriptor {
+    SendDescriptor {
+        to: target.to,
+        endpoint,
+        to_endpoint: target.to_endpoint,
+        match_bits: target.key,
+        segments,
+        immediate: None,
+        synchronous: false,
+        completion: CompletionMode::Delivered,
+        context: 0,
+    }
+}

@@ -4,16 +4,18 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
+# Where the release build puts its programs.
+BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 SEEDS ?= 0..2000
 
-.PHONY: all demo test bench sim lint install deps clean
+.PHONY: all demo test bench sim lint install install-built deps clean
 
 all: deps
 	$(CARGO) build --release --locked
 
 ## Two hosts, a cable, EMP beside TCP, under loss: a table and emp-demo/report.svg. Under 40 s after the build.
 demo: all
-	target/release/emp demo
+	$(BUILT)/emp demo
 
 ## Everything that can be checked here, in under 20 minutes on two cores.
 test: deps lint
@@ -25,17 +27,21 @@ lint: deps
 
 ## The figures that EMP holds itself to, against the bare link and TCP in the same run.
 bench: all
-	target/release/emp bench bars
+	$(BUILT)/emp bench bars
 
 ## More seeds of the simulator than the tests run: make sim SEEDS=0..100000
 sim: all
-	target/release/emp sim --seeds $(SEEDS)
+	$(BUILT)/emp sim --seeds $(SEEDS)
 
-install: all
-	install -Dm755 target/release/emp $(DESTDIR)$(PREFIX)/bin/emp
-	install -Dm755 target/release/libemp_fi.so $(DESTDIR)$(PREFIX)/lib/libfabric/libemp-fi.so
-	install -Dm644 README.md $(DESTDIR)$(PREFIX)/share/doc/emp/README.md
-	install -Dm644 SPEC.md $(DESTDIR)$(PREFIX)/share/doc/emp/SPEC.md
+## The program, the libfabric provider where each libfabric looks for it (as far as PREFIX permits), the documents.
+install: all install-built
+
+## The same with what is built already, in $(BUILT).
+install-built:
+	install -Dm755 $(BUILT)/emp $(DESTDIR)$(PREFIX)/bin/emp
+	$(BUILT)/emp install-provider --prefix $(PREFIX) $(if $(DESTDIR),--destdir $(DESTDIR))
+	for document in README.md SPEC.md ARCHITECTURE.md; do \
+		install -Dm644 $$document $(DESTDIR)$(PREFIX)/share/doc/emp/$$document || exit 1; done
 
 ## A linker and libc headers for Rust, and `ip` for the labs of namespaces.
 deps:

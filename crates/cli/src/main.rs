@@ -5,6 +5,7 @@ mod demo;
 mod doctor;
 mod error;
 mod lab;
+mod mpi;
 mod process;
 mod report;
 mod sim;
@@ -32,6 +33,13 @@ enum Command {
     Sim(sim::Args),
     /// Show what this machine allows and which link `auto` will take.
     Doctor(doctor::Args),
+    MpiEnv(mpi::EnvArgs),
+    /// Put the libfabric provider where libfabric looks: for `make install`.
+    #[command(hide = true)]
+    InstallProvider(mpi::InstallArgs),
+    /// Load a libfabric and say which providers it has.
+    #[command(hide = true)]
+    FiProbe(mpi::ProbeArgs),
 }
 
 fn dispatch(command: Command) -> anyhow::Result<()> {
@@ -41,6 +49,9 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Doctor(args) => doctor::run(args),
+        Command::MpiEnv(args) => mpi::run_env(&args),
+        Command::InstallProvider(args) => mpi::run_install(&args),
+        Command::FiProbe(args) => mpi::run_probe(&args),
     }
 }
 

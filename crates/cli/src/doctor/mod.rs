@@ -17,10 +17,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use self::finding::Finding;
+pub use self::finding::Finding;
 use self::interfaces::Interface;
 use self::rung::Rung;
 use crate::error::print;
+use crate::mpi;
 
 /// Show what this machine allows and which link `auto` will take.
 #[derive(clap::Args)]
@@ -38,6 +39,7 @@ struct Report {
     cpu: Vec<Finding>,
     interfaces: Vec<Interface>,
     rungs: Vec<Rung>,
+    mpi: Vec<Finding>,
 }
 
 /// Runs `emp doctor`.
@@ -49,6 +51,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         cpu: cpu::inspect(Path::new("/")),
         rungs: interfaces.iter().map(rung::choose).collect(),
         interfaces,
+        mpi: mpi::findings(),
     };
     if args.json {
         return print(&(serde_json::to_string_pretty(&report)? + "\n"));

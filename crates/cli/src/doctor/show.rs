@@ -27,6 +27,8 @@ pub fn text(report: &Report, colour: bool) -> String {
     report.interfaces.iter().for_each(|interface| page.finding(&describe(interface)));
     page.title("what auto takes");
     report.rungs.iter().for_each(|rung| page.finding(&verdict(rung)));
+    page.title("MPI");
+    report.mpi.iter().for_each(|finding| page.finding(finding));
     page.text
 }
 

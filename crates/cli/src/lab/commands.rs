@@ -175,7 +175,7 @@ fn reach(name: &str) -> anyhow::Result<State> {
 }
 
 /// Joins the lab's keeper, if we are an ordinary user and there is one.
-fn join_kept(name: &str) -> anyhow::Result<Option<Kept>> {
+pub fn join_kept(name: &str) -> anyhow::Result<Option<Kept>> {
     if rootless::is_able() {
         return Ok(None);
     }
@@ -187,7 +187,7 @@ fn join_kept(name: &str) -> anyhow::Result<Option<Kept>> {
 }
 
 /// A record in sight of a process that is not able is a lab root made.
-fn refuse_if_not_ours(name: &str) -> anyhow::Result<()> {
+pub fn refuse_if_not_ours(name: &str) -> anyhow::Result<()> {
     if !rootless::is_able() {
         bail_user!("lab {name} was made by root; run emp as root to use or remove it");
     }

@@ -26,6 +26,25 @@ static STOPPING: AtomicBool = AtomicBool::new(false);
 
 static WATCHING: OnceLock<()> = OnceLock::new();
 
+/// What else has to be ended before labs are undone, told the signal.
+static BEFORE_END: Mutex<Vec<Work>> = Mutex::new(Vec::new());
+
+/// Something to do, told the signal.
+type Work = Box<dyn Fn(i32) + Send>;
+
+/// Has something done when a signal ends this process, before its labs are undone.
+pub fn before_end(work: impl Fn(i32) + Send + 'static) -> anyhow::Result<()> {
+    watch()?;
+    BEFORE_END.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(work));
+    Ok(())
+}
+
+/// Does something that a signal must not cut in two, unless one is about to end this process: then never.
+pub fn undivided<T>(work: impl FnOnce() -> T) -> T {
+    let _guarded = lock();
+    work()
+}
+
 /// A lab under guard, until it is released or dropped.
 pub struct Guard {
     /// A copy, complete once the lab is made.
@@ -103,6 +122,9 @@ fn watch() -> anyhow::Result<()> {
         for signal in signals.forever() {
             STOPPING.store(true, Ordering::SeqCst);
             let guarded = GUARDED.lock().unwrap_or_else(PoisonError::into_inner);
+            for work in BEFORE_END.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                work(signal);
+            }
             for state in guarded.iter() {
                 let _ = build::undo(state);
             }

@@ -11,6 +11,8 @@ mod interrupt;
 mod ip;
 mod keeper;
 mod mount;
+mod mpirun;
+mod offspring;
 mod plan;
 #[allow(dead_code, reason = "the surface for `bench`, `demo` and `sim`; labs use part of it")]
 mod private;
@@ -30,6 +32,8 @@ pub use self::{
     plan::{Plan, Topology},
     private::{Host, PrivateLab},
 };
+
+use crate::mpi::{Family, Transport};
 
 pub use rootless::would_be_allowed as user_namespaces;
 
@@ -57,6 +61,7 @@ enum Command {
     /// For example `mpirun --mca plm_rsh_agent "emp lab rsh"`, or a script holding
     /// `exec emp lab rsh "$@"` for `mpiexec.hydra -launcher-exec`. The lab is $EMP_LAB, else emp.
     Rsh(RshArgs),
+    Mpirun(MpirunArgs),
     /// Wait, so that the namespaces around this process stay.
     #[command(name = keeper::SUBCOMMAND, hide = true)]
     Keep(KeepArgs),
@@ -129,6 +134,31 @@ struct RshArgs {
     arguments: Vec<String>,
 }
 
+/// Start an MPI program on the hosts of a lab, by the MPI's own launcher and over EMP.
+///
+/// The lab is the one that is up; where none is, one of two hosts that is removed at the end.
+#[derive(clap::Args)]
+struct MpirunArgs {
+    /// Which MPI [default: the first that is found and can take EMP].
+    #[arg(long, value_enum)]
+    mpi: Option<Family>,
+    /// How many ranks.
+    #[arg(short)]
+    n: usize,
+    /// Ranks on each host, filled one host after the other [default: as even as it goes].
+    #[arg(long, value_name = "P")]
+    ppn: Option<usize>,
+    /// What carries the messages.
+    #[arg(long, value_enum, default_value = "emp")]
+    over: Transport,
+    /// Which lab [default: $EMP_LAB, else emp if it is up, else one made for this run].
+    #[arg(long)]
+    name: Option<String>,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    program: Vec<OsString>,
+}
+
 #[derive(clap::Args)]
 struct KeepArgs {
     /// The lab that is kept, to be seen in a list of processes.
@@ -155,6 +185,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Status(args) => commands::status(&args),
         Command::Down(args) => commands::down(args),
         Command::Rsh(args) => commands::rsh(&args),
+        Command::Mpirun(args) => mpirun::run(args),
         Command::Keep(_) => keeper::wait_for_the_end(),
     }
 }

@@ -1,0 +1,68 @@
+//! Each obstacle is named by what causes it.
+
+use super::*;
+
+fn mpi(family: Family) -> Mpi {
+    Mpi {
+        family,
+        version: "4.1.4".to_owned(),
+        launcher: "/usr/bin/mpirun".into(),
+        compiler: None,
+        libfabric: None,
+        ucx: true,
+        parameter_file: None,
+    }
+}
+
+const DEBIAN: &str = "# comment\nbtl = ^uct,openib,ofi\nmtl = ^ofi\npml = ^ucx\n";
+
+#[test]
+fn a_parameter_file_keeps_components_out() {
+    assert_eq!(excluding(DEBIAN, "mtl", "ofi").as_deref(), Some("mtl = ^ofi"));
+    assert_eq!(excluding(DEBIAN, "pml", "cm"), None);
+    assert_eq!(excluding("pml=ob1", "pml", "cm").as_deref(), Some("pml=ob1"));
+    assert_eq!(excluding("#mtl = ^ofi", "mtl", "ofi"), None);
+}
+
+#[test]
+fn debians_defaults_are_named_until_they_are_overridden() {
+    let file = Some((Path::new("/etc/openmpi/openmpi-mca-params.conf"), DEBIAN));
+    let reasons = why_not_chosen(&mpi(Family::OpenMpi), file, |_| None);
+    assert!(reasons[0].contains("openmpi-mca-params.conf says `mtl = ^ofi`"), "{reasons:?}");
+    assert!(reasons[1].contains("OMPI_MCA_pml=cm"), "{reasons:?}");
+    let set = |name: &str| match name {
+        "OMPI_MCA_mtl" => Some("ofi".to_owned()),
+        "OMPI_MCA_pml" => Some("cm".to_owned()),
+        _ => None,
+    };
+    assert!(why_not_chosen(&mpi(Family::OpenMpi), file, set).is_empty());
+    let wrong = |name: &str| (name == "OMPI_MCA_pml").then(|| "ob1".to_owned());
+    let reasons = why_not_chosen(&mpi(Family::OpenMpi), None, wrong);
+    assert_eq!(reasons, ["OMPI_MCA_pml=ob1 is not cm"]);
+}
+
+#[test]
+fn an_mpich_with_two_networks_wants_to_be_told() {
+    let reasons = why_not_chosen(&mpi(Family::Mpich), None, |_| None);
+    assert!(reasons[0].contains("MPIR_CVAR_CH4_NETMOD=ofi"));
+    assert!(why_not_chosen(&mpi(Family::Mpich), None, |_| Some("ofi".to_owned())).is_empty());
+    let single = Mpi { ucx: false, ..mpi(Family::Mpich) };
+    assert!(why_not_chosen(&single, None, |_| None).is_empty());
+}
+
+#[test]
+fn a_provider_that_is_not_found_says_where_it_was_looked_for() {
+    let place = Some(Path::new("/nowhere/libfabric"));
+    assert!(why_not_found(place, |_| None).contains("no libemp-fi.so in /nowhere/libfabric"));
+    let filter = |name: &str| (name == "FI_PROVIDER").then(|| "tcp,udp".to_owned());
+    assert_eq!(why_not_found(place, filter), "FI_PROVIDER=tcp,udp leaves EMP out");
+    let path = |name: &str| (name == "FI_PROVIDER_PATH").then(|| "/x".to_owned());
+    assert!(why_not_found(place, path).contains("FI_PROVIDER_PATH=/x does not lead"));
+}
+
+#[test]
+fn an_mpi_without_libfabric_cannot_take_emp() {
+    let finding = one(&mpi(Family::Mpich), None);
+    assert!(finding.value.contains("built without libfabric"), "{finding:?}");
+    assert!(finding.advice.is_some());
+}

@@ -1,0 +1,184 @@
+//! The environment that makes an MPI take EMP, and those that make it take TCP, to compare.
+
+use std::path::Path;
+
+use super::{Family, Mpi};
+
+/// What carries the messages between hosts.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// EMP, as a libfabric provider.
+    Emp,
+    /// What the MPI has for TCP of its own: btl/tcp of Open MPI, the `tcp` provider elsewhere.
+    Tcp,
+    /// libfabric's `tcp` provider with connections managed by `ofi_rxm`.
+    Rxm,
+    /// UCX over TCP.
+    Ucx,
+}
+
+impl Transport {
+    /// How tables name it with this MPI.
+    pub fn name(self, mpi: &Mpi) -> &'static str {
+        match (self, mpi.family) {
+            (Self::Emp, _) => "EMP",
+            (Self::Tcp, Family::OpenMpi) => "btl/tcp",
+            (Self::Tcp, _) => "tcp",
+            (Self::Rxm, _) => "tcp;ofi_rxm",
+            (Self::Ucx, _) => "UCX tcp",
+        }
+    }
+
+    /// Whether the MPI has it at all.
+    pub fn is_there(self, mpi: &Mpi) -> bool {
+        match self {
+            Self::Emp | Self::Rxm => mpi.libfabric.is_some(),
+            Self::Tcp => mpi.family == Family::OpenMpi || mpi.libfabric.is_some(),
+            Self::Ucx => mpi.ucx,
+        }
+    }
+}
+
+/// Variables to set. Launchers hand them on to the ranks: hydra does so with all, Open MPI with its own and with those
+/// that its `mca_base_env_list` names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Name and value, in the order in which they are told.
+    pub variables: Vec<(String, String)>,
+}
+
+impl Settings {
+    /// For one MPI. `provider` is the directory of EMP's provider.
+    pub fn new(mpi: &Mpi, transport: Transport, provider: &Path) -> Self {
+        let mut settings = Self::default();
+        match transport {
+            Transport::Emp => settings.libfabric("emp", Some(provider)),
+            Transport::Tcp if mpi.family != Family::OpenMpi => settings.libfabric("tcp", None),
+            Transport::Rxm => settings.libfabric("tcp;ofi_rxm", None),
+            Transport::Tcp | Transport::Ucx => {}
+        }
+        if transport == Transport::Ucx {
+            // Shared memory would join ranks whose hosts are namespaces of one machine.
+            settings.set("UCX_TLS", "tcp,self");
+        }
+        match mpi.family {
+            Family::OpenMpi => settings.open_mpi(mpi, transport),
+            Family::Mpich => {
+                let module = if transport == Transport::Ucx { "ucx" } else { "ofi" };
+                if mpi.ucx {
+                    settings.set("MPIR_CVAR_CH4_NETMOD", module);
+                }
+            }
+            Family::Intel => settings.set("I_MPI_FABRICS", "shm:ofi"),
+        }
+        settings
+    }
+
+    fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.variables.push((name.to_owned(), value.into()));
+    }
+
+    fn libfabric(&mut self, provider: &str, path: Option<&Path>) {
+        if let Some(path) = path {
+            self.set("FI_PROVIDER_PATH", path.display().to_string());
+        }
+        self.set("FI_PROVIDER", provider);
+    }
+
+    fn open_mpi(&mut self, mpi: &Mpi, transport: Transport) {
+        let handed_on: Vec<String> = self.variables.iter().map(|(name, _)| name.clone()).collect();
+        match transport {
+            Transport::Emp | Transport::Rxm => {
+                let provider = if transport == Transport::Emp { "emp" } else { "tcp;ofi_rxm" };
+                self.set("OMPI_MCA_pml", "cm");
+                // Debian's own defaults exclude it.
+                self.set("OMPI_MCA_mtl", "ofi");
+                let include = match mpi.major() {
+                    0..5 => "OMPI_MCA_mtl_ofi_provider_include",
+                    _ => "OMPI_MCA_opal_common_ofi_provider_include",
+                };
+                self.set(include, provider);
+                if mpi.major() < 5 {
+                    // One-sided operations by messages: Debian's defaults exclude them too, and leave none for cm.
+                    self.set("OMPI_MCA_osc", "^ucx");
+                }
+            }
+            Transport::Tcp => {
+                self.set("OMPI_MCA_pml", "ob1");
+                let own = if mpi.major() < 5 { "tcp,vader,self" } else { "tcp,sm,self" };
+                self.set("OMPI_MCA_btl", own);
+            }
+            Transport::Ucx => {
+                self.set("OMPI_MCA_pml", "ucx");
+                // It leaves UCX to others unless there is hardware for it.
+                self.set("OMPI_MCA_opal_common_ucx_tls", "any");
+                self.set("OMPI_MCA_opal_common_ucx_devices", "any");
+            }
+        }
+        if !handed_on.is_empty() {
+            self.set("OMPI_MCA_mca_base_env_list", handed_on.join(";"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mpi(family: Family, version: &str) -> Mpi {
+        Mpi {
+            family,
+            version: version.to_owned(),
+            launcher: "/usr/bin/mpirun".into(),
+            compiler: None,
+            libfabric: Some("/usr/lib/libfabric.so.1".into()),
+            ucx: true,
+            parameter_file: None,
+        }
+    }
+
+    fn lines(family: Family, version: &str, transport: Transport) -> Vec<String> {
+        let settings = Settings::new(&mpi(family, version), transport, Path::new("/p"));
+        settings.variables.iter().map(|(name, value)| format!("{name}={value}")).collect()
+    }
+
+    #[test]
+    fn emp_is_named_to_libfabric_and_to_the_mpi() {
+        assert_eq!(
+            lines(Family::Mpich, "5.0.2", Transport::Emp),
+            ["FI_PROVIDER_PATH=/p", "FI_PROVIDER=emp", "MPIR_CVAR_CH4_NETMOD=ofi"]
+        );
+        assert_eq!(
+            lines(Family::Intel, "2021.16", Transport::Emp),
+            ["FI_PROVIDER_PATH=/p", "FI_PROVIDER=emp", "I_MPI_FABRICS=shm:ofi"]
+        );
+        let open = lines(Family::OpenMpi, "4.1.4", Transport::Emp);
+        for line in [
+            "OMPI_MCA_pml=cm",
+            "OMPI_MCA_mtl=ofi",
+            "OMPI_MCA_mtl_ofi_provider_include=emp",
+            "OMPI_MCA_mca_base_env_list=FI_PROVIDER_PATH;FI_PROVIDER",
+        ] {
+            assert!(open.iter().any(|other| other == line), "{open:?}");
+        }
+        let later = lines(Family::OpenMpi, "5.0.11", Transport::Emp);
+        assert!(later.contains(&"OMPI_MCA_opal_common_ofi_provider_include=emp".to_owned()));
+    }
+
+    #[test]
+    fn tcp_never_meets_emp() {
+        for family in [Family::OpenMpi, Family::Mpich, Family::Intel] {
+            for transport in [Transport::Tcp, Transport::Rxm, Transport::Ucx] {
+                let lines = lines(family, "4.1", transport);
+                assert!(!lines.iter().any(|line| line.contains("emp") || line.contains("/p")));
+            }
+        }
+        assert!(lines(Family::OpenMpi, "4.1", Transport::Tcp).contains(&"OMPI_MCA_pml=ob1".into()));
+        assert!(
+            lines(Family::Mpich, "5", Transport::Ucx).contains(&"MPIR_CVAR_CH4_NETMOD=ucx".into())
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! `emp lab mpirun`, `emp mpi-env` and `emp install-provider` with an MPI made of scripts that say what they are asked
+//! for. The real ones run in tests/mpi.
+
+mod lab_support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use lab_support::*;
+use tempfile::TempDir;
+
+/// A launcher that runs its program once on the second host, by the remote shell that it was given.
+const LAUNCHER: &str = r#"#!/bin/sh
+[ "$1" = --version ] && { echo 'Intel(R) MPI Library for Linux* OS, Version 2021.16 Build 1'; exit; }
+echo "$1 $2 $3 on $(uname -n)"; shell=$4; shift 4
+echo "$1 $2 $3 $4 $5 $6"; shift 6
+"$shell" -x emp-b "$@"
+"#;
+
+/// An installation of Intel MPI, as far as its files decide, and an EMP provider that is never loaded.
+fn installation() -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (file, text) in
+        [("bin/mpiexec.hydra", LAUNCHER), ("lib/libfabric.so.1", ""), ("provider/libemp-fi.so", "")]
+    {
+        let path = root.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    root
+}
+
+fn with(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = emp(arguments);
+    command.env("EMP_MPI_PATH", root).env("FI_PROVIDER_PATH", root.join("provider"));
+    command
+}
+
+#[test]
+fn ranks_start_on_the_labs_hosts_with_the_environment_of_mpi_env() {
+    let root = installation();
+    let provider = root.path().join("provider").canonicalize().unwrap();
+    let told = succeed(&mut with(root.path(), &["mpi-env", "--mpi", "intel", "--shell"]));
+    assert!(told.contains(&format!("export FI_PROVIDER_PATH={}\n", provider.display())), "{told}");
+    assert!(
+        told.contains("export I_MPI_FABRICS='shm:ofi'\n") || told.contains("I_MPI_FABRICS=shm:ofi")
+    );
+    if !is_root() {
+        return;
+    }
+    let script = "uname -n; env | grep -E '^(FI_PROVIDER|I_MPI_FABRICS)'; exit 7";
+    let quoted = format!("\"{script}\"");
+    let line = ["lab", "mpirun", "--mpi", "intel", "-n", "3", "--", "sh", "-c", &quoted];
+    let child = with(root.path(), &line).stdout(Stdio::piped()).spawn().unwrap();
+    let lab = format!("p{}x0", child.id());
+    let output = child.wait_with_output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(7), "the launcher's own code: {printed}");
+    let wanted =
+        ["-bootstrap ssh -bootstrap-exec on emp-a", "-hosts emp-a,emp-b -ppn 2 -n 3", "emp-b"];
+    assert_eq!(printed.lines().take(3).collect::<Vec<_>>(), wanted, "{printed}");
+    for line in told.lines().map(|line| line.trim_start_matches("export ").replace('\'', "")) {
+        assert!(printed.lines().any(|other| other == line), "{line} in {printed}");
+    }
+    assert!(namespaces(&lab).is_empty() && !is_recorded(&lab));
+}
+
+#[test]
+fn a_lab_that_is_up_is_used_and_stays() {
+    if !is_root() {
+        return;
+    }
+    let (root, name) = (installation(), unique('m'));
+    let _cleanup = Cleanup(&name);
+    let line = ["lab", "mpirun", "--mpi", "intel", "-n", "3", "--name", &name, "--", "uname", "-n"];
+    let missing = mistake(&mut with(root.path(), &line));
+    assert!(missing.contains("is not up"), "{missing}");
+    succeed(&mut emp(&["lab", "up", "--hosts", "3", "--topology", "switch", "--name", &name]));
+    let printed = succeed(&mut with(root.path(), &line));
+    assert!(printed.contains("-hosts emp-a,emp-b,emp-c -ppn 1 -n 3\nemp-b\n"), "{printed}");
+    assert_eq!(namespaces(&name).len(), 4);
+}
+
+#[test]
+fn an_interrupt_ends_every_process_and_the_lab() {
+    if !is_root() {
+        return;
+    }
+    let root = installation();
+    let mark = format!("56789{}", std::process::id());
+    let line = ["lab", "mpirun", "--mpi", "intel", "-n", "2", "--", "sleep", &mark];
+    for name_of_signal in ["TERM", "INT"] {
+        let mut child =
+            with(root.path(), &line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let lab = format!("p{}x0", child.id());
+        wait_until("the sleeper sleeps", || processes_with(&format!("sleep\0{mark}")) >= 2);
+        signal(&child, name_of_signal);
+        assert!(!child.wait().unwrap().success());
+        wait_until("the sleeper is gone", || processes_with(&mark) == 0);
+        assert!(namespaces(&lab).is_empty() && !is_recorded(&lab));
+    }
+}
+
+#[test]
+fn mistakes_say_what_to_do() {
+    let root = installation();
+    let empty = tempfile::tempdir().unwrap();
+    let mpirun = |more: &[&str]| -> Command {
+        let line: Vec<&str> =
+            ["lab", "mpirun", "--mpi", "intel"].iter().chain(more).copied().collect();
+        with(root.path(), &line)
+    };
+    let nothing = mistake(
+        mpirun(&["-n", "2", "--", "true"])
+            .env("EMP_MPI_PATH", empty.path())
+            .env("PATH", "/nowhere"),
+    );
+    assert!(nothing.contains("no Intel MPI found; EMP_MPI_PATH=DIR names one"), "{nothing}");
+    let transport = mistake(&mut mpirun(&["-n", "2", "--over", "ucx", "--", "true"]));
+    assert!(transport.contains("has no UCX tcp"), "{transport}");
+    if !is_root() {
+        return;
+    }
+    for (n, says) in [("0", "0 ranks"), ("9", "do not fit on 2 hosts with 2 each")] {
+        let said = mistake(&mut mpirun(&["-n", n, "--ppn", "2", "--", "true"]));
+        assert!(said.contains(says), "{said}");
+    }
+}
+
+#[test]
+fn doctor_says_why_an_mpi_would_not_take_emp() {
+    let root = installation();
+    let text = succeed(&mut with(root.path(), &["doctor", "--json"]));
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let all = report["mpi"].as_array().unwrap();
+    let intel = all.iter().find(|finding| finding["name"] == "Intel MPI 2021.16").unwrap();
+    assert_eq!(intel["mark"], "warn");
+    // Its libfabric is an empty file.
+    assert!(intel["value"].as_str().unwrap().contains("does not answer"), "{intel}");
+}

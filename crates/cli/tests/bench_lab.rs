@@ -70,6 +70,28 @@ fn the_other_patterns_give_throughput() {
 }
 
 #[test]
+fn one_sided_operations_are_measured_against_asking_over_tcp() {
+    if !is_root() {
+        return;
+    }
+    for pattern in ["put", "get", "atomic"] {
+        let short = ["--seconds", "0.03", "--runs", "3", "--sizes", "8,512", "--vs", "tcp"];
+        let (written, _) = measured(&[&[pattern][..], &short].concat());
+        let results = written["results"].as_array().unwrap();
+        assert_eq!(results.len(), 4);
+        for row in results {
+            assert_eq!(row["pattern"], pattern);
+            assert!(row["one_way_us"].as_f64().unwrap() > 0.0, "{row}");
+        }
+        let (written, _) = measured(&[&[pattern, "--window", "8"][..], &short].concat());
+        for row in written["results"].as_array().unwrap() {
+            assert!(row["messages_per_s"].as_f64().unwrap() > 0.0, "{row}");
+            assert!(row["one_way_us"].is_null(), "{row}");
+        }
+    }
+}
+
+#[test]
 fn every_byte_is_right_at_one_percent_loss() {
     if !is_root() {
         return;

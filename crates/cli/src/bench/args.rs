@@ -28,6 +28,9 @@ const RUNS_MAX: usize = 1_000;
 /// Seconds per subject and size.
 const SECONDS_DEFAULT: f64 = 0.5;
 
+/// Bytes of one atomic operation at most: what fits a frame of the usual Ethernet with room to spare.
+const ATOMIC_BYTES_MAX: usize = 1024;
+
 /// Seconds that `--seconds` may ask for: a day.
 const SECONDS_MAX: f64 = 86_400.0;
 
@@ -93,7 +96,7 @@ pub struct MeasureArgs {
     /// Slices that those seconds are cut into; figures are medians over slices.
     #[arg(long, default_value_t = RUNS_DEFAULT)]
     pub runs: usize,
-    /// Messages outstanding [default: about 4 MiB of them, 4 to 256].
+    /// Messages outstanding [default: about 4 MiB of them, 4 to 256; 1 of put, get and atomic].
     #[arg(long, value_name = "N")]
     pub window: Option<usize>,
     /// Measure these in turn with EMP: raw (the bare link), tcp (spinning), tcp-block (sleeping).
@@ -211,12 +214,18 @@ impl EmpArgs {
 
 impl MeasureArgs {
     /// EMP first, then what it is measured against.
-    pub fn specs(&self) -> anyhow::Result<Vec<Spec>> {
+    pub fn specs(&self, pattern: Pattern) -> anyhow::Result<Vec<Spec>> {
         let emp = self.emp.spec()?;
         let mut specs = vec![emp.clone()];
         for name in &self.vs {
             let known = [SubjectKind::Raw, SubjectKind::Tcp, SubjectKind::TcpBlock];
             match known.into_iter().find(|kind| kind.name() == name) {
+                Some(SubjectKind::Raw) if pattern.one_sided() => {
+                    bail_user!(
+                        "a bare link cannot {}; compare with tcp, which asks and answers",
+                        pattern.name()
+                    )
+                }
                 Some(kind) if specs.iter().any(|spec| spec.kind == kind) => {}
                 Some(kind) => specs.push(emp.against(kind)),
                 None => bail_user!("--vs knows raw, tcp and tcp-block, not `{name}`"),
@@ -230,9 +239,18 @@ impl MeasureArgs {
         let usual = match pattern {
             Pattern::Rate => "8,64,256,1K",
             Pattern::Stream | Pattern::Bidir => "1K,8K,64K,1M,4M",
+            Pattern::Put | Pattern::Get => "8,256,4K,64K,1M",
+            Pattern::Atomic => "8,64,512",
             Pattern::Pingpong | Pattern::Verify => "1,32,256,1K,4K,16K,64K,256K,1M",
         };
-        sizes::parse(self.sizes.as_deref().unwrap_or(usual))
+        let sizes = sizes::parse(self.sizes.as_deref().unwrap_or(usual))?;
+        let numbers = |size: &&usize| !size.is_multiple_of(8) || **size > ATOMIC_BYTES_MAX;
+        match sizes.iter().find(numbers) {
+            Some(size) if pattern == Pattern::Atomic => bail_user!(
+                "atomics add numbers of 8 bytes, at most {ATOMIC_BYTES_MAX} bytes at once, not {size}"
+            ),
+            _ => Ok(sizes),
+        }
     }
 
     /// The time to spend.
@@ -288,7 +306,8 @@ mod tests {
 
     #[test]
     fn subjects_follow_emp_once_each() {
-        let specs = args("x peer --vs raw,tcp,raw --link udp --loss 0.1").specs().unwrap();
+        let specs =
+            args("x peer --vs raw,tcp,raw --link udp --loss 0.1").specs(Pattern::Rate).unwrap();
         let kinds: Vec<_> = specs.iter().map(|spec| spec.kind).collect();
         assert_eq!(kinds, [SubjectKind::Emp, SubjectKind::Raw, SubjectKind::Tcp]);
         assert_eq!((specs[0].loss, specs[1].loss), (0.1, 0.0));
@@ -299,7 +318,7 @@ mod tests {
     fn mistakes_are_the_users_to_mend() {
         let all = |line: &str| {
             let args = args(line);
-            let checks = args.specs().map(drop).and(args.effort().map(drop));
+            let checks = args.specs(Pattern::Stream).map(drop).and(args.effort().map(drop));
             checks.and(args.sizes(Pattern::Stream).map(drop)).unwrap_err()
         };
         for (line, says) in [
@@ -319,6 +338,18 @@ mod tests {
             let error = all(&line);
             assert!(error.is::<UserError>() && error.to_string().contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn one_sided_patterns_have_limits_of_their_own() {
+        let raw = args("x peer --vs raw").specs(Pattern::Put).unwrap_err();
+        assert!(raw.is::<UserError>() && raw.to_string().contains("cannot put"), "{raw}");
+        assert!(args("x peer --vs tcp").specs(Pattern::Get).is_ok());
+        for sizes in ["12", "8,2K"] {
+            let error = args(&format!("x peer --sizes {sizes}")).sizes(Pattern::Atomic);
+            assert!(error.unwrap_err().is::<UserError>(), "{sizes}");
+        }
+        assert!(args("x peer --sizes 12").sizes(Pattern::Put).is_ok());
     }
 
     #[test]

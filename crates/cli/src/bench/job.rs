@@ -20,6 +20,12 @@ pub enum Pattern {
     Bidir,
     /// A stream of small messages, of which the number counts.
     Rate,
+    /// Bytes written to the other end's memory.
+    Put,
+    /// Bytes read from there.
+    Get,
+    /// Numbers there added to, and fetched.
+    Atomic,
     /// Random messages both ways, every byte checked.
     Verify,
 }
@@ -32,8 +38,16 @@ impl Pattern {
             Self::Stream => "stream",
             Self::Bidir => "bidir",
             Self::Rate => "rate",
+            Self::Put => "put",
+            Self::Get => "get",
+            Self::Atomic => "atomic",
             Self::Verify => "verify",
         }
+    }
+
+    /// One end does all of it, the other is only reached.
+    pub fn one_sided(self) -> bool {
+        matches!(self, Self::Put | Self::Get | Self::Atomic)
     }
 }
 
@@ -181,17 +195,18 @@ pub struct Job {
 pub struct Measure {
     /// The job that was done.
     pub job: Job,
-    /// From the first message's start to the last one's arrival.
+    /// From the first message's start to the last one's arrival, or operation's end.
     pub elapsed: Duration,
     /// Part of the traffic that arrived; less than 1 only where nothing is resent (`raw`).
     pub arrived: f64,
 }
 
 impl Measure {
-    /// Microseconds one way, which only a ping-pong shows.
+    /// Microseconds one way: half of a ping-pong, or of a one-sided operation that was alone under way.
     pub fn one_way_us(&self) -> Option<f64> {
-        let trips = 2.0 * self.job.count as f64;
-        (self.job.pattern == Pattern::Pingpong).then(|| self.elapsed.as_secs_f64() * 1e6 / trips)
+        let Job { pattern, window, count, .. } = self.job;
+        let alone = pattern == Pattern::Pingpong || pattern.one_sided() && window == 1;
+        alone.then(|| self.elapsed.as_secs_f64() * 1e6 / (2.0 * count as f64))
     }
 
     /// Payload in units of 10^9 bits per second; of both directions together where both are busy.
@@ -218,6 +233,15 @@ mod tests {
     fn measure(pattern: Pattern) -> Measure {
         let job = Job { pattern, size: 1000, count: 500, window: 4 };
         Measure { job, elapsed: Duration::from_millis(10), arrived: 1.0 }
+    }
+
+    #[test]
+    fn a_one_sided_operation_that_is_alone_has_a_time() {
+        let mut put = measure(Pattern::Put);
+        assert_eq!(put.one_way_us(), None);
+        put.job.window = 1;
+        assert_eq!(put.one_way_us(), Some(10.0));
+        assert!((put.messages_per_s() - 50_000.0).abs() < 1e-6);
     }
 
     #[test]

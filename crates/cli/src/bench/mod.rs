@@ -52,7 +52,13 @@ enum Command {
     Bidir(args::MeasureArgs),
     /// Many small messages one way: how many a second.
     Rate(args::MeasureArgs),
-    /// Random sizes, tags and scatter lists both ways for a time, every byte checked.
+    /// Write to the other host's memory, which has no part in it: the time of an operation, or with --window their rate.
+    Put(args::MeasureArgs),
+    /// Read from the other host's memory.
+    Get(args::MeasureArgs),
+    /// Add to numbers (8 bytes each) in the other host's memory, and fetch what they were.
+    Atomic(args::MeasureArgs),
+    /// Random sizes, tags and scatter lists both ways for a time, and puts, gets and atomics; every byte checked.
     Verify(args::VerifyArgs),
     /// The figures that EMP promises, each measured and judged.
     Bars(args::BarsArgs),
@@ -66,6 +72,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Stream(args) => pattern::run(Pattern::Stream, &args),
         Command::Bidir(args) => pattern::run(Pattern::Bidir, &args),
         Command::Rate(args) => pattern::run(Pattern::Rate, &args),
+        Command::Put(args) => pattern::run(Pattern::Put, &args),
+        Command::Get(args) => pattern::run(Pattern::Get, &args),
+        Command::Atomic(args) => pattern::run(Pattern::Atomic, &args),
         Command::Verify(args) => verify_run::run(&args),
         Command::Bars(args) => bars::run(&args),
     }

@@ -1,4 +1,4 @@
-//! `emp bench pingpong|stream|bidir|rate`: sizes one after the other, subjects in turn, a table.
+//! `emp bench pingpong|stream|bidir|rate|put|get|atomic`: sizes one after the other, subjects in turn, a table.
 
 use super::args::{MeasureArgs, command_line};
 use super::environment::{Environment, load, note_load};
@@ -13,14 +13,16 @@ use crate::report::{plot, table};
 
 /// Runs a pattern and reports.
 pub fn run(pattern: Pattern, args: &MeasureArgs) -> anyhow::Result<()> {
-    let specs = args.specs()?;
+    let specs = args.specs(pattern)?;
     let sizes = args.sizes(pattern)?;
     let effort = args.effort()?;
     let load = load();
     let results = args.place.with_session(specs, |session| {
         let subjects: Vec<usize> = (0..session.specs().len()).collect();
         let progress = Progress::new(sizes.len() * subjects.len() * effort.runs);
-        let work = Work { subjects: &subjects, pattern, window: args.window, effort };
+        // One at a time shows how long an operation takes.
+        let window = args.window.or(pattern.one_sided().then_some(1));
+        let work = Work { subjects: &subjects, pattern, window, effort };
         let rows = measure_sizes(session, &work, &sizes, &progress)?;
         let environment = Environment::of(session.place(), args.place.lab, load);
         Ok(Results { environment, command: command_line(), results: rows, bars: Vec::new() })
@@ -84,7 +86,10 @@ fn one_line(pattern: Pattern, size: usize, names: &[String], all: &[Series]) -> 
             let name = &names[series.subject];
             let figure = match pattern {
                 Pattern::Pingpong => series.one_way_us().map(|us| format!("{us:.2} µs")),
-                Pattern::Rate => {
+                Pattern::Put | Pattern::Get | Pattern::Atomic if series.job.window == 1 => {
+                    series.one_way_us().map(|us| format!("{us:.2} µs one way"))
+                }
+                Pattern::Rate | Pattern::Atomic => {
                     series.median(Measure::messages_per_s).map(|rate| format!("{rate:.0} msg/s"))
                 }
                 _ => series.median(Measure::gbps).map(|gbps| format!("{gbps:.2} Gb/s")),

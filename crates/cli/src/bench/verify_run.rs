@@ -68,13 +68,23 @@ pub fn outcome(tallies: &[Tally; 2]) -> anyhow::Result<String> {
             sum(|t| t.messages_checked)
         );
     }
+    for (end, other) in [(0, 1), (1, 0)] {
+        let (there, is) = (tallies[end].number_there, tallies[other].number_here);
+        if tallies[end].atomics > 0 && there != is {
+            bail!("verify failed: a number that was left at {there} is {is}");
+        }
+    }
     let seconds = tallies[0].seconds;
     Ok(format!(
         "verify: {} messages, {:.1} MB, every byte right, in {seconds:.1} s ({:.2} Gb/s)\n\
+         one-sided: {} puts, {} gets, {} atomics\n\
          frames resent {}, lost on purpose {}; messages unexpected {}, cut short on purpose {}; receives cancelled {}\n",
         sum(|t| t.messages_checked),
         sum(|t| t.bytes_checked) as f64 / 1e6,
         sum(|t| t.bytes_checked) as f64 * 8e-9 / seconds.max(1e-9),
+        sum(|t| t.puts),
+        sum(|t| t.gets),
+        sum(|t| t.atomics),
         sum(|t| t.frames_resent),
         sum(|t| t.faults),
         sum(|t| t.unexpected),
@@ -123,6 +133,10 @@ mod tests {
         let error = outcome(&[tally(), bad]).unwrap_err();
         assert_eq!(error.to_string(), "verify failed at the other end: byte 3 of message 7");
         let short = Tally { messages_checked: 9, ..tally() };
+        let added = Tally { atomics: 3, number_there: 3, ..tally() };
+        let lost = outcome(&[added.clone(), Tally { number_here: 2, ..tally() }]).unwrap_err();
+        assert!(lost.to_string().contains("left at 3 is 2"), "{lost}");
+        assert!(outcome(&[added, Tally { number_here: 3, ..tally() }]).is_ok());
         assert!(outcome(&[tally(), short]).unwrap_err().to_string().contains("19 arrived"));
     }
 }

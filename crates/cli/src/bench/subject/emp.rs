@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use emp_host::{
-    Address, Endpoint, Node, ReceiveBuffer, ReceiveRequest, Refused, Request, Selector, SendBuffer,
-    SendRequest,
+    Address, Endpoint, Node, ReceiveBuffer, ReceiveRequest, Refused, Region, Request, Selector,
+    SendBuffer, SendRequest,
 };
 
 use super::{Role, Subject};
@@ -24,7 +24,7 @@ pub(super) const ENDPOINT: u16 = 1;
 const DATA: u64 = 1;
 
 /// Match bits of the word that everything has arrived.
-const END: u64 = 2;
+pub(super) const END: u64 = 2;
 
 /// Receives posted for a ping-pong: one for the message under way, one for the next, so that posting never delays an
 /// answer.
@@ -45,7 +45,9 @@ pub struct Emp {
     lanes: verify::Lanes,
     /// Faults injected so far.
     pub(super) faults: Arc<std::sync::atomic::AtomicU64>,
-    out: Arc<[u8]>,
+    pub(super) out: Arc<[u8]>,
+    /// What the other end reaches by one-sided operations.
+    pub(super) region: Option<Region>,
     spare: Vec<Vec<u8>>,
     receives: VecDeque<ReceiveRequest<Vec<u8>>>,
     /// Messages of the job for which no receive was posted yet.
@@ -68,13 +70,14 @@ impl Emp {
             lanes,
             faults,
             out,
+            region: None,
             spare: Vec::new(),
             receives: VecDeque::new(),
             unposted: 0,
         }
     }
 
-    fn wanted(&self, match_bits: u64) -> Selector {
+    pub(super) fn wanted(&self, match_bits: u64) -> Selector {
         Selector { from: self.to.node, ..Selector::bits(match_bits) }
     }
 
@@ -152,6 +155,11 @@ impl Emp {
             let buffer = self.next_message()?;
             self.post_receive(buffer)?;
         }
+        self.send_end()
+    }
+
+    /// Tells the other end that all is done.
+    pub(super) fn send_end(&self) -> anyhow::Result<()> {
         finish(send(&self.endpoint, self.to, END, vec![1])?).map(drop)
     }
 
@@ -187,7 +195,7 @@ impl Emp {
                 patience.progress();
             }
         }
-        finish(send(&self.endpoint, self.to, END, vec![1])?)?;
+        self.send_end()?;
         finish(end).map(drop)
     }
 
@@ -206,9 +214,13 @@ impl Subject for Emp {
         }
         let receives = match (job.pattern, role) {
             (Pattern::Pingpong, _) => PINGPONG_RECEIVES,
+            (pattern, _) if pattern.one_sided() => 0,
             (Pattern::Bidir, _) | (_, Role::Passive) => job.window,
             (_, Role::Active) => 0,
         };
+        if job.pattern.one_sided() && role == Role::Passive {
+            self.export(job)?;
+        }
         self.make_buffers(receives, job.size);
         self.unposted = if receives == 0 { 0 } else { job.count };
         for buffer in std::mem::take(&mut self.spare) {
@@ -223,6 +235,7 @@ impl Subject for Emp {
             Pattern::Pingpong => self.ping(job)?,
             Pattern::Stream | Pattern::Rate => self.stream_out(job)?,
             Pattern::Bidir => self.both_ways(job)?,
+            Pattern::Put | Pattern::Get | Pattern::Atomic => self.reach_out(job)?,
             Pattern::Verify => bail!("a verify run is no measurement"),
         }
         let elapsed = start.elapsed();
@@ -235,6 +248,7 @@ impl Subject for Emp {
             Pattern::Pingpong => self.pong(job)?,
             Pattern::Stream | Pattern::Rate => self.stream_in(job)?,
             Pattern::Bidir => self.both_ways(job)?,
+            Pattern::Put | Pattern::Get | Pattern::Atomic => self.be_reached()?,
             Pattern::Verify => bail!("a verify run is no measurement"),
         }
         self.settle();

@@ -1,6 +1,7 @@
 //! The things that are measured, behind one trait: EMP, the bare link, TCP.
 
 mod emp;
+mod emp_one_sided;
 mod emp_opening;
 mod harness_link;
 mod opening;

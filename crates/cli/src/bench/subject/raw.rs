@@ -244,6 +244,7 @@ impl Subject for Raw {
             }
             Pattern::Stream | Pattern::Rate => self.flow(job, true, false)?,
             Pattern::Bidir => self.flow(job, true, true)?,
+            Pattern::Put | Pattern::Get | Pattern::Atomic => bail!("a bare link only sends"),
             Pattern::Verify => bail!("a bare link is not verified"),
         };
         Ok(Measure { job: *job, elapsed, arrived })
@@ -254,6 +255,7 @@ impl Subject for Raw {
             Pattern::Pingpong => self.pong(job),
             Pattern::Stream | Pattern::Rate => self.flow(job, false, true).map(drop),
             Pattern::Bidir => self.flow(job, true, true).map(drop),
+            Pattern::Put | Pattern::Get | Pattern::Atomic => bail!("a bare link only sends"),
             Pattern::Verify => bail!("a bare link is not verified"),
         }
     }

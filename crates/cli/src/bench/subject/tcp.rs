@@ -17,6 +17,9 @@ use crate::bench::patience::Patience;
 /// Bytes read at a time where messages may be taken together.
 const READ_BYTES: usize = 256 << 10;
 
+/// Bytes of a request or an answer without contents: an address, or that it is done.
+const WORD_BYTES: usize = 8;
+
 /// How long to wait for the other end's connection, which follows its welcome at once.
 const ACCEPT_LIMIT: Duration = Duration::from_secs(5);
 
@@ -68,6 +71,31 @@ impl Tcp {
             }
         }
         Ok(())
+    }
+
+    /// What one-sided operations are where there are none: requests, as many outstanding as asked for, and their answers.
+    fn ask(&mut self, job: &Job) -> anyhow::Result<()> {
+        let (question, answer) = question_and_answer(job);
+        let Self { stream, out, into, .. } = self;
+        let mut outstanding = 0;
+        for _ in 0..job.count {
+            if outstanding == job.window {
+                read_exact(stream, &mut into[..answer])?;
+                outstanding -= 1;
+            }
+            write_all(stream, &out[..question])?;
+            outstanding += 1;
+        }
+        (0..outstanding).try_for_each(|_| read_exact(stream, &mut into[..answer]))
+    }
+
+    fn answer(&mut self, job: &Job) -> anyhow::Result<()> {
+        let (question, answer) = question_and_answer(job);
+        let Self { stream, out, into, .. } = self;
+        (0..job.count).try_for_each(|_| {
+            read_exact(stream, &mut into[..question])?;
+            write_all(stream, &out[..answer])
+        })
     }
 
     /// Writes messages one by one, as a program that has them one by one does.
@@ -139,10 +167,20 @@ impl Tcp {
     }
 }
 
+/// Bytes of a request and of its answer: the operands or the place, the contents or a word.
+fn question_and_answer(job: &Job) -> (usize, usize) {
+    match job.pattern {
+        Pattern::Put => (job.size, WORD_BYTES),
+        Pattern::Get => (WORD_BYTES, job.size),
+        _ => (job.size, job.size),
+    }
+}
+
 impl Subject for Tcp {
     fn prepare(&mut self, _role: Role, job: &Job) -> anyhow::Result<()> {
-        if self.out.len() < job.size {
-            self.out.resize(job.size, 0x5a);
+        let bytes = job.size.max(WORD_BYTES);
+        if self.out.len() < bytes {
+            self.out.resize(bytes, 0x5a);
         }
         if self.into.len() < job.size.max(READ_BYTES) {
             self.into.resize(job.size.max(READ_BYTES), 0);
@@ -159,6 +197,7 @@ impl Subject for Tcp {
                 read_exact(&mut self.stream, &mut [0])?;
             }
             Pattern::Bidir => self.bidir(job)?,
+            Pattern::Put | Pattern::Get | Pattern::Atomic => self.ask(job)?,
             Pattern::Verify => bail!("TCP is not verified"),
         }
         Ok(Measure { job: *job, elapsed: start.elapsed(), arrived: 1.0 })
@@ -173,6 +212,7 @@ impl Subject for Tcp {
                 write_all(&mut self.stream, &[1])
             }
             Pattern::Bidir => self.bidir(job),
+            Pattern::Put | Pattern::Get | Pattern::Atomic => self.answer(job),
             Pattern::Verify => bail!("TCP is not verified"),
         }
     }
@@ -242,7 +282,8 @@ mod tests {
 
     #[test]
     fn every_pattern_ends_in_both_ways_of_waiting() {
-        for pattern in [Pattern::Pingpong, Pattern::Stream, Pattern::Bidir, Pattern::Rate] {
+        let two_sided = [Pattern::Pingpong, Pattern::Stream, Pattern::Bidir, Pattern::Rate];
+        for pattern in two_sided.into_iter().chain([Pattern::Put, Pattern::Get, Pattern::Atomic]) {
             for spinning in [true, false] {
                 assert!(run(pattern, spinning).messages_per_s() > 0.0);
             }

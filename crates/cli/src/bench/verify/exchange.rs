@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use emp_firmware::Counter;
-use emp_host::{Endpoint, Node, NodeId, ReceiveRequest, Request, Selector, SendRequest};
+use emp_host::{Endpoint, Node, NodeId, ReceiveRequest, Region, Request, Selector, SendRequest};
 
 use super::incoming::Incoming;
 use super::message::Script;
 use super::outgoing::Outgoing;
+use super::remote::{self, Remote};
 use super::{Plan, Tally};
 use crate::bench::patience::Patience;
 use crate::bench::subject::Role;
@@ -21,6 +22,8 @@ pub struct Lanes {
     pub wild: Endpoint,
     /// The word how many messages there were.
     pub end: Endpoint,
+    /// What the other end puts to, gets from, and adds to.
+    region: Region,
 }
 
 /// Numbers of the endpoints.
@@ -40,6 +43,7 @@ impl Lanes {
             tagged: node.endpoint(TAGGED)?,
             wild: node.endpoint(WILD)?,
             end: node.endpoint(END)?,
+            region: remote::export(node)?,
         })
     }
 }
@@ -61,6 +65,7 @@ pub fn exchange(lanes: &Lanes, peer: NodeId, plan: &Plan, role: Role) -> anyhow:
         peer,
         out: Outgoing::new(own, peer, plan.window),
         into: Incoming::new(theirs, peer, plan, node.profile()),
+        remote: Remote::new(own, plan.seed, peer),
         end_in: Some(receive_word(lanes, peer)?),
         end_out: None,
         ended: false,
@@ -69,7 +74,7 @@ pub fn exchange(lanes: &Lanes, peer: NodeId, plan: &Plan, role: Role) -> anyhow:
     let seconds = Duration::from_secs_f64(plan.seconds);
     let mut patience = Patience::default();
     while !run.is_over() {
-        let open = start.elapsed() < seconds && run.into.tally.mismatch.is_none();
+        let open = start.elapsed() < seconds && run.is_right();
         if run.step(open)? {
             patience.progress();
         } else {
@@ -90,6 +95,12 @@ pub fn exchange(lanes: &Lanes, peer: NodeId, plan: &Plan, role: Role) -> anyhow:
         bytes_sent: run.out.bytes,
         unexpected: grown(Counter::Unexpected),
         frames_resent: grown(Counter::FramesResent),
+        puts: run.remote.puts,
+        gets: run.remote.gets,
+        atomics: run.remote.atomics,
+        number_there: run.remote.number(),
+        number_here: remote::number(&lanes.region),
+        mismatch: run.into.tally.mismatch.or(run.remote.mismatch),
         seconds: elapsed,
         ..run.into.tally
     })
@@ -100,6 +111,7 @@ struct Run<'a> {
     peer: NodeId,
     out: Outgoing,
     into: Incoming,
+    remote: Remote,
     /// Until the other end has said how many messages there were.
     end_in: Option<ReceiveRequest<Word>>,
     end_out: Option<SendRequest<Word>>,
@@ -118,9 +130,10 @@ impl Run<'_> {
             .collect();
         let (free, slots) = node.pool_slots();
         format!(
-            "verify stalled; {}; {}; pool {free} of {slots} slots free; {}",
+            "verify stalled; {}; {}; {}; pool {free} of {slots} slots free; {}",
             self.out.state(),
             self.into.state(),
+            self.remote.state(),
             counted.join(", ")
         )
     }
@@ -129,11 +142,16 @@ impl Run<'_> {
         self.ended && self.end_out.is_none() && self.into.is_over()
     }
 
+    fn is_right(&self) -> bool {
+        self.into.tally.mismatch.is_none() && self.remote.mismatch.is_none()
+    }
+
     /// True if anything moved.
     fn step(&mut self, open: bool) -> anyhow::Result<bool> {
         let mut moved = self.out.step(self.lanes, open)?;
         moved |= self.into.step(self.lanes)?;
-        if !open && !self.ended && self.out.is_idle() {
+        moved |= self.remote.step(&self.lanes.end, open)?;
+        if !open && !self.ended && self.out.is_idle() && self.remote.is_idle() {
             let word: Word = Box::new(self.out.messages.to_be_bytes());
             // Refused for lack of room: again in the next round.
             if let Ok(request) = self.lanes.end.send((self.peer, END), 0, word) {

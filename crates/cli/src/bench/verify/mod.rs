@@ -1,12 +1,14 @@
 //! `emp bench verify`: random messages both ways, and not one byte unchecked.
 //!
 //! Both ends know from a seed what the other sends ([`message`]), so that nothing but the messages themselves has to
-//! cross. [`outgoing`] sends, [`incoming`] receives and checks, [`exchange`] does both until the time is over.
+//! cross. [`outgoing`] sends, [`incoming`] receives and checks, [`remote`] puts, gets and adds, [`exchange`] does all of it
+//! until the time is over.
 
 mod exchange;
 mod incoming;
 mod message;
 mod outgoing;
+mod remote;
 
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +41,21 @@ pub struct Tally {
     pub bytes_checked: u64,
     /// Of them, longer than their buffer, on purpose.
     pub truncated: u64,
+    /// Puts of this end that ended.
+    #[serde(default)]
+    pub puts: u64,
+    /// Gets of what was put, each byte compared.
+    #[serde(default)]
+    pub gets: u64,
+    /// Additions, each as it must be.
+    #[serde(default)]
+    pub atomics: u64,
+    /// The number at the other end after the last addition, as this end knows it; and the one here, as it is.
+    #[serde(default)]
+    pub number_there: u64,
+    /// See [`number_there`](Self::number_there).
+    #[serde(default)]
+    pub number_here: u64,
     /// Receives withdrawn at the end.
     pub cancelled: u64,
     /// Messages that came before their receive.

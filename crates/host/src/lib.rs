@@ -58,6 +58,40 @@
 //! forgotten (the buffer leaks). Several buffers make one message as [`Scatter`]. Faces that manage memory themselves
 //! use the raw API ([`Endpoint::post_send_raw`] and its neighbours), which is `unsafe` and allocates nothing.
 //!
+//! # Memory that others reach
+//!
+//! A [`Region`] is memory of this node that other nodes read and write without its application having a part in it, by
+//! [`Endpoint::put`], [`Endpoint::get`] and atomics. Its owner copies in and out ([`Region::read`], [`Region::write`]), for
+//! peers may write at any time. Where it is ([`Region::remote`]) they learn by a message, or by a key agreed upon.
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use emp_host::{Board, Node, NodeId, link::Fabric};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let fabric = Fabric::new(2)?;
+//! # let start = |place, name| {
+//! #     let tag = NodeId::from_name(name).destination_tag();
+//! #     let link = fabric.link(place, tag).expect("the fabric has two places");
+//! #     Node::builder().name(name).link(link).board(Board::Thread).start()
+//! # };
+//! # let (ann, bob) = (start(0, "ann")?, start(1, "bob")?);
+//! # let long = Duration::from_secs(10);
+//! let region = bob.export(vec![0; 4096])?;
+//! let target = region.remote();
+//!
+//! let endpoint = ann.endpoint(1)?;
+//! endpoint.put(target, "hello")?.wait(long)?;
+//! assert_eq!(region.to_vec(0, 5), b"hello");
+//! let got = endpoint.get(target, vec![0; 5])?.wait(long)?;
+//! assert_eq!(got.buffer, b"hello");
+//!
+//! region.write(0, &41u64.to_le_bytes());
+//! let before = endpoint.fetch_add(target, 1u64)?.wait(long)?;
+//! assert_eq!(before.buffer.first(), 41);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Progress and waiting
 //!
 //! A [`Board`] says where the firmware runs. With [`Board::Inline`] (the default) it runs in the application's calls,

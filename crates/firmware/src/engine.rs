@@ -301,6 +301,17 @@ impl Firmware {
         self.receive.next_completion().or_else(|| self.send.completions.pop_front())
     }
 
+    /// A notification that was polled still waits for the application: it counts until it is released, so that
+    /// peers who notify faster than the application looks hear "not ready" (`NOTIFICATIONS_MAX`).
+    pub fn keep_notification(&mut self) {
+        self.receive.keep_notification();
+    }
+
+    /// The application has taken so many of the notifications that were kept.
+    pub fn release_notifications(&mut self, count: usize) {
+        self.receive.release_notifications(count);
+    }
+
     /// The next thing that happened to a peer.
     pub fn poll_event(&mut self) -> Option<NodeEvent> {
         self.events.pop_front()

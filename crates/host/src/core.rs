@@ -208,6 +208,12 @@ impl Core {
     /// Completions and events: from the firmware to those who wait for them.
     #[inline]
     pub(crate) fn drain(&mut self) {
+        let taken = self.queues.notifications_taken();
+        if taken != 0
+            && let Some(firmware) = &mut self.firmware
+        {
+            firmware.release_notifications(taken);
+        }
         let hold = self.outgoing.names_memory();
         while !hold && let Some(completion) = self.held.pop_front() {
             self.complete(completion);

@@ -84,9 +84,13 @@ impl Core {
     pub(crate) fn notice(&mut self, completion: Completion) {
         debug_assert!(matches!(completion.op.kind(), OpKind::Notified | OpKind::Undelivered));
         let (number, kind) = (completion.context as u16, completion.op.kind());
-        if let Some(key) = self.queues.wanting_notices(number, kind) {
-            self.queues.push(key, completion);
-            self.sleepers.raw(key);
+        let Some(key) = self.queues.wanting_notices(number, kind) else { return };
+        if self.queues.push(key, completion) && kind == OpKind::Notified {
+            // Peers are held back when the application does not look.
+            if let Some(firmware) = &mut self.firmware {
+                firmware.keep_notification();
+            }
         }
+        self.sleepers.raw(key);
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Queues {
     slots: Slab<Queue>,
     by_number: HashMap<u16, QueueKey>,
     last_serial: u32,
+    /// Notifications that were taken out, or thrown away, since this was last asked.
+    taken: usize,
 }
 
 impl Queues {
@@ -59,7 +61,8 @@ impl Queues {
     /// Removes the queue of an endpoint that is being closed, with what is in it.
     pub(crate) fn close(&mut self, number: u16) {
         if let Some(key) = self.by_number.remove(&number) {
-            self.slots.remove(key.slot as usize);
+            let queue = self.slots.remove(key.slot as usize);
+            self.taken += queue.completions.iter().filter(|done| is_notification(done)).count();
         }
     }
 
@@ -101,11 +104,44 @@ impl Queues {
         (queue.serial == key.serial).then_some(queue)
     }
 
-    /// The queue, if its endpoint is still open.
+    /// True if the queue has nothing to hand out.
     #[inline]
-    pub(crate) fn get(&mut self, key: QueueKey) -> Option<&mut VecDeque<Completion>> {
-        self.find(key).map(|queue| &mut queue.completions)
+    pub(crate) fn is_empty(&mut self, key: QueueKey) -> bool {
+        self.find(key).is_none_or(|queue| queue.completions.is_empty())
     }
+
+    /// Moves as many completions as fit without an allocation.
+    #[inline]
+    pub(crate) fn hand_out(&mut self, key: QueueKey, into: &mut Vec<Completion>) -> usize {
+        let Some(queue) = self.find(key) else { return 0 };
+        let count = queue.completions.len().min(into.capacity() - into.len());
+        let mut taken = 0;
+        for completion in queue.completions.drain(..count) {
+            taken += usize::from(is_notification(&completion));
+            into.push(completion);
+        }
+        self.taken += taken;
+        count
+    }
+
+    /// Takes the first notification.
+    pub(crate) fn take_notification(&mut self, key: QueueKey) -> Option<Completion> {
+        let queue = self.find(key)?;
+        let place = queue.completions.iter().position(is_notification)?;
+        let taken = queue.completions.remove(place);
+        self.taken += 1;
+        taken
+    }
+
+    /// How many notifications were taken out since this was last asked.
+    #[inline]
+    pub(crate) fn notifications_taken(&mut self) -> usize {
+        std::mem::take(&mut self.taken)
+    }
+}
+
+fn is_notification(completion: &Completion) -> bool {
+    completion.op.kind() == OpKind::Notified
 }
 
 #[cfg(test)]
@@ -116,10 +152,10 @@ mod tests {
     fn a_queue_ends_with_its_endpoint() {
         let mut queues = Queues::default();
         let first = queues.open(7);
-        assert!(queues.is_open(7) && queues.get(first).is_some());
+        assert!(queues.is_open(7) && queues.find(first).is_some());
         queues.close(7);
-        assert!(!queues.is_open(7) && queues.get(first).is_none());
+        assert!(!queues.is_open(7) && queues.find(first).is_none());
         let second = queues.open(7);
-        assert!(queues.get(first).is_none() && queues.get(second).is_some());
+        assert!(queues.find(first).is_none() && queues.find(second).is_some());
     }
 }

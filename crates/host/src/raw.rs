@@ -3,7 +3,6 @@
 //! Nothing here allocates once the queues have grown to what is outstanding at a time, as long as lists have at most
 //! two segments.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use emp_firmware::{Completion, OpId, PostError, ReceiveDescriptor, SendDescriptor};
@@ -94,11 +93,10 @@ impl Endpoint {
     pub fn poll_completions(&self, into: &mut Vec<Completion>) -> usize {
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
-        if core.queues.get(self.inner.queue).is_none_or(|queue| queue.is_empty()) {
+        if core.queues.is_empty(self.inner.queue) {
             shared.turn_now(&mut core);
         }
-        let queue = core.queues.get(self.inner.queue);
-        queue.map_or(0, |queue| hand_out(queue, into))
+        core.queues.hand_out(self.inner.queue, into)
     }
 
     /// As [`poll_completions`](Self::poll_completions), but waits until there is at least one, at most for `timeout`
@@ -113,19 +111,9 @@ impl Endpoint {
             return 0;
         }
         wait_for(&self.inner.node.shared, &Interest::Raw(key), timeout.into(), |core| {
-            let count = hand_out(core.queues.get(key)?, into);
+            let count = core.queues.hand_out(key, into);
             (count != 0).then_some(count)
         })
         .unwrap_or(0)
     }
-}
-
-/// Moves as many completions as fit.
-#[inline]
-fn hand_out(queue: &mut VecDeque<Completion>, into: &mut Vec<Completion>) -> usize {
-    let count = queue.len().min(into.capacity() - into.len());
-    for completion in queue.drain(..count) {
-        into.push(completion);
-    }
-    count
 }

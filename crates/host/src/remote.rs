@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use emp_firmware::{
-    AtomicDescriptor, AtomicOp, Completion, CompletionMode, GetDescriptor, OpKind, PutDescriptor,
+    AtomicDescriptor, AtomicOp, Completion, CompletionMode, GetDescriptor, PutDescriptor,
     RemoteRegion, Segment, SegmentList,
 };
 use emp_wire::NodeId;
@@ -45,6 +45,19 @@ pub struct Notification {
     pub bytes: u64,
     /// The immediate data.
     pub immediate: u64,
+}
+
+impl Notification {
+    fn new(completion: Completion) -> Self {
+        let Completion { peer, peer_endpoint, match_bits, bytes, immediate, .. } = completion;
+        Self {
+            from: peer,
+            from_endpoint: peer_endpoint,
+            key: match_bits,
+            bytes,
+            immediate: immediate.unwrap_or_default(),
+        }
+    }
 }
 
 impl Endpoint {
@@ -220,17 +233,17 @@ impl Notifications {
     pub fn poll(&self) -> Option<Notification> {
         let (shared, key) = (&self.endpoint.inner.node.shared, self.endpoint.inner.queue);
         let mut core = shared.lock();
-        if core.queues.get(key).is_none_or(|queue| queue.is_empty()) {
+        if core.queues.is_empty(key) {
             shared.turn_now(&mut core);
         }
-        take_notification(core.queues.get(key)?)
+        core.queues.take_notification(key).map(Notification::new)
     }
 
     /// Waits for the next one, at most for `timeout` (`None`: without limit).
     pub fn wait(&self, timeout: impl Into<Option<Duration>>) -> Option<Notification> {
         let (shared, key) = (&self.endpoint.inner.node.shared, self.endpoint.inner.queue);
         wait_for(shared, &Interest::Raw(key), timeout.into(), |core| {
-            take_notification(core.queues.get(key)?)
+            core.queues.take_notification(key).map(Notification::new)
         })
     }
 }
@@ -244,18 +257,4 @@ fn list_of(bytes: &mut [u8]) -> SegmentList {
             SegmentList::one(Segment { address, bytes: length as u64 })
         }
     }
-}
-
-fn take_notification(queue: &mut std::collections::VecDeque<Completion>) -> Option<Notification> {
-    let notified = |completion: &Completion| completion.op.kind() == OpKind::Notified;
-    let place = queue.iter().position(notified)?;
-    let Completion { peer, peer_endpoint, match_bits, bytes, immediate, .. } =
-        queue.remove(place)?;
-    Some(Notification {
-        from: peer,
-        from_endpoint: peer_endpoint,
-        key: match_bits,
-        bytes,
-        immediate: immediate.unwrap_or_default(),
-    })
 }

@@ -19,11 +19,7 @@ impl Endpoint {
             first.poll_completions(into);
             let mut core = first.inner.node.shared.lock();
             for endpoint in others.iter().filter(|other| other.is_beside(first)) {
-                let room = into.capacity() - into.len();
-                if let Some(queue) = core.queues.get(endpoint.inner.queue) {
-                    let count = room.min(queue.len());
-                    into.extend(queue.drain(..count));
-                }
+                core.queues.hand_out(endpoint.inner.queue, into);
             }
         }
         into.len() - before
@@ -48,7 +44,7 @@ impl Endpoint {
         wait_for(&first.inner.node.shared, &interest, timeout.into(), |core| {
             let mut keys =
                 std::iter::once(key).chain(beside().map(|endpoint| endpoint.inner.queue));
-            let any = keys.any(|key| core.queues.get(key).is_some_and(|queue| !queue.is_empty()));
+            let any = keys.any(|key| !core.queues.is_empty(key));
             any.then_some(())
         })
         .is_some()

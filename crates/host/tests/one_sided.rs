@@ -225,6 +225,37 @@ fn notifications_come_after_the_bytes() {
     }
 }
 
+/// Whoever notifies faster than the application looks is held back, and nothing is lost.
+#[test]
+fn notifications_that_nobody_looks_at_hold_their_senders_back() {
+    let pair = Pair::new(Board::Thread);
+    let (a, b) = pair.endpoints();
+    let region = export(&pair.b, 8);
+    let target = RemoteRegion { to_endpoint: 1, ..region.remote() };
+    let notifications = b.notifications();
+    let most = emp_firmware::limits::NOTIFICATIONS_MAX as u64;
+    let options = PutOptions::default();
+    let mut puts: Vec<_> = (0..most + 500)
+        .map(|nth| a.put_with(target, vec![1; 8], options.notify(nth)).unwrap())
+        .collect();
+    let ended = |puts: &mut Vec<Request<Vec<u8>>>| {
+        puts.retain_mut(|put| !put.test());
+        most + 500 - puts.len() as u64
+    };
+    let start = Instant::now();
+    while ended(&mut puts) < most && start.elapsed() < LONG {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(ended(&mut puts), most, "the rest has to wait");
+    for nth in 0..most + 500 {
+        assert_eq!(notifications.wait(LONG).expect("in time").immediate, nth);
+    }
+    for put in puts {
+        put.wait(LONG).unwrap();
+    }
+}
+
 /// The application exports memory and then makes no call: its guardian, or the board's thread, serves its peers.
 #[test]
 fn the_memory_of_a_silent_application_is_served() {

@@ -181,6 +181,16 @@ impl ReceivePath {
         }
     }
 
+    /// A notification that was polled counts as waiting still.
+    pub(crate) fn keep_notification(&mut self) {
+        self.notifications += 1;
+    }
+
+    /// So many of those that were kept wait no more.
+    pub(crate) fn release_notifications(&mut self, count: usize) {
+        self.notifications = self.notifications.saturating_sub(count);
+    }
+
     /// The next completion for the host.
     pub(crate) fn next_completion(&mut self) -> Option<Completion> {
         let completion = self.completions.pop_front()?;

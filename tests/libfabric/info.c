@@ -46,6 +46,9 @@ static void what_is_offered(void)
 	CHECK((info->caps & (FI_MSG | FI_TAGGED)) == (FI_MSG | FI_TAGGED));
 	CHECK(info->caps & FI_MULTI_RECV && info->caps & FI_DIRECTED_RECV && info->caps & FI_SOURCE);
 	CHECK(info->caps & FI_LOCAL_COMM && info->caps & FI_REMOTE_COMM);
+	CHECK((info->caps & (FI_RMA | FI_ATOMIC)) == (FI_RMA | FI_ATOMIC));
+	CHECK(info->caps & FI_REMOTE_READ && info->caps & FI_REMOTE_WRITE);
+	CHECK(info->tx_attr->msg_order & FI_ORDER_ATOMIC_WAW);
 	CHECK((info->caps & (FI_SEND | FI_RECV)) == (FI_SEND | FI_RECV));
 	CHECK(info->mode == 0 && info->domain_attr->mr_mode == 0);
 	CHECK(info->domain_attr->cq_data_size == 8);
@@ -77,6 +80,9 @@ static void hints_are_kept_or_refused(void)
 	REFUSED(h->caps = FI_MSG | FI_MULTICAST);
 	REFUSED(h->caps = FI_MSG | FI_COLLECTIVE);
 	REFUSED(h->caps = FI_MSG | FI_HMEM);
+	REFUSED(h->caps = FI_RMA | FI_RMA_EVENT);
+	REFUSED(h->tx_attr->rma_iov_limit = 100);
+	REFUSED(h->tx_attr->msg_order = FI_ORDER_RMA_WAW);
 	REFUSED(h->addr_format = FI_SOCKADDR_IN);
 	REFUSED(h->ep_attr->protocol = FI_PROTO_RXM);
 	REFUSED(h->ep_attr->max_msg_size = SIZE_MAX);
@@ -100,6 +106,7 @@ static void hints_are_kept_or_refused(void)
 
 	KEPT(h->caps = FI_TAGGED, (i->caps & (FI_MSG | FI_TAGGED)) == FI_TAGGED);
 	KEPT(h->caps = FI_TAGGED | FI_SEND, !(i->caps & FI_RECV));
+	KEPT(h->caps = FI_RMA | FI_WRITE, i->caps & FI_WRITE && !(i->caps & FI_READ));
 	KEPT(h->caps = FI_MSG | FI_SOURCE, i->caps & FI_SOURCE && !(i->caps & FI_DIRECTED_RECV));
 	KEPT(h->domain_attr->threading = FI_THREAD_SAFE, i->domain_attr->threading == FI_THREAD_SAFE);
 	KEPT(h->domain_attr->threading = FI_THREAD_DOMAIN,

@@ -12,6 +12,7 @@ static const struct {
 	{"addresses", test_addresses}, {"messages", test_messages},
 	{"tagged", test_tagged},       {"probing", test_probing},
 	{"completions", test_completions}, {"waiting", test_waiting},
+	{"memory", test_memory},       {"atomics", test_atomics},
 	{"failures", test_failures},
 };
 

@@ -26,6 +26,12 @@ impl Firmware {
         self.receive.export_region(key, memory, rights, endpoint)
     }
 
+    /// Has offsets in a region count from `base` instead of 0, as for a face whose peers name places by the addresses that
+    /// they have in the owner's memory. To be called before peers know the key. False: there is no such region.
+    pub fn set_region_base(&mut self, key: u64, base: u64) -> bool {
+        self.receive.set_region_base(key, base)
+    }
+
     /// Takes a region back. What is under way in it ends with an error at its initiator. Once this returns, nothing is
     /// written to its memory any more (`REGION-3`), and nothing read but what frames in a batch name already: send or
     /// drop those before the memory goes away. False: there is no such region.

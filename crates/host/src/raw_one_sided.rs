@@ -48,6 +48,13 @@ impl Endpoint {
         firmware.export_region(key, memory, rights, number)
     }
 
+    /// Has offsets in a region count from `base` instead of 0: peers then name places by addresses of this process. To be
+    /// called before they know the key. False: there is no such region.
+    pub fn set_region_base_raw(&self, key: u64, base: u64) -> bool {
+        let mut core = self.inner.node.shared.lock();
+        core.firmware_mut().is_some_and(|firmware| firmware.set_region_base(key, base))
+    }
+
     /// Takes a region back: once this returns, nothing reads or writes its memory any more. What is under way in it ends
     /// with an error at its initiator. False: there is none of that key.
     pub fn remove_region_raw(&self, key: u64) -> bool {

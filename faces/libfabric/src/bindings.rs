@@ -22,9 +22,15 @@ pub const fn version(major: u32, minor: u32) -> u32 {
 /// Capabilities of an endpoint.
 pub mod caps {
     pub const MSG: u64 = 1 << 1;
+    pub const RMA: u64 = 1 << 2;
     pub const TAGGED: u64 = 1 << 3;
+    pub const ATOMIC: u64 = 1 << 4;
+    pub const READ: u64 = 1 << 8;
+    pub const WRITE: u64 = 1 << 9;
     pub const RECV: u64 = 1 << 10;
     pub const SEND: u64 = 1 << 11;
+    pub const REMOTE_READ: u64 = 1 << 12;
+    pub const REMOTE_WRITE: u64 = 1 << 13;
     pub const MULTI_RECV: u64 = 1 << 16;
     pub const LOCAL_COMM: u64 = 1 << 51;
     pub const REMOTE_COMM: u64 = 1 << 52;
@@ -35,9 +41,14 @@ pub mod caps {
 /// Flags of operations, and of their completions.
 pub mod op {
     pub const MSG: u64 = 1 << 1;
+    pub const RMA: u64 = 1 << 2;
     pub const TAGGED: u64 = 1 << 3;
+    pub const ATOMIC: u64 = 1 << 4;
+    pub const READ: u64 = 1 << 8;
+    pub const WRITE: u64 = 1 << 9;
     pub const RECV: u64 = 1 << 10;
     pub const SEND: u64 = 1 << 11;
+    pub const REMOTE_WRITE: u64 = 1 << 13;
     pub const MULTI_RECV: u64 = 1 << 16;
     pub const REMOTE_CQ_DATA: u64 = 1 << 17;
     pub const PEEK: u64 = 1 << 19;
@@ -73,6 +84,14 @@ pub mod event {
 }
 
 pub const FI_ORDER_SAS: u64 = 1 << 8;
+/// Atomics of one endpoint to one other, of each kind after each.
+pub const FI_ORDER_ATOMIC: u64 = 0xF << 36;
+/// Registered memory is reached by its address, not by offsets from its start.
+pub const FI_MR_VIRT_ADDR: c_int = 1 << 4;
+/// The provider chooses keys.
+pub const FI_MR_PROV_KEY: c_int = 1 << 6;
+/// An old name for several of these together.
+pub const FI_MR_BASIC: c_int = 1;
 pub const FI_EP_RDM: u32 = 3;
 pub const FI_THREAD_SAFE: u32 = 1;
 pub const FI_PROGRESS_MANUAL: u32 = 2;
@@ -136,6 +155,7 @@ pub mod error {
     pub const TRUNC: i32 = 265;
     pub const NOKEY: i32 = 266;
     pub const NOAV: i32 = 267;
+    pub const OVERRUN: i32 = 268;
 }
 
 /// Common part of all objects.
@@ -376,6 +396,62 @@ pub struct FiMsgTagged {
     pub data: u64,
 }
 
+/// Elements in local memory.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FiIoc {
+    pub addr: *mut c_void,
+    pub count: usize,
+}
+
+/// A run of a peer's memory.
+#[repr(C)]
+pub struct FiRmaIov {
+    pub addr: u64,
+    pub len: usize,
+    pub key: u64,
+}
+
+/// Elements in a peer's memory.
+#[repr(C)]
+pub struct FiRmaIoc {
+    pub addr: u64,
+    pub count: usize,
+    pub key: u64,
+}
+
+#[repr(C)]
+pub struct FiMsgRma {
+    pub msg_iov: *const iovec,
+    pub desc: *mut *mut c_void,
+    pub iov_count: usize,
+    pub addr: FiAddr,
+    pub rma_iov: *const FiRmaIov,
+    pub rma_iov_count: usize,
+    pub context: *mut c_void,
+    pub data: u64,
+}
+
+#[repr(C)]
+pub struct FiMsgAtomic {
+    pub msg_iov: *const FiIoc,
+    pub desc: *mut *mut c_void,
+    pub iov_count: usize,
+    pub addr: FiAddr,
+    pub rma_iov: *const FiRmaIoc,
+    pub rma_iov_count: usize,
+    pub datatype: u32,
+    pub op: u32,
+    pub context: *mut c_void,
+    pub data: u64,
+}
+
+#[repr(C)]
+pub struct FiAtomicAttr {
+    pub count: usize,
+    pub size: usize,
+}
+
 /// The part that all versions share.
 #[repr(C)]
 pub struct FiMrAttr {
@@ -423,6 +499,11 @@ mod tests {
         assert_eq!(size_of::<FiMsg>(), 48);
         assert_eq!(size_of::<FiMsgTagged>(), 64);
         assert_eq!(offset_of!(FiMsgTagged, data), 56);
+        assert_eq!((size_of::<FiMsgRma>(), size_of::<FiMsgAtomic>()), (64, 72));
+        assert_eq!(
+            (size_of::<FiIoc>(), size_of::<FiRmaIov>(), size_of::<FiRmaIoc>()),
+            (16, 24, 24)
+        );
         assert_eq!(offset_of!(FiMrAttr, requested_key), 32);
     }
 }

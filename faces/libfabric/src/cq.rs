@@ -20,6 +20,9 @@ use crate::waiting::WaitObject;
 /// all end at once.
 const DEPTH_MIN: usize = 16 << 10;
 
+/// Lengths of the queue that entries which nobody here asked for may fill.
+const OVERRUN: usize = 4;
+
 /// Longest sleep before the queue is looked at again; bounds how late a signal is noticed.
 const SLICE: Duration = Duration::from_millis(50);
 
@@ -55,6 +58,8 @@ pub struct CqInner {
     /// Endpoints that are bound to it. Locked before an endpoint, which is locked before `ended`.
     pub endpoints: Mutex<Vec<Arc<EpInner>>>,
     signalled: AtomicBool,
+    /// Entries were dropped.
+    overrun: AtomicBool,
     pub waiting: WaitObject,
     courtesy: Courtesy,
 }
@@ -91,6 +96,16 @@ impl CqInner {
         self.waiting.ring();
     }
 
+    /// Adds an entry for which no operation of ours was posted: peers decide how many there are. Beyond several times the
+    /// queue's length they are dropped, and readers are told (`FI_EOVERRUN`).
+    pub fn push_unasked(&self, entry: Ended) {
+        if self.count.load(Ordering::Relaxed) >= OVERRUN * self.depth {
+            self.overrun.store(true, Ordering::Relaxed);
+        } else {
+            self.push(entry);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, VecDeque<Ended>> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,6 +130,9 @@ impl CqInner {
             self.progress();
         }
         if self.count.load(Ordering::Relaxed) == 0 {
+            if self.overrun.load(Ordering::Relaxed) {
+                return -(error::OVERRUN as isize);
+            }
             self.courtesy.nothing();
             return -(libc::EAGAIN as isize);
         }
@@ -199,6 +217,7 @@ pub unsafe extern "C" fn open(
             format: form,
             endpoints: Mutex::default(),
             signalled: AtomicBool::new(false),
+            overrun: AtomicBool::new(false),
             waiting,
             courtesy: Courtesy::default(),
         };

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, c_int, c_void};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use emp_host::{Board, LinkIndex, Node, NodeId};
+use emp_host::{Board, Endpoint, LinkIndex, Node, NodeId};
 use emp_link::{
     FaultLink, FaultPlan, Link, LinkAddress, LinkError, PacketLink, PacketOptions, UdpLink,
     UdpOptions, interfaces,
@@ -27,6 +27,9 @@ use crate::{av, cntr, core, cq, endpoint, mr};
 /// Endpoints of one domain; each is two of the node's.
 pub const ENDPOINTS_MAX: u16 = 256;
 
+/// Number, on the node, of the endpoint that memory is exported by: after those of all endpoints.
+const EXPORTER: u16 = 2 * ENDPOINTS_MAX;
+
 /// A node that is not on this machine and has raw frames is looked for by them alone for so long, before datagrams are
 /// tried as well: else the answer that came first would decide.
 const PACKET_ALONE: Duration = Duration::from_millis(15);
@@ -35,6 +38,8 @@ const PACKET_ALONE: Duration = Duration::from_millis(15);
 pub struct DomainInner {
     pub node: Node,
     pub linger: Duration,
+    /// Exports this node's memory.
+    exporter: OnceLock<Endpoint>,
     /// Where this node is found.
     mac: Option<[u8; 6]>,
     udp: Option<std::net::SocketAddr>,
@@ -57,6 +62,8 @@ pub struct Domain {
     mr: *const MrOps,
     pub inner: Arc<DomainInner>,
     pub users: Users,
+    /// How memory is registered: bits of `FI_MR_…`.
+    pub mr_mode: c_int,
     pub name: String,
     _of: Use,
 }
@@ -75,7 +82,7 @@ static OPS: DomainOps = DomainOps {
     poll_open: NONE,
     stx_ctx: NONE,
     srx_ctx: NONE,
-    query_atomic: NONE,
+    query_atomic: crate::atomic::query,
     query_collective: NONE,
     endpoint2: endpoint::open2,
 };
@@ -92,6 +99,8 @@ pub unsafe extern "C" fn open(
         let info: &FiInfo = object!(info.cast_const());
         // SAFETY: libfabric's rules.
         let name = unsafe { look(info.domain_attr) }.map(|domain| domain.name);
+        // SAFETY: libfabric's rules.
+        let mr_mode = unsafe { look(info.domain_attr) }.map_or(0, |domain| domain.mr_mode);
         let name = match name {
             // SAFETY: libfabric's rules: a text.
             Some(name) if !name.is_null() => unsafe { CStr::from_ptr(name) }.to_string_lossy(),
@@ -110,6 +119,7 @@ pub unsafe extern "C" fn open(
                     mr: &mr::OPS,
                     inner: Arc::new(inner),
                     users: Users::default(),
+                    mr_mode: registration(mr_mode),
                     name: name.into_owned(),
                     _of: fabric.users.one(),
                 };
@@ -150,6 +160,11 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         drop(unsafe { take::<Domain>(fid) });
         0
     })
+}
+
+/// What the bits of a registration mode mean, the old name for several of them resolved.
+fn registration(mode: c_int) -> c_int {
+    if mode == FI_MR_BASIC { FI_MR_VIRT_ADDR | FI_MR_PROV_KEY } else { mode }
 }
 
 fn random() -> std::io::Result<u64> {
@@ -234,6 +249,7 @@ impl DomainInner {
         Ok(Self {
             node: builder.start().map_err(|error| say(&error))?,
             linger: parameters.linger,
+            exporter: OnceLock::new(),
             mac,
             udp: udp_link,
             packet_link: mac.map(|_| LinkIndex(0)),
@@ -244,6 +260,15 @@ impl DomainInner {
             later: Mutex::default(),
             any_later: AtomicBool::new(false),
         })
+    }
+
+    /// The node's endpoint that memory is exported by. `None`: the node is closed.
+    pub fn exporter(&self) -> Option<&Endpoint> {
+        if let Some(exporter) = self.exporter.get() {
+            return Some(exporter);
+        }
+        let exporter = self.node.endpoint(EXPORTER).ok()?;
+        Some(self.exporter.get_or_init(|| exporter))
     }
 
     /// A number for an endpoint; `None` if there were too many.

@@ -50,13 +50,27 @@ impl State {
         if completion.op.kind() == OpKind::Undelivered {
             return undelivered(enabled, completion);
         }
+        if completion.op.kind() == OpKind::Notified {
+            return notified(ep, enabled, completion);
+        }
         let Some(operation) = self.slots.get(slot) else { return };
         if let Kind::Multi(_) = operation.kind {
             return self.end_one_of_several(ep, enabled, slot, completion);
         }
         let Some(operation) = self.slots.remove(slot) else { return };
         match operation.kind {
-            Kind::Send { .. } => end_send(enabled, &operation, completion),
+            Kind::Send { .. } => {
+                end_send(
+                    enabled,
+                    &operation,
+                    completion,
+                    kind_flags(&operation) | op::SEND,
+                    bind::SEND,
+                );
+            }
+            Kind::Remote { told, direction, .. } => {
+                end_send(enabled, &operation, completion, told, direction);
+            }
             Kind::Receive => {
                 let entry = received(ep, enabled, &operation, completion, 0, operation.buffer);
                 hand_over(enabled, &operation, entry, true);
@@ -186,16 +200,44 @@ fn undelivered(enabled: &Enabled, completion: &Completion) {
     });
 }
 
-fn end_send(enabled: &Enabled, operation: &Operation, completion: &Completion) {
+/// A peer has written to memory of ours, and says so.
+fn notified(ep: &EpInner, enabled: &Enabled, completion: &Completion) {
+    count(enabled, bind::REMOTE_WRITE, true);
+    let Some(queue) = &enabled.bound.rx_cq else { return };
+    let source = if ep.caps & caps::SOURCE != 0 {
+        enabled.av.number(completion.peer, number_of(completion.peer_endpoint))
+    } else {
+        FI_ADDR_UNSPEC
+    };
+    queue.push_unasked(Ended {
+        context: 0,
+        flags: op::RMA | op::REMOTE_WRITE | op::REMOTE_CQ_DATA,
+        len: completion.bytes as usize,
+        buffer: 0,
+        data: completion.immediate.unwrap_or(0),
+        tag: 0,
+        source,
+        failure: None,
+    });
+}
+
+/// The end of what was posted for a peer: a send or a one-sided operation.
+fn end_send(
+    enabled: &Enabled,
+    operation: &Operation,
+    completion: &Completion,
+    told: u64,
+    direction: u64,
+) {
     let failure = failure(completion.status);
-    count(enabled, bind::SEND, failure.is_none());
+    count(enabled, direction, failure.is_none());
     // A failure is always told, whatever was asked for: of an inject without a context, as it had none.
     if failure.is_none() && !operation.report {
         return;
     }
     let Some(queue) = &enabled.bound.tx_cq else { return };
     queue.push(Ended {
-        flags: kind_flags(operation) | op::SEND,
+        flags: told,
         failure: failure.map(|(error, detail)| Failure { error, detail, overflow: 0 }),
         ..blank(operation)
     });

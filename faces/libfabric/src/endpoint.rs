@@ -20,10 +20,10 @@ use crate::eq::Eq;
 use crate::handle::{Object, fid, give, look, object, store, take};
 use crate::slots::Slots;
 use crate::tables::{
-    ATOMIC, COLLECTIVE, CmOps, EpOps, FidOps, MsgOps, NONE, RMA, TaggedOps, UnsupportedTable,
+    AtomicOps, COLLECTIVE, CmOps, EpOps, FidOps, MsgOps, NONE, RmaOps, TaggedOps, UnsupportedTable,
 };
 use crate::users::{Use, Users};
-use crate::{core, msg, tagged};
+use crate::{atomic, core, msg, rma, tagged};
 
 /// Bytes below which a buffer for several messages is given back, unless set: a small control message.
 const MIN_MULTI_RECV: usize = 256;
@@ -93,9 +93,9 @@ pub struct Ep {
     ops: *const EpOps,
     cm: *const CmOps,
     msg: *const MsgOps,
-    rma: *const UnsupportedTable<9>,
+    rma: *const RmaOps,
     tagged: *const TaggedOps,
-    atomic: *const UnsupportedTable<13>,
+    atomic: *const AtomicOps,
     collective: *const UnsupportedTable<16>,
     pub inner: Arc<EpInner>,
     _of: Use,
@@ -281,9 +281,9 @@ pub unsafe extern "C" fn open(
             ops: &OPS,
             cm: &CM,
             msg: &msg::OPS,
-            rma: &RMA,
+            rma: &rma::OPS,
             tagged: &tagged::OPS,
-            atomic: &ATOMIC,
+            atomic: &atomic::OPS,
             collective: &COLLECTIVE,
             inner: Arc::new(inner),
             _of: domain.users.one(),

@@ -12,14 +12,19 @@ use crate::ways::{Way, ways};
 
 /// Everything an endpoint can be asked for.
 pub const CAPS: u64 = CAPS_PRIMARY | CAPS_DIRECTION | CAPS_SECONDARY | CAPS_PLACE;
-const CAPS_PRIMARY: u64 = caps::MSG | caps::TAGGED;
-const CAPS_DIRECTION: u64 = caps::SEND | caps::RECV;
+const CAPS_PRIMARY: u64 = CAPS_MESSAGES | CAPS_REMOTE;
+const CAPS_MESSAGES: u64 = caps::MSG | caps::TAGGED;
+const CAPS_REMOTE: u64 = caps::RMA | caps::ATOMIC;
+const CAPS_DIRECTION: u64 = MESSAGE_DIRECTIONS | REMOTE_DIRECTIONS;
+const MESSAGE_DIRECTIONS: u64 = caps::SEND | caps::RECV;
+const REMOTE_DIRECTIONS: u64 = caps::READ | caps::WRITE | caps::REMOTE_READ | caps::REMOTE_WRITE;
 const CAPS_SECONDARY: u64 = caps::MULTI_RECV | caps::SOURCE | caps::DIRECTED_RECV;
 /// These cost nothing and are always given.
 const CAPS_PLACE: u64 = caps::LOCAL_COMM | caps::REMOTE_COMM;
 
-const TX_CAPS: u64 = CAPS_PRIMARY | caps::SEND;
-const RX_CAPS: u64 = CAPS_PRIMARY | CAPS_SECONDARY | caps::RECV;
+const TX_CAPS: u64 = CAPS_PRIMARY | caps::SEND | caps::READ | caps::WRITE;
+const RX_CAPS: u64 =
+    CAPS_PRIMARY | CAPS_SECONDARY | caps::RECV | caps::REMOTE_READ | caps::REMOTE_WRITE;
 
 /// Flags that may be set for all operations of an endpoint.
 const TX_FLAGS: u64 = op::COMPLETION
@@ -32,6 +37,10 @@ const RX_FLAGS: u64 = op::COMPLETION | op::MULTI_RECV;
 
 /// Longest message in bytes whose buffer is free at once: fits one frame of standard Ethernet.
 pub const INJECT_BYTES: usize = 1024;
+/// What arrives in the order in which it was posted: messages, and atomics.
+const ORDERS: u64 = FI_ORDER_SAS | FI_ORDER_ATOMIC;
+/// Runs of remote memory that one operation names.
+const REMOTE_IOV_LIMIT: usize = 1;
 /// Segments of one operation: what MPIs use, and more than the two that need no allocation.
 pub const IOV_LIMIT: usize = 8;
 /// Operations of one endpoint that may be outstanding, unless more are asked for.
@@ -47,6 +56,8 @@ const TAG_FORMAT: u64 = 0xAAAA_AAAA_AAAA_AAAA;
 const ENDPOINTS: usize = crate::domain::ENDPOINTS_MAX as usize;
 /// Completion queues of a domain, and counters: memory is the only limit; this says "many".
 const QUEUES: usize = 1 << 12;
+/// Regions of a domain: as many as a node can export.
+const REGIONS: usize = 1 << 16;
 /// Highest values of these enumerations that are known.
 const THREADING_MAX: u32 = 5;
 const PROGRESS_MAX: u32 = 3;
@@ -112,14 +123,15 @@ impl<'a> Hints<'a> {
             (self.ep.is_some_and(|e| e.auth_key_size != 0), "authorization keys"),
             (self.tx.is_some_and(|t| t.caps & !(TX_CAPS | CAPS_PLACE) != 0), "tx capabilities"),
             (self.tx.is_some_and(|t| t.op_flags & !TX_FLAGS != 0), "tx flags"),
-            (self.tx.is_some_and(|t| t.msg_order & !FI_ORDER_SAS != 0), "tx order"),
+            (self.tx.is_some_and(|t| t.msg_order & !ORDERS != 0), "tx order"),
             (self.tx.is_some_and(|t| t.comp_order != 0), "tx completion order"),
             (self.tx.is_some_and(|t| t.inject_size > INJECT_BYTES), "inject size"),
             (self.tx.is_some_and(|t| t.size > DEPTH_MAX), "tx size"),
             (self.tx.is_some_and(|t| t.iov_limit > IOV_LIMIT), "tx segments"),
+            (self.tx.is_some_and(|t| t.rma_iov_limit > REMOTE_IOV_LIMIT), "remote segments"),
             (self.rx.is_some_and(|r| r.caps & !(RX_CAPS | CAPS_PLACE) != 0), "rx capabilities"),
             (self.rx.is_some_and(|r| r.op_flags & !RX_FLAGS != 0), "rx flags"),
-            (self.rx.is_some_and(|r| r.msg_order & !FI_ORDER_SAS != 0), "rx order"),
+            (self.rx.is_some_and(|r| r.msg_order & !ORDERS != 0), "rx order"),
             (self.rx.is_some_and(|r| r.comp_order != 0), "rx completion order"),
             (self.rx.is_some_and(|r| r.size > DEPTH_MAX), "rx size"),
             (self.rx.is_some_and(|r| r.iov_limit > IOV_LIMIT), "rx segments"),
@@ -164,13 +176,17 @@ impl<'a> Hints<'a> {
     }
 }
 
-/// Capabilities as they are meant: all if none is named, both directions if none of them is.
+/// Capabilities as they are meant: all if none is named, all directions of messages, or of remote memory, if none of
+/// them is.
 pub fn with_directions(caps: u64) -> u64 {
-    match caps {
-        0 => CAPS,
-        caps if caps & CAPS_PRIMARY != 0 && caps & CAPS_DIRECTION == 0 => caps | CAPS_DIRECTION,
-        caps => caps,
+    if caps == 0 {
+        return CAPS;
     }
+    let pairs = [(CAPS_MESSAGES, MESSAGE_DIRECTIONS), (CAPS_REMOTE, REMOTE_DIRECTIONS)];
+    pairs.into_iter().fold(caps, |all, (primary, directions)| {
+        let open = caps & primary != 0 && caps & directions == 0;
+        if open { all | directions } else { all }
+    })
 }
 
 fn many(contexts: usize) -> bool {
@@ -214,14 +230,15 @@ fn build(way: &Way, hints: &Hints<'_>, api_version: u32) -> Option<*mut FiInfo> 
 
     tx.caps = caps & TX_CAPS;
     tx.op_flags = hints.tx.map_or(0, |hint| hint.op_flags);
-    tx.msg_order = FI_ORDER_SAS;
+    tx.msg_order = ORDERS;
     tx.inject_size = INJECT_BYTES;
     tx.size = hints.tx.map_or(0, |hint| hint.size).max(DEPTH);
     tx.iov_limit = IOV_LIMIT;
+    tx.rma_iov_limit = if caps & CAPS_REMOTE == 0 { 0 } else { REMOTE_IOV_LIMIT };
 
     rx.caps = caps & RX_CAPS;
     rx.op_flags = hints.rx.map_or(0, |hint| hint.op_flags);
-    rx.msg_order = FI_ORDER_SAS;
+    rx.msg_order = ORDERS;
     rx.size = hints.rx.map_or(0, |hint| hint.size).max(DEPTH);
     rx.iov_limit = IOV_LIMIT;
 
@@ -229,6 +246,10 @@ fn build(way: &Way, hints: &Hints<'_>, api_version: u32) -> Option<*mut FiInfo> 
     ep.protocol = PROTOCOL;
     ep.protocol_version = 1;
     ep.max_msg_size = MESSAGE_BYTES_MAX;
+    // Of atomics, all that fit are ordered.
+    ep.max_order_raw_size = MESSAGE_BYTES_MAX;
+    ep.max_order_war_size = MESSAGE_BYTES_MAX;
+    ep.max_order_waw_size = MESSAGE_BYTES_MAX;
     let format = hints.ep.map_or(0, |hint| hint.mem_tag_format);
     ep.mem_tag_format = if format == 0 { TAG_FORMAT } else { format };
     ep.tx_ctx_cnt = 1;
@@ -254,6 +275,7 @@ fn build(way: &Way, hints: &Hints<'_>, api_version: u32) -> Option<*mut FiInfo> 
 fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>) {
     let or = |asked: u32, otherwise: u32| if asked == 0 { otherwise } else { asked };
     let hint = |field: fn(&FiDomainAttr) -> u32| hints.domain.map_or(0, field);
+    let hint_mode = hints.domain.map_or(0, |hint| hint.mr_mode);
     domain.name = text(&way.domain_name());
     // Everything is locked as it must be, and the guardian makes progress: whatever is asked for is kept.
     domain.threading = or(hint(|d| d.threading), FI_THREAD_SAFE);
@@ -270,8 +292,11 @@ fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>) {
     domain.max_ep_tx_ctx = 1;
     domain.max_ep_rx_ctx = 1;
     domain.cntr_cnt = QUEUES;
-    domain.mr_iov_limit = IOV_LIMIT;
-    domain.mr_cnt = 1 << 20;
+    // Names of today's rules: none of them is needed. An application of before knows these two only.
+    let basic = hint_mode == FI_MR_BASIC;
+    domain.mr_mode = if basic { FI_MR_BASIC } else { 0 };
+    domain.mr_iov_limit = 1;
+    domain.mr_cnt = REGIONS;
     domain.caps = CAPS_PLACE;
 }
 

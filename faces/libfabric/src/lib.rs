@@ -16,6 +16,7 @@
 )]
 
 mod address;
+mod atomic;
 mod av;
 mod bindings;
 mod cntr;
@@ -34,6 +35,8 @@ mod mr;
 mod msg;
 mod nic;
 mod params;
+mod remote;
+mod rma;
 mod seldom;
 mod slots;
 mod status;

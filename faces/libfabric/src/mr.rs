@@ -1,12 +1,18 @@
-//! Memory regions. Messages need none; registering succeeds, because applications do it all the same.
+//! Memory regions: what peers may read and write. Local buffers need none; registering them succeeds all the same,
+//! because applications do it.
+//!
+//! Keys are the application's own, or chosen here if the domain was opened so (`FI_MR_PROV_KEY`).
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use emp_host::{Rights, Segment};
 
 use crate::bindings::*;
-use crate::domain::Domain;
+use crate::domain::{Domain, DomainInner};
 use crate::entry::enter;
-use crate::handle::{Object, fid, give, object, take};
+use crate::handle::{Object, fid, give, list, object, one, take};
+use crate::status::refusal;
 use crate::tables::{FidOps, MrOps};
 use crate::users::Use;
 
@@ -15,6 +21,8 @@ pub struct Mr {
     fid: Fid,
     mem_desc: *mut c_void,
     key: u64,
+    /// Where it is exported; `None`: nobody may reach it.
+    exported: Option<Arc<DomainInner>>,
     _of: Use,
 }
 
@@ -24,25 +32,65 @@ unsafe impl Object for Mr {}
 static FID: FidOps = FidOps { bind, control, ..FidOps::new(close) };
 pub static OPS: MrOps = MrOps { size: size_of::<MrOps>(), reg, regv, regattr };
 
-/// For those who do not choose a key.
-static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
+impl Drop for Mr {
+    fn drop(&mut self) {
+        if let Some(exporter) = self.exported.as_ref().and_then(|domain| domain.exporter()) {
+            exporter.remove_region_raw(self.key);
+        }
+    }
+}
 
-/// A key that means "choose one".
-const KEY_ANY: u64 = u64::MAX;
-
-unsafe fn register(domain: *mut Fid, key: u64, into: *mut *mut Mr, context: *mut c_void) -> c_int {
+/// Registers one run of memory.
+///
+/// # Safety
+///
+/// libfabric's rules: the memory stays the application's until the region is closed.
+unsafe fn register(
+    domain: *mut Fid,
+    parts: &[iovec],
+    access: u64,
+    key: u64,
+    into: *mut *mut Mr,
+    context: *mut c_void,
+) -> c_int {
     let domain: &Domain = object!(domain.cast::<Domain>().cast_const());
-    let key = if key == KEY_ANY { NEXT_KEY.fetch_add(1, Ordering::Relaxed) } else { key };
+    let [memory] = parts else { return -libc::EINVAL };
+    let mut rights = Rights::NONE;
+    for (bit, right) in
+        [(bind::REMOTE_READ, Rights::REMOTE_READ), (bind::REMOTE_WRITE, Rights::REMOTE_WRITE)]
+    {
+        if access & bit != 0 {
+            rights = rights.with(right);
+        }
+    }
+    let chosen_here = domain.mr_mode & FI_MR_PROV_KEY != 0;
+    let (mut key, mut exported) = (key, None);
+    if rights != Rights::NONE || chosen_here {
+        let Some(exporter) = domain.inner.exporter() else { return -libc::ENODEV };
+        let start = memory.iov_base.expose_provenance() as u64;
+        let segment = Segment { address: start, bytes: memory.iov_len as u64 };
+        // SAFETY: libfabric's rules: readable and writable as `access` says until it is closed.
+        match unsafe { exporter.export_region_raw((!chosen_here).then_some(key), segment, rights) }
+        {
+            Ok(region) => key = region.key,
+            Err(refused) => return refusal(refused) as c_int,
+        }
+        if domain.mr_mode & FI_MR_VIRT_ADDR != 0 {
+            exporter.set_region_base_raw(key, start);
+        }
+        exported = Some(Arc::clone(&domain.inner));
+    }
     let fid = fid(class::MR, context, &FID);
+    let region = Mr { fid, mem_desc: std::ptr::null_mut(), key, exported, _of: domain.users.one() };
     // SAFETY: libfabric's rules, which the caller keeps.
-    unsafe { give(Mr { fid, mem_desc: std::ptr::null_mut(), key, _of: domain.users.one() }, into) }
+    unsafe { give(region, into) }
 }
 
 unsafe extern "C" fn reg(
     domain: *mut Fid,
-    _buf: *const c_void,
-    _len: usize,
-    _access: u64,
+    buf: *const c_void,
+    len: usize,
+    access: u64,
     _offset: u64,
     key: u64,
     _flags: u64,
@@ -51,15 +99,15 @@ unsafe extern "C" fn reg(
 ) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
-        unsafe { register(domain, key, into, context) }
+        unsafe { register(domain, &one(buf, len), access, key, into, context) }
     })
 }
 
 unsafe extern "C" fn regv(
     domain: *mut Fid,
-    _iov: *const iovec,
-    _count: usize,
-    _access: u64,
+    iov: *const iovec,
+    count: usize,
+    access: u64,
     _offset: u64,
     key: u64,
     _flags: u64,
@@ -67,8 +115,9 @@ unsafe extern "C" fn regv(
     context: *mut c_void,
 ) -> c_int {
     enter(|| -> c_int {
+        let parts = list!(iov, count);
         // SAFETY: libfabric's rules.
-        unsafe { register(domain, key, into, context) }
+        unsafe { register(domain, parts, access, key, into, context) }
     })
 }
 
@@ -80,16 +129,21 @@ unsafe extern "C" fn regattr(
 ) -> c_int {
     enter(|| -> c_int {
         let attr: &FiMrAttr = object!(attr);
+        let parts = list!(attr.mr_iov, attr.iov_count);
         // SAFETY: libfabric's rules.
-        unsafe { register(domain, attr.requested_key, into, attr.context) }
+        unsafe { register(domain, parts, attr.access, attr.requested_key, into, attr.context) }
     })
 }
 
-unsafe extern "C" fn bind(_: *mut Fid, _: *mut Fid, _: u64) -> c_int {
-    enter(|| -> c_int { 0 })
+/// Binding to an endpoint is asked for where `FI_MR_ENDPOINT` is; here regions belong to all endpoints of their domain.
+unsafe extern "C" fn bind(_region: *mut Fid, to: *mut Fid, _flags: u64) -> c_int {
+    enter(|| -> c_int {
+        let common: &Fid = object!(to.cast_const());
+        if common.fclass == class::EP { 0 } else { -libc::ENOSYS }
+    })
 }
 
-unsafe extern "C" fn control(_: *mut Fid, command: c_int, _: *mut c_void) -> c_int {
+unsafe extern "C" fn control(_region: *mut Fid, command: c_int, _: *mut c_void) -> c_int {
     enter(|| -> c_int {
         if command == control::ENABLE { 0 } else { -libc::ENOSYS }
     })

@@ -6,6 +6,15 @@ use emp_host::{RawOp, Selector};
 pub enum Kind {
     /// A send; with the bytes, if the application has its buffer back already.
     Send { _copy: Option<Box<[u8]>> },
+    /// A one-sided operation.
+    Remote {
+        /// Flags of its completion.
+        told: u64,
+        /// What counters count it as.
+        direction: u64,
+        /// The bytes, if the application has its buffer back already.
+        _copy: Option<Box<[u8]>>,
+    },
     /// A receive of one message.
     Receive,
     /// A buffer that takes messages one after the other.
@@ -40,8 +49,9 @@ pub struct Operation {
 }
 
 impl Operation {
+    /// It is for a peer to end, not for a message that comes.
     pub fn is_send(&self) -> bool {
-        matches!(self.kind, Kind::Send { .. })
+        matches!(self.kind, Kind::Send { .. } | Kind::Remote { .. })
     }
 }
 

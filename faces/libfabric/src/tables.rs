@@ -33,8 +33,6 @@ impl<const N: usize> UnsupportedTable<N> {
     const NEW: Self = Self { size: size_of::<Self>(), entries: [NONE; N] };
 }
 
-pub static RMA: UnsupportedTable<9> = UnsupportedTable::NEW;
-pub static ATOMIC: UnsupportedTable<13> = UnsupportedTable::NEW;
 /// More entries than today's collectives, for cores that have more.
 pub static COLLECTIVE: UnsupportedTable<16> = UnsupportedTable::NEW;
 
@@ -105,7 +103,7 @@ pub struct DomainOps {
     pub poll_open: Unsupported,
     pub stx_ctx: Unsupported,
     pub srx_ctx: Unsupported,
-    pub query_atomic: Unsupported,
+    pub query_atomic: unsafe extern "C" fn(*mut Domain, u32, u32, *mut FiAtomicAttr, u64) -> c_int,
     pub query_collective: Unsupported,
     pub endpoint2:
         unsafe extern "C" fn(*mut Domain, *mut FiInfo, *mut *mut Ep, u64, *mut c_void) -> c_int,
@@ -295,6 +293,181 @@ pub struct TaggedOps {
     pub injectdata: unsafe extern "C" fn(*mut Ep, *const c_void, usize, u64, FiAddr, u64) -> isize,
 }
 
+#[repr(C)]
+pub struct RmaOps {
+    pub size: usize,
+    pub read: unsafe extern "C" fn(
+        *mut Ep,
+        *mut c_void,
+        usize,
+        *mut c_void,
+        FiAddr,
+        u64,
+        u64,
+        Context,
+    ) -> isize,
+    pub readv: unsafe extern "C" fn(
+        *mut Ep,
+        *const iovec,
+        Desc,
+        usize,
+        FiAddr,
+        u64,
+        u64,
+        Context,
+    ) -> isize,
+    pub readmsg: unsafe extern "C" fn(*mut Ep, *const FiMsgRma, u64) -> isize,
+    pub write: unsafe extern "C" fn(
+        *mut Ep,
+        *const c_void,
+        usize,
+        *mut c_void,
+        FiAddr,
+        u64,
+        u64,
+        Context,
+    ) -> isize,
+    pub writev: unsafe extern "C" fn(
+        *mut Ep,
+        *const iovec,
+        Desc,
+        usize,
+        FiAddr,
+        u64,
+        u64,
+        Context,
+    ) -> isize,
+    pub writemsg: unsafe extern "C" fn(*mut Ep, *const FiMsgRma, u64) -> isize,
+    pub inject: unsafe extern "C" fn(*mut Ep, *const c_void, usize, FiAddr, u64, u64) -> isize,
+    pub writedata: unsafe extern "C" fn(
+        *mut Ep,
+        *const c_void,
+        usize,
+        *mut c_void,
+        u64,
+        FiAddr,
+        u64,
+        u64,
+        Context,
+    ) -> isize,
+    pub injectdata:
+        unsafe extern "C" fn(*mut Ep, *const c_void, usize, u64, FiAddr, u64, u64) -> isize,
+}
+
+/// Of a datatype and operator, whether there is such an operation, and how many elements it takes.
+type Valid = unsafe extern "C" fn(*mut Ep, u32, u32, *mut usize) -> c_int;
+
+#[repr(C)]
+pub struct AtomicOps {
+    pub size: usize,
+    pub write: unsafe extern "C" fn(
+        *mut Ep,
+        *const c_void,
+        usize,
+        *mut c_void,
+        FiAddr,
+        u64,
+        u64,
+        u32,
+        u32,
+        Context,
+    ) -> isize,
+    pub writev: unsafe extern "C" fn(
+        *mut Ep,
+        *const FiIoc,
+        Desc,
+        usize,
+        FiAddr,
+        u64,
+        u64,
+        u32,
+        u32,
+        Context,
+    ) -> isize,
+    pub writemsg: unsafe extern "C" fn(*mut Ep, *const FiMsgAtomic, u64) -> isize,
+    pub inject:
+        unsafe extern "C" fn(*mut Ep, *const c_void, usize, FiAddr, u64, u64, u32, u32) -> isize,
+    pub readwrite: unsafe extern "C" fn(
+        *mut Ep,
+        *const c_void,
+        usize,
+        *mut c_void,
+        *mut c_void,
+        *mut c_void,
+        FiAddr,
+        u64,
+        u64,
+        u32,
+        u32,
+        Context,
+    ) -> isize,
+    pub readwritev: unsafe extern "C" fn(
+        *mut Ep,
+        *const FiIoc,
+        Desc,
+        usize,
+        *const FiIoc,
+        Desc,
+        usize,
+        FiAddr,
+        u64,
+        u64,
+        u32,
+        u32,
+        Context,
+    ) -> isize,
+    pub readwritemsg:
+        unsafe extern "C" fn(*mut Ep, *const FiMsgAtomic, *const FiIoc, Desc, usize, u64) -> isize,
+    pub compwrite: unsafe extern "C" fn(
+        *mut Ep,
+        *const c_void,
+        usize,
+        *mut c_void,
+        *const c_void,
+        *mut c_void,
+        *mut c_void,
+        *mut c_void,
+        FiAddr,
+        u64,
+        u64,
+        u32,
+        u32,
+        Context,
+    ) -> isize,
+    pub compwritev: unsafe extern "C" fn(
+        *mut Ep,
+        *const FiIoc,
+        Desc,
+        usize,
+        *const FiIoc,
+        Desc,
+        usize,
+        *const FiIoc,
+        Desc,
+        usize,
+        FiAddr,
+        u64,
+        u64,
+        u32,
+        u32,
+        Context,
+    ) -> isize,
+    pub compwritemsg: unsafe extern "C" fn(
+        *mut Ep,
+        *const FiMsgAtomic,
+        *const FiIoc,
+        Desc,
+        usize,
+        *const FiIoc,
+        Desc,
+        usize,
+        u64,
+    ) -> isize,
+    pub writevalid: Valid,
+    pub readwritevalid: Valid,
+    pub compwritevalid: Valid,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,13 +486,13 @@ mod tests {
         assert_eq!(size_of::<CmOps>(), 80);
         assert_eq!(size_of::<MsgOps>(), 80);
         assert_eq!(size_of::<TaggedOps>(), 80);
-        assert_eq!(size_of::<UnsupportedTable<9>>(), 80);
-        assert_eq!(size_of::<UnsupportedTable<13>>(), 112);
+        assert_eq!(size_of::<RmaOps>(), 80);
+        assert_eq!(size_of::<AtomicOps>(), 112);
     }
 
     #[test]
     fn what_is_not_offered_says_so() {
         // SAFETY: the function takes nothing and touches nothing.
-        assert_eq!(unsafe { RMA.entries[0]() }, -38);
+        assert_eq!(unsafe { COLLECTIVE.entries[0]() }, -38);
     }
 }

@@ -13,8 +13,8 @@ use crate::info::{DEPTH_MAX, INJECT_BYTES, IOV_LIMIT, MESSAGE_BYTES_MAX};
 use crate::slots::{Kind, Multi, Operation};
 use crate::status::refusal;
 
-const EAGAIN: isize = -(libc::EAGAIN as isize);
-const EINVAL: isize = -(libc::EINVAL as isize);
+pub const EAGAIN: isize = -(libc::EAGAIN as isize);
+pub const EINVAL: isize = -(libc::EINVAL as isize);
 
 /// Operations of one endpoint that may be outstanding: as many sends and receives as `fi_getinfo` offers at most.
 const OUTSTANDING_MAX: usize = 2 * DEPTH_MAX;
@@ -46,7 +46,7 @@ pub struct Receive<'a> {
 
 /// The list of segments, or `None` if it is too long.
 #[inline]
-fn segments(parts: &[iovec]) -> Option<SegmentList> {
+pub fn segments(parts: &[iovec]) -> Option<SegmentList> {
     let segment = |part: &iovec| Segment {
         address: part.iov_base.expose_provenance() as u64,
         bytes: part.iov_len as u64,
@@ -70,7 +70,7 @@ fn segments(parts: &[iovec]) -> Option<SegmentList> {
 /// # Safety
 ///
 /// libfabric's rules: the parts are readable.
-unsafe fn copy(parts: &[iovec]) -> Box<[u8]> {
+pub unsafe fn copy(parts: &[iovec]) -> Box<[u8]> {
     let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.iov_len).sum());
     for part in parts {
         // SAFETY: the caller says so.
@@ -230,7 +230,7 @@ impl State {
     /// True if there are as many operations as may be outstanding. Their ends are only seen by progress, so that an
     /// application that posts and never looks is stopped here.
     #[inline]
-    fn is_crowded(&mut self, ep: &EpInner, enabled: &Enabled) -> bool {
+    pub fn is_crowded(&mut self, ep: &EpInner, enabled: &Enabled) -> bool {
         if self.slots.used() < OUTSTANDING_MAX {
             return false;
         }

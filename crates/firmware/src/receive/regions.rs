@@ -19,6 +19,8 @@ struct Region {
     generation: u32,
     memory: Segment,
     rights: Rights,
+    /// The offset of its first byte.
+    base: u64,
     /// Where notifications go whose own endpoint is not open.
     endpoint: u16,
 }
@@ -64,7 +66,7 @@ impl Regions {
         // 0 in a request means "not to be checked".
         self.generation = self.generation.wrapping_add(1).max(1);
         let generation = self.generation;
-        let region = Region { generation, memory, rights, endpoint };
+        let region = Region { generation, memory, rights, base: 0, endpoint };
         let (index, _) = self.regions.insert(region).ok_or(PostError::TooManyRegions)?;
         self.by_key.insert(key, index);
         Ok(RegionId { key, generation })
@@ -86,7 +88,8 @@ impl Regions {
         if access.generation != 0 && access.generation != region.generation {
             return Err(DoneStatus::BadGeneration);
         }
-        let end = access.offset.checked_add(access.bytes);
+        let offset = access.offset.checked_sub(region.base);
+        let end = offset.and_then(|offset| offset.checked_add(access.bytes));
         if end.is_none_or(|end| end > region.memory.bytes) {
             return Err(DoneStatus::OutOfBounds);
         }
@@ -98,7 +101,8 @@ impl Regions {
 
     /// A part of a region. What does not lie in it is cut off.
     pub(super) fn part(&self, index: u32, offset: u64, bytes: u64) -> Option<Segment> {
-        Some(self.regions.at(index)?.memory.part(offset, bytes))
+        let region = self.regions.at(index)?;
+        Some(region.memory.part(offset.checked_sub(region.base)?, bytes))
     }
 
     pub(super) fn endpoint(&self, index: u32) -> u16 {
@@ -115,6 +119,13 @@ impl ReceivePath {
         endpoint: u16,
     ) -> Result<RegionId, PostError> {
         self.regions.export(key, memory, rights, endpoint)
+    }
+
+    /// Has offsets in a region count from `base`. False: there is no such region.
+    pub(crate) fn set_region_base(&mut self, key: u64, base: u64) -> bool {
+        let Some(index) = self.regions.by_key.get(&key) else { return false };
+        let region = self.regions.regions.at_mut(*index);
+        region.map(|region| region.base = base).is_some()
     }
 
     /// Takes a region back, and ends what is under way in it (`REGION-3`).

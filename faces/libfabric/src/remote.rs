@@ -1,0 +1,293 @@
+//! Posting one-sided operations: what all functions of remote memory and atomics come down to.
+
+use std::sync::atomic::Ordering;
+
+use emp_host::{
+    AtomicDescriptor, AtomicOp, CompletionMode, Datatype, GetDescriptor, PostError, PutDescriptor,
+    RawOp, RemoteRegion, Segment, SegmentList,
+};
+
+use crate::bindings::*;
+use crate::endpoint::{Enabled, EpInner, untagged_number};
+use crate::info::{INJECT_BYTES, IOV_LIMIT, MESSAGE_BYTES_MAX};
+use crate::slots::{Kind, Operation};
+use crate::status::refusal;
+use crate::transfer::{EAGAIN, EINVAL, copy, segments};
+
+/// Bytes to be moved between memory of ours and a region of a peer.
+pub struct Transfer<'a> {
+    pub parts: &'a [iovec],
+    pub peer: FiAddr,
+    /// Where in the region.
+    pub offset: u64,
+    pub key: u64,
+    /// Told to the target when all is there.
+    pub data: Option<u64>,
+    pub context: usize,
+    /// Flags of this call; `None`: those of the endpoint.
+    pub flags: Option<u64>,
+    /// An inject: the buffer is free at once and success is not told.
+    pub nameless: bool,
+}
+
+/// An atomic operation.
+pub struct Atomic<'a> {
+    pub peer: FiAddr,
+    pub offset: u64,
+    pub key: u64,
+    pub datatype: Datatype,
+    pub operation: AtomicOp,
+    pub operands: &'a [FiIoc],
+    pub compare: Option<&'a [FiIoc]>,
+    pub result: Option<&'a [FiIoc]>,
+    pub context: usize,
+    pub flags: Option<u64>,
+    pub nameless: bool,
+}
+
+/// What posting needs to know beside the descriptor.
+struct Manner {
+    /// Flags of the completion.
+    told: u64,
+    /// What counters count it as.
+    direction: u64,
+    context: usize,
+    report: bool,
+    nameless: bool,
+    copy: Option<Box<[u8]>>,
+}
+
+/// The list of the segments of elements, or `None` if it is too long.
+fn elements(list: &[FiIoc], bytes: usize) -> Option<SegmentList> {
+    if list.len() > IOV_LIMIT {
+        return None;
+    }
+    let mut segments = [Segment::default(); IOV_LIMIT];
+    for (place, part) in segments.iter_mut().zip(list) {
+        let bytes = part.count.checked_mul(bytes)? as u64;
+        *place = Segment { address: part.addr.expose_provenance() as u64, bytes };
+    }
+    SegmentList::new(&segments[..list.len()]).ok()
+}
+
+impl EpInner {
+    /// The target of an operation; an error as the call is to return it.
+    fn target(
+        &self,
+        enabled: &Enabled,
+        needed: u64,
+        peer: FiAddr,
+        offset: u64,
+        key: u64,
+    ) -> Result<RemoteRegion, isize> {
+        if self.caps & needed != needed {
+            return Err(-(libc::EOPNOTSUPP as isize));
+        }
+        let Some((to, endpoint)) = enabled.av.find(peer) else { return Err(EINVAL) };
+        if enabled.bound.tx_cq.as_ref().is_some_and(|queue| queue.is_full()) {
+            return Err(EAGAIN);
+        }
+        let to_endpoint = untagged_number(endpoint);
+        Ok(RemoteRegion { to, to_endpoint, key, generation: 0, offset })
+    }
+
+    fn flags(&self, of_call: Option<u64>) -> u64 {
+        of_call.unwrap_or_else(|| self.tx_flags.load(Ordering::Relaxed))
+    }
+
+    fn reports(enabled: &Enabled, flags: u64, nameless: bool) -> bool {
+        !nameless && (!enabled.bound.tx_selective || flags & op::COMPLETION != 0)
+    }
+
+    /// Keeps a slot for the operation that `post` posts with the context that it is given.
+    fn post_remote(
+        &self,
+        enabled: &Enabled,
+        manner: Manner,
+        post: impl FnOnce(u64) -> Result<RawOp, PostError>,
+    ) -> isize {
+        let mut state = self.lock();
+        if state.is_crowded(self, enabled) {
+            return EAGAIN;
+        }
+        let slot = state.slots.insert(Operation {
+            kind: Kind::Remote {
+                told: manner.told,
+                direction: manner.direction,
+                _copy: manner.copy,
+            },
+            raw: None,
+            tagged: false,
+            report: manner.report,
+            nameless: manner.nameless,
+            context: manner.context,
+            buffer: 0,
+            tag: 0,
+        });
+        match post(slot as u64) {
+            Ok(raw) => {
+                if let Some(operation) = state.slots.get(slot) {
+                    operation.raw = Some(raw);
+                }
+                0
+            }
+            Err(refused) => {
+                state.slots.remove(slot);
+                refusal(refused)
+            }
+        }
+    }
+
+    /// Writes to a peer's memory.
+    ///
+    /// # Safety
+    ///
+    /// libfabric's rules: the parts are readable until the operation is told to have ended, or for the call with an inject.
+    pub unsafe fn put(&self, transfer: &Transfer<'_>) -> isize {
+        let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
+        let Transfer { peer, offset, key, .. } = *transfer;
+        let needed = caps::RMA | caps::WRITE;
+        let target = match self.target(enabled, needed, peer, offset, key) {
+            Ok(target) => target,
+            Err(refused) => return refused,
+        };
+        let Some(mut list) = segments(transfer.parts) else { return EINVAL };
+        let flags = self.flags(transfer.flags);
+        let inject = transfer.nameless || flags & op::INJECT != 0;
+        let most = if inject { INJECT_BYTES } else { MESSAGE_BYTES_MAX };
+        if list.bytes() > most as u64 {
+            return -(libc::EMSGSIZE as isize);
+        }
+        let (mut kept, mut completion) = (None, CompletionMode::Auto);
+        if inject && list.bytes() <= enabled.single_frame as u64 {
+            completion = CompletionMode::Buffered;
+        } else if inject {
+            // Frames of this link are too small: the copy is kept here.
+            // SAFETY: libfabric's rules.
+            let bytes = unsafe { copy(transfer.parts) };
+            let address = bytes.as_ptr().expose_provenance() as u64;
+            list = SegmentList::one(Segment { address, bytes: bytes.len() as u64 });
+            kept = Some(bytes);
+        }
+        let manner = Manner {
+            told: op::RMA | op::WRITE,
+            direction: bind::WRITE,
+            context: transfer.context,
+            report: Self::reports(enabled, flags, transfer.nameless),
+            nameless: transfer.nameless,
+            copy: kept,
+        };
+        self.post_remote(enabled, manner, |context| {
+            let put = PutDescriptor {
+                target,
+                endpoint: 0,
+                segments: list,
+                immediate: transfer.data,
+                completion,
+                context,
+            };
+            // SAFETY: the caller keeps the buffer (or the slot its copy) until the completion is dealt with; addresses are
+            // exposed in `segments`.
+            unsafe { enabled.untagged.post_put_raw(put) }
+        })
+    }
+
+    /// Reads a peer's memory.
+    ///
+    /// # Safety
+    ///
+    /// libfabric's rules: the parts are writable and not used otherwise until the operation is told to have ended.
+    pub unsafe fn get(&self, transfer: &Transfer<'_>) -> isize {
+        let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
+        let Transfer { peer, offset, key, .. } = *transfer;
+        let needed = caps::RMA | caps::READ;
+        let target = match self.target(enabled, needed, peer, offset, key) {
+            Ok(target) => target,
+            Err(refused) => return refused,
+        };
+        let Some(segments) = segments(transfer.parts) else { return EINVAL };
+        if segments.bytes() > MESSAGE_BYTES_MAX as u64 {
+            return -(libc::EMSGSIZE as isize);
+        }
+        let flags = self.flags(transfer.flags);
+        let manner = Manner {
+            told: op::RMA | op::READ,
+            direction: bind::READ,
+            context: transfer.context,
+            report: Self::reports(enabled, flags, transfer.nameless),
+            nameless: transfer.nameless,
+            copy: None,
+        };
+        self.post_remote(enabled, manner, |context| {
+            let get = GetDescriptor { target, endpoint: 0, segments, context };
+            // SAFETY: the caller leaves the buffer alone until the completion is told; addresses are exposed in `segments`.
+            unsafe { enabled.untagged.post_get_raw(get) }
+        })
+    }
+
+    /// Changes elements of a peer's memory.
+    ///
+    /// # Safety
+    ///
+    /// libfabric's rules: operands and what to compare with are readable for the call; where results go is writable and not
+    /// used otherwise until the operation is told to have ended.
+    pub unsafe fn atomic(&self, atomic: &Atomic<'_>) -> isize {
+        let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
+        let Atomic { peer, offset, key, datatype, operation, .. } = *atomic;
+        let fetches = atomic.result.is_some();
+        let (direction, cap) =
+            if fetches { (bind::READ, caps::READ) } else { (bind::WRITE, caps::WRITE) };
+        let target = match self.target(enabled, caps::ATOMIC | cap, peer, offset, key) {
+            Ok(target) => target,
+            Err(refused) => return refused,
+        };
+        let bytes = datatype.bytes();
+        let sum =
+            |list: &[FiIoc]| list.iter().map(|part| part.count).fold(0, usize::saturating_add);
+        // A read has no operands, but says by them how many elements are meant.
+        let counted =
+            if operation.has_operands() { atomic.operands } else { atomic.result.unwrap_or(&[]) };
+        let count = sum(counted);
+        let same = |list: Option<&[FiIoc]>| list.is_none_or(|list| sum(list) == count);
+        if count == 0 || !same(atomic.compare) || !same(atomic.result) {
+            return EINVAL;
+        }
+        let operands = if operation.has_operands() { atomic.operands } else { &[] };
+        let lists = (
+            elements(operands, bytes),
+            atomic.compare.map(|list| elements(list, bytes)),
+            atomic.result.map(|list| elements(list, bytes)),
+        );
+        let (Some(operands), None | Some(Some(_)), None | Some(Some(_))) = &lists else {
+            return EINVAL;
+        };
+        let operands = operands.clone();
+        let (compare, fetch_into) = (lists.1.flatten(), lists.2.flatten());
+        let Ok(count) = u32::try_from(count) else { return -(libc::EMSGSIZE as isize) };
+        let flags = self.flags(atomic.flags);
+        let manner = Manner {
+            told: op::ATOMIC | if fetches { op::READ } else { op::WRITE },
+            direction,
+            context: atomic.context,
+            report: Self::reports(enabled, flags, atomic.nameless),
+            nameless: atomic.nameless,
+            copy: None,
+        };
+        self.post_remote(enabled, manner, |context| {
+            let descriptor = AtomicDescriptor {
+                target,
+                endpoint: 0,
+                operation,
+                datatype,
+                count,
+                operands,
+                compare,
+                fetch_into,
+                context,
+            };
+            // SAFETY: operands are copied before this returns; the caller leaves the place of the results alone until the
+            // completion is told; addresses are exposed in `elements`.
+            unsafe { enabled.untagged.post_atomic_raw(descriptor) }
+        })
+    }
+}

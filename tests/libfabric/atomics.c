@@ -1,0 +1,245 @@
+/* fi_atomic(3): every operator that is said to be valid, on every type, against a plain computation. */
+#include "world.h"
+
+#include <complex.h>
+
+static const size_t sizes[] = {1, 1, 2, 2, 4, 4, 8, 8, 4, 8, 8, 16, 16, 32};
+static union {
+	unsigned char bytes[64];
+	int64_t whole[8];
+	double real[8];
+} target, operand, compared, result, before;
+
+#define ON(type, name, statement)                                                                  \
+	case name: {                                                                               \
+		type *t = (void *)where, o = *(const type *)with, c = *(const type *)against;     \
+		(void)c;                                                                           \
+		statement;                                                                         \
+		break;                                                                             \
+	}
+#define ORDERED(statement)                                                                         \
+	switch (type) {                                                                            \
+		ON(int8_t, FI_INT8, statement) ON(uint8_t, FI_UINT8, statement)                    \
+		ON(int16_t, FI_INT16, statement) ON(uint16_t, FI_UINT16, statement)                \
+		ON(int32_t, FI_INT32, statement) ON(uint32_t, FI_UINT32, statement)                \
+		ON(int64_t, FI_INT64, statement) ON(uint64_t, FI_UINT64, statement)                \
+		ON(float, FI_FLOAT, statement) ON(double, FI_DOUBLE, statement)                    \
+	default: break;                                                                            \
+	}
+#define ANY(statement)                                                                             \
+	switch (type) {                                                                            \
+		ON(float complex, FI_FLOAT_COMPLEX, statement)                                     \
+		ON(double complex, FI_DOUBLE_COMPLEX, statement)                                   \
+	default: ORDERED(statement)                                                                \
+	}
+#define WHOLE(statement)                                                                           \
+	switch (type) {                                                                            \
+		ON(uint8_t, FI_INT8, statement) ON(uint8_t, FI_UINT8, statement)                   \
+		ON(uint16_t, FI_INT16, statement) ON(uint16_t, FI_UINT16, statement)               \
+		ON(uint32_t, FI_INT32, statement) ON(uint32_t, FI_UINT32, statement)               \
+		ON(uint64_t, FI_INT64, statement) ON(uint64_t, FI_UINT64, statement)               \
+	default: break;                                                                            \
+	}
+
+/* What the manual says the operator does to one element. */
+static void compute(enum fi_datatype type, enum fi_op op, void *where, const void *with, const void *against)
+{
+	switch ((int)op) {
+	case FI_MIN: ORDERED(if (o < *t) *t = o) break;
+	case FI_MAX: ORDERED(if (o > *t) *t = o) break;
+	case FI_SUM: ANY(*t = *t + o) break;
+	case FI_PROD: ANY(*t = *t * o) break;
+	case FI_LOR: ANY(*t = *t || o) break;
+	case FI_LAND: ANY(*t = *t && o) break;
+	case FI_LXOR: ANY(*t = !*t != !o) break;
+	case FI_BOR: WHOLE(*t |= o) break;
+	case FI_BAND: WHOLE(*t &= o) break;
+	case FI_BXOR: WHOLE(*t ^= o) break;
+	case FI_ATOMIC_READ: break;
+	case FI_ATOMIC_WRITE: ANY(*t = o) break;
+	case FI_CSWAP: ANY(if (c == *t) *t = o) break;
+	case FI_CSWAP_NE: ANY(if (c != *t) *t = o) break;
+	case FI_CSWAP_LE: ORDERED(if (c <= *t) *t = o) break;
+	case FI_CSWAP_LT: ORDERED(if (c < *t) *t = o) break;
+	case FI_CSWAP_GE: ORDERED(if (c >= *t) *t = o) break;
+	case FI_CSWAP_GT: ORDERED(if (c > *t) *t = o) break;
+	case FI_MSWAP: WHOLE(*t = (o & c) | (*t & ~c)) break;
+	}
+}
+
+/* Small numbers that are exact in each type: of floating types, whole values; of integers, whole bytes. */
+static void prepare(enum fi_datatype type, int seed)
+{
+	for (int i = 0; i < 8; i++) {
+		double numbers[3] = {(seed + i) % 5, (seed * 3 + i) % 4, (seed + 2 * i) % 5};
+		void *places[3] = {&target, &operand, &compared};
+
+		for (int k = 0; k < 3; k++) {
+			if (type == FI_FLOAT || type == FI_FLOAT_COMPLEX)
+				((float *)places[k])[i] = ((float *)places[k])[i + 8] = (float)numbers[k];
+			else if (type == FI_DOUBLE || type == FI_DOUBLE_COMPLEX)
+				((double *)places[k])[i] = numbers[k];
+			else
+				for (int b = 0; b < 8; b++)
+					((unsigned char *)places[k])[8 * i + b] =
+						(unsigned char)((b % (int)sizes[type]) == 0 ? numbers[k] : seed % 7 * 40);
+		}
+	}
+}
+
+static int families[3];
+
+static void one(struct world *world, enum fi_datatype type, enum fi_op op)
+{
+	struct fid_ep *ep = world->a.ep;
+	fi_addr_t to = world->a.peer;
+	struct fi_cq_tagged_entry entry;
+	size_t most[3] = {0}, count = 64 / sizes[type] < 4 ? 64 / sizes[type] : 4;
+	int valid[3] = {fi_atomicvalid(ep, type, op, &most[0]), fi_fetch_atomicvalid(ep, type, op, &most[1]),
+			fi_compare_atomicvalid(ep, type, op, &most[2])};
+
+	for (int family = 0; family < 3; family++) {
+		static const uint64_t flags[3] = {0, FI_FETCH_ATOMIC, FI_COMPARE_ATOMIC};
+		struct fi_atomic_attr attr = {0};
+		int context;
+		ssize_t posted;
+
+		EQUAL(fi_query_atomic(world->a.domain, type, op, &attr, flags[family]), valid[family]);
+		prepare(type, (int)op + 3 * (int)type);
+		before = target;
+		memset(&result, 0xee, sizeof result);
+		if (family == 0)
+			posted = fi_atomic(ep, &operand, count, NULL, to, 0, 9, type, op, &context);
+		else if (family == 1)
+			posted = fi_fetch_atomic(ep, &operand, count, NULL, &result, NULL, to, 0, 9, type,
+						 op, &context);
+		else
+			posted = fi_compare_atomic(ep, &operand, count, NULL, &compared, NULL, &result, NULL,
+						   to, 0, 9, type, op, &context);
+		if (valid[family]) {
+			EQUAL(valid[family], -FI_EOPNOTSUPP);
+			EQUAL(posted, -FI_EOPNOTSUPP);
+			continue;
+		}
+		families[family]++;
+		CHECK(attr.size == sizes[type] && attr.count == most[family] && attr.count >= count);
+		EQUAL(posted, 0);
+		EQUAL(next(world, &world->a, &entry), 1);
+		CHECK(entry.op_context == &context && entry.flags & FI_ATOMIC);
+		CHECK(entry.flags & (family ? FI_READ : FI_WRITE));
+		if (family)
+			CHECK(!memcmp(&result, &before, count * sizes[type]));
+		for (size_t i = 0; i < count; i++)
+			compute(type, op, before.bytes + i * sizes[type], operand.bytes + i * sizes[type],
+				compared.bytes + i * sizes[type]);
+		checks_made++;
+		if (memcmp(&target, &before, sizeof target)) {
+			checks_failed++;
+			printf("%s: type %d, operator %d, family %d: another result\n", __FILE__, type, op, family);
+		}
+	}
+}
+
+static void forms(struct world *world)
+{
+	struct fid_ep *ep = world->a.ep;
+	fi_addr_t to = world->a.peer;
+	struct fi_cq_tagged_entry entry;
+	int64_t ones[4] = {1, 1, 1, 1}, old[4] = {0}, eleven[4] = {11, 11, 11, 11};
+	struct fi_ioc two[] = {{ones, 1}, {ones + 1, 3}}, result_two[] = {{old, 3}, {old + 3, 1}};
+	struct fi_ioc compare_one = {ones, 4}, eleven_one = {eleven, 4};
+	struct fi_rma_ioc where = {0, 4, 9};
+	struct fi_msg_atomic message = {two, NULL, 2, to, &where, 1, FI_INT64, FI_SUM, &where, 0};
+
+	memset(&target, 0, sizeof target);
+	EQUAL(fi_atomicv(ep, two, NULL, 2, to, 0, 9, FI_INT64, FI_SUM, &two), 0);
+	EQUAL(next(world, &world->a, &entry), 1);
+	EQUAL(fi_atomicmsg(ep, &message, 0), 0);
+	EQUAL(next(world, &world->a, &entry), 1);
+	CHECK(entry.op_context == &where);
+	EQUAL(fi_inject_atomic(ep, ones, 4, to, 0, 9, FI_INT64, FI_SUM), 0);
+	nothing(world, &world->a);
+	EQUAL(fi_fetch_atomicv(ep, two, NULL, 2, result_two, NULL, 2, to, 0, 9, FI_INT64, FI_SUM, &two), 0);
+	EQUAL(next(world, &world->a, &entry), 1);
+	EQUAL(old[0] + old[3], 6);
+	EQUAL(fi_fetch_atomicmsg(ep, &message, result_two, NULL, 2, 0), 0);
+	EQUAL(next(world, &world->a, &entry), 1);
+	EQUAL(old[1] + old[2], 8);
+	for (int i = 0; i < 4; i++)
+		EQUAL(target.whole[i], 5);
+	message.msg_iov = &eleven_one;
+	message.iov_count = 1;
+	message.op = FI_CSWAP_NE;
+	EQUAL(fi_compare_atomicv(ep, &eleven_one, NULL, 1, &compare_one, NULL, 1, result_two, NULL, 2, to, 0, 9,
+				 FI_INT64, FI_CSWAP, &two), 0);
+	EQUAL(next(world, &world->a, &entry), 1);
+	EQUAL(target.whole[2], 5);
+	EQUAL(fi_compare_atomicmsg(ep, &message, &compare_one, NULL, 1, result_two, NULL, 2, 0), 0);
+	EQUAL(next(world, &world->a, &entry), 1);
+	EQUAL(target.whole[3], 11);
+	/* A read takes no operands. */
+	EQUAL(fi_fetch_atomic(ep, NULL, 4, NULL, old, NULL, to, 0, 9, FI_INT64, FI_ATOMIC_READ, &two), 0);
+	EQUAL(next(world, &world->a, &entry), 1);
+	EQUAL(old[0], 11);
+
+	EQUAL(fi_atomic(ep, ones, 0, NULL, to, 0, 9, FI_INT64, FI_SUM, NULL), -FI_EINVAL);
+	EQUAL(fi_atomic(ep, ones, 1, NULL, to, 0, 9, 99, FI_SUM, NULL), -FI_EOPNOTSUPP);
+	EQUAL(fi_atomic(ep, ones, 1, NULL, to, 0, 9, FI_INT64, 99, NULL), -FI_EOPNOTSUPP);
+	where.count = 3;
+	EQUAL(fi_atomicmsg(ep, &message, 0), -FI_EINVAL);
+	struct fi_cq_err_entry error;
+	EQUAL(fi_atomic(ep, ones, 1, NULL, to, 64, 9, FI_INT64, FI_SUM, NULL), 0);
+	EQUAL(next_error(world, &world->a, &error), 1);
+	EQUAL(error.err, FI_EINVAL);
+	EQUAL(fi_atomic(ep, ones, 1, NULL, to, 0, 10, FI_INT64, FI_SUM, NULL), 0);
+	EQUAL(next_error(world, &world->a, &error), 1);
+	EQUAL(error.err, FI_ENOKEY);
+}
+
+/* Exactly once and in order, however many are under way. */
+static void many(struct world *world)
+{
+	enum { MANY = 2000 };
+	static int64_t old[MANY];
+	struct fi_cq_tagged_entry entry;
+	int64_t step = 1;
+
+	target.whole[0] = 0;
+	for (int i = 0; i < MANY; i++) {
+		double end = now() + PATIENCE;
+		ssize_t result;
+
+		while ((result = fi_fetch_atomic(world->a.ep, &step, 1, NULL, &old[i], NULL, world->a.peer, 0, 9,
+						 FI_INT64, FI_SUM, NULL)) == -FI_EAGAIN && now() < end)
+			turn(world, 0.0001);
+		EQUAL(result, 0);
+	}
+	for (int i = 0; i < MANY; i++)
+		EQUAL(next(world, &world->a, &entry), 1);
+	EQUAL(target.whole[0], MANY);
+	int in_order = 1;
+	for (int i = 0; i < MANY; i++)
+		in_order &= old[i] == i;
+	CHECK(in_order);
+}
+
+void test_atomics(void)
+{
+	struct world world;
+	struct fid_mr *region;
+
+	world_open(&world, NULL);
+	EQUAL(fi_mr_reg(world.b.domain, &target, sizeof target, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 9, 0,
+			&region, NULL), 0);
+	for (enum fi_datatype type = 0; type < FI_DATATYPE_LAST; type++)
+		for (enum fi_op op = 0; op < FI_ATOMIC_OP_LAST; op++)
+			one(&world, type, op);
+	/* All integers and floating types but long double have all that makes sense for them. */
+	EQUAL(families[0], 12 * 6 + 10 * 2 + 8 * 3);
+	EQUAL(families[1], 12 * 7 + 10 * 2 + 8 * 3);
+	EQUAL(families[2], 12 * 2 + 10 * 4 + 8 * 1);
+	forms(&world);
+	many(&world);
+	EQUAL(fi_close(&region->fid), 0);
+	world_close(&world);
+}

@@ -14,7 +14,7 @@ use crate::descriptor::{
     ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector,
     SendDescriptor,
 };
-use crate::limits::EVENTS_MAX;
+use crate::limits::{COMPLETIONS_MAX, EVENTS_MAX};
 use crate::memory::HostMemory;
 use crate::peers::Peers;
 use crate::profile::Profile;
@@ -181,6 +181,9 @@ impl Firmware {
         if !self.receive.is_open(from_endpoint) {
             return Err(PostError::NoEndpoint);
         }
+        if self.is_unheard() {
+            return Err(PostError::Busy);
+        }
         let peer = match self.peers.find(to) {
             Some(peer) => peer,
             None => self.add_peer(now, to).ok_or(PostError::TooManyPeers)?,
@@ -189,6 +192,11 @@ impl Firmware {
             return Err(PostError::Busy);
         }
         Ok(peer)
+    }
+
+    /// Too many operations have ended that the host has not asked for.
+    fn is_unheard(&self) -> bool {
+        self.send.completions.len() + self.receive.completions.len() >= COMPLETIONS_MAX
     }
 
     /// Posts a receive; an unexpected message that fits completes it at once.
@@ -200,6 +208,9 @@ impl Firmware {
     ) -> Result<OpId, PostError> {
         if self.closing.is_some() {
             return Err(PostError::Closing);
+        }
+        if self.is_unheard() {
+            return Err(PostError::Busy);
         }
         let directed = receive.selector.from != NodeId::ANY;
         let op = self.receive.post(receive, memory)?;

@@ -162,3 +162,48 @@ fn thousands_of_unmatched_messages_are_kept() {
     }
     finish(&mut world);
 }
+
+/// A host that never asks how its operations ended is refused new ones, and nothing grows.
+#[test]
+fn completions_that_nobody_asks_for_are_bounded() {
+    use emp_firmware::limits::COMPLETIONS_MAX;
+    let mut world = acquainted(2, &Profile::DEFAULT);
+    world.poke(0, |firmware, memory, now| {
+        let receive = || emp_firmware::ReceiveDescriptor {
+            endpoint: 0,
+            selector: emp_firmware::Selector::ANY,
+            segments: emp_firmware::SegmentList::empty(),
+            claim: None,
+            context: 0,
+        };
+        for _ in 0..COMPLETIONS_MAX {
+            let op = firmware.post_receive(now, receive(), memory).expect("there is room");
+            assert!(firmware.cancel(now, op));
+        }
+        let refused = firmware.post_receive(now, receive(), memory);
+        assert_eq!(refused, Err(emp_firmware::PostError::Busy));
+        while firmware.poll_completion().is_some() {}
+        let op = firmware.post_receive(now, receive(), memory).expect("there is room again");
+        assert!(firmware.cancel(now, op));
+        while firmware.poll_completion().is_some() {}
+    });
+    finish(&mut world);
+}
+
+/// Messages that are pulled take turns: one that has little left does not wait for others that have much.
+#[test]
+fn a_short_pull_does_not_wait_for_long_ones() {
+    let mut world = acquainted(2, &Profile::DEFAULT);
+    for _ in 0..6 {
+        world.receive(1, Want::ANY, 16 << 20);
+    }
+    let long: Vec<_> = (0..6).map(|_| world.send(MessageSpec::plain(0, 1, 16 << 20))).collect();
+    world.pass(Span::ms(2));
+    world.receive(1, Want::ANY, 300_000);
+    let short = world.send(MessageSpec::plain(0, 1, 300_000));
+    let took = wait(&mut world, Span::ms(1_000), |world| world.arrived(short));
+    // Five blocks, each after one of every other message at most: 2 MB in all, at 9.5 Gb/s.
+    assert!(took < Span::ms(4), "took {} µs", took.as_us());
+    assert!(!long.iter().any(|message| world.arrived(*message)), "they are far from over");
+    finish(&mut world);
+}

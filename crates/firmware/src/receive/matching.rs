@@ -2,7 +2,7 @@
 
 use super::pulling::Puller;
 use super::{Endpoint, Place, Posted, ReceivePath, ReceivePeer};
-use crate::cross::Cross;
+use crate::cross::{Cross, ToSend};
 use crate::descriptor::{
     ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector, Status,
 };
@@ -252,6 +252,7 @@ impl ReceivePath {
             .indices()
             .filter(|i| self.incoming.at(*i).is_some_and(|message| message.peer == peer))
             .collect();
+        let mut gone = Vec::new();
         for index in all {
             let message = self.incoming.at(index).expect("listed");
             if let Place::Posted(_) = message.place {
@@ -264,11 +265,17 @@ impl ReceivePath {
                 && !message.early
                 && !message.needs_done();
             if !(keep && whole) {
-                self.unlist(index);
-                self.remove_incoming(index);
+                gone.push(index);
             }
         }
+        self.unlist(&gone);
+        for index in gone {
+            self.remove_incoming(index);
+        }
         self.not_ready.retain(|answer| answer.peer != peer);
+        // What was to be said of its messages means nothing to another incarnation.
+        self.to_send
+            .retain(|news| !matches!(news, ToSend::Control { peer: to, .. } if *to == peer));
         // Only now that no message of the peer is left: others may take the room.
         self.serve_pull_queue();
         let waiting: Vec<u32> = self
@@ -305,14 +312,16 @@ impl ReceivePath {
         }
     }
 
-    /// Takes an unexpected message off its endpoint's list.
-    fn unlist(&mut self, index: u32) {
-        let Some(message) = self.incoming.at(index) else { return };
-        if message.homeless_ms.is_some() {
-            return self.homeless.retain(|other| *other != index);
+    /// Takes unexpected messages, given in order of their indices, off their endpoints' lists. There may be as many as the
+    /// table holds, so each list is walked but once.
+    fn unlist(&mut self, gone: &[u32]) {
+        if gone.is_empty() {
+            return;
         }
-        let Some(open) = self.endpoint(message.endpoint) else { return };
-        let list = &mut self.endpoints[open].as_mut().expect("open").unexpected;
-        list.retain(|other| *other != index);
+        let stays = |index: &u32| gone.binary_search(index).is_err();
+        self.homeless.retain(stays);
+        for endpoint in self.endpoints.iter_mut().flatten() {
+            endpoint.unexpected.retain(stays);
+        }
     }
 }

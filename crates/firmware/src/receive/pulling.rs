@@ -81,10 +81,7 @@ impl ReceivePath {
             let bytes = left.min(u64::from(block));
             if full || pulling_bytes > 0 && pulling_bytes + bytes > bytes_max {
                 // Its turn comes when another block is in.
-                if !core::mem::replace(&mut pulling.waits, true) {
-                    self.pull_queue.push_back(puller);
-                }
-                return;
+                return self.wait_to_pull(puller);
             }
             let offset = pulling.next;
             pulling.next += bytes;
@@ -165,7 +162,12 @@ impl ReceivePath {
         self.pulling_bytes -= u64::from(state.bytes);
         if let Some(pulling) = self.pulling_mut(state.puller) {
             pulling.out -= 1;
-            self.pull_more(state.puller);
+            if self.pull_queue.is_empty() {
+                self.pull_more(state.puller);
+            } else {
+                // Others wait for room: it has had its turn.
+                self.wait_to_pull(state.puller);
+            }
             match state.puller {
                 Puller::Message(index) => self.advance(index),
                 Puller::Get(index) => self.advance_get(index),
@@ -174,17 +176,32 @@ impl ReceivePath {
         self.serve_pull_queue();
     }
 
-    /// Lets those pull that waited for room.
+    /// Puts a message or get at the end of the queue of those that wait for room, if there is anything left to ask for.
+    fn wait_to_pull(&mut self, puller: Puller) {
+        let Some(pulling) = self.pulling_mut(puller) else { return };
+        if pulling.next < pulling.end && !core::mem::replace(&mut pulling.waits, true) {
+            self.pull_queue.push_back(puller);
+        }
+    }
+
+    /// Lets those pull that waited for room, in turn, until there is none.
     pub(super) fn serve_pull_queue(&mut self) {
         for _ in 0..self.pull_queue.len() {
             if self.pulling_bytes >= self.profile.pull_bytes_max || self.pulls.is_full() {
                 return;
             }
             let Some(puller) = self.pull_queue.pop_front() else { return };
-            if let Some(pulling) = self.pulling_mut(puller)
-                && core::mem::take(&mut pulling.waits)
-            {
-                self.pull_more(puller);
+            let Some(pulling) = self.pulling_mut(puller) else { continue };
+            if !core::mem::take(&mut pulling.waits) {
+                continue;
+            }
+            let before = pulling.next;
+            self.pull_more(puller);
+            let stuck = |pulling: &mut Pulling| pulling.waits && pulling.next == before;
+            if self.pulling_mut(puller).is_some_and(stuck) {
+                // No room for a block of it: it is still the first.
+                self.pull_queue.rotate_right(1);
+                return;
             }
         }
     }

@@ -24,6 +24,7 @@ test: deps lint
 lint: deps
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@CARGO=$(CARGO) tools/check-portable
 
 ## The figures that EMP holds itself to, against the bare link and TCP in the same run.
 bench: all

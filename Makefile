@@ -8,8 +8,9 @@ DESTDIR ?=
 BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 SEEDS ?= 0..2000
 
-.PHONY: all demo test bench sim lint install install-built deps clean
+.PHONY: all demo test bench sim lint install install-built deps browser clean
 
+all: export EMP_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 all: deps
 	$(CARGO) build --release --locked
 
@@ -18,7 +19,7 @@ demo: all
 	$(BUILT)/emp demo
 
 ## Everything that can be checked here, in under 20 minutes on two cores.
-test: deps lint
+test: deps browser lint
 	$(CARGO) test --workspace --locked
 
 lint: deps
@@ -47,6 +48,10 @@ install-built:
 ## A linker and libc headers for Rust, and `ip` for the labs of namespaces.
 deps:
 	@tools/install-deps
+
+## Chromium, in which the tests look at the report of `emp bench netpipe`; without it they skip that.
+browser:
+	@tools/install-deps browser
 
 clean:
 	$(CARGO) clean

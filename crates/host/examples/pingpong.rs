@@ -1,6 +1,6 @@
 //! Half round trips between two processes, by the raw API: `pingpong INTERFACE NAME PEER [BYTES [ROUNDS]]` on both sides,
 //! with `first` as the name of the one that starts. `udp:ADDRESS:PORT` instead of an interface names the peer's socket
-//! and binds the same port.
+//! and binds the same port; `shm` takes memory shared by the two processes.
 //!
 //! Environment: `EMP_BOARD` = inline (default), guarded, thread; `EMP_WAIT` = spin (default), adaptive, sleep.
 
@@ -23,11 +23,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [interface, name, peer, rest @ ..] = arguments.as_slice() else {
-        return Err("usage: pingpong INTERFACE|udp:ADDRESS:PORT NAME PEER [BYTES [ROUNDS]]".into());
+        return Err(
+            "usage: pingpong INTERFACE|udp:ADDRESS:PORT|shm NAME PEER [BYTES [ROUNDS]]".into()
+        );
     };
     let number = |place: usize, default: usize| rest.get(place).map_or(Ok(default), |n| n.parse());
     let (bytes, rounds) = (number(0, 32)?, number(1, 200_000)?);
     let auto = match interface.strip_prefix("udp:") {
+        None if interface == "shm" => AutoLinks { want: Want::Shm, ..AutoLinks::default() },
         None => AutoLinks {
             want: Want::Packet,
             interfaces: vec![interface.clone()],

@@ -4,7 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use emp_link::{
-    Capabilities, Link, LinkError, PacketLink, PacketOptions, UdpLink, UdpOptions, interfaces,
+    Capabilities, Link, LinkError, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink,
+    UdpOptions, interfaces,
 };
 use emp_wire::{ETHERTYPE_DEFAULT, NodeId, UDP_PORT_DEFAULT};
 
@@ -20,6 +21,9 @@ pub enum Want {
     Packet,
     /// UDP, or an error.
     Udp,
+    /// Shared memory, or an error: reaches the nodes of this user on this machine, and no others. Never taken by itself,
+    /// because the node would cut its frames for one link and the next to fit both.
+    Shm,
 }
 
 /// How links are to be chosen.
@@ -150,15 +154,20 @@ pub(crate) fn climb(
     let mut chosen = Vec::new();
     match auto.want {
         Want::Udp => choice.note("packet".into(), Outcome::Skipped("udp is required".into())),
+        Want::Shm => choice.note("packet".into(), Outcome::Skipped("shm is required".into())),
         Want::Packet | Want::Auto => packet(auto, node, choice, &mut chosen)?,
     }
     match auto.want {
         Want::Packet => choice.note("udp".into(), Outcome::Skipped("packet is required".into())),
+        Want::Shm => choice.note("udp".into(), Outcome::Skipped("shm is required".into())),
         Want::Auto if !chosen.is_empty() && auto.udp_peers.is_empty() => {
             let why = "packet is there, and no UDP peers are named";
             choice.note("udp".into(), Outcome::Skipped(why.into()));
         }
         Want::Auto | Want::Udp => udp(auto, node, choice, &mut chosen)?,
+    }
+    if auto.want == Want::Shm {
+        shm(node, choice, &mut chosen)?;
     }
     if chosen.is_empty() { Err(BuildError::NoRung(choice.clone())) } else { Ok(chosen) }
 }
@@ -196,6 +205,12 @@ fn udp(
     options.peers.clone_from(&auto.udp_peers);
     let asks_everyone = !auto.udp_peers.is_empty();
     take(UdpLink::open(&options), asks_everyone, auto.want == Want::Udp, choice, chosen)
+}
+
+/// Beside the ladder: memory shared with the other nodes of this machine.
+fn shm(node: NodeId, choice: &mut Choice, chosen: &mut Vec<ChosenLink>) -> Result<(), BuildError> {
+    let options = ShmOptions::new(node.destination_tag());
+    take(ShmLink::open(&options), true, true, choice, chosen)
 }
 
 /// Notes what came of an attempt.

@@ -71,7 +71,7 @@ fn ethernet_address(address: &LinkAddress) -> [u8; 6] {
             _ => [0x02, 0, 0, 0, 0, 0],
         },
         // Too long to fit: a digest of it (FNV-1a, folded to 40 bits).
-        AddressFamily::Udp6 => {
+        AddressFamily::Udp6 | AddressFamily::Shm => {
             let digest = bytes.iter().fold(0xCBF2_9CE4_8422_2325u64, |digest, byte| {
                 (digest ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)
             });

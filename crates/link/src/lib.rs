@@ -1,5 +1,5 @@
-//! Ways to move EMP frames: `packet` (AF_PACKET rings), `udp`, an in-memory `sim`, and wrappers
-//! around any link.
+//! Ways to move EMP frames: `packet` (AF_PACKET rings), `udp`, `shm` (memory shared by processes of
+//! one machine), an in-memory `sim`, and wrappers around any link.
 //!
 //! A [`Link`] is narrow on purpose: it says what it can do, sends batches of gathered frames, hands
 //! received frames to a sink, can be waited for, and counts. It knows nothing of the protocol
@@ -13,6 +13,7 @@ mod gather;
 mod interfaces;
 mod name;
 mod packet;
+mod shm;
 mod sim;
 mod system;
 mod udp;
@@ -28,6 +29,7 @@ pub use emp_wire::LinkAddress;
 pub use fault::{FaultCounters, FaultLink, FaultPlan, FaultPlanError};
 pub use interfaces::{Interface, interfaces};
 pub use packet::{PacketLink, PacketOptions};
+pub use shm::{ShmLink, ShmOptions};
 pub use sim::{Fabric, SimLink};
 pub use udp::{UdpLink, UdpOptions};
 
@@ -35,7 +37,7 @@ pub use udp::{UdpLink, UdpOptions};
 /// which turns false when the device turns out not to do it.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
-    /// The link's kind: `"packet"`, `"udp"`, `"sim"`.
+    /// The link's kind: `"packet"`, `"udp"`, `"shm"`, `"sim"`.
     pub kind: &'static str,
     /// The interface it is bound to, or a socket address, for people.
     pub interface: String,
@@ -138,7 +140,9 @@ pub trait Link: Send {
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize;
 
     /// A descriptor that becomes readable when [`Link::receive`] has something, for `poll(2)`.
-    /// `None`: must be polled by hand.
+    /// `None`: must be polled by hand. Always the same one; but whoever sleeps on it must have
+    /// called this or [`Link::next_due`] after the last `receive`: that tells a link whose peers
+    /// wake it that they are to.
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 
     /// Sleeps until a frame is there (true) or `timeout` has passed (false). `None` waits without
@@ -147,7 +151,7 @@ pub trait Link: Send {
 
     /// How long from now until the link has something to do that [`Link::readiness`] cannot show:
     /// delayed frames of a wrapper are due, or (zero) received frames wait inside it. Callers' own
-    /// sleeps must not last longer; `wait` knows.
+    /// sleeps must not last longer; `wait` knows. To be asked before each sleep.
     fn next_due(&self) -> Option<Duration> {
         None
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use emp_link::conformance::{self, Pair};
 use emp_link::{
     CAPTURE_BYTES, CaptureLink, Fabric, FaultLink, FaultPlan, Link, PacketLink, PacketOptions,
-    UdpLink, UdpOptions,
+    ShmLink, ShmOptions, UdpLink, UdpOptions,
 };
 
 mod lab;
@@ -28,6 +28,30 @@ impl Pair for Sim {
             Ok(Box::new(link))
         };
         Ok([link(0)?, link(1)?])
+    }
+}
+
+/// Two nodes that meet in a directory of their own.
+struct Shm(tempfile::TempDir);
+
+impl Shm {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+}
+
+impl Pair for Shm {
+    fn name(&self) -> String {
+        "shm".into()
+    }
+
+    fn open(&self, tags: [u16; 2]) -> Ends {
+        let open = |side: usize| -> Result<Box<dyn Link>, String> {
+            let directory = Some(self.0.path().join("emp"));
+            let options = ShmOptions { directory, ..ShmOptions::new(tags[side]) };
+            Ok(Box::new(ShmLink::open(&options).map_err(describe)?))
+        };
+        Ok([open(0)?, open(1)?])
     }
 }
 
@@ -137,6 +161,11 @@ fn loopback(ip: &str) -> [IpAddr; 2] {
 #[test]
 fn sim_conforms() {
     conform(&Sim);
+}
+
+#[test]
+fn shm_conforms() {
+    conform(&Shm::new());
 }
 
 #[test]

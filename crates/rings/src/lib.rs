@@ -1,6 +1,10 @@
-//! Ring primitives shared with the kernel. Each module is small, holds the unsafe code of one ring,
-//! and states the invariant that makes it sound.
+//! Ring primitives shared with the kernel or with another process. Each module is small; those with unsafe code state
+//! the invariant that makes it sound.
 
 mod packet_ring;
+mod shm_map;
+mod shm_ring;
 
 pub use packet_ring::{PacketRing, RingFrame, RingShape};
+pub use shm_map::{RING_FRAME_BYTES_MAX, SHM_BYTES, ShmEnd, ShmHalf};
+pub use shm_ring::{Consumer, Corrupt, Producer, RingMemory};

@@ -18,6 +18,8 @@ pub enum AddressFamily {
     Index = 9,
     /// This very node: frames go back up without touching a link.
     Loopback = 10,
+    /// Eight bytes: the number that a node drew for its end of the shared-memory link (big endian).
+    Shm = 11,
 }
 
 /// An address on one link. Firmware passes it through and compares it, and never looks inside.
@@ -52,6 +54,11 @@ impl LinkAddress {
     /// A node's index in a simulated fabric.
     pub const fn index(index: u32) -> Self {
         Self::build(AddressFamily::Index, &index.to_be_bytes())
+    }
+
+    /// A node's end of the shared-memory link.
+    pub const fn shm(number: u64) -> Self {
+        Self::build(AddressFamily::Shm, &number.to_be_bytes())
     }
 
     /// A UDP socket address, IPv4 or IPv6 (the IPv6 scope is kept, the flow label is not).
@@ -93,6 +100,12 @@ impl LinkAddress {
         (self.family == AddressFamily::Index).then(|| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
     }
 
+    /// The number of an end of the shared-memory link, if this is one.
+    pub fn as_shm(&self) -> Option<u64> {
+        let number = *self.bytes.first_chunk::<8>()?;
+        (self.family == AddressFamily::Shm).then(|| u64::from_be_bytes(number))
+    }
+
     /// The UDP socket address, if this is one.
     pub fn as_udp(&self) -> Option<core::net::SocketAddr> {
         use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -119,6 +132,7 @@ impl fmt::Display for LinkAddress {
             AddressFamily::Everyone => f.write_str("everyone"),
             AddressFamily::Loopback => f.write_str("loopback"),
             AddressFamily::Index => write!(f, "#{}", self.as_index().unwrap_or(0)),
+            AddressFamily::Shm => write!(f, "shm:{:016x}", self.as_shm().unwrap_or(0)),
             AddressFamily::Mac => {
                 for (i, byte) in self.bytes().iter().enumerate() {
                     write!(f, "{}{byte:02x}", if i == 0 { "" } else { ":" })?;
@@ -136,5 +150,20 @@ impl fmt::Display for LinkAddress {
 impl fmt::Debug for LinkAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_shared_memory_survive_the_round_trip() {
+        let address = LinkAddress::shm(0x0102_0304_0506_0708);
+        assert_eq!(address.as_shm(), Some(0x0102_0304_0506_0708));
+        assert_eq!(address.bytes(), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!((address.as_mac(), address.as_index(), address.as_udp()), (None, None, None));
+        assert_eq!(LinkAddress::index(7).as_shm(), None);
+        assert_eq!(std::format!("{address}"), "shm:0102030405060708");
     }
 }

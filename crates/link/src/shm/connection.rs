@@ -1,0 +1,191 @@
+//! One peer: a pair of rings, and the socket by which the peers wake each other and learn of each other's end.
+//!
+//! The socket is also the bell. An eventfd would be a little cheaper, but its two ends are one open file: a hostile peer
+//! could take its `O_NONBLOCK` away and make this process block, or empty it and make it sleep on. Each end of a socket
+//! is its owner's alone.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use emp_rings::{Corrupt, ShmEnd};
+
+use super::socket;
+use crate::TxFrame;
+
+/// First bytes of a connection's first message: what it is, and the version of the rings' layout.
+const MAGIC: [u8; 8] = *b"EMPshm\0\x01";
+
+/// Bytes of that message: the magic, and the number of the node that connects (big endian).
+const HELLO_BYTES: usize = 16;
+
+/// How long a full ring may stand still before frames for it are dropped: a reader that lives and was only put aside by
+/// the scheduler (1 to 4 ms) comes back to a full ring anyway, and until then the other peers' frames wait behind.
+const STALL: Duration = Duration::from_millis(1);
+
+/// Bells taken off the socket at a time. One is outstanding, unless the peer is up to something.
+const BELLS: usize = 16;
+
+/// What became of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pushed {
+    /// It is in the ring.
+    Yes,
+    /// There is no room, but there will be.
+    Full,
+    /// The peer takes nothing: the frame is lost, and counted where the peer can see it.
+    Lost,
+}
+
+/// A peer that rings are shared with.
+pub(super) struct Connection {
+    /// Its number: its address on this link.
+    pub(super) number: u64,
+    /// What the watch knows it by.
+    pub(super) token: u64,
+    pub(super) rings: ShmEnd,
+    /// Frames were written since the peer's sleep was last looked at.
+    pub(super) pushed: bool,
+    /// It is to be forgotten: it broke the rings' rules, or it is gone and its frames are taken.
+    pub(super) over: bool,
+    /// The socket; closed once the peer is gone.
+    socket: Option<OwnedFd>,
+    /// The peer is gone: its frames up to this count are still taken.
+    ends_at: Option<u64>,
+    /// When the ring was found full, and how far the peer had read.
+    full: Option<(Instant, u64)>,
+}
+
+impl Connection {
+    fn new(number: u64, token: u64, rings: ShmEnd, socket: OwnedFd) -> Self {
+        let socket = Some(socket);
+        Self { number, token, rings, pushed: false, over: false, socket, ends_at: None, full: None }
+    }
+
+    /// Makes rings and sends them to the node that listens behind `socket`. They can be used at once.
+    pub(super) fn offer(socket: OwnedFd, own: u64, number: u64, token: u64) -> io::Result<Self> {
+        same_user(socket.as_fd())?;
+        let (memory, rings) = ShmEnd::create()?;
+        let mut hello = [0; HELLO_BYTES];
+        hello[..8].copy_from_slice(&MAGIC);
+        hello[8..].copy_from_slice(&own.to_be_bytes());
+        socket::send_descriptor(socket.as_fd(), &hello, memory.as_fd())?;
+        Ok(Self::new(number, token, rings, socket))
+    }
+
+    /// Takes the rings that the other end of `socket` has sent. `Ok(Err(socket))`: they have not come yet.
+    pub(super) fn take(socket: OwnedFd, token: u64) -> io::Result<Result<Self, OwnedFd>> {
+        // One byte more, so that a longer message is seen to be one.
+        let mut hello = [0; HELLO_BYTES + 1];
+        let (bytes, memory) = match socket::receive_descriptor(socket.as_fd(), &mut hello) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Err(socket)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Err(socket)),
+            got => got?,
+        };
+        let refuse = || io::Error::from(io::ErrorKind::InvalidData);
+        let (magic, number) = hello[..HELLO_BYTES].split_at(8);
+        if bytes != HELLO_BYTES || magic != MAGIC {
+            return Err(refuse());
+        }
+        let number = u64::from_be_bytes(number.try_into().map_err(|_| refuse())?);
+        let rings = ShmEnd::open(memory.ok_or_else(refuse)?.as_fd())?;
+        Ok(Ok(Self::new(number, token, rings, socket)))
+    }
+
+    /// True if frames can be sent to the peer.
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.ends_at.is_none() && !self.over
+    }
+
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Writes a frame.
+    #[inline]
+    pub(super) fn push(&mut self, frame: &TxFrame<'_>, bytes: usize) -> Result<Pushed, Corrupt> {
+        let parts = frame.parts.iter().map(|part| &**part);
+        if self.rings.producer.push(bytes, parts)? {
+            self.pushed = true;
+            return Ok(Pushed::Yes);
+        }
+        self.is_full()
+    }
+
+    #[cold]
+    fn is_full(&mut self) -> Result<Pushed, Corrupt> {
+        let read = self.rings.producer.look()?;
+        match self.full {
+            Some((since, then)) if then == read => {
+                if since.elapsed() < STALL {
+                    return Ok(Pushed::Full);
+                }
+                self.rings.producer.count_lost();
+                Ok(Pushed::Lost)
+            }
+            _ => {
+                self.full = Some((Instant::now(), read));
+                Ok(Pushed::Full)
+            }
+        }
+    }
+
+    /// Wakes the peer if it sleeps and frames were written. True if a bell had to be rung.
+    #[inline]
+    pub(super) fn wake(&mut self) -> bool {
+        if !std::mem::take(&mut self.pushed) || !self.rings.producer.must_wake() {
+            return false;
+        }
+        if let Some(socket) = &self.socket {
+            // No room for another bell: it will see the earlier ones. Nobody there: the hangup says so soon.
+            let _ = socket::send(socket.as_fd(), &[0]);
+        }
+        true
+    }
+
+    /// Takes the bells off the socket, and notes if the peer is gone.
+    pub(super) fn answer(&mut self, hangup: bool) {
+        let Some(socket) = &self.socket else { return };
+        let mut gone = hangup;
+        for _ in 0..BELLS {
+            match socket::receive(socket.as_fd(), &mut [0; 8]) {
+                Ok(0) => gone = true,
+                Ok(_) => {}
+                Err(error) => {
+                    let waits = matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                    );
+                    gone |= !waits;
+                    break;
+                }
+            }
+        }
+        if gone {
+            self.socket = None;
+            // What it wrote before it ended is still to be read, but no more than a ring holds: somebody else may have
+            // the memory too, and go on writing.
+            self.ends_at = Some(self.rings.consumer.end());
+        }
+    }
+
+    /// The next frame, copied into `buffer`: its length in bytes.
+    #[inline]
+    pub(super) fn pop(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Corrupt> {
+        let popped = self.rings.consumer.pop(buffer)?;
+        if let Some(end) = self.ends_at {
+            self.over = popped.is_none() || self.rings.consumer.taken() >= end;
+        }
+        Ok(popped)
+    }
+}
+
+/// Refuses other users' processes. They cannot reach the directory, but a descriptor can be passed on.
+pub(super) fn same_user(socket: BorrowedFd<'_>) -> io::Result<()> {
+    if socket::peer_user(socket)? == socket::own_user() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+}

@@ -1,0 +1,420 @@
+//! Peers that break the rules, die, or send something else than rings: they are dropped, and nobody else is harmed.
+
+use std::fs::{self, File};
+use std::io::IoSlice;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::PathBuf;
+
+use emp_rings::{SHM_BYTES, ShmEnd};
+use tempfile::TempDir;
+
+use super::*;
+
+/// A place to meet.
+struct World(TempDir);
+
+impl World {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.0.path().join("emp")
+    }
+
+    fn open(&self, node_tag: u16) -> ShmLink {
+        let options = ShmOptions { directory: Some(self.directory()), ..ShmOptions::new(node_tag) };
+        ShmLink::open(&options).expect("anyone may")
+    }
+}
+
+/// A frame for the node with a tag.
+fn frame(tag: u16, last: u8) -> Vec<u8> {
+    let mut frame = vec![0x24, 0, 0, 0, 0, 0, last];
+    frame[4..6].copy_from_slice(&tag.to_be_bytes());
+    frame
+}
+
+fn send(link: &mut ShmLink, to: LinkAddress, frame: &[u8]) -> usize {
+    link.send(&[TxFrame { to, parts: &[IoSlice::new(frame)] }])
+}
+
+/// Receives one frame, and says where it came from.
+fn receive(link: &mut ShmLink, wanted: &[u8]) -> LinkAddress {
+    assert!(link.wait(Some(Duration::from_secs(5))), "nothing came");
+    let mut from = None;
+    let got = link.receive(1, &mut |frame, source| {
+        assert_eq!(frame, wanted);
+        from = Some(*source);
+    });
+    assert_eq!(got, 1);
+    from.expect("one frame was handed up")
+}
+
+/// Lets the link look at its sockets, and checks that it hands nothing up.
+fn settle(link: &mut ShmLink) {
+    for _ in 0..3 {
+        assert!(!link.wait(Some(Duration::from_millis(5))));
+        assert_eq!(link.receive(64, &mut |frame, _| panic!("{frame:?} came from nowhere")), 0);
+    }
+}
+
+/// As [`settle`], for links whose peers say that there is something where there is nothing.
+fn churn(link: &mut ShmLink) {
+    for _ in 0..3 {
+        link.wait(Some(Duration::from_millis(5)));
+        assert_eq!(link.receive(64, &mut |frame, _| panic!("{frame:?} came from nowhere")), 0);
+    }
+}
+
+/// Two honest nodes still talk.
+fn works(world: &World, link: &mut ShmLink) {
+    let mut other = world.open(9);
+    let tag = link.node_tag;
+    send(&mut other, link.capabilities.address, &frame(tag, 1));
+    let from = receive(link, &frame(tag, 1));
+    assert_eq!(from, other.capabilities.address);
+    send(link, from, &frame(9, 2));
+    receive(&mut other, &frame(9, 2));
+}
+
+/// A peer that does what it likes: its socket, its rings, and the memory under them.
+struct Rogue {
+    socket: OwnedFd,
+    rings: ShmEnd,
+    memory: File,
+}
+
+const ROGUE: u64 = 0xBAD;
+
+impl Rogue {
+    fn meet(link: &mut ShmLink) -> Self {
+        let socket = socket::connect(&link.place.socket_of(link.number)).expect("it listens");
+        let (memory, rings) = ShmEnd::create().expect("memory is to be had");
+        let hello = hello(ROGUE);
+        socket::send_descriptor(socket.as_fd(), &hello, memory.as_fd()).expect("it is sent");
+        settle(link);
+        assert_eq!(link.peers(), 1);
+        Self { socket, rings, memory: memory.into() }
+    }
+
+    /// Writes anything anywhere.
+    fn spoil(&self, at: usize, word: u64) {
+        self.memory.write_all_at(&word.to_ne_bytes(), at as u64).expect("inside");
+    }
+
+    fn push(&mut self, frame: &[u8]) {
+        assert_eq!(self.rings.producer.push(frame.len(), [frame].into_iter()), Ok(true));
+    }
+
+    /// True if the other end has closed the connection.
+    fn was_dropped(&self) -> bool {
+        socket::receive(self.socket.as_fd(), &mut [0; 8]).is_ok_and(|bytes| bytes == 0)
+    }
+}
+
+fn hello(number: u64) -> Vec<u8> {
+    [&b"EMPshm\0\x01"[..], &number.to_be_bytes()].concat()
+}
+
+fn memfd(bytes: usize, flags: libc::c_uint, seals: libc::c_int) -> OwnedFd {
+    // SAFETY: the name ends with a zero byte; the descriptor is fresh; the other calls take no pointers.
+    unsafe {
+        let fd = libc::memfd_create(c"emp-test".as_ptr(), flags | libc::MFD_CLOEXEC);
+        assert!(fd >= 0, "{}", io::Error::last_os_error());
+        assert_eq!(libc::ftruncate(fd, bytes as libc::off_t), 0);
+        assert!(seals == 0 || libc::fcntl(fd, libc::F_ADD_SEALS, seals) == 0);
+        OwnedFd::from_raw_fd(fd)
+    }
+}
+
+#[test]
+fn wrong_memory_is_refused() {
+    let world = World::new();
+    let mut link = world.open(7);
+    let sealing = libc::MFD_ALLOW_SEALING;
+    let all = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    let wrong: Vec<OwnedFd> = vec![
+        memfd(SHM_BYTES, sealing, 0),
+        memfd(SHM_BYTES, sealing, libc::F_SEAL_GROW | libc::F_SEAL_SEAL),
+        memfd(SHM_BYTES, sealing, libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL),
+        memfd(SHM_BYTES - 4096, sealing, all),
+        memfd(0, sealing, all),
+        memfd(SHM_BYTES, sealing, all | libc::F_SEAL_WRITE),
+        File::open("/dev/zero").expect("it exists").into(),
+        socket::listen(&world.0.path().join("other")).expect("a socket"),
+    ];
+    let path = link.place.socket_of(link.number);
+    for (count, memory) in (1..).zip(wrong) {
+        let socket = socket::connect(&path).expect("it listens");
+        socket::send_descriptor(socket.as_fd(), &hello(1), memory.as_fd()).expect("it is sent");
+        settle(&mut link);
+        assert_eq!((link.peers(), link.pending.len()), (0, 0));
+        assert_eq!(link.statistics().system_errors, count);
+        assert_eq!(socket::receive(socket.as_fd(), &mut [0; 8]).ok(), Some(0), "it is hung up on");
+    }
+    works(&world, &mut link);
+}
+
+#[test]
+fn wrong_words_are_refused() {
+    let world = World::new();
+    let mut link = world.open(7);
+    let path = link.place.socket_of(link.number);
+    let (memory, _rings) = ShmEnd::create().expect("memory is to be had");
+    let mut other_version = hello(1);
+    other_version[7] = 2;
+    let words = [&b"GET / HTTP/1.0\r\n"[..], &hello(1)[..15], &[0; 16], &[0; 17], &other_version];
+    for (count, words) in (1..).zip(words) {
+        let socket = socket::connect(&path).expect("it listens");
+        socket::send_descriptor(socket.as_fd(), words, memory.as_fd()).expect("it is sent");
+        settle(&mut link);
+        assert_eq!((link.peers(), link.statistics().system_errors), (0, count), "{words:?}");
+    }
+    // The right words without memory, and nothing but a hangup.
+    let before = link.statistics().system_errors;
+    let socket = socket::connect(&path).expect("it listens");
+    socket::send(socket.as_fd(), &hello(1)).expect("it is sent");
+    settle(&mut link);
+    drop(socket::connect(&path).expect("it listens"));
+    settle(&mut link);
+    assert_eq!((link.peers(), link.pending.len()), (0, 0));
+    assert_eq!(link.statistics().system_errors, before + 2);
+    works(&world, &mut link);
+}
+
+/// Who connects and says nothing takes a place among few, and the oldest goes first.
+#[test]
+fn silent_connections_are_bounded() {
+    let world = World::new();
+    let mut link = world.open(7);
+    let path = link.place.socket_of(link.number);
+    let silent: Vec<OwnedFd> = (0..3 * PENDING_MAX)
+        .map(|_| {
+            let socket = socket::connect(&path).expect("it listens");
+            link.service();
+            socket
+        })
+        .collect();
+    settle(&mut link);
+    assert_eq!((link.peers(), link.pending.len()), (0, PENDING_MAX));
+    works(&world, &mut link);
+    drop(silent);
+    while !link.pending.is_empty() {
+        settle(&mut link);
+    }
+}
+
+/// Places in the shared memory: the ring that the rogue writes comes first, then the one that it reads.
+const HEAD: usize = 0;
+const RECORDS: usize = 4096;
+const OTHER_TAIL: usize = SHM_BYTES / 2 + 128;
+
+#[test]
+fn spoiled_rings_end_the_connection() {
+    let world = World::new();
+    let mut link = world.open(7);
+    // A count beyond the ring, one that is no record's, and lengths that no frame has.
+    let spoils: [&[(usize, u64)]; 6] = [
+        &[(HEAD, u64::MAX)],
+        &[(HEAD, 1 << 40)],
+        &[(HEAD, 12)],
+        &[(RECORDS, 0), (HEAD, 64)],
+        &[(RECORDS, 57), (HEAD, 64)],
+        &[(RECORDS, u64::MAX - 6), (HEAD, 64)],
+    ];
+    for (count, words) in (1..).zip(spoils) {
+        let rogue = Rogue::meet(&mut link);
+        words.iter().for_each(|(at, word)| rogue.spoil(*at, *word));
+        churn(&mut link);
+        assert_eq!((link.peers(), link.statistics().system_errors), (0, count), "{words:?}");
+        assert!(rogue.was_dropped());
+    }
+    works(&world, &mut link);
+}
+
+#[test]
+fn a_spoiled_count_of_what_was_read_ends_the_connection() {
+    let world = World::new();
+    let mut link = world.open(7);
+    let rogue = Rogue::meet(&mut link);
+    rogue.spoil(OTHER_TAIL, 1 << 40);
+    let long = vec![0; RING_FRAME_BYTES_MAX];
+    // It is looked at when the ring seems full.
+    for _ in 0..SHM_BYTES / RING_FRAME_BYTES_MAX {
+        assert_eq!(send(&mut link, LinkAddress::shm(ROGUE), &long), 1, "it is taken, and lost");
+        if link.peers() == 0 {
+            break;
+        }
+    }
+    assert_eq!(link.peers(), 0);
+    assert!(rogue.was_dropped());
+    works(&world, &mut link);
+}
+
+#[test]
+fn frames_that_are_no_frames_are_only_counted() {
+    let world = World::new();
+    let mut link = world.open(7);
+    let mut rogue = Rogue::meet(&mut link);
+    rogue.push(&[1]);
+    rogue.push(&[0xFE; 600]);
+    rogue.push(&frame(8, 1));
+    churn(&mut link);
+    let counts = link.statistics();
+    assert_eq!((link.peers(), counts.system_errors, counts.not_for_us), (1, 0, 3));
+    rogue.push(&frame(7, 2));
+    receive(&mut link, &frame(7, 2));
+}
+
+/// A peer that dies leaves frames, half a frame and a full ring behind: the frames are taken, the rest is freed.
+#[test]
+fn the_dead_are_buried() {
+    let world = World::new();
+    let mut link = world.open(7);
+    let mut rogue = Rogue::meet(&mut link);
+    rogue.push(&frame(7, 1));
+    rogue.push(&frame(7, 2));
+    rogue.spoil(RECORDS + 32, 500);
+    while send(&mut link, LinkAddress::shm(ROGUE), &[0; 9000]) == 1 {
+        assert!(link.statistics().frames_sent < 1000, "the ring has an end");
+    }
+    drop(rogue);
+    receive(&mut link, &frame(7, 1));
+    receive(&mut link, &frame(7, 2));
+    settle(&mut link);
+    assert_eq!(link.peers(), 0);
+    let before = link.statistics().system_errors;
+    assert_eq!(send(&mut link, LinkAddress::shm(ROGUE), &[0; 9000]), 1, "it is lost, not kept");
+    assert_eq!(link.statistics().system_errors, before + 1);
+    works(&world, &mut link);
+}
+
+/// A peer that hangs up and whose accomplice goes on writing is forgotten all the same.
+#[test]
+fn a_ring_that_never_ends_is_left() {
+    let world = World::new();
+    let mut link = world.open(7);
+    let Rogue { socket, mut rings, memory: _memory } = Rogue::meet(&mut link);
+    drop(socket);
+    let mut turns = 0;
+    while link.peers() > 0 {
+        while rings.producer.push(7, [&frame(7, 0)[..]].into_iter()) == Ok(true) {}
+        link.wait(Some(Duration::ZERO));
+        link.receive(64, &mut |_, _| ());
+        turns += 1;
+        // Twice the frames that a ring holds.
+        assert!(turns < SHM_BYTES / 16 / 64, "it is still listened to");
+    }
+    works(&world, &mut link);
+}
+
+/// A peer that rings without end wakes this end in vain, and no more than that.
+#[test]
+fn a_flood_of_bells_does_no_harm() {
+    let world = World::new();
+    let mut link = world.open(7);
+    let rogue = Rogue::meet(&mut link);
+    while socket::send(rogue.socket.as_fd(), &[0]).is_ok() {}
+    let start = Instant::now();
+    assert!(!link.wait(Some(Duration::from_millis(20))), "there is no frame");
+    assert!(start.elapsed() >= Duration::from_millis(20));
+    drop(rogue);
+    settle(&mut link);
+    assert_eq!(link.peers(), 0);
+    works(&world, &mut link);
+}
+
+/// A ring that nobody empties costs frames, not time: the second frame that finds it so is lost at once.
+#[test]
+fn a_peer_that_takes_nothing_holds_nobody_up() {
+    let world = World::new();
+    let mut link = world.open(7);
+    let _rogue = Rogue::meet(&mut link);
+    let start = Instant::now();
+    while link.statistics().frames_sent < 10_000 {
+        send(&mut link, LinkAddress::shm(ROGUE), &[0; 1000]);
+        assert!(start.elapsed() < Duration::from_secs(5), "it waits for the dead");
+    }
+    works(&world, &mut link);
+}
+
+#[test]
+fn a_dead_node_s_name_is_removed() {
+    let world = World::new();
+    let mut link = world.open(7);
+    let dead = link.place.socket_of(77);
+    drop(socket::listen(&dead).expect("a socket"));
+    fs::write(world.directory().join("not a node"), "").expect("it is written");
+    fs::write(link.place.socket_of(78), "").expect("it is written");
+    assert_eq!(send(&mut link, LinkAddress::EVERYONE, &frame(0xFFFF, 1)), 1);
+    assert!(!dead.exists());
+    assert!(world.directory().join("not a node").exists());
+    works(&world, &mut link);
+    let own = link.place.socket_of(link.number);
+    assert!(own.exists());
+    drop(link);
+    assert!(!own.exists());
+}
+
+#[test]
+fn a_number_belongs_to_one() {
+    let world = World::new();
+    let open =
+        |directory| ShmLink::open(&ShmOptions { directory, number: Some(5), ..ShmOptions::new(7) });
+    let first = open(Some(world.directory())).expect("it is free");
+    assert_eq!(first.capabilities.address, LinkAddress::shm(5));
+    let error = open(Some(world.directory())).err().expect("it is taken");
+    assert!(error.to_string().contains("another link has this number"), "{error}");
+    drop(first);
+    // What a node that was killed leaves behind is in nobody's way.
+    drop(socket::listen(&world.directory().join("0000000000000005")).expect("a socket"));
+    assert!(open(Some(world.directory())).is_ok());
+}
+
+#[test]
+fn a_directory_for_others_is_refused() {
+    let world = World::new();
+    let directory = world.0.path().join("shared");
+    let open = || {
+        let directory = Some(directory.clone());
+        ShmLink::open(&ShmOptions { directory, ..ShmOptions::new(7) }).map(|_| ())
+    };
+    fs::create_dir(&directory).expect("made");
+    for mode in [0o755, 0o770, 0o701] {
+        fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).expect("it is ours");
+        let error = open().expect_err("others may look");
+        assert!(error.to_string().contains("open to other users; `chmod 700"), "{error}");
+    }
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).expect("it is ours");
+    open().expect("it is right now");
+    fs::remove_dir(&directory).expect("nothing is left in it");
+    fs::write(&directory, "").expect("a file");
+    assert!(open().expect_err("a file").to_string().contains("not a directory"));
+    fs::remove_file(&directory).expect("it is ours");
+    symlink(world.directory(), &directory).expect("a link");
+    assert!(open().expect_err("a link").to_string().contains("not a directory"));
+    let long = world.0.path().join("x".repeat(100));
+    let options = ShmOptions { directory: Some(long), ..ShmOptions::new(7) };
+    let error = ShmLink::open(&options).err().expect("no socket has such a name");
+    assert!(error.advice.contains("107 bytes"), "{error}");
+}
+
+/// Descriptors and memory of peers that came and went are free again.
+#[test]
+fn nothing_is_left_of_peers_that_went() {
+    let world = World::new();
+    let mut link = world.open(7);
+    let mappings =
+        || fs::read_to_string("/proc/self/maps").expect("Linux").matches("emp-ring").count();
+    for _ in 0..20 {
+        works(&world, &mut link);
+        settle(&mut link);
+        assert_eq!(link.peers(), 0);
+    }
+    // Tests beside this one have rings of their own, but not many.
+    assert!(mappings() < 20, "{} rings are mapped", mappings());
+    let descriptor = link.watch.descriptor().as_raw_fd();
+    assert!(descriptor < 200, "descriptors leak: {descriptor}");
+}

@@ -1,0 +1,308 @@
+//! The memory of two rings, one each way, shared by two processes: a sealed memfd, mapped by both.
+//!
+//! # Invariant
+//!
+//! A mapping covers [`SHM_BYTES`] bytes of a memfd that can neither shrink nor grow (its seals are checked before it is
+//! mapped), so every byte of it can be touched as long as the [`Map`] lives, whatever the other process does to the
+//! file. Nothing here makes a reference to the shared bytes but to whole atomic words; records are copied in and out by
+//! volatile accesses and string instructions, for which it does not matter that another process writes at the same time:
+//! the copy then holds any bytes, and all bytes are valid. Offsets and lengths are checked against the ring's capacity
+//! here once more, so that the memory is safe whoever calls.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use crate::shm_ring::{Consumer, Producer, RingMemory};
+
+/// Longest frame in bytes: the longest that the firmware makes.
+pub const RING_FRAME_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes of one ring's records: 31 of the longest frames, enough for either process to work while the other does, and
+/// both rings together (1 MiB) stay in a second-level cache, which each byte of a ring passes through over and over.
+const RING_BYTES: usize = 512 << 10;
+
+/// Places of a ring's counts from its start, in bytes: the writer's, the reader's, and the reader's sleep, each two cache
+/// lines from the next, because processors fetch lines in pairs.
+const HEAD_AT: usize = 0;
+const LOST_AT: usize = 8;
+const TAIL_AT: usize = 128;
+const ASLEEP_AT: usize = 256;
+
+/// Bytes before a ring's records: one page, so that records start on one.
+const CONTROL_BYTES: usize = 4096;
+
+/// Bytes of one ring.
+const HALF_BYTES: usize = CONTROL_BYTES + RING_BYTES;
+
+/// Bytes of the shared memory: two rings. Memory that is not touched costs nothing.
+pub const SHM_BYTES: usize = 2 * HALF_BYTES;
+
+const _: () = assert!(RING_BYTES.is_power_of_two() && RING_BYTES >= 2 * RING_FRAME_BYTES_MAX);
+
+/// The seals that must be there: the file keeps its size, and nobody can take that back.
+const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// Copies of at least this many bytes are left to the processor's string instruction, which starts slowly.
+const STRING_COPY_BYTES_MIN: usize = 192;
+
+/// One end of a pair of rings.
+#[derive(Debug)]
+pub struct ShmEnd {
+    /// Where this process writes.
+    pub producer: Producer<ShmHalf>,
+    /// Where it reads.
+    pub consumer: Consumer<ShmHalf>,
+}
+
+impl ShmEnd {
+    /// Makes the memory and this process's end of it. The descriptor is for the other process.
+    pub fn create() -> io::Result<(OwnedFd, Self)> {
+        // SAFETY: the name ends with a zero byte; a non-negative result is a fresh descriptor that nobody else owns.
+        let file = unsafe {
+            let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+            let fd = libc::memfd_create(c"emp-ring".as_ptr(), flags);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        // SAFETY: no pointers.
+        let sealed = unsafe {
+            libc::ftruncate(file.as_raw_fd(), SHM_BYTES as libc::off_t) == 0
+                && libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) == 0
+        };
+        if !sealed {
+            return Err(io::Error::last_os_error());
+        }
+        let map = Arc::new(Map::new(&file)?);
+        Ok((file, Self::of(&map, [0, HALF_BYTES])))
+    }
+
+    /// This process's end of memory that the other process made.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if it is not a memfd of [`SHM_BYTES`] bytes sealed against change of its size; what the system
+    /// says if it cannot be mapped.
+    pub fn open(file: BorrowedFd<'_>) -> io::Result<Self> {
+        check(file)?;
+        let map = Arc::new(Map::new(&file)?);
+        Ok(Self::of(&map, [HALF_BYTES, 0]))
+    }
+
+    fn of(map: &Arc<Map>, [write, read]: [usize; 2]) -> Self {
+        let half = |offset| ShmHalf { map: Arc::clone(map), offset };
+        Self { producer: Producer::new(half(write)), consumer: Consumer::new(half(read)) }
+    }
+}
+
+/// Refuses what could lose its memory while it is mapped.
+fn check(file: BorrowedFd<'_>) -> io::Result<()> {
+    let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why.to_string()));
+    // SAFETY: no pointers.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+    // Files that know no seals answer -1, which has all bits.
+    if seals < 0 || seals & SEALS != SEALS {
+        return refuse("the memory is not sealed against change of its size");
+    }
+    // SAFETY: all-zero is a valid `stat`; the pointer is to a live one, which the kernel fills in.
+    let size = unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        if libc::fstat(file.as_raw_fd(), &raw mut stat) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        stat.st_size
+    };
+    if size != SHM_BYTES as libc::off_t {
+        return refuse("the memory has another size than two rings");
+    }
+    // Huge pages can be sealed as well, and run out when they are touched.
+    // SAFETY: as above, for `statfs`.
+    let kind = unsafe {
+        let mut stat: libc::statfs = std::mem::zeroed();
+        if libc::fstatfs(file.as_raw_fd(), &raw mut stat) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        stat.f_type
+    };
+    if kind != libc::TMPFS_MAGIC { refuse("the memory is not a memfd") } else { Ok(()) }
+}
+
+/// The mapped memory.
+#[derive(Debug)]
+struct Map(NonNull<u8>);
+
+// SAFETY: the mapping is plain shared memory, not tied to a thread; all access goes through atomics and copies that
+// bear other writers.
+unsafe impl Send for Map {}
+// SAFETY: as above.
+unsafe impl Sync for Map {}
+
+impl Map {
+    fn new(file: &impl AsRawFd) -> io::Result<Self> {
+        // SAFETY: asks for a fresh mapping; no existing memory is touched, and the result is checked before use.
+        let map = unsafe {
+            libc::mmap(
+                null_mut(),
+                SHM_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        NonNull::new(map.cast()).map(Self).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly what `new` mapped; every half holds the `Arc`, so none is left.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), SHM_BYTES) };
+    }
+}
+
+/// One of the two rings.
+#[derive(Debug)]
+pub struct ShmHalf {
+    map: Arc<Map>,
+    /// 0 or [`HALF_BYTES`].
+    offset: usize,
+}
+
+impl ShmHalf {
+    #[inline]
+    fn word(&self, at: usize) -> &AtomicU64 {
+        debug_assert!(at < CONTROL_BYTES && at.is_multiple_of(8));
+        // SAFETY: `offset + at` lies in the mapping (the callers name constants below a page), is a multiple of eight,
+        // and is only ever accessed as a whole atomic word by this process.
+        unsafe { AtomicU64::from_ptr(self.map.0.add(self.offset + at).cast().as_ptr()) }
+    }
+
+    #[inline]
+    fn sleep_word(&self) -> &AtomicU32 {
+        // SAFETY: as in `word`, for a word of four bytes that no other word overlaps.
+        unsafe { AtomicU32::from_ptr(self.map.0.add(self.offset + ASLEEP_AT).cast().as_ptr()) }
+    }
+
+    /// Where `bytes` bytes of records from `at` on lie.
+    ///
+    /// # Panics
+    ///
+    /// Panics if they do not lie in the ring.
+    #[inline]
+    fn records(&self, at: usize, bytes: usize) -> *mut u8 {
+        assert!(at <= RING_BYTES && bytes <= RING_BYTES - at, "outside of the ring");
+        // SAFETY: just checked to be inside this ring, which is inside the mapping.
+        unsafe { self.map.0.add(self.offset + CONTROL_BYTES + at).as_ptr() }
+    }
+}
+
+impl RingMemory for ShmHalf {
+    #[inline]
+    fn capacity(&self) -> usize {
+        RING_BYTES
+    }
+
+    #[inline]
+    fn load_head(&self) -> u64 {
+        self.word(HEAD_AT).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn store_head(&self, head: u64) {
+        self.word(HEAD_AT).store(head, Ordering::Release);
+    }
+
+    #[inline]
+    fn load_tail(&self) -> u64 {
+        self.word(TAIL_AT).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn store_tail(&self, tail: u64) {
+        self.word(TAIL_AT).store(tail, Ordering::Release);
+    }
+
+    #[inline]
+    fn asleep(&self) -> bool {
+        self.sleep_word().load(Ordering::Relaxed) != 0
+    }
+
+    fn set_asleep(&self, asleep: bool) -> bool {
+        self.sleep_word().swap(u32::from(asleep), Ordering::AcqRel) != 0
+    }
+
+    #[inline]
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    fn lost(&self) -> u64 {
+        self.word(LOST_AT).load(Ordering::Relaxed)
+    }
+
+    fn store_lost(&self, lost: u64) {
+        self.word(LOST_AT).store(lost, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn write(&self, at: usize, bytes: &[u8]) {
+        let to = self.records(at, bytes.len());
+        // SAFETY: both ranges are as long as said: one is a slice, the other was checked. They do not overlap, because
+        // nobody has a slice of the mapping.
+        unsafe { copy(to, bytes.as_ptr(), bytes.len()) };
+    }
+
+    #[inline]
+    fn read(&self, at: usize, bytes: &mut [u8]) {
+        let from = self.records(at, bytes.len());
+        // SAFETY: as in `write`.
+        unsafe { copy(bytes.as_mut_ptr(), from, bytes.len()) };
+    }
+}
+
+/// Copies bytes of which one side is shared with another process.
+///
+/// # Safety
+///
+/// Both ranges are valid for `bytes` bytes and do not overlap.
+#[inline]
+unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if bytes >= STRING_COPY_BYTES_MIN {
+        // SAFETY: the ranges are the caller's; the direction flag is clear on entry to any function; the registers that
+        // change are said.
+        unsafe {
+            core::arch::asm!(
+                "rep movsb",
+                inout("rcx") bytes => _,
+                inout("rdi") to => _,
+                inout("rsi") from => _,
+                options(nostack, preserves_flags)
+            );
+        }
+        return;
+    }
+    let words = bytes / 8;
+    for word in 0..words {
+        // SAFETY: `word` is below the number of whole words in either range; arrays of bytes need no alignment.
+        unsafe {
+            let value = from.cast::<[u8; 8]>().add(word).read_volatile();
+            to.cast::<[u8; 8]>().add(word).write_volatile(value);
+        }
+    }
+    for byte in words * 8..bytes {
+        // SAFETY: `byte` is below the length of either range.
+        unsafe { to.add(byte).write_volatile(from.add(byte).read_volatile()) };
+    }
+}
+
+#[cfg(test)]
+mod tests;

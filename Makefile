@@ -8,8 +8,9 @@ DESTDIR ?=
 BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 SEEDS ?= 0..2000
 
-.PHONY: all demo test loom bench sim lint install install-built deps clean
+.PHONY: all demo test loom bench sim lint install install-built deps browser clean
 
+all: export EMP_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 all: deps
 	$(CARGO) build --release --locked
 
@@ -18,7 +19,7 @@ demo: all
 	$(BUILT)/emp demo
 
 ## Everything that can be checked here, in under 20 minutes on two cores.
-test: deps lint loom
+.PHONY: all demo test loom bench sim lint install install-built deps browser clean
 	$(CARGO) test --workspace --locked
 
 ## Every order of memory accesses that the shared-memory ring allows, by loom. Its own target directory, because it is
@@ -29,6 +30,7 @@ loom: deps
 lint: deps
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@CARGO=$(CARGO) tools/check-portable
 
 ## The figures that EMP holds itself to, against the bare link and TCP in the same run.
 bench: all
@@ -51,6 +53,10 @@ install-built:
 ## A linker and libc headers for Rust, and `ip` for the labs of namespaces.
 deps:
 	@tools/install-deps
+
+## Chromium, in which the tests look at the report of `emp bench netpipe`; without it they skip that.
+browser:
+	@tools/install-deps browser
 
 clean:
 	$(CARGO) clean

@@ -45,7 +45,9 @@ impl Environment {
         Self {
             date: utc(SystemTime::now()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("EMP_COMMIT").map(str::to_owned),
+            commit: option_env!("EMP_COMMIT")
+                .filter(|commit| !commit.is_empty())
+                .map(str::to_owned),
             kernel: first_line("/proc/sys/kernel/osrelease"),
             cpu: cpu_model(),
             cores: cores(),
@@ -71,9 +73,14 @@ pub fn load() -> f64 {
 
 /// Says so if the load before a run was high enough to make its figures doubtful.
 pub fn note_load(load: f64) {
-    if load / cores() as f64 > LOAD_NOTED {
+    if is_loaded(load) {
         eprintln!("note: other programs use this machine (load {load:.1}); figures may be far off");
     }
+}
+
+/// Whether others are likely to have disturbed the figures.
+pub fn is_loaded(load: f64) -> bool {
+    load / cores() as f64 > LOAD_NOTED
 }
 
 /// Each link, with the reason why it can be used here or not.

@@ -10,6 +10,7 @@ mod environment;
 mod job;
 mod listen;
 mod measure;
+mod netpipe;
 mod pair;
 mod patience;
 mod pattern;
@@ -23,8 +24,11 @@ mod verify;
 mod verify_run;
 
 pub use bars::Verdict;
-pub use environment::{links, load, note_load};
+pub use environment::{Environment, is_loaded, links, load, note_load};
 pub use job::{LinkChoice, Pattern, Spec, SubjectKind};
+#[cfg(test)]
+pub use netpipe::tests::point as test_point;
+pub use netpipe::{Point, Run as NetpipeRun};
 pub use pair::{MTU_DEFAULT, Pair};
 pub use pattern::{Work, measure_sizes};
 pub use progress::Progress;
@@ -58,6 +62,7 @@ enum Command {
     Get(args::MeasureArgs),
     /// Add to numbers (8 bytes each) in the other host's memory, and fetch what they were.
     Atomic(args::MeasureArgs),
+    Netpipe(Box<netpipe::Args>),
     /// Random sizes, tags and scatter lists both ways for a time, and puts, gets and atomics; every byte checked.
     Verify(args::VerifyArgs),
     /// The figures that EMP promises, each measured and judged.
@@ -75,6 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Put(args) => pattern::run(Pattern::Put, &args),
         Command::Get(args) => pattern::run(Pattern::Get, &args),
         Command::Atomic(args) => pattern::run(Pattern::Atomic, &args),
+        Command::Netpipe(args) => netpipe::run(&args),
         Command::Verify(args) => verify_run::run(&args),
         Command::Bars(args) => bars::run(&args),
     }

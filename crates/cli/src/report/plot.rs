@@ -91,7 +91,7 @@ fn draw(title: &str, curves: &[Curve]) -> anyhow::Result<String> {
 }
 
 /// A range a little larger than from `least` to `most`. A single point, or none, still gets a picture.
-fn around(least: f64, most: f64) -> std::ops::Range<f64> {
+pub(super) fn around(least: f64, most: f64) -> std::ops::Range<f64> {
     let least = if least.is_finite() && least > 0.0 { least } else { 1.0 };
     (least / 1.3)..(most.max(least * 2.0) * 1.3)
 }
@@ -104,7 +104,7 @@ struct Axis {
     base: f64,
 }
 
-fn show_time(us: &f64) -> String {
+pub(super) fn show_time(us: &f64) -> String {
     if *us < 1.0 { format!("{us:.1}") } else { format!("{us:.0}") }
 }
 

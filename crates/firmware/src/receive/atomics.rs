@@ -36,7 +36,7 @@ impl ReceivePath {
         cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) {
-        let Some(mut incoming) = self.incoming.remove(index) else { return };
+        let Some(mut incoming) = self.take_incoming(index) else { return };
         let bytes = incoming.unscheduled as usize;
         self.grow_scratch(bytes);
         if let Place::Pool(chain) = core::mem::replace(&mut incoming.place, Place::Later) {

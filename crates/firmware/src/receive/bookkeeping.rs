@@ -181,8 +181,11 @@ impl ReceivePath {
             }
             at = incoming.next_progress;
         }
-        let incoming = &self.incoming;
-        let kept = incoming.indices().filter_map(|i| incoming.at(i)).find_map(|message| {
+        // Seldom are there any of a peer, and the table is long.
+        let any = self.peers[peer].kept > 0;
+        let incoming = any.then_some(&self.incoming);
+        let all = incoming.into_iter().flat_map(|table| table.indices().map(|i| table.at(i)));
+        let kept = all.flatten().find_map(|message| {
             message.kept.filter(|_| message.peer == peer && message.number == number)
         });
         match kept {
@@ -320,6 +323,7 @@ impl ReceivePath {
             Outcome::Taken
         } else {
             incoming.kept = Some(cause);
+            self.peers[incoming.peer].kept += 1;
             Outcome::Kept(cause)
         };
         let (index, _) = self.incoming.insert(incoming)?;

@@ -306,7 +306,7 @@ impl ReceivePath {
     fn fail_quietly(&mut self, index: u32, status: Status) {
         self.unlink_progress(index);
         self.drop_pulls(Puller::Message(index));
-        let Some(mut message) = self.incoming.remove(index) else { return };
+        let Some(mut message) = self.take_incoming(index) else { return };
         if let Place::Posted(posted) = core::mem::replace(&mut message.place, Place::Later) {
             self.report(posted, &message, status);
         }

@@ -156,6 +156,8 @@ struct ReceivePeer {
     progress: u32,
     early: u32,
     early_count: u16,
+    /// Messages of which only the place in the order is kept.
+    kept: u16,
     ack: acknowledge::Owed,
 }
 
@@ -296,6 +298,7 @@ impl ReceivePeer {
             progress: NONE,
             early: NONE,
             early_count: 0,
+            kept: 0,
             ack: acknowledge::Owed::new(),
         }
     }

@@ -167,7 +167,7 @@ impl ReceivePath {
         if incoming.kept.is_some() || u64::from(incoming.unscheduled) < incoming.total {
             self.say_done(index, DoneStatus::Complete);
         }
-        let incoming = self.incoming.remove(index).expect("seen above");
+        let incoming = self.take_incoming(index).expect("seen above");
         self.report(posted, &incoming, Status::Ok);
     }
 
@@ -194,12 +194,22 @@ impl ReceivePath {
         self.remove_incoming(index);
     }
 
+    /// Takes a message out of the table.
+    pub(super) fn take_incoming(&mut self, index: u32) -> Option<Incoming> {
+        let incoming = self.incoming.remove(index)?;
+        if incoming.kept.is_some() {
+            let kept = &mut self.peers[incoming.peer].kept;
+            *kept = kept.saturating_sub(1);
+        }
+        Some(incoming)
+    }
+
     /// Forgets a message and gives back what it holds. Data of it that still comes is discarded.
     pub(super) fn remove_incoming(&mut self, index: u32) {
         self.unlink_progress(index);
         self.drop_pulls(Puller::Message(index));
         self.serve_pull_queue();
-        let Some(incoming) = self.incoming.remove(index) else { return };
+        let Some(incoming) = self.take_incoming(index) else { return };
         self.forget_claims(&incoming);
         if let Place::Pool(chain) = incoming.place {
             self.pool.free(chain);

@@ -96,7 +96,7 @@ impl ReceivePath {
 
     /// All bytes of a put are in their region.
     pub(super) fn put_arrived(&mut self, index: u32) {
-        let Some(incoming) = self.incoming.remove(index) else { return };
+        let Some(incoming) = self.take_incoming(index) else { return };
         let Place::Region { region, .. } = incoming.place else { return };
         self.put_ended(&incoming, region, DoneStatus::Complete);
         self.put_over(incoming.peer, incoming.number);

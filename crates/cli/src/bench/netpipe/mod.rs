@@ -1,0 +1,274 @@
+//! `emp bench netpipe`: NetPIPE's method, many sizes and several subjects in turn, and a report of it.
+//!
+//! Each size is measured in several trials, each of as many round trips as fill a certain time. The best trial is
+//! NetPIPE's figure, the median ours: it does not depend on how many trials there were.
+
+mod np_out;
+mod schedule;
+mod subjects;
+mod trial;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use self::np_out::Columns;
+use self::schedule::{PERTURBATION_DEFAULT, Size, schedule};
+use self::trial::{Effort, Outcome, Runners};
+use super::args::{EmpArgs, WhereArgs, check_seconds, command_line};
+use super::environment::{Environment, load, note_load};
+use super::progress::Progress;
+use super::results::Row;
+use super::session::Session;
+use super::sizes;
+use crate::bail_user;
+use crate::error::print;
+use crate::report::{html, ratio, table};
+
+/// Trials per subject and size, as in NetPIPE.
+const TRIALS_DEFAULT: usize = 7;
+
+/// Trials that `--trials` may ask for.
+const TRIALS_MAX: usize = 1_000;
+
+/// Seconds of a trial. NetPIPE takes 0.25, for one subject; here several take turns, and a shorter trial is likelier to
+/// pass without another program on the same core. 124 sizes of five subjects take a minute and a half.
+const SECONDS_DEFAULT: f64 = 0.02;
+
+/// What `--quick` takes instead.
+const QUICK: Effort = Effort { trial: Duration::from_millis(3), trials: 5 };
+
+/// Largest size unless asked for another: the last step below NetPIPE's 10,000,000.
+const END_DEFAULT: &str = "8M";
+
+/// Measure as NetPIPE does: ping-pong at many sizes, best and median of several trials; write a report.
+///
+/// With --link auto, EMP is measured as it chooses its links and over each link that is to be had here.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    place: WhereArgs,
+    #[command(flatten)]
+    emp: EmpArgs,
+    /// Measure these in turn with EMP: raw (the bare links), tcp (spinning), tcp-block (sleeping); or none.
+    #[arg(long, value_delimiter = ',', value_name = "SUBJECTS", default_value = "raw,tcp")]
+    vs: Vec<String>,
+    /// Smallest message.
+    #[arg(long, default_value = "1", value_name = "SIZE")]
+    start: String,
+    /// Largest message.
+    #[arg(long, default_value = END_DEFAULT, value_name = "SIZE")]
+    end: String,
+    /// Bytes that each size is varied by, down and up; 0: not at all.
+    #[arg(long, default_value_t = PERTURBATION_DEFAULT, value_name = "BYTES")]
+    pert: usize,
+    /// Seconds of a trial.
+    #[arg(long, default_value_t = SECONDS_DEFAULT)]
+    seconds: f64,
+    /// Trials for each subject at each size.
+    #[arg(long, default_value_t = TRIALS_DEFAULT)]
+    trials: usize,
+    /// Five trials of 3 ms, sizes not varied: under 10 seconds instead of a minute and a half.
+    #[arg(long, conflicts_with_all = ["pert", "seconds", "trials"])]
+    quick: bool,
+    /// Write a page with curves, table and environment.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write one file a subject as NetPIPE does: np.emp-packet.out, np.tcp.out.
+    #[arg(long, value_name = "DIRECTORY")]
+    np_out: Option<PathBuf>,
+    /// Columns of those files: those of NetPIPE 3.7 or of 5.
+    #[arg(long, value_enum, default_value_t = Columns::Three, value_name = "VERSION")]
+    np_format: Columns,
+    /// Write the figures to a file, for programs.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// Where it was measured.
+    pub environment: Environment,
+    /// The command line.
+    pub command: String,
+    /// The links that EMP chooses by itself here, best first.
+    pub auto: Option<String>,
+    /// Trials per subject and size.
+    pub trials: usize,
+    /// Seconds of a trial.
+    pub seconds: f64,
+    /// The figures, from small sizes to large.
+    pub results: Vec<Point>,
+}
+
+/// One subject at one size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Medians over the trials.
+    #[serde(flatten)]
+    pub row: Row,
+    /// The shortest time of one way in µs: NetPIPE's figure.
+    pub best_us: f64,
+    /// The mean in µs.
+    pub mean_us: f64,
+    /// The longest in µs.
+    pub worst_us: f64,
+    /// Round trips of a trial.
+    pub repeats: u64,
+    /// A step of the schedule, not a size beside one.
+    pub round: bool,
+}
+
+impl Point {
+    fn of(session: &Session, size: Size, outcome: &Outcome) -> Self {
+        Self {
+            row: Row::of(session, &outcome.series),
+            best_us: outcome.best_us,
+            mean_us: outcome.mean_us,
+            worst_us: outcome.worst_us,
+            repeats: outcome.series.job.count,
+            round: size.round,
+        }
+    }
+
+    /// Bytes of a message.
+    pub fn bytes(&self) -> usize {
+        self.row.size.unwrap_or(0)
+    }
+}
+
+/// Runs `emp bench netpipe`.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let emp = args.emp.spec()?;
+    let yardsticks = subjects::yardsticks(&args.vs)?;
+    let sizes = args.sizes()?;
+    let effort = args.effort()?;
+    let load = load();
+    let run = args.place.with_peer(|peer| {
+        let open = |specs| args.place.open(peer, specs);
+        let (specs, auto) = subjects::all(&emp, &yardsticks, open)?;
+        let mut session = args.place.open(peer, specs)?;
+        let results = measure(&mut session, &sizes, effort)?;
+        let environment = Environment::of(session.place(), args.place.lab, load);
+        let seconds = effort.trial.as_secs_f64();
+        Ok(Run {
+            environment,
+            command: command_line(),
+            auto,
+            trials: effort.trials,
+            seconds,
+            results,
+        })
+    })?;
+    let rows: Vec<Row> =
+        run.results.iter().filter(|point| point.round).map(|point| point.row.clone()).collect();
+    print(&table::pivot(&rows))?;
+    print(&ratio::show(&ratio::all(&run.results)))?;
+    note_load(load);
+    args.write(&run)
+}
+
+fn measure(session: &mut Session, sizes: &[Size], effort: Effort) -> anyhow::Result<Vec<Point>> {
+    let progress = Progress::new(sizes.len() * session.specs().len() * effort.trials);
+    let mut runners = Runners::start(session, sizes[0])?;
+    let mut points = Vec::new();
+    for &size in sizes {
+        let text = format!("netpipe {}", sizes::show(size.bytes));
+        let outcomes = runners.measure(session, size, effort, &mut || progress.step(&text))?;
+        let here = outcomes.iter().map(|outcome| Point::of(session, size, outcome));
+        let here: Vec<Point> = here.collect();
+        if size.round {
+            progress.line(&format!("{text}: {}", one_line(&here)));
+        }
+        points.extend(here);
+    }
+    Ok(points)
+}
+
+/// `EMP packet 1.21 µs, TCP spinning 2.70 µs`
+fn one_line(points: &[Point]) -> String {
+    let figures = points.iter().filter_map(|point| {
+        Some(format!("{} {:.2} µs", table::subject(&point.row), point.row.one_way_us?))
+    });
+    figures.collect::<Vec<_>>().join(", ")
+}
+
+impl Args {
+    fn sizes(&self) -> anyhow::Result<Vec<Size>> {
+        let one = |name: &str, text: &str| match sizes::parse(text).as_deref() {
+            Ok(&[size]) => Ok(size),
+            _ => bail_user!("--{name} `{text}` is not one size; write for example 1, 64K or 8M"),
+        };
+        let (start, end) = (one("start", &self.start)?, one("end", &self.end)?);
+        if start > end {
+            bail_user!("sizes from {} to {} run backwards", self.start, self.end);
+        }
+        Ok(schedule(start, end, if self.quick { 0 } else { self.pert }))
+    }
+
+    fn effort(&self) -> anyhow::Result<Effort> {
+        if self.quick {
+            return Ok(QUICK);
+        }
+        check_seconds(self.seconds)?;
+        if !(1..=TRIALS_MAX).contains(&self.trials) {
+            bail_user!("{} trials are not possible; choose 1 to {TRIALS_MAX}", self.trials);
+        }
+        Ok(Effort { trial: Duration::from_secs_f64(self.seconds), trials: self.trials })
+    }
+
+    fn write(&self, run: &Run) -> anyhow::Result<()> {
+        if let Some(path) = &self.json {
+            let text = serde_json::to_string_pretty(run)? + "\n";
+            fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+        }
+        if let Some(directory) = &self.np_out {
+            for path in np_out::write(directory, self.np_format, &run.results)? {
+                print(&format!("np.out: {}\n", path.display()))?;
+            }
+        }
+        if let Some(path) = &self.html {
+            fs::write(path, html::page(run))
+                .with_context(|| format!("writing {}", path.display()))?;
+            print(&format!("report: {}\n", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::bench::{Pattern, SubjectKind};
+
+    /// A point whose trials all took the same time.
+    pub fn point(subject: SubjectKind, bytes: usize, us: f64) -> Point {
+        let link = matches!(subject, SubjectKind::Emp | SubjectKind::Raw);
+        let row = Row {
+            pattern: Pattern::Pingpong,
+            subject,
+            link: link.then(|| "packet".to_owned()),
+            mtu: 1500,
+            size: Some(bytes),
+            one_way_us: Some(us),
+            gbps: Some(bytes as f64 * 8e-3 / us),
+            messages_per_s: Some(1e6 / us),
+            samples: 7,
+        };
+        Point { row, best_us: us, mean_us: us, worst_us: us, repeats: 1000, round: true }
+    }
+
+    #[test]
+    fn json_rows_are_those_of_the_other_patterns_and_more() {
+        let value = serde_json::to_value(point(SubjectKind::Emp, 64, 1.5)).unwrap();
+        for key in ["subject", "link", "size", "one_way_us", "gbps", "best_us", "repeats"] {
+            assert!(!value[key].is_null(), "{key}: {value}");
+        }
+        let back: Point = serde_json::from_value(value).unwrap();
+        assert_eq!(back, point(SubjectKind::Emp, 64, 1.5));
+    }
+}

@@ -1,0 +1,75 @@
+//! The report of `emp bench netpipe`: one page that needs nothing beside it, no script, no other file; readable in light
+//! and dark and on paper.
+
+mod chart;
+mod curves;
+mod facts;
+mod figures;
+
+use super::ratio;
+use crate::bench::NetpipeRun;
+
+/// Everything about how it looks; the colours of the curves too.
+const STYLE: &str = include_str!("style.css");
+
+/// The whole page.
+pub fn page(run: &NetpipeRun) -> String {
+    let lines = curves::lines(&run.results);
+    let ratios = ratio::all(&run.results);
+    let mtu = run.environment.mtu;
+    let mut body = facts::head(run);
+    body += &facts::cards(&lines, &ratios);
+    body += &facts::notes(run);
+    body +=
+        &section("Throughput", &curves::throughput(&lines, mtu).svg(), &explain_throughput(run));
+    body += &section("Signature", &curves::signature(&lines).svg(), SIGNATURE);
+    if !ratios.is_empty() {
+        body += &section("EMP ÷ TCP", &curves::ratio(&ratios, &lines, mtu).svg(), RATIO);
+    }
+    body += &figures::table(&lines, &ratios);
+    body += &figures::every_size(&lines);
+    body += &facts::environment(run);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>EMP NetPIPE report, MTU {mtu}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
+    )
+}
+
+const SIGNATURE: &str = "Throughput over the time of one message. The left end of a curve is its latency. It rises steeply \
+                         while more bytes take hardly more time, and flattens where they take as much more.";
+
+const RATIO: &str = "EMP’s throughput as a multiple of spinning TCP’s at the same size, of medians. Above the line at 1 EMP \
+                     is faster. The dotted line is the geometric mean over all sizes.";
+
+fn explain_throughput(run: &NetpipeRun) -> String {
+    format!(
+        "Ping-pong: bytes divided by half a round trip. Lines are medians of {} trials, the bands reach up to the best trial. \
+         Broken lines are bare links: frames without any protocol, where nothing is resent.",
+        run.trials
+    )
+}
+
+fn section(title: &str, picture: &str, caption: &str) -> String {
+    format!("<h2>{title}</h2>\n<figure>\n{picture}<figcaption>{caption}</figcaption>\n</figure>\n")
+}
+
+/// Text as it may stand in HTML, between tags and in quotes.
+fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            _ => safe.push(letter),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests;

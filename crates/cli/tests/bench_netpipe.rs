@@ -1,0 +1,103 @@
+//! `emp bench netpipe`: what it measures, the files it writes, how it refuses.
+
+mod lab_support;
+mod listener_support;
+
+use std::fs;
+
+use lab_support::*;
+use listener_support::Listener;
+use serde_json::Value;
+
+/// Options that keep a run short; its figures do not matter here.
+const SHORT: [&str; 8] = ["--seconds", "0.0005", "--trials", "3", "--end", "16", "--start", "1"];
+
+#[test]
+fn emp_over_every_link_the_bare_links_and_tcp_are_measured() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let mut command = emp(&["bench", "netpipe", "--lab"]);
+    command.args(SHORT).arg("--json").arg(path("run.json")).arg("--np-out").arg(path("np"));
+    let printed = succeed(&mut command);
+    assert!(printed.lines().all(|line| line.chars().count() <= 100), "{printed}");
+    for text in ["EMP packet", "EMP udp", "EMP to TCP", "geometric mean"] {
+        assert!(printed.contains(text), "{text}: {printed}");
+    }
+
+    let run: Value = serde_json::from_slice(&fs::read(path("run.json")).unwrap()).unwrap();
+    assert!(run["command"].as_str().unwrap().starts_with("emp bench netpipe"));
+    assert!(!run["auto"].as_str().unwrap().is_empty());
+    let results = run["results"].as_array().unwrap();
+    let sizes = |subject: &str, link: Option<&str>| -> Vec<u64> {
+        let own = results.iter().filter(|row| row["subject"] == subject);
+        let own = own.filter(|row| row["link"] == link.map_or(Value::Null, Value::from));
+        own.map(|row| row["size"].as_u64().unwrap()).collect()
+    };
+    // NetPIPE's own schedule up to 16 bytes and the size beyond.
+    let schedule = [1, 2, 3, 4, 6, 8, 12, 13, 16, 19];
+    for (subject, link) in [("emp", Some("packet")), ("emp", Some("udp")), ("tcp", None)] {
+        assert_eq!(sizes(subject, link), schedule, "{subject} {link:?}");
+    }
+    // A bare link on a busy machine may lose something at every size.
+    for link in ["packet", "udp"] {
+        let sizes = sizes("raw", Some(link));
+        assert!(sizes.iter().all(|size| schedule.contains(size)), "{link}: {sizes:?}");
+    }
+    for row in results {
+        let time = |key: &str| row[key].as_f64().unwrap();
+        assert!(0.0 < time("best_us") && time("best_us") <= time("one_way_us"), "{row}");
+        assert!(
+            time("one_way_us") <= time("worst_us") && row["repeats"].as_u64() >= Some(3),
+            "{row}"
+        );
+    }
+
+    let np_out = fs::read_to_string(path("np").join("np.emp-packet.out")).unwrap();
+    assert_eq!(np_out.lines().count(), schedule.len());
+    for (line, bytes) in np_out.lines().zip(schedule) {
+        let columns: Vec<f64> = line.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        let [size, megabits, seconds] = columns[..] else { panic!("three columns: {line}") };
+        assert_eq!(size, bytes as f64);
+        let exact = size * 8.0 / f64::from(1 << 20) / seconds;
+        // The time has eight decimals, which are three digits of a microsecond.
+        assert!((megabits / exact - 1.0).abs() < 0.02, "{line}");
+    }
+    let count = fs::read_dir(path("np")).unwrap().count();
+    assert!(count >= 3, "{count} files");
+}
+
+#[test]
+fn netpipe_5_has_five_columns() {
+    let listener = Listener::start();
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = emp(&["bench", "netpipe", listener.address(), "--np-format", "5"]);
+    command.args(SHORT).args(["--vs", "none", "--pert", "0", "--np-out"]).arg(directory.path());
+    succeed(&mut command);
+    let np_out = fs::read_to_string(directory.path().join("np.emp-udp.out")).unwrap();
+    for line in np_out.lines() {
+        let columns: Vec<f64> = line.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        let [_, mean, least, best, us] = columns[..] else { panic!("five columns: {line}") };
+        assert!(least <= mean && mean <= best && us > 0.0, "{line}");
+    }
+    // Powers of two and what lies halfway, up to 16.
+    assert_eq!(np_out.lines().count(), 8);
+}
+
+#[test]
+fn mistakes_are_one_line_and_exit_code_2() {
+    for (arguments, says) in [
+        (vec!["--start", "many"], "--start `many` is not one size"),
+        (vec!["--start", "2K", "--end", "1K"], "run backwards"),
+        (vec!["--trials", "0"], "0 trials"),
+        (vec!["--seconds", "-1"], "-1"),
+        (vec!["--vs", "pigeon"], "not `pigeon`"),
+        (vec!["--quick", "--pert", "3"], "--quick"),
+        (vec!["--np-format", "4"], "--np-format"),
+    ] {
+        let line = mistake(emp(&["bench", "netpipe", "127.0.0.1"]).args(&arguments));
+        assert!(line.contains(says), "{arguments:?}: {line}");
+    }
+}

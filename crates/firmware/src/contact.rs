@@ -213,7 +213,8 @@ impl Firmware {
             return self.challenge(now, link, from, peer);
         }
         // A stranger: say who we are. Its own rate limit is ours: it hears no more than it sends.
-        let nonce = self.routes.nonce(node, 0);
+        // Not that of any challenge: its answer must not be taken for one to a question that is asked later.
+        let nonce = self.routes.nonce(node, u32::MAX);
         let source_epoch = self.peers.own_epoch();
         let kind = Kind::Hello;
         let contact = Contact {

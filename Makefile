@@ -19,7 +19,7 @@ demo: all
 	$(BUILT)/emp demo
 
 ## Everything that can be checked here, in under 20 minutes on two cores.
-.PHONY: all demo test loom bench sim lint install install-built deps browser clean
+test: deps browser lint loom
 	$(CARGO) test --workspace --locked
 
 ## Every order of memory accesses that the shared-memory ring allows, by loom. Its own target directory, because it is

@@ -5,6 +5,7 @@ use emp_wire::NodeId;
 
 use crate::host::{ReceiveSpec, Want};
 use crate::ledger::{MessageId, ReceiveId};
+use crate::one_sided::DeedId;
 use crate::world::World;
 
 /// What an application does with a message that its probe claimed.
@@ -103,6 +104,13 @@ pub enum Action {
         /// Its endpoint.
         endpoint: u16,
     },
+    /// Posts a planned one-sided operation.
+    OneSided(DeedId),
+    /// Takes the node's exported region back.
+    RemoveRegion {
+        /// The node.
+        node: usize,
+    },
     /// Opens it again.
     OpenEndpoint {
         /// The node.
@@ -116,6 +124,7 @@ impl Action {
     /// The node whose application does it; `None` if fate does.
     fn actor(&self, world: &World) -> Option<usize> {
         match self {
+            Self::OneSided(id) => Some(world.one_sided.deeds[*id].from),
             Self::Send(message) => Some(world.ledger.messages[*message].spec.from),
             Self::Receive(spec) => Some(spec.node),
             Self::ReceiveClaimed(receive) | Self::DiscardClaimed(receive) => {
@@ -124,6 +133,7 @@ impl Action {
             Self::Cancel { node, .. }
             | Self::Probe { node, .. }
             | Self::SetCollection { node, .. }
+            | Self::RemoveRegion { node }
             | Self::CloseEndpoint { node, .. }
             | Self::OpenEndpoint { node, .. } => Some(*node),
             _ => None,
@@ -165,6 +175,8 @@ impl World {
             self.nodes[node].wake();
         }
         match action {
+            Action::OneSided(id) => self.post_deed(id),
+            Action::RemoveRegion { node } => self.remove_region(node),
             Action::Send(message) => self.post_send(message),
             Action::Receive(spec) => {
                 self.post_receive(&spec);

@@ -20,6 +20,8 @@ pub enum Access {
     Read,
     /// Write it: a receive is posted.
     Write,
+    /// Both: it is exported.
+    Both,
 }
 
 /// A buffer that is posted.
@@ -87,6 +89,16 @@ impl SimMemory {
         all
     }
 
+    /// What is at an address of a posted buffer; nothing, if that is not within one piece.
+    pub fn peek(&self, address: u64, bytes: u64) -> Vec<u8> {
+        let found = self.pieces.range(..=address).next_back();
+        let within = found.and_then(|(start, piece)| {
+            let at = (address - start) as usize;
+            piece.bytes.get(at..at + bytes as usize)
+        });
+        within.map(<[u8]>::to_vec).unwrap_or_default()
+    }
+
     /// Takes a buffer back: the firmware may not touch it any more.
     pub fn release(&mut self, buffer: BufferId) {
         let addresses: Vec<u64> = self.of(buffer).map(|(address, _)| *address).collect();
@@ -116,7 +128,7 @@ impl SimMemory {
             let at = segment.address - start;
             let inside =
                 at.checked_add(segment.bytes).is_some_and(|end| end <= piece.bytes.len() as u64);
-            if inside && piece.access == access {
+            if inside && (piece.access == access || piece.access == Access::Both) {
                 return Ok((*start, at as usize));
             }
         }

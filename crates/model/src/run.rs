@@ -78,6 +78,9 @@ fn play(world: &mut World, temper: &Temper, healed: &mut Time) -> Result<(), Str
     let bound = recovery_bound(world, temper);
     receive_the_rest(world, bound)?;
     receive_the_left_over(world, bound);
+    for node in 0..world.nodes.len() {
+        world.remove_region(node);
+    }
     let left: Vec<_> = (0..world.ledger.receives.len())
         .filter(|id| {
             let receive = &world.ledger.receives[*id];
@@ -149,7 +152,9 @@ fn sends_open(world: &World) -> usize {
             && node.firmware.is_some()
             && message.posted.is_some_and(|posted| posted.incarnation == node.incarnation)
     };
-    world.ledger.messages.iter().filter(open).count()
+    let deeds = world.nodes.iter().enumerate().filter(|(_, node)| node.firmware.is_some());
+    let deeds = deeds.map(|(index, node)| world.one_sided.open(index, node.incarnation).count());
+    world.ledger.messages.iter().filter(open).count() + deeds.sum::<usize>()
 }
 
 /// Messages that may still arrive somewhere: not those whose pair broke down since.

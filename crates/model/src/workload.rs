@@ -5,6 +5,7 @@ use emp_firmware::{CompletionMode, Span, Time};
 use crate::action::{Action, ClaimUse};
 use crate::host::{ReceiveSpec, Want, WantBits};
 use crate::ledger::{MessageId, MessageSpec};
+use crate::one_sided;
 use crate::prng::Prng;
 use crate::swarm::{Scale, SwarmOptions, Temper};
 use crate::world::World;
@@ -17,6 +18,8 @@ pub fn schedule(world: &mut World, temper: &Temper, options: &SwarmOptions, prng
     let plan = Draft::new(world, temper, options, prng);
     plan.messages(world, temper, prng);
     plan.disturbances(world, temper, prng);
+    // Last, so that what else a seed draws does not depend on it.
+    one_sided::schedule(world, temper, options, prng);
 }
 
 /// What all messages of one seed have in common.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use emp_firmware::{LinkIndex, NodeEvent, Span, Time};
+use emp_firmware::{Completion, LinkIndex, NodeEvent, OpKind, Span, Status, Time};
 use emp_wire::NodeId;
 
 use crate::action::Action;
@@ -10,6 +10,7 @@ use crate::history::History;
 use crate::ledger::Ledger;
 use crate::network::{FabricSetup, Network};
 use crate::node::{NodeSetup, SimNode};
+use crate::one_sided::OneSided;
 use crate::oracle::{self, Witness};
 use crate::prng::{Prng, mix};
 use crate::verdict;
@@ -66,6 +67,7 @@ pub struct World {
     pub(crate) network: Network,
     pub(crate) ledger: Ledger,
     pub(crate) history: History,
+    pub(crate) one_sided: OneSided,
     pub(crate) actions: BTreeMap<(Time, u64), Action>,
     pub(crate) action_order: u64,
     pub(crate) prng: Prng,
@@ -94,6 +96,7 @@ impl World {
             network,
             ledger: Ledger::default(),
             history: History::new(patience.unwrap_or_default(), fabrics),
+            one_sided: OneSided::default(),
             actions: BTreeMap::new(),
             action_order: 0,
             prng,
@@ -115,6 +118,7 @@ impl World {
             let (epoch, seed) = (self.prng.bits() as u32, self.prng.bits());
             self.nodes[node].start(epoch, seed);
             self.hint(node);
+            self.export_region(node);
         }
     }
 
@@ -306,6 +310,12 @@ impl World {
         let result = self.nodes[node].turn(node, self.now, &mut self.network);
         for completion in &result.completions {
             self.digest = mix(self.digest ^ completion.context ^ (completion.status as u64) << 40);
+            if let Some(judged) = self.judge_one_sided(node, completion) {
+                if let Err(what) = judged {
+                    self.fail(what);
+                }
+                continue;
+            }
             let witness = Witness {
                 node,
                 incarnation: self.nodes[node].incarnation,
@@ -317,12 +327,24 @@ impl World {
             if let Err(what) = oracle::complete(&mut self.ledger, &witness, completion, memory) {
                 self.fail(what);
             }
+            if let Err(what) = self.judge_received(completion) {
+                self.fail(format!("node {node}: {what}"));
+            }
         }
         for event in result.events {
             self.note(node, event);
         }
         if let Some(what) = self.nodes[node].memory.violation() {
             self.fail(format!("node {node}: {what}"));
+        }
+    }
+
+    fn judge_received(&self, completion: &Completion) -> Result<(), String> {
+        let received = completion.op.kind() == OpKind::Receive
+            && matches!(completion.status, Status::Ok | Status::Truncated);
+        match self.ledger.by_bits(completion.match_bits).filter(|_| received) {
+            Some(message) => self.judge_follower(message),
+            None => Ok(()),
         }
     }
 
@@ -394,6 +416,7 @@ impl World {
             .map(|node| node.firmware.as_ref().map(|_| node.incarnation))
             .collect();
         verdict::all_ended(&self.ledger, &living)?;
+        self.judge_deeds()?;
         self.judge()?;
         self.check_quiet()
     }

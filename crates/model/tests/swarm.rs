@@ -41,12 +41,12 @@ fn calm_worlds_of_each_profile() {
 fn seeds_with_a_history() {
     let seeds = [
         3, 11, 42, 48, 56, 79, 94, 118, 166, 176, 258, 331, 481, 568, 1035, 1191, 1357, 1415, 2781,
-        3194,
+        3194, 21644, 27692, 33591,
     ];
     for seed in seeds {
         run(seed..seed + 1, &small());
     }
-    for seed in [22, 108, 489] {
+    for seed in [22, 78, 108, 489, 773, 1150] {
         run(seed..seed + 1, &SwarmOptions::default());
     }
 }

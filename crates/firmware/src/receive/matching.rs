@@ -274,8 +274,15 @@ impl ReceivePath {
         }
         self.not_ready.retain(|answer| answer.peer != peer);
         // What was to be said of its messages means nothing to another incarnation.
-        self.to_send
-            .retain(|news| !matches!(news, ToSend::Control { peer: to, .. } if *to == peer));
+        let mut values = Vec::new();
+        self.to_send.retain(|news| match news {
+            ToSend::Control { peer: to, control } if *to == peer => {
+                values.extend(control.values());
+                false
+            }
+            _ => true,
+        });
+        self.to_send.extend(values.into_iter().map(|values| ToSend::Forget { values }));
         // Only now that no message of the peer is left: others may take the room.
         self.serve_pull_queue();
         let waiting: Vec<u32> = self

@@ -15,7 +15,11 @@ impl ReceivePath {
     /// Tells the host of the end of message `number` of a peer, as soon as no put before it is arriving.
     pub(super) fn tell_in_order(&mut self, peer: u32, number: u32, completion: Completion) {
         if self.put_before(peer, number) {
-            self.held.push_back(Held { peer, number, completion });
+            // Several may wait for one put, and have come in another order than they were posted.
+            let later =
+                |held: &Held| held.peer == peer && (held.number.wrapping_sub(number) as i32) > 0;
+            let at = self.held.iter().position(later).unwrap_or(self.held.len());
+            self.held.insert(at, Held { peer, number, completion });
         } else {
             self.completions.push_back(completion);
         }

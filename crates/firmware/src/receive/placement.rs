@@ -208,12 +208,13 @@ impl ReceivePath {
     pub(super) fn remove_incoming(&mut self, index: u32) {
         self.unlink_progress(index);
         self.drop_pulls(Puller::Message(index));
-        self.serve_pull_queue();
         let Some(incoming) = self.take_incoming(index) else { return };
         self.forget_claims(&incoming);
         if let Place::Pool(chain) = incoming.place {
             self.pool.free(chain);
         }
+        // Only now: it may itself have waited for room.
+        self.serve_pull_queue();
     }
 
     pub(super) fn say_done(&mut self, index: u32, status: DoneStatus) {

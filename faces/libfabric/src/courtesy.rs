@@ -16,15 +16,29 @@ const PATIENCE_CROWDED: u32 = 1;
 /// An offer that took longer was taken: the call alone is below a microsecond.
 const TAKEN: Duration = Duration::from_micros(3);
 
+/// Taken offers in a row, with nothing found, after which a rank naps as well: it has waited for milliseconds, and each time
+/// that it looks others wait for the core.
+const NAP_AFTER: u32 = 500;
+const NAP_MIN: Duration = Duration::from_micros(50);
+/// Doublings of the nap, and the looks for each: 400 µs at most, which is what a rank that was idle for so long may be late.
+const NAP_DOUBLINGS: u32 = 3;
+const LOOKS_PER_DOUBLING: u32 = 100;
+
 /// How a queue or counter deals with empty looks. Its numbers guide; that threads mix them up does no harm.
 pub struct Courtesy {
     in_vain: AtomicU32,
     patience: AtomicU32,
+    /// Offers that were taken since something was found; halved by one that was not.
+    crowded: AtomicU32,
 }
 
 impl Default for Courtesy {
     fn default() -> Self {
-        Self { in_vain: AtomicU32::new(0), patience: AtomicU32::new(PATIENCE_MAX) }
+        Self {
+            in_vain: AtomicU32::new(0),
+            patience: AtomicU32::new(PATIENCE_MAX),
+            crowded: AtomicU32::new(0),
+        }
     }
 }
 
@@ -33,6 +47,7 @@ impl Courtesy {
     #[inline]
     pub fn found(&self) {
         self.in_vain.store(0, Ordering::Relaxed);
+        self.crowded.store(0, Ordering::Relaxed);
     }
 
     /// There was nothing.
@@ -51,16 +66,27 @@ impl Courtesy {
         self.in_vain.store(0, Ordering::Relaxed);
         let start = Instant::now();
         std::thread::yield_now();
-        self.patience.store(
-            patience(self.patience.load(Ordering::Relaxed), start.elapsed()),
-            Ordering::Relaxed,
-        );
+        let taken = start.elapsed() > TAKEN;
+        let before = self.patience.load(Ordering::Relaxed);
+        self.patience.store(patience(before, taken), Ordering::Relaxed);
+        let before = self.crowded.load(Ordering::Relaxed);
+        let crowded = if taken { before.saturating_add(1) } else { before / 2 };
+        self.crowded.store(crowded, Ordering::Relaxed);
+        if let Some(nap) = nap(crowded) {
+            std::thread::sleep(nap);
+        }
     }
 }
 
-/// The patience after an offer that took so long.
-fn patience(before: u32, offer: Duration) -> u32 {
-    if offer > TAKEN { PATIENCE_CROWDED } else { (2 * before).min(PATIENCE_MAX) }
+/// The patience after an offer.
+fn patience(before: u32, taken: bool) -> u32 {
+    if taken { PATIENCE_CROWDED } else { (2 * before).min(PATIENCE_MAX) }
+}
+
+/// How long to nap after so many taken offers.
+fn nap(crowded: u32) -> Option<Duration> {
+    let looks = crowded.checked_sub(NAP_AFTER)?;
+    Some(NAP_MIN * (1 << (looks / LOOKS_PER_DOUBLING).min(NAP_DOUBLINGS)))
 }
 
 #[cfg(test)]
@@ -69,13 +95,21 @@ mod tests {
 
     #[test]
     fn who_has_company_is_soon_courteous_and_who_has_none_soon_spins_again() {
-        let crowded = patience(PATIENCE_MAX, Duration::from_millis(1));
+        let crowded = patience(PATIENCE_MAX, true);
         assert_eq!(crowded, 1);
         let mut alone = crowded;
         for _ in 0..8 {
-            alone = patience(alone, Duration::from_nanos(300));
+            alone = patience(alone, false);
         }
         assert_eq!(alone, PATIENCE_MAX);
-        assert_eq!(patience(alone, Duration::ZERO), PATIENCE_MAX);
+        assert_eq!(patience(alone, false), PATIENCE_MAX);
+    }
+
+    #[test]
+    fn naps_are_for_those_who_wait_long_and_stay_short() {
+        assert_eq!(nap(0), None);
+        assert_eq!(nap(NAP_AFTER - 1), None);
+        assert_eq!(nap(NAP_AFTER), Some(NAP_MIN));
+        assert_eq!(nap(u32::MAX), Some(Duration::from_micros(400)));
     }
 }

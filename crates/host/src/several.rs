@@ -57,6 +57,13 @@ impl Endpoint {
         core.probe(self.inner.number, selector, claim)
     }
 
+    /// True if the last call of [`poll_completions`](Self::poll_completions) or its like on this node found nothing to do at
+    /// all: no completion, and no frame of a long message on its way either. Who looks again may as well let others run.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.inner.node.shared.idle.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// True if both are endpoints of one node.
     fn is_beside(&self, other: &Endpoint) -> bool {
         Arc::ptr_eq(&self.inner.node, &other.inner.node)

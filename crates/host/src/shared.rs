@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     ticks: AtomicU64,
     /// Moves when something happened that a waiting thread may wait for; only with a progress thread.
     news: AtomicU64,
+    /// The last turn by a caller who did not wait found nothing to do.
+    pub(crate) idle: AtomicBool,
     /// The node's own threads are to end.
     stop: AtomicBool,
     pub(crate) board: Board,
@@ -58,6 +60,7 @@ impl Shared {
             wanting: AtomicU32::new(0),
             ticks: AtomicU64::new(0),
             news: AtomicU64::new(0),
+            idle: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             board,
             wait_mode,
@@ -218,7 +221,8 @@ impl Shared {
         if matches!(self.board, Board::Inline { .. }) {
             let now = core.now();
             self.tick(core);
-            core.turn(now);
+            let moved = core.turn(now);
+            self.idle.store(!moved, Ordering::Relaxed);
             self.mind_watcher(core, now);
         }
     }

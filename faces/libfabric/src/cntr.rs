@@ -125,7 +125,8 @@ unsafe extern "C" fn read(counter: *mut Cntr) -> u64 {
         let counter: &Cntr = object!(counter.cast_const());
         counter.inner.progress();
         let value = counter.inner.good.load(Ordering::Acquire);
-        if counter.inner.seen.swap(value, Ordering::Relaxed) == value {
+        let idle = counter.inner.endpoints().iter().all(|endpoint| endpoint.is_idle());
+        if counter.inner.seen.swap(value, Ordering::Relaxed) == value && idle {
             counter.inner.courtesy.nothing();
         } else {
             counter.inner.courtesy.found();

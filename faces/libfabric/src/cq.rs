@@ -115,6 +115,14 @@ impl CqInner {
         endpoints.iter().for_each(|endpoint| endpoint.progress());
     }
 
+    /// A look in vain: gives the core away, unless a long message is on its way.
+    fn idle(&self) {
+        let endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = endpoints.iter().all(|endpoint| endpoint.is_idle());
+        drop(endpoints);
+        if idle { self.courtesy.nothing() } else { self.courtesy.found() }
+    }
+
     /// True if there is something to read, after progress.
     pub fn is_ready(&self) -> bool {
         self.waiting.hush();
@@ -133,7 +141,7 @@ impl CqInner {
             if self.overrun.load(Ordering::Relaxed) {
                 return -(error::OVERRUN as isize);
             }
-            self.courtesy.nothing();
+            self.idle();
             return -(libc::EAGAIN as isize);
         }
         self.courtesy.found();

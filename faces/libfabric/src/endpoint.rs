@@ -141,6 +141,11 @@ impl EpInner {
         }
     }
 
+    /// True if progress found nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.enabled.get().is_none_or(|enabled| enabled.untagged.is_idle())
+    }
+
     fn enable(self: &Arc<Self>) -> Result<(), c_int> {
         if self.enabled.get().is_some() {
             return Ok(());

@@ -1,11 +1,11 @@
 //! EMP as a libfabric provider: `libemp-fi.so`, which unmodified MPI programs load.
 //!
-//! A call's way: an entry point ([`msg`], [`tagged`]) names buffers and flags; [`transfer`] makes a descriptor of them
+//! A call's way: an entry point ([`msg`], [`tagged`], [`rma`], [`atomic`]) names buffers and flags; [`transfer`] makes a descriptor of them
 //! and posts it to the endpoint's node; reading a completion queue ([`cq`]) makes progress, and [`ended`] makes entries
 //! of what has ended. [`info`] says what is on offer, [`ways`] where to, and [`domain`] starts the node.
 //!
-//! What is on offer: reliable datagrams (`FI_EP_RDM`) with tagged and untagged messages. One-sided operations are not:
-//! their functions say so.
+//! What is on offer: reliable datagrams (`FI_EP_RDM`) with tagged and untagged messages ([`transfer`]), remote memory and
+//! atomics ([`remote`], [`mr`]). Functions that are not offered say so ([`tables`]).
 
 #![warn(missing_docs)]
 #![allow(missing_docs, reason = "names of a C interface that libfabric's manual pages explain")]

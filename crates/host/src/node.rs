@@ -226,6 +226,8 @@ impl NodeInner {
         let sends = kinds.into_iter().map(|kind| core.requests.flying(kind)).sum();
         let now = core.now();
         core.close(now);
+        // A waiter beside a progress thread spins on this; whoever sleeps was woken by the core.
+        self.shared.announce();
         if drained || sends == 0 { Ok(()) } else { Err(CutShort { sends }) }
     }
 

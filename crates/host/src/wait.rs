@@ -106,6 +106,8 @@ impl<'a> Waiter<'a> {
             if self.shared.is_wanted() {
                 core = self.shared.give_way(core);
                 was_away = true;
+                // Others may have had the core for long, and gave the firmware later times.
+                now = core.now();
             }
             self.shared.tick(&core);
             let worked = core.turn(now);

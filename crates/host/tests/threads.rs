@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{BOARDS, LONG, Pair, both, pattern};
-use emp_host::{Endpoint, Profile, Selector, WaitMode};
+use emp_host::{Board, Endpoint, Profile, Selector, WaitMode};
 
 const THREADS: u64 = 6;
 const ROUNDS: u64 = 150;
@@ -105,4 +105,28 @@ fn requests_move_between_threads() {
     let receiver = std::thread::spawn(move || receive.wait(LONG).unwrap().buffer);
     let sender = std::thread::spawn(move || send.wait(LONG).unwrap().buffer);
     assert_eq!(receiver.join().unwrap(), sender.join().unwrap());
+}
+
+/// Closing a node ends every wait on it, whoever makes the progress and however the waiters wait.
+#[test]
+fn closing_ends_waits() {
+    for board in
+        [Board::Thread, Board::Inline { guardian: true }, Board::Inline { guardian: false }]
+    {
+        for wait_mode in [WaitMode::Spin, WaitMode::Sleep] {
+            let pair = Pair::with(board, wait_mode, Profile::DEFAULT);
+            let endpoint = pair.a.endpoint(5).unwrap();
+            let receive = endpoint.receive(Selector::ANY, vec![0; 8]).unwrap();
+            let (ended, end) = std::sync::mpsc::channel();
+            let waiter = std::thread::spawn(move || {
+                let failed = receive.wait(None).is_err();
+                ended.send(failed).unwrap();
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            let _ = pair.a.close(Duration::from_millis(10));
+            let failed = end.recv_timeout(LONG).expect("the wait ends with the node");
+            assert!(failed, "{board:?}, {wait_mode:?}");
+            waiter.join().unwrap();
+        }
+    }
 }

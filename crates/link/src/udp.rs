@@ -47,6 +47,10 @@ pub struct UdpLink {
     node_tag: u16,
     /// Most frames of one segmented send; 1 where the kernel or the card cannot.
     segments_max: usize,
+    /// Trains in a row that the kernel did not take as such.
+    doubts: u32,
+    /// The next call sends frames one by one.
+    alone: bool,
     gather: Gather,
     inbox: Inbox,
     /// Next message of the inbox to hand up, and the offset in it.
@@ -55,6 +59,10 @@ pub struct UdpLink {
     short_fetches: u32,
     counts: LinkStatistics,
 }
+
+/// Trains that must fail in a row before segmentation counts as impossible here: one may have had a bad address, which the
+/// kernel reports by the same error.
+const DOUBTS_MAX: u32 = 4;
 
 impl UdpLink {
     /// Opens the link.
@@ -78,6 +86,8 @@ impl UdpLink {
             peers: options.peers.clone(),
             node_tag: options.node_tag,
             segments_max: opened.segments_max,
+            doubts: 0,
+            alone: false,
             gather: Gather::new(BATCH_MAX, BATCH_MAX * PARTS_MAX + 1),
             inbox: Inbox::new(),
             next: (0, 0),
@@ -156,6 +166,7 @@ impl UdpLink {
         let mut filling = gather.fill();
         let mut frames_of = [0u8; BATCH_MAX];
         self.fill_trains(&mut filling, &mut frames_of, batch);
+        self.alone = false;
         let mut left = &frames_of[..filling.messages()];
         let (mut taken, mut full) = (0, false);
         while !left.is_empty() && !full {
@@ -169,13 +180,20 @@ impl UdpLink {
                         self.counts.bytes_sent += filling.sent_bytes(at + message) as u64;
                         self.counts.frames_sent += u64::from(*frames);
                         taken += usize::from(*frames);
+                        if *frames > 1 {
+                            self.doubts = 0;
+                        }
                     }
                     left = rest;
                 }
                 Err(error) if frames > 1 && cannot_segment(&error) => {
                     // The caller comes back with the same frames, which now go one by one.
-                    self.segments_max = 1;
-                    self.capabilities.segmentation = false;
+                    self.alone = true;
+                    self.doubts += 1;
+                    if self.doubts >= DOUBTS_MAX {
+                        self.segments_max = 1;
+                        self.capabilities.segmentation = false;
+                    }
                     self.counts.system_errors += 1;
                     break;
                 }
@@ -201,9 +219,10 @@ impl UdpLink {
         batch: &[TxFrame<'a>],
     ) {
         let mut rest = batch;
+        let segments_max = if self.alone { 1 } else { self.segments_max };
         while let Some(first) = rest.first() {
             let Some(to) = self.destination(first, first.len()) else { break };
-            let train = train::longest(rest, self.segments_max);
+            let train = train::longest(rest, segments_max);
             if !filling.has_room(train.parts) {
                 break;
             }

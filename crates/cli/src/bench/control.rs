@@ -127,6 +127,11 @@ impl Control {
         Ok(Self { reader: BufReader::new(stream) })
     }
 
+    /// Bounds the wait for each value, or lets it be without limit.
+    pub fn patience(&self, limit: Option<Duration>) -> anyhow::Result<()> {
+        Ok(self.reader.get_ref().set_read_timeout(limit)?)
+    }
+
     /// The addresses of this end and of the other.
     pub fn addresses(&self) -> anyhow::Result<(IpAddr, IpAddr)> {
         let stream = self.reader.get_ref();

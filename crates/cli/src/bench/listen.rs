@@ -1,6 +1,7 @@
 //! `emp bench listen`: does the other half of whatever clients order, one client after the other.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::time::Duration;
 
 use super::control::{self, Answer, Card, Control, Request};
 use super::subject::{self, Place, Role, Subject};
@@ -26,11 +27,21 @@ pub struct Args {
     quiet: bool,
 }
 
+/// A client says hello at once; a connection that says nothing for so long is none.
+const HELLO_LIMIT: Duration = Duration::from_secs(5);
+
+/// The longest that a client may be silent between two orders. One order follows the other, unless its user has stopped it
+/// or its host has lost power; a client that comes back later is told so and can start again.
+const SILENCE_LIMIT: Duration = Duration::from_secs(600);
+
 /// What is printed before the address when clients may come.
 pub const GREETING: &str = "listening on";
 
 /// Runs `emp bench listen`.
 pub fn run(args: Args) -> anyhow::Result<()> {
+    if let Some(name) = &args.interface {
+        Place::named(name)?;
+    }
     let listener = bind(args.bind, args.port)?;
     print(&format!("{GREETING} {}\n", listener.local_addr()?))?;
     loop {
@@ -70,7 +81,11 @@ fn serve(mut control: Control, args: &Args) -> anyhow::Result<()> {
 }
 
 fn session(control: &mut Control, args: &Args) -> anyhow::Result<()> {
-    let Some(Request::Hello { version, specs, cards, mtu }) = control.next()? else {
+    // Others wait behind this client: it must speak soon, and go on.
+    control.patience(Some(HELLO_LIMIT))?;
+    let hello = control.next()?;
+    control.patience(Some(SILENCE_LIMIT))?;
+    let Some(Request::Hello { version, specs, cards, mtu }) = hello else {
         return Err(error::user_error("a client went away, or did not say hello"));
     };
     control::check_version(version)?;

@@ -147,11 +147,13 @@ impl ReceivePath {
         state.received += payload.len() as u32;
         let complete = state.received == state.bytes;
         let (puller, offset) = (state.puller, state.offset + start);
+        let generation = self.pulls.generation(pull);
         match puller {
             Puller::Message(index) => self.place(index, offset, payload, memory),
             Puller::Get(index) => self.place_fetched(index, offset, payload, memory),
         }
-        if complete {
+        // A fault of the user's memory has ended the message: the place may be another pull's by now.
+        if complete && self.pulls.generation(pull) == generation {
             self.block_complete(pull);
         }
         Verdict::Taken

@@ -76,9 +76,10 @@ impl SendPath {
             (active.progress_at, active.acked_at) = (now, now);
             active.backoff = 0;
             let delay_us = sack.map_or(0, |ack| ack.delay_us);
-            match progress.sample.filter(|_| !progress.resent || has_sack) {
-                Some((_, sent_us)) => {
-                    let sample = now_us.wrapping_sub(sent_us).saturating_sub(delay_us);
+            let sample = progress.sample.filter(|_| !progress.resent || has_sack);
+            match sample.and_then(|(_, sent_us)| passed_us(now_us, sent_us)) {
+                Some(passed_us) => {
+                    let sample = passed_us.saturating_sub(delay_us);
                     entry.window.on_round_trip(sample, progress.acked, now_us);
                 }
                 None => entry.window.grow(progress.acked),
@@ -313,8 +314,16 @@ fn arrived(
         return None;
     }
     let frame = active.frame(latest);
-    let in_time = !frame.resent || now_us.wrapping_sub(frame.sent_us) >= least_us;
+    let in_time =
+        !frame.resent || passed_us(now_us, frame.sent_us).is_some_and(|passed| passed >= least_us);
     (frame.state != FrameState::Unsent && in_time).then_some(frame.order)
+}
+
+/// Microseconds from one wrapping time to another. `None` if it was the other way round: the clocks of a host's threads may
+/// differ a little, and that must not read as an hour.
+fn passed_us(now_us: u32, then_us: u32) -> Option<u32> {
+    let passed = now_us.wrapping_sub(then_us);
+    (passed.cast_signed() >= 0).then_some(passed)
 }
 
 /// Marks one frame as arrived.
@@ -404,5 +413,17 @@ pub(super) fn mark_unit_lost(
     while at.before(end) && at.before(limit) {
         active.mark_lost(at);
         at = at.plus(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::passed_us;
+
+    #[test]
+    fn time_that_went_back_is_no_time() {
+        assert_eq!(passed_us(10, 5), Some(5));
+        assert_eq!(passed_us(3, u32::MAX - 1), Some(5));
+        assert_eq!(passed_us(5, 10), None);
     }
 }

@@ -163,7 +163,11 @@ impl Opening for EmpOpening {
             (Address::UdpPort(_), _, Some(port)) => {
                 LinkAddress::udp(SocketAddr::new(self.peer, port))
             }
-            _ => bail_user!("EMP's link is another at the other end: {}", other.links.join(", ")),
+            _ => bail_user!(
+                "EMP's link is another at the other end ({}): one of the two may not use raw frames; --link udp works \
+                 for both",
+                other.links.join(", ")
+            ),
         };
         let Some(node) = other.node.map(NodeId) else {
             bail_user!("the other end runs no EMP node");

@@ -54,6 +54,18 @@ impl Place {
         Ok(Self { own, peer, interface, mtu })
     }
 
+    /// The interface of this name.
+    pub fn named(name: &str) -> anyhow::Result<Interface> {
+        let list = interfaces()?;
+        match list.iter().find(|interface| interface.name == name) {
+            Some(interface) => Ok(interface.clone()),
+            None => {
+                let names: Vec<String> = list.iter().map(ToString::to_string).collect();
+                bail_user!("there is no interface {name}; there are {}", names.join(", "))
+            }
+        }
+    }
+
     /// The MTU in force.
     pub fn mtu(&self) -> usize {
         self.mtu.unwrap_or(self.interface.mtu)

@@ -20,15 +20,36 @@ fn a_device_that_cannot_segment_gets_single_datagrams() {
     let frame = [0x24, 0, 0, 0, 0, 1, 0, 0];
     let to = b.capabilities().address;
     let parts = [IoSlice::new(&frame)];
-    assert_eq!(a.send(&[TxFrame { to, parts: &parts }; 44]), 44);
-    assert!(!a.capabilities().segmentation);
-    let counts = a.statistics();
-    assert_eq!((counts.frames_sent, counts.system_errors), (44, 1), "{counts:?}");
+    for train in 1..=u64::from(DOUBTS_MAX) {
+        assert_eq!(a.send(&[TxFrame { to, parts: &parts }; 11]), 11);
+        assert_eq!(a.capabilities().segmentation, train < u64::from(DOUBTS_MAX));
+        let counts = a.statistics();
+        assert_eq!((counts.frames_sent, counts.system_errors), (11 * train, train), "{counts:?}");
+    }
+    assert_eq!(a.send(&[TxFrame { to, parts: &parts }; 11]), 11);
+    assert_eq!(a.statistics().system_errors, u64::from(DOUBTS_MAX), "no more is tried");
     let mut got = 0;
     while b.wait(Some(Duration::from_millis(100))) {
         got += b.receive(64, &mut |bytes, _| assert_eq!(bytes, frame));
     }
-    assert_eq!(got, 44);
+    assert_eq!(got, 11 * (1 + DOUBTS_MAX as usize));
+}
+
+/// The kernel says the same of an address that cannot be as of a device that cannot segment.
+#[test]
+fn trains_to_nowhere_do_not_end_segmentation() {
+    let bind = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let open = || UdpLink::open(&UdpOptions { bind, port: 0, ..UdpOptions::new(1) });
+    let (mut a, b) = (open().expect("anyone may"), open().expect("anyone may"));
+    let frame = [0x24, 0, 0, 0, 0, 1, 0, 0];
+    let parts = [IoSlice::new(&frame)];
+    let nowhere = LinkAddress::udp((Ipv4Addr::LOCALHOST, 0).into());
+    for _ in 0..2 * DOUBTS_MAX {
+        for to in [nowhere, b.capabilities().address] {
+            assert_eq!(a.send(&[TxFrame { to, parts: &parts }; 4]), 4);
+        }
+    }
+    assert!(a.capabilities().segmentation);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
+use crate::LinkError;
 use crate::system::{self, InterfaceAddress};
 
 /// A network interface as the calling thread's namespace shows it.
@@ -85,6 +86,36 @@ pub(crate) fn interface_list() -> String {
         }
         Err(error) => format!("listing the interfaces failed too: {error}"),
     }
+}
+
+/// The interface `name` for the link that is called `link`: it must be up and carry Ethernet frames.
+pub(crate) fn find_for_frames(link: &str, name: &str) -> Result<Interface, LinkError> {
+    let list = interfaces().map_err(|error| LinkError {
+        link: link.into(),
+        problem: format!("cannot list the network interfaces: {error}"),
+        advice: "check that this process may open sockets".into(),
+        source: Some(error),
+        privilege: false,
+    })?;
+    let problem = |problem: String, advice: String| LinkError {
+        link: link.into(),
+        problem,
+        advice,
+        source: None,
+        privilege: false,
+    };
+    let Some(interface) = list.into_iter().find(|interface| interface.name == name) else {
+        return Err(problem("no such interface".into(), interface_list()));
+    };
+    if !interface.up {
+        let advice = format!("bring it up with `ip link set {name} up`");
+        return Err(problem("the interface is down".into(), advice));
+    }
+    if interface.mac.is_none() {
+        let advice = format!("choose an Ethernet interface ({})", interface_list());
+        return Err(problem("the interface has no Ethernet address".into(), advice));
+    }
+    Ok(interface)
 }
 
 #[cfg(test)]

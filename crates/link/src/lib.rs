@@ -1,5 +1,5 @@
-//! Ways to move EMP frames: `packet` (AF_PACKET rings), `udp`, `shm` (memory shared by processes of
-//! one machine), an in-memory `sim`, and wrappers around any link.
+//! Ways to move EMP frames: `packet` (AF_PACKET rings), `xdp` (AF_XDP), `udp`, `shm` (memory shared by
+//! processes of one machine), an in-memory `sim`, and wrappers around any link.
 //!
 //! A [`Link`] is narrow on purpose: it says what it can do, sends batches of gathered frames, hands
 //! received frames to a sink, can be waited for, and counts. It knows nothing of the protocol
@@ -7,6 +7,7 @@
 
 mod capture;
 pub mod conformance;
+mod ethernet;
 mod failure;
 mod fault;
 mod gather;
@@ -17,6 +18,7 @@ mod shm;
 mod sim;
 mod system;
 mod udp;
+mod xdp;
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
@@ -32,12 +34,13 @@ pub use packet::{PacketLink, PacketOptions};
 pub use shm::{ShmLink, ShmOptions};
 pub use sim::{Fabric, SimLink};
 pub use udp::{UdpLink, UdpOptions};
+pub use xdp::{XdpLink, XdpMode, XdpOptions};
 
 /// What a link can do and what it needs. Fixed when the link is opened, but for `segmentation`,
 /// which turns false when the device turns out not to do it.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
-    /// The link's kind: `"packet"`, `"udp"`, `"shm"`, `"sim"`.
+    /// The link's kind: `"packet"`, `"xdp"`, `"udp"`, `"shm"`, `"sim"`.
     pub kind: &'static str,
     /// The interface it is bound to, or a socket address, for people.
     pub interface: String,

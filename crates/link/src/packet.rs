@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use emp_rings::PacketRing;
-use emp_wire::{AddressFamily, LinkAddress};
+use emp_wire::LinkAddress;
 
+use crate::ethernet::Framing;
 use crate::failure::SendFailure;
 use crate::gather::{ETHERNET_HEADER_BYTES, Gather};
 use crate::system::{self, Polled};
@@ -37,8 +38,7 @@ pub struct PacketLink {
     ring: PacketRing,
     socket: OwnedFd,
     capabilities: Capabilities,
-    mac: [u8; 6],
-    ethertype: u16,
+    framing: Framing,
     gather: Gather,
     counts: LinkStatistics,
     /// Frames dropped by the kernel: its counter is cleared by reading, so the sum is kept here.
@@ -65,8 +65,12 @@ impl PacketLink {
             ring: opened.ring,
             socket: opened.socket,
             capabilities,
-            mac: opened.mac,
-            ethertype: options.ethertype,
+            framing: Framing {
+                mac: opened.mac,
+                ethertype: options.ethertype,
+                frame_bytes_max: opened.mtu,
+                parts_max: PARTS_MAX,
+            },
             gather: Gather::new(BATCH_MAX, BATCH_MAX * (PARTS_MAX + 1) + 1),
             counts: LinkStatistics::default(),
             ring_drops: AtomicU64::new(0),
@@ -76,31 +80,12 @@ impl PacketLink {
 
     /// This end's Ethernet address.
     pub fn mac(&self) -> [u8; 6] {
-        self.mac
+        self.framing.mac
     }
 
     /// Frames that the receive ring holds.
     pub fn ring_slots(&self) -> usize {
         self.ring.shape().slots()
-    }
-
-    /// The Ethernet header for a frame, or `None` if the frame can never be sent.
-    #[inline]
-    fn header(&self, frame: &TxFrame<'_>, bytes: usize) -> Option<[u8; ETHERNET_HEADER_BYTES]> {
-        let fits = (1..=self.capabilities.frame_bytes_max).contains(&bytes);
-        if !fits || frame.parts.len() > PARTS_MAX {
-            return None;
-        }
-        let to = match frame.to.family() {
-            AddressFamily::Mac => frame.to.as_mac()?,
-            AddressFamily::Everyone => [0xFF; 6],
-            _ => return None,
-        };
-        let mut header = [0; ETHERNET_HEADER_BYTES];
-        header[..6].copy_from_slice(&to);
-        header[6..12].copy_from_slice(&self.mac);
-        header[12..].copy_from_slice(&self.ethertype.to_be_bytes());
-        Some(header)
     }
 
     /// Sends a small frame as one contiguous piece. True if it was taken.
@@ -137,7 +122,7 @@ impl PacketLink {
         let mut gather = std::mem::replace(&mut self.gather, Gather::new(0, 0));
         let mut filling = gather.fill();
         for frame in batch {
-            let Some(header) = self.header(frame, frame.len()) else { break };
+            let Some(header) = self.framing.header(frame, frame.len()) else { break };
             if !filling.has_room(frame.parts.len() + 1) {
                 break;
             }
@@ -213,7 +198,7 @@ impl Link for PacketLink {
         let mut taken = 0;
         while let Some(frame) = batch.get(taken) {
             let bytes = frame.len();
-            let Some(header) = self.header(frame, bytes) else {
+            let Some(header) = self.framing.header(frame, bytes) else {
                 self.counts.send_refused += 1;
                 taken += 1;
                 continue;

@@ -260,12 +260,8 @@ pub(crate) fn event_clear(fd: BorrowedFd<'_>) {
     unsafe { libc::read(fd.as_raw_fd(), from_mut(&mut count).cast(), size_of::<u64>()) };
 }
 
-/// Asks the interface layer about `name` in the namespace of the socket `fd`.
-fn interface_request(
-    fd: BorrowedFd<'_>,
-    name: &str,
-    request: libc::c_ulong,
-) -> io::Result<libc::ifreq> {
+/// A request about the interface `name`.
+fn named_request(name: &str) -> io::Result<libc::ifreq> {
     let name = CString::new(name)?;
     let bytes = name.as_bytes();
     if bytes.len() >= libc::IFNAMSIZ {
@@ -276,6 +272,16 @@ fn interface_request(
     for (to, from) in answer.ifr_name.iter_mut().zip(bytes) {
         *to = *from as libc::c_char;
     }
+    Ok(answer)
+}
+
+/// Asks the interface layer about `name` in the namespace of the socket `fd`.
+fn interface_request(
+    fd: BorrowedFd<'_>,
+    name: &str,
+    request: libc::c_ulong,
+) -> io::Result<libc::ifreq> {
+    let mut answer = named_request(name)?;
     // SAFETY: see the module's invariant; the requests used read and write one `ifreq`.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), request as _, from_mut(&mut answer)) })?;
     Ok(answer)
@@ -293,6 +299,42 @@ pub(crate) fn interface_flags(fd: BorrowedFd<'_>, name: &str) -> io::Result<libc
     let answer = interface_request(fd, name, libc::SIOCGIFFLAGS)?;
     // SAFETY: SIOCGIFFLAGS fills in this member of the union.
     Ok(libc::c_int::from(unsafe { answer.ifr_ifru.ifru_flags }))
+}
+
+/// Receive queues of an interface; `None` if its driver does not say.
+pub(crate) fn receive_queues(fd: BorrowedFd<'_>, name: &str) -> Option<u32> {
+    /// `ETHTOOL_GCHANNELS` and its `struct ethtool_channels`, from `<linux/ethtool.h>`: most
+    /// receive, send, other and combined queues, then how many there are of each now.
+    const GET_CHANNELS: u32 = 0x3C;
+    let mut channels = [GET_CHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut request = named_request(name).ok()?;
+    request.ifr_ifru.ifru_data = channels.as_mut_ptr().cast();
+    // SAFETY: see the module's invariant; the request leads to the structure that its first word
+    // announces, which is live and of its full size.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL as _, from_mut(&mut request)) };
+    let [_, _, _, _, _, receive, _, _, combined] = channels;
+    (result == 0).then(|| receive.saturating_add(combined)).filter(|queues| *queues > 0)
+}
+
+/// The request that carries all of ethtool's, from `<linux/sockios.h>`.
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+
+/// One descriptor that is readable when any of several is.
+pub(crate) fn any_of<'a>(all: impl IntoIterator<Item = BorrowedFd<'a>>) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; a non-negative result is a fresh descriptor that nobody else owns.
+    let any = unsafe {
+        let fd = check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?;
+        OwnedFd::from_raw_fd(fd)
+    };
+    for fd in all {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        let fd = fd.as_raw_fd();
+        // SAFETY: see the module's invariant.
+        check(unsafe {
+            libc::epoll_ctl(any.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, from_mut(&mut event))
+        })?;
+    }
+    Ok(any)
 }
 
 /// The number by which the kernel knows an interface, or 0 if there is none of that name.

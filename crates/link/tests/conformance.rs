@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use emp_link::conformance::{self, Pair};
 use emp_link::{
     CAPTURE_BYTES, CaptureLink, Fabric, FaultLink, FaultPlan, Link, PacketLink, PacketOptions,
-    ShmLink, ShmOptions, UdpLink, UdpOptions,
+    ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink, XdpMode, XdpOptions,
 };
 
 mod lab;
@@ -105,6 +105,32 @@ impl Pair for Packet<'_> {
 
     fn set_up(&self, up: bool) -> bool {
         self.0.ip(0, &["link", "set", INTERFACE, if up { "up" } else { "down" }]);
+        true
+    }
+}
+
+struct Xdp<'l> {
+    lab: &'l Lab,
+    mode: XdpMode,
+}
+
+impl Pair for Xdp<'_> {
+    fn name(&self) -> String {
+        format!("xdp, {}", self.mode)
+    }
+
+    fn open(&self, tags: [u16; 2]) -> Ends {
+        let open = |side: usize| -> Result<Box<dyn Link>, String> {
+            let modes = vec![self.mode];
+            let options = XdpOptions { modes, ..XdpOptions::new(INTERFACE, tags[side]) };
+            let link = self.lab.inside(side, || XdpLink::open(&options));
+            Ok(Box::new(link.map_err(|error| error.to_string())?))
+        };
+        Ok([open(0)?, open(1)?])
+    }
+
+    fn set_up(&self, up: bool) -> bool {
+        self.lab.ip(0, &["link", "set", INTERFACE, if up { "up" } else { "down" }]);
         true
     }
 }
@@ -209,4 +235,24 @@ fn packet_conforms() {
 fn packet_conforms_with_jumbo_frames() {
     let Some(lab) = Lab::build(9000) else { return };
     conformance::run(&Packet(&lab)).expect("it conforms");
+}
+
+#[test]
+fn xdp_conforms() {
+    let Some(lab) = Lab::build(1500) else { return };
+    conform(&Xdp { lab: &lab, mode: XdpMode::Native });
+}
+
+#[test]
+fn xdp_conforms_behind_the_driver() {
+    let Some(lab) = Lab::build(1500) else { return };
+    conformance::run(&Xdp { lab: &lab, mode: XdpMode::Generic }).expect("it conforms");
+}
+
+#[test]
+fn xdp_conforms_with_jumbo_frames() {
+    let Some(lab) = Lab::build(9000) else { return };
+    for mode in [XdpMode::Native, XdpMode::Generic] {
+        conformance::run(&Xdp { lab: &lab, mode }).expect("it conforms");
+    }
 }

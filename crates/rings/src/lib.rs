@@ -1,10 +1,15 @@
 //! Ring primitives shared with the kernel or with another process. Each module is small; those with unsafe code state
 //! the invariant that makes it sound.
 
+mod bpf;
+mod mapping;
 mod packet_ring;
 mod shm_map;
 mod shm_ring;
+mod xsk;
 
+pub use bpf::{BpfInstruction, XdpAttachment, XdpProgram, XskMap};
 pub use packet_ring::{PacketRing, RingFrame, RingShape};
 pub use shm_map::{RING_FRAME_BYTES_MAX, SHM_BYTES, ShmEnd, ShmHalf};
 pub use shm_ring::{Consumer, Corrupt, Producer, RingMemory};
+pub use xsk::{Xsk, XskBind, XskCounts, XskFrame, XskShape};

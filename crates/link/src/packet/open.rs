@@ -8,7 +8,7 @@ use emp_wire::ETHERTYPE_DEFAULT;
 
 use super::filter;
 use crate::gather::ETHERNET_HEADER_BYTES;
-use crate::interfaces::{Interface, interface_list, interfaces};
+use crate::interfaces;
 use crate::{LinkError, system};
 
 /// Default size of the receive ring in bytes for MTU 1500: 1024 slots of 2 KiB, which is what
@@ -59,7 +59,7 @@ pub(super) struct Opened {
 
 pub(super) fn open(options: &PacketOptions) -> Result<Opened, LinkError> {
     let name = format!("packet on {}", options.interface);
-    let interface = find(&name, &options.interface)?;
+    let interface = interfaces::find_for_frames(&name, &options.interface)?;
     let failed = |step: &str, error: io::Error| refused(&name, step, error);
     // Protocol 0: no frame arrives before filter and ring are in place and `bind` names a protocol.
     let socket = system::socket(libc::AF_PACKET, libc::SOCK_RAW)
@@ -88,35 +88,6 @@ fn ring_shape(options: &PacketOptions, mtu: usize) -> RingShape {
     let slot_bytes = RingShape::new(0, frame_bytes).slot_bytes();
     let default = (slot_bytes * RING_SLOTS_MIN).clamp(RING_BYTES, RING_BYTES_MAX);
     RingShape::new(options.ring_bytes.unwrap_or(default), frame_bytes)
-}
-
-fn find(link: &str, name: &str) -> Result<Interface, LinkError> {
-    let list = interfaces().map_err(|error| LinkError {
-        link: link.into(),
-        problem: format!("cannot list the network interfaces: {error}"),
-        advice: "check that this process may open sockets".into(),
-        source: Some(error),
-        privilege: false,
-    })?;
-    let problem = |problem: String, advice: String| LinkError {
-        link: link.into(),
-        problem,
-        advice,
-        source: None,
-        privilege: false,
-    };
-    let Some(interface) = list.into_iter().find(|interface| interface.name == name) else {
-        return Err(problem("no such interface".into(), interface_list()));
-    };
-    if !interface.up {
-        let advice = format!("bring it up with `ip link set {name} up`");
-        return Err(problem("the interface is down".into(), advice));
-    }
-    if interface.mac.is_none() {
-        let advice = format!("choose an Ethernet interface ({})", interface_list());
-        return Err(problem("the interface has no Ethernet address".into(), advice));
-    }
-    Ok(interface)
 }
 
 fn refused(link: &str, step: &str, error: io::Error) -> LinkError {

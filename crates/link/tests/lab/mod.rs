@@ -48,6 +48,41 @@ impl Lab {
         Some(lab)
     }
 
+    /// The name of one of the two namespaces.
+    pub fn name(&self, side: usize) -> &str {
+        &self.names[side]
+    }
+
+    /// Replaces the cable by one whose ends have so many queues, receive and send.
+    pub fn set_queues(&self, ends: [[usize; 2]; 2]) {
+        let [[rx, tx], [peer_rx, peer_tx]] = ends.map(|end| end.map(|queues| queues.to_string()));
+        self.ip(0, &["link", "delete", INTERFACE]);
+        self.ip(
+            0,
+            &[
+                "link",
+                "add",
+                INTERFACE,
+                "numrxqueues",
+                &rx,
+                "numtxqueues",
+                &tx,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                INTERFACE,
+                "numrxqueues",
+                &peer_rx,
+                "numtxqueues",
+                &peer_tx,
+                "netns",
+                &self.names[1],
+            ],
+        );
+        (0..2).for_each(|side| self.ip(side, &["link", "set", INTERFACE, "up"]));
+    }
+
     /// Runs `ip` in one of the two namespaces.
     pub fn ip(&self, side: usize, arguments: &[&str]) {
         ip(&[&["-n", self.names[side].as_str()], arguments].concat());

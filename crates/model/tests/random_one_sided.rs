@@ -287,7 +287,8 @@ fn lies_about_memory_change_nothing_that_was_not_exported() {
     let mut taken = 0;
     for seed in 0..300 {
         let mut prng = Prng::new(seed);
-        let mut victim = Victim::new(prng.pick(&Profile::ALL));
+        let profile = *prng.pick(&Profile::ALL);
+        let mut victim = Victim::new(profile);
         let mut liar = Liar { forger: Forger::stranger(LIAR_ID, &victim.firmware), number: 0 };
         for _ in 0..300 {
             liar.tell(&mut prng, &mut victim);

@@ -5,8 +5,10 @@
 #![no_main]
 
 use emp_firmware::{
-    CompletionMode, Config, Firmware, HostMemory, LinkIndex, LinkInfo, MemoryFault, OpId, Profile,
-    ReceiveDescriptor, Segment, SegmentList, Selector, SendDescriptor, Span, Time, TransmitBatch,
+    AtomicDescriptor, AtomicOp, CompletionMode, Config, Datatype, Firmware, GetDescriptor,
+    HostMemory, LinkIndex, LinkInfo, MemoryFault, OpId, Profile, PutDescriptor, ReceiveDescriptor,
+    RemoteRegion, Rights, Segment, SegmentList, Selector, SendDescriptor, Span, Time,
+    TransmitBatch,
 };
 use emp_wire::{
     Checksum, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, NodeId, Seed, Sequence,
@@ -173,11 +175,81 @@ fn selector(script: &mut Script<'_>) -> Selector {
     }
 }
 
+/// A place in a region that may be there.
+fn target(script: &mut Script<'_>) -> RemoteRegion {
+    RemoteRegion {
+        to: IDS[usize::from(script.byte()) % 2],
+        to_endpoint: u16::from(script.byte() % 2),
+        key: u64::from(script.byte() % 4),
+        generation: u32::from(script.byte() % 3),
+        offset: u64::from(script.number()),
+    }
+}
+
+/// A post, export or removal of the one-sided kind.
+fn reach_out(script: &mut Script<'_>, node: &mut Node, now: Time) {
+    let Node { firmware, memory, ops } = node;
+    match script.byte() % 5 {
+        0 => {
+            let put = PutDescriptor {
+                target: target(script),
+                endpoint: 0,
+                segments: segments(script),
+                immediate: (script.byte() % 2 == 0).then_some(9),
+                completion: CompletionMode::Auto,
+                context: 4,
+            };
+            ops.extend(firmware.post_put(now, put, memory));
+        }
+        1 => {
+            let (target, segments) = (target(script), segments(script));
+            let get = GetDescriptor { target, endpoint: 0, segments, context: 5 };
+            ops.extend(firmware.post_get(now, get, memory));
+        }
+        2 => {
+            let operation = AtomicOp::ALL[usize::from(script.byte()) % AtomicOp::ALL.len()];
+            let datatype = Datatype::ALL[usize::from(script.byte()) % Datatype::ALL.len()];
+            let count = script.number();
+            let bytes = datatype.bytes() as u64 * u64::from(count);
+            let place = u64::from(script.word()) % MEMORY_BYTES as u64;
+            let list = || SegmentList::one(Segment { address: place, bytes });
+            let operands = if operation.has_operands() { list() } else { SegmentList::empty() };
+            let atomic = AtomicDescriptor {
+                target: target(script),
+                endpoint: 0,
+                operation,
+                datatype,
+                count,
+                operands,
+                compare: operation.compares().then(list),
+                fetch_into: (script.byte() % 2 == 0).then(list),
+                context: 6,
+            };
+            ops.extend(firmware.post_atomic(now, atomic, memory));
+        }
+        3 => {
+            let address = u64::from(script.word()) % MEMORY_BYTES as u64;
+            let memory = Segment { address, bytes: u64::from(script.word()) % 100_000 };
+            let rights = [Rights::NONE, Rights::REMOTE_READ, Rights::REMOTE_WRITE, Rights::BOTH];
+            let rights = rights[usize::from(script.byte()) % 4];
+            let key = Some(u64::from(script.byte() % 4));
+            let _ = firmware.export_region(key, memory, rights, 0);
+        }
+        _ => {
+            firmware.remove_region(now, u64::from(script.byte() % 4));
+        }
+    }
+}
+
 fn command(script: &mut Script<'_>, nodes: &mut [Node; 2], now: &mut Time) {
     let which = usize::from(script.byte()) % 2;
     let node = &mut nodes[which];
+    let op = script.byte() % 16;
+    if (9..=11).contains(&op) {
+        return reach_out(script, node, *now);
+    }
     let Node { firmware, memory, ops } = node;
-    match script.byte() % 12 {
+    match op {
         0 | 1 => {
             let send = SendDescriptor {
                 to: IDS[usize::from(script.byte()) % 2],

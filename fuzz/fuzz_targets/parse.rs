@@ -2,8 +2,8 @@
 #![no_main]
 
 use emp_wire::{
-    Ack, BlockWord, Close, Done, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind, Message,
-    NotReady, Pull, Seed, covered_bytes, verify,
+    Ack, Atomic, BlockWord, Close, Done, Get, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind,
+    Message, NotReady, Pull, Put, Seed, covered_bytes, verify,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -57,6 +57,24 @@ fuzz_target!(|frame: &[u8]| {
             if let Ok(close) = Close::parse(body) {
                 let length = close.emit(&mut out);
                 assert_eq!(Close::parse(&out[..length]), Ok(close));
+            }
+        }
+        Kind::Put => {
+            if let Ok((put, payload)) = Put::parse(header.flags, body) {
+                let length = put.emit(&mut out);
+                assert_eq!(length + payload.len(), body.len());
+            }
+        }
+        Kind::Get => {
+            if let Ok(get) = Get::parse(body) {
+                let length = get.emit(&mut out);
+                assert_eq!(Get::parse(&out[..length]), Ok(get));
+            }
+        }
+        Kind::Atomic => {
+            if let Ok((atomic, payload)) = Atomic::parse(body) {
+                let length = atomic.emit(&mut out);
+                assert_eq!(length + payload.len(), body.len());
             }
         }
         Kind::Block => {

@@ -72,9 +72,9 @@ fn a_silent_application_is_stood_in_for() {
     });
 }
 
-/// The application of `b` posts receives and then makes no call for a dozen times as long as its peer has patience.
+/// The application of `b` posts receives and then makes no call for several times as long as its peer has patience.
 fn be_silent(board: Board) {
-    let pair = Pair::with(board, WaitMode::default(), impatient(Duration::from_millis(400)));
+    let pair = Pair::with(board, WaitMode::default(), impatient(SILENCE / 5));
     let (a, b) = pair.endpoints();
     let sizes = [10, 10_000, 4 << 20];
     let receives = sizes.map(|bytes| b.receive(Selector::ANY, vec![0; bytes]).unwrap());

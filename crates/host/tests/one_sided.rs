@@ -260,7 +260,8 @@ fn notifications_that_nobody_looks_at_hold_their_senders_back() {
 #[test]
 fn the_memory_of_a_silent_application_is_served() {
     for board in [Board::Inline { guardian: true }, Board::Thread] {
-        let pair = Pair::with(board, WaitMode::default(), impatient(Duration::from_millis(400)));
+        // Long enough for a busy machine, and shorter than the silence.
+        let pair = Pair::with(board, WaitMode::default(), impatient(Duration::from_millis(900)));
         let a = pair.a.endpoint(1).unwrap();
         let region = export(&pair.b, 4 << 20);
         let silent_since = Instant::now();

@@ -6,6 +6,7 @@ mod doctor;
 mod error;
 mod lab;
 mod mpi;
+mod output;
 mod process;
 mod report;
 mod sim;

@@ -142,6 +142,7 @@ fn mistakes_are_one_line_and_exit_code_2() {
         (vec!["rate", "no.such.host.invalid"], "no host is known"),
         (vec!["bars", "127.0.0.1", "--only", "xyz"], "no bar's name holds `xyz`"),
         (vec!["listen", "--bind", "192.0.2.1"], "can't listen"),
+        (vec!["listen", "--interface", "nosuch0"], "there is no interface nosuch0"),
     ] {
         let line = mistake(emp(&["bench"]).args(&arguments));
         assert!(line.contains(says), "{arguments:?}: {line}");

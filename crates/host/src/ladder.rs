@@ -1,6 +1,7 @@
 //! Choosing links by trying: the ladder packet → udp (DESIGN section 5). What was tried is always said aloud.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
 use emp_link::{
@@ -204,7 +205,18 @@ fn udp(
     options.port = auto.udp_port;
     options.peers.clone_from(&auto.udp_peers);
     let asks_everyone = !auto.udp_peers.is_empty();
-    take(UdpLink::open(&options), asks_everyone, auto.want == Want::Udp, choice, chosen)
+    let mut opened = UdpLink::open(&options);
+    // The usual port is a convenience, so that peers need not be told; a second node of a machine does without.
+    if let Err(error) = &opened
+        && auto.udp_port == UDP_PORT_DEFAULT
+        && error.source.as_ref().is_some_and(|source| source.kind() == ErrorKind::AddrInUse)
+    {
+        let why = format!("port {UDP_PORT_DEFAULT} is another's: any port is taken instead");
+        choice.note("udp".into(), Outcome::Failed(why));
+        options.port = 0;
+        opened = UdpLink::open(&options);
+    }
+    take(opened, asks_everyone, auto.want == Want::Udp, choice, chosen)
 }
 
 /// Beside the ladder: memory shared with the other nodes of this machine.

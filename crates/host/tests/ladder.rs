@@ -68,3 +68,21 @@ fn what_is_not_to_be_had_is_passed_by() {
 fn a_node_without_links_is_an_error() {
     assert!(matches!(Node::builder().start(), Err(BuildError::NoLinks)));
 }
+
+/// The usual port is taken by the first node of a machine; the second says so and does without.
+#[test]
+fn a_taken_usual_port_is_no_obstacle() {
+    let auto = || AutoLinks {
+        want: Want::Udp,
+        // An address of this test alone: other tests may hold the port at others.
+        udp_bind: Some(Ipv4Addr::new(127, 0, 0, 77).into()),
+        ..AutoLinks::default()
+    };
+    let first = Node::builder().auto_links(auto()).start().unwrap();
+    let second = Node::builder().auto_links(auto()).start().unwrap();
+    let ports = [&first, &second].map(|node| node.links()[0].address.as_udp().unwrap().port());
+    assert_eq!(ports[0], AutoLinks::default().udp_port);
+    assert_ne!(ports[1], ports[0]);
+    let said: Vec<_> = second.choice().lines().filter(|line| line.contains("another's")).collect();
+    assert_eq!(said.len(), 1, "{:?}", second.choice());
+}

@@ -12,6 +12,7 @@ use super::results::{Results, Row};
 use super::stats;
 use crate::bail_user;
 use crate::error::{UserError, print};
+use crate::output::check_writable;
 use crate::report::table;
 
 /// Which figure of a slice counts.
@@ -140,6 +141,7 @@ pub fn run(args: &BarsArgs) -> anyhow::Result<()> {
         let names: Vec<_> = all().iter().map(|bar| bar.name).collect();
         bail_user!("no bar's name holds `{wanted}`; there are: {}", names.join("; "));
     }
+    check_writable(&args.json)?;
     let load = load();
     let results = args.place.with_peer(|peer| {
         let slices = bars.iter().map(|bar| bar.specs.len() * effort.runs).sum();

@@ -9,6 +9,7 @@ use super::results::{Results, Row};
 use super::session::Session;
 use super::sizes;
 use crate::error::print;
+use crate::output::check_writable;
 use crate::report::{plot, table};
 
 /// Runs a pattern and reports.
@@ -17,6 +18,7 @@ pub fn run(pattern: Pattern, args: &MeasureArgs) -> anyhow::Result<()> {
     let sizes = args.sizes(pattern)?;
     let effort = args.effort()?;
     let load = load();
+    check_writable(args.json.iter().chain(&args.svg))?;
     let results = args.place.with_session(specs, |session| {
         let subjects: Vec<usize> = (0..session.specs().len()).collect();
         let progress = Progress::new(sizes.len() * subjects.len() * effort.runs);

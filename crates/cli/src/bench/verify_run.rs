@@ -12,6 +12,7 @@ use super::sizes;
 use super::verify::{GROUP, Plan, Tally};
 use crate::bail_user;
 use crate::error::print;
+use crate::output::check_writable;
 
 /// Fewest messages outstanding each way.
 const WINDOW_MIN: usize = GROUP as usize;
@@ -38,6 +39,7 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<()> {
         bail_user!("`{}` is not one size; write for example 64K or 4M", args.size_max);
     };
     let plan = Plan { seed: spec.seed, seconds: args.seconds, size_max, window: args.window };
+    check_writable(&args.json)?;
     let load = load();
     let (results, tallies) = args.place.with_session(vec![spec], |session| {
         let text = format!("verifying for {} s, seed {}", plan.seconds, plan.seed);

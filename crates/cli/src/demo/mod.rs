@@ -1,16 +1,14 @@
 //! `emp demo`: what EMP does, shown on this machine in half a minute.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
-
-use anyhow::Context;
 
 use crate::bench::{
     Effort, LinkChoice, MTU_DEFAULT, Pair, Pattern, Place, Progress, Row, Session, Spec,
     SubjectKind, Work, links, load, measure_sizes, note_load, verify_outcome, verify_plan,
 };
 use crate::error::print;
+use crate::output::{check_writable, make_directory};
 use crate::report::{plot, table};
 
 /// Show EMP on this machine: a lab of two hosts, ping-pong and stream against TCP, and a run over a lossy link.
@@ -21,6 +19,9 @@ pub struct Args {}
 
 /// Where the curves go, from the directory the user is in.
 const DIRECTORY: &str = "emp-demo";
+
+/// The file in it.
+const REPORT: &str = "report.svg";
 
 /// Sizes of the ping-pong: the curves are made of them.
 const PINGPONG: [usize; 10] =
@@ -44,6 +45,9 @@ const VERIFY_SECONDS: f64 = 4.0;
 
 /// Runs `emp demo`.
 pub fn run(_args: &Args) -> anyhow::Result<()> {
+    let directory = PathBuf::from(DIRECTORY);
+    make_directory(&directory)?;
+    check_writable([&directory.join(REPORT)])?;
     let load = load();
     let mut pair = Pair::new(MTU_DEFAULT)?;
     print(
@@ -103,8 +107,7 @@ fn measure(
 
 fn write_curves(rows: &[Row]) -> anyhow::Result<PathBuf> {
     let directory = PathBuf::from(DIRECTORY);
-    fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
-    let path = directory.join("report.svg");
+    let path = directory.join(REPORT);
     plot::write(&path, "EMP between two hosts of a lab: ping-pong, MTU 1500", rows)?;
     Ok(path)
 }

@@ -10,7 +10,7 @@ use super::{
     REGION_BYTES, constant_seed, put_seed,
 };
 use crate::action::Action;
-use crate::ledger::{MessageSpec, Posted};
+use crate::ledger::{MessageId, MessageSpec, Posted};
 use crate::memory::{Access, BufferId, payload};
 use crate::prng::Prng;
 use crate::swarm::{Scale, SwarmOptions, Temper};
@@ -81,6 +81,14 @@ impl World {
         let id = self.one_sided.plan(from, to, deed)?;
         self.apply(Action::OneSided(id));
         Some(id)
+    }
+
+    /// Posts a put of so many bytes and right after it this message, between the same nodes. Returns the message.
+    pub fn plan_follower(&mut self, message: MessageSpec, bytes: u64) -> Option<MessageId> {
+        let (from, to) = (message.from, message.to);
+        let message = self.ledger.plan(message);
+        let follower = Some(message);
+        self.deed(from, to, Deed::Put { bytes, notify: true, follower }).map(|_| message)
     }
 
     /// How an operation ended.

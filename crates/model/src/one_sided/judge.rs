@@ -234,3 +234,62 @@ impl World {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use emp_firmware::{HostMemory, Profile, Segment, Span};
+
+    use super::*;
+    use crate::world::{Stop, WorldSetup};
+
+    /// A put of 100 bytes and an addition, both done.
+    fn done() -> World {
+        let mut world = World::new(WorldSetup::lan(2, &Profile::DEFAULT));
+        world.export_regions();
+        world.deed(0, 1, Deed::Put { bytes: 100, notify: true, follower: None });
+        world.deed(0, 1, Deed::Add { fetch: true });
+        assert_eq!(world.run(Span::ms(1_000)), Stop::Idle);
+        assert_eq!(world.violation(), None);
+        world
+    }
+
+    /// What the judge says if one byte of the target's region is another.
+    fn after_a_change_at(offset: u64) -> String {
+        let mut world = done();
+        let address = world.one_sided.export(1).unwrap().address + offset;
+        world.nodes[1].memory.write(Segment { address, bytes: 1 }, &[0x77]).unwrap();
+        world.remove_region(1);
+        world.violation().map_or(String::new(), |violation| violation.what.clone())
+    }
+
+    /// A judge that never objects is no judge: each forged outcome must be seen.
+    #[test]
+    fn changed_bytes_are_seen() {
+        assert!(after_a_change_at(0).contains("the counter is at"));
+        assert!(after_a_change_at(CONSTANT_AT + 9).contains("nobody changes"));
+        assert!(after_a_change_at(PLACES_AT + 50).contains("nobody put"));
+        assert!(after_a_change_at(PLACES_AT + 200).contains("beyond all puts"));
+    }
+
+    #[test]
+    fn an_operation_without_an_end_is_seen() {
+        let mut world = done();
+        world.one_sided.deeds[1].ended = None;
+        assert!(world.judge_deeds().unwrap_err().contains("never ended"));
+    }
+
+    #[test]
+    fn a_missing_notification_is_seen() {
+        let mut world = done();
+        world.one_sided.deeds[0].notified = false;
+        assert!(world.judge_deeds().unwrap_err().contains("never told"));
+    }
+
+    #[test]
+    fn a_value_fetched_twice_is_seen() {
+        let mut world = done();
+        world.one_sided.deeds[1].fetched = Some(1);
+        world.remove_region(1);
+        assert!(world.violation().is_some_and(|violation| violation.what.contains("fetched 1")));
+    }
+}

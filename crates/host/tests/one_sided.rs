@@ -280,6 +280,38 @@ fn the_memory_of_a_silent_application_is_served() {
     }
 }
 
+/// The owner reads and writes while peers put: never is one in the middle of the other.
+#[test]
+fn a_look_at_a_region_excludes_its_peers() {
+    fn shared<T: Send + Sync>(_: &T) {}
+    const BYTES: usize = 1_000;
+    for board in [Board::Inline { guardian: true }, Board::Thread] {
+        let pair = Pair::new(board);
+        let a = pair.a.endpoint(1).unwrap();
+        let region = export(&pair.b, BYTES);
+        shared(&region);
+        let target = region.remote();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 0..3_000u32 {
+                    a.put(target, vec![turn as u8; BYTES]).unwrap().wait(LONG).unwrap();
+                }
+                done.store(true, std::sync::atomic::Ordering::SeqCst);
+            });
+            let mut turn = 0u8;
+            while !done.load(std::sync::atomic::Ordering::SeqCst) {
+                let seen = region.to_vec(0, BYTES);
+                assert!(seen.iter().all(|byte| *byte == seen[0]), "half of a put was seen");
+                turn = turn.wrapping_add(1);
+                if turn.is_multiple_of(8) {
+                    region.write(0, &[turn; BYTES]);
+                }
+            }
+        });
+    }
+}
+
 #[test]
 fn a_region_that_is_taken_back_ends_what_is_under_way() {
     let pair = Pair::new(Board::Thread);

@@ -8,6 +8,8 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } tests[] = {
+	/* First: nothing has been taken into use yet. */
+	{"footprint", test_footprint}, {"away", test_away},
 	{"info", test_info},           {"objects", test_objects},
 	{"addresses", test_addresses}, {"messages", test_messages},
 	{"tagged", test_tagged},       {"probing", test_probing},

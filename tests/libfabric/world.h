@@ -55,6 +55,8 @@ void turn(struct world *world, double seconds);
 /* Nothing comes within a while. */
 void nothing(struct world *world, struct side *side);
 
+void test_footprint(void);
+void test_away(void);
 void test_info(void);
 void test_objects(void);
 void test_addresses(void);

@@ -13,7 +13,7 @@ use super::{Session, sizes};
 use crate::bail_user;
 
 /// Boards that `--board` knows.
-const BOARDS: [&str; 2] = ["inline", "thread"];
+pub(super) const BOARDS: [&str; 2] = ["inline", "thread"];
 
 /// Ways of waiting that `--wait` knows.
 const WAITS: [&str; 3] = ["spin", "adaptive", "sleep"];

@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::calls::Script;
 use super::job::{Job, Spec};
 use super::verify;
 use crate::{bail_user, error};
@@ -19,7 +20,7 @@ use crate::{bail_user, error};
 pub const PORT_DEFAULT: u16 = emp_wire::UDP_PORT_DEFAULT + 1;
 
 /// Both ends must speak the same version of this protocol, or they would measure different things.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Bytes of a line. The longest is a hello with all subjects, under 4 KB.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -64,6 +65,13 @@ pub enum Request {
         subject: usize,
         /// The job.
         job: Job,
+    },
+    /// Do the other half of a script.
+    Play {
+        /// Which subject.
+        subject: usize,
+        /// The script.
+        script: Script,
     },
     /// Do the other half of a verify run.
     Verify {

@@ -118,6 +118,13 @@ fn answer(
             subject.passive(&job)?;
             control.send(&Answer::Done)
         }
+        Request::Play { subject, script } => {
+            let mut calls = known(subjects, subject)?.calls(&script)?;
+            script.prepare(&mut *calls)?;
+            control.send(&Answer::Ready)?;
+            script.passive(&mut *calls)?;
+            control.send(&Answer::Done)
+        }
         Request::Verify { subject, plan } => {
             let subject = known(subjects, subject)?;
             control.send(&Answer::Ready)?;

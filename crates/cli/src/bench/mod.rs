@@ -5,12 +5,15 @@
 
 mod args;
 mod bars;
+mod calls;
 mod control;
 mod environment;
 mod job;
 mod listen;
+mod logp;
 mod measure;
 mod netpipe;
+mod overlap;
 mod pair;
 mod patience;
 mod pattern;
@@ -22,13 +25,18 @@ mod stats;
 mod subject;
 mod verify;
 mod verify_run;
+mod work;
 
 pub use bars::Verdict;
 pub use environment::{Environment, is_loaded, links, load, note_load};
 pub use job::{LinkChoice, Pattern, Spec, SubjectKind};
+pub use logp::Row as LogpRow;
 #[cfg(test)]
 pub use netpipe::tests::point as test_point;
 pub use netpipe::{Point, Run as NetpipeRun};
+pub use overlap::Row as OverlapRow;
+#[cfg(test)]
+pub use overlap::tests::row as test_overlap_row;
 pub use pair::{MTU_DEFAULT, Pair};
 pub use pattern::{Work, measure_sizes};
 pub use progress::Progress;
@@ -63,6 +71,8 @@ enum Command {
     /// Add to numbers (8 bytes each) in the other host's memory, and fetch what they were.
     Atomic(args::MeasureArgs),
     Netpipe(Box<netpipe::Args>),
+    Overlap(overlap::Args),
+    Logp(Box<logp::Args>),
     /// Random sizes, tags and scatter lists both ways for a time, and puts, gets and atomics; every byte checked.
     Verify(args::VerifyArgs),
     /// The figures that EMP promises, each measured and judged.
@@ -81,6 +91,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Get(args) => pattern::run(Pattern::Get, &args),
         Command::Atomic(args) => pattern::run(Pattern::Atomic, &args),
         Command::Netpipe(args) => netpipe::run(&args),
+        Command::Overlap(args) => overlap::run(&args),
+        Command::Logp(args) => logp::run(&args),
         Command::Verify(args) => verify_run::run(&args),
         Command::Bars(args) => bars::run(&args),
     }

@@ -71,10 +71,15 @@ impl Row {
 impl Results {
     /// Writes the file.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
-        fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+        write_json(path, self)
     }
+}
+
+/// Writes what `--json` asks for.
+pub fn write_json(path: &Path, run: &impl Serialize) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string_pretty(run)?;
+    text.push('\n');
+    fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
 
 #[cfg(test)]

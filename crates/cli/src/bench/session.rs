@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 
+use super::calls::{Script, Tally};
 use super::control::{Answer, Card, Control, Request, hello};
 use super::job::{Job, Measure, Spec};
 use super::subject::{self, Place, Role, Subject};
@@ -64,6 +65,20 @@ impl Session {
         let measure = self.subjects[subject].active(&job)?;
         match self.control.answer()? {
             Answer::Done => Ok(measure),
+            _ => bail!("the other end did not finish"),
+        }
+    }
+
+    /// Both ends play a script; this one measures.
+    pub fn play(&mut self, subject: usize, script: Script) -> anyhow::Result<Tally> {
+        let mut calls = self.subjects[subject].calls(&script)?;
+        script.prepare(&mut *calls)?;
+        let Answer::Ready = self.control.ask(&Request::Play { subject, script })? else {
+            bail!("the other end did not get ready");
+        };
+        let tally = script.active(&mut *calls)?;
+        match self.control.answer()? {
+            Answer::Done => Ok(tally),
             _ => bail!("the other end did not finish"),
         }
     }

@@ -1,5 +1,6 @@
 //! Figures for people: tables for a terminal, curves for a browser.
 
+pub mod calls_table;
 pub mod html;
 pub mod plot;
 pub mod ratio;

@@ -113,7 +113,7 @@ pub fn verdicts(verdicts: &[Verdict]) -> String {
 }
 
 /// A table without lines, which copy and compare badly.
-fn bare(header: &[&str]) -> Table {
+pub(super) fn bare(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.set_header(header.to_vec());
     let style = comfy_table::TableStyle::new()
@@ -124,7 +124,7 @@ fn bare(header: &[&str]) -> Table {
     table
 }
 
-fn align_right(table: &mut Table, columns: &[usize]) {
+pub(super) fn align_right(table: &mut Table, columns: &[usize]) {
     for column in columns {
         if let Some(column) = table.column_mut(*column) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -132,7 +132,7 @@ fn align_right(table: &mut Table, columns: &[usize]) {
     }
 }
 
-fn number(value: Option<f64>, decimals: usize) -> String {
+pub(super) fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
 }
 

@@ -21,7 +21,7 @@ use self::trial::{Effort, Outcome, Runners};
 use super::args::{EmpArgs, WhereArgs, check_seconds, command_line};
 use super::environment::{Environment, load, note_load};
 use super::progress::Progress;
-use super::results::Row;
+use super::results::{Row, write_json};
 use super::session::Session;
 use super::sizes;
 use crate::bail_user;
@@ -223,8 +223,7 @@ impl Args {
 
     fn write(&self, run: &Run) -> anyhow::Result<()> {
         if let Some(path) = &self.json {
-            let text = serde_json::to_string_pretty(run)? + "\n";
-            fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+            write_json(path, run)?;
         }
         if let Some(directory) = &self.np_out {
             for path in np_out::write(directory, self.np_format, &run.results)? {

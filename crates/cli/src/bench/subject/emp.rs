@@ -12,7 +12,9 @@ use emp_host::{
     SendBuffer, SendRequest,
 };
 
+use super::emp_calls::EmpCalls;
 use super::{Role, Subject};
+use crate::bench::calls::{Calls, Script};
 use crate::bench::job::{Job, Measure, Pattern};
 use crate::bench::patience::Patience;
 use crate::bench::verify;
@@ -21,7 +23,7 @@ use crate::bench::verify;
 pub(super) const ENDPOINT: u16 = 1;
 
 /// Match bits of what is measured.
-const DATA: u64 = 1;
+pub(super) const DATA: u64 = 1;
 
 /// Match bits of the word that everything has arrived.
 pub(super) const END: u64 = 2;
@@ -199,7 +201,7 @@ impl Emp {
         finish(end).map(drop)
     }
 
-    fn settle(&self) {
+    pub(super) fn settle(&self) {
         let start = Instant::now();
         while start.elapsed() < SETTLE {
             self.node.progress();
@@ -255,6 +257,10 @@ impl Subject for Emp {
         Ok(())
     }
 
+    fn calls(&mut self, script: &Script) -> anyhow::Result<Box<dyn Calls + '_>> {
+        Ok(Box::new(EmpCalls::new(self, script.size, script.batch)))
+    }
+
     fn verify(&mut self, plan: &verify::Plan, role: Role) -> anyhow::Result<verify::Tally> {
         let mut tally = verify::exchange(&self.lanes, self.to.node, plan, role)?;
         tally.faults = self.faults.load(std::sync::atomic::Ordering::Relaxed);
@@ -295,7 +301,7 @@ pub(super) fn try_send<B: SendBuffer>(
 }
 
 /// Posts a send, however long it takes until there is room. A refused post makes progress by itself.
-fn send<B: SendBuffer>(
+pub(super) fn send<B: SendBuffer>(
     endpoint: &Endpoint,
     to: Address,
     match_bits: u64,

@@ -1,6 +1,7 @@
 //! The things that are measured, behind one trait: EMP, the bare link, TCP.
 
 mod emp;
+mod emp_calls;
 mod emp_one_sided;
 mod emp_opening;
 mod harness_link;
@@ -9,9 +10,11 @@ mod raw;
 mod raw_flow;
 mod raw_frame;
 mod tcp;
+mod tcp_calls;
 
 pub use opening::{Place, open};
 
+use super::calls::{Calls, Script};
 use super::job::{Job, Measure};
 use super::verify;
 
@@ -25,6 +28,11 @@ pub trait Subject {
 
     /// Does the listener's half.
     fn passive(&mut self, job: &Job) -> anyhow::Result<()>;
+
+    /// Its calls one by one, ready for a script.
+    fn calls(&mut self, _script: &Script) -> anyhow::Result<Box<dyn Calls + '_>> {
+        anyhow::bail!("only EMP and spinning TCP have calls that return at once")
+    }
 
     /// Exchanges random messages and checks every byte. Only EMP promises what this checks.
     fn verify(&mut self, _plan: &verify::Plan, _role: Role) -> anyhow::Result<verify::Tally> {

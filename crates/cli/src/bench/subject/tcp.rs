@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
+use super::tcp_calls::TcpCalls;
 use super::{Role, Subject};
+use crate::bench::calls::{Calls, Script};
 use crate::bench::job::{Job, Measure, Pattern};
 use crate::bench::patience::Patience;
 
@@ -216,11 +218,18 @@ impl Subject for Tcp {
             Pattern::Verify => bail!("TCP is not verified"),
         }
     }
+
+    fn calls(&mut self, script: &Script) -> anyhow::Result<Box<dyn Calls + '_>> {
+        if !self.spinning {
+            bail!("TCP that sleeps has no calls that return at once");
+        }
+        Ok(Box::new(TcpCalls::new(&mut self.stream, script.size, script.batch)))
+    }
 }
 
 /// Makes "not now" a value; it is the one thing that a spinning socket says all the time.
 #[inline]
-fn some(result: std::io::Result<usize>) -> anyhow::Result<Option<usize>> {
+pub(super) fn some(result: std::io::Result<usize>) -> anyhow::Result<Option<usize>> {
     match result {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {

@@ -1,6 +1,7 @@
 /* A process that makes no calls for a while: what others do with its memory ends meanwhile. */
 #include "world.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -83,6 +84,60 @@ static int be_away(int in, int out)
 	return checks_failed != 0;
 }
 
+/* The end of one operation that must fail. */
+static void one_failure(struct rank *rank, void *context)
+{
+	struct fi_cq_err_entry error = {0};
+	struct fi_cq_tagged_entry entry;
+	double end = now() + PATIENCE;
+	ssize_t result;
+
+	do
+		result = fi_cq_read(rank->cq, &entry, 1);
+	while (result == -FI_EAGAIN && now() < end);
+	EQUAL(result, -FI_EAVAIL);
+	EQUAL(fi_cq_readerr(rank->cq, &error, 0), 1);
+	EQUAL(error.err, FI_EHOSTUNREACH);
+	CHECK(error.op_context == context);
+}
+
+/* A process that is killed in the middle: everything that concerns it ends with an error, in a bounded time. */
+static void killed(void)
+{
+	static char buffer[BYTES];
+	int to[2], from[2], status = 0;
+	char name[NAME];
+	fi_addr_t peer;
+	struct rank mine;
+
+	if (pipe(to) || pipe(from))
+		return;
+	setenv("FI_EMP_TIMEOUT", "500", 1);
+	pid_t child = fork();
+	if (child == 0)
+		_exit(be_away(to[0], from[1]));
+	rank_open(&mine);
+	EQUAL(read(from[0], name, NAME), NAME);
+	EQUAL(fi_av_insert(mine.av, name, 1, &peer, 0, NULL), 1);
+	EQUAL(fi_read(mine.ep, buffer, 8, NULL, peer, 0, KEY, NULL), 0);
+	one_entry(&mine);
+	EQUAL(kill(child, SIGKILL), 0);
+	EQUAL(waitpid(child, &status, 0), child);
+	double start = now();
+	EQUAL(fi_tsend(mine.ep, buffer, BYTES, NULL, peer, 5, &mine), 0);
+	one_failure(&mine, &mine);
+	EQUAL(fi_read(mine.ep, buffer, BYTES, NULL, peer, 0, KEY, &peer), 0);
+	one_failure(&mine, &peer);
+	EQUAL(fi_write(mine.ep, buffer, BYTES, NULL, peer, 0, KEY, &name), 0);
+	one_failure(&mine, &name);
+	EQUAL(fi_tinject(mine.ep, "x", 1, peer, 5), 0);
+	one_failure(&mine, NULL);
+	CHECK(now() - start < PATIENCE);
+	rank_close(&mine);
+	unsetenv("FI_EMP_TIMEOUT");
+	close(to[0]), close(to[1]), close(from[0]), close(from[1]);
+}
+
 void test_away(void)
 {
 	static char out[BYTES], in[BYTES];
@@ -128,4 +183,5 @@ void test_away(void)
 	EQUAL(status, 0);
 	rank_close(&mine);
 	close(to[0]), close(to[1]), close(from[0]), close(from[1]);
+	killed();
 }

@@ -82,7 +82,7 @@ static OPS: DomainOps = DomainOps {
     poll_open: NONE,
     stx_ctx: NONE,
     srx_ctx: NONE,
-    query_atomic: crate::atomic::query,
+    query_atomic: crate::offered::query,
     query_collective: NONE,
     endpoint2: endpoint::open2,
 };

@@ -34,6 +34,7 @@ mod info;
 mod mr;
 mod msg;
 mod nic;
+mod offered;
 mod params;
 mod remote;
 mod rma;

@@ -37,6 +37,8 @@ pub struct Card {
     pub mac: Option<[u8; 6]>,
     /// The port of its UDP link, if it has one.
     pub udp_port: Option<u16>,
+    /// The number of its shared-memory link, if it has one.
+    pub shm: Option<u64>,
     /// The port where it takes its TCP connection.
     pub tcp_port: Option<u16>,
     /// EMP's or the bare link's identity.

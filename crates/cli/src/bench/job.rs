@@ -90,6 +90,8 @@ pub enum LinkChoice {
     Packet,
     /// UDP sockets.
     Udp,
+    /// Memory shared by two processes of one user on one machine.
+    Shm,
 }
 
 impl fmt::Display for LinkChoice {
@@ -98,6 +100,7 @@ impl fmt::Display for LinkChoice {
             Self::Auto => "auto",
             Self::Packet => "packet",
             Self::Udp => "udp",
+            Self::Shm => "shm",
         })
     }
 }

@@ -63,7 +63,9 @@ fn over_each_link(
 ) -> anyhow::Result<Vec<Spec>> {
     let mut specs = Vec::new();
     let mut chosen = Some(emp.clone());
-    for &link in LinkChoice::value_variants().iter().filter(|link| **link != LinkChoice::Auto) {
+    // Shared memory is no network: only who asks for it by name gets it.
+    let apart = [LinkChoice::Auto, LinkChoice::Shm];
+    for &link in LinkChoice::value_variants().iter().filter(|link| !apart.contains(link)) {
         let spec = Spec { link, ..emp.clone() };
         match links(&spec) {
             // What it chooses is a link that has a name: measured once, under that name.

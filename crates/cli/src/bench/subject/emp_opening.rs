@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use emp_firmware::Profile;
 use emp_host::{Board, Endpoint, LinkIndex, Node, NodeBuilder, WaitMode};
-use emp_link::{FaultPlan, Link, PacketLink, PacketOptions, UdpLink, UdpOptions};
+use emp_link::{
+    FaultPlan, Link, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink, UdpOptions,
+};
 use emp_wire::{HEAD_BYTES_MAX, LinkAddress, NodeId};
 
 use super::Subject;
@@ -42,6 +44,7 @@ pub struct EmpOpening {
 enum Address {
     Mac([u8; 6]),
     UdpPort(u16),
+    Shm(u64),
 }
 
 impl EmpOpening {
@@ -111,6 +114,13 @@ fn with_link(
             let frame = place.mtu.map(|mtu| mtu.saturating_sub(IP_UDP_BYTES));
             Ok((harness.add(builder, link, frame, faults), port))
         }
+        LinkChoice::Shm => {
+            // The node's own identity, which is unlike any other's, is also its number.
+            let options =
+                ShmOptions { number: Some(id.0), ..ShmOptions::new(id.destination_tag()) };
+            let link = ShmLink::open(&options).map_err(|error| user_error(error.to_string()))?;
+            Ok((harness.add(builder, link, place.mtu, faults), Address::Shm(id.0)))
+        }
     }
 }
 
@@ -143,14 +153,16 @@ impl Harness {
 impl Opening for EmpOpening {
     fn card(&self) -> Card {
         let links = self.node.links();
-        let (mac, udp_port) = match self.link {
-            Address::Mac(mac) => (Some(mac), None),
-            Address::UdpPort(port) => (None, Some(port)),
+        let (mac, udp_port, shm) = match self.link {
+            Address::Mac(mac) => (Some(mac), None, None),
+            Address::UdpPort(port) => (None, Some(port), None),
+            Address::Shm(number) => (None, None, Some(number)),
         };
         Card {
             links: links.iter().map(|link| link.kind.to_owned()).collect(),
             mac,
             udp_port,
+            shm,
             tcp_port: None,
             node: Some(self.node.id().0),
             frame_bytes_max: links.first().map(|link| link.frame_bytes_max),
@@ -158,11 +170,12 @@ impl Opening for EmpOpening {
     }
 
     fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>> {
-        let address = match (&self.link, other.mac, other.udp_port) {
-            (Address::Mac(_), Some(mac), _) => LinkAddress::mac(mac),
-            (Address::UdpPort(_), _, Some(port)) => {
+        let address = match (&self.link, other.mac, other.udp_port, other.shm) {
+            (Address::Mac(_), Some(mac), ..) => LinkAddress::mac(mac),
+            (Address::UdpPort(_), _, Some(port), _) => {
                 LinkAddress::udp(SocketAddr::new(self.peer, port))
             }
+            (Address::Shm(_), .., Some(number)) => LinkAddress::shm(number),
             _ => bail_user!(
                 "EMP's link is another at the other end ({}): one of the two may not use raw frames; --link udp works \
                  for both",
@@ -173,7 +186,12 @@ impl Opening for EmpOpening {
             bail_user!("the other end runs no EMP node");
         };
         self.node.hint(node, LinkIndex(0), address);
-        self.node.find(node, FIND_LIMIT)?;
+        if let Err(missing) = self.node.find(node, FIND_LIMIT) {
+            if matches!(self.link, Address::Shm(_)) {
+                bail_user!("{missing}; both ends of shm are one user's, on one machine");
+            }
+            return Err(missing.into());
+        }
         let to = (node, ENDPOINT).into();
         Ok(Box::new(Emp::new(self.node, (self.endpoint, self.lanes), to, self.faults)))
     }

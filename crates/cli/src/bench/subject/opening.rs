@@ -2,7 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
-use emp_link::{Interface, Link, PacketLink, PacketOptions, UdpLink, UdpOptions, interfaces};
+use emp_link::{
+    Interface, Link, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink, UdpOptions,
+    interfaces,
+};
 use emp_wire::{ETHERTYPE_DEFAULT, LinkAddress, NodeId};
 
 use super::emp_opening::EmpOpening;
@@ -175,6 +178,10 @@ impl RawOpening {
                 let options = UdpOptions { bind, port: 0, mtu: place.mtu, ..UdpOptions::new(tag) };
                 Box::new(UdpLink::open(&options).map_err(|error| user_error(error.to_string()))?)
             }
+            LinkChoice::Shm => {
+                let options = ShmOptions::new(tag);
+                Box::new(ShmLink::open(&options).map_err(|error| user_error(error.to_string()))?)
+            }
         };
         let most = link.capabilities().frame_bytes_max;
         let frame_bytes_max = place.mtu.map_or(most, |mtu| most.min(mtu));
@@ -189,6 +196,7 @@ impl Opening for RawOpening {
             links: vec![capabilities.kind.to_owned()],
             mac: capabilities.address.as_mac(),
             udp_port: capabilities.address.as_udp().map(|address| address.port()),
+            shm: capabilities.address.as_shm(),
             node: Some(self.node.0),
             frame_bytes_max: Some(self.frame_bytes_max),
             tcp_port: None,
@@ -198,7 +206,11 @@ impl Opening for RawOpening {
     fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>> {
         let own = self.card();
         let udp = other.udp_port.map(|port| LinkAddress::udp(SocketAddr::new(self.peer, port)));
-        let to = if own.mac.is_some() { other.mac.map(LinkAddress::mac) } else { udp };
+        let to = match own {
+            Card { mac: Some(_), .. } => other.mac.map(LinkAddress::mac),
+            Card { shm: Some(_), .. } => other.shm.map(LinkAddress::shm),
+            _ => udp,
+        };
         let (Some(to), Some(node)) = (to, other.node) else {
             let theirs = other.links.join(", ");
             bail_user!("the bare link here is {}, at the other end {theirs}", own.links.join(", "));

@@ -24,7 +24,7 @@ fn a_ping_pong_is_measured_against_the_bare_link_and_tcp() {
     if !is_root() {
         return;
     }
-    for link in ["packet", "udp"] {
+    for link in ["packet", "udp", "shm"] {
         let vs = ["pingpong", "--link", link, "--vs", "raw,tcp,tcp-block"];
         let (written, printed) = measured(&[&vs[..], &SHORT[..]].concat());
         let environment = &written["environment"];

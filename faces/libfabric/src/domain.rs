@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use emp_host::{Board, Endpoint, LinkIndex, Node, NodeId};
 use emp_link::{
-    FaultLink, FaultPlan, Link, LinkAddress, LinkError, PacketLink, PacketOptions, UdpLink,
-    UdpOptions, interfaces,
+    FaultLink, FaultPlan, Link, LinkAddress, LinkError, PacketLink, PacketOptions, ShmLink,
+    ShmOptions, UdpLink, UdpOptions, interfaces,
 };
 
 use crate::address::EpAddress;
@@ -45,6 +45,7 @@ pub struct DomainInner {
     udp: Option<std::net::SocketAddr>,
     packet_link: Option<LinkIndex>,
     udp_link: Option<LinkIndex>,
+    shm_link: Option<LinkIndex>,
     own_macs: Vec<[u8; 6]>,
     own_ips: Vec<IpAddr>,
     /// Numbers of endpoints that are free, the longest unused first: what is still under way to a closed one finds
@@ -202,6 +203,12 @@ fn open_udp(way: &Way, node: NodeId) -> Result<UdpLink, LinkError> {
     UdpLink::open(&options)
 }
 
+/// The node's own identity, drawn at random, is its number there: so whoever knows the node knows its address.
+fn open_shm(node: NodeId) -> Result<ShmLink, LinkError> {
+    let options = ShmOptions { number: Some(node.0), ..ShmOptions::new(node.destination_tag()) };
+    ShmLink::open(&options)
+}
+
 impl DomainInner {
     fn start(way: &Way, parameters: &Parameters) -> Result<Self, String> {
         let say = |error: &dyn std::fmt::Display| error.to_string();
@@ -228,8 +235,15 @@ impl DomainInner {
             mac = Some(link.mac());
             builder = builder.link(with_faults(link, fault, node));
         }
-        let udp_link = match open_udp(way, node) {
-            Ok(link) => {
+        let shm = way.kind == Kind::Shm;
+        if shm {
+            let link = open_shm(node).map_err(|error| say(&error))?;
+            builder = builder.link(with_faults(link, fault, node));
+        }
+        let udp_link = if shm { None } else { Some(open_udp(way, node)) };
+        let udp_link = match udp_link.transpose() {
+            Ok(None) => None,
+            Ok(Some(link)) => {
                 let local = link.local_address();
                 let link = with_faults(link, fault, node);
                 builder = if mac.is_some() {
@@ -253,6 +267,7 @@ impl DomainInner {
             mac,
             udp: udp_link,
             packet_link: mac.map(|_| LinkIndex(0)),
+            shm_link: shm.then_some(LinkIndex(0)),
             udp_link: udp_link.map(|_| LinkIndex(u8::from(mac.is_some()))),
             own_macs: all.iter().filter(|i| !i.loopback).filter_map(|i| i.mac).collect(),
             own_ips: all.into_iter().flat_map(|i| i.addresses).collect(),
@@ -294,6 +309,9 @@ impl DomainInner {
     pub fn learn(&self, peer: &EpAddress) {
         if peer.node == self.node.id() {
             return;
+        }
+        if let Some(link) = self.shm_link {
+            return self.node.hint(peer.node, link, LinkAddress::shm(peer.node.0));
         }
         let udp = self.udp_link.zip(peer.udp);
         let packet = self.packet_link.zip(peer.mac);

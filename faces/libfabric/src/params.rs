@@ -17,7 +17,10 @@ const TIMEOUT_MIN_MS: u64 = 50;
 const TIMEOUT_MAX_MS: u64 = 3_600_000;
 
 const PARAMETERS: [(&CStr, &CStr); 8] = [
-    (c"link", c"Links to use: auto, packet (raw Ethernet frames), or udp (default: auto)"),
+    (
+        c"link",
+        c"Links to use: auto, packet (raw Ethernet frames), udp, or shm (ranks of this machine only) (default: auto)",
+    ),
     (
         c"iface",
         c"Network interfaces to use, best first, separated by commas (default: all that are up)",
@@ -46,6 +49,7 @@ pub enum LinkWish {
     Auto,
     Packet,
     Udp,
+    Shm,
 }
 
 /// What the user has set.
@@ -70,8 +74,9 @@ impl Parameters {
             None | Some("" | "auto") => LinkWish::Auto,
             Some("packet") => LinkWish::Packet,
             Some("udp") => LinkWish::Udp,
+            Some("shm") => LinkWish::Shm,
             Some(other) => {
-                return Err(format!("FI_EMP_LINK={other}: must be auto, packet or udp"));
+                return Err(format!("FI_EMP_LINK={other}: must be auto, packet, udp or shm"));
             }
         };
         let interfaces = text(c"iface").unwrap_or_default();
@@ -139,6 +144,7 @@ mod tests {
     #[test]
     fn values_are_understood() {
         assert_eq!(with(c"link", "udp").unwrap().link, LinkWish::Udp);
+        assert_eq!(with(c"link", "shm").unwrap().link, LinkWish::Shm);
         assert_eq!(with(c"iface", "a, b,").unwrap().interfaces, ["a", "b"]);
         assert_eq!(with(c"profile", "openmx").unwrap().profile, Profile::OPENMX);
         assert_eq!(with(c"fault", "drop:0.01").unwrap().fault.unwrap().drop, 0.01);

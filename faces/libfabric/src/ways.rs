@@ -15,6 +15,8 @@ pub enum Kind {
     Packet,
     /// Datagrams.
     Udp,
+    /// None: memory shared by the ranks of this machine.
+    Shm,
 }
 
 /// A way out: what one `fi_info` stands for.
@@ -30,6 +32,7 @@ impl Way {
         match self.kind {
             Kind::Packet => self.interface.name.clone(),
             Kind::Udp => format!("{}-udp", self.interface.name),
+            Kind::Shm => "shm".into(),
         }
     }
 
@@ -68,6 +71,18 @@ fn choose(
     packet: bool,
     is_card: impl Fn(&Interface) -> bool,
 ) -> Vec<Way> {
+    if parameters.link == LinkWish::Shm {
+        // It needs no interface; but naming one that is not there is a mistake here as well.
+        let named = &parameters.interfaces;
+        let sound = named.is_empty() || all.iter().any(|one| named.contains(&one.name));
+        // Stands for this machine in what libfabric says of cards.
+        all.retain(|interface| interface.loopback && sound);
+        return all
+            .into_iter()
+            .map(|interface| Way { kind: Kind::Shm, interface })
+            .take(1)
+            .collect();
+    }
     let packet = packet && parameters.link != LinkWish::Udp;
     let takes_packet = |interface: &Interface| packet && interface.usable_for_packet();
     let takes_udp = |interface: &Interface| {
@@ -167,6 +182,8 @@ mod tests {
         let three = parameters(LinkWish::Auto, &["eth1", "br0", "eth0"]);
         assert_eq!(names(&three, true), ["eth1", "br0", "eth0"]);
         assert!(names(&parameters(LinkWish::Packet, &[]), false).is_empty());
+        assert_eq!(names(&parameters(LinkWish::Shm, &["eth0"]), true), ["shm"]);
+        assert!(names(&parameters(LinkWish::Shm, &["eth7"]), true).is_empty());
     }
 
     #[test]

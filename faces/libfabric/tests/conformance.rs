@@ -23,17 +23,27 @@ fn can_build() -> bool {
 
 #[test]
 fn the_manual_pages_are_kept() {
+    held_to_them("auto");
+}
+
+#[test]
+fn they_are_kept_in_shared_memory() {
+    held_to_them("shm");
+}
+
+fn held_to_them(link: &str) {
     if !can_build() {
         eprintln!(
             "SKIPPED: no C compiler or no libfabric headers here (tools/install-deps installs both)"
         );
         return;
     }
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance");
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conformance-{link}"));
     std::fs::create_dir_all(&directory).expect("a directory for the test");
     std::fs::copy(provider(), directory.join("libemp-fi.so")).expect("the provider copied");
     let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/libfabric/run");
-    let output = Command::new(run).arg(&directory).output().expect("the program was started");
+    let program = Command::new(run).arg(&directory).env("FI_EMP_LINK", link).output();
+    let output = program.expect("the program was started");
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     println!("{text}{errors}");

@@ -6,9 +6,11 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 # Where the release build puts its programs.
 BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
+# Where the build that is tested puts them.
+TESTED ?= $(or $(CARGO_TARGET_DIR),target)/debug
 SEEDS ?= 0..2000
 
-.PHONY: all demo test loom bench sim lint install install-built deps browser clean
+.PHONY: all demo test test-mpi test-mpi-full loom bench sim lint install install-built deps browser deps-mpi clean
 
 all: export EMP_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 all: deps
@@ -21,6 +23,18 @@ demo: all
 ## Everything that can be checked here, in under 20 minutes on two cores.
 test: deps browser lint loom
 	$(CARGO) test --workspace --locked
+	$(MAKE) test-mpi
+
+## Unmodified MPI programs on EMP between two hosts of a lab: see tests/mpi/run.
+test-mpi: deps-mpi
+	$(CARGO) build -p emp-cli -p emp-fi --locked
+	tests/mpi/install $(TESTED)
+	tests/mpi/run --built $(TESTED)
+
+## The same with nothing left out, at 1 % loss too: a quarter of an hour.
+test-mpi-full: deps-mpi
+	$(CARGO) build -p emp-cli -p emp-fi --locked
+	tests/mpi/run --full --built $(TESTED)
 
 ## Every order of memory accesses that the shared-memory ring allows, by loom. Its own target directory, because it is
 ## another configuration of everything. About 15 s after the build.
@@ -57,6 +71,10 @@ deps:
 ## Chromium, in which the tests look at the report of `emp bench netpipe`; without it they skip that.
 browser:
 	@tools/install-deps browser
+
+## And Open MPI with what is run on it, from Debian; MPICH comes into a Python environment of its own.
+deps-mpi: deps
+	@tools/install-deps mpi
 
 clean:
 	$(CARGO) clean

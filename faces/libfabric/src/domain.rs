@@ -114,6 +114,7 @@ pub unsafe extern "C" fn open(
         };
         match DomainInner::start(&way, &parameters) {
             Ok(inner) => {
+                core::inform(&format!("{name}: frames go by {}", way.kind.name()));
                 let domain = Domain {
                     fid: fid(class::DOMAIN, context, &FID),
                     ops: &OPS,

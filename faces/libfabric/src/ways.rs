@@ -19,6 +19,16 @@ pub enum Kind {
     Shm,
 }
 
+impl Kind {
+    /// As users know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Packet => "packet",
+            Self::Udp => "udp",
+        }
+    }
+}
+
 /// A way out: what one `fi_info` stands for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Way {
@@ -53,7 +63,15 @@ fn usable_ip(interface: &Interface) -> Option<IpAddr> {
 /// All ways that the user's wishes allow. Empty: there is none.
 pub fn ways(parameters: &Parameters) -> Vec<Way> {
     match interfaces() {
-        Ok(all) => choose(all, parameters, may_open_packet_sockets(), is_card),
+        Ok(all) => {
+            let packet = may_open_packet_sockets();
+            if !packet && parameters.link != LinkWish::Udp {
+                core::inform(
+                    "no raw frames (packet): CAP_NET_RAW is missing; datagrams (udp) if allowed",
+                );
+            }
+            choose(all, parameters, packet, is_card)
+        }
         Err(error) => {
             core::warn(&format!("the network interfaces cannot be listed: {error}"));
             Vec::new()

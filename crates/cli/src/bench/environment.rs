@@ -40,6 +40,22 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// The facts of a lab whose ends other programs are: what is known without a place of our own in it.
+    pub fn of_lab(mtu: usize, load: f64) -> Self {
+        Self {
+            date: utc(SystemTime::now()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: option_env!("EMP_COMMIT").map(str::to_owned),
+            kernel: first_line("/proc/sys/kernel/osrelease"),
+            cpu: cpu_model(),
+            cores: cores(),
+            load,
+            lab: true,
+            mtu,
+            ..Self::default()
+        }
+    }
+
     /// Collects the facts. The load is that of before the run, which is a load itself.
     pub fn of(place: &Place, lab: bool, load: f64) -> Self {
         Self {

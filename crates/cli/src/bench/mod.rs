@@ -12,6 +12,7 @@ mod job;
 mod listen;
 mod logp;
 mod measure;
+mod mpi;
 mod netpipe;
 mod overlap;
 mod pair;
@@ -31,6 +32,7 @@ pub use bars::Verdict;
 pub use environment::{Environment, is_loaded, links, load, note_load};
 pub use job::{LinkChoice, Pattern, Spec, SubjectKind};
 pub use logp::Row as LogpRow;
+pub use mpi::{Results as MpiResults, Row as MpiRow};
 #[cfg(test)]
 pub use netpipe::tests::point as test_point;
 pub use netpipe::{Point, Run as NetpipeRun};
@@ -75,6 +77,8 @@ enum Command {
     Logp(Box<logp::Args>),
     /// Random sizes, tags and scatter lists both ways for a time, and puts, gets and atomics; every byte checked.
     Verify(args::VerifyArgs),
+    /// An MPI over EMP and over TCP: ping-pong, stream, rate, allreduce, put and get, in turn.
+    Mpi(mpi::Args),
     /// The figures that EMP promises, each measured and judged.
     Bars(args::BarsArgs),
 }
@@ -94,6 +98,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Overlap(args) => overlap::run(&args),
         Command::Logp(args) => logp::run(&args),
         Command::Verify(args) => verify_run::run(&args),
+        Command::Mpi(args) => mpi::run(&args),
         Command::Bars(args) => bars::run(&args),
     }
 }

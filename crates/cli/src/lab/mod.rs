@@ -35,6 +35,7 @@ pub use self::{
 
 use crate::mpi::{Family, Transport};
 
+pub use mpirun::{Capture, capture_each};
 pub use rootless::would_be_allowed as user_namespaces;
 
 /// Make, use and remove a lab.

@@ -3,12 +3,15 @@
 //! The MPI's own launcher starts them; it believes that the hosts are machines and reaches them by a remote shell, which
 //! here is `emp lab rsh`.
 
-use std::fs::{self, Permissions};
+use std::ffi::OsString;
+use std::fs::{self, File, Permissions};
+use std::io::{Read, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
-use std::time::Duration;
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use signal_hook::consts::SIGTERM;
@@ -41,14 +44,14 @@ enum Lab {
 }
 
 /// What is to be started.
-pub struct Job<'a> {
-    pub mpi: &'a Mpi,
+struct Job<'a> {
+    mpi: &'a Mpi,
     /// The environment that chooses the transport.
-    pub settings: &'a Settings,
+    settings: &'a Settings,
     /// Hosts with the ranks that each takes.
-    pub places: &'a [(String, usize)],
-    pub ranks: usize,
-    pub program: &'a [std::ffi::OsString],
+    places: &'a [(String, usize)],
+    ranks: usize,
+    program: &'a [OsString],
 }
 
 /// Runs `emp lab mpirun`.
@@ -75,7 +78,7 @@ pub fn run(args: MpirunArgs) -> anyhow::Result<()> {
 }
 
 /// The environment for a transport, or why there is none.
-pub fn settings(mpi: &Mpi, over: Transport) -> anyhow::Result<Settings> {
+fn settings(mpi: &Mpi, over: Transport) -> anyhow::Result<Settings> {
     if !over.is_there(mpi) {
         bail_user!("{} has no {}", mpi.name(), over.name(mpi));
     }
@@ -118,7 +121,7 @@ impl Lab {
 }
 
 /// How many ranks each host takes: full hosts first, none without ranks.
-pub fn spread(
+fn spread(
     ranks: usize,
     each: Option<usize>,
     hosts: &[&str],
@@ -143,7 +146,7 @@ pub fn spread(
 }
 
 /// Starts the launcher inside a host and waits until all that came of it has ended.
-pub fn launch(first: &Host<'_>, job: &Job<'_>) -> anyhow::Result<ExitStatus> {
+fn launch(first: &Host<'_>, job: &Job<'_>) -> anyhow::Result<ExitStatus> {
     let shell = RemoteShell::new()?;
     let mut command = first.command(&job.mpi.launcher)?;
     prepare(&mut command, job, &shell.path);
@@ -157,8 +160,77 @@ pub fn launch(first: &Host<'_>, job: &Job<'_>) -> anyhow::Result<ExitStatus> {
     Ok(status)
 }
 
+/// What came of a run whose output was kept.
+pub struct Capture {
+    /// Whether it ended well, in time.
+    pub ended_well: bool,
+    /// What it printed.
+    pub printed: String,
+    /// What it complained about.
+    pub complained: String,
+}
+
+/// Runs programs one after the other, one rank on each of a lab's first two hosts, and keeps what they print. `next`
+/// gives each the outcome of the one before (the first none) and ends the work by giving nothing more to run.
+pub fn capture_each(
+    mpi: &Mpi,
+    limit: Duration,
+    mut next: impl FnMut(Option<Capture>) -> anyhow::Result<Option<(Settings, Vec<OsString>)>>,
+) -> anyhow::Result<()> {
+    let lab = Lab::find_or_make(None)?;
+    let hosts = lab.hosts();
+    let places: Vec<(String, usize)> =
+        hosts.iter().take(2).map(|host| (host.name().to_owned(), 1)).collect();
+    let first = hosts.first().context("a lab without hosts")?;
+    prepare_to_launch()?;
+    let mut before = None;
+    while let Some((settings, program)) = next(before.take())? {
+        let job = Job {
+            mpi,
+            settings: &settings,
+            places: &places,
+            ranks: places.len(),
+            program: &program,
+        };
+        before = Some(capture(first, &job, limit)?);
+    }
+    Ok(())
+}
+
+fn capture(first: &Host<'_>, job: &Job<'_>, limit: Duration) -> anyhow::Result<Capture> {
+    let shell = RemoteShell::new()?;
+    let mut command = first.command(&job.mpi.launcher)?;
+    prepare(&mut command, job, &shell.path);
+    // Files and not pipes: nothing has to be read while it runs, and nobody who outlives it can keep us waiting.
+    let (mut printed, mut complained) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    command.stdin(Stdio::null()).stdout(printed.try_clone()?).stderr(complained.try_clone()?);
+    let mut child = interrupt::undivided(|| command.spawn())?;
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait()? {
+            None if start.elapsed() < limit => sleep(Duration::from_millis(20)),
+            ended => break ended,
+        }
+    };
+    if status.is_none() {
+        offspring::children().into_iter().for_each(|launcher| offspring::send(launcher, SIGTERM));
+    }
+    offspring::end_all(PATIENCE);
+    let read = |file: &mut File| -> anyhow::Result<String> {
+        let mut bytes = Vec::new();
+        file.rewind()?;
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    Ok(Capture {
+        ended_well: status.is_some_and(|status| status.success()),
+        printed: read(&mut printed)?,
+        complained: read(&mut complained)?,
+    })
+}
+
 /// Prepares this process for launching: what is launched is found and ended to the last process, even by a signal.
-pub fn prepare_to_launch() -> anyhow::Result<()> {
+fn prepare_to_launch() -> anyhow::Result<()> {
     offspring::adopt_orphans()?;
     interrupt::before_end(stop)
 }

@@ -101,10 +101,6 @@ impl Settings {
                     _ => "OMPI_MCA_opal_common_ofi_provider_include",
                 };
                 self.set(include, provider);
-                if mpi.major() < 5 {
-                    // One-sided operations by messages: Debian's defaults exclude them too, and leave none for cm.
-                    self.set("OMPI_MCA_osc", "^ucx");
-                }
             }
             Transport::Tcp => {
                 self.set("OMPI_MCA_pml", "ob1");
@@ -113,10 +109,15 @@ impl Settings {
             }
             Transport::Ucx => {
                 self.set("OMPI_MCA_pml", "ucx");
+                self.set("OMPI_MCA_osc", "ucx");
                 // It leaves UCX to others unless there is hardware for it.
                 self.set("OMPI_MCA_opal_common_ucx_tls", "any");
                 self.set("OMPI_MCA_opal_common_ucx_devices", "any");
             }
+        }
+        if mpi.major() < 5 && transport != Transport::Ucx {
+            // One-sided operations by messages: Debian's defaults exclude them too, and leave none.
+            self.set("OMPI_MCA_osc", "^ucx");
         }
         if !handed_on.is_empty() {
             self.set("OMPI_MCA_mca_base_env_list", handed_on.join(";"));

@@ -2,6 +2,7 @@
 
 pub mod calls_table;
 pub mod html;
+pub mod mpi;
 pub mod plot;
 pub mod ratio;
 pub mod table;

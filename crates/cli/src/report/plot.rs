@@ -24,21 +24,27 @@ const COLOURS: [RGBColor; 6] = [
 ];
 
 /// Points of one subject, from small messages to large.
-struct Curve {
-    name: String,
-    points: Vec<Point>,
+pub struct Curve {
+    pub name: String,
+    pub points: Vec<Point>,
 }
 
+/// One message size: bytes, microseconds of one message, 10^9 bits per second.
 #[derive(Clone, Copy)]
-struct Point {
-    bytes: f64,
-    us: f64,
-    gbps: f64,
+pub struct Point {
+    pub bytes: f64,
+    pub us: f64,
+    pub gbps: f64,
 }
 
 /// Draws every subject of the rows into one file.
 pub fn write(path: &Path, title: &str, rows: &[Row]) -> anyhow::Result<()> {
-    let picture = draw(title, &curves(rows))?;
+    write_curves(path, title, curves(rows))
+}
+
+/// Draws curves that somebody else has made.
+pub fn write_curves(path: &Path, title: &str, curves: Vec<Curve>) -> anyhow::Result<()> {
+    let picture = draw(title, &curves)?;
     fs::write(path, picture).with_context(|| format!("writing {}", path.display()))
 }
 

@@ -1,0 +1,204 @@
+//! What is measured, and the figures made of it.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use super::super::environment::Environment;
+use super::super::stats;
+use crate::mpi::{Mpi, Transport};
+
+/// A pattern at a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    pub pattern: &'static str,
+    /// Bytes.
+    pub size: usize,
+}
+
+const fn job(pattern: &'static str, size: usize) -> Job {
+    Job { pattern, size }
+}
+
+/// Messages and what is made of them.
+pub const JOBS_MESSAGES: &[Job] = &[
+    job("pingpong", 8),
+    job("pingpong", 64),
+    job("pingpong", 1 << 10),
+    job("pingpong", 8 << 10),
+    job("pingpong", 64 << 10),
+    job("pingpong", 256 << 10),
+    job("pingpong", 1 << 20),
+    job("stream", 8 << 10),
+    job("stream", 64 << 10),
+    job("stream", 1 << 20),
+    job("rate", 8),
+    job("allreduce", 8),
+    job("allreduce", 1 << 10),
+    job("allreduce", 64 << 10),
+    job("allreduce", 1 << 20),
+    job("allreduce", 4 << 20),
+];
+
+/// One-sided operations, which not every MPI has over every transport.
+pub const JOBS_ONE_SIDED: &[Job] = &[
+    job("put", 8),
+    job("put", 64 << 10),
+    job("put", 1 << 20),
+    job("get", 8),
+    job("get", 64 << 10),
+    job("get", 1 << 20),
+];
+
+/// One timing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    transport: Transport,
+    pattern: String,
+    size: usize,
+    /// Seconds of one message or operation; of a ping-pong, one way.
+    each: f64,
+}
+
+impl Sample {
+    /// Reads what the program printed; other lines are the MPI's own.
+    pub fn read(transport: Transport, printed: &str) -> Vec<Self> {
+        printed.lines().filter_map(|line| Self::parse(transport, line)).collect()
+    }
+
+    fn parse(transport: Transport, line: &str) -> Option<Self> {
+        let mut words = line.trim().strip_prefix("emp-mpi ")?.split(' ');
+        let pattern = words.next()?.to_owned();
+        let size = words.next()?.parse().ok()?;
+        let count: f64 = words.next()?.parse().ok()?;
+        let seconds: f64 = words.next()?.parse().ok()?;
+        let ways = if pattern == "pingpong" { 2.0 } else { 1.0 };
+        let each = seconds / count / ways;
+        (each.is_finite() && each > 0.0).then_some(Self { transport, pattern, size, each })
+    }
+}
+
+/// One transport at one size; figures that don't apply are null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// What was done.
+    pub pattern: String,
+    /// Over what: `emp`, `tcp`, `rxm`, `ucx`.
+    pub transport: Transport,
+    /// The transport's name with this MPI.
+    pub subject: String,
+    /// Bytes of a message.
+    pub size: usize,
+    /// Microseconds: one way of a ping-pong; an allreduce, a put or a get until it is done.
+    pub one_way_us: Option<f64>,
+    /// Payload, in 10^9 bits per second.
+    pub gbps: Option<f64>,
+    /// Messages or operations per second.
+    pub messages_per_s: Option<f64>,
+    /// Rounds behind the medians.
+    pub samples: usize,
+    /// The median, over rounds, of the time over EMP to the time over this; below 1 EMP is faster.
+    pub emp_to_this: Option<f64>,
+}
+
+/// A whole run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Results {
+    /// Where it was measured.
+    pub environment: Environment,
+    /// The command line.
+    pub command: String,
+    /// Which MPI.
+    pub mpi: String,
+    /// The figures: medians.
+    pub results: Vec<Row>,
+}
+
+impl Results {
+    /// Writes the file.
+    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+    }
+}
+
+/// Medians of all samples, in the order of patterns and sizes.
+pub fn rows(mpi: &Mpi, samples: &[Sample]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for job in JOBS_MESSAGES.iter().chain(JOBS_ONE_SIDED) {
+        let times = |transport: Transport| -> Vec<f64> {
+            let here = samples.iter().filter(|sample| {
+                (sample.pattern.as_str(), sample.size, sample.transport)
+                    == (job.pattern, job.size, transport)
+            });
+            here.map(|sample| sample.each).collect()
+        };
+        let emp = times(Transport::Emp);
+        for transport in super::ALL {
+            let own = times(transport);
+            let Some(each) = stats::median(&own) else { continue };
+            let streams = matches!(job.pattern, "stream" | "rate");
+            rows.push(Row {
+                pattern: job.pattern.to_owned(),
+                transport,
+                subject: transport.name(mpi).to_owned(),
+                size: job.size,
+                one_way_us: (!streams).then_some(each * 1e6),
+                gbps: Some(job.size as f64 * 8e-9 / each),
+                messages_per_s: Some(1.0 / each),
+                samples: own.len(),
+                emp_to_this: if transport == Transport::Emp {
+                    None
+                } else {
+                    stats::paired_ratio(&emp, &own)
+                },
+            });
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mpi::Family;
+
+    fn mpi() -> Mpi {
+        Mpi {
+            family: Family::OpenMpi,
+            version: "4.1.4".to_owned(),
+            launcher: "/usr/bin/mpirun".into(),
+            compiler: None,
+            libfabric: None,
+            ucx: false,
+            parameter_file: None,
+        }
+    }
+
+    #[test]
+    fn what_the_program_prints_is_read_and_other_lines_are_not() {
+        let printed = "warning: something\nemp-mpi pingpong 8 1000 0.004\nemp-mpi stream 8192 10 0.001\nemp-mpi rate 8 0 1\n";
+        let samples = Sample::read(Transport::Emp, printed);
+        assert_eq!(samples.len(), 2);
+        assert!((samples[0].each - 2e-6).abs() < 1e-12, "{samples:?}");
+        assert!((samples[1].each - 1e-4).abs() < 1e-12, "{samples:?}");
+    }
+
+    #[test]
+    fn ratios_are_of_the_same_round() {
+        let read = |transport, seconds: [f64; 3]| -> Vec<Sample> {
+            let lines = seconds.map(|seconds| format!("emp-mpi pingpong 8 1 {seconds}\n"));
+            Sample::read(transport, &lines.concat())
+        };
+        let mut all = read(Transport::Emp, [2e-6, 20e-6, 4e-6]);
+        all.extend(read(Transport::Tcp, [4e-6, 40e-6, 8e-6]));
+        let rows = rows(&mpi(), &all);
+        assert_eq!(rows.len(), 2);
+        assert_eq!((rows[0].emp_to_this, rows[1].emp_to_this), (None, Some(0.5)));
+        assert_eq!((rows[0].subject.as_str(), rows[1].subject.as_str()), ("EMP", "btl/tcp"));
+        assert!((rows[0].one_way_us.unwrap() - 2.0).abs() < 1e-9);
+        assert_eq!(rows[0].samples, 3);
+    }
+}

@@ -1,0 +1,187 @@
+//! `emp bench mpi`: an MPI over EMP and, in turn, over what it has for TCP.
+//!
+//! A program of ours, written against MPI alone, is compiled with the MPI's own compiler and run on two hosts of a lab:
+//! once for each transport, round after round, so that whatever else the machine does meets them all alike.
+
+mod figures;
+mod program;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::bail;
+
+use self::figures::{JOBS_MESSAGES, JOBS_ONE_SIDED, Job, Sample, rows};
+use super::args::{check_seconds, command_line};
+use super::environment::{Environment, load, note_load};
+use super::pair::MTU_DEFAULT;
+use super::progress::Progress;
+use crate::bail_user;
+use crate::error::print;
+use crate::lab::{Capture, capture_each};
+use crate::mpi::{self, Family, Settings, Transport};
+use crate::report::{mpi as page, plot};
+
+pub use self::figures::{Results, Row};
+
+/// Seconds that a launch may take besides measuring: on a busy machine the ranks take their time to start.
+const START: f64 = 60.0;
+
+/// How much longer than asked a measurement may take: it is tried out with more and more messages first.
+const SLACK: f64 = 20.0;
+
+/// Every transport, EMP first.
+const ALL: [Transport; 4] = [Transport::Emp, Transport::Tcp, Transport::Rxm, Transport::Ucx];
+
+/// Options of `emp bench mpi`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    /// Which MPI [default: the first that is found and can take EMP].
+    #[arg(long, value_enum)]
+    mpi: Option<Family>,
+    /// Both hosts here, in a lab: the one that is up, else one made for this run. Always so.
+    #[arg(long)]
+    lab: bool,
+    /// Transports to compare [default: all that the MPI has].
+    #[arg(long, value_enum, value_delimiter = ',')]
+    over: Vec<Transport>,
+    /// Only patterns whose name begins with this: pingpong, stream, rate, allreduce, put, get.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Seconds for each transport at each size.
+    #[arg(long, default_value_t = 0.35)]
+    seconds: f64,
+    /// Rounds that those seconds are cut into; figures are medians over rounds.
+    #[arg(long, default_value_t = 7)]
+    runs: usize,
+    /// Write the figures to a file, for programs.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the ping-pong's throughput and signature curves to a file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// One program run: a transport and jobs that stand or fall together.
+struct Unit {
+    transport: Transport,
+    settings: Settings,
+    jobs: Vec<Job>,
+    /// It failed, and is left out from then on.
+    failed: bool,
+}
+
+/// Runs `emp bench mpi`.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    check_seconds(args.seconds)?;
+    if !(1..=1000).contains(&args.runs) {
+        bail_user!("{} runs are not possible; choose 1 to 1000", args.runs);
+    }
+    let mpi = mpi::choose(args.mpi)?;
+    let mut units = units(&mpi, args)?;
+    let program = program::compile(&mpi)?;
+    let load = load();
+    let slice = args.seconds / args.runs as f64;
+    let limit = |unit: &Unit| START + SLACK * slice.max(0.05) * unit.jobs.len() as f64;
+    let longest = units.iter().map(limit).fold(START, f64::max);
+    let progress = Progress::new(units.len() * args.runs);
+    let mut samples: Vec<Sample> = Vec::new();
+    let mut turns = turns(units.len(), args.runs).into_iter();
+    let mut running: Option<usize> = None;
+    capture_each(&mpi, Duration::from_secs_f64(longest), |ended| {
+        if let (Some(capture), Some(at)) = (ended, running) {
+            take_in(&mut units[at], &mpi, &capture, &mut samples)?;
+        }
+        running = turns.find(|at| !units[*at].failed);
+        let Some(at) = running else { return Ok(None) };
+        progress.step(&format!("{} over {}", mpi.name(), units[at].transport.name(&mpi)));
+        let words = units[at].jobs.iter().map(|job| format!("{}:{}", job.pattern, job.size).into());
+        let head = [program.path().into(), format!("{slice:.6}").into()];
+        Ok(Some((units[at].settings.clone(), head.into_iter().chain(words).collect())))
+    })?;
+    drop(progress);
+    let results = Results {
+        environment: Environment::of_lab(MTU_DEFAULT, load),
+        command: command_line(),
+        mpi: mpi.name(),
+        results: rows(&mpi, &samples),
+    };
+    print(&page::table(&results))?;
+    note_load(load);
+    if let Some(path) = &args.json {
+        results.write(path)?;
+    }
+    if let Some(path) = &args.svg {
+        plot::write_curves(path, &page::title(&results), page::curves(&results))?;
+    }
+    Ok(())
+}
+
+fn units(mpi: &mpi::Mpi, args: &Args) -> anyhow::Result<Vec<Unit>> {
+    let provider = mpi::provider_directory()?;
+    if let Some(missing) = args.over.iter().find(|over| !over.is_there(mpi)) {
+        bail_user!("{} has no {}", mpi.name(), missing.name(mpi));
+    }
+    let wanted =
+        |over: &Transport| over.is_there(mpi) && (args.over.is_empty() || args.over.contains(over));
+    let only = args.only.as_deref().unwrap_or_default();
+    let mut units = Vec::new();
+    for transport in ALL.into_iter().filter(wanted) {
+        for all in [JOBS_MESSAGES, JOBS_ONE_SIDED] {
+            let jobs: Vec<Job> =
+                all.iter().filter(|job| job.pattern.starts_with(only)).copied().collect();
+            if !jobs.is_empty() {
+                let settings = Settings::new(mpi, transport, &provider);
+                units.push(Unit { transport, settings, jobs, failed: false });
+            }
+        }
+    }
+    if units.is_empty() {
+        bail_user!(
+            "no pattern begins with `{only}`; there are pingpong, stream, rate, allreduce, put, get"
+        );
+    }
+    Ok(units)
+}
+
+/// The order of program runs: forth and back, so that none always follows the same other.
+fn turns(units: usize, rounds: usize) -> Vec<usize> {
+    let round = |round: usize| -> Vec<usize> {
+        if round.is_multiple_of(2) { (0..units).collect() } else { (0..units).rev().collect() }
+    };
+    (0..rounds).flat_map(round).collect()
+}
+
+/// Keeps what a run has measured. A transport of others that fails is left out with a word; EMP must not fail.
+fn take_in(
+    unit: &mut Unit,
+    mpi: &mpi::Mpi,
+    capture: &Capture,
+    samples: &mut Vec<Sample>,
+) -> anyhow::Result<()> {
+    samples.extend(Sample::read(unit.transport, &capture.printed));
+    if capture.ended_well {
+        return Ok(());
+    }
+    let said =
+        capture.complained.lines().find(|line| !line.trim().is_empty() && !line.starts_with("---"));
+    let said = said.unwrap_or("it did not end in time");
+    let what = format!("{} over {}", mpi.name(), unit.transport.name(mpi));
+    if unit.transport == Transport::Emp {
+        bail!("{what}: {said}");
+    }
+    eprintln!("note: {what} is left out where it fails: {said}");
+    unit.failed = true;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_unit_has_its_turn_in_every_round() {
+        assert_eq!(turns(3, 3), [0, 1, 2, 2, 1, 0, 0, 1, 2]);
+        assert!(turns(3, 0).is_empty());
+    }
+}

@@ -25,6 +25,7 @@ impl Kind {
         match self {
             Self::Packet => "packet",
             Self::Udp => "udp",
+            Self::Shm => "shm",
         }
     }
 }
@@ -65,7 +66,7 @@ pub fn ways(parameters: &Parameters) -> Vec<Way> {
     match interfaces() {
         Ok(all) => {
             let packet = may_open_packet_sockets();
-            if !packet && parameters.link != LinkWish::Udp {
+            if !packet && matches!(parameters.link, LinkWish::Auto | LinkWish::Packet) {
                 core::inform(
                     "no raw frames (packet): CAP_NET_RAW is missing; datagrams (udp) if allowed",
                 );

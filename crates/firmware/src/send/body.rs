@@ -15,6 +15,7 @@ pub(super) enum Body {
 }
 
 impl Body {
+    #[inline]
     pub(super) const fn kind(&self) -> Kind {
         match self {
             Self::Message(..) => Kind::Message,
@@ -24,6 +25,7 @@ impl Body {
         }
     }
 
+    #[inline]
     pub(super) fn flags(&self) -> Flags {
         match self {
             Self::Message(message, more) => message.flags().with(*more),
@@ -33,6 +35,7 @@ impl Body {
         }
     }
 
+    #[inline]
     pub(super) fn emit(&self, into: &mut [u8]) -> usize {
         match self {
             Self::Message(message, _) => message.emit(into),
@@ -95,6 +98,7 @@ impl SendMessage {
     }
 
     /// Body of the first frame. What was withdrawn is an empty message, whatever it was.
+    #[inline]
     pub(super) fn body(&self, own: NodeId, frame_bytes_max: u16, handle: u32) -> Body {
         let descriptor = &self.descriptor;
         let total_bytes = self.total();

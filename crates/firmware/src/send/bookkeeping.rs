@@ -1,7 +1,8 @@
 //! Send bookkeeping (I1): a posted descriptor becomes a message in a peer's queue; its turn come, a train of frames.
 
 use emp_wire::{
-    ATOMIC_BYTES, Atomic, Flags, HEADER_BYTES, Message, Put, Sequence, TRAIN_FRAMES_MAX,
+    ATOMIC_BYTES, Atomic, HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, MESSAGE_BYTES, Sequence,
+    TARGET_BYTES, TRAIN_FRAMES_MAX,
 };
 
 use super::record::{QueuedBlock, Record, What};
@@ -285,15 +286,14 @@ impl SendMessage {
     /// Its cut into frames of this size.
     fn cut(&self, profile: &Profile, frame_bytes_max: u16) -> Cut {
         let total = self.total();
-        let flags = Flags::default()
-            .with_if(self.descriptor.immediate.is_some() && !self.void, Flags::IMMEDIATE);
-        let body_bytes: fn(Flags) -> usize = match self.work {
-            _ if self.void => Message::body_bytes_for,
-            Work::Message => Message::body_bytes_for,
-            Work::Put { .. } => Put::body_bytes_for,
-            Work::Atomic { .. } => |_| ATOMIC_BYTES,
+        let fields = match self.work {
+            Work::Put { .. } if !self.void => TARGET_BYTES,
+            Work::Atomic { .. } if !self.void => ATOMIC_BYTES,
+            _ => MESSAGE_BYTES,
         };
-        let bodies = (body_bytes(flags) as u64, body_bytes(flags.with(Flags::LONG)) as u64);
+        let immediate = self.descriptor.immediate.is_some() && !self.void;
+        let short = (fields + if immediate { IMMEDIATE_BYTES } else { 0 }) as u64;
+        let bodies = (short, short + LONG_BYTES as u64);
         let whole = total <= profile.eager_bytes || matches!(self.work, Work::Atomic { .. });
         let wanted = if whole { total } else { profile.unscheduled_bytes.into() };
         Cut::new(total, bodies, frame_bytes_max, wanted)

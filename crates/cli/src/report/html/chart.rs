@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::escape;
 
-/// Units of the picture; a page scales it to its width. Text of 13 units stays readable from a phone's width up.
+/// Units of the picture; a page scales it to its width, down to where text of 13 units can still be read.
 const PICTURE: (f64, f64) = (900.0, 430.0);
 
 /// Units around the plot: left for the numbers, right for the names, above for the unit, below for numbers and unit.

@@ -52,7 +52,9 @@ fn explain_throughput(run: &NetpipeRun) -> String {
 }
 
 fn section(title: &str, picture: &str, caption: &str) -> String {
-    format!("<h2>{title}</h2>\n<figure>\n{picture}<figcaption>{caption}</figcaption>\n</figure>\n")
+    format!(
+        "<h2>{title}</h2>\n<figure>\n<div class=\"picture\">\n{picture}</div>\n<figcaption>{caption}</figcaption>\n</figure>\n"
+    )
 }
 
 /// Text as it may stand in HTML, between tags and in quotes.

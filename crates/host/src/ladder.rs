@@ -1,4 +1,4 @@
-//! Choosing links by trying: the ladder packet → udp (DESIGN section 5). What was tried is always said aloud.
+//! Choosing links by trying: the ladder packet → udp, and xdp and shm when named (DESIGN section 5). What was tried is always said aloud.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use emp_link::{
     Capabilities, Link, LinkError, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink,
-    UdpOptions, interfaces,
+    UdpOptions, XdpLink, XdpOptions, interfaces,
 };
 use emp_wire::{ETHERTYPE_DEFAULT, NodeId, UDP_PORT_DEFAULT};
 
@@ -18,6 +18,8 @@ pub enum Want {
     /// The best that is to be had: packet, and udp if that is not to be had or UDP peers are named.
     #[default]
     Auto,
+    /// AF_XDP, or an error. Never taken by itself: where the kernel copies, it is slower than packet (decision 15).
+    Xdp,
     /// Packet, or an error.
     Packet,
     /// UDP, or an error.
@@ -154,12 +156,22 @@ pub(crate) fn climb(
 ) -> Result<Vec<ChosenLink>, BuildError> {
     let mut chosen = Vec::new();
     match auto.want {
+        Want::Xdp => xdp(auto, node, choice, &mut chosen)?,
+        Want::Auto => {
+            let why = "slower than packet where the kernel copies; to be had by name";
+            choice.note("xdp".into(), Outcome::Skipped(why.into()));
+        }
+        Want::Packet | Want::Udp | Want::Shm => {}
+    }
+    match auto.want {
         Want::Udp => choice.note("packet".into(), Outcome::Skipped("udp is required".into())),
+        Want::Xdp => choice.note("packet".into(), Outcome::Skipped("xdp is required".into())),
         Want::Shm => choice.note("packet".into(), Outcome::Skipped("shm is required".into())),
         Want::Packet | Want::Auto => packet(auto, node, choice, &mut chosen)?,
     }
     match auto.want {
         Want::Packet => choice.note("udp".into(), Outcome::Skipped("packet is required".into())),
+        Want::Xdp => choice.note("udp".into(), Outcome::Skipped("xdp is required".into())),
         Want::Shm => choice.note("udp".into(), Outcome::Skipped("shm is required".into())),
         Want::Auto if !chosen.is_empty() && auto.udp_peers.is_empty() => {
             let why = "packet is there, and no UDP peers are named";
@@ -173,6 +185,38 @@ pub(crate) fn climb(
     if chosen.is_empty() { Err(BuildError::NoRung(choice.clone())) } else { Ok(chosen) }
 }
 
+/// AF_XDP, on each interface. Which mode it works in, and why in no better one, is part of the report.
+fn xdp(
+    auto: &AutoLinks,
+    node: NodeId,
+    choice: &mut Choice,
+    chosen: &mut Vec<ChosenLink>,
+) -> Result<(), BuildError> {
+    for interface in wanted_interfaces(auto, choice) {
+        let mut options = XdpOptions::new(interface, node.destination_tag());
+        options.ethertype = auto.ethertype;
+        let opened = XdpLink::open(&options);
+        let modes = opened.as_ref().map(|link| {
+            let why_not = link.passed_by().iter().map(|why| format!("; not {why}"));
+            format!("{}{}", link.mode(), why_not.collect::<String>())
+        });
+        let modes = modes.unwrap_or_default();
+        take(opened, true, !auto.interfaces.is_empty(), choice, chosen)?;
+        if let Some(Rung { outcome: Outcome::Chosen(text), .. }) = choice.rungs.last_mut() {
+            *text += &format!(", {modes}");
+        }
+    }
+    Ok(())
+}
+
+/// The interfaces that were named, or all that raw frames can leave by.
+fn wanted_interfaces(auto: &AutoLinks, choice: &mut Choice) -> Vec<String> {
+    match auto.interfaces.as_slice() {
+        [] => usable_interfaces(choice),
+        named => named.to_vec(),
+    }
+}
+
 /// The top rung: raw frames, on each interface.
 fn packet(
     auto: &AutoLinks,
@@ -180,11 +224,7 @@ fn packet(
     choice: &mut Choice,
     chosen: &mut Vec<ChosenLink>,
 ) -> Result<(), BuildError> {
-    let wanted = match auto.interfaces.as_slice() {
-        [] => usable_interfaces(choice),
-        named => named.to_vec(),
-    };
-    for interface in wanted {
+    for interface in wanted_interfaces(auto, choice) {
         let mut options = PacketOptions::new(interface, node.destination_tag());
         options.ethertype = auto.ethertype;
         let required = auto.want == Want::Packet && !auto.interfaces.is_empty();
@@ -257,13 +297,13 @@ fn usable_interfaces(choice: &mut Choice) -> Vec<String> {
                 all.into_iter().filter(|i| i.usable_for_packet()).map(|i| i.name).collect();
             if usable.is_empty() {
                 let why = "no Ethernet interface is up with a carrier";
-                choice.note("packet".into(), Outcome::Skipped(why.into()));
+                choice.note("raw frames".into(), Outcome::Skipped(why.into()));
             }
             usable
         }
         Err(error) => {
             let why = format!("the interfaces cannot be listed: {error}");
-            choice.note("packet".into(), Outcome::Failed(why));
+            choice.note("raw frames".into(), Outcome::Failed(why));
             Vec::new()
         }
     }

@@ -1,14 +1,16 @@
 //! What the bare links cost, without any protocol: 32-byte ping-pong and a stream of full frames
 //! between two network namespaces on a virtual cable, two threads that spin on a core each.
 //!
-//! `cargo run --release -p emp-link --example bare [packet|udp|all] [runs] [ring bytes]`, as root.
+//! `cargo run --release -p emp-link --example bare [packet|xdp|udp|all] [runs] [ring bytes]`, as root.
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use emp_link::{Link, LinkAddress, PacketLink, PacketOptions, TxFrame, UdpLink, UdpOptions};
+use emp_link::{
+    Link, LinkAddress, PacketLink, PacketOptions, TxFrame, UdpLink, UdpOptions, XdpLink, XdpOptions,
+};
 
 #[path = "../tests/lab/mod.rs"]
 mod lab;
@@ -35,10 +37,13 @@ fn main() {
     let runs = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(20);
     let ring_bytes = arguments.next().and_then(|text| text.parse().ok());
     let Some(lab) = Lab::build(1500) else { return };
-    if which != "udp" {
+    if ["packet", "all"].contains(&which.as_str()) {
         measure("packet", runs, || packet_pair(&lab, ring_bytes));
     }
-    if which != "packet" {
+    if ["xdp", "all"].contains(&which.as_str()) {
+        measure("xdp", runs, || xdp_pair(&lab));
+    }
+    if ["udp", "all"].contains(&which.as_str()) {
         measure("udp", runs, || udp_pair(&lab));
     }
 }
@@ -63,6 +68,13 @@ fn packet_pair(lab: &Lab, ring_bytes: Option<usize>) -> Pair {
     [0, 1].map(|side| -> Box<dyn Link> {
         let options = PacketOptions { ring_bytes, ..PacketOptions::new(INTERFACE, TAGS[side]) };
         Box::new(lab.inside(side, || PacketLink::open(&options)).expect("root opens it"))
+    })
+}
+
+fn xdp_pair(lab: &Lab) -> Pair {
+    [0, 1].map(|side| -> Box<dyn Link> {
+        let options = XdpOptions::new(INTERFACE, TAGS[side]);
+        Box::new(lab.inside(side, || XdpLink::open(&options)).expect("root opens it"))
     })
 }
 

@@ -128,6 +128,15 @@ pub struct LinkError {
     pub privilege: bool,
 }
 
+impl LinkError {
+    /// True if something else holds what the link needs alone: another program on the interface,
+    /// another socket on its queue.
+    pub fn is_taken(&self) -> bool {
+        let code = self.source.as_ref().and_then(std::io::Error::raw_os_error);
+        matches!(code, Some(libc::EBUSY | libc::EEXIST | libc::EADDRINUSE))
+    }
+}
+
 /// A way to move frames. See the crate's text.
 pub trait Link: Send {
     /// What this link can do.

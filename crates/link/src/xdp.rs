@@ -83,6 +83,12 @@ impl XdpLink {
         Ok(link)
     }
 
+    /// Whether this process may use AF_XDP here at all: makes a socket and loads a program, and
+    /// attaches it to nothing.
+    pub fn probe() -> Result<(), LinkError> {
+        open::probe()
+    }
+
     /// This end's Ethernet address.
     pub fn mac(&self) -> [u8; 6] {
         self.opened.framing.mac

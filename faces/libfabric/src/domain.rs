@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use emp_host::{Board, Endpoint, LinkIndex, Node, NodeId};
 use emp_link::{
     FaultLink, FaultPlan, Link, LinkAddress, LinkError, PacketLink, PacketOptions, ShmLink,
-    ShmOptions, UdpLink, UdpOptions, interfaces,
+    ShmOptions, UdpLink, UdpOptions, XdpLink, XdpOptions, interfaces,
 };
 
 use crate::address::EpAddress;
 use crate::bindings::*;
 use crate::entry::enter;
 use crate::handle::{Object, fid, give, look, object, take};
-use crate::params::Parameters;
+use crate::params::{LinkWish, Parameters};
 use crate::seldom::Seldom;
 use crate::tables::{DomainOps, FidOps, MrOps, NONE};
 use crate::users::{Use, Users};
@@ -192,8 +192,29 @@ fn with_faults(link: impl Link + 'static, plan: &Option<FaultPlan>, node: NodeId
     }
 }
 
-fn open_packet(way: &Way, node: NodeId) -> Result<PacketLink, LinkError> {
-    PacketLink::open(&PacketOptions::new(way.interface.name.clone(), node.destination_tag()))
+/// The link for raw frames, and its address. An interface has one AF_XDP node; other processes that want one too get
+/// packet, which reaches the same peers.
+fn open_raw(
+    way: &Way,
+    wish: LinkWish,
+    node: NodeId,
+) -> Result<(Box<dyn Link>, [u8; 6]), LinkError> {
+    let (name, tag) = (&way.interface.name, node.destination_tag());
+    if wish == LinkWish::Xdp {
+        match XdpLink::open(&XdpOptions::new(name, tag)) {
+            Ok(link) => {
+                let mac = link.mac();
+                return Ok((Box::new(link), mac));
+            }
+            Err(error) if error.is_taken() => {
+                core::inform(&format!("packet instead of xdp on {name}: {error}"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let link = PacketLink::open(&PacketOptions::new(name, tag))?;
+    let mac = link.mac();
+    Ok((Box::new(link), mac))
 }
 
 fn open_udp(way: &Way, node: NodeId) -> Result<UdpLink, LinkError> {
@@ -232,8 +253,9 @@ impl DomainInner {
         let mut mac = None;
         let fault = &parameters.fault;
         if way.kind == Kind::Packet {
-            let link = open_packet(way, node).map_err(|error| say(&error))?;
-            mac = Some(link.mac());
+            let (link, address) =
+                open_raw(way, parameters.link, node).map_err(|error| say(&error))?;
+            mac = Some(address);
             builder = builder.link(with_faults(link, fault, node));
         }
         let shm = way.kind == Kind::Shm;

@@ -19,7 +19,7 @@ const TIMEOUT_MAX_MS: u64 = 3_600_000;
 const PARAMETERS: [(&CStr, &CStr); 8] = [
     (
         c"link",
-        c"Links to use: auto, packet (raw Ethernet frames), udp, or shm (ranks of this machine only) (default: auto)",
+        c"Links to use: auto, packet (raw Ethernet frames), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (ranks of this machine only) (default: auto)",
     ),
     (
         c"iface",
@@ -48,6 +48,7 @@ pub fn define() {
 pub enum LinkWish {
     Auto,
     Packet,
+    Xdp,
     Udp,
     Shm,
 }
@@ -73,10 +74,11 @@ impl Parameters {
         let link = match text(c"link").as_deref() {
             None | Some("" | "auto") => LinkWish::Auto,
             Some("packet") => LinkWish::Packet,
+            Some("xdp") => LinkWish::Xdp,
             Some("udp") => LinkWish::Udp,
             Some("shm") => LinkWish::Shm,
             Some(other) => {
-                return Err(format!("FI_EMP_LINK={other}: must be auto, packet, udp or shm"));
+                return Err(format!("FI_EMP_LINK={other}: must be auto, packet, xdp, udp or shm"));
             }
         };
         let interfaces = text(c"iface").unwrap_or_default();
@@ -145,6 +147,7 @@ mod tests {
     fn values_are_understood() {
         assert_eq!(with(c"link", "udp").unwrap().link, LinkWish::Udp);
         assert_eq!(with(c"link", "shm").unwrap().link, LinkWish::Shm);
+        assert_eq!(with(c"link", "xdp").unwrap().link, LinkWish::Xdp);
         assert_eq!(with(c"iface", "a, b,").unwrap().interfaces, ["a", "b"]);
         assert_eq!(with(c"profile", "openmx").unwrap().profile, Profile::OPENMX);
         assert_eq!(with(c"fault", "drop:0.01").unwrap().fault.unwrap().drop, 0.01);

@@ -106,7 +106,8 @@ fn choose(
     let takes_packet = |interface: &Interface| packet && interface.usable_for_packet();
     let takes_udp = |interface: &Interface| {
         let up = interface.up && interface.running;
-        parameters.link != LinkWish::Packet && up && usable_ip(interface).is_some()
+        let raw = matches!(parameters.link, LinkWish::Packet | LinkWish::Xdp);
+        !raw && up && usable_ip(interface).is_some()
     };
     all.retain(|interface| takes_packet(interface) || takes_udp(interface));
     if parameters.interfaces.is_empty() {
@@ -196,6 +197,7 @@ mod tests {
     #[test]
     fn wishes_are_kept() {
         assert_eq!(names(&parameters(LinkWish::Packet, &[]), true), ["eth0"]);
+        assert_eq!(names(&parameters(LinkWish::Xdp, &[]), true), ["eth0"]);
         assert_eq!(names(&parameters(LinkWish::Udp, &["br0"]), true), ["br0-udp"]);
         assert_eq!(names(&parameters(LinkWish::Auto, &["lo"]), true), ["lo-udp"]);
         let three = parameters(LinkWish::Auto, &["eth1", "br0", "eth0"]);

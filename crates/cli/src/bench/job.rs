@@ -88,6 +88,8 @@ pub enum LinkChoice {
     Auto,
     /// AF_PACKET rings.
     Packet,
+    /// AF_XDP rings; one program on an interface at a time.
+    Xdp,
     /// UDP sockets.
     Udp,
     /// Memory shared by two processes of one user on one machine.
@@ -99,6 +101,7 @@ impl fmt::Display for LinkChoice {
         f.write_str(match self {
             Self::Auto => "auto",
             Self::Packet => "packet",
+            Self::Xdp => "xdp",
             Self::Udp => "udp",
             Self::Shm => "shm",
         })

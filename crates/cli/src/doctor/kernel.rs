@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use emp_link::{LinkError, XdpLink};
+
 use super::finding::{Finding, read};
 use super::privilege::set_capability;
 use super::probe;
@@ -16,7 +18,7 @@ pub fn inspect() -> Vec<Finding> {
     vec![
         release.map_or_else(|| Finding::not_visible("release"), |r| Finding::note("release", r)),
         packet(probe::packet_socket()),
-        xdp(probe::xdp_socket()),
+        xdp(XdpLink::probe()),
         segmentation("UDP_SEGMENT", probe::udp_segment(), "sending"),
         segmentation("UDP_GRO", probe::udp_gro(), "receiving"),
         locked_memory(probe::locked_memory_limit()),
@@ -41,10 +43,16 @@ fn packet(probed: io::Result<()>) -> Finding {
     }
 }
 
-fn xdp(probed: io::Result<()>) -> Finding {
+fn xdp(probed: Result<(), LinkError>) -> Finding {
     match probed {
-        Ok(()) => Finding::ok("AF_XDP", "socket opens (whether a card takes part shows in use)"),
-        Err(error) => Finding::note("AF_XDP", format!("does not open: {error}")),
+        Ok(()) => Finding::ok(
+            "AF_XDP",
+            "socket opens, program loads: --link xdp works (auto takes packet, which is faster where the kernel copies)",
+        ),
+        Err(error) => Finding::note(
+            "AF_XDP",
+            format!("--link xdp does not work: {}; {}", error.problem, error.advice),
+        ),
     }
 }
 

@@ -20,11 +20,6 @@ pub fn packet_socket() -> io::Result<()> {
     socket(libc::AF_PACKET).map(drop)
 }
 
-/// Whether an AF_XDP socket opens.
-pub fn xdp_socket() -> io::Result<()> {
-    socket(libc::AF_XDP).map(drop)
-}
-
 /// Whether a packet socket can be bound to the interface with this index.
 pub fn packet_socket_on(index: i32) -> io::Result<()> {
     let socket = socket(libc::AF_PACKET)?;

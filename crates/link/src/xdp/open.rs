@@ -145,14 +145,29 @@ pub(super) fn open(options: &XdpOptions) -> Result<Opened, LinkError> {
         .map_err(problem("asking about the interface"))
         .map_err(failed)?;
     let queues = queues(&link, &options.interface, &asking)?;
-    let map = XskMap::new(queues).map_err(problem("making a map of sockets")).map_err(failed)?;
-    let code = program::redirect(options.ethertype, options.node_tag, map.as_fd().as_raw_fd());
+    let (map, program, pieces) =
+        load(options.ethertype, options.node_tag, queues).map_err(failed)?;
+    Opening { options, asking, interface, queues, shape, pieces, program, map }.climb(&link)
+}
+
+/// The program, its map, and whether it takes frames in several pieces.
+fn load(ethertype: u16, node_tag: u16, queues: u32) -> Result<(XskMap, XdpProgram, bool), Problem> {
+    let map = XskMap::new(queues).map_err(problem("making a map of sockets"))?;
+    let code = program::redirect(ethertype, node_tag, map.as_fd().as_raw_fd());
     let (program, pieces) = XdpProgram::load(&code, true)
         .map(|program| (program, true))
         .or_else(|_| XdpProgram::load(&code, false).map(|program| (program, false)))
-        .map_err(problem("loading the program"))
-        .map_err(failed)?;
-    Opening { options, asking, interface, queues, shape, pieces, program, map }.climb(&link)
+        .map_err(problem("loading the program"))?;
+    Ok((map, program, pieces))
+}
+
+/// See [`XdpLink::probe`](crate::XdpLink::probe).
+pub(super) fn probe() -> Result<(), LinkError> {
+    let socket = Xsk::new(XskShape::new(0, 0, 0)).map_err(problem("opening an AF_XDP socket"));
+    socket
+        .and_then(|_| load(ETHERTYPE_DEFAULT, 0, 1))
+        .map(drop)
+        .map_err(|problem| refused("xdp", &problem, &[]))
 }
 
 fn queues(link: &str, name: &str, asking: &OwnedFd) -> Result<u32, LinkError> {
@@ -396,7 +411,10 @@ fn refused(link: &str, problem: &Problem, passed_by: &[String]) -> LinkError {
         link: link.into(),
         problem: problem_text,
         advice: advice.into(),
-        source: Some(io::Error::new(problem.error.kind(), problem.error.to_string())),
+        source: Some(code.map_or_else(
+            || io::Error::new(problem.error.kind(), problem.error.to_string()),
+            io::Error::from_raw_os_error,
+        )),
         privilege,
     }
 }

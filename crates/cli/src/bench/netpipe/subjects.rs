@@ -42,6 +42,12 @@ pub fn all(
         }
         // A choice of several links is no single bare link.
         for spec in emps.iter().filter(|spec| spec.link != LinkChoice::Auto) {
+            if spec.link == LinkChoice::Xdp {
+                eprintln!(
+                    "without raw xdp: EMP has the one AF_XDP socket that the interface's queue can have"
+                );
+                continue;
+            }
             let raw = spec.against(kind);
             match links(&raw) {
                 Ok(_) => specs.push(raw),
@@ -55,7 +61,8 @@ pub fn all(
     Ok((specs, auto))
 }
 
-/// EMP over every link that is to be had, first over what it chooses by itself.
+/// EMP over every link that is to be had, first over what it chooses by itself. Not over xdp, unless it is named: its
+/// program on the interface is in the way of all other subjects' frames, and slows them down.
 fn over_each_link(
     emp: &Spec,
     auto: &str,
@@ -63,8 +70,8 @@ fn over_each_link(
 ) -> anyhow::Result<Vec<Spec>> {
     let mut specs = Vec::new();
     let mut chosen = Some(emp.clone());
-    // Shared memory is no network: only who asks for it by name gets it.
-    let apart = [LinkChoice::Auto, LinkChoice::Shm];
+    // Shared memory is no network: only who asks for it by name gets it. The same goes for xdp.
+    let apart = [LinkChoice::Auto, LinkChoice::Shm, LinkChoice::Xdp];
     for &link in LinkChoice::value_variants().iter().filter(|link| !apart.contains(link)) {
         let spec = Spec { link, ..emp.clone() };
         match links(&spec) {
@@ -110,5 +117,6 @@ mod tests {
         assert_eq!(both[0], LinkChoice::Auto);
         assert!(both.contains(&LinkChoice::Packet) && both.contains(&LinkChoice::Udp));
         assert!(!chosen("packet", false).contains(&LinkChoice::Udp));
+        assert!(!both.contains(&LinkChoice::Xdp), "only by name");
     }
 }

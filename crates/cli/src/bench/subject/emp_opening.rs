@@ -8,7 +8,8 @@ use std::time::Duration;
 use emp_firmware::Profile;
 use emp_host::{Board, Endpoint, LinkIndex, Node, NodeBuilder, WaitMode};
 use emp_link::{
-    FaultPlan, Link, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink, UdpOptions,
+    FaultPlan, Link, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink,
+    XdpOptions,
 };
 use emp_wire::{HEAD_BYTES_MAX, LinkAddress, NodeId};
 
@@ -99,6 +100,12 @@ fn with_link(
         LinkChoice::Packet | LinkChoice::Auto => {
             let options = PacketOptions::new(&place.interface.name, id.destination_tag());
             let link = PacketLink::open(&options).map_err(|error| user_error(error.to_string()))?;
+            let mac = Address::Mac(link.mac());
+            Ok((harness.add(builder, link, place.mtu, faults), mac))
+        }
+        LinkChoice::Xdp => {
+            let options = XdpOptions::new(&place.interface.name, id.destination_tag());
+            let link = XdpLink::open(&options).map_err(|error| user_error(error.to_string()))?;
             let mac = Address::Mac(link.mac());
             Ok((harness.add(builder, link, place.mtu, faults), mac))
         }

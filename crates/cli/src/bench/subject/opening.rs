@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use emp_link::{
-    Interface, Link, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink, UdpOptions,
-    interfaces,
+    Interface, Link, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink,
+    XdpOptions, interfaces,
 };
 use emp_wire::{ETHERTYPE_DEFAULT, LinkAddress, NodeId};
 
@@ -80,8 +80,8 @@ impl Place {
         match (link, problem) {
             (LinkChoice::Auto, Some(_)) => Ok(LinkChoice::Udp),
             (LinkChoice::Auto, None) => Ok(LinkChoice::Packet),
-            (LinkChoice::Packet, Some(problem)) => {
-                bail_user!("the packet link is not possible here: {problem}; --link udp is")
+            (LinkChoice::Packet | LinkChoice::Xdp, Some(problem)) => {
+                bail_user!("the {link} link is not possible here: {problem}; --link udp is")
             }
             (link, _) => Ok(link),
         }
@@ -172,6 +172,12 @@ impl RawOpening {
                 let options =
                     PacketOptions { ethertype, ..PacketOptions::new(&place.interface.name, tag) };
                 Box::new(PacketLink::open(&options).map_err(|error| user_error(error.to_string()))?)
+            }
+            LinkChoice::Xdp => {
+                let ethertype = ETHERTYPE_RAW;
+                let options =
+                    XdpOptions { ethertype, ..XdpOptions::new(&place.interface.name, tag) };
+                Box::new(XdpLink::open(&options).map_err(|error| user_error(error.to_string()))?)
             }
             LinkChoice::Udp => {
                 let bind = Some(place.own);

@@ -23,13 +23,17 @@ demo: all
 ## Everything that can be checked here, in under 20 minutes on two cores.
 test: deps browser lint loom
 	$(CARGO) test --workspace --locked
-	$(MAKE) test-mpi
+	$(MAKE) test-mpi MPI_TESTS="$(MPI_TESTS_QUICK)"
+
+## Those of the MPI tests that `make test` has time for; `make test-mpi` runs them all.
+MPI_TESTS ?=
+MPI_TESTS_QUICK = openmpi-netpipe openmpi-hpcc-plain openmpi-beyond-plain mpich-suite-user openmpi-bench
 
 ## Unmodified MPI programs on EMP between two hosts of a lab: see tests/mpi/run.
 test-mpi: deps-mpi
 	$(CARGO) build -p emp-cli -p emp-fi --locked
 	tests/mpi/install $(TESTED)
-	tests/mpi/run --built $(TESTED)
+	tests/mpi/run --built $(TESTED) $(MPI_TESTS)
 
 ## The same with nothing left out, at 1 % loss too: a quarter of an hour.
 test-mpi-full: deps-mpi

@@ -9,8 +9,9 @@ use super::escape;
 /// Units of the picture; a page scales it to its width, down to where text of 13 units can still be read.
 const PICTURE: (f64, f64) = (900.0, 430.0);
 
-/// Units around the plot: left for the numbers, right for the names, above for the unit, below for numbers and unit.
-const MARGIN: Margin = Margin { left: 56.0, right: 168.0, top: 26.0, bottom: 46.0 };
+/// Units around the plot: left for the numbers (`1/1024×` is 62 units wide and stands 8 from the axis), right for the names,
+/// above for the unit, below for numbers and unit.
+const MARGIN: Margin = Margin { left: 74.0, right: 168.0, top: 26.0, bottom: 46.0 };
 
 /// Units between two names, a line of text.
 const NAME_APART: f64 = 17.0;
@@ -114,7 +115,7 @@ impl Chart {
         }
         line(svg, "axis", (left, bottom), (right, bottom));
         text(svg, (f64::midpoint(left, right), PICTURE.1 - 8.0), "middle", self.x.title);
-        text(svg, (left - 48.0, top - 12.0), "start", self.y.title);
+        text(svg, (left - 66.0, top - 12.0), "start", self.y.title);
         if let Some((value, label)) = self.mark.as_ref().filter(|(value, _)| self.x.holds(*value)) {
             let x = self.x(*value);
             line(svg, "mark", (x, top), (x, bottom));

@@ -99,7 +99,7 @@ impl NodeBuilder {
         self
     }
 
-    /// How callers wait. Default: look for 50 µs, then sleep.
+    /// How callers wait. Default: look for as long as recent waits make it worth while, then sleep.
     pub fn wait_mode(mut self, wait_mode: WaitMode) -> Self {
         self.wait_mode = wait_mode;
         self
@@ -174,7 +174,7 @@ impl NodeBuilder {
         // SAFETY: every segment that the firmware will see comes from posts of the core (`Core::post_send` and its kin),
         // which ask their callers for what the module's invariant asks for, or from an exported region, which keeps it.
         let memory = unsafe { ProcessMemory::new() };
-        let core = Core::new(Firmware::new(config), links, frame_bytes_max, memory);
+        let core = Core::new(Firmware::new(config), links, frame_bytes_max, memory, self.wait_mode);
         let shared = Shared::new(core, self.board, self.wait_mode)
             .map_err(system_error("making an event descriptor"))?;
         let node = NodeInner {

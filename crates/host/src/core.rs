@@ -13,10 +13,12 @@ use emp_firmware::{
 use emp_link::Link;
 use emp_wire::{LinkAddress, NodeId};
 
+use crate::board::WaitMode;
 use crate::clock;
 use crate::directory::Directory;
 use crate::memory::ProcessMemory;
 use crate::outgoing::Outgoing;
+use crate::patience::Patience;
 use crate::queues::Queues;
 use crate::requests::{Ended, Requests, SlotKey, State};
 use crate::sleepers::Sleepers;
@@ -58,6 +60,7 @@ pub(crate) struct Core {
     pub(crate) events: VecDeque<NodeEvent>,
     pub(crate) directory: Directory,
     pub(crate) sleepers: Sleepers,
+    pub(crate) patience: Patience,
     /// Where nodes may be, as the application said.
     pub(crate) hints: HashMap<NodeId, Vec<(LinkIndex, LinkAddress)>>,
     /// Something was posted or happened since the firmware was last asked what to do.
@@ -81,6 +84,7 @@ impl Core {
         links: Vec<Box<dyn Link>>,
         frame_bytes_max: usize,
         memory: ProcessMemory,
+        wait_mode: WaitMode,
     ) -> Self {
         let poll_by_hand = links.iter().any(|link| link.readiness().is_none());
         Self {
@@ -94,6 +98,7 @@ impl Core {
             events: VecDeque::new(),
             directory: Directory::default(),
             sleepers: Sleepers::default(),
+            patience: Patience::new(wait_mode),
             hints: HashMap::new(),
             dirty: true,
             next_timer: Time::NEVER,

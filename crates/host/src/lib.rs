@@ -133,6 +133,7 @@ mod ladder;
 mod memory;
 mod node;
 mod outgoing;
+mod patience;
 mod posts;
 mod queues;
 mod raw;

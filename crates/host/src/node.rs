@@ -56,6 +56,13 @@ pub struct HostCounters {
     pub receives: usize,
     /// Frames dropped on the way out because a link did not take them for too long. The firmware resends what matters.
     pub frames_dropped: u64,
+    /// For how long a waiting call looks again and again before it offers its core and sleeps, as learned from the waits so
+    /// far ([`WaitMode`](crate::WaitMode)). `None`: without end.
+    pub spin_budget: Option<Duration>,
+    /// Times that waiting calls offered their core to other threads.
+    pub yields: u64,
+    /// Times that waiting calls slept.
+    pub sleeps: u64,
 }
 
 /// Longest time that closing waits at a time before it looks again whether all is acknowledged.
@@ -116,6 +123,9 @@ impl Node {
             sends: core.requests.count(OpKind::Send),
             receives: core.requests.count(OpKind::Receive),
             frames_dropped: core.dropped_unsent(),
+            spin_budget: core.patience.budget().map(clock::duration),
+            yields: core.patience.yields,
+            sleeps: core.patience.sleeps,
         }
     }
 

@@ -3,6 +3,7 @@
 use emp_firmware::Time;
 
 use crate::clock;
+use crate::patience::Patience;
 use crate::shared::{Locked, Shared};
 use crate::sleepers::Watch;
 
@@ -12,7 +13,8 @@ use crate::sleepers::Watch;
 /// No wake-up is lost: falling asleep is declared under the lock, callers post under the lock, and the bell keeps
 /// ringing until it is heard.
 pub(crate) fn run(shared: &Shared) {
-    let budget = shared.wait_mode.budget().map(clock::span);
+    // Its own: how long it has nothing to do is not how long callers wait.
+    let mut patience = Patience::new(shared.wait_mode);
     let mut poll_set = shared.poll_set();
     let mut quiet_since = clock::now();
     let mut last_yield = quiet_since;
@@ -20,12 +22,14 @@ pub(crate) fn run(shared: &Shared) {
         let Some(mut core) = shared.lock_unless_broken() else { return };
         let now = core.now();
         if core.turn(now) {
+            patience.learn(now.since(quiet_since), false);
             quiet_since = now;
             shared.announce();
         }
-        if budget.is_none_or(|budget| now.since(quiet_since) < budget) {
+        let quiet = now.since(quiet_since);
+        if patience.budget().is_none_or(|budget| quiet < budget) {
             drop(core);
-            pause(shared, now, &mut last_yield);
+            pause(shared, now, &mut last_yield, &mut patience);
             continue;
         }
         let until = core.next_turn(now);
@@ -36,12 +40,13 @@ pub(crate) fn run(shared: &Shared) {
 }
 
 /// Leaves the lock to those who want it, and the core to other threads from time to time.
-fn pause(shared: &Shared, now: Time, last_yield: &mut Time) {
+fn pause(shared: &Shared, now: Time, last_yield: &mut Time, patience: &mut Patience) {
     if shared.is_wanted() {
         shared.stand_aside();
-    } else if now.since(*last_yield) >= shared.yield_every {
-        *last_yield = now;
+    } else if patience.is_crowded() || now.since(*last_yield) >= shared.yield_every {
         std::thread::yield_now();
+        *last_yield = clock::now();
+        patience.yielded(last_yield.since(now));
     }
 }
 

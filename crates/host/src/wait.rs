@@ -39,7 +39,7 @@ pub(crate) fn wait_for<T>(
     if let Some(found) = check(&mut core) {
         return Some(found);
     }
-    let waiter = Waiter::new(shared, interest, timeout, core.now());
+    let waiter = Waiter::new(shared, interest, timeout, &core);
     match shared.board {
         Board::Inline { .. } => waiter.inline(core, check),
         Board::Thread => waiter.beside_thread(core, check),
@@ -51,6 +51,8 @@ struct Waiter<'a> {
     interest: &'a Interest,
     deadline: Time,
     budget: Option<Span>,
+    crowded: bool,
+    since: Time,
     /// Since when nothing has happened.
     quiet_since: Time,
     last_yield: Time,
@@ -63,33 +65,43 @@ impl<'a> Waiter<'a> {
         shared: &'a Shared,
         interest: &'a Interest,
         timeout: Option<Duration>,
-        now: Time,
+        core: &Core,
     ) -> Self {
+        let now = core.now();
         Self {
             shared,
             interest,
             deadline: timeout.map_or(Time::NEVER, |timeout| now + clock::span(timeout)),
-            budget: shared.wait_mode.budget().map(clock::span),
+            budget: core.patience.budget(),
+            crowded: core.patience.is_crowded(),
+            since: now,
             quiet_since: now,
             last_yield: now,
             others_at_work: false,
         }
     }
 
-    /// True as long as looking again is better than sleeping.
+    /// True as long as looking again is better than sleeping: the budget, and as long again in which each look is
+    /// followed by a yield.
     #[inline]
     fn spins(&self, now: Time) -> bool {
-        self.budget.is_none_or(|budget| now.since(self.quiet_since) < budget)
+        self.budget.is_none_or(|budget| now.since(self.quiet_since).0 < 2 * budget.0)
     }
 
     /// True if it is time to offer the processor to others.
     #[inline]
-    fn yields(&mut self, now: Time) -> bool {
-        let yields = now.since(self.last_yield.max(self.quiet_since)) >= self.shared.yield_every;
-        if yields {
-            self.last_yield = now;
-        }
-        yields
+    fn yields(&self, now: Time) -> bool {
+        let quiet = now.since(self.quiet_since);
+        self.crowded
+            || now.since(self.last_yield.max(self.quiet_since)) >= self.shared.yield_every
+            || self.budget.is_some_and(|budget| quiet >= budget)
+    }
+
+    /// Notes a yield, and what it says of the cores.
+    fn yielded(&mut self, core: &mut Core, before: Time, now: Time) {
+        core.patience.yielded(now.since(before));
+        self.crowded = core.patience.is_crowded();
+        self.last_yield = now;
     }
 
     /// Waits while making progress in this thread.
@@ -135,12 +147,15 @@ impl<'a> Waiter<'a> {
                 drop(core);
                 std::thread::yield_now();
                 core = self.shared.lock();
+                let before = std::mem::replace(&mut now, core.now());
+                self.yielded(&mut core, before, now);
             } else {
                 continue;
             }
             was_away = true;
             now = core.now();
         };
+        core.patience.learn(now.since(self.since), found.is_none());
         match core.sleepers.watch {
             Watch::Nobody => core.sleepers.hand_over(),
             _ => self.shared.mind_watcher(&mut core, now),
@@ -163,6 +178,7 @@ impl<'a> Waiter<'a> {
         core.sleepers.rouse_watcher();
         core.sleepers.watch = Watch::Caller;
         core.sleepers.until = until;
+        core.patience.sleeps += 1;
         let ticket = core.sleepers.enter(self.interest.clone(), How::Watching);
         let ticks = self.shared.ticks();
         drop(core);
@@ -183,6 +199,7 @@ impl<'a> Waiter<'a> {
         let parker = Parker::mine();
         let how = if nap.is_some() { How::Napping } else { How::Parked };
         let ticket = core.sleepers.enter(self.interest.clone(), how(parker.clone()));
+        core.patience.sleeps += 1;
         drop(core);
         let limit = timeout(self.deadline, now);
         parker.sleep(match (limit, nap) {
@@ -204,28 +221,41 @@ impl<'a> Waiter<'a> {
         loop {
             // Read before the check and under the lock: what comes later moves it.
             let news = self.shared.news();
-            if let Some(found) = check(&mut core) {
-                return Some(found);
-            }
-            if now >= self.deadline {
-                return None;
+            let found = check(&mut core);
+            if found.is_some() || now >= self.deadline {
+                core.patience.learn(now.since(self.since), found.is_none());
+                return found;
             }
             if self.spins(now) {
                 drop(core);
-                while self.shared.news() == news && now < self.deadline && self.spins(now) {
-                    if self.yields(now) {
-                        std::thread::yield_now()
-                    } else {
-                        std::hint::spin_loop()
-                    }
-                    now = clock::now();
-                }
+                let yielded = self.spin(news, &mut now);
                 core = self.shared.lock();
+                if let Some((before, after)) = yielded {
+                    self.yielded(&mut core, before, after);
+                }
             } else {
                 core = self.park(core, now, None);
                 now = clock::now();
             }
         }
+    }
+}
+
+impl Waiter<'_> {
+    /// Spins without the lock until there is news or it is time for something else. If a yield is why it returns: from
+    /// when to when that took.
+    fn spin(&self, news: u64, now: &mut Time) -> Option<(Time, Time)> {
+        while self.shared.news() == news && *now < self.deadline && self.spins(*now) {
+            if self.yields(*now) {
+                let before = *now;
+                std::thread::yield_now();
+                *now = clock::now();
+                return Some((before, *now));
+            }
+            std::hint::spin_loop();
+            *now = clock::now();
+        }
+        None
     }
 }
 

@@ -31,7 +31,7 @@ const PARAMETERS: [(&CStr, &CStr); 8] = [
     (c"timeout", c"Milliseconds of silence after which a peer is lost (default: the profile's; 5000)"),
     (
         c"wait",
-        c"How blocking calls wait: adaptive (look for 50 us, then sleep), spin, or sleep (default: adaptive)",
+        c"How blocking calls wait: adaptive (look for as long as recent waits make it worth while, then sleep), spin, or sleep (default: adaptive)",
     ),
     (c"linger", c"Milliseconds that closing waits for acknowledgements at most (default: 2000)"),
 ];

@@ -72,7 +72,8 @@ pub struct EmpArgs {
     /// Other faults of EMP's frames, such as drop:1%,reorder:5%@4,duplicate:1%,corrupt:0.1%,delay:1%@50us..1ms.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "PLAN")]
     pub faults: String,
-    /// How EMP waits: spin, adaptive (spins 50 µs, then sleeps), sleep [default: spin; adaptive with a thread board].
+    /// How EMP waits: spin, adaptive (spins as long as recent waits make it worth while, then sleeps), sleep
+    /// [default: adaptive].
     #[arg(long)]
     pub wait: Option<String>,
     /// Seed of loss, faults and other random choices.

@@ -72,16 +72,14 @@ fn describe(spec: &Spec, place: &Place) -> anyhow::Result<NodeBuilder> {
     let Some(profile) = Profile::by_name(&spec.profile) else {
         bail_user!("there is no profile {} at {}", spec.profile, place.own);
     };
-    let (board, usual) = match spec.board.as_str() {
-        "inline" => (Board::Inline { guardian: spec.guardian }, WaitMode::Spin),
-        // A caller that spins would take the progress thread's core.
-        "thread" => (Board::Thread, WaitMode::default()),
+    let board = match spec.board.as_str() {
+        "inline" => Board::Inline { guardian: spec.guardian },
+        "thread" => Board::Thread,
         other => bail_user!("there is no board {other} at {}", place.own),
     };
     let wait = match spec.wait.as_deref() {
-        None => usual,
+        None | Some("adaptive") => WaitMode::Adaptive,
         Some("spin") => WaitMode::Spin,
-        Some("adaptive") => WaitMode::default(),
         Some("sleep") => WaitMode::Sleep,
         Some(other) => bail_user!("there is no way of waiting called {other} at {}", place.own),
     };

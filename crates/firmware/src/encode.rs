@@ -6,14 +6,14 @@ use emp_wire::{
 };
 
 use crate::limits::FRAME_SEGMENTS_MAX;
-use crate::memory::{HostMemory, MemoryFault, SegmentList};
+use crate::memory::{HostMemory, MemoryFault, Segment, SegmentList};
 use crate::peers::Peer;
 use crate::pool::{Chain, Pool};
 use crate::transmit::{LinkIndex, TransmitBatch};
 
 /// Payloads up to this many bytes are copied next to the header: cheaper than one more gather entry, and a frame in one
 /// piece can leave by plain `send`.
-const INLINE_PAYLOAD_BYTES: u64 = 256;
+pub(crate) const INLINE_PAYLOAD_BYTES: u64 = 256;
 
 /// What a frame says in its common header.
 pub(crate) struct Head {
@@ -72,7 +72,7 @@ pub(crate) fn frame(
     payload: Payload<'_>,
     memory: &impl HostMemory,
 ) -> Result<u64, EncodeError> {
-    let Line { own, peer, check_payload } = *line;
+    let Line { peer, check_payload, .. } = *line;
     let (link, to) = peer.route().ok_or(EncodeError::Unsendable)?;
     let inline = batch.next_inline();
     let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
@@ -81,19 +81,7 @@ pub(crate) fn frame(
     if whole > inline.len() as u64 || whole > u64::from(u16::MAX) {
         return Err(EncodeError::Unsendable);
     }
-    let flags = head.flags.with_if(!check_payload && payload_bytes > 0, Flags::PAYLOAD_UNCHECKED);
-    let header = Header {
-        kind: head.kind,
-        flags,
-        length: (whole - HEADER_BYTES as u64) as u16,
-        destination_tag: peer.node.destination_tag(),
-        destination_epoch: peer.remote_epoch.check(),
-        source_tag: own.source_tag(),
-        source_epoch: peer.local_epoch,
-        sequence: head.sequence,
-        acknowledge: head.acknowledge,
-        word: head.word,
-    };
+    let header = header(line, head, (whole - HEADER_BYTES as u64) as u16, payload_bytes > 0);
     header.emit(inline.first_chunk_mut().expect("a batch's frames have room for a header"));
 
     let mut segments = ArrayVec::new();
@@ -113,11 +101,78 @@ pub(crate) fn frame(
     Ok((inline_bytes - end) as u64)
 }
 
+/// The common header of a frame to the line's peer.
+fn header(line: &Line<'_>, head: &Head, length: u16, payload: bool) -> Header {
+    let Line { own, peer, check_payload } = *line;
+    Header {
+        kind: head.kind,
+        flags: head.flags.with_if(!check_payload && payload, Flags::PAYLOAD_UNCHECKED),
+        length,
+        destination_tag: peer.node.destination_tag(),
+        destination_epoch: peer.remote_epoch.check(),
+        source_tag: own.source_tag(),
+        source_epoch: peer.local_epoch,
+        sequence: head.sequence,
+        acknowledge: head.acknowledge,
+        word: head.word,
+    }
+}
+
+/// Frames of one train without body fields, as they are in its middle: all of one length, their numbers and words
+/// following one another, each with its payload in one piece of host memory.
+pub(crate) struct Alike {
+    link: LinkIndex,
+    to: emp_wire::LinkAddress,
+    seed: emp_wire::Seed,
+    check_payload: bool,
+    first: Header,
+}
+
+impl Alike {
+    /// For frames of which `head` is the first's; `payload_bytes` is more than nothing. `None`: there is no route.
+    pub(crate) fn new(line: &Line<'_>, head: &Head, payload_bytes: u16) -> Option<Self> {
+        let (link, to) = line.peer.route()?;
+        let first = header(line, head, payload_bytes, true);
+        let check_payload = line.check_payload;
+        Some(Self { link, to, seed: line.peer.outgoing, check_payload, first })
+    }
+
+    /// Adds the frame that is `place` after the first. The caller has seen that frames of this length fit the batch, and
+    /// that it is not full.
+    #[inline]
+    pub(crate) fn frame(
+        &mut self,
+        place: u32,
+        request: bool,
+        batch: &mut TransmitBatch,
+        payload: Segment,
+        memory: &impl HostMemory,
+    ) -> Result<(), MemoryFault> {
+        let header = Header {
+            sequence: self.first.sequence.plus(place),
+            word: self.first.word.wrapping_add(place),
+            flags: self.first.flags.with_if(request, Flags::ACK_REQUEST),
+            ..self.first
+        };
+        let inline = &mut batch.next_inline()[..HEADER_BYTES];
+        header.emit(inline.first_chunk_mut().expect("just cut so"));
+        let mut sum = begin_checksum(inline, self.seed);
+        if self.check_payload {
+            memory.checksum(payload, &mut sum)?;
+        }
+        store_checksum(inline, sum);
+        let mut segments = ArrayVec::new();
+        segments.push(payload);
+        batch.push(self.link, self.to, HEADER_BYTES, segments);
+        Ok(())
+    }
+}
+
 /// Copies the payload inline (true) or names its segments (false).
 fn place(
     payload: Payload<'_>,
     inline: &mut [u8],
-    segments: &mut ArrayVec<crate::memory::Segment, FRAME_SEGMENTS_MAX>,
+    segments: &mut ArrayVec<Segment, FRAME_SEGMENTS_MAX>,
     memory: &impl HostMemory,
 ) -> Result<bool, MemoryFault> {
     match payload {

@@ -268,6 +268,12 @@ impl Firmware {
         self.send.set_collection(frames);
     }
 
+    /// Whether frames of one train are built in one go (at first they are) or one by one. Nothing that can be seen from
+    /// outside depends on it but the time that it takes: tests hold the one against the other.
+    pub fn set_whole_trains(&mut self, whole: bool) {
+        self.send.whole_trains = whole;
+    }
+
     /// Says goodbye to every peer; posts are refused from now on. Call when [`is_drained`](Self::is_drained), or when
     /// tired of waiting for that, and send what [`poll_transmit`](Self::poll_transmit) then gives.
     pub fn close(&mut self, _now: Time) {

@@ -70,6 +70,16 @@ impl TransmitBatch {
         self.frames.is_full()
     }
 
+    /// Frames that still fit.
+    pub(crate) fn room(&self) -> u32 {
+        self.frames.remaining_capacity() as u32
+    }
+
+    /// The longest frame that fits, in bytes.
+    pub(crate) fn frame_bytes_max(&self) -> usize {
+        self.stride
+    }
+
     /// The bytes of frame `index` that come before its segments.
     pub fn inline(&self, index: usize) -> &[u8] {
         let start = index * self.stride;

@@ -11,6 +11,7 @@ mod bookkeeping;
 mod one_sided;
 mod record;
 mod timer;
+mod train;
 mod transmission;
 mod window;
 
@@ -135,6 +136,8 @@ pub(crate) struct SendPath {
     awaits: bool,
     /// Replies that have arrived: their values can be forgotten.
     pub(crate) replied: Vec<u32>,
+    /// The middle of a train is built in one go.
+    pub(crate) whole_trains: bool,
 }
 
 /// Boxes kept for reuse: peers that are active at the same time, in a usual burst. 4 KiB each.
@@ -158,6 +161,7 @@ impl SendPath {
             active: 0,
             awaits: false,
             replied: Vec::new(),
+            whole_trains: true,
         }
     }
 

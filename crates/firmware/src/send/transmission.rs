@@ -57,7 +57,7 @@ impl SendPath {
         while !out.batch.is_full() {
             let Some(sequence) = self.choose(now, peer, frame_bytes_max) else { break };
             match self.emit(now, peer, sequence, out) {
-                Ok(()) => {}
+                Ok(()) => self.emit_run(now, peer, out),
                 Err(EncodeError::Unsendable) => {
                     self.counters.count(Counter::DropTooLong);
                     self.sent(now, peer, sequence);

@@ -1,0 +1,175 @@
+//! Transmission of the middle of a train: frames that differ only in number and place are built in one go.
+//!
+//! The way of single frames ([`transmission`](super::transmission)) is the truth. This is what it comes to for a run of
+//! frames none of which is a message's first, its train's last, or sent before, while nothing else is to be sent to that
+//! peer: whatever differs from that goes the usual way. `tests/trains.rs` holds the two against each other.
+
+use emp_wire::{BlockWord, Flags, HEADER_BYTES, Kind, Sequence};
+
+use super::record::{Active, FrameState, What};
+use super::{Outlet, SendPath};
+use crate::counters::Counter;
+use crate::encode::{Alike, Head, INLINE_PAYLOAD_BYTES, Line};
+use crate::limits::WINDOW_FRAMES;
+use crate::memory::{HostMemory, Segment, SegmentList};
+use crate::time::Time;
+
+/// Frames to be built alike.
+struct Run {
+    /// Number of the first, and how many there are.
+    first: Sequence,
+    frames: u32,
+    /// The record that they belong to.
+    record: usize,
+    source: Source,
+}
+
+/// Where a run's payload is, and what its frames say of it.
+struct Source {
+    kind: Kind,
+    /// The first frame's word; each next one's is one more.
+    word: u32,
+    /// The memory from the first frame's payload on, as far as it is in one piece.
+    memory: Segment,
+    /// Payload bytes of each frame.
+    fragment: u16,
+}
+
+impl SendPath {
+    /// Builds what can be built in one go of the peer's current train.
+    #[inline]
+    pub(super) fn emit_run(&mut self, now: Time, peer: u32, out: &mut Outlet<'_, impl HostMemory>) {
+        let Some(active) = self.peers[peer].active.as_deref() else { return };
+        if self.whole_trains
+            && active.train_next.before(active.train_end)
+            && let Some(run) = self.plan_run(peer, out.batch.room())
+        {
+            self.build_run(now, peer, &run, out);
+        }
+    }
+
+    /// The frames that [`choose`](Self::choose) would give one after the other and that are alike.
+    fn plan_run(&self, peer: u32, room: u32) -> Option<Run> {
+        let entry = &self.peers[peer];
+        let active = entry.active.as_deref()?;
+        let undisturbed = active.lost == 0 && active.controls.is_empty() && active.refusals == 0;
+        if !undisturbed || !entry.found {
+            return None;
+        }
+        let first = active.train_next;
+        let numbers = WINDOW_FRAMES.checked_sub(first.since(active.unacked) as u32)?;
+        let window = entry.window.frames().saturating_sub(active.in_flight);
+        let record = active.record_of(first)?;
+        let place = first.since(active.records[record].first) as u32;
+        // The last one may be shorter, and says that it is the last.
+        let middle = (active.records[record].count - 1).saturating_sub(place);
+        let source = self.source(active.records[record].what, place)?;
+        let whole = (source.memory.bytes / u64::from(source.fragment)) as u32;
+        let frames = numbers.min(window).min(middle).min(whole).min(room);
+        let unsent = active.frame(first).state == FrameState::Unsent;
+        (frames > 0 && unsent).then_some(Run { first, frames, record, source })
+    }
+
+    /// Where the payload of the frames from `place` on is, if it can be named and is not worth a copy.
+    fn source(&self, what: What, place: u32) -> Option<Source> {
+        let source = match what {
+            What::Message { message, .. } if place > 0 => {
+                let sending = self.messages.at(message)?;
+                let (offset, _) = sending.fragment_at(place);
+                let left = u64::from(sending.unscheduled).checked_sub(offset)?;
+                let plain = sending.chain.is_none() && !sending.void;
+                let memory = piece(&sending.descriptor.segments, offset, left).filter(|_| plain)?;
+                Source { kind: Kind::Data, word: place, memory, fragment: sending.fragment }
+            }
+            What::Block { message, pull, offset, bytes } => {
+                let sending = self.messages.at(message)?;
+                let start = place * u32::from(sending.fragment);
+                let left = u64::from(bytes.checked_sub(start)?);
+                let offset = offset + u64::from(start);
+                let list = &sending.descriptor.segments;
+                let memory = piece(list, offset, left).filter(|_| sending.chain.is_none())?;
+                let word = BlockWord { pull, index: place as u16 }.emit();
+                Source { kind: Kind::Block, word, memory, fragment: sending.fragment }
+            }
+            What::Region(block) => {
+                let start = u64::from(place) * u64::from(block.fragment);
+                let memory = block.memory.part(start, u64::MAX);
+                let word = BlockWord { pull: block.pull, index: place as u16 }.emit();
+                Source { kind: Kind::Block, word, memory, fragment: block.fragment }
+            }
+            _ => return None,
+        };
+        (u64::from(source.fragment) > INLINE_PAYLOAD_BYTES).then_some(source)
+    }
+
+    /// Builds the frames of a run, and notes that they went out.
+    fn build_run(
+        &mut self,
+        now: Time,
+        peer: u32,
+        run: &Run,
+        out: &mut Outlet<'_, impl HostMemory>,
+    ) {
+        let Outlet { peers, cross, memory, batch, .. } = out;
+        let Run { first, frames, record, source } = run;
+        let check_payload = self.profile.checksum_payload;
+        let line = Line { own: peers.own, peer: &peers[peer], check_payload };
+        let acknowledge = cross.acks[peer].acknowledge;
+        let (sequence, word) = (*first, source.word);
+        let head = Head { kind: source.kind, flags: Flags::ACK, sequence, acknowledge, word };
+        let Some(mut alike) = Alike::new(&line, &head, source.fragment) else { return };
+        if HEADER_BYTES + usize::from(source.fragment) > batch.frame_bytes_max() {
+            return;
+        }
+        let entry = &mut self.peers[peer];
+        let window = entry.window.frames();
+        let active = entry.active.as_deref_mut().expect("the run is of an active peer");
+        let mut built = 0;
+        while built < *frames {
+            let left = window.saturating_sub(active.in_flight + 1);
+            // V20, as for single frames.
+            let low = left < self.profile.request_ack_below
+                && (left == 0 || active.since_request >= self.profile.collection);
+            let start = u64::from(built) * u64::from(source.fragment);
+            let payload = source.memory.part(start, source.fragment.into());
+            // A fault is met again, and dealt with, by the way of single frames.
+            if alike.frame(built, low, batch, payload, *memory).is_err() {
+                break;
+            }
+            active.note_sent(first.plus(built), now);
+            if low {
+                active.since_request = 0;
+            }
+            built += 1;
+        }
+        active.train_next = first.plus(built);
+        active.records[*record].sent += built;
+        if built > 0 && core::mem::take(&mut cross.acks[peer].owed) {
+            cross.acks[peer].carried = true;
+            self.counters.count(Counter::AcksPiggybacked);
+        }
+        self.counters.add(Counter::FramesSent, built.into());
+    }
+}
+
+impl Active {
+    /// A frame went out for the first time.
+    #[inline]
+    fn note_sent(&mut self, sequence: Sequence, now: Time) {
+        if self.in_flight == 0 && self.lost == 0 {
+            (self.progress_at, self.acked_at, self.heard_at) = (now, now, now);
+        }
+        self.order = self.order.wrapping_add(1);
+        self.since_request += 1;
+        self.in_flight += 1;
+        let order = self.order;
+        let frame = self.frame_mut(sequence);
+        (frame.order, frame.sent_us) = (order, (now.0 / 1_000) as u32);
+        (frame.state, frame.resent) = (FrameState::InFlight, false);
+    }
+}
+
+/// The first piece of a range of the list.
+fn piece(list: &SegmentList, offset: u64, bytes: u64) -> Option<Segment> {
+    list.range(offset, bytes, Err).err()
+}

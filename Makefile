@@ -10,7 +10,7 @@ BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 TESTED ?= $(or $(CARGO_TARGET_DIR),target)/debug
 SEEDS ?= 0..2000
 
-.PHONY: all demo test test-mpi test-mpi-full loom bench sim lint install install-built deps browser deps-mpi clean
+.PHONY: all demo test test-mpi test-mpi-full test-mpi-endurance loom bench sim lint install install-built deps browser deps-mpi clean
 
 all: export EMP_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 all: deps
@@ -39,6 +39,14 @@ test-mpi: deps-mpi
 test-mpi-full: deps-mpi
 	$(CARGO) build -p emp-cli -p emp-fi --locked
 	tests/mpi/run --full --built $(TESTED)
+
+## 16 ranks on two hosts under a mixed load, RUNS times for SECONDS each, MPICH and Open MPI in turn: half an
+## hour as it stands. make test-mpi-endurance RUNS=4 SECONDS=10 is a try.
+test-mpi-endurance: RUNS ?= 50
+test-mpi-endurance: SECONDS ?= 30
+test-mpi-endurance: deps-mpi
+	$(CARGO) build -p emp-cli -p emp-fi --locked
+	tests/mpi/endurance --built $(TESTED) $(RUNS) $(SECONDS)
 
 ## Every order of memory accesses that the shared-memory ring allows, by loom. Its own target directory, because it is
 ## another configuration of everything. About 15 s after the build.

@@ -70,6 +70,8 @@ counters! {
     TailProbes = "tail_probes",
     /// Retransmission timers that ran out.
     Timeouts = "timeouts",
+    /// Times that the node did not run although something was due.
+    Absences = "absences",
     /// "Not ready" said.
     NotReadySent = "not_ready_sent",
     /// "Not ready" heard.

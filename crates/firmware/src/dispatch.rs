@@ -39,6 +39,7 @@ impl Firmware {
         frame: &[u8],
         memory: &mut impl HostMemory,
     ) {
+        self.notice_absence(now);
         let result = match Header::parse(frame) {
             Err(reason) => Err(reason.into()),
             Ok((header, _)) if !self.is_for_us(&header) => Err(Counter::DropWrongNode),
@@ -58,6 +59,7 @@ impl Firmware {
 
     /// To be called when [`poll_timeout`](Self::poll_timeout)'s time has come. Harmless at other times.
     pub fn handle_timeout(&mut self, now: Time, _memory: &mut impl HostMemory) {
+        self.notice_absence(now);
         self.send.handle_timeout(now);
         self.run_searches(now);
         if self.watch_at.is_some_and(|at| at <= now) {

@@ -110,6 +110,8 @@ pub struct Firmware {
     pub(crate) watched: Vec<(u32, u32)>,
     /// When strangers were last greeted, in milliseconds (wrapping).
     pub(crate) greeted_ms: Option<u32>,
+    /// When an event last came in.
+    pub(crate) ran_at: Time,
 }
 
 impl Firmware {
@@ -137,6 +139,7 @@ impl Firmware {
             watch_at: None,
             watched: Vec::new(),
             greeted_ms: None,
+            ran_at: Time::default(),
         }
     }
 

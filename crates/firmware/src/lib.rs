@@ -10,6 +10,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod absence;
 mod arithmetic;
 mod chunked;
 mod contact;

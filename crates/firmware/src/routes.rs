@@ -138,6 +138,13 @@ impl Routes {
         true
     }
 
+    /// Nobody listened for answers for so long: that is no part of any search.
+    pub(crate) fn excuse(&mut self, now: Time, absent: Span) {
+        for search in &mut self.searches {
+            search.since = now.min(search.since + absent);
+        }
+    }
+
     pub(crate) fn stop_search(&mut self, peer: u32) {
         self.searches.retain(|search| search.peer != peer);
     }

@@ -65,6 +65,15 @@ impl ReceivePath {
         false
     }
 
+    /// Nobody could open an endpoint for so many milliseconds.
+    pub(crate) fn excuse(&mut self, absent_ms: u32) {
+        for index in &self.homeless {
+            if let Some(since) = self.incoming.at_mut(*index).and_then(|m| m.homeless_ms.as_mut()) {
+                *since = since.wrapping_add(absent_ms);
+            }
+        }
+    }
+
     /// Closes an endpoint: its receives end, its messages are given up.
     pub(crate) fn close_endpoint(&mut self, number: u16) {
         let Some(index) = self.endpoint(number) else { return };

@@ -26,7 +26,7 @@ use crate::limits::{POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
 use crate::slots::Slots;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::timers::Timers;
 pub(crate) use acknowledged::Explicit;
 use record::Active;
@@ -235,6 +235,19 @@ impl SendPath {
     pub(crate) fn heard(&mut self, peer: u32, now: Time) {
         if let Some(active) = &mut self.peers[peer].active {
             active.heard_at = now;
+        }
+    }
+
+    /// Nobody looked for so long: no peer is to blame that nothing of it was heard meanwhile.
+    pub(crate) fn excuse(&mut self, now: Time, absent: Span) {
+        if self.active == 0 {
+            return;
+        }
+        for peer in 0..self.peers.len() {
+            if let Some(active) = &mut self.peers[peer].active {
+                active.heard_at = now.min(active.heard_at + absent);
+                active.acked_at = now.min(active.acked_at + absent);
+            }
         }
     }
 

@@ -1,0 +1,43 @@
+//! Times in which this node did not run although something was due: its process was stopped or starved, or the machine
+//! stood still. What it did not hear meanwhile is no peer's silence (`RESEND-5`).
+
+use crate::counters::Counter;
+use crate::engine::Firmware;
+use crate::peers::milliseconds;
+use crate::time::{Span, Time};
+
+/// A turn this late shows that the node did not run. Longer than a time slice of an ordinary kernel, so that a node that
+/// shares its processor is not held to be away all the time; far shorter than any patience, so that what is not excused does not count.
+const ABSENCE_MIN: Span = Span::ms(10);
+
+impl Firmware {
+    /// To be called first with each event that comes in.
+    #[inline]
+    pub(crate) fn notice_absence(&mut self, now: Time) {
+        let before = core::mem::replace(&mut self.ran_at, now);
+        if now.since(before) >= ABSENCE_MIN {
+            self.excuse_peers(before, now);
+        }
+    }
+
+    /// Moves the beginnings of all silences on by the time in which nobody looked. What was not due does not count as
+    /// absence: an idle node has nothing to look at. Each late turn still counts from the last one to when it was
+    /// due, so a peer that has ended is given up after a bounded number of turns, however late they come.
+    #[cold]
+    fn excuse_peers(&mut self, before: Time, now: Time) {
+        let due = [self.send.next_deadline(), self.routes.next_deadline(), self.watch_at];
+        let Some(due) = due.into_iter().flatten().min() else { return };
+        let absent = now.since(due.max(before));
+        if absent < ABSENCE_MIN {
+            return;
+        }
+        self.counters.count(Counter::Absences);
+        self.send.excuse(now, absent);
+        self.routes.excuse(now, absent);
+        let absent_ms = milliseconds(Time(absent.0));
+        for (_, since_ms) in &mut self.watched {
+            *since_ms = since_ms.wrapping_add(absent_ms);
+        }
+        self.receive.excuse(absent_ms);
+    }
+}

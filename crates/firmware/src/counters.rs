@@ -80,6 +80,8 @@ counters! {
     PeersFound = "peers_found",
     /// Peers given up.
     PeersLost = "peers_lost",
+    /// Peers that had long left and whose place another node was given.
+    PeersForgotten = "peers_forgotten",
     /// Peers that came back in a new epoch.
     PeersRestarted = "peers_restarted",
     /// Dropped: shorter than a header.

@@ -243,7 +243,7 @@ impl Firmware {
         self.peers.set_remote_epoch(peer, Epoch::UNKNOWN);
         self.peers.bump_local_epoch(peer);
         self.peers[peer].clear_route();
-        let _ = now;
+        self.peers.note_departed(now, peer);
         if status == Status::PeerClosed {
             self.push_event(NodeEvent::Closed(node));
         } else {

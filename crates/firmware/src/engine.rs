@@ -78,6 +78,10 @@ const FRAME_BYTES_MIN: usize = 128;
 /// The largest frame: its length field has 16 bits, and larger ones would make a batch's memory large for nothing.
 const FRAME_BYTES_MAX: usize = 16 << 10;
 
+/// Times after which a silent peer counts as lost that a departed one is remembered at least: it is as patient as we are, and
+/// gives up the pair within one of them, or hears of our new epoch.
+const DEPARTED_SILENCES: u64 = 4;
+
 /// A node's protocol engine. No sockets, no clock, no threads; a pure state machine.
 ///
 /// Its methods are of four kinds:
@@ -342,15 +346,14 @@ impl Firmware {
         if self.routes.has_contacts() || self.receive.has_due_acks() {
             return Some(Time(0));
         }
-        [
+        let next = [
             self.send.next_deadline(),
             self.receive.next_deadline(&self.cross),
             self.routes.next_deadline(),
             self.watch_at,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        ];
+        let first = next.map(|due| due.unwrap_or(Time::NEVER)).into_iter().min();
+        first.filter(|due| *due != Time::NEVER)
     }
 
     // ---- getters ----
@@ -436,8 +439,7 @@ impl Firmware {
     /// Adds a peer to the table and to both paths. The node itself is found at once.
     pub(crate) fn add_peer(&mut self, now: Time, node: NodeId) -> Option<u32> {
         let Some(peer) = self.peers.add(node, self.frame_bytes_max) else {
-            self.counters.count(Counter::DropTooManyPeers);
-            return None;
+            return self.add_in_place_of_departed(now, node);
         };
         let is_self = node == self.peers.own;
         self.send.add_peer(is_self);
@@ -448,6 +450,20 @@ impl Firmware {
             self.peers[peer].set_route(now, LinkIndex(u8::MAX), LinkAddress::LOOPBACK);
             self.send.found(peer, now);
         }
+        Some(peer)
+    }
+
+    /// The table is full: the peer that left first makes room, if it left so long ago that it must have noticed, too, and
+    /// will not go on with the pair that was given up (`EPOCH-4`).
+    fn add_in_place_of_departed(&mut self, now: Time, node: NodeId) -> Option<u32> {
+        let age = self.profile.unreachable_after.0 * DEPARTED_SILENCES;
+        let (send, receive, routes) = (&self.send, &self.receive, &self.routes);
+        let is_gone =
+            |peer| !send.is_active(peer) && !routes.is_searching(peer) && !receive.holds(peer);
+        let departed = now.0.checked_sub(age).map(Time);
+        let peer = self.peers.take_departed(departed?, is_gone)?;
+        self.peers.replace(peer, node, self.frame_bytes_max);
+        self.counters.count(Counter::PeersForgotten);
         Some(peer)
     }
 }

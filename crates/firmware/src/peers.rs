@@ -1,4 +1,7 @@
-//! Who the node knows: identity, epochs, route. One entry a peer, kept while the node runs (E48, V9).
+//! Who the node knows: identity, epochs, route. One entry a peer, kept while the node runs (E48, V9)
+//! or until the table is full and the peer has long left.
+
+use alloc::collections::VecDeque;
 
 use emp_wire::{Epoch, Header, LinkAddress, NodeId, Seed};
 use hashbrown::HashMap;
@@ -36,9 +39,32 @@ pub(crate) struct Peer {
     pub(crate) heard_ms: u32,
     /// When one last came from where its route leads.
     route_heard_ms: u32,
+    /// It is in the list of those that have left.
+    departed: bool,
 }
 
 impl Peer {
+    /// A peer of which nothing but the identity is known. Its seeds are still to be set.
+    fn new(node: NodeId, own_epoch: Epoch, frame_bytes_max: u16) -> Self {
+        Self {
+            node,
+            remote_epoch: Epoch::UNKNOWN,
+            local_epoch: own_epoch,
+            outgoing: Seed::CONTACT,
+            incoming: Seed::CONTACT,
+            address: LinkAddress::EVERYONE,
+            link: LinkIndex(0),
+            has_route: false,
+            frame_bytes_max,
+            challenge: 0,
+            challenged_ms: u32::MAX / 2,
+            asking: false,
+            heard_ms: 0,
+            route_heard_ms: 0,
+            departed: false,
+        }
+    }
+
     /// Where frames to it go.
     pub(crate) fn route(&self) -> Option<(LinkIndex, LinkAddress)> {
         self.has_route.then_some((self.link, self.address))
@@ -75,6 +101,8 @@ pub(crate) struct Peers {
     /// By source tag and epoch, for frames that carry no whole identity (`FRAME-4`).
     by_tag: HashMap<u64, u32>,
     last: u32,
+    /// Peers whose pair was given up, and when, the first one first; each at most once.
+    departed: VecDeque<(Time, u32)>,
 }
 
 fn tag_key(tag: u32, epoch: Epoch) -> u64 {
@@ -84,7 +112,15 @@ fn tag_key(tag: u32, epoch: Epoch) -> u64 {
 impl Peers {
     pub(crate) fn new(own: NodeId, own_epoch: Epoch) -> Self {
         let (by_node, by_tag) = (HashMap::new(), HashMap::new());
-        Self { own, own_epoch, entries: Chunked::new(), by_node, by_tag, last: 0 }
+        Self {
+            own,
+            own_epoch,
+            entries: Chunked::new(),
+            by_node,
+            by_tag,
+            last: 0,
+            departed: VecDeque::new(),
+        }
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -122,25 +158,42 @@ impl Peers {
         if self.entries.len() as usize >= PEERS_MAX {
             return None;
         }
-        let index = self.entries.push(Peer {
-            node,
-            remote_epoch: Epoch::UNKNOWN,
-            local_epoch: self.own_epoch,
-            outgoing: Seed::CONTACT,
-            incoming: Seed::CONTACT,
-            address: LinkAddress::EVERYONE,
-            link: LinkIndex(0),
-            has_route: false,
-            frame_bytes_max,
-            challenge: 0,
-            challenged_ms: u32::MAX / 2,
-            asking: false,
-            heard_ms: 0,
-            route_heard_ms: 0,
-        });
+        let index = self.entries.push(Peer::new(node, self.own_epoch, frame_bytes_max));
         self.by_node.insert(node.0, index);
         self.reseed(index);
         Some(index)
+    }
+
+    /// Notes that a pair was given up: if the table fills up, those who left first make room.
+    pub(crate) fn note_departed(&mut self, now: Time, index: u32) {
+        if !core::mem::replace(&mut self.entries[index].departed, true) {
+            self.departed.push_back((now, index));
+        }
+    }
+
+    /// A peer that left before `before` and for which `is_gone` holds; it is the caller's to [`replace`](Self::replace).
+    pub(crate) fn take_departed(
+        &mut self,
+        before: Time,
+        is_gone: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        loop {
+            let (_, index) = *self.departed.front().filter(|(since, _)| *since <= before)?;
+            self.departed.pop_front();
+            self.entries[index].departed = false;
+            // Those that came back are not looked at again until they leave again.
+            if self.entries[index].remote_epoch == Epoch::UNKNOWN && is_gone(index) {
+                return Some(index);
+            }
+        }
+    }
+
+    /// Forgets a peer that has left and gives its place to another node.
+    pub(crate) fn replace(&mut self, index: u32, node: NodeId, frame_bytes_max: u16) {
+        self.by_node.remove(&self.entries[index].node.0);
+        self.entries[index] = Peer::new(node, self.own_epoch, frame_bytes_max);
+        self.by_node.insert(node.0, index);
+        self.reseed(index);
     }
 
     /// Learns or forgets a peer's epoch.

@@ -44,9 +44,13 @@ impl Directory {
     pub(crate) fn note(&mut self, event: &NodeEvent) {
         match event {
             NodeEvent::Found { node, link, address, name } => {
-                let full = self.peers.len() >= emp_firmware::limits::PEERS_MAX;
-                if full && !self.peers.contains_key(node) {
-                    return;
+                let max = emp_firmware::limits::PEERS_MAX;
+                if self.peers.len() >= max && !self.peers.contains_key(node) {
+                    // Those that have left make room, as in the firmware.
+                    self.peers.retain(|_, peer| peer.state == PeerState::Found);
+                    if self.peers.len() >= max {
+                        return;
+                    }
                 }
                 let found = Peer {
                     node: *node,

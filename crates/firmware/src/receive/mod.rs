@@ -264,6 +264,12 @@ impl ReceivePath {
             .collect()
     }
 
+    /// True if a message of this peer is still here, be it one that was whole when the peer left.
+    pub(crate) fn holds(&self, peer: u32) -> bool {
+        let messages = self.incoming.indices().filter_map(|i| self.incoming.at(i));
+        messages.into_iter().any(|message| message.peer == peer)
+    }
+
     /// Nodes that unmatched receives wait for by name.
     pub(crate) fn awaited_nodes(&self) -> Vec<NodeId> {
         let mut nodes: Vec<NodeId> = self

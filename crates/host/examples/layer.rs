@@ -2,127 +2,47 @@
 //!
 //! For each message one receive is posted, one send is posted, and completions are polled on both sides. Compare with
 //! the firmware alone: `cargo run --release -p emp-firmware --example cost`.
+//!
+//! `cargo run --release -p emp-host --example layer [--laps N] [BYTES…]`; for instruction counts that repeat, run the built
+//! example with one lap under `valgrind --tool=callgrind`.
 
-use std::cell::UnsafeCell;
-use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+#[path = "../tests/memory_link/mod.rs"]
+mod memory_link;
+
 use std::time::{Duration, Instant};
 
-use emp_host::link::{Capabilities, Link, LinkStatistics, TxFrame};
-use emp_host::{
-    Board, Completion, CompletionMode, Endpoint, LinkAddress, Node, NodeId, ReceiveDescriptor,
-    Segment, SegmentList, Selector, SendDescriptor,
-};
+use memory_link::{message, pair};
 
-const FRAME: usize = 1500;
-const SLOTS: usize = 64;
+/// Messages each way in a lap.
 const LAP: usize = 200;
+
+/// Laps; the best one counts.
 const LAPS: usize = 5000;
 
-/// Frames that wait for one end.
-struct Queue {
-    frames: [[u8; FRAME]; SLOTS],
-    lengths: [usize; SLOTS],
-    head: usize,
-    tail: usize,
-}
-
-/// Both queues, for one thread only.
-struct Wire([UnsafeCell<Queue>; 2]);
-
-// SAFETY: this program has one thread that touches links: boards are inline and without guardian.
-unsafe impl Send for Wire {}
-// SAFETY: as above.
-unsafe impl Sync for Wire {}
-
-struct Memory {
-    wire: Arc<Wire>,
-    end: usize,
-    capabilities: Capabilities,
-}
-
-impl Link for Memory {
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
-    }
-
-    fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
-        // SAFETY: one thread, and no other reference lives while this method runs.
-        let queue = unsafe { &mut *self.wire.0[1 - self.end].get() };
-        for frame in batch {
-            let slot = queue.tail % SLOTS;
-            let mut length = 0;
-            for part in frame.parts {
-                queue.frames[slot][length..length + part.len()].copy_from_slice(part);
-                length += part.len();
-            }
-            queue.lengths[slot] = length;
-            queue.tail += 1;
-        }
-        batch.len()
-    }
-
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
-        // SAFETY: as above; the sink does not send.
-        let queue = unsafe { &mut *self.wire.0[self.end].get() };
-        let mut count = 0;
-        while queue.head != queue.tail && count < budget {
-            let slot = queue.head % SLOTS;
-            let from = LinkAddress::index(1 - self.end as u32);
-            sink(&queue.frames[slot][..queue.lengths[slot]], &from);
-            queue.head += 1;
-            count += 1;
-        }
-        count
-    }
-
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn wait(&mut self, _timeout: Option<Duration>) -> bool {
-        false
-    }
-
-    fn statistics(&self) -> LinkStatistics {
-        LinkStatistics::default()
-    }
-}
-
 fn main() {
-    let queue = || {
-        UnsafeCell::new(Queue {
-            frames: [[0; FRAME]; SLOTS],
-            lengths: [0; SLOTS],
-            head: 0,
-            tail: 0,
-        })
-    };
-    let wire = Arc::new(Wire([queue(), queue()]));
-    let start = |end: usize, name: &str| {
-        let capabilities = Capabilities {
-            kind: "memory",
-            interface: name.into(),
-            frame_bytes_max: FRAME,
-            parts_max: 16,
-            batch_max: SLOTS,
-            segmentation: false,
-            broadcast: true,
-            privileged: false,
-            address: LinkAddress::index(end as u32),
+    let mut laps = LAPS;
+    let mut sizes = Vec::new();
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let number = if word == "--laps" { words.next().unwrap_or_default() } else { word.clone() };
+        let Ok(number) = number.parse() else {
+            eprintln!("layer: `{word} {number}` is no number; usage: layer [--laps N] [BYTES…]");
+            std::process::exit(2);
         };
-        let link = Memory { wire: Arc::clone(&wire), end, capabilities };
-        let board = Board::Inline { guardian: false };
-        Node::builder().name(name).link(link).board(board).start().expect("the node starts")
-    };
-    let nodes = [start(0, "a"), start(1, "b")];
-    let ends = [0, 1].map(|end| nodes[end].endpoint(1).expect("the endpoint opens"));
-    let idle = best(|| nodes[0].progress());
+        if word == "--laps" { laps = number } else { sizes.push(number) }
+    }
+    if sizes.is_empty() {
+        sizes = vec![0, 32, 1024, 1400];
+    }
+    let (nodes, ends) = pair();
+    let idle = best(laps, || {
+        nodes[0].progress();
+    });
     println!("an idle turn by call: {idle:.0} ns");
-    for bytes in [0usize, 32, 1024, 1400] {
+    for bytes in sizes {
         let (out, into) = (vec![1u8; bytes].leak(), vec![0u8; bytes].leak());
         let mut done = Vec::with_capacity(64);
-        let time = best(|| {
+        let time = best(laps, || {
             for end in [0, 1] {
                 message(&ends[end], &ends[1 - end], nodes[1 - end].id(), out, into, &mut done);
             }
@@ -132,52 +52,12 @@ fn main() {
 }
 
 /// The best lap's mean, in nanoseconds.
-fn best(mut what: impl FnMut()) -> f64 {
+fn best(laps: usize, mut what: impl FnMut()) -> f64 {
     let mut best = Duration::MAX;
-    for _ in 0..LAPS {
+    for _ in 0..laps {
         let start = Instant::now();
         (0..LAP).for_each(|_| what());
         best = best.min(start.elapsed());
     }
     best.as_nanos() as f64 / LAP as f64
-}
-
-fn message(
-    from: &Endpoint,
-    to: &Endpoint,
-    node: NodeId,
-    out: &mut [u8],
-    into: &mut [u8],
-    done: &mut Vec<Completion>,
-) {
-    let whole = |buffer: &mut [u8]| {
-        let address = buffer.as_mut_ptr().expose_provenance() as u64;
-        SegmentList::one(Segment { address, bytes: buffer.len() as u64 })
-    };
-    let receive = ReceiveDescriptor {
-        endpoint: 1,
-        selector: Selector::ANY,
-        segments: whole(into),
-        claim: None,
-        context: 0,
-    };
-    // SAFETY: the buffer is leaked, hence valid for ever.
-    unsafe { to.post_receive_raw(receive) }.expect("there is room");
-    let send = SendDescriptor {
-        to: node,
-        endpoint: 1,
-        to_endpoint: 1,
-        match_bits: 0,
-        segments: whole(out),
-        immediate: None,
-        synchronous: false,
-        completion: CompletionMode::Auto,
-        context: 0,
-    };
-    // SAFETY: as above.
-    unsafe { from.post_send_raw(send) }.expect("there is room");
-    done.clear();
-    while to.poll_completions(done) == 0 {
-        from.poll_completions(done);
-    }
 }

@@ -18,6 +18,9 @@ impl Core {
         post: impl FnOnce(&mut Firmware, &mut ProcessMemory, u64) -> Result<OpId, PostError>,
     ) -> Result<SlotKey, PostError> {
         let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
+        if matches!(state, State::Raw { .. }) && self.queues.is_full() {
+            return Err(PostError::Busy);
+        }
         let memory = &mut self.memory;
         self.requests.insert(state, |context| post(firmware, memory, context))
     }

@@ -34,7 +34,13 @@ pub(crate) struct Queues {
     last_serial: u32,
     /// Notifications that were taken out, or thrown away, since this was last asked.
     taken: usize,
+    /// Completions in all queues together.
+    held: usize,
 }
+
+/// Completions that wait for the application, of all endpoints together. Posts are refused beyond it, so that whoever
+/// posts and never asks is told instead of growing; what is in flight then still finds its place.
+const HELD_MAX: usize = emp_firmware::limits::COMPLETIONS_MAX;
 
 impl Queues {
     /// True if the endpoint is open.
@@ -62,6 +68,7 @@ impl Queues {
     pub(crate) fn close(&mut self, number: u16) {
         if let Some(key) = self.by_number.remove(&number) {
             let queue = self.slots.remove(key.slot as usize);
+            self.held -= queue.completions.len();
             self.taken += queue.completions.iter().filter(|done| is_notification(done)).count();
         }
     }
@@ -72,6 +79,7 @@ impl Queues {
         let Some(queue) = self.find(key) else { return false };
         queue.completions.push_back(completion);
         queue.alarms.iter().for_each(|alarm| alarm.ring());
+        self.held += 1;
         true
     }
 
@@ -104,6 +112,12 @@ impl Queues {
         (queue.serial == key.serial).then_some(queue)
     }
 
+    /// True if so many completions wait that nothing more may be posted whose completion would join them.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.held >= HELD_MAX
+    }
+
     /// True if the queue has nothing to hand out.
     #[inline]
     pub(crate) fn is_empty(&mut self, key: QueueKey) -> bool {
@@ -121,6 +135,7 @@ impl Queues {
             into.push(completion);
         }
         self.taken += taken;
+        self.held -= count;
         count
     }
 
@@ -130,6 +145,7 @@ impl Queues {
         let place = queue.completions.iter().position(is_notification)?;
         let taken = queue.completions.remove(place);
         self.taken += 1;
+        self.held -= 1;
         taken
     }
 

@@ -1,15 +1,13 @@
 //! Building a frame in a batch: header, body, payload by copy or by reference, checksum.
 
-use arrayvec::ArrayVec;
 use emp_wire::{
     Flags, HEADER_BYTES, Header, Kind, NodeId, Sequence, begin_checksum, store_checksum,
 };
 
-use crate::limits::FRAME_SEGMENTS_MAX;
 use crate::memory::{HostMemory, MemoryFault, Segment, SegmentList};
 use crate::peers::Peer;
 use crate::pool::{Chain, Pool};
-use crate::transmit::{LinkIndex, TransmitBatch};
+use crate::transmit::{FrameSegments, LinkIndex, TransmitBatch};
 
 /// Payloads up to this many bytes are copied next to the header: cheaper than one more gather entry, and a frame in one
 /// piece can leave by plain `send`.
@@ -74,31 +72,34 @@ pub(crate) fn frame(
 ) -> Result<u64, EncodeError> {
     let Line { peer, check_payload, .. } = *line;
     let (link, to) = peer.route().ok_or(EncodeError::Unsendable)?;
-    let inline = batch.next_inline();
-    let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
-    let payload_bytes = payload.bytes();
-    let whole = end as u64 + payload_bytes;
-    if whole > inline.len() as u64 || whole > u64::from(u16::MAX) {
-        return Err(EncodeError::Unsendable);
-    }
-    let header = header(line, head, (whole - HEADER_BYTES as u64) as u16, payload_bytes > 0);
-    header.emit(inline.first_chunk_mut().expect("a batch's frames have room for a header"));
-
-    let mut segments = ArrayVec::new();
-    let mut inline_bytes = end;
-    if place(payload, &mut inline[end..], &mut segments, memory)? {
-        inline_bytes = whole as usize;
-    }
-    let covered = if check_payload { inline_bytes } else { end };
-    let mut sum = begin_checksum(&mut inline[..covered], peer.outgoing);
-    if check_payload {
-        for segment in &segments {
-            memory.checksum(*segment, &mut sum)?;
+    let mut copied = 0;
+    batch.add(link, to, |inline, segments| {
+        let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
+        let payload_bytes = payload.bytes();
+        let whole = end as u64 + payload_bytes;
+        if whole > inline.len() as u64 || whole > u64::from(u16::MAX) {
+            return Err(EncodeError::Unsendable);
         }
-    }
-    store_checksum(inline, sum);
-    batch.push(link, to, inline_bytes, segments);
-    Ok((inline_bytes - end) as u64)
+        let length = (whole - HEADER_BYTES as u64) as u16;
+        let header = header(line, head, length, payload_bytes > 0);
+        header.emit(inline.first_chunk_mut().expect("a batch's frames have room for a header"));
+
+        let mut inline_bytes = end;
+        if place(payload, &mut inline[end..], segments, memory)? {
+            inline_bytes = whole as usize;
+        }
+        let covered = if check_payload { inline_bytes } else { end };
+        let mut sum = begin_checksum(&mut inline[..covered], peer.outgoing);
+        if check_payload {
+            for segment in segments.iter() {
+                memory.checksum(*segment, &mut sum)?;
+            }
+        }
+        store_checksum(inline, sum);
+        copied = (inline_bytes - end) as u64;
+        Ok(inline_bytes)
+    })?;
+    Ok(copied)
 }
 
 /// The common header of a frame to the line's peer.
@@ -154,17 +155,17 @@ impl Alike {
             flags: self.first.flags.with_if(request, Flags::ACK_REQUEST),
             ..self.first
         };
-        let inline = &mut batch.next_inline()[..HEADER_BYTES];
-        header.emit(inline.first_chunk_mut().expect("just cut so"));
-        let mut sum = begin_checksum(inline, self.seed);
-        if self.check_payload {
-            memory.checksum(payload, &mut sum)?;
-        }
-        store_checksum(inline, sum);
-        let mut segments = ArrayVec::new();
-        segments.push(payload);
-        batch.push(self.link, self.to, HEADER_BYTES, segments);
-        Ok(())
+        batch.add(self.link, self.to, |inline, segments| {
+            let inline = &mut inline[..HEADER_BYTES];
+            header.emit(inline.first_chunk_mut().expect("just cut so"));
+            let mut sum = begin_checksum(inline, self.seed);
+            if self.check_payload {
+                memory.checksum(payload, &mut sum)?;
+            }
+            store_checksum(inline, sum);
+            segments.push(payload);
+            Ok(HEADER_BYTES)
+        })
     }
 }
 
@@ -172,7 +173,7 @@ impl Alike {
 fn place(
     payload: Payload<'_>,
     inline: &mut [u8],
-    segments: &mut ArrayVec<Segment, FRAME_SEGMENTS_MAX>,
+    segments: &mut FrameSegments,
     memory: &impl HostMemory,
 ) -> Result<bool, MemoryFault> {
     match payload {
@@ -201,11 +202,13 @@ pub(crate) fn contact_frame(
     header: &Header,
     body: impl FnOnce(&mut [u8]) -> usize,
 ) {
-    let inline = batch.next_inline();
-    let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
-    let header = Header { length: (end - HEADER_BYTES) as u16, ..*header };
-    header.emit(inline.first_chunk_mut().expect("a batch's frames have room for a header"));
-    let sum = begin_checksum(&mut inline[..end], emp_wire::Seed::CONTACT);
-    store_checksum(inline, sum);
-    batch.push(link, to, end, ArrayVec::new());
+    let built = batch.add(link, to, |inline, _| {
+        let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
+        let header = Header { length: (end - HEADER_BYTES) as u16, ..*header };
+        header.emit(inline.first_chunk_mut().expect("a batch's frames have room for a header"));
+        let sum = begin_checksum(&mut inline[..end], emp_wire::Seed::CONTACT);
+        store_checksum(inline, sum);
+        Ok::<_, core::convert::Infallible>(end)
+    });
+    let Ok(()) = built;
 }

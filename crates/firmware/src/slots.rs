@@ -79,6 +79,17 @@ impl<T> Slots<T> {
         Some(item)
     }
 
+    /// Removes an item where it lies, once `last` has seen it. Unlike [`remove`](Self::remove) it moves nothing.
+    pub(crate) fn discard<R>(&mut self, index: u32, last: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let entry = self.entries.get_mut(index as usize)?;
+        let seen = last(entry.item.as_mut()?);
+        entry.item = None;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.used -= 1;
+        self.free.push_back(index);
+        Some(seen)
+    }
+
     /// Indices in use. For rare walks over everything (a peer was lost).
     pub(crate) fn indices(&self) -> impl Iterator<Item = u32> + '_ {
         let used = |(i, entry): (usize, &Entry<T>)| entry.item.is_some().then_some(i as u32);

@@ -12,6 +12,9 @@ use crate::memory::Segment;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct LinkIndex(pub u8);
 
+/// Pieces of host memory in one frame.
+pub(crate) type FrameSegments = ArrayVec<Segment, FRAME_SEGMENTS_MAX>;
+
 /// One frame to send: inline bytes (header and small payload) and, after them, pieces of host memory.
 #[derive(Clone, Debug)]
 pub struct TransmitFrame {
@@ -20,7 +23,7 @@ pub struct TransmitFrame {
     /// Where to.
     pub to: LinkAddress,
     inline_bytes: u32,
-    segments: ArrayVec<Segment, FRAME_SEGMENTS_MAX>,
+    segments: FrameSegments,
 }
 
 /// A batch of frames, made once and reused. Frames with large payloads name host memory; only heads and small payloads
@@ -86,21 +89,29 @@ impl TransmitBatch {
         &self.inline[start..start + self.frames[index].inline_bytes as usize]
     }
 
-    /// Room for the next frame's inline bytes. The caller has seen that the batch is not full.
-    pub(crate) fn next_inline(&mut self) -> &mut [u8] {
-        let start = self.frames.len() * self.stride;
-        &mut self.inline[start..start + self.stride]
-    }
-
-    /// Adds the frame whose inline bytes were written to [`next_inline`](Self::next_inline).
-    pub(crate) fn push(
+    /// Adds a frame that `build` writes where it lies: room for its inline bytes, whose number it returns, and its list of
+    /// segments. If it fails there is no frame. The caller has seen that the batch is not full.
+    #[inline]
+    pub(crate) fn add<E>(
         &mut self,
         link: LinkIndex,
         to: LinkAddress,
-        inline_bytes: usize,
-        segments: ArrayVec<Segment, FRAME_SEGMENTS_MAX>,
-    ) {
-        self.frames.push(TransmitFrame { link, to, inline_bytes: inline_bytes as u32, segments });
+        build: impl FnOnce(&mut [u8], &mut FrameSegments) -> Result<usize, E>,
+    ) -> Result<(), E> {
+        let index = self.frames.len();
+        self.frames.push(TransmitFrame { link, to, inline_bytes: 0, segments: ArrayVec::new() });
+        let inline = &mut self.inline[index * self.stride..][..self.stride];
+        let frame = &mut self.frames[index];
+        match build(inline, &mut frame.segments) {
+            Ok(bytes) => {
+                frame.inline_bytes = bytes as u32;
+                Ok(())
+            }
+            Err(error) => {
+                self.frames.truncate(index);
+                Err(error)
+            }
+        }
     }
 }
 

@@ -317,13 +317,17 @@ impl SendPath {
     /// Tells the host, unless it was told before, and forgets the message.
     fn finish(&mut self, index: u32, status: Status) {
         self.report(index, status);
-        let Some(message) = self.messages.remove(index) else { return };
-        if let Some(chain) = message.chain {
+        let last = self.messages.discard(index, |message| {
+            let named = message.needs_done || message.in_train;
+            (message.chain.take(), named.then_some(message.peer))
+        });
+        let Some((chain, named_at)) = last else { return };
+        if let Some(chain) = chain {
             self.pool.free(chain);
         }
         // What is left of its frames must not name it any more: its place may be taken by another message.
-        if (message.needs_done || message.in_train)
-            && let Some(active) = self.peers[message.peer].active.as_deref_mut()
+        if let Some(peer) = named_at
+            && let Some(active) = self.peers[peer].active.as_deref_mut()
         {
             active.skip_message(index);
         }

@@ -113,16 +113,20 @@ impl Emp {
     /// Sends first and then posts the receive for the message after the next, while this one is on its way.
     fn ping(&mut self, job: &Job) -> anyhow::Result<()> {
         let mut idle = None;
+        let mut before: Option<SendRequest<Arc<[u8]>>> = None;
         for _ in 0..job.count {
             let there = send(&self.endpoint, self.to, DATA, Arc::clone(&self.out))?;
             if let Some(buffer) = idle.take() {
                 self.post_receive(buffer)?;
             }
+            // Its acknowledgement came with its pong.
+            if let Some(before) = before.replace(there) {
+                finish(before)?;
+            }
             idle = Some(self.next_message()?);
-            finish(there)?;
         }
         self.spare.extend(idle);
-        Ok(())
+        before.map_or(Ok(()), |last| finish(last).map(drop))
     }
 
     fn pong(&mut self, job: &Job) -> anyhow::Result<()> {

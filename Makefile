@@ -57,6 +57,8 @@ lint: deps
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@CARGO=$(CARGO) tools/check-portable
+	@tools/check-spec
+	$(CARGO) check --locked --manifest-path fuzz/Cargo.toml --target-dir $(BUILT)/../fuzz
 
 ## The figures that EMP holds itself to, against the bare link and TCP in the same run.
 bench: all

@@ -37,6 +37,7 @@ impl Firmware {
         }
     }
 
+    /// Answers. Creates no state: only a valid sequenced frame does (`HELLO-4`).
     fn on_hello(
         &mut self,
         now: Time,
@@ -75,6 +76,7 @@ impl Firmware {
         Ok(())
     }
 
+    /// Believes an answer only if it was asked for (`HELLO-2`).
     fn on_reply(
         &mut self,
         now: Time,
@@ -256,7 +258,7 @@ impl Firmware {
         self.routes.push_contact(contact);
     }
 
-    /// Sends the hellos of searches that are due, and ends those that were in vain.
+    /// Sends the hellos of searches that are due (`HELLO-3`), and ends those that were in vain.
     pub(crate) fn run_searches(&mut self, now: Time) {
         // Each search adds a hello per link and hint; those that find the queue full are first next time.
         while self.routes.has_room() {

@@ -262,7 +262,8 @@ impl Firmware {
         }
     }
 
-    /// Asks silent peers that owe us data whether they are still there, and gives up those that were silent too long.
+    /// Asks silent peers that owe us data whether they are still there, and gives up those that were silent too long
+    /// (`RESEND-3`).
     fn look_after(&mut self, now: Time) {
         self.watch_at = None;
         let mut owing: Vec<u32> = self.receive.peers_with_arrivals();

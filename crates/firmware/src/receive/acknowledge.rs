@@ -52,7 +52,7 @@ pub(crate) struct AckOut {
 }
 
 impl ReceivePath {
-    /// A sequenced frame was taken: decides whether its acknowledgement is due, or may wait for a ride.
+    /// A sequenced frame was taken: decides whether its acknowledgement is due, or may wait for a ride (`ACK-3`).
     pub(super) fn owe(
         &mut self,
         now: Time,

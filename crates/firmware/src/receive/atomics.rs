@@ -1,4 +1,5 @@
-//! Atomics at their target (`ATOMIC-1`): executed once, in message order, all elements of one operation at once.
+//! Atomics at their target (`ATOMIC-1`): executed once, in message order, all elements of one operation at once, by
+//! whoever has the rights to (`ATOMIC-5`).
 
 use emp_wire::DoneStatus;
 

@@ -223,7 +223,8 @@ impl ReceivePath {
         self.to_send.push_back(ToSend::Control { peer, control });
     }
 
-    /// Tells the host how a matched receive ended, and forgets it.
+    /// Tells the host how a matched receive ended, and forgets it. A buffer that was too short is the receiver's affair alone
+    /// (`MSG-4`).
     pub(super) fn report(&mut self, posted: u32, incoming: &Incoming, status: Status) {
         let op = OpId {
             kind: OpKind::Receive,

@@ -1,5 +1,5 @@
 //! Pulling (O7): the receiver asks for what was not sent unasked, a bounded number of blocks at a time over all senders.
-//! That is also the incast control: no more comes in than was asked for.
+//! That is also the incast control: no more comes in than was asked for (`PULL-2`).
 
 use alloc::vec::Vec;
 use emp_wire::{BlockWord, Header, Sequence};

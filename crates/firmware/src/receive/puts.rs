@@ -1,4 +1,5 @@
-//! Puts at their target (`PUT-1`): matched to a region in message order, placed, answered, and perhaps notified.
+//! Puts at their target (`PUT-1`): matched to a region in message order, placed, answered (`PUT-2`), and perhaps
+//! notified (`PUT-3`).
 
 use emp_wire::DoneStatus;
 

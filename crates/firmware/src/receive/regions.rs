@@ -1,4 +1,5 @@
-//! Exported regions (V8): what other nodes may reach of this node's memory, and the checks that stand before it (V29).
+//! Exported regions (V8): what other nodes may reach of this node's memory, and the checks that stand before it (V29). A key
+//! that is exported again gets another generation (`REGION-4`).
 
 use hashbrown::HashMap;
 

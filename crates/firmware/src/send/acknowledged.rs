@@ -33,7 +33,8 @@ struct Progress {
 }
 
 impl SendPath {
-    /// The peer acknowledges all before `cumulative`, and what the bits say after it (`ACK-1`, `ACK-2`).
+    /// The peer acknowledges all before `cumulative`, and what the bits say after it (`ACK-1`, `ACK-2`). What was never sent
+    /// can't have come (`ACK-4`).
     pub(crate) fn on_ack(
         &mut self,
         now: Time,
@@ -103,7 +104,7 @@ impl SendPath {
         }
     }
 
-    /// Frames that were sent well before one that arrived are lost.
+    /// Frames that were sent well before one that arrived are lost (`RESEND-1`).
     fn find_lost(&mut self, peer: u32) {
         let active = self.peers[peer].active.as_deref_mut().expect("caller has seen it");
         let horizon = active.acked_order.wrapping_sub(self.profile.reorder_frames);

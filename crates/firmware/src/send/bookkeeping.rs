@@ -199,7 +199,7 @@ impl SendPath {
             .then_some((index, generation))
     }
 
-    /// Begins a message's train: it gets its number, its cut into frames, and its sequence numbers.
+    /// Begins a message's train: it gets its number (`MSG-3`), its cut into frames, and its sequence numbers.
     pub(super) fn begin_message(&mut self, peer: u32, index: u32, frame_bytes_max: u16) {
         let Some(message) = self.messages.at(index) else { return };
         let mut cut = message.cut(&self.profile, frame_bytes_max);

@@ -1,4 +1,4 @@
-//! The timer: tail probe, retransmission with back-off, and giving a peer up.
+//! The timer: tail probe, retransmission with back-off (`RESEND-2`), and giving a peer up.
 
 use emp_wire::Sequence;
 
@@ -15,7 +15,7 @@ use crate::time::Time;
 /// many in a row; one that does not (`vmmc2`) needs all that is behind the gap.
 const REPAIRS_MAX: u32 = 4;
 
-/// How many times the unreachable time a peer may be heard without acknowledging anything that is due.
+/// How many times the unreachable time a peer may be heard without acknowledging anything that is due (`RESEND-4`).
 const PATIENCE: u64 = 4;
 
 /// Frames that one run of the timer may resend into a full window: a train of 64 KB, so that a jammed path gets no more.

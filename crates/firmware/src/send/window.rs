@@ -1,4 +1,4 @@
-//! How much may be in flight: round-trip estimate and a window steered by delay.
+//! How much may be in flight: round-trip estimate and a window steered by delay (`WINDOW-1`).
 
 use crate::limits::{RETRANSMIT_CEILING, RETRANSMIT_FLOOR, WINDOW_FRAMES, WINDOW_FRAMES_MIN};
 use crate::time::Span;

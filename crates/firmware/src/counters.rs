@@ -60,6 +60,8 @@ counters! {
     RefusedFault = "refused_memory_fault",
     /// Payload bytes placed in posted buffers.
     BytesPlaced = "bytes_placed",
+    /// Of the bytes placed, those that the link had put there already: no copy by this process.
+    BytesLanded = "bytes_landed",
     /// Payload bytes copied by the firmware beyond that one placement (pool, staging).
     BytesCopied = "bytes_copied",
     /// Messages that found no posted receive.

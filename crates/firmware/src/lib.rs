@@ -20,6 +20,7 @@ mod descriptor;
 mod dispatch;
 mod encode;
 mod engine;
+mod landing;
 pub mod limits;
 mod memory;
 mod one_sided;
@@ -41,6 +42,7 @@ pub use descriptor::{
     Selector, SendDescriptor, Status,
 };
 pub use engine::{Config, Firmware, LinkInfo, NodeEvent};
+pub use landing::{Arriving, Landing};
 pub use memory::{HostMemory, MemoryFault, Segment, SegmentList, TooManySegments};
 pub use one_sided::{
     AtomicDescriptor, GetDescriptor, PutDescriptor, RegionId, RemoteRegion, Rights,

@@ -16,6 +16,7 @@ use emp_wire::{LinkAddress, NodeId};
 use crate::board::WaitMode;
 use crate::clock;
 use crate::directory::Directory;
+use crate::incoming::Incoming;
 use crate::memory::ProcessMemory;
 use crate::outgoing::Outgoing;
 use crate::patience::Patience;
@@ -141,10 +142,9 @@ impl Core {
         let Self { firmware: Some(firmware), links, memory, .. } = self else { return false };
         let mut frames = 0;
         for (index, link) in links.iter_mut().enumerate() {
-            let index = LinkIndex(index as u8);
-            frames += link.receive(RECEIVE_BUDGET, &mut |frame, from| {
-                firmware.handle_frame(now, index, *from, frame, memory);
-            });
+            let link_index = LinkIndex(index as u8);
+            let mut sink = Incoming { firmware, memory, now, link: link_index, landing: None };
+            frames += link.receive_into(RECEIVE_BUDGET, &mut sink);
         }
         frames != 0
     }

@@ -129,6 +129,7 @@ mod endpoint;
 mod error;
 mod find;
 mod guardian;
+mod incoming;
 mod ladder;
 mod memory;
 mod node;

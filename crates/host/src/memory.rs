@@ -55,6 +55,20 @@ pub(crate) unsafe fn bytes<'a>(segment: Segment) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(pointer(segment), segment.bytes as usize) }
 }
 
+/// The bytes of a segment that was posted for receiving, to be written.
+///
+/// # Safety
+///
+/// The segment is covered by the module's invariant for all of `'a`, and nobody else uses it meanwhile.
+pub(crate) unsafe fn bytes_mut<'a>(segment: Segment) -> &'a mut [u8] {
+    if segment.bytes == 0 {
+        return &mut [];
+    }
+    // SAFETY: by the caller's promise the segment is valid for reads and writes for `'a`, and used by nobody else; its length
+    // is that of a part of an allocation of this process, so it fits isize.
+    unsafe { std::slice::from_raw_parts_mut(pointer(segment), segment.bytes as usize) }
+}
+
 /// Copies a segment out.
 ///
 /// # Safety

@@ -5,6 +5,7 @@
 
 mod bench;
 mod delivery;
+mod landing;
 mod limits;
 mod waiting;
 
@@ -39,11 +40,12 @@ pub struct Check {
 }
 
 /// All checks.
-pub const CHECKS: [Check; 15] = [
+pub const CHECKS: [Check; 16] = [
     Check { name: "frames of every size arrive intact", run: delivery::every_size },
     Check { name: "frames are gathered from parts", run: delivery::gather },
     Check { name: "batches keep their order", run: delivery::order },
     Check { name: "trains arrive as single frames", run: delivery::trains },
+    Check { name: "payload lands where memory is offered", run: landing::landing },
     Check { name: "the source's address leads back", run: delivery::source_address },
     Check { name: "frames to everyone arrive", run: delivery::everyone },
     Check { name: "both ways work at once", run: delivery::both_ways },

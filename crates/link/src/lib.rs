@@ -16,6 +16,7 @@ mod name;
 mod packet;
 mod shm;
 mod sim;
+mod sink;
 mod system;
 mod udp;
 mod xdp;
@@ -33,6 +34,7 @@ pub use interfaces::{Interface, interfaces};
 pub use packet::{PacketLink, PacketOptions};
 pub use shm::{ShmLink, ShmOptions};
 pub use sim::{Fabric, SimLink};
+pub use sink::{FrameSink, Head, Train};
 pub use udp::{UdpLink, UdpOptions};
 pub use xdp::{XdpLink, XdpMode, XdpOptions};
 
@@ -151,6 +153,13 @@ pub trait Link: Send {
     /// many. Never blocks.
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize;
 
+    /// As [`receive`](Self::receive), and where the link can, the kernel puts the payload of trains straight where the sink
+    /// wants it. Every frame still reaches the sink, one way or the other; a train whose front was placed comes whole,
+    /// beyond the budget if need be. Wrappers that must see whole frames don't pass this on.
+    fn receive_into(&mut self, budget: usize, sink: &mut dyn FrameSink) -> usize {
+        self.receive(budget, &mut |frame, from| sink.frame(frame, from))
+    }
+
     /// A descriptor that becomes readable when [`Link::receive`] has something, for `poll(2)`.
     /// `None`: must be polled by hand. Always the same one; but whoever sleeps on it must have
     /// called this or [`Link::next_due`] after the last `receive`: that tells a link whose peers
@@ -189,6 +198,10 @@ impl<L: Link + ?Sized> Link for Box<L> {
 
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
         (**self).receive(budget, sink)
+    }
+
+    fn receive_into(&mut self, budget: usize, sink: &mut dyn FrameSink) -> usize {
+        (**self).receive_into(budget, sink)
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

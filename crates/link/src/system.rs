@@ -173,10 +173,25 @@ pub(crate) unsafe fn receive_message(
     fd: BorrowedFd<'_>,
     message: &mut libc::msghdr,
 ) -> io::Result<usize> {
+    // SAFETY: the caller vouches for the header.
+    unsafe { receive_message_with(fd, message, 0) }
+}
+
+/// The same with these flags too.
+///
+/// # Safety
+///
+/// As for [`receive_message`].
+#[inline]
+pub(crate) unsafe fn receive_message_with(
+    fd: BorrowedFd<'_>,
+    message: &mut libc::msghdr,
+    flags: libc::c_int,
+) -> io::Result<usize> {
     let message = from_mut(message);
     // SAFETY: the caller vouches for the header.
     counted(unsafe {
-        libc::syscall(libc::SYS_recvmsg, fd.as_raw_fd(), message, libc::MSG_DONTWAIT)
+        libc::syscall(libc::SYS_recvmsg, fd.as_raw_fd(), message, libc::MSG_DONTWAIT | flags)
     })
 }
 

@@ -3,6 +3,7 @@
 
 mod inbox;
 mod open;
+mod scatter;
 mod train;
 
 pub use open::UdpOptions;
@@ -12,14 +13,15 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use emp_wire::{AddressFamily, LinkAddress};
+use emp_wire::{AddressFamily, HEADER_BYTES, LinkAddress};
 
 use crate::failure::SendFailure;
 use crate::gather::{Filling, Gather};
 use crate::name::SocketName;
 use crate::system::{self, Polled};
-use crate::{Capabilities, Link, LinkError, LinkStatistics, TxFrame, is_for};
+use crate::{Capabilities, FrameSink, Link, LinkError, LinkStatistics, TxFrame, is_for};
 use inbox::Inbox;
+use scatter::{Fetched, PLACED_MAX, Scatter};
 
 /// Most parts of one frame: 64 frames of a train with 16 parts each are the kernel's 1024.
 const PARTS_MAX: usize = 16;
@@ -57,6 +59,10 @@ pub struct UdpLink {
     next: (usize, usize),
     /// Fetches in a row that found something short.
     short_fetches: u32,
+    /// What was fetched last was long: a train may follow, worth a look before it is fetched.
+    after_long: bool,
+    /// `None`: the kernel cannot write where payload would go.
+    scatter: Option<Scatter>,
     counts: LinkStatistics,
 }
 
@@ -92,6 +98,8 @@ impl UdpLink {
             inbox: Inbox::new(),
             next: (0, 0),
             short_fetches: 0,
+            after_long: false,
+            scatter: Some(Scatter::new()),
             counts: LinkStatistics::default(),
         })
     }
@@ -269,6 +277,7 @@ impl UdpLink {
                 let first = self.inbox.message(0);
                 let short = first.is_some_and(|first| first.bytes.len() < FETCH_MANY_BELOW_BYTES);
                 self.short_fetches = if short { self.short_fetches.saturating_add(1) } else { 0 };
+                self.after_long = !short;
                 true
             }
             Err(error) => {
@@ -314,6 +323,85 @@ impl UdpLink {
     }
 }
 
+/// How a look at what waits ended.
+enum Looked {
+    /// So many frames were handed up.
+    Handed(usize),
+    /// There is nothing.
+    Empty,
+    /// What waits is to be fetched the usual way.
+    Usual,
+}
+
+impl UdpLink {
+    /// Hands up the train that waits, its payload placed where the sink wants it.
+    fn place_train(&mut self, budget: usize, sink: &mut dyn FrameSink) -> Looked {
+        let Some(scatter) = &mut self.scatter else { return Looked::Usual };
+        self.counts.receive_calls += 1;
+        let train = match scatter.look(self.socket.as_fd()) {
+            Ok(Some(train)) => train,
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Looked::Empty,
+            Ok(None) | Err(_) => return Looked::Usual,
+        };
+        let Some(landing) = sink.landing(&train) else { return Looked::Usual };
+        let frames = train.frames_with(landing.len());
+        let Some(frames) = frames.filter(|frames| *frames <= budget.min(PLACED_MAX)) else {
+            return Looked::Usual;
+        };
+        let placed_bytes = landing.len() + frames * HEADER_BYTES;
+        self.counts.receive_calls += 1;
+        let got = match scatter.fetch(self.socket.as_fd(), &train, frames, landing) {
+            Ok(got) => got,
+            Err(error) => {
+                if error.raw_os_error() == Some(libc::EFAULT) {
+                    // The user's memory is not what it was said to be: whoever copies there will find out.
+                    self.scatter = None;
+                }
+                self.counts.system_errors += 1;
+                return Looked::Handed(0);
+            }
+        };
+        self.after_long = got.bytes >= FETCH_MANY_BELOW_BYTES;
+        if got.as_seen {
+            self.counts.frames_received += frames as u64;
+            self.counts.bytes_received += placed_bytes as u64;
+            sink.landed(&train, scatter.heads(frames));
+            let rest = scatter.rest(train.bytes - placed_bytes);
+            let others = hand_up_all(&mut self.counts, self.node_tag, rest, &got, sink);
+            return Looked::Handed(frames + others);
+        }
+        // Another one: the one that was seen failed its checksum, which the kernel looks at late.
+        let whole = scatter.gather(&train, frames, landing, &got);
+        Looked::Handed(hand_up_all(&mut self.counts, self.node_tag, &whole, &got, sink))
+    }
+}
+
+/// Hands up frames that lie one after the other.
+fn hand_up_all(
+    counts: &mut LinkStatistics,
+    node_tag: u16,
+    bytes: &[u8],
+    got: &Fetched,
+    sink: &mut dyn FrameSink,
+) -> usize {
+    let Some(from) = got.from.filter(|_| !got.truncated) else {
+        counts.receive_lost += 1;
+        return 0;
+    };
+    let mut handed = 0;
+    for frame in bytes.chunks(got.frame_bytes) {
+        if is_for(frame, node_tag) {
+            counts.frames_received += 1;
+            counts.bytes_received += frame.len() as u64;
+            handed += 1;
+            sink.frame(frame, &from);
+        } else {
+            counts.not_for_us += 1;
+        }
+    }
+    handed
+}
+
 /// What the kernel says when the card cannot do checksums, or the kernel not so many segments.
 fn cannot_segment(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL))
@@ -357,6 +445,18 @@ impl Link for UdpLink {
             return 0;
         }
         self.hand_up(budget, sink)
+    }
+
+    /// After a long message a look (one more system call) tells whether a train waits, and of what.
+    fn receive_into(&mut self, budget: usize, sink: &mut dyn FrameSink) -> usize {
+        if self.after_long && !self.holds_frames() && budget > 0 {
+            match self.place_train(budget, sink) {
+                Looked::Handed(frames) => return frames,
+                Looked::Empty => return 0,
+                Looked::Usual => {}
+            }
+        }
+        self.receive(budget, &mut |frame, from| sink.frame(frame, from))
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

@@ -203,11 +203,19 @@ impl Header {
         let Some((head, rest)) = frame.split_first_chunk::<HEADER_BYTES>() else {
             return Err(Reason::TooShort);
         };
+        let header = Self::parse_head(head)?;
+        let body = rest.get(..usize::from(header.length)).ok_or(Reason::Length)?;
+        Ok((header, body))
+    }
+
+    /// Reads the header of a frame whose rest lies elsewhere: whether that is as long as it says is the caller's to check.
+    #[inline]
+    pub fn parse_head(head: &[u8; HEADER_BYTES]) -> Result<Self, Reason> {
         if head[field::VERSION_KIND] >> 5 != VERSION {
             return Err(Reason::Version);
         }
         let kind = Kind::from_number(head[field::VERSION_KIND] & 0x1F).ok_or(Reason::Kind)?;
-        let header = Self {
+        Ok(Self {
             kind,
             flags: Flags(head[field::FLAGS]),
             length: u16_at(head, field::LENGTH.start),
@@ -218,9 +226,7 @@ impl Header {
             sequence: Sequence(u32_at(head, field::SEQUENCE.start)),
             acknowledge: Sequence(u32_at(head, field::ACKNOWLEDGE.start)),
             word: u32_at(head, field::WORD.start),
-        };
-        let body = rest.get(..usize::from(header.length)).ok_or(Reason::Length)?;
-        Ok((header, body))
+        })
     }
 }
 
@@ -247,6 +253,12 @@ pub fn verify(frame: &[u8], covered: usize, seed: Seed) -> Result<(), Reason> {
         sum
     };
     if sum.value() == checksum_of(frame) { Ok(()) } else { Err(Reason::Checksum) }
+}
+
+/// The checksum of a received frame's header, to be continued with what it covers of the rest.
+#[inline]
+pub fn head_checksum(head: &[u8; HEADER_BYTES], seed: Seed) -> Checksum {
+    seeded::<HEADER_BYTES>(head, seed)
 }
 
 /// The checksum of the first bytes of a frame, at most `ROOM`. The frame may lie in memory that is not ours to write to: the

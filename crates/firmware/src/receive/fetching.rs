@@ -22,7 +22,7 @@ pub(super) struct Fetch {
     target: RemoteRegion,
     endpoint: u16,
     /// Where the bytes go.
-    segments: SegmentList,
+    pub(super) segments: SegmentList,
     context: u64,
     /// What of it is asked for; an atomic asks by itself.
     pub(super) pulling: Pulling,

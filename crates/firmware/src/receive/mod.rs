@@ -10,6 +10,7 @@ mod bookkeeping;
 mod describe;
 mod early;
 mod fetching;
+mod landing;
 mod matching;
 mod ordering;
 mod placement;
@@ -33,6 +34,7 @@ use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
 use crate::slots::Slots;
 
+pub(crate) use landing::{Outline, Run};
 use pulling::Pulling;
 use sequence::Received;
 

@@ -261,7 +261,7 @@ impl ReceivePath {
         self.peers[peer].progress = index;
     }
 
-    fn find_progress(&self, peer: u32, first: emp_wire::Sequence) -> Option<u32> {
+    pub(super) fn find_progress(&self, peer: u32, first: emp_wire::Sequence) -> Option<u32> {
         let mut at = self.peers[peer].progress;
         while at != NONE {
             let incoming = self.incoming.at(at).expect("listed");

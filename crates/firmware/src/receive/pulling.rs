@@ -49,13 +49,13 @@ impl Pulling {
 /// A block that was asked for.
 pub(super) struct PullState {
     peer: u32,
-    puller: Puller,
-    offset: u64,
-    bytes: u32,
-    fragment: u16,
-    received: u32,
+    pub(super) puller: Puller,
+    pub(super) offset: u64,
+    pub(super) bytes: u32,
+    pub(super) fragment: u16,
+    pub(super) received: u32,
     /// Sequence number of the block's first frame, known from the first of its frames that came.
-    first: Option<Sequence>,
+    pub(super) first: Option<Sequence>,
 }
 
 impl ReceivePath {
@@ -157,6 +157,24 @@ impl ReceivePath {
             self.block_complete(pull);
         }
         Verdict::Taken
+    }
+
+    /// The pull that a peer's block names, if it is still wanted.
+    pub(super) fn current_pull(&self, pull: u32, named: u16, peer: u32) -> Option<&PullState> {
+        let current = identifier(pull, self.pulls.generation(pull)) == named;
+        self.pulls.at(pull).filter(|state| current && state.peer == peer)
+    }
+
+    /// Bytes of a block that [`plan`](Self::plan) spoke of are where they belong.
+    pub(super) fn note_placed(&mut self, sequence: Sequence, word: BlockWord, bytes: u64) {
+        let pull = u32::from(word.pull % PULLS_MAX as u16);
+        let current = identifier(pull, self.pulls.generation(pull)) == word.pull;
+        let Some(state) = self.pulls.at_mut(pull).filter(|_| current) else { return };
+        state.first = Some(sequence.minus(word.index.into()));
+        state.received += bytes as u32;
+        if state.received == state.bytes {
+            self.block_complete(pull);
+        }
     }
 
     fn block_complete(&mut self, pull: u32) {

@@ -152,6 +152,16 @@ impl SendPath {
     }
 }
 
+impl SendPath {
+    /// False: an acknowledgement that rides on data and says no more than what is known changes nothing.
+    #[inline]
+    pub(crate) fn is_news(&self, peer: u32, acknowledge: Sequence) -> bool {
+        let entry = &self.peers[peer];
+        let beyond = |known: Sequence| acknowledge.since(known) > 0;
+        beyond(entry.next) || entry.active.as_deref().is_some_and(|active| beyond(active.unacked))
+    }
+}
+
 impl Active {
     /// A frame went out for the first time.
     #[inline]

@@ -21,7 +21,7 @@ const PADDED_BELOW_BYTES: usize = 46;
 const VERSION_AND_KIND: u8 = 1 << 5 | Kind::Data as u8;
 
 /// Frames received together in one call.
-const BUDGET: usize = 64;
+pub(super) const BUDGET: usize = 64;
 
 /// Fails with a text unless the condition holds.
 macro_rules! ensure {

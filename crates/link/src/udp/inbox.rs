@@ -23,11 +23,11 @@ pub(super) const BUFFERS: usize = 8;
 
 /// Room for ancillary data: one `UDP_GRO` takes 24 bytes; the rest is for what other options of the
 /// socket might add, so that it does not push ours out.
-const CONTROL_BYTES: usize = 128;
+pub(super) const CONTROL_BYTES: usize = 128;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct Control([u8; CONTROL_BYTES]);
+pub(super) struct Control(pub(super) [u8; CONTROL_BYTES]);
 
 /// The buffers. See the module's invariant.
 pub(super) struct Inbox {
@@ -134,21 +134,27 @@ impl Inbox {
     /// The datagram size that the kernel noted when it merged several.
     #[inline]
     fn segment(&self, index: usize) -> Option<usize> {
-        /// Offset of the data behind a `cmsghdr`.
-        const DATA: usize = size_of::<libc::cmsghdr>();
         let used = self.headers[index].msg_hdr.msg_controllen.min(CONTROL_BYTES);
-        let mut rest = &self.controls[index].0[..used];
-        while rest.len() >= DATA {
-            // SAFETY: there are enough bytes, and `cmsghdr` is made of integers; unaligned is fine.
-            let header = unsafe { rest.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
-            let length = header.cmsg_len.clamp(DATA, rest.len());
-            if header.cmsg_level == libc::SOL_UDP && header.cmsg_type == libc::UDP_GRO {
-                let size = rest[DATA..length].first_chunk::<4>()?;
-                return usize::try_from(i32::from_ne_bytes(*size)).ok().filter(|size| *size > 0);
-            }
-            // The next header starts at the next multiple of eight.
-            rest = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
-        }
-        None
+        merged_bytes(&self.controls[index].0[..used])
     }
+}
+
+/// The datagram size in the ancillary data of merged datagrams.
+#[inline]
+pub(super) fn merged_bytes(control: &[u8]) -> Option<usize> {
+    /// Offset of the data behind a `cmsghdr`.
+    const DATA: usize = size_of::<libc::cmsghdr>();
+    let mut rest = control;
+    while rest.len() >= DATA {
+        // SAFETY: there are enough bytes, and `cmsghdr` is made of integers; unaligned is fine.
+        let header = unsafe { rest.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
+        let length = header.cmsg_len.clamp(DATA, rest.len());
+        if header.cmsg_level == libc::SOL_UDP && header.cmsg_type == libc::UDP_GRO {
+            let size = rest[DATA..length].first_chunk::<4>()?;
+            return usize::try_from(i32::from_ne_bytes(*size)).ok().filter(|size| *size > 0);
+        }
+        // The next header starts at the next multiple of eight.
+        rest = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
+    }
+    None
 }

@@ -3,6 +3,8 @@
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr};
 
+use emp_wire::DESTINATION_TAG_OFFSET;
+
 use super::*;
 
 #[test]
@@ -72,4 +74,100 @@ fn frames_fetched_together_are_all_handed_up() {
     // Two fetches of one, then eight to a call, plus what it takes to see the end.
     let calls = b.statistics().receive_calls;
     assert!(calls <= 20, "{calls} calls for 100 datagrams");
+}
+
+/// Two links on loopback, and a train of `count` frames of 1472 bytes with a short one behind, `times` sent.
+fn links_with_trains(count: usize, times: usize) -> (UdpLink, Vec<Vec<u8>>) {
+    let open = || {
+        let bind = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let options = UdpOptions { bind, port: 0, mtu: Some(1500), ..UdpOptions::new(1) };
+        UdpLink::open(&options).expect("anyone may")
+    };
+    let (mut a, b) = (open(), open());
+    let to = b.capabilities().address;
+    let mut frames = Vec::new();
+    for time in 0..times {
+        let length = |index: usize| if index == count { 500 } else { 1472 };
+        let frame = |index: usize| {
+            let mut frame: Vec<u8> =
+                (0..length(index)).map(|i| (i * 7 + index + time) as u8).collect();
+            frame[DESTINATION_TAG_OFFSET..DESTINATION_TAG_OFFSET + 2].copy_from_slice(&[0, 1]);
+            frame
+        };
+        let train: Vec<Vec<u8>> = (0..=count).map(frame).collect();
+        let parts: Vec<[IoSlice<'_>; 1]> = train.iter().map(|f| [IoSlice::new(f)]).collect();
+        let batch: Vec<TxFrame<'_>> = parts.iter().map(|parts| TxFrame { to, parts }).collect();
+        assert_eq!(a.send(&batch), batch.len());
+        frames.extend(train);
+    }
+    (b, frames)
+}
+
+/// Takes payload for so many frames of each train.
+struct Taker {
+    most: usize,
+    memory: Vec<u8>,
+    landed: usize,
+    got: Vec<Vec<u8>>,
+}
+
+impl FrameSink for Taker {
+    fn frame(&mut self, frame: &[u8], _from: &LinkAddress) {
+        self.got.push(frame.to_vec());
+    }
+
+    fn landing(&mut self, train: &crate::Train) -> Option<&mut [u8]> {
+        let payload = |i| train.frame_bytes_of(i).saturating_sub(HEADER_BYTES);
+        self.memory = vec![0; (0..self.most).map(payload).sum()];
+        Some(&mut self.memory)
+    }
+
+    fn landed(&mut self, train: &crate::Train, heads: &[crate::Head]) {
+        let mut rest = &self.memory[..];
+        for (index, head) in heads.iter().enumerate() {
+            let (payload, others) = rest.split_at(train.frame_bytes_of(index) - HEADER_BYTES);
+            self.got.push([&head[..], payload].concat());
+            rest = others;
+        }
+        assert!(rest.is_empty());
+        self.landed += heads.len();
+    }
+}
+
+#[test]
+fn payload_of_trains_lands_where_it_is_wanted() {
+    // The first train makes the link look; of the others all, some, or no payload is taken, or more than there is.
+    for (most, landed) in [(41, 82), (7, 14), (0, 0), (40, 80)] {
+        let (mut link, frames) = links_with_trains(40, 3);
+        let mut taker = Taker { most, memory: Vec::new(), landed: 0, got: Vec::new() };
+        while taker.got.len() < frames.len() {
+            assert!(link.wait(Some(Duration::from_secs(5))), "{} came", taker.got.len());
+            link.receive_into(64, &mut taker);
+        }
+        assert!(taker.got == frames, "memory for {most}");
+        assert_eq!(taker.landed, landed, "memory for {most}");
+        assert_eq!(link.statistics().frames_received, frames.len() as u64);
+    }
+}
+
+#[test]
+fn another_train_than_the_one_seen_is_put_together_again() {
+    let (link, frames) = links_with_trains(20, 1);
+    let mut scatter = Scatter::new();
+    assert!(link.readiness().is_some());
+    let seen = scatter.look(link.socket.as_fd()).expect("it is there").expect("it is a train");
+    assert_eq!((seen.frame_bytes, seen.bytes), (1472, 20 * 1472 + 500));
+    assert_eq!(seen.head[..], frames[0][..HEADER_BYTES]);
+    // As if a train of other lengths had been seen: more and less than what comes.
+    for (frame_bytes, bytes, placed) in
+        [(1000, 30_000, 30), (1472, 10 * 1472, 10), (9000, 63_000, 7)]
+    {
+        let (link, frames) = links_with_trains(20, 1);
+        let train = crate::Train { frame_bytes, bytes, ..seen };
+        let mut landing = vec![0; bytes - placed * HEADER_BYTES];
+        let got =
+            scatter.fetch(link.socket.as_fd(), &train, placed, &mut landing).expect("it is there");
+        assert!(!got.as_seen && !got.truncated);
+        assert!(scatter.gather(&train, placed, &landing, &got) == frames.concat(), "{frame_bytes}");
+    }
 }

@@ -1,0 +1,138 @@
+//! Placement by the link: where the payload of the next frames of a train belongs, said before they are fetched.
+//!
+//! Only memory of a posted receive or a get of this node's own, and only bytes that are still owed: whatever is written there
+//! before it was checked lies where the right bytes will come. Never a region: its owner may look at it at any time.
+
+use emp_wire::{BlockWord, Header, Kind};
+
+use super::pulling::Puller;
+use super::{Place, ReceivePath};
+use crate::counters::Counter;
+use crate::cross::Cross;
+use crate::limits::PULLS_MAX;
+use crate::memory::{Segment, SegmentList};
+use crate::time::Time;
+
+/// What the frames at the front of a train will be, if they are what they seem to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    /// Where their payload goes, in one piece.
+    pub(crate) into: Segment,
+    /// Payload bytes of each frame; only the last may have fewer.
+    pub(crate) fragment: u16,
+    /// Frames.
+    pub(crate) frames: u32,
+}
+
+/// A train as its link sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Outline {
+    /// Payload bytes of each frame but the last.
+    pub(crate) fragment: u64,
+    /// Frames of that length, and payload bytes of a shorter one behind them.
+    pub(crate) whole: u64,
+    pub(crate) tail: u64,
+}
+
+impl ReceivePath {
+    /// Where a train that begins with this frame of a known peer goes. `None`: frame by frame, as it comes.
+    pub(crate) fn plan(&self, peer: u32, first: &Header, outline: &Outline) -> Option<Run> {
+        let received = &self.peers[peer].received;
+        // In order and without a gap: then nothing behind it has arrived.
+        if received.next() != first.sequence || received.has_gap() {
+            return None;
+        }
+        let (list, offset, left, fragment) = match first.kind {
+            Kind::Block => self.rest_of_block(peer, first)?,
+            Kind::Data => self.rest_of_train(peer, first)?,
+            _ => return None,
+        };
+        if u64::from(fragment) != outline.fragment || first.length != fragment {
+            return None;
+        }
+        let into = list.range(offset, left, Err).err()?;
+        let room = into.bytes.min(left);
+        let whole = (room / outline.fragment).min(outline.whole);
+        let tail = left - whole * outline.fragment;
+        let ends = whole == outline.whole && tail > 0 && tail == outline.tail && room == left;
+        let tail = if ends { tail } else { 0 };
+        let run = Run {
+            into: into.part(0, whole * outline.fragment + tail),
+            fragment,
+            frames: whole as u32 + u32::from(ends),
+        };
+        (whole > 0).then_some(run)
+    }
+
+    /// What is owed of a block from this frame on: its receiver's list, offset and length there, and the frames' payload.
+    fn rest_of_block(&self, peer: u32, first: &Header) -> Option<(&SegmentList, u64, u64, u16)> {
+        let word = BlockWord::parse(first.word);
+        let pull = u32::from(word.pull % PULLS_MAX as u16);
+        let state = self.current_pull(pull, word.pull, peer)?;
+        let start = u64::from(word.index) * u64::from(state.fragment);
+        let known =
+            state.first.is_none_or(|known| known == first.sequence.minus(word.index.into()));
+        if !known || u64::from(state.received) != start {
+            return None;
+        }
+        let list = match state.puller {
+            Puller::Message(index) => self.posted_list(index)?,
+            Puller::Get(index) => &self.fetches.at(index)?.segments,
+        };
+        let left = u64::from(state.bytes).checked_sub(start)?;
+        Some((list, state.offset + start, left, state.fragment))
+    }
+
+    /// The same of a message's unscheduled part.
+    fn rest_of_train(&self, peer: u32, first: &Header) -> Option<(&SegmentList, u64, u64, u16)> {
+        let before = first.word.checked_sub(1)?;
+        let index = self.find_progress(peer, first.sequence.minus(first.word))?;
+        let incoming = self.incoming.at(index)?;
+        let fragment = incoming.fragment;
+        let offset = u64::from(incoming.first_payload) + u64::from(before) * u64::from(fragment);
+        if u64::from(incoming.received) != offset {
+            return None;
+        }
+        let left = u64::from(incoming.unscheduled).checked_sub(offset)?;
+        Some((self.posted_list(index)?, offset, left, fragment))
+    }
+
+    /// Takes the next frame of a train that was planned for: it was checked, and its payload is in its place.
+    pub(crate) fn take_placed(
+        &mut self,
+        now: Time,
+        peer: u32,
+        header: &Header,
+        bytes: u64,
+        cross: &mut Cross,
+    ) {
+        let received = &mut self.peers[peer].received;
+        received.latest = header.sequence;
+        self.counters.add(Counter::BytesPlaced, bytes);
+        self.counters.add(Counter::BytesLanded, bytes);
+        match header.kind {
+            Kind::Block => {
+                self.note_placed(header.sequence, BlockWord::parse(header.word), bytes);
+            }
+            _ => {
+                let first = header.sequence.minus(header.word);
+                if let Some(index) = self.find_progress(peer, first)
+                    && let Some(incoming) = self.incoming.at_mut(index)
+                {
+                    incoming.received += bytes as u32;
+                    self.advance(index);
+                }
+            }
+        }
+        self.peers[peer].received.take(header.sequence);
+        self.owe(now, peer, header.flags, false, cross);
+    }
+
+    /// The memory of the receive that a message goes to.
+    fn posted_list(&self, index: u32) -> Option<&SegmentList> {
+        match self.incoming.at(index)?.place {
+            Place::Posted(posted) => Some(&self.posted.at(posted)?.segments),
+            Place::Pool(_) | Place::Region { .. } | Place::Later => None,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! How often the bytes of a large message are copied in user space: once at most, and hardly at all where the kernel places
+//! them (`docs/decisions/0017-trains.md`).
+
+mod common;
+#[path = "../../link/tests/lab/mod.rs"]
+mod lab;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use common::{LONG, Pair, both, pattern};
+use emp_firmware::Counter;
+use emp_host::{Board, Node, NodeId, Selector};
+use emp_link::{CAPTURE_BYTES, CaptureLink, Link, PacketLink, PacketOptions, UdpLink, UdpOptions};
+use lab::{INTERFACE, Lab};
+
+/// Large against the part of a message that is sent before the receiver says where it goes.
+const BYTES: usize = 4 << 20;
+const MESSAGES: u64 = 8;
+
+fn nodes(links: [Box<dyn Link>; 2]) -> Pair {
+    let [a, b] = links;
+    let start = |link, name: &str| {
+        let board = Board::Inline { guardian: true };
+        Node::builder()
+            .name(name)
+            .link_with_peers(link)
+            .board(board)
+            .start()
+            .expect("the node starts")
+    };
+    Pair { a: start(a, "a"), b: start(b, "b") }
+}
+
+fn udp_links(mtu: usize) -> [UdpLink; 2] {
+    let open = |name: &str| {
+        let bind = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let tag = NodeId::from_name(name).destination_tag();
+        let options = UdpOptions { bind, port: 0, mtu: Some(mtu), ..UdpOptions::new(tag) };
+        UdpLink::open(&options).expect("anyone may")
+    };
+    let (mut a, mut b) = (open("a"), open("b"));
+    a.set_peers(vec![b.local_address()]);
+    b.set_peers(vec![a.local_address()]);
+    [a, b]
+}
+
+/// User-space bytes copied for each payload byte, both ends together, and the part of them that the kernel placed.
+fn copies(pair: &Pair) -> (f64, f64) {
+    let (a, b) = pair.endpoints();
+    both(
+        pair,
+        || {
+            for bits in 0..MESSAGES {
+                a.send_wait(b.address(), bits, pattern(BYTES, bits), LONG).unwrap();
+            }
+        },
+        || {
+            let post = |bits| b.receive(Selector::bits(bits), vec![0; BYTES]).unwrap();
+            // The next one is posted before this one is looked at, as programs do that care for speed.
+            let mut next = Some(post(0));
+            for bits in 0..MESSAGES {
+                let current = next.take().unwrap();
+                next = (bits + 1 < MESSAGES).then(|| post(bits + 1));
+                let got = current.wait(LONG).unwrap();
+                assert!(got.buffer == pattern(BYTES, bits), "message {bits} differs");
+            }
+        },
+    );
+    let payload = MESSAGES as f64 * BYTES as f64;
+    let ends = [pair.a.counters(), pair.b.counters()];
+    let sum = |counter| ends.iter().map(|end| end.get(counter)).sum::<u64>() as f64;
+    let landed = sum(Counter::BytesLanded);
+    let copied = sum(Counter::BytesPlaced) - landed + sum(Counter::BytesCopied);
+    (copied / payload, landed / payload)
+}
+
+#[test]
+fn on_udp_the_kernel_places_nearly_all() {
+    for mtu in [1500, 9000] {
+        let [a, b] = udp_links(mtu);
+        let (copied, landed) = copies(&nodes([Box::new(a), Box::new(b)]));
+        // What is not placed is the first train of each message, and what comes after a loss.
+        assert!(copied < 0.25, "{copied:.3} copies of each byte at MTU {mtu}");
+        assert!(landed > 0.75, "{landed:.3} of each byte placed at MTU {mtu}");
+    }
+}
+
+/// A wrapper that must see whole frames turns placement off, and nothing else changes.
+#[test]
+fn under_a_capture_each_byte_is_copied_once() {
+    let [a, b] = udp_links(1500);
+    let file = tempfile::tempfile().expect("a file");
+    let b = CaptureLink::new(b, file, CAPTURE_BYTES).expect("the head is written");
+    let (copied, landed) = copies(&nodes([Box::new(a), Box::new(b)]));
+    assert_eq!(landed, 0.0);
+    assert!((0.95..1.05).contains(&copied), "{copied:.3} copies of each byte");
+}
+
+#[test]
+fn on_packet_each_byte_is_copied_once() {
+    let Some(lab) = Lab::build(1500) else { return };
+    let open = |side: usize, name: &str| -> Box<dyn Link> {
+        let tag = NodeId::from_name(name).destination_tag();
+        let options = PacketOptions::new(INTERFACE, tag);
+        Box::new(lab.inside(side, || PacketLink::open(&options).expect("root may")))
+    };
+    let (copied, _) = copies(&nodes([open(0, "a"), open(1, "b")]));
+    // Heads with a little payload are written together; what is lost on the way is never counted as placed twice.
+    assert!((0.95..=1.01).contains(&copied), "{copied:.3} copies of each byte");
+}

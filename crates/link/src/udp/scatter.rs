@@ -1,0 +1,167 @@
+//! Fetching a train so that the kernel puts payload where it belongs: heads here, what follows them there.
+//!
+//! The head of the train that waits is looked at first (`MSG_PEEK`); then it is fetched with a list of
+//! places: a head's, a payload's, a head's, a payload's, and one for all that is left.
+//!
+//! # Invariant
+//!
+//! The kernel writes only to this struct's own boxes and to the slice that [`Scatter::fetch`] was given, only during
+//! that call, and only as many bytes as the places have. What is left in `iovecs` afterwards is never read again before
+//! it was overwritten.
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::BorrowedFd;
+
+use emp_wire::{HEADER_BYTES, LinkAddress};
+
+use super::inbox::{BUFFER_BYTES, CONTROL_BYTES, Control, merged_bytes};
+use crate::name::RawName;
+use crate::system;
+use crate::{Head, Train};
+
+/// Most frames whose payload is placed in one call: as many as the longest train of a sender like ours has.
+pub(super) const PLACED_MAX: usize = 64;
+
+/// The places. See the module's invariant.
+pub(super) struct Scatter {
+    heads: Box<[Head; PLACED_MAX]>,
+    iovecs: Box<[libc::iovec; 2 * PLACED_MAX + 1]>,
+    name: Box<RawName>,
+    control: Box<Control>,
+    rest: Box<[u8]>,
+}
+
+// SAFETY: the raw pointers in `iovecs` are used only during a call that wrote them; nothing is tied to a thread.
+unsafe impl Send for Scatter {}
+
+/// What was fetched.
+pub(super) struct Fetched {
+    /// It is the train that was waited for, by sender and lengths.
+    pub(super) as_seen: bool,
+    /// Its sender, if known, the length of its frames, and of all of them; the end may have been cut off.
+    pub(super) from: Option<LinkAddress>,
+    pub(super) frame_bytes: usize,
+    pub(super) bytes: usize,
+    pub(super) truncated: bool,
+}
+
+impl Scatter {
+    pub(super) fn new() -> Self {
+        // SAFETY: all-zero is valid for this C structure (null pointer, no length).
+        let iovec = unsafe { zeroed::<libc::iovec>() };
+        Self {
+            heads: Box::new([[0; HEADER_BYTES]; PLACED_MAX]),
+            iovecs: Box::new([iovec; 2 * PLACED_MAX + 1]),
+            name: Box::new(RawName::empty()),
+            control: Box::new(Control([0; CONTROL_BYTES])),
+            rest: vec![0; BUFFER_BYTES].into(),
+        }
+    }
+
+    /// Calls `recvmsg` with the first so many places. Returns the message's header and what the call did.
+    ///
+    /// # Safety
+    ///
+    /// The places name memory that is alive, writable and borrowed by nobody.
+    unsafe fn receive(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        places: usize,
+        flags: libc::c_int,
+    ) -> io::Result<(usize, libc::msghdr)> {
+        // SAFETY: all-zero is valid for this C structure.
+        let mut message = unsafe { zeroed::<libc::msghdr>() };
+        message.msg_name = (&raw mut *self.name).cast();
+        message.msg_namelen = size_of::<RawName>() as libc::socklen_t;
+        message.msg_iov = self.iovecs.as_mut_ptr();
+        message.msg_iovlen = places as _;
+        message.msg_control = (&raw mut *self.control).cast();
+        message.msg_controllen = CONTROL_BYTES as _;
+        // SAFETY: name, control and the list are our own; the places are the caller's promise.
+        let bytes = unsafe { system::receive_message_with(fd, &mut message, flags)? };
+        Ok((bytes, message))
+    }
+
+    /// Looks at the train that waits first, and leaves it there. `None`: what waits is not a train.
+    pub(super) fn look(&mut self, fd: BorrowedFd<'_>) -> io::Result<Option<Train>> {
+        let head = &mut self.heads[0];
+        self.iovecs[0] = libc::iovec { iov_base: head.as_mut_ptr().cast(), iov_len: HEADER_BYTES };
+        // SAFETY: the one place is our own.
+        let (bytes, message) = unsafe { self.receive(fd, 1, libc::MSG_PEEK | libc::MSG_TRUNC)? };
+        let from = self.name.decode().map(LinkAddress::udp);
+        let frame_bytes = self.merged(&message);
+        Ok(from.zip(frame_bytes).and_then(|(from, frame_bytes)| {
+            let train = Train { from, head: self.heads[0], frame_bytes, bytes };
+            (frame_bytes > HEADER_BYTES && bytes > frame_bytes).then_some(train)
+        }))
+    }
+
+    fn merged(&self, message: &libc::msghdr) -> Option<usize> {
+        merged_bytes(&self.control.0[..message.msg_controllen.min(CONTROL_BYTES)])
+    }
+
+    /// Fetches what waits: `frames` heads to our own places, what follows them to `landing`, the rest to our own.
+    pub(super) fn fetch(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        train: &Train,
+        frames: usize,
+        landing: &mut [u8],
+    ) -> io::Result<Fetched> {
+        let mut left = landing;
+        for index in 0..frames {
+            let bytes = train.frame_bytes_of(index).saturating_sub(HEADER_BYTES).min(left.len());
+            let (payload, others) = left.split_at_mut(bytes);
+            left = others;
+            let head = self.heads[index].as_mut_ptr().cast();
+            self.iovecs[2 * index] = libc::iovec { iov_base: head, iov_len: HEADER_BYTES };
+            let payload = payload.as_mut_ptr().cast();
+            self.iovecs[2 * index + 1] = libc::iovec { iov_base: payload, iov_len: bytes };
+        }
+        let rest =
+            libc::iovec { iov_base: self.rest.as_mut_ptr().cast(), iov_len: self.rest.len() };
+        self.iovecs[2 * frames] = rest;
+        // SAFETY: each place is our own, or a part of `landing`, which is borrowed for this call alone.
+        let (bytes, message) = unsafe { self.receive(fd, 2 * frames + 1, 0)? };
+        let from = self.name.decode().map(LinkAddress::udp);
+        let frame_bytes = self.merged(&message).unwrap_or(bytes).max(1);
+        let truncated = message.msg_flags & libc::MSG_TRUNC != 0;
+        let as_seen = from == Some(train.from)
+            && (frame_bytes, bytes) == (train.frame_bytes, train.bytes)
+            && !truncated;
+        Ok(Fetched { as_seen, from, frame_bytes, bytes, truncated })
+    }
+
+    /// Heads of the frames that [`fetch`](Self::fetch) placed.
+    pub(super) fn heads(&self, frames: usize) -> &[Head] {
+        &self.heads[..frames]
+    }
+
+    /// The bytes behind what it placed, of which there are so many.
+    pub(super) fn rest(&self, bytes: usize) -> &[u8] {
+        &self.rest[..bytes.min(self.rest.len())]
+    }
+
+    /// Puts what [`fetch`](Self::fetch) got, but should not have placed so, together again.
+    pub(super) fn gather(
+        &self,
+        train: &Train,
+        frames: usize,
+        landing: &[u8],
+        got: &Fetched,
+    ) -> Vec<u8> {
+        let mut whole = Vec::with_capacity(got.bytes);
+        let mut left = landing;
+        for index in 0..frames {
+            whole.extend_from_slice(&self.heads[index]);
+            let bytes = train.frame_bytes_of(index).saturating_sub(HEADER_BYTES).min(left.len());
+            let (payload, others) = left.split_at(bytes);
+            whole.extend_from_slice(payload);
+            left = others;
+        }
+        whole.truncate(got.bytes);
+        whole.extend_from_slice(self.rest(got.bytes - whole.len()));
+        whole
+    }
+}

@@ -64,6 +64,11 @@ counters! {
     BytesLanded = "bytes_landed",
     /// Payload bytes copied by the firmware beyond that one placement (pool, staging).
     BytesCopied = "bytes_copied",
+    /// Payload bytes that were read straight from the memory of their senders (`DIRECT-2`). Also in `bytes_placed`.
+    BytesFetched = "bytes_fetched",
+    /// Messages whose senders named their memory, but that had to be pulled: it could not be read, or was not theirs any
+    /// more.
+    FetchRefused = "fetch_refused",
     /// Messages that found no posted receive.
     Unexpected = "unexpected",
     /// Blocks asked for.
@@ -98,6 +103,8 @@ counters! {
     DropBodyShort = "drop_body_short",
     /// Dropped: a field that its kind forbids.
     DropField = "drop_bad_field",
+    /// Dropped: names memory on a link to other machines.
+    DropPieces = "drop_foreign_memory",
     /// Dropped: checksum.
     DropChecksum = "drop_bad_checksum",
     /// Dropped: for another node.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use emp_wire::{
     Ack, Checksum, Close, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Message, NodeId,
-    NotReady, Sequence, TAG_EVERYONE, Target, covered_bytes, verify,
+    NotReady, Sequence, TAG_EVERYONE, Target, covered_bytes, names_memory, verify,
 };
 
 use crate::counters::Counter;
@@ -46,6 +46,10 @@ impl Firmware {
             Ok((header, body)) if header.kind.contact() => {
                 self.on_contact(now, link, from, &header, frame, body)
             }
+            // Addresses of another machine's memory, or of nobody's: they say nothing here.
+            Ok((header, body)) if names_memory(&header, body) && !self.reads_memory(link) => {
+                Err(Counter::DropPieces)
+            }
             Ok((header, body)) => self.admit(now, link, from, &header, frame, body).map(|peer| {
                 self.counters.count(Counter::FramesReceived);
                 self.deliver(now, peer, &header, body, memory);
@@ -71,6 +75,10 @@ impl Firmware {
     fn is_for_us(&self, header: &Header) -> bool {
         let tag = header.destination_tag;
         tag == self.peers.own.destination_tag() || header.kind.contact() && tag == TAG_EVERYONE
+    }
+
+    fn reads_memory(&self, link: LinkIndex) -> bool {
+        self.links.get(usize::from(link.0)).is_some_and(|link| link.reads_memory)
     }
 
     /// Finds the peer of a frame and checks checksum and epochs (`EPOCH-3`, `CRC-2`).

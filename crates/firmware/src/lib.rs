@@ -43,7 +43,9 @@ pub use descriptor::{
 };
 pub use engine::{Config, Firmware, LinkInfo, NodeEvent};
 pub use landing::{Arriving, Landing};
-pub use memory::{HostMemory, MemoryFault, Segment, SegmentList, TooManySegments};
+pub use memory::{
+    FetchError, HostMemory, MemoryFault, PeerMemory, Segment, SegmentList, TooManySegments,
+};
 pub use one_sided::{
     AtomicDescriptor, GetDescriptor, PutDescriptor, RegionId, RemoteRegion, Rights,
 };

@@ -4,9 +4,10 @@
 
 use alloc::boxed::Box;
 use arrayvec::ArrayVec;
-use emp_wire::Checksum;
+use emp_wire::{Checksum, LinkAddress};
 
 use crate::limits::SEGMENTS_MAX;
+use crate::transmit::LinkIndex;
 
 /// A run of host memory. What an address means is the [`HostMemory`]'s business.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,6 +39,41 @@ pub trait HostMemory {
     fn write(&mut self, to: Segment, from: &[u8]) -> Result<(), MemoryFault>;
     /// Takes the segment's bytes into a checksum, without a copy where that can be done.
     fn checksum(&self, of: Segment, sum: &mut Checksum) -> Result<(), MemoryFault>;
+
+    /// A peer on this machine reads this host's memory, if frames to it name it: under this name for the memory's present
+    /// state. The name must change, before an operation that failed is told to its owner, so that what its owner does with
+    /// the memory then is not taken for the message. `None`: the peer does not.
+    fn stamp(&self, _link: LinkIndex, _peer: LinkAddress) -> Option<u64> {
+        None
+    }
+
+    /// Copies memory of a peer on this machine into this host's. `to` is as long as `from`. If it fails, `to` may hold
+    /// anything.
+    fn fetch(&mut self, _from: &PeerMemory<'_>, _to: &[Segment]) -> Result<(), FetchError> {
+        Err(FetchError::Refused)
+    }
+}
+
+/// Memory of a peer on this machine, as it names it.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerMemory<'a> {
+    /// The link that the peer is reached over.
+    pub link: LinkIndex,
+    /// Its address there.
+    pub peer: LinkAddress,
+    /// Its name for the state of its memory ([`HostMemory::stamp`]).
+    pub stamp: u64,
+    /// The runs of memory.
+    pub pieces: &'a [Segment],
+}
+
+/// Why a peer's memory was not copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FetchError {
+    /// It cannot be read, or is not what it was any more: the bytes are to be had by frames.
+    Refused,
+    /// There is no such peer any more.
+    Gone,
 }
 
 /// Segments kept without a heap allocation. Most messages have one; iovecs of MPI datatypes have a few.

@@ -45,7 +45,11 @@ impl Pair {
                 epoch: 77 + id as u32,
                 name: format!("n{id}"),
                 profile: profile.clone(),
-                links: vec![LinkInfo { frame_bytes_max: 1500, broadcast: true }],
+                links: vec![LinkInfo {
+                    frame_bytes_max: 1500,
+                    broadcast: true,
+                    reads_memory: false,
+                }],
                 seed: id,
             });
             firmware.open_endpoint(0).unwrap();

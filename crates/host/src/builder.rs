@@ -171,9 +171,10 @@ impl NodeBuilder {
         let capabilities: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
         let frame_bytes_max =
             capabilities.iter().map(|link| link.frame_bytes_max).max().unwrap_or(0);
+        let peers = links.iter().map(|link| link.peer_memory()).collect();
         // SAFETY: every segment that the firmware will see comes from posts of the core (`Core::post_send` and its kin),
         // which ask their callers for what the module's invariant asks for, or from an exported region, which keeps it.
-        let memory = unsafe { ProcessMemory::new() };
+        let memory = unsafe { ProcessMemory::new(peers) };
         let core = Core::new(Firmware::new(config), links, frame_bytes_max, memory, self.wait_mode);
         let shared = Shared::new(core, self.board, self.wait_mode)
             .map_err(system_error("making an event descriptor"))?;
@@ -232,7 +233,11 @@ fn check(links: &[ChosenLink]) -> Result<(), BuildError> {
 
 fn info(chosen: &ChosenLink) -> LinkInfo {
     let capabilities = chosen.link.capabilities();
-    LinkInfo { frame_bytes_max: capabilities.frame_bytes_max, broadcast: chosen.asks_everyone }
+    LinkInfo {
+        frame_bytes_max: capabilities.frame_bytes_max,
+        broadcast: chosen.asks_everyone,
+        reads_memory: chosen.link.peer_memory().is_some(),
+    }
 }
 
 fn system_error(what: &'static str) -> impl Fn(std::io::Error) -> BuildError {

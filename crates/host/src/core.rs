@@ -244,6 +244,11 @@ impl Core {
         if matches!(completion.op.kind(), OpKind::Notified | OpKind::Undelivered) {
             return self.notice(completion);
         }
+        let sends = matches!(completion.op.kind(), OpKind::Send | OpKind::Put);
+        if sends && completion.status != Status::Ok {
+            // Before its owner hears of it and uses the memory for something else.
+            self.memory.revoke();
+        }
         match self.requests.end(completion) {
             Ended::Request(key) => self.sleepers.request(key),
             Ended::Raw(key, completion) => {

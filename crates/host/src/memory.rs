@@ -18,22 +18,40 @@
 //! The firmware itself (safe code) only ever cuts pieces out of posted segments ([`Segment::part`]), and the outgoing
 //! stage lets go of a frame that names a segment before it lets go of the completion ([`crate::outgoing`]).
 
-use emp_firmware::{HostMemory, MemoryFault, Segment};
-use emp_wire::Checksum;
+use std::sync::Arc;
+
+use emp_firmware::{FetchError, HostMemory, LinkIndex, MemoryFault, PeerMemory as Peer, Segment};
+use emp_link::{PeerMemory, PeerMemoryError};
+use emp_wire::{Checksum, LinkAddress};
 
 /// The "DMA engine" of a node inside a process: copies through pointers.
 pub(crate) struct ProcessMemory {
-    /// Only [`ProcessMemory::new`] makes one, so that the invariant is accepted in one place.
-    _private: (),
+    /// What reads the memory of peers, by link. Private: only [`ProcessMemory::new`] makes one of these, so that the
+    /// invariant is accepted in one place.
+    peers: Vec<Option<Arc<PeerMemory>>>,
 }
 
 impl ProcessMemory {
     /// # Safety
     ///
     /// The caller upholds the module's invariant for all segments that this value will be shown.
-    pub(crate) unsafe fn new() -> Self {
-        Self { _private: () }
+    pub(crate) unsafe fn new(peers: Vec<Option<Arc<PeerMemory>>>) -> Self {
+        Self { peers }
     }
+
+    fn peer(&self, link: LinkIndex) -> Option<&PeerMemory> {
+        self.peers.get(usize::from(link.0))?.as_deref()
+    }
+
+    /// An operation has failed: what it announced to peers on this machine is its owner's again.
+    pub(crate) fn revoke(&self) {
+        self.peers.iter().flatten().for_each(|peers| peers.revoke());
+    }
+}
+
+/// Address and length of each segment.
+fn runs(segments: &[Segment]) -> impl Iterator<Item = (u64, u64)> {
+    segments.iter().map(|segment| (segment.address, segment.bytes))
 }
 
 /// The pointer that an address stands for. It was exposed when the segment was made.
@@ -131,6 +149,21 @@ impl HostMemory for ProcessMemory {
         sum.update(unsafe { bytes(of) });
         Ok(())
     }
+
+    fn stamp(&self, link: LinkIndex, peer: LinkAddress) -> Option<u64> {
+        self.peer(link)?.stamp(&peer)
+    }
+
+    fn fetch(&mut self, from: &Peer<'_>, to: &[Segment]) -> Result<(), FetchError> {
+        let peers = self.peer(from.link).ok_or(FetchError::Refused)?;
+        // SAFETY: the segments were posted for receiving, so they are valid for writes (module invariant), and nobody else
+        // uses them while the node's lock is held, as it is here.
+        let read = unsafe { peers.read(&from.peer, from.stamp, runs(from.pieces), runs(to)) };
+        read.map_err(|error| match error {
+            PeerMemoryError::Refused => FetchError::Refused,
+            PeerMemoryError::Gone => FetchError::Gone,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -146,7 +179,7 @@ mod tests {
         let mut host = *b"0123456789";
         let all = segment(&mut host);
         // SAFETY: every segment below is part of `host`, which outlives all use.
-        let mut memory = unsafe { ProcessMemory::new() };
+        let mut memory = unsafe { ProcessMemory::new(Vec::new()) };
         memory.write(all.part(2, 3), b"abc").unwrap();
         let mut back = [0; 4];
         memory.read(all.part(1, 4), &mut back).unwrap();
@@ -162,7 +195,7 @@ mod tests {
         let mut host = [0u8; 4];
         let all = segment(&mut host);
         // SAFETY: as above.
-        let mut memory = unsafe { ProcessMemory::new() };
+        let mut memory = unsafe { ProcessMemory::new(Vec::new()) };
         assert_eq!(memory.read(all, &mut [0; 3]), Err(MemoryFault));
         assert_eq!(memory.write(all, &[0; 5]), Err(MemoryFault));
     }
@@ -171,7 +204,7 @@ mod tests {
     fn empty_segments_touch_nothing() {
         let nowhere = Segment { address: 0, bytes: 0 };
         // SAFETY: no bytes are named.
-        let mut memory = unsafe { ProcessMemory::new() };
+        let mut memory = unsafe { ProcessMemory::new(Vec::new()) };
         memory.read(nowhere, &mut []).unwrap();
         memory.write(nowhere, &[]).unwrap();
         memory.checksum(nowhere, &mut Checksum::of(b"")).unwrap();

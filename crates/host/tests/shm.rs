@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use common::{BOARDS, LONG, Pair, both, impatient, pattern};
 use emp_host::{
-    AutoLinks, Board, Node, NodeBuilder, NodeId, Outcome, Selector, Status, WaitMode, Want,
+    AutoLinks, Board, CompletionMode, Counter, Endpoint, Node, NodeBuilder, NodeId, Outcome,
+    Segment, SegmentList, Selector, SendDescriptor, Status, WaitMode, Want,
 };
 use emp_link::{FaultLink, FaultPlan, Link, ShmLink, ShmOptions};
 
@@ -63,7 +64,18 @@ fn messages_of_every_size_pass() {
     for board in BOARDS {
         for wait in [WaitMode::Spin, WaitMode::default(), WaitMode::Sleep] {
             let (_directory, pair) = pair(|link| link, |node| node.board(board).wait_mode(wait));
-            exchange(&pair);
+            let read = |node: &Node| node.counters().get(Counter::BytesFetched);
+            for _ in 0..20 {
+                exchange(&pair);
+                // On a busy machine they may learn only now that they can.
+                if read(&pair.a).min(read(&pair.b)) >= 5 << 20 {
+                    break;
+                }
+            }
+            for node in [&pair.a, &pair.b] {
+                assert!(read(node) >= 5 << 20, "{board:?} {wait:?}: {:?}", node.link_statistics());
+                assert_eq!(node.counters().get(Counter::FetchRefused), 0);
+            }
             let links = pair.a.links();
             assert_eq!((links[0].kind, links[0].frame_bytes_max), ("shm", 16 << 10));
         }
@@ -120,6 +132,9 @@ fn child() {
     let Some(directory) = std::env::var_os(CHILD) else { return };
     let node = node(Path::new(&directory), "child").start().expect("the node starts");
     let endpoint = node.endpoint(1).expect("opens");
+    if std::env::var_os(LIES).is_some() {
+        return lie(&endpoint);
+    }
     // Until killed, or long enough.
     let end = Instant::now() + 3 * LONG;
     let mut bits = 0;
@@ -130,17 +145,53 @@ fn child() {
     }
 }
 
+/// Set in such a process if it is to name memory that it does not have.
+const LIES: &str = "EMP_TEST_SHM_LIES";
+
+/// Bytes that the liar says it has.
+const LIE_BYTES: u64 = 100_000;
+
+/// Shows that it can be read, then announces what is not there.
+fn lie(endpoint: &Endpoint) {
+    let to = (NodeId::from_name("parent"), 1);
+    for bits in 0..20 {
+        endpoint.send_wait(to, bits, pattern(100_000, bits), LONG).expect("the parent listens");
+    }
+    // Long enough for the guardian to hear that the parent can read this process.
+    std::thread::sleep(Duration::from_millis(100));
+    let nowhere = Segment { address: 0x10_0000, bytes: LIE_BYTES };
+    let send = SendDescriptor {
+        to: to.0,
+        endpoint: 1,
+        to_endpoint: 1,
+        match_bits: 99,
+        segments: SegmentList::one(nowhere),
+        immediate: None,
+        synchronous: false,
+        completion: CompletionMode::Auto,
+        context: 0,
+    };
+    // SAFETY: none. It breaks the promise on purpose: this process ends by a fault as soon as it is asked for the bytes.
+    unsafe { endpoint.post_send_raw(send) }.expect("there is room");
+    endpoint.wait_completions(&mut Vec::with_capacity(1), LONG);
+}
+
 struct Killed(Child);
 
 impl Killed {
     fn start(directory: &Path) -> Self {
+        Self::run(Self::command(directory))
+    }
+
+    fn command(directory: &Path) -> Command {
         let program = std::env::current_exe().expect("this program has a path");
-        let child = Command::new(program)
-            .args(["child", "--exact"])
-            .env(CHILD, directory)
-            .stdout(Stdio::null())
-            .spawn();
-        Self(child.expect("it starts"))
+        let mut command = Command::new(program);
+        command.args(["child", "--exact"]).env(CHILD, directory).stdout(Stdio::null());
+        command
+    }
+
+    fn run(mut command: Command) -> Self {
+        Self(command.spawn().expect("it starts"))
     }
 
     fn kill(&mut self) {
@@ -170,7 +221,7 @@ fn a_killed_process_is_survived() {
             let from = Selector::ANY;
             let got = endpoint.receive_wait(from, vec![0; 100_000], LONG);
             let got = got.unwrap_or_else(|error| panic!("the child sends: {error}"));
-            assert_eq!(got.bytes(), 100_000);
+            assert!(got.buffer == pattern(100_000, got.completion.match_bits), "other bytes");
         }
         child.kill();
         // Nobody reads it: it ends with an error that says who is gone.
@@ -180,6 +231,49 @@ fn a_killed_process_is_survived() {
         assert_eq!(operation.status(), Status::Unreachable, "{error}");
         assert_eq!(operation.completion.peer, NodeId::from_name("child"));
     }
+}
+
+/// A process that names memory which it does not have is asked for the bytes instead, and that it does not survive.
+#[test]
+fn a_process_that_names_nothing_harms_only_itself() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let profile = impatient(Duration::from_millis(400));
+    let node = node(directory.path(), "parent").profile(profile).board(Board::Thread);
+    let node = node.start().expect("the node starts");
+    let endpoint = node.endpoint(1).expect("opens");
+    let mut command = Killed::command(directory.path());
+    command.env(LIES, "1").stderr(Stdio::null());
+    let _child = Killed::run(command);
+    for bits in 0..20 {
+        endpoint.receive_wait(Selector::bits(bits), vec![0; 100_000], LONG).expect("it comes");
+    }
+    // From this peer by name, so that its end is heard of even before the message is matched.
+    let from = Selector { from: NodeId::from_name("child"), ..Selector::bits(99) };
+    let receive = endpoint.receive(from, vec![0; LIE_BYTES as usize]).unwrap();
+    let error = receive.wait(LONG).unwrap_err();
+    assert_eq!(error.operation().expect("not the time").status(), Status::Unreachable, "{error}");
+    assert_eq!(node.counters().get(Counter::FetchRefused), 1);
+}
+
+/// What a process that was killed has announced and nobody had received yet is not to be had any more.
+#[test]
+fn what_the_dead_announced_ends_with_an_error() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let profile = impatient(Duration::from_millis(400));
+    let node = node(directory.path(), "parent").profile(profile).board(Board::Thread);
+    let node = node.start().expect("the node starts");
+    let endpoint = node.endpoint(1).expect("opens");
+    let mut child = Killed::start(directory.path());
+    for _ in 0..20 {
+        endpoint.receive_wait(Selector::ANY, vec![0; 100_000], LONG).expect("it comes");
+    }
+    let info = endpoint.probe_wait(Selector::ANY, LONG).expect("another one comes");
+    assert_eq!(info.total_bytes, 100_000);
+    assert!(node.counters().get(Counter::BytesFetched) > 0);
+    child.kill();
+    let receive = endpoint.receive(Selector::ANY, vec![0; 100_000]).unwrap();
+    let error = receive.wait(LONG).unwrap_err();
+    assert_eq!(error.operation().expect("not the time").status(), Status::Unreachable, "{error}");
 }
 
 #[test]

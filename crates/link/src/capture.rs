@@ -15,7 +15,7 @@ use emp_wire::{AddressFamily, ETHERTYPE_DEFAULT, LinkAddress};
 
 use crate::fault::FaultCounters;
 use crate::gather::ETHERNET_HEADER_BYTES;
-use crate::{Capabilities, Link, LinkStatistics, TxFrame};
+use crate::{Capabilities, Link, LinkStatistics, PeerMemory, TxFrame};
 use pcapng::{Direction, Pcapng};
 
 /// Most bytes of a capture unless said otherwise: 1 GiB, which fits most disks, and which viewers
@@ -136,6 +136,10 @@ impl<L: Link, W: Write + Send> Link for CaptureLink<L, W> {
 
     fn next_due(&self) -> Option<Duration> {
         self.inner.next_due()
+    }
+
+    fn peer_memory(&self) -> Option<std::sync::Arc<PeerMemory>> {
+        self.inner.peer_memory()
     }
 
     fn faults(&self) -> Option<FaultCounters> {

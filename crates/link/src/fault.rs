@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use emp_wire::{KIND_OFFSET, LinkAddress};
 
-use crate::{Capabilities, Link, LinkStatistics, TxFrame};
+use crate::{Capabilities, Link, LinkStatistics, PeerMemory, TxFrame};
 use injector::{Change, Fate, Injector};
 
 /// What a [`FaultLink`] did, both ways together.
@@ -282,6 +282,10 @@ impl<L: Link> Link for FaultLink<L> {
         let now = Instant::now();
         let due = |side: &Option<Injector>| side.as_ref().and_then(|side| side.next_due(now));
         [self.inner.next_due(), due(&self.out), due(&self.back)].into_iter().flatten().min()
+    }
+
+    fn peer_memory(&self) -> Option<std::sync::Arc<PeerMemory>> {
+        self.inner.peer_memory()
     }
 
     fn faults(&self) -> Option<FaultCounters> {

@@ -23,6 +23,7 @@ mod xdp;
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use emp_wire::{DESTINATION_TAG_OFFSET, TAG_EVERYONE};
@@ -32,7 +33,7 @@ pub use emp_wire::LinkAddress;
 pub use fault::{FaultCounters, FaultLink, FaultPlan, FaultPlanError};
 pub use interfaces::{Interface, interfaces};
 pub use packet::{PacketLink, PacketOptions};
-pub use shm::{ShmLink, ShmOptions};
+pub use shm::{PeerMemory, PeerMemoryError, ShmLink, ShmOptions};
 pub use sim::{Fabric, SimLink};
 pub use sink::{FrameSink, Head, Train};
 pub use udp::{UdpLink, UdpOptions};
@@ -107,6 +108,10 @@ pub struct LinkStatistics {
     /// Frames dropped because their destination tag is another node's, where the kernel did not do
     /// it.
     pub not_for_us: u64,
+    /// Peers of this machine whose memory can be read, so that long messages from them need no frames (only `shm`).
+    pub memory_readable: u64,
+    /// Peers of this machine whose memory the kernel does not let this process read: all goes through rings.
+    pub memory_refused: u64,
     /// Errors of the system that the link outlived (interface down, port unreachable). A frame that
     /// met one counts as taken, and is lost.
     pub system_errors: u64,
@@ -180,6 +185,11 @@ pub trait Link: Send {
     /// Counts so far. May cost a system call.
     fn statistics(&self) -> LinkStatistics;
 
+    /// What reads the memory of peers on this machine, if the link's peers are there.
+    fn peer_memory(&self) -> Option<Arc<PeerMemory>> {
+        None
+    }
+
     /// What a [`FaultLink`] in this stack of wrappers did; `None` if there is none.
     fn faults(&self) -> Option<FaultCounters> {
         None
@@ -218,6 +228,10 @@ impl<L: Link + ?Sized> Link for Box<L> {
 
     fn statistics(&self) -> LinkStatistics {
         (**self).statistics()
+    }
+
+    fn peer_memory(&self) -> Option<Arc<PeerMemory>> {
+        (**self).peer_memory()
     }
 
     fn faults(&self) -> Option<FaultCounters> {

@@ -5,16 +5,19 @@
 //! way, for this pair alone. So nobody but the peer can spoil a ring, and a peer that does is dropped.
 
 mod connection;
+mod memory;
 mod open;
 mod place;
 mod socket;
 
+pub use memory::{PeerMemory, PeerMemoryError};
 pub use open::ShmOptions;
 
 use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use emp_rings::RING_FRAME_BYTES_MAX;
@@ -37,6 +40,10 @@ const PENDING_MAX: usize = 64;
 /// Looks at the rings between two looks for new and lost peers, which cost a system call: a tenth of a millisecond for
 /// one who spins, as long as starting to wake somebody takes.
 const CALLS_PER_SERVICE: u32 = 1024;
+/// Likewise for so many looks after a new peer has come: it introduces itself within microseconds, and its first long
+/// message should not have to go through the rings.
+const CALLS_PER_EARLY_SERVICE: u32 = 16;
+const EARLY_SERVICES: u32 = 64;
 /// What the watch knows the listening socket, this link's own bell, and the first connection by.
 const LISTENER: u64 = 0;
 const SELF: u64 = 1;
@@ -51,6 +58,8 @@ pub struct ShmLink {
     listener: OwnedFd,
     watch: Watch,
     own_bell: OwnedFd,
+    /// Reads peers' memory, and lets them read this process's.
+    memory: Arc<PeerMemory>,
     connections: Vec<Connection>,
     /// Accepted, but without rings yet.
     pending: Vec<(u64, OwnedFd)>,
@@ -58,6 +67,8 @@ pub struct ShmLink {
     /// The connection to look at first, so that none is always last.
     first: usize,
     calls: u32,
+    /// Looks that are still made early.
+    early: u32,
     /// Peers were told to wake this end.
     armed: Cell<bool>,
     /// Where frames are copied to before anyone looks at them.
@@ -88,11 +99,13 @@ impl ShmLink {
             listener: opened.listener,
             watch: opened.watch,
             own_bell: opened.own_bell,
+            memory: Arc::new(PeerMemory::new(opened.token)),
             connections: Vec::new(),
             pending: Vec::new(),
             next_token: FIRST_CONNECTION,
             first: 0,
             calls: 0,
+            early: 0,
             armed: Cell::new(false),
             buffer: vec![0; RING_FRAME_BYTES_MAX].into(),
             counts: LinkStatistics::default(),
@@ -144,8 +157,14 @@ impl ShmLink {
         if let Some(descriptor) = connection.descriptor() {
             self.watch.add(descriptor, connection.token)?;
         }
-        self.connections.push(connection);
+        self.welcome(connection);
         Ok(())
+    }
+
+    fn welcome(&mut self, connection: Connection) {
+        connection.introduce(self.memory.introduction());
+        self.early = EARLY_SERVICES;
+        self.connections.push(connection);
     }
 
     /// Writes a frame for the connection at `place`. False: no room now.
@@ -267,7 +286,7 @@ impl ShmLink {
     /// Takes the rings of a new peer, if they have come.
     fn greet(&mut self, token: u64, socket: OwnedFd, hangup: bool) {
         match Connection::take(socket, token) {
-            Ok(Ok(connection)) => self.connections.push(connection),
+            Ok(Ok(connection)) => self.welcome(connection),
             Ok(Err(socket)) if !hangup => self.pending.push((token, socket)),
             Ok(Err(_)) => self.counts.system_errors += 1,
             // Not rings, or not such as can be used: the peer sees the socket closed.
@@ -281,7 +300,14 @@ impl ShmLink {
             return self.greet(token, socket, hangup);
         }
         if let Some(one) = self.connections.iter_mut().find(|one| one.token == token) {
-            one.answer(hangup);
+            let before = one.readable;
+            one.answer(hangup, &self.memory);
+            if before != one.readable {
+                match one.readable {
+                    Some(true) => self.counts.memory_readable += 1,
+                    _ => self.counts.memory_refused += 1,
+                }
+            }
         }
     }
 
@@ -289,12 +315,20 @@ impl ShmLink {
     #[cold]
     fn bury(&mut self) {
         let counts = &mut self.counts;
+        let mut gone = Vec::new();
         self.connections.retain(|one| {
             if one.over {
+                gone.push(one.number);
                 counts.receive_lost = counts.receive_lost.saturating_add(one.rings.consumer.lost());
             }
             !one.over
         });
+        for number in gone {
+            // There may be a second connection, where both ends have made one.
+            if self.connections.iter().all(|one| one.number != number) {
+                self.memory.forget(number);
+            }
+        }
         self.first = 0;
     }
 
@@ -332,6 +366,10 @@ impl ShmLink {
                 break;
             }
         }
+        if handed > 0 && !std::mem::replace(&mut one.heard, true) {
+            // Its introduction is here, too.
+            self.early = EARLY_SERVICES;
+        }
         handed
     }
 }
@@ -364,6 +402,9 @@ impl Link for ShmLink {
             self.disarm();
         } else if self.calls.is_multiple_of(CALLS_PER_SERVICE) {
             self.service();
+        } else if self.early > 0 && self.calls.is_multiple_of(CALLS_PER_EARLY_SERVICE) {
+            self.early -= 1;
+            self.service();
         }
         let count = self.connections.len();
         let (mut handed, mut over) = (0, false);
@@ -388,6 +429,10 @@ impl Link for ShmLink {
             system::event_set(self.own_bell.as_fd());
         }
         Some(self.watch.descriptor())
+    }
+
+    fn peer_memory(&self) -> Option<Arc<PeerMemory>> {
+        Some(Arc::clone(&self.memory))
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> bool {

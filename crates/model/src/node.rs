@@ -47,7 +47,7 @@ impl NodeSetup {
         Self {
             id: NodeId::from_name(&format!("node-{index}")),
             profile,
-            links: vec![LinkInfo { frame_bytes_max: 1_500, broadcast: true }],
+            links: vec![LinkInfo { frame_bytes_max: 1_500, broadcast: true, reads_memory: false }],
             endpoints: vec![0],
             pace: Pace::FAST,
         }

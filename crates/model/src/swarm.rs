@@ -96,7 +96,7 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
             profile.unreachable_after = temper.patience;
             let frame_bytes =
                 if mixed_frames { *prng.pick(&[576, 1_500, 9_000]) } else { frame_bytes };
-            let link = LinkInfo { frame_bytes_max: frame_bytes, broadcast };
+            let link = LinkInfo { frame_bytes_max: frame_bytes, broadcast, reads_memory: false };
             NodeSetup {
                 id: NodeId(prng.bits() | 1),
                 profile,

@@ -155,11 +155,19 @@ fn a_lying_peer_breaks_nothing_but_its_own_pair() {
         let mut world = acquainted(3, profile);
         let forger = Forger::new(&mut world);
         world.pass(Span::ms(10));
-        let absurd =
-            LongPart { total_bytes: 1 << 62, unscheduled_bytes: u32::MAX, fragment_bytes: 1 };
+        let absurd = LongPart {
+            total_bytes: 1 << 62,
+            unscheduled_bytes: u32::MAX,
+            fragment_bytes: 1,
+            pieces: 0,
+        };
         let pulled = LongPart { unscheduled_bytes: 0, ..absurd };
-        let small =
-            LongPart { total_bytes: 3_000, unscheduled_bytes: 3_000, fragment_bytes: 1_000 };
+        let small = LongPart {
+            total_bytes: 3_000,
+            unscheduled_bytes: 3_000,
+            fragment_bytes: 1_000,
+            pieces: 0,
+        };
         let mut frames = Vec::new();
         for long in [absurd, pulled, small] {
             let payload = if long.unscheduled_bytes == 0 { 0 } else { 1_000 };

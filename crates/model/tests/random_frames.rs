@@ -33,7 +33,7 @@ impl Victim {
             epoch: 9,
             name: "victim".into(),
             profile: profile.clone(),
-            links: vec![LinkInfo { frame_bytes_max: 1_500, broadcast: true }],
+            links: vec![LinkInfo { frame_bytes_max: 1_500, broadcast: true, reads_memory: false }],
             seed: 3,
         });
         firmware.open_endpoint(0).unwrap();
@@ -155,6 +155,7 @@ fn wish(forger: &Forger, kind: Kind, flags: Flags, prng: &mut Prng) -> Vec<u8> {
                 total_bytes: many,
                 unscheduled_bytes: many.min(odd(prng, few + 500)) as u32,
                 fragment_bytes: odd(prng, 1_000) as u16,
+                pieces: 0,
             });
             let immediate = flags.has(Flags::IMMEDIATE).then_some(3);
             let mut fields = body(|into| Put { target, long, immediate }.emit(into));

@@ -76,7 +76,7 @@ impl Victim {
             epoch: 9,
             name: "victim".into(),
             profile: profile.clone(),
-            links: vec![LinkInfo { frame_bytes_max: 1_500, broadcast: true }],
+            links: vec![LinkInfo { frame_bytes_max: 1_500, broadcast: true, reads_memory: false }],
             seed: 3,
         });
         firmware.open_endpoint(0).unwrap();
@@ -228,6 +228,7 @@ impl Liar {
                     total_bytes: near(prng, 12_000),
                     unscheduled_bytes: near(prng, 12_000) as u32,
                     fragment_bytes: near(prng, 1_500) as u16,
+                    pieces: 0,
                 });
                 let immediate = prng.percent(30).then_some(5);
                 let put = Put { target, long, immediate };

@@ -24,6 +24,7 @@ mod identity;
 mod message;
 mod not_ready;
 mod operation;
+mod pieces;
 mod pull;
 mod put;
 mod reason;
@@ -50,6 +51,7 @@ pub use message::{
 };
 pub use not_ready::{NOT_READY_BYTES, NotReady, NotReadyCause};
 pub use operation::{AtomicOp, Datatype};
+pub use pieces::{PIECES_MAX, Pieces, emit_pieces, names_memory, pieces_bytes};
 pub use pull::{PULL_BYTES, Pull};
 pub use put::Put;
 pub use reason::Reason;

@@ -11,6 +11,7 @@
 //! ```
 
 use crate::header::{u16_at, u32_at, u64_at};
+use crate::pieces::{PIECES_MAX, pieces_bytes};
 use crate::{Flags, NodeId, Reason};
 
 /// Bytes of the fixed part of the body.
@@ -31,6 +32,8 @@ pub struct LongPart {
     pub unscheduled_bytes: u32,
     /// Payload bytes of every `data` and `block` frame but the last of its train.
     pub fragment_bytes: u16,
+    /// Pieces of the sender's memory that are named in place of payload; 0: none (`DIRECT-1`).
+    pub pieces: u16,
 }
 
 /// Body of a `message` frame.
@@ -128,7 +131,7 @@ impl LongPart {
         into[..8].copy_from_slice(&self.total_bytes.to_be_bytes());
         into[8..12].copy_from_slice(&self.unscheduled_bytes.to_be_bytes());
         into[12..14].copy_from_slice(&self.fragment_bytes.to_be_bytes());
-        into[14..16].fill(0);
+        into[14..16].copy_from_slice(&self.pieces.to_be_bytes());
     }
 
     /// Reads it. The caller has checked the length.
@@ -137,12 +140,22 @@ impl LongPart {
             total_bytes: u64_at(fields, 0),
             unscheduled_bytes: u32_at(fields, 8),
             fragment_bytes: u16_at(fields, 12),
+            pieces: u16_at(fields, 14),
         }
     }
 
     /// Whether it can be true of a first frame with so much payload.
     pub(crate) fn check(&self, payload_bytes: usize) -> Result<(), Reason> {
         let unscheduled = u64::from(self.unscheduled_bytes);
+        let pieces = usize::from(self.pieces);
+        if pieces != 0 {
+            let sane = pieces <= PIECES_MAX
+                && payload_bytes == pieces_bytes(pieces)
+                && unscheduled == 0
+                && self.fragment_bytes > 0
+                && self.total_bytes <= i64::MAX as u64;
+            return if sane { Ok(()) } else { Err(Reason::Field) };
+        }
         let sane = unscheduled <= self.total_bytes
             && payload_bytes as u64 <= unscheduled
             && self.total_bytes <= i64::MAX as u64

@@ -40,6 +40,7 @@ fn message() -> impl Strategy<Value = (Message, usize)> {
                 total_bytes: total,
                 unscheduled_bytes: unscheduled as u32,
                 fragment_bytes: fragment,
+                pieces: 0,
             };
             let payload = if is_long { payload.min(unscheduled as usize) } else { payload };
             let message = Message {

@@ -5,9 +5,12 @@
 //! never use their second link.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
-use emp_link::{Capabilities, FaultCounters, Link, LinkAddress, LinkStatistics, TxFrame};
+use emp_link::{
+    Capabilities, FaultCounters, Link, LinkAddress, LinkStatistics, PeerMemory, TxFrame,
+};
 
 /// Looks in vain after which the link counts as quiet: many round trips.
 const QUIET_AFTER: u32 = 2_000;
@@ -66,6 +69,10 @@ impl<L: Link> Link for Seldom<L> {
 
     fn statistics(&self) -> LinkStatistics {
         self.inner.statistics()
+    }
+
+    fn peer_memory(&self) -> Option<Arc<PeerMemory>> {
+        self.inner.peer_memory()
     }
 
     fn faults(&self) -> Option<FaultCounters> {

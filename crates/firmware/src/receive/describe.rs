@@ -2,6 +2,7 @@
 
 use emp_wire::{Atomic, Flags, Header, Kind, LongPart, Message, Put, Reason, Target};
 
+use super::direct;
 use super::pulling::Pulling;
 use super::{Incoming, NONE, Place, Wants};
 
@@ -15,10 +16,13 @@ pub(super) fn first_frame<'a>(
     match header.kind {
         Kind::Put => {
             let (put, payload) = Put::parse(header.flags, body)?;
+            let (direct, payload) = direct::parse(put.long.as_ref(), payload)?;
             let Target { generation, offset, .. } = put.target;
             let wants = Wants::Put { generation, offset };
             let message = message_of(&put.target, put.long, put.immediate);
-            Ok((describe(peer, header, &message, wants, payload), payload))
+            let mut incoming = describe(peer, header, &message, wants, payload);
+            incoming.direct = direct;
+            Ok((incoming, payload))
         }
         Kind::Atomic => {
             let (Atomic { target, operation, datatype, count }, payload) = Atomic::parse(body)?;
@@ -30,7 +34,10 @@ pub(super) fn first_frame<'a>(
         }
         _ => {
             let (message, payload) = Message::parse(header.flags, body)?;
-            Ok((describe(peer, header, &message, Wants::Receive, payload), payload))
+            let (direct, payload) = direct::parse(message.long.as_ref(), payload)?;
+            let mut incoming = describe(peer, header, &message, Wants::Receive, payload);
+            incoming.direct = direct;
+            Ok((incoming, payload))
         }
     }
 }
@@ -87,6 +94,7 @@ fn describe(
         early: false,
         claimed: false,
         pulling: Pulling::of(0, 0),
+        direct: None,
         next_progress: NONE,
         next_early: NONE,
     }

@@ -8,6 +8,7 @@ mod acknowledge;
 mod atomics;
 mod bookkeeping;
 mod describe;
+mod direct;
 mod early;
 mod fetching;
 mod landing;
@@ -19,6 +20,7 @@ mod puts;
 mod regions;
 mod sequence;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use emp_wire::{AtomicOp, Datatype, DoneStatus, NodeId, NotReadyCause, Sequence};
 
@@ -115,6 +117,8 @@ struct Incoming {
     homeless_ms: Option<u32>,
     /// What is pulled of it.
     pulling: Pulling,
+    /// Where its sender has it, if that may be read.
+    direct: Option<Box<direct::Direct>>,
     /// Next in the peer's list of messages whose train is not wholly here, and of those before their turn.
     next_progress: u32,
     next_early: u32,
@@ -191,6 +195,8 @@ pub(crate) struct ReceivePath {
     pulls: Slots<pulling::PullState>,
     pulling_bytes: u64,
     pull_queue: VecDeque<pulling::Puller>,
+    /// Messages that are read from their senders' memory, by index and generation.
+    direct: VecDeque<(u32, u32)>,
     acks: acknowledge::AckQueues,
     /// What is to be said of messages that were not taken.
     not_ready: VecDeque<NotTaken>,
@@ -224,6 +230,7 @@ impl ReceivePath {
             pulls: Slots::new(PULLS_MAX),
             pulling_bytes: 0,
             pull_queue: VecDeque::new(),
+            direct: VecDeque::new(),
             acks: acknowledge::AckQueues::default(),
             not_ready: VecDeque::new(),
             regions: regions::Regions::new(),

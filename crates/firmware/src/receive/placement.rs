@@ -145,7 +145,7 @@ impl ReceivePath {
         if incoming.synchronous && !pulled {
             self.say_done(index, DoneStatus::Matched);
         }
-        self.pull_more(Puller::Message(index));
+        self.bring(index);
     }
 
     /// Ends a message if all of it is here.
@@ -295,5 +295,5 @@ impl ReceivePath {
 
 /// What a completion shows of a message.
 fn summary(incoming: &Incoming) -> Incoming {
-    Incoming { place: Place::Later, ..*incoming }
+    Incoming { place: Place::Later, direct: None, ..*incoming }
 }

@@ -44,6 +44,16 @@ impl Pulling {
     pub(super) const fn is_under_way(&self) -> bool {
         self.out > 0
     }
+
+    /// What is still to be asked for: the first byte, and how many.
+    pub(super) const fn left(&self) -> (u64, u64) {
+        (self.next, self.end - self.next)
+    }
+
+    /// So many bytes have come without being asked for.
+    pub(super) fn skip(&mut self, bytes: u64) {
+        self.next += bytes;
+    }
 }
 
 /// A block that was asked for.

@@ -4,7 +4,7 @@
 use emp_wire::DoneStatus;
 
 use super::bookkeeping::Outcome;
-use super::pulling::{Puller, Pulling};
+use super::pulling::Pulling;
 use super::regions::Access;
 use super::{Incoming, Place, ReceivePath, Wants};
 use crate::counters::Counter;
@@ -92,7 +92,7 @@ impl ReceivePath {
     fn pull_rest(&mut self, index: u32) {
         let incoming = self.incoming.at_mut(index).expect("the caller has it");
         incoming.pulling = Pulling::of(incoming.unscheduled.into(), incoming.total);
-        self.pull_more(Puller::Message(index));
+        self.bring(index);
     }
 
     /// All bytes of a put are in their region.

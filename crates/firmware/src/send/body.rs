@@ -107,6 +107,7 @@ impl SendMessage {
             total_bytes,
             unscheduled_bytes: self.unscheduled,
             fragment_bytes: self.fragment,
+            pieces: if self.direct { descriptor.segments.as_slice().len() as u16 } else { 0 },
         });
         let target = |handle, generation, offset| Target {
             node: own,

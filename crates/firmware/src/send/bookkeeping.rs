@@ -1,8 +1,8 @@
 //! Send bookkeeping (I1): a posted descriptor becomes a message in a peer's queue; its turn come, a train of frames.
 
 use emp_wire::{
-    ATOMIC_BYTES, Atomic, HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, MESSAGE_BYTES, Sequence,
-    TARGET_BYTES, TRAIN_FRAMES_MAX,
+    ATOMIC_BYTES, Atomic, HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, MESSAGE_BYTES, PIECES_MAX,
+    Sequence, TARGET_BYTES, TRAIN_FRAMES_MAX, pieces_bytes,
 };
 
 use super::record::{QueuedBlock, Record, What};
@@ -69,6 +69,7 @@ impl SendPath {
             unscheduled: 0,
             first_payload: 0,
             fragment: 0,
+            direct: false,
             in_train: false,
             acked: false,
             needs_done: false,
@@ -200,9 +201,20 @@ impl SendPath {
     }
 
     /// Begins a message's train: it gets its number (`MSG-3`), its cut into frames, and its sequence numbers.
-    pub(super) fn begin_message(&mut self, peer: u32, index: u32, frame_bytes_max: u16) {
+    pub(super) fn begin_message(
+        &mut self,
+        peer: u32,
+        index: u32,
+        frame_bytes_max: u16,
+        reads: impl Fn() -> bool,
+    ) {
         let Some(message) = self.messages.at(index) else { return };
         let mut cut = message.cut(&self.profile, frame_bytes_max);
+        let direct = message.may_be_read(&self.profile, frame_bytes_max) && reads();
+        if direct {
+            // Nothing but the first frame leaves unasked.
+            cut = Cut { unscheduled: 0, first_payload: 0, frames: 1, ..cut };
+        }
         if matches!(message.work, Work::Atomic { .. }) && cut.frames > 1 {
             // It fits one of our frames, but not one of the peer's: only its number is still needed.
             self.unsent(index);
@@ -220,6 +232,7 @@ impl SendPath {
         message.unscheduled = cut.unscheduled;
         message.first_payload = cut.first_payload;
         message.fragment = cut.fragment;
+        message.direct = direct;
         message.needs_done = !message.void
             && (message.work.needs_done()
                 || message.descriptor.synchronous
@@ -263,6 +276,9 @@ impl SendPath {
     }
 }
 
+/// Header and fields of the longest first frame that names memory.
+const DIRECT_HEAD_BYTES: usize = HEADER_BYTES + TARGET_BYTES + LONG_BYTES + IMMEDIATE_BYTES;
+
 /// How a message is cut into the frames of its train.
 struct Cut {
     unscheduled: u32,
@@ -281,6 +297,18 @@ impl SendMessage {
             }
             _ => self.descriptor.segments.bytes(),
         }
+    }
+
+    /// It is long enough to be read by its receiver, and where that can be said in one frame.
+    fn may_be_read(&self, profile: &Profile, frame_bytes_max: u16) -> bool {
+        let pieces = self.descriptor.segments.as_slice();
+        self.total() > profile.direct_bytes
+            && !self.void
+            && self.chain.is_none()
+            && matches!(self.work, Work::Message | Work::Put { .. })
+            && pieces.len() <= PIECES_MAX
+            && pieces.iter().all(|piece| piece.bytes > 0)
+            && DIRECT_HEAD_BYTES + pieces_bytes(pieces.len()) <= usize::from(frame_bytes_max)
     }
 
     /// Its cut into frames of this size.

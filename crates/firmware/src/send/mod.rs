@@ -84,6 +84,8 @@ struct SendMessage {
     /// Payload bytes of its first frame, and of the others.
     first_payload: u32,
     fragment: u16,
+    /// Its first frame names its memory, for the receiver to read.
+    direct: bool,
     /// Its train is in the records.
     in_train: bool,
     /// All of the train is acknowledged.

@@ -1,6 +1,6 @@
 //! Transmission (I2): chooses the next frame of each peer and builds it, without copying what is large.
 
-use emp_wire::{BlockWord, DoneStatus, Flags, Kind, Sequence};
+use emp_wire::{BlockWord, DoneStatus, Flags, Kind, Sequence, emit_pieces};
 
 use super::body::Body;
 use super::bookkeeping::handle;
@@ -55,7 +55,12 @@ impl SendPath {
     fn serve(&mut self, now: Time, peer: u32, out: &mut Outlet<'_, impl HostMemory>) {
         let frame_bytes_max = out.peers[peer].frame_bytes_max;
         while !out.batch.is_full() {
-            let Some(sequence) = self.choose(now, peer, frame_bytes_max) else { break };
+            let (peers, memory) = (out.peers, out.memory);
+            let reads = || {
+                let route = peers[peer].route();
+                route.is_some_and(|(link, to)| memory.stamp(link, to).is_some())
+            };
+            let Some(sequence) = self.choose(now, peer, frame_bytes_max, reads) else { break };
             match self.emit(now, peer, sequence, out) {
                 Ok(()) => self.emit_run(now, peer, out),
                 Err(EncodeError::Unsendable) => {
@@ -70,7 +75,13 @@ impl SendPath {
     }
 
     /// The sequence number of the next frame to send, if one may be sent now. Begins trains as their turn comes.
-    fn choose(&mut self, now: Time, peer: u32, frame_bytes_max: u16) -> Option<Sequence> {
+    fn choose(
+        &mut self,
+        now: Time,
+        peer: u32,
+        frame_bytes_max: u16,
+        reads: impl Fn() -> bool,
+    ) -> Option<Sequence> {
         let entry = &mut self.peers[peer];
         let window = entry.window.frames();
         let active = entry.active.as_deref_mut()?;
@@ -103,11 +114,17 @@ impl SendPath {
         if !room(sequence, window, active) {
             return None;
         }
-        self.begin_train(now, peer, frame_bytes_max).then_some(sequence)
+        self.begin_train(now, peer, frame_bytes_max, reads).then_some(sequence)
     }
 
     /// Begins the next block's or message's train. False: there is none that may start now.
-    fn begin_train(&mut self, now: Time, peer: u32, frame_bytes_max: u16) -> bool {
+    fn begin_train(
+        &mut self,
+        now: Time,
+        peer: u32,
+        frame_bytes_max: u16,
+        reads: impl Fn() -> bool,
+    ) -> bool {
         loop {
             let active = self.peers[peer].active.as_deref_mut().expect("the peer is active");
             // After a refusal only one message tries its luck, until it is taken.
@@ -117,7 +134,7 @@ impl SendPath {
             active.message_turn = !turn;
             if message_may && (turn || active.blocks.is_empty()) {
                 let index = active.pending.pop_front().expect("not empty");
-                self.begin_message(peer, index, frame_bytes_max);
+                self.begin_message(peer, index, frame_bytes_max, reads);
                 return true;
             }
             let Some(block) = active.blocks.pop_front() else { return false };
@@ -186,8 +203,19 @@ impl SendPath {
                     (Body::Data, place)
                 };
                 let head = head(body.kind(), flags.with(body.flags()), word);
+                let pieces = (place == 0 && sending.direct && !sending.void).then(|| {
+                    let route = peers[peer].route();
+                    let stamp = route.and_then(|(link, to)| memory.stamp(link, to));
+                    // A receiver that cannot read any more finds another name, and pulls.
+                    (stamp.unwrap_or(0), sending.descriptor.segments.clone())
+                });
                 let payload = payload(&mut self.pool, sending, offset, bytes);
-                let body = |into: &mut [u8]| body.emit(into);
+                let body = |into: &mut [u8]| {
+                    let fields = body.emit(into);
+                    let Some((stamp, list)) = &pieces else { return fields };
+                    let list = list.as_slice().iter().map(|piece| (piece.address, piece.bytes));
+                    fields + emit_pieces(*stamp, list, &mut into[fields..])
+                };
                 encode::frame(batch, &line, &head, body, payload, *memory)?
             }
             What::Block { message, pull, offset, bytes } => {

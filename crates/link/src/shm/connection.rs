@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use emp_rings::{Corrupt, ShmEnd};
 
+use super::memory::{Introduction, PeerMemory};
 use super::socket;
 use crate::TxFrame;
 
@@ -22,6 +23,15 @@ const HELLO_BYTES: usize = 16;
 /// How long a full ring may stand still before frames for it are dropped: a reader that lives and was only put aside by
 /// the scheduler (1 to 4 ms) comes back to a full ring anyway, and until then the other peers' frames wait behind.
 const STALL: Duration = Duration::from_millis(1);
+
+/// First bytes of the messages on a socket after the first: a bell; where the sender's cell is (address and random bits,
+/// big endian); "I can read your memory".
+const BELL: u8 = 0;
+const INTRODUCTION: u8 = 1;
+const READS: u8 = 2;
+
+/// Bytes of an introduction.
+const INTRODUCTION_BYTES: usize = 17;
 
 /// Bells taken off the socket at a time. One is outstanding, unless the peer is up to something.
 const BELLS: usize = 16;
@@ -48,6 +58,10 @@ pub(super) struct Connection {
     pub(super) pushed: bool,
     /// It is to be forgotten: it broke the rings' rules, or it is gone and its frames are taken.
     pub(super) over: bool,
+    /// A frame has come from it.
+    pub(super) heard: bool,
+    /// Whether its memory can be read; `None`: it has not been tried.
+    pub(super) readable: Option<bool>,
     /// The socket; closed once the peer is gone.
     socket: Option<OwnedFd>,
     /// The peer is gone: its frames up to this count are still taken.
@@ -59,7 +73,18 @@ pub(super) struct Connection {
 impl Connection {
     fn new(number: u64, token: u64, rings: ShmEnd, socket: OwnedFd) -> Self {
         let socket = Some(socket);
-        Self { number, token, rings, pushed: false, over: false, socket, ends_at: None, full: None }
+        Self {
+            number,
+            token,
+            rings,
+            pushed: false,
+            over: false,
+            heard: false,
+            readable: None,
+            socket,
+            ends_at: None,
+            full: None,
+        }
     }
 
     /// Makes rings and sends them to the node that listens behind `socket`. They can be used at once.
@@ -139,18 +164,49 @@ impl Connection {
         }
         if let Some(socket) = &self.socket {
             // No room for another bell: it will see the earlier ones. Nobody there: the hangup says so soon.
-            let _ = socket::send(socket.as_fd(), &[0]);
+            let _ = socket::send(socket.as_fd(), &[BELL]);
         }
         true
     }
 
-    /// Takes the bells off the socket, and notes if the peer is gone.
-    pub(super) fn answer(&mut self, hangup: bool) {
+    /// Tells the peer where this end's cell is, so that it can try to read it.
+    pub(super) fn introduce(&self, own: Introduction) {
         let Some(socket) = &self.socket else { return };
+        let mut message = [INTRODUCTION; INTRODUCTION_BYTES];
+        message[1..9].copy_from_slice(&own.address.to_be_bytes());
+        message[9..].copy_from_slice(&own.token.to_be_bytes());
+        // If it is lost, all frames go through the rings.
+        let _ = socket::send(socket.as_fd(), &message);
+    }
+
+    /// The peer has said where its cell is: tries once to read it, and says if that can be done.
+    fn meet(&mut self, message: &[u8], memory: &PeerMemory) {
+        let (Some(socket), None) = (&self.socket, self.readable) else { return };
+        let word = |at: usize| message.get(at..).and_then(|rest| rest.first_chunk().copied());
+        let (Some(address), Some(token)) = (word(1), word(9)) else { return };
+        let told =
+            Introduction { address: u64::from_be_bytes(address), token: u64::from_be_bytes(token) };
+        let process = socket::peer(socket.as_fd()).map_or(0, |(_, process)| process);
+        let readable = memory.meet(self.number, process, told);
+        self.readable = Some(readable);
+        if readable {
+            let _ = socket::send(socket.as_fd(), &[READS]);
+        }
+    }
+
+    /// Takes bells and other messages off the socket, and notes if the peer is gone.
+    pub(super) fn answer(&mut self, hangup: bool, memory: &PeerMemory) {
         let mut gone = hangup;
         for _ in 0..BELLS {
-            match socket::receive(socket.as_fd(), &mut [0; 8]) {
+            let Some(socket) = &self.socket else { return };
+            // One byte more, so that a longer message is seen to be one.
+            let mut message = [0; INTRODUCTION_BYTES + 1];
+            match socket::receive(socket.as_fd(), &mut message) {
                 Ok(0) => gone = true,
+                Ok(INTRODUCTION_BYTES) if message[0] == INTRODUCTION => {
+                    self.meet(&message[..INTRODUCTION_BYTES], memory);
+                }
+                Ok(1) if message[0] == READS => memory.is_read_by(self.number),
                 Ok(_) => {}
                 Err(error) => {
                     let waits = matches!(
@@ -183,7 +239,7 @@ impl Connection {
 
 /// Refuses other users' processes. They cannot reach the directory, but a descriptor can be passed on.
 pub(super) fn same_user(socket: BorrowedFd<'_>) -> io::Result<()> {
-    if socket::peer_user(socket)? == socket::own_user() {
+    if socket::peer(socket)?.0 == socket::own_user() {
         Ok(())
     } else {
         Err(io::ErrorKind::PermissionDenied.into())

@@ -36,6 +36,8 @@ pub(super) struct Opened {
     pub(super) number: u64,
     pub(super) listener: OwnedFd,
     pub(super) watch: Watch,
+    /// Random bits for the link's cell ([`super::memory`]).
+    pub(super) token: u64,
     /// Readable when this link itself wants to be looked at.
     pub(super) own_bell: OwnedFd,
 }
@@ -47,6 +49,7 @@ pub(super) fn open(options: &ShmOptions) -> Result<Opened, LinkError> {
         .map_err(|error| failed("opening the directory of this user's nodes", error))?;
     let number = options.number.map_or_else(socket::random, Ok);
     let number = number.map_err(|error| failed("drawing random numbers", error))?;
+    let token = socket::random().map_err(|error| failed("drawing random numbers", error))?;
     let watch = Watch::new().map_err(|error| failed("watching descriptors", error))?;
     let own_bell = system::event().map_err(|error| failed("making an event descriptor", error))?;
     let listener = listen(&place, number).map_err(|error| failed("opening the socket", error))?;
@@ -57,7 +60,7 @@ pub(super) fn open(options: &ShmOptions) -> Result<Opened, LinkError> {
         let _ = fs::remove_file(place.socket_of(number));
         return Err(failed("watching descriptors", error));
     }
-    Ok(Opened { place, number, listener, watch, own_bell })
+    Ok(Opened { place, number, listener, watch, token, own_bell })
 }
 
 /// Listens under the node's number. The socket gets its name when it already listens: one that refuses connections is

@@ -78,11 +78,11 @@ pub(super) fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     }
 }
 
-/// The user whose process made the other end of a connection.
-pub(super) fn peer_user(socket: BorrowedFd<'_>) -> io::Result<libc::uid_t> {
+/// The user and the process that made the other end of a connection. The process is 0 if it cannot be seen from here.
+pub(super) fn peer(socket: BorrowedFd<'_>) -> io::Result<(libc::uid_t, libc::pid_t)> {
     let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
     system::get_option(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut peer)?;
-    Ok(peer.uid)
+    Ok((peer.uid, peer.pid))
 }
 
 /// The user that this process acts as.

@@ -110,7 +110,9 @@ impl Rogue {
 
     /// True if the other end has closed the connection.
     fn was_dropped(&self) -> bool {
-        socket::receive(self.socket.as_fd(), &mut [0; 8]).is_ok_and(|bytes| bytes == 0)
+        let next = || socket::receive(self.socket.as_fd(), &mut [0; 32]);
+        // What was said before, first.
+        std::iter::repeat_with(next).take(8).any(|got| got.is_ok_and(|bytes| bytes == 0))
     }
 }
 
@@ -422,4 +424,50 @@ fn nothing_is_left_of_peers_that_went() {
     assert!(mapped < ROUNDS, "{mapped} rings are mapped");
     let descriptors = fs::read_dir("/proc/self/fd").expect("Linux").count();
     assert!(descriptors < 2 * ROUNDS, "{descriptors} descriptors are open");
+}
+
+/// What a peer says of its memory is tried, once; what is not true leaves the rings.
+#[test]
+fn introductions_that_lie_are_refused() {
+    let world = World::new();
+    let mut link = world.open(7);
+    let rogue = Rogue::meet(&mut link);
+    let introduce = |address: u64, token: u64| {
+        let words = [&[1][..], &address.to_be_bytes(), &token.to_be_bytes()].concat();
+        socket::send(rogue.socket.as_fd(), &words).expect("it is sent");
+    };
+    let cell = [5u64, 1];
+    let real = cell.as_ptr().expose_provenance() as u64;
+    introduce(8, 5);
+    settle(&mut link);
+    assert_eq!((link.statistics().memory_readable, link.statistics().memory_refused), (0, 1));
+    // The truth comes too late, and longer or shorter words are not heard.
+    introduce(real, 5);
+    socket::send(rogue.socket.as_fd(), &[1; 16]).expect("it is sent");
+    socket::send(rogue.socket.as_fd(), &[2; 40]).expect("it is sent");
+    settle(&mut link);
+    assert_eq!((link.statistics().memory_readable, link.statistics().memory_refused), (0, 1));
+    let memory = link.peer_memory().expect("it is a link of one machine");
+    assert_eq!((memory.readable(), memory.stamp(&LinkAddress::shm(ROGUE))), (0, None));
+    works(&world, &mut link);
+}
+
+#[test]
+fn honest_peers_read_each_other_until_they_go() {
+    let world = World::new();
+    let (mut a, mut b) = (world.open(7), world.open(8));
+    send(&mut a, b.capabilities.address, &frame(8, 1));
+    receive(&mut b, &frame(8, 1));
+    for _ in 0..3 {
+        settle(&mut a);
+        settle(&mut b);
+    }
+    for (link, peer) in [(&a, &b), (&b, &a)] {
+        assert_eq!((link.statistics().memory_readable, link.statistics().memory_refused), (1, 0));
+        assert!(link.memory.stamp(&peer.capabilities.address).is_some());
+    }
+    let gone = b.capabilities.address;
+    drop(b);
+    settle(&mut a);
+    assert_eq!((a.memory.readable(), a.memory.stamp(&gone)), (0, None));
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use emp_link::{Capabilities, FaultLink, FaultPlan, Link, LinkAddress, LinkStatistics, TxFrame};
+use emp_link::{
+    Capabilities, FaultLink, FaultPlan, Link, LinkAddress, LinkStatistics, PeerMemory, TxFrame,
+};
 
 /// The wrapper.
 pub struct HarnessLink<L> {
@@ -55,6 +57,10 @@ impl<L: Link> Link for HarnessLink<L> {
 
     fn next_due(&self) -> Option<Duration> {
         self.inner.next_due()
+    }
+
+    fn peer_memory(&self) -> Option<Arc<PeerMemory>> {
+        self.inner.peer_memory()
     }
 
     fn statistics(&self) -> LinkStatistics {

@@ -9,6 +9,7 @@ mod opening;
 mod raw;
 mod raw_flow;
 mod raw_frame;
+mod raw_memory;
 mod tcp;
 mod tcp_calls;
 

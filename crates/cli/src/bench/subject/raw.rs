@@ -1,7 +1,8 @@
 //! The bare link: what EMP would be if it cost nothing. Frames, no reliability.
 //!
 //! Messages longer than a frame are cut up. Like EMP, it copies what arrives to a buffer. In a ping-pong a message that
-//! does not come back is counted as lost and the next one sent; streams are in [`super::raw_flow`].
+//! does not come back is counted as lost and the next one sent; streams are in [`super::raw_flow`]. Between processes of
+//! one machine a large message of a ping-pong is one read of the other's memory ([`super::raw_memory`]).
 
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use emp_link::{Link, TxFrame};
 use emp_wire::{HEADER_BYTES, LinkAddress};
 
 use super::raw_frame::{HEAD_BYTES, Head, Kind};
+use super::raw_memory::{NOTE, RawMemory};
 use super::{Role, Subject};
 use crate::bench::job::{Job, Measure, Pattern};
 use crate::bench::patience::Patience;
@@ -33,6 +35,7 @@ pub(super) const FINS_MAX: u32 = 25;
 /// One end of a bare link.
 pub struct Raw {
     pub(super) link: Box<dyn Link>,
+    memory: RawMemory,
     pub(super) to: LinkAddress,
     /// The other end's tag.
     pub(super) tag: u16,
@@ -51,6 +54,7 @@ impl Raw {
         // EMP's header is a little longer than ours. Equal payloads make equal frame counts.
         let payload = frame_bytes_max - HEADER_BYTES.max(HEAD_BYTES);
         Self {
+            memory: RawMemory(link.peer_memory()),
             link,
             to,
             tag,
@@ -108,9 +112,18 @@ impl Raw {
     }
 
     fn send_message(&mut self, kind: Kind, size: usize, number: u32) -> anyhow::Result<()> {
+        let mut patience = Patience::default();
+        if let Some(note) = self.memory.note(&self.to, &self.out[..size]) {
+            let head = Head { kind, job: self.job, tag: self.tag, sequence: number, index: NOTE };
+            let head = head.emit();
+            let parts = [IoSlice::new(&head), IoSlice::new(&note)];
+            while self.link.send(&[TxFrame { to: self.to, parts: &parts }]) == 0 {
+                patience.idle()?;
+            }
+            return Ok(());
+        }
         let frames = self.frames(size);
         let mut sent = 0;
-        let mut patience = Patience::default();
         while sent < frames {
             let count = (frames - sent).min(BATCH);
             match self.send_frames(kind, size, sent as u64, count, |at| (number, at as u32)) {
@@ -153,7 +166,7 @@ impl Raw {
     fn await_pong(&mut self, size: usize, number: u32) -> bool {
         let (frames, job, payload) = (self.frames(size), self.job, self.payload);
         let lost_after = self.lost_after;
-        let (link, into) = (&mut self.link, &mut self.into);
+        let (link, into, memory, to) = (&mut self.link, &mut self.into, &self.memory, &self.to);
         let mut got = 0;
         let mut polls = 0;
         let mut since = None;
@@ -161,8 +174,7 @@ impl Raw {
             let handed = link.receive(BUDGET, &mut |frame, _| {
                 let Some((head, bytes)) = Head::parse(frame) else { return };
                 if head.kind == Kind::Pong && head.job == job && head.sequence == number {
-                    place(into, head.index as usize * payload, bytes);
-                    got += 1;
+                    got += take(memory, to, (head.index, payload), bytes, &mut into[..size]);
                 }
             });
             if got >= frames {
@@ -186,7 +198,7 @@ impl Raw {
         let mut patience = Patience::default();
         loop {
             let (mut fin, own_job) = (false, self.job);
-            let into = &mut self.into;
+            let (into, memory, to) = (&mut self.into, &self.memory, &self.to);
             let handed = self.link.receive(BUDGET, &mut |frame, _| {
                 let Some((head, bytes)) = Head::parse(frame) else { return };
                 if head.job != own_job {
@@ -196,8 +208,7 @@ impl Raw {
                     if head.sequence != number {
                         (number, got) = (head.sequence, 0);
                     }
-                    place(into, head.index as usize * payload, bytes);
-                    got += 1;
+                    got += take(memory, to, (head.index, payload), bytes, &mut into[..job.size]);
                 }
                 fin |= head.kind == Kind::Fin;
             });
@@ -212,6 +223,23 @@ impl Raw {
             if handed == 0 { patience.idle()? } else { patience.progress() }
         }
     }
+}
+
+/// Takes a frame of a message of a ping-pong, and returns how many of its frames that stands for.
+#[inline]
+fn take(
+    memory: &RawMemory,
+    from: &LinkAddress,
+    (index, payload): (u32, usize),
+    bytes: &[u8],
+    into: &mut [u8],
+) -> usize {
+    if index != NOTE {
+        place(into, index as usize * payload, bytes);
+        return 1;
+    }
+    let frames = into.len().div_ceil(payload).max(1);
+    if memory.read(from, bytes, into) { frames } else { 0 }
 }
 
 /// Copies what arrived to its place; what does not fit is not ours.

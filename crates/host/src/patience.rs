@@ -29,8 +29,10 @@ const TYPICAL_MIN: Span = Span(500);
 /// Each wait moves the estimate by this part of itself: up if it took longer, down if not. So it settles at the median.
 const STEP: u64 = 8;
 
-/// A yield that took longer gave the core to somebody: one that finds nobody takes a twentieth of it.
-const YIELD_TO_SOMEBODY: Span = Span::us(5);
+/// A yield that took so long gave the core to others that wait as well, and give it back soon: one that finds nobody takes
+/// a twentieth of the shorter; one that lets a program compute takes a slice of the scheduler, at least thrice the longer.
+/// Yielding to such a program at each look would leave it nearly all of the core.
+const YIELD_TO_WAITERS: core::ops::Range<Span> = Span::us(5)..Span::us(250);
 
 /// What a node has learned of its waits.
 #[derive(Clone, Copy, Debug)]
@@ -77,11 +79,11 @@ impl Patience {
         }
     }
 
-    /// Learns whether others want this core from how long a yield took.
+    /// Learns from how long a yield took whether others that wait want this core.
     #[inline]
     pub(crate) fn yielded(&mut self, took: Span) {
         self.yields += 1;
-        self.crowded = took >= YIELD_TO_SOMEBODY;
+        self.crowded = YIELD_TO_WAITERS.contains(&took);
     }
 
     /// Others want the cores: what one spins for may be waiting for this one.
@@ -124,6 +126,16 @@ mod tests {
         assert_eq!(patience.budget(), Some(Span::us(100)));
         (0..100).for_each(|_| patience.learn(Span::ms(1), true));
         assert_eq!(patience.budget(), Some(SPIN_IN_VAIN));
+    }
+
+    #[test]
+    fn only_others_that_wait_are_yielded_to_always() {
+        let mut patience = Patience::new(WaitMode::Adaptive);
+        for (took, crowded) in [(0, false), (20, true), (1, false), (20, true), (3_000, false)] {
+            patience.yielded(Span::us(took));
+            assert_eq!(patience.is_crowded(), crowded, "{took} us");
+        }
+        assert_eq!(patience.yields, 5);
     }
 
     #[test]

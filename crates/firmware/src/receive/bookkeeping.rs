@@ -130,6 +130,10 @@ impl ReceivePath {
         cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) -> Verdict {
+        if self.take_short(peer, header, body, memory) {
+            self.take_waiting(peer, cross, memory);
+            return Verdict::Taken;
+        }
         let (incoming, payload) = match describe::first_frame(peer, header, body) {
             Ok(described) => described,
             Err(reason) => return Verdict::Dropped(reason.into()),
@@ -269,7 +273,7 @@ impl ReceivePath {
         if incoming.train_complete() && !incoming.needs_done() {
             // One frame, as most are: nothing to remember.
             self.unpost(posted);
-            self.place_single(posted, &incoming, payload, memory);
+            self.place_single(posted, &incoming.envelope(), payload, memory);
             return Outcome::Taken;
         }
         if self.incoming.is_full() {

@@ -76,6 +76,9 @@ impl ReceivePath {
     ) {
         loop {
             let index = self.peers[peer].early;
+            if index == NONE {
+                return;
+            }
             let Some(incoming) = self.incoming.at_mut(index) else { return };
             if incoming.number != self.peers[peer].next_number {
                 return;

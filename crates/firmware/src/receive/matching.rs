@@ -324,7 +324,7 @@ impl ReceivePath {
         self.drop_pulls(Puller::Message(index));
         let Some(mut message) = self.take_incoming(index) else { return };
         if let Place::Posted(posted) = core::mem::replace(&mut message.place, Place::Later) {
-            self.report(posted, &message, status);
+            self.report(posted, &message.envelope(), status);
         }
     }
 

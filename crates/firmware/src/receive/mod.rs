@@ -19,6 +19,7 @@ mod pulling;
 mod puts;
 mod regions;
 mod sequence;
+mod short;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

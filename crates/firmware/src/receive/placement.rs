@@ -1,6 +1,6 @@
 //! Placement (I5, "receive DMA"): payload goes to its offset in the user's buffer, or in the pool.
 
-use emp_wire::{DoneStatus, Header};
+use emp_wire::{DoneStatus, Header, NodeId};
 
 use super::bookkeeping::Verdict;
 use super::pulling::{Puller, Pulling};
@@ -81,25 +81,6 @@ impl ReceivePath {
         }
     }
 
-    /// A message of one frame that found its receive.
-    pub(super) fn place_single(
-        &mut self,
-        posted: u32,
-        incoming: &Incoming,
-        payload: &[u8],
-        memory: &mut impl HostMemory,
-    ) {
-        let receive = self.posted.at(posted).expect("it was matched");
-        let status = match receive.segments.write(memory, 0, payload) {
-            Ok(placed) => {
-                self.counters.add(Counter::BytesPlaced, placed);
-                Status::Ok
-            }
-            Err(_) => Status::MemoryFault,
-        };
-        self.report(posted, incoming, status);
-    }
-
     /// Gives a waiting message the receive that it matched: what is here is copied, the rest will be placed.
     pub(super) fn hand_over(&mut self, index: u32, posted: u32, memory: &mut impl HostMemory) {
         let incoming = self.incoming.at_mut(index).expect("the caller has it");
@@ -168,16 +149,16 @@ impl ReceivePath {
             self.say_done(index, DoneStatus::Complete);
         }
         let incoming = self.take_incoming(index).expect("seen above");
-        self.report(posted, &incoming, Status::Ok);
+        self.report(posted, &incoming.envelope(), Status::Ok);
     }
 
     /// Ends a receive whose message can't be placed; the message is given up.
     pub(super) fn fail(&mut self, index: u32, status: Status) {
         let Some(incoming) = self.incoming.at_mut(index) else { return };
         let Place::Posted(posted) = incoming.place else { return };
-        let copy = summary(incoming);
+        let envelope = incoming.envelope();
         incoming.place = Place::Later;
-        self.report(posted, &copy, status);
+        self.report(posted, &envelope, status);
         self.give_up(index);
     }
 
@@ -225,15 +206,15 @@ impl ReceivePath {
 
     /// Tells the host how a matched receive ended, and forgets it. A buffer that was too short is the receiver's affair alone
     /// (`MSG-4`).
-    pub(super) fn report(&mut self, posted: u32, incoming: &Incoming, status: Status) {
+    pub(super) fn report(&mut self, posted: u32, message: &Envelope, status: Status) {
         let op = OpId {
             kind: OpKind::Receive,
             index: posted,
             generation: self.posted.generation(posted),
         };
-        let Some(receive) = self.posted.remove(posted) else { return };
-        let capacity = receive.segments.bytes();
-        let status = if status == Status::Ok && incoming.total > capacity {
+        let last = |receive: &mut super::Posted| (receive.segments.bytes(), receive.context);
+        let Some((capacity, context)) = self.posted.discard(posted, last) else { return };
+        let status = if status == Status::Ok && message.total > capacity {
             Status::Truncated
         } else {
             status
@@ -243,16 +224,16 @@ impl ReceivePath {
         }
         let completion = Completion {
             op,
-            context: receive.context,
+            context,
             status,
-            bytes: incoming.total.min(capacity),
-            total_bytes: incoming.total,
-            peer: incoming.node,
-            peer_endpoint: incoming.source_endpoint,
-            match_bits: incoming.match_bits,
-            immediate: incoming.immediate,
+            bytes: message.total.min(capacity),
+            total_bytes: message.total,
+            peer: message.node,
+            peer_endpoint: message.source_endpoint,
+            match_bits: message.match_bits,
+            immediate: message.immediate,
         };
-        self.tell_in_order(incoming.peer, incoming.number, completion);
+        self.tell_in_order(message.peer, message.number, completion);
     }
 
     pub(super) fn link_progress(&mut self, peer: u32, index: u32) {
@@ -294,6 +275,27 @@ impl ReceivePath {
 }
 
 /// What a completion shows of a message.
-fn summary(incoming: &Incoming) -> Incoming {
-    Incoming { place: Place::Later, direct: None, ..*incoming }
+#[derive(Clone, Copy)]
+pub(super) struct Envelope {
+    pub(super) peer: u32,
+    pub(super) number: u32,
+    pub(super) node: NodeId,
+    pub(super) source_endpoint: u16,
+    pub(super) match_bits: u64,
+    pub(super) immediate: Option<u64>,
+    pub(super) total: u64,
+}
+
+impl Incoming {
+    pub(super) fn envelope(&self) -> Envelope {
+        Envelope {
+            peer: self.peer,
+            number: self.number,
+            node: self.node,
+            source_endpoint: self.source_endpoint,
+            match_bits: self.match_bits,
+            immediate: self.immediate,
+            total: self.total,
+        }
+    }
 }

@@ -101,14 +101,6 @@ impl SendMessage {
     #[inline]
     pub(super) fn body(&self, own: NodeId, frame_bytes_max: u16, handle: u32) -> Body {
         let descriptor = &self.descriptor;
-        let total_bytes = self.total();
-        let long = total_bytes > u64::from(self.first_payload);
-        let long = long.then_some(LongPart {
-            total_bytes,
-            unscheduled_bytes: self.unscheduled,
-            fragment_bytes: self.fragment,
-            pieces: if self.direct { descriptor.segments.as_slice().len() as u16 } else { 0 },
-        });
         let target = |handle, generation, offset| Target {
             node: own,
             source_endpoint: descriptor.endpoint,
@@ -122,7 +114,7 @@ impl SendMessage {
         match self.work {
             Work::Put { generation, offset } if !self.void => {
                 let target = target(handle, generation, offset);
-                Body::Put(Put { target, long, immediate: descriptor.immediate })
+                Body::Put(Put { target, long: self.long(), immediate: descriptor.immediate })
             }
             Work::Atomic { generation, offset, operation, datatype, count, fetch }
                 if !self.void =>
@@ -132,21 +124,47 @@ impl SendMessage {
                 Body::Atomic(Atomic { target, operation, datatype, count }, flags)
             }
             _ => {
-                let more = Flags::default()
-                    .with_if(descriptor.synchronous && !self.void, Flags::SYNCHRONOUS)
-                    .with_if(self.void, Flags::VOID);
-                let message = Message {
-                    node: own,
-                    source_endpoint: descriptor.endpoint,
-                    destination_endpoint: descriptor.to_endpoint,
-                    match_bits: descriptor.match_bits,
-                    frame_bytes_max,
-                    handle,
-                    long,
-                    immediate: descriptor.immediate.filter(|_| !self.void),
-                };
-                Body::Message(message, more)
+                let message = self.message(own, frame_bytes_max, handle);
+                Body::Message(message, self.more_flags())
             }
         }
+    }
+
+    /// What the first frame says of a message that is to be matched.
+    #[inline]
+    pub(super) fn message(&self, own: NodeId, frame_bytes_max: u16, handle: u32) -> Message {
+        let descriptor = &self.descriptor;
+        Message {
+            node: own,
+            source_endpoint: descriptor.endpoint,
+            destination_endpoint: descriptor.to_endpoint,
+            match_bits: descriptor.match_bits,
+            frame_bytes_max,
+            handle,
+            long: self.long(),
+            immediate: descriptor.immediate.filter(|_| !self.void),
+        }
+    }
+
+    /// Flags of that frame which do not follow from its fields.
+    #[inline]
+    pub(super) fn more_flags(&self) -> Flags {
+        Flags::default()
+            .with_if(self.descriptor.synchronous && !self.void, Flags::SYNCHRONOUS)
+            .with_if(self.void, Flags::VOID)
+    }
+
+    /// What is said of a message that its first frame does not hold.
+    #[inline]
+    fn long(&self) -> Option<LongPart> {
+        let total_bytes = self.total();
+        let long = total_bytes > u64::from(self.first_payload);
+        let pieces = || self.descriptor.segments.as_slice().len() as u16;
+        long.then(|| LongPart {
+            total_bytes,
+            unscheduled_bytes: self.unscheduled,
+            fragment_bytes: self.fragment,
+            pieces: if self.direct { pieces() } else { 0 },
+        })
     }
 }

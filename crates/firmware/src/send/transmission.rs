@@ -160,12 +160,11 @@ impl SendPath {
         let place = sequence.since(record.first) as u32;
         let flags = self.flags(peer, sequence, record, place);
         let requested = flags.has(Flags::ACK_REQUEST);
-        let what = record.what;
         let acknowledge = cross.acks[peer].acknowledge;
         let own = peers.own;
         let head = |kind, flags: Flags, word| Head { kind, flags, sequence, acknowledge, word };
         let line = Line { own, peer: &peers[peer], check_payload: self.profile.checksum_payload };
-        let copied = match what {
+        let copied = match record.what {
             What::Skip => {
                 let head = head(Kind::Skip, flags, 0);
                 encode::frame(batch, &line, &head, |_| 0, Payload::None, *memory)?
@@ -191,6 +190,20 @@ impl SendPath {
                 let list = SegmentList::one(part);
                 let payload = Payload::Host { list: &list, offset: 0, bytes: part.bytes };
                 encode::frame(batch, &line, &head, |_| 0, payload, *memory)?
+            }
+            What::Message { message, number } if place == 0 && self.is_plain(message) => {
+                let handle = handle(message, self.messages.generation(message));
+                let sending = self.messages.at(message).ok_or(EncodeError::Unsendable)?;
+                let (offset, bytes) = sending.fragment_at(0);
+                let body = sending.message(own, frame_bytes_max, handle);
+                let head = head(
+                    Kind::Message,
+                    flags.with(body.flags()).with(sending.more_flags()),
+                    number,
+                );
+                let payload = payload(&mut self.pool, sending, offset, bytes);
+                let body = |into: &mut [u8]| body.emit(into);
+                encode::frame(batch, &line, &head, body, payload, *memory)?
             }
             What::Message { message, number } => {
                 let generation = self.messages.generation(message);
@@ -240,6 +253,14 @@ impl SendPath {
             active.since_request = 0;
         }
         Ok(())
+    }
+
+    /// A message to be matched whose first frame says nothing but that: most are, and theirs are built with less ado.
+    #[inline]
+    fn is_plain(&self, message: u32) -> bool {
+        self.messages.at(message).is_some_and(|message| {
+            matches!(message.work, Work::Message) && !message.void && !message.direct
+        })
     }
 
     /// Flags that any frame may need: acknowledgement, its request, end of train.

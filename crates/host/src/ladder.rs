@@ -1,4 +1,5 @@
-//! Choosing links by trying: the ladder packet → udp, and xdp and shm when named (DESIGN section 5). What was tried is always said aloud.
+//! Choosing links by trying: the ladder packet → udp, shm beside it, and xdp when named (DESIGN section 5). What was tried is
+//! always said aloud.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -24,8 +25,8 @@ pub enum Want {
     Packet,
     /// UDP, or an error.
     Udp,
-    /// Shared memory, or an error: reaches the nodes of this user on this machine, and no others. Never taken by itself,
-    /// because the node would cut its frames for one link and the next to fit both.
+    /// Shared memory, or an error: reaches the nodes of this user on this machine, and no others. `Auto` has it beside the
+    /// other links, for the nodes that it finds there in the same network namespace.
     Shm,
 }
 
@@ -179,8 +180,8 @@ pub(crate) fn climb(
         }
         Want::Auto | Want::Udp => udp(auto, node, choice, &mut chosen)?,
     }
-    if auto.want == Want::Shm {
-        shm(node, choice, &mut chosen)?;
+    if matches!(auto.want, Want::Shm | Want::Auto) {
+        shm(auto, node, choice, &mut chosen)?;
     }
     if chosen.is_empty() { Err(BuildError::NoRung(choice.clone())) } else { Ok(chosen) }
 }
@@ -259,10 +260,17 @@ fn udp(
     take(opened, asks_everyone, auto.want == Want::Udp, choice, chosen)
 }
 
-/// Beside the ladder: memory shared with the other nodes of this machine.
-fn shm(node: NodeId, choice: &mut Choice, chosen: &mut Vec<ChosenLink>) -> Result<(), BuildError> {
-    let options = ShmOptions::new(node.destination_tag());
-    take(ShmLink::open(&options), true, true, choice, chosen)
+/// Beside the ladder: memory shared with the other nodes of this machine. Hosts made of namespaces are other machines,
+/// unless shm alone was asked for.
+fn shm(
+    auto: &AutoLinks,
+    node: NodeId,
+    choice: &mut Choice,
+    chosen: &mut Vec<ChosenLink>,
+) -> Result<(), BuildError> {
+    let alone = auto.want == Want::Shm;
+    let options = ShmOptions { same_network: !alone, ..ShmOptions::new(node.destination_tag()) };
+    take(ShmLink::open(&options), true, alone, choice, chosen)
 }
 
 /// Notes what came of an attempt.

@@ -294,3 +294,31 @@ fn the_ladder_takes_it_when_told() {
     let pair = Pair { a, b };
     exchange(&pair);
 }
+
+/// Two nodes that choose for themselves: beside what leads to other machines they have this, and find each other by it.
+#[test]
+fn nodes_of_one_machine_meet_by_themselves() {
+    let auto = AutoLinks {
+        // Nobody else's business: no raw frames, datagrams to this machine alone.
+        interfaces: vec!["no-such-interface".into()],
+        udp_bind: Some(std::net::Ipv4Addr::LOCALHOST.into()),
+        udp_port: 0,
+        ..AutoLinks::default()
+    };
+    let start = |name: &str| {
+        let name = format!("{name} of auto test {}", std::process::id());
+        Node::builder().name(name).auto_links(auto.clone()).start().expect("anyone may")
+    };
+    let pair = Pair { a: start("a"), b: start("b") };
+    let kinds: Vec<_> = pair.a.links().iter().map(|link| link.kind).collect();
+    assert_eq!(kinds, ["udp", "shm"], "{}", pair.a.choice());
+    for _ in 0..20 {
+        exchange(&pair);
+        if pair.a.counters().get(Counter::BytesFetched) > 0 {
+            break;
+        }
+    }
+    let (link, address) = pair.a.route(pair.b.id()).expect("they met");
+    assert!(link.0 == 1 && address.as_shm().is_some(), "{address} on link {}", link.0);
+    assert!(pair.a.counters().get(Counter::BytesFetched) > 0);
+}

@@ -55,6 +55,7 @@ pub struct ShmLink {
     place: Place,
     number: u64,
     node_tag: u16,
+    same_network: bool,
     listener: OwnedFd,
     watch: Watch,
     own_bell: OwnedFd,
@@ -87,7 +88,7 @@ impl ShmLink {
             parts_max: PARTS_MAX,
             batch_max: BATCH_MAX,
             segmentation: false,
-            broadcast: true,
+            broadcast: options.broadcast,
             privileged: false,
             address: LinkAddress::shm(opened.number),
         };
@@ -96,6 +97,7 @@ impl ShmLink {
             place: opened.place,
             number: opened.number,
             node_tag: options.node_tag,
+            same_network: options.same_network,
             listener: opened.listener,
             watch: opened.watch,
             own_bell: opened.own_bell,
@@ -147,6 +149,7 @@ impl ShmLink {
                 let _ = fs::remove_file(&path);
             }
         })?;
+        connection::is_welcome(socket.as_fd(), self.same_network)?;
         let token = self.token();
         let connection = Connection::offer(socket, self.number, number, token)?;
         self.add(connection)?;
@@ -265,7 +268,7 @@ impl ShmLink {
         for _ in 0..PENDING_MAX {
             let Ok(socket) = socket::accept(self.listener.as_fd()) else { break };
             let full = self.connections.len() + self.pending.len() >= CONNECTIONS_MAX;
-            if full || connection::same_user(socket.as_fd()).is_err() {
+            if full || connection::is_welcome(socket.as_fd(), self.same_network).is_err() {
                 self.counts.system_errors += 1;
                 continue;
             }
@@ -286,7 +289,11 @@ impl ShmLink {
     /// Takes the rings of a new peer, if they have come.
     fn greet(&mut self, token: u64, socket: OwnedFd, hangup: bool) {
         match Connection::take(socket, token) {
-            Ok(Ok(connection)) => self.welcome(connection),
+            Ok(Ok(connection)) => {
+                self.welcome(connection);
+                // It has introduced itself already.
+                self.listen_to(self.connections.len() - 1, hangup);
+            }
             Ok(Err(socket)) if !hangup => self.pending.push((token, socket)),
             Ok(Err(_)) => self.counts.system_errors += 1,
             // Not rings, or not such as can be used: the peer sees the socket closed.
@@ -299,14 +306,20 @@ impl ShmLink {
             let (_, socket) = self.pending.remove(place);
             return self.greet(token, socket, hangup);
         }
-        if let Some(one) = self.connections.iter_mut().find(|one| one.token == token) {
-            let before = one.readable;
-            one.answer(hangup, &self.memory);
-            if before != one.readable {
-                match one.readable {
-                    Some(true) => self.counts.memory_readable += 1,
-                    _ => self.counts.memory_refused += 1,
-                }
+        if let Some(place) = self.connections.iter().position(|one| one.token == token) {
+            self.listen_to(place, hangup);
+        }
+    }
+
+    /// Takes what a peer has said beside its frames.
+    fn listen_to(&mut self, place: usize, hangup: bool) {
+        let one = &mut self.connections[place];
+        let before = one.readable;
+        one.answer(hangup, &self.memory);
+        if before != one.readable {
+            match one.readable {
+                Some(true) => self.counts.memory_readable += 1,
+                _ => self.counts.memory_refused += 1,
             }
         }
     }
@@ -408,12 +421,17 @@ impl Link for ShmLink {
         }
         let count = self.connections.len();
         let (mut handed, mut over) = (0, false);
-        for step in 0..count {
-            let place = (self.first + step) % count;
+        let mut place = self.first;
+        for _ in 0..count {
+            // A comparison: who spins should not divide.
+            if place >= count {
+                place = 0;
+            }
             handed += self.hand_up(place, budget - handed, sink);
             over |= self.connections[place].over;
+            place += 1;
             if handed == budget {
-                self.first = place + 1;
+                self.first = place;
                 break;
             }
         }

@@ -30,9 +30,9 @@ pub const ENDPOINTS_MAX: u16 = 256;
 /// Number, on the node, of the endpoint that memory is exported by: after those of all endpoints.
 const EXPORTER: u16 = 2 * ENDPOINTS_MAX;
 
-/// A node that is not on this machine and has raw frames is looked for by them alone for so long, before datagrams are
-/// tried as well: else the answer that came first would decide.
-const PACKET_ALONE: Duration = Duration::from_millis(15);
+/// A node that may have raw frames, or shared memory on this machine, is looked for by them alone for so long, before
+/// datagrams are tried as well: else the answer that came first would decide.
+const FIRST_ALONE: Duration = Duration::from_millis(15);
 
 /// Everything of a domain that its parts share.
 pub struct DomainInner {
@@ -225,9 +225,15 @@ fn open_udp(way: &Way, node: NodeId) -> Result<UdpLink, LinkError> {
     UdpLink::open(&options)
 }
 
-/// The node's own identity, drawn at random, is its number there: so whoever knows the node knows its address.
-fn open_shm(node: NodeId) -> Result<ShmLink, LinkError> {
-    let options = ShmOptions { number: Some(node.0), ..ShmOptions::new(node.destination_tag()) };
+/// The node's own identity, drawn at random, is its number there: so whoever knows the node knows its address. Beside other
+/// links it reaches the ranks that are known to be on this machine, and hosts made of namespaces are not.
+fn open_shm(node: NodeId, alone: bool) -> Result<ShmLink, LinkError> {
+    let options = ShmOptions {
+        number: Some(node.0),
+        broadcast: alone,
+        same_network: !alone,
+        ..ShmOptions::new(node.destination_tag())
+    };
     ShmLink::open(&options)
 }
 
@@ -260,7 +266,7 @@ impl DomainInner {
         }
         let shm = way.kind == Kind::Shm;
         if shm {
-            let link = open_shm(node).map_err(|error| say(&error))?;
+            let link = open_shm(node, true).map_err(|error| say(&error))?;
             builder = builder.link(with_faults(link, fault, node));
         }
         let udp_link = if shm { None } else { Some(open_udp(way, node)) };
@@ -282,6 +288,17 @@ impl DomainInner {
             }
             Err(error) => return Err(say(&error)),
         };
+        let mut shm_link = shm.then_some(LinkIndex(0));
+        if parameters.link == LinkWish::Auto {
+            match open_shm(node, false) {
+                Ok(link) => {
+                    let before = u8::from(mac.is_some()) + u8::from(udp_link.is_some());
+                    shm_link = Some(LinkIndex(before));
+                    builder = builder.link(with_faults(link, fault, node));
+                }
+                Err(error) => core::inform(&format!("no shared memory within a machine: {error}")),
+            }
+        }
         let all = interfaces().unwrap_or_default();
         Ok(Self {
             node: builder.start().map_err(|error| say(&error))?,
@@ -290,7 +307,7 @@ impl DomainInner {
             mac,
             udp: udp_link,
             packet_link: mac.map(|_| LinkIndex(0)),
-            shm_link: shm.then_some(LinkIndex(0)),
+            shm_link,
             udp_link: udp_link.map(|_| LinkIndex(u8::from(mac.is_some()))),
             own_macs: all.iter().filter(|i| !i.loopback).filter_map(|i| i.mac).collect(),
             own_ips: all.into_iter().flat_map(|i| i.addresses).collect(),
@@ -333,7 +350,7 @@ impl DomainInner {
         if peer.node == self.node.id() {
             return;
         }
-        if let Some(link) = self.shm_link {
+        if let (Some(link), None, None) = (self.shm_link, self.udp_link, self.packet_link) {
             return self.node.hint(peer.node, link, LinkAddress::shm(peer.node.0));
         }
         let udp = self.udp_link.zip(peer.udp);
@@ -349,14 +366,29 @@ impl DomainInner {
                     self.node.hint(peer.node, link, LinkAddress::mac(mac));
                 }
                 if let Some((_, udp)) = udp.filter(|(_, udp)| !udp.ip().is_loopback()) {
-                    let when = Instant::now() + PACKET_ALONE;
-                    self.later().push((when, peer.node, LinkAddress::udp(udp)));
-                    self.any_later.store(true, Ordering::Release);
+                    self.try_later(peer.node, udp);
                 }
             }
-            (_, Some((link, udp))) => self.node.hint(peer.node, link, LinkAddress::udp(udp)),
-            _ => {}
+            (_, udp) => match (self.shm_link.filter(|_| same_machine), udp) {
+                (Some(shm), udp) => {
+                    self.node.hint(peer.node, shm, LinkAddress::shm(peer.node.0));
+                    if let Some((_, udp)) = udp {
+                        self.try_later(peer.node, udp);
+                    }
+                }
+                (None, Some((link, udp))) => {
+                    self.node.hint(peer.node, link, LinkAddress::udp(udp));
+                }
+                (None, None) => {}
+            },
         }
+    }
+
+    /// Datagrams are tried where the better link brings no answer.
+    fn try_later(&self, node: NodeId, udp: std::net::SocketAddr) {
+        let when = Instant::now() + FIRST_ALONE;
+        self.later().push((when, node, LinkAddress::udp(udp)));
+        self.any_later.store(true, Ordering::Release);
     }
 
     fn later(&self) -> std::sync::MutexGuard<'_, Vec<(Instant, NodeId, LinkAddress)>> {

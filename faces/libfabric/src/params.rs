@@ -19,7 +19,7 @@ const TIMEOUT_MAX_MS: u64 = 3_600_000;
 const PARAMETERS: [(&CStr, &CStr); 8] = [
     (
         c"link",
-        c"Links to use: auto, packet (raw Ethernet frames), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (ranks of this machine only) (default: auto)",
+        c"Links to use: auto, packet (raw Ethernet frames), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (ranks of this machine only); auto has shm for the ranks of this machine (default: auto)",
     ),
     (
         c"iface",

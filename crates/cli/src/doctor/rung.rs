@@ -33,7 +33,7 @@ fn decide(interface: &Interface, packet: io::Result<()>) -> Rung {
     };
     let name = &interface.name;
     if interface.kind == Kind::Loopback {
-        return rung(Some("shm"), "processes of this machine share memory if shm is named", None);
+        return rung(Some("shm"), "processes of this machine share memory", None);
     }
     if !interface.running {
         let better = format!("plug in the cable; sudo ip link set {name} up");

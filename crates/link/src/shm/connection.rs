@@ -4,8 +4,10 @@
 //! could take its `O_NONBLOCK` away and make this process block, or empty it and make it sleep on. Each end of a socket
 //! is its owner's alone.
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use emp_rings::{Corrupt, ShmEnd};
@@ -89,7 +91,6 @@ impl Connection {
 
     /// Makes rings and sends them to the node that listens behind `socket`. They can be used at once.
     pub(super) fn offer(socket: OwnedFd, own: u64, number: u64, token: u64) -> io::Result<Self> {
-        same_user(socket.as_fd())?;
         let (memory, rings) = ShmEnd::create()?;
         let mut hello = [0; HELLO_BYTES];
         hello[..8].copy_from_slice(&MAGIC);
@@ -237,11 +238,20 @@ impl Connection {
     }
 }
 
-/// Refuses other users' processes. They cannot reach the directory, but a descriptor can be passed on.
-pub(super) fn same_user(socket: BorrowedFd<'_>) -> io::Result<()> {
-    if socket::peer(socket)?.0 == socket::own_user() {
+/// Refuses other users' processes, and with `same_network` those of other network namespaces. Other users cannot reach the
+/// directory, but a descriptor can be passed on.
+pub(super) fn is_welcome(socket: BorrowedFd<'_>, same_network: bool) -> io::Result<()> {
+    let (user, process) = socket::peer(socket)?;
+    let near = !same_network || network_of(&process.to_string())? == network_of("self")?;
+    if user == socket::own_user() && near {
         Ok(())
     } else {
         Err(io::ErrorKind::PermissionDenied.into())
     }
+}
+
+/// What tells a process's network namespace from others.
+fn network_of(process: &str) -> io::Result<(u64, u64)> {
+    let namespace = fs::metadata(format!("/proc/{process}/ns/net"))?;
+    Ok((namespace.dev(), namespace.ino()))
 }

@@ -21,12 +21,18 @@ pub struct ShmOptions {
     pub number: Option<u64>,
     /// This node's destination tag: frames with another one (and not everyone's) are dropped and counted.
     pub node_tag: u16,
+    /// Frames to everyone go to every node in the directory. If not, only nodes that are named are reached.
+    pub broadcast: bool,
+    /// Only nodes in this network namespace are peers: hosts that are made of namespaces stay apart, as their cables have
+    /// it.
+    pub same_network: bool,
 }
 
 impl ShmOptions {
     /// The usual options.
     pub const fn new(node_tag: u16) -> Self {
-        Self { directory: None, number: None, node_tag }
+        let (directory, number) = (None, None);
+        Self { directory, number, node_tag, broadcast: true, same_network: false }
     }
 }
 

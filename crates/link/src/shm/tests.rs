@@ -471,3 +471,19 @@ fn honest_peers_read_each_other_until_they_go() {
     settle(&mut a);
     assert_eq!((a.memory.readable(), a.memory.stamp(&gone)), (0, None));
 }
+
+/// A link that keeps to its network namespace takes peers of the same one. (Those of others are part of the MPI tests, whose
+/// hosts are namespaces.)
+#[test]
+fn neighbours_in_the_same_network_are_welcome() {
+    let world = World::new();
+    let open = |node_tag: u16| {
+        let directory = Some(world.directory());
+        let options = ShmOptions { directory, same_network: true, ..ShmOptions::new(node_tag) };
+        ShmLink::open(&options).expect("anyone may")
+    };
+    let (mut a, mut b) = (open(7), open(8));
+    send(&mut a, b.capabilities.address, &frame(8, 1));
+    receive(&mut b, &frame(8, 1));
+    works(&world, &mut a);
+}

@@ -3,7 +3,7 @@
 //! For each message one receive is posted, one send is posted, and completions are polled on both sides. Compare with
 //! the firmware alone: `cargo run --release -p emp-firmware --example cost`.
 //!
-//! `cargo run --release -p emp-host --example layer [--laps N] [BYTES…]`; for instruction counts that repeat, run the built
+//! `cargo run --release -p emp-host --example layer [--laps N] [--shm] [BYTES…]` (`--shm`: over the link `shm`); for instruction counts that repeat, run the built
 //! example with one lap under `valgrind --tool=callgrind`.
 
 #[path = "../tests/memory_link/mod.rs"]
@@ -11,6 +11,8 @@ mod memory_link;
 
 use std::time::{Duration, Instant};
 
+use emp_host::link::{ShmLink, ShmOptions};
+use emp_host::{Board, Endpoint, Node, NodeId};
 use memory_link::{message, pair};
 
 /// Messages each way in a lap.
@@ -21,12 +23,19 @@ const LAPS: usize = 5000;
 
 fn main() {
     let mut laps = LAPS;
+    let mut shm = false;
     let mut sizes = Vec::new();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
+        if word == "--shm" {
+            shm = true;
+            continue;
+        }
         let number = if word == "--laps" { words.next().unwrap_or_default() } else { word.clone() };
         let Ok(number) = number.parse() else {
-            eprintln!("layer: `{word} {number}` is no number; usage: layer [--laps N] [BYTES…]");
+            eprintln!(
+                "layer: `{word} {number}` is no number; usage: layer [--laps N] [--shm] [BYTES…]"
+            );
             std::process::exit(2);
         };
         if word == "--laps" { laps = number } else { sizes.push(number) }
@@ -34,7 +43,7 @@ fn main() {
     if sizes.is_empty() {
         sizes = vec![0, 32, 1024, 1400];
     }
-    let (nodes, ends) = pair();
+    let (nodes, ends) = if shm { shm_pair() } else { pair() };
     let idle = best(laps, || {
         nodes[0].progress();
     });
@@ -49,6 +58,21 @@ fn main() {
         });
         println!("{bytes} bytes: {:.0} ns one way", time / 2.0);
     }
+}
+
+/// Two nodes on the link `shm`, in a directory of their own.
+fn shm_pair() -> ([Node; 2], [Endpoint; 2]) {
+    let directory = std::env::temp_dir().join(format!("emp-layer-{}", std::process::id()));
+    let start = |name: &str| {
+        let tag = NodeId::from_name(name).destination_tag();
+        let options = ShmOptions { directory: Some(directory.clone()), ..ShmOptions::new(tag) };
+        let link = ShmLink::open(&options).expect("anyone may");
+        let board = Board::Inline { guardian: false };
+        Node::builder().name(name).link(link).board(board).start().expect("the node starts")
+    };
+    let nodes = [start("a"), start("b")];
+    let ends = [0, 1].map(|end| nodes[end].endpoint(1).expect("the endpoint opens"));
+    (nodes, ends)
 }
 
 /// The best lap's mean, in nanoseconds.

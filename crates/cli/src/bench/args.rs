@@ -73,7 +73,7 @@ pub struct EmpArgs {
     #[arg(long, default_value = "", hide_default_value = true, value_name = "PLAN")]
     pub faults: String,
     /// How EMP waits: spin, adaptive (spins as long as recent waits make it worth while, then sleeps), sleep
-    /// [default: adaptive].
+    /// [default: spin; adaptive with a thread board].
     #[arg(long)]
     pub wait: Option<String>,
     /// Seed of loss, faults and other random choices.

@@ -72,13 +72,16 @@ fn describe(spec: &Spec, place: &Place) -> anyhow::Result<NodeBuilder> {
     let Some(profile) = Profile::by_name(&spec.profile) else {
         bail_user!("there is no profile {} at {}", spec.profile, place.own);
     };
-    let board = match spec.board.as_str() {
-        "inline" => Board::Inline { guardian: spec.guardian },
-        "thread" => Board::Thread,
+    let (board, usual) = match spec.board.as_str() {
+        // As what it is compared with.
+        "inline" => (Board::Inline { guardian: spec.guardian }, WaitMode::Spin),
+        // A caller that spins would take the progress thread's core.
+        "thread" => (Board::Thread, WaitMode::Adaptive),
         other => bail_user!("there is no board {other} at {}", place.own),
     };
     let wait = match spec.wait.as_deref() {
-        None | Some("adaptive") => WaitMode::Adaptive,
+        None => usual,
+        Some("adaptive") => WaitMode::Adaptive,
         Some("spin") => WaitMode::Spin,
         Some("sleep") => WaitMode::Sleep,
         Some(other) => bail_user!("there is no way of waiting called {other} at {}", place.own),

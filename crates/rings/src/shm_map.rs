@@ -268,6 +268,11 @@ impl RingMemory for ShmHalf {
     }
 }
 
+/// Eight bytes at any address, moved at once: an array of bytes is moved byte by byte where the access is volatile.
+#[repr(C, packed)]
+#[derive(Clone, Copy)]
+struct Word(u64);
+
 /// Copies bytes of which one side is shared with another process.
 ///
 /// # Safety
@@ -292,10 +297,10 @@ unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
     }
     let words = bytes / 8;
     for word in 0..words {
-        // SAFETY: `word` is below the number of whole words in either range; arrays of bytes need no alignment.
+        // SAFETY: `word` is below the number of whole words in either range; packed words need no alignment.
         unsafe {
-            let value = from.cast::<[u8; 8]>().add(word).read_volatile();
-            to.cast::<[u8; 8]>().add(word).write_volatile(value);
+            let value = from.cast::<Word>().add(word).read_volatile();
+            to.cast::<Word>().add(word).write_volatile(value);
         }
     }
     for byte in words * 8..bytes {

@@ -117,10 +117,89 @@ static void forms(void)
 	}
 	where.len = 1999;
 	EQUAL(fi_writemsg(ep, &message, 0), -FI_EINVAL);
-	message.rma_iov_count = 2;
+	message.rma_iov_count = 0;
 	EQUAL(fi_writemsg(ep, &message, 0), -FI_EINVAL);
 	EQUAL(fi_inject_write(ep, local, 1 << 20, to, 0, 7), -FI_EMSGSIZE);
 	EQUAL(fi_write(ep, local, 1, NULL, 4711, 0, 7, NULL), -FI_EINVAL);
+	EQUAL(fi_close(&region->fid), 0);
+	world_close(&world);
+}
+
+/* One operation on several runs of remote memory, in two regions, of which the parts know nothing: one end, for all of it. */
+static void several_runs(void)
+{
+	enum { LONG = 1 << 20 };
+	struct fi_cq_tagged_entry entry;
+	struct fi_cq_err_entry error;
+	struct world world;
+	int context;
+
+	world_open(&world, NULL);
+	EQUAL(world.info->tx_attr->rma_iov_limit, 4);
+	struct fid_mr *other = NULL, *region = expose(&world, FI_REMOTE_READ | FI_REMOTE_WRITE, 7);
+	static unsigned char elsewhere[4096];
+	EQUAL(fi_mr_reg(world.b.domain, elsewhere, sizeof elsewhere, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 8, 0, &other, NULL), 0);
+	struct fid_ep *ep = world.a.ep;
+	struct iovec parts[] = {{local, 700}, {local + 700, LONG}, {local + 700 + LONG, 300}};
+	struct fi_rma_iov runs[] = {{10, 500, 7}, {100, 200, 8}, {5000, LONG + 100, 7}, {4000, 200, 7}, {0, 0, 7}};
+	struct fi_msg_rma message = {parts, NULL, 3, world.a.peer, runs, 4, &context, 0x77};
+	const size_t all = 1000 + LONG;
+	for (int form = 0; form < 4; form++) {
+		memset(remote, 0, BYTES);
+		memset(elsewhere, 0, sizeof elsewhere);
+		fill(local, all, form);
+		if (form < 2) {
+			EQUAL(fi_writemsg(ep, &message, form ? FI_REMOTE_CQ_DATA : 0), 0);
+		} else if (form == 2) {
+			memcpy(remote + 10, local, 500);
+			memcpy(elsewhere + 100, local + 500, 200);
+			memcpy(remote + 5000, local + 700, LONG + 100);
+			memcpy(remote + 4000, local + 800 + LONG, 200);
+			memset(local, 0, all);
+			EQUAL(fi_readmsg(ep, &message, 0), 0);
+		} else {
+			/* The buffer is free at once. */
+			parts[0].iov_len = 900;
+			runs[2].len = 100;
+			runs[3].len = 100;
+			message.iov_count = 1;
+			EQUAL(fi_writemsg(ep, &message, FI_INJECT), 0);
+			memset(local, 0xff, 900);
+		}
+		if (form == 1) {
+			/* When the target is told, all of it is there, whatever came first. */
+			EQUAL(next(&world, &world.b, &entry), 1);
+			CHECK(entry.data == 0x77 && entry.flags & FI_REMOTE_CQ_DATA);
+		} else {
+			ended(&world, &context, FI_RMA | (form == 2 ? FI_READ : FI_WRITE));
+		}
+		fill(local, form == 3 ? 900 : all, form);
+		CHECK(!memcmp(remote + 10, local, 500) && remote[510] == 0);
+		CHECK(!memcmp(elsewhere + 100, local + 500, 200) && elsewhere[300] == 0);
+		CHECK(!memcmp(remote + 5000, local + 700, runs[2].len) && remote[5000 + runs[2].len] == 0);
+		CHECK(!memcmp(remote + 4000, local + 700 + runs[2].len, runs[3].len));
+		if (form == 1)
+			ended(&world, &context, FI_RMA | FI_WRITE);
+		nothing(&world, &world.a);
+		nothing(&world, &world.b);
+	}
+	/* Sides of different length; more runs than announced. */
+	runs[3].len = 101;
+	EQUAL(fi_writemsg(ep, &message, 0), -FI_EINVAL);
+	runs[3].len = 100;
+	message.rma_iov_count = 5;
+	EQUAL(fi_writemsg(ep, &message, 0), -FI_EINVAL);
+	EQUAL(fi_readmsg(ep, &message, 0), -FI_EINVAL);
+	message.rma_iov_count = 4;
+	/* One run that is refused fails the operation, once; the others end before that is told. */
+	runs[1].key = 9;
+	EQUAL(fi_writemsg(ep, &message, FI_REMOTE_CQ_DATA), 0);
+	EQUAL(next_error(&world, &world.a, &error), 1);
+	EQUAL(error.err, FI_ENOKEY);
+	CHECK(error.op_context == &context);
+	nothing(&world, &world.a);
+	nothing(&world, &world.b);
+	EQUAL(fi_close(&other->fid), 0);
 	EQUAL(fi_close(&region->fid), 0);
 	world_close(&world);
 }
@@ -281,6 +360,7 @@ void test_memory(void)
 {
 	sizes();
 	forms();
+	several_runs();
 	refusals();
 	registering();
 	counted();

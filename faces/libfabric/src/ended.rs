@@ -54,28 +54,25 @@ impl State {
             return notified(ep, enabled, completion);
         }
         let Some(operation) = self.slots.get(slot) else { return };
-        if let Kind::Multi(_) = operation.kind {
-            return self.end_one_of_several(ep, enabled, slot, completion);
+        match operation.kind {
+            Kind::Multi(_) => return self.end_one_of_several(ep, enabled, slot, completion),
+            Kind::Pieces { .. } => return self.end_piece(enabled, slot, completion),
+            _ => {}
         }
         let Some(operation) = self.slots.remove(slot) else { return };
         match operation.kind {
             Kind::Send { .. } => {
-                end_send(
-                    enabled,
-                    &operation,
-                    completion,
-                    kind_flags(&operation) | op::SEND,
-                    bind::SEND,
-                );
+                let told = kind_flags(&operation) | op::SEND;
+                end_remote(enabled, &operation, completion.status, told, bind::SEND);
             }
             Kind::Remote { told, direction, .. } => {
-                end_send(enabled, &operation, completion, told, direction);
+                end_remote(enabled, &operation, completion.status, told, direction);
             }
             Kind::Receive => {
                 let entry = received(ep, enabled, &operation, completion, 0, operation.buffer);
                 hand_over(enabled, &operation, entry, true);
             }
-            Kind::Multi(_) | Kind::Discard => {}
+            Kind::Multi(_) | Kind::Pieces { .. } | Kind::Discard => {}
         }
     }
 
@@ -109,6 +106,9 @@ impl State {
     /// Posts what is left of a buffer for several messages.
     pub fn post_again(&mut self, ep: &EpInner, enabled: &Enabled, slot: usize) {
         let Some(operation) = self.slots.get(slot) else { return };
+        if let Kind::Pieces { .. } = operation.kind {
+            return self.resume_pieces(enabled, slot);
+        }
         let Kind::Multi(multi) = &operation.kind else { return };
         let segment = Segment { address: multi.next as u64, bytes: multi.left as u64 };
         let receive = ReceiveDescriptor {
@@ -222,14 +222,14 @@ fn notified(ep: &EpInner, enabled: &Enabled, completion: &Completion) {
 }
 
 /// The end of what was posted for a peer: a send or a one-sided operation.
-fn end_send(
+pub fn end_remote(
     enabled: &Enabled,
     operation: &Operation,
-    completion: &Completion,
+    status: Status,
     told: u64,
     direction: u64,
 ) {
-    let failure = failure(completion.status);
+    let failure = failure(status);
     count(enabled, direction, failure.is_none());
     // A failure is always told, whatever was asked for: of an inject without a context, as it had none.
     if failure.is_none() && !operation.report {

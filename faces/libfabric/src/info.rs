@@ -39,8 +39,8 @@ const RX_FLAGS: u64 = op::COMPLETION | op::MULTI_RECV;
 pub const INJECT_BYTES: usize = 1024;
 /// What arrives in the order in which it was posted: messages, and atomics.
 const ORDERS: u64 = FI_ORDER_SAS | FI_ORDER_ATOMIC;
-/// Runs of remote memory that one operation names.
-const REMOTE_IOV_LIMIT: usize = 1;
+/// Runs of remote memory that one read or write names: what MPIs make use of.
+pub const REMOTE_IOV_LIMIT: usize = 4;
 /// Segments of one operation: what MPIs use, and more than the two that need no allocation.
 pub const IOV_LIMIT: usize = 8;
 /// Operations of one endpoint that may be outstanding, unless more are asked for.

@@ -36,6 +36,7 @@ mod msg;
 mod nic;
 mod offered;
 mod params;
+mod pieces;
 mod remote;
 mod rma;
 mod seldom;

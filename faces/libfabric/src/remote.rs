@@ -72,7 +72,7 @@ fn elements(list: &[FiIoc], bytes: usize) -> Option<SegmentList> {
 
 impl EpInner {
     /// The target of an operation; an error as the call is to return it.
-    fn target(
+    pub(crate) fn target(
         &self,
         enabled: &Enabled,
         needed: u64,
@@ -91,11 +91,11 @@ impl EpInner {
         Ok(RemoteRegion { to, to_endpoint, key, generation: 0, offset })
     }
 
-    fn flags(&self, of_call: Option<u64>) -> u64 {
+    pub(crate) fn flags(&self, of_call: Option<u64>) -> u64 {
         of_call.unwrap_or_else(|| self.tx_flags.load(Ordering::Relaxed))
     }
 
-    fn reports(enabled: &Enabled, flags: u64, nameless: bool) -> bool {
+    pub(crate) fn reports(enabled: &Enabled, flags: u64, nameless: bool) -> bool {
         !nameless && (!enabled.bound.tx_selective || flags & op::COMPLETION != 0)
     }
 

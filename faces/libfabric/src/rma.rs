@@ -35,21 +35,33 @@ fn plain(
     Transfer { parts, peer, offset, key, data: None, context, flags: None, nameless: false }
 }
 
-/// The transfer of a `…msg` call, whose remote side is one run of memory of the same length. `None`: it is not.
-fn of_message<'a>(
+/// Does what a `…msg` call asks for.
+///
+/// # Safety
+///
+/// As [`EpInner::put`](crate::endpoint::EpInner::put) and [`get`](crate::endpoint::EpInner::get).
+unsafe fn message(
+    ep: &Ep,
     message: &FiMsgRma,
     remote: &[FiRmaIov],
-    parts: &'a [iovec],
+    parts: &[iovec],
     flags: u64,
-) -> Option<Transfer<'a>> {
-    let [remote] = remote else { return None };
-    let bytes = parts.iter().try_fold(0usize, |sum, part| sum.checked_add(part.iov_len))?;
-    if bytes != remote.len {
-        return None;
+    writes: bool,
+) -> isize {
+    let (offset, key) = remote.first().map_or((0, 0), |run| (run.addr, run.key));
+    let plain = plain(parts, message.addr, offset, key, message.context);
+    let data = (writes && flags & op::REMOTE_CQ_DATA != 0).then_some(message.data);
+    let transfer = Transfer { data, flags: Some(flags), ..plain };
+    let bytes = parts.iter().map(|part| part.iov_len).fold(0, usize::saturating_add);
+    match remote {
+        // SAFETY: the caller keeps the rules.
+        [run] if run.len == bytes && writes => unsafe { ep.inner.put(&transfer) },
+        // SAFETY: likewise.
+        [run] if run.len == bytes => unsafe { ep.inner.get(&transfer) },
+        // SAFETY: likewise.
+        [_, _, ..] => unsafe { ep.inner.several(&transfer, remote, writes) },
+        _ => -(libc::EINVAL as isize),
     }
-    let plain = plain(parts, message.addr, remote.addr, remote.key, message.context);
-    let data = (flags & op::REMOTE_CQ_DATA != 0).then_some(message.data);
-    Some(Transfer { data, flags: Some(flags), ..plain })
 }
 
 unsafe extern "C" fn read(
@@ -87,17 +99,14 @@ unsafe extern "C" fn readv(
     })
 }
 
-unsafe extern "C" fn readmsg(ep: *mut Ep, message: *const FiMsgRma, flags: u64) -> isize {
+unsafe extern "C" fn readmsg(ep: *mut Ep, asked: *const FiMsgRma, flags: u64) -> isize {
     enter(|| -> isize {
         let ep: &Ep = object!(ep.cast_const());
-        let message: &FiMsgRma = object!(message);
-        let parts = list!(message.msg_iov, message.iov_count);
-        let remote = list!(message.rma_iov, message.rma_iov_count);
-        match of_message(message, remote, parts, flags & !op::REMOTE_CQ_DATA) {
-            // SAFETY: libfabric's rules.
-            Some(transfer) => unsafe { ep.inner.get(&transfer) },
-            None => -(libc::EINVAL as isize),
-        }
+        let asked: &FiMsgRma = object!(asked);
+        let parts = list!(asked.msg_iov, asked.iov_count);
+        let remote = list!(asked.rma_iov, asked.rma_iov_count);
+        // SAFETY: libfabric's rules.
+        unsafe { message(ep, asked, remote, parts, flags, false) }
     })
 }
 
@@ -136,17 +145,14 @@ unsafe extern "C" fn writev(
     })
 }
 
-unsafe extern "C" fn writemsg(ep: *mut Ep, message: *const FiMsgRma, flags: u64) -> isize {
+unsafe extern "C" fn writemsg(ep: *mut Ep, asked: *const FiMsgRma, flags: u64) -> isize {
     enter(|| -> isize {
         let ep: &Ep = object!(ep.cast_const());
-        let message: &FiMsgRma = object!(message);
-        let parts = list!(message.msg_iov, message.iov_count);
-        let remote = list!(message.rma_iov, message.rma_iov_count);
-        match of_message(message, remote, parts, flags) {
-            // SAFETY: libfabric's rules.
-            Some(transfer) => unsafe { ep.inner.put(&transfer) },
-            None => -(libc::EINVAL as isize),
-        }
+        let asked: &FiMsgRma = object!(asked);
+        let parts = list!(asked.msg_iov, asked.iov_count);
+        let remote = list!(asked.rma_iov, asked.rma_iov_count);
+        // SAFETY: libfabric's rules.
+        unsafe { message(ep, asked, remote, parts, flags, true) }
     })
 }
 

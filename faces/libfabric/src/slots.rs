@@ -2,6 +2,8 @@
 
 use emp_host::{RawOp, Selector};
 
+use crate::pieces::Pieces;
+
 /// What an operation is.
 pub enum Kind {
     /// A send; with the bytes, if the application has its buffer back already.
@@ -12,6 +14,16 @@ pub enum Kind {
         told: u64,
         /// What counters count it as.
         direction: u64,
+        /// The bytes, if the application has its buffer back already.
+        _copy: Option<Box<[u8]>>,
+    },
+    /// A read or write of several runs of remote memory.
+    Pieces {
+        /// Flags of its completion.
+        told: u64,
+        /// What counters count it as.
+        direction: u64,
+        pieces: Pieces,
         /// The bytes, if the application has its buffer back already.
         _copy: Option<Box<[u8]>>,
     },
@@ -51,7 +63,7 @@ pub struct Operation {
 impl Operation {
     /// It is for a peer to end, not for a message that comes.
     pub fn is_send(&self) -> bool {
-        matches!(self.kind, Kind::Send { .. } | Kind::Remote { .. })
+        matches!(self.kind, Kind::Send { .. } | Kind::Remote { .. } | Kind::Pieces { .. })
     }
 }
 

@@ -384,6 +384,10 @@ impl State {
         let Some((slot, _)) = found else { return -(libc::ENOENT as isize) };
         let Some(operation) = self.slots.get(slot) else { return -(libc::ENOENT as isize) };
         let (raw, tagged) = (operation.raw, operation.tagged);
+        if let Kind::Pieces { .. } = operation.kind {
+            // As with all one-sided operations it is too late.
+            return 0;
+        }
         if let Kind::Multi(multi) = &mut operation.kind {
             multi.last = true;
         }

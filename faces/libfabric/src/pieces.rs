@@ -1,0 +1,291 @@
+//! Reads and writes whose remote side is several runs of memory: a piece for each run, and one end for all.
+
+use std::collections::VecDeque;
+
+use emp_host::{
+    Completion, CompletionMode, GetDescriptor, PostError, PutDescriptor, RawOp, RemoteRegion,
+    Segment, SegmentList, Status,
+};
+
+use crate::bindings::*;
+use crate::ended::end_remote;
+use crate::endpoint::{Enabled, EpInner, State};
+use crate::info::{INJECT_BYTES, IOV_LIMIT, MESSAGE_BYTES_MAX, REMOTE_IOV_LIMIT};
+use crate::remote::Transfer;
+use crate::slots::{Kind, Operation};
+use crate::status::refusal;
+use crate::transfer::{EAGAIN, EINVAL, copy};
+
+/// One run of remote memory and the local memory that belongs to it.
+struct Piece {
+    target: RemoteRegion,
+    segments: SegmentList,
+}
+
+/// What is left of an operation in pieces.
+pub struct Pieces {
+    /// Not posted yet.
+    waiting: VecDeque<Piece>,
+    /// Posted and not ended.
+    under_way: usize,
+    /// Why the first of those that failed did; nothing is posted after it.
+    failed: Option<Status>,
+    writes: bool,
+    /// Told to the target when all is there: with the last piece, which waits for the others to end.
+    data: Option<u64>,
+}
+
+impl Pieces {
+    /// True if the next piece, of which there is one, has to wait for those under way.
+    fn holds_back(&self) -> bool {
+        self.data.is_some() && self.waiting.len() == 1 && self.under_way > 0
+    }
+
+    fn is_over(&self) -> bool {
+        self.under_way == 0 && (self.waiting.is_empty() || self.failed.is_some())
+    }
+}
+
+/// Takes the next `bytes` off the front of `parts`, as a list of segments. `None`: there are not so many, or they lie in
+/// too many places.
+fn take(parts: &mut VecDeque<Segment>, bytes: u64) -> Option<SegmentList> {
+    let mut list = [Segment::default(); IOV_LIMIT];
+    let (mut used, mut left) = (0, bytes);
+    while left > 0 {
+        let part = parts.front_mut()?;
+        let taken = part.bytes.min(left);
+        if taken > 0 {
+            *list.get_mut(used)? = Segment { address: part.address, bytes: taken };
+            used += 1;
+        }
+        (part.address, part.bytes) = (part.address + taken, part.bytes - taken);
+        left -= taken;
+        if part.bytes == 0 {
+            parts.pop_front();
+        }
+    }
+    SegmentList::new(&list[..used]).ok()
+}
+
+/// Cuts a transfer along its remote runs, which must be as long as the local parts in all.
+fn cut(
+    mut parts: VecDeque<Segment>,
+    remote: &[FiRmaIov],
+    region: impl Fn(&FiRmaIov) -> RemoteRegion,
+) -> Option<VecDeque<Piece>> {
+    let piece = |run: &FiRmaIov| {
+        take(&mut parts, run.len as u64).map(|segments| Piece { target: region(run), segments })
+    };
+    let pieces = remote.iter().map(piece).collect::<Option<VecDeque<_>>>()?;
+    parts.iter().all(|part| part.bytes == 0).then_some(pieces)
+}
+
+fn segment(part: &iovec) -> Segment {
+    let address = part.iov_base.expose_provenance() as u64;
+    Segment { address, bytes: part.iov_len as u64 }
+}
+
+impl EpInner {
+    /// Reads or writes several runs of a peer's memory as one operation. `offset` and `key` of the transfer do not count.
+    ///
+    /// # Safety
+    ///
+    /// As [`put`](Self::put) and [`get`](Self::get).
+    pub unsafe fn several(
+        &self,
+        transfer: &Transfer<'_>,
+        remote: &[FiRmaIov],
+        writes: bool,
+    ) -> isize {
+        let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
+        let needed = caps::RMA | if writes { caps::WRITE } else { caps::READ };
+        let target = match self.target(enabled, needed, transfer.peer, 0, 0) {
+            Ok(target) => target,
+            Err(refused) => return refused,
+        };
+        if remote.len() > REMOTE_IOV_LIMIT || transfer.parts.len() > IOV_LIMIT {
+            return EINVAL;
+        }
+        let flags = self.flags(transfer.flags);
+        let inject = writes && flags & op::INJECT != 0;
+        let bytes = transfer.parts.iter().map(|part| part.iov_len).fold(0, usize::saturating_add);
+        if bytes > if inject { INJECT_BYTES } else { MESSAGE_BYTES_MAX } {
+            return -(libc::EMSGSIZE as isize);
+        }
+        // The buffer is free at once: the pieces are taken from a copy that the slot keeps.
+        // SAFETY: libfabric's rules.
+        let kept = inject.then(|| unsafe { copy(transfer.parts) });
+        let parts = match &kept {
+            Some(copy) => {
+                let address = copy.as_ptr().expose_provenance() as u64;
+                VecDeque::from([Segment { address, bytes: copy.len() as u64 }])
+            }
+            None => transfer.parts.iter().map(segment).collect(),
+        };
+        let region = |run: &FiRmaIov| RemoteRegion { key: run.key, offset: run.addr, ..target };
+        let Some(waiting) = cut(parts, remote, region) else { return EINVAL };
+        let data = transfer.data;
+        let pieces = Pieces { waiting, under_way: 0, failed: None, writes, data };
+        let mut state = self.lock();
+        if state.is_crowded(self, enabled) {
+            return EAGAIN;
+        }
+        let (direction, told) =
+            if writes { (bind::WRITE, op::WRITE) } else { (bind::READ, op::READ) };
+        let slot = state.slots.insert(Operation {
+            kind: Kind::Pieces { told: op::RMA | told, direction, pieces, _copy: kept },
+            raw: None,
+            tagged: false,
+            report: Self::reports(enabled, flags, transfer.nameless),
+            nameless: transfer.nameless,
+            context: transfer.context,
+            buffer: 0,
+            tag: 0,
+        });
+        state.begin_pieces(enabled, slot)
+    }
+}
+
+impl State {
+    /// Posts what can be posted of a new operation; if that is nothing, there is none.
+    fn begin_pieces(&mut self, enabled: &Enabled, slot: usize) -> isize {
+        let refused = self.post_pieces(enabled, slot);
+        let Some(Operation { kind: Kind::Pieces { pieces, .. }, .. }) = self.slots.get(slot) else {
+            return 0;
+        };
+        if pieces.under_way > 0 {
+            return 0;
+        }
+        self.slots.remove(slot);
+        refused.map_or(0, refusal)
+    }
+
+    /// Posts pieces that wait, as many as are taken. Returns why one was not.
+    fn post_pieces(&mut self, enabled: &Enabled, slot: usize) -> Option<PostError> {
+        let Kind::Pieces { pieces, .. } = &mut self.slots.get(slot)?.kind else { return None };
+        while pieces.failed.is_none()
+            && !pieces.holds_back()
+            && let Some(piece) = pieces.waiting.front()
+        {
+            let last = pieces.waiting.len() == 1;
+            let data = pieces.data.filter(|_| last);
+            match post(enabled, piece, pieces.writes, data, slot as u64) {
+                Ok(_) => {
+                    pieces.waiting.pop_front();
+                    pieces.under_way += 1;
+                }
+                Err(refused) => return Some(refused),
+            }
+        }
+        None
+    }
+
+    /// Goes on with an operation of which nothing is under way because there was no room for what is left.
+    pub fn resume_pieces(&mut self, enabled: &Enabled, slot: usize) {
+        let refused = self.post_pieces(enabled, slot);
+        self.settle_pieces(enabled, slot, refused);
+    }
+
+    /// One piece has ended.
+    pub fn end_piece(&mut self, enabled: &Enabled, slot: usize, completion: &Completion) {
+        let Some(Operation { kind: Kind::Pieces { pieces, .. }, .. }) = self.slots.get(slot) else {
+            return;
+        };
+        pieces.under_way = pieces.under_way.saturating_sub(1);
+        if completion.status != Status::Ok {
+            pieces.failed.get_or_insert(completion.status);
+        }
+        let refused = self.post_pieces(enabled, slot);
+        self.settle_pieces(enabled, slot, refused);
+    }
+
+    /// Tells the end, if this is it, or sees to it that the rest is tried again.
+    fn settle_pieces(&mut self, enabled: &Enabled, slot: usize, refused: Option<PostError>) {
+        let Some(Operation { kind: Kind::Pieces { pieces, .. }, .. }) = self.slots.get(slot) else {
+            return;
+        };
+        if let Some(refused) = refused {
+            if refusal(refused) != EAGAIN {
+                pieces.failed.get_or_insert(Status::EndpointClosed);
+            } else if pieces.under_way == 0 {
+                // Otherwise the end of what is under way tries again.
+                self.parked.push(slot);
+                return;
+            }
+        }
+        if !pieces.is_over() {
+            return;
+        }
+        let status = pieces.failed.unwrap_or(Status::Ok);
+        if let Some(operation) = self.slots.remove(slot)
+            && let Kind::Pieces { told, direction, .. } = operation.kind
+        {
+            end_remote(enabled, &operation, status, told, direction);
+        }
+    }
+}
+
+fn post(
+    enabled: &Enabled,
+    piece: &Piece,
+    writes: bool,
+    immediate: Option<u64>,
+    context: u64,
+) -> Result<RawOp, PostError> {
+    let (target, segments) = (piece.target, piece.segments.clone());
+    if writes {
+        let completion = CompletionMode::Auto;
+        let put = PutDescriptor { target, endpoint: 0, segments, immediate, completion, context };
+        // SAFETY: by libfabric's rules the parts (or the slot's copy of them) stay as they are until the operation is told
+        // to have ended, which is after all its pieces have; addresses were exposed when it was cut.
+        unsafe { enabled.untagged.post_put_raw(put) }
+    } else {
+        let get = GetDescriptor { target, endpoint: 0, segments, context };
+        // SAFETY: likewise, and nobody else uses the parts until then.
+        unsafe { enabled.untagged.post_get_raw(get) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(addr: u64, len: usize) -> FiRmaIov {
+        FiRmaIov { addr, len, key: addr * 2 }
+    }
+
+    /// Address and length of a part.
+    type Part = (u64, u64);
+
+    /// Where in its region each piece goes, and its parts.
+    fn lists(parts: &[Part], remote: &[FiRmaIov]) -> Option<Vec<(u64, Vec<Part>)>> {
+        let parts =
+            parts.iter().map(|(address, bytes)| Segment { address: *address, bytes: *bytes });
+        let region = |run: &FiRmaIov| RemoteRegion {
+            to: emp_wire::NodeId(1),
+            to_endpoint: 0,
+            key: run.key,
+            generation: 0,
+            offset: run.addr,
+        };
+        let pieces = cut(parts.collect(), remote, region)?;
+        let list = |piece: &Piece| {
+            piece.segments.as_slice().iter().map(|s| (s.address, s.bytes)).collect()
+        };
+        Some(pieces.iter().map(|piece| (piece.target.offset, list(piece))).collect())
+    }
+
+    #[test]
+    fn pieces_follow_the_remote_runs() {
+        let cut = lists(&[(100, 10), (200, 0), (300, 30)], &[run(1, 4), run(2, 0), run(3, 36)]);
+        let wanted = vec![(1, vec![(100, 4)]), (2, vec![]), (3, vec![(104, 6), (300, 30)])];
+        assert_eq!(cut, Some(wanted));
+    }
+
+    #[test]
+    fn both_sides_are_as_long() {
+        assert_eq!(lists(&[(100, 10)], &[run(1, 4), run(2, 5)]), None);
+        assert_eq!(lists(&[(100, 10)], &[run(1, 4), run(2, 7)]), None);
+        assert!(lists(&[(100, 10)], &[run(1, 4), run(2, 6)]).is_some());
+    }
+}

@@ -38,8 +38,8 @@ const CONNECTIONS_MAX: usize = 512;
 /// Most connections whose first message has not come: it is sent at once, so more than a few are a mistake.
 const PENDING_MAX: usize = 64;
 /// Looks at the rings between two looks for new and lost peers, which cost a system call: a tenth of a millisecond for
-/// one who spins, as long as starting to wake somebody takes.
-const CALLS_PER_SERVICE: u32 = 1024;
+/// one who looks at other links too, and a nanosecond a look.
+const CALLS_PER_SERVICE: u32 = 256;
 /// Likewise for so many looks after a new peer has come: it introduces itself within microseconds, and its first long
 /// message should not have to go through the rings.
 const CALLS_PER_EARLY_SERVICE: u32 = 16;

@@ -62,7 +62,7 @@ impl Node {
             epoch: EPOCHS[index],
             name: "fuzz".into(),
             profile: profile.clone(),
-            links: vec![LinkInfo { frame_bytes_max: FRAME_BYTES_MAX, broadcast: true, reads_memory: false }],
+            links: vec![LinkInfo::new(FRAME_BYTES_MAX, true)],
             seed: index as u64,
         });
         firmware.open_endpoint(0).expect("the first endpoint");

@@ -9,6 +9,7 @@ use crate::counters::Counter;
 use crate::descriptor::Status;
 use crate::encode;
 use crate::engine::{Firmware, NodeEvent};
+use crate::lanes::Lane;
 use crate::limits::HELLO_INTERVAL;
 use crate::peers::milliseconds;
 use crate::routes::{self, Contact};
@@ -68,7 +69,11 @@ impl Firmware {
             let remote = self.peers[peer].remote_epoch;
             let restarted = remote != Epoch::UNKNOWN && remote != header.source_epoch;
             let moved =
-                remote == header.source_epoch && self.peers[peer].heard_from(now, link, from);
+                remote == header.source_epoch && self.peers.heard_from(now, peer, link, from);
+            if remote == header.source_epoch && self.peers.is_bulk(peer, link) {
+                // It looks for a second lane: this end will want the same one.
+                self.seek_lane(now, peer, Lane::Bulk, Some(from));
+            }
             if restarted || moved || self.routes.is_searching(peer) {
                 self.challenge(now, link, from, peer);
             }
@@ -101,6 +106,9 @@ impl Firmware {
             return Ok(());
         }
         let peer = known.ok_or(Counter::DropBadReply)?;
+        if self.answers_for_lane(now, peer, link, from, header, hello) {
+            return Ok(());
+        }
         let entry = &mut self.peers[peer];
         let expected = self.routes.nonce(hello.node, entry.challenge);
         if hello.nonce != expected
@@ -111,16 +119,16 @@ impl Firmware {
         }
         entry.asking = false;
         entry.challenge = entry.challenge.wrapping_add(1);
-        let moved = entry.heard_from(now, link, from);
-        self.send.heard(peer, now);
         let (remote, epoch) = (entry.remote_epoch, header.source_epoch);
+        let moved = self.peers.heard_from(now, peer, link, from);
+        self.send.heard(peer, now);
         if remote == Epoch::UNKNOWN {
             self.limit_frames(peer, hello.frame_bytes_max);
             self.meet(now, peer, epoch, link, from);
             self.push_event(found(hello.name()));
         } else if remote == epoch {
             if moved || self.routes.is_searching(peer) {
-                self.peers[peer].set_route(now, link, from);
+                self.peers.set_route(now, peer, link, from);
                 self.routes.stop_search(peer);
                 self.send.found(peer, now);
             }
@@ -141,7 +149,8 @@ impl Firmware {
         from: LinkAddress,
     ) {
         self.peers.set_remote_epoch(peer, epoch);
-        self.peers[peer].set_route(now, link, from);
+        self.peers.clear_route(peer);
+        self.peers.set_route(now, peer, link, from);
         self.peers[peer].heard_ms = milliseconds(now);
         self.routes.stop_search(peer);
         self.send.found(peer, now);
@@ -184,7 +193,7 @@ impl Firmware {
         self.ask_peer(link, to, peer);
     }
 
-    fn ask_peer(&mut self, link: LinkIndex, to: LinkAddress, peer: u32) {
+    pub(crate) fn ask_peer(&mut self, link: LinkIndex, to: LinkAddress, peer: u32) {
         let entry = &mut self.peers[peer];
         entry.asking = true;
         let contact = Contact {
@@ -279,6 +288,9 @@ impl Firmware {
                     self.ask_peer(LinkIndex(i as u8), LinkAddress::EVERYONE, peer);
                 }
             }
+            if let Some((link, to)) = self.peers.ways(peer).bulk {
+                self.ask_peer(link, to, peer);
+            }
             let node = self.peers[peer].node;
             for (link, to) in self.routes.hints(node).to_vec() {
                 self.ask_peer(link, to, peer);
@@ -291,7 +303,9 @@ impl Firmware {
         while !batch.is_full() {
             let Some(contact) = self.routes.pop_contact() else { return };
             let own = self.peers.own;
+            let second = self.links.get(usize::from(contact.link.0)).and_then(|link| link.second);
             let hello = routes::hello(&contact, own, &self.name, self.frame_bytes_max);
+            let hello = hello.with_second(second);
             let body = |into: &mut [u8]| hello.emit(into);
             encode::contact_frame(batch, contact.link, contact.to, &contact.header(own), body);
         }

@@ -91,6 +91,12 @@ counters! {
     PeersForgotten = "peers_forgotten",
     /// Peers that came back in a new epoch.
     PeersRestarted = "peers_restarted",
+    /// Sequenced frames that took a bulk lane.
+    FramesBulk = "frames_bulk",
+    /// Second lanes found, or found again.
+    LanesFound = "lanes_found",
+    /// Lanes that failed: their frames take the other.
+    LanesFailed = "lanes_failed",
     /// Dropped: shorter than a header.
     DropTooShort = "drop_too_short",
     /// Dropped: another version.

@@ -5,6 +5,7 @@ use emp_wire::{DoneStatus, Sequence};
 
 use crate::chunked::Chunked;
 use crate::descriptor::Status;
+use crate::lanes::Lane;
 use crate::limits::REPLY_POOL_BYTES;
 use crate::memory::Segment;
 use crate::pool::{Chain, Pool};
@@ -47,6 +48,10 @@ pub(crate) enum RouteNews {
     Suspect { peer: u32 },
     /// Nothing heard for all of it.
     Lost { peer: u32 },
+    /// A lane of it was silent while the other was not (`LANE-5`).
+    LaneFailed { peer: u32, lane: Lane },
+    /// It would be used if it were there.
+    LaneWanted { peer: u32, lane: Lane },
     /// A fetching atomic could not be sent: it ends at the receive path.
     Unsent { fetch: u32, status: Status },
 }

@@ -11,6 +11,7 @@ use crate::cross::{RouteNews, ToSend};
 use crate::descriptor::Status;
 use crate::encode::{self, Head, Line, Payload};
 use crate::engine::{Firmware, NodeEvent};
+use crate::lanes::Lane;
 use crate::memory::HostMemory;
 use crate::peers::milliseconds;
 use crate::receive::NotTaken;
@@ -52,7 +53,7 @@ impl Firmware {
             }
             Ok((header, body)) => self.admit(now, link, from, &header, frame, body).map(|peer| {
                 self.counters.count(Counter::FramesReceived);
-                self.deliver(now, peer, &header, body, memory);
+                self.deliver(now, peer, link, &header, body, memory);
             }),
         };
         if let Err(counter) = result {
@@ -66,6 +67,7 @@ impl Firmware {
         self.notice_absence(now);
         self.send.handle_timeout(now);
         self.run_searches(now);
+        self.run_seeks(now);
         if self.watch_at.is_some_and(|at| at <= now) {
             self.look_after(now);
         }
@@ -138,7 +140,7 @@ impl Firmware {
             return Err(Counter::DropStaleSource);
         }
         self.send.heard(peer, now);
-        if self.peers[peer].heard_from(now, link, from) {
+        if self.peers.heard_from(now, peer, link, from) {
             self.challenge(now, link, from, peer);
         }
         Ok(peer)
@@ -149,6 +151,7 @@ impl Firmware {
         &mut self,
         now: Time,
         peer: u32,
+        link: LinkIndex,
         header: &Header,
         body: &[u8],
         memory: &mut impl HostMemory,
@@ -177,7 +180,9 @@ impl Firmware {
                 if header.flags.has(Flags::ACK) {
                     self.send.on_ack(now, peer, header.acknowledge, None);
                 }
-                self.receive.handle(now, peer, header, body, &mut self.cross, memory);
+                let lane = self.peers.lane_of(peer, link);
+                let cross = &mut self.cross;
+                self.receive.handle(now, (peer, lane), header, body, cross, memory);
                 if self.watch_at.is_none() && self.receive.has_arrivals() {
                     self.watch(now);
                 }
@@ -201,6 +206,13 @@ impl Firmware {
                         self.routes.search(now, peer);
                     }
                     RouteNews::Lost { peer } => self.give_up(now, peer, Status::Unreachable),
+                    RouteNews::LaneWanted { peer, lane } => self.seek_lane(now, peer, lane, None),
+                    RouteNews::LaneFailed { peer, lane } => {
+                        if self.peers.lane_failed(now, peer, lane) {
+                            self.counters.count(Counter::LanesFailed);
+                            self.send.lane_failed(peer, lane);
+                        }
+                    }
                     RouteNews::Unsent { fetch, status } => self.receive.end_fetch(fetch, status),
                 }
             } else {
@@ -250,7 +262,7 @@ impl Firmware {
         self.routes.stop_search(peer);
         self.peers.set_remote_epoch(peer, Epoch::UNKNOWN);
         self.peers.bump_local_epoch(peer);
-        self.peers[peer].clear_route();
+        self.peers.clear_route(peer);
         self.peers.note_departed(now, peer);
         if status == Status::PeerClosed {
             self.push_event(NodeEvent::Closed(node));
@@ -305,7 +317,7 @@ impl Firmware {
                 self.routes.search(now, peer);
             }
             if u64::from(heard) >= u64::from(silence_ms) / WATCHES_PER_SILENCE
-                && let Some((link, to)) = self.peers[peer].route()
+                && let (_, Some((link, to))) = self.peers.ways(peer).pick(Lane::Small)
             {
                 self.challenge(now, link, to, peer);
             }
@@ -342,7 +354,8 @@ impl Firmware {
                 word: ack.delay_us,
             };
             let body = |into: &mut [u8]| Ack { node: own, sack: ack.sack }.emit(into);
-            let line = Line { own, peer, check_payload: true };
+            let (_, way) = self.peers.ways(ack.peer).pick(ack.lane);
+            let line = Line { own, peer, way, check_payload: true };
             match encode::frame(batch, &line, &head, body, Payload::None, &NoMemory) {
                 Ok(_) => self.counters.count(Counter::AcksSent),
                 Err(_) => self.counters.count(Counter::DropTooLong),
@@ -371,7 +384,8 @@ impl Firmware {
                 word: number,
             };
             let body = |into: &mut [u8]| NotReady { node: own, cause, backoff_us }.emit(into);
-            let line = Line { own, peer, check_payload: true };
+            let (_, way) = self.peers.ways(to).pick(Lane::Small);
+            let line = Line { own, peer, way, check_payload: true };
             if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
                 self.counters.count(Counter::DropTooLong);
             }
@@ -384,6 +398,7 @@ impl Firmware {
         let own = self.peers.own;
         while next < self.peers.len() && !batch.is_full() {
             let peer = &self.peers[next];
+            let (_, way) = self.peers.ways(next).pick(Lane::Small);
             next += 1;
             let reachable = peer.route().is_some_and(|(_, to)| to != LinkAddress::LOOPBACK);
             if !reachable || peer.remote_epoch == Epoch::UNKNOWN {
@@ -397,7 +412,7 @@ impl Firmware {
                 word: 0,
             };
             let body = |into: &mut [u8]| Close { node: own }.emit(into);
-            let line = Line { own, peer, check_payload: true };
+            let line = Line { own, peer, way, check_payload: true };
             if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
                 self.counters.count(Counter::DropTooLong);
             }

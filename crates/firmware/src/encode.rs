@@ -4,6 +4,7 @@ use emp_wire::{
     Flags, HEADER_BYTES, Header, Kind, NodeId, Sequence, begin_checksum, store_checksum,
 };
 
+use crate::lanes::Way;
 use crate::memory::{HostMemory, MemoryFault, Segment, SegmentList};
 use crate::peers::Peer;
 use crate::pool::{Chain, Pool};
@@ -26,6 +27,7 @@ pub(crate) struct Head {
 pub(crate) struct Line<'a> {
     pub(crate) own: NodeId,
     pub(crate) peer: &'a Peer,
+    pub(crate) way: Option<Way>,
     pub(crate) check_payload: bool,
 }
 
@@ -70,8 +72,8 @@ pub(crate) fn frame(
     payload: Payload<'_>,
     memory: &impl HostMemory,
 ) -> Result<u64, EncodeError> {
-    let Line { peer, check_payload, .. } = *line;
-    let (link, to) = peer.route().ok_or(EncodeError::Unsendable)?;
+    let Line { peer, way, check_payload, .. } = *line;
+    let (link, to) = way.ok_or(EncodeError::Unsendable)?;
     let mut copied = 0;
     batch.add(link, to, |inline, segments| {
         let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
@@ -104,7 +106,7 @@ pub(crate) fn frame(
 
 /// The common header of a frame to the line's peer.
 fn header(line: &Line<'_>, head: &Head, length: u16, payload: bool) -> Header {
-    let Line { own, peer, check_payload } = *line;
+    let Line { own, peer, check_payload, .. } = *line;
     Header {
         kind: head.kind,
         flags: head.flags.with_if(!check_payload && payload, Flags::PAYLOAD_UNCHECKED),
@@ -132,7 +134,7 @@ pub(crate) struct Alike {
 impl Alike {
     /// For frames of which `head` is the first's; `payload_bytes` is more than nothing. `None`: there is no route.
     pub(crate) fn new(line: &Line<'_>, head: &Head, payload_bytes: u16) -> Option<Self> {
-        let (link, to) = line.peer.route()?;
+        let (link, to) = line.way?;
         let first = header(line, head, payload_bytes, true);
         let check_payload = line.check_payload;
         Some(Self { link, to, seed: line.peer.outgoing, check_payload, first })

@@ -14,6 +14,7 @@ use crate::descriptor::{
     ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector,
     SendDescriptor, Status,
 };
+use crate::lanes::{Lanes, Ways};
 use crate::limits::{COMPLETIONS_MAX, EVENTS_MAX};
 use crate::memory::HostMemory;
 use crate::peers::Peers;
@@ -33,6 +34,30 @@ pub struct LinkInfo {
     pub broadcast: bool,
     /// Its peers are on this machine, and may name their memory to be read ([`HostMemory::fetch`], `DIRECT-1`).
     pub reads_memory: bool,
+    /// Trains of at least so many frames take this link to nodes that are also reached over a better one (`LANE-3`).
+    /// `None`: it is a link like any other. One link of a node can have this; later ones are as if they had not.
+    pub bulk_frames: Option<u32>,
+    /// This node's address on that bulk link, for nodes that hear of it on this one (`LANE-1`). Links without this have
+    /// no bulk lane beside them.
+    pub second: Option<LinkAddress>,
+}
+
+impl LinkInfo {
+    /// A link that takes small and large alike.
+    pub const fn new(frame_bytes_max: usize, broadcast: bool) -> Self {
+        Self { frame_bytes_max, broadcast, reads_memory: false, bulk_frames: None, second: None }
+    }
+}
+
+/// The lanes to a peer that are used now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LanesInUse {
+    /// For small and control frames.
+    pub small: Option<(LinkIndex, LinkAddress)>,
+    /// For trains of at least `bulk_frames` frames. `None`: they take the other.
+    pub bulk: Option<(LinkIndex, LinkAddress)>,
+    /// Least frames of a train for the bulk lane.
+    pub bulk_frames: u32,
 }
 
 /// How a node starts.
@@ -131,11 +156,18 @@ impl Firmware {
         // One size for all links, so that a message can go on over another link where it began on one.
         let least = links.iter().map(|link| link.frame_bytes_max).min().unwrap_or(FRAME_BYTES_MIN);
         let frame_bytes_max = least.clamp(FRAME_BYTES_MIN, FRAME_BYTES_MAX);
+        // What one lane overtakes arrives out of order, and is told apart from what is lost by selective acknowledgements.
+        let apt = profile.accept_out_of_order && profile.selective_acks && links.len() > 1;
+        let bulk = links.iter().enumerate().find_map(|(index, link)| {
+            Some((LinkIndex(index as u8), link.bulk_frames.filter(|_| apt)?))
+        });
+        let beside =
+            links.iter().rev().fold(0, |bits, link| bits << 1 | u64::from(link.second.is_some()));
         Self {
             name,
             links,
             frame_bytes_max: frame_bytes_max as u16,
-            peers: Peers::new(node, Epoch::new(epoch)),
+            peers: Peers::new(node, Epoch::new(epoch), Lanes::new(bulk, beside)),
             send: SendPath::new(profile.clone()),
             receive: ReceivePath::new(profile.clone()),
             cross: Cross::new(),
@@ -380,6 +412,7 @@ impl Firmware {
             self.send.next_deadline(),
             self.receive.next_deadline(&self.cross),
             self.routes.next_deadline(),
+            self.peers.lanes.next_deadline(),
             self.watch_at,
         ];
         let first = next.map(|due| due.unwrap_or(Time::NEVER)).into_iter().min();
@@ -452,6 +485,13 @@ impl Firmware {
         self.peers[peer].route().filter(|(_, address)| *address != LinkAddress::LOOPBACK)
     }
 
+    /// The lanes that frames to a peer take now, if it is known.
+    pub fn lanes(&self, node: NodeId) -> Option<LanesInUse> {
+        let ways = self.peers.ways(self.peers.peek(node)?);
+        let Ways { small, bulk, bulk_frames } = ways;
+        (small.is_some() || bulk.is_some()).then_some(LanesInUse { small, bulk, bulk_frames })
+    }
+
     /// Notes an event for the host; if nobody asks for them the oldest go.
     pub(crate) fn push_event(&mut self, event: NodeEvent) {
         if self.events.len() >= EVENTS_MAX {
@@ -477,7 +517,7 @@ impl Firmware {
         self.cross.add_peer();
         if is_self {
             self.peers.set_remote_epoch(peer, self.peers.own_epoch());
-            self.peers[peer].set_route(now, LinkIndex(u8::MAX), LinkAddress::LOOPBACK);
+            self.peers.set_route(now, peer, LinkIndex(u8::MAX), LinkAddress::LOOPBACK);
             self.send.found(peer, now);
         }
         Some(peer)

@@ -14,6 +14,7 @@ use emp_wire::{
 
 use crate::counters::Counter;
 use crate::engine::Firmware;
+use crate::lanes::Ways;
 use crate::memory::{HostMemory, Segment};
 use crate::receive::{Outline, Run};
 use crate::time::Time;
@@ -95,7 +96,8 @@ impl Firmware {
         let current = entry.remote_epoch == first.source_epoch
             && entry.remote_epoch != Epoch::UNKNOWN
             && entry.local_epoch.check() == first.destination_epoch;
-        if !current || entry.route() != Some((link, from)) {
+        let Ways { small, bulk, .. } = self.peers.ways(peer);
+        if !current || ![small, bulk].contains(&Some((link, from))) {
             return None;
         }
         let outline = Outline {
@@ -149,13 +151,15 @@ impl Firmware {
             if taken == 0 {
                 self.send.heard(peer, now);
                 // It came from where its route leads: that is why it was planned for.
-                self.peers[peer].heard_from(now, landing.link, landing.from);
+                self.peers.heard_from(now, peer, landing.link, landing.from);
             }
             self.counters.count(Counter::FramesReceived);
             if header.flags.has(Flags::ACK) && self.send.is_news(peer, header.acknowledge) {
                 self.send.on_ack(now, peer, header.acknowledge, None);
             }
-            self.receive.take_placed(now, peer, &header, payload.bytes, &mut self.cross);
+            let lane = self.peers.lane_of(peer, landing.link);
+            let cross = &mut self.cross;
+            self.receive.take_placed(now, (peer, lane), &header, payload.bytes, cross);
             if self.watch_at.is_none() && self.receive.has_arrivals() {
                 self.watch(now);
             }

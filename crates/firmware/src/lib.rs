@@ -21,6 +21,7 @@ mod dispatch;
 mod encode;
 mod engine;
 mod landing;
+mod lanes;
 pub mod limits;
 mod memory;
 mod one_sided;
@@ -30,6 +31,7 @@ mod posts;
 mod profile;
 mod receive;
 mod routes;
+mod seeking;
 mod send;
 mod slots;
 mod time;
@@ -41,7 +43,7 @@ pub use descriptor::{
     ClaimId, Completion, CompletionMode, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor,
     Selector, SendDescriptor, Status,
 };
-pub use engine::{Config, Firmware, LinkInfo, NodeEvent};
+pub use engine::{Config, Firmware, LanesInUse, LinkInfo, NodeEvent};
 pub use landing::{Arriving, Landing};
 pub use memory::{
     FetchError, HostMemory, MemoryFault, PeerMemory, Segment, SegmentList, TooManySegments,

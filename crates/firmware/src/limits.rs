@@ -99,3 +99,10 @@ pub const RETRANSMIT_CEILING: Span = Span::ms(100);
 
 /// Shortest and longest back-off after "not ready".
 pub const NOT_READY_BACKOFF: (Span, Span) = (Span::us(50), Span::ms(5));
+
+/// Peers with which long trains were exchanged over a second lane. Beyond it bulk takes the only lane that others have. About
+/// 128 bytes each: 2 MiB.
+pub const LANES_MAX: usize = 16_384;
+
+/// Second lanes being looked for at a time; trains that begin meanwhile take the lane there is.
+pub const SEEKS_MAX: usize = 256;

@@ -7,6 +7,7 @@ use emp_wire::{Epoch, Header, LinkAddress, NodeId, Seed};
 use hashbrown::HashMap;
 
 use crate::chunked::Chunked;
+use crate::lanes::{Lane, Lanes, Way, Ways, flag};
 use crate::limits::PEERS_MAX;
 use crate::time::Time;
 use crate::transmit::LinkIndex;
@@ -35,6 +36,8 @@ pub(crate) struct Peer {
     pub(crate) challenged_ms: u32,
     /// The answer is still out.
     pub(crate) asking: bool,
+    /// What there is beside the route: bits of [`flag`].
+    lanes: u8,
     /// When a valid frame last came from it, in milliseconds (wrapping).
     pub(crate) heard_ms: u32,
     /// When one last came from where its route leads.
@@ -59,25 +62,19 @@ impl Peer {
             challenge: 0,
             challenged_ms: u32::MAX / 2,
             asking: false,
+            lanes: 0,
             heard_ms: 0,
             route_heard_ms: 0,
             departed: false,
         }
     }
 
-    /// Where frames to it go.
-    pub(crate) fn route(&self) -> Option<(LinkIndex, LinkAddress)> {
+    /// Where frames to it go, unless they take the bulk lane.
+    pub(crate) fn route(&self) -> Option<Way> {
         self.has_route.then_some((self.link, self.address))
     }
 
-    pub(crate) fn set_route(&mut self, now: Time, link: LinkIndex, address: LinkAddress) {
-        (self.link, self.address, self.has_route) = (link, address, true);
-        self.route_heard_ms = milliseconds(now);
-    }
-
-    /// A valid frame came from there. True if the peer seems to have moved: for a while nothing came from where its
-    /// route leads, and now it speaks from elsewhere (V28).
-    pub(crate) fn heard_from(&mut self, now: Time, link: LinkIndex, from: LinkAddress) -> bool {
+    fn heard(&mut self, now: Time, link: LinkIndex, from: LinkAddress) -> bool {
         let now_ms = milliseconds(now);
         self.heard_ms = now_ms;
         if self.link == link && self.address == from {
@@ -85,10 +82,6 @@ impl Peer {
             return false;
         }
         now_ms.wrapping_sub(self.route_heard_ms) > ROUTE_QUIET_MS
-    }
-
-    pub(crate) fn clear_route(&mut self) {
-        self.has_route = false;
     }
 }
 
@@ -103,6 +96,8 @@ pub(crate) struct Peers {
     last: u32,
     /// Peers whose pair was given up, and when, the first one first; each at most once.
     departed: VecDeque<(Time, u32)>,
+    /// Second lanes.
+    pub(crate) lanes: Lanes,
 }
 
 fn tag_key(tag: u32, epoch: Epoch) -> u64 {
@@ -110,7 +105,7 @@ fn tag_key(tag: u32, epoch: Epoch) -> u64 {
 }
 
 impl Peers {
-    pub(crate) fn new(own: NodeId, own_epoch: Epoch) -> Self {
+    pub(crate) fn new(own: NodeId, own_epoch: Epoch, lanes: Lanes) -> Self {
         let (by_node, by_tag) = (HashMap::new(), HashMap::new());
         Self {
             own,
@@ -120,7 +115,137 @@ impl Peers {
             by_tag,
             last: 0,
             departed: VecDeque::new(),
+            lanes,
         }
+    }
+
+    /// The ways to a peer that can be used now.
+    #[inline]
+    pub(crate) fn ways(&self, index: u32) -> Ways {
+        let peer = &self.entries[index];
+        let bulk_frames = self.lanes.bulk_frames();
+        let mut ways = Ways { small: peer.route(), bulk: None, bulk_frames };
+        if peer.lanes != 0 && peer.has_route {
+            ways.bulk = self.lanes.way(index).filter(|_| peer.lanes & flag::BULK != 0);
+            let usable = peer.lanes & flag::SMALL_DOWN == 0 || ways.bulk.is_none();
+            ways.small = ways.small.filter(|_| usable);
+        }
+        ways
+    }
+
+    /// Frames to a peer go there from now on. What was known of a second lane is not, unless that is another link.
+    pub(crate) fn set_route(&mut self, now: Time, index: u32, link: LinkIndex, to: LinkAddress) {
+        let peer = &mut self.entries[index];
+        if peer.link != link || !peer.has_route {
+            peer.lanes = 0;
+            self.lanes.forget(index);
+        }
+        (peer.link, peer.address, peer.has_route) = (link, to, true);
+        peer.route_heard_ms = milliseconds(now);
+    }
+
+    /// Nothing is known any more of where a peer is.
+    pub(crate) fn clear_route(&mut self, index: u32) {
+        let peer = &mut self.entries[index];
+        (peer.has_route, peer.lanes) = (false, 0);
+        self.lanes.forget(index);
+    }
+
+    /// A valid frame came from there. True if the peer seems to have moved: for a while nothing came from where its
+    /// route leads, and now it speaks from elsewhere (V28). Frames of its bulk lane say nothing of that.
+    #[inline]
+    pub(crate) fn heard_from(
+        &mut self,
+        now: Time,
+        index: u32,
+        link: LinkIndex,
+        from: LinkAddress,
+    ) -> bool {
+        let bulk = self.is_bulk(index, link);
+        self.entries[index].heard(now, link, from) && !bulk
+    }
+
+    /// True if a frame from this peer by this link is of its bulk lane.
+    #[inline]
+    pub(crate) fn is_bulk(&self, index: u32, link: LinkIndex) -> bool {
+        let peer = &self.entries[index];
+        self.lanes.bulk_link() == Some(link) && peer.has_route && peer.link != link
+    }
+
+    /// The lane of a frame from this peer by this link.
+    #[inline]
+    pub(crate) fn lane_of(&self, index: u32, link: LinkIndex) -> Lane {
+        if self.is_bulk(index, link) { Lane::Bulk } else { Lane::Small }
+    }
+
+    /// True if a lane is missing that may be looked for now.
+    pub(crate) fn may_seek(&self, now: Time, index: u32, lane: Lane) -> bool {
+        let peer = &self.entries[index];
+        let (bulk, small_down) = (self.lanes.bulk_link(), peer.lanes & flag::SMALL_DOWN != 0);
+        let by_bulk_alone = bulk == Some(peer.link);
+        let missing = match lane {
+            Lane::Small => small_down || by_bulk_alone,
+            Lane::Bulk => peer.lanes & flag::BULK == 0 && self.lanes.is_beside(peer.link),
+        };
+        bulk.is_some()
+            && missing
+            && peer.has_route
+            && peer.address != LinkAddress::LOOPBACK
+            && self.lanes.may_seek(now, index, lane)
+    }
+
+    /// A peer has answered on another link than that of its route, or on one that had failed: `true` if that is news.
+    pub(crate) fn answered(
+        &mut self,
+        now: Time,
+        index: u32,
+        link: LinkIndex,
+        from: LinkAddress,
+    ) -> bool {
+        let Some(bulk) = self.lanes.bulk_link() else { return false };
+        let peer = &mut self.entries[index];
+        if !peer.has_route {
+            return false;
+        }
+        let before = (peer.lanes, peer.link);
+        if link != bulk && peer.link == bulk {
+            // The better link answered after the other: the route so far becomes the bulk lane.
+            let old = core::mem::replace(&mut peer.address, from);
+            (peer.link, peer.route_heard_ms) = (link, milliseconds(now));
+            if self.lanes.is_beside(link) {
+                peer.lanes |= flag::BULK;
+                self.lanes.rise(now, index, Lane::Small, None);
+                self.lanes.rise(now, index, Lane::Bulk, Some(old));
+            } else {
+                self.lanes.forget(index);
+            }
+        } else if link == bulk && self.lanes.is_beside(peer.link) {
+            peer.lanes |= flag::BULK;
+            self.lanes.rise(now, index, Lane::Bulk, Some(from));
+        } else if link == peer.link && link != bulk && peer.lanes & flag::SMALL_DOWN != 0 {
+            peer.address = from;
+            peer.lanes &= !flag::SMALL_DOWN;
+            self.lanes.rise(now, index, Lane::Small, None);
+        }
+        // The table may be full.
+        let peer = &mut self.entries[index];
+        if peer.lanes & flag::BULK != 0 && self.lanes.way(index).is_none() {
+            peer.lanes = 0;
+        }
+        before != (peer.lanes, peer.link)
+    }
+
+    /// A lane of a peer has failed. False: it is the only one that works.
+    pub(crate) fn lane_failed(&mut self, now: Time, index: u32, lane: Lane) -> bool {
+        if !self.lanes.fall(now, index, lane) {
+            return false;
+        }
+        let peer = &mut self.entries[index];
+        match lane {
+            Lane::Small => peer.lanes |= flag::SMALL_DOWN,
+            Lane::Bulk => peer.lanes &= !flag::BULK,
+        }
+        true
     }
 
     pub(crate) fn len(&self) -> u32 {

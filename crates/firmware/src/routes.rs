@@ -87,10 +87,15 @@ impl Routes {
         scramble(self.secret ^ scramble(node.0 ^ u64::from(challenge).rotate_left(32)))
     }
 
+    /// A nonce for a question that its asker remembers.
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.asked += 1;
+        scramble(self.secret.wrapping_add(scramble(self.asked)))
+    }
+
     /// A nonce for a question to an address.
     pub(crate) fn ask(&mut self) -> u64 {
-        self.asked += 1;
-        let nonce = scramble(self.secret.wrapping_add(scramble(self.asked)));
+        let nonce = self.draw();
         if self.questions.len() >= QUESTIONS_MAX {
             self.questions.pop_front();
         }

@@ -103,7 +103,7 @@ impl Pair {
                 epoch: 70 + own as u32,
                 name: format!("n{own}"),
                 profile: Profile::DEFAULT,
-                links: vec![LinkInfo { frame_bytes_max: 1500, broadcast: true, reads_memory }],
+                links: vec![LinkInfo { reads_memory, ..LinkInfo::new(1500, true) }],
                 seed: own as u64,
             });
             firmware.open_endpoint(0).unwrap();

@@ -373,7 +373,7 @@ fn mixed_frame_sizes() {
         epoch: 79,
         name: "n2".into(),
         profile: Profile::DEFAULT,
-        links: vec![LinkInfo { frame_bytes_max: 9000, broadcast: true, reads_memory: false }],
+        links: vec![LinkInfo::new(9000, true)],
         seed: 2,
     });
     pair.nodes[1].firmware.open_endpoint(0).unwrap();
@@ -502,7 +502,7 @@ fn mixed_frame_sizes_both_ask() {
         epoch: 79,
         name: "n2".into(),
         profile: Profile::DEFAULT,
-        links: vec![LinkInfo { frame_bytes_max: 9000, broadcast: true, reads_memory: false }],
+        links: vec![LinkInfo::new(9000, true)],
         seed: 2,
     });
     pair.nodes[1].firmware.open_endpoint(0).unwrap();

@@ -261,7 +261,7 @@ fn an_atomic_too_long_for_the_peer_ends_with_an_error() {
             epoch: 78,
             name: "n2".into(),
             profile: Profile::DEFAULT,
-            links: vec![LinkInfo { frame_bytes_max: 256, broadcast: true, reads_memory: false }],
+            links: vec![LinkInfo::new(256, true)],
             seed: 2,
         });
         let memory = Segment { address: HALF, bytes: HALF };

@@ -45,11 +45,7 @@ impl Pair {
                 epoch: 77 + id as u32,
                 name: format!("n{id}"),
                 profile: profile.clone(),
-                links: vec![LinkInfo {
-                    frame_bytes_max: 1500,
-                    broadcast: true,
-                    reads_memory: false,
-                }],
+                links: vec![LinkInfo::new(1500, true)],
                 seed: id,
             });
             firmware.open_endpoint(0).unwrap();

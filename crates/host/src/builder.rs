@@ -15,7 +15,7 @@ use crate::memory::ProcessMemory;
 use crate::node::{Node, NodeInner};
 use crate::outgoing::FRAME_PARTS_MAX;
 use crate::shared::Shared;
-use crate::{guardian, system, thread_board};
+use crate::{guardian, lanes, system, thread_board};
 
 /// How long a node that is dropped waits for acknowledgements unless said otherwise: long enough for a few
 /// retransmissions at their slowest, short enough for a program's end.
@@ -40,7 +40,21 @@ pub struct NodeBuilder {
     linger: Duration,
     links: Vec<ChosenLink>,
     auto_links: Option<AutoLinks>,
+    lanes: Lanes,
     log: Option<Log>,
+}
+
+/// Whether a node uses two links to the same peer at once: one with rings for small and control frames, one that segments
+/// for long trains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Lanes {
+    /// If it has such links, from the train length on that costs measured at start give.
+    #[default]
+    Measured,
+    /// Likewise, from this many frames on: for tests.
+    From(u32),
+    /// No: the first link that leads to a peer takes all.
+    Off,
 }
 
 impl Default for NodeBuilder {
@@ -56,6 +70,7 @@ impl Default for NodeBuilder {
             linger: LINGER_DEFAULT,
             links: Vec::new(),
             auto_links: None,
+            lanes: Lanes::default(),
             log: None,
         }
     }
@@ -131,6 +146,12 @@ impl NodeBuilder {
         self
     }
 
+    /// Whether two links to the same peer are used at once. Default: if that gains anything.
+    pub fn lanes(mut self, lanes: Lanes) -> Self {
+        self.lanes = lanes;
+        self
+    }
+
     /// Is given a line for each choice that is made.
     pub fn log(mut self, log: impl Fn(&str) + Send + 'static) -> Self {
         self.log = Some(Box::new(log));
@@ -156,6 +177,22 @@ impl NodeBuilder {
             choice.lines().for_each(|line| log(&line));
         }
         check(&links)?;
+        let kinds: Vec<_> = links.iter().map(|chosen| chosen.link.capabilities().clone()).collect();
+        let mut infos: Vec<_> = links.iter().map(info).collect();
+        let division = match self.lanes {
+            Lanes::Off => None,
+            Lanes::Measured => lanes::divide(&kinds, None),
+            Lanes::From(frames) => lanes::divide(&kinds, Some(frames)),
+        };
+        if let Some(division) = &division {
+            division.apply(&mut infos, &kinds);
+            if let Some(costs) = &division.costs {
+                choice.lanes(costs);
+                if let (Some(log), Some(line)) = (&self.log, choice.lines().last()) {
+                    log(&line);
+                }
+            }
+        }
 
         let random = || system::random().map_err(system_error("drawing random numbers"));
         let config = Config {
@@ -163,12 +200,12 @@ impl NodeBuilder {
             epoch: self.epoch.map_or_else(|| random().map(|bits| bits as u32), Ok)?,
             name: name.clone(),
             profile: self.profile.clone(),
-            links: links.iter().map(info).collect(),
+            links: infos,
             seed: self.seed.map_or_else(random, Ok)?,
         };
         let epoch = Epoch::new(config.epoch);
         let links: Vec<_> = links.into_iter().map(|chosen| chosen.link).collect();
-        let capabilities: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
+        let capabilities = kinds;
         let frame_bytes_max =
             capabilities.iter().map(|link| link.frame_bytes_max).max().unwrap_or(0);
         let peers = links.iter().map(|link| link.peer_memory()).collect();
@@ -185,6 +222,7 @@ impl NodeBuilder {
             name,
             profile: self.profile,
             choice,
+            lane_costs: division.and_then(|division| division.costs),
             linger: self.linger,
             capabilities,
             threads: Mutex::default(),
@@ -233,11 +271,8 @@ fn check(links: &[ChosenLink]) -> Result<(), BuildError> {
 
 fn info(chosen: &ChosenLink) -> LinkInfo {
     let capabilities = chosen.link.capabilities();
-    LinkInfo {
-        frame_bytes_max: capabilities.frame_bytes_max,
-        broadcast: chosen.asks_everyone,
-        reads_memory: chosen.link.peer_memory().is_some(),
-    }
+    let reads_memory = chosen.link.peer_memory().is_some();
+    LinkInfo { reads_memory, ..LinkInfo::new(capabilities.frame_bytes_max, chosen.asks_everyone) }
 }
 
 fn system_error(what: &'static str) -> impl Fn(std::io::Error) -> BuildError {

@@ -17,6 +17,7 @@ use crate::board::WaitMode;
 use crate::clock;
 use crate::directory::Directory;
 use crate::incoming::Incoming;
+use crate::lanes::{self, Seldom};
 use crate::memory::ProcessMemory;
 use crate::outgoing::Outgoing;
 use crate::patience::Patience;
@@ -75,6 +76,8 @@ pub(crate) struct Core {
     last_turn: Time,
     /// Some link has no descriptor to sleep on.
     poll_by_hand: bool,
+    /// A socket beside rings: looked at when it is busy, and from time to time.
+    seldom: Option<Seldom>,
     /// The counters of a closed node.
     last_counters: Counters,
 }
@@ -88,6 +91,7 @@ impl Core {
         wait_mode: WaitMode,
     ) -> Self {
         let poll_by_hand = links.iter().any(|link| link.readiness().is_none());
+        let kinds: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
         Self {
             firmware: Some(firmware),
             links,
@@ -107,6 +111,7 @@ impl Core {
             posts_since_turn: 0,
             last_turn: Time::default(),
             poll_by_hand,
+            seldom: lanes::seldom(&kinds).map(Seldom::new),
             last_counters: Counters::default(),
         }
     }
@@ -139,12 +144,22 @@ impl Core {
     /// Frames up: from every link into the firmware. True if there were any.
     #[inline]
     fn receive(&mut self, now: Time) -> bool {
-        let Self { firmware: Some(firmware), links, memory, .. } = self else { return false };
+        let Self { firmware: Some(firmware), links, memory, seldom, .. } = self else {
+            return false;
+        };
         let mut frames = 0;
         for (index, link) in links.iter_mut().enumerate() {
+            let mut seldom = seldom.as_mut().filter(|seldom| seldom.link == index);
+            if seldom.as_mut().is_some_and(|seldom| !seldom.looks(now)) {
+                continue;
+            }
             let link_index = LinkIndex(index as u8);
             let mut sink = Incoming { firmware, memory, now, link: link_index, landing: None };
-            frames += link.receive_into(RECEIVE_BUDGET, &mut sink);
+            let received = link.receive_into(RECEIVE_BUDGET, &mut sink);
+            frames += received;
+            if let Some(seldom) = seldom.filter(|_| received != 0) {
+                seldom.busy(now);
+            }
         }
         frames != 0
     }
@@ -193,7 +208,9 @@ impl Core {
 
     /// Frames down: from the firmware to the links, until there are none or a link is full.
     pub(crate) fn transmit(&mut self, now: Time) {
-        let Self { firmware: Some(firmware), links, memory, outgoing, .. } = self else { return };
+        let Self { firmware: Some(firmware), links, memory, outgoing, seldom, .. } = self else {
+            return;
+        };
         self.dirty = true;
         self.timer_moved = true;
         for _ in 0..TRANSMIT_ROUNDS {
@@ -204,7 +221,11 @@ impl Core {
                 self.dirty = false;
                 break;
             }
-            if !outgoing.offer(now, links) {
+            let done = outgoing.offer(now, links);
+            if let Some(seldom) = seldom.as_mut().filter(|seldom| outgoing.used(seldom.link)) {
+                seldom.busy(now);
+            }
+            if !done {
                 break;
             }
         }

@@ -12,11 +12,12 @@ use emp_link::{
 use emp_wire::{ETHERTYPE_DEFAULT, NodeId, UDP_PORT_DEFAULT};
 
 use crate::error::BuildError;
+use crate::lanes::LaneCosts;
 
 /// Which rungs of the ladder may be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Want {
-    /// The best that is to be had: packet, and udp if that is not to be had or UDP peers are named.
+    /// The best that is to be had: packet for small frames and udp for bulk, or whichever of them there is.
     #[default]
     Auto,
     /// AF_XDP, or an error. Never taken by itself: where the kernel copies, it is slower than packet (decision 15).
@@ -106,6 +107,13 @@ impl Choice {
         self.rungs.push(Rung { link, outcome });
     }
 
+    pub(crate) fn lanes(&mut self, costs: &LaneCosts) {
+        let text = costs.to_string();
+        let chosen = costs.threshold().is_some();
+        let outcome = if chosen { Outcome::Chosen(text) } else { Outcome::Skipped(text) };
+        self.note("two lanes".into(), outcome);
+    }
+
     /// The report, a line for each rung.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
         self.rungs.iter().map(ToString::to_string)
@@ -174,10 +182,6 @@ pub(crate) fn climb(
         Want::Packet => choice.note("udp".into(), Outcome::Skipped("packet is required".into())),
         Want::Xdp => choice.note("udp".into(), Outcome::Skipped("xdp is required".into())),
         Want::Shm => choice.note("udp".into(), Outcome::Skipped("shm is required".into())),
-        Want::Auto if !chosen.is_empty() && auto.udp_peers.is_empty() => {
-            let why = "packet is there, and no UDP peers are named";
-            choice.note("udp".into(), Outcome::Skipped(why.into()));
-        }
         Want::Auto | Want::Udp => udp(auto, node, choice, &mut chosen)?,
     }
     if matches!(auto.want, Want::Shm | Want::Auto) {
@@ -245,6 +249,8 @@ fn udp(
     options.bind = auto.udp_bind;
     options.port = auto.udp_port;
     options.peers.clone_from(&auto.udp_peers);
+    // Beside raw frames it carries the bulk of the same cables: a socket on all addresses does not know their MTU.
+    options.mtu = chosen.iter().map(|link| link.link.capabilities().frame_bytes_max).min();
     let asks_everyone = !auto.udp_peers.is_empty();
     let mut opened = UdpLink::open(&options);
     // The usual port is a convenience, so that peers need not be told; a second node of a machine does without.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use emp_firmware::{Counters, LinkIndex, NodeEvent, OpKind, Profile};
+use emp_firmware::{Counters, LanesInUse, LinkIndex, NodeEvent, OpKind, Profile};
 use emp_link::{Capabilities, LinkStatistics};
 use emp_wire::{Epoch, LinkAddress, NodeId};
 
@@ -14,6 +14,7 @@ use crate::directory::Peer;
 use crate::endpoint::Endpoint;
 use crate::error::OpenError;
 use crate::ladder::Choice;
+use crate::lanes::LaneCosts;
 use crate::shared::Shared;
 use crate::sleepers::Interest;
 use crate::wait::wait_for;
@@ -34,6 +35,7 @@ pub(crate) struct NodeInner {
     pub(crate) name: String,
     pub(crate) profile: Profile,
     pub(crate) choice: Choice,
+    pub(crate) lane_costs: Option<LaneCosts>,
     pub(crate) linger: Duration,
     pub(crate) capabilities: Vec<Capabilities>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
@@ -97,6 +99,17 @@ impl Node {
     /// Which links were tried and chosen, and why.
     pub fn choice(&self) -> &Choice {
         &self.inner.choice
+    }
+
+    /// What the links of two lanes cost, measured at start, and so where bulk begins. `None`: all frames to a peer take one
+    /// link.
+    pub fn lane_costs(&self) -> Option<LaneCosts> {
+        self.inner.lane_costs
+    }
+
+    /// The links that frames to a node take now, small and bulk, if that is known.
+    pub fn lanes(&self, node: NodeId) -> Option<LanesInUse> {
+        self.inner.shared.lock().firmware()?.lanes(node)
     }
 
     /// Opens an endpoint.

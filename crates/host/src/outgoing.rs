@@ -33,6 +33,8 @@ pub(crate) struct Outgoing {
     unsent: u128,
     /// Those of them that name host memory.
     naming: u128,
+    /// Links that were offered something since the batch was refilled, one bit each.
+    used: u64,
     /// Since when no link took anything.
     full_since: Option<Time>,
     /// Frames dropped because a link did not take them for too long.
@@ -45,6 +47,7 @@ impl Outgoing {
             batch: TransmitBatch::new(frame_bytes_max),
             unsent: 0,
             naming: 0,
+            used: 0,
             full_since: None,
             dropped: 0,
         }
@@ -60,6 +63,12 @@ impl Outgoing {
     #[inline]
     pub(crate) fn names_memory(&self) -> bool {
         self.unsent & self.naming != 0
+    }
+
+    /// True if frames of this batch were offered to a link.
+    #[inline]
+    pub(crate) fn used(&self, link: usize) -> bool {
+        self.used >> link & 1 == 1
     }
 
     /// Frames dropped because a link did not take them for too long.
@@ -79,7 +88,7 @@ impl Outgoing {
             return false;
         }
         self.unsent = u128::MAX >> (FRAMES - frames.len());
-        self.naming = 0;
+        (self.naming, self.used) = (0, 0);
         for (index, frame) in frames.iter().enumerate() {
             self.naming |= u128::from(!frame.segments().is_empty()) << index;
         }
@@ -102,6 +111,7 @@ impl Outgoing {
             for (index, link) in links.iter_mut().enumerate() {
                 let mask = self.mask_of(index);
                 if mask != 0 {
+                    self.used |= 1 << index;
                     self.offer_link(index, mask, link.as_mut());
                 }
             }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use emp_firmware::{
     Completion, Config, Firmware, LinkInfo, NodeEvent, Profile, Span, Time, TransmitBatch,
 };
-use emp_wire::NodeId;
+use emp_wire::{LinkAddress, NodeId};
 
 use crate::memory::SimMemory;
 use crate::network::{Delivery, Network};
@@ -47,7 +47,7 @@ impl NodeSetup {
         Self {
             id: NodeId::from_name(&format!("node-{index}")),
             profile,
-            links: vec![LinkInfo { frame_bytes_max: 1_500, broadcast: true, reads_memory: false }],
+            links: vec![LinkInfo::new(1_500, true)],
             endpoints: vec![0],
             pace: Pace::FAST,
         }
@@ -112,14 +112,20 @@ impl SimNode {
     }
 
     /// Starts it, with this epoch and seed.
-    pub fn start(&mut self, epoch: u32, seed: u64) {
+    pub fn start(&mut self, epoch: u32, seed: u64, address: LinkAddress) {
         self.incarnation += 1;
+        let mut links = self.setup.links.clone();
+        if links.iter().any(|link| link.bulk_frames.is_some()) {
+            // Its address is the same on every fabric. One that moves tells what is no longer true.
+            let others = links.iter_mut().filter(|link| link.bulk_frames.is_none());
+            others.for_each(|link| link.second = Some(address));
+        }
         let mut firmware = Firmware::new(Config {
             node: self.setup.id,
             epoch,
             name: format!("sim-{:04x}", self.setup.id.0 as u16),
             profile: self.setup.profile.clone(),
-            links: self.setup.links.clone(),
+            links,
             seed,
         });
         for endpoint in &self.setup.endpoints {

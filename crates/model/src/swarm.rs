@@ -96,7 +96,7 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
             profile.unreachable_after = temper.patience;
             let frame_bytes =
                 if mixed_frames { *prng.pick(&[576, 1_500, 9_000]) } else { frame_bytes };
-            let link = LinkInfo { frame_bytes_max: frame_bytes, broadcast, reads_memory: false };
+            let link = LinkInfo::new(frame_bytes, broadcast);
             NodeSetup {
                 id: NodeId(prng.bits() | 1),
                 profile,
@@ -106,8 +106,24 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
             }
         })
         .collect();
-    let world = WorldSetup { fabrics, nodes: setups, seed: prng.bits() };
+    let mut world = WorldSetup { fabrics, nodes: setups, seed: prng.bits() };
+    draw_lanes(seed, &mut world);
     (temper, world, prng)
+}
+
+/// In most worlds of two fabrics the second is for bulk. Drawn from numbers of its own, so that all else of a seed's world is
+/// as it was before there were lanes.
+fn draw_lanes(seed: u64, world: &mut WorldSetup) {
+    let mut prng = Prng::new(seed ^ 0x1a9e_5eed);
+    if world.fabrics.len() < 2 || !prng.percent(75) {
+        return;
+    }
+    for node in &mut world.nodes {
+        // A node without a bulk link among others that have one must still be understood.
+        if prng.percent(90) {
+            node.links[1].bulk_frames = Some(prng.within(2..=12) as u32);
+        }
+    }
 }
 
 fn draw_temper(prng: &mut Prng, options: &SwarmOptions) -> Temper {

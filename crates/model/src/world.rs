@@ -116,7 +116,7 @@ impl World {
     pub fn start(&mut self, node: usize) {
         if self.nodes[node].firmware.is_none() {
             let (epoch, seed) = (self.prng.bits() as u32, self.prng.bits());
-            self.nodes[node].start(epoch, seed);
+            self.nodes[node].start(epoch, seed, self.network.address(node));
             self.hint(node);
             self.export_region(node);
         }

@@ -24,7 +24,7 @@ impl Hub {
             epoch: 77,
             name: "hub".into(),
             profile: Profile::DEFAULT,
-            links: vec![LinkInfo { frame_bytes_max: 1_500, broadcast: false, reads_memory: false }],
+            links: vec![LinkInfo::new(1_500, false)],
             seed: 5,
         });
         firmware.open_endpoint(0).unwrap();

@@ -76,7 +76,7 @@ impl Victim {
             epoch: 9,
             name: "victim".into(),
             profile: profile.clone(),
-            links: vec![LinkInfo { frame_bytes_max: 1_500, broadcast: true, reads_memory: false }],
+            links: vec![LinkInfo::new(1_500, true)],
             seed: 3,
         });
         firmware.open_endpoint(0).unwrap();

@@ -79,6 +79,19 @@ impl LinkAddress {
         }
     }
 
+    /// An address of one link that was told on another (`LANE-1`): the number of its family and as many of `bytes` as
+    /// that has. `None` for what names no place on a wire.
+    pub fn told(family: u8, bytes: &[u8]) -> Option<Self> {
+        let (family, length) = match family {
+            1 => (AddressFamily::Mac, 6),
+            4 => (AddressFamily::Udp4, 6),
+            6 => (AddressFamily::Udp6, 22),
+            9 => (AddressFamily::Index, 4),
+            _ => return None,
+        };
+        Some(Self::build(family, bytes.get(..length)?))
+    }
+
     /// The family.
     pub const fn family(&self) -> AddressFamily {
         self.family

@@ -4,14 +4,19 @@
 //! epoch towards the asker and the same nonce. A reply proves that the node *now* is in that epoch, which a stale frame can't.
 
 use crate::header::{u16_at, u32_at, u64_at};
-use crate::{NodeId, Reason};
+use crate::{LinkAddress, NodeId, Reason};
 
 /// Bytes of the fixed part of the body.
 pub const HELLO_BYTES: usize = 32;
 /// Longest node name, in bytes of UTF-8.
 pub const NAME_BYTES_MAX: usize = 32;
+/// Bytes of the longest second address: family, IPv6 address, port, scope.
+const SECOND_BYTES_MAX: usize = 1 + 16 + 2 + 4;
 /// Bytes of the largest body.
-pub const HELLO_BODY_BYTES_MAX: usize = HELLO_BYTES + NAME_BYTES_MAX;
+pub const HELLO_BODY_BYTES_MAX: usize = HELLO_BYTES + NAME_BYTES_MAX + SECOND_BYTES_MAX;
+
+/// Feature: after the name comes an address of the sender on another link (`LANE-1`).
+pub const FEATURE_SECOND_ADDRESS: u32 = 1;
 
 /// Body of a `hello` or `hello-reply` frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +31,8 @@ pub struct Hello {
     pub features: u32,
     /// Largest frame that the sender takes on this link, in bytes from the common header on.
     pub frame_bytes_max: u16,
+    /// Where who hears this on one link reaches the sender on another, meant for bulk (`LANE-1`).
+    pub second: Option<LinkAddress>,
     name_bytes: u8,
     name: [u8; NAME_BYTES_MAX],
 }
@@ -40,7 +47,16 @@ impl Hello {
         let mut bytes = [0; NAME_BYTES_MAX];
         bytes[..end].copy_from_slice(&name.as_bytes()[..end]);
         let name_bytes = end as u8;
-        Self { node, target, nonce, features: 0, frame_bytes_max, name_bytes, name: bytes }
+        let (features, second) = (0, None);
+        Self { node, target, nonce, features, frame_bytes_max, second, name_bytes, name: bytes }
+    }
+
+    /// The same with another address of the sender, or without.
+    #[must_use]
+    pub fn with_second(self, second: Option<LinkAddress>) -> Self {
+        let features = self.features & !FEATURE_SECOND_ADDRESS;
+        let features = if second.is_some() { features | FEATURE_SECOND_ADDRESS } else { features };
+        Self { features, second, ..self }
     }
 
     /// The sender's name for people; empty if it has none or if it was not UTF-8.
@@ -59,7 +75,11 @@ impl Hello {
         into[31] = 0;
         let end = HELLO_BYTES + usize::from(self.name_bytes);
         into[HELLO_BYTES..end].copy_from_slice(&self.name[..usize::from(self.name_bytes)]);
-        end
+        let Some(second) = self.second else { return end };
+        into[end] = second.family() as u8;
+        let bytes = second.bytes();
+        into[end + 1..end + 1 + bytes.len()].copy_from_slice(bytes);
+        end + 1 + bytes.len()
     }
 
     /// Reads the body.
@@ -77,11 +97,18 @@ impl Hello {
         if node == NodeId::ANY {
             return Err(Reason::Field);
         }
+        let features = u32_at(body, 24);
+        // A family that is not known here, or is cut off, names no place: the rest of the hello is as good without.
+        let second = body[HELLO_BYTES + name_bytes..]
+            .split_first()
+            .filter(|_| features & FEATURE_SECOND_ADDRESS != 0)
+            .and_then(|(family, bytes)| LinkAddress::told(*family, bytes));
         Ok(Self {
             node,
             target: NodeId(u64_at(body, 8)),
             nonce: u64_at(body, 16),
-            features: u32_at(body, 24),
+            features,
+            second,
             frame_bytes_max: u16_at(body, 28),
             name_bytes: name_bytes as u8,
             name,

@@ -44,7 +44,7 @@ pub use header::{
     Flags, Header, Kind, VERSION, begin_checksum, checksum_of, head_checksum, store_checksum,
     verify,
 };
-pub use hello::{HELLO_BODY_BYTES_MAX, HELLO_BYTES, Hello, NAME_BYTES_MAX};
+pub use hello::{FEATURE_SECOND_ADDRESS, HELLO_BODY_BYTES_MAX, HELLO_BYTES, Hello, NAME_BYTES_MAX};
 pub use identity::{Epoch, NodeId};
 pub use message::{
     IMMEDIATE_BYTES, LONG_BYTES, LongPart, MESSAGE_BODY_BYTES_MAX, MESSAGE_BYTES, Message,

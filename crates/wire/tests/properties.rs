@@ -2,8 +2,8 @@
 
 use emp_wire::{
     ACK_BODY_BYTES_MAX, Ack, Atomic, AtomicOp, BlockWord, Close, Datatype, Done, DoneStatus, Epoch,
-    Flags, Get, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind, LongPart, Message, NodeId,
-    NotReady, NotReadyCause, Pull, Put, Reason, SACK_WORDS_MAX, Seed, Sequence, Target,
+    Flags, Get, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind, LinkAddress, LongPart, Message,
+    NodeId, NotReady, NotReadyCause, Pull, Put, Reason, SACK_WORDS_MAX, Seed, Sequence, Target,
     begin_checksum, covered_bytes, store_checksum, verify,
 };
 use proptest::prelude::*;
@@ -59,13 +59,35 @@ fn message() -> impl Strategy<Value = (Message, usize)> {
 }
 
 fn hello() -> impl Strategy<Value = Hello> {
-    (1u64.., any::<u64>(), any::<u64>(), any::<u32>(), any::<u16>(), "\\PC{0,40}").prop_map(
-        |(node, target, nonce, features, frame_bytes_max, name)| {
+    let numbers = (1u64.., any::<u64>(), any::<u64>(), any::<u32>(), any::<u16>());
+    (numbers, "\\PC{0,40}", second_address()).prop_map(
+        |((node, target, nonce, features, frame_bytes_max), name, second)| {
             let mut hello = Hello::new(NodeId(node), NodeId(target), nonce, frame_bytes_max, &name);
             hello.features = features;
-            hello
+            hello.with_second(second)
         },
     )
+}
+
+fn second_address() -> impl Strategy<Value = Option<LinkAddress>> {
+    let socket = any::<std::net::SocketAddr>().prop_map(LinkAddress::udp);
+    let mac = any::<[u8; 6]>().prop_map(LinkAddress::mac);
+    prop::option::of(prop_oneof![socket, mac, any::<u32>().prop_map(LinkAddress::index)])
+}
+
+/// A second address of a family that is not known here, or that is cut off, is passed over; all else is read (`LANE-1`).
+#[test]
+fn a_second_address_from_the_future_is_passed_over() {
+    let second = LinkAddress::udp("10.1.2.3:51966".parse().unwrap());
+    let hello = Hello::new(NodeId(7), NodeId(8), 9, 1472, "seven").with_second(Some(second));
+    let mut body = [0; HEAD_BYTES_MAX];
+    let end = hello.emit(&mut body);
+    assert_eq!(Hello::parse(&body[..end]), Ok(hello));
+    let mut bare = hello;
+    bare.second = None;
+    assert_eq!(Hello::parse(&body[..end - 1]), Ok(bare));
+    body[end - 7] = 99;
+    assert_eq!(Hello::parse(&body[..end]), Ok(bare));
 }
 
 /// A whole frame as a sender builds it: header, body fields, payload, checksum.

@@ -18,7 +18,6 @@ use crate::bindings::*;
 use crate::entry::enter;
 use crate::handle::{Object, fid, give, look, object, take};
 use crate::params::{LinkWish, Parameters};
-use crate::seldom::Seldom;
 use crate::tables::{DomainOps, FidOps, MrOps, NONE};
 use crate::users::{Use, Users};
 use crate::ways::{Kind, Way, ways};
@@ -275,11 +274,7 @@ impl DomainInner {
             Ok(Some(link)) => {
                 let local = link.local_address();
                 let link = with_faults(link, fault, node);
-                builder = if mac.is_some() {
-                    builder.link(Seldom::new(link))
-                } else {
-                    builder.link(link)
-                };
+                builder = builder.link(link);
                 Some(local)
             }
             Err(error) if mac.is_some() => {

@@ -39,7 +39,6 @@ mod params;
 mod pieces;
 mod remote;
 mod rma;
-mod seldom;
 mod slots;
 mod status;
 mod tables;

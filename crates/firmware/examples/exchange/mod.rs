@@ -34,7 +34,7 @@ pub struct Node {
 
 /// A node with this identity and one endpoint.
 fn node(id: u64) -> Node {
-    let links = vec![LinkInfo { frame_bytes_max: 1500, broadcast: true, reads_memory: false }];
+    let links = vec![LinkInfo::new(1500, true)];
     let profile = Profile::DEFAULT;
     let name = String::new();
     let config = Config { node: NodeId(id), epoch: id as u32, name, profile, links, seed: id };

@@ -4,8 +4,10 @@ use alloc::collections::VecDeque;
 
 use emp_wire::{Flags, SACK_WORDS_MAX, Sequence};
 
+use super::sequence::Arrival;
 use super::{NotTaken, ReceivePath};
 use crate::cross::Cross;
+use crate::lanes::Lane;
 use crate::profile::AckTrigger;
 use crate::time::Time;
 
@@ -19,11 +21,24 @@ pub(super) struct Owed {
     last_arrival: Time,
     delayed: bool,
     due: bool,
+    /// Frames of the bulk lane come: small ones overtake them, and a gap does not mean a loss (`LANE-4`).
+    mixed: bool,
+    /// The lane by which acknowledgements leave (`LANE-5`).
+    lane: Lane,
 }
 
 impl Owed {
     pub(super) const fn new() -> Self {
-        Self { frames: 0, messages: 0, stamp: 0, last_arrival: Time(0), delayed: false, due: false }
+        Self {
+            frames: 0,
+            messages: 0,
+            stamp: 0,
+            last_arrival: Time(0),
+            delayed: false,
+            due: false,
+            mixed: false,
+            lane: Lane::Small,
+        }
     }
 
     /// After a peer was given up: entries of the old debt still stand in the queues and must not count for a new one.
@@ -44,6 +59,8 @@ pub(super) struct AckQueues {
 /// An acknowledgement to send.
 pub(crate) struct AckOut {
     pub(crate) peer: u32,
+    /// The lane to send it by.
+    pub(crate) lane: Lane,
     /// The frame that came last.
     pub(crate) latest: Sequence,
     pub(crate) cumulative: Sequence,
@@ -92,6 +109,28 @@ impl ReceivePath {
         }
     }
 
+    /// A duplicate came by this lane: acknowledgements by the other may not arrive. Until something new comes by the
+    /// small lane they take this one (`LANE-5`).
+    pub(super) fn answer_by(&mut self, peer: u32, lane: Lane) {
+        self.peers[peer].ack.lane = lane;
+    }
+
+    /// Notes by which lane something new came. True if what is missing before it may only have been overtaken.
+    pub(super) fn overtakes(&mut self, peer: u32, lane: Lane, arrival: Arrival) -> bool {
+        let entry = &mut self.peers[peer];
+        match lane {
+            Lane::Bulk => entry.ack.mixed = true,
+            Lane::Small => {
+                entry.ack.lane = Lane::Small;
+                // Nothing is behind: what is missing from now on was lost, until bulk comes again.
+                if arrival == Arrival::InOrder && !entry.received.has_gap() {
+                    entry.ack.mixed = false;
+                }
+            }
+        }
+        lane == Lane::Small && entry.ack.mixed
+    }
+
     /// An acknowledgement is due whatever was or was not taken (a duplicate came).
     pub(super) fn owe_now(&mut self, peer: u32, cross: &mut Cross) {
         let entry = &mut self.peers[peer];
@@ -127,7 +166,8 @@ impl ReceivePath {
             let delay = now.since(entry.ack.last_arrival);
             let delay_us = u32::try_from(delay.as_us()).unwrap_or(u32::MAX);
             let (cumulative, latest) = (cell.acknowledge, entry.received.latest);
-            return Some(AckOut { peer, latest, cumulative, sack, delay_us });
+            let lane = entry.ack.lane;
+            return Some(AckOut { peer, lane, latest, cumulative, sack, delay_us });
         }
     }
 

@@ -9,6 +9,7 @@ use super::sequence::Arrival;
 use super::{Incoming, NONE, NotTaken, Place, ReceivePath, Wants, describe};
 use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
+use crate::lanes::Lane;
 use crate::limits::{HOMELESS_MAX, INCOMING_MAX};
 use crate::memory::HostMemory;
 use crate::peers::milliseconds;
@@ -44,7 +45,7 @@ impl ReceivePath {
     pub(crate) fn handle(
         &mut self,
         now: Time,
-        peer: u32,
+        (peer, lane): (u32, Lane),
         header: &Header,
         body: &[u8],
         cross: &mut Cross,
@@ -59,6 +60,7 @@ impl ReceivePath {
             Arrival::Duplicate => {
                 // V14: the acknowledgement may have been lost.
                 self.counters.count(Counter::DropDuplicate);
+                self.answer_by(peer, lane);
                 return self.owe_now(peer, cross);
             }
             Arrival::Ahead if !self.profile.accept_out_of_order => {
@@ -85,6 +87,7 @@ impl ReceivePath {
         let received = &mut self.peers[peer].received;
         let opens_gap = arrival == Arrival::Ahead && received.opens_gap(header.sequence);
         let closed_gap = received.take(header.sequence);
+        let opens_gap = opens_gap && !self.overtakes(peer, lane, arrival);
         self.owe(now, peer, header.flags, opens_gap || closed_gap, cross);
     }
 

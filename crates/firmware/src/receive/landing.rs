@@ -6,9 +6,11 @@
 use emp_wire::{BlockWord, Header, Kind};
 
 use super::pulling::Puller;
+use super::sequence::Arrival;
 use super::{Place, ReceivePath};
 use crate::counters::Counter;
 use crate::cross::Cross;
+use crate::lanes::Lane;
 use crate::limits::PULLS_MAX;
 use crate::memory::{Segment, SegmentList};
 use crate::time::Time;
@@ -101,7 +103,7 @@ impl ReceivePath {
     pub(crate) fn take_placed(
         &mut self,
         now: Time,
-        peer: u32,
+        (peer, lane): (u32, Lane),
         header: &Header,
         bytes: u64,
         cross: &mut Cross,
@@ -125,6 +127,7 @@ impl ReceivePath {
             }
         }
         self.peers[peer].received.take(header.sequence);
+        self.overtakes(peer, lane, Arrival::Ahead);
         self.owe(now, peer, header.flags, false, cross);
     }
 

@@ -35,12 +35,13 @@ impl ReceivePath {
         if let Some(at) = self.puts.iter().position(|put| *put == (peer, number)) {
             self.puts.swap_remove(at);
         }
-        for _ in 0..self.held.len() {
-            let Some(held) = self.held.pop_front() else { return };
-            if held.peer == peer {
-                self.tell_in_order(peer, held.number, held.completion);
+        // Those that go on waiting keep their places: other peers' must not lose their order by this one's.
+        let mut at = 0;
+        while let Some(held) = self.held.get(at) {
+            if held.peer == peer && !self.put_before(peer, held.number) {
+                self.completions.extend(self.held.remove(at).map(|held| held.completion));
             } else {
-                self.held.push_back(held);
+                at += 1;
             }
         }
     }

@@ -3,10 +3,11 @@
 
 use emp_wire::{DoneStatus, NotReadyCause, SACK_WORDS_MAX, Sequence};
 
-use super::record::{Active, FrameState, What};
-use super::{SendPath, Work};
+use super::record::{Active, Frame, FrameState, What};
+use super::{SendPath, Work, window_mut};
 use crate::counters::Counter;
 use crate::descriptor::Status;
+use crate::lanes::Lane;
 use crate::limits::NOT_READY_BACKOFF;
 use crate::profile::RetransmitUnit;
 use crate::time::{Span, Time};
@@ -25,9 +26,10 @@ pub(crate) struct Explicit<'a> {
 /// What one acknowledgement brought.
 #[derive(Default)]
 struct Progress {
-    acked: u32,
-    /// Order and send time of the latest transmission that arrived.
-    sample: Option<(u32, u32)>,
+    /// By lane.
+    acked: [u32; 2],
+    /// Order and send time of the latest transmission that arrived, by lane.
+    sample: [Option<(u32, u32)>; 2],
     /// A retransmission was among what arrived: frames behind it may have waited for it, not for the wire.
     resent: bool,
 }
@@ -43,7 +45,7 @@ impl SendPath {
         sack: Option<Explicit<'_>>,
     ) {
         let entry = &mut self.peers[peer];
-        let sent_end = entry.next;
+        let (sent_end, bulk) = (entry.next, entry.bulk_place());
         let Some(active) = entry.active.as_deref_mut() else {
             if cumulative.since(sent_end) > 0 {
                 self.counters.count(Counter::DropBadAck);
@@ -60,9 +62,11 @@ impl SendPath {
             return;
         }
         let now_us = (now.0 / 1_000) as u32;
-        let least_us = entry.window.usual_us();
+        let usual_us =
+            [entry.window.usual_us(), bulk.map_or(0, |place| self.bulk_windows[place].usual_us())];
         // Looked up before its place may be taken by another frame.
-        let answered = sack.and_then(|ack| arrived(active, sent_end, ack.latest, now_us, least_us));
+        let latest = sack.and_then(|ack| latest(active, sent_end, ack.latest));
+        let answered = latest.filter(|frame| arrived(frame, now_us, &usual_us));
         let mut progress = Progress::default();
         for _ in 0..ahead.max(0) {
             let sequence = active.unacked;
@@ -73,22 +77,35 @@ impl SendPath {
         if let Some(ack) = sack.filter(|_| has_sack) {
             selective(active, cumulative, ack.sack, &mut progress);
         }
-        if progress.acked > 0 {
-            (active.progress_at, active.acked_at) = (now, now);
-            active.backoff = 0;
+        for lane in Lane::BOTH {
+            let acked = progress.acked[lane as usize];
+            if acked == 0 {
+                continue;
+            }
+            active.acked_at = now;
+            let flight = active.flight_mut(lane);
+            (flight.progress_at, flight.delivered_at, flight.backoff) = (now, now, 0);
             let delay_us = sack.map_or(0, |ack| ack.delay_us);
-            let sample = progress.sample.filter(|_| !progress.resent || has_sack);
+            // How long the receiver sat on it is known of the frame that came last, not of those by the other lane.
+            let timed = latest.is_none_or(|frame| frame.lane == lane);
+            let sample = progress.sample[lane as usize];
+            let sample = sample.filter(|_| timed && (!progress.resent || has_sack));
+            let window = window_mut(
+                (&mut entry.window, &mut entry.bulk_window),
+                &mut self.bulk_windows,
+                lane,
+            );
             match sample.and_then(|(_, sent_us)| passed_us(now_us, sent_us)) {
                 Some(passed_us) => {
                     let sample = passed_us.saturating_sub(delay_us);
-                    entry.window.on_round_trip(sample, progress.acked, now_us);
+                    window.on_round_trip(sample, acked, now_us);
                 }
-                None => entry.window.grow(progress.acked),
+                None => window.grow(acked),
             }
         }
         let probed = sack.is_some() && progress.resent && self.profile.selective_acks;
-        if let Some(order) = answered {
-            active.raise_acked(order);
+        if let Some(frame) = answered {
+            active.raise_acked(frame.lane, frame.order);
         }
         // An answer to a probe says of all frames sent before it that it does not name that they are lost.
         if has_sack || probed {
@@ -107,13 +124,15 @@ impl SendPath {
     /// Frames that were sent well before one that arrived are lost (`RESEND-1`).
     fn find_lost(&mut self, peer: u32) {
         let active = self.peers[peer].active.as_deref_mut().expect("caller has seen it");
-        let horizon = active.acked_order.wrapping_sub(self.profile.reorder_frames);
+        let reorder = self.profile.reorder_frames;
+        let horizons = active.flights.map(|flight| flight.acked_order.wrapping_sub(reorder));
         let end = self.peers[peer].next;
         let active = self.peers[peer].active.as_deref_mut().expect("caller has seen it");
         let mut sequence = active.unacked;
         let span = (end.since(sequence) as u32).min(crate::limits::WINDOW_FRAMES);
         for _ in 0..span {
             let frame = active.frame(sequence);
+            let horizon = horizons[frame.lane as usize];
             let late = (frame.order.wrapping_sub(horizon) as i32) < 0;
             if frame.state == FrameState::InFlight && late {
                 mark_unit_lost(active, sequence, self.profile.retransmit, self.profile.collection);
@@ -300,24 +319,22 @@ fn acknowledges_only_sent(active: &Active, cumulative: Sequence) -> bool {
         && (last.since(active.unacked) as u32) < crate::limits::WINDOW_FRAMES
 }
 
-/// The order of transmission of the frame that came last at the receiver, if that is known: of a resent one it is not if the
-/// answer came sooner than a round trip takes, for then the first copy came.
-fn arrived(
-    active: &Active,
-    sent_end: Sequence,
-    latest: Sequence,
-    now_us: u32,
-    least_us: u32,
-) -> Option<u32> {
+/// True if the place of this frame, which came last at the receiver, in the order of transmission is known: of a resent one
+/// it is not if the answer came sooner than a round trip takes, for then the first copy came.
+fn arrived(frame: &Frame, now_us: u32, usual_us: &[u32; 2]) -> bool {
+    let least_us = usual_us[frame.lane as usize];
+    !frame.resent || passed_us(now_us, frame.sent_us).is_some_and(|passed| passed >= least_us)
+}
+
+/// The frame that came last at the receiver, if it is still outstanding.
+fn latest(active: &Active, sent_end: Sequence, latest: Sequence) -> Option<Frame> {
     let outstanding = latest.since(active.unacked) >= 0 && latest.before(sent_end);
     let near = (latest.since(active.unacked) as u32) < crate::limits::WINDOW_FRAMES;
     if !outstanding || !near {
         return None;
     }
-    let frame = active.frame(latest);
-    let in_time =
-        !frame.resent || passed_us(now_us, frame.sent_us).is_some_and(|passed| passed >= least_us);
-    (frame.state != FrameState::Unsent && in_time).then_some(frame.order)
+    let frame = *active.frame(latest);
+    (frame.state != FrameState::Unsent).then_some(frame)
 }
 
 /// Microseconds from one wrapping time to another. `None` if it was the other way round: the clocks of a host's threads may
@@ -332,23 +349,23 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
     let frame = *active.frame(sequence);
     match frame.state {
         FrameState::Acked | FrameState::Unsent => return,
-        FrameState::InFlight => active.in_flight -= 1,
-        FrameState::Lost => active.lost -= 1,
+        FrameState::InFlight => active.flight_mut(frame.lane).in_flight -= 1,
+        FrameState::Lost => active.flight_mut(frame.lane).lost -= 1,
     }
     active.frame_mut(sequence).state = FrameState::Acked;
-    progress.acked += 1;
+    progress.acked[frame.lane as usize] += 1;
     // Karn: a retransmitted frame does not say which copy was acknowledged.
     if !frame.resent {
-        active.raise_acked(frame.order);
+        active.raise_acked(frame.lane, frame.order);
     }
     progress.resent |= frame.resent;
     if !frame.resent {
         active.repairs = 0;
     }
-    if !frame.resent
-        && progress.sample.is_none_or(|(order, _)| (frame.order.wrapping_sub(order) as i32) > 0)
+    let sample = &mut progress.sample[frame.lane as usize];
+    if !frame.resent && sample.is_none_or(|(order, _)| (frame.order.wrapping_sub(order) as i32) > 0)
     {
-        progress.sample = Some((frame.order, frame.sent_us));
+        *sample = Some((frame.order, frame.sent_us));
     }
     if let Some(index) = active.record_of(sequence) {
         let record = &mut active.records[index];

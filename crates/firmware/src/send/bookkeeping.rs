@@ -10,6 +10,7 @@ use super::{SendMessage, SendPath, Work};
 use crate::counters::Counter;
 use crate::cross::Control;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, SendDescriptor, Status};
+use crate::lanes::{Lane, Ways};
 use crate::limits::{BLOCKS_QUEUED_MAX, CONTROLS_MAX};
 use crate::memory::HostMemory;
 use crate::pool::Chain;
@@ -207,6 +208,7 @@ impl SendPath {
         index: u32,
         frame_bytes_max: u16,
         reads: impl Fn() -> bool,
+        ways: &Ways,
     ) {
         let Some(message) = self.messages.at(index) else { return };
         let mut cut = message.cut(&self.profile, frame_bytes_max);
@@ -243,11 +245,12 @@ impl SendPath {
         entry.next = first.plus(cut.frames);
         let active = entry.active.as_mut().expect("a peer with a pending message is active");
         (active.train_next, active.train_end) = (first, entry.next);
-        active.records.push_back(Record { first, count: cut.frames, sent: 0, acked: 0, what });
+        let (count, lane) = (cut.frames, ways.lane_of(cut.frames));
+        active.records.push_back(Record { first, count, sent: 0, acked: 0, lane, what });
     }
 
     /// Begins a block's train. False: its message is gone.
-    pub(super) fn begin_block(&mut self, peer: u32, block: QueuedBlock) -> bool {
+    pub(super) fn begin_block(&mut self, peer: u32, block: QueuedBlock, ways: &Ways) -> bool {
         let (count, what) = match block {
             QueuedBlock::Message { message, generation, pull, offset, bytes } => {
                 let Some(sending) = self.messages.get(message, generation) else { return false };
@@ -259,19 +262,19 @@ impl SendPath {
                 (count, What::Region(block))
             }
         };
-        let first = self.begin(peer, count, what);
+        let first = self.begin(peer, count, ways.lane_of(count), what);
         let active = self.peers[peer].active.as_mut().expect("only active peers begin trains");
         (active.train_next, active.train_end) = (first, first.plus(count));
         true
     }
 
     /// Gives a record its sequence numbers.
-    pub(super) fn begin(&mut self, peer: u32, count: u32, what: What) -> Sequence {
+    pub(super) fn begin(&mut self, peer: u32, count: u32, lane: Lane, what: What) -> Sequence {
         let entry = &mut self.peers[peer];
         let first = entry.next;
         entry.next = first.plus(count);
         let active = entry.active.as_mut().expect("only active peers begin trains");
-        active.records.push_back(Record { first, count, sent: 0, acked: 0, what });
+        active.records.push_back(Record { first, count, sent: 0, acked: 0, lane, what });
         first
     }
 }

@@ -22,7 +22,8 @@ use crate::chunked::Chunked;
 use crate::counters::Counters;
 use crate::cross::{Control, RouteNews};
 use crate::descriptor::{Completion, OpKind, SendDescriptor, Status};
-use crate::limits::{POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
+use crate::lanes::Lane;
+use crate::limits::{LANES_MAX, POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
 use crate::slots::Slots;
@@ -109,10 +110,45 @@ struct SendPeer {
     next: Sequence,
     next_number: u32,
     window: Window,
+    /// Place of that of the bulk lane among all of them, from 1 on; 0: it was not used yet.
+    bulk_window: u16,
     /// Its epoch and a route are known.
     found: bool,
     /// It stands in the queue of peers to be served.
     queued: bool,
+}
+
+impl SendPeer {
+    fn bulk_place(&self) -> Option<usize> {
+        usize::from(self.bulk_window).checked_sub(1)
+    }
+
+    /// The window of one of its lanes.
+    fn window<'a>(&'a self, bulk_windows: &'a [Window], lane: Lane) -> &'a Window {
+        match (lane, self.bulk_place()) {
+            (Lane::Bulk, Some(place)) => &bulk_windows[place],
+            _ => &self.window,
+        }
+    }
+}
+
+/// The window of one of a peer's lanes, to be changed. Its parts, because the peer's other parts are in use meanwhile.
+fn window_mut<'a>(
+    (small, place): (&'a mut Window, &mut u16),
+    bulk_windows: &'a mut Vec<Window>,
+    lane: Lane,
+) -> &'a mut Window {
+    if lane == Lane::Small {
+        return small;
+    }
+    if *place == 0 {
+        if bulk_windows.len() >= LANES_MAX {
+            return small;
+        }
+        bulk_windows.push(Window::new());
+        *place = bulk_windows.len() as u16;
+    }
+    &mut bulk_windows[usize::from(*place) - 1]
 }
 
 /// The send path of a node.
@@ -124,6 +160,8 @@ pub(crate) struct SendPath {
     peers: Chunked<SendPeer>,
     messages: Slots<SendMessage>,
     pool: Pool,
+    /// Windows of bulk lanes. A peer that had one keeps its place.
+    bulk_windows: Vec<Window>,
     /// Boxes of peers that became idle. Each is moved between here and its peer, never copied.
     #[expect(clippy::vec_box, reason = "4 KiB each: the box is what is kept")]
     spare: Vec<Box<Active>>,
@@ -155,6 +193,7 @@ impl SendPath {
             peers: Chunked::new(),
             messages: Slots::new(SENDS_MAX),
             pool: Pool::new(POOL_BYTES / 100 * POOL_SEND_PERCENT),
+            bulk_windows: Vec::new(),
             spare: Vec::new(),
             ready: VecDeque::new(),
             loopback: None,
@@ -178,6 +217,7 @@ impl SendPath {
             next: Sequence(0),
             next_number: 0,
             window: Window::new(),
+            bulk_window: 0,
             found: false,
             queued: false,
         });
@@ -191,7 +231,8 @@ impl SendPath {
     pub(crate) fn found(&mut self, peer: u32, now: Time) {
         self.peers[peer].found = true;
         if let Some(active) = &mut self.peers[peer].active {
-            (active.heard_at, active.progress_at, active.suspected) = (now, now, false);
+            (active.heard_at, active.suspected) = (now, false);
+            active.flights.iter_mut().for_each(|flight| flight.progress_at = now);
             self.mark_ready(peer);
         }
     }
@@ -314,6 +355,9 @@ impl SendPath {
         let entry = &mut self.peers[peer];
         (entry.next, entry.next_number) = (Sequence(0), 0);
         (entry.window, entry.found) = (Window::new(), found);
+        if let Some(place) = entry.bulk_place() {
+            self.bulk_windows[place] = Window::new();
+        }
     }
 
     /// Tells the host, unless it was told before, and forgets the message.

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use emp_wire::Sequence;
 
 use crate::cross::{Control, RegionBlock};
+use crate::lanes::Lane;
 use crate::limits::WINDOW_FRAMES;
 use crate::time::Time;
 
@@ -17,6 +18,8 @@ pub(super) struct Record {
     /// Frames that were sent at least once: a prefix.
     pub(super) sent: u32,
     pub(super) acked: u32,
+    /// The lane that suits a train of this length (`LANE-3`).
+    pub(super) lane: Lane,
     pub(super) what: What,
 }
 
@@ -66,12 +69,39 @@ pub(super) enum FrameState {
 /// One frame in the window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Frame {
-    /// Number of its last transmission among all of the peer's: what loss detection goes by.
+    /// Number of its last transmission among all of its lane: what loss detection goes by.
     pub(super) order: u32,
     /// When that was, in microseconds (wrapping).
     pub(super) sent_us: u32,
     pub(super) state: FrameState,
     pub(super) resent: bool,
+    /// The lane that it took last.
+    pub(super) lane: Lane,
+}
+
+/// What is under way by one lane: frames of one do not show what became of those of the other (`LANE-4`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flight {
+    pub(super) in_flight: u32,
+    /// Found lost, and not sent again yet.
+    pub(super) lost: u32,
+    /// Transmissions so far.
+    pub(super) order: u32,
+    /// The latest of them that is known to have arrived.
+    pub(super) acked_order: u32,
+    /// Timer runs since the last progress.
+    pub(super) backoff: u32,
+    /// Last time something of it was acknowledged, transmission began, or its timer ran.
+    pub(super) progress_at: Time,
+    /// Last time something of it was acknowledged.
+    pub(super) delivered_at: Time,
+}
+
+impl Flight {
+    /// Its timer runs.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.in_flight > 0 || self.lost > 0
+    }
 }
 
 /// A block that a peer asked for and that waits for its turn.
@@ -102,24 +132,16 @@ pub(super) struct Active {
     pub(super) controls: VecDeque<Control>,
     /// Oldest sequence number that is not acknowledged.
     pub(super) unacked: Sequence,
-    pub(super) in_flight: u32,
-    pub(super) lost: u32,
-    /// Transmissions so far.
-    pub(super) order: u32,
-    /// The latest of them that is known to have arrived.
-    pub(super) acked_order: u32,
+    /// By lane.
+    pub(super) flights: [Flight; 2],
     /// Frames since an acknowledgement was last requested.
     pub(super) since_request: u32,
-    /// Timer runs since the last progress.
-    pub(super) backoff: u32,
     /// Timer runs since a frame was acknowledged that had been sent only once.
     pub(super) repairs: u32,
     /// Lost frames that may be resent although the window is full: what the last run of the timer found, within reason.
     pub(super) credit: u32,
     /// Refusals since the last message that was taken.
     pub(super) refusals: u32,
-    /// Last time something was acknowledged, or transmission began.
-    pub(super) progress_at: Time,
     /// Last time something was acknowledged, or nothing was in flight; timers do not move it.
     pub(super) acked_at: Time,
     /// Last time that any frame came from the peer, or that we began to wait for one.
@@ -145,16 +167,11 @@ impl Active {
             blocks: VecDeque::new(),
             controls: VecDeque::new(),
             unacked: Sequence(0),
-            in_flight: 0,
-            lost: 0,
-            order: 0,
-            acked_order: 0,
+            flights: [Flight::default(); 2],
             since_request: 0,
-            backoff: 0,
             repairs: 0,
             credit: 0,
             refusals: 0,
-            progress_at: Time::default(),
             acked_at: Time::default(),
             heard_at: Time::default(),
             ready_at: Time::default(),
@@ -165,11 +182,46 @@ impl Active {
         }
     }
 
-    /// A frame of this order of transmission has arrived.
-    pub(super) fn raise_acked(&mut self, order: u32) {
-        if (order.wrapping_sub(self.acked_order) as i32) > 0 {
-            self.acked_order = order;
+    /// A frame leaves by this lane; gives its place in the lane's order of transmission.
+    #[inline]
+    pub(super) fn note_departure(&mut self, lane: Lane, now: Time) -> u32 {
+        self.since_request += 1;
+        if !self.is_flying() {
+            (self.acked_at, self.heard_at) = (now, now);
         }
+        let flight = self.flight_mut(lane);
+        if !flight.is_waiting() {
+            flight.progress_at = now;
+        }
+        flight.order = flight.order.wrapping_add(1);
+        flight.in_flight += 1;
+        flight.order
+    }
+
+    /// A frame of this order of transmission by this lane has arrived.
+    pub(super) fn raise_acked(&mut self, lane: Lane, order: u32) {
+        let flight = self.flight_mut(lane);
+        if (order.wrapping_sub(flight.acked_order) as i32) > 0 {
+            flight.acked_order = order;
+        }
+    }
+
+    pub(super) const fn flight(&self, lane: Lane) -> &Flight {
+        &self.flights[lane as usize]
+    }
+
+    pub(super) const fn flight_mut(&mut self, lane: Lane) -> &mut Flight {
+        &mut self.flights[lane as usize]
+    }
+
+    /// Frames found lost and not sent again yet.
+    pub(super) const fn lost(&self) -> u32 {
+        self.flights[0].lost + self.flights[1].lost
+    }
+
+    /// Something waits for an acknowledgement or to be sent again.
+    pub(super) const fn is_flying(&self) -> bool {
+        self.flights[0].is_waiting() || self.flights[1].is_waiting()
     }
 
     /// Makes it as new for a peer whose next sequence number is `next`. Its queues keep their memory, within reason.
@@ -187,13 +239,13 @@ impl Active {
             self.records.shrink_to(KEPT);
             self.controls.shrink_to(KEPT);
         }
-        if self.in_flight != 0 || self.lost != 0 {
+        if self.is_flying() {
             self.window = [Frame::default(); WINDOW_FRAMES as usize];
         }
         (self.unacked, self.train_next, self.train_end) = (next, next, next);
-        (self.in_flight, self.lost, self.order, self.acked_order) = (0, 0, 0, 0);
-        (self.since_request, self.backoff, self.refusals, self.credit) = (0, 0, 0, 0);
-        (self.progress_at, self.acked_at, self.heard_at) = (now, now, now);
+        self.flights = [Flight { progress_at: now, ..Flight::default() }; 2];
+        (self.since_request, self.refusals, self.credit) = (0, 0, 0);
+        (self.acked_at, self.heard_at) = (now, now);
         self.ready_at = Time::default();
         (self.suspected, self.message_turn) = (false, false);
     }
@@ -227,8 +279,10 @@ impl Active {
         let frame = self.frame_mut(sequence);
         if frame.state == FrameState::InFlight {
             frame.state = FrameState::Lost;
-            self.in_flight -= 1;
-            self.lost += 1;
+            let lane = frame.lane;
+            let flight = self.flight_mut(lane);
+            flight.in_flight -= 1;
+            flight.lost += 1;
         }
     }
 
@@ -303,7 +357,7 @@ impl Active {
 
     /// True if nothing could be sent before more is acknowledged or posted, whatever the window.
     pub(super) fn is_waiting(&self) -> bool {
-        self.lost == 0
+        self.lost() == 0
             && self.train_next == self.train_end
             && self.pending.is_empty()
             && self.blocks.is_empty()

@@ -2,11 +2,12 @@
 
 use emp_wire::Sequence;
 
-use super::SendPath;
 use super::acknowledged::mark_unit_lost;
-use super::record::{Active, FrameState};
+use super::record::{Active, Flight, FrameState};
+use super::{SendPath, window_mut};
 use crate::counters::Counter;
 use crate::cross::RouteNews;
+use crate::lanes::Lane;
 use crate::limits::WINDOW_FRAMES;
 use crate::profile::RetransmitUnit;
 use crate::time::Time;
@@ -17,6 +18,10 @@ const REPAIRS_MAX: u32 = 4;
 
 /// How many times the unreachable time a peer may be heard without acknowledging anything that is due (`RESEND-4`).
 const PATIENCE: u64 = 4;
+
+/// Runs of a lane's timer after which what it resends goes by the other lane: the probe, and one that may have met the
+/// same burst of losses. If that arrives and nothing by this lane does, the lane has failed (`LANE-5`).
+pub(super) const DETOUR_RUNS: u32 = 2;
 
 /// Frames that one run of the timer may resend into a full window: a train of 64 KB, so that a jammed path gets no more.
 const CREDIT_MAX: u32 = 48;
@@ -36,9 +41,7 @@ impl SendPath {
         if !entry.found {
             return None;
         }
-        let resend = (active.in_flight > 0 || active.lost > 0).then(|| {
-            active.progress_at + entry.window.timeout(self.profile.ack_delay, active.backoff)
-        });
+        let resend = Lane::BOTH.into_iter().filter_map(|lane| self.lane_due(peer, lane)).min();
         let ready =
             (!active.pending.is_empty() && active.ready_at > now).then_some(active.ready_at);
         match (resend, ready) {
@@ -47,15 +50,22 @@ impl SendPath {
         }
     }
 
+    /// When the timer of one lane runs out.
+    fn lane_due(&self, peer: u32, lane: Lane) -> Option<Time> {
+        let entry = &self.peers[peer];
+        let flight = entry.active.as_deref()?.flight(lane);
+        let timeout = || {
+            entry.window(&self.bulk_windows, lane).timeout(self.profile.ack_delay, flight.backoff)
+        };
+        flight.is_waiting().then(|| flight.progress_at + timeout())
+    }
+
     /// Runs the timers that are due.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         while let Some(peer) = self.timers.pop_due(now) {
             // What was due may have been done since the timer was set.
             let due = self.due(peer, now);
-            let waiting = self.peers[peer]
-                .active
-                .as_deref()
-                .is_some_and(|active| active.in_flight > 0 || active.lost > 0);
+            let waiting = self.peers[peer].active.as_deref().is_some_and(Active::is_flying);
             if self.ready_now(peer, now) {
                 self.mark_ready(peer);
             }
@@ -90,32 +100,63 @@ impl SendPath {
             active.suspected = true;
             self.route_news.push_back(RouteNews::Suspect { peer });
         }
-        let probing = active.backoff == 0 && self.profile.tail_probe;
+        for lane in Lane::BOTH {
+            if self.lane_due(peer, lane).is_some_and(|due| due <= now) {
+                self.lane_run_out(peer, lane, now);
+            }
+        }
+        self.mark_ready(peer);
+        true
+    }
+
+    /// Nothing of one lane was acknowledged for a whole timer of it.
+    fn lane_run_out(&mut self, peer: u32, lane: Lane, now: Time) {
+        let entry = &mut self.peers[peer];
+        let Some(active) = entry.active.as_deref_mut() else { return };
+        let Flight { backoff, progress_at, .. } = *active.flight(lane);
+        let probing = backoff == 0 && self.profile.tail_probe;
         let unit = self.profile.retransmit;
-        if let Some(oldest) = oldest_in_flight(active) {
+        if let Some(oldest) = oldest_in_flight(active, lane) {
             mark_unit_lost(active, oldest, unit, self.profile.collection);
         }
         if probing {
             self.counters.count(Counter::TailProbes);
         } else {
             self.counters.count(Counter::Timeouts);
-            entry.window.on_timeout();
             // With selective acknowledgements the answer to one frame tells what became of all others. Without them the
             // first run resends the profile's unit; silence after that says nothing of any frame in flight.
-            if unit != RetransmitUnit::Frame && active.backoff > 0 {
-                mark_all_lost(active);
+            if unit != RetransmitUnit::Frame && backoff > 0 {
+                mark_all_lost(active, lane);
             }
         }
         // Each run repaired what it resent and nothing else moved: the receiver drops what is behind the gap.
         active.repairs += 1;
         if active.repairs > REPAIRS_MAX {
-            mark_all_lost(active);
+            mark_all_lost(active, lane);
         }
-        active.credit = active.lost.min(CREDIT_MAX);
-        active.backoff += 1;
-        active.progress_at = now;
+        active.credit = active.lost().min(CREDIT_MAX);
+        let other = active.flight(lane.other()).delivered_at;
+        let flight = active.flight_mut(lane);
+        flight.backoff += 1;
+        flight.progress_at = now;
+        if !probing {
+            let windows = (&mut entry.window, &mut entry.bulk_window);
+            window_mut(windows, &mut self.bulk_windows, lane).on_timeout();
+        }
+        if backoff > DETOUR_RUNS && other > progress_at {
+            self.route_news.push_back(RouteNews::LaneFailed { peer, lane });
+        } else if backoff == DETOUR_RUNS {
+            // What is resent from now on goes by the other lane, if there is one by then.
+            self.route_news.push_back(RouteNews::LaneWanted { peer, lane: lane.other() });
+        }
+    }
+
+    /// A lane of a peer is not used any more: what is under way by it goes by the other.
+    pub(crate) fn lane_failed(&mut self, peer: u32, lane: Lane) {
+        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
+        mark_all_lost(active, lane);
+        active.credit = active.lost().min(CREDIT_MAX);
         self.mark_ready(peer);
-        true
     }
 }
 
@@ -124,12 +165,17 @@ fn in_window(active: &Active) -> impl Iterator<Item = Sequence> + use<> {
     (0..WINDOW_FRAMES).map(move |i| unacked.plus(i))
 }
 
-fn oldest_in_flight(active: &Active) -> Option<Sequence> {
-    in_window(active).find(|sequence| active.frame(*sequence).state == FrameState::InFlight)
+fn oldest_in_flight(active: &Active, lane: Lane) -> Option<Sequence> {
+    in_window(active).find(|sequence| {
+        let frame = active.frame(*sequence);
+        frame.state == FrameState::InFlight && frame.lane == lane
+    })
 }
 
-fn mark_all_lost(active: &mut Active) {
+fn mark_all_lost(active: &mut Active, lane: Lane) {
     for sequence in in_window(active) {
-        active.mark_lost(sequence);
+        if active.frame(sequence).lane == lane {
+            active.mark_lost(sequence);
+        }
     }
 }

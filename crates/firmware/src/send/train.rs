@@ -10,6 +10,7 @@ use super::record::{Active, FrameState, What};
 use super::{Outlet, SendPath};
 use crate::counters::Counter;
 use crate::encode::{Alike, Head, INLINE_PAYLOAD_BYTES, Line};
+use crate::lanes::{Lane, Ways};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::{HostMemory, Segment, SegmentList};
 use crate::time::Time;
@@ -38,28 +39,36 @@ struct Source {
 impl SendPath {
     /// Builds what can be built in one go of the peer's current train.
     #[inline]
-    pub(super) fn emit_run(&mut self, now: Time, peer: u32, out: &mut Outlet<'_, impl HostMemory>) {
+    pub(super) fn emit_run(
+        &mut self,
+        now: Time,
+        peer: u32,
+        ways: &Ways,
+        out: &mut Outlet<'_, impl HostMemory>,
+    ) {
         let Some(active) = self.peers[peer].active.as_deref() else { return };
         if self.whole_trains
             && active.train_next.before(active.train_end)
-            && let Some(run) = self.plan_run(peer, out.batch.room())
+            && let Some(run) = self.plan_run(peer, ways, out.batch.room())
         {
-            self.build_run(now, peer, &run, out);
+            self.build_run(now, peer, &run, ways, out);
         }
     }
 
     /// The frames that [`choose`](Self::choose) would give one after the other and that are alike.
-    fn plan_run(&self, peer: u32, room: u32) -> Option<Run> {
+    fn plan_run(&self, peer: u32, ways: &Ways, room: u32) -> Option<Run> {
         let entry = &self.peers[peer];
         let active = entry.active.as_deref()?;
-        let undisturbed = active.lost == 0 && active.controls.is_empty() && active.refusals == 0;
+        let undisturbed = active.lost() == 0 && active.controls.is_empty() && active.refusals == 0;
         if !undisturbed || !entry.found {
             return None;
         }
         let first = active.train_next;
         let numbers = WINDOW_FRAMES.checked_sub(first.since(active.unacked) as u32)?;
-        let window = entry.window.frames().saturating_sub(active.in_flight);
         let record = active.record_of(first)?;
+        let (lane, _) = ways.pick(active.records[record].lane);
+        let in_flight = active.flight(lane).in_flight;
+        let window = entry.window(&self.bulk_windows, lane).frames().saturating_sub(in_flight);
         let place = first.since(active.records[record].first) as u32;
         // The last one may be shorter, and says that it is the last.
         let middle = (active.records[record].count - 1).saturating_sub(place);
@@ -108,12 +117,15 @@ impl SendPath {
         now: Time,
         peer: u32,
         run: &Run,
+        ways: &Ways,
         out: &mut Outlet<'_, impl HostMemory>,
     ) {
         let Outlet { peers, cross, memory, batch, .. } = out;
         let Run { first, frames, record, source } = run;
         let check_payload = self.profile.checksum_payload;
-        let line = Line { own: peers.own, peer: &peers[peer], check_payload };
+        let Some(active) = self.peers[peer].active.as_deref() else { return };
+        let (lane, way) = ways.pick(active.records[*record].lane);
+        let line = Line { own: peers.own, peer: &peers[peer], way, check_payload };
         let acknowledge = cross.acks[peer].acknowledge;
         let (sequence, word) = (*first, source.word);
         let head = Head { kind: source.kind, flags: Flags::ACK, sequence, acknowledge, word };
@@ -122,11 +134,11 @@ impl SendPath {
             return;
         }
         let entry = &mut self.peers[peer];
-        let window = entry.window.frames();
+        let window = entry.window(&self.bulk_windows, lane).frames();
         let active = entry.active.as_deref_mut().expect("the run is of an active peer");
         let mut built = 0;
         while built < *frames {
-            let left = window.saturating_sub(active.in_flight + 1);
+            let left = window.saturating_sub(active.flight(lane).in_flight + 1);
             // V20, as for single frames.
             let low = left < self.profile.request_ack_below
                 && (left == 0 || active.since_request >= self.profile.collection);
@@ -136,7 +148,7 @@ impl SendPath {
             if alike.frame(built, low, batch, payload, *memory).is_err() {
                 break;
             }
-            active.note_sent(first.plus(built), now);
+            active.note_sent(first.plus(built), lane, now);
             if low {
                 active.since_request = 0;
             }
@@ -149,6 +161,9 @@ impl SendPath {
             self.counters.count(Counter::AcksPiggybacked);
         }
         self.counters.add(Counter::FramesSent, built.into());
+        if lane == Lane::Bulk {
+            self.counters.add(Counter::FramesBulk, built.into());
+        }
     }
 }
 
@@ -165,15 +180,10 @@ impl SendPath {
 impl Active {
     /// A frame went out for the first time.
     #[inline]
-    fn note_sent(&mut self, sequence: Sequence, now: Time) {
-        if self.in_flight == 0 && self.lost == 0 {
-            (self.progress_at, self.acked_at, self.heard_at) = (now, now, now);
-        }
-        self.order = self.order.wrapping_add(1);
-        self.since_request += 1;
-        self.in_flight += 1;
-        let order = self.order;
+    fn note_sent(&mut self, sequence: Sequence, lane: Lane, now: Time) {
+        let order = self.note_departure(lane, now);
         let frame = self.frame_mut(sequence);
+        frame.lane = lane;
         (frame.order, frame.sent_us) = (order, (now.0 / 1_000) as u32);
         (frame.state, frame.resent) = (FrameState::InFlight, false);
     }

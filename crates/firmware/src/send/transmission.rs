@@ -5,11 +5,13 @@ use emp_wire::{BlockWord, DoneStatus, Flags, Kind, Sequence, emit_pieces};
 use super::body::Body;
 use super::bookkeeping::handle;
 use super::record::{Active, FrameState, Record, What};
+use super::timer::DETOUR_RUNS;
 use super::{SendMessage, SendPath, Work};
 use crate::counters::Counter;
-use crate::cross::{Control, Cross};
+use crate::cross::{Control, Cross, RouteNews};
 use crate::descriptor::Status;
 use crate::encode::{self, EncodeError, Head, Line, Payload};
+use crate::lanes::{Lane, Ways};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::{HostMemory, SegmentList};
 use crate::peers::Peers;
@@ -54,24 +56,45 @@ impl SendPath {
 
     fn serve(&mut self, now: Time, peer: u32, out: &mut Outlet<'_, impl HostMemory>) {
         let frame_bytes_max = out.peers[peer].frame_bytes_max;
+        let ways = out.peers.ways(peer);
         while !out.batch.is_full() {
             let (peers, memory) = (out.peers, out.memory);
             let reads = || {
                 let route = peers[peer].route();
                 route.is_some_and(|(link, to)| memory.stamp(link, to).is_some())
             };
-            let Some(sequence) = self.choose(now, peer, frame_bytes_max, reads) else { break };
-            match self.emit(now, peer, sequence, out) {
-                Ok(()) => self.emit_run(now, peer, out),
+            let Some(sequence) = self.choose(now, peer, frame_bytes_max, &ways, reads) else {
+                break;
+            };
+            match self.emit(now, peer, sequence, &ways, out) {
+                Ok(()) => self.emit_run(now, peer, &ways, out),
                 Err(EncodeError::Unsendable) => {
                     self.counters.count(Counter::DropTooLong);
-                    self.sent(now, peer, sequence);
+                    self.sent(now, peer, sequence, Lane::Small);
                 }
                 Err(EncodeError::Fault) => self.fault(peer, sequence),
             }
         }
+        self.want_lanes(now, peer, &ways, out.peers);
         self.settle(peer);
         self.arm(peer, now);
+    }
+
+    /// Has lanes looked for that would be of use now and are not there (`LANE-2`, `LANE-6`).
+    fn want_lanes(&mut self, now: Time, peer: u32, ways: &Ways, peers: &Peers) {
+        let long = || {
+            let newest = self.peers[peer].active.as_deref()?.records.back()?;
+            Some(newest.lane == Lane::Bulk)
+        };
+        if peers.lanes.bulk_link().is_none() {
+            return;
+        }
+        if ways.bulk.is_none() && long() == Some(true) && peers.may_seek(now, peer, Lane::Bulk) {
+            self.route_news.push_back(RouteNews::LaneWanted { peer, lane: Lane::Bulk });
+        }
+        if peers.may_seek(now, peer, Lane::Small) {
+            self.route_news.push_back(RouteNews::LaneWanted { peer, lane: Lane::Small });
+        }
     }
 
     /// The sequence number of the next frame to send, if one may be sent now. Begins trains as their turn comes.
@@ -80,41 +103,56 @@ impl SendPath {
         now: Time,
         peer: u32,
         frame_bytes_max: u16,
+        ways: &Ways,
         reads: impl Fn() -> bool,
     ) -> Option<Sequence> {
-        let entry = &mut self.peers[peer];
-        let window = entry.window.frames();
-        let active = entry.active.as_deref_mut()?;
+        let entry = &self.peers[peer];
+        let active = entry.active.as_deref()?;
         if !entry.found {
             return None;
         }
-        let reserve = window + WINDOW_RESERVE;
-        // What a timer found is resent whatever else may be in flight: nobody knows whether that is.
-        if active.lost > 0 && (active.in_flight < reserve || active.credit > 0) {
-            let lost = lowest_lost(active)?;
-            // A receiver that takes nothing out of order needs what was never sent before it.
-            let first = unsent(active).filter(|unsent| unsent.before(lost));
-            return Some(first.filter(|first| *first == active.unacked).unwrap_or(lost));
-        }
-        let room = |sequence: Sequence, frames: u32, active: &Active| {
-            (sequence.since(active.unacked) as u32) < WINDOW_FRAMES && active.in_flight < frames
+        // Frames that may be in flight by the lane that one meant for `lane` takes.
+        let fits = |lane: Lane, more: u32| {
+            let (lane, _) = ways.pick(lane);
+            active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames() + more
         };
-        if !active.controls.is_empty() && room(entry.next, reserve, active) {
-            let control = active.controls.pop_front().expect("not empty");
-            let sequence = entry.next;
-            self.begin(peer, 1, What::Control(control));
-            return Some(sequence);
-        }
-        if let Some(sequence) = unsent(active) {
-            let oldest = sequence == active.unacked;
-            let may = (oldest || room(sequence, window, active)) && !active.in_doubt();
-            return may.then_some(sequence);
+        let room = |sequence: Sequence| (sequence.since(active.unacked) as u32) < WINDOW_FRAMES;
+        // What a timer found is resent whatever else may be in flight: nobody knows whether that is.
+        if active.lost() > 0 {
+            let lost = lowest_lost(active)?;
+            if active.credit > 0 || fits(active.frame(lost).lane, WINDOW_RESERVE) {
+                // A receiver that takes nothing out of order needs what was never sent before it.
+                let first = unsent(active).filter(|unsent| unsent.before(lost));
+                return Some(first.filter(|first| *first == active.unacked).unwrap_or(lost));
+            }
         }
         let sequence = entry.next;
-        if !room(sequence, window, active) {
-            return None;
+        if !active.controls.is_empty() && room(sequence) && fits(Lane::Small, WINDOW_RESERVE) {
+            let active = self.peers[peer].active.as_deref_mut()?;
+            let control = active.controls.pop_front().expect("not empty");
+            self.begin(peer, 1, Lane::Small, What::Control(control));
+            return Some(sequence);
         }
-        self.begin_train(now, peer, frame_bytes_max, reads).then_some(sequence)
+        if unsent(active).is_none() {
+            let any = fits(Lane::Small, 0) || fits(Lane::Bulk, 0);
+            if !room(sequence) || !any || !self.begin_train(now, peer, frame_bytes_max, ways, reads)
+            {
+                return None;
+            }
+        }
+        self.next_unsent(peer, ways)
+    }
+
+    /// The next frame of the current train, if it may be sent now.
+    fn next_unsent(&self, peer: u32, ways: &Ways) -> Option<Sequence> {
+        let entry = &self.peers[peer];
+        let active = entry.active.as_deref()?;
+        let sequence = unsent(active)?;
+        let train = active.record_of(sequence).expect("chosen frames have records");
+        let (lane, _) = ways.pick(active.records[train].lane);
+        let room = (sequence.since(active.unacked) as u32) < WINDOW_FRAMES
+            && active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames();
+        ((room || sequence == active.unacked) && !active.in_doubt()).then_some(sequence)
     }
 
     /// Begins the next block's or message's train. False: there is none that may start now.
@@ -123,6 +161,7 @@ impl SendPath {
         now: Time,
         peer: u32,
         frame_bytes_max: u16,
+        ways: &Ways,
         reads: impl Fn() -> bool,
     ) -> bool {
         loop {
@@ -134,11 +173,11 @@ impl SendPath {
             active.message_turn = !turn;
             if message_may && (turn || active.blocks.is_empty()) {
                 let index = active.pending.pop_front().expect("not empty");
-                self.begin_message(peer, index, frame_bytes_max, reads);
+                self.begin_message(peer, index, frame_bytes_max, reads, ways);
                 return true;
             }
             let Some(block) = active.blocks.pop_front() else { return false };
-            if self.begin_block(peer, block) {
+            if self.begin_block(peer, block, ways) {
                 return true;
             }
         }
@@ -150,6 +189,7 @@ impl SendPath {
         now: Time,
         peer: u32,
         sequence: Sequence,
+        ways: &Ways,
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<(), EncodeError> {
         let Outlet { peers, cross, memory, batch, frame_bytes_max } = out;
@@ -158,12 +198,14 @@ impl SendPath {
         let index = active.record_of(sequence).expect("chosen frames have records");
         let record = &active.records[index];
         let place = sequence.since(record.first) as u32;
-        let flags = self.flags(peer, sequence, record, place);
+        let (lane, way) = ways.pick(lane_of(active, record, sequence));
+        let flags = self.flags(peer, sequence, record, place, lane);
         let requested = flags.has(Flags::ACK_REQUEST);
         let acknowledge = cross.acks[peer].acknowledge;
         let own = peers.own;
         let head = |kind, flags: Flags, word| Head { kind, flags, sequence, acknowledge, word };
-        let line = Line { own, peer: &peers[peer], check_payload: self.profile.checksum_payload };
+        let check_payload = self.profile.checksum_payload;
+        let line = Line { own, peer: &peers[peer], way, check_payload };
         let copied = match record.what {
             What::Skip => {
                 let head = head(Kind::Skip, flags, 0);
@@ -248,7 +290,7 @@ impl SendPath {
             cross.acks[peer].carried = true;
             self.counters.count(Counter::AcksPiggybacked);
         }
-        self.sent(now, peer, sequence);
+        self.sent(now, peer, sequence, lane);
         if requested && let Some(active) = self.peers[peer].active.as_deref_mut() {
             active.since_request = 0;
         }
@@ -264,7 +306,14 @@ impl SendPath {
     }
 
     /// Flags that any frame may need: acknowledgement, its request, end of train.
-    fn flags(&self, peer: u32, sequence: Sequence, record: &Record, place: u32) -> Flags {
+    fn flags(
+        &self,
+        peer: u32,
+        sequence: Sequence,
+        record: &Record,
+        place: u32,
+        lane: Lane,
+    ) -> Flags {
         let entry = &self.peers[peer];
         let active = entry.active.as_deref().expect("the peer is active");
         let last = place + 1 == record.count;
@@ -278,7 +327,8 @@ impl SendPath {
             }
             _ => false,
         };
-        let left = entry.window.frames().saturating_sub(active.in_flight + 1);
+        let in_flight = active.flight(lane).in_flight;
+        let left = entry.window(&self.bulk_windows, lane).frames().saturating_sub(in_flight + 1);
         // V20: ask when little of the window is left, but not with every frame.
         let low = left < self.profile.request_ack_below
             && (left == 0 || active.since_request >= self.profile.collection);
@@ -290,22 +340,20 @@ impl SendPath {
     }
 
     /// Notes that a frame went out (or would have, had it been possible).
-    fn sent(&mut self, now: Time, peer: u32, sequence: Sequence) {
+    fn sent(&mut self, now: Time, peer: u32, sequence: Sequence, lane: Lane) {
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
-        active.order = active.order.wrapping_add(1);
-        active.since_request += 1;
-        if active.in_flight == 0 && active.lost == 0 {
-            (active.progress_at, active.acked_at, active.heard_at) = (now, now, now);
-        }
-        let order = active.order;
+        let order = active.note_departure(lane, now);
         let frame = active.frame_mut(sequence);
         let first_time = frame.state == FrameState::Unsent;
         frame.resent = !first_time;
         (frame.order, frame.sent_us) = (order, (now.0 / 1_000) as u32);
+        let lost_by = core::mem::replace(&mut frame.lane, lane);
         let was_lost = core::mem::replace(&mut frame.state, FrameState::InFlight);
-        active.in_flight += 1;
+        if lane == Lane::Bulk {
+            self.counters.count(Counter::FramesBulk);
+        }
         if was_lost == FrameState::Lost {
-            active.lost -= 1;
+            active.flight_mut(lost_by).lost -= 1;
             active.credit = active.credit.saturating_sub(1);
             self.counters.count(Counter::FramesResent);
         } else {
@@ -349,6 +397,15 @@ impl SendPath {
 /// The next frame of the current train that was never sent.
 fn unsent(active: &Active) -> Option<Sequence> {
     active.train_next.before(active.train_end).then_some(active.train_next)
+}
+
+/// The lane that a frame is meant for: that of its train; but what a lane's timer resends again and again takes the other.
+fn lane_of(active: &Active, record: &Record, sequence: Sequence) -> Lane {
+    let frame = active.frame(sequence);
+    match frame.state {
+        FrameState::Lost if active.flight(frame.lane).backoff > DETOUR_RUNS => frame.lane.other(),
+        _ => record.lane,
+    }
 }
 
 fn lowest_lost(active: &Active) -> Option<Sequence> {

@@ -51,7 +51,7 @@ pub fn make(id: u64, epoch: u32, profile: &Profile) -> Firmware {
         epoch,
         name: format!("n{id}"),
         profile: profile.clone(),
-        links: vec![LinkInfo { frame_bytes_max: 1500, broadcast: true, reads_memory: false }],
+        links: vec![LinkInfo::new(1500, true)],
         seed: epoch as u64,
     });
     firmware.open_endpoint(0).unwrap();
@@ -66,11 +66,7 @@ impl Pair {
                 epoch: 77 + id as u32,
                 name: format!("n{id}"),
                 profile: profile.clone(),
-                links: vec![LinkInfo {
-                    frame_bytes_max: 1500,
-                    broadcast: true,
-                    reads_memory: false,
-                }],
+                links: vec![LinkInfo::new(1500, true)],
                 seed: id,
             });
             firmware.open_endpoint(0).unwrap();

@@ -8,8 +8,8 @@ use std::time::Duration;
 use emp_firmware::Profile;
 use emp_host::{Board, Endpoint, LinkIndex, Node, NodeBuilder, WaitMode};
 use emp_link::{
-    FaultPlan, Link, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink,
-    XdpOptions,
+    FaultPlan, Link, LinkError, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink,
+    UdpOptions, XdpLink, XdpOptions,
 };
 use emp_wire::{HEAD_BYTES_MAX, LinkAddress, NodeId};
 
@@ -102,7 +102,15 @@ fn with_link(
             let options = PacketOptions::new(&place.interface.name, id.destination_tag());
             let link = PacketLink::open(&options).map_err(|error| user_error(error.to_string()))?;
             let mac = Address::Mac(link.mac());
-            Ok((harness.add(builder, link, place.mtu, faults), mac))
+            let builder = harness.add(builder, link, place.mtu, faults);
+            if spec.link != LinkChoice::Auto {
+                return Ok((builder, mac));
+            }
+            // Datagrams carry the bulk. Where they can't be had, raw frames carry all.
+            match udp(place, id) {
+                Ok(link) => Ok((harness.add(builder, link, place.udp_frame(), faults), mac)),
+                Err(_) => Ok((builder, mac)),
+            }
         }
         LinkChoice::Xdp => {
             let options = XdpOptions::new(&place.interface.name, id.destination_tag());
@@ -111,16 +119,9 @@ fn with_link(
             Ok((harness.add(builder, link, place.mtu, faults), mac))
         }
         LinkChoice::Udp => {
-            let options = UdpOptions {
-                bind: Some(place.own),
-                port: 0,
-                mtu: place.mtu,
-                ..UdpOptions::new(id.destination_tag())
-            };
-            let link = UdpLink::open(&options).map_err(|error| user_error(error.to_string()))?;
+            let link = udp(place, id).map_err(|error| user_error(error.to_string()))?;
             let port = Address::UdpPort(link.local_address().port());
-            let frame = place.mtu.map(|mtu| mtu.saturating_sub(IP_UDP_BYTES));
-            Ok((harness.add(builder, link, frame, faults), port))
+            Ok((harness.add(builder, link, place.udp_frame(), faults), port))
         }
         LinkChoice::Shm => {
             // The node's own identity, which is unlike any other's, is also its number.
@@ -129,6 +130,22 @@ fn with_link(
             let link = ShmLink::open(&options).map_err(|error| user_error(error.to_string()))?;
             Ok((harness.add(builder, link, place.mtu, faults), Address::Shm(id.0)))
         }
+    }
+}
+
+fn udp(place: &Place, id: NodeId) -> Result<UdpLink, LinkError> {
+    UdpLink::open(&UdpOptions {
+        bind: Some(place.own),
+        port: 0,
+        mtu: place.mtu,
+        ..UdpOptions::new(id.destination_tag())
+    })
+}
+
+impl Place {
+    /// Largest frame in a datagram, if it is to be less than the interface's.
+    fn udp_frame(&self) -> Option<usize> {
+        self.mtu.map(|mtu| mtu.saturating_sub(IP_UDP_BYTES))
     }
 }
 

@@ -13,8 +13,10 @@ use emp_link::{
 pub struct HarnessLink<L> {
     inner: FaultLink<L>,
     capabilities: Capabilities,
-    /// Shared with whoever wants to know while the node has the link.
+    /// Those of all links, shared with whoever wants to know while the node has them.
     faults: Arc<AtomicU64>,
+    /// Of this link, as far as they are in the sum.
+    published: u64,
 }
 
 impl<L: Link> HarnessLink<L> {
@@ -22,13 +24,14 @@ impl<L: Link> HarnessLink<L> {
     pub fn new(link: L, plan: &FaultPlan, frame_bytes_max: usize, faults: Arc<AtomicU64>) -> Self {
         let mut capabilities = link.capabilities().clone();
         capabilities.frame_bytes_max = capabilities.frame_bytes_max.min(frame_bytes_max);
-        Self { inner: FaultLink::new(link, plan), capabilities, faults }
+        Self { inner: FaultLink::new(link, plan), capabilities, faults, published: 0 }
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
         let c = self.inner.faults();
         let all = [c.dropped, c.duplicated, c.reordered, c.delayed, c.corrupted, c.truncated];
-        self.faults.store(all.iter().sum(), Ordering::Relaxed);
+        let all = all.iter().sum();
+        self.faults.fetch_add(all - std::mem::replace(&mut self.published, all), Ordering::Relaxed);
     }
 }
 

@@ -1,0 +1,314 @@
+//! Two lanes: which link of a node is for bulk, from how many frames on, and what the links cost (decision 16).
+//!
+//! Small frames go by the link that needs no system call to receive (packet, xdp), long trains by the one that carries
+//! many frames in a call (udp). The threshold is where both take equally long, by costs that are measured at start.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::IoSlice;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use emp_firmware::{LinkInfo, Span, Time};
+use emp_link::{
+    Capabilities, Link, PacketLink, PacketOptions, TxFrame, UdpLink, UdpOptions, interfaces,
+};
+use emp_wire::{DESTINATION_TAG_OFFSET, LinkAddress};
+
+use crate::clock;
+
+/// How often the bulk link is looked at while nothing comes by it, if another link costs no system call to look at. A
+/// look takes 0.2 to 0.3 µs: less than a tenth of a spinning receiver's time goes there, and so does less than that of
+/// the latency of small frames; a long train that comes out of the blue waits half of it on average, against the 10 µs
+/// and more that it takes itself.
+const BULK_LOOK_EVERY: Span = Span::us(4);
+
+/// How long after a frame by the bulk link every look goes there too: several round trips of long messages.
+const BULK_BUSY: Span = Span::us(200);
+
+/// Frames of a train that is measured: what one segmented send of 64 KB carries at MTU 1500, less a few that a
+/// receiver's budget may leave for the next call.
+const TRAIN: usize = 40;
+
+/// Frames of a train that is measured where each is on the wire: enough to tell the cost of one from that of the call.
+const TRAIN_ON_WIRE: usize = 8;
+
+/// Measurements of each cost; the least counts, because all that disturbs makes it more.
+const TRIES: u32 = 7;
+
+/// What comes back is waited for so long; on a jammed machine the lane is done without.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Destination tag of frames that measure: no node's need to be, because nobody else has the socket.
+const TAG: u16 = 0x7e57;
+
+/// What frames of full length cost by one link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkCosts {
+    /// One alone, in nanoseconds.
+    pub alone_ns: u64,
+    /// Each further one of a train, in nanoseconds.
+    pub further_ns: u64,
+}
+
+/// How a node's frames are divided between two links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LaneCosts {
+    /// By the link for small frames.
+    pub small: LinkCosts,
+    /// By the one for bulk.
+    pub bulk: LinkCosts,
+}
+
+impl LaneCosts {
+    /// Least frames of a train that is sooner there by the bulk link. `None`: no train is.
+    pub fn threshold(&self) -> Option<u32> {
+        let gain =
+            self.small.further_ns.checked_sub(self.bulk.further_ns).filter(|gain| *gain > 0)?;
+        // The receiver's look at the bulk link comes half an interval late on average.
+        let bulk_ns = self.bulk.alone_ns + BULK_LOOK_EVERY.0 / 2;
+        let frames = 1 + bulk_ns.saturating_sub(self.small.alone_ns).div_ceil(gain);
+        u32::try_from(frames.max(2)).ok()
+    }
+}
+
+impl fmt::Display for LaneCosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.threshold() {
+            Some(frames) => write!(f, "bulk from {frames} frames on"),
+            None => f.write_str("no bulk: no train gains by it"),
+        }?;
+        let us = |ns: u64| ns as f64 / 1e3;
+        write!(
+            f,
+            "; a full frame costs {:.2} µs by the small lane and {:.2} by the bulk lane, each further one {:.2} and {:.2}",
+            us(self.small.alone_ns),
+            us(self.bulk.alone_ns),
+            us(self.small.further_ns),
+            us(self.bulk.further_ns)
+        )
+    }
+}
+
+/// The division of a node's frames.
+pub(crate) struct Division {
+    /// Index of the bulk link.
+    pub(crate) bulk: usize,
+    /// What was measured; `None` if the application named the threshold.
+    pub(crate) costs: Option<LaneCosts>,
+    pub(crate) frames: Option<u32>,
+}
+
+/// True if looking for frames on a link costs no system call.
+fn is_ring(link: &Capabilities) -> bool {
+    matches!(link.kind, "packet" | "xdp")
+}
+
+/// Index of the link that is looked at more seldom than the others: a socket beside rings.
+pub(crate) fn seldom(links: &[Capabilities]) -> Option<usize> {
+    let rings = links.iter().any(|link| is_ring(link) || link.kind == "shm");
+    links.iter().position(|link| link.kind == "udp").filter(|_| rings)
+}
+
+/// Divides frames between a link with rings and one that segments, if there are both and they lead to the same nodes.
+/// `forced`: the threshold that the application names instead of the measured one.
+pub(crate) fn divide(links: &[Capabilities], forced: Option<u32>) -> Option<Division> {
+    let ring = links.iter().find(|link| is_ring(link))?;
+    let bulk = links.iter().position(|link| link.kind == "udp" && link.segmentation)?;
+    let ip = links[bulk].address.as_udp()?.ip();
+    if ip.is_loopback() {
+        return None;
+    }
+    if forced.is_some() {
+        return Some(Division { bulk, costs: None, frames: forced });
+    }
+    let costs = costs(&ring.interface, ip, ring.frame_bytes_max.min(links[bulk].frame_bytes_max))?;
+    Some(Division { bulk, costs: Some(costs), frames: costs.threshold() })
+}
+
+impl Division {
+    /// Tells the firmware what it must know: the threshold, and what to tell peers of the bulk link's address.
+    pub(crate) fn apply(&self, infos: &mut [LinkInfo], links: &[Capabilities]) {
+        infos[self.bulk].bulk_frames = self.frames;
+        let Some(socket) = links[self.bulk].address.as_udp().filter(|_| self.frames.is_some())
+        else {
+            return;
+        };
+        let all = interfaces().unwrap_or_default();
+        for (info, link) in infos.iter_mut().zip(links).filter(|(_, link)| is_ring(link)) {
+            let mut socket = socket;
+            if socket.ip().is_unspecified() {
+                let of = all.iter().find(|interface| interface.name == link.interface);
+                let ips = of.map_or(&[][..], |interface| &interface.addresses);
+                let same = |ip: &&IpAddr| ip.is_ipv4() == socket.is_ipv4() && !is_local(**ip);
+                let Some(ip) = ips.iter().find(same) else { continue };
+                socket.set_ip(*ip);
+            }
+            info.second = Some(LinkAddress::udp(socket));
+        }
+    }
+}
+
+/// Means nothing to other machines without more.
+fn is_local(ip: IpAddr) -> bool {
+    ip.is_loopback() || matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+/// A link that is not looked at in each turn, because looking is a system call and nothing may come by it for long.
+pub(crate) struct Seldom {
+    pub(crate) link: usize,
+    /// When it is looked at again, and until when each time.
+    look_at: Time,
+    busy_until: Time,
+}
+
+impl Seldom {
+    pub(crate) fn new(link: usize) -> Self {
+        Self { link, look_at: Time::default(), busy_until: Time::default() }
+    }
+
+    /// True if it is time to look.
+    #[inline]
+    pub(crate) fn looks(&mut self, now: Time) -> bool {
+        if now < self.look_at {
+            return false;
+        }
+        self.look_at = if now < self.busy_until { now } else { now + BULK_LOOK_EVERY };
+        true
+    }
+
+    /// Frames came or went by it: more may come soon.
+    #[inline]
+    pub(crate) fn busy(&mut self, now: Time) {
+        (self.look_at, self.busy_until) = (now, now + BULK_BUSY);
+    }
+}
+
+/// Costs measured by this process so far, by interface, IP address and frame length: many nodes of one process measure once.
+static MEASURED: Mutex<Option<HashMap<(String, IpAddr, usize), LaneCosts>>> = Mutex::new(None);
+
+fn costs(interface: &str, ip: IpAddr, frame_bytes: usize) -> Option<LaneCosts> {
+    let mut measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = measured.get_or_insert_default();
+    let key = (interface.to_owned(), ip, frame_bytes);
+    if let Some(costs) = known.get(&key) {
+        return Some(*costs);
+    }
+    let costs = LaneCosts {
+        small: packet_costs(interface, frame_bytes)?,
+        bulk: udp_costs(ip, frame_bytes)?,
+    };
+    known.insert(key, costs);
+    Some(costs)
+}
+
+/// Of raw frames: what sending takes. Receiving is done by the kernel as they come and by a look at memory. They go to the
+/// interface's own address, where no switch sends them on, and are no EMP frames.
+fn packet_costs(interface: &str, frame_bytes: usize) -> Option<LinkCosts> {
+    /// EtherType for experiments on one machine (IEEE local experimental 2): not the one that nodes listen to.
+    const ETHERTYPE: u16 = 0x88B6;
+    let options = PacketOptions {
+        ethertype: ETHERTYPE,
+        ring_bytes: Some(RING_BYTES),
+        ..PacketOptions::new(interface, TAG)
+    };
+    let mut link = PacketLink::open(&options).ok()?;
+    let to = LinkAddress::mac(link.mac());
+    let frame = frame(frame_bytes);
+    let mut send = |frames: usize| {
+        let parts = [IoSlice::new(&frame)];
+        let batch = [TxFrame { to, parts: &parts }; TRAIN_ON_WIRE];
+        least(|| {
+            let start = Instant::now();
+            (link.send(&batch[..frames]) == frames).then(|| start.elapsed())
+        })
+    };
+    let (alone, train) = (send(1)?, send(TRAIN_ON_WIRE)?);
+    Some(LinkCosts::of(alone, train, TRAIN_ON_WIRE))
+}
+
+/// The smallest ring there is: nothing is received.
+const RING_BYTES: usize = 64 << 10;
+
+/// Of datagrams: what sending and receiving take, from one socket to itself through the kernel's loopback.
+fn udp_costs(ip: IpAddr, frame_bytes: usize) -> Option<LinkCosts> {
+    let options = UdpOptions { bind: Some(ip), port: 0, ..UdpOptions::new(TAG) };
+    let mut link = UdpLink::open(&options).ok()?;
+    let mut to = link.local_address();
+    if to.ip().is_unspecified() {
+        to.set_ip(match ip {
+            IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    let to = LinkAddress::udp(to);
+    let frame = frame(frame_bytes.min(link.capabilities().frame_bytes_max));
+    let mut there_and_up = |frames: usize| {
+        let parts = [IoSlice::new(&frame)];
+        let batch = [TxFrame { to, parts: &parts }; TRAIN];
+        least(|| {
+            let start = Instant::now();
+            let mut missing = link.send(&batch[..frames]);
+            while missing > 0 && start.elapsed() < PATIENCE {
+                missing -= link.receive(missing, &mut |_, _| {}).min(missing);
+            }
+            (missing == 0).then(|| start.elapsed())
+        })
+    };
+    let (alone, train) = (there_and_up(1)?, there_and_up(TRAIN)?);
+    Some(LinkCosts::of(alone, train, TRAIN))
+}
+
+impl LinkCosts {
+    fn of(alone: Duration, train: Duration, frames: usize) -> Self {
+        let further = train.saturating_sub(alone) / (frames as u32 - 1);
+        Self { alone_ns: clock::span(alone).0, further_ns: clock::span(further).0 }
+    }
+}
+
+/// A frame of zeros for the measuring socket.
+fn frame(bytes: usize) -> Vec<u8> {
+    let mut frame = vec![0; bytes];
+    frame[DESTINATION_TAG_OFFSET..][..2].copy_from_slice(&TAG.to_be_bytes());
+    frame
+}
+
+/// The least of several measurements; `None` if one failed.
+fn least(mut measure: impl FnMut() -> Option<Duration>) -> Option<Duration> {
+    (0..TRIES).map(|_| measure()).try_fold(Duration::MAX, |least, next| Some(least.min(next?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn costs(alone_ns: u64, further_ns: u64) -> LinkCosts {
+        LinkCosts { alone_ns, further_ns }
+    }
+
+    #[test]
+    fn the_threshold_is_where_both_take_as_long() {
+        let half_look = BULK_LOOK_EVERY.0 / 2;
+        let lanes = LaneCosts { small: costs(500, 600), bulk: costs(2_000, 100) };
+        let frames = u64::from(lanes.threshold().unwrap());
+        let small = |n: u64| 500 + (n - 1) * 600;
+        let bulk = |n: u64| 2_000 + half_look + (n - 1) * 100;
+        assert!(bulk(frames) <= small(frames) && bulk(frames - 1) > small(frames - 1));
+        assert!(lanes.to_string().starts_with("bulk from"), "{lanes}");
+    }
+
+    #[test]
+    fn what_gains_nothing_is_not_done() {
+        let lanes = LaneCosts { small: costs(500, 100), bulk: costs(2_000, 100) };
+        assert_eq!(lanes.threshold(), None);
+        let lanes = LaneCosts { small: costs(9_000, 900), bulk: costs(2_000, 100) };
+        assert_eq!(lanes.threshold(), Some(2));
+    }
+
+    #[test]
+    fn datagrams_are_measured_through_loopback() {
+        let costs = udp_costs(std::net::Ipv4Addr::LOCALHOST.into(), 1_472).unwrap();
+        assert!(costs.alone_ns > 0 && costs.further_ns < costs.alone_ns * 40, "{costs:?}");
+    }
+}

@@ -49,10 +49,10 @@ impl Firmware {
         if let (Some(link), Some(to)) = (self.peers.lanes.bulk_link(), question.address) {
             self.ask_lane(link, to, question);
         }
-        if question.address.is_none() || question.again {
-            if let Some((link, to)) = self.peers[question.peer].route() {
-                self.ask_lane(link, to, question);
-            }
+        if (question.address.is_none() || question.again)
+            && let Some((link, to)) = self.peers[question.peer].route()
+        {
+            self.ask_lane(link, to, question);
         }
     }
 

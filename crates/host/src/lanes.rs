@@ -185,8 +185,11 @@ impl Seldom {
     }
 }
 
-/// Costs measured by this process so far, by interface, IP address and frame length: many nodes of one process measure once.
-static MEASURED: Mutex<Option<HashMap<(String, IpAddr, usize), LaneCosts>>> = Mutex::new(None);
+/// Costs by interface, IP address and frame length.
+type Measured = HashMap<(String, IpAddr, usize), LaneCosts>;
+
+/// What this process has measured so far: many nodes of one process measure once.
+static MEASURED: Mutex<Option<Measured>> = Mutex::new(None);
 
 fn costs(interface: &str, ip: IpAddr, frame_bytes: usize) -> Option<LaneCosts> {
     let mut measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);

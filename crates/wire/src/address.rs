@@ -82,14 +82,23 @@ impl LinkAddress {
     /// An address of one link that was told on another (`LANE-1`): the number of its family and as many of `bytes` as
     /// that has. `None` for what names no place on a wire.
     pub fn told(family: u8, bytes: &[u8]) -> Option<Self> {
-        let (family, length) = match family {
-            1 => (AddressFamily::Mac, 6),
-            4 => (AddressFamily::Udp4, 6),
-            6 => (AddressFamily::Udp6, 22),
-            9 => (AddressFamily::Index, 4),
-            _ => return None,
-        };
+        let (family, length) = Self::told_family(family)?;
         Some(Self::build(family, bytes.get(..length)?))
+    }
+
+    /// Bytes of an address of this family that is told on another link.
+    pub fn told_bytes(family: u8) -> Option<usize> {
+        Self::told_family(family).map(|(_, length)| length)
+    }
+
+    const fn told_family(family: u8) -> Option<(AddressFamily, usize)> {
+        match family {
+            1 => Some((AddressFamily::Mac, 6)),
+            4 => Some((AddressFamily::Udp4, 6)),
+            6 => Some((AddressFamily::Udp6, 22)),
+            9 => Some((AddressFamily::Index, 4)),
+            _ => None,
+        }
     }
 
     /// The family.

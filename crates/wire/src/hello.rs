@@ -98,11 +98,15 @@ impl Hello {
             return Err(Reason::Field);
         }
         let features = u32_at(body, 24);
-        // A family that is not known here, or is cut off, names no place: the rest of the hello is as good without.
-        let second = body[HELLO_BYTES + name_bytes..]
-            .split_first()
-            .filter(|_| features & FEATURE_SECOND_ADDRESS != 0)
-            .and_then(|(family, bytes)| LinkAddress::told(*family, bytes));
+        let second = match (features & FEATURE_SECOND_ADDRESS, &body[HELLO_BYTES + name_bytes..]) {
+            (0, _) => None,
+            (_, []) => return Err(Reason::BodyShort),
+            // A family that is not known here names no place: the rest of the hello is as good without.
+            (_, [family, bytes @ ..]) => match LinkAddress::told_bytes(*family) {
+                Some(length) if bytes.len() < length => return Err(Reason::BodyShort),
+                _ => LinkAddress::told(*family, bytes),
+            },
+        };
         Ok(Self {
             node,
             target: NodeId(u64_at(body, 8)),

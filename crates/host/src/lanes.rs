@@ -123,7 +123,7 @@ pub(crate) fn divide(links: &[Capabilities], forced: Option<u32>) -> Option<Divi
     if forced.is_some() {
         return Some(Division { bulk, costs: None, frames: forced });
     }
-    let costs = costs(&ring.interface, ip, ring.frame_bytes_max.min(links[bulk].frame_bytes_max))?;
+    let costs = measure_lanes(&ring.interface, ip, ring.frame_bytes_max.min(links[bulk].frame_bytes_max))?;
     Some(Division { bulk, costs: Some(costs), frames: costs.threshold() })
 }
 
@@ -191,7 +191,9 @@ type Measured = HashMap<(String, IpAddr, usize), LaneCosts>;
 /// What this process has measured so far: many nodes of one process measure once.
 static MEASURED: Mutex<Option<Measured>> = Mutex::new(None);
 
-fn costs(interface: &str, ip: IpAddr, frame_bytes: usize) -> Option<LaneCosts> {
+/// Measures what frames of so many bytes cost by raw frames on an interface and by datagrams from an address, once per
+/// process. `None`: one of the two is not to be had.
+pub fn measure_lanes(interface: &str, ip: IpAddr, frame_bytes: usize) -> Option<LaneCosts> {
     let mut measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
     let known = measured.get_or_insert_default();
     let key = (interface.to_owned(), ip, frame_bytes);

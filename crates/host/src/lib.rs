@@ -166,7 +166,7 @@ pub use error::{
 };
 pub use find::Who;
 pub use ladder::{AutoLinks, Choice, Outcome, Rung, Want};
-pub use lanes::{LaneCosts, LinkCosts};
+pub use lanes::{LaneCosts, LinkCosts, measure_lanes};
 pub use node::{CutShort, HostCounters, Node};
 pub use raw::RawOp;
 pub use region::{Region, RegionOptions};

@@ -2,10 +2,14 @@
 
 use std::io;
 
+use emp_host::{LaneCosts, measure_lanes};
 use serde::Serialize;
 
 use super::interfaces::{Interface, Kind};
 use super::{privilege, probe};
+
+/// Bytes of an IPv4 and a UDP header.
+const IP_UDP_BYTES: usize = 28;
 
 /// The ladder's answer for one interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -21,7 +25,20 @@ pub struct Rung {
 
 /// Tries the interface.
 pub fn choose(interface: &Interface) -> Rung {
-    decide(interface, probe::packet_socket_on(interface.index))
+    let mut rung = decide(interface, probe::packet_socket_on(interface.index));
+    if rung.link == Some("packet")
+        && let Some(costs) = lanes(interface)
+    {
+        rung.reason = format!("{}; two lanes with udp: {costs}", rung.reason);
+    }
+    rung
+}
+
+/// What frames cost by raw frames and by datagrams.
+fn lanes(interface: &Interface) -> Option<LaneCosts> {
+    let ip = interface.addresses.iter().find(|ip| ip.is_ipv4())?;
+    let mtu = usize::try_from(interface.mtu?).ok()?;
+    measure_lanes(&interface.name, *ip, mtu.checked_sub(IP_UDP_BYTES)?)
 }
 
 fn decide(interface: &Interface, packet: io::Result<()>) -> Rung {

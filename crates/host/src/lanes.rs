@@ -123,7 +123,8 @@ pub(crate) fn divide(links: &[Capabilities], forced: Option<u32>) -> Option<Divi
     if forced.is_some() {
         return Some(Division { bulk, costs: None, frames: forced });
     }
-    let costs = measure_lanes(&ring.interface, ip, ring.frame_bytes_max.min(links[bulk].frame_bytes_max))?;
+    let costs =
+        measure_lanes(&ring.interface, ip, ring.frame_bytes_max.min(links[bulk].frame_bytes_max))?;
     Some(Division { bulk, costs: Some(costs), frames: costs.threshold() })
 }
 

@@ -248,7 +248,7 @@ pub fn verify(frame: &[u8], covered: usize, seed: Seed) -> Result<(), Reason> {
     let sum = if end <= ONE_PASS_BYTES {
         seeded::<ONE_PASS_BYTES>(&frame[..end], seed)
     } else {
-        let mut sum = seeded::<HEADER_BYTES>(&frame[..HEADER_BYTES], seed);
+        let mut sum = head_checksum(frame.first_chunk().expect("longer than a header"), seed);
         sum.update(&frame[HEADER_BYTES..end]);
         sum
     };
@@ -258,7 +258,14 @@ pub fn verify(frame: &[u8], covered: usize, seed: Seed) -> Result<(), Reason> {
 /// The checksum of a received frame's header, to be continued with what it covers of the rest.
 #[inline]
 pub fn head_checksum(head: &[u8; HEADER_BYTES], seed: Seed) -> Checksum {
-    seeded::<HEADER_BYTES>(head, seed)
+    // The seed goes in together with the word before it, as what is read next: a processor waits for stores that lie
+    // within a later load.
+    const LAST: usize = HEADER_BYTES - 8;
+    let mut copy = [0u8; HEADER_BYTES];
+    copy[..LAST].copy_from_slice(&head[..LAST]);
+    let last = u64::from(u32_at(head, LAST)) << 32 | u64::from(seed.0);
+    copy[LAST..].copy_from_slice(&last.to_be_bytes());
+    Checksum::of(&copy)
 }
 
 /// The checksum of the first bytes of a frame, at most `ROOM`. The frame may lie in memory that is not ours to write to: the

@@ -20,7 +20,7 @@ use crate::{bail_user, error};
 pub const PORT_DEFAULT: u16 = emp_wire::UDP_PORT_DEFAULT + 1;
 
 /// Both ends must speak the same version of this protocol, or they would measure different things.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Bytes of a line. The longest is a hello with all subjects, under 4 KB.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -95,7 +95,10 @@ pub enum Answer {
     /// Buffers are there and receives are posted: go.
     Ready,
     /// The other half is done.
-    Done,
+    Done {
+        /// User-space bytes that this end copied for a job, where that is counted.
+        copied: Option<u64>,
+    },
     /// The other half of a verify run is done.
     Verified(verify::Tally),
     /// It can't be done.

@@ -225,6 +225,11 @@ impl Measure {
         self.messages() / self.elapsed.as_secs_f64()
     }
 
+    /// Bytes of payload, of both directions together where both are busy.
+    pub fn payload_bytes(&self) -> f64 {
+        self.messages() * self.job.size as f64
+    }
+
     fn messages(&self) -> f64 {
         let both = matches!(self.job.pattern, Pattern::Pingpong | Pattern::Bidir);
         let messages = if both { 2 * self.job.count } else { self.job.count };

@@ -115,15 +115,17 @@ fn answer(
             let subject = known(subjects, subject)?;
             subject.prepare(Role::Passive, &job)?;
             control.send(&Answer::Ready)?;
+            let before = subject.copied();
             subject.passive(&job)?;
-            control.send(&Answer::Done)
+            let copied = subject.copied().zip(before).map(|(after, before)| after - before);
+            control.send(&Answer::Done { copied })
         }
         Request::Play { subject, script } => {
             let mut calls = known(subjects, subject)?.calls(&script)?;
             script.prepare(&mut *calls)?;
             control.send(&Answer::Ready)?;
             script.passive(&mut *calls)?;
-            control.send(&Answer::Done)
+            control.send(&Answer::Done { copied: None })
         }
         Request::Verify { subject, plan } => {
             let subject = known(subjects, subject)?;

@@ -30,6 +30,7 @@ pub fn run(pattern: Pattern, args: &MeasureArgs) -> anyhow::Result<()> {
         Ok(Results { environment, command: command_line(), results: rows, bars: Vec::new() })
     })?;
     print(&table::rows(&results.results))?;
+    note_copies(&results.results);
     note_load(load);
     if let Some(path) = &args.json {
         results.write(path)?;
@@ -39,6 +40,18 @@ pub fn run(pattern: Pattern, args: &MeasureArgs) -> anyhow::Result<()> {
         plot::write(path, &title, &results.results)?;
     }
     Ok(())
+}
+
+/// Says how often large messages were copied in user space.
+fn note_copies(rows: &[Row]) {
+    /// Below, messages are copied to be out of the user's way, and nobody cares how often.
+    const LARGE_BYTES: usize = 256 << 10;
+    for row in rows.iter().filter(|row| row.size.is_some_and(|size| size >= LARGE_BYTES)) {
+        if let (Some(copies), Some(size)) = (row.copies, row.size) {
+            let size = sizes::show(size);
+            eprintln!("note: {size}: {copies:.2} user-space copies of each payload byte");
+        }
+    }
 }
 
 /// What to measure at each size.

@@ -47,6 +47,9 @@ pub struct Row {
     pub messages_per_s: Option<f64>,
     /// Slices behind the medians.
     pub samples: usize,
+    /// User-space copies of each payload byte, both ends together, in the last slice; where that is counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<f64>,
 }
 
 impl Row {
@@ -64,6 +67,7 @@ impl Row {
             gbps: series.median(Measure::gbps),
             messages_per_s: series.median(Measure::messages_per_s),
             samples: series.measures.len(),
+            copies: session.copies(series.subject),
         }
     }
 }
@@ -97,6 +101,7 @@ mod tests {
             gbps: Some(12.5),
             messages_per_s: Some(381_469.7),
             samples: 5,
+            copies: None,
         }
     }
 

@@ -15,6 +15,8 @@ pub struct Session {
     cards: Vec<Card>,
     subjects: Vec<Box<dyn Subject>>,
     place: Place,
+    /// Of each subject's last job: user-space copies of a payload byte, both ends together.
+    copies: Vec<Option<f64>>,
 }
 
 impl Session {
@@ -38,7 +40,8 @@ impl Session {
         let pairs = openings.into_iter().zip(&theirs);
         let subjects =
             pairs.map(|(opening, card)| opening.connect(card)).collect::<Result<_, _>>()?;
-        Ok(Self { control, specs, cards, subjects, place })
+        let copies = vec![None; specs.len()];
+        Ok(Self { control, specs, cards, subjects, place, copies })
     }
 
     /// The subjects, in order.
@@ -56,17 +59,29 @@ impl Session {
         &self.place
     }
 
+    /// How often each payload byte of a subject's last job was copied in user space, both ends together; where counted.
+    pub fn copies(&self, subject: usize) -> Option<f64> {
+        self.copies[subject]
+    }
+
     /// Both ends do a job; this one measures.
     pub fn run(&mut self, subject: usize, job: Job) -> anyhow::Result<Measure> {
         self.subjects[subject].prepare(Role::Active, &job)?;
         let Answer::Ready = self.control.ask(&Request::Run { subject, job })? else {
             bail!("the other end did not get ready");
         };
+        let before = self.subjects[subject].copied();
         let measure = self.subjects[subject].active(&job)?;
-        match self.control.answer()? {
-            Answer::Done => Ok(measure),
-            _ => bail!("the other end did not finish"),
-        }
+        let Answer::Done { copied: theirs } = self.control.answer()? else {
+            bail!("the other end did not finish");
+        };
+        let own = self.subjects[subject].copied().zip(before).map(|(after, before)| after - before);
+        let payload = measure.payload_bytes();
+        self.copies[subject] = own
+            .zip(theirs)
+            .filter(|_| payload > 0.0)
+            .map(|(own, theirs)| (own + theirs) as f64 / payload);
+        Ok(measure)
     }
 
     /// Both ends play a script; this one measures.
@@ -78,7 +93,7 @@ impl Session {
         };
         let tally = script.active(&mut *calls)?;
         match self.control.answer()? {
-            Answer::Done => Ok(tally),
+            Answer::Done { .. } => Ok(tally),
             _ => bail!("the other end did not finish"),
         }
     }

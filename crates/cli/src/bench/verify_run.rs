@@ -109,6 +109,7 @@ fn row(session: &Session, tallies: &[Tally; 2]) -> Row {
         gbps: Some(bytes as f64 * 8e-9 / seconds),
         messages_per_s: Some(messages as f64 / seconds),
         samples: 1,
+        copies: None,
     }
 }
 

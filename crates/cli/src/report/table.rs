@@ -164,6 +164,7 @@ mod tests {
             gbps: Some(0.256 / us),
             messages_per_s: Some(1e6 / us),
             samples: 5,
+            copies: None,
         }
     }
 

@@ -257,6 +257,7 @@ pub mod tests {
             gbps: Some(bytes as f64 * 8e-3 / us),
             messages_per_s: Some(1e6 / us),
             samples: 7,
+            copies: None,
         };
         Point { row, best_us: us, mean_us: us, worst_us: us, repeats: 1000, round: true }
     }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use emp_host::{
-    Address, Endpoint, Node, ReceiveBuffer, ReceiveRequest, Refused, Region, Request, Selector,
-    SendBuffer, SendRequest,
+    Address, Counter, Endpoint, Node, ReceiveBuffer, ReceiveRequest, Refused, Region, Request,
+    Selector, SendBuffer, SendRequest,
 };
 
 use super::emp_calls::EmpCalls;
@@ -259,6 +259,12 @@ impl Subject for Emp {
         }
         self.settle();
         Ok(())
+    }
+
+    fn copied(&self) -> Option<u64> {
+        let counters = self.node.counters();
+        let placed = counters.get(Counter::BytesPlaced) - counters.get(Counter::BytesLanded);
+        Some(placed + counters.get(Counter::BytesCopied))
     }
 
     fn calls(&mut self, script: &Script) -> anyhow::Result<Box<dyn Calls + '_>> {

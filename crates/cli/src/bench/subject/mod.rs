@@ -30,6 +30,11 @@ pub trait Subject {
     /// Does the listener's half.
     fn passive(&mut self, job: &Job) -> anyhow::Result<()>;
 
+    /// User-space bytes that this end has copied so far, where that is counted.
+    fn copied(&self) -> Option<u64> {
+        None
+    }
+
     /// Its calls one by one, ready for a script.
     fn calls(&mut self, _script: &Script) -> anyhow::Result<Box<dyn Calls + '_>> {
         anyhow::bail!("only EMP and spinning TCP have calls that return at once")

@@ -14,6 +14,7 @@ use crate::engine::{Firmware, NodeEvent};
 use crate::lanes::Lane;
 use crate::memory::HostMemory;
 use crate::peers::milliseconds;
+use crate::profile::RetransmitUnit;
 use crate::receive::NotTaken;
 use crate::send::{Explicit, Outlet};
 use crate::time::{Span, Time};
@@ -331,11 +332,15 @@ impl Firmware {
 
     // ---- what the node says by itself ----
 
-    /// Explicit acknowledgements (I6).
-    pub(crate) fn emit_acks(&mut self, now: Time, batch: &mut TransmitBatch) {
+    /// Explicit acknowledgements (I6); with `riding`, only those that can't ride on a control frame that is about to leave.
+    pub(crate) fn emit_acks(&mut self, now: Time, riding: bool, batch: &mut TransmitBatch) {
         let own = self.peers.own;
         while !batch.is_full() {
-            let Some(ack) = self.receive.poll_ack(now, &mut self.cross) else { return };
+            let send = &self.send;
+            // A lost acknowledgement costs a profile that resends whole trains a train: none of its acknowledgements rides.
+            let single = riding && self.profile.retransmit == RetransmitUnit::Frame;
+            let rides = |peer| single && send.has_control(peer);
+            let Some(ack) = self.receive.poll_ack(now, &mut self.cross, rides) else { return };
             let peer = &self.peers[ack.peer];
             if peer.route().is_none_or(|(_, to)| to == LinkAddress::LOOPBACK) {
                 // The node's own acknowledgements need no frame.

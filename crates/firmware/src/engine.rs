@@ -361,11 +361,13 @@ impl Firmware {
     fn emit(&mut self, now: Time, memory: &mut impl HostMemory, batch: &mut TransmitBatch) {
         self.emit_contacts(batch);
         self.emit_not_ready(now, batch);
-        self.emit_acks(now, batch);
+        self.emit_acks(now, true, batch);
         self.turn_loopback(now, memory);
         let (peers, cross) = (&self.peers, &mut self.cross);
         let frame_bytes_max = self.frame_bytes_max;
         self.send.poll(now, &mut Outlet { peers, cross, memory, batch, frame_bytes_max });
+        // What was to ride, and did not.
+        self.emit_acks(now, false, batch);
         self.emit_closes(batch);
         self.relay(now);
     }

@@ -25,6 +25,8 @@ pub(super) struct Owed {
     mixed: bool,
     /// The lane by which acknowledgements leave (`LANE-5`).
     lane: Lane,
+    /// It answers a repetition, or tells of a gap that opened or closed: that says more than can ride on another frame.
+    explicit: bool,
 }
 
 impl Owed {
@@ -38,6 +40,7 @@ impl Owed {
             due: false,
             mixed: false,
             lane: Lane::Small,
+            explicit: false,
         }
     }
 
@@ -91,6 +94,7 @@ impl ReceivePath {
             owed.messages = owed.messages.saturating_add(1);
         }
         owed.last_arrival = now;
+        owed.explicit |= at_once;
         let count = match profile.ack_trigger {
             AckTrigger::Frames => owed.frames,
             AckTrigger::Messages => owed.messages,
@@ -136,21 +140,39 @@ impl ReceivePath {
         let entry = &mut self.peers[peer];
         cross.acks[peer].carried = false;
         cross.acks[peer].acknowledge = entry.received.next();
+        entry.ack.explicit = true;
         if !entry.ack.due {
             entry.ack.due = true;
             self.acks.due.push_back(peer);
         }
     }
 
-    /// The next acknowledgement to send by itself.
-    pub(crate) fn poll_ack(&mut self, now: Time, cross: &mut Cross) -> Option<AckOut> {
+    /// The next acknowledgement to send by itself. Those that can ride on what is about to leave for their peer, as `rides`
+    /// says, stay due.
+    pub(crate) fn poll_ack(
+        &mut self,
+        now: Time,
+        cross: &mut Cross,
+        rides: impl Fn(u32) -> bool,
+    ) -> Option<AckOut> {
         self.ripen(now, cross);
+        let mut riders = 0;
         loop {
+            if riders == self.acks.due.len() {
+                return None;
+            }
             let peer = self.acks.due.pop_front()?;
             let entry = &mut self.peers[peer];
+            let plain = !entry.ack.explicit && !entry.received.has_gap();
+            if entry.ack.due && cross.acks[peer].owed && plain && rides(peer) {
+                self.acks.due.push_back(peer);
+                riders += 1;
+                continue;
+            }
             if !core::mem::take(&mut entry.ack.due) {
                 continue;
             }
+            entry.ack.explicit = false;
             let cell = &mut cross.acks[peer];
             let carried = core::mem::take(&mut cell.carried);
             cell.owed = false;

@@ -294,6 +294,12 @@ impl SendPath {
         }
     }
 
+    /// True if a control frame waits to leave for a peer.
+    pub(crate) fn has_control(&self, peer: u32) -> bool {
+        let entry = &self.peers[peer];
+        entry.found && entry.active.as_deref().is_some_and(|active| !active.controls.is_empty())
+    }
+
     /// True if a peer waits to be served: [`poll`](Self::poll) may have frames to send.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty() || self.loopback_ready || !self.route_news.is_empty()

@@ -14,6 +14,11 @@ use crate::lanes::{Lane, Ways};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::{HostMemory, Segment, SegmentList};
 use crate::time::Time;
+use crate::transmit::TransmitBatch;
+
+/// Frames of the longest train that is kept whole: what links send as one (64 KB at MTU 1500), and half a batch, so that
+/// batches stay well filled.
+const TRAIN_FRAMES_USUAL: u32 = TransmitBatch::FRAMES_MAX as u32 / 2;
 
 /// Frames to be built alike.
 struct Run {
@@ -168,6 +173,23 @@ impl SendPath {
 }
 
 impl SendPath {
+    /// The frame is the first of a train that a batch takes whole, but not one with only this room left: its end would be
+    /// a datagram of its own, where trains are sent as one, and cost both ends as much as a train.
+    pub(super) fn would_be_cut(&self, peer: u32, sequence: Sequence, room: u32) -> bool {
+        if room >= TRAIN_FRAMES_USUAL {
+            return false;
+        }
+        let Some(active) = self.peers[peer].active.as_deref() else { return false };
+        let fresh = active.frame(sequence).state == FrameState::Unsent;
+        let record = active.record_of(sequence).map(|index| &active.records[index]);
+        record.is_some_and(|record| {
+            fresh
+                && record.first == sequence
+                && record.count > room
+                && record.count <= TRAIN_FRAMES_USUAL
+        })
+    }
+
     /// False: an acknowledgement that rides on data and says no more than what is known changes nothing.
     #[inline]
     pub(crate) fn is_news(&self, peer: u32, acknowledge: Sequence) -> bool {

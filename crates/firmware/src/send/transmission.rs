@@ -37,10 +37,13 @@ impl SendPath {
         while !out.batch.is_full() {
             let Some(peer) = self.ready.pop_front() else { return };
             self.peers[peer].queued = false;
-            self.serve(now, peer, out);
-            if out.batch.is_full() {
+            let whole = self.serve(now, peer, out);
+            if !whole || out.batch.is_full() {
                 // It may have more; others come first.
                 self.mark_ready(peer);
+            }
+            if !whole {
+                return;
             }
         }
     }
@@ -49,12 +52,14 @@ impl SendPath {
     pub(crate) fn poll_loopback(&mut self, now: Time, out: &mut Outlet<'_, impl HostMemory>) {
         if let (Some(peer), true) = (self.loopback, self.loopback_ready) {
             self.loopback_ready = false;
-            self.serve(now, peer, out);
-            self.loopback_ready |= out.batch.is_full();
+            let whole = self.serve(now, peer, out);
+            self.loopback_ready |= !whole || out.batch.is_full();
         }
     }
 
-    fn serve(&mut self, now: Time, peer: u32, out: &mut Outlet<'_, impl HostMemory>) {
+    /// Adds a peer's frames to the batch. False: the next train would only begin in it, and is better off whole in the next.
+    fn serve(&mut self, now: Time, peer: u32, out: &mut Outlet<'_, impl HostMemory>) -> bool {
+        let mut whole = true;
         let frame_bytes_max = out.peers[peer].frame_bytes_max;
         let ways = out.peers.ways(peer);
         while !out.batch.is_full() {
@@ -66,6 +71,10 @@ impl SendPath {
             let Some(sequence) = self.choose(now, peer, frame_bytes_max, &ways, reads) else {
                 break;
             };
+            if self.would_be_cut(peer, sequence, out.batch.room()) {
+                whole = false;
+                break;
+            }
             match self.emit(now, peer, sequence, &ways, out) {
                 Ok(()) => self.emit_run(now, peer, &ways, out),
                 Err(EncodeError::Unsendable) => {
@@ -78,6 +87,7 @@ impl SendPath {
         self.want_lanes(now, peer, &ways, out.peers);
         self.settle(peer);
         self.arm(peer, now);
+        whole
     }
 
     /// Has lanes looked for that would be of use now and are not there (`LANE-2`, `LANE-6`).

@@ -157,6 +157,7 @@ impl Firmware {
         let least = links.iter().map(|link| link.frame_bytes_max).min().unwrap_or(FRAME_BYTES_MIN);
         let frame_bytes_max = least.clamp(FRAME_BYTES_MIN, FRAME_BYTES_MAX);
         // What one lane overtakes arrives out of order, and is told apart from what is lost by selective acknowledgements.
+        // `LANE-7`.
         let apt = profile.accept_out_of_order && profile.selective_acks && links.len() > 1;
         let bulk = links.iter().enumerate().find_map(|(index, link)| {
             Some((LinkIndex(index as u8), link.bulk_frames.filter(|_| apt)?))

@@ -302,7 +302,8 @@ impl SendMessage {
         }
     }
 
-    /// It is long enough to be read by its receiver, and where that can be said in one frame.
+    /// It is long enough to be read by its receiver, and where that can be said in one frame (`DIRECT-3`: whether the
+    /// receiver can is asked elsewhere).
     fn may_be_read(&self, profile: &Profile, frame_bytes_max: u16) -> bool {
         let pieces = self.descriptor.segments.as_slice();
         self.total() > profile.direct_bytes

@@ -317,7 +317,7 @@ fn homeless_messages_fail_one_by_one() {
                     endpoint: 0,
                     to_endpoint: 5,
                     match_bits: i,
-                    segments: SegmentList::one(Segment { address: 0, bytes: 2000 }),
+                    segments: SegmentList::one(Segment { address: 0, bytes: 9000 }),
                     immediate: None,
                     synchronous: false,
                     completion: CompletionMode::Auto,
@@ -328,7 +328,7 @@ fn homeless_messages_fail_one_by_one() {
             .unwrap();
     }
     pair.receive(1, Selector::ANY, HALF);
-    pair.send(0, 2, 3, 2000);
+    pair.send(0, 2, 3, 9000);
     for s in 0..70 {
         let start = pair.now;
         steps(&mut pair, Span::ms(1000));

@@ -94,7 +94,7 @@ fn a_node_that_never_was_is_unreachable() {
         let mut world = World::new(WorldSetup::lan(2, &profile));
         world.apply(Action::Stop { node: 1, goodbye: false });
         world.network_mut().trace_mut().switch(true);
-        let message = world.send(MessageSpec::plain(0, 1, 5_000));
+        let message = world.send(MessageSpec::plain(0, 1, 50_000));
         wait(&mut world, NOTICED_WITHIN, |world| world.sent(message).is_some());
         assert_eq!(world.sent(message), Some(Status::Unreachable));
         let questions = sent(&world, 0, Kind::Hello);
@@ -154,7 +154,7 @@ fn frames_of_an_old_epoch_are_dropped() {
         let rates = Rates { replay: Ppm::ALWAYS, ..Rates::default() };
         world.network_mut().set_faults(0, FaultPlan::uniform(rates));
         for round in 0..6 {
-            for bytes in [10, 5_000] {
+            for bytes in [10, 50_000] {
                 deliver(&mut world, bytes);
             }
             world.pass(Span::ms(20));

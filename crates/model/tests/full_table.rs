@@ -4,12 +4,13 @@ mod support;
 
 use emp_firmware::limits::PEERS_MAX;
 use emp_firmware::{
-    Completion, Config, Counter, Firmware, LinkIndex, LinkInfo, Profile, ReceiveDescriptor,
-    SegmentList, Selector, Span, Status, Time, TransmitBatch,
+    Completion, Counter, Firmware, LinkIndex, Profile, ReceiveDescriptor, SegmentList, Selector,
+    Span, Status, Time, TransmitBatch,
 };
 use emp_model::SimMemory;
 use emp_wire::{Close, Flags, Kind, LinkAddress, NodeId};
 use support::forger::{Forger, body};
+use support::hub::{first_message, hub};
 
 struct Hub {
     firmware: Firmware,
@@ -19,16 +20,7 @@ struct Hub {
 
 impl Hub {
     fn new() -> Self {
-        let mut firmware = Firmware::new(Config {
-            node: NodeId::from_name("hub"),
-            epoch: 77,
-            name: "hub".into(),
-            profile: Profile::DEFAULT,
-            links: vec![LinkInfo::new(1_500, false)],
-            seed: 5,
-        });
-        firmware.open_endpoint(0).unwrap();
-        Self { firmware, memory: SimMemory::new(), now: Time(1_000_000) }
+        Self { firmware: hub(), memory: SimMemory::new(), now: Time(1_000_000) }
     }
 
     fn hear(&mut self, from: NodeId, frame: &[u8]) {
@@ -41,10 +33,7 @@ impl Hub {
 
     /// The first message of a peer that knows the hub's epoch; what it completes.
     fn meet(&mut self, from: NodeId) -> Option<Completion> {
-        let forger = Forger::stranger(from, &self.firmware);
-        let (flags, fields) = forger.message(None, 0);
-        let flags = flags.with(Flags::LAST).with(Flags::ACK_REQUEST);
-        self.hear(from, &forger.frame(Kind::Message, flags, &fields, |_| {}));
+        self.hear(from, &first_message(from, &self.firmware));
         self.firmware.poll_completion()
     }
 

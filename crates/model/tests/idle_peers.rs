@@ -7,12 +7,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering};
 
 use emp_firmware::{
-    Config, Firmware, LinkIndex, LinkInfo, Profile, ReceiveDescriptor, SegmentList, Selector, Span,
-    Status, Time, TransmitBatch,
+    LinkIndex, ReceiveDescriptor, SegmentList, Selector, Span, Status, Time, TransmitBatch,
 };
 use emp_model::SimMemory;
-use emp_wire::{Flags, Header, Kind, LinkAddress, NodeId, Sequence};
-use support::forger::Forger;
+use emp_wire::{Header, Kind, LinkAddress, NodeId, Sequence};
+use support::hub::{first_message, hub};
 
 /// Counts the bytes that are allocated.
 struct Weighing;
@@ -45,28 +44,6 @@ static ALLOCATOR: Weighing = Weighing;
 
 const PEERS: usize = 100_000;
 const BYTES_PER_PEER_MAX: isize = 256;
-
-fn hub() -> Firmware {
-    let mut firmware = Firmware::new(Config {
-        node: NodeId::from_name("hub"),
-        epoch: 77,
-        name: "hub".into(),
-        profile: Profile::DEFAULT,
-        links: vec![LinkInfo::new(1_500, false)],
-        seed: 5,
-    });
-    firmware.open_endpoint(0).unwrap();
-    firmware
-}
-
-/// The first frame of a peer that knows the hub's epoch: an empty message that asks to be acknowledged. A whole firmware
-/// for each peer would only be slower.
-fn first_message(from: NodeId, hub: &Firmware) -> Vec<u8> {
-    let forger = Forger::stranger(from, hub);
-    let (flags, fields) = forger.message(None, 0);
-    let flags = flags.with(Flags::LAST).with(Flags::ACK_REQUEST);
-    forger.frame(Kind::Message, flags, &fields, |_| {})
-}
 
 #[test]
 fn an_idle_peer_costs_at_most_256_bytes() {

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod forger;
+pub mod hub;
 
 use emp_firmware::{Counter, Profile, Span};
 use emp_model::{MessageSpec, Stop, Verdict, World, WorldSetup};

@@ -29,7 +29,7 @@ enum Command {
     /// Make, use and remove a lab: hosts on this machine joined by virtual cables.
     Lab(lab::Args),
     /// Measure EMP against the bare link and TCP.
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
     Demo(demo::Args),
     Sim(sim::Args),
     /// Show what this machine allows and which link `auto` will take.
@@ -46,7 +46,7 @@ enum Command {
 fn dispatch(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Lab(args) => lab::run(args),
-        Command::Bench(args) => bench::run(args),
+        Command::Bench(args) => bench::run(*args),
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Doctor(args) => doctor::run(args),

@@ -24,7 +24,7 @@ fn a_ping_pong_is_measured_against_the_bare_link_and_tcp() {
     if !is_root() {
         return;
     }
-    for link in ["packet", "udp", "shm"] {
+    for link in ["packet", "udp", "shm", "xdp"] {
         let vs = ["pingpong", "--link", link, "--vs", "raw,tcp,tcp-block"];
         let (written, printed) = measured(&[&vs[..], &SHORT[..]].concat());
         let environment = &written["environment"];
@@ -143,6 +143,7 @@ fn mistakes_are_one_line_and_exit_code_2() {
         (vec!["bars", "127.0.0.1", "--only", "xyz"], "no bar's name holds `xyz`"),
         (vec!["listen", "--bind", "192.0.2.1"], "can't listen"),
         (vec!["listen", "--interface", "nosuch0"], "there is no interface nosuch0"),
+        (vec!["listen", "--spare-interface", "nosuch0"], "there is no interface nosuch0"),
     ] {
         let line = mistake(emp(&["bench"]).args(&arguments));
         assert!(line.contains(says), "{arguments:?}: {line}");

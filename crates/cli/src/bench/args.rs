@@ -8,7 +8,7 @@ use emp_firmware::Profile;
 
 use super::job::{LinkChoice, Pattern, Spec, SubjectKind};
 use super::measure::Effort;
-use super::pair::{MTU_DEFAULT, Pair};
+use super::pair::{MTU_DEFAULT, Pair, SPARE};
 use super::{Session, sizes};
 use crate::bail_user;
 
@@ -46,6 +46,10 @@ pub struct WhereArgs {
     /// Network interface of the packet link [default: the one that leads to PEER].
     #[arg(long, conflicts_with = "lab")]
     pub interface: Option<String>,
+    /// Another interface that leads to PEER: the bare xdp link takes it where EMP has xdp on the first one. Both ends need
+    /// one; a lab has a second cable for it.
+    #[arg(long, value_name = "INTERFACE", conflicts_with = "lab")]
+    pub spare_interface: Option<String>,
     /// Size of the largest packet in bytes [default: the interface's; 1500 in a lab].
     #[arg(long)]
     pub mtu: Option<usize>,
@@ -159,14 +163,15 @@ impl WhereArgs {
     ) -> anyhow::Result<T> {
         match &self.peer {
             Some(peer) if !self.lab => work(peer),
-            _ => Pair::new(self.mtu.unwrap_or(MTU_DEFAULT))?.run(work),
+            _ => Pair::with_spare(self.mtu.unwrap_or(MTU_DEFAULT))?.run(work),
         }
     }
 
     /// Opens a session with that other end. A lab's interfaces have the MTU that was asked for already.
     pub fn open(&self, peer: &str, specs: Vec<Spec>) -> anyhow::Result<Session> {
         let mtu = if self.lab { None } else { self.mtu };
-        Session::open(peer, specs, self.interface.clone(), mtu)
+        let spare = self.lab.then(|| SPARE.to_owned()).or_else(|| self.spare_interface.clone());
+        Session::open(peer, specs, [self.interface.clone(), spare], mtu)
     }
 
     /// Does work in one session.

@@ -22,6 +22,9 @@ pub struct Args {
     /// Network interface of the packet link [default: the one that owns the address the client asked for].
     #[arg(long)]
     interface: Option<String>,
+    /// Another interface that leads to the clients: see `emp bench pingpong --help`.
+    #[arg(long, value_name = "INTERFACE")]
+    spare_interface: Option<String>,
     /// Leave it to the clients to say what went wrong with them.
     #[arg(long)]
     quiet: bool,
@@ -39,7 +42,7 @@ pub const GREETING: &str = "listening on";
 
 /// Runs `emp bench listen`.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    if let Some(name) = &args.interface {
+    for name in args.interface.iter().chain(&args.spare_interface) {
         Place::named(name)?;
     }
     let listener = bind(args.bind, args.port)?;
@@ -89,11 +92,9 @@ fn session(control: &mut Control, args: &Args) -> anyhow::Result<()> {
         return Err(error::user_error("a client went away, or did not say hello"));
     };
     control::check_version(version)?;
-    let place = Place::find(control.addresses()?, args.interface.clone(), mtu)?;
-    let openings: Vec<_> = specs
-        .iter()
-        .map(|spec| subject::open(spec, &place, Role::Passive))
-        .collect::<Result<_, _>>()?;
+    let interfaces = [args.interface.clone(), args.spare_interface.clone()];
+    let place = Place::find(control.addresses()?, interfaces, mtu)?;
+    let openings = subject::open_all(&specs, &place, Role::Passive)?;
     let own: Vec<Card> = openings.iter().map(|opening| opening.card()).collect();
     control.send(&Answer::Welcome { cards: own })?;
     let pairs = openings.into_iter().zip(&cards);

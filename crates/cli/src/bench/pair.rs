@@ -15,6 +15,9 @@ use crate::process;
 /// MTU of a lab unless asked for another: ordinary Ethernet's.
 pub const MTU_DEFAULT: usize = 1500;
 
+/// The interface of either host at the second cable, where there is one.
+pub const SPARE: &str = "emp1";
+
 /// A lab with a listener in it.
 pub struct Pair {
     // Declared first, so that it ends before its host goes away.
@@ -33,18 +36,27 @@ impl Drop for Listener {
 }
 
 impl Pair {
-    /// Makes the lab and starts the listener. To be called before this process has threads (see [`PrivateLab::create`]),
-    /// and from a thread that lasts as long as the pair.
+    /// Makes the lab, of one cable, and starts the listener. To be called before this process has threads (see
+    /// [`PrivateLab::create`]), and from a thread that lasts as long as the pair.
     pub fn new(mtu: usize) -> anyhow::Result<Self> {
-        let mtu = u32::try_from(mtu).unwrap_or(u32::MAX);
-        let lab = PrivateLab::create(Plan::new(2, Topology::Link, mtu)?)?;
+        Self::of(plan(mtu)?, &[])
+    }
+
+    /// The same with a second cable, for what cannot share an interface with the rest.
+    pub fn with_spare(mtu: usize) -> anyhow::Result<Self> {
+        Self::of(plan(mtu)?.with_spare_cable(), &["--spare-interface", SPARE])
+    }
+
+    fn of(plan: Plan, options: &[&str]) -> anyhow::Result<Self> {
+        let lab = PrivateLab::create(plan)?;
         let host = lab.host("1")?;
         let program = env::current_exe().context("finding this program")?;
         let mut command = match cores() {
             Some((_, second)) => host.command_on_cpu(program, second)?,
             None => host.command(program)?,
         };
-        command.args(["bench", "listen", "--quiet"]).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(["bench", "listen", "--quiet"]).args(options);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut listener = Listener(command.spawn().context("starting the listener")?);
         let mut greeting = String::new();
         if let Some(output) = listener.0.stdout.take() {
@@ -81,6 +93,10 @@ impl Pair {
     }
 }
 
+fn plan(mtu: usize) -> anyhow::Result<Plan> {
+    Plan::new(2, Topology::Link, u32::try_from(mtu).unwrap_or(u32::MAX))
+}
+
 /// Two cores that this process may use, if there are two.
 fn cores() -> Option<(usize, usize)> {
     let allowed = parse_cpu_list(&process::own_status("Cpus_allowed_list")?);
@@ -99,6 +115,12 @@ fn parse_cpu_list(text: &str) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_spare_interface_has_the_name_that_both_ends_are_told() {
+        let plan = plan(MTU_DEFAULT).unwrap().with_spare_cable();
+        assert!(plan.hosts.iter().all(|host| host.interfaces[1].name == SPARE));
+    }
 
     #[test]
     fn cpu_lists() {

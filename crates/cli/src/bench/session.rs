@@ -20,19 +20,17 @@ pub struct Session {
 }
 
 impl Session {
-    /// Reaches the listener and opens the subjects at both ends.
+    /// Reaches the listener and opens the subjects at both ends, on the interface of that name and, what cannot be there
+    /// too, on the second.
     pub fn open(
         peer: &str,
         specs: Vec<Spec>,
-        interface: Option<String>,
+        interfaces: [Option<String>; 2],
         mtu: Option<usize>,
     ) -> anyhow::Result<Self> {
         let mut control = Control::connect(peer)?;
-        let place = Place::find(control.addresses()?, interface, mtu)?;
-        let openings: Vec<_> = specs
-            .iter()
-            .map(|spec| subject::open(spec, &place, Role::Active))
-            .collect::<Result<_, _>>()?;
+        let place = Place::find(control.addresses()?, interfaces, mtu)?;
+        let openings = subject::open_all(&specs, &place, Role::Active)?;
         let cards: Vec<Card> = openings.iter().map(|opening| opening.card()).collect();
         let Answer::Welcome { cards: theirs } = control.ask(&hello(&specs, &cards, mtu))? else {
             bail!("the other end did not answer a hello with a welcome");

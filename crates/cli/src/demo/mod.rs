@@ -55,7 +55,7 @@ pub fn run(_args: &Args) -> anyhow::Result<()> {
     )?;
     let (rows, verified) = pair.run(|peer| {
         let subjects = subjects();
-        let mut session = Session::open(peer, subjects, None, None)?;
+        let mut session = Session::open(peer, subjects, [None, None], None)?;
         introduce(session.place())?;
         let progress =
             Progress::new((PINGPONG.len() + STREAM.len()) * session.specs().len() * EFFORT.runs);
@@ -63,7 +63,7 @@ pub fn run(_args: &Args) -> anyhow::Result<()> {
         rows.extend(measure(&mut session, Pattern::Stream, &STREAM, &progress)?);
         drop((session, progress));
         let lossy = Spec { loss: LOSS, ..Spec::emp(LinkChoice::Auto) };
-        let mut session = Session::open(peer, vec![lossy], None, None)?;
+        let mut session = Session::open(peer, vec![lossy], [None, None], None)?;
         let plan = verify_plan(1, VERIFY_SECONDS);
         let tallies =
             Progress::during("verifying at 1 % loss", VERIFY_SECONDS, || session.verify(0, plan))?;

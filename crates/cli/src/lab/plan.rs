@@ -136,6 +136,12 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The same with a second cable between the first two hosts, with a subnet of its own. Nobody is routed over it.
+    pub fn with_spare_cable(mut self) -> Self {
+        self.cable(0, 1);
+        self
+    }
+
     /// Whether a host's address is on `lo`, apart from its interfaces' addresses.
     pub fn has_stable_addresses(&self) -> bool {
         matches!(self.topology, Topology::Ring | Topology::Mesh)

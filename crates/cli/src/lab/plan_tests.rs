@@ -21,6 +21,19 @@ fn cables_are_as_many_as_the_topology_says() {
 }
 
 #[test]
+fn a_spare_cable_is_apart_from_the_first() {
+    let plan = Plan::new(2, Topology::Link, 1500).unwrap().with_spare_cable();
+    assert_eq!(plan.cables.len(), 2);
+    for host in &plan.hosts {
+        let [first, spare] = &host.interfaces[..] else { panic!("{:?}", host.interfaces) };
+        assert_eq!((first.name.as_str(), spare.name.as_str()), ("emp0", "emp1"));
+        assert_eq!((first.address, spare.prefix), (host.address, 30));
+        assert_ne!(first.address.octets()[2], spare.address.octets()[2]);
+        assert!(host.routes.is_empty());
+    }
+}
+
+#[test]
 fn sizes_out_of_range_are_the_users_mistake() {
     for (hosts, topology, mtu) in [
         (3, Topology::Link, 1500),

@@ -42,14 +42,9 @@ pub fn all(
         }
         // A choice of several links is no single bare link.
         for spec in emps.iter().filter(|spec| spec.link != LinkChoice::Auto) {
-            if spec.link == LinkChoice::Xdp {
-                eprintln!(
-                    "without raw xdp: EMP has the one AF_XDP socket that the interface's queue can have"
-                );
-                continue;
-            }
             let raw = spec.against(kind);
-            match links(&raw) {
+            // Beside EMP, as both are to be there at once.
+            match open(vec![spec.clone(), raw.clone()]) {
                 Ok(_) => specs.push(raw),
                 Err(error) if error.is::<UserError>() => {
                     eprintln!("without {}: {error}", raw.describe())

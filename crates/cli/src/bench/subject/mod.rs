@@ -13,7 +13,7 @@ mod raw_memory;
 mod tcp;
 mod tcp_calls;
 
-pub use opening::{Place, open};
+pub use opening::{Place, open_all};
 
 use super::calls::{Calls, Script};
 use super::job::{Job, Measure};

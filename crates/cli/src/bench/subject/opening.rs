@@ -30,15 +30,17 @@ pub struct Place {
     pub peer: IpAddr,
     /// The interface between them.
     pub interface: Interface,
+    /// Another interface between them.
+    pub spare: Option<Interface>,
     /// MTU to use instead of the interface's.
     pub mtu: Option<usize>,
 }
 
 impl Place {
-    /// Finds the interface behind the control connection, or the one that was named.
+    /// Finds the interface behind the control connection, or the one that was named, and a second one if that was named.
     pub fn find(
         (own, peer): (IpAddr, IpAddr),
-        named: Option<String>,
+        [named, spare]: [Option<String>; 2],
         mtu: Option<usize>,
     ) -> anyhow::Result<Self> {
         let list = interfaces()?;
@@ -54,7 +56,23 @@ impl Place {
         if let Some(mtu) = mtu.filter(|mtu| *mtu > interface.mtu) {
             bail_user!("{interface} can't carry an MTU of {mtu}");
         }
-        Ok(Self { own, peer, interface, mtu })
+        let spare = spare.map(|name| Self::named(&name)).transpose()?;
+        if spare.as_ref().is_some_and(|spare| spare.name == interface.name) {
+            bail_user!("{interface} carries EMP, so it can't be the spare interface too");
+        }
+        Ok(Self { own, peer, interface, spare, mtu })
+    }
+
+    /// The same with the spare interface, for a second XDP program.
+    fn aside(&self) -> anyhow::Result<Self> {
+        let Some(spare) = &self.spare else {
+            bail_user!(
+                "EMP has the one XDP program that {} can have: measure with --lab, or name a second interface at both \
+                 ends with --spare-interface",
+                self.interface.name
+            );
+        };
+        Ok(Self { interface: spare.clone(), spare: None, ..self.clone() })
     }
 
     /// The interface of this name.
@@ -113,8 +131,24 @@ pub trait Opening {
     fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>>;
 }
 
+/// Opens this end's halves of all subjects. An interface has one XDP program: where EMP has it, the bare ring goes to the
+/// spare interface.
+pub fn open_all(
+    specs: &[Spec],
+    place: &Place,
+    role: Role,
+) -> anyhow::Result<Vec<Box<dyn Opening>>> {
+    let over_xdp = |spec: &Spec, kind| spec.kind == kind && spec.link == LinkChoice::Xdp;
+    let taken = specs.iter().any(|spec| over_xdp(spec, SubjectKind::Emp));
+    let open = |spec| match taken && over_xdp(spec, SubjectKind::Raw) {
+        true => open(spec, &place.aside()?, role),
+        false => open(spec, place, role),
+    };
+    specs.iter().map(open).collect()
+}
+
 /// Opens this end's half of a subject.
-pub fn open(spec: &Spec, place: &Place, role: Role) -> anyhow::Result<Box<dyn Opening>> {
+fn open(spec: &Spec, place: &Place, role: Role) -> anyhow::Result<Box<dyn Opening>> {
     Ok(match spec.kind {
         SubjectKind::Emp => Box::new(EmpOpening::open(spec, place)?),
         SubjectKind::Raw => Box::new(RawOpening::open(spec.link, place)?),
@@ -224,5 +258,35 @@ impl Opening for RawOpening {
         let frame =
             other.frame_bytes_max.map_or(self.frame_bytes_max, |n| n.min(self.frame_bytes_max));
         Ok(Box::new(Raw::new(self.link, to, NodeId(node).destination_tag(), frame)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::UserError;
+    use std::net::Ipv4Addr;
+
+    fn on_loopback(spare: Option<&str>) -> anyhow::Result<Place> {
+        let here = IpAddr::from(Ipv4Addr::LOCALHOST);
+        Place::find((here, here), [None, spare.map(str::to_owned)], None)
+    }
+
+    #[test]
+    fn what_cannot_share_an_interface_wants_a_second_one() {
+        let alone = on_loopback(None).unwrap();
+        let error = alone.aside().unwrap_err();
+        assert!(error.is::<UserError>() && error.to_string().contains("--spare-interface"));
+        let spare = Interface { name: "other0".to_owned(), ..alone.interface.clone() };
+        let aside = Place { spare: Some(spare), ..alone }.aside().unwrap();
+        assert_eq!((aside.interface.name.as_str(), aside.spare), ("other0", None));
+    }
+
+    #[test]
+    fn the_spare_interface_is_another_one_that_exists() {
+        for (name, says) in [("lo", "can't be the spare"), ("nosuch0", "no interface nosuch0")] {
+            let error = on_loopback(Some(name)).unwrap_err();
+            assert!(error.is::<UserError>() && error.to_string().contains(says), "{error}");
+        }
     }
 }

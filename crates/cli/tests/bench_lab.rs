@@ -44,12 +44,39 @@ fn a_ping_pong_is_measured_against_the_bare_link_and_tcp() {
             assert_eq!(row["pattern"], "pingpong");
             assert_eq!(row["samples"], 3);
             assert!(row["one_way_us"].as_f64().unwrap() > 0.0 && row["gbps"].is_f64());
+            assert!(row["mean_us"].as_f64().unwrap() > 0.0, "{row}");
             let tcp = row["subject"].as_str().unwrap().starts_with("tcp");
             assert_eq!(row["link"], if tcp { Value::Null } else { Value::from(link) });
         }
         assert!(printed.lines().all(|line| line.chars().count() <= 100), "{printed}");
-        assert!(printed.contains("to raw") && printed.contains("4K"), "{printed}");
+        assert!(
+            printed.contains("to raw") && printed.contains("mean µs") && printed.contains("4K"),
+            "{printed}"
+        );
     }
+}
+
+#[test]
+fn a_ping_pong_through_libfabric_is_measured_beside_the_host_api() {
+    let directory = provider_directory();
+    if !is_root() || !directory.join("libemp_fi.so").exists() {
+        return eprintln!("skipped: not root, or no provider (cargo test --workspace builds it)");
+    }
+    for (link, told) in [("auto", None), ("udp", Some("udp"))] {
+        let mut command = emp(&["bench", "pingpong", "--lab", "--link", link, "--vs", "libfabric"]);
+        command.args(SHORT).env("FI_PROVIDER_PATH", &directory);
+        command.envs(told.map(|told| ("FI_EMP_LINK", told)));
+        let printed = succeed(&mut command);
+        let rows = |subject: &str| {
+            printed.lines().filter(|line| line.split_whitespace().nth(1) == Some(subject)).count()
+        };
+        assert_eq!((rows("emp"), rows("libfabric")), (2, 2), "{printed}");
+    }
+    // Two links would be compared.
+    let mut command = emp(&["bench", "pingpong", "--lab", "--link", "udp", "--vs", "libfabric"]);
+    let output = command.args(SHORT).env("FI_PROVIDER_PATH", &directory).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("set FI_EMP_LINK=udp"), "{}", stderr(&output));
 }
 
 #[test]
@@ -135,6 +162,7 @@ fn mistakes_are_one_line_and_exit_code_2() {
     for (arguments, says) in [
         (vec!["pingpong", "127.0.0.1", "--sizes", "lots"], "`lots` is not a size"),
         (vec!["pingpong", "127.0.0.1", "--vs", "pigeon"], "not `pigeon`"),
+        (vec!["stream", "127.0.0.1", "--vs", "libfabric"], "by pingpong only"),
         (vec!["stream", "127.0.0.1", "--seconds", "0"], "0 seconds"),
         (vec!["stream", "127.0.0.1", "--profile", "x"], "there is no profile x"),
         (vec!["verify", "127.0.0.1", "--size-max", "1,2"], "is not one size"),

@@ -104,7 +104,8 @@ pub struct MeasureArgs {
     /// Messages outstanding [default: about 4 MiB of them, 4 to 256; 1 of put, get and atomic].
     #[arg(long, value_name = "N")]
     pub window: Option<usize>,
-    /// Measure these in turn with EMP: raw (the bare link), tcp (spinning), tcp-block (sleeping).
+    /// Measure these in turn with EMP: raw (the bare link), tcp (spinning), tcp-block (sleeping), libfabric (EMP as MPIs
+    /// call it; pingpong only).
     #[arg(long, value_delimiter = ',', value_name = "SUBJECTS")]
     pub vs: Vec<String>,
     /// Write the figures to a file, for programs.
@@ -224,17 +225,19 @@ impl MeasureArgs {
         let emp = self.emp.spec()?;
         let mut specs = vec![emp.clone()];
         for name in &self.vs {
-            let known = [SubjectKind::Raw, SubjectKind::Tcp, SubjectKind::TcpBlock];
-            match known.into_iter().find(|kind| kind.name() == name) {
+            match SubjectKind::YARDSTICKS.into_iter().find(|kind| kind.name() == name) {
                 Some(SubjectKind::Raw) if pattern.one_sided() => {
                     bail_user!(
                         "a bare link cannot {}; compare with tcp, which asks and answers",
                         pattern.name()
                     )
                 }
+                Some(SubjectKind::Libfabric) if pattern != Pattern::Pingpong => {
+                    bail_user!("libfabric is measured by pingpong only")
+                }
                 Some(kind) if specs.iter().any(|spec| spec.kind == kind) => {}
                 Some(kind) => specs.push(emp.against(kind)),
-                None => bail_user!("--vs knows raw, tcp and tcp-block, not `{name}`"),
+                None => bail_user!("--vs knows libfabric, raw, tcp and tcp-block, not `{name}`"),
             }
         }
         Ok(specs)

@@ -20,7 +20,7 @@ use crate::{bail_user, error};
 pub const PORT_DEFAULT: u16 = emp_wire::UDP_PORT_DEFAULT + 1;
 
 /// Both ends must speak the same version of this protocol, or they would measure different things.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// Bytes of a line. The longest is a hello with all subjects, under 4 KB.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -45,6 +45,8 @@ pub struct Card {
     pub node: Option<u64>,
     /// Largest frame of its link in bytes.
     pub frame_bytes_max: Option<usize>,
+    /// Its address as libfabric has it, if it is reached that way.
+    pub fabric: Option<Vec<u8>>,
 }
 
 /// What a client asks.

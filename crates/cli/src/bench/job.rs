@@ -57,6 +57,9 @@ pub enum SubjectKind {
     /// EMP through its public interface.
     #[serde(rename = "emp")]
     Emp,
+    /// EMP through its libfabric provider, as MPIs reach it.
+    #[serde(rename = "libfabric")]
+    Libfabric,
     /// The bare link that EMP uses: frames, no reliability.
     #[serde(rename = "raw")]
     Raw,
@@ -69,10 +72,14 @@ pub enum SubjectKind {
 }
 
 impl SubjectKind {
+    /// What EMP can be measured against.
+    pub const YARDSTICKS: [Self; 4] = [Self::Libfabric, Self::Raw, Self::Tcp, Self::TcpBlock];
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Emp => "emp",
+            Self::Libfabric => "libfabric",
             Self::Raw => "raw",
             Self::Tcp => "tcp",
             Self::TcpBlock => "tcp-block",
@@ -179,7 +186,7 @@ impl Spec {
 
     /// Whether the link choice matters to it.
     pub fn uses_link(&self) -> bool {
-        matches!(self.kind, SubjectKind::Emp | SubjectKind::Raw)
+        matches!(self.kind, SubjectKind::Emp | SubjectKind::Libfabric | SubjectKind::Raw)
     }
 }
 

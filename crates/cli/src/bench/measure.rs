@@ -56,6 +56,13 @@ impl Series {
         stats::median(&self.each(figure))
     }
 
+    /// The mean time of one message, over all messages: what is rare and slow counts, as it does not in the median.
+    pub fn mean_us(&self) -> Option<f64> {
+        let samples: Vec<f64> = self.measures.iter().filter_map(Measure::one_way_us).collect();
+        // Slices have equal numbers of messages.
+        stats::mean(&samples)
+    }
+
     /// The median time of one message; what ratios of ping-pongs are made of.
     pub fn one_way_us(&self) -> Option<f64> {
         let samples: Vec<f64> = self.measures.iter().filter_map(Measure::one_way_us).collect();

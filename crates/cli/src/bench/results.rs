@@ -41,6 +41,8 @@ pub struct Row {
     pub size: Option<usize>,
     /// Microseconds one way.
     pub one_way_us: Option<f64>,
+    /// The same as the mean over all messages.
+    pub mean_us: Option<f64>,
     /// Payload, in 10^9 bits per second.
     pub gbps: Option<f64>,
     /// Messages per second.
@@ -64,6 +66,7 @@ impl Row {
             mtu: session.place().mtu(),
             size: Some(series.job.size),
             one_way_us: series.one_way_us(),
+            mean_us: series.mean_us(),
             gbps: series.median(Measure::gbps),
             messages_per_s: series.median(Measure::messages_per_s),
             samples: series.measures.len(),
@@ -98,6 +101,7 @@ mod tests {
             mtu: 1500,
             size: Some(4096),
             one_way_us: None,
+            mean_us: None,
             gbps: Some(12.5),
             messages_per_s: Some(381_469.7),
             samples: 5,
@@ -123,6 +127,7 @@ mod tests {
         let promised = [
             "gbps",
             "link",
+            "mean_us",
             "messages_per_s",
             "mtu",
             "one_way_us",

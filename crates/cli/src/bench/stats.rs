@@ -13,6 +13,11 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     }
 }
 
+/// The mean; `None` without samples.
+pub fn mean(samples: &[f64]) -> Option<f64> {
+    (!samples.is_empty()).then(|| samples.iter().sum::<f64>() / samples.len() as f64)
+}
+
 /// The median of `a[i] / b[i]`: both were measured one right after the other, so what disturbed one run mostly
 /// disturbed both and cancels out, which it doesn't in the ratio of two medians.
 pub fn paired_ratio(a: &[f64], b: &[f64]) -> Option<f64> {
@@ -31,6 +36,13 @@ mod tests {
         assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 100.0]), Some(3.0));
         assert_eq!(median(&[f64::NAN, 1.0, f64::INFINITY]), Some(1.0));
+    }
+
+    #[test]
+    fn means_feel_what_medians_do_not() {
+        assert_eq!(mean(&[]), None);
+        assert_eq!(mean(&[1.0, 1.0, 7.0]), Some(3.0));
+        assert_eq!(median(&[1.0, 1.0, 7.0]), Some(1.0));
     }
 
     #[test]

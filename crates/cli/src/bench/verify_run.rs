@@ -106,6 +106,7 @@ fn row(session: &Session, tallies: &[Tally; 2]) -> Row {
         mtu: session.place().mtu(),
         size: None,
         one_way_us: None,
+        mean_us: None,
         gbps: Some(bytes as f64 * 8e-9 / seconds),
         messages_per_s: Some(messages as f64 / seconds),
         samples: 1,

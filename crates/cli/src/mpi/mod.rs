@@ -16,7 +16,7 @@ pub use find::{choose, find};
 pub use install::{Args as InstallArgs, run as run_install};
 pub use obstacles::inspect as findings;
 pub use probe::{Args as ProbeArgs, run as run_probe};
-pub use provider::directory as provider_directory;
+pub use provider::{directory as provider_directory, file as provider_file};
 pub use settings::{Settings, Transport};
 
 use std::fmt;

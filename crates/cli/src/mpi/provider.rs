@@ -32,7 +32,15 @@ fn search(named: &str) -> anyhow::Result<PathBuf> {
 
 /// The file that belongs to this program, whatever the user names.
 pub fn own_file() -> anyhow::Result<PathBuf> {
-    let directory = search("")?;
+    file_in(&search("")?)
+}
+
+/// The file in the directory to name in FI_PROVIDER_PATH.
+pub fn file() -> anyhow::Result<PathBuf> {
+    file_in(&directory()?)
+}
+
+fn file_in(directory: &Path) -> anyhow::Result<PathBuf> {
     let files = [FILE, BUILT].map(|name| directory.join(name));
     files
         .into_iter()

@@ -179,6 +179,7 @@ mod tests {
             gbps: Some(size as f64 * 8e-3 / us),
             messages_per_s: Some(1e6 / us),
             samples: 5,
+            mean_us: None,
             copies: None,
         }
     }

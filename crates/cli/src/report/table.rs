@@ -7,15 +7,16 @@ use crate::bench::{Pattern, Row, SubjectKind, Verdict, show_size};
 /// Columns that a table may take.
 const WIDTH: u16 = 100;
 
-/// One row a subject and size. Ratios are the subject's to the bare link and to spinning TCP at the same size: of times
+/// One row a subject and size, all of one pattern. Times are medians over slices, and the mean over all messages. Ratios are the subject's to the bare link and to spinning TCP at the same size: of times
 /// for ping-pongs (less is better), of throughput for the rest (more is better).
 pub fn rows(rows: &[Row]) -> String {
+    let pattern = rows.first().map_or("pattern", |row| row.pattern.name());
     let mut table = bare(&[
-        "pattern",
-        "size",
+        pattern,
         "subject",
         "link",
         "one way µs",
+        "mean µs",
         "Gb/s",
         "msg/s",
         "to raw",
@@ -24,18 +25,18 @@ pub fn rows(rows: &[Row]) -> String {
     for row in rows {
         let size = row.size.map_or_else(|| "random".to_owned(), show_size);
         table.add_row([
-            row.pattern.name().to_owned(),
             size,
             row.subject.name().to_owned(),
             row.link.clone().unwrap_or_else(|| "-".to_owned()),
             number(row.one_way_us, 2),
+            number(row.mean_us, 2),
             number(row.gbps, 3),
             number(row.messages_per_s, 0),
             ratio(rows, row, SubjectKind::Raw),
             ratio(rows, row, SubjectKind::Tcp),
         ]);
     }
-    align_right(&mut table, &[1, 4, 5, 6, 7, 8]);
+    align_right(&mut table, &[0, 3, 4, 5, 6, 7, 8]);
     format!("{table}\n")
 }
 
@@ -84,6 +85,7 @@ pub fn pivot(rows: &[Row]) -> String {
 pub fn subject(row: &Row) -> String {
     let subject = match row.subject {
         SubjectKind::Emp => "EMP",
+        SubjectKind::Libfabric => "libfabric",
         SubjectKind::Raw => "bare",
         SubjectKind::Tcp => "TCP spinning",
         SubjectKind::TcpBlock => "TCP sleeping",
@@ -164,6 +166,7 @@ mod tests {
             gbps: Some(0.256 / us),
             messages_per_s: Some(1e6 / us),
             samples: 5,
+            mean_us: Some(us * 1.01),
             copies: None,
         }
     }

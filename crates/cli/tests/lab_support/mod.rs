@@ -25,6 +25,11 @@ pub fn interruptible(arguments: &[&str]) -> Command {
     command
 }
 
+/// Where the provider is that was built with these tests.
+pub fn provider_directory() -> std::path::PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_emp")).with_file_name("deps")
+}
+
 /// Runs it to its end.
 pub fn run(arguments: &[&str]) -> Output {
     emp(arguments).output().unwrap()

@@ -113,8 +113,6 @@ pub struct Point {
     pub row: Row,
     /// The shortest time of one way in µs: NetPIPE's figure.
     pub best_us: f64,
-    /// The mean in µs.
-    pub mean_us: f64,
     /// The longest in µs.
     pub worst_us: f64,
     /// Round trips of a trial.
@@ -128,7 +126,6 @@ impl Point {
         Self {
             row: Row::of(session, &outcome.series),
             best_us: outcome.best_us,
-            mean_us: outcome.mean_us,
             worst_us: outcome.worst_us,
             repeats: outcome.series.job.count,
             round: size.round,
@@ -257,9 +254,10 @@ pub mod tests {
             gbps: Some(bytes as f64 * 8e-3 / us),
             messages_per_s: Some(1e6 / us),
             samples: 7,
+            mean_us: Some(us),
             copies: None,
         };
-        Point { row, best_us: us, mean_us: us, worst_us: us, repeats: 1000, round: true }
+        Point { row, best_us: us, worst_us: us, repeats: 1000, round: true }
     }
 
     #[test]

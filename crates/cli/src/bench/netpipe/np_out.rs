@@ -50,6 +50,8 @@ fn file_name(point: &Point) -> String {
 fn line(point: &Point, columns: Columns) -> String {
     let bytes = point.bytes();
     let bits = bytes as f64 * 8.0;
+    // Trials that took no time at all are none.
+    let mean_us = point.row.mean_us.unwrap_or(f64::NAN);
     let gbps = |us: f64| bits * 1e-3 / us;
     let mut line = String::new();
     // Writing to a string does not fail.
@@ -61,10 +63,10 @@ fn line(point: &Point, columns: Columns) -> String {
         Columns::Five => writeln!(
             line,
             "{bytes:9} {:9.3} {:9.3} {:9.3} {:7.2}",
-            gbps(point.mean_us),
+            gbps(mean_us),
             gbps(point.worst_us),
             gbps(point.best_us),
-            point.mean_us
+            mean_us
         ),
     };
     line

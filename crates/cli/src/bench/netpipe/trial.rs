@@ -38,8 +38,6 @@ pub struct Outcome {
     pub series: Series,
     /// The shortest time of one way in µs.
     pub best_us: f64,
-    /// The mean time of one way in µs, which NetPIPE 5 writes.
-    pub mean_us: f64,
     /// The longest time of one way in µs.
     pub worst_us: f64,
 }
@@ -139,8 +137,7 @@ impl Outcome {
         let (best_us, worst_us) = times
             .iter()
             .fold((f64::INFINITY, 0.0), |(best, worst), time| (time.min(best), time.max(worst)));
-        let mean_us = times.iter().sum::<f64>() / times.len() as f64;
-        Some(Self { series, best_us, mean_us, worst_us })
+        Some(Self { series, best_us, worst_us })
     }
 }
 
@@ -184,7 +181,10 @@ mod tests {
         let outcome = outcome(&[5, 3, 7]).unwrap();
         let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
         assert!(close(outcome.best_us, 3.0) && close(outcome.worst_us, 7.0));
-        assert!(close(outcome.mean_us, 5.0) && close(outcome.series.one_way_us().unwrap(), 5.0));
+        assert!(
+            close(outcome.series.mean_us().unwrap(), 5.0)
+                && close(outcome.series.one_way_us().unwrap(), 5.0)
+        );
     }
 
     #[test]

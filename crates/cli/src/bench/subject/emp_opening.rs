@@ -188,9 +188,9 @@ impl Opening for EmpOpening {
             mac,
             udp_port,
             shm,
-            tcp_port: None,
             node: Some(self.node.id().0),
             frame_bytes_max: links.first().map(|link| link.frame_bytes_max),
+            ..Card::default()
         }
     }
 

@@ -1,10 +1,11 @@
-//! The things that are measured, behind one trait: EMP, the bare link, TCP.
+//! The things that are measured, behind one trait: EMP, by its own interface and by libfabric's, the bare link, TCP.
 
 mod emp;
 mod emp_calls;
 mod emp_one_sided;
 mod emp_opening;
 mod harness_link;
+mod libfabric;
 mod opening;
 mod raw;
 mod raw_flow;

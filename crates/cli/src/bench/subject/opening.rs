@@ -9,6 +9,7 @@ use emp_link::{
 use emp_wire::{ETHERTYPE_DEFAULT, LinkAddress, NodeId};
 
 use super::emp_opening::EmpOpening;
+use super::libfabric::LibfabricOpening;
 use super::raw::Raw;
 use super::tcp::Tcp;
 use super::{Role, Subject};
@@ -151,6 +152,7 @@ pub fn open_all(
 fn open(spec: &Spec, place: &Place, role: Role) -> anyhow::Result<Box<dyn Opening>> {
     Ok(match spec.kind {
         SubjectKind::Emp => Box::new(EmpOpening::open(spec, place)?),
+        SubjectKind::Libfabric => Box::new(LibfabricOpening::open(spec.link, place)?),
         SubjectKind::Raw => Box::new(RawOpening::open(spec.link, place)?),
         SubjectKind::Tcp | SubjectKind::TcpBlock => {
             let spinning = spec.kind == SubjectKind::Tcp;
@@ -239,7 +241,7 @@ impl Opening for RawOpening {
             shm: capabilities.address.as_shm(),
             node: Some(self.node.0),
             frame_bytes_max: Some(self.frame_bytes_max),
-            tcp_port: None,
+            ..Card::default()
         }
     }
 

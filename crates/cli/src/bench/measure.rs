@@ -1,7 +1,7 @@
 //! How often, how long, in which order: subjects take turns in short slices, so that whatever else the machine does
 //! meets them all alike, and the median over the slices is the figure.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::job::{Job, Measure, Pattern};
 use super::session::Session;
@@ -19,6 +19,13 @@ const TRIES_MAX: usize = 40;
 /// Messages of one slice at most; at 100 ns each, a slice of ten seconds.
 const COUNT_MAX: u64 = 100_000_000;
 
+/// How many times longer than asked the slices at one size may take together: where other programs have a core for milliseconds,
+/// slices are longer than the one that was tried out, and fewer of them must do.
+const OVERTIME: u32 = 2;
+
+/// Rounds that are run however long they take: of fewer the middle one says nothing.
+const ROUNDS_MIN: usize = 3;
+
 /// Bytes that a stream keeps in flight unless told otherwise.
 const WINDOW_BYTES: usize = 4 << 20;
 
@@ -32,6 +39,14 @@ pub struct Effort {
     pub slice: Duration,
     /// Slices per subject and size.
     pub runs: usize,
+}
+
+impl Effort {
+    /// The longest that so many subjects may take at one size.
+    fn limit(&self, subjects: usize) -> Duration {
+        let slices = u32::try_from(self.runs * subjects).unwrap_or(u32::MAX);
+        self.slice.saturating_mul(slices).saturating_mul(OVERTIME)
+    }
 }
 
 /// All slices of one subject at one size.
@@ -90,7 +105,11 @@ pub fn alternate(
         let job = calibrate(first, effort.slice, |job| session.run(subject, job))?;
         all.push(Series { subject, job, measures: Vec::with_capacity(effort.runs) });
     }
+    let (start, limit) = (Instant::now(), effort.limit(subjects.len()));
     for run in 0..effort.runs {
+        if run >= ROUNDS_MIN && start.elapsed() > limit {
+            break;
+        }
         // Forth and back, so that none always follows the same other.
         let order: Vec<usize> =
             if run % 2 == 0 { (0..all.len()).collect() } else { (0..all.len()).rev().collect() };
@@ -147,6 +166,14 @@ mod tests {
         assert_eq!(calibrated(Duration::ZERO, Duration::from_secs(1), slice), 1);
         let count = calibrated(Duration::ZERO, Duration::ZERO, slice);
         assert_eq!(count, COUNT_MAX);
+    }
+
+    #[test]
+    fn the_time_that_was_asked_for_is_kept_within_a_factor() {
+        let effort = Effort { slice: Duration::from_millis(10), runs: 15 };
+        assert_eq!(effort.limit(6), Duration::from_millis(1800));
+        let endless = Effort { slice: Duration::MAX, runs: usize::MAX / 4 };
+        assert_eq!(endless.limit(2), Duration::MAX);
     }
 
     #[test]

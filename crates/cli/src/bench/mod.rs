@@ -19,6 +19,7 @@ mod pair;
 mod patience;
 mod pattern;
 mod progress;
+mod promises;
 mod results;
 mod session;
 mod sizes;
@@ -32,7 +33,7 @@ pub use bars::Verdict;
 pub use environment::{Environment, is_loaded, links, load, note_load};
 pub use job::{LinkChoice, Pattern, Spec, SubjectKind};
 pub use logp::Row as LogpRow;
-pub use mpi::{Results as MpiResults, Row as MpiRow};
+pub use mpi::{Cost as MpiProviderCost, Results as MpiResults, Row as MpiRow};
 #[cfg(test)]
 pub use netpipe::tests::point as test_point;
 pub use netpipe::{Point, Run as NetpipeRun};
@@ -44,7 +45,6 @@ pub use pattern::{Work, measure_sizes};
 pub use progress::Progress;
 pub use results::Row;
 pub use session::Session;
-pub use subject::Place;
 pub use verify_run::{outcome as verify_outcome, plan as verify_plan};
 pub use {measure::Effort, sizes::show as show_size};
 
@@ -79,7 +79,8 @@ enum Command {
     Verify(args::VerifyArgs),
     /// An MPI over EMP and over TCP: ping-pong, stream, rate, allreduce, put and get, in turn.
     Mpi(mpi::Args),
-    /// The figures that EMP promises, each measured and judged.
+    /// The figures that EMP promises, each measured and judged, in under a minute. What takes longer is not among them: see
+    /// netpipe (every size against TCP), overlap, mpi.
     Bars(args::BarsArgs),
 }
 

@@ -80,7 +80,8 @@ pub fn outcome(tallies: &[Tally; 2]) -> anyhow::Result<String> {
     Ok(format!(
         "verify: {} messages, {:.1} MB, every byte right, in {seconds:.1} s ({:.2} Gb/s)\n\
          one-sided: {} puts, {} gets, {} atomics\n\
-         frames resent {}, lost on purpose {}; messages unexpected {}, cut short on purpose {}; receives cancelled {}\n",
+         frames resent {}, lost on purpose {}\n\
+         messages unexpected {}, cut short on purpose {}; receives cancelled {}\n",
         sum(|t| t.messages_checked),
         sum(|t| t.bytes_checked) as f64 / 1e6,
         sum(|t| t.bytes_checked) as f64 * 8e-9 / seconds.max(1e-9),

@@ -2,7 +2,7 @@
 
 use super::plot::Curve;
 use super::table::{align_right, bare, number};
-use crate::bench::{MpiResults, MpiRow, show_size};
+use crate::bench::{MpiProviderCost, MpiResults, MpiRow, show_size};
 
 /// What stands above the curves.
 pub fn title(results: &MpiResults) -> String {
@@ -46,7 +46,17 @@ pub fn table(results: &MpiResults) -> String {
         table.add_row(cells);
     }
     align_right(&mut table, &(1..=subjects.len() + 2).collect::<Vec<_>>());
-    format!("{}\n{table}\n", results.mpi)
+    let provider = results.provider.as_ref().map(provider).unwrap_or_default();
+    format!("{}\n{table}\n{provider}", results.mpi)
+}
+
+/// One line: what the provider adds.
+fn provider(cost: &MpiProviderCost) -> String {
+    let size = show_size(cost.size);
+    format!(
+        "{size} B tagged ping-pong, one way: host API {:.2} µs, libfabric {:.2} µs; the provider adds {:.2} µs\n",
+        cost.host_us, cost.libfabric_us, cost.adds_us
+    )
 }
 
 fn unit(pattern: &str) -> &'static str {
@@ -92,6 +102,7 @@ mod tests {
             subject: subject.to_owned(),
             size: 8,
             one_way_us: Some(us),
+            mean_us: Some(us),
             gbps: Some(0.064 / us),
             messages_per_s: Some(1e6 / us),
             samples: 7,
@@ -110,12 +121,20 @@ mod tests {
                 row(Transport::Tcp, "tcp", 4.0, Some(0.5)),
                 row(Transport::Rxm, "tcp;ofi_rxm", 5.0, Some(0.4)),
             ],
+            provider: Some(MpiProviderCost {
+                size: 8,
+                host_us: 1.5,
+                libfabric_us: 1.75,
+                adds_us: 0.24,
+                samples: 101,
+            }),
         };
         let text = table(&results);
         assert!(
             text.contains("0.50×") && text.contains("tcp;ofi_rxm") && text.contains("one way µs"),
             "{text}"
         );
+        assert!(text.contains("host API 1.50 µs, libfabric 1.75 µs; the provider adds 0.24 µs"));
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert_eq!(curves(&results).len(), 3);
         assert!(title(&results).contains("MPICH 5.0.2"));

@@ -93,6 +93,8 @@ pub struct Row {
     pub size: usize,
     /// Microseconds: one way of a ping-pong; an allreduce, a put or a get until it is done.
     pub one_way_us: Option<f64>,
+    /// The same as the mean over rounds.
+    pub mean_us: Option<f64>,
     /// Payload, in 10^9 bits per second.
     pub gbps: Option<f64>,
     /// Messages or operations per second.
@@ -114,6 +116,8 @@ pub struct Results {
     pub mpi: String,
     /// The figures: medians.
     pub results: Vec<Row>,
+    /// What the provider adds to the host API, if that was measured.
+    pub provider: Option<super::Cost>,
 }
 
 impl Results {
@@ -146,6 +150,7 @@ pub fn rows(mpi: &Mpi, samples: &[Sample]) -> Vec<Row> {
                 subject: transport.name(mpi).to_owned(),
                 size: job.size,
                 one_way_us: (!streams).then_some(each * 1e6),
+                mean_us: stats::mean(&own).filter(|_| !streams).map(|mean| mean * 1e6),
                 gbps: Some(job.size as f64 * 8e-9 / each),
                 messages_per_s: Some(1.0 / each),
                 samples: own.len(),
@@ -199,6 +204,7 @@ mod tests {
         assert_eq!((rows[0].emp_to_this, rows[1].emp_to_this), (None, Some(0.5)));
         assert_eq!((rows[0].subject.as_str(), rows[1].subject.as_str()), ("EMP", "btl/tcp"));
         assert!((rows[0].one_way_us.unwrap() - 2.0).abs() < 1e-9);
+        assert!((rows[0].mean_us.unwrap() - 26.0 / 6.0).abs() < 1e-9);
         assert_eq!(rows[0].samples, 3);
     }
 }

@@ -1,10 +1,12 @@
 //! `emp bench mpi`: an MPI over EMP and, in turn, over what it has for TCP.
 //!
 //! A program of ours, written against MPI alone, is compiled with the MPI's own compiler and run on two hosts of a lab:
-//! once for each transport, round after round, so that whatever else the machine does meets them all alike.
+//! once for each transport, round after round, so that whatever else the machine does meets them all alike. What EMP's
+//! provider adds to the host API is measured beside it ([`provider`]).
 
 mod figures;
 mod program;
+mod provider;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,6 +25,7 @@ use crate::mpi::{self, Family, Settings, Transport};
 use crate::report::{mpi as page, plot};
 
 pub use self::figures::{Results, Row};
+pub use self::provider::Cost;
 
 /// Seconds that a launch may take besides measuring: on a busy machine the ranks take their time to start.
 const START: f64 = 60.0;
@@ -84,7 +87,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let slice = args.seconds / args.runs as f64;
     let limit = |unit: &Unit| START + SLACK * slice.max(0.05) * unit.jobs.len() as f64;
     let longest = units.iter().map(limit).fold(START, f64::max);
-    let progress = Progress::new(units.len() * args.runs);
+    let progress = Progress::new(units.len() * args.runs + 1);
     let mut samples: Vec<Sample> = Vec::new();
     let mut turns = turns(units.len(), args.runs).into_iter();
     let mut running: Option<usize> = None;
@@ -99,12 +102,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let head = [program.path().into(), format!("{slice:.6}").into()];
         Ok(Some((units[at].settings.clone(), head.into_iter().chain(words).collect())))
     })?;
+    let provider = if args.tells_of_the_provider() {
+        progress.step("libfabric and the host API");
+        provider::measure()?
+    } else {
+        None
+    };
     drop(progress);
     let results = Results {
         environment: Environment::of_lab(MTU_DEFAULT, load),
         command: command_line(),
         mpi: mpi.name(),
         results: rows(&mpi, &samples),
+        provider,
     };
     print(&page::table(&results))?;
     note_load(load);
@@ -115,6 +125,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         plot::write_curves(path, &page::title(&results), page::curves(&results))?;
     }
     Ok(())
+}
+
+impl Args {
+    /// Whether EMP's ping-pong is measured, and with it what the provider has of its time.
+    fn tells_of_the_provider(&self) -> bool {
+        let pingpong = self.only.as_deref().is_none_or(|only| "pingpong".starts_with(only));
+        pingpong && (self.over.is_empty() || self.over.contains(&Transport::Emp))
+    }
 }
 
 fn units(mpi: &mpi::Mpi, args: &Args) -> anyhow::Result<Vec<Unit>> {

@@ -13,7 +13,8 @@ use super::private::{Host, PrivateLab};
 use super::rsh::Call;
 use super::state::{self, State};
 use super::{
-    DownArgs, ExecArgs, RshArgs, RunArgs, ShapeArgs, StatusArgs, UpArgs, build, rootless, status,
+    DownArgs, ExecArgs, RshArgs, RunArgs, ShapeArgs, StatusArgs, UpArgs, build, rootless, stale,
+    status,
 };
 use crate::bail_user;
 use crate::error::{PassThrough, print, user_error};
@@ -30,6 +31,7 @@ pub fn up(args: UpArgs) -> anyhow::Result<()> {
     let plan = args.shape.plan()?;
     let claim = if rootless::is_able() { None } else { Some(Claim::new(&name)?) };
     rootless::become_able()?;
+    stale::remove_quietly();
     let guard = Guard::make(State::new(&name, plan, None))?;
     if let Some(claim) = claim {
         claim.keep(&name)?;
@@ -149,15 +151,7 @@ fn refuse_if_in_use(state: &State) -> anyhow::Result<()> {
 }
 
 fn down_stale() -> anyhow::Result<()> {
-    let mut removed = Vec::new();
-    if rootless::is_able() {
-        for state in State::load_all()?.iter().filter(|state| state.is_stale()) {
-            build::undo(state)?;
-            removed.push(state.name.clone());
-        }
-    } else {
-        removed = keeper::forget_stale()?;
-    }
+    let removed = if rootless::is_able() { stale::remove()? } else { keeper::forget_stale()? };
     if removed.is_empty() {
         return print("no stale labs\n");
     }

@@ -2,7 +2,7 @@
 //!
 //! A thread waits for the signals. It undoes every guarded lab and then lets the signal end the
 //! process as it would have. SIGKILL cannot be seen; the lab's record then names a dead owner and
-//! `emp lab down --stale` removes it.
+//! whoever makes the next lab, or `emp lab down --stale`, removes it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

@@ -1,7 +1,7 @@
 //! Labs: hosts made of network namespaces, joined by virtual cables.
 //!
 //! A lab is first a [`Plan`], pure data. `build` makes it and undoes it, `state` remembers what
-//! was made, `interrupt` sees to it that nothing is left behind, `enter` is the way in. For other
+//! was made, `interrupt` sees to it that nothing is left behind, `stale` to what is all the same, `enter` is the way in. For other
 //! modules: [`PrivateLab`], a lab for the life of one process.
 
 mod build;
@@ -19,6 +19,7 @@ mod private;
 mod record;
 mod rootless;
 mod rsh;
+mod stale;
 mod state;
 mod status;
 
@@ -172,7 +173,7 @@ struct DownArgs {
     /// Which lab [default: $EMP_LAB, else emp].
     #[arg(long)]
     name: Option<String>,
-    /// Instead, remove every lab whose process ended without removing it.
+    /// Instead, remove every lab whose process ended without removing it. Whatever makes a lab does so too.
     #[arg(long, conflicts_with = "name")]
     stale: bool,
 }

@@ -11,7 +11,7 @@ use super::enter::Entrance;
 use super::interrupt::Guard;
 use super::plan::{self, Interface, Place, Plan};
 use super::state::{NETNS_DIR, State};
-use super::{rootless, state};
+use super::{rootless, stale, state};
 use crate::bail_user;
 use crate::process::ProcessId;
 
@@ -20,7 +20,7 @@ static MADE: AtomicU32 = AtomicU32::new(0);
 
 /// A lab that belongs to this process and is removed with it: when dropped, on SIGINT, SIGTERM and
 /// SIGHUP, and when a panic unwinds. Without privilege it lives in a user namespace of the process
-/// and the kernel removes it whatever happens. After SIGKILL as root, `emp lab down --stale` does.
+/// and the kernel removes it whatever happens. After SIGKILL as root, whoever makes the next lab does.
 ///
 /// `std::process::exit` skips `drop`: return from `main` instead.
 pub struct PrivateLab {
@@ -34,6 +34,7 @@ impl PrivateLab {
     /// kernel allows only while it has no other threads: create the lab before starting any.
     pub fn create(plan: Plan) -> anyhow::Result<Self> {
         rootless::become_able()?;
+        stale::remove_quietly();
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("p{}x{number}", std::process::id());
         let state = State::new(&name, plan, Some(ProcessId::own()));

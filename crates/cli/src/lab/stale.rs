@@ -1,0 +1,29 @@
+//! Labs whose process was killed before it could remove them. Whoever makes a lab removes those first.
+//!
+//! Only what such a lab's own record names is touched, and of that only namespaces that are still the ones it made.
+
+use super::build;
+use super::state::State;
+
+/// Removes them all, and returns their names. For a process that is able to (see [`super::rootless`]).
+pub fn remove() -> anyhow::Result<Vec<String>> {
+    let mut removed = Vec::new();
+    for state in State::load_all()?.into_iter().filter(State::is_stale) {
+        match build::undo(&state) {
+            Ok(()) => removed.push(state.name),
+            // Another process was faster.
+            Err(_) if State::load(&state.name)?.is_none() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(removed)
+}
+
+/// Does so before a lab is made. One that cannot be removed is no reason not to.
+pub fn remove_quietly() {
+    if let Err(error) = remove() {
+        eprintln!(
+            "note: a lab of a process that was killed is left: {error:#}; `emp lab down --stale` tries again"
+        );
+    }
+}

@@ -211,6 +211,27 @@ impl Firmware {
         self.send.post(now, peer, send, buffered_max, memory)
     }
 
+    /// As [`post_send`](Self::post_send); a small message that nothing stands before is in `batch` when this returns, as if
+    /// [`poll_transmit`](Self::poll_transmit) had put it there. The batch must be empty: its frames leave first.
+    pub fn post_send_into(
+        &mut self,
+        now: Time,
+        send: SendDescriptor,
+        memory: &mut impl HostMemory,
+        batch: &mut TransmitBatch,
+    ) -> Result<OpId, PostError> {
+        let peer = self.destination(now, send.to, send.endpoint)?;
+        let ways = self.peers.ways(peer);
+        let (peers, cross) = (&self.peers, &mut self.cross);
+        if batch.is_empty() && self.send.may_go_at_once(now, peer, &send, &ways, peers) {
+            let frame_bytes_max = self.frame_bytes_max;
+            let mut out = Outlet { peers, cross, memory, batch, frame_bytes_max };
+            return self.send.post_at_once(now, peer, send, &ways, &mut out);
+        }
+        let buffered_max = self.single_frame_bytes_max();
+        self.send.post(now, peer, send, buffered_max, memory)
+    }
+
     /// The peer that a post is for; it is looked for if it is not known.
     pub(crate) fn destination(
         &mut self,

@@ -42,6 +42,12 @@ impl Pool {
         (self.free as usize, self.next.len())
     }
 
+    /// True if a chain for so many bytes is to be had.
+    #[inline]
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        bytes.div_ceil(POOL_SLOT_BYTES as u64) <= u64::from(self.free)
+    }
+
     /// A chain for so many bytes, or `None` if the pool has no room. Zero bytes take no slot.
     pub(crate) fn alloc(&mut self, bytes: usize) -> Option<Chain> {
         let slots = bytes.div_ceil(POOL_SLOT_BYTES) as u32;

@@ -47,6 +47,16 @@ impl<T> Slots<T> {
         Some((index, 1))
     }
 
+    /// Index and generation of what is added next, if there is room.
+    #[inline]
+    pub(crate) fn next_name(&self) -> Option<(u32, u32)> {
+        if self.is_full() {
+            return None;
+        }
+        let index = self.free.front().copied().unwrap_or(self.entries.len() as u32);
+        Some((index, self.entries.get(index as usize).map_or(1, |entry| entry.generation)))
+    }
+
     /// The item at `index`, whatever its generation.
     #[inline]
     pub(crate) fn at(&self, index: u32) -> Option<&T> {
@@ -104,10 +114,13 @@ mod tests {
     #[test]
     fn old_generations_name_nothing() {
         let mut slots = Slots::new(2);
+        assert_eq!(slots.next_name(), Some((0, 1)));
         let (i, g) = slots.insert('a').unwrap();
         slots.insert('b').unwrap();
         assert!(slots.insert('c').is_none(), "the limit holds");
+        assert_eq!(slots.next_name(), None);
         assert_eq!(slots.remove(i), Some('a'));
+        assert_eq!(slots.next_name(), Some((i, g + 1)));
         let (j, h) = slots.insert('d').unwrap();
         assert_eq!(i, j);
         assert_eq!(slots.get(i, g), None);

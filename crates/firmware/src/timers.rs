@@ -37,6 +37,21 @@ impl Timers {
         Some(peer)
     }
 
+    /// Sets a peer's deadline unless it has an earlier one.
+    #[inline]
+    pub(crate) fn set_by(&mut self, peer: u32, time: Time) {
+        if !self.is_set_by(peer, time) {
+            self.set(peer, time);
+        }
+    }
+
+    /// True if a peer's deadline is not later than this.
+    #[inline]
+    pub(crate) fn is_set_by(&self, peer: u32, time: Time) -> bool {
+        let place = self.place[peer];
+        place != ABSENT && self.heap[place as usize].0 <= time
+    }
+
     /// Sets a peer's deadline, replacing an earlier or later one.
     pub(crate) fn set(&mut self, peer: u32, time: Time) {
         let place = self.place[peer];

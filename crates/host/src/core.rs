@@ -216,7 +216,9 @@ impl Core {
         for _ in 0..TRANSMIT_ROUNDS {
             if outgoing.is_done()
                 && !(firmware.has_transmit(now)
-                    && outgoing.refill(|batch| firmware.poll_transmit(now, memory, batch)))
+                    && outgoing.refill(|batch| {
+                        firmware.poll_transmit(now, memory, batch);
+                    }))
             {
                 self.dirty = false;
                 break;
@@ -294,9 +296,17 @@ impl Core {
         mut send: SendDescriptor,
         state: State,
     ) -> Result<SlotKey, PostError> {
-        self.insert(state, |firmware, memory, context| {
+        self.insert(state, |firmware, memory, outgoing, context| {
             send.context = context;
-            firmware.post_send(now, send, memory)
+            // What a link did not take yet leaves first.
+            if !outgoing.is_done() {
+                return firmware.post_send(now, send, memory);
+            }
+            let mut posted = Err(PostError::Busy);
+            outgoing.refill(|batch| {
+                posted = firmware.post_send_into(now, send, memory, batch);
+            });
+            posted
         })
     }
 
@@ -311,7 +321,7 @@ impl Core {
         mut receive: ReceiveDescriptor,
         state: State,
     ) -> Result<SlotKey, PostError> {
-        self.insert(state, |firmware, memory, context| {
+        self.insert(state, |firmware, memory, _, context| {
             receive.context = context;
             firmware.post_receive(now, receive, memory)
         })

@@ -76,10 +76,10 @@ impl Outgoing {
         self.dropped
     }
 
-    /// Refills the batch by `fill`, which returns the number of frames. To be called when [`is_done`](Self::is_done).
+    /// Refills the batch by `fill`. To be called when [`is_done`](Self::is_done).
     /// False: there was nothing.
     #[inline]
-    pub(crate) fn refill(&mut self, fill: impl FnOnce(&mut TransmitBatch) -> usize) -> bool {
+    pub(crate) fn refill(&mut self, fill: impl FnOnce(&mut TransmitBatch)) -> bool {
         debug_assert!(self.is_done());
         self.batch.clear();
         fill(&mut self.batch);
@@ -205,7 +205,7 @@ mod tests {
     fn an_empty_batch_is_done() {
         let mut outgoing = Outgoing::new(1500);
         assert!(outgoing.is_done() && !outgoing.names_memory());
-        assert!(!outgoing.refill(|_| 0));
+        assert!(!outgoing.refill(|_| ()));
         assert!(outgoing.offer(Time(0), &mut []));
     }
 }

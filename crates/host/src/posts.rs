@@ -7,6 +7,7 @@ use emp_firmware::{
 
 use crate::core::Core;
 use crate::memory::ProcessMemory;
+use crate::outgoing::Outgoing;
 use crate::requests::{SlotKey, State};
 
 impl Core {
@@ -15,14 +16,19 @@ impl Core {
     pub(crate) fn insert(
         &mut self,
         state: State,
-        post: impl FnOnce(&mut Firmware, &mut ProcessMemory, u64) -> Result<OpId, PostError>,
+        post: impl FnOnce(
+            &mut Firmware,
+            &mut ProcessMemory,
+            &mut Outgoing,
+            u64,
+        ) -> Result<OpId, PostError>,
     ) -> Result<SlotKey, PostError> {
         let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
         if matches!(state, State::Raw { .. }) && self.queues.is_full() {
             return Err(PostError::Busy);
         }
-        let memory = &mut self.memory;
-        self.requests.insert(state, |context| post(firmware, memory, context))
+        let (memory, outgoing) = (&mut self.memory, &mut self.outgoing);
+        self.requests.insert(state, |context| post(firmware, memory, outgoing, context))
     }
 
     /// Posts a put. The caller goes on with [`posted`](Self::posted).
@@ -36,7 +42,7 @@ impl Core {
         mut put: PutDescriptor,
         state: State,
     ) -> Result<SlotKey, PostError> {
-        self.insert(state, |firmware, memory, context| {
+        self.insert(state, |firmware, memory, _, context| {
             put.context = context;
             firmware.post_put(now, put, memory)
         })
@@ -53,7 +59,7 @@ impl Core {
         mut get: GetDescriptor,
         state: State,
     ) -> Result<SlotKey, PostError> {
-        self.insert(state, |firmware, memory, context| {
+        self.insert(state, |firmware, memory, _, context| {
             get.context = context;
             firmware.post_get(now, get, memory)
         })
@@ -70,7 +76,7 @@ impl Core {
         mut atomic: AtomicDescriptor,
         state: State,
     ) -> Result<SlotKey, PostError> {
-        self.insert(state, |firmware, memory, context| {
+        self.insert(state, |firmware, memory, _, context| {
             atomic.context = context;
             firmware.post_atomic(now, atomic, memory)
         })

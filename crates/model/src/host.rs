@@ -178,7 +178,7 @@ impl World {
             context: send_context(id),
         };
         let fits = spec.bytes <= firmware.single_frame_bytes_max() as u64;
-        match firmware.post_send(now, descriptor, &mut node.memory) {
+        match node.post_send(spec.from, now, descriptor, &mut self.network) {
             Ok(op) => {
                 let incarnation = node.incarnation;
                 self.ledger.messages[id].posted =

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use emp_firmware::{
-    Completion, Config, Firmware, LinkInfo, NodeEvent, Profile, Span, Time, TransmitBatch,
+    Completion, Config, Firmware, LinkInfo, NodeEvent, OpId, PostError, Profile, SendDescriptor,
+    Span, Time, TransmitBatch,
 };
 use emp_wire::{LinkAddress, NodeId};
 
@@ -19,11 +20,18 @@ pub struct Pace {
     pub frames_per_turn: usize,
     /// Frames that the receive ring holds; more are lost.
     pub ring_frames: usize,
+    /// What may leave with its post does not wait for the next turn.
+    pub posts_at_once: bool,
 }
 
 impl Pace {
     /// A host that polls without pause.
-    pub const FAST: Self = Self { turn_interval: Span(0), frames_per_turn: 64, ring_frames: 4_096 };
+    pub const FAST: Self = Self {
+        turn_interval: Span(0),
+        frames_per_turn: 64,
+        ring_frames: 4_096,
+        posts_at_once: true,
+    };
 }
 
 /// How a node is made.
@@ -93,6 +101,25 @@ const EGRESS_MAX: Span = Span::us(300);
 const BATCHES_PER_TURN_MAX: usize = 10_000;
 
 impl SimNode {
+    /// Posts a send as its application does: at once, if so set up, what the firmware lets out at once.
+    pub fn post_send(
+        &mut self,
+        index: usize,
+        now: Time,
+        send: SendDescriptor,
+        network: &mut Network,
+    ) -> Result<OpId, PostError> {
+        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
+        let full = network.egress_free(index).since(now) > EGRESS_MAX;
+        if !self.setup.pace.posts_at_once || full || now < self.paused_until {
+            return firmware.post_send(now, send, &mut self.memory);
+        }
+        self.batch.clear();
+        let posted = firmware.post_send_into(now, send, &mut self.memory, &mut self.batch);
+        send_batch(&self.batch, &self.memory, index, now, network);
+        posted
+    }
+
     /// A node that is away.
     pub fn new(setup: NodeSetup) -> Self {
         let frame_bytes_max = setup.links.iter().map(|link| link.frame_bytes_max).max();

@@ -225,11 +225,14 @@ fn draw_profile(prng: &mut Prng, options: &SwarmOptions) -> Profile {
     profile
 }
 
-fn draw_pace(prng: &mut Prng, _index: usize) -> Pace {
+fn draw_pace(prng: &mut Prng, index: usize) -> Pace {
+    // By index: both kinds of hosts are in most worlds.
+    let posts_at_once = index.is_multiple_of(2);
     if prng.percent(75) {
-        return Pace::FAST;
+        return Pace { posts_at_once, ..Pace::FAST };
     }
     Pace {
+        posts_at_once,
         turn_interval: Span(prng.log_uniform(500_000)),
         frames_per_turn: prng.within(1..=64) as usize,
         ring_frames: 1 << prng.within(4..=12),

@@ -134,8 +134,12 @@ fn a_thousandth_lost_costs_at_most_a_tenth() {
 fn a_slow_receiver_gets_everything() {
     for profile in Profile::ALL {
         let mut setup = WorldSetup::lan(2, profile);
-        setup.nodes[1].pace =
-            Pace { turn_interval: Span::us(100), frames_per_turn: 16, ring_frames: 64 };
+        setup.nodes[1].pace = Pace {
+            turn_interval: Span::us(100),
+            frames_per_turn: 16,
+            ring_frames: 64,
+            posts_at_once: false,
+        };
         let mut world = acquainted_setup(setup);
         let start = world.now();
         let messages = [1_000_000, 100, 1_000_000, 5_000].map(|bytes| {

@@ -43,13 +43,14 @@ fn node(id: u64) -> Node {
     Node { firmware, memory: Memory(vec![7; 8 << 20]), completed: 0 }
 }
 
-/// Carries what `from` has to send.
+/// Carries what `from` has to send: what is in the batch already, or what it gives when asked.
 fn carry(from: &mut Node, to: &mut Node, now: Time, batch: &mut TransmitBatch) {
-    batch.clear();
     if from.firmware.poll_timeout().is_some_and(|due| due <= now) {
         from.firmware.handle_timeout(now, &mut from.memory);
     }
-    from.firmware.poll_transmit(now, &mut from.memory, batch);
+    if batch.is_empty() {
+        from.firmware.poll_transmit(now, &mut from.memory, batch);
+    }
     let mut frame = [0u8; 1500];
     for (i, f) in batch.frames().iter().enumerate() {
         let inline = batch.inline(i);
@@ -63,6 +64,7 @@ fn carry(from: &mut Node, to: &mut Node, now: Time, batch: &mut TransmitBatch) {
         let address = LinkAddress::index(1);
         to.firmware.handle_frame(now, LinkIndex(0), address, &frame[..end], &mut to.memory);
     }
+    batch.clear();
     while from.firmware.poll_completion().is_some() {}
     while let Some(completion) = to.firmware.poll_completion() {
         to.completed += u64::from(completion.op.kind() == OpKind::Receive);
@@ -80,8 +82,8 @@ fn exchange(from: &mut Node, to: &mut Node, now: Time, batch: &mut TransmitBatch
     }
 }
 
-/// Posts a send.
-fn send(from: &mut Node, to: u64, bytes: u64, now: Time) {
+/// Posts a send. A small one is in the batch then.
+fn send(from: &mut Node, to: u64, bytes: u64, now: Time, batch: &mut TransmitBatch) {
     let send = SendDescriptor {
         to: NodeId(to),
         endpoint: 0,
@@ -93,7 +95,7 @@ fn send(from: &mut Node, to: u64, bytes: u64, now: Time) {
         completion: CompletionMode::Auto,
         context: 0,
     };
-    from.firmware.post_send(now, send, &mut from.memory).expect("room");
+    from.firmware.post_send_into(now, send, &mut from.memory, batch).expect("room");
 }
 
 /// Posts a receive.
@@ -130,11 +132,11 @@ impl Pair {
         // Virtual time, so that timers do the same in every run and under every tool.
         let now = Time(1 + 2 * self.round * STEP_NS);
         receive(b, bytes, now);
-        send(a, 2, bytes, now);
+        send(a, 2, bytes, now, &mut self.batch);
         exchange(a, b, now, &mut self.batch);
         let now = Time(now.0 + STEP_NS);
         receive(a, bytes, now);
-        send(b, 1, bytes, now);
+        send(b, 1, bytes, now, &mut self.batch);
         exchange(b, a, now, &mut self.batch);
         self.round += 1;
     }

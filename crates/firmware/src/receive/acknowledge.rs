@@ -16,10 +16,13 @@ use crate::time::Time;
 pub(super) struct Owed {
     frames: u16,
     messages: u16,
-    /// Names the current debt, so that an old entry of the delay queue is not taken for it.
-    stamp: u32,
-    last_arrival: Time,
+    /// When the last frame came, in microseconds (wrapping).
+    arrived_us: u32,
+    /// It may wait until then.
     delayed: bool,
+    until: Time,
+    /// The peer has an entry in the delay queue, of this debt or of an older one.
+    queued: bool,
     due: bool,
     /// Frames of the bulk lane come: small ones overtake them, and a gap does not mean a loss (`LANE-4`).
     mixed: bool,
@@ -34,9 +37,10 @@ impl Owed {
         Self {
             frames: 0,
             messages: 0,
-            stamp: 0,
-            last_arrival: Time(0),
+            arrived_us: 0,
             delayed: false,
+            until: Time(0),
+            queued: false,
             due: false,
             mixed: false,
             lane: Lane::Small,
@@ -44,9 +48,9 @@ impl Owed {
         }
     }
 
-    /// After a peer was given up: entries of the old debt still stand in the queues and must not count for a new one.
+    /// After a peer was given up: its entry still stands in the delay queue.
     pub(super) fn succeed(&mut self, old: Self) {
-        self.stamp = old.stamp.wrapping_add(1);
+        self.queued = old.queued;
     }
 }
 
@@ -55,8 +59,9 @@ impl Owed {
 pub(super) struct AckQueues {
     /// Now.
     due: VecDeque<u32>,
-    /// At a time, unless data goes back before. All delays are equal, so the queue is in order.
-    delayed: VecDeque<(Time, u32, u32)>,
+    /// When to look whether a peer's may wait longer: most debts are paid by data that goes back, so an entry stays while
+    /// debts come and go. In order, one a peer.
+    delayed: VecDeque<(Time, u32)>,
 }
 
 /// An acknowledgement to send.
@@ -93,7 +98,7 @@ impl ReceivePath {
         if flags.has(Flags::LAST) {
             owed.messages = owed.messages.saturating_add(1);
         }
-        owed.last_arrival = now;
+        owed.arrived_us = microseconds(now);
         owed.explicit |= at_once;
         let count = match profile.ack_trigger {
             AckTrigger::Frames => owed.frames,
@@ -108,8 +113,11 @@ impl ReceivePath {
             }
         } else if !owed.delayed && !owed.due {
             owed.delayed = true;
-            owed.stamp = owed.stamp.wrapping_add(1);
-            self.acks.delayed.push_back((now + profile.ack_delay, peer, owed.stamp));
+            owed.until = now + profile.ack_delay;
+            if !core::mem::replace(&mut owed.queued, true) {
+                // All delays are equal, so this keeps the order.
+                self.acks.delayed.push_back((owed.until, peer));
+            }
         }
     }
 
@@ -185,8 +193,7 @@ impl ReceivePath {
             } else {
                 [0; SACK_WORDS_MAX]
             };
-            let delay = now.since(entry.ack.last_arrival);
-            let delay_us = u32::try_from(delay.as_us()).unwrap_or(u32::MAX);
+            let delay_us = microseconds(now).wrapping_sub(entry.ack.arrived_us);
             let (cumulative, latest) = (cell.acknowledge, entry.received.latest);
             let lane = entry.ack.lane;
             return Some(AckOut { peer, lane, latest, cumulative, sack, delay_us });
@@ -195,35 +202,40 @@ impl ReceivePath {
 
     /// Moves acknowledgements whose delay is over to the due ones.
     fn ripen(&mut self, now: Time, cross: &mut Cross) {
-        while let Some((time, peer, stamp)) = self.acks.delayed.front().copied() {
-            let entry = &mut self.peers[peer];
-            let current = entry.ack.delayed && entry.ack.stamp == stamp;
-            let carried = cross.acks[peer].carried;
-            if current && !carried && time > now {
-                return;
-            }
+        while let Some((time, peer)) = self.acks.delayed.front().copied()
+            && time <= now
+        {
             self.acks.delayed.pop_front();
-            if !current {
+            let owed = &mut self.peers[peer].ack;
+            owed.queued = false;
+            if !owed.delayed {
                 continue;
             }
-            entry.ack.delayed = false;
-            if !carried && !entry.ack.due {
-                entry.ack.due = true;
+            if owed.until > now && !cross.acks[peer].carried {
+                // A younger debt than the entry was made for.
+                owed.queued = true;
+                let delayed = &mut self.acks.delayed;
+                let at = delayed.partition_point(|(time, _)| *time <= owed.until);
+                delayed.insert(at, (owed.until, peer));
+                continue;
+            }
+            owed.delayed = false;
+            if !cross.acks[peer].carried && !owed.due {
+                owed.due = true;
                 self.acks.due.push_back(peer);
             }
         }
     }
 
-    /// When the next delayed acknowledgement is due. Entries that were settled meanwhile are skipped.
+    /// When the next delayed acknowledgement may be due. Debts that were paid meanwhile are skipped, within reason.
     pub(crate) fn next_deadline(&self, cross: &Cross) -> Option<Time> {
-        self.acks
-            .delayed
-            .iter()
-            .find(|(_, peer, stamp)| {
-                let ack = &self.peers[*peer].ack;
-                ack.delayed && ack.stamp == *stamp && !cross.acks[*peer].carried
-            })
-            .map(|(time, _, _)| *time)
+        /// Entries looked at: this is asked after every batch, and looking once too often costs less.
+        const LOOKED_AT: usize = 4;
+        let delayed = &self.acks.delayed;
+        let open =
+            |(_, peer): &&(Time, u32)| self.peers[*peer].ack.delayed && !cross.acks[*peer].carried;
+        let first = delayed.iter().take(LOOKED_AT).find(open);
+        first.or_else(|| delayed.get(LOOKED_AT)).map(|(time, _)| *time)
     }
 
     /// True if an acknowledgement or a "not ready" waits to be sent now.
@@ -240,4 +252,9 @@ impl ReceivePath {
     pub(crate) fn poll_not_ready(&mut self) -> Option<NotTaken> {
         self.not_ready.pop_front()
     }
+}
+
+/// As acknowledgements tell how long they were held back.
+const fn microseconds(now: Time) -> u32 {
+    (now.0 / 1_000) as u32
 }

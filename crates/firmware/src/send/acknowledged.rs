@@ -44,6 +44,9 @@ impl SendPath {
         cumulative: Sequence,
         sack: Option<Explicit<'_>>,
     ) {
+        if sack.is_none() && self.on_single_ack(now, peer, cumulative) {
+            return;
+        }
         let entry = &mut self.peers[peer];
         let (sent_end, bulk) = (entry.next, entry.bulk_place());
         let Some(active) = entry.active.as_deref_mut() else {
@@ -112,11 +115,17 @@ impl SendPath {
             self.find_lost(peer);
         }
         self.release(peer);
+        self.go_on(now, peer);
+    }
+
+    /// After something was acknowledged: what waited for that has its turn.
+    pub(super) fn go_on(&mut self, now: Time, peer: u32) {
         self.settle(peer);
         match self.peers[peer].active.as_deref() {
-            None => self.timers.clear(peer),
+            // Its deadline comes to nothing, or is that of what is sent until then.
+            None => {}
             // Most acknowledgements free nothing that waits: then only the deadline moves.
-            Some(active) if active.is_waiting() => self.arm(peer, now),
+            Some(active) if active.is_waiting() => self.arm_later(peer, now),
             Some(_) => self.mark_ready(peer),
         }
     }
@@ -158,7 +167,7 @@ impl SendPath {
         }
     }
 
-    fn train_acked(&mut self, peer: u32, index: u32) {
+    pub(super) fn train_acked(&mut self, peer: u32, index: u32) {
         let Some(message) = self.messages.at_mut(index) else { return };
         (message.acked, message.in_train) = (true, false);
         let active = self.peers[peer].active.as_deref_mut().expect("it had a record");
@@ -339,7 +348,7 @@ fn latest(active: &Active, sent_end: Sequence, latest: Sequence) -> Option<Frame
 
 /// Microseconds from one wrapping time to another. `None` if it was the other way round: the clocks of a host's threads may
 /// differ a little, and that must not read as an hour.
-fn passed_us(now_us: u32, then_us: u32) -> Option<u32> {
+pub(super) fn passed_us(now_us: u32, then_us: u32) -> Option<u32> {
     let passed = now_us.wrapping_sub(then_us);
     (passed.cast_signed() >= 0).then_some(passed)
 }

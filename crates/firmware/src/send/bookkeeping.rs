@@ -62,25 +62,7 @@ impl SendPath {
         work: Work,
         chain: Option<Chain>,
     ) -> Result<OpId, PostError> {
-        let message = SendMessage {
-            peer,
-            work,
-            number: None,
-            chain,
-            unscheduled: 0,
-            first_payload: 0,
-            fragment: 0,
-            direct: false,
-            in_train: false,
-            acked: false,
-            needs_done: false,
-            done: None,
-            completed: false,
-            void: false,
-            kept: false,
-            homeless: false,
-            descriptor: send,
-        };
+        let message = SendMessage::new(peer, work, send, chain);
         let (index, generation) = self.messages.insert(message).ok_or(PostError::Busy)?;
         self.activate(peer, now).pending.push_back(index);
         if self.peers[peer].found {
@@ -104,11 +86,23 @@ impl SendPath {
         if !wanted {
             return Ok(None);
         }
-        let Some(chain) = self.pool.alloc(bytes as usize) else {
-            let must = send.completion == CompletionMode::Buffered;
-            return if must { Err(PostError::PoolFull) } else { Ok(None) };
-        };
+        let must = send.completion == CompletionMode::Buffered;
+        match self.copied(send, memory)? {
+            None if must => Err(PostError::PoolFull),
+            chain => Ok(chain),
+        }
+    }
+
+    /// A copy of a message in the pool, or `None` if there is no room.
+    #[inline]
+    pub(super) fn copied(
+        &mut self,
+        send: &SendDescriptor,
+        memory: &impl HostMemory,
+    ) -> Result<Option<Chain>, PostError> {
         let list = &send.segments;
+        let bytes = list.bytes();
+        let Some(chain) = self.pool.alloc(bytes as usize) else { return Ok(None) };
         let read = |at: usize, slice: &mut [u8]| list.read(memory, at as u64, slice);
         if self.pool.fill(&chain, bytes as usize, read).is_err() {
             self.pool.free(chain);
@@ -291,6 +285,30 @@ struct Cut {
 }
 
 impl SendMessage {
+    /// One that was posted just now.
+    #[inline]
+    pub(super) fn new(peer: u32, work: Work, send: SendDescriptor, chain: Option<Chain>) -> Self {
+        Self {
+            peer,
+            work,
+            number: None,
+            chain,
+            unscheduled: 0,
+            first_payload: 0,
+            fragment: 0,
+            direct: false,
+            in_train: false,
+            acked: false,
+            needs_done: false,
+            done: None,
+            completed: false,
+            void: false,
+            kept: false,
+            homeless: false,
+            descriptor: send,
+        }
+    }
+
     /// Bytes of payload that it has.
     pub(super) fn total(&self) -> u64 {
         match self.work {

@@ -10,6 +10,8 @@ mod body;
 mod bookkeeping;
 mod one_sided;
 mod record;
+mod riding;
+mod short;
 mod timer;
 mod train;
 mod transmission;
@@ -316,13 +318,20 @@ impl SendPath {
 
     /// The peer's active part, made if there is none.
     fn activate(&mut self, peer: u32, now: Time) -> &mut Active {
-        if self.peers[peer].active.is_none() {
+        let next = self.peers[peer].next;
+        self.activate_at(peer, next, now)
+    }
+
+    /// The same; if it is made, its first frame has this number.
+    #[inline]
+    fn activate_at(&mut self, peer: u32, next: Sequence, now: Time) -> &mut Active {
+        let entry = &mut self.peers[peer];
+        entry.active.get_or_insert_with(|| {
             let mut active = self.spare.pop().unwrap_or_else(|| Box::new(Active::new()));
-            active.restart(self.peers[peer].next, now);
-            self.peers[peer].active = Some(active);
+            active.restart(next, now);
             self.active += 1;
-        }
-        self.peers[peer].active.as_mut().expect("just made")
+            active
+        })
     }
 
     /// Puts the active part away if nothing is under way any more.

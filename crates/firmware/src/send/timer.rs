@@ -8,7 +8,7 @@ use super::{SendPath, window_mut};
 use crate::counters::Counter;
 use crate::cross::RouteNews;
 use crate::lanes::Lane;
-use crate::limits::WINDOW_FRAMES;
+use crate::limits::{RETRANSMIT_FLOOR, WINDOW_FRAMES};
 use crate::profile::RetransmitUnit;
 use crate::time::Time;
 
@@ -27,11 +27,20 @@ pub(super) const DETOUR_RUNS: u32 = 2;
 const CREDIT_MAX: u32 = 48;
 
 impl SendPath {
-    /// Sets the peer's deadline to the earliest thing that is due.
+    /// Sees to it that the peer's deadline is not later than the earliest thing that is due. It may be earlier: what was
+    /// due is done most often, and what is due then is found out when it comes.
     pub(super) fn arm(&mut self, peer: u32, now: Time) {
         match self.due(peer, now) {
-            Some(time) => self.timers.set(peer, time),
+            Some(time) => self.timers.set_by(peer, time),
             None => self.timers.clear(peer),
+        }
+    }
+
+    /// The same when nothing has become due before what was, except by what began to wait now.
+    #[inline]
+    pub(super) fn arm_later(&mut self, peer: u32, now: Time) {
+        if !self.timers.is_set_by(peer, now + RETRANSMIT_FLOOR) {
+            self.arm(peer, now);
         }
     }
 

@@ -6,7 +6,7 @@ use super::body::Body;
 use super::bookkeeping::handle;
 use super::record::{Active, FrameState, Record, What};
 use super::timer::DETOUR_RUNS;
-use super::{SendMessage, SendPath, Work};
+use super::{SendMessage, SendPath, SendPeer, Work};
 use crate::counters::Counter;
 use crate::cross::{Control, Cross, RouteNews};
 use crate::descriptor::Status;
@@ -337,16 +337,22 @@ impl SendPath {
             }
             _ => false,
         };
-        let in_flight = active.flight(lane).in_flight;
-        let left = entry.window(&self.bulk_windows, lane).frames().saturating_sub(in_flight + 1);
-        // V20: ask when little of the window is left, but not with every frame.
-        let low = left < self.profile.request_ack_below
-            && (left == 0 || active.since_request >= self.profile.collection);
+        let low = self.asks(entry, lane);
         let resent = active.frame(sequence).state == FrameState::Lost;
         let tried = place == 0 && active.refusals > 0;
         Flags::ACK
             .with_if(last, Flags::LAST)
             .with_if((last && awaited) || low || resent || tried, Flags::ACK_REQUEST)
+    }
+
+    /// V20: ask for an acknowledgement when little of the window is left, but not with every frame.
+    #[inline]
+    pub(super) fn asks(&self, entry: &SendPeer, lane: Lane) -> bool {
+        let active = entry.active.as_deref();
+        let in_flight = active.map_or(0, |active| active.flight(lane).in_flight);
+        let left = entry.window(&self.bulk_windows, lane).frames().saturating_sub(in_flight + 1);
+        let since = active.map_or(0, |active| active.since_request);
+        left < self.profile.request_ack_below && (left == 0 || since >= self.profile.collection)
     }
 
     /// Notes that a frame went out (or would have, had it been possible).

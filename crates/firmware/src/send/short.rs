@@ -1,0 +1,167 @@
+//! The short way of a post: a small message to a peer that nothing else waits for goes into the batch at once, instead of
+//! through the queues for [`poll`](SendPath::poll) to find it there. What is noted of it is the same.
+
+use emp_wire::{Flags, HEADER_BYTES, IMMEDIATE_BYTES, Kind, MESSAGE_BYTES, Message};
+
+use super::bookkeeping::{handle, op_id};
+use super::record::{Frame, FrameState, Record, What};
+use super::transmission::Outlet;
+use super::{SendMessage, SendPath, Work};
+use crate::counters::Counter;
+use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, SendDescriptor, Status};
+use crate::encode::{self, EncodeError, Head, Line, Payload};
+use crate::lanes::{Lane, Ways};
+use crate::limits::WINDOW_FRAMES;
+use crate::memory::HostMemory;
+use crate::peers::Peers;
+use crate::time::Time;
+
+impl SendPath {
+    /// True if this message would be the next frame to its peer, whole, and complete at once: then
+    /// [`post_at_once`](Self::post_at_once) may send it.
+    #[inline]
+    pub(crate) fn may_go_at_once(
+        &self,
+        now: Time,
+        peer: u32,
+        send: &SendDescriptor,
+        ways: &Ways,
+        peers: &Peers,
+    ) -> bool {
+        let bytes = send.segments.bytes();
+        let least = match send.completion {
+            CompletionMode::Buffered => u64::MAX,
+            CompletionMode::Delivered => return false,
+            CompletionMode::Auto => self.profile.buffered_bytes.into(),
+        };
+        let room = usize::from(peers[peer].frame_bytes_max) - HEADER_BYTES - MESSAGE_BYTES;
+        let room = room - send.immediate.map_or(0, |_| IMMEDIATE_BYTES);
+        let whole = bytes <= least.min(room as u64) && bytes <= self.profile.eager_bytes;
+        if send.synchronous || !whole || self.messages.is_full() || !self.pool.has_room(bytes) {
+            return false;
+        }
+        let (lane, way) = ways.pick(ways.lane_of(1));
+        // The long way looks for lanes that are missing.
+        let seeks = peers.lanes.bulk_link().is_some() && peers.may_seek(now, peer, Lane::Small);
+        let entry = &self.peers[peer];
+        if way.is_none() || seeks || !entry.found || self.loopback == Some(peer) {
+            return false;
+        }
+        entry.active.as_deref().is_none_or(|active| {
+            active.is_waiting()
+                && active.refusals == 0
+                && (entry.next.since(active.unacked) as u32) < WINDOW_FRAMES
+                && active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames()
+        })
+    }
+
+    /// Posts a message and builds its frame. Only if [`may_go_at_once`](Self::may_go_at_once), and the batch has room.
+    pub(crate) fn post_at_once(
+        &mut self,
+        now: Time,
+        peer: u32,
+        send: SendDescriptor,
+        ways: &Ways,
+        out: &mut Outlet<'_, impl HostMemory>,
+    ) -> Result<OpId, PostError> {
+        let Some(chain) = self.copied(&send, out.memory)? else { return Err(PostError::PoolFull) };
+        let Some((index, generation)) = self.messages.next_name() else {
+            self.pool.free(chain);
+            return Err(PostError::Busy);
+        };
+        let (lane, way) = ways.pick(ways.lane_of(1));
+        let request = self.asks(&self.peers[peer], lane);
+        let (sequence, number) = (self.peers[peer].next, self.peers[peer].next_number);
+        let bytes = send.segments.bytes() as u32;
+
+        let Outlet { peers, cross, memory, batch, frame_bytes_max } = out;
+        let fields = Message {
+            node: peers.own,
+            source_endpoint: send.endpoint,
+            destination_endpoint: send.to_endpoint,
+            match_bits: send.match_bits,
+            frame_bytes_max: *frame_bytes_max,
+            handle: handle(index, generation),
+            long: None,
+            immediate: send.immediate,
+        };
+        let cell = &mut cross.acks[peer];
+        let flags = Flags::ACK.with(Flags::LAST).with_if(request, Flags::ACK_REQUEST);
+        let (flags, acknowledge) = (flags.with(fields.flags()), cell.acknowledge);
+        let head = Head { kind: Kind::Message, flags, sequence, acknowledge, word: number };
+        let check_payload = self.profile.checksum_payload;
+        let line = Line { own: peers.own, peer: &peers[peer], way, check_payload };
+        let payload = match bytes {
+            0 => Payload::None,
+            _ => Payload::Pool {
+                pool: &mut self.pool,
+                chain: &chain,
+                offset: 0,
+                bytes: bytes.into(),
+            },
+        };
+        match encode::frame(batch, &line, &head, |into| fields.emit(into), payload, *memory) {
+            Ok(copied) => self.counters.add(Counter::BytesCopied, copied),
+            Err(EncodeError::Unsendable) => {
+                self.pool.free(chain);
+                return Err(PostError::TooLong);
+            }
+            Err(EncodeError::Fault) => {
+                self.pool.free(chain);
+                return Err(PostError::MemoryFault);
+            }
+        }
+        if core::mem::take(&mut cell.owed) {
+            cell.carried = true;
+            self.counters.count(Counter::AcksPiggybacked);
+        }
+
+        let fragment = peers[peer].frame_bytes_max - HEADER_BYTES as u16;
+        self.messages.insert(SendMessage {
+            number: Some(number),
+            unscheduled: bytes,
+            first_payload: bytes,
+            fragment,
+            in_train: true,
+            ..SendMessage::new(peer, Work::Message, send, Some(chain))
+        });
+        let (train, what) = (ways.lane_of(1), What::Message { message: index, number });
+        self.note_at_once(now, peer, what, (train, lane), request);
+        self.report(index, Status::Ok);
+        Ok(op_id(OpKind::Send, index, generation))
+    }
+
+    /// Notes a frame that went out as the next of its peer, a train of its own, meant for one lane and by perhaps another.
+    #[inline]
+    fn note_at_once(
+        &mut self,
+        now: Time,
+        peer: u32,
+        what: What,
+        (train, lane): (Lane, Lane),
+        request: bool,
+    ) {
+        let entry = &mut self.peers[peer];
+        let first = entry.next;
+        entry.next = first.plus(1);
+        entry.next_number = entry.next_number.wrapping_add(1);
+        let active = self.activate_at(peer, first, now);
+        let was_waiting = active.flight(lane).is_waiting();
+        let order = active.note_departure(lane, now);
+        let (state, sent_us) = (FrameState::InFlight, (now.0 / 1_000) as u32);
+        *active.frame_mut(first) = Frame { order, sent_us, state, resent: false, lane };
+        active.records.push_back(Record { first, count: 1, sent: 1, acked: 0, lane: train, what });
+        let next = first.plus(1);
+        (active.train_next, active.train_end) = (next, next);
+        if request {
+            active.since_request = 0;
+        }
+        self.counters.count(Counter::FramesSent);
+        if lane == Lane::Bulk {
+            self.counters.count(Counter::FramesBulk);
+        }
+        if !was_waiting {
+            self.arm_later(peer, now);
+        }
+    }
+}

@@ -128,6 +128,10 @@ impl Queues {
     #[inline]
     pub(crate) fn hand_out(&mut self, key: QueueKey, into: &mut Vec<Completion>) -> usize {
         let Some(queue) = self.find(key) else { return 0 };
+        if queue.completions.is_empty() {
+            // As nearly always while somebody spins.
+            return 0;
+        }
         let count = queue.completions.len().min(into.capacity() - into.len());
         let mut taken = 0;
         for completion in queue.completions.drain(..count) {

@@ -110,17 +110,14 @@ impl CqInner {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn progress(&self) {
+    /// Makes progress. True if there was nothing to do at all, not even for a long message that is on its way.
+    #[inline]
+    fn progress(&self) -> bool {
         let endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
-        endpoints.iter().for_each(|endpoint| endpoint.progress());
-    }
-
-    /// A look in vain: gives the core away, unless a long message is on its way.
-    fn idle(&self) {
-        let endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = endpoints.iter().all(|endpoint| endpoint.is_idle());
-        drop(endpoints);
-        if idle { self.courtesy.nothing() } else { self.courtesy.found() }
+        endpoints.iter().fold(true, |idle, endpoint| {
+            endpoint.progress();
+            idle & endpoint.is_idle()
+        })
     }
 
     /// True if there is something to read, after progress.
@@ -134,14 +131,18 @@ impl CqInner {
     #[inline]
     fn read(&self, room: usize, mut put: impl FnMut(usize, &Ended)) -> isize {
         // Without this, an application that reads one entry at a time would pay a turn for each.
-        if self.count.load(Ordering::Relaxed) < room.max(1) {
-            self.progress();
-        }
+        let looked = self.count.load(Ordering::Relaxed) < room.max(1);
+        let idle = looked && self.progress();
         if self.count.load(Ordering::Relaxed) == 0 {
             if self.overrun.load(Ordering::Relaxed) {
                 return -(error::OVERRUN as isize);
             }
-            self.idle();
+            // Gives the core away, unless there is something to do.
+            if idle {
+                self.courtesy.nothing()
+            } else {
+                self.courtesy.found()
+            }
             return -(libc::EAGAIN as isize);
         }
         self.courtesy.found();

@@ -4,7 +4,7 @@
 //!
 //! A mapping covers [`SHM_BYTES`] bytes of a memfd that can neither shrink nor grow (its seals are checked before it is
 //! mapped), so every byte of it can be touched as long as the [`Map`] lives, whatever the other process does to the
-//! file. Nothing here makes a reference to the shared bytes but to whole atomic words; records are copied in and out by
+//! file. Nothing here makes a reference to the shared bytes but to whole atomic words; frames are copied in and out by
 //! volatile accesses and string instructions, for which it does not matter that another process writes at the same time:
 //! the copy then holds any bytes, and all bytes are valid. Offsets and lengths are checked against the ring's capacity
 //! here once more, so that the memory is safe whoever calls.
@@ -15,7 +15,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use crate::shm_ring::{Consumer, Producer, RingMemory};
+use crate::shm_ring::{Consumer, LINE_BYTES, Producer, RingMemory};
 
 /// Longest frame in bytes: the longest that the firmware makes.
 pub const RING_FRAME_BYTES_MAX: usize = 16 << 10;
@@ -24,10 +24,9 @@ pub const RING_FRAME_BYTES_MAX: usize = 16 << 10;
 /// both rings together (1 MiB) stay in a second-level cache, which each byte of a ring passes through over and over.
 const RING_BYTES: usize = 512 << 10;
 
-/// Places of a ring's counts from its start, in bytes: the writer's, the reader's, and the reader's sleep, each two cache
-/// lines from the next, because processors fetch lines in pairs.
-const HEAD_AT: usize = 0;
-const LOST_AT: usize = 8;
+/// Places of a ring's counts from its start, in bytes: what the writer lost, the reader's count, and the reader's sleep, each
+/// two cache lines from the next, because processors fetch lines in pairs.
+const LOST_AT: usize = 0;
 const TAIL_AT: usize = 128;
 const ASLEEP_AT: usize = 256;
 
@@ -191,6 +190,17 @@ impl ShmHalf {
         unsafe { AtomicU32::from_ptr(self.map.0.add(self.offset + ASLEEP_AT).cast().as_ptr()) }
     }
 
+    /// The word at the beginning of a line of records.
+    #[inline]
+    fn record_word(&self, at: usize) -> &AtomicU64 {
+        assert!(at < RING_BYTES && at.is_multiple_of(LINE_BYTES), "no line of the ring");
+        // SAFETY: just checked to be inside this ring, and aligned: records begin on a page. Copies of records touch it as
+        // well, but this process has one end of a ring, whose accesses follow each other.
+        unsafe {
+            AtomicU64::from_ptr(self.map.0.add(self.offset + CONTROL_BYTES + at).cast().as_ptr())
+        }
+    }
+
     /// Where `bytes` bytes of records from `at` on lie.
     ///
     /// # Panics
@@ -211,13 +221,13 @@ impl RingMemory for ShmHalf {
     }
 
     #[inline]
-    fn load_head(&self) -> u64 {
-        self.word(HEAD_AT).load(Ordering::Acquire)
+    fn load_word(&self, at: usize) -> u64 {
+        self.record_word(at).load(Ordering::Acquire)
     }
 
     #[inline]
-    fn store_head(&self, head: u64) {
-        self.word(HEAD_AT).store(head, Ordering::Release);
+    fn store_word(&self, at: usize, word: u64) {
+        self.record_word(at).store(word, Ordering::Release);
     }
 
     #[inline]
@@ -265,6 +275,19 @@ impl RingMemory for ShmHalf {
         let from = self.records(at, bytes.len());
         // SAFETY: as in `write`.
         unsafe { copy(bytes.as_mut_ptr(), from, bytes.len()) };
+    }
+
+    #[inline]
+    fn expect(&self, at: usize) {
+        let line = self.records(at, LINE_BYTES);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: a hint; it changes nothing.
+        unsafe {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(line.cast());
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = line;
     }
 }
 

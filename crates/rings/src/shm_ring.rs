@@ -1,27 +1,40 @@
 //! A ring of frames between two processes: one writes, one reads, nobody locks.
 //!
-//! The writer owns `head`, the reader `tail`: counts of bytes since the beginning, whose low bits are places in the
-//! ring. A record is a word with the frame's length, the frame, and padding to the next multiple of eight.
+//! Records follow each other, each from the beginning of a cache line: a word with the frame's length, the frame, padding to
+//! the end of its last line. The word is written last and says that the record is there; zero says that nothing is yet. So a
+//! short frame and the news of it travel in the same lines. For that the word of the record that will come next must be
+//! zero before this one is published, whatever lay there a lap ago: the writer clears it, mostly one push ahead, when
+//! nobody waits for it. The reader owns `tail`: how many bytes it has taken since the beginning.
 //!
-//! Either process may be hostile and write anything anywhere at any time. So each end trusts only its own private copy
-//! of its own count; what it reads of the other's is checked before use, a length is read once and checked before it is
-//! used, and a frame is copied out before anyone looks at it. What fails a check is [`Corrupt`], after which the ring is
-//! not used any more. No `unsafe` is needed for this: bounds hold whatever was read.
+//! Either process may be hostile and write anything anywhere at any time. So each end trusts only its own private count;
+//! what it reads of the other's is checked before use, a length is read once and checked before it is used, and a frame is
+//! copied out before anyone looks at it. What fails a check is [`Corrupt`], after which the ring is not used any more. No
+//! `unsafe` is needed for this: bounds hold whatever was read.
 //!
 //! The algorithm knows its memory only as a [`RingMemory`], so that the same code runs on a mapping and in loom's model
 //! of memory (`tests/shm_loom.rs`).
 
-/// Bytes of the word before each frame. Records start at its multiples, so it never straddles the ring's end.
+/// Bytes of the word before each frame.
 const WORD_BYTES: usize = 8;
+
+/// Records start at multiples of this: what processors move between each other at once.
+pub const LINE_BYTES: usize = 64;
+
+/// Bytes of a frame in its record's first line.
+const FIRST_LINE_BYTES: usize = LINE_BYTES - WORD_BYTES;
+
+/// Lines beyond the next record's word that are cleared ahead: a frame of up to 120 bytes, as short messages are, then finds
+/// the word behind it cleared.
+const LINES_AHEAD: u64 = 2;
 
 /// The memory of one ring. Its operations are what either process can do to it.
 pub trait RingMemory {
-    /// Bytes for records: a power of two.
+    /// Bytes for records: a power of two, and several lines.
     fn capacity(&self) -> usize;
-    /// The writer's count. Acquires what was stored before it.
-    fn load_head(&self) -> u64;
-    /// Publishes the writer's count and all that was stored before.
-    fn store_head(&self, head: u64);
+    /// The word of the record at `at`, a line's beginning. Acquires what was stored before it.
+    fn load_word(&self, at: usize) -> u64;
+    /// Publishes a record's word and all that was stored before.
+    fn store_word(&self, at: usize, word: u64);
     /// The reader's count. Acquires: what was read before it is read.
     fn load_tail(&self) -> u64;
     /// Publishes the reader's count: what is before it may be overwritten.
@@ -40,6 +53,8 @@ pub trait RingMemory {
     fn write(&self, at: usize, bytes: &[u8]);
     /// Copies out of the ring. `at + bytes.len()` is at most the capacity.
     fn read(&self, at: usize, bytes: &mut [u8]);
+    /// The line at `at` is about to be read.
+    fn expect(&self, at: usize);
 }
 
 /// The other process wrote something into the ring that cannot be.
@@ -48,7 +63,7 @@ pub struct Corrupt;
 
 /// Bytes that a frame takes in the ring.
 const fn record_bytes(frame: usize) -> usize {
-    WORD_BYTES + frame.next_multiple_of(WORD_BYTES)
+    (WORD_BYTES + frame).next_multiple_of(LINE_BYTES)
 }
 
 /// The place in the ring of a count.
@@ -60,55 +75,99 @@ fn place(memory: &impl RingMemory, count: u64) -> usize {
 #[derive(Debug)]
 pub struct Producer<M> {
     memory: M,
+    /// Where the next record begins.
     head: u64,
+    /// The words of all lines from `head` to here are zero.
+    clear: u64,
     /// The reader's count as last seen, checked.
     tail: u64,
     lost: u64,
 }
 
 impl<M: RingMemory> Producer<M> {
-    /// The writing end of a ring that nobody has written to yet.
+    /// The writing end of a ring of zeros.
     pub const fn new(memory: M) -> Self {
-        Self { memory, head: 0, tail: 0, lost: 0 }
+        Self { memory, head: 0, clear: LINE_BYTES as u64, tail: 0, lost: 0 }
     }
 
     /// Writes a frame of `length` bytes, gathered from `parts`, and publishes it. False: there is no room now.
     ///
     /// # Panics
     ///
-    /// Panics if the parts are not `length` bytes long together.
+    /// Panics if the parts are not `length` bytes long together, or have none.
     #[inline]
     pub fn push<'a>(
         &mut self,
         length: usize,
-        parts: impl Iterator<Item = &'a [u8]>,
+        parts: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> Result<bool, Corrupt> {
-        let record = record_bytes(length) as u64;
-        let capacity = self.memory.capacity() as u64;
-        if self.head - self.tail + record > capacity {
+        assert!(length > 0, "an empty frame would not be seen");
+        let next = self.head + record_bytes(length) as u64;
+        if !self.has_room(next) {
             self.look()?;
-            if self.head - self.tail + record > capacity {
+            if !self.has_room(next) {
                 return Ok(false);
             }
         }
-        self.write(self.head, &(length as u64).to_ne_bytes());
-        let mut at = self.head + WORD_BYTES as u64;
-        let end = at + length as u64;
-        for part in parts {
-            assert!(part.len() as u64 <= end - at, "parts longer than said");
-            self.write(at, part);
-            at += part.len() as u64;
+        let start = self.head + WORD_BYTES as u64;
+        let mut written = 0;
+        for part in parts.clone() {
+            assert!(part.len() <= length - written, "parts longer than said");
+            let first = part.len().min(FIRST_LINE_BYTES.saturating_sub(written));
+            self.write(start + (written + first) as u64, &part[first..]);
+            written += part.len();
         }
-        assert!(at == end, "parts shorter than said");
-        self.head += record;
-        self.memory.store_head(self.head);
+        assert!(written == length, "parts shorter than said");
+        self.clear_to(next + LINE_BYTES as u64);
+        // The reader looks at the first line all the time, and takes it away each time. So all that is written to it is
+        // written at once.
+        let mut written = 0;
+        for part in parts {
+            if written >= FIRST_LINE_BYTES {
+                break;
+            }
+            let first = part.len().min(FIRST_LINE_BYTES - written);
+            self.write(start + written as u64, &part[..first]);
+            written += part.len();
+        }
+        self.memory.store_word(place(&self.memory, self.head), length as u64);
+        self.head = next;
+        self.clear_ahead();
         Ok(true)
+    }
+
+    /// True if records may reach up to `next`, and the word there is free as well.
+    #[inline]
+    fn has_room(&self, next: u64) -> bool {
+        next + LINE_BYTES as u64 - self.tail <= self.memory.capacity() as u64
+    }
+
+    /// Sees to it that the last word before `end` is zero. All before it belongs to the record that is being written, or was
+    /// cleared.
+    #[inline]
+    fn clear_to(&mut self, end: u64) {
+        if self.clear < end {
+            self.memory.store_word(place(&self.memory, end - LINE_BYTES as u64), 0);
+            self.clear = end;
+        }
+    }
+
+    /// Clears words that later records will need, as far as the reader has freed them.
+    #[inline]
+    fn clear_ahead(&mut self) {
+        let line = LINE_BYTES as u64;
+        let free = self.tail + self.memory.capacity() as u64;
+        let end = free.min(self.head + (1 + LINES_AHEAD) * line);
+        while self.clear < end {
+            self.clear_to(self.clear + line);
+        }
     }
 
     /// Reads the other end's count again. Returns it.
     pub fn look(&mut self) -> Result<u64, Corrupt> {
         let tail = self.memory.load_tail();
-        if tail < self.tail || tail > self.head {
+        let is_line = tail.is_multiple_of(LINE_BYTES as u64);
+        if tail < self.tail || tail > self.head || !is_line {
             return Err(Corrupt);
         }
         self.tail = tail;
@@ -146,38 +205,29 @@ impl<M: RingMemory> Producer<M> {
 pub struct Consumer<M> {
     memory: M,
     tail: u64,
-    /// The writer's count as last seen, checked.
-    head: u64,
 }
 
 impl<M: RingMemory> Consumer<M> {
     /// The reading end of a ring that nobody has read from yet.
     pub const fn new(memory: M) -> Self {
-        Self { memory, tail: 0, head: 0 }
+        Self { memory, tail: 0 }
     }
 
     /// Copies the next frame into `buffer` and frees its place. Returns its length in bytes, or `None` if there is no
-    /// frame. A frame longer than the buffer is [`Corrupt`], as is an empty one.
+    /// frame. A frame longer than the buffer is [`Corrupt`].
     #[inline]
     pub fn pop(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Corrupt> {
-        if self.head == self.tail {
-            let head = self.memory.load_head();
-            let fits = head.wrapping_sub(self.tail) <= self.memory.capacity() as u64;
-            if !fits || head < self.tail || !head.is_multiple_of(WORD_BYTES as u64) {
-                return Err(Corrupt);
-            }
-            if head == self.tail {
-                return Ok(None);
-            }
-            self.head = head;
-        }
-        let mut word = [0; WORD_BYTES];
-        self.memory.read(place(&self.memory, self.tail), &mut word);
         // From here on a private copy: the other process can change the ring, but not this.
-        let length = usize::try_from(u64::from_ne_bytes(word)).map_err(|_| Corrupt)?;
-        let bytes = buffer.get_mut(..length).filter(|bytes| !bytes.is_empty()).ok_or(Corrupt)?;
-        let record = record_bytes(length) as u64;
-        if record > self.head - self.tail {
+        // Most frames have two lines: both are fetched at once.
+        self.memory.expect(place(&self.memory, self.tail + LINE_BYTES as u64));
+        let word = self.memory.load_word(place(&self.memory, self.tail));
+        if word == 0 {
+            return Ok(None);
+        }
+        let length = usize::try_from(word).map_err(|_| Corrupt)?;
+        let bytes = buffer.get_mut(..length).ok_or(Corrupt)?;
+        let record = record_bytes(length);
+        if record + LINE_BYTES > self.memory.capacity() {
             return Err(Corrupt);
         }
         let at = place(&self.memory, self.tail + WORD_BYTES as u64);
@@ -186,7 +236,7 @@ impl<M: RingMemory> Consumer<M> {
         if !rest.is_empty() {
             self.memory.read(0, rest);
         }
-        self.tail += record;
+        self.tail += record as u64;
         self.memory.store_tail(self.tail);
         Ok(Some(length))
     }
@@ -194,7 +244,7 @@ impl<M: RingMemory> Consumer<M> {
     /// True if [`pop`](Self::pop) would find something.
     #[inline]
     pub fn ready(&self) -> bool {
-        self.head != self.tail || self.memory.load_head() != self.tail
+        self.memory.load_word(place(&self.memory, self.tail)) != 0
     }
 
     /// Says that this end is about to sleep. True: something is there, do not sleep.
@@ -214,9 +264,9 @@ impl<M: RingMemory> Consumer<M> {
         self.tail
     }
 
-    /// How far the writer has written, to be asked once it is gone: at most what fits into the ring, whatever it says.
+    /// How far the writer can have written at most, to be asked once it is gone.
     pub fn end(&self) -> u64 {
-        self.memory.load_head().min(self.tail + self.memory.capacity() as u64)
+        self.tail + self.memory.capacity() as u64
     }
 
     /// Frames that the writer says it dropped for want of room.

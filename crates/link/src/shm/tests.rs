@@ -6,7 +6,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use emp_rings::{SHM_BYTES, ShmEnd};
+use emp_rings::{LINE_BYTES, SHM_BYTES, ShmEnd};
 use tempfile::TempDir;
 
 use super::*;
@@ -117,7 +117,7 @@ impl Rogue {
 }
 
 fn hello(number: u64) -> Vec<u8> {
-    [&b"EMPshm\0\x01"[..], &number.to_be_bytes()].concat()
+    [&b"EMPshm\0\x02"[..], &number.to_be_bytes()].concat()
 }
 
 fn memfd(bytes: usize, flags: libc::c_uint, seals: libc::c_int) -> OwnedFd {
@@ -166,7 +166,7 @@ fn wrong_words_are_refused() {
     let path = link.place.socket_of(link.number);
     let (memory, _rings) = ShmEnd::create().expect("memory is to be had");
     let mut other_version = hello(1);
-    other_version[7] = 2;
+    other_version[7] ^= 1;
     let words = [&b"GET / HTTP/1.0\r\n"[..], &hello(1)[..15], &[0; 16], &[0; 17], &other_version];
     for (count, words) in (1..).zip(words) {
         let socket = socket::connect(&path).expect("it listens");
@@ -209,7 +209,6 @@ fn silent_connections_are_bounded() {
 }
 
 /// Places in the shared memory: the ring that the rogue writes comes first, then the one that it reads.
-const HEAD: usize = 0;
 const RECORDS: usize = 4096;
 const OTHER_TAIL: usize = SHM_BYTES / 2 + 128;
 
@@ -217,14 +216,14 @@ const OTHER_TAIL: usize = SHM_BYTES / 2 + 128;
 fn spoiled_rings_end_the_connection() {
     let world = World::new();
     let mut link = world.open(7);
-    // A count beyond the ring, one that is no record's, and lengths that no frame has.
-    let spoils: [&[(usize, u64)]; 6] = [
-        &[(HEAD, u64::MAX)],
-        &[(HEAD, 1 << 40)],
-        &[(HEAD, 12)],
-        &[(RECORDS, 0), (HEAD, 64)],
-        &[(RECORDS, 57), (HEAD, 64)],
-        &[(RECORDS, u64::MAX - 6), (HEAD, 64)],
+    // Lengths that no frame has; one that would go beyond the ring; and one behind a frame that is as it should be.
+    let longer = RING_FRAME_BYTES_MAX as u64 + 1;
+    let spoils: [&[(usize, u64)]; 5] = [
+        &[(RECORDS, longer)],
+        &[(RECORDS, SHM_BYTES as u64)],
+        &[(RECORDS, 1 << 40)],
+        &[(RECORDS, u64::MAX - 6)],
+        &[(RECORDS + LINE_BYTES, longer), (RECORDS, 50)],
     ];
     for (count, words) in (1..).zip(spoils) {
         let rogue = Rogue::meet(&mut link);
@@ -278,7 +277,7 @@ fn the_dead_are_buried() {
     let mut rogue = Rogue::meet(&mut link);
     rogue.push(&frame(7, 1));
     rogue.push(&frame(7, 2));
-    rogue.spoil(RECORDS + 32, 500);
+    rogue.spoil(RECORDS + 2 * LINE_BYTES + 8, 500);
     while send(&mut link, LinkAddress::shm(ROGUE), &[0; 9000]) == 1 {
         assert!(link.statistics().frames_sent < 1000, "the ring has an end");
     }
@@ -307,7 +306,7 @@ fn a_ring_that_never_ends_is_left() {
         link.receive(64, &mut |_, _| ());
         turns += 1;
         // Twice the frames that a ring holds.
-        assert!(turns < SHM_BYTES / 16 / 64, "it is still listened to");
+        assert!(turns < SHM_BYTES / LINE_BYTES / 64, "it is still listened to");
     }
     works(&world, &mut link);
 }

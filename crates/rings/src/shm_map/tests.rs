@@ -82,11 +82,12 @@ fn the_file_cannot_be_truncated_under_the_rings() {
     assert_eq!(error.raw_os_error(), Some(libc::EPERM));
     // Holes read as zeros, which are not a frame.
     assert_eq!(end.consumer.pop(&mut [0; 64]), Ok(None));
-    file.seek(io::SeekFrom::Start((HALF_BYTES + HEAD_AT) as u64)).expect("inside");
-    file.write_all(&64u64.to_ne_bytes()).expect("it can be written like any file");
+    let records = (HALF_BYTES + CONTROL_BYTES) as u64;
+    file.seek(io::SeekFrom::Start(records)).expect("inside");
+    file.write_all(&65u64.to_ne_bytes()).expect("it can be written like any file");
     assert_eq!(end.consumer.pop(&mut [0; 64]), Err(crate::Corrupt));
     let mut word = [0; 8];
-    file.seek(io::SeekFrom::Start(HALF_BYTES as u64)).expect("inside");
+    file.seek(io::SeekFrom::Start(records)).expect("inside");
     file.read_exact(&mut word).expect("inside");
-    assert_eq!(u64::from_ne_bytes(word), 64);
+    assert_eq!(u64::from_ne_bytes(word), 65);
 }

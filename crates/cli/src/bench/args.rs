@@ -235,6 +235,11 @@ impl MeasureArgs {
                 Some(SubjectKind::Libfabric) if pattern != Pattern::Pingpong => {
                     bail_user!("libfabric is measured by pingpong only")
                 }
+                Some(SubjectKind::Libfabric) if emp.link == LinkChoice::Xdp => {
+                    bail_user!(
+                        "the libfabric provider takes packet where EMP has the interface's xdp; compare over another link"
+                    )
+                }
                 Some(kind) if specs.iter().any(|spec| spec.kind == kind) => {}
                 Some(kind) => specs.push(emp.against(kind)),
                 None => bail_user!("--vs knows libfabric, raw, tcp and tcp-block, not `{name}`"),
@@ -332,6 +337,7 @@ mod tests {
         };
         for (line, says) in [
             ("x peer --vs sctp", "not `sctp`"),
+            ("x peer --vs libfabric", "by pingpong only"),
             ("x peer --profile fast", "there are default, emp2001"),
             ("x peer --board moon", "there are inline, thread"),
             ("x peer --loss 1.5", "a loss of 1.5"),
@@ -347,6 +353,14 @@ mod tests {
             let error = all(&line);
             assert!(error.is::<UserError>() && error.to_string().contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn libfabric_is_compared_over_the_same_link() {
+        let pingpong = |line: &str| args(line).specs(Pattern::Pingpong);
+        assert_eq!(pingpong("x peer --vs libfabric").unwrap()[1].kind, SubjectKind::Libfabric);
+        let error = pingpong("x peer --link xdp --vs libfabric").unwrap_err();
+        assert!(error.is::<UserError>() && error.to_string().contains("another link"), "{error}");
     }
 
     #[test]

@@ -33,9 +33,9 @@ pub struct Cost {
     pub samples: usize,
 }
 
-/// Measures it in a lab of its own; `None` if no message went.
+/// Measures it in a lab of its own; `None` if that cannot be done over the link that the provider is told.
 pub fn measure() -> anyhow::Result<Option<Cost>> {
-    let host = host()?;
+    let Some(host) = host()? else { return Ok(None) };
     let specs = vec![host.against(SubjectKind::Libfabric), host];
     let all = Pair::new(MTU_DEFAULT)?.run(|peer| {
         let mut session = Session::open(peer, specs, [None, None], None)?;
@@ -46,17 +46,19 @@ pub fn measure() -> anyhow::Result<Option<Cost>> {
     Ok(cost(&times(0), &times(1)))
 }
 
-/// EMP by its host API, with the links and faults that the provider is told by the environment.
-fn host() -> anyhow::Result<Spec> {
+/// EMP by its host API, with the links and faults that the provider is told by the environment. `None`: not beside it.
+fn host() -> anyhow::Result<Option<Spec>> {
     let told = |name: &str| std::env::var(name).unwrap_or_default();
     let link = match told("FI_EMP_LINK").as_str() {
         "" => LinkChoice::Auto,
+        // The provider would get packet beside it.
+        "xdp" => return Ok(None),
         name => match LinkChoice::from_str(name, false) {
             Ok(link) => link,
             Err(_) => bail_user!("FI_EMP_LINK={name}: must be auto, packet, xdp, udp or shm"),
         },
     };
-    Ok(Spec { faults: told("FI_EMP_FAULT"), ..Spec::emp(link) })
+    Ok(Some(Spec { faults: told("FI_EMP_FAULT"), ..Spec::emp(link) }))
 }
 
 fn cost(libfabric: &[f64], host: &[f64]) -> Option<Cost> {

@@ -9,7 +9,7 @@ use emp_wire::{
 use crate::counters::Counter;
 use crate::cross::{RouteNews, ToSend};
 use crate::descriptor::Status;
-use crate::encode::{self, Head, Line, Payload};
+use crate::encode::{self, Head, INLINE_PAYLOAD_BYTES, Line, Payload};
 use crate::engine::{Firmware, NodeEvent};
 use crate::lanes::Lane;
 use crate::memory::HostMemory;
@@ -360,7 +360,8 @@ impl Firmware {
             };
             let body = |into: &mut [u8]| Ack { node: own, sack: ack.sack }.emit(into);
             let (_, way) = self.peers.ways(ack.peer).pick(ack.lane);
-            let line = Line { own, peer, way, check_payload: true };
+            let inline_bytes = INLINE_PAYLOAD_BYTES;
+            let line = Line { own, peer, way, check_payload: true, inline_bytes };
             match encode::frame(batch, &line, &head, body, Payload::None, &NoMemory) {
                 Ok(_) => self.counters.count(Counter::AcksSent),
                 Err(_) => self.counters.count(Counter::DropTooLong),
@@ -390,7 +391,8 @@ impl Firmware {
             };
             let body = |into: &mut [u8]| NotReady { node: own, cause, backoff_us }.emit(into);
             let (_, way) = self.peers.ways(to).pick(Lane::Small);
-            let line = Line { own, peer, way, check_payload: true };
+            let inline_bytes = INLINE_PAYLOAD_BYTES;
+            let line = Line { own, peer, way, check_payload: true, inline_bytes };
             if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
                 self.counters.count(Counter::DropTooLong);
             }
@@ -417,7 +419,8 @@ impl Firmware {
                 word: 0,
             };
             let body = |into: &mut [u8]| Close { node: own }.emit(into);
-            let line = Line { own, peer, way, check_payload: true };
+            let inline_bytes = INLINE_PAYLOAD_BYTES;
+            let line = Line { own, peer, way, check_payload: true, inline_bytes };
             if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
                 self.counters.count(Counter::DropTooLong);
             }

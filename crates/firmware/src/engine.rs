@@ -34,6 +34,8 @@ pub struct LinkInfo {
     pub broadcast: bool,
     /// Its peers are on this machine, and may name their memory to be read ([`HostMemory::fetch`], `DIRECT-1`).
     pub reads_memory: bool,
+    /// Frames of one train leave in one call, and arrive together: long trains are given to it in parts.
+    pub segments: bool,
     /// Trains of at least so many frames take this link to nodes that are also reached over a better one (`LANE-3`).
     /// `None`: it is a link like any other. One link of a node can have this; later ones are as if they had not.
     pub bulk_frames: Option<u32>,
@@ -45,7 +47,14 @@ pub struct LinkInfo {
 impl LinkInfo {
     /// A link that takes small and large alike.
     pub const fn new(frame_bytes_max: usize, broadcast: bool) -> Self {
-        Self { frame_bytes_max, broadcast, reads_memory: false, bulk_frames: None, second: None }
+        Self {
+            frame_bytes_max,
+            broadcast,
+            reads_memory: false,
+            segments: false,
+            bulk_frames: None,
+            second: None,
+        }
     }
 }
 
@@ -162,14 +171,16 @@ impl Firmware {
         let bulk = links.iter().enumerate().find_map(|(index, link)| {
             Some((LinkIndex(index as u8), link.bulk_frames.filter(|_| apt)?))
         });
-        let beside =
-            links.iter().rev().fold(0, |bits, link| bits << 1 | u64::from(link.second.is_some()));
+        let bits = |of: fn(&LinkInfo) -> bool| {
+            links.iter().rev().fold(0, |bits, link| bits << 1 | u64::from(of(link)))
+        };
+        let (beside, segmenting) = (bits(|link| link.second.is_some()), bits(|link| link.segments));
         Self {
             name,
             links,
             frame_bytes_max: frame_bytes_max as u16,
             peers: Peers::new(node, Epoch::new(epoch), Lanes::new(bulk, beside)),
-            send: SendPath::new(profile.clone()),
+            send: SendPath::new(profile.clone(), segmenting),
             receive: ReceivePath::new(profile.clone()),
             cross: Cross::new(),
             routes: Routes::new(seed ^ u64::from(epoch)),

@@ -81,6 +81,12 @@ impl Landing {
 }
 
 impl Firmware {
+    /// False: [`plan_landing`](Self::plan_landing) would answer `None` whatever waits, so there is no need to look.
+    #[inline]
+    pub fn expects_landing(&self) -> bool {
+        self.receive.expects_blocks()
+    }
+
     /// Where the payload of frames that wait in a link belongs, as far as that is one piece of a posted buffer and all of it
     /// is still owed. `None`: they are to be handed over one by one.
     pub fn plan_landing(&mut self, arriving: &Arriving<'_>) -> Option<Landing> {

@@ -22,20 +22,23 @@ pub struct TransmitFrame {
     pub link: LinkIndex,
     /// Where to.
     pub to: LinkAddress,
+    /// Where its inline bytes are in the batch, and how many.
+    inline: u32,
     inline_bytes: u32,
     segments: FrameSegments,
 }
 
 /// A batch of frames, made once and reused. Frames with large payloads name host memory; only heads and small payloads
-/// are copied into the batch.
+/// are copied into the batch, each frame's bytes right behind those of the one before: a train that is all inline is one
+/// piece of memory.
 pub struct TransmitBatch {
     frames: ArrayVec<TransmitFrame, { Self::FRAMES_MAX }>,
     inline: Box<[u8]>,
-    stride: usize,
+    /// Inline bytes of all frames so far.
+    used: usize,
+    /// Room for the longest frame.
+    room_bytes: usize,
 }
-
-/// Bytes of a cache line on the machines that this is for.
-const CACHE_LINE_BYTES: usize = 64;
 
 impl TransmitBatch {
     /// Frames in one batch: about three segmented UDP sends of 64 KB at MTU 1500, so that few of them are cut short.
@@ -43,19 +46,15 @@ impl TransmitBatch {
 
     /// An empty batch for frames of up to `frame_bytes_max` bytes.
     pub fn new(frame_bytes_max: usize) -> Self {
-        // An odd number of cache lines, so that the frames' headers fall into all sets of a cache, not into a few.
-        let lines = frame_bytes_max.max(emp_wire::HEAD_BYTES_MAX).div_ceil(CACHE_LINE_BYTES) | 1;
-        let stride = lines * CACHE_LINE_BYTES;
-        Self {
-            frames: ArrayVec::new(),
-            inline: vec![0; stride * Self::FRAMES_MAX].into_boxed_slice(),
-            stride,
-        }
+        let room_bytes = frame_bytes_max.max(emp_wire::HEAD_BYTES_MAX);
+        let inline = vec![0; room_bytes * Self::FRAMES_MAX].into_boxed_slice();
+        Self { frames: ArrayVec::new(), inline, used: 0, room_bytes }
     }
 
     /// Forgets the frames.
     pub fn clear(&mut self) {
         self.frames.clear();
+        self.used = 0;
     }
 
     /// The frames, in the order to send them.
@@ -80,13 +79,13 @@ impl TransmitBatch {
 
     /// The longest frame that fits, in bytes.
     pub(crate) fn frame_bytes_max(&self) -> usize {
-        self.stride
+        self.room_bytes
     }
 
     /// The bytes of frame `index` that come before its segments.
     pub fn inline(&self, index: usize) -> &[u8] {
-        let start = index * self.stride;
-        &self.inline[start..start + self.frames[index].inline_bytes as usize]
+        let frame = &self.frames[index];
+        &self.inline[frame.inline as usize..][..frame.inline_bytes as usize]
     }
 
     /// Adds a frame that `build` writes where it lies: room for its inline bytes, whose number it returns, and its list of
@@ -99,12 +98,15 @@ impl TransmitBatch {
         build: impl FnOnce(&mut [u8], &mut FrameSegments) -> Result<usize, E>,
     ) -> Result<(), E> {
         let index = self.frames.len();
-        self.frames.push(TransmitFrame { link, to, inline_bytes: 0, segments: ArrayVec::new() });
-        let inline = &mut self.inline[index * self.stride..][..self.stride];
+        let place = self.used as u32;
+        let segments = ArrayVec::new();
+        self.frames.push(TransmitFrame { link, to, inline: place, inline_bytes: 0, segments });
+        let inline = &mut self.inline[self.used..][..self.room_bytes];
         let frame = &mut self.frames[index];
         match build(inline, &mut frame.segments) {
             Ok(bytes) => {
                 frame.inline_bytes = bytes as u32;
+                self.used += bytes.min(self.room_bytes);
                 Ok(())
             }
             Err(error) => {

@@ -44,6 +44,8 @@ enum Step {
 struct Plan {
     profile: usize,
     check_payload: bool,
+    /// The link takes many frames in a call.
+    segments: bool,
     /// Of 1000 frames so many are lost.
     loss: u64,
     seed: u64,
@@ -63,14 +65,17 @@ fn plans() -> impl Strategy<Value = Plan> {
         1 => Just(Step::Cancel),
     ];
     let loss = prop_oneof![2 => Just(0u64), 1 => 1u64..60];
-    (0..Profile::ALL.len(), any::<bool>(), loss, any::<u64>(), prop::collection::vec(step, 1..12))
-        .prop_map(|(profile, check_payload, loss, seed, steps)| Plan {
+    let kind = (0..Profile::ALL.len(), any::<bool>(), any::<bool>());
+    (kind, loss, any::<u64>(), prop::collection::vec(step, 1..12)).prop_map(
+        |((profile, check_payload, segments), loss, seed, steps)| Plan {
             profile,
             check_payload,
+            segments,
             loss,
             seed,
             steps,
-        })
+        },
+    )
 }
 
 /// What can be seen of a run.
@@ -103,7 +108,8 @@ fn pieces(start: u64, bytes: u64, piece: u64) -> SegmentList {
 fn run(plan: &Plan, whole: bool) -> Seen {
     let profile =
         Profile { checksum_payload: plan.check_payload, ..Profile::ALL[plan.profile].clone() };
-    let mut pair = Pair::new(&profile);
+    let segments = plan.segments;
+    let mut pair = Pair::over(&profile, LinkInfo { segments, ..LinkInfo::new(1500, true) });
     let frames = Rc::new(RefCell::new(Vec::new()));
     let (log, loss, mut x) = (Rc::clone(&frames), plan.loss, plan.seed | 1);
     pair.drop = Box::new(move |from, bytes| {
@@ -199,6 +205,7 @@ fn a_long_message_is_mostly_middle() {
     let plan = Plan {
         profile: 0,
         check_payload: true,
+        segments: false,
         loss: 0,
         seed: 1,
         steps: vec![Step::Send { from: 0, bytes: BYTES_MAX, piece: BYTES_MAX, expected: true }],
@@ -208,4 +215,29 @@ fn a_long_message_is_mostly_middle() {
     assert_eq!(seen, run(&plan, false));
     assert_eq!(seen.completions[1].len(), 1);
     assert_eq!(seen.completions[1][0].bytes, BYTES_MAX);
+}
+
+/// By a link that takes many frames in a call the same frames leave in several batches; their payload is copied together if
+/// the message leaves whole, not if it is pulled.
+#[test]
+fn a_long_message_leaves_in_parts() {
+    let link = LinkInfo { segments: true, ..LinkInfo::new(1500, true) };
+    for (bytes, parts, copied) in [(65_536, [22, 12, 11], 65_536), (BYTES_MAX, [12, 30, 0], 0)] {
+        let mut pair = Pair::over(&Profile::DEFAULT, link);
+        pair.receive(1, Selector::ANY, 1);
+        // They know each other.
+        pair.send(0, 2, 1, 1);
+        pair.run(Span::ms(1));
+        pair.receive(1, Selector::ANY, BYTES_MAX);
+        pair.send(0, 2, 1, bytes);
+        let node = &mut pair.nodes[0];
+        let before = node.firmware.counters().get(Counter::BytesCopied);
+        let mut batch = TransmitBatch::new(1500);
+        let frames = [(); 3].map(|()| {
+            batch.clear();
+            node.firmware.poll_transmit(pair.now, &mut node.memory, &mut batch)
+        });
+        assert_eq!(frames, parts);
+        assert_eq!(node.firmware.counters().get(Counter::BytesCopied) - before, copied);
+    }
 }

@@ -272,7 +272,9 @@ fn check(links: &[ChosenLink]) -> Result<(), BuildError> {
 fn info(chosen: &ChosenLink) -> LinkInfo {
     let capabilities = chosen.link.capabilities();
     let reads_memory = chosen.link.peer_memory().is_some();
-    LinkInfo { reads_memory, ..LinkInfo::new(capabilities.frame_bytes_max, chosen.asks_everyone) }
+    let segments = capabilities.segmentation;
+    let info = LinkInfo::new(capabilities.frame_bytes_max, chosen.asks_everyone);
+    LinkInfo { reads_memory, segments, ..info }
 }
 
 fn system_error(what: &'static str) -> impl Fn(std::io::Error) -> BuildError {

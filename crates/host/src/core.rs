@@ -28,8 +28,9 @@ use crate::sleepers::Sleepers;
 /// Frames taken from one link in one turn: a few collections, so that acknowledgements leave in time.
 const RECEIVE_BUDGET: usize = 64;
 
-/// Batches sent in one turn before links are looked at again: 512 frames, more than one peer's window.
-const TRANSMIT_ROUNDS: usize = 8;
+/// Batches sent in one turn before links are looked at again: with the shortest parts of a train, 12 frames, more than one
+/// peer's window.
+const TRANSMIT_ROUNDS: usize = 32;
 
 /// Posts after which a caller that never waits makes a whole turn, so that acknowledgements reach its firmware. Not each
 /// time: looking at a link without a mapped ring is a system call.

@@ -26,6 +26,11 @@ impl FrameSink for Incoming<'_> {
         self.firmware.handle_frame(self.now, self.link, *from, frame, self.memory);
     }
 
+    #[inline]
+    fn lands(&self) -> bool {
+        self.firmware.expects_landing()
+    }
+
     fn landing(&mut self, train: &Train) -> Option<&mut [u8]> {
         let Train { from, ref head, frame_bytes, bytes } = *train;
         let arriving = Arriving { link: self.link, from, head, frame_bytes, bytes };

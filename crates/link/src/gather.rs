@@ -119,11 +119,21 @@ impl<'a> Filling<'_, 'a> {
         }
     }
 
+    /// What lies right behind the message's last piece becomes a part of that: the kernel copies one long piece sooner than
+    /// many short ones.
     #[inline]
     fn push(&mut self, iovec: libc::iovec) {
+        let message = &mut self.gather.headers[self.messages - 1].msg_hdr;
+        if message.msg_iovlen > 0 {
+            let last = &mut self.gather.iovecs[self.iovecs - 1];
+            if last.iov_base.wrapping_byte_add(last.iov_len) == iovec.iov_base {
+                last.iov_len += iovec.iov_len;
+                return;
+            }
+        }
+        message.msg_iovlen += 1;
         self.gather.iovecs[self.iovecs] = iovec;
         self.iovecs += 1;
-        self.gather.headers[self.messages - 1].msg_hdr.msg_iovlen += 1;
     }
 
     /// Addresses the message just begun.

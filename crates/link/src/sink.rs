@@ -40,6 +40,11 @@ pub trait FrameSink {
     /// Takes one frame.
     fn frame(&mut self, frame: &[u8], from: &LinkAddress);
 
+    /// False: [`landing`](Self::landing) would answer `None` whatever waits, so there is no need to look at it first.
+    fn lands(&self) -> bool {
+        false
+    }
+
     /// A train waits. Answers with memory for the payload of some frames at its front: what follows the head of each, one
     /// after the other. Whatever comes is written there, also what nobody expected; so it must be memory where that does no
     /// harm. `None`: the frames come by [`frame`](Self::frame).

@@ -447,9 +447,9 @@ impl Link for UdpLink {
         self.hand_up(budget, sink)
     }
 
-    /// After a long message a look (one more system call) tells whether a train waits, and of what.
+    /// After a long message, and if the sink wants any, a look (one more system call) tells whether a train waits, and of what.
     fn receive_into(&mut self, budget: usize, sink: &mut dyn FrameSink) -> usize {
-        if self.after_long && !self.holds_frames() && budget > 0 {
+        if self.after_long && !self.holds_frames() && budget > 0 && sink.lands() {
             match self.place_train(budget, sink) {
                 Looked::Handed(frames) => return frames,
                 Looked::Empty => return 0,

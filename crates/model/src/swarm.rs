@@ -108,7 +108,16 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
         .collect();
     let mut world = WorldSetup { fabrics, nodes: setups, seed: prng.bits() };
     draw_lanes(seed, &mut world);
+    draw_segments(seed, &mut world);
     (temper, world, prng)
+}
+
+/// Half of the links take many frames in a call, so that long trains leave in parts. From numbers of its own, as below.
+fn draw_segments(seed: u64, world: &mut WorldSetup) {
+    let mut prng = Prng::new(seed ^ 0x5e9_3e75);
+    for link in world.nodes.iter_mut().flat_map(|node| &mut node.links) {
+        link.segments = prng.percent(50);
+    }
 }
 
 /// In most worlds of two fabrics the second is for bulk. Drawn from numbers of its own, so that all else of a seed's world is

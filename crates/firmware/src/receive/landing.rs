@@ -37,6 +37,12 @@ pub(crate) struct Outline {
 }
 
 impl ReceivePath {
+    /// Something is under way that was asked for.
+    #[inline]
+    pub(crate) const fn expects_blocks(&self) -> bool {
+        self.pulling_bytes > 0
+    }
+
     /// Where a train that begins with this frame of a known peer goes. `None`: frame by frame, as it comes.
     pub(crate) fn plan(&self, peer: u32, first: &Header, outline: &Outline) -> Option<Run> {
         let received = &self.peers[peer].received;
@@ -93,6 +99,10 @@ impl ReceivePath {
         let fragment = incoming.fragment;
         let offset = u64::from(incoming.first_payload) + u64::from(before) * u64::from(fragment);
         if u64::from(incoming.received) != offset {
+            return None;
+        }
+        if u64::from(incoming.unscheduled) >= incoming.total {
+            // It came whole: copying costs less than having it placed.
             return None;
         }
         let left = u64::from(incoming.unscheduled).checked_sub(offset)?;

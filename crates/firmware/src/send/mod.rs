@@ -9,6 +9,7 @@ mod acknowledged;
 mod body;
 mod bookkeeping;
 mod one_sided;
+mod parts;
 mod record;
 mod riding;
 mod short;
@@ -180,13 +181,15 @@ pub(crate) struct SendPath {
     pub(crate) replied: Vec<u32>,
     /// The middle of a train is built in one go.
     pub(crate) whole_trains: bool,
+    /// Links that take many frames in a call, a bit each: long trains leave by them in parts.
+    segmenting: u64,
 }
 
 /// Boxes kept for reuse: peers that are active at the same time, in a usual burst. 4 KiB each.
 const SPARE_MAX: usize = 256;
 
 impl SendPath {
-    pub(crate) fn new(profile: Profile) -> Self {
+    pub(crate) fn new(profile: Profile, segmenting: u64) -> Self {
         Self {
             profile,
             counters: Counters::default(),
@@ -205,6 +208,7 @@ impl SendPath {
             awaits: false,
             replied: Vec::new(),
             whole_trains: true,
+            segmenting,
         }
     }
 

@@ -9,7 +9,7 @@ use super::transmission::Outlet;
 use super::{SendMessage, SendPath, Work};
 use crate::counters::Counter;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, SendDescriptor, Status};
-use crate::encode::{self, EncodeError, Head, Line, Payload};
+use crate::encode::{self, EncodeError, Head, INLINE_PAYLOAD_BYTES, Line, Payload};
 use crate::lanes::{Lane, Ways};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::HostMemory;
@@ -90,7 +90,8 @@ impl SendPath {
         let (flags, acknowledge) = (flags.with(fields.flags()), cell.acknowledge);
         let head = Head { kind: Kind::Message, flags, sequence, acknowledge, word: number };
         let check_payload = self.profile.checksum_payload;
-        let line = Line { own: peers.own, peer: &peers[peer], way, check_payload };
+        let inline_bytes = INLINE_PAYLOAD_BYTES;
+        let line = Line { own: peers.own, peer: &peers[peer], way, check_payload, inline_bytes };
         let payload = match bytes {
             0 => Payload::None,
             _ => Payload::Pool {

@@ -49,14 +49,18 @@ impl SendPath {
         now: Time,
         peer: u32,
         ways: &Ways,
+        part: &mut Option<u32>,
         out: &mut Outlet<'_, impl HostMemory>,
     ) {
         let Some(active) = self.peers[peer].active.as_deref() else { return };
-        if self.whole_trains
-            && active.train_next.before(active.train_end)
-            && let Some(run) = self.plan_run(peer, ways, out.batch.room())
-        {
-            self.build_run(now, peer, &run, ways, out);
+        if !self.whole_trains || !active.train_next.before(active.train_end) {
+            return;
+        }
+        *part = part.or_else(|| self.part_from(peer, active.train_next, ways));
+        let room = part.unwrap_or(u32::MAX).min(out.batch.room());
+        if let Some(run) = self.plan_run(peer, ways, room) {
+            let built = self.build_run(now, peer, &run, ways, out);
+            *part = part.map(|part| part - built);
         }
     }
 
@@ -116,7 +120,7 @@ impl SendPath {
         (u64::from(source.fragment) > INLINE_PAYLOAD_BYTES).then_some(source)
     }
 
-    /// Builds the frames of a run, and notes that they went out.
+    /// Builds the frames of a run, and notes that they went out. Returns how many.
     fn build_run(
         &mut self,
         now: Time,
@@ -124,19 +128,20 @@ impl SendPath {
         run: &Run,
         ways: &Ways,
         out: &mut Outlet<'_, impl HostMemory>,
-    ) {
+    ) -> u32 {
         let Outlet { peers, cross, memory, batch, .. } = out;
         let Run { first, frames, record, source } = run;
         let check_payload = self.profile.checksum_payload;
-        let Some(active) = self.peers[peer].active.as_deref() else { return };
+        let Some(active) = self.peers[peer].active.as_deref() else { return 0 };
         let (lane, way) = ways.pick(active.records[*record].lane);
-        let line = Line { own: peers.own, peer: &peers[peer], way, check_payload };
+        let inline_bytes = self.inline_bytes(way, &active.records[*record]);
+        let line = Line { own: peers.own, peer: &peers[peer], way, check_payload, inline_bytes };
         let acknowledge = cross.acks[peer].acknowledge;
         let (sequence, word) = (*first, source.word);
         let head = Head { kind: source.kind, flags: Flags::ACK, sequence, acknowledge, word };
-        let Some(mut alike) = Alike::new(&line, &head, source.fragment) else { return };
+        let Some(mut alike) = Alike::new(&line, &head, source.fragment) else { return 0 };
         if HEADER_BYTES + usize::from(source.fragment) > batch.frame_bytes_max() {
-            return;
+            return 0;
         }
         let entry = &mut self.peers[peer];
         let window = entry.window(&self.bulk_windows, lane).frames();
@@ -166,9 +171,14 @@ impl SendPath {
             self.counters.count(Counter::AcksPiggybacked);
         }
         self.counters.add(Counter::FramesSent, built.into());
+        if alike.copies() {
+            let copied = u64::from(built) * u64::from(source.fragment);
+            self.counters.add(Counter::BytesCopied, copied);
+        }
         if lane == Lane::Bulk {
             self.counters.add(Counter::FramesBulk, built.into());
         }
+        built
     }
 }
 

@@ -57,9 +57,11 @@ impl SendPath {
         }
     }
 
-    /// Adds a peer's frames to the batch. False: the next train would only begin in it, and is better off whole in the next.
+    /// Adds a peer's frames to the batch. False: the batch is to be sent as it is, because the part of a train that it holds is
+    /// worth a call, or because the next train would only begin in it, and is better off whole in the next.
     fn serve(&mut self, now: Time, peer: u32, out: &mut Outlet<'_, impl HostMemory>) -> bool {
         let mut whole = true;
+        let mut part = None;
         let frame_bytes_max = out.peers[peer].frame_bytes_max;
         let ways = out.peers.ways(peer);
         while !out.batch.is_full() {
@@ -75,19 +77,35 @@ impl SendPath {
                 whole = false;
                 break;
             }
+            let of_train = self.train_goes_on_with(peer) == Some(sequence);
+            if of_train {
+                part = part.or_else(|| self.part_from(peer, sequence, &ways));
+            }
             match self.emit(now, peer, sequence, &ways, out) {
-                Ok(()) => self.emit_run(now, peer, &ways, out),
+                Ok(()) => {
+                    part = part.map(|part| part - u32::from(of_train));
+                    self.emit_run(now, peer, &ways, &mut part, out);
+                }
                 Err(EncodeError::Unsendable) => {
                     self.counters.count(Counter::DropTooLong);
                     self.sent(now, peer, sequence, Lane::Small);
                 }
                 Err(EncodeError::Fault) => self.fault(peer, sequence),
             }
+            if part == Some(0) {
+                whole = false;
+                break;
+            }
         }
         self.want_lanes(now, peer, &ways, out.peers);
         self.settle(peer);
         self.arm(peer, now);
         whole
+    }
+
+    /// The next frame of the peer's current train that was never sent.
+    fn train_goes_on_with(&self, peer: u32) -> Option<Sequence> {
+        unsent(self.peers[peer].active.as_deref()?)
     }
 
     /// Has lanes looked for that would be of use now and are not there (`LANE-2`, `LANE-6`).
@@ -215,7 +233,8 @@ impl SendPath {
         let own = peers.own;
         let head = |kind, flags: Flags, word| Head { kind, flags, sequence, acknowledge, word };
         let check_payload = self.profile.checksum_payload;
-        let line = Line { own, peer: &peers[peer], way, check_payload };
+        let inline_bytes = self.inline_bytes(way, record);
+        let line = Line { own, peer: &peers[peer], way, check_payload, inline_bytes };
         let copied = match record.what {
             What::Skip => {
                 let head = head(Kind::Skip, flags, 0);

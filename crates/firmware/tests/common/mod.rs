@@ -60,13 +60,18 @@ pub fn make(id: u64, epoch: u32, profile: &Profile) -> Firmware {
 
 impl Pair {
     pub fn new(profile: &Profile) -> Self {
+        Self::over(profile, LinkInfo::new(1500, true))
+    }
+
+    /// Two nodes with one link of this kind each.
+    pub fn over(profile: &Profile, link: LinkInfo) -> Self {
         let node = |id: u64| {
             let mut firmware = Firmware::new(Config {
                 node: NodeId(id),
                 epoch: 77 + id as u32,
                 name: format!("n{id}"),
                 profile: profile.clone(),
-                links: vec![LinkInfo::new(1500, true)],
+                links: vec![link],
                 seed: id,
             });
             firmware.open_endpoint(0).unwrap();

@@ -46,6 +46,10 @@ impl FrameSink for Lander {
         self.got.push(frame.to_vec());
     }
 
+    fn lands(&self) -> bool {
+        true
+    }
+
     fn landing(&mut self, train: &Train) -> Option<&mut [u8]> {
         let payload = |index| train.frame_bytes_of(index).saturating_sub(HEADER_BYTES);
         let bytes: usize = (0..self.most).map(payload).sum();

@@ -116,6 +116,10 @@ impl FrameSink for Taker {
         self.got.push(frame.to_vec());
     }
 
+    fn lands(&self) -> bool {
+        true
+    }
+
     fn landing(&mut self, train: &crate::Train) -> Option<&mut [u8]> {
         let payload = |i| train.frame_bytes_of(i).saturating_sub(HEADER_BYTES);
         self.memory = vec![0; (0..self.most).map(payload).sum()];

@@ -1,0 +1,133 @@
+//! How much of a long train leaves at once, where a link takes many frames in a call.
+//!
+//! Such a link hands over a part of a train as one datagram, and the receiver begins with it when all of it is there. So a
+//! message that left as one would take the sender's time and then the receiver's; in parts, both work at the same time, and
+//! only the last part's way up comes after the sender's work. Each part costs both ends a call, so parts are as long as they
+//! can be while much is left, and become shorter towards the message's end. What is on the wire is the same.
+
+use emp_wire::Sequence;
+
+use super::record::{Record, What};
+use super::{SendMessage, SendPath};
+use crate::encode::{INLINE_PAYLOAD_BYTES, INLINE_PAYLOAD_BYTES_OF_TRAINS};
+use crate::lanes::{Way, Ways};
+use crate::transmit::LinkIndex;
+
+/// Payload bytes of the shortest part: one call's fixed costs at both ends (about 3 µs) are what copying and checking 16 KB
+/// take, so shorter ones would cost more than they let overlap.
+const PART_BYTES_MIN: u32 = 16 << 10;
+
+/// Payload bytes of the longest: with its headers what one segmented datagram carries (64 KB).
+const PART_BYTES_MAX: u32 = 60 << 10;
+
+/// Frames of the shortest train that is worth a look: one frame may have 60 KB, two of them are two parts.
+const TRAIN_FRAMES_MIN: u32 = 2;
+
+/// Frames of the shortest part.
+fn least_frames(fragment: u16) -> u32 {
+    PART_BYTES_MIN.div_ceil(fragment.max(1).into())
+}
+
+/// Frames of the part that begins where so much is left: of the train `train` frames, of the message `left` (no fewer).
+fn part_frames(train: u32, left: u32, fragment: u16) -> u32 {
+    let (least, most) = (least_frames(fragment), PART_BYTES_MAX.div_ceil(fragment.max(1).into()));
+    let part = (left / 2).clamp(least, most);
+    // A rest that is not worth its call comes along.
+    if train <= part + least / 2 && train <= most { train } else { part.min(train) }
+}
+
+impl SendPath {
+    /// The link takes many frames in a call.
+    pub(super) fn segments(&self, link: LinkIndex) -> bool {
+        self.segmenting.checked_shr(link.0.into()).is_some_and(|bits| bits & 1 == 1)
+    }
+
+    /// Up to how many bytes the payload of a frame is copied next to its header. Longer ones of messages that leave whole, not
+    /// of those that are pulled: no byte of a long message is copied at both ends.
+    pub(super) fn inline_bytes(&self, way: Option<Way>, record: &Record) -> u64 {
+        let segments = way.is_some_and(|(link, _)| self.segments(link));
+        if record.count < TRAIN_FRAMES_MIN || !segments {
+            return INLINE_PAYLOAD_BYTES;
+        }
+        let What::Message { message, .. } = record.what else { return INLINE_PAYLOAD_BYTES };
+        match self.messages.at(message) {
+            Some(sending) if !sending.is_pulled() => INLINE_PAYLOAD_BYTES_OF_TRAINS,
+            _ => INLINE_PAYLOAD_BYTES,
+        }
+    }
+
+    /// Frames after which a batch that goes on with this one, the next of the current train, is sent. `None`: as many as it
+    /// takes.
+    pub(super) fn part_from(&self, peer: u32, sequence: Sequence, ways: &Ways) -> Option<u32> {
+        let active = self.peers[peer].active.as_deref()?;
+        let record = &active.records[active.record_of(sequence)?];
+        let (_, way) = ways.pick(record.lane);
+        let (link, _) = way?;
+        // Short trains leave together, as many as there are.
+        if !self.segments(link) || record.count < TRAIN_FRAMES_MIN {
+            return None;
+        }
+        let place = sequence.since(record.first) as u32;
+        let train = record.count - place;
+        let (left, fragment, early) = match record.what {
+            What::Message { message, .. } => {
+                let sending = self.messages.at(message)?;
+                let left = sending.total().checked_sub(sending.fragment_at(place).0)?;
+                let least = least_frames(sending.fragment);
+                let early = least.checked_sub(place).filter(|_| sending.is_pulled());
+                (left, sending.fragment, early.unwrap_or(0))
+            }
+            What::Block { message, offset, .. } => {
+                let sending = self.messages.at(message)?;
+                let start = offset + u64::from(place) * u64::from(sending.fragment);
+                (sending.total().checked_sub(start)?, sending.fragment, 0)
+            }
+            // What else the peer asks for is not known here.
+            What::Region(block) => (u64::MAX, block.fragment, 0),
+            What::Control(_) | What::Skip => return None,
+        };
+        let frames = left.div_ceil(u64::from(fragment.max(1)));
+        let left = u32::try_from(frames).unwrap_or(u32::MAX).max(train);
+        // The receiver of a message that is pulled should hear of it soon, so as to ask for the rest.
+        let part = if early > 0 { early.min(train) } else { part_frames(train, left, fragment) };
+        (early > 0 || part >= least_frames(fragment)).then_some(part)
+    }
+}
+
+impl SendMessage {
+    /// A part of it comes only when the receiver asks.
+    fn is_pulled(&self) -> bool {
+        u64::from(self.unscheduled) < self.total()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn parts(mut frames: u32, fragment: u16) -> Vec<u32> {
+        let mut parts = Vec::new();
+        while frames > 0 {
+            parts.push(part_frames(frames, frames, fragment));
+            frames -= parts.last().unwrap();
+        }
+        parts
+    }
+
+    #[test]
+    fn parts_become_shorter_towards_the_end() {
+        assert_eq!(parts(6, 1440), [6]);
+        assert_eq!(parts(17, 1440), [17]);
+        assert_eq!(parts(46, 1440), [23, 12, 11]);
+        assert_eq!(parts(182, 1440), [43, 43, 43, 26, 13, 14]);
+        assert_eq!(parts(8, 8940), [4, 2, 2]);
+        assert_eq!(parts(30, 8940), [7, 7, 7, 4, 2, 3]);
+        // Frames longer than the shortest part, and a train that goes on in others.
+        assert_eq!(parts(3, 40_000), [1, 1, 1]);
+        assert_eq!(part_frames(43, 700, 1440), 43);
+        assert_eq!(part_frames(43, 0, 1440), 12);
+        assert_eq!(part_frames(1, 1, 0), 1);
+    }
+}

@@ -32,7 +32,8 @@ const WATCHES_PER_SILENCE: u64 = 8;
 impl Firmware {
     // ---- events in ----
 
-    /// Takes a frame that a link received. Anything that is not a valid frame for this node is counted and dropped.
+    /// Takes a frame that a link received, which may hold several of ours (`BUNDLE-2`). Anything that is not a valid frame
+    /// for this node is counted and dropped.
     pub fn handle_frame(
         &mut self,
         now: Time,
@@ -42,6 +43,19 @@ impl Firmware {
         memory: &mut impl HostMemory,
     ) {
         self.notice_absence(now);
+        for frame in emp_wire::frames(frame) {
+            self.handle_one(now, link, from, frame, memory);
+        }
+    }
+
+    fn handle_one(
+        &mut self,
+        now: Time,
+        link: LinkIndex,
+        from: LinkAddress,
+        frame: &[u8],
+        memory: &mut impl HostMemory,
+    ) {
         let result = match Header::parse(frame) {
             Err(reason) => Err(reason.into()),
             Ok((header, _)) if !self.is_for_us(&header) => Err(Counter::DropWrongNode),
@@ -360,8 +374,8 @@ impl Firmware {
             };
             let body = |into: &mut [u8]| Ack { node: own, sack: ack.sack }.emit(into);
             let (_, way) = self.peers.ways(ack.peer).pick(ack.lane);
-            let inline_bytes = INLINE_PAYLOAD_BYTES;
-            let line = Line { own, peer, way, check_payload: true, inline_bytes };
+            let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
+            let line = Line { own, peer, way, check_payload: true, inline_bytes, bundles };
             match encode::frame(batch, &line, &head, body, Payload::None, &NoMemory) {
                 Ok(_) => self.counters.count(Counter::AcksSent),
                 Err(_) => self.counters.count(Counter::DropTooLong),
@@ -391,8 +405,8 @@ impl Firmware {
             };
             let body = |into: &mut [u8]| NotReady { node: own, cause, backoff_us }.emit(into);
             let (_, way) = self.peers.ways(to).pick(Lane::Small);
-            let inline_bytes = INLINE_PAYLOAD_BYTES;
-            let line = Line { own, peer, way, check_payload: true, inline_bytes };
+            let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
+            let line = Line { own, peer, way, check_payload: true, inline_bytes, bundles };
             if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
                 self.counters.count(Counter::DropTooLong);
             }
@@ -419,8 +433,8 @@ impl Firmware {
                 word: 0,
             };
             let body = |into: &mut [u8]| Close { node: own }.emit(into);
-            let inline_bytes = INLINE_PAYLOAD_BYTES;
-            let line = Line { own, peer, way, check_payload: true, inline_bytes };
+            let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
+            let line = Line { own, peer, way, check_payload: true, inline_bytes, bundles };
             if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
                 self.counters.count(Counter::DropTooLong);
             }

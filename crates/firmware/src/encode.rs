@@ -1,14 +1,16 @@
 //! Building a frame in a batch: header, body, payload by copy or by reference, checksum.
 
 use emp_wire::{
-    Flags, HEADER_BYTES, Header, Kind, NodeId, Sequence, begin_checksum, store_checksum,
+    ACK_BODY_BYTES_MAX, ATOMIC_BYTES, Flags, GET_BYTES, HEADER_BYTES, Header, IMMEDIATE_BYTES,
+    Kind, LONG_BYTES, MESSAGE_BODY_BYTES_MAX, NodeId, Sequence, TARGET_BYTES, begin_checksum,
+    store_checksum,
 };
 
 use crate::lanes::Way;
 use crate::memory::{HostMemory, MemoryFault, Segment, SegmentList};
 use crate::peers::Peer;
 use crate::pool::{Chain, Pool};
-use crate::transmit::{FrameSegments, LinkIndex, TransmitBatch};
+use crate::transmit::{FrameSegments, LinkIndex, Small, TransmitBatch};
 
 /// Payloads up to this many bytes are copied next to the header: cheaper than one more gather entry, and a frame in one
 /// piece can leave by plain `send`.
@@ -18,6 +20,13 @@ pub(crate) const INLINE_PAYLOAD_BYTES: u64 = 256;
 /// pieces with headers between them in 3.8 to 4.4, and the copy of what the checksum has just read takes 1 µs. Of pieces of
 /// 9 KB it gains nothing.
 pub(crate) const INLINE_PAYLOAD_BYTES_OF_TRAINS: u64 = 4096;
+
+/// Fields of the longest frame that may share a link frame: of a put.
+const SMALL_FIELDS_BYTES_MAX: usize = TARGET_BYTES + LONG_BYTES + IMMEDIATE_BYTES;
+const _: () = assert!(SMALL_FIELDS_BYTES_MAX >= ATOMIC_BYTES);
+const _: () = assert!(SMALL_FIELDS_BYTES_MAX >= GET_BYTES);
+const _: () = assert!(SMALL_FIELDS_BYTES_MAX >= ACK_BODY_BYTES_MAX);
+const _: () = assert!(SMALL_FIELDS_BYTES_MAX >= MESSAGE_BODY_BYTES_MAX);
 
 /// What a frame says in its common header.
 pub(crate) struct Head {
@@ -36,6 +45,8 @@ pub(crate) struct Line<'a> {
     pub(crate) check_payload: bool,
     /// Payloads up to so many bytes are copied next to the header.
     pub(crate) inline_bytes: u64,
+    /// It may share a link frame with others (`BUNDLE-1`).
+    pub(crate) bundles: bool,
 }
 
 /// Where a frame's payload is.
@@ -82,7 +93,13 @@ pub(crate) fn frame(
     let Line { peer, way, check_payload, inline_bytes: inline_max, .. } = *line;
     let (link, to) = way.ok_or(EncodeError::Unsendable)?;
     let mut copied = 0;
-    batch.add(link, to, |inline, segments| {
+    let most = match &payload {
+        Payload::Host { bytes, .. } if *bytes > inline_max => None,
+        _ => Some(HEADER_BYTES + SMALL_FIELDS_BYTES_MAX + payload.bytes() as usize),
+    };
+    let room = usize::from(peer.frame_bytes_max);
+    let small = most.filter(|most| line.bundles && *most <= room);
+    let build = |inline: &mut [u8], segments: &mut FrameSegments| {
         let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
         let payload_bytes = payload.bytes();
         let whole = end as u64 + payload_bytes;
@@ -107,7 +124,11 @@ pub(crate) fn frame(
         store_checksum(inline, sum);
         copied = (inline_bytes - end) as u64;
         Ok(inline_bytes)
-    })?;
+    };
+    match small {
+        Some(most) => batch.add_small(link, to, Small { most, room }, build)?,
+        None => batch.add(link, to, build)?,
+    }
     Ok(copied)
 }
 

@@ -223,7 +223,7 @@ impl Firmware {
     }
 
     /// As [`post_send`](Self::post_send); a small message that nothing stands before is in `batch` when this returns, as if
-    /// [`poll_transmit`](Self::poll_transmit) had put it there. The batch must be empty: its frames leave first.
+    /// [`poll_transmit`](Self::poll_transmit) had put it there. Whatever else is in the batch must still be to be sent.
     pub fn post_send_into(
         &mut self,
         now: Time,
@@ -234,7 +234,7 @@ impl Firmware {
         let peer = self.destination(now, send.to, send.endpoint)?;
         let ways = self.peers.ways(peer);
         let (peers, cross) = (&self.peers, &mut self.cross);
-        if batch.is_empty() && self.send.may_go_at_once(now, peer, &send, &ways, peers) {
+        if !batch.is_full() && self.send.may_go_at_once(now, peer, &send, &ways, peers) {
             let frame_bytes_max = self.frame_bytes_max;
             let mut out = Outlet { peers, cross, memory, batch, frame_bytes_max };
             return self.send.post_at_once(now, peer, send, &ways, &mut out);

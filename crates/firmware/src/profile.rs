@@ -74,6 +74,8 @@ pub struct Profile {
     pub reorder_frames: u32,
     /// Payloads are under the checksum, not only headers.
     pub checksum_payload: bool,
+    /// Small frames that leave together share link frames (`BUNDLE-1`).
+    pub bundles: bool,
     /// Without a single frame from a peer for this long while something is due from it, it is unreachable.
     pub unreachable_after: Span,
 }
@@ -106,6 +108,7 @@ impl Profile {
         request_ack_below: 96,
         reorder_frames: 3,
         checksum_payload: true,
+        bundles: true,
         unreachable_after: Span::ms(5_000),
     };
 
@@ -113,6 +116,7 @@ impl Profile {
     /// collection resent on timeout (E30), no selective acknowledgement (E28).
     pub const EMP2001: Self = Self {
         name: "emp2001",
+        bundles: false,
         collection: 3,
         selective_acks: false,
         retransmit: RetransmitUnit::Collection,
@@ -128,6 +132,7 @@ impl Profile {
     /// As Open-MX: 32 KB eager (O6), pulls of 32 KB (O7), an acknowledgement per four messages, resend of the message.
     pub const OPENMX: Self = Self {
         name: "openmx",
+        bundles: false,
         collection: 4,
         ack_trigger: AckTrigger::Messages,
         retransmit: RetransmitUnit::Train,
@@ -142,6 +147,7 @@ impl Profile {
     /// As VMMC-2: go-back-n (V13, V15), cumulative acknowledgement per six packets (V19) or on request (V20).
     pub const VMMC2: Self = Self {
         name: "vmmc2",
+        bundles: false,
         collection: 6,
         accept_out_of_order: false,
         selective_acks: false,

@@ -15,7 +15,8 @@ pub struct LinkIndex(pub u8);
 /// Pieces of host memory in one frame.
 pub(crate) type FrameSegments = ArrayVec<Segment, FRAME_SEGMENTS_MAX>;
 
-/// One frame to send: inline bytes (header and small payload) and, after them, pieces of host memory.
+/// One link frame to send: inline bytes (header and small payload, of one frame or of several that follow each other,
+/// `BUNDLE-1`) and, after them, pieces of host memory.
 #[derive(Clone, Debug)]
 pub struct TransmitFrame {
     /// The link to send it on.
@@ -25,6 +26,8 @@ pub struct TransmitFrame {
     /// Where its inline bytes are in the batch, and how many.
     inline: u32,
     inline_bytes: u32,
+    /// Others may follow it in the same link frame.
+    bundles: bool,
     segments: FrameSegments,
 }
 
@@ -99,8 +102,14 @@ impl TransmitBatch {
     ) -> Result<(), E> {
         let index = self.frames.len();
         let place = self.used as u32;
-        let segments = ArrayVec::new();
-        self.frames.push(TransmitFrame { link, to, inline: place, inline_bytes: 0, segments });
+        self.frames.push(TransmitFrame {
+            link,
+            to,
+            inline: place,
+            inline_bytes: 0,
+            bundles: false,
+            segments: ArrayVec::new(),
+        });
         let inline = &mut self.inline[self.used..][..self.room_bytes];
         let frame = &mut self.frames[index];
         match build(inline, &mut frame.segments) {
@@ -114,6 +123,44 @@ impl TransmitBatch {
                 Err(error)
             }
         }
+    }
+}
+
+/// What is known of a frame before it is built.
+#[derive(Clone, Copy)]
+pub(crate) struct Small {
+    /// Bytes that it has at most, none of them in host memory.
+    pub(crate) most: usize,
+    /// Bytes that the link frame may have.
+    pub(crate) room: usize,
+}
+
+impl TransmitBatch {
+    /// As [`add`](Self::add), for a frame that may share its link frame with others to the same place (`BUNDLE-1`).
+    #[inline]
+    pub(crate) fn add_small<E>(
+        &mut self,
+        link: LinkIndex,
+        to: LinkAddress,
+        small: Small,
+        build: impl FnOnce(&mut [u8], &mut FrameSegments) -> Result<usize, E>,
+    ) -> Result<(), E> {
+        let room = small.room.min(self.room_bytes);
+        if let Some(last) = self.frames.last_mut() {
+            let others = last.inline_bytes as usize;
+            if last.bundles && (last.link, last.to) == (link, to) && others + small.most <= room {
+                let inline = &mut self.inline[self.used..][..room - others];
+                let bytes = build(inline, &mut last.segments)?;
+                last.inline_bytes += bytes as u32;
+                self.used += bytes;
+                return Ok(());
+            }
+        }
+        self.add(link, to, build)?;
+        if let Some(last) = self.frames.last_mut() {
+            last.bundles = last.segments.is_empty();
+        }
+        Ok(())
     }
 }
 

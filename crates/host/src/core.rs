@@ -33,7 +33,7 @@ const RECEIVE_BUDGET: usize = 64;
 const TRANSMIT_ROUNDS: usize = 32;
 
 /// Posts after which a caller that never waits makes a whole turn, so that acknowledgements reach its firmware. Not each
-/// time: looking at a link without a mapped ring is a system call.
+/// time: looking at a link without a mapped ring is a system call. Of the smallest messages a frame of MTU 1500 takes as many.
 const POSTS_PER_TURN: u32 = 16;
 
 /// Likewise the time since the last turn: where calls are rare, what a turn costs does not show.
@@ -217,7 +217,7 @@ impl Core {
         for _ in 0..TRANSMIT_ROUNDS {
             if outgoing.is_done()
                 && !(firmware.has_transmit(now)
-                    && outgoing.refill(|batch| {
+                    && outgoing.fill(|batch| {
                         firmware.poll_transmit(now, memory, batch);
                     }))
             {
@@ -300,11 +300,11 @@ impl Core {
         self.insert(state, |firmware, memory, outgoing, context| {
             send.context = context;
             // What a link did not take yet leaves first.
-            if !outgoing.is_done() {
+            if !outgoing.is_open() {
                 return firmware.post_send(now, send, memory);
             }
             let mut posted = Err(PostError::Busy);
-            outgoing.refill(|batch| {
+            outgoing.fill(|batch| {
                 posted = firmware.post_send_into(now, send, memory, batch);
             });
             posted
@@ -340,6 +340,18 @@ impl Core {
             self.transmit(now);
             self.drain();
         }
+    }
+
+    /// After a post that others follow at once: they leave together, with the last of them or with the next turn.
+    #[inline]
+    pub(crate) fn posted_with_more(&mut self, now: Time) {
+        if self.posts_since_turn + 1 >= POSTS_PER_TURN {
+            return self.posted(now);
+        }
+        self.posts_since_turn += 1;
+        self.dirty = true;
+        self.timer_moved = true;
+        self.drain();
     }
 
     /// As [`posted`](Self::posted), but leaves sending to whoever is making turns already.

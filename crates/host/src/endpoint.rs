@@ -68,6 +68,9 @@ pub struct SendOptions {
     pub synchronous: bool,
     /// When the send is complete.
     pub completion: CompletionMode,
+    /// Other sends follow at once: they may leave together, with the first one that is not followed, or when the node makes
+    /// progress. Small ones share frames then, which takes less time each.
+    pub more: bool,
 }
 
 impl SendOptions {
@@ -81,6 +84,12 @@ impl SendOptions {
     #[must_use]
     pub fn synchronous(self) -> Self {
         Self { synchronous: true, ..self }
+    }
+
+    /// Other sends follow at once.
+    #[must_use]
+    pub fn more(self, more: bool) -> Self {
+        Self { more, ..self }
     }
 
     /// Complete in this manner.
@@ -142,7 +151,7 @@ impl Endpoint {
         let to = to.into();
         let held = Held::new(buffer);
         let list = held.segments();
-        self.post(held, list, |core, now, segments| {
+        self.post(held, list, options.more, |core, now, segments| {
             let send = SendDescriptor {
                 to: to.node,
                 endpoint: self.inner.number,
@@ -177,7 +186,7 @@ impl Endpoint {
     ) -> Result<ReceiveRequest<B>, Refused<B>> {
         let mut held = Held::new(buffer);
         let list = held.segments_mut();
-        self.post(held, list, |core, now, segments| {
+        self.post(held, list, false, |core, now, segments| {
             let endpoint = self.inner.number;
             let receive = ReceiveDescriptor { endpoint, selector, segments, claim, context: 0 };
             // SAFETY: as for a send; and the buffer is initialised memory that is its own.
@@ -191,6 +200,7 @@ impl Endpoint {
         &self,
         held: Held<B>,
         segments: Option<SegmentList>,
+        more: bool,
         post: impl FnOnce(&mut Core, Time, SegmentList) -> Result<usize, PostError>,
     ) -> Result<Request<B>, Refused<B>> {
         let node = &self.inner.node;
@@ -201,7 +211,7 @@ impl Endpoint {
                 let now = core.now();
                 match post(&mut core, now, segments) {
                     Ok(key) => {
-                        node.shared.posted(&mut core, now);
+                        node.shared.posted_with(&mut core, now, more);
                         let ticket = Ticket::new(Arc::clone(node), &mut core, key);
                         return Ok(Request::new(ticket, held));
                     }

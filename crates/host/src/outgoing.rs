@@ -33,6 +33,8 @@ pub(crate) struct Outgoing {
     unsent: u128,
     /// Those of them that name host memory.
     naming: u128,
+    /// Nothing of the batch was offered to a link yet: it may grow.
+    open: bool,
     /// Links that were offered something since the batch was refilled, one bit each.
     used: u64,
     /// Since when no link took anything.
@@ -47,6 +49,7 @@ impl Outgoing {
             batch: TransmitBatch::new(frame_bytes_max),
             unsent: 0,
             naming: 0,
+            open: false,
             used: 0,
             full_since: None,
             dropped: 0,
@@ -76,20 +79,28 @@ impl Outgoing {
         self.dropped
     }
 
-    /// Refills the batch by `fill`. To be called when [`is_done`](Self::is_done).
-    /// False: there was nothing.
+    /// True if frames may be added: all of the batch was taken, or nothing of it was offered yet.
     #[inline]
-    pub(crate) fn refill(&mut self, fill: impl FnOnce(&mut TransmitBatch)) -> bool {
-        debug_assert!(self.is_done());
-        self.batch.clear();
+    pub(crate) fn is_open(&self) -> bool {
+        self.open || self.is_done()
+    }
+
+    /// Has `fill` add frames to the batch. To be called when [`is_open`](Self::is_open). False: there is nothing to send.
+    #[inline]
+    pub(crate) fn fill(&mut self, fill: impl FnOnce(&mut TransmitBatch)) -> bool {
+        debug_assert!(self.is_open());
+        if self.is_done() {
+            self.batch.clear();
+            (self.naming, self.used, self.open) = (0, 0, true);
+        }
+        let before = self.batch.frames().len();
         fill(&mut self.batch);
         let frames = self.batch.frames();
         if frames.is_empty() {
             return false;
         }
         self.unsent = u128::MAX >> (FRAMES - frames.len());
-        (self.naming, self.used) = (0, 0);
-        for (index, frame) in frames.iter().enumerate() {
+        for (index, frame) in frames.iter().enumerate().skip(before) {
             self.naming |= u128::from(!frame.segments().is_empty()) << index;
         }
         true
@@ -105,6 +116,7 @@ impl Outgoing {
     /// Offers what is unsent to the links, each link's frames in order. True if all of it is gone now.
     pub(crate) fn offer(&mut self, now: Time, links: &mut [Box<dyn Link>]) -> bool {
         let before = self.unsent;
+        self.open = false;
         if let [link] = links {
             self.offer_link(0, self.unsent, link.as_mut());
         } else {
@@ -205,7 +217,7 @@ mod tests {
     fn an_empty_batch_is_done() {
         let mut outgoing = Outgoing::new(1500);
         assert!(outgoing.is_done() && !outgoing.names_memory());
-        assert!(!outgoing.refill(|_| ()));
+        assert!(!outgoing.fill(|_| ()));
         assert!(outgoing.offer(Time(0), &mut []));
     }
 }

@@ -25,7 +25,21 @@ impl Endpoint {
     /// (`expose_provenance`) to as many readable bytes as it says. They stay readable and
     /// are not written until the completion was returned by `poll_completions` or `wait_completions`, or
     /// [`Node::close`](crate::Node::close) has returned. Dropping the endpoint does not end a send.
-    pub unsafe fn post_send_raw(&self, mut send: SendDescriptor) -> Result<RawOp, PostError> {
+    pub unsafe fn post_send_raw(&self, send: SendDescriptor) -> Result<RawOp, PostError> {
+        // SAFETY: as the caller promises.
+        unsafe { self.post_send_raw_with(send, false) }
+    }
+
+    /// The same; with `more`, other posts follow at once, and the message may wait to leave with them.
+    ///
+    /// # Safety
+    ///
+    /// As for [`post_send_raw`](Self::post_send_raw).
+    pub unsafe fn post_send_raw_with(
+        &self,
+        mut send: SendDescriptor,
+        more: bool,
+    ) -> Result<RawOp, PostError> {
         send.endpoint = self.inner.number;
         let state = State::Raw { queue: self.inner.queue, context: send.context };
         let shared = &self.inner.node.shared;
@@ -35,7 +49,7 @@ impl Endpoint {
         match unsafe { core.post_send(now, send, state) } {
             Ok(key) => {
                 let op = core.requests.op(key);
-                shared.posted(&mut core, now);
+                shared.posted_with(&mut core, now, more);
                 Ok(op)
             }
             Err(error) => {

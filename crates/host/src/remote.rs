@@ -84,7 +84,7 @@ impl Endpoint {
     ) -> Result<Request<B>, Refused<B>> {
         let held = Held::new(buffer);
         let list = held.segments();
-        self.post(held, list, |core, now, segments| {
+        self.post(held, list, false, |core, now, segments| {
             let put = PutDescriptor {
                 target,
                 endpoint: self.inner.number,
@@ -108,7 +108,7 @@ impl Endpoint {
     ) -> Result<Request<B>, Refused<B>> {
         let mut held = Held::new(buffer);
         let list = held.segments_mut();
-        self.post(held, list, |core, now, segments| {
+        self.post(held, list, false, |core, now, segments| {
             let endpoint = self.inner.number;
             let get = GetDescriptor { target, endpoint, segments, context: 0 };
             // SAFETY: as for a put; and the buffer is initialised memory that is its own.
@@ -193,7 +193,7 @@ impl Endpoint {
         let mut compare_bytes = compare.map(bytes_of);
         let mut held = Held::new(room);
         let list = held.segments_mut();
-        self.post(held, list, |core, now, fetched| {
+        self.post(held, list, false, |core, now, fetched| {
             let fetches = fetched.bytes() != 0;
             let atomic = AtomicDescriptor {
                 target,

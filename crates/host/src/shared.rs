@@ -215,6 +215,18 @@ impl Shared {
         }
     }
 
+    /// The same; with `more`, others follow at once, and what was posted may wait for them.
+    #[inline]
+    pub(crate) fn posted_with(&self, core: &mut Locked<'_>, now: Time, more: bool) {
+        if more && matches!(self.board, Board::Inline { .. }) {
+            self.tick(core);
+            core.posted_with_more(now);
+            self.mind_watcher(core, now);
+        } else {
+            self.posted(core, now);
+        }
+    }
+
     /// A turn by a caller who wants to see what is there now, but does not wait.
     #[inline]
     pub(crate) fn turn_now(&self, core: &mut Locked<'_>) {

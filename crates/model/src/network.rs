@@ -287,8 +287,10 @@ impl Network {
             Some(node) => self.forward(now, leaves, index, from, node, frame),
             None => {
                 self.totals.undeliverable += 1;
-                self.trace
-                    .add(|| TraceLine::new(now, from, usize::MAX, link, &frame, Fate::Nowhere));
+                for frame in emp_wire::frames(&frame) {
+                    let line = || TraceLine::new(now, from, usize::MAX, link, frame, Fate::Nowhere);
+                    self.trace.add(line);
+                }
                 self.recycle(frame);
             }
         }
@@ -318,7 +320,9 @@ impl Network {
             fabric.queue(leaves, path, to, frame.len(), verdict.late_ns, &mut self.prng)
         };
         let link = LinkIndex(index as u8);
-        self.trace.add(|| TraceLine::new(now, from, to, link, &frame, fate));
+        for frame in emp_wire::frames(&frame) {
+            self.trace.add(|| TraceLine::new(now, from, to, link, frame, fate));
+        }
         let at = match fate {
             Fate::Arrives(at) => at,
             other => {

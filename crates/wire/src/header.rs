@@ -230,6 +230,44 @@ impl Header {
     }
 }
 
+/// The frames of a link frame (`BUNDLE-1`): at least one, however short. The last has what the link pads, and all that is left
+/// where a header says nothing sensible.
+#[inline]
+pub fn frames(link_frame: &[u8]) -> Frames<'_> {
+    Frames { rest: Some(link_frame) }
+}
+
+/// What [`frames`] gives.
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest.take()?;
+        if is_frame(rest) {
+            let end = HEADER_BYTES + usize::from(u16_at(rest, field::LENGTH.start));
+            if let Some((first, others)) = rest.split_at_checked(end)
+                && is_frame(others)
+            {
+                self.rest = Some(others);
+                return Some(first);
+            }
+        }
+        Some(rest)
+    }
+}
+
+/// True if these bytes may begin with a frame: what the link pads does not, as padding is shorter, or begins with zeros.
+#[inline]
+fn is_frame(bytes: &[u8]) -> bool {
+    bytes.len() >= HEADER_BYTES && bytes[field::VERSION_KIND] >> 5 == VERSION
+}
+
 /// The checksum field of a frame that [`Header::parse`] accepted.
 pub fn checksum_of(frame: &[u8]) -> u32 {
     frame.first_chunk::<HEADER_BYTES>().map_or(0, |head| u32_at(head, field::CHECKSUM.start))

@@ -147,6 +147,49 @@ fn target() -> impl Strategy<Value = Target> {
     )
 }
 
+/// Frames of one link frame come out as they went in (`BUNDLE-1`), whatever the link pads; and any bytes come out whole.
+#[test]
+fn frames_of_a_link_frame_come_out_as_they_went_in() {
+    let frame = |body: &[u8]| {
+        let header = Header {
+            kind: Kind::Skip,
+            flags: Flags::default(),
+            length: body.len() as u16,
+            destination_tag: 1,
+            destination_epoch: 2,
+            source_tag: 3,
+            source_epoch: Epoch(4),
+            sequence: Sequence(5),
+            acknowledge: Sequence(6),
+            word: 7,
+        };
+        let mut bytes = [0u8; HEADER_BYTES];
+        header.emit(&mut bytes);
+        [&bytes[..], body].concat()
+    };
+    let all = [frame(b""), frame(b"some bytes"), frame(&[0; 40]), frame(b"the last")];
+    let together = all.concat();
+    assert_eq!(emp_wire::frames(&together).collect::<Vec<_>>(), all);
+    let padded = [&together[..], &[0; 100]].concat();
+    let last = [&all[3][..], &[0; 100]].concat();
+    let found: Vec<_> = emp_wire::frames(&padded).collect();
+    assert_eq!((&found[..3], found[3]), (&all.each_ref().map(|f| &f[..])[..3], &last[..]));
+    // One that is cut off, or longer than there are bytes, is what is left.
+    let cut = &together[..together.len() - 1];
+    assert_eq!(emp_wire::frames(cut).count(), 4);
+    assert_eq!(emp_wire::frames(b"short").collect::<Vec<_>>(), [b"short"]);
+    assert_eq!(emp_wire::frames(b"").count(), 1);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_bounded_number_of_frames(bytes in prop::collection::vec(any::<u8>(), 0..3_000)) {
+        let frames: Vec<_> = emp_wire::frames(&bytes).collect();
+        prop_assert!(frames.len() <= 1 + bytes.len() / HEADER_BYTES);
+        prop_assert_eq!(frames.concat(), bytes);
+    }
+}
+
 proptest! {
     #[test]
     fn puts_are_read_back(target in target(), (message, payload_bytes) in message()) {

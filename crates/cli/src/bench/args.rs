@@ -70,6 +70,9 @@ pub struct EmpArgs {
     /// Leave out the guardian thread of the inline board.
     #[arg(long)]
     pub no_guardian: bool,
+    /// Say of each message of stream and rate that others follow, but of the last of a window: small ones share frames.
+    #[arg(long)]
+    pub bundle: bool,
     /// Part of EMP's frames that each end loses on purpose, such as 0.01.
     #[arg(long, default_value_t = 0.0, value_name = "P")]
     pub loss: f64,
@@ -208,6 +211,7 @@ impl EmpArgs {
             profile: self.profile.clone(),
             board: self.board.clone(),
             guardian: !self.no_guardian,
+            bundle: self.bundle,
             wait: self.wait.clone(),
             loss: self.loss,
             faults: self.faults.clone(),

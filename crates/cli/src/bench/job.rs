@@ -128,6 +128,8 @@ pub struct Spec {
     pub board: String,
     /// EMP's guardian thread is there.
     pub guardian: bool,
+    /// The sender says of its messages that others follow, but of the last of a window.
+    pub bundle: bool,
     /// How EMP waits, by name; `None`: as suits the board.
     pub wait: Option<String>,
     /// Part of EMP's frames that each end loses on purpose before they reach the link, 0 to 1.
@@ -147,6 +149,7 @@ impl Spec {
             profile: "default".to_owned(),
             board: "inline".to_owned(),
             guardian: true,
+            bundle: false,
             wait: None,
             loss: 0.0,
             faults: String::new(),
@@ -180,6 +183,9 @@ impl Spec {
         }
         if !self.guardian && self.kind == SubjectKind::Emp {
             text += " without guardian";
+        }
+        if self.bundle && self.kind == SubjectKind::Emp {
+            text += " bundled";
         }
         text
     }

@@ -161,8 +161,8 @@ pub fn all() -> Vec<Group> {
             ..group(
                 Rate,
                 64,
-                vec![auto()],
-                vec![at_least("64 B messages/s, window 64", Alone, 3e6)],
+                vec![Spec { bundle: true, ..auto() }],
+                vec![at_least("64 B messages/s, window 64, bundled", Alone, 3e6)],
             )
         },
         group(

@@ -14,6 +14,7 @@ use crate::lanes::{Lane, Ways};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::HostMemory;
 use crate::peers::Peers;
+use crate::profile::Profile;
 use crate::time::Time;
 
 impl SendPath {
@@ -89,9 +90,10 @@ impl SendPath {
         let flags = Flags::ACK.with(Flags::LAST).with_if(request, Flags::ACK_REQUEST);
         let (flags, acknowledge) = (flags.with(fields.flags()), cell.acknowledge);
         let head = Head { kind: Kind::Message, flags, sequence, acknowledge, word: number };
-        let check_payload = self.profile.checksum_payload;
+        let Profile { checksum_payload: check_payload, bundles, .. } = self.profile;
         let inline_bytes = INLINE_PAYLOAD_BYTES;
-        let line = Line { own: peers.own, peer: &peers[peer], way, check_payload, inline_bytes };
+        let own = peers.own;
+        let line = Line { own, peer: &peers[peer], way, check_payload, inline_bytes, bundles };
         let payload = match bytes {
             0 => Payload::None,
             _ => Payload::Pool {

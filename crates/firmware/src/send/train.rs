@@ -135,7 +135,8 @@ impl SendPath {
         let Some(active) = self.peers[peer].active.as_deref() else { return 0 };
         let (lane, way) = ways.pick(active.records[*record].lane);
         let inline_bytes = self.inline_bytes(way, &active.records[*record]);
-        let line = Line { own: peers.own, peer: &peers[peer], way, check_payload, inline_bytes };
+        let (own, bundles) = (peers.own, false);
+        let line = Line { own, peer: &peers[peer], way, check_payload, inline_bytes, bundles };
         let acknowledge = cross.acks[peer].acknowledge;
         let (sequence, word) = (*first, source.word);
         let head = Head { kind: source.kind, flags: Flags::ACK, sequence, acknowledge, word };

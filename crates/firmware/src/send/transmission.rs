@@ -15,6 +15,7 @@ use crate::lanes::{Lane, Ways};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::{HostMemory, SegmentList};
 use crate::peers::Peers;
+use crate::profile::Profile;
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
@@ -232,9 +233,11 @@ impl SendPath {
         let acknowledge = cross.acks[peer].acknowledge;
         let own = peers.own;
         let head = |kind, flags: Flags, word| Head { kind, flags, sequence, acknowledge, word };
-        let check_payload = self.profile.checksum_payload;
+        let Profile { checksum_payload: check_payload, bundles, .. } = self.profile;
         let inline_bytes = self.inline_bytes(way, record);
-        let line = Line { own, peer: &peers[peer], way, check_payload, inline_bytes };
+        // Where a train lands, each frame has a link frame of its own.
+        let bundles = bundles && record.count == 1;
+        let line = Line { own, peer: &peers[peer], way, check_payload, inline_bytes, bundles };
         let copied = match record.what {
             What::Skip => {
                 let head = head(Kind::Skip, flags, 0);
@@ -294,6 +297,8 @@ impl SendPath {
                     (stamp.unwrap_or(0), sending.descriptor.segments.clone())
                 });
                 let payload = payload(&mut self.pool, sending, offset, bytes);
+                // The list of pieces may be long.
+                let line = Line { bundles: line.bundles && pieces.is_none(), ..line };
                 let body = |into: &mut [u8]| {
                     let fields = body.emit(into);
                     let Some((stamp, list)) = &pieces else { return fields };

@@ -75,8 +75,8 @@ pub fn lose(
         if (from, to) != (sender, receiver) {
             return None;
         }
-        let (header, _) = Header::parse(frame).ok()?;
-        let drop = choose(&header, lost);
+        let headers = emp_wire::frames(frame).filter_map(|frame| Header::parse(frame).ok());
+        let drop = headers.fold(false, |drop, (header, _)| drop | choose(&header, lost));
         lost += usize::from(drop);
         Some(Verdict { drop, ..Verdict::default() })
     })));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use emp_host::{
     Address, Counter, Endpoint, Node, ReceiveBuffer, ReceiveRequest, Refused, Region, Request,
-    Selector, SendBuffer, SendRequest,
+    Selector, SendBuffer, SendOptions, SendRequest,
 };
 
 use super::emp_calls::EmpCalls;
@@ -54,6 +54,8 @@ pub struct Emp {
     /// What is sent: a `Vec`, as with the other subjects. What begins 16 bytes later in its cache line than where it is copied
     /// to, as an `Arc<[u8]>` does, takes the kernel a tenth longer to copy.
     pub(super) out: Arc<Vec<u8>>,
+    /// Messages of which others follow are posted so.
+    bundle: bool,
     /// What the other end reaches by one-sided operations.
     pub(super) region: Option<Region>,
     spare: Vec<Vec<u8>>,
@@ -69,6 +71,7 @@ impl Emp {
         (endpoint, lanes): (Endpoint, verify::Lanes),
         to: Address,
         faults: Arc<std::sync::atomic::AtomicU64>,
+        bundle: bool,
     ) -> Self {
         let out = Arc::default();
         Self {
@@ -78,6 +81,7 @@ impl Emp {
             lanes,
             faults,
             out,
+            bundle,
             region: None,
             spare: Vec::new(),
             receives: VecDeque::new(),
@@ -152,11 +156,14 @@ impl Emp {
     fn stream_out(&mut self, job: &Job) -> anyhow::Result<()> {
         let end = receive(&self.endpoint, self.wanted(END), vec![0])?;
         let mut flying = VecDeque::with_capacity(job.window);
-        for _ in 0..job.count {
+        for number in 1..=job.count {
             if flying.len() >= job.window {
                 flying.pop_front().map_or(Ok(Arc::clone(&self.out)), finish)?;
             }
-            flying.push_back(send(&self.endpoint, self.to, DATA, Arc::clone(&self.out))?);
+            let last = number == job.count || number.is_multiple_of(job.window as u64);
+            let options = SendOptions::default().more(self.bundle && !last);
+            let out = Arc::clone(&self.out);
+            flying.push_back(send_with(&self.endpoint, self.to, DATA, out, options)?);
         }
         flying.into_iter().try_for_each(|request| finish(request).map(drop))?;
         finish(end).map(drop)
@@ -183,7 +190,8 @@ impl Emp {
         while received < job.count || sent < job.count || !flying.is_empty() {
             let before = (sent, received, flying.len());
             while sent < job.count && flying.len() < job.window {
-                match try_send(&self.endpoint, self.to, DATA, Arc::clone(&self.out))? {
+                let (out, options) = (Arc::clone(&self.out), SendOptions::default());
+                match try_send(&self.endpoint, self.to, DATA, out, options)? {
                     Ok(request) => flying.push_back(request),
                     Err(_no_room) => break,
                 }
@@ -309,8 +317,9 @@ pub(super) fn try_send<B: SendBuffer>(
     to: Address,
     match_bits: u64,
     buffer: B,
+    options: SendOptions,
 ) -> anyhow::Result<Result<SendRequest<B>, B>> {
-    match endpoint.send(to, match_bits, buffer) {
+    match endpoint.send_with(to, match_bits, buffer, options) {
         Ok(request) => Ok(Ok(request)),
         Err(Refused { reason, buffer }) if reason.is_temporary() => Ok(Err(buffer)),
         Err(refused) => bail!("EMP refused a send: {refused}"),
@@ -322,11 +331,21 @@ pub(super) fn send<B: SendBuffer>(
     endpoint: &Endpoint,
     to: Address,
     match_bits: u64,
+    buffer: B,
+) -> anyhow::Result<SendRequest<B>> {
+    send_with(endpoint, to, match_bits, buffer, SendOptions::default())
+}
+
+fn send_with<B: SendBuffer>(
+    endpoint: &Endpoint,
+    to: Address,
+    match_bits: u64,
     mut buffer: B,
+    options: SendOptions,
 ) -> anyhow::Result<SendRequest<B>> {
     let mut patience = Patience::default();
     loop {
-        match try_send(endpoint, to, match_bits, buffer)? {
+        match try_send(endpoint, to, match_bits, buffer, options)? {
             Ok(request) => return Ok(request),
             Err(back) => buffer = back,
         }

@@ -39,6 +39,8 @@ pub struct EmpOpening {
     faults: Arc<AtomicU64>,
     link: Address,
     peer: IpAddr,
+    /// Small messages are to share frames.
+    bundle: bool,
 }
 
 /// Where the other end's node reaches this one.
@@ -63,7 +65,8 @@ impl EmpOpening {
         let endpoint = node.endpoint(ENDPOINT)?;
         // Before the other end knows of this node: what came for a closed endpoint would end with an error.
         let lanes = verify::Lanes::open(&node)?;
-        Ok(Self { node, endpoint, lanes, faults, link, peer: place.peer })
+        let bundle = spec.bundle;
+        Ok(Self { node, endpoint, lanes, faults, link, bundle, peer: place.peer })
     }
 }
 
@@ -218,6 +221,7 @@ impl Opening for EmpOpening {
             return Err(missing.into());
         }
         let to = (node, ENDPOINT).into();
-        Ok(Box::new(Emp::new(self.node, (self.endpoint, self.lanes), to, self.faults)))
+        let ends = (self.endpoint, self.lanes);
+        Ok(Box::new(Emp::new(self.node, ends, to, self.faults, self.bundle)))
     }
 }

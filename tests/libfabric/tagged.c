@@ -124,9 +124,37 @@ static void truncated_and_cancelled(void)
 	world_close(&world);
 }
 
+/* What FI_MORE follows leaves with the last, in order; and if nothing follows after all, it leaves all the same. */
+static void more(void)
+{
+	enum { COUNT = 50 };
+	struct fi_cq_tagged_entry entry;
+	struct world world;
+	char out[COUNT], in[COUNT];
+
+	world_open(&world, NULL);
+	for (int i = 0; i < COUNT; i++)
+		EQUAL(fi_trecv(world.b.ep, &in[i], 1, NULL, FI_ADDR_UNSPEC, 7, 0, &in[i]), 0);
+	for (int i = 0; i < COUNT; i++) {
+		struct iovec iov = {&out[i], 1};
+		struct fi_msg_tagged message = {&iov, NULL, 1, world.a.peer, 7, 0, NULL, 0};
+
+		out[i] = i;
+		EQUAL(fi_tsendmsg(world.a.ep, &message, i % 20 == 19 ? 0 : FI_MORE), 0);
+	}
+	for (int i = 0; i < COUNT; i++) {
+		EQUAL(next(&world, &world.b, &entry), 1);
+		CHECK(entry.op_context == &in[i] && in[i] == i);
+	}
+	for (int i = 0; i < COUNT; i++)
+		EQUAL(next(&world, &world.a, &entry), 1);
+	world_close(&world);
+}
+
 void test_tagged(void)
 {
 	forms();
+	more();
 	matching();
 	truncated_and_cancelled();
 }

@@ -51,6 +51,7 @@ pub mod op {
     pub const REMOTE_WRITE: u64 = 1 << 13;
     pub const MULTI_RECV: u64 = 1 << 16;
     pub const REMOTE_CQ_DATA: u64 = 1 << 17;
+    pub const MORE: u64 = 1 << 18;
     pub const PEEK: u64 = 1 << 19;
     pub const COMPLETION: u64 = 1 << 24;
     pub const INJECT: u64 = 1 << 25;

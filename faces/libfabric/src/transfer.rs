@@ -157,9 +157,10 @@ impl EpInner {
             completion,
             context: slot as u64,
         };
+        let more = flags & op::MORE != 0;
         // SAFETY: the caller keeps the buffer (or the slot its copy) until the completion is dealt with, which is before
         // the application is told; a buffered send has copied it when this returns. Addresses are exposed in `segments`.
-        match unsafe { enabled.endpoint(send.tagged).post_send_raw(descriptor) } {
+        match unsafe { enabled.endpoint(send.tagged).post_send_raw_with(descriptor, more) } {
             Ok(raw) => {
                 if let Some(operation) = state.slots.get(slot) {
                     operation.raw = Some(raw);

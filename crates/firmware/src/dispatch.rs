@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use emp_wire::{
     Ack, Checksum, Close, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Message, NodeId,
-    NotReady, Sequence, TAG_EVERYONE, Target, covered_bytes, names_memory, verify,
+    NotReady, Sequence, TAG_EVERYONE, Target, covered_bytes, names_memory, verify, verify_unsummed,
 };
 
 use crate::counters::Counter;
@@ -98,7 +98,7 @@ impl Firmware {
         self.links.get(usize::from(link.0)).is_some_and(|link| link.reads_memory)
     }
 
-    /// Finds the peer of a frame and checks checksum and epochs (`EPOCH-3`, `CRC-2`).
+    /// Finds the peer of a frame and checks checksum and epochs (`EPOCH-3`, `CRC-2`, `CRC-4`).
     fn admit(
         &mut self,
         now: Time,
@@ -135,6 +135,7 @@ impl Firmware {
             Some(peer) => self.peers[peer].incoming,
             None => self.peers.incoming_of_stranger(node),
         };
+        let verify = if from.is_memory() { verify_unsummed } else { verify };
         verify(frame, covered_bytes(header), seed).map_err(Counter::from)?;
         let peer = match known {
             Some(peer) => peer,

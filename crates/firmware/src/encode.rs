@@ -1,9 +1,9 @@
-//! Building a frame in a batch: header, body, payload by copy or by reference, checksum.
+//! Building a frame in a batch: header, body, payload by copy or by reference, checksum (none where there is no wire, `CRC-4`).
 
 use emp_wire::{
     ACK_BODY_BYTES_MAX, ATOMIC_BYTES, Flags, GET_BYTES, HEADER_BYTES, Header, IMMEDIATE_BYTES,
     Kind, LONG_BYTES, MESSAGE_BODY_BYTES_MAX, NodeId, Sequence, TARGET_BYTES, begin_checksum,
-    store_checksum,
+    store_checksum, store_unsummed,
 };
 
 use crate::lanes::Way;
@@ -114,14 +114,18 @@ pub(crate) fn frame(
         if place(payload, inline_max, &mut inline[end..], segments, memory)? {
             inline_bytes = whole as usize;
         }
-        let covered = if check_payload { inline_bytes } else { end };
-        let mut sum = begin_checksum(&mut inline[..covered], peer.outgoing);
-        if check_payload {
-            for segment in segments.iter() {
-                memory.checksum(*segment, &mut sum)?;
+        if to.is_memory() {
+            store_unsummed(inline, peer.outgoing);
+        } else {
+            let covered = if check_payload { inline_bytes } else { end };
+            let mut sum = begin_checksum(&mut inline[..covered], peer.outgoing);
+            if check_payload {
+                for segment in segments.iter() {
+                    memory.checksum(*segment, &mut sum)?;
+                }
             }
+            store_checksum(inline, sum);
         }
-        store_checksum(inline, sum);
         copied = (inline_bytes - end) as u64;
         Ok(inline_bytes)
     };
@@ -205,11 +209,15 @@ impl Alike {
             }
             let inline = &mut inline[..HEADER_BYTES];
             header.emit(inline.first_chunk_mut().expect("just cut so"));
-            let mut sum = begin_checksum(inline, self.seed);
-            if self.check_payload {
-                memory.checksum(payload, &mut sum)?;
+            if self.to.is_memory() {
+                store_unsummed(inline, self.seed);
+            } else {
+                let mut sum = begin_checksum(inline, self.seed);
+                if self.check_payload {
+                    memory.checksum(payload, &mut sum)?;
+                }
+                store_checksum(inline, sum);
             }
-            store_checksum(inline, sum);
             segments.push(payload);
             Ok(HEADER_BYTES)
         })

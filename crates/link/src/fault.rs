@@ -65,8 +65,10 @@ pub struct FaultLink<L> {
 impl<L: Link> FaultLink<L> {
     /// Wraps a link. A quiet plan costs nothing.
     pub fn new(inner: L, plan: &FaultPlan) -> Self {
+        // What a checksum would have thrown away is lost where there is none (`CRC-4`): flipped bits are for wires.
+        let unsummed = inner.capabilities().address.is_memory();
         let injector = |wanted: bool, seed| {
-            (wanted && !plan.is_quiet()).then(|| Injector::new(plan.clone(), seed))
+            (wanted && !plan.is_quiet()).then(|| Injector::new(plan.clone(), unsummed, seed))
         };
         Self {
             inner,

@@ -128,6 +128,12 @@ impl LinkAddress {
         (self.family == AddressFamily::Shm).then(|| u64::from_be_bytes(number))
     }
 
+    /// True if frames to and from there cross no wire, only this machine's memory (`CRC-4`).
+    #[inline]
+    pub const fn is_memory(&self) -> bool {
+        matches!(self.family, AddressFamily::Shm)
+    }
+
     /// The UDP socket address, if this is one.
     pub fn as_udp(&self) -> Option<core::net::SocketAddr> {
         use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -185,6 +191,7 @@ mod tests {
         assert_eq!(address.as_shm(), Some(0x0102_0304_0506_0708));
         assert_eq!(address.bytes(), [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!((address.as_mac(), address.as_index(), address.as_udp()), (None, None, None));
+        assert!(address.is_memory() && !LinkAddress::index(1).is_memory());
         assert_eq!(LinkAddress::index(7).as_shm(), None);
         assert_eq!(std::format!("{address}"), "shm:0102030405060708");
     }

@@ -293,6 +293,15 @@ pub fn verify(frame: &[u8], covered: usize, seed: Seed) -> Result<(), Reason> {
     if sum.value() == checksum_of(frame) { Ok(()) } else { Err(Reason::Checksum) }
 }
 
+/// Checks a received frame that crossed no wire, and so carries its seed in place of a checksum (`CRC-4`).
+#[inline]
+pub fn verify_unsummed(frame: &[u8], covered: usize, seed: Seed) -> Result<(), Reason> {
+    if frame.len() < HEADER_BYTES + covered {
+        return Err(Reason::BodyShort);
+    }
+    if checksum_of(frame) == seed.0 { Ok(()) } else { Err(Reason::Checksum) }
+}
+
 /// The checksum of a received frame's header, to be continued with what it covers of the rest.
 #[inline]
 pub fn head_checksum(head: &[u8; HEADER_BYTES], seed: Seed) -> Checksum {
@@ -322,6 +331,12 @@ fn seeded<const ROOM: usize>(head: &[u8], seed: Seed) -> Checksum {
 pub fn begin_checksum(head: &mut [u8], seed: Seed) -> Checksum {
     head[field::CHECKSUM].copy_from_slice(&seed.0.to_be_bytes());
     Checksum::of(head)
+}
+
+/// Writes the seed where the checksum would be (`CRC-4`).
+#[inline]
+pub fn store_unsummed(head: &mut [u8], seed: Seed) {
+    head[field::CHECKSUM].copy_from_slice(&seed.0.to_be_bytes());
 }
 
 /// Writes the finished checksum into the header.

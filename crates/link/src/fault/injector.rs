@@ -51,6 +51,8 @@ pub(super) struct Change {
 #[derive(Debug)]
 pub(super) struct Injector {
     plan: FaultPlan,
+    /// What it damages would not be noticed by its receiver, as no checksum is on it.
+    unsummed: bool,
     random: Random,
     held: Vec<Held>,
     spare: Vec<Vec<u8>>,
@@ -59,8 +61,9 @@ pub(super) struct Injector {
 }
 
 impl Injector {
-    pub(super) fn new(plan: FaultPlan, seed: u64) -> Self {
+    pub(super) fn new(plan: FaultPlan, unsummed: bool, seed: u64) -> Self {
         Self {
+            unsummed,
             random: Random::new(seed),
             plan,
             held: Vec::new(),
@@ -95,6 +98,10 @@ impl Injector {
         let place = random.next();
         if lose {
             self.counts.dropped += 1;
+            return Fate::Lose;
+        }
+        if corrupt && self.unsummed {
+            self.counts.corrupted += 1;
             return Fate::Lose;
         }
         if !(duplicate || corrupt || truncate || reorder || delay) {
@@ -203,5 +210,22 @@ impl Injector {
             .map(|held| if held.after <= self.judged { now } else { held.at })
             .min()
             .map(|at| at.saturating_duration_since(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_that_nobody_would_notice_is_a_loss() {
+        let judged = |unsummed| {
+            let plan = "corrupt:1".parse().expect("a plan");
+            let mut injector = Injector::new(plan, unsummed, 1);
+            (injector.judge(Some(4)), injector.counts.corrupted)
+        };
+        assert_eq!(judged(true), (Fate::Lose, 1));
+        // Counted when it is done.
+        assert!(matches!(judged(false), (Fate::Alter(_), 0)));
     }
 }

@@ -13,7 +13,7 @@ use emp_wire::Kind;
 /// | item | meaning |
 /// |---|---|
 /// | `drop:P` `duplicate:P` | the frame is lost; comes twice |
-/// | `corrupt:P` `truncate:P` | one bit is flipped; the end is cut off |
+/// | `corrupt:P` `truncate:P` | one bit is flipped (`shm`, where nothing is summed: the frame is lost); the end is cut off |
 /// | `reorder:P@N` | it is overtaken by up to N later frames (3 if not said) |
 /// | `delay:P@D..D` | it is held for a time; `delay:200us` holds every frame that long |
 /// | `kinds:K+K` | only frames of these kinds, by name (`data`) or number (`4`) |

@@ -16,8 +16,8 @@ use super::memory::{Introduction, PeerMemory};
 use super::socket;
 use crate::TxFrame;
 
-/// First bytes of a connection's first message: what it is, and the version of the rings' layout.
-const MAGIC: [u8; 8] = *b"EMPshm\0\x02";
+/// First bytes of a connection's first message: what it is, and the version of the rings' layout and of what frames are in them.
+const MAGIC: [u8; 8] = *b"EMPshm\0\x03";
 
 /// Bytes of that message: the magic, and the number of the node that connects (big endian).
 const HELLO_BYTES: usize = 16;

@@ -117,7 +117,7 @@ impl Rogue {
 }
 
 fn hello(number: u64) -> Vec<u8> {
-    [&b"EMPshm\0\x02"[..], &number.to_be_bytes()].concat()
+    [&b"EMPshm\0\x03"[..], &number.to_be_bytes()].concat()
 }
 
 fn memfd(bytes: usize, flags: libc::c_uint, seals: libc::c_int) -> OwnedFd {

@@ -234,29 +234,31 @@ impl SendPath {
                 || message.descriptor.synchronous
                 || u64::from(cut.unscheduled) < total);
         message.in_train = true;
+        let alone = cut.frames == 1;
+        let frames = if alone { 1 } else { message.frames().max(cut.frames) };
         let what = What::Message { message: index, number };
         let first = entry.next;
         entry.next = first.plus(cut.frames);
         let active = entry.active.as_mut().expect("a peer with a pending message is active");
         (active.train_next, active.train_end) = (first, entry.next);
-        let (count, lane) = (cut.frames, ways.lane_of(cut.frames));
+        let (count, lane) = (cut.frames, ways.lane_of(frames));
         active.records.push_back(Record { first, count, sent: 0, acked: 0, lane, what });
     }
 
     /// Begins a block's train. False: its message is gone.
     pub(super) fn begin_block(&mut self, peer: u32, block: QueuedBlock, ways: &Ways) -> bool {
-        let (count, what) = match block {
+        let (count, frames, what) = match block {
             QueuedBlock::Message { message, generation, pull, offset, bytes } => {
                 let Some(sending) = self.messages.get(message, generation) else { return false };
                 let count = bytes.div_ceil(u32::from(sending.fragment.max(1)));
-                (count, What::Block { message, pull, offset, bytes })
+                (count, sending.frames(), What::Block { message, pull, offset, bytes })
             }
             QueuedBlock::Region(block) => {
                 let count = (block.memory.bytes as u32).div_ceil(block.fragment.into());
-                (count, What::Region(block))
+                (count, count, What::Region(block))
             }
         };
-        let first = self.begin(peer, count, ways.lane_of(count), what);
+        let first = self.begin(peer, count, ways.lane_of(frames), what);
         let active = self.peers[peer].active.as_mut().expect("only active peers begin trains");
         (active.train_next, active.train_end) = (first, first.plus(count));
         true
@@ -318,6 +320,12 @@ impl SendMessage {
             }
             _ => self.descriptor.segments.bytes(),
         }
+    }
+
+    /// Frames of all its trains, about: by these its lane is chosen, because what is pulled streams, block behind block.
+    fn frames(&self) -> u32 {
+        let frames = self.total().div_ceil(u64::from(self.fragment.max(1)));
+        u32::try_from(frames).unwrap_or(u32::MAX)
     }
 
     /// It is long enough to be read by its receiver, and where that can be said in one frame (`DIRECT-3`: whether the

@@ -6,16 +6,33 @@ use crate::memory::SegmentList;
 
 /// An operation that a host posted. Unique while the operation lives and for long after.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub struct OpId {
-    pub(crate) kind: OpKind,
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
+pub struct OpId(u64);
+
+/// Bits of an [`OpId`] for the place; the rest above them for the kind, and as much as a generation has below.
+pub(crate) const INDEX_BITS: u32 = 28;
 
 impl OpId {
+    /// One word, since it is handed on several times for each message: kind, place, generation.
+    #[inline]
+    pub(crate) const fn new(kind: OpKind, index: u32, generation: u32) -> Self {
+        debug_assert!(index < 1 << INDEX_BITS);
+        Self((kind as u64) << (32 + INDEX_BITS) | (index as u64) << 32 | generation as u64)
+    }
+
     /// What was posted.
-    pub fn kind(self) -> OpKind {
-        self.kind
+    #[inline]
+    pub const fn kind(self) -> OpKind {
+        OpKind::ALL[(self.0 >> (32 + INDEX_BITS)) as usize & 7]
+    }
+
+    #[inline]
+    pub(crate) const fn index(self) -> u32 {
+        (self.0 >> 32) as u32 & ((1 << INDEX_BITS) - 1)
+    }
+
+    #[inline]
+    pub(crate) const fn generation(self) -> u32 {
+        self.0 as u32
     }
 }
 
@@ -39,6 +56,20 @@ pub enum OpKind {
     /// Not a post either: a send that was complete when it was buffered is not known to have been delivered. The completion's
     /// [`context`](Completion::context) is the endpoint that it was sent from, its status says why.
     Undelivered,
+}
+
+impl OpKind {
+    /// By number; the last stands for all that there are not.
+    const ALL: [Self; 8] = [
+        Self::Send,
+        Self::Receive,
+        Self::Put,
+        Self::Get,
+        Self::Atomic,
+        Self::Notified,
+        Self::Undelivered,
+        Self::Undelivered,
+    ];
 }
 
 /// When a send is complete.

@@ -129,10 +129,7 @@ pub(crate) fn frame(
         copied = (inline_bytes - end) as u64;
         Ok(inline_bytes)
     };
-    match small {
-        Some(most) => batch.add_small(link, to, Small { most, room }, build)?,
-        None => batch.add(link, to, build)?,
-    }
+    batch.add(link, to, small.map(|most| Small { most, room }), build)?;
     Ok(copied)
 }
 
@@ -196,7 +193,7 @@ impl Alike {
             flags: self.first.flags.with_if(request, Flags::ACK_REQUEST),
             ..self.first
         };
-        batch.add(self.link, self.to, |inline, segments| {
+        batch.add(self.link, self.to, None, |inline, segments| {
             if self.copies {
                 let end = HEADER_BYTES + payload.bytes as usize;
                 let inline = &mut inline[..end];
@@ -258,7 +255,7 @@ pub(crate) fn contact_frame(
     header: &Header,
     body: impl FnOnce(&mut [u8]) -> usize,
 ) {
-    let built = batch.add(link, to, |inline, _| {
+    let built = batch.add(link, to, None, |inline, _| {
         let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
         let header = Header { length: (end - HEADER_BYTES) as u16, ..*header };
         header.emit(inline.first_chunk_mut().expect("a batch's frames have room for a header"));

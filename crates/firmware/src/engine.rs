@@ -301,7 +301,7 @@ impl Firmware {
 
     /// Tries to cancel. True: a completion with `Cancelled` follows. False: too late, it ends as it will.
     pub fn cancel(&mut self, now: Time, op: OpId) -> bool {
-        let cancelled = match op.kind {
+        let cancelled = match op.kind() {
             OpKind::Send => self.send.cancel(op),
             OpKind::Receive => self.receive.cancel(op),
             // One-sided operations end by themselves: nothing there waits for a host.

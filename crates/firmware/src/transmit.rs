@@ -92,37 +92,55 @@ impl TransmitBatch {
     }
 
     /// Adds a frame that `build` writes where it lies: room for its inline bytes, whose number it returns, and its list of
-    /// segments. If it fails there is no frame. The caller has seen that the batch is not full.
+    /// segments. If it fails there is no frame. The caller has seen that the batch is not full. With `small` it may share its
+    /// link frame with others to the same place (`BUNDLE-1`).
     #[inline]
     pub(crate) fn add<E>(
         &mut self,
         link: LinkIndex,
         to: LinkAddress,
+        small: Option<Small>,
         build: impl FnOnce(&mut [u8], &mut FrameSegments) -> Result<usize, E>,
     ) -> Result<(), E> {
-        let index = self.frames.len();
-        let place = self.used as u32;
-        self.frames.push(TransmitFrame {
-            link,
-            to,
-            inline: place,
-            inline_bytes: 0,
-            bundles: false,
-            segments: ArrayVec::new(),
-        });
-        let inline = &mut self.inline[self.used..][..self.room_bytes];
-        let frame = &mut self.frames[index];
+        let others = small.and_then(|small| self.others(link, to, small));
+        if others.is_none() {
+            let (inline, segments) = (self.used as u32, ArrayVec::new());
+            let bundles = small.is_some();
+            self.frames.push(TransmitFrame {
+                link,
+                to,
+                inline,
+                inline_bytes: 0,
+                bundles,
+                segments,
+            });
+        }
+        let inline = &mut self.inline[self.used..][..self.room_bytes - others.unwrap_or(0)];
+        let last = self.frames.len() - 1;
+        let frame = &mut self.frames[last];
         match build(inline, &mut frame.segments) {
             Ok(bytes) => {
-                frame.inline_bytes = bytes as u32;
+                frame.inline_bytes += bytes as u32;
+                frame.bundles &= frame.segments.is_empty();
                 self.used += bytes.min(self.room_bytes);
                 Ok(())
             }
             Err(error) => {
-                self.frames.truncate(index);
+                if others.is_none() {
+                    self.frames.truncate(last);
+                }
                 Err(error)
             }
         }
+    }
+
+    /// Bytes of the last link frame, if such a frame may join it.
+    #[inline]
+    fn others(&self, link: LinkIndex, to: LinkAddress, small: Small) -> Option<usize> {
+        let last = self.frames.last().filter(|last| last.bundles)?;
+        let others = last.inline_bytes as usize;
+        let fits = others + small.most <= small.room.min(self.room_bytes);
+        (fits && last.link == link && last.to == to).then_some(others)
     }
 }
 
@@ -133,35 +151,6 @@ pub(crate) struct Small {
     pub(crate) most: usize,
     /// Bytes that the link frame may have.
     pub(crate) room: usize,
-}
-
-impl TransmitBatch {
-    /// As [`add`](Self::add), for a frame that may share its link frame with others to the same place (`BUNDLE-1`).
-    #[inline]
-    pub(crate) fn add_small<E>(
-        &mut self,
-        link: LinkIndex,
-        to: LinkAddress,
-        small: Small,
-        build: impl FnOnce(&mut [u8], &mut FrameSegments) -> Result<usize, E>,
-    ) -> Result<(), E> {
-        let room = small.room.min(self.room_bytes);
-        if let Some(last) = self.frames.last_mut() {
-            let others = last.inline_bytes as usize;
-            if last.bundles && (last.link, last.to) == (link, to) && others + small.most <= room {
-                let inline = &mut self.inline[self.used..][..room - others];
-                let bytes = build(inline, &mut last.segments)?;
-                last.inline_bytes += bytes as u32;
-                self.used += bytes;
-                return Ok(());
-            }
-        }
-        self.add(link, to, build)?;
-        if let Some(last) = self.frames.last_mut() {
-            last.bundles = last.segments.is_empty();
-        }
-        Ok(())
-    }
 }
 
 impl TransmitFrame {

@@ -75,6 +75,7 @@ pub(crate) struct Core {
     timer_moved: bool,
     posts_since_turn: u32,
     last_turn: Time,
+    last_post: Time,
     /// Some link has no descriptor to sleep on.
     poll_by_hand: bool,
     /// A socket beside rings: looked at when it is busy, and from time to time.
@@ -111,6 +112,7 @@ impl Core {
             timer_moved: true,
             posts_since_turn: 0,
             last_turn: Time::default(),
+            last_post: Time::default(),
             poll_by_hand,
             seldom: lanes::seldom(&kinds).map(Seldom::new),
             last_counters: Counters::default(),
@@ -122,6 +124,15 @@ impl Core {
     #[allow(clippy::unused_self, reason = "being here is what keeps readings in order")]
     pub(crate) fn now(&self) -> Time {
         clock::now()
+    }
+
+    /// The time of a post. Those whose frames leave together were posted at one time: the clock is read once for all.
+    #[inline]
+    pub(crate) fn post_time(&mut self) -> Time {
+        if !self.outgoing.is_growing() {
+            self.last_post = self.now();
+        }
+        self.last_post
     }
 
     /// One turn: everything that can be done now, in the order of a message's way. True if anything was.
@@ -215,14 +226,15 @@ impl Core {
         self.dirty = true;
         self.timer_moved = true;
         for _ in 0..TRANSMIT_ROUNDS {
-            if outgoing.is_done()
-                && !(firmware.has_transmit(now)
-                    && outgoing.fill(|batch| {
-                        firmware.poll_transmit(now, memory, batch);
-                    }))
-            {
-                self.dirty = false;
-                break;
+            if outgoing.is_done() {
+                let more = firmware.has_transmit(now) && {
+                    firmware.poll_transmit(now, memory, outgoing.batch());
+                    outgoing.grown()
+                };
+                if !more {
+                    self.dirty = false;
+                    break;
+                }
             }
             let done = outgoing.offer(now, links);
             if let Some(seldom) = seldom.as_mut().filter(|seldom| outgoing.used(seldom.link)) {
@@ -303,10 +315,8 @@ impl Core {
             if !outgoing.is_open() {
                 return firmware.post_send(now, send, memory);
             }
-            let mut posted = Err(PostError::Busy);
-            outgoing.fill(|batch| {
-                posted = firmware.post_send_into(now, send, memory, batch);
-            });
+            let posted = firmware.post_send_into(now, send, memory, outgoing.batch());
+            outgoing.grown();
             posted
         })
     }

@@ -85,22 +85,34 @@ impl Outgoing {
         self.open || self.is_done()
     }
 
-    /// Has `fill` add frames to the batch. To be called when [`is_open`](Self::is_open). False: there is nothing to send.
+    /// True if the batch has frames and may get more.
     #[inline]
-    pub(crate) fn fill(&mut self, fill: impl FnOnce(&mut TransmitBatch)) -> bool {
+    pub(crate) fn is_growing(&self) -> bool {
+        self.open && !self.is_done()
+    }
+
+    /// The batch, for frames to be added, after which [`grown`](Self::grown) is to be called. Only when
+    /// [`is_open`](Self::is_open).
+    #[inline]
+    pub(crate) fn batch(&mut self) -> &mut TransmitBatch {
         debug_assert!(self.is_open());
         if self.is_done() {
             self.batch.clear();
             (self.naming, self.used, self.open) = (0, 0, true);
         }
-        let before = self.batch.frames().len();
-        fill(&mut self.batch);
+        &mut self.batch
+    }
+
+    /// Looks at what was added to the batch. False: there is nothing to send.
+    #[inline]
+    pub(crate) fn grown(&mut self) -> bool {
         let frames = self.batch.frames();
         if frames.is_empty() {
             return false;
         }
+        let known = self.unsent.count_ones() as usize;
         self.unsent = u128::MAX >> (FRAMES - frames.len());
-        for (index, frame) in frames.iter().enumerate().skip(before) {
+        for (index, frame) in frames.iter().enumerate().skip(known) {
             self.naming |= u128::from(!frame.segments().is_empty()) << index;
         }
         true
@@ -217,7 +229,7 @@ mod tests {
     fn an_empty_batch_is_done() {
         let mut outgoing = Outgoing::new(1500);
         assert!(outgoing.is_done() && !outgoing.names_memory());
-        assert!(!outgoing.fill(|_| ()));
+        assert!(outgoing.batch().is_empty() && !outgoing.grown());
         assert!(outgoing.offer(Time(0), &mut []));
     }
 }

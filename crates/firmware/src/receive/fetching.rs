@@ -8,12 +8,12 @@ use super::ReceivePath;
 use super::pulling::{Puller, Pulling};
 use crate::counters::Counter;
 use crate::cross::{Control, GetBlock, ToSend};
-use crate::descriptor::{Completion, OpId, OpKind, PostError, Status};
+use crate::descriptor::{Completion, INDEX_BITS, OpId, OpKind, PostError, Status};
 use crate::memory::{HostMemory, SegmentList};
 use crate::one_sided::{AtomicDescriptor, GetDescriptor, RemoteRegion};
 
 /// Marks operations of this table: the send path has atomics of its own.
-const FETCH_MARK: u32 = 1 << 31;
+const FETCH_MARK: u32 = 1 << (INDEX_BITS - 1);
 
 /// A get or fetching atomic that was posted and is not complete.
 pub(super) struct Fetch {
@@ -46,7 +46,7 @@ impl ReceivePath {
         if let Some(fragment) = fragment {
             self.start_get(index, fragment);
         }
-        Ok(OpId { kind, index: index | FETCH_MARK, generation })
+        Ok(OpId::new(kind, index | FETCH_MARK, generation))
     }
 
     /// Makes ready for the answer of a fetching atomic. Returns the operation, and its name on the wire.
@@ -62,12 +62,12 @@ impl ReceivePath {
         let segments = into;
         let fetch = Fetch { kind, peer, target, endpoint, segments, context, pulling, fragment: 0 };
         let (index, generation) = self.fetches.insert(fetch).ok_or(PostError::Busy)?;
-        Ok((OpId { kind, index: index | FETCH_MARK, generation }, name(index, generation)))
+        Ok((OpId::new(kind, index | FETCH_MARK, generation), name(index, generation)))
     }
 
     /// The atomic was not posted after all.
     pub(crate) fn forget_fetch(&mut self, op: OpId) {
-        self.fetches.remove(op.index & !FETCH_MARK);
+        self.fetches.remove(op.index() & !FETCH_MARK);
     }
 
     fn start_get(&mut self, index: u32, fragment: u16) {
@@ -201,7 +201,7 @@ impl ReceivePath {
         let bytes = fetch.segments.bytes();
         let peer: NodeId = fetch.target.to;
         self.completions.push_back(Completion {
-            op: OpId { kind: fetch.kind, index: index | FETCH_MARK, generation },
+            op: OpId::new(fetch.kind, index | FETCH_MARK, generation),
             context: fetch.context,
             status,
             bytes,

@@ -144,7 +144,7 @@ impl ReceivePath {
             }
             None => self.endpoints[open].as_mut().expect("open").posted.push_back(index),
         }
-        Ok(OpId { kind: OpKind::Receive, index, generation })
+        Ok(OpId::new(OpKind::Receive, index, generation))
     }
 
     /// The first posted receive that accepts a message. It stays posted.
@@ -186,12 +186,12 @@ impl ReceivePath {
     }
 
     pub(crate) fn cancel(&mut self, op: OpId) -> bool {
-        match self.posted.get(op.index, op.generation) {
+        match self.posted.get(op.index(), op.generation()) {
             Some(posted) if posted.bound.is_none() => {}
             _ => return false,
         }
-        self.unpost(op.index);
-        self.end_unmatched(op.index, Status::Cancelled);
+        self.unpost(op.index());
+        self.end_unmatched(op.index(), Status::Cancelled);
         true
     }
 
@@ -228,7 +228,7 @@ impl ReceivePath {
 
     /// Ends a receive that no message was matched to.
     fn end_unmatched(&mut self, index: u32, status: Status) {
-        let op = OpId { kind: OpKind::Receive, index, generation: self.posted.generation(index) };
+        let op = OpId::new(OpKind::Receive, index, self.posted.generation(index));
         let Some(posted) = self.posted.remove(index) else { return };
         self.completions.push_back(Completion {
             op,

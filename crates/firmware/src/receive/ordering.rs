@@ -53,7 +53,7 @@ impl ReceivePath {
             let Some(held) = self.held.pop_front() else { return };
             if held.peer != peer {
                 self.held.push_back(held);
-            } else if held.completion.op.kind == OpKind::Notified {
+            } else if held.completion.op.kind() == OpKind::Notified {
                 self.notifications -= 1;
             } else {
                 self.completions.push_back(Completion { status, ..held.completion });

@@ -127,7 +127,7 @@ impl ReceivePath {
         } else {
             self.regions.endpoint(region)
         };
-        let op = OpId { kind: OpKind::Notified, index: region, generation: incoming.number };
+        let op = OpId::new(OpKind::Notified, region, incoming.number);
         let completion = Completion {
             op,
             context: endpoint.into(),
@@ -195,7 +195,7 @@ impl ReceivePath {
     /// The next completion for the host.
     pub(crate) fn next_completion(&mut self) -> Option<Completion> {
         let completion = self.completions.pop_front()?;
-        self.notifications -= usize::from(completion.op.kind == OpKind::Notified);
+        self.notifications -= usize::from(completion.op.kind() == OpKind::Notified);
         Some(completion)
     }
 }

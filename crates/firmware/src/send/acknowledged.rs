@@ -32,6 +32,8 @@ struct Progress {
     sample: [Option<(u32, u32)>; 2],
     /// A retransmission was among what arrived: frames behind it may have waited for it, not for the wire.
     resent: bool,
+    /// The record of what was acknowledged last.
+    record: usize,
 }
 
 impl SendPath {
@@ -376,7 +378,8 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
     {
         *sample = Some((frame.order, frame.sent_us));
     }
-    if let Some(index) = active.record_of(sequence) {
+    if let Some(index) = active.record_near(sequence, progress.record) {
+        progress.record = index;
         let record = &mut active.records[index];
         record.acked += 1;
         // What is acknowledged was taken: messages may follow each other again.

@@ -18,7 +18,7 @@ use crate::profile::Profile;
 use crate::time::Time;
 
 pub(super) const fn op_id(kind: OpKind, index: u32, generation: u32) -> OpId {
-    OpId { kind, index, generation }
+    OpId::new(kind, index, generation)
 }
 
 /// The name of a message in pulls and dones: index and part of the generation. `SENDS_MAX` fits 16 bits.
@@ -48,7 +48,7 @@ impl SendPath {
         let at_once = chain.is_some() && !send.synchronous;
         let op = self.enqueue(now, peer, send, Work::Message, chain)?;
         if at_once {
-            self.report(op.index, Status::Ok);
+            self.report(op.index(), Status::Ok);
         }
         Ok(op)
     }
@@ -114,15 +114,15 @@ impl SendPath {
 
     /// Cancels a message that has not left. One that left once may have arrived, even if the peer had no room for a copy.
     pub(crate) fn cancel(&mut self, op: OpId) -> bool {
-        let Some(message) = self.messages.get(op.index, op.generation) else { return false };
+        let Some(message) = self.messages.get(op.index(), op.generation()) else { return false };
         if message.completed || message.number.is_some() {
             return false;
         }
         let peer = message.peer;
         if let Some(active) = &mut self.peers[peer].active {
-            active.pending.retain(|index| *index != op.index);
+            active.pending.retain(|index| *index != op.index());
         }
-        self.finish(op.index, Status::Cancelled);
+        self.finish(op.index(), Status::Cancelled);
         self.settle(peer);
         true
     }

@@ -331,7 +331,7 @@ impl SendPath {
     fn activate_at(&mut self, peer: u32, next: Sequence, now: Time) -> &mut Active {
         let entry = &mut self.peers[peer];
         entry.active.get_or_insert_with(|| {
-            let mut active = self.spare.pop().unwrap_or_else(|| Box::new(Active::new()));
+            let mut active = self.spare.pop().unwrap_or_else(Active::fresh);
             active.restart(next, now);
             self.active += 1;
             active
@@ -410,7 +410,7 @@ impl SendPath {
             if status == Status::Ok || message.void || !plain {
                 return;
             }
-            op.kind = OpKind::Undelivered;
+            op = bookkeeping::op_id(OpKind::Undelivered, index, generation);
             context = u64::from(message.descriptor.endpoint);
         }
         let bytes = message.descriptor.segments.bytes();

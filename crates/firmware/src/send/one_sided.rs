@@ -72,7 +72,7 @@ impl SendPath {
         let send = SendDescriptor { context: *context, ..describe(target, *endpoint, shown) };
         let op = self.enqueue(now, peer, send, work, Some(chain))?;
         if fetch.is_some()
-            && let Some(message) = self.messages.at_mut(op.index)
+            && let Some(message) = self.messages.at_mut(op.index())
         {
             message.completed = true;
         }

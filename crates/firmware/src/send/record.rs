@@ -1,5 +1,6 @@
 //! Transmission records (I1): what was cut into frames and is not yet acknowledged, and the state of each frame.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -158,7 +159,14 @@ pub(super) struct Active {
 }
 
 impl Active {
-    pub(super) fn new() -> Self {
+    /// One that is made where it is to be: few are, and nobody needs room for it on the stack.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn fresh() -> Box<Self> {
+        Box::new(Self::new())
+    }
+
+    fn new() -> Self {
         Self {
             window: [Frame::default(); WINDOW_FRAMES as usize],
             records: VecDeque::new(),
@@ -262,9 +270,7 @@ impl Active {
     pub(super) fn record_of(&self, sequence: Sequence) -> Option<usize> {
         // Acknowledgements concern the first record, transmissions the last: seldom is a search needed.
         for index in [0, self.records.len().wrapping_sub(1)] {
-            let record = self.records.get(index)?;
-            let place = sequence.since(record.first);
-            if (0..record.count as i32).contains(&place) {
+            if self.is_in(sequence, index)? {
                 return Some(index);
             }
         }
@@ -272,6 +278,20 @@ impl Active {
         let index = after.checked_sub(1)?;
         let record = &self.records[index];
         ((sequence.since(record.first) as u32) < record.count).then_some(index)
+    }
+
+    /// The same, where it is likely the record at `hint`, or the one after it, as when many are gone through in order.
+    #[inline]
+    pub(super) fn record_near(&self, sequence: Sequence, hint: usize) -> Option<usize> {
+        let near = (hint..hint + 2).find(|index| self.is_in(sequence, *index) == Some(true));
+        near.or_else(|| self.record_of(sequence))
+    }
+
+    /// Whether a sequence number belongs to this record, if there is such a record.
+    #[inline]
+    fn is_in(&self, sequence: Sequence, index: usize) -> Option<bool> {
+        let record = self.records.get(index)?;
+        Some((0..record.count as i32).contains(&sequence.since(record.first)))
     }
 
     /// Marks a frame that is in flight as lost.

@@ -157,8 +157,10 @@ impl Emp {
         let end = receive(&self.endpoint, self.wanted(END), vec![0])?;
         let mut flying = VecDeque::with_capacity(job.window);
         for number in 1..=job.count {
-            if flying.len() >= job.window {
-                flying.pop_front().map_or(Ok(Arc::clone(&self.out)), finish)?;
+            if flying.len() >= job.window
+                && let Some(oldest) = flying.pop_front()
+            {
+                finish(oldest)?;
             }
             let last = number == job.count || number.is_multiple_of(job.window as u64);
             let options = SendOptions::default().more(self.bundle && !last);
@@ -198,7 +200,7 @@ impl Emp {
                 sent += 1;
             }
             while flying.front_mut().is_some_and(Request::test) {
-                flying.pop_front().map_or(Ok(Arc::clone(&self.out)), finish)?;
+                flying.pop_front().map_or(Ok(()), |request| finish(request).map(drop))?;
             }
             while let Some(mut request) = self.receives.pop_front() {
                 if !request.test() {

@@ -212,7 +212,7 @@ impl Endpoint {
                 match post(&mut core, now, segments) {
                     Ok(key) => {
                         node.shared.posted_with(&mut core, now, more);
-                        let ticket = Ticket::new(Arc::clone(node), &mut core, key);
+                        let ticket = Ticket::new(node, &mut core, key);
                         return Ok(Request::new(ticket, held));
                     }
                     Err(error) => {

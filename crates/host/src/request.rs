@@ -92,7 +92,7 @@ impl<B: Send + 'static> Request<B> {
         let buffer = unsafe { held.release() };
         match completion.status {
             Status::Ok => Ok(Finished { buffer, completion }),
-            _ => Err(Failed { error: self.ticket.node.error(completion), buffer }),
+            _ => Err(Failed { error: self.ticket.error(completion), buffer }),
         }
     }
 }
@@ -103,7 +103,11 @@ impl<B: Send + 'static> Drop for Request<B> {
         let orphan = Orphan(Some(held));
         match self.ticket.progress {
             Progress::Done(_) => drop(orphan),
-            Progress::Flying(key) => self.ticket.node.shared.orphan(key, Box::new(orphan)),
+            Progress::Flying(key) => match &self.ticket.node {
+                Some(node) => node.shared.orphan(key, Box::new(orphan)),
+                // What flies has a node. Were it otherwise, nobody could say when the buffer is free.
+                None => std::mem::forget(orphan),
+            },
         }
     }
 }
@@ -123,7 +127,8 @@ impl<B> Drop for Orphan<B> {
 
 /// An operation in flight, without its buffer.
 pub(crate) struct Ticket {
-    node: Arc<NodeInner>,
+    /// `None` if the operation was over, and well, when its post returned, as most sends are: nobody needs the node then.
+    node: Option<Arc<NodeInner>>,
     progress: Progress,
 }
 
@@ -135,12 +140,24 @@ enum Progress {
 
 impl Ticket {
     /// For an operation that was just posted; `core` is still locked, so that what ended at once needs no second look.
-    pub(crate) fn new(node: Arc<NodeInner>, core: &mut Core, key: SlotKey) -> Self {
-        let progress = match core.requests.take_done(key) {
-            Some(completion) => Progress::Done(completion),
-            None => Progress::Flying(key),
-        };
-        Self { node, progress }
+    #[inline]
+    pub(crate) fn new(node: &Arc<NodeInner>, core: &mut Core, key: SlotKey) -> Self {
+        match core.requests.take_done(key) {
+            Some(completion) => {
+                let well = completion.status == Status::Ok;
+                let node = (!well).then(|| Arc::clone(node));
+                Self { node, progress: Progress::Done(completion) }
+            }
+            None => Self { node: Some(Arc::clone(node)), progress: Progress::Flying(key) },
+        }
+    }
+
+    /// The error for a completion that is not a success.
+    fn error(&self, completion: Completion) -> OperationError {
+        match &self.node {
+            Some(node) => node.error(completion),
+            None => OperationError { completion, peer_name: String::new() },
+        }
     }
 
     /// Takes the completion if it is there.
@@ -162,7 +179,7 @@ impl Ticket {
         if matches!(self.progress, Progress::Done(_)) {
             return true;
         }
-        let node = Arc::clone(&self.node);
+        let Some(node) = self.node.clone() else { return true };
         let mut core = node.shared.lock();
         if self.check(&mut core) {
             return true;
@@ -173,7 +190,8 @@ impl Ticket {
 
     fn wait(&mut self, timeout: Option<Duration>) -> bool {
         let Progress::Flying(key) = self.progress else { return true };
-        let found = wait_for(&self.node.shared, &Interest::One(key), timeout, |core| {
+        let Some(node) = &self.node else { return true };
+        let found = wait_for(&node.shared, &Interest::One(key), timeout, |core| {
             core.requests.take_done(key)
         });
         match found {
@@ -187,11 +205,12 @@ impl Ticket {
 
     fn cancel(&mut self) -> bool {
         let Progress::Flying(key) = self.progress else { return false };
-        let mut core = self.node.shared.lock();
+        let Some(node) = &self.node else { return false };
+        let mut core = node.shared.lock();
         let now = core.now();
         let op = core.requests.op(key);
         let cancelled = core.firmware_mut().is_some_and(|firmware| firmware.cancel(now, op));
-        self.node.shared.posted(&mut core, now);
+        node.shared.posted(&mut core, now);
         cancelled
     }
 }
@@ -245,11 +264,13 @@ pub fn wait_any(
     let mut keys: Vec<Vec<SlotKey>> = Vec::new();
     for (index, request) in requests.iter_mut().enumerate() {
         let sealed::Opaque(ticket) = request.ticket();
-        let Progress::Flying(key) = ticket.progress else { return Some(index) };
-        match nodes.iter().position(|node| Arc::ptr_eq(node, &ticket.node)) {
+        let (Progress::Flying(key), Some(own)) = (ticket.progress, &ticket.node) else {
+            return Some(index);
+        };
+        match nodes.iter().position(|node| Arc::ptr_eq(node, own)) {
             Some(place) => keys[place].push(key),
             None => {
-                nodes.push(Arc::clone(&ticket.node));
+                nodes.push(Arc::clone(own));
                 keys.push(vec![key]);
             }
         }
@@ -268,7 +289,8 @@ pub fn wait_any(
             let found = wait_for(&node.shared, interest, slice, |core| {
                 requests.iter_mut().position(|request| {
                     let sealed::Opaque(ticket) = request.ticket();
-                    Arc::ptr_eq(&ticket.node, node) && ticket.check(core)
+                    let is_its = ticket.node.as_ref().is_some_and(|own| Arc::ptr_eq(own, node));
+                    is_its && ticket.check(core)
                 })
             });
             if found.is_some() {

@@ -224,6 +224,11 @@ fn auto_takes_both_and_says_what_they_cost() {
         // The peer's socket is found by what its hellos tell, without any hint. A jammed machine may measure that
         // datagrams gain nothing.
         if costs.threshold().is_some_and(|frames| frames <= 6) {
+            // Where others have both cores, the peer may not answer the first question in time; it is asked again.
+            let start = Instant::now();
+            while bulk_of(&pair.a, &pair.b).is_none() && start.elapsed() < LONG {
+                exchange(&pair, &SIZES);
+            }
             assert_eq!(bulk_of(&pair.a, &pair.b), Some(LinkIndex(1)), "{said}");
         }
     }

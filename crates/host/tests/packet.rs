@@ -201,9 +201,18 @@ fn a_lost_last_frame_is_repaired_in_under_a_millisecond() {
         // Other programs may hold both cores for milliseconds: that shows them, not EMP. A repair that waits for a slow timer
         // is slow in each turn, so the fastest of many turns tells; the rest of the distribution is the simulator's.
         let fastest = |lossy| (0..40).map(|turn| took(lossy, turn)).min().expect("there are turns");
-        let (clean, lossy) = (fastest(false), fastest(true));
-        println!("{bytes} B: {clean:?} clean, {lossy:?} with the last frame lost");
-        let repair = lossy.saturating_sub(clean);
+        // Or for longer than all of these turns take: then they are looked at again.
+        let measured = || {
+            let (clean, lossy) = (fastest(false), fastest(true));
+            println!("{bytes} B: {clean:?} clean, {lossy:?} with the last frame lost");
+            lossy.saturating_sub(clean)
+        };
+        let mut repair = measured();
+        for _ in 0..4 {
+            if repair >= Duration::from_millis(1) {
+                repair = measured();
+            }
+        }
         let judged = !machine_is_busy();
         assert!(!judged || repair < Duration::from_millis(1), "{bytes} B: {repair:?} to repair");
     }

@@ -174,7 +174,7 @@ impl SendPath {
         (message.acked, message.in_train) = (true, false);
         let active = self.peers[peer].active.as_deref_mut().expect("it had a record");
         if message.needs_done && !message.is_done() {
-            active.awaiting.push(index);
+            active.awaiting.push_back(index);
             self.awaits = true;
         } else {
             self.complete(index);
@@ -252,13 +252,14 @@ impl SendPath {
         {
             return;
         }
+        let awaited = message.acked && message.needs_done;
         (message.in_train, message.acked, message.needs_done) = (false, true, true);
         (message.kept, message.homeless) = (true, homeless);
         self.withdraw(peer, index);
         if let Some(active) = self.peers[peer].active.as_deref_mut()
-            && !active.awaiting.contains(&index)
+            && !awaited
         {
-            active.awaiting.push(index);
+            active.awaiting.push_back(index);
         }
         self.awaits = true;
     }
@@ -267,7 +268,7 @@ impl SendPath {
     fn refused(&mut self, now: Time, peer: u32, index: u32, number: u32, backoff_us: u32) {
         self.withdraw(peer, index);
         let Some(message) = self.messages.at_mut(index) else { return };
-        (message.in_train, message.acked) = (false, false);
+        (message.in_train, message.acked, message.queued) = (false, false, true);
         let messages = &self.messages;
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
         // Those that have a number come before those that have none, in order.

@@ -62,7 +62,7 @@ impl SendPath {
         work: Work,
         chain: Option<Chain>,
     ) -> Result<OpId, PostError> {
-        let message = SendMessage::new(peer, work, send, chain);
+        let message = SendMessage { queued: true, ..SendMessage::new(peer, work, send, chain) };
         let (index, generation) = self.messages.insert(message).ok_or(PostError::Busy)?;
         self.activate(peer, now).pending.push_back(index);
         if self.peers[peer].found {
@@ -233,7 +233,7 @@ impl SendPath {
             && (message.work.needs_done()
                 || message.descriptor.synchronous
                 || u64::from(cut.unscheduled) < total);
-        message.in_train = true;
+        (message.in_train, message.queued) = (true, false);
         let alone = cut.frames == 1;
         let frames = if alone { 1 } else { message.frames().max(cut.frames) };
         let what = What::Message { message: index, number };
@@ -299,6 +299,7 @@ impl SendMessage {
             first_payload: 0,
             fragment: 0,
             direct: false,
+            queued: false,
             in_train: false,
             acked: false,
             needs_done: false,

@@ -90,6 +90,8 @@ struct SendMessage {
     fragment: u16,
     /// Its first frame names its memory, for the receiver to read.
     direct: bool,
+    /// It stands in the peer's queue of messages to be sent.
+    queued: bool,
     /// Its train is in the records.
     in_train: bool,
     /// All of the train is acknowledged.
@@ -384,17 +386,17 @@ impl SendPath {
         self.report(index, status);
         let last = self.messages.discard(index, |message| {
             let named = message.needs_done || message.in_train;
-            (message.chain.take(), named.then_some(message.peer))
+            (message.chain.take(), named.then_some((message.peer, message.queued)))
         });
         let Some((chain, named_at)) = last else { return };
         if let Some(chain) = chain {
             self.pool.free(chain);
         }
         // What is left of its frames must not name it any more: its place may be taken by another message.
-        if let Some(peer) = named_at
+        if let Some((peer, queued)) = named_at
             && let Some(active) = self.peers[peer].active.as_deref_mut()
         {
-            active.skip_message(index);
+            active.skip_message(index, queued);
         }
     }
 

@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
 use emp_wire::Sequence;
 
@@ -128,7 +127,7 @@ pub(super) struct Active {
     /// Messages to be sent, in order.
     pub(super) pending: VecDeque<u32>,
     /// Messages whose unscheduled part is acknowledged and that wait for a `done`.
-    pub(super) awaiting: Vec<u32>,
+    pub(super) awaiting: VecDeque<u32>,
     pub(super) blocks: VecDeque<QueuedBlock>,
     pub(super) controls: VecDeque<Control>,
     /// Oldest sequence number that is not acknowledged.
@@ -171,7 +170,7 @@ impl Active {
             window: [Frame::default(); WINDOW_FRAMES as usize],
             records: VecDeque::new(),
             pending: VecDeque::new(),
-            awaiting: Vec::new(),
+            awaiting: VecDeque::new(),
             blocks: VecDeque::new(),
             controls: VecDeque::new(),
             unacked: Sequence(0),
@@ -334,15 +333,21 @@ impl Active {
         Some(unsent)
     }
 
-    /// Replaces what is left of a message's frames by skips, and takes it out of all queues.
-    pub(super) fn skip_message(&mut self, index: u32) {
+    /// Replaces what is left of a message's frames by skips, and takes it out of all queues: out of that of messages to be
+    /// sent, which may be long, only if it is `queued` there.
+    pub(super) fn skip_message(&mut self, index: u32, queued: bool) {
         for record in &mut self.records {
             if record.what.message() == Some(index) {
                 record.what = What::Skip;
             }
         }
-        self.awaiting.retain(|other| *other != index);
-        self.pending.retain(|other| *other != index);
+        // Dones come in about the order of their messages.
+        if let Some(at) = self.awaiting.iter().position(|other| *other == index) {
+            self.awaiting.remove(at);
+        }
+        if queued {
+            self.pending.retain(|other| *other != index);
+        }
         self.blocks.retain(|block| !block.is_of(index));
     }
 

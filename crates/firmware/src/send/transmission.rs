@@ -429,6 +429,9 @@ impl SendPath {
             self.route_news.push_back(crate::cross::RouteNews::Lost { peer });
         } else {
             active.pending.push_front(message);
+            if let Some(message) = self.messages.at_mut(message) {
+                message.queued = true;
+            }
             self.void(message, Status::MemoryFault);
         }
     }

@@ -129,7 +129,7 @@ pub(crate) fn frame(
         copied = (inline_bytes - end) as u64;
         Ok(inline_bytes)
     };
-    batch.add(link, to, small.map(|most| Small { most, room }), build)?;
+    batch.add(link, to, small.map(|most| Small { node: peer.node, most, room }), build)?;
     Ok(copied)
 }
 

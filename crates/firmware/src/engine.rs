@@ -234,7 +234,9 @@ impl Firmware {
         let peer = self.destination(now, send.to, send.endpoint)?;
         let ways = self.peers.ways(peer);
         let (peers, cross) = (&self.peers, &mut self.cross);
-        if !batch.is_full() && self.send.may_go_at_once(now, peer, &send, &ways, peers) {
+        // An acknowledgement that is due leaves by itself, and before the message.
+        let free = !batch.is_full() && !self.receive.has_due_acks();
+        if free && self.send.may_go_at_once(now, peer, &send, &ways, peers) {
             let frame_bytes_max = self.frame_bytes_max;
             let mut out = Outlet { peers, cross, memory, batch, frame_bytes_max };
             return self.send.post_at_once(now, peer, send, &ways, &mut out);

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 use arrayvec::ArrayVec;
-use emp_wire::LinkAddress;
+use emp_wire::{LinkAddress, NodeId};
 
 use crate::limits::FRAME_SEGMENTS_MAX;
 use crate::memory::Segment;
@@ -26,8 +26,8 @@ pub struct TransmitFrame {
     /// Where its inline bytes are in the batch, and how many.
     inline: u32,
     inline_bytes: u32,
-    /// Others may follow it in the same link frame.
-    bundles: bool,
+    /// The node it is for, if others for that node may follow it in the same link frame. Two nodes may have one address.
+    bundles: Option<NodeId>,
     segments: FrameSegments,
 }
 
@@ -105,7 +105,7 @@ impl TransmitBatch {
         let others = small.and_then(|small| self.others(link, to, small));
         if others.is_none() {
             let (inline, segments) = (self.used as u32, ArrayVec::new());
-            let bundles = small.is_some();
+            let bundles = small.map(|small| small.node);
             self.frames.push(TransmitFrame {
                 link,
                 to,
@@ -121,7 +121,7 @@ impl TransmitBatch {
         match build(inline, &mut frame.segments) {
             Ok(bytes) => {
                 frame.inline_bytes += bytes as u32;
-                frame.bundles &= frame.segments.is_empty();
+                frame.bundles = frame.bundles.filter(|_| frame.segments.is_empty());
                 self.used += bytes.min(self.room_bytes);
                 Ok(())
             }
@@ -137,7 +137,7 @@ impl TransmitBatch {
     /// Bytes of the last link frame, if such a frame may join it.
     #[inline]
     fn others(&self, link: LinkIndex, to: LinkAddress, small: Small) -> Option<usize> {
-        let last = self.frames.last().filter(|last| last.bundles)?;
+        let last = self.frames.last().filter(|last| last.bundles == Some(small.node))?;
         let others = last.inline_bytes as usize;
         let fits = others + small.most <= small.room.min(self.room_bytes);
         (fits && last.link == link && last.to == to).then_some(others)
@@ -147,6 +147,8 @@ impl TransmitBatch {
 /// What is known of a frame before it is built.
 #[derive(Clone, Copy)]
 pub(crate) struct Small {
+    /// The node it is for.
+    pub(crate) node: NodeId,
     /// Bytes that it has at most, none of them in host memory.
     pub(crate) most: usize,
     /// Bytes that the link frame may have.

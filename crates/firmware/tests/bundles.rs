@@ -86,3 +86,32 @@ fn trains_and_profiles_of_old_stand_alone() {
         );
     }
 }
+
+/// Nodes of one machine share its Ethernet address, and filters look at the first frame's destination: what is for one of
+/// them never goes with what is for another.
+#[test]
+fn frames_for_two_nodes_never_share_a_link_frame() {
+    let mut pair = acquainted(&Profile::DEFAULT);
+    // The other end takes another identity at the same address; the first end knows both then.
+    let third = common::make(3, 80, &Profile::DEFAULT);
+    let second = std::mem::replace(&mut pair.nodes[1].firmware, third);
+    pair.nodes[1].firmware.open_endpoint(0).unwrap();
+    pair.receive(1, Selector::ANY, 8);
+    pair.send(0, 3, 1, 8);
+    pair.run(Span::ms(50));
+    assert_eq!(ok(&pair.nodes[1].done, OpKind::Receive), 1);
+    drop(second);
+    for to in [2, 3, 3, 2, 2, 3] {
+        pair.send(0, to, 1, 64);
+    }
+    let frames = frames_of(&mut pair, 0);
+    let mut together = 0;
+    for frame in &frames {
+        let tags: Vec<_> = emp_wire::frames(frame)
+            .map(|frame| Header::parse(frame).expect("a frame").0.destination_tag)
+            .collect();
+        assert!(tags.iter().all(|tag| *tag == tags[0]), "{tags:?}");
+        together += usize::from(tags.len() > 1);
+    }
+    assert!(together > 0, "those for one node still share");
+}

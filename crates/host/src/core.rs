@@ -126,10 +126,10 @@ impl Core {
         clock::now()
     }
 
-    /// The time of a post. Those whose frames leave together were posted at one time: the clock is read once for all.
+    /// The time of a post. Those that others follow at once were posted at one time: the clock is read once for them.
     #[inline]
-    pub(crate) fn post_time(&mut self) -> Time {
-        if !self.outgoing.is_growing() {
+    pub(crate) fn post_time(&mut self, more: bool) -> Time {
+        if !more || !self.outgoing.is_growing() {
             self.last_post = self.now();
         }
         self.last_post

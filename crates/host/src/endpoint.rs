@@ -208,7 +208,7 @@ impl Endpoint {
             None => RefusedReason::TooManySegments,
             Some(segments) => {
                 let mut core = node.shared.lock();
-                let now = core.post_time();
+                let now = core.post_time(more);
                 match post(&mut core, now, segments) {
                     Ok(key) => {
                         node.shared.posted_with(&mut core, now, more);

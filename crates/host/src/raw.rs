@@ -44,7 +44,7 @@ impl Endpoint {
         let state = State::Raw { queue: self.inner.queue, context: send.context };
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
-        let now = core.post_time();
+        let now = core.post_time(more);
         // SAFETY: the caller keeps the segments valid until the completion is handed out.
         match unsafe { core.post_send(now, send, state) } {
             Ok(key) => {

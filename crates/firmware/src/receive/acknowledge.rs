@@ -194,6 +194,8 @@ impl ReceivePath {
                 [0; SACK_WORDS_MAX]
             };
             let delay_us = microseconds(now).wrapping_sub(entry.ack.arrived_us);
+            // The clocks of a host's threads may differ a little, and that must not read as an hour.
+            let delay_us = delay_us.cast_signed().max(0).cast_unsigned();
             let (cumulative, latest) = (cell.acknowledge, entry.received.latest);
             let lane = entry.ack.lane;
             return Some(AckOut { peer, lane, latest, cumulative, sack, delay_us });

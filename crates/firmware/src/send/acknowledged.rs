@@ -253,13 +253,18 @@ impl SendPath {
             return;
         }
         let awaited = message.acked && message.needs_done;
+        let queued = core::mem::take(&mut message.queued);
         (message.in_train, message.acked, message.needs_done) = (false, true, true);
         (message.kept, message.homeless) = (true, homeless);
         self.withdraw(peer, index);
-        if let Some(active) = self.peers[peer].active.as_deref_mut()
-            && !awaited
-        {
-            active.awaiting.push_back(index);
+        if let Some(active) = self.peers[peer].active.as_deref_mut() {
+            if queued {
+                // It was refused and was to be sent again: the receiver has its place after all.
+                active.pending.retain(|other| *other != index);
+            }
+            if !awaited {
+                active.awaiting.push_back(index);
+            }
         }
         self.awaits = true;
     }

@@ -204,7 +204,8 @@ impl SendPath {
         reads: impl Fn() -> bool,
         ways: &Ways,
     ) {
-        let Some(message) = self.messages.at(index) else { return };
+        let own = self.messages.at(index).filter(|message| message.peer == peer);
+        let Some(message) = own else { return };
         let mut cut = message.cut(&self.profile, frame_bytes_max);
         let direct = message.may_be_read(&self.profile, frame_bytes_max) && reads();
         if direct {

@@ -385,7 +385,7 @@ impl SendPath {
     fn finish(&mut self, index: u32, status: Status) {
         self.report(index, status);
         let last = self.messages.discard(index, |message| {
-            let named = message.needs_done || message.in_train;
+            let named = message.needs_done || message.in_train || message.queued;
             (message.chain.take(), named.then_some((message.peer, message.queued)))
         });
         let Some((chain, named_at)) = last else { return };

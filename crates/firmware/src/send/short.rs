@@ -35,8 +35,9 @@ impl SendPath {
             CompletionMode::Delivered => return false,
             CompletionMode::Auto => self.profile.buffered_bytes.into(),
         };
-        let room = usize::from(peers[peer].frame_bytes_max) - HEADER_BYTES - MESSAGE_BYTES;
-        let room = room - send.immediate.map_or(0, |_| IMMEDIATE_BYTES);
+        // As much as a buffered message may have, whether with immediate data or without.
+        let fields = HEADER_BYTES + MESSAGE_BYTES + IMMEDIATE_BYTES;
+        let room = usize::from(peers[peer].frame_bytes_max) - fields;
         let whole = bytes <= least.min(room as u64) && bytes <= self.profile.eager_bytes;
         if send.synchronous || !whole || self.messages.is_full() || !self.pool.has_room(bytes) {
             return false;

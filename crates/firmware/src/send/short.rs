@@ -42,9 +42,14 @@ impl SendPath {
         if send.synchronous || !whole || self.messages.is_full() || !self.pool.has_room(bytes) {
             return false;
         }
-        let (lane, way) = ways.pick(ways.lane_of(1));
+        let train = ways.lane_of(1);
+        let (lane, way) = ways.pick(train);
         // The long way looks for lanes that are missing.
-        let seeks = peers.lanes.bulk_link().is_some() && peers.may_seek(now, peer, Lane::Small);
+        let seeks = peers.lanes.bulk_link().is_some()
+            && (peers.may_seek(now, peer, Lane::Small)
+                || train == Lane::Bulk
+                    && ways.bulk.is_none()
+                    && peers.may_seek(now, peer, Lane::Bulk));
         let entry = &self.peers[peer];
         if way.is_none() || seeks || !entry.found || self.loopback == Some(peer) {
             return false;

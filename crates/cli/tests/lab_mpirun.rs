@@ -93,13 +93,16 @@ fn an_interrupt_ends_every_process_and_the_lab() {
     let mark = format!("56789{}", std::process::id());
     let line = ["lab", "mpirun", "--mpi", "intel", "-n", "2", "--", "sleep", &mark];
     for name_of_signal in ["TERM", "INT"] {
-        let mut child =
-            with(root.path(), &line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let mut command = with(root.path(), &line);
+        command.env("TMPDIR", scratch.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
         let lab = format!("p{}x0", child.id());
         wait_until("the sleeper sleeps", || processes_with(&format!("sleep\0{mark}")) >= 2);
         signal(&child, name_of_signal);
         assert!(!child.wait().unwrap().success());
         wait_until("the sleeper is gone", || processes_with(&mark) == 0);
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "files stay behind");
         assert!(namespaces(&lab).is_empty() && !is_recorded(&lab));
     }
 }

@@ -19,6 +19,7 @@ mod private;
 mod record;
 mod rootless;
 mod rsh;
+mod scratch;
 mod stale;
 mod state;
 mod status;
@@ -38,6 +39,7 @@ use crate::mpi::{Family, Transport};
 
 pub use mpirun::{Capture, capture_each};
 pub use rootless::would_be_allowed as user_namespaces;
+pub use scratch::Scratch;
 
 /// Make, use and remove a lab.
 #[derive(clap::Args)]

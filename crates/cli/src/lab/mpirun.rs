@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use signal_hook::consts::SIGTERM;
-use tempfile::TempDir;
 
 use super::MpirunArgs;
 use super::commands::{join_kept, refuse_if_not_ours};
 use super::plan::{Plan, Topology};
 use super::private::{Host, PrivateLab};
+use super::scratch::Scratch;
 use super::state::{self, NAME_VARIABLE, State};
 use super::{interrupt, offspring};
 use crate::bail_user;
@@ -297,12 +297,12 @@ fn prepare(command: &mut Command, job: &Job<'_>, shell: &Path) {
 /// A script that is `emp lab rsh`: launchers want the path of one program.
 struct RemoteShell {
     path: PathBuf,
-    _directory: TempDir,
+    _directory: Scratch,
 }
 
 impl RemoteShell {
     fn new() -> anyhow::Result<Self> {
-        let directory = tempfile::Builder::new().prefix("emp-rsh-").tempdir()?;
+        let directory = Scratch::new("emp-rsh-")?;
         let path = directory.path().join("emp-rsh");
         let program = std::env::current_exe().context("finding this program")?;
         let quoted =

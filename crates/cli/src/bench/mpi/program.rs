@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
-use tempfile::TempDir;
 
 use crate::bail_user;
+use crate::lab::Scratch;
 use crate::mpi::{Family, Mpi};
 
 const SOURCE: &str = include_str!("measure.c");
@@ -15,7 +15,7 @@ const SOURCE: &str = include_str!("measure.c");
 /// A program that was compiled, and goes when this does.
 pub struct Program {
     path: PathBuf,
-    _directory: TempDir,
+    _directory: Scratch,
 }
 
 impl Program {
@@ -34,7 +34,7 @@ pub fn compile(mpi: &Mpi) -> anyhow::Result<Program> {
         };
         bail_user!("{} is here without its C compiler mpicc{package}", mpi.name());
     };
-    let directory = tempfile::Builder::new().prefix("emp-mpi-").tempdir()?;
+    let directory = Scratch::new("emp-mpi-")?;
     let (source, path) = (directory.path().join("measure.c"), directory.path().join("measure"));
     fs::write(&source, SOURCE).with_context(|| source.display().to_string())?;
     let output = Command::new(compiler).arg("-O2").arg("-o").arg(&path).arg(&source).output();

@@ -54,6 +54,7 @@ struct Summary {
     bytes: u64,
     frames: u64,
     frames_lost: u64,
+    frames_lost_at_full_rings: u64,
     frames_resent: u64,
     /// Each with the command that replays it.
     failures: Vec<String>,
@@ -159,14 +160,15 @@ impl Summary {
         self.received += s.received as u64;
         self.bytes += s.bytes;
         self.frames += s.network.sent;
-        self.frames_lost += s.network.dropped + s.network.congested;
+        self.frames_lost += s.lost();
+        self.frames_lost_at_full_rings += s.ring_lost;
         self.frames_resent += s.resent;
         self.failures.extend(outcome.failure.as_ref().map(ToString::to_string));
     }
 
     fn text(&self) -> String {
         format!(
-            "{} seeds, {} failures; {} of {} messages received, {:.1} MB, {} frames ({} lost, {} resent)\n",
+            "{} seeds, {} failures; {} of {} messages received, {:.1} MB, {} frames ({} lost, {} of them at full rings; {} resent)\n",
             self.seeds,
             self.failures.len(),
             self.received,
@@ -174,6 +176,7 @@ impl Summary {
             self.bytes as f64 / 1e6,
             self.frames,
             self.frames_lost,
+            self.frames_lost_at_full_rings,
             self.frames_resent,
         )
     }

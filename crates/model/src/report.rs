@@ -54,8 +54,18 @@ pub struct Statistics {
     pub recovery: Span,
     /// What the network did.
     pub network: Totals,
+    /// Frames that came while a node's receive ring was full.
+    pub ring_lost: u64,
     /// Sequenced frames sent again, over all nodes that lived to the end.
     pub resent: u64,
+}
+
+impl Statistics {
+    /// Frames that no node took, whatever the reason.
+    pub fn lost(&self) -> u64 {
+        let network = &self.network;
+        network.dropped + network.congested + network.undeliverable + self.ring_lost
+    }
 }
 
 /// A run.
@@ -79,8 +89,8 @@ impl fmt::Display for Outcome {
         let s = &self.statistics;
         write!(
             f,
-            "seed {}: ok; {} nodes, {} of {} messages, {} errors explained, {} B, {} frames ({} lost, {} disturbed), {} \
-             resent, {:.3} ms, recovered in {:.3} ms",
+            "seed {}: ok; {} nodes, {} of {} messages, {} errors explained, {} B, {} frames ({} lost, {} of them at full \
+             rings, {} disturbed), {} resent, {:.3} ms, recovered in {:.3} ms",
             self.seed,
             s.nodes,
             s.received,
@@ -88,7 +98,8 @@ impl fmt::Display for Outcome {
             s.errors,
             s.bytes,
             s.network.sent,
-            s.network.dropped + s.network.congested,
+            s.lost(),
+            s.ring_lost,
             s.network.disturbed,
             s.resent,
             s.virtual_time.0 as f64 / 1e6,

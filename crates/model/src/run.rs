@@ -279,6 +279,7 @@ fn statistics(world: &World, healed: Time) -> Statistics {
         virtual_time: world.now().since(Time(0)),
         recovery: last.unwrap_or(healed).since(healed),
         network: world.network().totals(),
+        ring_lost: world.nodes().iter().map(|node| node.ring_lost).sum(),
         resent: world
             .nodes()
             .iter()

@@ -143,8 +143,22 @@ fn send_or_keep(
     }
 }
 
-fn first_byte(frame: &TxFrame<'_>) -> Option<u8> {
-    frame.parts.iter().flat_map(|part| part.iter()).nth(KIND_OFFSET).copied()
+/// The kinds of the frames in a link frame (`BUNDLE-1`): bit k stands for kind k, the low five bits of a frame's first byte.
+fn kinds(link_frame: &[u8]) -> u32 {
+    let kind = |frame: &[u8]| frame.get(KIND_OFFSET).map_or(0, |byte| byte & 0x1F);
+    emp_wire::frames(link_frame).fold(0, |kinds, frame| kinds | 1 << kind(frame))
+}
+
+/// The kinds of the frames in what is to be sent, as far as the plan asks.
+fn kinds_sent(out: &mut Injector, frame: &TxFrame<'_>) -> u32 {
+    if out.means_all() {
+        return u32::MAX;
+    }
+    let mut bytes = out.buffer();
+    frame.parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    let kinds = kinds(&bytes);
+    out.give_back(bytes);
+    kinds
 }
 
 /// Hands up held frames that are due, at most `budget`.
@@ -171,7 +185,7 @@ fn hand_up(
     from: &LinkAddress,
     sink: &mut dyn FnMut(&[u8], &LinkAddress),
 ) -> bool {
-    let change = match back.judge(frame.get(KIND_OFFSET).copied()) {
+    let change = match back.judge(kinds(frame)) {
         Fate::Pass => {
             sink(frame, from);
             return true;
@@ -210,7 +224,8 @@ impl<L: Link> Link for FaultLink<L> {
         // Frames before `start` are taken; those from it to the one looked at pass untouched.
         let mut start = 0;
         for (index, frame) in batch.iter().enumerate() {
-            let fate = out.judge(first_byte(frame));
+            let kinds = kinds_sent(out, frame);
+            let fate = out.judge(kinds);
             let overtaken = out.overtaken();
             if fate == Fate::Pass && !overtaken {
                 continue;

@@ -37,6 +37,19 @@ impl Rates {
             replay: Ppm::NEVER,
         }
     }
+
+    /// Of each fault the higher rate.
+    fn worse(self, other: Self) -> Self {
+        Self {
+            drop: self.drop.max(other.drop),
+            duplicate: self.duplicate.max(other.duplicate),
+            reorder: self.reorder.max(other.reorder),
+            delay: self.delay.max(other.delay),
+            corrupt: self.corrupt.max(other.corrupt),
+            truncate: self.truncate.max(other.truncate),
+            replay: self.replay.max(other.replay),
+        }
+    }
 }
 
 /// Frame kinds are five bits on the wire.
@@ -91,10 +104,18 @@ impl FaultPlan {
         &self.rates[kind as usize % KINDS]
     }
 
-    /// Draws what happens to a frame. `burst` is when the last burst on its path ends.
+    /// The rates for a link frame: of each fault the highest among its frames (`BUNDLE-1`).
+    fn rates_of(&self, link_frame: &[u8]) -> Rates {
+        let kind = |frame: &[u8]| frame.get(KIND_OFFSET).map_or(0, |byte| usize::from(byte & 0x1F));
+        emp_wire::frames(link_frame)
+            .map(|frame| self.rates[kind(frame)])
+            .reduce(Rates::worse)
+            .unwrap_or_default()
+    }
+
+    /// Draws what happens to a link frame. `burst` is when the last burst on its path ends.
     pub fn judge(&self, now: Time, frame: &[u8], burst: &mut Time, prng: &mut Prng) -> Verdict {
-        let kind = frame.get(KIND_OFFSET).map_or(0, |byte| usize::from(byte & 0x1F));
-        let rates = &self.rates[kind];
+        let rates = self.rates_of(frame);
         let mut verdict = Verdict::default();
         if now >= *burst && prng.chance(self.burst_start) {
             *burst = now + Span(prng.within(1..=self.burst_max.0.max(1)));
@@ -158,6 +179,13 @@ mod tests {
         };
         assert!((900..1100).contains(&lost(Kind::Data)));
         assert_eq!(lost(Kind::Ack), 0);
+        // Behind another frame in a link frame it is met as well.
+        let mut both = [0x20 | Kind::Ack as u8; 72];
+        both[2..4].copy_from_slice(&4u16.to_be_bytes());
+        both[36] = 0x20 | Kind::Data as u8;
+        let mut met = || plan.judge(Time(0), &both, &mut Time(0), &mut prng).drop;
+        let met = (0..10_000).filter(|_| met()).count();
+        assert!((900..1100).contains(&met), "{met}");
     }
 
     #[test]

@@ -73,14 +73,16 @@ impl Injector {
         }
     }
 
-    /// Decides the fate of a frame that starts with `first`. Each frame of a kind that the plan
-    /// names takes the same number of draws, so that one fault's schedule does not hang on
-    /// another's.
-    pub(super) fn judge(&mut self, first: Option<u8>) -> Fate {
+    /// True if every kind of frame is meant, so that it does not matter what is in one.
+    pub(super) fn means_all(&self) -> bool {
+        self.plan.kinds == u32::MAX
+    }
+
+    /// Decides the fate of a link frame that has frames of these kinds (bit k: kind k). Each that has one of the plan's kinds
+    /// takes the same number of draws, so that one fault's schedule does not hang on another's.
+    pub(super) fn judge(&mut self, kinds: u32) -> Fate {
         self.judged += 1;
-        // Kind in the low five bits of the first byte.
-        let kind = first.map_or(0, |byte| byte & 0x1F);
-        if self.plan.kinds >> kind & 1 == 0 {
+        if self.plan.kinds & kinds == 0 {
             return Fate::Pass;
         }
         self.counts.frames += 1;
@@ -222,7 +224,7 @@ mod tests {
         let judged = |unsummed| {
             let plan = "corrupt:1".parse().expect("a plan");
             let mut injector = Injector::new(plan, unsummed, 1);
-            (injector.judge(Some(4)), injector.counts.corrupted)
+            (injector.judge(1 << 4), injector.counts.corrupted)
         };
         assert_eq!(judged(true), (Fate::Lose, 1));
         // Counted when it is done.

@@ -16,7 +16,7 @@ use emp_wire::Kind;
 /// | `corrupt:P` `truncate:P` | one bit is flipped (`shm`, where nothing is summed: the frame is lost); the end is cut off |
 /// | `reorder:P@N` | it is overtaken by up to N later frames (3 if not said) |
 /// | `delay:P@D..D` | it is held for a time; `delay:200us` holds every frame that long |
-/// | `kinds:K+K` | only frames of these kinds, by name (`data`) or number (`4`) |
+/// | `kinds:K+K` | only link frames that have one of these kinds in them, by name (`data`) or number (`4`) |
 /// | `on:send` `on:receive` `on:both` | which way (`send` if not said) |
 /// | `seed:N` | another seed, other faults; the same seed, the same faults |
 #[derive(Clone, Debug, PartialEq)]

@@ -135,6 +135,32 @@ fn only_the_kinds_named_are_struck() {
     assert_eq!((got.len(), counts.dropped), (0, FRAMES as u64));
 }
 
+/// Frames of the plan's kinds are met wherever in a link frame they are.
+#[test]
+fn kinds_are_looked_for_in_all_frames_of_a_link_frame() {
+    let mut two = frame(0);
+    two[2..4].copy_from_slice(&16u16.to_be_bytes());
+    let ack = two.len();
+    two.extend_from_slice(&frame(1));
+    two[ack] = 0x25;
+    for on in ["send", "receive"] {
+        for (named, expected) in [("ack", 0), ("data", 0), ("pull", 1)] {
+            let (mut a, mut b) = wrapped(&format!("drop:1,kinds:{named},on:{on}"));
+            // In two parts that do not end where a frame does.
+            let parts = [IoSlice::new(&two[..50]), IoSlice::new(&two[50..])];
+            assert_eq!(a.send(&[TxFrame { to: LinkAddress::index(1), parts: &parts }]), 1);
+            let mut got = 0;
+            for _ in 0..10 {
+                b.receive(10, &mut |bytes, _| {
+                    assert_eq!(bytes, two);
+                    got += 1;
+                });
+            }
+            assert_eq!(got, expected, "{named} on {on}");
+        }
+    }
+}
+
 #[test]
 fn a_held_frame_wakes_the_waiter() {
     let (mut a, mut b) = wrapped("delay:1ms,on:receive");

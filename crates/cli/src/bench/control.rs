@@ -1,7 +1,8 @@
 //! How the two ends agree on what to do next: one JSON value a line over a TCP connection.
 //!
-//! The client says hello with what it opened, the listener opens the same and answers; then the client orders slices of
-//! work one at a time. While a slice runs the connection is silent, so it disturbs nothing.
+//! Each end says where it is, so that both choose the same links; the client opens its subjects and says so, the listener
+//! opens the same and answers; then the client orders slices of work one at a time. While a slice runs the connection is
+//! silent, so it disturbs nothing.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::calls::Script;
 use super::job::{Job, Spec};
+use super::subject::End;
 use super::verify;
 use crate::{bail_user, error};
 
@@ -20,9 +22,9 @@ use crate::{bail_user, error};
 pub const PORT_DEFAULT: u16 = emp_wire::UDP_PORT_DEFAULT + 1;
 
 /// Both ends must speak the same version of this protocol, or they would measure different things.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
-/// Bytes of a line. The longest is a hello with all subjects, under 4 KB.
+/// Bytes of a line. The longest names all subjects, under 4 KB.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// How long to try to reach the peer.
@@ -56,12 +58,18 @@ pub enum Request {
     Hello {
         /// See [`VERSION`].
         version: u32,
-        /// The subjects to open, in the order that `Run` counts them.
+        /// Where the client is. (Other versions leave it out; they are told so by the version.)
+        #[serde(default)]
+        end: End,
+        /// Largest link frame to use, if it is to be less than the link's.
+        mtu: Option<usize>,
+    },
+    /// Open subjects.
+    Open {
+        /// Which, in the order that `Run` counts them.
         specs: Vec<Spec>,
         /// What the client opened for each.
         cards: Vec<Card>,
-        /// Largest link frame to use, if it is to be less than the link's.
-        mtu: Option<usize>,
     },
     /// Do the other half of a job.
     Run {
@@ -89,6 +97,8 @@ pub enum Request {
 /// What a listener answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Answer {
+    /// To a hello: where the listener is.
+    Here(End),
     /// The subjects are open.
     Welcome {
         /// What the listener opened for each.
@@ -191,8 +201,8 @@ impl Control {
 }
 
 /// The first request of a session.
-pub fn hello(specs: &[Spec], cards: &[Card], mtu: Option<usize>) -> Request {
-    Request::Hello { version: VERSION, specs: specs.to_vec(), cards: cards.to_vec(), mtu }
+pub fn hello(end: End, mtu: Option<usize>) -> Request {
+    Request::Hello { version: VERSION, end, mtu }
 }
 
 /// Checks that both ends mean the same.
@@ -244,19 +254,29 @@ mod tests {
     }
 
     #[test]
+    fn the_hello_of_another_version_is_understood_as_far_as_its_version() {
+        let before = r#"{"Hello":{"version":4,"specs":[],"cards":[],"mtu":null}}"#;
+        let Request::Hello { version, .. } = serde_json::from_str(before).unwrap() else {
+            panic!()
+        };
+        assert!(check_version(version).unwrap_err().to_string().contains("speaks version 5"));
+    }
+
+    #[test]
     fn values_cross_and_reasons_become_errors() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap().to_string();
         let other = std::thread::spawn(move || {
             let mut control = Control::new(listener.accept().unwrap().0).unwrap();
-            let Some(Request::Hello { specs, .. }) = control.next().unwrap() else { panic!() };
+            let Some(Request::Open { specs, .. }) = control.next().unwrap() else { panic!() };
             control.send(&Answer::Welcome { cards: vec![Card::default(); specs.len()] }).unwrap();
             let reason = "no such profile".to_owned();
             control.send(&Answer::Refused { reason, user: true }).unwrap();
         });
         let mut control = Control::connect(&at).unwrap();
-        let specs = [Spec::emp(super::super::job::LinkChoice::Udp)];
-        let answer = control.ask(&hello(&specs, &[Card::default()], None)).unwrap();
+        let specs = vec![Spec::emp(super::super::job::LinkChoice::Udp)];
+        let open = Request::Open { specs, cards: vec![Card::default()] };
+        let answer = control.ask(&open).unwrap();
         assert!(matches!(answer, Answer::Welcome { cards } if cards.len() == 1));
         let error = control.answer().unwrap_err();
         assert!(error.is::<UserError>() && error.to_string().contains("no such profile"));

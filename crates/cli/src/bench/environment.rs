@@ -106,7 +106,11 @@ pub fn links(place: &Place) -> Vec<String> {
         None => format!("packet: yes, {name} is Ethernet and raw frames are allowed"),
         Some(problem) => format!("packet: no, {problem}"),
     };
-    vec![packet, format!("udp: yes, {} has address {}", name, place.own)]
+    let udp = match place.interface.addresses.contains(&place.own) {
+        true => format!("udp: yes, {name} has address {}", place.own),
+        false => format!("udp: yes, {name} leads from {} to {}", place.own, place.peer),
+    };
+    vec![packet, udp]
 }
 
 fn driver(interface: &str) -> Option<String> {

@@ -88,12 +88,22 @@ fn session(control: &mut Control, args: &Args) -> anyhow::Result<()> {
     control.patience(Some(HELLO_LIMIT))?;
     let hello = control.next()?;
     control.patience(Some(SILENCE_LIMIT))?;
-    let Some(Request::Hello { version, specs, cards, mtu }) = hello else {
+    let Some(Request::Hello { version, end, mtu }) = hello else {
         return Err(error::user_error("a client went away, or did not say hello"));
     };
     control::check_version(version)?;
     let interfaces = [args.interface.clone(), args.spare_interface.clone()];
-    let place = Place::find(control.addresses()?, interfaces, mtu)?;
+    let mut place = Place::find(control.addresses()?, interfaces, mtu)?;
+    place.follow(&end, args.interface.is_some())?;
+    let own = place.end()?;
+    place.meet(&own, &end);
+    control.send(&Answer::Here(own))?;
+    let (specs, cards) = match control.next()? {
+        Some(Request::Open { specs, cards }) => (specs, cards),
+        // Whoever can't open its own half has learned that meanwhile, and says so there.
+        None => return Ok(()),
+        Some(_) => bail_user!("a client asked for work before it said what is to be opened"),
+    };
     let openings = subject::open_all(&specs, &place, Role::Passive)?;
     let own: Vec<Card> = openings.iter().map(|opening| opening.card()).collect();
     control.send(&Answer::Welcome { cards: own })?;
@@ -134,7 +144,9 @@ fn answer(
             let tally = subject.verify(&plan, Role::Passive)?;
             control.send(&Answer::Verified(tally))
         }
-        Request::Hello { .. } => bail_user!("a client said hello twice"),
+        Request::Hello { .. } | Request::Open { .. } => {
+            bail_user!("a client said hello twice, or opened twice")
+        }
     }
 }
 

@@ -1,12 +1,23 @@
 //! The client's side of a benchmark: subjects open at both ends, slices of work one at a time.
 
+use std::sync::Once;
+
 use anyhow::bail;
 
 use super::calls::{Script, Tally};
 use super::control::{Answer, Card, Control, Request, hello};
-use super::job::{Job, Measure, Spec};
+use super::job::{Job, LinkChoice, Measure, Spec};
 use super::subject::{self, Place, Role, Subject};
 use super::verify;
+
+/// Says once why a choice that was left to EMP is not the best one that EMP has.
+fn note_choice(specs: &[Spec], place: &Place) {
+    static SAID: Once = Once::new();
+    let left_to_emp = specs.iter().any(|spec| spec.uses_link() && spec.link == LinkChoice::Auto);
+    if let Some(problem) = place.packet_problem().filter(|_| left_to_emp) {
+        SAID.call_once(|| eprintln!("note: auto takes udp only: {problem}"));
+    }
+}
 
 /// Subjects that are open and connected at both ends.
 pub struct Session {
@@ -29,11 +40,18 @@ impl Session {
         mtu: Option<usize>,
     ) -> anyhow::Result<Self> {
         let mut control = Control::connect(peer)?;
-        let place = Place::find(control.addresses()?, interfaces, mtu)?;
+        let mut place = Place::find(control.addresses()?, interfaces, mtu)?;
+        let own = place.end()?;
+        let Answer::Here(other) = control.ask(&hello(own.clone(), mtu))? else {
+            bail!("the other end did not say where it is");
+        };
+        place.meet(&own, &other);
+        note_choice(&specs, &place);
         let openings = subject::open_all(&specs, &place, Role::Active)?;
         let cards: Vec<Card> = openings.iter().map(|opening| opening.card()).collect();
-        let Answer::Welcome { cards: theirs } = control.ask(&hello(&specs, &cards, mtu))? else {
-            bail!("the other end did not answer a hello with a welcome");
+        let open = Request::Open { specs: specs.clone(), cards: cards.clone() };
+        let Answer::Welcome { cards: theirs } = control.ask(&open)? else {
+            bail!("the other end did not open what was asked");
         };
         let pairs = openings.into_iter().zip(&theirs);
         let subjects =

@@ -15,7 +15,8 @@ use emp_wire::{HEAD_BYTES_MAX, LinkAddress, NodeId};
 
 use super::Subject;
 use super::emp::{ENDPOINT, Emp};
-use super::opening::{Opening, Place};
+use super::opening::Opening;
+use super::place::Place;
 use crate::bail_user;
 use crate::bench::control::Card;
 use crate::bench::job::{LinkChoice, Spec};
@@ -140,7 +141,7 @@ fn udp(place: &Place, id: NodeId) -> Result<UdpLink, LinkError> {
     UdpLink::open(&UdpOptions {
         bind: Some(place.own),
         port: 0,
-        mtu: place.mtu,
+        mtu: place.packet_bytes_max(),
         ..UdpOptions::new(id.destination_tag())
     })
 }

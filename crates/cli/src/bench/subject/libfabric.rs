@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use self::door::{Door, RECEIVES};
-use super::opening::{Opening, Place};
+use super::opening::Opening;
+use super::place::Place;
 use super::{Role, Subject};
 use crate::bail_user;
 use crate::bench::control::Card;

@@ -7,14 +7,17 @@ mod emp_opening;
 mod harness_link;
 mod libfabric;
 mod opening;
+mod place;
 mod raw;
 mod raw_flow;
 mod raw_frame;
 mod raw_memory;
+mod route;
 mod tcp;
 mod tcp_calls;
 
-pub use opening::{Place, open_all};
+pub use opening::open_all;
+pub use place::{End, Place};
 
 use super::calls::{Calls, Script};
 use super::job::{Job, Measure};

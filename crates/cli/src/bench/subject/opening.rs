@@ -3,125 +3,24 @@
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use emp_link::{
-    Interface, Link, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink,
-    XdpOptions, interfaces,
+    Link, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink, XdpOptions,
 };
 use emp_wire::{ETHERTYPE_DEFAULT, LinkAddress, NodeId};
 
 use super::emp_opening::EmpOpening;
 use super::libfabric::LibfabricOpening;
+use super::place::Place;
 use super::raw::Raw;
 use super::tcp::Tcp;
 use super::{Role, Subject};
+use crate::bail_user;
 use crate::bench::control::Card;
 use crate::bench::job::{LinkChoice, Spec, SubjectKind};
 use crate::error::user_error;
-use crate::{bail_user, process};
 
 /// EtherType of the bare link: the other of the two that IEEE 802 sets aside for experiments, so that EMP's socket and
 /// this one don't see each other's frames.
 const ETHERTYPE_RAW: u16 = ETHERTYPE_DEFAULT + 1;
-
-/// Where an end of a benchmark is.
-#[derive(Clone, Debug)]
-pub struct Place {
-    /// This end's address.
-    pub own: IpAddr,
-    /// The other end's.
-    pub peer: IpAddr,
-    /// The interface between them.
-    pub interface: Interface,
-    /// Another interface between them.
-    pub spare: Option<Interface>,
-    /// MTU to use instead of the interface's.
-    pub mtu: Option<usize>,
-}
-
-impl Place {
-    /// Finds the interface behind the control connection, or the one that was named, and a second one if that was named.
-    pub fn find(
-        (own, peer): (IpAddr, IpAddr),
-        [named, spare]: [Option<String>; 2],
-        mtu: Option<usize>,
-    ) -> anyhow::Result<Self> {
-        let list = interfaces()?;
-        let found = match &named {
-            Some(name) => list.iter().find(|interface| interface.name == *name),
-            None => list.iter().find(|interface| interface.addresses.contains(&own)),
-        };
-        let Some(interface) = found.cloned() else {
-            let names: Vec<String> = list.iter().map(ToString::to_string).collect();
-            let wanted = named.map_or_else(|| format!("with address {own}"), |name| name.clone());
-            bail_user!("there is no interface {wanted}; there are {}", names.join(", "));
-        };
-        if let Some(mtu) = mtu.filter(|mtu| *mtu > interface.mtu) {
-            bail_user!("{interface} can't carry an MTU of {mtu}");
-        }
-        let spare = spare.map(|name| Self::named(&name)).transpose()?;
-        if spare.as_ref().is_some_and(|spare| spare.name == interface.name) {
-            bail_user!("{interface} carries EMP, so it can't be the spare interface too");
-        }
-        Ok(Self { own, peer, interface, spare, mtu })
-    }
-
-    /// The same with the spare interface, for a second XDP program.
-    fn aside(&self) -> anyhow::Result<Self> {
-        let Some(spare) = &self.spare else {
-            bail_user!(
-                "EMP has the one XDP program that {} can have: measure with --lab, or name a second interface at both \
-                 ends with --spare-interface",
-                self.interface.name
-            );
-        };
-        Ok(Self { interface: spare.clone(), spare: None, ..self.clone() })
-    }
-
-    /// The interface of this name.
-    pub fn named(name: &str) -> anyhow::Result<Interface> {
-        let list = interfaces()?;
-        match list.iter().find(|interface| interface.name == name) {
-            Some(interface) => Ok(interface.clone()),
-            None => {
-                let names: Vec<String> = list.iter().map(ToString::to_string).collect();
-                bail_user!("there is no interface {name}; there are {}", names.join(", "))
-            }
-        }
-    }
-
-    /// The MTU in force.
-    pub fn mtu(&self) -> usize {
-        self.mtu.unwrap_or(self.interface.mtu)
-    }
-
-    /// The link that a choice means here, or why it is not to be had.
-    pub fn choose(&self, link: LinkChoice) -> anyhow::Result<LinkChoice> {
-        let problem = self.packet_problem();
-        match (link, problem) {
-            (LinkChoice::Auto, Some(_)) => Ok(LinkChoice::Udp),
-            (LinkChoice::Auto, None) => Ok(LinkChoice::Packet),
-            (LinkChoice::Packet | LinkChoice::Xdp, Some(problem)) => {
-                bail_user!("the {link} link is not possible here: {problem}; --link udp is")
-            }
-            (link, _) => Ok(link),
-        }
-    }
-
-    /// Why raw frames can't be sent here.
-    pub fn packet_problem(&self) -> Option<String> {
-        let name = &self.interface.name;
-        if self.interface.loopback {
-            return Some(
-                "the two ends are on one machine, and loopback carries no raw frames".to_owned(),
-            );
-        }
-        if !self.interface.usable_for_packet() {
-            return Some(format!("{name} is not an Ethernet interface that is up"));
-        }
-        let privileged = process::has_capability(process::CAP_NET_RAW);
-        (!privileged)
-            .then(|| "it needs CAP_NET_RAW (run as root, or with that capability)".to_owned())
-    }
-}
 
 /// One end's half, open but not connected.
 pub trait Opening {
@@ -217,7 +116,12 @@ impl RawOpening {
             }
             LinkChoice::Udp => {
                 let bind = Some(place.own);
-                let options = UdpOptions { bind, port: 0, mtu: place.mtu, ..UdpOptions::new(tag) };
+                let options = UdpOptions {
+                    bind,
+                    port: 0,
+                    mtu: place.packet_bytes_max(),
+                    ..UdpOptions::new(tag)
+                };
                 Box::new(UdpLink::open(&options).map_err(|error| user_error(error.to_string()))?)
             }
             LinkChoice::Shm => {
@@ -260,35 +164,5 @@ impl Opening for RawOpening {
         let frame =
             other.frame_bytes_max.map_or(self.frame_bytes_max, |n| n.min(self.frame_bytes_max));
         Ok(Box::new(Raw::new(self.link, to, NodeId(node).destination_tag(), frame)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::UserError;
-    use std::net::Ipv4Addr;
-
-    fn on_loopback(spare: Option<&str>) -> anyhow::Result<Place> {
-        let here = IpAddr::from(Ipv4Addr::LOCALHOST);
-        Place::find((here, here), [None, spare.map(str::to_owned)], None)
-    }
-
-    #[test]
-    fn what_cannot_share_an_interface_wants_a_second_one() {
-        let alone = on_loopback(None).unwrap();
-        let error = alone.aside().unwrap_err();
-        assert!(error.is::<UserError>() && error.to_string().contains("--spare-interface"));
-        let spare = Interface { name: "other0".to_owned(), ..alone.interface.clone() };
-        let aside = Place { spare: Some(spare), ..alone }.aside().unwrap();
-        assert_eq!((aside.interface.name.as_str(), aside.spare), ("other0", None));
-    }
-
-    #[test]
-    fn the_spare_interface_is_another_one_that_exists() {
-        for (name, says) in [("lo", "can't be the spare"), ("nosuch0", "no interface nosuch0")] {
-            let error = on_loopback(Some(name)).unwrap_err();
-            assert!(error.is::<UserError>() && error.to_string().contains(says), "{error}");
-        }
     }
 }

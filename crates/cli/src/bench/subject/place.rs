@@ -1,0 +1,273 @@
+//! Where an end of a benchmark is, and so which links it may use to the other end.
+
+use std::net::IpAddr;
+
+use emp_link::{Interface, interfaces};
+use serde::{Deserialize, Serialize};
+
+use super::route;
+use crate::bench::job::LinkChoice;
+use crate::{bail_user, process};
+
+/// Where an end of a benchmark is.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// This end's address.
+    pub own: IpAddr,
+    /// The other end's.
+    pub peer: IpAddr,
+    /// The interface between them.
+    pub interface: Interface,
+    /// Another interface between them.
+    pub spare: Option<Interface>,
+    /// MTU to use instead of the interface's.
+    pub mtu: Option<usize>,
+    /// The neighbour that the way to the other end leads to, if it is not on a subnet of this end's.
+    next_hop: Option<IpAddr>,
+    /// Why raw frames would not do although this end could send them: known once the ends have met.
+    between: Option<String>,
+}
+
+/// What one end tells the other about itself, so that both choose the same link.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// All its IP addresses.
+    pub addresses: Vec<IpAddr>,
+    /// The neighbour that its way to the other end leads to, if that is not on a subnet of its own.
+    pub next_hop: Option<IpAddr>,
+    /// Why it can't send raw frames.
+    pub problem: Option<String>,
+}
+
+impl Place {
+    /// Finds the interface behind the control connection, or the one that was named, and a second one if that was named.
+    pub fn find(
+        (own, peer): (IpAddr, IpAddr),
+        [named, spare]: [Option<String>; 2],
+        mtu: Option<usize>,
+    ) -> anyhow::Result<Self> {
+        let list = interfaces()?;
+        let (found, next_hop) = match &named {
+            Some(name) => (list.iter().find(|interface| interface.name == *name), None),
+            None => leading_to(&list, own, peer),
+        };
+        let Some(interface) = found.cloned() else {
+            let names: Vec<String> = list.iter().map(ToString::to_string).collect();
+            let wanted = named.map_or_else(|| format!("with address {own}"), |name| name.clone());
+            bail_user!("there is no interface {wanted}; there are {}", names.join(", "));
+        };
+        let spare = spare.map(|name| Self::named(&name)).transpose()?;
+        let place = Self { own, peer, interface, spare, mtu, next_hop, between: None };
+        place.check()?;
+        Ok(place)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let interface = &self.interface;
+        if let Some(mtu) = self.mtu.filter(|mtu| *mtu > interface.mtu) {
+            bail_user!("{interface} can't carry an MTU of {mtu}");
+        }
+        if self.spare.as_ref().is_some_and(|spare| spare.name == interface.name) {
+            bail_user!("{interface} carries EMP, so it can't be the spare interface too");
+        }
+        Ok(())
+    }
+
+    /// The same with the spare interface, for a second XDP program.
+    pub fn aside(&self) -> anyhow::Result<Self> {
+        let Some(spare) = &self.spare else {
+            bail_user!(
+                "EMP has the one XDP program that {} can have: measure with --lab, or name a second interface at both \
+                 ends with --spare-interface",
+                self.interface.name
+            );
+        };
+        Ok(Self { interface: spare.clone(), spare: None, ..self.clone() })
+    }
+
+    /// The interface of this name.
+    pub fn named(name: &str) -> anyhow::Result<Interface> {
+        let list = interfaces()?;
+        match list.iter().find(|interface| interface.name == name) {
+            Some(interface) => Ok(interface.clone()),
+            None => {
+                let names: Vec<String> = list.iter().map(ToString::to_string).collect();
+                bail_user!("there is no interface {name}; there are {}", names.join(", "))
+            }
+        }
+    }
+
+    /// Moves to the cable by which the other end reaches this one: of several between the same hosts both must take one.
+    /// Not where the interface was `named`.
+    pub fn follow(&mut self, other: &End, named: bool) -> anyhow::Result<()> {
+        let list = interfaces()?;
+        let met = other.next_hop.and_then(|hop| list.iter().find(|i| i.addresses.contains(&hop)));
+        if let Some(met) = met.filter(|met| !named && !met.loopback) {
+            self.interface = met.clone();
+            self.check()?;
+        }
+        Ok(())
+    }
+
+    /// What the other end must know of this one.
+    pub fn end(&self) -> anyhow::Result<End> {
+        let addresses = interfaces()?.into_iter().flat_map(|interface| interface.addresses);
+        let problem = self.own_problem();
+        Ok(End { addresses: addresses.collect(), next_hop: self.next_hop, problem })
+    }
+
+    /// Learns what the other end said of itself.
+    pub fn meet(&mut self, own: &End, other: &End) {
+        let stranger = |hop: &Option<IpAddr>, of: &End| {
+            hop.filter(|hop| !of.addresses.contains(hop)).map(|hop| {
+                format!("{hop} is a router between the two ends, and routers pass no raw frames on")
+            })
+        };
+        let routed = stranger(&own.next_hop, other).or_else(|| stranger(&other.next_hop, own));
+        let theirs = other.problem.as_ref().map(|problem| format!("at {}, {problem}", self.peer));
+        self.between = routed.or(theirs);
+    }
+
+    /// The MTU in force.
+    pub fn mtu(&self) -> usize {
+        self.mtu.unwrap_or(self.interface.mtu)
+    }
+
+    /// Bytes of a UDP link's largest packet, if that is not what the owner of this end's address carries.
+    pub fn packet_bytes_max(&self) -> Option<usize> {
+        let other = !self.interface.addresses.contains(&self.own);
+        self.mtu.or_else(|| other.then_some(self.interface.mtu))
+    }
+
+    /// The link that a choice means here, or why it is not to be had.
+    pub fn choose(&self, link: LinkChoice) -> anyhow::Result<LinkChoice> {
+        let problem = self.packet_problem();
+        match (link, problem) {
+            (LinkChoice::Auto, Some(_)) => Ok(LinkChoice::Udp),
+            (LinkChoice::Auto, None) => Ok(LinkChoice::Packet),
+            (LinkChoice::Packet | LinkChoice::Xdp, Some(problem)) => {
+                bail_user!("the {link} link is not possible here: {problem}; --link udp is")
+            }
+            (link, _) => Ok(link),
+        }
+    }
+
+    /// Why raw frames can't be sent between the two ends.
+    pub fn packet_problem(&self) -> Option<String> {
+        self.own_problem().or_else(|| self.between.clone())
+    }
+
+    /// Why this end can't send raw frames.
+    fn own_problem(&self) -> Option<String> {
+        let name = &self.interface.name;
+        if self.interface.loopback {
+            return Some(
+                "the two ends are on one machine, and loopback carries no raw frames".to_owned(),
+            );
+        }
+        if !self.interface.usable_for_packet() {
+            return Some(format!("{name} is not an Ethernet interface that is up"));
+        }
+        let privileged = process::has_capability(process::CAP_NET_RAW);
+        (!privileged)
+            .then(|| "it needs CAP_NET_RAW (run as root, or with that capability)".to_owned())
+    }
+}
+
+/// The interface that owns this end's address; where that is loopback, as on hosts that keep one address however many
+/// cables they have, the one that the route to the other end takes. And the neighbour that this route leads to.
+fn leading_to(
+    list: &[Interface],
+    own: IpAddr,
+    peer: IpAddr,
+) -> (Option<&Interface>, Option<IpAddr>) {
+    let owner = list.iter().find(|interface| interface.addresses.contains(&own));
+    // Without a route to ask for (a kernel that does not say) the owner must do.
+    let Ok(route) = route::between(own, peer) else { return (owner, None) };
+    let by_route = list.iter().find(|interface| interface.index == route.interface);
+    let other = |owner: &&Interface| !owner.loopback && owner.index != route.interface;
+    match owner.filter(other) {
+        Some(owner) if !route.local => (Some(owner), None),
+        _ => (by_route.or(owner), route.next_hop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::UserError;
+    use std::net::Ipv4Addr;
+
+    fn on_loopback(spare: Option<&str>) -> anyhow::Result<Place> {
+        let here = IpAddr::from(Ipv4Addr::LOCALHOST);
+        Place::find((here, here), [None, spare.map(str::to_owned)], None)
+    }
+
+    #[test]
+    fn what_cannot_share_an_interface_wants_a_second_one() {
+        let alone = on_loopback(None).unwrap();
+        let error = alone.aside().unwrap_err();
+        assert!(error.is::<UserError>() && error.to_string().contains("--spare-interface"));
+        let spare = Interface { name: "other0".to_owned(), ..alone.interface.clone() };
+        let aside = Place { spare: Some(spare), ..alone }.aside().unwrap();
+        assert_eq!((aside.interface.name.as_str(), aside.spare), ("other0", None));
+    }
+
+    #[test]
+    fn the_spare_interface_is_another_one_that_exists() {
+        for (name, says) in [("lo", "can't be the spare"), ("nosuch0", "no interface nosuch0")] {
+            let error = on_loopback(Some(name)).unwrap_err();
+            assert!(error.is::<UserError>() && error.to_string().contains(says), "{error}");
+        }
+    }
+
+    /// A place whose own interface would do for raw frames, if this process may send them.
+    fn on_a_cable() -> Place {
+        let place = on_loopback(None).unwrap();
+        let interface = Interface {
+            name: "cable0".to_owned(),
+            loopback: false,
+            up: true,
+            running: true,
+            mtu: 1500,
+            addresses: Vec::new(),
+            ..place.interface.clone()
+        };
+        Place { interface, ..place }
+    }
+
+    #[test]
+    fn raw_frames_reach_neighbours_and_no_further() {
+        let ip = |last| IpAddr::from([10, 77, 1, last]);
+        let own = End { addresses: vec![ip(1)], next_hop: Some(ip(2)), problem: None };
+        let near = End { addresses: vec![ip(2)], next_hop: Some(ip(1)), problem: None };
+        let far = End { addresses: vec![ip(6)], next_hop: Some(ip(5)), problem: None };
+        for (other, routed) in [(&near, false), (&far, true)] {
+            let mut place = on_a_cable();
+            place.meet(&own, other);
+            let problem = place.between;
+            assert_eq!(problem.is_some_and(|text| text.contains("10.77.1.2 is a router")), routed);
+        }
+        // Only the way back is routed.
+        let mut place = on_a_cable();
+        place.meet(&End { next_hop: None, ..own }, &far);
+        assert!(place.between.is_some_and(|text| text.contains("10.77.1.5 is a router")));
+    }
+
+    #[test]
+    fn auto_takes_what_both_ends_may() {
+        let mut place = on_a_cable();
+        let problem = Some("it needs a key".to_owned());
+        place.meet(&End::default(), &End { problem, ..End::default() });
+        assert_eq!(place.choose(LinkChoice::Auto).unwrap(), LinkChoice::Udp);
+        assert_eq!(place.between.as_deref(), Some("at 127.0.0.1, it needs a key"));
+        assert!(place.choose(LinkChoice::Packet).unwrap_err().is::<UserError>());
+    }
+
+    #[test]
+    fn datagrams_fit_the_cable_and_not_the_owner_of_the_address() {
+        assert_eq!(on_loopback(None).unwrap().packet_bytes_max(), None);
+        assert_eq!(on_a_cable().packet_bytes_max(), Some(1500));
+        assert_eq!(Place { mtu: Some(900), ..on_a_cable() }.packet_bytes_max(), Some(900));
+    }
+}

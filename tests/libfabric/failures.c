@@ -80,6 +80,43 @@ static void closed_in_use(void)
 	unsetenv("FI_EMP_LINGER");
 }
 
+/* Bytes at no address: an error, where reading or writing them would end the process. Open MPI 4.1.4 sends so from MPI_BOTTOM. */
+static void nowhere(void)
+{
+	struct iovec parts[2] = {{"here", 4}, {NULL, 4}};
+	struct fi_cq_tagged_entry entry;
+	struct fi_context context;
+	struct fid_mr *region;
+	struct world world;
+	struct fid_ep *ep;
+	fi_addr_t to;
+	uint64_t sum;
+
+	world_open(&world, NULL);
+	ep = world.a.ep;
+	to = world.a.peer;
+	EQUAL(fi_send(ep, NULL, 4, NULL, to, &context), -FI_EINVAL);
+	EQUAL(fi_sendv(ep, parts, NULL, 2, to, &context), -FI_EINVAL);
+	EQUAL(fi_tsend(ep, NULL, 4, NULL, to, 1, &context), -FI_EINVAL);
+	EQUAL(fi_inject(ep, NULL, 4, to), -FI_EINVAL);
+	EQUAL(fi_recv(ep, NULL, 4, NULL, FI_ADDR_UNSPEC, &context), -FI_EINVAL);
+	EQUAL(fi_trecvv(ep, parts, NULL, 2, FI_ADDR_UNSPEC, 1, 0, &context), -FI_EINVAL);
+	EQUAL(fi_write(ep, NULL, 4, NULL, to, 0, 9, &context), -FI_EINVAL);
+	EQUAL(fi_inject_write(ep, NULL, 4, to, 0, 9), -FI_EINVAL);
+	EQUAL(fi_readv(ep, parts, NULL, 2, to, 0, 9, &context), -FI_EINVAL);
+	EQUAL(fi_atomic(ep, NULL, 1, NULL, to, 0, 9, FI_UINT64, FI_SUM, &context), -FI_EINVAL);
+	sum = 1;
+	EQUAL(fi_fetch_atomic(ep, &sum, 1, NULL, NULL, NULL, to, 0, 9, FI_UINT64, FI_SUM, &context), -FI_EINVAL);
+	EQUAL(fi_mr_reg(world.a.domain, NULL, 4, FI_REMOTE_READ, 0, 9, 0, &region, NULL), -FI_EINVAL);
+
+	/* Nothing of it is left, and no bytes need no address. */
+	EQUAL(fi_recv(world.b.ep, NULL, 0, NULL, FI_ADDR_UNSPEC, &context), 0);
+	EQUAL(fi_send(ep, NULL, 0, NULL, to, &context), 0);
+	EQUAL(next(&world, &world.b, &entry), 1);
+	EQUAL(next(&world, &world.a, &entry), 1);
+	world_close(&world);
+}
+
 /* What was sent before closing arrives. */
 static void closing_flushes(void)
 {
@@ -128,6 +165,7 @@ void test_failures(void)
 {
 	dead_peers();
 	closed_in_use();
+	nowhere();
 	closing_flushes();
 	many_endpoints();
 }

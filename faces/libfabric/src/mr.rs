@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use emp_host::{Rights, Segment};
+use emp_host::Rights;
 
 use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
@@ -14,6 +14,7 @@ use crate::entry::enter;
 use crate::handle::{Object, fid, give, list, object, one, take};
 use crate::status::refusal;
 use crate::tables::{FidOps, MrOps};
+use crate::transfer::segment;
 use crate::users::Use;
 
 #[repr(C)]
@@ -55,6 +56,7 @@ unsafe fn register(
 ) -> c_int {
     let domain: &Domain = object!(domain.cast::<Domain>().cast_const());
     let [memory] = parts else { return -libc::EINVAL };
+    let Some(segment) = segment(memory) else { return -libc::EINVAL };
     let mut rights = Rights::NONE;
     for (bit, right) in
         [(bind::REMOTE_READ, Rights::REMOTE_READ), (bind::REMOTE_WRITE, Rights::REMOTE_WRITE)]
@@ -67,8 +69,6 @@ unsafe fn register(
     let (mut key, mut exported) = (key, None);
     if rights != Rights::NONE || chosen_here {
         let Some(exporter) = domain.inner.exporter() else { return -libc::ENODEV };
-        let start = memory.iov_base.expose_provenance() as u64;
-        let segment = Segment { address: start, bytes: memory.iov_len as u64 };
         // SAFETY: libfabric's rules: readable and writable as `access` says until it is closed.
         match unsafe { exporter.export_region_raw((!chosen_here).then_some(key), segment, rights) }
         {
@@ -76,7 +76,7 @@ unsafe fn register(
             Err(refused) => return refusal(refused) as c_int,
         }
         if domain.mr_mode & FI_MR_VIRT_ADDR != 0 {
-            exporter.set_region_base_raw(key, start);
+            exporter.set_region_base_raw(key, segment.address);
         }
         exported = Some(Arc::clone(&domain.inner));
     }

@@ -14,7 +14,7 @@ use crate::info::{INJECT_BYTES, IOV_LIMIT, MESSAGE_BYTES_MAX, REMOTE_IOV_LIMIT};
 use crate::remote::Transfer;
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
-use crate::transfer::{EAGAIN, EINVAL, copy};
+use crate::transfer::{EAGAIN, EINVAL, copy, segment};
 
 /// One run of remote memory and the local memory that belongs to it.
 struct Piece {
@@ -80,11 +80,6 @@ fn cut(
     parts.iter().all(|part| part.bytes == 0).then_some(pieces)
 }
 
-fn segment(part: &iovec) -> Segment {
-    let address = part.iov_base.expose_provenance() as u64;
-    Segment { address, bytes: part.iov_len as u64 }
-}
-
 impl EpInner {
     /// Reads or writes several runs of a peer's memory as one operation. `offset` and `key` of the transfer do not count.
     ///
@@ -112,16 +107,17 @@ impl EpInner {
         if bytes > if inject { INJECT_BYTES } else { MESSAGE_BYTES_MAX } {
             return -(libc::EMSGSIZE as isize);
         }
+        let Some(mut parts) = transfer.parts.iter().map(segment).collect::<Option<VecDeque<_>>>()
+        else {
+            return EINVAL;
+        };
         // The buffer is free at once: the pieces are taken from a copy that the slot keeps.
         // SAFETY: libfabric's rules.
         let kept = inject.then(|| unsafe { copy(transfer.parts) });
-        let parts = match &kept {
-            Some(copy) => {
-                let address = copy.as_ptr().expose_provenance() as u64;
-                VecDeque::from([Segment { address, bytes: copy.len() as u64 }])
-            }
-            None => transfer.parts.iter().map(segment).collect(),
-        };
+        if let Some(copy) = &kept {
+            let address = copy.as_ptr().expose_provenance() as u64;
+            parts = VecDeque::from([Segment { address, bytes: copy.len() as u64 }]);
+        }
         let region = |run: &FiRmaIov| RemoteRegion { key: run.key, offset: run.addr, ..target };
         let Some(waiting) = cut(parts, remote, region) else { return EINVAL };
         let data = transfer.data;

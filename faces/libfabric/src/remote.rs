@@ -12,7 +12,7 @@ use crate::endpoint::{Enabled, EpInner, untagged_number};
 use crate::info::{INJECT_BYTES, IOV_LIMIT, MESSAGE_BYTES_MAX};
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
-use crate::transfer::{EAGAIN, EINVAL, copy, segments};
+use crate::transfer::{EAGAIN, EINVAL, copy, segment, segments};
 
 /// Bytes to be moved between memory of ours and a region of a peer.
 pub struct Transfer<'a> {
@@ -57,15 +57,15 @@ struct Manner {
     copy: Option<Box<[u8]>>,
 }
 
-/// The list of the segments of elements, or `None` if it is too long.
+/// The list of the segments of elements, or `None` if it is too long or one of them is nowhere.
 fn elements(list: &[FiIoc], bytes: usize) -> Option<SegmentList> {
     if list.len() > IOV_LIMIT {
         return None;
     }
     let mut segments = [Segment::default(); IOV_LIMIT];
     for (place, part) in segments.iter_mut().zip(list) {
-        let bytes = part.count.checked_mul(bytes)? as u64;
-        *place = Segment { address: part.addr.expose_provenance() as u64, bytes };
+        let iov_len = part.count.checked_mul(bytes)?;
+        *place = segment(&iovec { iov_base: part.addr, iov_len })?;
     }
     SegmentList::new(&segments[..list.len()]).ok()
 }

@@ -44,21 +44,24 @@ pub struct Receive<'a> {
     pub flags: Option<u64>,
 }
 
-/// The list of segments, or `None` if it is too long.
+/// A part as a segment, or `None` if it has bytes and no address: Open MPI 4.1.4 sends from `MPI_BOTTOM` so.
+#[inline]
+pub fn segment(part: &iovec) -> Option<Segment> {
+    let address = part.iov_base.expose_provenance() as u64;
+    (address != 0 || part.iov_len == 0).then_some(Segment { address, bytes: part.iov_len as u64 })
+}
+
+/// The list of segments, or `None` if it is too long or one of them is nowhere.
 #[inline]
 pub fn segments(parts: &[iovec]) -> Option<SegmentList> {
-    let segment = |part: &iovec| Segment {
-        address: part.iov_base.expose_provenance() as u64,
-        bytes: part.iov_len as u64,
-    };
     match parts {
         [] => Some(SegmentList::empty()),
-        [one] => Some(SegmentList::one(segment(one))),
+        [one] => segment(one).map(SegmentList::one),
         several if several.len() > IOV_LIMIT => None,
         several => {
             let mut list = [Segment::default(); IOV_LIMIT];
             for (place, part) in list.iter_mut().zip(several) {
-                *place = segment(part);
+                *place = segment(part)?;
             }
             SegmentList::new(&list[..several.len()]).ok()
         }

@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::bail_user;
 use crate::bench::Progress;
 use crate::error::print;
+use crate::output::check_writable;
 
 /// Simulate fabrics: each seed is a network of nodes with its own faults, judged message by message.
 #[derive(clap::Args)]
@@ -63,6 +64,7 @@ struct Summary {
 /// Runs `emp sim`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let options = options(args)?;
+    check_writable(args.json.iter().chain(&args.trace))?;
     match (args.seed, &args.seeds) {
         (Some(seed), _) => replay(seed, &options, args.trace.as_ref()),
         (None, Some(seeds)) => sweep(parse_range(seeds)?, &options, args),

@@ -209,6 +209,30 @@ fn mistakes_are_one_line_and_exit_code_2() {
 }
 
 #[test]
+fn files_that_cannot_be_written_are_found_before_anything_is_measured() {
+    // Nobody listens there: what is said first is what was looked at first.
+    let nobody = "127.0.0.1:1";
+    for (arguments, option) in [
+        (vec!["bench", "pingpong", nobody], "--json"),
+        (vec!["bench", "pingpong", nobody], "--svg"),
+        (vec!["bench", "verify", nobody], "--json"),
+        (vec!["bench", "bars", nobody], "--json"),
+        (vec!["bench", "netpipe", nobody], "--json"),
+        (vec!["bench", "netpipe", nobody], "--html"),
+        (vec!["bench", "netpipe", nobody], "--np-out"),
+        (vec!["bench", "overlap", nobody], "--json"),
+        (vec!["bench", "logp", nobody], "--json"),
+        (vec!["bench", "mpi"], "--json"),
+        (vec!["bench", "mpi"], "--svg"),
+        (vec!["sim", "--seeds", "0..2"], "--json"),
+        (vec!["sim", "--seed", "1"], "--trace"),
+    ] {
+        let line = mistake(emp(&arguments).args([option, "/dev/null/results"]));
+        assert!(line.contains("/dev/null/results can't be "), "{arguments:?} {option}: {line}");
+    }
+}
+
+#[test]
 fn what_a_listener_cannot_do_is_said_at_the_client() {
     // An ordinary host has these, and no privilege is needed for them.
     let mut listener = emp(&["bench", "listen", "--bind", "127.0.0.1", "--port", "0"])

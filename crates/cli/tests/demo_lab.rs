@@ -2,6 +2,7 @@
 
 mod lab_support;
 
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -54,4 +55,30 @@ fn the_demo_measures_verifies_draws_and_leaves_only_its_report() {
         assert!(svg.contains(text), "{text}");
     }
     assert!(namespaces(&lab).is_empty() && !is_recorded(&lab));
+}
+
+#[test]
+fn an_interrupted_demo_leaves_nothing() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = interruptible(&["demo"]);
+    command.current_dir(directory.path()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut demo = command.spawn().unwrap();
+    let lab = format!("p{}x0", demo.id());
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().starts_with("EMP takes ")), "it measures now");
+    signal(&demo, "INT");
+    assert!(!demo.wait().unwrap().success());
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    assert!(namespaces(&lab).is_empty() && !is_recorded(&lab));
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_a_mistake_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("emp-demo"), "").unwrap();
+    let line = mistake(emp(&["demo"]).current_dir(directory.path()));
+    assert!(line.contains("emp-demo can't be made"), "{line}");
 }

@@ -20,6 +20,7 @@ use super::session::Session;
 use super::{sizes, stats};
 use crate::bail_user;
 use crate::error::print;
+use crate::output::check_writable;
 use crate::report::calls_table;
 
 /// Requests sent one right after the other for the send overhead: few enough for the window of a new peer and for TCP's
@@ -114,6 +115,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     // Each slice is of four scripts.
     let effort = effort(args.seconds / 4.0, args.runs)?;
+    check_writable(&args.json)?;
     let mut specs = vec![emp.clone()];
     if !args.no_tcp {
         specs.push(emp.against(SubjectKind::Tcp));

@@ -19,6 +19,7 @@ use super::session::Session;
 use super::{sizes, stats};
 use crate::bail_user;
 use crate::error::print;
+use crate::output::check_writable;
 use crate::report::calls_table;
 
 /// Messages of a batch that may be asked for: both ends' descriptors of a round stay well within the firmware's limits.
@@ -118,6 +119,7 @@ struct Run {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let (specs, size, shares) = (args.specs()?, args.size()?, args.shares()?);
     let effort = effort(args.seconds, args.runs)?;
+    check_writable(&args.json)?;
     let load = load();
     let run = args.place.with_session(specs, |session| {
         let results = measure(session, (size, args.batch), &shares, effort)?;

@@ -1,6 +1,6 @@
 //! `emp demo`: what EMP does, shown on this machine in half a minute.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bench::{
@@ -8,7 +8,7 @@ use crate::bench::{
     Work, links, load, measure_sizes, note_load, verify_outcome, verify_plan,
 };
 use crate::error::print;
-use crate::output::{check_writable, make_directory};
+use crate::output::{check_directory, make_directory};
 use crate::report::{plot, table};
 
 /// Show EMP on this machine: a lab of two hosts, ping-pong and stream against TCP, and a run over a lossy link.
@@ -45,9 +45,7 @@ const VERIFY_SECONDS: f64 = 4.0;
 
 /// Runs `emp demo`.
 pub fn run(_args: &Args) -> anyhow::Result<()> {
-    let directory = PathBuf::from(DIRECTORY);
-    make_directory(&directory)?;
-    check_writable([&directory.join(REPORT)])?;
+    check_directory(Path::new(DIRECTORY), REPORT)?;
     let load = load();
     let mut pair = Pair::new(MTU_DEFAULT)?;
     print(
@@ -113,6 +111,7 @@ fn measure(
 
 fn write_curves(rows: &[Row]) -> anyhow::Result<PathBuf> {
     let directory = PathBuf::from(DIRECTORY);
+    make_directory(&directory)?;
     let path = directory.join(REPORT);
     plot::write(&path, "EMP between two hosts of a lab: ping-pong, MTU 1500", rows)?;
     Ok(path)

@@ -22,6 +22,7 @@ use crate::bail_user;
 use crate::error::print;
 use crate::lab::{Capture, capture_each};
 use crate::mpi::{self, Family, Settings, Transport};
+use crate::output::check_writable;
 use crate::report::{mpi as page, plot};
 
 pub use self::figures::{Results, Row};
@@ -80,6 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !(1..=1000).contains(&args.runs) {
         bail_user!("{} runs are not possible; choose 1 to 1000", args.runs);
     }
+    check_writable(args.json.iter().chain(&args.svg))?;
     let mpi = mpi::choose(args.mpi)?;
     let mut units = units(&mpi, args)?;
     let program = program::compile(&mpi)?;

@@ -26,6 +26,7 @@ use super::session::Session;
 use super::sizes;
 use crate::bail_user;
 use crate::error::print;
+use crate::output::{check_directory, check_writable};
 use crate::report::{html, ratio, table};
 
 /// Trials per subject and size, as in NetPIPE.
@@ -144,6 +145,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let yardsticks = subjects::yardsticks(&args.vs)?;
     let sizes = args.sizes()?;
     let effort = args.effort()?;
+    check_writable(args.json.iter().chain(&args.html))?;
+    args.np_out.as_ref().map_or(Ok(()), |directory| check_directory(directory, "np.out"))?;
     let load = load();
     let run = args.place.with_peer(|peer| {
         let open = |specs| args.place.open(peer, specs);

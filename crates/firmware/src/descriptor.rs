@@ -273,6 +273,15 @@ pub struct Completion {
     pub immediate: Option<u64>,
 }
 
+/// A send that was posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Posted {
+    /// The operation.
+    pub op: OpId,
+    /// It is over already, as most small sends are when they are copied: this is its completion, and no other follows.
+    pub over: Option<Completion>,
+}
+
 /// Why a post was refused. Nothing was started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PostError {

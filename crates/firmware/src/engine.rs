@@ -11,7 +11,7 @@ use emp_wire::{Epoch, LinkAddress, NodeId};
 use crate::counters::{Counter, Counters};
 use crate::cross::Cross;
 use crate::descriptor::{
-    ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector,
+    ClaimId, Completion, OpId, OpKind, PostError, Posted, ProbeInfo, ReceiveDescriptor, Selector,
     SendDescriptor, Status,
 };
 use crate::lanes::{Lanes, Ways};
@@ -223,14 +223,16 @@ impl Firmware {
     }
 
     /// As [`post_send`](Self::post_send); a small message that nothing stands before is in `batch` when this returns, as if
-    /// [`poll_transmit`](Self::poll_transmit) had put it there. Whatever else is in the batch must still be to be sent.
+    /// [`poll_transmit`](Self::poll_transmit) had put it there, and its completion comes with the post. Whatever else is in the
+    /// batch must still be to be sent.
+    #[inline]
     pub fn post_send_into(
         &mut self,
         now: Time,
         send: SendDescriptor,
         memory: &mut impl HostMemory,
         batch: &mut TransmitBatch,
-    ) -> Result<OpId, PostError> {
+    ) -> Result<Posted, PostError> {
         let peer = self.destination(now, send.to, send.endpoint)?;
         let ways = self.peers.ways(peer);
         let (peers, cross) = (&self.peers, &mut self.cross);
@@ -242,7 +244,8 @@ impl Firmware {
             return self.send.post_at_once(now, peer, send, &ways, &mut out);
         }
         let buffered_max = self.single_frame_bytes_max();
-        self.send.post(now, peer, send, buffered_max, memory)
+        let op = self.send.post(now, peer, send, buffered_max, memory)?;
+        Ok(Posted { op, over: None })
     }
 
     /// The peer that a post is for; it is looked for if it is not known.
@@ -489,6 +492,18 @@ impl Firmware {
     /// True if a message is arriving, or pulls are under way: work that must go on even if the application is silent.
     pub fn is_receiving(&self) -> bool {
         self.receive.is_receiving()
+    }
+
+    /// True if a message waits or arrives, so that a receive that is posted may have something to do.
+    #[inline]
+    pub fn has_arrivals(&self) -> bool {
+        self.receive.has_arrivals()
+    }
+
+    /// Messages so far that no receive was posted for when they came.
+    #[inline]
+    pub fn unexpected_so_far(&self) -> u64 {
+        self.receive.counters.get(Counter::Unexpected)
     }
 
     /// Slots of the pool that are free, and all slots: they agree when nothing is held.

@@ -40,8 +40,8 @@ mod transmit;
 
 pub use counters::{Counter, Counters};
 pub use descriptor::{
-    ClaimId, Completion, CompletionMode, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor,
-    Selector, SendDescriptor, Status,
+    ClaimId, Completion, CompletionMode, OpId, OpKind, PostError, Posted, ProbeInfo,
+    ReceiveDescriptor, Selector, SendDescriptor, Status,
 };
 pub use engine::{Config, Firmware, LanesInUse, LinkInfo, NodeEvent};
 pub use landing::{Arriving, Landing};

@@ -51,6 +51,11 @@ pub const POOL_SLOT_BYTES: usize = 512;
 /// node that only sends cannot make itself deaf.
 pub const POOL_SEND_PERCENT: usize = 50;
 
+/// Messages that may wait for their turn at one peer and be complete because they were copied. Whoever sends more than two
+/// windows faster than they are taken learns from its sends that they are not ([`Auto`](crate::CompletionMode::Auto)),
+/// and what is copied stays in a processor's cache.
+pub const BUFFERED_MAX: usize = WINDOW_FRAMES as usize;
+
 /// Bytes that hold the answers to fetching atomics until they have arrived. A full window of single elements of eight
 /// peers; beyond it atomics hear "not ready".
 pub const REPLY_POOL_BYTES: usize = 1 << 20;

@@ -7,12 +7,13 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsRawFd, RawFd};
 
 use emp_firmware::{
-    Completion, Counters, Firmware, LinkIndex, NodeEvent, OpKind, PostError, ProbeInfo,
+    Completion, Counters, Firmware, LinkIndex, NodeEvent, OpKind, PostError, Posted, ProbeInfo,
     ReceiveDescriptor, Selector, SendDescriptor, Span, Status, Time,
 };
 use emp_link::Link;
 use emp_wire::{LinkAddress, NodeId};
 
+use crate::appetite::{Appetite, FRAMES_MAX, POSTS_PER_TURN};
 use crate::board::WaitMode;
 use crate::clock;
 use crate::directory::Directory;
@@ -21,23 +22,20 @@ use crate::lanes::{self, Seldom};
 use crate::memory::ProcessMemory;
 use crate::outgoing::Outgoing;
 use crate::patience::Patience;
-use crate::queues::Queues;
-use crate::requests::{Ended, Requests, SlotKey, State};
+use crate::queues::{QueueKey, Queues};
+use crate::requests::{Begun, Ended, Requests, SlotKey, State};
 use crate::sleepers::Sleepers;
-
-/// Frames taken from one link in one turn: a few collections, so that acknowledgements leave in time.
-const RECEIVE_BUDGET: usize = 64;
 
 /// Batches sent in one turn before links are looked at again: with the shortest parts of a train, 12 frames, more than one
 /// peer's window.
 const TRANSMIT_ROUNDS: usize = 32;
 
-/// Posts after which a caller that never waits makes a whole turn, so that acknowledgements reach its firmware. Not each
-/// time: looking at a link without a mapped ring is a system call. Of the smallest messages a frame of MTU 1500 takes as many.
-const POSTS_PER_TURN: u32 = 16;
-
-/// Likewise the time since the last turn: where calls are rare, what a turn costs does not show.
+/// Time since the last turn after which a post makes one: where calls are rare, what a turn costs does not show.
 const POST_TURN_AFTER: Span = Span::us(20);
+
+/// Of so many receives that are posted one after the other, the clock is read for one: reading it takes 16 ns of the 40 or so of
+/// a post, and all that depends on it is when a caller that never waits makes a turn.
+const RECEIVES_PER_READING: u32 = 4;
 
 /// Longest sleep if a link must be polled by hand or did not take all frames: neither wakes a sleeper.
 const POLL_BY_HAND: Span = Span::us(50);
@@ -74,8 +72,11 @@ pub(crate) struct Core {
     /// `next_timer` may be wrong.
     timer_moved: bool,
     posts_since_turn: u32,
+    appetite: Appetite,
     last_turn: Time,
     last_post: Time,
+    /// The time of the last post was not read from the clock.
+    guessed: bool,
     /// Some link has no descriptor to sleep on.
     poll_by_hand: bool,
     /// A socket beside rings: looked at when it is busy, and from time to time.
@@ -111,8 +112,10 @@ impl Core {
             next_timer: Time::NEVER,
             timer_moved: true,
             posts_since_turn: 0,
+            appetite: Appetite::default(),
             last_turn: Time::default(),
             last_post: Time::default(),
+            guessed: false,
             poll_by_hand,
             seldom: lanes::seldom(&kinds).map(Seldom::new),
             last_counters: Counters::default(),
@@ -133,6 +136,15 @@ impl Core {
             self.last_post = self.now();
         }
         self.last_post
+    }
+
+    /// The time of a post of a receive: of those that come one after the other, the clock is read for some. What is known of
+    /// the time may be old, but nothing depends on it unless a message waits, or something leaves ([`posted`](Self::posted)).
+    #[inline]
+    pub(crate) fn receive_post_time(&mut self) -> Time {
+        let soon = self.posts_since_turn % RECEIVES_PER_READING != RECEIVES_PER_READING - 1;
+        self.guessed = soon && self.firmware().is_some_and(|firmware| !firmware.has_arrivals());
+        if self.guessed { self.last_turn.max(self.last_post) } else { self.post_time(false) }
     }
 
     /// One turn: everything that can be done now, in the order of a message's way. True if anything was.
@@ -156,7 +168,7 @@ impl Core {
     /// Frames up: from every link into the firmware. True if there were any.
     #[inline]
     fn receive(&mut self, now: Time) -> bool {
-        let Self { firmware: Some(firmware), links, memory, seldom, .. } = self else {
+        let Self { firmware: Some(firmware), links, memory, seldom, appetite, .. } = self else {
             return false;
         };
         let mut frames = 0;
@@ -167,7 +179,17 @@ impl Core {
             }
             let link_index = LinkIndex(index as u8);
             let mut sink = Incoming { firmware, memory, now, link: link_index, landing: None };
-            let received = link.receive_into(RECEIVE_BUDGET, &mut sink);
+            let mut received = 0;
+            while received < FRAMES_MAX {
+                let (bite, before) = (appetite.bite(), sink.firmware.unexpected_so_far());
+                let taken = link.receive_into(bite, &mut sink);
+                received += taken;
+                let unexpected = sink.firmware.unexpected_so_far() != before;
+                appetite.fed(taken, unexpected);
+                if taken < bite || unexpected {
+                    break;
+                }
+            }
             frames += received;
             if let Some(seldom) = seldom.filter(|_| received != 0) {
                 seldom.busy(now);
@@ -287,14 +309,18 @@ impl Core {
         }
         match self.requests.end(completion) {
             Ended::Request(key) => self.sleepers.request(key),
-            Ended::Raw(key, completion) => {
-                // Without a queue the endpoint is gone, and so is everyone who could ask.
-                if self.queues.push(key, completion) {
-                    self.sleepers.raw(key);
-                }
-            }
+            Ended::Raw(key, completion) => self.hand_raw(key, completion),
             Ended::Orphan(buffer) => self.sleepers.bury(buffer),
             Ended::Unknown => debug_assert!(false, "completion of nothing: {completion:?}"),
+        }
+    }
+
+    /// A completion for the raw API.
+    #[inline]
+    pub(crate) fn hand_raw(&mut self, key: QueueKey, completion: Completion) {
+        // Without a queue the endpoint is gone, and so is everyone who could ask.
+        if self.queues.push(key, completion) {
+            self.sleepers.raw(key);
         }
     }
 
@@ -308,12 +334,18 @@ impl Core {
         now: Time,
         mut send: SendDescriptor,
         state: State,
-    ) -> Result<SlotKey, PostError> {
-        self.insert(state, |firmware, memory, outgoing, context| {
+    ) -> Result<Begun, PostError> {
+        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
+        if matches!(state, State::Raw { .. }) && self.queues.is_full() {
+            return Err(PostError::Busy);
+        }
+        let (memory, outgoing) = (&mut self.memory, &mut self.outgoing);
+        self.requests.insert_unless_over(state, |context| {
             send.context = context;
             // What a link did not take yet leaves first.
             if !outgoing.is_open() {
-                return firmware.post_send(now, send, memory);
+                let op = firmware.post_send(now, send, memory)?;
+                return Ok(Posted { op, over: None });
             }
             let posted = firmware.post_send_into(now, send, memory, outgoing.batch());
             outgoing.grown();
@@ -343,7 +375,15 @@ impl Core {
     pub(crate) fn posted(&mut self, now: Time) {
         self.posts_since_turn += 1;
         let late = now.since(self.last_turn) >= POST_TURN_AFTER;
-        if late || self.posts_since_turn >= POSTS_PER_TURN {
+        let whole = late || self.posts_since_turn >= self.appetite.posts();
+        let guessed = std::mem::take(&mut self.guessed);
+        let leaves = |firmware: &Firmware| firmware.has_transmit(now);
+        if guessed && !whole && self.outgoing.is_done() && !self.firmware().is_some_and(leaves) {
+            self.timer_moved = true;
+            return self.drain();
+        }
+        let now = if guessed { self.now() } else { now };
+        if whole {
             self.dirty = true;
             self.turn(now);
         } else {

@@ -17,7 +17,7 @@ use crate::error::{CallError, OpenError, Refused, RefusedReason};
 use crate::node::{Node, NodeInner};
 use crate::queues::QueueKey;
 use crate::request::{Finished, ReceiveRequest, Request, SendRequest, Ticket};
-use crate::requests::State;
+use crate::requests::{Begun, State};
 use crate::sleepers::Interest;
 use crate::wait::wait_for;
 
@@ -151,22 +151,29 @@ impl Endpoint {
         let to = to.into();
         let held = Held::new(buffer);
         let list = held.segments();
-        self.post(held, list, options.more, |core, now, segments| {
-            let send = SendDescriptor {
-                to: to.node,
-                endpoint: self.inner.number,
-                to_endpoint: to.endpoint,
-                match_bits,
-                segments,
-                immediate: options.immediate,
-                synchronous: options.synchronous,
-                completion: options.completion,
-                context: 0,
-            };
-            // SAFETY: the segments are those of `held`, which the request keeps until the completion is handed out
-            // (`post`), so they stay valid and nobody writes to them.
-            unsafe { core.post_send(now, send, State::InFlight) }
-        })
+        let more = options.more;
+        self.post(
+            held,
+            list,
+            more,
+            |core| core.post_time(more),
+            |core, now, segments| {
+                let send = SendDescriptor {
+                    to: to.node,
+                    endpoint: self.inner.number,
+                    to_endpoint: to.endpoint,
+                    match_bits,
+                    segments,
+                    immediate: options.immediate,
+                    synchronous: options.synchronous,
+                    completion: options.completion,
+                    context: 0,
+                };
+                // SAFETY: the segments are those of `held`, which the request keeps until the completion is handed out
+                // (`post`), so they stay valid and nobody writes to them.
+                unsafe { core.post_send(now, send, State::InFlight) }
+            },
+        )
     }
 
     /// Posts a receive. The request owns the buffer until the receive has ended.
@@ -186,11 +193,11 @@ impl Endpoint {
     ) -> Result<ReceiveRequest<B>, Refused<B>> {
         let mut held = Held::new(buffer);
         let list = held.segments_mut();
-        self.post(held, list, false, |core, now, segments| {
+        self.post(held, list, false, Core::receive_post_time, |core, now, segments| {
             let endpoint = self.inner.number;
             let receive = ReceiveDescriptor { endpoint, selector, segments, claim, context: 0 };
             // SAFETY: as for a send; and the buffer is initialised memory that is its own.
-            unsafe { core.post_receive(now, receive, State::InFlight) }
+            unsafe { core.post_receive(now, receive, State::InFlight) }.map(Begun::Flying)
         })
     }
 
@@ -201,18 +208,19 @@ impl Endpoint {
         held: Held<B>,
         segments: Option<SegmentList>,
         more: bool,
-        post: impl FnOnce(&mut Core, Time, SegmentList) -> Result<usize, PostError>,
+        time: impl FnOnce(&mut Core) -> Time,
+        post: impl FnOnce(&mut Core, Time, SegmentList) -> Result<Begun, PostError>,
     ) -> Result<Request<B>, Refused<B>> {
         let node = &self.inner.node;
         let reason = match segments {
             None => RefusedReason::TooManySegments,
             Some(segments) => {
                 let mut core = node.shared.lock();
-                let now = core.post_time(more);
+                let now = time(&mut core);
                 match post(&mut core, now, segments) {
-                    Ok(key) => {
+                    Ok(begun) => {
                         node.shared.posted_with(&mut core, now, more);
-                        let ticket = Ticket::new(node, &mut core, key);
+                        let ticket = Ticket::new(node, &mut core, begun);
                         return Ok(Request::new(ticket, held));
                     }
                     Err(error) => {

@@ -117,6 +117,7 @@
 #![allow(clippy::result_large_err, reason = "errors hand the request or buffer back")]
 
 mod alarm;
+mod appetite;
 mod board;
 mod buffer;
 mod builder;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use emp_firmware::{Completion, OpId, PostError, ReceiveDescriptor, SendDescriptor};
 
 use crate::endpoint::{Endpoint, make_room};
-use crate::requests::State;
+use crate::requests::{Begun, State};
 use crate::sleepers::Interest;
 use crate::wait::wait_for;
 
@@ -41,14 +41,21 @@ impl Endpoint {
         more: bool,
     ) -> Result<RawOp, PostError> {
         send.endpoint = self.inner.number;
-        let state = State::Raw { queue: self.inner.queue, context: send.context };
+        let (queue, context) = (self.inner.queue, send.context);
+        let state = State::Raw { queue, context };
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
         let now = core.post_time(more);
         // SAFETY: the caller keeps the segments valid until the completion is handed out.
         match unsafe { core.post_send(now, send, state) } {
-            Ok(key) => {
-                let op = core.requests.op(key);
+            Ok(begun) => {
+                let op = match begun {
+                    Begun::Flying(key) => core.requests.op(key),
+                    Begun::Over(completion) => {
+                        core.hand_raw(queue, Completion { context, ..completion });
+                        completion.op
+                    }
+                };
                 shared.posted_with(&mut core, now, more);
                 Ok(op)
             }
@@ -76,7 +83,7 @@ impl Endpoint {
         let state = State::Raw { queue: self.inner.queue, context: receive.context };
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
-        let now = core.now();
+        let now = core.receive_post_time();
         // SAFETY: the caller keeps the segments valid until the completion is handed out.
         match unsafe { core.post_receive(now, receive, state) } {
             Ok(key) => {

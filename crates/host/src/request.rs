@@ -10,7 +10,7 @@ use crate::clock;
 use crate::core::Core;
 use crate::error::{Failed, OperationError, WaitError};
 use crate::node::NodeInner;
-use crate::requests::SlotKey;
+use crate::requests::{Begun, SlotKey};
 use crate::sleepers::Interest;
 use crate::wait::wait_for;
 
@@ -141,7 +141,13 @@ enum Progress {
 impl Ticket {
     /// For an operation that was just posted; `core` is still locked, so that what ended at once needs no second look.
     #[inline]
-    pub(crate) fn new(node: &Arc<NodeInner>, core: &mut Core, key: SlotKey) -> Self {
+    pub(crate) fn new(node: &Arc<NodeInner>, core: &mut Core, begun: Begun) -> Self {
+        let key = match begun {
+            Begun::Over(completion) => {
+                return Self { node: None, progress: Progress::Done(completion) };
+            }
+            Begun::Flying(key) => key,
+        };
         match core.requests.take_done(key) {
             Some(completion) => {
                 let well = completion.status == Status::Ok;

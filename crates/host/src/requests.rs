@@ -3,7 +3,7 @@
 //! An operation's slot is found by its descriptor's context, so that a completion needs no search. Slots are reused:
 //! once the slab has grown to what is outstanding at a time, posting allocates nothing.
 
-use emp_firmware::{Completion, OpId, OpKind, PostError, Status};
+use emp_firmware::{Completion, OpId, OpKind, PostError, Posted, Status};
 use emp_wire::NodeId;
 use slab::Slab;
 
@@ -25,6 +25,14 @@ pub(crate) enum State {
     Orphan(Buried),
     /// It belongs to the raw API: the completion goes to the endpoint's queue, with this context.
     Raw { queue: QueueKey, context: u64 },
+}
+
+/// A post that was accepted.
+pub(crate) enum Begun {
+    /// Its slot.
+    Flying(SlotKey),
+    /// It was over at once and has none.
+    Over(Completion),
 }
 
 struct Slot {
@@ -64,6 +72,23 @@ impl Requests {
         let op = post(key as u64)?;
         slot.insert(Slot { op, state });
         Ok(key)
+    }
+
+    /// As [`insert`](Self::insert), but what was over at once gets no slot. Its context means nothing.
+    #[inline]
+    pub(crate) fn insert_unless_over(
+        &mut self,
+        state: State,
+        post: impl FnOnce(u64) -> Result<Posted, PostError>,
+    ) -> Result<Begun, PostError> {
+        let slot = self.slots.vacant_entry();
+        let key = slot.key();
+        let posted = post(key as u64)?;
+        if let Some(completion) = posted.over {
+            return Ok(Begun::Over(completion));
+        }
+        slot.insert(Slot { op: posted.op, state });
+        Ok(Begun::Flying(key))
     }
 
     /// The operation of a slot.

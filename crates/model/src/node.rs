@@ -74,6 +74,8 @@ pub struct SimNode {
     pub memory: SimMemory,
     ring: VecDeque<Delivery>,
     batch: TransmitBatch,
+    /// Sends that were over when they were posted: the application looks at them with the rest.
+    over: Vec<Completion>,
     /// Frames lost because the ring was full.
     pub ring_lost: u64,
     /// The application posted something since the last turn.
@@ -117,7 +119,9 @@ impl SimNode {
         self.batch.clear();
         let posted = firmware.post_send_into(now, send, &mut self.memory, &mut self.batch);
         send_batch(&self.batch, &self.memory, index, now, network);
-        posted
+        let posted = posted?;
+        self.over.extend(posted.over);
+        Ok(posted.op)
     }
 
     /// A node that is away.
@@ -130,6 +134,7 @@ impl SimNode {
             firmware: None,
             memory: SimMemory::new(),
             ring: VecDeque::new(),
+            over: Vec::new(),
             ring_lost: 0,
             dirty: false,
             last_turn: None,
@@ -169,6 +174,7 @@ impl SimNode {
         self.firmware = None;
         self.memory = SimMemory::new();
         self.ring.clear();
+        self.over.clear();
         self.dirty = false;
         self.last_turn = None;
         self.paused_until = Time(0);
@@ -249,6 +255,7 @@ impl SimNode {
             }
             send_batch(&self.batch, &self.memory, index, now, network);
         }
+        result.completions.append(&mut self.over);
         result.completions.extend(core::iter::from_fn(|| firmware.poll_completion()));
         result.events.extend(core::iter::from_fn(|| firmware.poll_event()));
         result

@@ -11,7 +11,7 @@ use crate::counters::Counter;
 use crate::cross::Control;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, SendDescriptor, Status};
 use crate::lanes::{Lane, Ways};
-use crate::limits::{BLOCKS_QUEUED_MAX, CONTROLS_MAX};
+use crate::limits::{BLOCKS_QUEUED_MAX, BUFFERED_MAX, CONTROLS_MAX};
 use crate::memory::HostMemory;
 use crate::pool::Chain;
 use crate::profile::Profile;
@@ -43,7 +43,7 @@ impl SendPath {
         if send.completion == CompletionMode::Buffered && bytes > buffered_bytes_max as u64 {
             return Err(PostError::TooLong);
         }
-        let chain = self.buffer(&send, memory)?;
+        let chain = self.buffer(peer, &send, memory)?;
         // A synchronous message is complete when it is matched, wherever its bytes are.
         let at_once = chain.is_some() && !send.synchronous;
         let op = self.enqueue(now, peer, send, Work::Message, chain)?;
@@ -74,6 +74,7 @@ impl SendPath {
     /// Copies a message that completes at once into the pool. `None`: it stays in the user's memory.
     fn buffer(
         &mut self,
+        peer: u32,
         send: &SendDescriptor,
         memory: &impl HostMemory,
     ) -> Result<Option<Chain>, PostError> {
@@ -81,7 +82,11 @@ impl SendPath {
         let wanted = match send.completion {
             CompletionMode::Buffered => true,
             CompletionMode::Delivered => false,
-            CompletionMode::Auto => bytes <= u64::from(self.profile.buffered_bytes),
+            CompletionMode::Auto => {
+                let behind = self.peers[peer].active.as_deref();
+                let behind = behind.is_some_and(|active| active.pending.len() >= BUFFERED_MAX);
+                bytes <= u64::from(self.profile.buffered_bytes) && !behind
+            }
         };
         if !wanted {
             return Ok(None);

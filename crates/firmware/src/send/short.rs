@@ -8,7 +8,9 @@ use super::record::{Frame, FrameState, Record, What};
 use super::transmission::Outlet;
 use super::{SendMessage, SendPath, Work};
 use crate::counters::Counter;
-use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, SendDescriptor, Status};
+use crate::descriptor::{
+    Completion, CompletionMode, OpKind, PostError, Posted, SendDescriptor, Status,
+};
 use crate::encode::{self, EncodeError, Head, INLINE_PAYLOAD_BYTES, Line, Payload};
 use crate::lanes::{Lane, Ways};
 use crate::limits::WINDOW_FRAMES;
@@ -62,7 +64,7 @@ impl SendPath {
         })
     }
 
-    /// Posts a message and builds its frame. Only if [`may_go_at_once`](Self::may_go_at_once), and the batch has room.
+    /// Posts a message and builds its frame; then it is over for its host. Only if [`may_go_at_once`](Self::may_go_at_once), and the batch has room.
     pub(crate) fn post_at_once(
         &mut self,
         now: Time,
@@ -70,7 +72,7 @@ impl SendPath {
         send: SendDescriptor,
         ways: &Ways,
         out: &mut Outlet<'_, impl HostMemory>,
-    ) -> Result<OpId, PostError> {
+    ) -> Result<Posted, PostError> {
         let Some(chain) = self.copied(&send, out.memory)? else { return Err(PostError::PoolFull) };
         let Some((index, generation)) = self.messages.next_name() else {
             self.pool.free(chain);
@@ -126,18 +128,30 @@ impl SendPath {
         }
 
         let fragment = peers[peer].frame_bytes_max - HEADER_BYTES as u16;
+        let op = op_id(OpKind::Send, index, generation);
+        let over = Some(Completion {
+            op,
+            context: send.context,
+            status: Status::Ok,
+            bytes: bytes.into(),
+            total_bytes: bytes.into(),
+            peer: send.to,
+            peer_endpoint: send.to_endpoint,
+            match_bits: send.match_bits,
+            immediate: send.immediate,
+        });
         self.messages.insert(SendMessage {
             number: Some(number),
             unscheduled: bytes,
             first_payload: bytes,
             fragment,
             in_train: true,
+            completed: true,
             ..SendMessage::new(peer, Work::Message, send, Some(chain))
         });
         let (train, what) = (ways.lane_of(1), What::Message { message: index, number });
         self.note_at_once(now, peer, what, (train, lane), request);
-        self.report(index, Status::Ok);
-        Ok(op_id(OpKind::Send, index, generation))
+        Ok(Posted { op, over })
     }
 
     /// Notes a frame that went out as the next of its peer, a train of its own, meant for one lane and by perhaps another.

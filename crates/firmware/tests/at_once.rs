@@ -1,0 +1,85 @@
+//! Small sends that are over when their posts return, and those of a sender that is far ahead of its receiver, which are not.
+
+mod common;
+
+use common::{Pair, ok};
+use emp_firmware::limits::{BUFFERED_MAX, WINDOW_FRAMES};
+use emp_firmware::{
+    CompletionMode, OpKind, Profile, Segment, SegmentList, Selector, SendDescriptor, Span, Status,
+    TransmitBatch,
+};
+use emp_wire::NodeId;
+
+fn small(bits: u64, completion: CompletionMode) -> SendDescriptor {
+    SendDescriptor {
+        to: NodeId(2),
+        endpoint: 0,
+        to_endpoint: 0,
+        match_bits: bits,
+        segments: SegmentList::one(Segment { address: 0, bytes: 48 }),
+        immediate: Some(7),
+        synchronous: false,
+        completion,
+        context: 1_000 + bits,
+    }
+}
+
+/// Two nodes that know each other, with nothing under way.
+fn acquainted() -> Pair {
+    let mut pair = Pair::new(&Profile::DEFAULT);
+    pair.receive(1, Selector::ANY, 8);
+    pair.send(0, 2, 1, 8);
+    pair.run(Span::ms(50));
+    pair.nodes.iter_mut().for_each(|node| node.done.clear());
+    pair
+}
+
+#[test]
+fn what_is_copied_is_over_with_its_post_and_only_once() {
+    let mut pair = acquainted();
+    pair.receive(1, Selector::bits(5), 48);
+    let mut batch = TransmitBatch::new(1500);
+    let node = &mut pair.nodes[0];
+    let send = small(5, CompletionMode::Auto);
+    let posted =
+        node.firmware.post_send_into(pair.now, send, &mut node.memory, &mut batch).unwrap();
+    let over = posted.over.expect("nothing stands before it");
+    assert_eq!((over.op, over.status, over.context), (posted.op, Status::Ok, 1_005));
+    assert_eq!((over.bytes, over.match_bits, over.immediate), (48, 5, Some(7)));
+    assert!(!node.firmware.cancel(pair.now, posted.op), "it has left");
+    let frame = batch.inline(0).to_vec();
+    common::give(&mut pair, 1, &frame);
+    pair.run(Span::ms(50));
+    assert_eq!(ok(&pair.nodes[1].done, OpKind::Receive), 1);
+    assert_eq!(pair.nodes[0].done, [], "no other completion follows");
+    pair.check_quiet();
+}
+
+#[test]
+fn a_sender_far_ahead_learns_when_its_messages_are_taken() {
+    let mut pair = acquainted();
+    let free = pair.nodes[0].firmware.pool_slots().0;
+    let most = WINDOW_FRAMES as usize + BUFFERED_MAX;
+    for bits in 0..2 * most as u64 {
+        let node = &mut pair.nodes[0];
+        let send = small(bits, CompletionMode::Auto);
+        node.firmware.post_send(pair.now, send, &mut node.memory).unwrap();
+    }
+    let node = &mut pair.nodes[0];
+    let at_once = std::iter::from_fn(|| node.firmware.poll_completion()).count();
+    assert_eq!(at_once, BUFFERED_MAX, "the rest waits");
+    assert_eq!(free - node.firmware.pool_slots().0, BUFFERED_MAX, "and is not copied");
+    // Who must have its memory back at once gets it.
+    let must = small(1, CompletionMode::Buffered);
+    node.firmware.post_send(pair.now, must, &mut node.memory).unwrap();
+    assert_eq!(node.firmware.poll_completion().map(|end| end.status), Some(Status::Ok));
+
+    for bits in 0..2 * most as u64 {
+        pair.receive(1, Selector::bits(bits), 48);
+    }
+    pair.receive(1, Selector::bits(1), 48);
+    pair.run(Span::ms(500));
+    assert_eq!(ok(&pair.nodes[0].done, OpKind::Send), 2 * most - BUFFERED_MAX);
+    assert_eq!(ok(&pair.nodes[1].done, OpKind::Receive), 2 * most + 1);
+    pair.check_quiet();
+}

@@ -1,0 +1,82 @@
+//! An application that has not asked for what comes takes it up in small bites, so that its senders are held back before its
+//! pool is full; and nothing stays behind for good.
+
+mod memory_link;
+
+use std::time::Duration;
+
+use emp_host::{Counter, Node, ReceiveRequest, Selector, SendOptions};
+use memory_link::pair;
+
+const LONG: Duration = Duration::from_secs(10);
+
+/// Messages at a time: less than a window.
+const MESSAGES: u64 = 200;
+
+/// More than two link frames of 1500 bytes hold of messages of 48.
+const BITE: u64 = 28;
+
+fn came(node: &Node) -> u64 {
+    node.counters().get(Counter::FramesReceived)
+}
+
+#[test]
+fn unexpected_messages_are_taken_up_in_small_bites() {
+    let ([a, b], [from, to]) = pair();
+    let flood = || {
+        for place in 1..=MESSAGES {
+            let options = SendOptions::default().more(place < MESSAGES);
+            let request = from.send_with(to.address(), 1, vec![1; 48], options);
+            request.expect("there is room").wait(LONG).expect("it is copied");
+        }
+    };
+    let receives = || -> Vec<ReceiveRequest<Vec<u8>>> {
+        let receive = |_| to.receive(Selector::bits(1), vec![0; 48]).expect("there is room");
+        (0..MESSAGES).map(receive).collect()
+    };
+    let all_arrive = |requests: Vec<ReceiveRequest<Vec<u8>>>| {
+        for mut request in requests {
+            let turns = (0..100_000).find(|_| {
+                a.progress();
+                request.test()
+            });
+            assert!(turns.is_some(), "a message does not arrive");
+            assert_eq!(request.wait(LONG).expect("it has arrived").buffer, [1; 48]);
+        }
+    };
+    // They get to know each other, and the receiver finds that it is behind.
+    let settle = || {
+        for _ in 0..1_000 {
+            a.progress();
+            b.progress();
+        }
+    };
+    flood();
+    settle();
+    all_arrive(receives());
+
+    let earlier = b.counters().get(Counter::Unexpected);
+    assert!(earlier > 0);
+    flood();
+    for _ in 0..3 {
+        let before = came(&b);
+        b.progress();
+        let bite = came(&b) - before;
+        assert!((1..=BITE).contains(&bite), "{bite} messages in a turn");
+    }
+    // Who goes on making progress gets them all, asked for or not.
+    settle();
+    let unexpected = b.counters().get(Counter::Unexpected);
+    assert_eq!(unexpected - earlier, MESSAGES);
+    all_arrive(receives());
+
+    // What was asked for is taken up at once.
+    let requests = receives();
+    flood();
+    let before = came(&b);
+    b.progress();
+    assert!(came(&b) - before > BITE);
+    settle();
+    assert_eq!(b.counters().get(Counter::Unexpected), unexpected);
+    all_arrive(requests);
+}

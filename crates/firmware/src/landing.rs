@@ -1,4 +1,5 @@
-//! Trains whose payload the link has put where it belongs (`docs/decisions/0017-trains.md`).
+//! Trains taken in one go: those whose payload the link has put where it belongs, and those that are copied there out of one piece
+//! (`docs/decisions/0017-trains.md`).
 //!
 //! [`Firmware::plan_landing`] says where, by the head of the first frame; [`Firmware::take_landed`] takes what came. A frame that
 //! is what was expected is taken without a copy: its header, its place and its checksum are right, so all that the way of single
@@ -8,15 +9,17 @@
 
 use alloc::vec::Vec;
 
+use arrayvec::ArrayVec;
 use emp_wire::{
-    Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Seed, checksum_of, head_checksum,
+    Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Sequence, checksum_of, head_checksum,
 };
 
 use crate::counters::Counter;
+use crate::encode::INLINE_PAYLOAD_BYTES_OF_TRAINS;
 use crate::engine::Firmware;
 use crate::lanes::Ways;
 use crate::memory::{HostMemory, Segment};
-use crate::receive::{Outline, Run};
+use crate::receive::{Outline, Run, Taken};
 use crate::time::Time;
 use crate::transmit::LinkIndex;
 
@@ -74,6 +77,19 @@ impl Landing {
         }
     }
 
+    /// The header of frame `index` if that is the one expected.
+    #[inline]
+    fn header(&self, index: u32, head: &[u8; HEADER_BYTES]) -> Option<Header> {
+        let header = Header::parse_head(head).ok()?;
+        (header == self.expected(index, &header) && USUAL.has(header.flags)).then_some(header)
+    }
+
+    /// Payload bytes of so many frames at the front.
+    fn payload_bytes(&self, frames: u32) -> u64 {
+        self.run.into.bytes.min(u64::from(frames) * u64::from(self.run.fragment))
+    }
+
+    #[inline]
     fn payload(&self, index: u32) -> Segment {
         let fragment = u64::from(self.run.fragment);
         self.run.into.part(u64::from(index) * fragment, fragment)
@@ -84,12 +100,23 @@ impl Firmware {
     /// False: [`plan_landing`](Self::plan_landing) would answer `None` whatever waits, so there is no need to look.
     #[inline]
     pub fn expects_landing(&self) -> bool {
-        self.receive.expects_blocks()
+        self.expects_long_frames() && self.receive.expects_blocks()
+    }
+
+    /// Frames whose payload is longer than what senders copy next to its header too: shorter pieces are copied by the kernel more
+    /// slowly than by [`handle_train`](Self::handle_train) out of one, which sums them as it goes, and needs no look before.
+    fn expects_long_frames(&self) -> bool {
+        u64::from(self.frame_bytes_max) > HEADER_BYTES as u64 + INLINE_PAYLOAD_BYTES_OF_TRAINS
     }
 
     /// Where the payload of frames that wait in a link belongs, as far as that is one piece of a posted buffer and all of it
     /// is still owed. `None`: they are to be handed over one by one.
     pub fn plan_landing(&mut self, arriving: &Arriving<'_>) -> Option<Landing> {
+        self.plan(arriving, false)
+    }
+
+    /// The same; `whole`: also of messages that come whole.
+    fn plan(&mut self, arriving: &Arriving<'_>, whole: bool) -> Option<Landing> {
         let Arriving { link, from, head, frame_bytes, bytes } = *arriving;
         let first = Header::parse_head(head).ok()?;
         let ours = first.destination_tag == self.peers.own.destination_tag();
@@ -111,7 +138,7 @@ impl Firmware {
             whole: (bytes / frame_bytes) as u64,
             tail: (bytes % frame_bytes).saturating_sub(HEADER_BYTES) as u64,
         };
-        let run = self.receive.plan(peer, &first, &outline)?;
+        let run = self.receive.plan(peer, &first, &outline, whole)?;
         Some(Landing { link, from, peer, first, run, frame_bytes, bytes })
     }
 
@@ -144,38 +171,88 @@ impl Firmware {
         heads: &[[u8; HEADER_BYTES]],
         memory: &impl HostMemory,
     ) -> u32 {
-        let peer = landing.peer;
-        let seed = self.peers[peer].incoming;
-        let mut taken = 0;
+        let seed = self.peers[landing.peer].incoming;
+        let mut checked = Checked::default();
         for head in heads {
-            if self.peers[peer].remote_epoch != landing.first.source_epoch {
-                // What an earlier frame led to has ended the pair.
+            let Some(header) = landing.header(checked.frames, head) else { break };
+            let payload = landing.payload(checked.frames);
+            let mut sum = head_checksum(head, seed);
+            let summed = memory.checksum(payload, &mut sum).is_ok();
+            if !summed || sum.value() != checksum_of(head) || !checked.note(&header) {
                 break;
             }
-            let payload = landing.payload(taken);
-            let Some(header) = check(landing, taken, head, seed, payload, memory) else { break };
-            if taken == 0 {
-                self.send.heard(peer, now);
-                // It came from where its route leads: that is why it was planned for.
-                self.peers.heard_from(now, peer, landing.link, landing.from);
+        }
+        let taken = self.take_checked(now, landing, &checked);
+        self.receive.counters.add(Counter::BytesLanded, landing.payload_bytes(taken));
+        taken
+    }
+
+    /// Takes frames at the front of a train that a link fetched in one piece, `frame_bytes` each, only the last perhaps shorter:
+    /// those whose payload can be copied to where it belongs while it is summed, look-ups once a train. Returns how many bytes
+    /// of the train these are; what is left is to be handed over frame by frame. A frame whose sum is wrong has been written
+    /// where the right one will come, as by a link that places.
+    pub fn handle_train(
+        &mut self,
+        now: Time,
+        (link, from): (LinkIndex, LinkAddress),
+        train: &[u8],
+        frame_bytes: usize,
+        memory: &mut impl HostMemory,
+    ) -> usize {
+        let Some(head) = train.first_chunk().filter(|_| !from.is_memory()) else { return 0 };
+        let arriving = Arriving { link, from, head, frame_bytes, bytes: train.len() };
+        let Some(landing) = self.plan(&arriving, true) else { return 0 };
+        self.notice_absence(now);
+        let seed = self.peers[landing.peer].incoming;
+        let mut checked = Checked::default();
+        for frame in train.chunks(frame_bytes).take(landing.frames()) {
+            let Some((head, payload)) = frame.split_first_chunk() else { break };
+            let Some(header) = landing.header(checked.frames, head) else { break };
+            let to = landing.payload(checked.frames);
+            let mut sum = head_checksum(head, seed);
+            let copied = memory.write_and_sum(to, payload, &mut sum).is_ok();
+            if !copied || sum.value() != checksum_of(head) || !checked.note(&header) {
+                break;
             }
-            self.counters.count(Counter::FramesReceived);
-            if header.flags.has(Flags::ACK) && self.send.is_news(peer, header.acknowledge) {
-                self.send.on_ack(now, peer, header.acknowledge, None);
-            }
-            let lane = self.peers.lane_of(peer, landing.link);
-            let cross = &mut self.cross;
-            self.receive.take_placed(now, (peer, lane), &header, payload.bytes, cross);
-            if self.watch_at.is_none() && self.receive.has_arrivals() {
-                self.watch(now);
-            }
-            if self.send.take_awaits() {
-                self.watch(now);
+        }
+        let taken = self.take_checked(now, &landing, &checked) as usize;
+        train.len().min(taken * frame_bytes)
+    }
+
+    /// Takes frames that were found to be the first of those planned, and whose payload is in its place. Returns how many: all,
+    /// or none if what they led to has ended the pair.
+    fn take_checked(&mut self, now: Time, landing: &Landing, checked: &Checked) -> u32 {
+        let Some(first) = &checked.first else { return 0 };
+        let peer = landing.peer;
+        self.send.heard(peer, now);
+        // It came from where its route leads: that is why it was planned for.
+        self.peers.heard_from(now, peer, landing.link, landing.from);
+        for acknowledge in &checked.acknowledged {
+            if self.send.is_news(peer, *acknowledge) {
+                self.send.on_ack(now, peer, *acknowledge, None);
             }
             self.relay(now);
-            taken += 1;
+            if self.peers[peer].remote_epoch != landing.first.source_epoch {
+                return 0;
+            }
         }
-        taken
+        self.counters.add(Counter::FramesReceived, checked.frames.into());
+        let lane = self.peers.lane_of(peer, landing.link);
+        let taken = Taken {
+            frames: checked.frames,
+            lasts: checked.lasts,
+            flags: checked.flags,
+            bytes: landing.payload_bytes(checked.frames),
+        };
+        self.receive.take_placed(now, (peer, lane), first, &taken, &mut self.cross);
+        if self.watch_at.is_none() && self.receive.has_arrivals() {
+            self.watch(now);
+        }
+        if self.send.take_awaits() {
+            self.watch(now);
+        }
+        self.relay(now);
+        checked.frames
     }
 
     /// Takes the frames from number `from` on out of where they landed, all before the first is handled: handling one may
@@ -206,23 +283,41 @@ impl Firmware {
     }
 }
 
-/// The header of frame `index` if that is the one expected, and it arrived as it was sent.
-#[inline]
-fn check(
-    landing: &Landing,
-    index: u32,
-    head: &[u8; HEADER_BYTES],
-    seed: Seed,
-    payload: Segment,
-    memory: &impl HostMemory,
-) -> Option<Header> {
-    let header = Header::parse_head(head).ok()?;
-    if header != landing.expected(index, &header) || !USUAL.has(header.flags) {
-        return None;
+/// Different acknowledgements that may ride on the frames of one run: a train that is built in one go has one.
+const ACKNOWLEDGED_MAX: usize = 4;
+
+/// Frames at the front of a run that are as planned, and were summed.
+#[derive(Default)]
+struct Checked {
+    first: Option<Header>,
+    frames: u32,
+    /// Frames that end their train, and the flags of all but the first together.
+    lasts: u32,
+    flags: Flags,
+    /// What rides on them, in order.
+    acknowledged: ArrayVec<Sequence, ACKNOWLEDGED_MAX>,
+}
+
+impl Checked {
+    /// Adds the next frame. False: it says too much that is new, and goes the usual way.
+    #[inline]
+    fn note(&mut self, header: &Header) -> bool {
+        let rides = header.flags.has(Flags::ACK);
+        if rides && self.acknowledged.last() != Some(&header.acknowledge) {
+            if self.acknowledged.is_full() {
+                return false;
+            }
+            self.acknowledged.push(header.acknowledge);
+        }
+        if self.first.is_none() {
+            self.first = Some(*header);
+        } else {
+            self.flags = self.flags.with(header.flags);
+            self.lasts += u32::from(header.flags.has(Flags::LAST));
+        }
+        self.frames += 1;
+        true
     }
-    let mut sum = head_checksum(head, seed);
-    memory.checksum(payload, &mut sum).ok()?;
-    (sum.value() == checksum_of(head)).then_some(header)
 }
 
 /// Two landings are for the same frames: what the first frame says of other things may have changed.

@@ -40,6 +40,30 @@ pub trait HostMemory {
     /// Takes the segment's bytes into a checksum, without a copy where that can be done.
     fn checksum(&self, of: Segment, sum: &mut Checksum) -> Result<(), MemoryFault>;
 
+    /// As [`read`](Self::read), and takes what was copied into a checksum.
+    fn read_and_sum(
+        &self,
+        from: Segment,
+        into: &mut [u8],
+        sum: &mut Checksum,
+    ) -> Result<(), MemoryFault> {
+        self.read(from, into)?;
+        sum.update(into);
+        Ok(())
+    }
+
+    /// As [`write`](Self::write), and takes what was copied into a checksum.
+    fn write_and_sum(
+        &mut self,
+        to: Segment,
+        from: &[u8],
+        sum: &mut Checksum,
+    ) -> Result<(), MemoryFault> {
+        self.write(to, from)?;
+        sum.update(from);
+        Ok(())
+    }
+
     /// A peer on this machine reads this host's memory, if frames to it name it: under this name for the memory's present
     /// state. The name must change, before an operation that failed is told to its owner, so that what its owner does with
     /// the memory then is not taken for the message. `None`: the peer does not.

@@ -27,6 +27,12 @@ impl FrameSink for Incoming<'_> {
     }
 
     #[inline]
+    fn train(&mut self, train: &[u8], frame_bytes: usize, from: &LinkAddress) -> usize {
+        let from = (self.link, *from);
+        self.firmware.handle_train(self.now, from, train, frame_bytes, self.memory)
+    }
+
+    #[inline]
     fn lands(&self) -> bool {
         self.firmware.expects_landing()
     }

@@ -123,6 +123,7 @@ mod buffer;
 mod builder;
 mod claim;
 mod clock;
+mod copy_sum;
 mod core;
 mod directory;
 mod element;

@@ -24,6 +24,8 @@ use emp_firmware::{FetchError, HostMemory, LinkIndex, MemoryFault, PeerMemory as
 use emp_link::{PeerMemory, PeerMemoryError};
 use emp_wire::{Checksum, LinkAddress};
 
+use crate::copy_sum::copy_and_sum;
+
 /// The "DMA engine" of a node inside a process: copies through pointers.
 pub(crate) struct ProcessMemory {
     /// What reads the memory of peers, by link. Private: only [`ProcessMemory::new`] makes one of these, so that the
@@ -147,6 +149,41 @@ impl HostMemory for ProcessMemory {
         // SAFETY: the segment is valid for reads (module invariant); the slice lives for this call only, in which
         // nothing is written: `&self` excludes `write`, and senders leave a buffer in flight alone.
         sum.update(unsafe { bytes(of) });
+        Ok(())
+    }
+
+    #[inline]
+    fn read_and_sum(
+        &self,
+        from: Segment,
+        into: &mut [u8],
+        sum: &mut Checksum,
+    ) -> Result<(), MemoryFault> {
+        if into.len() as u64 != from.bytes {
+            return Err(MemoryFault);
+        }
+        if from.bytes != 0 {
+            // SAFETY: the segment is valid for reads (module invariant) and as long as `into`, which was just checked.
+            unsafe { copy_and_sum(pointer(from), into.as_mut_ptr(), into.len(), sum) };
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn write_and_sum(
+        &mut self,
+        to: Segment,
+        from: &[u8],
+        sum: &mut Checksum,
+    ) -> Result<(), MemoryFault> {
+        if from.len() as u64 != to.bytes {
+            return Err(MemoryFault);
+        }
+        if to.bytes != 0 {
+            // SAFETY: the segment was posted for receiving, so it is valid for writes (module invariant), and it is as
+            // long as `from`, which was just checked.
+            unsafe { copy_and_sum(from.as_ptr(), pointer(to), from.len(), sum) };
+        }
         Ok(())
     }
 

@@ -40,6 +40,13 @@ pub trait FrameSink {
     /// Takes one frame.
     fn frame(&mut self, frame: &[u8], from: &LinkAddress);
 
+    /// May take frames at the front of a train that was fetched in one piece: `frame_bytes` each, only the last perhaps shorter.
+    /// Returns how many bytes of it these are, whole frames; what is left comes by [`frame`](Self::frame), or is offered again.
+    fn train(&mut self, train: &[u8], frame_bytes: usize, from: &LinkAddress) -> usize {
+        let _ = (train, frame_bytes, from);
+        0
+    }
+
     /// False: [`landing`](Self::landing) would answer `None` whatever waits, so there is no need to look at it first.
     fn lands(&self) -> bool {
         false
@@ -57,6 +64,16 @@ pub trait FrameSink {
     /// follows them lies there. Nothing of it was checked.
     fn landed(&mut self, train: &Train, heads: &[Head]) {
         let _ = (train, heads);
+    }
+}
+
+/// Takes every frame by itself.
+pub(crate) struct Single<'a>(pub(crate) &'a mut dyn FnMut(&[u8], &LinkAddress));
+
+impl FrameSink for Single<'_> {
+    #[inline]
+    fn frame(&mut self, frame: &[u8], from: &LinkAddress) {
+        (self.0)(frame, from);
     }
 }
 

@@ -18,6 +18,7 @@ use emp_wire::{AddressFamily, HEADER_BYTES, LinkAddress};
 use crate::failure::SendFailure;
 use crate::gather::{Filling, Gather};
 use crate::name::SocketName;
+use crate::sink::Single;
 use crate::system::{self, Polled};
 use crate::{Capabilities, FrameSink, Link, LinkError, LinkStatistics, TxFrame, is_for};
 use inbox::Inbox;
@@ -39,6 +40,10 @@ const FETCH_MANY_BELOW_BYTES: usize = 8192;
 /// it.
 const SO_MEMINFO: libc::c_int = 55;
 const MEMINFO_DROPS: usize = 8;
+
+/// How often what a fetch brought is offered as a train: whole, after its first frame (a message's, which says where the others
+/// go), and after what was not as expected.
+const OFFERS_MAX: u32 = 4;
 
 /// A link over UDP.
 pub struct UdpLink {
@@ -290,8 +295,8 @@ impl UdpLink {
         }
     }
 
-    /// Hands up to `budget` frames out of the inbox to `sink`.
-    fn hand_up(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
+    /// Hands up to `budget` frames out of the inbox to `sink`; a train that it takes in one go may go beyond that.
+    fn hand_up(&mut self, budget: usize, sink: &mut dyn FrameSink) -> usize {
         let mut handed = 0;
         while let Some(message) = self.inbox.message(self.next.0) {
             let from = message.name.decode().map(LinkAddress::udp);
@@ -301,15 +306,28 @@ impl UdpLink {
                 self.next = (self.next.0 + 1, 0);
                 continue;
             };
+            let frame_bytes = message.segment_bytes;
+            let mut offers = OFFERS_MAX;
             while self.next.1 < message.bytes.len() && handed < budget {
                 let rest = &message.bytes[self.next.1..];
-                let frame = &rest[..message.segment_bytes.min(rest.len())];
+                if rest.len() > frame_bytes && offers > 0 {
+                    offers -= 1;
+                    let taken = sink.train(rest, frame_bytes, &from).min(rest.len());
+                    if taken > 0 {
+                        let frames = taken.div_ceil(frame_bytes);
+                        self.counts.frames_received += frames as u64;
+                        self.counts.bytes_received += taken as u64;
+                        (self.next.1, handed) = (self.next.1 + taken, handed + frames);
+                        continue;
+                    }
+                }
+                let frame = &rest[..frame_bytes.min(rest.len())];
                 self.next.1 += frame.len();
                 if is_for(frame, self.node_tag) {
                     self.counts.frames_received += 1;
                     self.counts.bytes_received += frame.len() as u64;
                     handed += 1;
-                    sink(frame, &from);
+                    sink.frame(frame, &from);
                 } else {
                     self.counts.not_for_us += 1;
                 }
@@ -444,7 +462,7 @@ impl Link for UdpLink {
         if budget == 0 || (!self.holds_frames() && !self.fetch()) {
             return 0;
         }
-        self.hand_up(budget, sink)
+        self.hand_up(budget, &mut Single(sink))
     }
 
     /// After a long message, and if the sink wants any, a look (one more system call) tells whether a train waits, and of what.
@@ -456,7 +474,10 @@ impl Link for UdpLink {
                 Looked::Usual => {}
             }
         }
-        self.receive(budget, &mut |frame, from| sink.frame(frame, from))
+        if budget == 0 || (!self.holds_frames() && !self.fetch()) {
+            return 0;
+        }
+        self.hand_up(budget, sink)
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

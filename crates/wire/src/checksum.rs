@@ -48,6 +48,19 @@ impl Checksum {
         self.state = digest.get_state() as u32;
     }
 
+    /// What is to be carried on by whoever takes in bytes by other means, for example while copying them: the register of the
+    /// CRC, before its last inversion.
+    #[inline]
+    pub const fn state(&self) -> u32 {
+        self.state
+    }
+
+    /// A computation whose [`state`](Self::state) is this.
+    #[inline]
+    pub const fn from_state(state: u32) -> Self {
+        Self { state }
+    }
+
     /// The checksum of all bytes taken in.
     #[inline]
     pub const fn value(&self) -> u32 {

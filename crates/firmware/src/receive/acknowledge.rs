@@ -121,6 +121,24 @@ impl ReceivePath {
         }
     }
 
+    /// More frames were taken at once, in order, after one that [`owe`](Self::owe) has heard of: so many, of which `lasts` end
+    /// their train, and with these flags together.
+    pub(super) fn owe_more(&mut self, peer: u32, frames: u32, lasts: u32, flags: Flags) {
+        let profile = &self.profile;
+        let owed = &mut self.peers[peer].ack;
+        let add =
+            |count: u16, more: u32| count.saturating_add(u16::try_from(more).unwrap_or(u16::MAX));
+        (owed.frames, owed.messages) = (add(owed.frames, frames), add(owed.messages, lasts));
+        let count = match profile.ack_trigger {
+            AckTrigger::Frames => owed.frames,
+            AckTrigger::Messages => owed.messages,
+        };
+        let due = flags.has(Flags::ACK_REQUEST) || u32::from(count) >= profile.collection;
+        if frames > 0 && due && !core::mem::replace(&mut owed.due, true) {
+            self.acks.due.push_back(peer);
+        }
+    }
+
     /// A duplicate came by this lane: acknowledgements by the other may not arrive. Until something new comes by the
     /// small lane they take this one (`LANE-5`).
     pub(super) fn answer_by(&mut self, peer: u32, lane: Lane) {

@@ -1,9 +1,9 @@
-//! Placement by the link: where the payload of the next frames of a train belongs, said before they are fetched.
+//! Placement by the train: where the payload of the next frames belongs, said before they are fetched or copied.
 //!
 //! Only memory of a posted receive or a get of this node's own, and only bytes that are still owed: whatever is written there
 //! before it was checked lies where the right bytes will come. Never a region: its owner may look at it at any time.
 
-use emp_wire::{BlockWord, Header, Kind};
+use emp_wire::{BlockWord, Flags, Header, Kind};
 
 use super::pulling::Puller;
 use super::sequence::Arrival;
@@ -26,6 +26,18 @@ pub(crate) struct Run {
     pub(crate) frames: u32,
 }
 
+/// Frames of a run that are in their place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Taken {
+    /// How many, at least one.
+    pub(crate) frames: u32,
+    /// Their payload bytes.
+    pub(crate) bytes: u64,
+    /// Of all but the first: frames that end their train, and the flags of all together.
+    pub(crate) lasts: u32,
+    pub(crate) flags: Flags,
+}
+
 /// A train as its link sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Outline {
@@ -43,8 +55,15 @@ impl ReceivePath {
         self.pulling_bytes > 0
     }
 
-    /// Where a train that begins with this frame of a known peer goes. `None`: frame by frame, as it comes.
-    pub(crate) fn plan(&self, peer: u32, first: &Header, outline: &Outline) -> Option<Run> {
+    /// Where a train that begins with this frame of a known peer goes. `None`: frame by frame, as it comes. `whole`: also of
+    /// messages that come whole, which a link had better not place.
+    pub(crate) fn plan(
+        &self,
+        peer: u32,
+        first: &Header,
+        outline: &Outline,
+        whole: bool,
+    ) -> Option<Run> {
         let received = &self.peers[peer].received;
         // In order and without a gap: then nothing behind it has arrived.
         if received.next() != first.sequence || received.has_gap() {
@@ -52,7 +71,7 @@ impl ReceivePath {
         }
         let (list, offset, left, fragment) = match first.kind {
             Kind::Block => self.rest_of_block(peer, first)?,
-            Kind::Data => self.rest_of_train(peer, first)?,
+            Kind::Data => self.rest_of_train(peer, first, whole)?,
             _ => return None,
         };
         if u64::from(fragment) != outline.fragment || first.length != fragment {
@@ -60,16 +79,16 @@ impl ReceivePath {
         }
         let into = list.range(offset, left, Err).err()?;
         let room = into.bytes.min(left);
-        let whole = (room / outline.fragment).min(outline.whole);
-        let tail = left - whole * outline.fragment;
-        let ends = whole == outline.whole && tail > 0 && tail == outline.tail && room == left;
+        let full = (room / outline.fragment).min(outline.whole);
+        let tail = left - full * outline.fragment;
+        let ends = full == outline.whole && tail > 0 && tail == outline.tail && room == left;
         let tail = if ends { tail } else { 0 };
         let run = Run {
-            into: into.part(0, whole * outline.fragment + tail),
+            into: into.part(0, full * outline.fragment + tail),
             fragment,
-            frames: whole as u32 + u32::from(ends),
+            frames: full as u32 + u32::from(ends),
         };
-        (whole > 0).then_some(run)
+        (full > 0).then_some(run)
     }
 
     /// What is owed of a block from this frame on: its receiver's list, offset and length there, and the frames' payload.
@@ -92,7 +111,12 @@ impl ReceivePath {
     }
 
     /// The same of a message's unscheduled part.
-    fn rest_of_train(&self, peer: u32, first: &Header) -> Option<(&SegmentList, u64, u64, u16)> {
+    fn rest_of_train(
+        &self,
+        peer: u32,
+        first: &Header,
+        whole: bool,
+    ) -> Option<(&SegmentList, u64, u64, u16)> {
         let before = first.word.checked_sub(1)?;
         let index = self.find_progress(peer, first.sequence.minus(first.word))?;
         let incoming = self.incoming.at(index)?;
@@ -101,7 +125,7 @@ impl ReceivePath {
         if u64::from(incoming.received) != offset {
             return None;
         }
-        if u64::from(incoming.unscheduled) >= incoming.total {
+        if !whole && u64::from(incoming.unscheduled) >= incoming.total {
             // It came whole: copying costs less than having it placed.
             return None;
         }
@@ -109,26 +133,27 @@ impl ReceivePath {
         Some((self.posted_list(index)?, offset, left, fragment))
     }
 
-    /// Takes the next frame of a train that was planned for: it was checked, and its payload is in its place.
+    /// Takes the next frames of a train that was planned for, of which this is the first: they were checked, and their payload
+    /// is in its place.
     pub(crate) fn take_placed(
         &mut self,
         now: Time,
         (peer, lane): (u32, Lane),
-        header: &Header,
-        bytes: u64,
+        first: &Header,
+        taken: &Taken,
         cross: &mut Cross,
     ) {
+        let Taken { frames, bytes, .. } = *taken;
         let received = &mut self.peers[peer].received;
-        received.latest = header.sequence;
+        received.latest = first.sequence.plus(frames - 1);
         self.counters.add(Counter::BytesPlaced, bytes);
-        self.counters.add(Counter::BytesLanded, bytes);
-        match header.kind {
+        match first.kind {
             Kind::Block => {
-                self.note_placed(header.sequence, BlockWord::parse(header.word), bytes);
+                self.note_placed(first.sequence, BlockWord::parse(first.word), bytes);
             }
             _ => {
-                let first = header.sequence.minus(header.word);
-                if let Some(index) = self.find_progress(peer, first)
+                let train = first.sequence.minus(first.word);
+                if let Some(index) = self.find_progress(peer, train)
                     && let Some(incoming) = self.incoming.at_mut(index)
                 {
                     incoming.received += bytes as u32;
@@ -136,9 +161,10 @@ impl ReceivePath {
                 }
             }
         }
-        self.peers[peer].received.take(header.sequence);
+        self.peers[peer].received.take_run(frames);
         self.overtakes(peer, lane, Arrival::Ahead);
-        self.owe(now, peer, header.flags, false, cross);
+        self.owe(now, peer, first.flags, false, cross);
+        self.owe_more(peer, frames - 1, taken.lasts, taken.flags);
     }
 
     /// The memory of the receive that a message goes to.

@@ -37,7 +37,7 @@ use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
 use crate::slots::Slots;
 
-pub(crate) use landing::{Outline, Run};
+pub(crate) use landing::{Outline, Run, Taken};
 use pulling::Pulling;
 use sequence::Received;
 

@@ -92,6 +92,12 @@ impl Received {
         run > 0
     }
 
+    /// Notes the arrival of the next so many, where there is no gap.
+    pub(super) fn take_run(&mut self, numbers: u32) {
+        debug_assert!(!self.has_gap());
+        self.next = self.next.plus(numbers);
+    }
+
     fn bit(&self, bit: u32) -> bool {
         bit < WINDOW_FRAMES && self.after[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }

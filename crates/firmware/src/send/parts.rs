@@ -47,17 +47,13 @@ impl SendPath {
         self.segmenting.checked_shr(link.0.into()).is_some_and(|bits| bits & 1 == 1)
     }
 
-    /// Up to how many bytes the payload of a frame is copied next to its header. Longer ones of messages that leave whole, not
-    /// of those that are pulled: no byte of a long message is copied at both ends.
+    /// Up to how many bytes the payload of a frame is copied next to its header.
     pub(super) fn inline_bytes(&self, way: Option<Way>, record: &Record) -> u64 {
-        let segments = way.is_some_and(|(link, _)| self.segments(link));
-        if record.count < TRAIN_FRAMES_MIN || !segments {
-            return INLINE_PAYLOAD_BYTES;
-        }
-        let What::Message { message, .. } = record.what else { return INLINE_PAYLOAD_BYTES };
-        match self.messages.at(message) {
-            Some(sending) if !sending.is_pulled() => INLINE_PAYLOAD_BYTES_OF_TRAINS,
-            _ => INLINE_PAYLOAD_BYTES,
+        let train = record.count >= TRAIN_FRAMES_MIN;
+        if train && way.is_some_and(|(link, _)| self.segments(link)) {
+            INLINE_PAYLOAD_BYTES_OF_TRAINS
+        } else {
+            INLINE_PAYLOAD_BYTES
         }
     }
 

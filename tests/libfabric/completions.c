@@ -181,10 +181,52 @@ static void counters(void)
 	world_close(&world);
 }
 
+/* A peer writes with data, and nobody reads the queue: what it holds is bounded, and the reader is told that something is
+ * missing, after all that is not. */
+static void overrun(void)
+{
+	enum { MANY = 100000 };
+	struct fi_cq_tagged_entry entries[64];
+	struct fid_mr *region;
+	struct world world;
+	double end = now() + PATIENCE;
+	long told = 0, sent = 0;
+	ssize_t got;
+	char memory[8];
+
+	world_open(&world, &(struct options){.cq = {.size = 128, .wait_obj = FI_WAIT_FD}});
+	EQUAL(fi_mr_reg(world.b.domain, memory, 8, FI_REMOTE_WRITE, 0, 8, 0, &region, NULL), 0);
+	struct fid *waits[] = {&world.b.cq->fid};
+	while (sent < MANY && now() < end) {
+		if (fi_inject_writedata(world.a.ep, "y", 1, sent, world.a.peer, 0, 8) == 0)
+			sent++;
+		else
+			fi_cq_read(world.a.cq, entries, 1);
+		/* Progress without reading. */
+		if (sent % 100 == 0)
+			fi_trywait(world.fabric, waits, 1);
+	}
+	EQUAL(sent, MANY);
+	for (int i = 0; i < 1000; i++) {
+		fi_trywait(world.fabric, waits, 1);
+		fi_cq_read(world.a.cq, entries, 1);
+	}
+	while ((got = fi_cq_read(world.b.cq, entries, 64)) > 0) {
+		for (ssize_t i = 0; i < got; i++)
+			CHECK(entries[i].data == (uint64_t)told + i);
+		told += got;
+	}
+	CHECK(told >= 128 && told < MANY);
+	EQUAL(got, -FI_EOVERRUN);
+	EQUAL(fi_close(&region->fid), 0);
+	world_close(&world);
+}
+
 void test_completions(void)
 {
 	formats();
 	selective();
 	full_queue();
+	overrun();
 	counters();
 }

@@ -2,6 +2,8 @@
 #include "world.h"
 
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* The address of a node that is not there: no one has this name, and no one listens at its port. */
 static fi_addr_t dead(struct side *side)
@@ -117,6 +119,52 @@ static void nowhere(void)
 	world_close(&world);
 }
 
+/* The child of a process that forks may not use what its parent opened: every call says so at once, whatever its parent's
+ * threads were at, and the parent goes on. */
+static void forked(void)
+{
+	struct fi_cq_tagged_entry entry;
+	struct world world;
+	int status = 0;
+	char in = 0;
+
+	world_open(&world, NULL);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		int wrong = 0;
+
+		/* Instead of a hang. */
+		alarm(PATIENCE);
+		wrong += fi_send(world.a.ep, "x", 1, NULL, world.a.peer, NULL) != -FI_EOPBADSTATE;
+		wrong += fi_cq_read(world.a.cq, &entry, 1) != -FI_EOPBADSTATE;
+		wrong += fi_close(&world.a.ep->fid) != -FI_EOPBADSTATE;
+		wrong += fi_domain(world.fabric, world.info, &world.a.domain, NULL) != -FI_EOPBADSTATE;
+		_exit(wrong);
+	}
+	EQUAL(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status));
+	EQUAL(WEXITSTATUS(status), 0);
+	EQUAL(fi_recv(world.b.ep, &in, 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
+	EQUAL(fi_send(world.a.ep, "x", 1, NULL, world.a.peer, NULL), 0);
+	EQUAL(next(&world, &world.b, &entry), 1);
+	EQUAL(next(&world, &world.a, &entry), 1);
+	CHECK(in == 'x');
+	world_close(&world);
+
+	/* Without anything open a child is a process like any other. */
+	child = fork();
+	if (child == 0) {
+		alarm(PATIENCE);
+		world_open(&world, NULL);
+		world_close(&world);
+		_exit(checks_failed != 0);
+	}
+	EQUAL(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status));
+	EQUAL(WEXITSTATUS(status), 0);
+}
+
 /* What was sent before closing arrives. */
 static void closing_flushes(void)
 {
@@ -166,6 +214,7 @@ void test_failures(void)
 	dead_peers();
 	closed_in_use();
 	nowhere();
+	forked();
 	closing_flushes();
 	many_endpoints();
 }

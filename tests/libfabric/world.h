@@ -67,6 +67,7 @@ void test_completions(void);
 void test_waiting(void);
 void test_memory(void);
 void test_atomics(void);
+void test_threads(void);
 void test_failures(void);
 
 #endif

@@ -110,6 +110,18 @@ impl AvInner {
         entries.numbers.get(&(node, endpoint)).map_or(FI_ADDR_UNSPEC, |number| *number as FiAddr)
     }
 
+    /// A node's endpoint as people know it: where it is, and its identity as errors have it elsewhere.
+    pub fn describe(&self, node: NodeId, endpoint: u16) -> String {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let number = entries.numbers.get(&(node, endpoint));
+        let address = number.and_then(|number| Some(entries.list.get(*number)?.as_ref()?.address));
+        let name = format!("{:016x}:{endpoint}", node.0);
+        match address.and_then(|address| address.udp) {
+            Some(udp) => format!("{} ({name})", udp.ip()),
+            None => name,
+        }
+    }
+
     fn insert(&self, bytes: &[u8; ADDRESS_BYTES]) -> Option<FiAddr> {
         let address = EpAddress::decode(bytes)?;
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);

@@ -16,6 +16,7 @@ use emp_link::{
 use crate::address::EpAddress;
 use crate::bindings::*;
 use crate::entry::enter;
+use crate::fork::Unshared;
 use crate::handle::{Object, fid, give, look, object, take};
 use crate::params::{LinkWish, Parameters};
 use crate::tables::{DomainOps, FidOps, MrOps, NONE};
@@ -53,6 +54,7 @@ pub struct DomainInner {
     /// Hints that are given when raw frames have not found a node.
     later: Mutex<Vec<(Instant, NodeId, LinkAddress)>>,
     any_later: AtomicBool,
+    _unshared: Unshared,
 }
 
 #[repr(C)]
@@ -309,6 +311,7 @@ impl DomainInner {
             free_endpoints: Mutex::new((0..ENDPOINTS_MAX).collect()),
             later: Mutex::default(),
             any_later: AtomicBool::new(false),
+            _unshared: Unshared::new(),
         })
     }
 

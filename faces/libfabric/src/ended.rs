@@ -45,7 +45,7 @@ impl State {
     fn end(&mut self, ep: &EpInner, enabled: &Enabled, completion: &Completion) {
         let slot = completion.context as usize;
         if !matches!(completion.status, Status::Ok | Status::Truncated | Status::Cancelled) {
-            warn(completion);
+            warn(enabled, completion);
         }
         if completion.op.kind() == OpKind::Undelivered {
             return undelivered(enabled, completion);
@@ -159,10 +159,11 @@ impl State {
 
 /// Says why an operation failed: MPIs seldom do.
 #[cold]
-fn warn(completion: &Completion) {
+fn warn(enabled: &Enabled, completion: &Completion) {
     let (what, why) = (completion.op.kind(), completion.status.describe());
-    let number = number_of(completion.peer_endpoint);
-    core::warn(&format!("{what:?} of {:016x}:{number}: {why}", completion.peer.0));
+    let peer = enabled.av.describe(completion.peer, number_of(completion.peer_endpoint));
+    let way = if what == OpKind::Receive { "from" } else { "to" };
+    core::warn(&format!("{what:?} {way} {peer}: {why}"));
 }
 
 fn kind_flags(operation: &Operation) -> u64 {

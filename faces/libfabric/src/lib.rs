@@ -29,6 +29,7 @@ mod endpoint;
 mod entry;
 mod eq;
 mod fabric;
+mod fork;
 mod handle;
 mod info;
 mod mr;

@@ -71,7 +71,18 @@ pub fn ways(parameters: &Parameters) -> Vec<Way> {
                     "no raw frames (packet): CAP_NET_RAW is missing; datagrams (udp) if allowed",
                 );
             }
-            choose(all, parameters, packet, is_card)
+            let there: Vec<String> =
+                all.iter().filter(|one| one.up).map(|one| one.name.clone()).collect();
+            let chosen = choose(all, parameters, packet, is_card);
+            // Who names interfaces wants to know why none of them is taken.
+            if chosen.is_empty() && !parameters.interfaces.is_empty() {
+                core::warn(&format!(
+                    "FI_EMP_IFACE={}: no such interface is up and can be used so; up are {}",
+                    parameters.interfaces.join(","),
+                    there.join(", ")
+                ));
+            }
+            chosen
         }
         Err(error) => {
             core::warn(&format!("the network interfaces cannot be listed: {error}"));

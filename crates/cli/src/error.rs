@@ -45,13 +45,26 @@ impl fmt::Display for PassThrough {
 
 impl std::error::Error for PassThrough {}
 
+/// Whoever read our output wants no more of it.
+#[derive(Debug)]
+struct ReaderGone;
+
+impl fmt::Display for ReaderGone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("standard output is closed")
+    }
+}
+
+impl std::error::Error for ReaderGone {}
+
 /// Prints to standard output; a reader that went away (`emp … | head`) is an error that
 /// [`report`] keeps quiet about, where `println!` would panic.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ReaderGone.into()),
+        written => Ok(written?),
+    }
 }
 
 /// Tells the user why the program ends, in one line, and chooses the exit code.
@@ -59,7 +72,8 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(PassThrough(status)) = error.downcast_ref() {
         return ExitCode::from(shell_code(*status));
     }
-    if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) {
+    // Not every broken pipe: a peer that breaks a connection must not look like success.
+    if error.is::<ReaderGone>() {
         return ExitCode::SUCCESS;
     }
     // Standard error may be closed too; then there is nobody left to tell.
@@ -112,6 +126,13 @@ mod tests {
         let error = Err::<(), _>(user_error("no such\nhost")).context("lab").unwrap_err();
         assert!(error.downcast_ref::<UserError>().is_some());
         assert_eq!(one_line(&error), "lab: no such host");
+    }
+
+    #[test]
+    fn a_broken_connection_is_no_success() {
+        let broken = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(report(&broken.context("TCP connection")), ExitCode::from(1));
+        assert_eq!(report(&anyhow::Error::from(ReaderGone)), ExitCode::SUCCESS);
     }
 
     #[test]

@@ -135,6 +135,9 @@ pub struct VerifyArgs {
     /// Messages outstanding each way.
     #[arg(long, default_value_t = 24, value_name = "N")]
     pub window: usize,
+    /// If nothing moves any more, have both ends tell all they know of it.
+    #[arg(long)]
+    pub verbose: bool,
     /// Write the figures to a file, for programs.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -4,8 +4,10 @@
 //! opens the same and answers; then the client orders slices of work one at a time. While a slice runs the connection is
 //! silent, so it disturbs nothing.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::fmt;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -14,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::calls::Script;
 use super::job::{Job, Spec};
+use super::lifeline::{self, Lost};
 use super::subject::End;
 use super::verify;
 use crate::{bail_user, error};
@@ -122,9 +125,25 @@ pub enum Answer {
     },
 }
 
+/// The other end said nothing for so long although it was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silent(pub Duration);
+
+impl fmt::Display for Silent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the other end said nothing for {} s", self.0.as_secs())
+    }
+}
+
+impl std::error::Error for Silent {}
+
 /// An end of the control connection.
 pub struct Control {
     reader: BufReader<TcpStream>,
+    /// How long to wait for a value.
+    limit: Option<Duration>,
+    /// The same connection, looked at while subjects are waited for.
+    _lifeline: Rc<TcpStream>,
 }
 
 impl Control {
@@ -149,12 +168,15 @@ impl Control {
     /// Takes a connection that is there.
     pub fn new(stream: TcpStream) -> anyhow::Result<Self> {
         stream.set_nodelay(true)?;
-        Ok(Self { reader: BufReader::new(stream) })
+        let lifeline = Rc::new(stream.try_clone()?);
+        lifeline::hold(&lifeline);
+        Ok(Self { reader: BufReader::new(stream), limit: None, _lifeline: lifeline })
     }
 
-    /// Bounds the wait for each value, or lets it be without limit.
-    pub fn patience(&self, limit: Option<Duration>) -> anyhow::Result<()> {
-        Ok(self.reader.get_ref().set_read_timeout(limit)?)
+    /// Bounds the wait for each value.
+    pub fn patience(&mut self, limit: Duration) -> anyhow::Result<()> {
+        self.limit = Some(limit);
+        Ok(self.reader.get_ref().set_read_timeout(self.limit)?)
     }
 
     /// The addresses of this end and of the other.
@@ -167,14 +189,23 @@ impl Control {
     pub fn send(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
         let mut line = serde_json::to_vec(value)?;
         line.push(b'\n');
-        self.reader.get_mut().write_all(&line).context("control connection")
+        self.reader.get_mut().write_all(&line).map_err(|problem| self.explain(problem))
+    }
+
+    /// What a failure of the connection means.
+    fn explain(&self, problem: io::Error) -> anyhow::Error {
+        match (problem.kind(), self.limit) {
+            (ErrorKind::BrokenPipe | ErrorKind::ConnectionReset, _) => Lost::Ended.into(),
+            (ErrorKind::WouldBlock | ErrorKind::TimedOut, Some(limit)) => Silent(limit).into(),
+            _ => anyhow::Error::new(problem).context("control connection"),
+        }
     }
 
     /// The next value; `None` if the other end is gone.
     pub fn next<T: DeserializeOwned>(&mut self) -> anyhow::Result<Option<T>> {
         let mut line = String::new();
         let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_line(&mut line);
-        if read.context("control connection")? == 0 {
+        if read.map_err(|problem| self.explain(problem))? == 0 {
             return Ok(None);
         }
         let value = serde_json::from_str(&line);
@@ -190,7 +221,7 @@ impl Control {
     /// The next answer, or the reason why there is none.
     pub fn answer(&mut self) -> anyhow::Result<Answer> {
         match self.next()? {
-            None => bail!("the other end went away"),
+            None => Err(Lost::Ended.into()),
             Some(Answer::Refused { reason, user: true }) => {
                 Err(error::user_error(format!("the other end says: {reason}")))
             }
@@ -263,6 +294,16 @@ mod tests {
     }
 
     #[test]
+    fn whoever_stays_silent_is_waited_for_so_long_and_no_longer() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut control = Control::connect(&listener.local_addr().unwrap().to_string()).unwrap();
+        let limit = Duration::from_millis(20);
+        control.patience(limit).unwrap();
+        let error = control.ask(&hello(End::default(), None)).unwrap_err();
+        assert_eq!(error.downcast_ref(), Some(&Silent(limit)));
+    }
+
+    #[test]
     fn values_cross_and_reasons_become_errors() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap().to_string();
@@ -280,7 +321,7 @@ mod tests {
         assert!(matches!(answer, Answer::Welcome { cards } if cards.len() == 1));
         let error = control.answer().unwrap_err();
         assert!(error.is::<UserError>() && error.to_string().contains("no such profile"));
-        assert!(control.answer().unwrap_err().to_string().contains("went away"));
+        assert!(control.answer().unwrap_err().to_string().contains("has ended"));
         other.join().unwrap();
     }
 }

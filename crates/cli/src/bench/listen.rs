@@ -85,9 +85,9 @@ fn serve(mut control: Control, args: &Args) -> anyhow::Result<()> {
 
 fn session(control: &mut Control, args: &Args) -> anyhow::Result<()> {
     // Others wait behind this client: it must speak soon, and go on.
-    control.patience(Some(HELLO_LIMIT))?;
+    control.patience(HELLO_LIMIT)?;
     let hello = control.next()?;
-    control.patience(Some(SILENCE_LIMIT))?;
+    control.patience(SILENCE_LIMIT)?;
     let Some(Request::Hello { version, end, mtu }) = hello else {
         return Err(error::user_error("a client went away, or did not say hello"));
     };

@@ -9,6 +9,7 @@ mod calls;
 mod control;
 mod environment;
 mod job;
+mod lifeline;
 mod listen;
 mod logp;
 mod measure;

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
+use super::lifeline;
+
 /// Without any progress for this long the other end is gone. Longer than EMP's own limit (5 s), so that EMP's
 /// diagnosis comes first.
 const LIMIT: Duration = Duration::from_secs(12);
@@ -16,6 +18,8 @@ const ROUNDS_PER_LOOK: u32 = 1 << 12;
 pub struct Patience {
     rounds: u32,
     idle_since: Option<Instant>,
+    /// When it is looked again whether the other end is there, after [`idle_since`](Self::idle_since).
+    check_after: Duration,
 }
 
 impl Patience {
@@ -36,8 +40,18 @@ impl Patience {
     #[cold]
     fn look(&mut self) -> anyhow::Result<()> {
         self.rounds = 0;
-        let since = *self.idle_since.get_or_insert_with(Instant::now);
-        if since.elapsed() > LIMIT {
+        let elapsed = match self.idle_since {
+            Some(since) => since.elapsed(),
+            None => {
+                (self.idle_since, self.check_after) = (Some(Instant::now()), lifeline::INTERVAL);
+                return Ok(());
+            }
+        };
+        if elapsed > self.check_after {
+            self.check_after = elapsed + lifeline::INTERVAL;
+            lifeline::check()?;
+        }
+        if elapsed > LIMIT {
             bail!("the other end was silent for {} seconds", LIMIT.as_secs());
         }
         Ok(())

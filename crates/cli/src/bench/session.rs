@@ -1,14 +1,44 @@
 //! The client's side of a benchmark: subjects open at both ends, slices of work one at a time.
 
 use std::sync::Once;
+use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 
 use super::calls::{Script, Tally};
-use super::control::{Answer, Card, Control, Request, hello};
+use super::control::{Answer, Card, Control, Request, Silent, hello};
 use super::job::{Job, LinkChoice, Measure, Spec};
-use super::subject::{self, Place, Role, Subject};
+use super::lifeline::Lost;
+use super::subject::{self, End, Place, Role, Subject};
 use super::verify;
+use crate::bail_user;
+use crate::error::UserError;
+
+/// A listener that has no other client answers a hello at once.
+const HELLO_LIMIT: Duration = Duration::from_secs(5);
+
+/// All later answers come after little work: opening links and getting buffers ready takes seconds on a slow machine, and
+/// what runs at both ends has limits of its own.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long to listen for the other end's last words once this one has failed.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+/// Says hello to whoever listens and learns where that is.
+fn greet(control: &mut Control, peer: &str, own: &End, mtu: Option<usize>) -> anyhow::Result<End> {
+    control.patience(HELLO_LIMIT)?;
+    let answer = control.ask(&hello(own.clone(), mtu));
+    control.patience(ANSWER_LIMIT)?;
+    match answer {
+        Ok(Answer::Here(other)) => Ok(other),
+        Ok(_) => bail!("the other end did not say where it is"),
+        Err(error) if error.is::<Silent>() => bail_user!(
+            "{peer} did not answer in {} s; `emp bench listen` answers at once, unless it serves another client",
+            HELLO_LIMIT.as_secs()
+        ),
+        Err(error) => Err(error),
+    }
+}
 
 /// Says once why a choice that was left to EMP is not the best one that EMP has.
 fn note_choice(specs: &[Spec], place: &Place) {
@@ -42,9 +72,7 @@ impl Session {
         let mut control = Control::connect(peer)?;
         let mut place = Place::find(control.addresses()?, interfaces, mtu)?;
         let own = place.end()?;
-        let Answer::Here(other) = control.ask(&hello(own.clone(), mtu))? else {
-            bail!("the other end did not say where it is");
-        };
+        let other = greet(&mut control, peer, &own, mtu)?;
         place.meet(&own, &other);
         note_choice(&specs, &place);
         let openings = subject::open_all(&specs, &place, Role::Active)?;
@@ -54,8 +82,8 @@ impl Session {
             bail!("the other end did not open what was asked");
         };
         let pairs = openings.into_iter().zip(&theirs);
-        let subjects =
-            pairs.map(|(opening, card)| opening.connect(card)).collect::<Result<_, _>>()?;
+        let subjects = pairs.map(|(opening, card)| opening.connect(card)).collect::<Result<_, _>>();
+        let subjects = subjects.map_err(|problem| explain(&mut control, problem))?;
         let copies = vec![None; specs.len()];
         Ok(Self { control, specs, cards, subjects, place, copies })
     }
@@ -87,7 +115,8 @@ impl Session {
             bail!("the other end did not get ready");
         };
         let before = self.subjects[subject].copied();
-        let measure = self.subjects[subject].active(&job)?;
+        let measure = self.subjects[subject].active(&job);
+        let measure = measure.map_err(|problem| explain(&mut self.control, problem))?;
         let Answer::Done { copied: theirs } = self.control.answer()? else {
             bail!("the other end did not finish");
         };
@@ -107,7 +136,9 @@ impl Session {
         let Answer::Ready = self.control.ask(&Request::Play { subject, script })? else {
             bail!("the other end did not get ready");
         };
-        let tally = script.active(&mut *calls)?;
+        let tally = script.active(&mut *calls);
+        drop(calls);
+        let tally = tally.map_err(|problem| explain(&mut self.control, problem))?;
         match self.control.answer()? {
             Answer::Done { .. } => Ok(tally),
             _ => bail!("the other end did not finish"),
@@ -125,11 +156,28 @@ impl Session {
             bail!("the other end did not get ready");
         };
         let own = self.subjects[subject].verify(&plan, Role::Active);
-        let theirs = self.control.answer();
-        // What went wrong here says more than what the other end saw of it.
-        match (own?, theirs?) {
-            (own, Answer::Verified(theirs)) => Ok([own, theirs]),
+        let own = own.map_err(|problem| explain(&mut self.control, problem))?;
+        match self.control.answer()? {
+            Answer::Verified(theirs) => Ok([own, theirs]),
             _ => bail!("the other end did not finish"),
         }
+    }
+}
+
+/// Why this end's half failed: what was seen here, and what the other end has to say if it gave up. Nothing but that if the
+/// other end is gone: all else follows from it.
+fn explain(control: &mut Control, problem: anyhow::Error) -> anyhow::Error {
+    if let Err(failed) = control.patience(LAST_WORDS) {
+        return failed;
+    }
+    // One answer at most is still on its way from what went well before.
+    let last_words = (0..2).find_map(|_| control.answer().err());
+    match last_words {
+        Some(gone) if gone.is::<Lost>() => gone,
+        Some(refused) if !refused.is::<Silent>() && problem.is::<Lost>() => refused,
+        Some(refused) if !refused.is::<Silent>() && !problem.is::<UserError>() => {
+            anyhow!("{problem:#}; {refused:#}")
+        }
+        _ => problem,
     }
 }

@@ -22,7 +22,7 @@ const WINDOW_MAX: usize = 256;
 
 /// A plan for so long with the usual sizes and window.
 pub fn plan(seed: u64, seconds: f64) -> Plan {
-    Plan { seed, seconds, size_max: 4 << 20, window: 24 }
+    Plan { seed, seconds, size_max: 4 << 20, window: 24, verbose: false }
 }
 
 /// Runs `emp bench verify`.
@@ -38,7 +38,13 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<()> {
     let Ok(&[size_max]) = sizes::parse(&args.size_max).as_deref() else {
         bail_user!("`{}` is not one size; write for example 64K or 4M", args.size_max);
     };
-    let plan = Plan { seed: spec.seed, seconds: args.seconds, size_max, window: args.window };
+    let plan = Plan {
+        seed: spec.seed,
+        seconds: args.seconds,
+        size_max,
+        window: args.window,
+        verbose: args.verbose,
+    };
     check_writable(&args.json)?;
     let load = load();
     let (results, tallies) = args.place.with_session(vec![spec], |session| {

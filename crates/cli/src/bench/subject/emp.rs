@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use emp_host::{
     Address, Counter, Endpoint, Node, ReceiveBuffer, ReceiveRequest, Refused, Region, Request,
-    Selector, SendBuffer, SendOptions, SendRequest,
+    Selector, SendBuffer, SendOptions, SendRequest, WaitError,
 };
 
 use super::emp_calls::EmpCalls;
 use super::{Role, Subject};
 use crate::bench::calls::{Calls, Script};
 use crate::bench::job::{Job, Measure, Pattern};
+use crate::bench::lifeline;
 use crate::bench::patience::Patience;
 use crate::bench::verify;
 
@@ -297,9 +298,25 @@ impl Subject for Emp {
 
 /// Waits for the end of an operation and gives its buffer back.
 pub(super) fn finish<B: Send + 'static>(request: Request<B>) -> anyhow::Result<B> {
-    // The error may own the buffer, which need not be fit to cross threads with it: its words will do.
-    let done = request.wait(LIMIT).map_err(|error| anyhow!("EMP: {error}"))?;
-    Ok(done.buffer)
+    finish_within(request, LIMIT)
+}
+
+/// The same with another limit.
+pub(super) fn finish_within<B: Send + 'static>(
+    mut request: Request<B>,
+    limit: Duration,
+) -> anyhow::Result<B> {
+    let mut left = limit;
+    loop {
+        // The error may own the buffer, which need not be fit to cross threads with it: its words will do.
+        match request.wait(lifeline::INTERVAL) {
+            Ok(done) => return Ok(done.buffer),
+            Err(WaitError::TimedOut(back)) if !left.is_zero() => request = back,
+            Err(error) => bail!("{error}"),
+        }
+        left = left.saturating_sub(lifeline::INTERVAL);
+        lifeline::check()?;
+    }
 }
 
 /// Posts a receive.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use emp_host::{AtomicOp, Refused, RegionOptions, RemoteRegion, Request};
@@ -52,7 +53,7 @@ impl Emp {
     pub(super) fn be_reached(&mut self) -> anyhow::Result<()> {
         let end = receive(&self.endpoint, self.wanted(super::emp::END), vec![0])?;
         // However long a slice is. Should the other end be lost, the receive fails, for it names the sender.
-        end.wait(None).map(drop).map_err(|error| anyhow!("EMP: {error}"))
+        super::emp::finish_within(end, Duration::MAX).map(drop)
     }
 
     fn puts(&mut self, job: &Job, target: RemoteRegion) -> anyhow::Result<()> {

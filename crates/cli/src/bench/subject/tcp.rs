@@ -14,6 +14,7 @@ use super::tcp_calls::TcpCalls;
 use super::{Role, Subject};
 use crate::bench::calls::{Calls, Script};
 use crate::bench::job::{Job, Measure, Pattern};
+use crate::bench::lifeline;
 use crate::bench::patience::Patience;
 
 /// Bytes read at a time where messages may be taken together.
@@ -45,6 +46,7 @@ impl Tcp {
         listener.set_nonblocking(true)?;
         let start = Instant::now();
         loop {
+            lifeline::check()?;
             match listener.accept() {
                 Ok((stream, _)) => return Self::new(stream, spinning),
                 Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.into()),

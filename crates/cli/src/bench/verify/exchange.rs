@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use emp_firmware::Counter;
 use emp_host::{Endpoint, Node, NodeId, ReceiveRequest, Region, Request, Selector, SendRequest};
 
@@ -11,6 +11,7 @@ use super::message::Script;
 use super::outgoing::Outgoing;
 use super::remote::{self, Remote};
 use super::{Plan, Tally};
+use crate::bench::lifeline::Lost;
 use crate::bench::patience::Patience;
 use crate::bench::subject::Role;
 
@@ -78,7 +79,7 @@ pub fn exchange(lanes: &Lanes, peer: NodeId, plan: &Plan, role: Role) -> anyhow:
         if run.step(open)? {
             patience.progress();
         } else {
-            patience.idle().with_context(|| run.stalled(&node))?;
+            patience.idle().map_err(|problem| run.stalled(problem, &node, plan.verbose))?;
             // A progress thread may share this core; nothing here is in a hurry.
             std::thread::yield_now();
         }
@@ -120,8 +121,20 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Where things stand when nothing moves any more, for whoever looks for the reason.
-    fn stalled(&self, node: &Node) -> String {
+    /// Nothing moves any more: says so in a line, and where all things stand if that was asked for.
+    fn stalled(&self, problem: anyhow::Error, node: &Node, verbose: bool) -> anyhow::Error {
+        if problem.is::<Lost>() {
+            return problem;
+        }
+        if verbose {
+            eprintln!("{}", self.details(node));
+        }
+        let (received, flying) = (self.into.tally.messages_checked, self.out.under_way());
+        problem.context(stall(self.out.messages, flying, received, verbose))
+    }
+
+    /// For whoever looks for the reason, a line for each part.
+    fn details(&self, node: &Node) -> String {
         let counters = node.counters();
         let counted: Vec<String> = counters
             .iter()
@@ -130,7 +143,7 @@ impl Run<'_> {
             .collect();
         let (free, slots) = node.pool_slots();
         format!(
-            "verify stalled; {}; {}; {}; pool {free} of {slots} slots free; {}",
+            "out: {}\nin: {}\none-sided: {}\npool: {free} of {slots} slots free\ncounters: {}",
             self.out.state(),
             self.into.state(),
             self.remote.state(),
@@ -173,6 +186,14 @@ impl Run<'_> {
     }
 }
 
+/// How far a run came that does not end.
+fn stall(sent: u64, under_way: usize, received: u64, verbose: bool) -> String {
+    let advice = if verbose { "" } else { " (--verbose tells more)" };
+    format!(
+        "verify stalled with {sent} messages sent, {under_way} of them under way, {received} received{advice}"
+    )
+}
+
 fn receive_word(lanes: &Lanes, peer: NodeId) -> anyhow::Result<ReceiveRequest<Word>> {
     let selector = Selector { from: peer, ..Selector::bits(0) };
     let request = lanes.end.receive(selector, Box::new([0; 8]));
@@ -180,6 +201,19 @@ fn receive_word(lanes: &Lanes, peer: NodeId) -> anyhow::Result<ReceiveRequest<Wo
 }
 
 fn finish(request: Request<Word>) -> anyhow::Result<Word> {
-    let done = request.wait(Duration::ZERO).map_err(|error| anyhow!("EMP: {error}"))?;
+    let done = request.wait(Duration::ZERO).map_err(|error| anyhow!("{error}"))?;
     Ok(done.buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_is_told_in_a_line_that_fits_a_terminal() {
+        let line = stall(1_234_567, 24, 1_234_500, false);
+        assert!(line.contains("24 of them under way") && line.contains("--verbose"), "{line}");
+        assert!(line.chars().count() <= 120, "{line}");
+        assert!(!stall(1, 1, 1, true).contains("--verbose"));
+    }
 }

@@ -26,6 +26,9 @@ pub struct Plan {
     pub size_max: usize,
     /// Messages outstanding each way.
     pub window: usize,
+    /// Both ends tell all they know of a run that stalls.
+    #[serde(default)]
+    pub verbose: bool,
 }
 
 /// What one end saw.

@@ -48,6 +48,11 @@ impl Outgoing {
         format!("{} sent, in flight [{}], no room for {waiting}", self.messages, flying.join(" "))
     }
 
+    /// How many messages have been made and have not ended.
+    pub fn under_way(&self) -> usize {
+        self.flying.len() + usize::from(self.waiting.is_some())
+    }
+
     /// Nothing is under way.
     pub fn is_idle(&self) -> bool {
         self.flying.is_empty() && self.waiting.is_none()

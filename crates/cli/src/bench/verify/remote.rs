@@ -213,5 +213,5 @@ fn started<B: Send + 'static>(
 /// The buffer of an operation that has ended.
 fn end<B: Send + 'static>(request: Request<B>) -> anyhow::Result<B> {
     let done = request.wait(Duration::ZERO);
-    done.map(|done| done.buffer).map_err(|error| anyhow!("EMP: {error}"))
+    done.map(|done| done.buffer).map_err(|error| anyhow!("{error}"))
 }

@@ -13,7 +13,7 @@ mod sim;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Ethernet Message Passing: messages over any Ethernet, without special cards.
 #[derive(Parser)]
@@ -56,12 +56,35 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
     }
 }
 
+/// The command line with `-1` and the like as values of all options, so that each says itself what it can't be.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let allow = |argument: clap::Arg| match argument.get_action().takes_values() {
+        true if !argument.is_positional() => argument.allow_negative_numbers(true),
+        _ => argument,
+    };
+    command.mut_args(allow).mut_subcommands(with_negative_numbers)
+}
+
+fn parse() -> Result<Cli, clap::Error> {
+    let matches = with_negative_numbers(Cli::command()).try_get_matches()?;
+    Cli::from_arg_matches(&matches)
+}
+
 fn main() -> ExitCode {
-    match Cli::try_parse() {
+    match parse() {
         Ok(line) => match dispatch(line.command) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => error::report(&error),
         },
         Err(error) => error::report_line(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        super::with_negative_numbers(super::Cli::command()).debug_assert();
     }
 }

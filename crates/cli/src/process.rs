@@ -38,6 +38,12 @@ impl ProcessId {
     }
 }
 
+/// The numbers of all processes that are to be seen.
+pub fn all() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the command in brackets and may hold spaces and brackets itself, so

@@ -2,9 +2,7 @@
 
 mod lab_support;
 
-use std::process::Stdio;
-use std::thread::sleep;
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
 use lab_support::*;
 
@@ -84,7 +82,7 @@ fn a_name_taken_by_somebody_else_is_left_alone() {
     let name = unique('c');
     let _cleanup = Cleanup(&name);
     let theirs = format!("emp-{name}-b");
-    let ip = |verb: &str| std::process::Command::new("ip").args(["netns", verb, &theirs]).status();
+    let ip = |verb: &str| Command::new("ip").args(["netns", verb, &theirs]).status();
     assert!(ip("add").unwrap().success());
     let line = mistake(&mut emp(&["lab", "up", "--name", &name]));
     let left = namespaces(&name);
@@ -121,7 +119,7 @@ fn a_half_removed_lab_goes_away_completely() {
     let _cleanup = Cleanup(&name);
     succeed(&mut emp(&["lab", "up", "--hosts", "3", "--topology", "ring", "--name", &name]));
     let one = format!("emp-{name}-b");
-    std::process::Command::new("ip").args(["netns", "del", &one]).status().unwrap();
+    Command::new("ip").args(["netns", "del", &one]).status().unwrap();
     let status = succeed(&mut emp(&["lab", "status", "--name", &name]));
     assert!(status.contains("gone"), "{status}");
     succeed(&mut emp(&["lab", "down", "--name", &name]));
@@ -187,7 +185,7 @@ fn what_a_killed_process_leaves_goes_with_the_next_lab() {
         // What bears a lab's name and is not what the lab made is left alone.
         let theirs = format!("emp-{name}-b");
         assert_eq!(namespaces(&name), [theirs.as_str()]);
-        let del = std::process::Command::new("ip").args(["netns", "del", &theirs]).status();
+        let del = Command::new("ip").args(["netns", "del", &theirs]).status();
         assert!(del.unwrap().success());
     }
 }
@@ -197,16 +195,73 @@ fn cables_go_even_if_a_program_stays() {
     if !is_root() {
         return;
     }
-    let name = unique('f');
+    // It belongs to nobody when the lab is removed.
+    let stays = "(while [ -e /sys/class/net/emp0 ]; do sleep 0.05; done; echo gone) &";
+    assert_eq!(succeed(&mut emp(&["lab", "run", "--", "sh", "-c", stays])), "gone\n");
+}
+
+#[test]
+fn down_ends_what_runs_inside_and_nothing_else() {
+    if !is_root() {
+        return;
+    }
+    let (name, other) = (unique('f'), unique('i'));
+    let _cleanup = (Cleanup(&name), Cleanup(&other));
+    let mark = |nth: u32| format!("7654{nth}{}", std::process::id());
+    let sleeper = |lab: &str, mark: &str| {
+        let exec = ["lab", "exec", "--name", lab, "emp-b", "--", "sleep", mark];
+        let child = emp(&exec).spawn().unwrap();
+        wait_until("the sleeper sleeps", || sleeps(mark));
+        child
+    };
+    for lab in [&name, &other] {
+        succeed(&mut emp(&["lab", "up", "--name", lab]));
+    }
+    let mut inside = sleeper(&name, &mark(1));
+    let mut elsewhere = sleeper(&other, &mark(2));
+    // It takes SIGTERM for nothing, and started something that nobody waits for.
+    let script = format!("trap '' TERM; sleep {} & echo; wait", mark(3));
+    let exec = ["lab", "exec", "--name", &name, "emp-a", "--", "sh", "-c", &script];
+    let mut deaf = emp(&exec).stdout(Stdio::piped()).spawn().unwrap();
+    wait_until("the second sleeper sleeps", || sleeps(&mark(3)));
+
+    let said = succeed(&mut emp(&["lab", "down", "--name", &name]));
+    let told = format!("lab {name} is removed; 3 processes that ran inside were ended\n");
+    assert_eq!(said, told);
+    assert!(!inside.wait().unwrap().success() && !deaf.wait().unwrap().success());
+    assert!(!sleeps(&mark(3)) && sleeps(&mark(2)), "of another lab");
+    assert!(elsewhere.try_wait().unwrap().is_none());
+    succeed(&mut emp(&["lab", "down", "--name", &other]));
+    elsewhere.wait().unwrap();
+}
+
+#[test]
+fn down_refuses_to_end_the_shell_it_is_called_from() {
+    if !is_root() {
+        return;
+    }
+    let name = unique('j');
     let _cleanup = Cleanup(&name);
     succeed(&mut emp(&["lab", "up", "--name", &name]));
-    let script = "echo; while [ -e /sys/class/net/emp0 ]; do sleep 0.05; done";
-    let exec = ["lab", "exec", "--name", &name, "emp-a", "--", "sh", "-c", script];
-    let mut child = emp(&exec).stdout(Stdio::piped()).spawn().unwrap();
-    let mut first = [0];
-    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut first).unwrap();
-    sleep(Duration::from_millis(20));
-    assert!(child.try_wait().unwrap().is_none(), "its cable was not there");
-    succeed(&mut emp(&["lab", "down", "--name", &name]));
-    assert!(child.wait().unwrap().success());
+    let script = format!("{} lab down; echo still here", env!("CARGO_BIN_EXE_emp"));
+    let output = run(&["lab", "exec", "--name", &name, "emp-a", "--", "sh", "-c", &script]);
+    let said = stderr(&output);
+    assert!(said.contains(&format!("inside lab {name}")) && said.contains("(sh)"), "{said}");
+    assert_eq!(output.stdout, b"still here\n");
+    assert_eq!(namespaces(&name).len(), 2);
+}
+
+#[test]
+fn a_bare_down_takes_away_what_killed_processes_left() {
+    if !is_root() {
+        return;
+    }
+    let name = unique('k');
+    let record = make_stale(&name);
+    // A lab of that name is nobody's; and a test beside this one may remove the stale one first.
+    let said = succeed(emp(&["lab", "down"]).env("EMP_LAB", "nosuchlab"));
+    assert!(said.starts_with("lab nosuchlab is not up; nothing to remove\n"), "{said}");
+    wait_until("the lab is removed", || !record.exists());
+    let del = Command::new("ip").args(["netns", "del", &format!("emp-{name}-b")]).status();
+    assert!(del.unwrap().success());
 }

@@ -119,8 +119,14 @@ fn a_lab_stays_up_without_root() {
     assert_eq!(status[0]["hosts"][2]["interfaces"][1]["state"], "up");
     assert!(succeed(&mut user.emp(&["lab", "status"])).contains("emp-c"));
 
+    let mark = format!("65432{}", std::process::id());
+    let sleeper = ["lab", "exec", "--name", &name, "emp-b", "--", "sleep", &mark];
+    let mut sleeper = user.emp(&sleeper).spawn().unwrap();
+    wait_until("the sleeper sleeps", || sleeps(&mark));
     let down = ["lab", "down", "--name", &name];
-    assert!(succeed(&mut user.emp(&down)).contains("is removed"));
+    let said = succeed(&mut user.emp(&down));
+    assert!(said.contains("is removed; 1 process that ran inside was ended"), "{said}");
+    assert!(!sleeper.wait().unwrap().success());
     wait_until("the keeper is gone", || processes_with(&keeper) == 0);
     assert!(succeed(&mut user.emp(&down)).contains("nothing to remove"));
     assert!(mistake(&mut user.emp(&exec)).contains("is not up"));

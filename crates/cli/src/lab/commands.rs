@@ -13,8 +13,8 @@ use super::private::{Host, PrivateLab};
 use super::rsh::Call;
 use super::state::{self, State};
 use super::{
-    DownArgs, ExecArgs, RshArgs, RunArgs, ShapeArgs, StatusArgs, UpArgs, build, rootless, stale,
-    status,
+    DownArgs, ExecArgs, RshArgs, RunArgs, ShapeArgs, StatusArgs, UpArgs, build, inhabitants,
+    rootless, stale, status,
 };
 use crate::bail_user;
 use crate::error::{PassThrough, print, user_error};
@@ -121,25 +121,51 @@ pub fn down(args: DownArgs) -> anyhow::Result<()> {
     if args.stale {
         return down_stale();
     }
+    let bare = args.name.is_none();
     let name = state::chosen_name(args.name)?;
     let kept = join_kept(&name)?;
     let state = State::load(&name)?;
+    let mut ended = 0;
     if let Some(state) = &state {
         refuse_if_in_use(state)?;
         refuse_if_not_ours(&name)?;
+        inhabitants::refuse_from_inside(state)?;
+        ended = inhabitants::end(state);
         build::undo(state)?;
     }
     let removed = state.is_some() || kept.is_some();
+    let mut stale = Vec::new();
     match kept {
         Some(kept) => kept.end()?,
+        None if rootless::is_able() && bare => stale = stale::remove_with_processes()?,
         None if rootless::is_able() => {}
         // The keeper may be gone, and then the lab is; its record should follow.
-        None => drop(keeper::forget_stale()?),
+        None => stale = keeper::forget_stale()?,
     }
-    print(&match removed {
-        true => format!("lab {name} is removed\n"),
+    let mut text = match removed {
+        true => format!("lab {name} is removed{}\n", with_processes(ended)),
         false => format!("lab {name} is not up; nothing to remove\n"),
-    })
+    };
+    if bare {
+        text += &told(&stale);
+    }
+    print(&text)
+}
+
+fn with_processes(ended: usize) -> String {
+    match ended {
+        0 => String::new(),
+        1 => "; 1 process that ran inside was ended".to_owned(),
+        ended => format!("; {ended} processes that ran inside were ended"),
+    }
+}
+
+/// What was removed because its process was gone.
+fn told(stale: &[String]) -> String {
+    match stale {
+        [] => String::new(),
+        names => format!("removed, their processes having ended: {}\n", names.join(", ")),
+    }
 }
 
 fn refuse_if_in_use(state: &State) -> anyhow::Result<()> {
@@ -151,11 +177,9 @@ fn refuse_if_in_use(state: &State) -> anyhow::Result<()> {
 }
 
 fn down_stale() -> anyhow::Result<()> {
-    let removed = if rootless::is_able() { stale::remove()? } else { keeper::forget_stale()? };
-    if removed.is_empty() {
-        return print("no stale labs\n");
-    }
-    print(&format!("removed, their processes having ended: {}\n", removed.join(", ")))
+    let able = rootless::is_able();
+    let removed = if able { stale::remove_with_processes()? } else { keeper::forget_stale()? };
+    print(if removed.is_empty() { "no stale labs\n".into() } else { told(&removed) }.as_str())
 }
 
 /// The record of a lab that must be up, after moving to where it can be used.

@@ -7,6 +7,7 @@
 mod build;
 mod commands;
 mod enter;
+mod inhabitants;
 mod interrupt;
 mod ip;
 mod keeper;
@@ -58,7 +59,7 @@ enum Command {
     Run(RunArgs),
     /// Show every host with its addresses, interfaces and byte counters.
     Status(StatusArgs),
-    /// Remove a lab.
+    /// Remove a lab, and end what runs inside it.
     Down(DownArgs),
     /// Like `exec`, called the way `ssh` is: for MPI launchers that want a remote shell.
     ///

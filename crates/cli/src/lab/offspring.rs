@@ -10,7 +10,7 @@ use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::process::ProcessId;
+use crate::process::{self, ProcessId};
 
 /// How often it is looked whether they have ended.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -73,8 +73,7 @@ pub fn children() -> Vec<ProcessId> {
 /// Descendants of this process that have not ended.
 fn living() -> Vec<ProcessId> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
+    for pid in process::all() {
         if let Some(parent) = parent_of(pid) {
             children.entry(parent).or_default().push(pid);
         }
@@ -89,7 +88,8 @@ fn living() -> Vec<ProcessId> {
     found
 }
 
-fn parent_of(pid: u32) -> Option<u32> {
+/// The process that started it, or has adopted it.
+pub fn parent_of(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_whitespace().nth(1)?.parse().ok()

@@ -2,13 +2,21 @@
 //!
 //! Only what such a lab's own record names is touched, and of that only namespaces that are still the ones it made.
 
-use super::build;
 use super::state::State;
+use super::{build, inhabitants};
 
-/// Removes them all, and returns their names. For a process that is able to (see [`super::rootless`]).
-pub fn remove() -> anyhow::Result<Vec<String>> {
+/// Removes them all, ends what still runs inside, and returns their names. For a process that is able to (see
+/// [`super::rootless`]).
+pub fn remove_with_processes() -> anyhow::Result<Vec<String>> {
+    remove(|state| {
+        inhabitants::end(state);
+    })
+}
+
+fn remove(before: impl Fn(&State)) -> anyhow::Result<Vec<String>> {
     let mut removed = Vec::new();
     for state in State::load_all()?.into_iter().filter(State::is_stale) {
+        before(&state);
         match build::undo(&state) {
             Ok(()) => removed.push(state.name),
             // Another process was faster.
@@ -19,9 +27,9 @@ pub fn remove() -> anyhow::Result<Vec<String>> {
     Ok(removed)
 }
 
-/// Does so before a lab is made. One that cannot be removed is no reason not to.
+/// Removes them before a lab is made. One that cannot be removed is no reason not to make it.
 pub fn remove_quietly() {
-    if let Err(error) = remove() {
+    if let Err(error) = remove(|_| ()) {
         eprintln!(
             "note: a lab of a process that was killed is left: {error:#}; `emp lab down --stale` tries again"
         );

@@ -25,3 +25,13 @@ install_mpich() {
         "$venv/bin/pip" download -q --no-deps --no-binary mpi4py -d "$kept" mpi4py==$SUITE_VERSION &&
         tar -C "$kept" -xzf "$kept/mpi4py-$SUITE_VERSION.tar.gz" && touch "$kept/ready-$SUITE_VERSION"
 }
+
+# NetPIPE for MPICH: the distribution's program on the MPICH above, which has the same binary interface. Its package is
+# unpacked and not installed, as it would bring the distribution's MPICH along.
+install_netpipe() {
+    [ -x "$kept/netpipe/usr/bin/NPmpich2" ] && return
+    local package=netpipe-mpich2
+    rm -rf "$kept/netpipe" && mkdir -p "$kept/netpipe" && ln -sf libmpi.so.12 "$venv/lib/libmpich.so.12" &&
+        (cd "$kept/netpipe" && { apt-get -q download $package || { apt-get -q update && apt-get -q download $package; }; }) &&
+        dpkg -x "$kept/netpipe/$package"_*.deb "$kept/netpipe"
+}

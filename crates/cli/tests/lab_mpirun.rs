@@ -62,10 +62,46 @@ fn ranks_start_on_the_labs_hosts_with_the_environment_of_mpi_env() {
     let wanted =
         ["-bootstrap ssh -bootstrap-exec on emp-a", "-hosts emp-a,emp-b -ppn 2 -n 3", "emp-b"];
     assert_eq!(printed.lines().take(3).collect::<Vec<_>>(), wanted, "{printed}");
-    for line in told.lines().map(|line| line.trim_start_matches("export ").replace('\'', "")) {
+    let told = told.lines().filter(|line| !line.starts_with('#'));
+    for line in told.map(|line| line.trim_start_matches("export ").replace('\'', "")) {
         assert!(printed.lines().any(|other| other == line), "{line} in {printed}");
     }
     assert!(namespaces(&lab).is_empty() && !is_recorded(&lab));
+}
+
+/// A libfabric that has a provider EMP, which takes no link but auto.
+const LIBFABRIC: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+unsigned fi_version(void) { return 1 << 16 | 17; }
+int fi_getinfo(unsigned v, const char *n, const char *s, unsigned long long f, const void *h, void **list) {
+    const char *level = getenv("FI_LOG_LEVEL");
+    if (level && !strcmp(level, "warn"))
+        fprintf(stderr, "libfabric:1:2::emp:core:emp():0<warn> FI_EMP_LINK=%s: must be auto\n", getenv("FI_EMP_LINK"));
+    *list = 0;
+    return -61;
+}
+"#;
+
+#[test]
+fn a_run_that_fails_because_emp_is_refused_says_why() {
+    if !is_root() {
+        return;
+    }
+    let root = installation();
+    let source = root.path().join("libfabric.c");
+    fs::write(&source, LIBFABRIC).unwrap();
+    let library = root.path().join("lib/libfabric.so.1");
+    let mut compiler = Command::new("cc");
+    succeed(compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source));
+    let run = |program: &str| {
+        let line = ["lab", "mpirun", "--mpi", "intel", "-n", "2", "--", program];
+        stderr(&with(root.path(), &line).env("FI_EMP_LINK", "pigeon").output().unwrap())
+    };
+    let told = "emp: libfabric does not offer EMP on emp-a: FI_EMP_LINK=pigeon: must be auto\n";
+    assert_eq!(run("false"), told);
+    assert_eq!(run("true"), "");
 }
 
 #[test]

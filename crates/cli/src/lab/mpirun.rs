@@ -72,6 +72,9 @@ pub fn run(args: MpirunArgs) -> anyhow::Result<()> {
     let first = hosts.first().context("a lab without hosts")?;
     prepare_to_launch()?;
     let status = launch(first, &job)?;
+    if !status.success() && args.over == Transport::Emp {
+        tell_refusal(&hosts, &job);
+    }
     drop(lab);
     interrupt::undivided(|| ());
     if status.success() { Ok(()) } else { Err(PassThrough(status).into()) }
@@ -158,6 +161,22 @@ fn launch(first: &Host<'_>, job: &Job<'_>) -> anyhow::Result<ExitStatus> {
     let status = child.wait()?;
     offspring::end_all(PATIENCE);
     Ok(status)
+}
+
+/// Says it if EMP is the reason why a run failed: where a host's libfabric does not offer it, for a wrong `FI_EMP_…` perhaps,
+/// Open MPI says only that it has no components.
+fn tell_refusal(hosts: &[Host<'_>], job: &Job<'_>) {
+    let (Some(library), Ok(program)) = (&job.mpi.libfabric, std::env::current_exe()) else {
+        return;
+    };
+    let used = hosts.iter().filter(|host| job.places.iter().any(|(name, _)| name == host.name()));
+    let refusal = used.filter_map(|host| {
+        let reason = mpi::refusal(host.command(&program).ok()?, library, &job.settings.variables)?;
+        Some((host.name(), reason))
+    });
+    if let Some((host, reason)) = { refusal }.next() {
+        eprintln!("emp: libfabric does not offer EMP on {host}: {reason}");
+    }
 }
 
 /// What came of a run whose output was kept.

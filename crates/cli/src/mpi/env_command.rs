@@ -65,6 +65,10 @@ fn json(all: &[(Mpi, Settings)]) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(&entries.collect::<Vec<_>>())? + "\n")
 }
 
+/// Told with the environment, as a comment where that is for a shell. (Last there: whoever forgets the quotes around what
+/// the shell evaluates makes one line of all.)
+const HINT: &str = "FI_LOG_LEVEL=warn has libfabric say why it does not take EMP";
+
 /// All MPIs at once: each reads its own variables, and what they share is the same for all.
 fn shell(all: &[(Mpi, Settings)]) -> anyhow::Result<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -77,7 +81,7 @@ fn shell(all: &[(Mpi, Settings)]) -> anyhow::Result<String> {
             lines.push(line);
         }
     }
-    Ok(lines.concat())
+    Ok(lines.concat() + &format!("# {HINT}\n"))
 }
 
 fn quoted(value: &str) -> String {
@@ -106,7 +110,7 @@ fn text(all: &[(Mpi, Settings)]) -> String {
         };
         let _ = writeln!(text, "  then: {run}");
     }
-    text
+    text + &format!("\n{HINT}\n")
 }
 
 #[cfg(test)]
@@ -134,7 +138,9 @@ mod tests {
         assert!(lines.contains(r"export FI_PROVIDER_PATH='/it'\''s'"), "{lines}");
         assert!(lines.contains("export OMPI_MCA_osc='^ucx'\n"), "{lines}");
         assert!(lines.contains("export MPIR_CVAR_CH4_NETMOD=ofi\n"), "{lines}");
+        assert!(lines.ends_with(&format!("\n# {HINT}\n")), "{lines}");
         let shown = text(&all);
+        assert!(shown.contains(HINT), "{shown}");
         assert!(shown.contains("Open MPI 4.1.4 (/usr/bin/mpirun)"), "{shown}");
         let parsed: serde_json::Value = serde_json::from_str(&json(&all).unwrap()).unwrap();
         assert_eq!(parsed[1]["environment"]["FI_PROVIDER"], "emp");

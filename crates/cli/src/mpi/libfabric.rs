@@ -1,7 +1,7 @@
 //! One libfabric: its version, where it looks for providers, whether it finds EMP.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -11,6 +11,9 @@ use super::probe::{self, Answer};
 
 /// How long a libfabric may look for its devices. Providers that probe hardware take a second.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Bytes of a log that are read: some hundred lines.
+const LONGEST_COMPLAINT: u64 = 64 << 10;
 
 /// The first version that reads a file of parameters.
 const READS_FILE: (u32, u32) = (1, 18);
@@ -29,13 +32,52 @@ pub struct Places {
 
 /// Asks a libfabric, loaded by a process of its own with these variables besides ours; `None` if it gives no answer.
 pub fn ask(library: &Path, variables: &[(String, String)]) -> Option<Answer> {
-    let mut child = Command::new("/proc/self/exe")
+    ask_by(Command::new("/proc/self/exe"), library, variables, Stdio::null())
+}
+
+/// Why a libfabric does not offer EMP to a process that `command` makes of this program; `None` if it does, or if it gives
+/// no answer. MPIs keep that to themselves, and say only that they found nothing.
+pub fn refusal(command: Command, library: &Path, variables: &[(String, String)]) -> Option<String> {
+    let mut complaints = tempfile::tempfile().ok()?;
+    let level = ("FI_LOG_LEVEL".to_owned(), "warn".to_owned());
+    let variables: Vec<_> = variables.iter().cloned().chain([level]).collect();
+    let answer = ask_by(command, library, &variables, complaints.try_clone().ok()?.into())?;
+    if answer.providers.iter().any(|provider| provider == "emp") {
+        return None;
+    }
+    let mut text = String::new();
+    complaints.rewind().ok()?;
+    // Others may print what they like.
+    complaints.take(LONGEST_COMPLAINT).read_to_string(&mut text).ok()?;
+    Some(reasons(&text))
+}
+
+/// What EMP's provider said in a log of libfabric's, each thing once: layers of others ask it several times.
+fn reasons(log: &str) -> String {
+    let mut told: Vec<&str> = Vec::new();
+    for line in log.lines().filter(|line| line.contains(":emp:")) {
+        let said = line.split_once("<warn> ").map(|(_, said)| said.trim());
+        told.extend(said.filter(|said| !told.contains(said)));
+    }
+    match told.as_slice() {
+        [] => "it does not say why; `emp doctor` may know".to_owned(),
+        told => told.join("; "),
+    }
+}
+
+fn ask_by(
+    mut command: Command,
+    library: &Path,
+    variables: &[(String, String)],
+    complaints: Stdio,
+) -> Option<Answer> {
+    let mut child = command
         .arg(probe::SUBCOMMAND)
         .arg(library)
         .envs(variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(complaints)
         .spawn()
         .ok()?;
     let start = Instant::now();
@@ -88,6 +130,16 @@ pub fn of_system() -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_log_only_what_emp_says_is_told_and_once() {
+        let log = "libfabric:1:2::core:core:verify_filter_names():554<warn> provider emp is unknown?\n\
+                   libfabric:1:2:ofi_rxm:emp:core:emp():0<warn> FI_EMP_LINK=x: must be auto\n\
+                   libfabric:1:2::emp:core:emp():0<warn> FI_EMP_LINK=x: must be auto\n\
+                   libfabric:1:2::emp:core:emp():0<warn> no card\n";
+        assert_eq!(reasons(log), "FI_EMP_LINK=x: must be auto; no card");
+        assert!(reasons("nothing").contains("emp doctor"));
+    }
 
     #[test]
     fn places_are_read_from_the_library() {

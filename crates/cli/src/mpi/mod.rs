@@ -14,6 +14,7 @@ mod settings;
 pub use env_command::{Args as EnvArgs, run as run_env};
 pub use find::{choose, find};
 pub use install::{Args as InstallArgs, run as run_install};
+pub use libfabric::refusal;
 pub use obstacles::inspect as findings;
 pub use probe::{Args as ProbeArgs, run as run_probe};
 pub use provider::{directory as provider_directory, file as provider_file};

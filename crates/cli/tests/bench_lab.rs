@@ -60,7 +60,7 @@ fn a_ping_pong_is_measured_against_the_bare_link_and_tcp() {
 fn a_ping_pong_through_libfabric_is_measured_beside_the_host_api() {
     let directory = provider_directory();
     if !is_root() || !directory.join("libemp_fi.so").exists() {
-        return eprintln!("skipped: not root, or no provider (cargo test --workspace builds it)");
+        return skipped("not root, or no provider (cargo test --workspace builds it)");
     }
     for (link, told) in [("auto", None), ("udp", Some("udp"))] {
         let mut command = emp(&["bench", "pingpong", "--lab", "--link", link, "--vs", "libfabric"]);

@@ -50,7 +50,7 @@ fn browser() -> Option<&'static str> {
         version.is_ok_and(|output| output.status.success())
     });
     if found.is_none() {
-        eprintln!("skipped: there is no chromium here (apt-get install chromium)");
+        skipped("there is no chromium here (apt-get install chromium)");
     }
     found
 }

@@ -265,3 +265,19 @@ fn a_bare_down_takes_away_what_killed_processes_left() {
     let del = Command::new("ip").args(["netns", "del", &format!("emp-{name}-b")]).status();
     assert!(del.unwrap().success());
 }
+
+#[test]
+fn tests_without_privilege_say_that_they_are_skipped() {
+    if !is_root() {
+        return;
+    }
+    let mut again = Command::new("setpriv");
+    again.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(std::env::current_exe().unwrap());
+    let test = "a_half_removed_lab_goes_away_completely";
+    let output = again.args(["--exact", test]).output().unwrap();
+    assert!(output.status.success());
+    let said = stderr(&output);
+    // With one core the test is the main thread, and has its name.
+    assert!(said.starts_with("skipped: ") && said.lines().count() == 1, "{said}");
+    assert!(said.ends_with(": this needs CAP_SYS_ADMIN and CAP_NET_ADMIN\n"), "{said}");
+}

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use lab_support::{mistake, processes_with, signal, sleeps, succeed, unique, wait_until};
+use lab_support::{mistake, processes_with, signal, skipped, sleeps, succeed, unique, wait_until};
 use tempfile::TempDir;
 
 /// An ordinary user with a copy of `emp` they may run and a runtime directory of their own.
@@ -38,7 +38,7 @@ impl User {
         match allowed {
             Ok(output) if output.status.success() => Some(user),
             other => {
-                eprintln!("skipped: no user namespace for an ordinary user here: {other:?}");
+                skipped(&format!("no user namespace for an ordinary user here: {other:?}"));
                 None
             }
         }

@@ -10,7 +10,13 @@ use super::*;
 
 fn lab(hosts: usize, topology: Topology, mtu: u32) -> Option<PrivateLab> {
     if !rootless::is_able() {
-        eprintln!("skipped: this needs CAP_SYS_ADMIN and CAP_NET_ADMIN");
+        let thread = thread::current();
+        let name = thread.name().unwrap_or("a test");
+        // Not by `eprintln!`, which nobody sees of a test that passes.
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: {name}: this needs CAP_SYS_ADMIN and CAP_NET_ADMIN"
+        );
         return None;
     }
     Some(PrivateLab::create(Plan::new(hosts, topology, mtu).unwrap()).unwrap())

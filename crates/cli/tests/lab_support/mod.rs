@@ -1,6 +1,7 @@
 //! What the lab's tests share: running the real `emp`, and looking at what it leaves.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Output};
 use std::thread::sleep;
@@ -73,12 +74,20 @@ impl Drop for Cleanup<'_> {
     }
 }
 
+/// Says that a test does nothing here, and why. Not by `eprintln!`, which nobody sees of a test that passes.
+pub fn skipped(why: &str) {
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("a test");
+    // A tester without standard error does not want to know.
+    let _ = writeln!(std::io::stderr(), "skipped: {name}: {why}");
+}
+
 /// Says why and gives false where the tester has no privilege.
 pub fn is_root() -> bool {
     let able = Command::new("unshare").args(["--net", "--mount", "true"]).output();
     let able = able.is_ok_and(|output| output.status.success());
     if !able {
-        eprintln!("skipped: this needs CAP_SYS_ADMIN and CAP_NET_ADMIN");
+        skipped("this needs CAP_SYS_ADMIN and CAP_NET_ADMIN");
     }
     able
 }

@@ -20,11 +20,15 @@ use super::place::Place;
 use crate::bail_user;
 use crate::bench::control::Card;
 use crate::bench::job::{LinkChoice, Spec};
+use crate::bench::lifeline;
 use crate::bench::verify;
 use crate::error::user_error;
 
 /// How long to look for the other node, which is known to run.
 const FIND_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long to look before it is looked whether the other end still runs: several of EMP's own questions.
+const FIND_STEP: Duration = Duration::from_millis(250);
 
 /// Bytes of an IPv4 and a UDP header: the part of an MTU that is not EMP's.
 const IP_UDP_BYTES: usize = 28;
@@ -215,7 +219,13 @@ impl Opening for EmpOpening {
             bail_user!("the other end runs no EMP node");
         };
         self.node.hint(node, LinkIndex(0), address);
-        if let Err(missing) = self.node.find(node, FIND_LIMIT) {
+        let mut tries = FIND_LIMIT.as_millis() / FIND_STEP.as_millis();
+        while let Err(missing) = self.node.find(node, FIND_STEP) {
+            lifeline::check()?;
+            tries -= 1;
+            if tries > 0 {
+                continue;
+            }
             if matches!(self.link, Address::Shm(_)) {
                 bail_user!("{missing}; both ends of shm are one user's, on one machine");
             }

@@ -35,7 +35,9 @@ pub struct TransmitFrame {
 /// are copied into the batch, each frame's bytes right behind those of the one before: a train that is all inline is one
 /// piece of memory.
 pub struct TransmitBatch {
-    frames: ArrayVec<TransmitFrame, { Self::FRAMES_MAX }>,
+    /// Filled where they lie: one has 200 bytes, and moving it into a list took as long as the rest of building a frame.
+    frames: Box<[TransmitFrame]>,
+    count: usize,
     inline: Box<[u8]>,
     /// Inline bytes of all frames so far.
     used: usize,
@@ -51,33 +53,33 @@ impl TransmitBatch {
     pub fn new(frame_bytes_max: usize) -> Self {
         let room_bytes = frame_bytes_max.max(emp_wire::HEAD_BYTES_MAX);
         let inline = vec![0; room_bytes * Self::FRAMES_MAX].into_boxed_slice();
-        Self { frames: ArrayVec::new(), inline, used: 0, room_bytes }
+        let frames = vec![TransmitFrame::none(); Self::FRAMES_MAX].into_boxed_slice();
+        Self { frames, count: 0, inline, used: 0, room_bytes }
     }
 
     /// Forgets the frames.
     pub fn clear(&mut self) {
-        self.frames.clear();
-        self.used = 0;
+        (self.count, self.used) = (0, 0);
     }
 
     /// The frames, in the order to send them.
     pub fn frames(&self) -> &[TransmitFrame] {
-        &self.frames
+        &self.frames[..self.count]
     }
 
     /// True if there is no frame.
     pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.count == 0
     }
 
     /// True if no further frame fits.
     pub fn is_full(&self) -> bool {
-        self.frames.is_full()
+        self.count == self.frames.len()
     }
 
     /// Frames that still fit.
     pub(crate) fn room(&self) -> u32 {
-        self.frames.remaining_capacity() as u32
+        (self.frames.len() - self.count) as u32
     }
 
     /// The longest frame that fits, in bytes.
@@ -87,7 +89,7 @@ impl TransmitBatch {
 
     /// The bytes of frame `index` that come before its segments.
     pub fn inline(&self, index: usize) -> &[u8] {
-        let frame = &self.frames[index];
+        let frame = &self.frames()[index];
         &self.inline[frame.inline as usize..][..frame.inline_bytes as usize]
     }
 
@@ -103,20 +105,16 @@ impl TransmitBatch {
         build: impl FnOnce(&mut [u8], &mut FrameSegments) -> Result<usize, E>,
     ) -> Result<(), E> {
         let others = small.and_then(|small| self.others(link, to, small));
-        if others.is_none() {
-            let (inline, segments) = (self.used as u32, ArrayVec::new());
-            let bundles = small.map(|small| small.node);
-            self.frames.push(TransmitFrame {
-                link,
-                to,
-                inline,
-                inline_bytes: 0,
-                bundles,
-                segments,
-            });
-        }
         let inline = &mut self.inline[self.used..][..self.room_bytes - others.unwrap_or(0)];
-        let last = self.frames.len() - 1;
+        if others.is_none() {
+            let frame = &mut self.frames[self.count];
+            (frame.link, frame.to) = (link, to);
+            (frame.inline, frame.inline_bytes) = (self.used as u32, 0);
+            frame.bundles = small.map(|small| small.node);
+            frame.segments.clear();
+            self.count += 1;
+        }
+        let last = self.count - 1;
         let frame = &mut self.frames[last];
         match build(inline, &mut frame.segments) {
             Ok(bytes) => {
@@ -127,7 +125,7 @@ impl TransmitBatch {
             }
             Err(error) => {
                 if others.is_none() {
-                    self.frames.truncate(last);
+                    self.count = last;
                 }
                 Err(error)
             }
@@ -137,7 +135,7 @@ impl TransmitBatch {
     /// Bytes of the last link frame, if such a frame may join it.
     #[inline]
     fn others(&self, link: LinkIndex, to: LinkAddress, small: Small) -> Option<usize> {
-        let last = self.frames.last().filter(|last| last.bundles == Some(small.node))?;
+        let last = self.frames().last().filter(|last| last.bundles == Some(small.node))?;
         let others = last.inline_bytes as usize;
         let fits = others + small.most <= small.room.min(self.room_bytes);
         (fits && last.link == link && last.to == to).then_some(others)
@@ -156,6 +154,17 @@ pub(crate) struct Small {
 }
 
 impl TransmitFrame {
+    const fn none() -> Self {
+        Self {
+            link: LinkIndex(0),
+            to: LinkAddress::EVERYONE,
+            inline: 0,
+            inline_bytes: 0,
+            bundles: None,
+            segments: ArrayVec::new_const(),
+        }
+    }
+
     /// Pieces of host memory that follow the inline bytes.
     pub fn segments(&self) -> &[Segment] {
         &self.segments

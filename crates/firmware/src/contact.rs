@@ -288,7 +288,7 @@ impl Firmware {
                     self.ask_peer(LinkIndex(i as u8), LinkAddress::EVERYONE, peer);
                 }
             }
-            if let Some((link, to)) = self.peers.ways(peer).bulk {
+            if let Some((link, &to)) = self.peers.ways(peer).bulk {
                 self.ask_peer(link, to, peer);
             }
             let node = self.peers[peer].node;

@@ -333,7 +333,7 @@ impl Firmware {
                 self.routes.search(now, peer);
             }
             if u64::from(heard) >= u64::from(silence_ms) / WATCHES_PER_SILENCE
-                && let (_, Some((link, to))) = self.peers.ways(peer).pick(Lane::Small)
+                && let (_, Some((link, &to))) = self.peers.ways(peer).pick(Lane::Small)
             {
                 self.challenge(now, link, to, peer);
             }
@@ -357,7 +357,7 @@ impl Firmware {
             let rides = |peer| single && send.has_control(peer);
             let Some(ack) = self.receive.poll_ack(now, &mut self.cross, rides) else { return };
             let peer = &self.peers[ack.peer];
-            if peer.route().is_none_or(|(_, to)| to == LinkAddress::LOOPBACK) {
+            if peer.route().is_none_or(|(_, to)| *to == LinkAddress::LOOPBACK) {
                 // The node's own acknowledgements need no frame.
                 if peer.node == own {
                     let (latest, delay_us) = (ack.latest, ack.delay_us);
@@ -422,7 +422,7 @@ impl Firmware {
             let peer = &self.peers[next];
             let (_, way) = self.peers.ways(next).pick(Lane::Small);
             next += 1;
-            let reachable = peer.route().is_some_and(|(_, to)| to != LinkAddress::LOOPBACK);
+            let reachable = peer.route().is_some_and(|(_, to)| *to != LinkAddress::LOOPBACK);
             if !reachable || peer.remote_epoch == Epoch::UNKNOWN {
                 continue;
             }

@@ -1,9 +1,9 @@
 //! Building a frame in a batch: header, body, payload by copy or by reference, checksum (none where there is no wire, `CRC-4`).
 
 use emp_wire::{
-    ACK_BODY_BYTES_MAX, ATOMIC_BYTES, Flags, GET_BYTES, HEADER_BYTES, Header, IMMEDIATE_BYTES,
-    Kind, LONG_BYTES, MESSAGE_BODY_BYTES_MAX, NodeId, Sequence, TARGET_BYTES, begin_checksum,
-    store_checksum, store_unsummed,
+    ACK_BODY_BYTES_MAX, ATOMIC_BYTES, Checksum, Flags, GET_BYTES, HEADER_BYTES, Header,
+    IMMEDIATE_BYTES, Kind, LONG_BYTES, MESSAGE_BODY_BYTES_MAX, NodeId, Sequence, TARGET_BYTES,
+    store_checksum,
 };
 
 use crate::lanes::Way;
@@ -41,7 +41,7 @@ pub(crate) struct Head {
 pub(crate) struct Line<'a> {
     pub(crate) own: NodeId,
     pub(crate) peer: &'a Peer,
-    pub(crate) way: Option<Way>,
+    pub(crate) way: Option<Way<'a>>,
     pub(crate) check_payload: bool,
     /// Payloads up to so many bytes are copied next to the header.
     pub(crate) inline_bytes: u64,
@@ -91,7 +91,7 @@ pub(crate) fn frame(
     memory: &impl HostMemory,
 ) -> Result<u64, EncodeError> {
     let Line { peer, way, check_payload, inline_bytes: inline_max, .. } = *line;
-    let (link, to) = way.ok_or(EncodeError::Unsendable)?;
+    let way @ (_, to) = way.ok_or(EncodeError::Unsendable)?;
     let mut copied = 0;
     let most = match &payload {
         Payload::Host { bytes, .. } if *bytes > inline_max => None,
@@ -108,17 +108,16 @@ pub(crate) fn frame(
         }
         let length = (whole - HEADER_BYTES as u64) as u16;
         let header = header(line, head, length, payload_bytes > 0);
-        header.emit(inline.first_chunk_mut().expect("a batch's frames have room for a header"));
+        let head = inline.first_chunk_mut().expect("a batch's frames have room for a header");
+        header.emit_seeded(head, peer.outgoing);
 
         let mut inline_bytes = end;
         if place(payload, inline_max, &mut inline[end..], segments, memory)? {
             inline_bytes = whole as usize;
         }
-        if to.is_memory() {
-            store_unsummed(inline, peer.outgoing);
-        } else {
+        if !to.is_memory() {
             let covered = if check_payload { inline_bytes } else { end };
-            let mut sum = begin_checksum(&mut inline[..covered], peer.outgoing);
+            let mut sum = Checksum::of(&inline[..covered]);
             if check_payload {
                 for segment in segments.iter() {
                     memory.checksum(*segment, &mut sum)?;
@@ -129,7 +128,7 @@ pub(crate) fn frame(
         copied = (inline_bytes - end) as u64;
         Ok(inline_bytes)
     };
-    batch.add(link, to, small.map(|most| Small { node: peer.node, most, room }), build)?;
+    batch.add(way, small.map(|most| Small { node: peer.node, most, room }), build)?;
     Ok(copied)
 }
 
@@ -164,7 +163,7 @@ pub(crate) struct Alike {
 impl Alike {
     /// For frames of which `head` is the first's; `payload_bytes` is more than nothing. `None`: there is no route.
     pub(crate) fn new(line: &Line<'_>, head: &Head, payload_bytes: u16) -> Option<Self> {
-        let (link, to) = line.way?;
+        let (link, &to) = line.way?;
         let first = header(line, head, payload_bytes, true);
         let check_payload = line.check_payload;
         let copies = u64::from(payload_bytes) <= line.inline_bytes;
@@ -193,12 +192,12 @@ impl Alike {
             flags: self.first.flags.with_if(request, Flags::ACK_REQUEST),
             ..self.first
         };
-        batch.add(self.link, self.to, None, |inline, segments| {
+        batch.add((self.link, &self.to), None, |inline, segments| {
             if self.copies {
                 let end = HEADER_BYTES + payload.bytes as usize;
                 let (head, copy) = inline[..end].split_at_mut(HEADER_BYTES);
-                header.emit(head.first_chunk_mut().expect("just cut so"));
-                let mut sum = begin_checksum(head, self.seed);
+                header.emit_seeded(head.first_chunk_mut().expect("just cut so"), self.seed);
+                let mut sum = Checksum::of(head);
                 if self.check_payload {
                     memory.read_and_sum(payload, copy, &mut sum)?;
                 } else {
@@ -208,11 +207,9 @@ impl Alike {
                 return Ok(end);
             }
             let inline = &mut inline[..HEADER_BYTES];
-            header.emit(inline.first_chunk_mut().expect("just cut so"));
-            if self.to.is_memory() {
-                store_unsummed(inline, self.seed);
-            } else {
-                let mut sum = begin_checksum(inline, self.seed);
+            header.emit_seeded(inline.first_chunk_mut().expect("just cut so"), self.seed);
+            if !self.to.is_memory() {
+                let mut sum = Checksum::of(inline);
                 if self.check_payload {
                     memory.checksum(payload, &mut sum)?;
                 }
@@ -258,12 +255,12 @@ pub(crate) fn contact_frame(
     header: &Header,
     body: impl FnOnce(&mut [u8]) -> usize,
 ) {
-    let built = batch.add(link, to, None, |inline, _| {
+    let built = batch.add((link, &to), None, |inline, _| {
         let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
         let header = Header { length: (end - HEADER_BYTES) as u16, ..*header };
-        header.emit(inline.first_chunk_mut().expect("a batch's frames have room for a header"));
-        let sum = begin_checksum(&mut inline[..end], emp_wire::Seed::CONTACT);
-        store_checksum(inline, sum);
+        let head = inline.first_chunk_mut().expect("a batch's frames have room for a header");
+        header.emit_seeded(head, emp_wire::Seed::CONTACT);
+        store_checksum(inline, Checksum::of(&inline[..end]));
         Ok::<_, core::convert::Infallible>(end)
     });
     let Ok(()) = built;

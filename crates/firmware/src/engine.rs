@@ -14,7 +14,7 @@ use crate::descriptor::{
     ClaimId, Completion, OpId, OpKind, PostError, Posted, ProbeInfo, ReceiveDescriptor, Selector,
     SendDescriptor, Status,
 };
-use crate::lanes::{Lanes, Ways};
+use crate::lanes::{Lanes, Way, Ways};
 use crate::limits::{COMPLETIONS_MAX, EVENTS_MAX};
 use crate::memory::HostMemory;
 use crate::peers::Peers;
@@ -234,14 +234,15 @@ impl Firmware {
         batch: &mut TransmitBatch,
     ) -> Result<Posted, PostError> {
         let peer = self.destination(now, send.to, send.endpoint)?;
-        let ways = self.peers.ways(peer);
         let (peers, cross) = (&self.peers, &mut self.cross);
         // An acknowledgement that is due leaves by itself, and before the message.
         let free = !batch.is_full() && !self.receive.has_due_acks();
-        if free && self.send.may_go_at_once(now, peer, &send, &ways, peers) {
+        if let Some(way) = peers.small_way(now, peer).filter(|_| free)
+            && self.send.may_go_at_once(peer, &send, peers)
+        {
             let frame_bytes_max = self.frame_bytes_max;
             let mut out = Outlet { peers, cross, memory, batch, frame_bytes_max };
-            return self.send.post_at_once(now, peer, send, &ways, &mut out);
+            return self.send.post_at_once(now, peer, send, way, &mut out);
         }
         let buffered_max = self.single_frame_bytes_max();
         let op = self.send.post(now, peer, send, buffered_max, memory)?;
@@ -534,13 +535,16 @@ impl Firmware {
     /// The link that frames to a peer take now, if it is known.
     pub fn route(&self, node: NodeId) -> Option<(LinkIndex, LinkAddress)> {
         let peer = self.peers.peek(node)?;
-        self.peers[peer].route().filter(|(_, address)| *address != LinkAddress::LOOPBACK)
+        let route = self.peers[peer].route().map(|(link, address)| (link, *address));
+        route.filter(|(_, address)| *address != LinkAddress::LOOPBACK)
     }
 
     /// The lanes that frames to a peer take now, if it is known.
     pub fn lanes(&self, node: NodeId) -> Option<LanesInUse> {
         let ways = self.peers.ways(self.peers.peek(node)?);
         let Ways { small, bulk, bulk_frames } = ways;
+        let copied = |way: Option<Way<'_>>| way.map(|(link, address)| (link, *address));
+        let (small, bulk) = (copied(small), copied(bulk));
         (small.is_some() || bulk.is_some()).then_some(LanesInUse { small, bulk, bulk_frames })
     }
 

@@ -129,7 +129,7 @@ impl Firmware {
             && entry.remote_epoch != Epoch::UNKNOWN
             && entry.local_epoch.check() == first.destination_epoch;
         let Ways { small, bulk, .. } = self.peers.ways(peer);
-        if !current || ![small, bulk].contains(&Some((link, from))) {
+        if !current || ![small, bulk].contains(&Some((link, &from))) {
             return None;
         }
         let outline = Outline {

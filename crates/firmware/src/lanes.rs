@@ -58,22 +58,22 @@ pub(crate) mod flag {
     pub(crate) const SMALL_DOWN: u8 = 2;
 }
 
-/// A link and an address on it.
-pub(crate) type Way = (LinkIndex, LinkAddress);
+/// A link and an address on it, where that is kept: a copy of what was just copied waits for that.
+pub(crate) type Way<'a> = (LinkIndex, &'a LinkAddress);
 
 /// The ways to a peer that can be used now.
 #[derive(Clone, Copy)]
-pub(crate) struct Ways {
-    pub(crate) small: Option<Way>,
-    pub(crate) bulk: Option<Way>,
+pub(crate) struct Ways<'a> {
+    pub(crate) small: Option<Way<'a>>,
+    pub(crate) bulk: Option<Way<'a>>,
     /// Least frames of a train for the bulk lane.
     pub(crate) bulk_frames: u32,
 }
 
-impl Ways {
+impl<'a> Ways<'a> {
     /// The way of a frame that is meant for `lane`: by the other if there is no such.
     #[inline]
-    pub(crate) fn pick(&self, lane: Lane) -> (Lane, Option<Way>) {
+    pub(crate) fn pick(&self, lane: Lane) -> (Lane, Option<Way<'a>>) {
         match (lane, self.small, self.bulk) {
             (Lane::Bulk, _, Some(way)) | (Lane::Small, None, Some(way)) => (Lane::Bulk, Some(way)),
             (_, small, _) => (Lane::Small, small),
@@ -175,10 +175,10 @@ impl Lanes {
     }
 
     /// The way of a peer's bulk lane.
-    pub(crate) fn way(&self, peer: u32) -> Option<Way> {
+    pub(crate) fn way(&self, peer: u32) -> Option<Way<'_>> {
         let second = self.seconds.get(&peer)?;
         let up = second.lanes[Lane::Bulk as usize].up;
-        Some((self.bulk_link()?, second.address.filter(|_| up)?))
+        Some((self.bulk_link()?, second.address.as_ref().filter(|_| up)?))
     }
 
     /// Everything about a peer's second lane is forgotten.
@@ -307,8 +307,9 @@ mod tests {
 
     #[test]
     fn a_train_takes_the_lane_that_suits_it_or_the_one_there_is() {
-        let small = Some((LinkIndex(0), LinkAddress::index(3)));
-        let bulk = Some((LINK, LinkAddress::index(4)));
+        let addresses = [LinkAddress::index(3), LinkAddress::index(4)];
+        let small = Some((LinkIndex(0), &addresses[0]));
+        let bulk = Some((LINK, &addresses[1]));
         let ways = Ways { small, bulk, bulk_frames: 5 };
         assert_eq!((ways.lane_of(4), ways.lane_of(5)), (Lane::Small, Lane::Bulk));
         assert_eq!(ways.pick(Lane::Small), (Lane::Small, small));
@@ -346,7 +347,7 @@ mod tests {
         lanes.seek(Time(0), 7, Lane::Bulk, 1);
         assert!(!lanes.fall(Time(1), 7, Lane::Small), "it is the only one");
         lanes.rise(Time(1), 7, Lane::Bulk, Some(LinkAddress::index(4)));
-        assert_eq!(lanes.way(7), Some((LINK, LinkAddress::index(4))));
+        assert_eq!(lanes.way(7), Some((LINK, &LinkAddress::index(4))));
         assert!(lanes.fall(Time(2), 7, Lane::Bulk));
         assert_eq!(lanes.way(7), None);
         assert!(!lanes.fall(Time(2), 7, Lane::Small));

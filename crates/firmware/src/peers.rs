@@ -70,8 +70,9 @@ impl Peer {
     }
 
     /// Where frames to it go, unless they take the bulk lane.
-    pub(crate) fn route(&self) -> Option<Way> {
-        self.has_route.then_some((self.link, self.address))
+    #[inline]
+    pub(crate) fn route(&self) -> Option<Way<'_>> {
+        self.has_route.then_some((self.link, &self.address))
     }
 
     fn heard(&mut self, now: Time, link: LinkIndex, from: LinkAddress) -> bool {
@@ -121,7 +122,7 @@ impl Peers {
 
     /// The ways to a peer that can be used now.
     #[inline]
-    pub(crate) fn ways(&self, index: u32) -> Ways {
+    pub(crate) fn ways(&self, index: u32) -> Ways<'_> {
         let peer = &self.entries[index];
         let bulk_frames = self.lanes.bulk_frames();
         let mut ways = Ways { small: peer.route(), bulk: None, bulk_frames };
@@ -131,6 +132,15 @@ impl Peers {
             ways.small = ways.small.filter(|_| usable);
         }
         ways
+    }
+
+    /// The way of a small message to a peer, if it takes the small lane and nothing better is to be looked for: as most do,
+    /// whether or not there is a bulk lane beside it.
+    #[inline]
+    pub(crate) fn small_way(&self, now: Time, index: u32) -> Option<Way<'_>> {
+        let peer = &self.entries[index];
+        let small = peer.lanes & flag::SMALL_DOWN == 0 && self.lanes.bulk_frames() > 1;
+        peer.route().filter(|_| small && !self.may_seek(now, index, Lane::Small))
     }
 
     /// Frames to a peer go there from now on. What was known of a second lane is not, unless that is another link.

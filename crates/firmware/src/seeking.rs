@@ -50,7 +50,7 @@ impl Firmware {
             self.ask_lane(link, to, question);
         }
         if (question.address.is_none() || question.again)
-            && let Some((link, to)) = self.peers[question.peer].route()
+            && let Some((link, &to)) = self.peers[question.peer].route()
         {
             self.ask_lane(link, to, question);
         }
@@ -60,7 +60,7 @@ impl Firmware {
     fn ask_for_small(&mut self, question: &Question) {
         let bulk = self.peers.lanes.bulk_link();
         match self.peers[question.peer].route() {
-            Some((link, to)) if Some(link) != bulk => self.ask_lane(link, to, question),
+            Some((link, &to)) if Some(link) != bulk => self.ask_lane(link, to, question),
             _ => {
                 for index in 0..self.links.len() {
                     let link = LinkIndex(index as u8);

@@ -99,16 +99,15 @@ impl TransmitBatch {
     #[inline]
     pub(crate) fn add<E>(
         &mut self,
-        link: LinkIndex,
-        to: LinkAddress,
+        way: (LinkIndex, &LinkAddress),
         small: Option<Small>,
         build: impl FnOnce(&mut [u8], &mut FrameSegments) -> Result<usize, E>,
     ) -> Result<(), E> {
-        let others = small.and_then(|small| self.others(link, to, small));
+        let others = small.and_then(|small| self.others(way, small));
         let inline = &mut self.inline[self.used..][..self.room_bytes - others.unwrap_or(0)];
         if others.is_none() {
             let frame = &mut self.frames[self.count];
-            (frame.link, frame.to) = (link, to);
+            (frame.link, frame.to) = (way.0, *way.1);
             (frame.inline, frame.inline_bytes) = (self.used as u32, 0);
             frame.bundles = small.map(|small| small.node);
             frame.segments.clear();
@@ -134,11 +133,11 @@ impl TransmitBatch {
 
     /// Bytes of the last link frame, if such a frame may join it.
     #[inline]
-    fn others(&self, link: LinkIndex, to: LinkAddress, small: Small) -> Option<usize> {
+    fn others(&self, way: (LinkIndex, &LinkAddress), small: Small) -> Option<usize> {
         let last = self.frames().last().filter(|last| last.bundles == Some(small.node))?;
         let others = last.inline_bytes as usize;
         let fits = others + small.most <= small.room.min(self.room_bytes);
-        (fits && last.link == link && last.to == to).then_some(others)
+        (fits && last.link == way.0 && last.to == *way.1).then_some(others)
     }
 }
 

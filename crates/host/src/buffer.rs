@@ -186,6 +186,7 @@ impl<B> Held<B> {
 
 impl<B: SendBuffer> Held<B> {
     /// The memory to send. `None` if there are too many runs.
+    #[inline]
     pub(crate) fn segments(&self) -> Option<SegmentList> {
         // SAFETY: initialised by `new`. Called before the post, when nothing uses the memory.
         let buffer = unsafe { self.0.assume_init_ref() };
@@ -197,6 +198,7 @@ impl<B: SendBuffer> Held<B> {
 
 impl<B: ReceiveBuffer> Held<B> {
     /// The memory to receive into. `None` if there are too many runs.
+    #[inline]
     pub(crate) fn segments_mut(&mut self) -> Option<SegmentList> {
         // SAFETY: initialised by `new`. Called before the post, when nothing uses the memory.
         let buffer = unsafe { self.0.assume_init_mut() };
@@ -209,29 +211,41 @@ impl<B: ReceiveBuffer> Held<B> {
 /// Collects runs of memory, without an allocation for the usual one or two.
 #[derive(Default)]
 struct Collector {
-    few: [Segment; 2],
+    /// Address and length apart: a copy of the pair in one piece would wait for the two stores before it.
+    addresses: [u64; 2],
+    lengths: [u64; 2],
     many: Vec<Segment>,
     count: usize,
 }
 
 impl Collector {
+    #[inline]
     fn add(&mut self, address: usize, bytes: usize) {
         let segment = Segment { address: address as u64, bytes: bytes as u64 };
         self.count += 1;
         match self.count {
-            1 | 2 => self.few[self.count - 1] = segment,
-            3 => self.many.extend([self.few[0], self.few[1], segment]),
+            place @ (1 | 2) => {
+                self.addresses[place - 1] = segment.address;
+                self.lengths[place - 1] = segment.bytes;
+            }
+            3 => self.many.extend([self.few(0), self.few(1), segment]),
             // Nothing past the limit is kept: the list is refused by its count.
             4..=SEGMENTS_MAX => self.many.push(segment),
             _ => {}
         }
     }
 
+    #[inline]
+    fn few(&self, place: usize) -> Segment {
+        Segment { address: self.addresses[place], bytes: self.lengths[place] }
+    }
+
+    #[inline]
     fn finish(self) -> Option<SegmentList> {
         match self.count {
             0 => Some(SegmentList::empty()),
-            1 => Some(SegmentList::one(self.few[0])),
-            2 => SegmentList::new(&self.few).ok(),
+            1 => Some(SegmentList::one(self.few(0))),
+            2 => SegmentList::new(&[self.few(0), self.few(1)]).ok(),
             3..=SEGMENTS_MAX => SegmentList::new(&self.many).ok(),
             _ => None,
         }

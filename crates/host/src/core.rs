@@ -307,7 +307,7 @@ impl Core {
             // Before its owner hears of it and uses the memory for something else.
             self.memory.revoke();
         }
-        match self.requests.end(completion) {
+        match self.requests.end(&completion) {
             Ended::Request(key) => self.sleepers.request(key),
             Ended::Raw(key, completion) => self.hand_raw(key, completion),
             Ended::Orphan(buffer) => self.sleepers.bury(buffer),

@@ -141,6 +141,7 @@ impl Endpoint {
     }
 
     /// As [`send`](Self::send), with options.
+    #[inline(always)]
     pub fn send_with<B: SendBuffer>(
         &self,
         to: impl Into<Address>,
@@ -177,6 +178,7 @@ impl Endpoint {
     }
 
     /// Posts a receive. The request owns the buffer until the receive has ended.
+    #[inline(always)]
     pub fn receive<B: ReceiveBuffer>(
         &self,
         selector: Selector,
@@ -185,6 +187,7 @@ impl Endpoint {
         self.receive_claimed(selector, None, buffer)
     }
 
+    #[inline(always)]
     pub(crate) fn receive_claimed<B: ReceiveBuffer>(
         &self,
         selector: Selector,
@@ -201,8 +204,9 @@ impl Endpoint {
         })
     }
 
-    /// Posts with the segments of `held`, and makes a request that keeps it.
-    #[inline]
+    /// Posts with the segments of `held`, and makes a request that keeps it. Inlined, so that the request is made where its
+    /// owner keeps it: copies of what was just written wait for the stores.
+    #[inline(always)]
     pub(crate) fn post<B: Send + 'static>(
         &self,
         held: Held<B>,

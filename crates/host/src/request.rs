@@ -50,6 +50,7 @@ impl<B> Finished<B> {
 }
 
 impl<B: Send + 'static> Request<B> {
+    #[inline]
     pub(crate) fn new(ticket: Ticket, buffer: Held<B>) -> Self {
         Self { ticket, buffer: Some(buffer) }
     }
@@ -65,14 +66,14 @@ impl<B: Send + 'static> Request<B> {
     }
 
     /// Waits until the operation has ended, at most for `timeout` (`None`: without limit).
+    #[inline]
     pub fn wait(
         mut self,
         timeout: impl Into<Option<Duration>>,
     ) -> Result<Finished<B>, WaitError<B>> {
-        if self.ticket.wait(timeout.into()) {
-            self.finish().map_err(WaitError::Failed)
-        } else {
-            Err(WaitError::TimedOut(self))
+        match self.ticket.wait(timeout.into()) {
+            Some(completion) => self.finish_with(completion).map_err(WaitError::Failed),
+            None => Err(WaitError::TimedOut(self)),
         }
     }
 
@@ -83,10 +84,16 @@ impl<B: Send + 'static> Request<B> {
     }
 
     /// The result of an operation that has ended.
-    fn finish(mut self) -> Result<Finished<B>, Failed<B>> {
+    fn finish(self) -> Result<Finished<B>, Failed<B>> {
         let Progress::Done(completion) = self.ticket.progress else {
             unreachable!("only called when the operation has ended")
         };
+        self.finish_with(completion)
+    }
+
+    /// The same; this is its completion.
+    #[inline]
+    fn finish_with(mut self, completion: Completion) -> Result<Finished<B>, Failed<B>> {
         let held = self.buffer.take().expect("present until the request is taken apart");
         // SAFETY: the completion was handed out, so the firmware is done with the buffer.
         let buffer = unsafe { held.release() };
@@ -194,19 +201,21 @@ impl Ticket {
         self.check(&mut core)
     }
 
-    fn wait(&mut self, timeout: Option<Duration>) -> bool {
-        let Progress::Flying(key) = self.progress else { return true };
-        let Some(node) = &self.node else { return true };
+    /// The completion, once it is there.
+    #[inline]
+    fn wait(&mut self, timeout: Option<Duration>) -> Option<Completion> {
+        let key = match self.progress {
+            Progress::Done(completion) => return Some(completion),
+            Progress::Flying(key) => key,
+        };
+        let node = self.node.as_ref()?;
         let found = wait_for(&node.shared, &Interest::One(key), timeout, |core| {
             core.requests.take_done(key)
         });
-        match found {
-            None => false,
-            Some(completion) => {
-                self.progress = Progress::Done(completion);
-                true
-            }
+        if let Some(completion) = &found {
+            self.progress = Progress::Done(*completion);
         }
+        found
     }
 
     fn cancel(&mut self) -> bool {

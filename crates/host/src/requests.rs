@@ -5,7 +5,6 @@
 
 use emp_firmware::{Completion, OpId, OpKind, PostError, Posted, Status};
 use emp_wire::NodeId;
-use slab::Slab;
 
 use crate::queues::QueueKey;
 
@@ -37,7 +36,8 @@ pub(crate) enum Begun {
 
 struct Slot {
     op: OpId,
-    state: State,
+    /// `None`: the slot is free.
+    state: Option<State>,
 }
 
 /// What a completion ended.
@@ -56,10 +56,45 @@ pub(crate) enum Ended {
 /// The slots.
 #[derive(Default)]
 pub(crate) struct Requests {
-    slots: Slab<Slot>,
+    /// Written where they lie: what is made elsewhere and copied at once waits for the first stores (one in a dozen
+    /// nanoseconds of a post).
+    slots: Vec<Slot>,
+    /// Free slots: the last freed is the first used, as it is in the cache.
+    free: Vec<SlotKey>,
 }
 
 impl Requests {
+    /// A slot for what is being posted.
+    #[inline]
+    fn vacant(&self) -> SlotKey {
+        self.free.last().copied().unwrap_or(self.slots.len())
+    }
+
+    /// Fills the slot that is [`vacant`](Self::vacant).
+    #[inline]
+    fn fill(&mut self, op: OpId, state: State) {
+        match self.free.pop() {
+            Some(key) => {
+                let slot = &mut self.slots[key];
+                (slot.op, slot.state) = (op, Some(state));
+            }
+            None => self.slots.push(Slot { op, state: Some(state) }),
+        }
+    }
+
+    /// Frees a slot.
+    #[inline]
+    fn remove(&mut self, key: SlotKey) -> Option<State> {
+        let state = self.slots.get_mut(key)?.state.take()?;
+        self.free.push(key);
+        Some(state)
+    }
+
+    fn used(&self) -> impl Iterator<Item = (SlotKey, OpId, &State)> {
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(key, slot)| Some((key, slot.op, slot.state.as_ref()?)))
+    }
+
     /// Posts by `post`, which is given the context to use, and keeps a slot for the operation if that goes well.
     #[inline]
     pub(crate) fn insert(
@@ -67,10 +102,9 @@ impl Requests {
         state: State,
         post: impl FnOnce(u64) -> Result<OpId, PostError>,
     ) -> Result<SlotKey, PostError> {
-        let slot = self.slots.vacant_entry();
-        let key = slot.key();
+        let key = self.vacant();
         let op = post(key as u64)?;
-        slot.insert(Slot { op, state });
+        self.fill(op, state);
         Ok(key)
     }
 
@@ -81,13 +115,12 @@ impl Requests {
         state: State,
         post: impl FnOnce(u64) -> Result<Posted, PostError>,
     ) -> Result<Begun, PostError> {
-        let slot = self.slots.vacant_entry();
-        let key = slot.key();
+        let key = self.vacant();
         let posted = post(key as u64)?;
         if let Some(completion) = posted.over {
             return Ok(Begun::Over(completion));
         }
-        slot.insert(Slot { op: posted.op, state });
+        self.fill(posted.op, state);
         Ok(Begun::Flying(key))
     }
 
@@ -96,38 +129,38 @@ impl Requests {
         self.slots[key].op
     }
 
-    /// Notes a completion.
+    /// Notes a completion. That of a request keeps the slot's key as its context, which means nothing to its owner.
     #[inline]
-    pub(crate) fn end(&mut self, mut completion: Completion) -> Ended {
+    pub(crate) fn end(&mut self, completion: &Completion) -> Ended {
         let key = completion.context as usize;
         let Some(slot) = self.slots.get_mut(key) else { return Ended::Unknown };
         if slot.op != completion.op {
             return Ended::Unknown;
         }
         match slot.state {
-            State::Done(_) => return Ended::Unknown,
-            State::InFlight => {
-                completion.context = 0;
-                slot.state = State::Done(completion);
+            None | Some(State::Done(_)) => return Ended::Unknown,
+            Some(State::InFlight) => {
+                slot.state = Some(State::Done(*completion));
                 return Ended::Request(key);
             }
-            State::Orphan(_) | State::Raw { .. } => {}
+            Some(State::Orphan(_) | State::Raw { .. }) => {}
         }
-        match self.slots.remove(key).state {
-            State::Raw { queue, context } => {
-                completion.context = context;
-                Ended::Raw(queue, completion)
+        match self.remove(key) {
+            Some(State::Raw { queue, context }) => {
+                Ended::Raw(queue, Completion { context, ..*completion })
             }
-            State::Orphan(buffer) => Ended::Orphan(buffer),
-            State::InFlight | State::Done(_) => unreachable!("seen above"),
+            Some(State::Orphan(buffer)) => Ended::Orphan(buffer),
+            None | Some(State::InFlight | State::Done(_)) => unreachable!("seen above"),
         }
     }
 
     /// The completion of a request, if it has ended; its slot is free then.
     #[inline]
     pub(crate) fn take_done(&mut self, key: SlotKey) -> Option<Completion> {
-        let State::Done(completion) = self.slots.get(key)?.state else { return None };
-        self.slots.remove(key);
+        let slot = self.slots.get_mut(key)?;
+        let Some(State::Done(completion)) = slot.state else { return None };
+        slot.state = None;
+        self.free.push(key);
         Some(completion)
     }
 
@@ -137,19 +170,19 @@ impl Requests {
             return Err(buffer);
         }
         match self.slots.get_mut(key) {
-            Some(slot) => {
-                slot.state = State::Orphan(buffer);
+            Some(slot) if slot.state.is_some() => {
+                slot.state = Some(State::Orphan(buffer));
                 Ok(slot.op)
             }
-            None => Err(buffer),
+            _ => Err(buffer),
         }
     }
 
     /// Completions for all operations in flight, for when the firmware is gone.
     pub(crate) fn in_flight(&self, status: Status) -> Vec<Completion> {
-        let slots = self.slots.iter().filter(|(_, slot)| !matches!(slot.state, State::Done(_)));
-        let completion = |(key, slot): (usize, &Slot)| Completion {
-            op: slot.op,
+        let slots = self.used().filter(|(_, _, state)| !matches!(state, State::Done(_)));
+        let completion = |(key, op, _): (usize, OpId, &State)| Completion {
+            op,
             context: key as u64,
             status,
             bytes: 0,
@@ -164,12 +197,13 @@ impl Requests {
 
     /// Operations in flight, of one kind.
     pub(crate) fn flying(&self, kind: OpKind) -> usize {
-        let flying = |slot: &Slot| !matches!(slot.state, State::Done(_)) && slot.op.kind() == kind;
-        self.slots.iter().filter(|(_, slot)| flying(slot)).count()
+        let flying =
+            |op: OpId, state: &State| !matches!(state, State::Done(_)) && op.kind() == kind;
+        self.used().filter(|(_, op, state)| flying(*op, state)).count()
     }
 
     /// Operations in flight or ended and not asked for, of one kind.
     pub(crate) fn count(&self, kind: OpKind) -> usize {
-        self.slots.iter().filter(|(_, slot)| slot.op.kind() == kind).count()
+        self.used().filter(|(_, op, _)| op.kind() == kind).count()
     }
 }

@@ -184,17 +184,28 @@ pub struct Header {
 impl Header {
     /// Writes the header with an empty checksum field.
     pub fn emit(&self, into: &mut [u8; HEADER_BYTES]) {
-        into[field::VERSION_KIND] = VERSION << 5 | self.kind as u8;
-        into[field::FLAGS] = self.flags.0;
-        into[field::LENGTH].copy_from_slice(&self.length.to_be_bytes());
-        into[field::DESTINATION_TAG].copy_from_slice(&self.destination_tag.to_be_bytes());
-        into[field::DESTINATION_EPOCH].copy_from_slice(&self.destination_epoch.to_be_bytes());
-        into[field::SOURCE_TAG].copy_from_slice(&self.source_tag.to_be_bytes());
-        into[field::SOURCE_EPOCH].copy_from_slice(&self.source_epoch.0.to_be_bytes());
-        into[field::SEQUENCE].copy_from_slice(&self.sequence.0.to_be_bytes());
-        into[field::ACKNOWLEDGE].copy_from_slice(&self.acknowledge.0.to_be_bytes());
-        into[field::WORD].copy_from_slice(&self.word.to_be_bytes());
-        into[field::CHECKSUM].fill(0);
+        self.emit_seeded(into, Seed::CONTACT);
+    }
+
+    /// Writes the header with the seed in the checksum field: ready for the checksum (without one for `CRC-4`), whose pass reads words of 8 bytes. So they
+    /// are written: a processor waits for narrower stores that lie within a later load.
+    #[inline]
+    pub fn emit_seeded(&self, into: &mut [u8; HEADER_BYTES], seed: Seed) {
+        let first = u64::from(VERSION << 5 | self.kind as u8) << 56
+            | u64::from(self.flags.0) << 48
+            | u64::from(self.length) << 32
+            | u64::from(self.destination_tag) << 16
+            | u64::from(self.destination_epoch);
+        let words = [
+            first,
+            u64::from(self.source_tag) << 32 | u64::from(self.source_epoch.0),
+            u64::from(self.sequence.0) << 32 | u64::from(self.acknowledge.0),
+            u64::from(self.word) << 32 | u64::from(seed.0),
+        ];
+        let (places, _) = into.as_chunks_mut::<8>();
+        for (place, word) in places.iter_mut().zip(words) {
+            *place = word.to_be_bytes();
+        }
     }
 
     /// Reads the header; returns it and the body with payload (link padding cut off). The checksum is not checked here.
@@ -276,6 +287,9 @@ pub fn checksum_of(frame: &[u8]) -> u32 {
 /// Frames up to this many bytes are copied to be checked in one pass: cheaper than two passes where they are.
 const ONE_PASS_BYTES: usize = 320;
 
+/// The same for the smallest, in a third of the memory to be cleared: messages of up to 64 bytes, acknowledgements.
+const ONE_SHORT_PASS_BYTES: usize = 128;
+
 /// Checks a received frame of which `covered` body bytes are under the checksum.
 #[inline]
 pub fn verify(frame: &[u8], covered: usize, seed: Seed) -> Result<(), Reason> {
@@ -283,7 +297,9 @@ pub fn verify(frame: &[u8], covered: usize, seed: Seed) -> Result<(), Reason> {
     if frame.len() < end {
         return Err(Reason::BodyShort);
     }
-    let sum = if end <= ONE_PASS_BYTES {
+    let sum = if end <= ONE_SHORT_PASS_BYTES {
+        seeded::<ONE_SHORT_PASS_BYTES>(&frame[..end], seed)
+    } else if end <= ONE_PASS_BYTES {
         seeded::<ONE_PASS_BYTES>(&frame[..end], seed)
     } else {
         let mut sum = head_checksum(frame.first_chunk().expect("longer than a header"), seed);
@@ -305,13 +321,8 @@ pub fn verify_unsummed(frame: &[u8], covered: usize, seed: Seed) -> Result<(), R
 /// The checksum of a received frame's header, to be continued with what it covers of the rest.
 #[inline]
 pub fn head_checksum(head: &[u8; HEADER_BYTES], seed: Seed) -> Checksum {
-    // The seed goes in together with the word before it, as what is read next: a processor waits for stores that lie
-    // within a later load.
-    const LAST: usize = HEADER_BYTES - 8;
-    let mut copy = [0u8; HEADER_BYTES];
-    copy[..LAST].copy_from_slice(&head[..LAST]);
-    let last = u64::from(u32_at(head, LAST)) << 32 | u64::from(seed.0);
-    copy[LAST..].copy_from_slice(&last.to_be_bytes());
+    let mut copy = *head;
+    copy[LAST_WORD..].copy_from_slice(&last_word(head, seed).to_be_bytes());
     Checksum::of(&copy)
 }
 
@@ -321,22 +332,27 @@ pub fn head_checksum(head: &[u8; HEADER_BYTES], seed: Seed) -> Checksum {
 fn seeded<const ROOM: usize>(head: &[u8], seed: Seed) -> Checksum {
     let mut copy = [0u8; ROOM];
     copy[..head.len()].copy_from_slice(head);
-    copy[field::CHECKSUM].copy_from_slice(&seed.0.to_be_bytes());
+    copy[LAST_WORD..HEADER_BYTES].copy_from_slice(&last_word(head, seed).to_be_bytes());
     Checksum::of(&copy[..head.len()])
 }
 
-/// Starts the checksum of a frame to be sent: header and the body bytes that `head` holds. Leaves the seed in the
-/// checksum field until [`store_checksum`].
+/// Where the last word of 8 bytes of a header begins: what it ends with is the checksum field.
+const LAST_WORD: usize = HEADER_BYTES - 8;
+
+/// A header's last word with the seed in place of the checksum. They go in together: a processor waits for stores that lie
+/// within a later load.
+#[inline]
+fn last_word(head: &[u8], seed: Seed) -> u64 {
+    u64::from(u32_at(head, LAST_WORD)) << 32 | u64::from(seed.0)
+}
+
+/// Starts the checksum of a frame that is written: header and the body bytes that `head` holds. Leaves the seed in the
+/// checksum field until [`store_checksum`]. A header that was written with it ([`Header::emit_seeded`]) needs but
+/// [`Checksum::of`].
 #[inline]
 pub fn begin_checksum(head: &mut [u8], seed: Seed) -> Checksum {
     head[field::CHECKSUM].copy_from_slice(&seed.0.to_be_bytes());
     Checksum::of(head)
-}
-
-/// Writes the seed where the checksum would be (`CRC-4`).
-#[inline]
-pub fn store_unsummed(head: &mut [u8], seed: Seed) {
-    head[field::CHECKSUM].copy_from_slice(&seed.0.to_be_bytes());
 }
 
 /// Writes the finished checksum into the header.

@@ -98,7 +98,8 @@ impl Message {
         at
     }
 
-    /// Reads the body; returns it and the payload.
+    /// Reads the body; returns it and the payload. Inlined: what a caller knows of the flags, and does not look at, falls out.
+    #[inline(always)]
     pub fn parse(flags: Flags, body: &[u8]) -> Result<(Self, &[u8]), Reason> {
         let bytes = Self::body_bytes_for(flags);
         if body.len() < bytes {

@@ -111,7 +111,7 @@ impl ReceivePath {
         memory: &mut impl HostMemory,
     ) -> Result<u64, FetchError> {
         let direct = incoming.direct.as_ref().ok_or(FetchError::Refused)?;
-        let (link, peer) = peers[incoming.peer].route().ok_or(FetchError::Refused)?;
+        let (link, &peer) = peers[incoming.peer].route().ok_or(FetchError::Refused)?;
         let (offset, left) = incoming.pulling.left();
         let mut to = ArrayVec::<Segment, FETCH_SEGMENTS_MAX>::new();
         let mut bytes = 0;

@@ -218,7 +218,7 @@ impl ReceivePath {
         if matches!(status, Status::Ok | Status::Truncated) {
             self.counters.count(Counter::MessagesReceived);
         }
-        let completion = Completion {
+        let completion = || Completion {
             op,
             context,
             status,
@@ -229,7 +229,12 @@ impl ReceivePath {
             match_bits: message.match_bits,
             immediate: message.immediate,
         };
-        self.tell_in_order(message.peer, message.number, completion);
+        if self.puts.is_empty() {
+            // As nearly always. It is written where it stays: what is copied at once waits for what was just written.
+            self.completions.push_back(completion());
+        } else {
+            self.tell_in_order(message.peer, message.number, completion());
+        }
     }
 
     pub(super) fn link_progress(&mut self, peer: u32, index: u32) {

@@ -48,7 +48,7 @@ impl SendPath {
     }
 
     /// Up to how many bytes the payload of a frame is copied next to its header.
-    pub(super) fn inline_bytes(&self, way: Option<Way>, record: &Record) -> u64 {
+    pub(super) fn inline_bytes(&self, way: Option<Way<'_>>, record: &Record) -> u64 {
         let train = record.count >= TRAIN_FRAMES_MIN;
         if train && way.is_some_and(|(link, _)| self.segments(link)) {
             INLINE_PAYLOAD_BYTES_OF_TRAINS

@@ -12,7 +12,7 @@ use crate::descriptor::{
     Completion, CompletionMode, OpKind, PostError, Posted, SendDescriptor, Status,
 };
 use crate::encode::{self, EncodeError, Head, INLINE_PAYLOAD_BYTES, Line, Payload};
-use crate::lanes::{Lane, Ways};
+use crate::lanes::{Lane, Way};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::HostMemory;
 use crate::peers::Peers;
@@ -21,16 +21,9 @@ use crate::time::Time;
 
 impl SendPath {
     /// True if this message would be the next frame to its peer, whole, and complete at once: then
-    /// [`post_at_once`](Self::post_at_once) may send it.
+    /// [`post_at_once`](Self::post_at_once) may send it, if the small lane is there ([`Peers::small_way`]).
     #[inline]
-    pub(crate) fn may_go_at_once(
-        &self,
-        now: Time,
-        peer: u32,
-        send: &SendDescriptor,
-        ways: &Ways,
-        peers: &Peers,
-    ) -> bool {
+    pub(crate) fn may_go_at_once(&self, peer: u32, send: &SendDescriptor, peers: &Peers) -> bool {
         let bytes = send.segments.bytes();
         let least = match send.completion {
             CompletionMode::Buffered => u64::MAX,
@@ -44,23 +37,15 @@ impl SendPath {
         if send.synchronous || !whole || self.messages.is_full() || !self.pool.has_room(bytes) {
             return false;
         }
-        let train = ways.lane_of(1);
-        let (lane, way) = ways.pick(train);
-        // The long way looks for lanes that are missing.
-        let seeks = peers.lanes.bulk_link().is_some()
-            && (peers.may_seek(now, peer, Lane::Small)
-                || train == Lane::Bulk
-                    && ways.bulk.is_none()
-                    && peers.may_seek(now, peer, Lane::Bulk));
         let entry = &self.peers[peer];
-        if way.is_none() || seeks || !entry.found || self.loopback == Some(peer) {
+        if !entry.found || self.loopback == Some(peer) {
             return false;
         }
         entry.active.as_deref().is_none_or(|active| {
             active.is_waiting()
                 && active.refusals == 0
                 && (entry.next.since(active.unacked) as u32) < WINDOW_FRAMES
-                && active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames()
+                && active.flight(Lane::Small).in_flight < entry.window.frames()
         })
     }
 
@@ -70,7 +55,7 @@ impl SendPath {
         now: Time,
         peer: u32,
         send: SendDescriptor,
-        ways: &Ways,
+        way: Way<'_>,
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<Posted, PostError> {
         let Some(chain) = self.copied(&send, out.memory)? else { return Err(PostError::PoolFull) };
@@ -78,8 +63,7 @@ impl SendPath {
             self.pool.free(chain);
             return Err(PostError::Busy);
         };
-        let (lane, way) = ways.pick(ways.lane_of(1));
-        let request = self.asks(&self.peers[peer], lane);
+        let request = self.asks(&self.peers[peer], Lane::Small);
         let (sequence, number) = (self.peers[peer].next, self.peers[peer].next_number);
         let bytes = send.segments.bytes() as u32;
 
@@ -101,6 +85,7 @@ impl SendPath {
         let Profile { checksum_payload: check_payload, bundles, .. } = self.profile;
         let inline_bytes = INLINE_PAYLOAD_BYTES;
         let own = peers.own;
+        let way = Some(way);
         let line = Line { own, peer: &peers[peer], way, check_payload, inline_bytes, bundles };
         let payload = match bytes {
             0 => Payload::None,
@@ -149,21 +134,14 @@ impl SendPath {
             completed: true,
             ..SendMessage::new(peer, Work::Message, send, Some(chain))
         });
-        let (train, what) = (ways.lane_of(1), What::Message { message: index, number });
-        self.note_at_once(now, peer, what, (train, lane), request);
+        self.note_at_once(now, peer, What::Message { message: index, number }, request);
         Ok(Posted { op, over })
     }
 
-    /// Notes a frame that went out as the next of its peer, a train of its own, meant for one lane and by perhaps another.
+    /// Notes a frame that went out as the next of its peer, a train of its own.
     #[inline]
-    fn note_at_once(
-        &mut self,
-        now: Time,
-        peer: u32,
-        what: What,
-        (train, lane): (Lane, Lane),
-        request: bool,
-    ) {
+    fn note_at_once(&mut self, now: Time, peer: u32, what: What, request: bool) {
+        let lane = Lane::Small;
         let entry = &mut self.peers[peer];
         let first = entry.next;
         entry.next = first.plus(1);
@@ -173,16 +151,13 @@ impl SendPath {
         let order = active.note_departure(lane, now);
         let (state, sent_us) = (FrameState::InFlight, (now.0 / 1_000) as u32);
         *active.frame_mut(first) = Frame { order, sent_us, state, resent: false, lane };
-        active.records.push_back(Record { first, count: 1, sent: 1, acked: 0, lane: train, what });
+        active.records.push_back(Record { first, count: 1, sent: 1, acked: 0, lane, what });
         let next = first.plus(1);
         (active.train_next, active.train_end) = (next, next);
         if request {
             active.since_request = 0;
         }
         self.counters.count(Counter::FramesSent);
-        if lane == Lane::Bulk {
-            self.counters.count(Counter::FramesBulk);
-        }
         if !was_waiting {
             self.arm_later(peer, now);
         }

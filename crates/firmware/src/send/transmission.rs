@@ -69,7 +69,7 @@ impl SendPath {
             let (peers, memory) = (out.peers, out.memory);
             let reads = || {
                 let route = peers[peer].route();
-                route.is_some_and(|(link, to)| memory.stamp(link, to).is_some())
+                route.is_some_and(|(link, &to)| memory.stamp(link, to).is_some())
             };
             let Some(sequence) = self.choose(now, peer, frame_bytes_max, &ways, reads) else {
                 break;
@@ -292,7 +292,7 @@ impl SendPath {
                 let head = head(body.kind(), flags.with(body.flags()), word);
                 let pieces = (place == 0 && sending.direct && !sending.void).then(|| {
                     let route = peers[peer].route();
-                    let stamp = route.and_then(|(link, to)| memory.stamp(link, to));
+                    let stamp = route.and_then(|(link, &to)| memory.stamp(link, to));
                     // A receiver that cannot read any more finds another name, and pulls.
                     (stamp.unwrap_or(0), sending.descriptor.segments.clone())
                 });

@@ -37,6 +37,9 @@ const PINGPONG_RECEIVES: usize = 2;
 /// three buffers of 1 MiB where the others have two no longer has them in a second-level cache of 2 MiB.
 const TWO_RECEIVES_BYTES_MAX: usize = 64 << 10;
 
+/// Messages up to this many bytes that are streamed have a buffer each: a window of 64 then fits a first-level cache of 32 KB.
+const OWN_BYTES_MAX: usize = 256;
+
 /// How long one operation may take. Longer than EMP's own limit for a silent peer, so that its diagnosis comes first.
 const LIMIT: Duration = Duration::from_secs(12);
 
@@ -154,19 +157,37 @@ impl Emp {
         before.map_or(Ok(()), |last| finish(last).map(drop))
     }
 
+    /// Small messages each have a buffer, as those of a program have, and it comes back with their request; long ones
+    /// share one, as with the other subjects.
     fn stream_out(&mut self, job: &Job) -> anyhow::Result<()> {
+        if job.size <= OWN_BYTES_MAX {
+            self.stream_of(job, |back: Option<Vec<u8>>| {
+                back.unwrap_or_else(|| vec![0x5a; job.size])
+            })
+        } else {
+            let out = Arc::clone(&self.out);
+            self.stream_of(job, |_| Arc::clone(&out))
+        }
+    }
+
+    /// Sends what `next` gives, which gets back what has been sent.
+    fn stream_of<B: SendBuffer>(
+        &mut self,
+        job: &Job,
+        mut next: impl FnMut(Option<B>) -> B,
+    ) -> anyhow::Result<()> {
         let end = receive(&self.endpoint, self.wanted(END), vec![0])?;
-        let mut flying = VecDeque::with_capacity(job.window);
+        let mut flying: VecDeque<SendRequest<B>> = VecDeque::with_capacity(job.window);
         for number in 1..=job.count {
+            let mut back = None;
             if flying.len() >= job.window
                 && let Some(oldest) = flying.pop_front()
             {
-                finish(oldest)?;
+                back = Some(finish(oldest)?);
             }
             let last = number == job.count || number.is_multiple_of(job.window as u64);
             let options = SendOptions::default().more(self.bundle && !last);
-            let out = Arc::clone(&self.out);
-            flying.push_back(send_with(&self.endpoint, self.to, DATA, out, options)?);
+            flying.push_back(send_with(&self.endpoint, self.to, DATA, next(back), options)?);
         }
         flying.into_iter().try_for_each(|request| finish(request).map(drop))?;
         finish(end).map(drop)
@@ -297,6 +318,7 @@ impl Subject for Emp {
 }
 
 /// Waits for the end of an operation and gives its buffer back.
+#[inline]
 pub(super) fn finish<B: Send + 'static>(request: Request<B>) -> anyhow::Result<B> {
     finish_within(request, LIMIT)
 }
@@ -320,6 +342,7 @@ pub(super) fn finish_within<B: Send + 'static>(
 }
 
 /// Posts a receive.
+#[inline]
 pub(super) fn receive<B: ReceiveBuffer>(
     endpoint: &Endpoint,
     selector: Selector,
@@ -331,6 +354,7 @@ pub(super) fn receive<B: ReceiveBuffer>(
 }
 
 /// Posts a send, or gives the buffer back if there is no room for it now.
+#[inline]
 pub(super) fn try_send<B: SendBuffer>(
     endpoint: &Endpoint,
     to: Address,
@@ -355,6 +379,7 @@ pub(super) fn send<B: SendBuffer>(
     send_with(endpoint, to, match_bits, buffer, SendOptions::default())
 }
 
+#[inline]
 fn send_with<B: SendBuffer>(
     endpoint: &Endpoint,
     to: Address,

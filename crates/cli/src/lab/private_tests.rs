@@ -13,10 +13,8 @@ fn lab(hosts: usize, topology: Topology, mtu: u32) -> Option<PrivateLab> {
         let thread = thread::current();
         let name = thread.name().unwrap_or("a test");
         // Not by `eprintln!`, which nobody sees of a test that passes.
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: {name}: this needs CAP_SYS_ADMIN and CAP_NET_ADMIN"
-        );
+        let line = format!("skipped: {name}: this needs CAP_SYS_ADMIN and CAP_NET_ADMIN\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
         return None;
     }
     Some(PrivateLab::create(Plan::new(hosts, topology, mtu).unwrap()).unwrap())

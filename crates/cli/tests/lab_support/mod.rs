@@ -78,8 +78,8 @@ impl Drop for Cleanup<'_> {
 pub fn skipped(why: &str) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("a test");
-    // A tester without standard error does not want to know.
-    let _ = writeln!(std::io::stderr(), "skipped: {name}: {why}");
+    // In one piece, as tests beside this one write too. A tester without standard error does not want to know.
+    let _ = std::io::stderr().write_all(format!("skipped: {name}: {why}\n").as_bytes());
 }
 
 /// Says why and gives false where the tester has no privilege.

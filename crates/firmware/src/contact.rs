@@ -67,6 +67,9 @@ impl Firmware {
         }
         if let Some(peer) = known {
             let remote = self.peers[peer].remote_epoch;
+            if remote == header.source_epoch {
+                self.shorten(peer, hello.frame_bytes_max);
+            }
             let restarted = remote != Epoch::UNKNOWN && remote != header.source_epoch;
             let moved =
                 remote == header.source_epoch && self.peers.heard_from(now, peer, link, from);
@@ -127,6 +130,7 @@ impl Firmware {
             self.meet(now, peer, epoch, link, from);
             self.push_event(found(hello.name()));
         } else if remote == epoch {
+            self.shorten(peer, hello.frame_bytes_max);
             if moved || self.routes.is_searching(peer) {
                 self.peers.set_route(now, peer, link, from);
                 self.routes.stop_search(peer);
@@ -304,7 +308,7 @@ impl Firmware {
             let Some(contact) = self.routes.pop_contact() else { return };
             let own = self.peers.own;
             let second = self.links.get(usize::from(contact.link.0)).and_then(|link| link.second);
-            let hello = routes::hello(&contact, own, &self.name, self.frame_bytes_max);
+            let hello = routes::hello(&contact, own, &self.name, self.takes_bytes_max);
             let hello = hello.with_second(second);
             let body = |into: &mut [u8]| hello.emit(into);
             encode::contact_frame(batch, contact.link, contact.to, &contact.header(own), body);

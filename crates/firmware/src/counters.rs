@@ -97,6 +97,14 @@ counters! {
     LanesFound = "lanes_found",
     /// Lanes that failed: their frames take the other.
     LanesFailed = "lanes_failed",
+    /// Peers that take only shorter frames than before.
+    PeersLimited = "peers_limited",
+    /// Frames that left in slices, being longer than their way takes now.
+    FramesSliced = "frames_sliced",
+    /// Frames put together from slices.
+    FramesAssembled = "frames_assembled",
+    /// Dropped: a slice that does not continue what is here of its frame.
+    DropSlice = "drop_lone_slice",
     /// Dropped: shorter than a header.
     DropTooShort = "drop_too_short",
     /// Dropped: another version.

@@ -48,6 +48,8 @@ pub(crate) enum RouteNews {
     Suspect { peer: u32 },
     /// Nothing heard for all of it.
     Lost { peer: u32 },
+    /// Nothing arrives, again and again: it may take only shorter frames than it did (`LIMIT-1`).
+    Doubted { peer: u32 },
     /// A lane of it was silent while the other was not (`LANE-5`).
     LaneFailed { peer: u32, lane: Lane },
     /// It would be used if it were there.

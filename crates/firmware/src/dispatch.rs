@@ -3,15 +3,17 @@
 use alloc::vec::Vec;
 use emp_wire::{
     Ack, Checksum, Close, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Message, NodeId,
-    NotReady, Sequence, TAG_EVERYONE, Target, covered_bytes, names_memory, verify, verify_unsummed,
+    NotReady, Sequence, SliceWord, TAG_EVERYONE, Target, covered_bytes, names_memory, verify,
+    verify_unsummed,
 };
 
+use crate::assembly::Whole;
 use crate::counters::Counter;
 use crate::cross::{RouteNews, ToSend};
 use crate::descriptor::Status;
 use crate::encode::{self, Head, INLINE_PAYLOAD_BYTES, Line, Payload};
 use crate::engine::{Firmware, NodeEvent};
-use crate::lanes::Lane;
+use crate::lanes::{Lane, Way};
 use crate::memory::HostMemory;
 use crate::peers::milliseconds;
 use crate::profile::RetransmitUnit;
@@ -68,7 +70,7 @@ impl Firmware {
             }
             Ok((header, body)) => self.admit(now, link, from, &header, frame, body).map(|peer| {
                 self.counters.count(Counter::FramesReceived);
-                self.deliver(now, peer, link, &header, body, memory);
+                self.deliver(now, peer, (link, &from), &header, body, memory);
             }),
         };
         if let Err(counter) = result {
@@ -167,7 +169,7 @@ impl Firmware {
         &mut self,
         now: Time,
         peer: u32,
-        link: LinkIndex,
+        (link, from): Way<'_>,
         header: &Header,
         body: &[u8],
         memory: &mut impl HostMemory,
@@ -192,6 +194,14 @@ impl Firmware {
                 Err(reason) => self.counters.count(reason.into()),
             },
             Kind::Close => self.give_up(now, peer, Status::PeerClosed),
+            Kind::Slice => match self.assemble(peer, header, body) {
+                Ok(Some(whole)) => {
+                    self.handle_one(now, link, *from, whole.bytes(), memory);
+                    self.assembly.back(whole);
+                }
+                Ok(None) => {}
+                Err(counter) => self.counters.count(counter),
+            },
             _ => {
                 if header.flags.has(Flags::ACK) {
                     self.send.on_ack(now, peer, header.acknowledge, None);
@@ -209,6 +219,32 @@ impl Firmware {
         }
     }
 
+    /// Adds a slice to the frame that it belongs to, which may be whole now (`SLICE-2`).
+    #[cold]
+    fn assemble(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        bytes: &[u8],
+    ) -> Result<Option<Whole>, Counter> {
+        let word = SliceWord::parse(header.word, bytes.len())?;
+        let whole = self.assembly.add(peer, header.sequence.0, word, bytes);
+        let whole = whole.map_err(|_| Counter::DropSlice)?;
+        match whole {
+            Some(whole)
+                if Header::parse(whole.bytes()).is_ok_and(|(h, _)| h.kind == Kind::Slice) =>
+            {
+                self.assembly.back(whole);
+                Err(Counter::DropSlice)
+            }
+            Some(whole) => {
+                self.counters.count(Counter::FramesAssembled);
+                Ok(Some(whole))
+            }
+            None => Ok(None),
+        }
+    }
+
     // ---- between the paths ----
 
     /// Carries the paths' messages to each other until none is left.
@@ -222,6 +258,7 @@ impl Firmware {
                         self.routes.search(now, peer);
                     }
                     RouteNews::Lost { peer } => self.give_up(now, peer, Status::Unreachable),
+                    RouteNews::Doubted { peer } => self.doubt(now, peer),
                     RouteNews::LaneWanted { peer, lane } => self.seek_lane(now, peer, lane, None),
                     RouteNews::LaneFailed { peer, lane } => {
                         if self.peers.lane_failed(now, peer, lane) {
@@ -249,7 +286,8 @@ impl Firmware {
                 self.send.on_done(peer, handle, status);
             }
             ToSend::GetRequested { peer, block } => {
-                let fragment_max = self.peers[peer].frame_bytes_max - HEADER_BYTES as u16;
+                // It may have asked before it knew that this node takes only shorter ones now.
+                let fragment_max = self.frame_bytes_max - HEADER_BYTES as u16;
                 self.send.on_get(now, peer, block, fragment_max);
             }
             ToSend::Forget { values } => self.send.replied.push(values),

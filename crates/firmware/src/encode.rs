@@ -70,6 +70,8 @@ impl Payload<'_> {
 pub(crate) enum EncodeError {
     /// There is no route, or the frame is longer than the batch's frames.
     Unsendable,
+    /// It needs more room than this batch has left, being sent in slices.
+    Full,
     /// The user's memory could not be read.
     Fault,
 }
@@ -92,7 +94,7 @@ pub(crate) fn frame(
 ) -> Result<u64, EncodeError> {
     let Line { peer, way, check_payload, inline_bytes: inline_max, .. } = *line;
     let way @ (_, to) = way.ok_or(EncodeError::Unsendable)?;
-    let mut copied = 0;
+    let (mut copied, mut length_bytes) = (0, 0);
     let most = match &payload {
         Payload::Host { bytes, .. } if *bytes > inline_max => None,
         _ => Some(HEADER_BYTES + SMALL_FIELDS_BYTES_MAX + payload.bytes() as usize),
@@ -106,6 +108,7 @@ pub(crate) fn frame(
         if whole > inline.len() as u64 || whole > u64::from(u16::MAX) {
             return Err(EncodeError::Unsendable);
         }
+        length_bytes = whole as usize;
         let length = (whole - HEADER_BYTES as u64) as u16;
         let header = header(line, head, length, payload_bytes > 0);
         let head = inline.first_chunk_mut().expect("a batch's frames have room for a header");
@@ -129,6 +132,9 @@ pub(crate) fn frame(
         Ok(inline_bytes)
     };
     batch.add(way, small.map(|most| Small { node: peer.node, most, room }), build)?;
+    if length_bytes > room {
+        batch.cut_last(room, peer.outgoing, memory)?;
+    }
     Ok(copied)
 }
 

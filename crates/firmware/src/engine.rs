@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use emp_wire::{Epoch, LinkAddress, NodeId};
 
+use crate::assembly::Assembly;
 use crate::counters::{Counter, Counters};
 use crate::cross::Cross;
 use crate::descriptor::{
@@ -106,13 +107,20 @@ pub enum NodeEvent {
     Restarted(NodeId),
     /// It said goodbye.
     Closed(NodeId),
+    /// A peer, or this node itself, takes only shorter frames than before: the MTU of an interface was lowered.
+    Limited {
+        /// Who.
+        node: NodeId,
+        /// The largest that it takes now, in bytes.
+        frame_bytes_max: usize,
+    },
 }
 
 /// The smallest frame that links must take: any header with its body, and a little payload.
-const FRAME_BYTES_MIN: usize = 128;
+pub(crate) const FRAME_BYTES_MIN: usize = 128;
 
 /// The largest frame: its length field has 16 bits, and larger ones would make a batch's memory large for nothing.
-const FRAME_BYTES_MAX: usize = 16 << 10;
+pub(crate) const FRAME_BYTES_MAX: usize = 16 << 10;
 
 /// Times after which a silent peer counts as lost that a departed one is remembered at least: it is as patient as we are, and
 /// gives up the pair within one of them, or hears of our new epoch.
@@ -136,7 +144,11 @@ pub struct Firmware {
     pub(crate) name: String,
     pub(crate) links: Vec<LinkInfo>,
     pub(crate) profile: Profile,
+    /// Largest frame that this node builds, as it was at the start.
     pub(crate) frame_bytes_max: u16,
+    /// Largest frame that its links take now (`LIMIT-1`).
+    pub(crate) takes_bytes_max: u16,
+    pub(crate) assembly: Assembly,
     pub(crate) peers: Peers,
     pub(crate) send: SendPath,
     pub(crate) receive: ReceivePath,
@@ -179,6 +191,8 @@ impl Firmware {
             name,
             links,
             frame_bytes_max: frame_bytes_max as u16,
+            takes_bytes_max: frame_bytes_max as u16,
+            assembly: Assembly::new(),
             peers: Peers::new(node, Epoch::new(epoch), Lanes::new(bulk, beside)),
             send: SendPath::new(profile.clone(), segmenting),
             receive: ReceivePath::new(profile.clone()),
@@ -240,7 +254,7 @@ impl Firmware {
         if let Some(way) = peers.small_way(now, peer).filter(|_| free)
             && self.send.may_go_at_once(peer, &send, peers)
         {
-            let frame_bytes_max = self.frame_bytes_max;
+            let frame_bytes_max = self.takes_bytes_max;
             let mut out = Outlet { peers, cross, memory, batch, frame_bytes_max };
             return self.send.post_at_once(now, peer, send, way, &mut out);
         }
@@ -393,6 +407,8 @@ impl Firmware {
             self.fetch(now, memory, u64::MAX);
             self.emit(now, memory, batch);
         }
+        let sliced = batch.take_sliced();
+        self.counters.add(Counter::FramesSliced, sliced);
         batch.frames().len() - before
     }
 
@@ -403,7 +419,7 @@ impl Firmware {
         self.emit_acks(now, true, batch);
         self.turn_loopback(now, memory);
         let (peers, cross) = (&self.peers, &mut self.cross);
-        let frame_bytes_max = self.frame_bytes_max;
+        let frame_bytes_max = self.takes_bytes_max;
         self.send.poll(now, &mut Outlet { peers, cross, memory, batch, frame_bytes_max });
         // What was to ride, and did not.
         self.emit_acks(now, false, batch);
@@ -514,19 +530,6 @@ impl Firmware {
         (send.0 + receive.0 + replies.0, send.1 + receive.1 + replies.1)
     }
 
-    /// Largest payload of a message of one of this node's frames: the limit of buffered sends.
-    pub fn single_frame_bytes_max(&self) -> usize {
-        usize::from(self.frame_bytes_max)
-            - emp_wire::HEADER_BYTES
-            - emp_wire::MESSAGE_BYTES
-            - emp_wire::IMMEDIATE_BYTES
-    }
-
-    /// Largest frame that this node builds, in bytes: what a [`TransmitBatch`] must be made for.
-    pub fn frame_bytes_max(&self) -> usize {
-        usize::from(self.frame_bytes_max)
-    }
-
     /// Peers known.
     pub fn peers(&self) -> usize {
         self.peers.len() as usize
@@ -556,15 +559,9 @@ impl Firmware {
         self.events.push_back(event);
     }
 
-    /// Learns what a peer takes: frames to it are no larger.
-    pub(crate) fn limit_frames(&mut self, peer: u32, bytes: u16) {
-        let own = self.frame_bytes_max;
-        self.peers[peer].frame_bytes_max = bytes.clamp(FRAME_BYTES_MIN as u16, own);
-    }
-
     /// Adds a peer to the table and to both paths. The node itself is found at once.
     pub(crate) fn add_peer(&mut self, now: Time, node: NodeId) -> Option<u32> {
-        let Some(peer) = self.peers.add(node, self.frame_bytes_max) else {
+        let Some(peer) = self.peers.add(node, self.takes_bytes_max) else {
             return self.add_in_place_of_departed(now, node);
         };
         let is_self = node == self.peers.own;
@@ -588,7 +585,7 @@ impl Firmware {
             |peer| !send.is_active(peer) && !routes.is_searching(peer) && !receive.holds(peer);
         let departed = now.0.checked_sub(age).map(Time);
         let peer = self.peers.take_departed(departed?, is_gone)?;
-        self.peers.replace(peer, node, self.frame_bytes_max);
+        self.peers.replace(peer, node, self.takes_bytes_max);
         self.counters.count(Counter::PeersForgotten);
         Some(peer)
     }

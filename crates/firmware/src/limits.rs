@@ -111,3 +111,10 @@ pub const LANES_MAX: usize = 16_384;
 
 /// Second lanes being looked for at a time; trains that begin meanwhile take the lane there is.
 pub const SEEKS_MAX: usize = 256;
+
+/// Smallest link frame that longer ones are cut for, in bytes: below it slices would be mostly headers. Half of the smallest
+/// MTU that IPv4 allows for.
+pub const SLICED_FOR_BYTES_MIN: usize = 288;
+
+/// Frames that are put together from slices at a time: peers that send to this node in slices at once take turns beyond it.
+pub const ASSEMBLIES_MAX: usize = 8;

@@ -2,11 +2,12 @@
 
 use alloc::boxed::Box;
 use alloc::vec;
+use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use emp_wire::{LinkAddress, NodeId};
 
 use crate::limits::FRAME_SEGMENTS_MAX;
-use crate::memory::Segment;
+use crate::memory::{HostMemory, MemoryFault, Segment};
 
 /// Which of a node's links, in the order they were given at start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -43,6 +44,10 @@ pub struct TransmitBatch {
     used: usize,
     /// Room for the longest frame.
     room_bytes: usize,
+    /// The frame that is being cut into slices. No memory until there is one.
+    pub(crate) whole: Vec<u8>,
+    /// Frames that were cut into slices since this was last asked.
+    pub(crate) sliced: u64,
 }
 
 impl TransmitBatch {
@@ -54,7 +59,7 @@ impl TransmitBatch {
         let room_bytes = frame_bytes_max.max(emp_wire::HEAD_BYTES_MAX);
         let inline = vec![0; room_bytes * Self::FRAMES_MAX].into_boxed_slice();
         let frames = vec![TransmitFrame::none(); Self::FRAMES_MAX].into_boxed_slice();
-        Self { frames, count: 0, inline, used: 0, room_bytes }
+        Self { frames, count: 0, inline, used: 0, room_bytes, whole: Vec::new(), sliced: 0 }
     }
 
     /// Forgets the frames.
@@ -129,6 +134,32 @@ impl TransmitBatch {
                 Err(error)
             }
         }
+    }
+
+    /// Frames that were cut into slices since the last call.
+    pub(crate) fn take_sliced(&mut self) -> u64 {
+        core::mem::take(&mut self.sliced)
+    }
+
+    /// Takes the last frame out of the batch, its bytes into `whole`; tells where it was to go.
+    pub(crate) fn take_last(
+        &mut self,
+        whole: &mut Vec<u8>,
+        memory: &impl HostMemory,
+    ) -> Result<(LinkIndex, LinkAddress), MemoryFault> {
+        self.count -= 1;
+        let frame = &self.frames[self.count];
+        whole.clear();
+        whole.extend_from_slice(
+            &self.inline[frame.inline as usize..][..frame.inline_bytes as usize],
+        );
+        self.used = frame.inline as usize;
+        for segment in &frame.segments {
+            let end = whole.len();
+            whole.resize(end + segment.bytes as usize, 0);
+            memory.read(*segment, &mut whole[end..])?;
+        }
+        Ok((frame.link, frame.to))
     }
 
     /// Bytes of the last link frame, if such a frame may join it.

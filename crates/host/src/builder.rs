@@ -25,7 +25,7 @@ const LINGER_DEFAULT: Duration = Duration::from_secs(1);
 const LINKS_MAX: usize = 64;
 
 /// Gets lines about choices that were made.
-type Log = Box<dyn Fn(&str) + Send>;
+pub(crate) type Log = Box<dyn Fn(&str) + Send>;
 
 /// Describes a node; [`start`](Self::start) starts it.
 #[must_use]
@@ -42,6 +42,7 @@ pub struct NodeBuilder {
     auto_links: Option<AutoLinks>,
     lanes: Lanes,
     log: Option<Log>,
+    notices: Option<Log>,
 }
 
 /// Whether a node uses two links to the same peer at once: one with rings for small and control frames, one that segments
@@ -72,6 +73,7 @@ impl Default for NodeBuilder {
             auto_links: None,
             lanes: Lanes::default(),
             log: None,
+            notices: None,
         }
     }
 }
@@ -158,6 +160,13 @@ impl NodeBuilder {
         self
     }
 
+    /// Is given a line for each change that the running node notices: an interface whose MTU was lowered, a peer that takes
+    /// only shorter frames than before. Must not call the node, which is locked meanwhile.
+    pub fn notices(mut self, notices: impl Fn(&str) + Send + 'static) -> Self {
+        self.notices = Some(Box::new(notices));
+        self
+    }
+
     /// Starts the node.
     pub fn start(self) -> Result<Node, BuildError> {
         let name = self.name.unwrap_or_else(system::host_name);
@@ -212,7 +221,9 @@ impl NodeBuilder {
         // SAFETY: every segment that the firmware will see comes from posts of the core (`Core::post_send` and its kin),
         // which ask their callers for what the module's invariant asks for, or from an exported region, which keeps it.
         let memory = unsafe { ProcessMemory::new(peers) };
-        let core = Core::new(Firmware::new(config), links, frame_bytes_max, memory, self.wait_mode);
+        let mut core =
+            Core::new(Firmware::new(config), links, frame_bytes_max, memory, self.wait_mode);
+        core.health.notices = self.notices;
         let shared = Shared::new(core, self.board, self.wait_mode)
             .map_err(system_error("making an event descriptor"))?;
         let node = NodeInner {

@@ -17,6 +17,7 @@ use crate::appetite::{Appetite, FRAMES_MAX, POSTS_PER_TURN};
 use crate::board::WaitMode;
 use crate::clock;
 use crate::directory::Directory;
+use crate::health::Health;
 use crate::incoming::Incoming;
 use crate::lanes::{self, Seldom};
 use crate::memory::ProcessMemory;
@@ -81,6 +82,8 @@ pub(crate) struct Core {
     poll_by_hand: bool,
     /// A socket beside rings: looked at when it is busy, and from time to time.
     seldom: Option<Seldom>,
+    /// How the links' interfaces are.
+    pub(crate) health: Health,
     /// The counters of a closed node.
     last_counters: Counters,
 }
@@ -118,6 +121,7 @@ impl Core {
             guessed: false,
             poll_by_hand,
             seldom: lanes::seldom(&kinds).map(Seldom::new),
+            health: Health::default(),
             last_counters: Counters::default(),
         }
     }
@@ -156,6 +160,9 @@ impl Core {
         let timed_out = self.time_out(now);
         if !(received | timed_out | self.dirty) {
             return false;
+        }
+        if self.health.is_due(now) {
+            self.look_at_links(now);
         }
         self.transmit(now);
         self.drain();
@@ -290,6 +297,7 @@ impl Core {
         }
         while let Some(event) = self.firmware.as_mut().and_then(Firmware::poll_event) {
             self.directory.note(&event);
+            self.tell(&event);
             if self.events.len() == EVENTS_MAX {
                 self.events.pop_front();
             }

@@ -125,6 +125,8 @@ pub struct OperationError {
     pub completion: Completion,
     /// The peer's name, if it was met; empty otherwise.
     pub peer_name: String,
+    /// If the peer was unreachable, what is wrong with this node's interfaces: "interface eth0 is down". Else empty.
+    pub trouble: String,
 }
 
 impl OperationError {
@@ -153,6 +155,7 @@ impl fmt::Display for OperationError {
         }
         f.write_str(status.describe())?;
         match status {
+            _ if !self.trouble.is_empty() => write!(f, "; {}", self.trouble),
             Status::Truncated => write!(f, " ({bytes} of {total_bytes} bytes fit)"),
             _ => Ok(()),
         }

@@ -131,6 +131,7 @@ mod endpoint;
 mod error;
 mod find;
 mod guardian;
+mod health;
 mod incoming;
 mod ladder;
 mod lanes;

@@ -188,6 +188,11 @@ impl Node {
         }
     }
 
+    /// What is wrong with this node's interfaces now, such as "interface eth0 is down"; empty if nothing is.
+    pub fn link_troubles(&self) -> String {
+        self.inner.shared.lock().link_troubles()
+    }
+
     /// The next thing that happened to a peer and was not asked for yet. Makes progress. Beyond 1024, older ones are
     /// dropped.
     pub fn poll_event(&self) -> Option<NodeEvent> {

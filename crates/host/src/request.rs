@@ -169,7 +169,7 @@ impl Ticket {
     fn error(&self, completion: Completion) -> OperationError {
         match &self.node {
             Some(node) => node.error(completion),
-            None => OperationError { completion, peer_name: String::new() },
+            None => OperationError { completion, peer_name: String::new(), trouble: String::new() },
         }
     }
 
@@ -233,10 +233,12 @@ impl Ticket {
 impl NodeInner {
     /// The error for a completion that is not a success.
     fn error(&self, completion: Completion) -> OperationError {
-        let core = self.shared.lock();
+        let mut core = self.shared.lock();
         let peer_name =
             core.directory.get(completion.peer).map(|peer| peer.name.clone()).unwrap_or_default();
-        OperationError { completion, peer_name }
+        let lost = completion.status == Status::Unreachable;
+        let trouble = if lost { core.link_troubles() } else { String::new() };
+        OperationError { completion, peer_name, trouble }
     }
 }
 

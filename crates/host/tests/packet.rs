@@ -110,6 +110,7 @@ fn an_interface_that_goes_down_is_survived() {
     let error = send.wait(LONG).unwrap_err();
     assert_eq!(error.operation().expect("not the time").status(), Status::Unreachable);
     assert!(error.to_string().contains("node b"), "{error}");
+    assert!(error.to_string().ends_with("peer unreachable; interface emp0 is down"), "{error}");
     assert!(start.elapsed() < patience * 10, "{:?}", start.elapsed());
     lab.ip(0, &["link", "set", INTERFACE, "up"]);
     talk(3);

@@ -15,7 +15,7 @@ use emp_wire::{AddressFamily, ETHERTYPE_DEFAULT, LinkAddress};
 
 use crate::fault::FaultCounters;
 use crate::gather::ETHERNET_HEADER_BYTES;
-use crate::{Capabilities, Link, LinkStatistics, PeerMemory, TxFrame};
+use crate::{Capabilities, Condition, Link, LinkStatistics, PeerMemory, TxFrame};
 use pcapng::{Direction, Pcapng};
 
 /// Most bytes of a capture unless said otherwise: 1 GiB, which fits most disks, and which viewers
@@ -144,6 +144,10 @@ impl<L: Link, W: Write + Send> Link for CaptureLink<L, W> {
 
     fn faults(&self) -> Option<FaultCounters> {
         self.inner.faults()
+    }
+
+    fn condition(&mut self) -> Option<Condition<'_>> {
+        self.inner.condition()
     }
 
     fn statistics(&self) -> LinkStatistics {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use emp_wire::{KIND_OFFSET, LinkAddress};
 
-use crate::{Capabilities, Link, LinkStatistics, PeerMemory, TxFrame};
+use crate::{Capabilities, Condition, Link, LinkStatistics, PeerMemory, TxFrame};
 use injector::{Change, Fate, Injector};
 
 /// What a [`FaultLink`] did, both ways together.
@@ -307,6 +307,10 @@ impl<L: Link> Link for FaultLink<L> {
 
     fn faults(&self) -> Option<FaultCounters> {
         Some(FaultLink::faults(self))
+    }
+
+    fn condition(&mut self) -> Option<Condition<'_>> {
+        self.inner.condition()
     }
 
     fn statistics(&self) -> LinkStatistics {

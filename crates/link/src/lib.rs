@@ -6,6 +6,7 @@
 //! except where a frame's destination tag is.
 
 mod capture;
+mod condition;
 pub mod conformance;
 mod ethernet;
 mod failure;
@@ -29,6 +30,7 @@ use std::time::Duration;
 use emp_wire::{DESTINATION_TAG_OFFSET, TAG_EVERYONE};
 
 pub use capture::{CAPTURE_BYTES, CaptureLink};
+pub use condition::Condition;
 pub use emp_wire::LinkAddress;
 pub use fault::{FaultCounters, FaultLink, FaultPlan, FaultPlanError};
 pub use interfaces::{Interface, interfaces};
@@ -185,6 +187,11 @@ pub trait Link: Send {
     /// Counts so far. May cost a system call.
     fn statistics(&self) -> LinkStatistics;
 
+    /// What the interface is like now, if the link is bound to one. Costs a few system calls.
+    fn condition(&mut self) -> Option<Condition<'_>> {
+        None
+    }
+
     /// What reads the memory of peers on this machine, if the link's peers are there.
     fn peer_memory(&self) -> Option<Arc<PeerMemory>> {
         None
@@ -228,6 +235,10 @@ impl<L: Link + ?Sized> Link for Box<L> {
 
     fn statistics(&self) -> LinkStatistics {
         (**self).statistics()
+    }
+
+    fn condition(&mut self) -> Option<Condition<'_>> {
+        (**self).condition()
     }
 
     fn peer_memory(&self) -> Option<Arc<PeerMemory>> {

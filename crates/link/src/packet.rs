@@ -14,6 +14,7 @@ use std::time::Duration;
 use emp_rings::PacketRing;
 use emp_wire::LinkAddress;
 
+use crate::condition::{self, Condition};
 use crate::ethernet::Framing;
 use crate::failure::SendFailure;
 use crate::gather::{ETHERNET_HEADER_BYTES, Gather};
@@ -261,6 +262,11 @@ impl Link for PacketLink {
         let polled =
             system::poll_until(self.socket.as_fd(), timeout, |_| counts.system_errors += 1);
         polled == Polled::Readable
+    }
+
+    fn condition(&mut self) -> Option<Condition<'_>> {
+        let Capabilities { interface, frame_bytes_max, .. } = &self.capabilities;
+        Some(condition::condition(self.socket.as_fd(), interface, 0, *frame_bytes_max))
     }
 
     /// One system call: asks the kernel for its count of frames that found the ring full.

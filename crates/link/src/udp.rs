@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use emp_wire::{AddressFamily, HEADER_BYTES, LinkAddress};
 
+use crate::condition::{self, Condition};
 use crate::failure::SendFailure;
 use crate::gather::{Filling, Gather};
 use crate::name::SocketName;
@@ -54,6 +55,11 @@ pub struct UdpLink {
     node_tag: u16,
     /// Most frames of one segmented send; 1 where the kernel or the card cannot.
     segments_max: usize,
+    /// The interface that owns the address, and the bytes that IP and UDP take of its MTU.
+    interface: Option<(String, usize)>,
+    /// The interface's MTU when it was last looked at, and as many frames as one send could have when the link was opened.
+    mtu: usize,
+    segments_once: usize,
     /// Trains in a row that the kernel did not take as such.
     doubts: u32,
     /// The next call sends frames one by one.
@@ -97,6 +103,9 @@ impl UdpLink {
             peers: options.peers.clone(),
             node_tag: options.node_tag,
             segments_max: opened.segments_max,
+            interface: opened.interface,
+            mtu: opened.mtu,
+            segments_once: opened.segments_max,
             doubts: 0,
             alone: false,
             gather: Gather::new(BATCH_MAX, BATCH_MAX * PARTS_MAX + 1),
@@ -420,9 +429,10 @@ fn hand_up_all(
     handed
 }
 
-/// What the kernel says when the card cannot do checksums, or the kernel not so many segments.
+/// What the kernel says when the card cannot do checksums, or the kernel not so many segments, or when they are longer than the
+/// interface takes now.
 fn cannot_segment(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL))
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE))
 }
 
 impl Link for UdpLink {
@@ -497,6 +507,18 @@ impl Link for UdpLink {
     /// Zero while the rest of a merged train waits in this link, where no descriptor can show it.
     fn next_due(&self) -> Option<Duration> {
         self.holds_frames().then_some(Duration::ZERO)
+    }
+
+    /// Where the MTU has changed, segmented sends are tried again: the kernel refuses them as long as frames are longer than that.
+    fn condition(&mut self) -> Option<Condition<'_>> {
+        let (interface, headers) = self.interface.as_ref()?;
+        let most = self.capabilities.frame_bytes_max;
+        let condition = condition::condition(self.socket.as_fd(), interface, *headers, most);
+        if condition.mtu != self.mtu {
+            (self.mtu, self.doubts, self.segments_max) = (condition.mtu, 0, self.segments_once);
+            self.capabilities.segmentation = self.segments_once > 1;
+        }
+        Some(condition)
     }
 
     /// One system call: asks the kernel how many datagrams the full socket buffer cost.

@@ -16,7 +16,7 @@ mod watch;
 pub use open::{XdpMode, XdpOptions};
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use emp_rings::Xsk;
@@ -24,6 +24,7 @@ use emp_wire::LinkAddress;
 use open::Opened;
 use watch::{Namespace, Watch};
 
+use crate::condition::{self, Condition};
 use crate::failure::SendFailure;
 use crate::gather::ETHERNET_HEADER_BYTES;
 use crate::system::{self, Polled};
@@ -50,6 +51,8 @@ pub struct XdpLink {
     /// The queue that is looked at first: each in turn.
     first: usize,
     empty_polls: u32,
+    /// A socket in the interface's namespace, to ask about it: AF_XDP sockets don't answer.
+    questions: Option<OwnedFd>,
 }
 
 impl XdpLink {
@@ -78,6 +81,7 @@ impl XdpLink {
             busy_poll: options.busy_poll.is_some(),
             first: 0,
             empty_polls: 0,
+            questions: system::socket(libc::AF_INET, libc::SOCK_DGRAM).ok(),
         };
         link.lost_before = link.kernel_lost();
         Ok(link)
@@ -370,6 +374,12 @@ impl Link for XdpLink {
 
     fn next_due(&self) -> Option<Duration> {
         self.unsent().then_some(UNSENT_NAP)
+    }
+
+    fn condition(&mut self) -> Option<Condition<'_>> {
+        let Capabilities { interface, frame_bytes_max, .. } = &self.capabilities;
+        let fd = self.questions.as_ref()?.as_fd();
+        Some(condition::condition(fd, interface, 0, *frame_bytes_max))
     }
 
     /// One system call a queue: asks the kernel for its count of frames that found no chunk.

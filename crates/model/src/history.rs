@@ -168,6 +168,8 @@ impl History {
             NodeEvent::Unreachable(_) => Status::Unreachable,
             NodeEvent::Restarted(_) => Status::PeerRestarted,
             NodeEvent::Closed(_) => Status::PeerClosed,
+            // Frames of these fabrics do not get shorter.
+            NodeEvent::Limited { .. } => return false,
         };
         self.explains(status, observer, peer, now)
     }

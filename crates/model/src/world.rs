@@ -352,7 +352,8 @@ impl World {
         let (NodeEvent::Found { node: id, .. }
         | NodeEvent::Unreachable(id)
         | NodeEvent::Restarted(id)
-        | NodeEvent::Closed(id)) = &event;
+        | NodeEvent::Closed(id)
+        | NodeEvent::Limited { node: id, .. }) = &event;
         match self.ids.iter().position(|known| known == id) {
             Some(peer) => {
                 if !self.history.explains_event(&event, node, peer, self.now) {

@@ -52,9 +52,19 @@ fn every_bad_frame_is_dropped_for_its_reason() {
         ("kind 0", Counter::DropKind, spoiled(0, 0x20)),
         ("kind 31", Counter::DropKind, spoiled(0, 0x3F)),
         (
-            "a kind not spoken yet",
-            Counter::DropKind,
-            forger.frame(Kind::Bundle, none, &own, no_change),
+            "a slice of nothing",
+            Counter::DropField,
+            forger.frame(Kind::Slice, none, &own, no_change),
+        ),
+        (
+            "a slice that does not begin a frame",
+            Counter::DropSlice,
+            forger.frame(Kind::Slice, none, &own, |h| h.word = 100 << 16 | 1400),
+        ),
+        (
+            "a slice of a frame longer than any",
+            Counter::DropSlice,
+            forger.frame(Kind::Slice, none, &own, |h| h.word = 65_535),
         ),
         ("length beyond the frame", Counter::DropLength, spoiled(2, 0xFF)),
         (

@@ -43,7 +43,7 @@ pub enum Kind {
     Put = 11,
     Get = 12,
     Atomic = 13,
-    Bundle = 14,
+    Slice = 14,
     Skip = 15,
 }
 
@@ -63,7 +63,7 @@ impl Kind {
         Self::Put,
         Self::Get,
         Self::Atomic,
-        Self::Bundle,
+        Self::Slice,
         Self::Skip,
     ];
 
@@ -91,19 +91,22 @@ impl Kind {
             Self::Put => "put",
             Self::Get => "get",
             Self::Atomic => "atomic",
-            Self::Bundle => "bundle",
+            Self::Slice => "slice",
             Self::Skip => "skip",
         }
     }
 
     /// True if frames of this kind carry a sequence number, are acknowledged and resent (`SEQ-2`).
     pub const fn sequenced(self) -> bool {
-        !matches!(self, Self::Hello | Self::HelloReply | Self::Ack | Self::NotReady | Self::Close)
+        !matches!(
+            self,
+            Self::Hello | Self::HelloReply | Self::Ack | Self::NotReady | Self::Close | Self::Slice
+        )
     }
 
     /// True if the body starts with the sender's whole identity; the others are known by tag and epoch (`FRAME-4`).
     pub const fn identified(self) -> bool {
-        !matches!(self, Self::Data | Self::Block | Self::Skip)
+        !matches!(self, Self::Data | Self::Block | Self::Skip | Self::Slice)
     }
 
     /// True for the two kinds that are exchanged before the ends know each other (`CRC-2`).

@@ -29,6 +29,7 @@ mod pull;
 mod put;
 mod reason;
 mod sequence;
+mod slice;
 mod target;
 
 pub use ack::{ACK_BODY_BYTES_MAX, Ack, SACK_WORDS_MAX};
@@ -56,6 +57,7 @@ pub use pull::{PULL_BYTES, Pull};
 pub use put::Put;
 pub use reason::Reason;
 pub use sequence::Sequence;
+pub use slice::SliceWord;
 pub use target::{TARGET_BYTES, Target};
 
 /// EtherType of EMP frames unless configured otherwise: IEEE 802 local experimental 1.

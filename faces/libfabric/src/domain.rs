@@ -256,7 +256,8 @@ impl DomainInner {
             .board(board)
             .linger(parameters.linger)
             .wait_mode(parameters.wait)
-            .log(core::inform);
+            .log(core::inform)
+            .notices(core::warn);
         let mut mac = None;
         let fault = &parameters.fault;
         if way.kind == Kind::Packet {

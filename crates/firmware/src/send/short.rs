@@ -98,6 +98,10 @@ impl SendPath {
         };
         match encode::frame(batch, &line, &head, |into| fields.emit(into), payload, *memory) {
             Ok(copied) => self.counters.add(Counter::BytesCopied, copied),
+            Err(EncodeError::Full) => {
+                self.pool.free(chain);
+                return Err(PostError::Busy);
+            }
             Err(EncodeError::Unsendable) => {
                 self.pool.free(chain);
                 return Err(PostError::TooLong);

@@ -23,6 +23,10 @@ const PATIENCE: u64 = 4;
 /// same burst of losses. If that arrives and nothing by this lane does, the lane has failed (`LANE-5`).
 pub(super) const DETOUR_RUNS: u32 = 2;
 
+/// Runs of the timer after which the peer is asked whether it still takes frames of this length. By then every other cause has
+/// had its cure.
+const DOUBT_RUNS: u32 = 4;
+
 /// Frames that one run of the timer may resend into a full window: a train of 64 KB, so that a jammed path gets no more.
 const CREDIT_MAX: u32 = 48;
 
@@ -157,6 +161,9 @@ impl SendPath {
         } else if backoff == DETOUR_RUNS {
             // What is resent from now on goes by the other lane, if there is one by then.
             self.route_news.push_back(RouteNews::LaneWanted { peer, lane: lane.other() });
+        }
+        if backoff >= DOUBT_RUNS {
+            self.route_news.push_back(RouteNews::Doubted { peer });
         }
     }
 

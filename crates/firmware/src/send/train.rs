@@ -141,7 +141,9 @@ impl SendPath {
         let (sequence, word) = (*first, source.word);
         let head = Head { kind: source.kind, flags: Flags::ACK, sequence, acknowledge, word };
         let Some(mut alike) = Alike::new(&line, &head, source.fragment) else { return 0 };
-        if HEADER_BYTES + usize::from(source.fragment) > batch.frame_bytes_max() {
+        let frame_bytes = HEADER_BYTES + usize::from(source.fragment);
+        let room = usize::from(line.peer.frame_bytes_max).min(batch.frame_bytes_max());
+        if frame_bytes > room {
             return 0;
         }
         let entry = &mut self.peers[peer];

@@ -91,6 +91,10 @@ impl SendPath {
                     self.counters.count(Counter::DropTooLong);
                     self.sent(now, peer, sequence, Lane::Small);
                 }
+                Err(EncodeError::Full) => {
+                    whole = false;
+                    break;
+                }
                 Err(EncodeError::Fault) => self.fault(peer, sequence),
             }
             if part == Some(0) {

@@ -61,6 +61,9 @@ pub(super) struct Opened {
     pub(super) local: SocketAddr,
     pub(super) frame_bytes_max: usize,
     pub(super) segments_max: usize,
+    /// The interface that owns the address, and the bytes that IP and UDP take of its MTU.
+    pub(super) interface: Option<(String, usize)>,
+    pub(super) mtu: usize,
 }
 
 pub(super) fn open(options: &UdpOptions) -> Result<Opened, LinkError> {
@@ -73,13 +76,15 @@ pub(super) fn open(options: &UdpOptions) -> Result<Opened, LinkError> {
     let settled = settle(fd, &local).and_then(|()| system::bound_address(fd));
     let local = settled.map_err(|error| refused(&name, &local, error))?.decode().unwrap_or(local);
     let mtu = options.mtu.map_or_else(
-        || owner.map_or(MTU_DEFAULT, |interface| interface.mtu.max(MTU_MIN)),
+        || owner.as_ref().map_or(MTU_DEFAULT, |interface| interface.mtu.max(MTU_MIN)),
         |mtu| mtu.max(MTU_MIN),
     );
     let headers = if local.is_ipv4() { HEADERS_V4_BYTES } else { HEADERS_V6_BYTES };
     Ok(Opened {
         frame_bytes_max: (mtu - headers).min(PAYLOAD_BYTES_MAX),
         segments_max: if can_segment(fd) { SEGMENTS_MAX } else { 1 },
+        mtu: owner.as_ref().map_or(mtu, |interface| interface.mtu),
+        interface: owner.map(|interface| (interface.name, headers)),
         socket,
         local,
     })
@@ -123,16 +128,16 @@ fn bound_socket(local: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Sets what must be (no fragmentation) and what may be (buffers, merging).
+/// Sets what must be (fragmentation) and what may be (buffers, merging).
 fn settle(fd: BorrowedFd<'_>, local: &SocketAddr) -> io::Result<()> {
-    // A frame that IP would fragment is lost whole with any of its fragments, and reassembly is
-    // slow: better told that it is too long.
+    // Frames are made to fit. Where an interface's MTU or that of the path is lowered later, IP fragments what was cut
+    // before: slow, and lost whole with any of its fragments, but not for ever.
     if local.is_ipv4() {
-        let never = libc::IP_PMTUDISC_DO;
-        system::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &never)?;
+        let wanted = libc::IP_PMTUDISC_WANT;
+        system::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &wanted)?;
     } else {
-        let never = libc::IPV6_PMTUDISC_DO;
-        system::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, &never)?;
+        let wanted = libc::IPV6_PMTUDISC_WANT;
+        system::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, &wanted)?;
     }
     for (forced, plain, bytes) in [
         (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER_BYTES),

@@ -175,3 +175,15 @@ fn another_train_than_the_one_seen_is_put_together_again() {
         assert!(scatter.gather(&train, placed, &landing, &got) == frames.concat(), "{frame_bytes}");
     }
 }
+
+/// Errors that say "not as one": the frames go one by one. Others are judged as those of single frames.
+#[test]
+fn what_cannot_be_segmented_goes_one_by_one() {
+    let judged = |code| cannot_segment(&io::Error::from_raw_os_error(code));
+    for code in [libc::EIO, libc::EINVAL, libc::EMSGSIZE] {
+        assert!(judged(code), "{code}");
+    }
+    for code in [libc::EAGAIN, libc::ENOBUFS, libc::ENETUNREACH, libc::EPERM, libc::ECONNREFUSED] {
+        assert!(!judged(code), "{code}");
+    }
+}

@@ -94,7 +94,9 @@ fn describe(spec: &Spec, place: &Place) -> anyhow::Result<NodeBuilder> {
         Some("sleep") => WaitMode::Sleep,
         Some(other) => bail_user!("there is no way of waiting called {other} at {}", place.own),
     };
-    Ok(Node::builder().profile(profile.clone()).board(board).wait_mode(wait))
+    let notices = |line: &str| eprintln!("{line}");
+    let builder = Node::builder().profile(profile.clone()).board(board).wait_mode(wait);
+    Ok(builder.notices(notices))
 }
 
 fn with_link(

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use emp_link::{
-    Capabilities, FaultLink, FaultPlan, Link, LinkAddress, LinkStatistics, PeerMemory, TxFrame,
+    Capabilities, Condition, FaultLink, FaultPlan, Link, LinkAddress, LinkStatistics, PeerMemory,
+    TxFrame,
 };
 
 /// The wrapper.
@@ -64,6 +65,10 @@ impl<L: Link> Link for HarnessLink<L> {
 
     fn peer_memory(&self) -> Option<Arc<PeerMemory>> {
         self.inner.peer_memory()
+    }
+
+    fn condition(&mut self) -> Option<Condition<'_>> {
+        self.inner.condition()
     }
 
     fn statistics(&self) -> LinkStatistics {

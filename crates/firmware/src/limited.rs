@@ -1,0 +1,107 @@
+//! The largest frames that this node and its peers take, which may fall while they run (`LIMIT-1`).
+
+use emp_wire::{Epoch, LinkAddress};
+
+use crate::counters::Counter;
+use crate::engine::{FRAME_BYTES_MIN, Firmware, NodeEvent};
+use crate::lanes::Lane;
+use crate::limits::SLICED_FOR_BYTES_MIN;
+use crate::peers::{Peer, milliseconds};
+use crate::time::Time;
+
+impl Firmware {
+    /// Frames of more than so many bytes fit some link no longer: new ones are no longer, what was cut before leaves in slices,
+    /// and peers are told. The limit never rises, and never falls below [`SLICED_FOR_BYTES_MIN`]. False: it was no higher.
+    pub fn limit_frame_bytes(&mut self, now: Time, bytes: usize) -> bool {
+        let bytes = bytes.max(SLICED_FOR_BYTES_MIN);
+        if bytes >= usize::from(self.takes_bytes_max) {
+            return false;
+        }
+        self.takes_bytes_max = bytes as u16;
+        for peer in 0..self.peers.len() {
+            if self.peers[peer].node != self.peers.own {
+                self.peers[peer].shorten(bytes as u16);
+            }
+        }
+        self.tell_limit(now, true);
+        let node = self.peers.own;
+        self.push_event(NodeEvent::Limited { node, frame_bytes_max: bytes });
+        true
+    }
+
+    /// Tells those peers again that have not answered: a question may have been lost. To be called a few times after
+    /// [`limit_frame_bytes`](Self::limit_frame_bytes).
+    pub fn repeat_limit(&mut self, now: Time) {
+        self.tell_limit(now, false);
+    }
+
+    /// Says hello to the peers that were heard lately; `first`: also to those that answer no question now.
+    fn tell_limit(&mut self, now: Time, first: bool) {
+        let silence_ms = (self.profile.unreachable_after.0 / 1_000_000) as u32;
+        for peer in 0..self.peers.len() {
+            let entry = &self.peers[peer];
+            let known = entry.remote_epoch != Epoch::UNKNOWN && entry.node != self.peers.own;
+            let lately = milliseconds(now).wrapping_sub(entry.heard_ms) <= silence_ms;
+            if known
+                && lately
+                && (first || entry.asking)
+                && let (_, Some((link, to))) = self.peers.ways(peer).pick(Lane::Small)
+            {
+                let to = *to;
+                self.ask_peer(link, to, peer);
+            }
+        }
+    }
+
+    /// Largest payload of a message of one of this node's frames: the limit of buffered sends.
+    pub fn single_frame_bytes_max(&self) -> usize {
+        usize::from(self.frame_bytes_max)
+            - emp_wire::HEADER_BYTES
+            - emp_wire::MESSAGE_BYTES
+            - emp_wire::IMMEDIATE_BYTES
+    }
+
+    /// Largest frame that this node builds, in bytes: what a [`TransmitBatch`] must be made for.
+    pub fn frame_bytes_max(&self) -> usize {
+        usize::from(self.frame_bytes_max)
+    }
+
+    /// Learns what a peer takes: frames to it are no larger.
+    pub(crate) fn limit_frames(&mut self, peer: u32, bytes: u16) {
+        let own = self.takes_bytes_max;
+        self.peers[peer].frame_bytes_max = bytes.clamp(FRAME_BYTES_MIN as u16, own);
+    }
+
+    /// Largest frame that this node takes now, in bytes.
+    pub fn takes_bytes_max(&self) -> usize {
+        self.takes_bytes_max.into()
+    }
+
+    /// A peer says that it takes frames of at most so many bytes. That it takes longer ones than before is no news.
+    pub(crate) fn shorten(&mut self, peer: u32, bytes: u16) {
+        if self.peers[peer].shorten(bytes) {
+            let node = self.peers[peer].node;
+            self.counters.count(Counter::PeersLimited);
+            self.push_event(NodeEvent::Limited { node, frame_bytes_max: bytes.into() });
+        }
+    }
+
+    /// Nothing arrives at a peer by one of its ways: does it still take frames of this length?
+    pub(crate) fn doubt(&mut self, now: Time, peer: u32) {
+        let way = self.peers.ways(peer).pick(Lane::Small).1;
+        if let Some((link, to)) = way.filter(|(_, to)| **to != LinkAddress::LOOPBACK) {
+            let to = *to;
+            self.challenge(now, link, to, peer);
+        }
+    }
+}
+
+impl Peer {
+    /// True if that is less than before.
+    fn shorten(&mut self, bytes: u16) -> bool {
+        let bytes = bytes.max(SLICED_FOR_BYTES_MIN as u16);
+        let shorter = bytes < self.frame_bytes_max;
+        self.frame_bytes_max = self.frame_bytes_max.min(bytes);
+        shorter
+    }
+}

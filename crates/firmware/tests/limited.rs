@@ -1,0 +1,138 @@
+//! The largest frame that a way takes falls while messages are under way (`LIMIT-1`, `SLICE-1`): nothing is lost.
+
+mod common;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use common::{HALF, Pair, frames_of, ok, show};
+use emp_firmware::*;
+use emp_wire::NodeId;
+
+const LOWERED: usize = 1000;
+
+/// A pair on a wire that loses long frames once so many more have passed as the cell says.
+fn narrowing(profile: &Profile) -> (Pair, Rc<Cell<u32>>) {
+    let left = Rc::new(Cell::new(u32::MAX));
+    let mut pair = Pair::new(profile);
+    let passing = left.clone();
+    pair.drop = Box::new(move |_, frame| {
+        passing.set(passing.get().saturating_sub(1));
+        passing.get() == 0 && frame.len() > LOWERED
+    });
+    (pair, left)
+}
+
+fn lower(pair: &mut Pair, at: usize) {
+    let now = pair.now;
+    assert!(pair.nodes[at].firmware.limit_frame_bytes(now, LOWERED));
+    assert!(!pair.nodes[at].firmware.limit_frame_bytes(now, LOWERED), "once is enough");
+}
+
+/// Messages of several lengths, of which each is under way when the wire becomes narrower; then which ends learn of it.
+fn messages_survive(profile: &Profile, told: &[usize]) {
+    let unreachable = profile.unreachable_after;
+    let mut all_sliced = 0;
+    for bytes in [900, 1400, 8_000, 60_000, 1 << 20] {
+        for before in [1, 2, 5, 30, 300] {
+            let (mut pair, left) = narrowing(profile);
+            pair.send(0, 2, 1, 10);
+            pair.receive(1, Selector::ANY, 100);
+            pair.run(Span::ms(50));
+
+            pair.receive(1, Selector::ANY, HALF);
+            pair.send(0, 2, 2, bytes);
+            left.set(before);
+            pair.run(Span::us(100));
+            for &node in told {
+                lower(&mut pair, node);
+            }
+            pair.run(unreachable);
+            assert_eq!(ok(&pair.nodes[0].done, OpKind::Send), 2, "{bytes} {}", show(&pair));
+            assert_eq!(ok(&pair.nodes[1].done, OpKind::Receive), 2, "{bytes} {}", show(&pair));
+            let (from, to) = (&pair.nodes[0].memory.0, &pair.nodes[1].memory.0[HALF as usize..]);
+            assert!(to[..bytes as usize] == from[..bytes as usize], "{bytes} bytes differ");
+
+            // What is sent now has shorter frames.
+            let sliced = pair.nodes[0].firmware.counters().get(Counter::FramesSliced);
+            all_sliced += sliced;
+            pair.receive(1, Selector::ANY, HALF);
+            pair.send(0, 2, 3, 100_000);
+            pair.run(unreachable);
+            assert_eq!(ok(&pair.nodes[1].done, OpKind::Receive), 3, "{}", show(&pair));
+            let counters = pair.nodes[0].firmware.counters();
+            assert_eq!(counters.get(Counter::FramesSliced), sliced);
+            assert_eq!(counters.get(Counter::PeersLost), 0);
+        }
+    }
+    assert!(all_sliced > 0, "nothing was under way");
+}
+
+#[test]
+fn messages_under_way_survive_a_lower_limit_of_both_ends() {
+    for profile in [&Profile::DEFAULT, &Profile::OPENMX] {
+        messages_survive(profile, &[0, 1]);
+    }
+}
+
+#[test]
+fn messages_under_way_survive_a_lower_limit_of_their_sender() {
+    messages_survive(&Profile::DEFAULT, &[0]);
+}
+
+/// The sender learns of it by the receiver's question.
+#[test]
+fn messages_under_way_survive_a_lower_limit_of_their_receiver() {
+    messages_survive(&Profile::DEFAULT, &[1]);
+}
+
+#[test]
+fn all_profiles_survive_it() {
+    for profile in [&Profile::EMP2001, &Profile::VMMC2] {
+        messages_survive(profile, &[0, 1]);
+    }
+}
+
+/// The receiver that was not told in time is asked by a sender that gets nothing through.
+#[test]
+fn a_sender_in_doubt_asks() {
+    let (mut pair, left) = narrowing(&Profile::DEFAULT);
+    pair.send(0, 2, 1, 10);
+    pair.receive(1, Selector::ANY, 100);
+    pair.run(Span::ms(50));
+    left.set(0);
+    // Long ago nothing was heard, so nobody is told when the limit falls.
+    pair.run(Span::ms(1));
+    pair.now = pair.now + Span::ms(60_000);
+    lower(&mut pair, 1);
+    assert!(frames_of(&mut pair, 1).is_empty());
+    pair.receive(1, Selector::ANY, HALF);
+    pair.send(0, 2, 2, 50_000);
+    pair.run(Span::ms(1_000));
+    assert_eq!(ok(&pair.nodes[1].done, OpKind::Receive), 2, "{}", show(&pair));
+    assert!(pair.nodes[0].firmware.counters().get(Counter::PeersLimited) == 1);
+}
+
+#[test]
+fn a_get_under_way_survives_it() {
+    let (mut pair, left) = narrowing(&Profile::DEFAULT);
+    let bytes = 300_000;
+    let target = &mut pair.nodes[1].firmware;
+    let region = Segment { address: 0, bytes };
+    target.export_region(Some(7), region, Rights::REMOTE_READ, 0).unwrap();
+    let get = GetDescriptor {
+        endpoint: 0,
+        target: RemoteRegion { to: NodeId(2), to_endpoint: 0, key: 7, generation: 0, offset: 0 },
+        segments: SegmentList::one(Segment { address: HALF, bytes }),
+        context: 0,
+    };
+    let node = &mut pair.nodes[0];
+    node.firmware.post_get(pair.now, get, &mut node.memory).unwrap();
+    left.set(50);
+    pair.run(Span::us(100));
+    lower(&mut pair, 1);
+    pair.run(Span::ms(3_000));
+    assert_eq!(ok(&pair.nodes[0].done, OpKind::Get), 1, "{}", show(&pair));
+    let (from, to) = (&pair.nodes[1].memory.0, &pair.nodes[0].memory.0[HALF as usize..]);
+    assert!(to[..bytes as usize] == from[..bytes as usize]);
+}

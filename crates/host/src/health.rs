@@ -1,0 +1,92 @@
+//! How the links' interfaces are: their MTU may be lowered and their cables pulled while the node runs.
+//!
+//! Looked at now and then while there is something to do, for the kernel says nothing of either: a frame that is too long for the
+//! interface is an error of one call, or vanishes at the other end.
+
+use emp_firmware::{Firmware, NodeEvent, Span, Time};
+use emp_link::Link;
+
+use crate::builder::Log;
+use crate::core::Core;
+
+/// Least time between two looks: a look is two system calls a link, half a microsecond, and with this no frame has been resent
+/// often enough by then for a peer to be given up.
+const LOOK_EVERY: Span = Span::ms(10);
+
+/// Times that peers which did not answer are told again: each time a question may be lost.
+const REPEATS: u32 = 5;
+
+/// Watches the links' interfaces.
+#[derive(Default)]
+pub(crate) struct Health {
+    look_at: Time,
+    /// How many looks more repeat to the peers that the limit has fallen.
+    repeats: u32,
+    /// Is told of what was noticed.
+    pub(crate) notices: Option<Log>,
+}
+
+impl Health {
+    #[inline]
+    pub(crate) fn is_due(&self, now: Time) -> bool {
+        now >= self.look_at
+    }
+
+    fn say(&self, line: &str) {
+        if let Some(notices) = &self.notices {
+            notices(line);
+        }
+    }
+}
+
+impl Core {
+    /// Looks at the links' interfaces: the firmware learns if one takes only shorter frames than before.
+    #[cold]
+    pub(crate) fn look_at_links(&mut self, now: Time) {
+        self.health.look_at = now + LOOK_EVERY;
+        let Self { firmware: Some(firmware), links, health, .. } = self else { return };
+        if health.repeats > 0 {
+            health.repeats -= 1;
+            firmware.repeat_limit(now);
+        }
+        for link in links {
+            let Some(condition) = link.condition() else { continue };
+            let before = firmware.takes_bytes_max();
+            // An interface that is down may have any MTU when it is up again.
+            if condition.trouble.is_none()
+                && firmware.limit_frame_bytes(now, condition.frame_bytes_max)
+            {
+                health.repeats = REPEATS;
+                health.say(&format!(
+                    "frames of {before} bytes no longer fit {}, whose MTU is {} now: they have at most {} from now on, and \
+                     what was cut before leaves in slices",
+                    condition.interface,
+                    condition.mtu,
+                    firmware.takes_bytes_max(),
+                ));
+            }
+        }
+    }
+
+    /// Says aloud what a peer has told of itself.
+    pub(crate) fn tell(&self, event: &NodeEvent) {
+        let own = self.firmware().map(Firmware::node);
+        if let NodeEvent::Limited { node, frame_bytes_max } = event
+            && own != Some(*node)
+        {
+            let health = &self.health;
+            health.say(&format!("node {node} takes frames of at most {frame_bytes_max} bytes now"));
+        }
+    }
+
+    /// Why nothing may cross some link, for the error of an operation: "interface emp0 is down".
+    pub(crate) fn link_troubles(&mut self) -> String {
+        let troubles: Vec<_> = self.links.iter_mut().filter_map(trouble).collect();
+        troubles.join(", ")
+    }
+}
+
+fn trouble(link: &mut Box<dyn Link>) -> Option<String> {
+    let condition = link.condition()?;
+    condition.trouble.map(|trouble| format!("interface {} {trouble}", condition.interface))
+}

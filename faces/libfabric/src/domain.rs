@@ -294,7 +294,7 @@ impl DomainInner {
                     shm_link = Some(LinkIndex(before));
                     builder = builder.link(with_faults(link, fault, node));
                 }
-                Err(error) => core::inform(&format!("no shared memory within a machine: {error}")),
+                Err(error) => core::warn(&format!("no shared memory within a machine: {error}")),
             }
         }
         let all = interfaces().unwrap_or_default();

@@ -14,7 +14,8 @@ use crate::{LinkError, system};
 #[derive(Clone, Debug)]
 pub struct ShmOptions {
     /// The directory in which nodes find each other; `None`: `emp` in `XDG_RUNTIME_DIR`, or, where the login system made
-    /// none, `/dev/shm/emp-UID`. It is made if it is not there, and must belong to this user alone.
+    /// none, `/dev/shm/emp-UID` (in a user namespace of its own, `/dev/shm/emp-UID-NAMESPACE`). It is made if it is not
+    /// there, and must belong to this user alone.
     pub directory: Option<PathBuf>,
     /// The number that others reach this link by ([`LinkAddress::shm`](crate::LinkAddress::shm)): that of no other link
     /// in the directory. `None`: drawn at random.

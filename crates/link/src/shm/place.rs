@@ -14,6 +14,24 @@ const OTHERS: u32 = 0o077;
 /// other things costs a bounded time.
 const NAMES_MAX: usize = 4096;
 
+/// Number of the user namespace that a machine starts with (`PROC_USER_INIT_INO` of the kernel).
+const FIRST_NAMESPACE: u64 = 0xEFFF_FFFD;
+
+/// The number of this process's user namespace; that of the first one where there is no telling.
+fn user_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/user").map_or(FIRST_NAMESPACE, |namespace| namespace.ino())
+}
+
+/// The directory of one user of a user namespace. The number of a user says who it is only within one: in a rootless lab
+/// everyone is user 0, and the machine's root would find its directory taken by somebody else.
+fn shared(user: u32, namespace: u64) -> PathBuf {
+    let mut name = format!("/dev/shm/emp-{user}");
+    if namespace != FIRST_NAMESPACE {
+        name += &format!("-{namespace}");
+    }
+    PathBuf::from(name)
+}
+
 /// The directory.
 #[derive(Clone, Debug)]
 pub(super) struct Place(PathBuf);
@@ -24,7 +42,7 @@ impl Place {
         match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
             // Only the login system makes it, and so it is either right or not there.
             Some(runtime) if runtime.is_absolute() && runtime.is_dir() => runtime.join("emp"),
-            _ => PathBuf::from(format!("/dev/shm/emp-{}", socket::own_user())),
+            _ => shared(socket::own_user(), user_namespace()),
         }
     }
 
@@ -77,5 +95,37 @@ impl Place {
             u64::from_str_radix(name, 16).ok()
         };
         names.take(NAMES_MAX).filter_map(number).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn users_of_different_namespaces_do_not_meet() {
+        assert_eq!(shared(0, FIRST_NAMESPACE), Path::new("/dev/shm/emp-0"));
+        assert_eq!(shared(0, 4_026_532_300), Path::new("/dev/shm/emp-0-4026532300"));
+        assert_ne!(shared(0, 4_026_532_300), shared(0, 4_026_532_301));
+    }
+
+    /// The processes of one namespace see one number, those of another one another.
+    #[test]
+    fn a_namespace_has_one_number() {
+        let asked = |program: &str, arguments: &[&str]| {
+            let output = Command::new(program).args(arguments).output().ok()?;
+            let text = String::from_utf8(output.stdout).ok()?;
+            text.trim().parse::<u64>().ok().filter(|_| output.status.success())
+        };
+        let namespace = ["-L", "-c", "%i", "/proc/self/ns/user"];
+        assert_eq!(asked("stat", &namespace), Some(user_namespace()));
+        let mut elsewhere = vec!["--user", "stat"];
+        elsewhere.extend(namespace);
+        match asked("unshare", &elsewhere) {
+            Some(other) => assert_ne!(other, user_namespace()),
+            None => eprintln!("skipped: no further user namespace is to be had"),
+        }
     }
 }

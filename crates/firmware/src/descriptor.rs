@@ -75,7 +75,8 @@ impl OpKind {
 /// When a send is complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CompletionMode {
-    /// Small messages when they are copied into the pool, others when the peer has them.
+    /// Small messages when they are copied into the pool, others when the peer has them. While 256 operations wait to be sent
+    /// to the peer, which may still be looked for, small ones are not copied either.
     #[default]
     Auto,
     /// At once: the bytes are copied before the post returns, or it fails with [`PostError::PoolFull`]. Only for

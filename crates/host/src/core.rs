@@ -136,6 +136,7 @@ impl Core {
     /// The time of a post. Those that others follow at once were posted at one time: the clock is read once for them.
     #[inline]
     pub(crate) fn post_time(&mut self, more: bool) -> Time {
+        self.guessed = false;
         if !more || !self.outgoing.is_growing() {
             self.last_post = self.now();
         }
@@ -143,11 +144,14 @@ impl Core {
     }
 
     /// The time of a post of a receive: of those that come one after the other, the clock is read for some. What is known of
-    /// the time may be old, but nothing depends on it unless a message waits, or something leaves ([`posted`](Self::posted)).
+    /// the time may be old, but nothing depends on it unless a message waits, something leaves ([`posted`](Self::posted)), or
+    /// the receive is from one node only, which is watched from then on.
     #[inline]
-    pub(crate) fn receive_post_time(&mut self) -> Time {
+    pub(crate) fn receive_post_time(&mut self, selector: &Selector) -> Time {
         let soon = self.posts_since_turn % RECEIVES_PER_READING != RECEIVES_PER_READING - 1;
-        self.guessed = soon && self.firmware().is_some_and(|firmware| !firmware.has_arrivals());
+        self.guessed = soon
+            && selector.from == NodeId::ANY
+            && self.firmware().is_some_and(|firmware| !firmware.has_arrivals());
         if self.guessed { self.last_turn.max(self.last_post) } else { self.post_time(false) }
     }
 
@@ -403,7 +407,8 @@ impl Core {
     /// After a post that others follow at once: they leave together, with the last of them or with the next turn.
     #[inline]
     pub(crate) fn posted_with_more(&mut self, now: Time) {
-        if self.posts_since_turn + 1 >= POSTS_PER_TURN {
+        // Which makes a turn, too, if so many posts are due for one.
+        if (self.posts_since_turn + 1).is_multiple_of(POSTS_PER_TURN) {
             return self.posted(now);
         }
         self.posts_since_turn += 1;
@@ -414,6 +419,7 @@ impl Core {
 
     /// As [`posted`](Self::posted), but leaves sending to whoever is making turns already.
     pub(crate) fn posted_for_others(&mut self) {
+        self.guessed = false;
         self.dirty = true;
         self.timer_moved = true;
         self.drain();

@@ -196,7 +196,8 @@ impl Endpoint {
     ) -> Result<ReceiveRequest<B>, Refused<B>> {
         let mut held = Held::new(buffer);
         let list = held.segments_mut();
-        self.post(held, list, false, Core::receive_post_time, |core, now, segments| {
+        let time = |core: &mut Core| core.receive_post_time(&selector);
+        self.post(held, list, false, time, |core, now, segments| {
             let endpoint = self.inner.number;
             let receive = ReceiveDescriptor { endpoint, selector, segments, claim, context: 0 };
             // SAFETY: as for a send; and the buffer is initialised memory that is its own.

@@ -181,7 +181,8 @@ impl HostMemory for ProcessMemory {
         }
         if to.bytes != 0 {
             // SAFETY: the segment was posted for receiving, so it is valid for writes (module invariant), and it is as
-            // long as `from`, which was just checked.
+            // long as `from`, which was just checked. Nobody else uses it: the node's lock is held, and references to
+            // such memory live only under it.
             unsafe { copy_and_sum(from.as_ptr(), pointer(to), from.len(), sum) };
         }
         Ok(())

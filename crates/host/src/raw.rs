@@ -83,7 +83,7 @@ impl Endpoint {
         let state = State::Raw { queue: self.inner.queue, context: receive.context };
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
-        let now = core.receive_post_time();
+        let now = core.receive_post_time(&receive.selector);
         // SAFETY: the caller keeps the segments valid until the completion is handed out.
         match unsafe { core.post_receive(now, receive, state) } {
             Ok(key) => {

@@ -5,7 +5,7 @@ mod memory_link;
 
 use std::time::Duration;
 
-use emp_host::{Counter, Node, ReceiveRequest, Selector, SendOptions};
+use emp_host::{Counter, Endpoint, Node, ReceiveRequest, Selector, SendOptions};
 use memory_link::pair;
 
 const LONG: Duration = Duration::from_secs(10);
@@ -79,4 +79,41 @@ fn unexpected_messages_are_taken_up_in_small_bites() {
     settle();
     assert_eq!(b.counters().get(Counter::Unexpected), unexpected);
     all_arrive(requests);
+}
+
+/// Who is behind looks at what arrives less often while it posts, but what it sends shares link frames as before.
+#[test]
+fn what_shares_link_frames_still_does_when_its_sender_is_behind() {
+    let ([a, b], [from, to]) = pair();
+    let settle = || {
+        for _ in 0..1_000 {
+            a.progress();
+            b.progress();
+        }
+    };
+    let bundled = |from: &Endpoint, to: &Endpoint| {
+        for place in 1..=MESSAGES {
+            let options = SendOptions::default().more(place < MESSAGES);
+            let request = from.send_with(to.address(), 1, vec![1; 48], options);
+            request.expect("there is room").wait(LONG).expect("it is copied");
+        }
+    };
+    let link_frames = || b.link_statistics()[0].frames_sent;
+    // They get to know each other.
+    bundled(&to, &from);
+    settle();
+    let before = link_frames();
+    bundled(&to, &from);
+    let usual = link_frames() - before;
+    settle();
+    // Nobody asked for these.
+    bundled(&from, &to);
+    settle();
+    assert!(b.counters().get(Counter::Unexpected) > 0);
+    let before = link_frames();
+    bundled(&to, &from);
+    let behind = link_frames() - before;
+    // Some more, as it acknowledges more often.
+    assert!(behind < usual * 2, "{behind} link frames, {usual} otherwise");
+    assert!(usual < MESSAGES / 4, "{usual} link frames for {MESSAGES} messages");
 }

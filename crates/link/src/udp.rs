@@ -362,7 +362,8 @@ enum Looked {
 
 impl UdpLink {
     /// Hands up the train that waits, its payload placed where the sink wants it.
-    fn place_train(&mut self, budget: usize, sink: &mut dyn FrameSink) -> Looked {
+    /// How many frames the caller wants does not matter: it has asked for these.
+    fn place_train(&mut self, sink: &mut dyn FrameSink) -> Looked {
         let Some(scatter) = &mut self.scatter else { return Looked::Usual };
         self.counts.receive_calls += 1;
         let train = match scatter.look(self.socket.as_fd()) {
@@ -372,7 +373,7 @@ impl UdpLink {
         };
         let Some(landing) = sink.landing(&train) else { return Looked::Usual };
         let frames = train.frames_with(landing.len());
-        let Some(frames) = frames.filter(|frames| *frames <= budget.min(PLACED_MAX)) else {
+        let Some(frames) = frames.filter(|frames| *frames <= PLACED_MAX) else {
             return Looked::Usual;
         };
         let placed_bytes = landing.len() + frames * HEADER_BYTES;
@@ -478,7 +479,7 @@ impl Link for UdpLink {
     /// After a long message, and if the sink wants any, a look (one more system call) tells whether a train waits, and of what.
     fn receive_into(&mut self, budget: usize, sink: &mut dyn FrameSink) -> usize {
         if self.after_long && !self.holds_frames() && budget > 0 && sink.lands() {
-            match self.place_train(budget, sink) {
+            match self.place_train(sink) {
                 Looked::Handed(frames) => return frames,
                 Looked::Empty => return 0,
                 Looked::Usual => {}

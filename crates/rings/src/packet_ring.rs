@@ -179,7 +179,7 @@ impl PacketRing {
     fn looks_ready(&mut self) -> bool {
         match self.hint() {
             Some(hint) if hint.load(Ordering::Relaxed) == 0 => {
-                self.looks += 1;
+                self.looks = self.looks.wrapping_add(1);
                 self.looks.is_multiple_of(LOOKS_PER_STATUS) && self.ready()
             }
             Some(_) => self.soon_ready(),

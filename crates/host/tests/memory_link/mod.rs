@@ -35,6 +35,7 @@ struct Memory {
     wire: Arc<Wire>,
     end: usize,
     capabilities: Capabilities,
+    frames_sent: u64,
 }
 
 impl Link for Memory {
@@ -55,6 +56,7 @@ impl Link for Memory {
             queue.lengths[slot] = length;
             queue.tail += 1;
         }
+        self.frames_sent += batch.len() as u64;
         batch.len()
     }
 
@@ -81,7 +83,7 @@ impl Link for Memory {
     }
 
     fn statistics(&self) -> LinkStatistics {
-        LinkStatistics::default()
+        LinkStatistics { frames_sent: self.frames_sent, ..LinkStatistics::default() }
     }
 }
 
@@ -108,7 +110,7 @@ pub fn pair() -> ([Node; 2], [Endpoint; 2]) {
             privileged: false,
             address: LinkAddress::index(end as u32),
         };
-        let link = Memory { wire: Arc::clone(&wire), end, capabilities };
+        let link = Memory { wire: Arc::clone(&wire), end, capabilities, frames_sent: 0 };
         let board = Board::Inline { guardian: false };
         Node::builder().name(name).link(link).board(board).start().expect("the node starts")
     };

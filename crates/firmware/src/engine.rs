@@ -12,7 +12,7 @@ use crate::assembly::Assembly;
 use crate::counters::{Counter, Counters};
 use crate::cross::Cross;
 use crate::descriptor::{
-    ClaimId, Completion, OpId, OpKind, PostError, Posted, ProbeInfo, ReceiveDescriptor, Selector,
+    ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector,
     SendDescriptor, Status,
 };
 use crate::lanes::{Lanes, Way, Ways};
@@ -236,33 +236,6 @@ impl Firmware {
         self.send.post(now, peer, send, buffered_max, memory)
     }
 
-    /// As [`post_send`](Self::post_send); a small message that nothing stands before is in `batch` when this returns, as if
-    /// [`poll_transmit`](Self::poll_transmit) had put it there, and its completion comes with the post. Whatever else is in the
-    /// batch must still be to be sent.
-    #[inline]
-    pub fn post_send_into(
-        &mut self,
-        now: Time,
-        send: SendDescriptor,
-        memory: &mut impl HostMemory,
-        batch: &mut TransmitBatch,
-    ) -> Result<Posted, PostError> {
-        let peer = self.destination(now, send.to, send.endpoint)?;
-        let (peers, cross) = (&self.peers, &mut self.cross);
-        // An acknowledgement that is due leaves by itself, and before the message.
-        let free = !batch.is_full() && !self.receive.has_due_acks();
-        if let Some(way) = peers.small_way(now, peer).filter(|_| free)
-            && self.send.may_go_at_once(peer, &send, peers)
-        {
-            let frame_bytes_max = self.takes_bytes_max;
-            let mut out = Outlet { peers, cross, memory, batch, frame_bytes_max };
-            return self.send.post_at_once(now, peer, send, way, &mut out);
-        }
-        let buffered_max = self.single_frame_bytes_max();
-        let op = self.send.post(now, peer, send, buffered_max, memory)?;
-        Ok(Posted { op, over: None })
-    }
-
     /// The peer that a post is for; it is looked for if it is not known.
     pub(crate) fn destination(
         &mut self,
@@ -293,7 +266,7 @@ impl Firmware {
     }
 
     /// Too many operations have ended that the host has not asked for.
-    fn is_unheard(&self) -> bool {
+    pub(crate) fn is_unheard(&self) -> bool {
         self.send.completions.len() + self.receive.completions.len() >= COMPLETIONS_MAX
     }
 

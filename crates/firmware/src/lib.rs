@@ -13,6 +13,7 @@ extern crate std;
 mod absence;
 mod arithmetic;
 mod assembly;
+mod at_once;
 mod chunked;
 mod contact;
 mod counters;
@@ -41,6 +42,7 @@ mod time;
 mod timers;
 mod transmit;
 
+pub use at_once::AtOnce;
 pub use counters::{Counter, Counters};
 pub use descriptor::{
     ClaimId, Completion, CompletionMode, OpId, OpKind, PostError, Posted, ProbeInfo,

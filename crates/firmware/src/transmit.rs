@@ -98,6 +98,11 @@ impl TransmitBatch {
         &self.inline[frame.inline as usize..][..frame.inline_bytes as usize]
     }
 
+    /// The last `bytes` bytes of what was written last.
+    pub(crate) fn last_bytes(&self, bytes: usize) -> &[u8] {
+        &self.inline[self.used - bytes..self.used]
+    }
+
     /// Adds a frame that `build` writes where it lies: room for its inline bytes, whose number it returns, and its list of
     /// segments. If it fails there is no frame. The caller has seen that the batch is not full. With `small` it may share its
     /// link frame with others to the same place (`BUNDLE-1`).

@@ -7,8 +7,8 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsRawFd, RawFd};
 
 use emp_firmware::{
-    Completion, Counters, Firmware, LinkIndex, NodeEvent, OpKind, PostError, Posted, ProbeInfo,
-    ReceiveDescriptor, Selector, SendDescriptor, Span, Status, Time,
+    Completion, Counters, Firmware, LinkIndex, NodeEvent, OpKind, PostError, ProbeInfo,
+    ReceiveDescriptor, Selector, Span, Status, Time,
 };
 use emp_link::Link;
 use emp_wire::{LinkAddress, NodeId};
@@ -24,7 +24,7 @@ use crate::memory::ProcessMemory;
 use crate::outgoing::Outgoing;
 use crate::patience::Patience;
 use crate::queues::{QueueKey, Queues};
-use crate::requests::{Begun, Ended, Requests, SlotKey, State};
+use crate::requests::{Ended, Requests, SlotKey, State};
 use crate::sleepers::Sleepers;
 
 /// Batches sent in one turn before links are looked at again: with the shortest parts of a train, 12 frames, more than one
@@ -74,14 +74,14 @@ pub(crate) struct Core {
     timer_moved: bool,
     posts_since_turn: u32,
     appetite: Appetite,
-    last_turn: Time,
-    last_post: Time,
+    pub(crate) last_turn: Time,
+    pub(crate) last_post: Time,
     /// The time of the last post was not read from the clock.
     guessed: bool,
     /// Some link has no descriptor to sleep on.
     poll_by_hand: bool,
     /// A socket beside rings: looked at when it is busy, and from time to time.
-    seldom: Option<Seldom>,
+    pub(crate) seldom: Option<Seldom>,
     /// How the links' interfaces are.
     pub(crate) health: Health,
     /// The counters of a closed node.
@@ -336,35 +336,6 @@ impl Core {
         }
     }
 
-    /// Posts a send. The caller goes on with [`posted`](Self::posted).
-    ///
-    /// # Safety
-    ///
-    /// The segments are covered by the invariant of [`crate::memory`].
-    pub(crate) unsafe fn post_send(
-        &mut self,
-        now: Time,
-        mut send: SendDescriptor,
-        state: State,
-    ) -> Result<Begun, PostError> {
-        let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
-        if matches!(state, State::Raw { .. }) && self.queues.is_full() {
-            return Err(PostError::Busy);
-        }
-        let (memory, outgoing) = (&mut self.memory, &mut self.outgoing);
-        self.requests.insert_unless_over(state, |context| {
-            send.context = context;
-            // What a link did not take yet leaves first.
-            if !outgoing.is_open() {
-                let op = firmware.post_send(now, send, memory)?;
-                return Ok(Posted { op, over: None });
-            }
-            let posted = firmware.post_send_into(now, send, memory, outgoing.batch());
-            outgoing.grown();
-            posted
-        })
-    }
-
     /// Posts a receive. The caller goes on with [`posted`](Self::posted).
     ///
     /// # Safety
@@ -376,7 +347,7 @@ impl Core {
         mut receive: ReceiveDescriptor,
         state: State,
     ) -> Result<SlotKey, PostError> {
-        self.insert(state, |firmware, memory, _, context| {
+        self.insert(state, |firmware, memory, context| {
             receive.context = context;
             firmware.post_receive(now, receive, memory)
         })

@@ -153,28 +153,24 @@ impl Endpoint {
         let held = Held::new(buffer);
         let list = held.segments();
         let more = options.more;
-        self.post(
-            held,
-            list,
-            more,
-            |core| core.post_time(more),
-            |core, now, segments| {
-                let send = SendDescriptor {
-                    to: to.node,
-                    endpoint: self.inner.number,
-                    to_endpoint: to.endpoint,
-                    match_bits,
-                    segments,
-                    immediate: options.immediate,
-                    synchronous: options.synchronous,
-                    completion: options.completion,
-                    context: 0,
-                };
-                // SAFETY: the segments are those of `held`, which the request keeps until the completion is handed out
-                // (`post`), so they stay valid and nobody writes to them.
-                unsafe { core.post_send(now, send, State::InFlight) }
-            },
-        )
+        self.post(held, list, more, |core, segments| {
+            let departs = self.inner.node.shared.sends_itself(core, more);
+            let send = SendDescriptor {
+                to: to.node,
+                endpoint: self.inner.number,
+                to_endpoint: to.endpoint,
+                match_bits,
+                segments,
+                immediate: options.immediate,
+                synchronous: options.synchronous,
+                completion: options.completion,
+                context: 0,
+            };
+            // SAFETY: the segments are those of `held`, which the request keeps until the completion is handed out
+            // (`post`), so they stay valid and nobody writes to them.
+            let begun = unsafe { core.post_send(send, State::InFlight, (more, departs)) }?;
+            Ok((begun, core.last_post))
+        })
     }
 
     /// Posts a receive. The request owns the buffer until the receive has ended.
@@ -196,16 +192,17 @@ impl Endpoint {
     ) -> Result<ReceiveRequest<B>, Refused<B>> {
         let mut held = Held::new(buffer);
         let list = held.segments_mut();
-        let time = |core: &mut Core| core.receive_post_time(&selector);
-        self.post(held, list, false, time, |core, now, segments| {
+        self.post(held, list, false, |core, segments| {
+            let now = core.receive_post_time(&selector);
             let endpoint = self.inner.number;
             let receive = ReceiveDescriptor { endpoint, selector, segments, claim, context: 0 };
             // SAFETY: as for a send; and the buffer is initialised memory that is its own.
-            unsafe { core.post_receive(now, receive, State::InFlight) }.map(Begun::Flying)
+            let key = unsafe { core.post_receive(now, receive, State::InFlight) }?;
+            Ok((Begun::Flying(key), now))
         })
     }
 
-    /// Posts with the segments of `held`, and makes a request that keeps it. Inlined, so that the request is made where its
+    /// Posts with the segments of `held`, and makes a request that keeps it. `post` also says when that was. Inlined, so that the request is made where its
     /// owner keeps it: copies of what was just written wait for the stores.
     #[inline(always)]
     pub(crate) fn post<B: Send + 'static>(
@@ -213,22 +210,21 @@ impl Endpoint {
         held: Held<B>,
         segments: Option<SegmentList>,
         more: bool,
-        time: impl FnOnce(&mut Core) -> Time,
-        post: impl FnOnce(&mut Core, Time, SegmentList) -> Result<Begun, PostError>,
+        post: impl FnOnce(&mut Core, SegmentList) -> Result<(Begun, Time), PostError>,
     ) -> Result<Request<B>, Refused<B>> {
         let node = &self.inner.node;
         let reason = match segments {
             None => RefusedReason::TooManySegments,
             Some(segments) => {
                 let mut core = node.shared.lock();
-                let now = time(&mut core);
-                match post(&mut core, now, segments) {
-                    Ok(begun) => {
+                match post(&mut core, segments) {
+                    Ok((begun, now)) => {
                         node.shared.posted_with(&mut core, now, more);
                         let ticket = Ticket::new(node, &mut core, begun);
                         return Ok(Request::new(ticket, held));
                     }
                     Err(error) => {
+                        let now = core.now();
                         make_room(&mut core, error, now);
                         RefusedReason::Firmware(error)
                     }

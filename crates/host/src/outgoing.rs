@@ -2,7 +2,7 @@
 //!
 //! # Invariant
 //!
-//! A frame of the batch may name host memory ([`crate::memory`]). It is read only inside [`Outgoing::offer`], and only
+//! A frame of the batch may name host memory ([`crate::memory`]). It is read only inside [`Offers::offer`], and only
 //! frames whose bit in `unsent` is set are. The owner of an [`Outgoing`] hands the completion of a send out only when
 //! [`Outgoing::names_memory`] is false; so memory that a frame names is still there when the frame is offered again.
 
@@ -26,9 +26,14 @@ const _: () = assert!(FRAMES <= u128::BITS as usize);
 /// the time a 1 Gb/s card needs for a batch of 9000-byte frames: a queue that does not move for so long is stuck.
 const FULL_MAX: Span = Span::ms(10);
 
-/// The batch being sent.
+/// The batch being sent, and what became of its frames.
 pub(crate) struct Outgoing {
     batch: TransmitBatch,
+    offers: Offers,
+}
+
+/// What became of the frames of a batch.
+pub(crate) struct Offers {
     /// Frames of the batch that no link has taken yet, one bit each.
     unsent: u128,
     /// Those of them that name host memory.
@@ -45,68 +50,93 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     pub(crate) fn new(frame_bytes_max: usize) -> Self {
-        Self {
-            batch: TransmitBatch::new(frame_bytes_max),
-            unsent: 0,
-            naming: 0,
-            open: false,
-            used: 0,
-            full_since: None,
-            dropped: 0,
-        }
+        let offers =
+            Offers { unsent: 0, naming: 0, open: false, used: 0, full_since: None, dropped: 0 };
+        Self { batch: TransmitBatch::new(frame_bytes_max), offers }
     }
 
     /// True if every frame was taken: the batch may be refilled.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
-        self.unsent == 0
+        self.offers.unsent == 0
     }
 
     /// True if a frame that is still to be sent names host memory.
     #[inline]
     pub(crate) fn names_memory(&self) -> bool {
-        self.unsent & self.naming != 0
+        self.offers.unsent & self.offers.naming != 0
     }
 
     /// True if frames of this batch were offered to a link.
     #[inline]
     pub(crate) fn used(&self, link: usize) -> bool {
-        self.used >> link & 1 == 1
+        self.offers.used(link)
     }
 
     /// Frames dropped because a link did not take them for too long.
     pub(crate) fn dropped(&self) -> u64 {
-        self.dropped
+        self.offers.dropped
     }
 
     /// True if frames may be added: all of the batch was taken, or nothing of it was offered yet.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        self.open || self.is_done()
+        self.offers.open || self.is_done()
     }
 
     /// True if the batch has frames and may get more.
     #[inline]
     pub(crate) fn is_growing(&self) -> bool {
-        self.open && !self.is_done()
+        self.offers.open && !self.is_done()
     }
 
     /// The batch, for frames to be added, after which [`grown`](Self::grown) is to be called. Only when
     /// [`is_open`](Self::is_open).
     #[inline]
     pub(crate) fn batch(&mut self) -> &mut TransmitBatch {
+        self.parts().0
+    }
+
+    /// The batch, likewise, and what is to hear of what was added, by [`Offers::grown`].
+    #[inline]
+    pub(crate) fn parts(&mut self) -> (&mut TransmitBatch, &mut Offers) {
         debug_assert!(self.is_open());
         if self.is_done() {
             self.batch.clear();
-            (self.naming, self.used, self.open) = (0, 0, true);
+            (self.offers.naming, self.offers.used, self.offers.open) = (0, 0, true);
         }
-        &mut self.batch
+        (&mut self.batch, &mut self.offers)
     }
 
     /// Looks at what was added to the batch. False: there is nothing to send.
     #[inline]
     pub(crate) fn grown(&mut self) -> bool {
-        let frames = self.batch.frames();
+        self.offers.grown(&self.batch)
+    }
+
+    /// Drops all frames that were not taken; the firmware will resend what matters.
+    pub(crate) fn forget(&mut self) {
+        self.offers.forget();
+        self.batch.clear();
+    }
+
+    /// Offers what is unsent to the links, each link's frames in order. True if all of it is gone now.
+    pub(crate) fn offer(&mut self, now: Time, links: &mut [Box<dyn Link>]) -> bool {
+        self.offers.offer(&self.batch, now, links)
+    }
+}
+
+impl Offers {
+    /// As [`Outgoing::used`].
+    #[inline]
+    pub(crate) fn used(&self, link: usize) -> bool {
+        self.used >> link & 1 == 1
+    }
+
+    /// As [`Outgoing::grown`].
+    #[inline]
+    pub(crate) fn grown(&mut self, batch: &TransmitBatch) -> bool {
+        let frames = batch.frames();
         if frames.is_empty() {
             return false;
         }
@@ -118,25 +148,30 @@ impl Outgoing {
         true
     }
 
-    /// Drops all frames that were not taken; the firmware will resend what matters.
-    pub(crate) fn forget(&mut self) {
+    fn forget(&mut self) {
         self.unsent = 0;
         self.full_since = None;
-        self.batch.clear();
     }
 
-    /// Offers what is unsent to the links, each link's frames in order. True if all of it is gone now.
-    pub(crate) fn offer(&mut self, now: Time, links: &mut [Box<dyn Link>]) -> bool {
+    /// As [`Outgoing::offer`].
+    pub(crate) fn offer(
+        &mut self,
+        batch: &TransmitBatch,
+        now: Time,
+        links: &mut [Box<dyn Link>],
+    ) -> bool {
         let before = self.unsent;
         self.open = false;
-        if let [link] = links {
-            self.offer_link(0, self.unsent, link.as_mut());
+        if self.unsent == 1 && self.naming == 0 {
+            self.offer_one(batch, links);
+        } else if let [link] = links {
+            self.offer_link(batch, self.unsent, link.as_mut());
         } else {
             for (index, link) in links.iter_mut().enumerate() {
-                let mask = self.mask_of(index);
+                let mask = mask_of(batch, index) & self.unsent;
                 if mask != 0 {
                     self.used |= 1 << index;
-                    self.offer_link(index, mask, link.as_mut());
+                    self.offer_link(batch, mask, link.as_mut());
                 }
             }
         }
@@ -154,23 +189,25 @@ impl Outgoing {
         false
     }
 
-    /// The unsent frames of one link.
-    fn mask_of(&self, link: usize) -> u128 {
-        let mut mask = 0;
-        for (index, frame) in self.batch.frames().iter().enumerate() {
-            mask |= u128::from(usize::from(frame.link.0) == link) << index;
+    /// Offers the first frame of the batch, which names no host memory: the short way of a lone small message.
+    #[inline]
+    fn offer_one(&mut self, batch: &TransmitBatch, links: &mut [Box<dyn Link>]) {
+        let frame = &batch.frames()[0];
+        let index = usize::from(frame.link.0);
+        self.used |= 1 << index;
+        let parts = [IoSlice::new(batch.inline(0))];
+        if links[index].send(&[TxFrame { to: frame.to, parts: &parts }]) != 0 {
+            self.unsent = 0;
         }
-        mask & self.unsent
     }
 
-    /// Offers the frames of `mask` to a link and clears the bits of those it took.
-    fn offer_link(&mut self, link_index: usize, mask: u128, link: &mut dyn Link) {
+    /// Offers the frames of `mask`, all of one link, and clears the bits of those it took.
+    fn offer_link(&mut self, batch: &TransmitBatch, mask: u128, link: &mut dyn Link) {
         let mut parts = [const { MaybeUninit::<IoSlice<'_>>::uninit() }; FRAMES * FRAME_PARTS_MAX];
         let mut parts_used = 0;
         for index in bits(mask) {
-            let frame = &self.batch.frames()[index];
-            debug_assert_eq!(usize::from(frame.link.0), link_index);
-            parts[parts_used].write(IoSlice::new(self.batch.inline(index)));
+            let frame = &batch.frames()[index];
+            parts[parts_used].write(IoSlice::new(batch.inline(index)));
             parts_used += 1;
             for segment in frame.segments() {
                 // SAFETY: the frame is unsent, so no completion that would free its memory has been handed out (module
@@ -187,7 +224,7 @@ impl Outgoing {
         let mut frames_used = 0;
         let mut rest = parts;
         for index in bits(mask) {
-            let frame = &self.batch.frames()[index];
+            let frame = &batch.frames()[index];
             let (own, others) = rest.split_at(1 + frame.segments().len());
             frames[frames_used].write(TxFrame { to: frame.to, parts: own });
             frames_used += 1;
@@ -201,6 +238,15 @@ impl Outgoing {
             self.unsent &= !(1 << index);
         }
     }
+}
+
+/// The frames of one link, one bit each.
+fn mask_of(batch: &TransmitBatch, link: usize) -> u128 {
+    let mut mask = 0;
+    for (index, frame) in batch.frames().iter().enumerate() {
+        mask |= u128::from(usize::from(frame.link.0) == link) << index;
+    }
+    mask
 }
 
 /// The positions of the bits that are set, from the lowest.

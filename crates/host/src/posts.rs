@@ -1,14 +1,14 @@
-//! Posts of one-sided operations to the firmware, with a slot for each.
+//! Posts to the firmware, with a slot for each.
 
 use emp_firmware::{
     AtomicDescriptor, Completion, Firmware, GetDescriptor, OpId, OpKind, PostError, PutDescriptor,
-    Time,
+    SendDescriptor, Time,
 };
 
+use crate::clock;
 use crate::core::Core;
 use crate::memory::ProcessMemory;
-use crate::outgoing::Outgoing;
-use crate::requests::{SlotKey, State};
+use crate::requests::{Begun, SlotKey, State};
 
 impl Core {
     /// Posts by `post`, which is given the descriptor's context, and keeps a slot for the operation.
@@ -16,19 +16,70 @@ impl Core {
     pub(crate) fn insert(
         &mut self,
         state: State,
-        post: impl FnOnce(
-            &mut Firmware,
-            &mut ProcessMemory,
-            &mut Outgoing,
-            u64,
-        ) -> Result<OpId, PostError>,
+        post: impl FnOnce(&mut Firmware, &mut ProcessMemory, u64) -> Result<OpId, PostError>,
     ) -> Result<SlotKey, PostError> {
         let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
         if matches!(state, State::Raw { .. }) && self.queues.is_full() {
             return Err(PostError::Busy);
         }
-        let (memory, outgoing) = (&mut self.memory, &mut self.outgoing);
-        self.requests.insert(state, |context| post(firmware, memory, outgoing, context))
+        let memory = &mut self.memory;
+        self.requests.insert(state, |context| post(firmware, memory, context))
+    }
+
+    /// Posts a send; `last_post` is its time then. The caller goes on with [`posted`](Self::posted). If `departs`, a
+    /// small message for which nothing stands in the way is with its link before anything else is done for it: what the
+    /// program waits for first is that it arrives.
+    ///
+    /// # Safety
+    ///
+    /// The segments are covered by the invariant of [`crate::memory`].
+    #[inline]
+    pub(crate) unsafe fn post_send(
+        &mut self,
+        mut send: SendDescriptor,
+        state: State,
+        (more, departs): (bool, bool),
+    ) -> Result<Begun, PostError> {
+        let last = self.last_turn.max(self.last_post);
+        let Self { firmware: Some(firmware), outgoing, memory, links, seldom, .. } = self else {
+            return Err(PostError::Closing);
+        };
+        if matches!(state, State::Raw { .. }) && self.queues.is_full() {
+            return Err(PostError::Busy);
+        }
+        // What a link did not take yet leaves first.
+        let growing = outgoing.is_growing();
+        let at_once = if outgoing.is_open() {
+            firmware.goes_at_once(last, &send, outgoing.batch())
+        } else {
+            None
+        };
+        let Some(at_once) = at_once else {
+            let now = self.post_time(more);
+            let key = self.insert(state, |firmware, memory, context| {
+                send.context = context;
+                firmware.post_send(now, send, memory)
+            });
+            return key.map(Begun::Flying);
+        };
+        let (batch, offers) = outgoing.parts();
+        let last_post = &mut self.last_post;
+        self.requests.insert_unless_over(state, |context| {
+            send.context = context;
+            firmware.post_at_once(&at_once, send, memory, batch, |batch| {
+                offers.grown(batch);
+                if departs {
+                    offers.offer(batch, last, links);
+                }
+                if !more || !growing {
+                    *last_post = clock::now();
+                }
+                if let Some(seldom) = seldom.as_mut().filter(|seldom| offers.used(seldom.link)) {
+                    seldom.busy(*last_post);
+                }
+                *last_post
+            })
+        })
     }
 
     /// Posts a put. The caller goes on with [`posted`](Self::posted).
@@ -42,7 +93,7 @@ impl Core {
         mut put: PutDescriptor,
         state: State,
     ) -> Result<SlotKey, PostError> {
-        self.insert(state, |firmware, memory, _, context| {
+        self.insert(state, |firmware, memory, context| {
             put.context = context;
             firmware.post_put(now, put, memory)
         })
@@ -59,7 +110,7 @@ impl Core {
         mut get: GetDescriptor,
         state: State,
     ) -> Result<SlotKey, PostError> {
-        self.insert(state, |firmware, memory, _, context| {
+        self.insert(state, |firmware, memory, context| {
             get.context = context;
             firmware.post_get(now, get, memory)
         })
@@ -76,7 +127,7 @@ impl Core {
         mut atomic: AtomicDescriptor,
         state: State,
     ) -> Result<SlotKey, PostError> {
-        self.insert(state, |firmware, memory, _, context| {
+        self.insert(state, |firmware, memory, context| {
             atomic.context = context;
             firmware.post_atomic(now, atomic, memory)
         })

@@ -45,10 +45,11 @@ impl Endpoint {
         let state = State::Raw { queue, context };
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
-        let now = core.post_time(more);
+        let departs = shared.sends_itself(&core, more);
         // SAFETY: the caller keeps the segments valid until the completion is handed out.
-        match unsafe { core.post_send(now, send, state) } {
+        match unsafe { core.post_send(send, state, (more, departs)) } {
             Ok(begun) => {
+                let now = core.last_post;
                 let op = match begun {
                     Begun::Flying(key) => core.requests.op(key),
                     Begun::Over(completion) => {
@@ -60,6 +61,7 @@ impl Endpoint {
                 Ok(op)
             }
             Err(error) => {
+                let now = core.now();
                 make_room(&mut core, error, now);
                 Err(error)
             }

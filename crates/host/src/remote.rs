@@ -84,25 +84,21 @@ impl Endpoint {
     ) -> Result<Request<B>, Refused<B>> {
         let held = Held::new(buffer);
         let list = held.segments();
-        self.post(
-            held,
-            list,
-            false,
-            |core| core.now(),
-            |core, now, segments| {
-                let put = PutDescriptor {
-                    target,
-                    endpoint: self.inner.number,
-                    segments,
-                    immediate: options.immediate,
-                    completion: CompletionMode::Auto,
-                    context: 0,
-                };
-                // SAFETY: the segments are those of `held`, which the request keeps until the completion is handed out, so they
-                // stay valid and nobody writes to them.
-                unsafe { core.post_put(now, put, State::InFlight) }.map(Begun::Flying)
-            },
-        )
+        self.post(held, list, false, |core, segments| {
+            let now = core.now();
+            let put = PutDescriptor {
+                target,
+                endpoint: self.inner.number,
+                segments,
+                immediate: options.immediate,
+                completion: CompletionMode::Auto,
+                context: 0,
+            };
+            // SAFETY: the segments are those of `held`, which the request keeps until the completion is handed out, so they
+            // stay valid and nobody writes to them.
+            let key = unsafe { core.post_put(now, put, State::InFlight) }?;
+            Ok((Begun::Flying(key), now))
+        })
     }
 
     /// Reads from a region of another node (or this one), as many bytes as the buffer has. The target's application has no
@@ -114,18 +110,14 @@ impl Endpoint {
     ) -> Result<Request<B>, Refused<B>> {
         let mut held = Held::new(buffer);
         let list = held.segments_mut();
-        self.post(
-            held,
-            list,
-            false,
-            |core| core.now(),
-            |core, now, segments| {
-                let endpoint = self.inner.number;
-                let get = GetDescriptor { target, endpoint, segments, context: 0 };
-                // SAFETY: as for a put; and the buffer is initialised memory that is its own.
-                unsafe { core.post_get(now, get, State::InFlight) }.map(Begun::Flying)
-            },
-        )
+        self.post(held, list, false, |core, segments| {
+            let now = core.now();
+            let endpoint = self.inner.number;
+            let get = GetDescriptor { target, endpoint, segments, context: 0 };
+            // SAFETY: as for a put; and the buffer is initialised memory that is its own.
+            let key = unsafe { core.post_get(now, get, State::InFlight) }?;
+            Ok((Begun::Flying(key), now))
+        })
     }
 
     /// Changes numbers in a region, each at once and exactly once: they become `target OP operand`.
@@ -205,29 +197,25 @@ impl Endpoint {
         let mut compare_bytes = compare.map(bytes_of);
         let mut held = Held::new(room);
         let list = held.segments_mut();
-        self.post(
-            held,
-            list,
-            false,
-            |core| core.now(),
-            |core, now, fetched| {
-                let fetches = fetched.bytes() != 0;
-                let atomic = AtomicDescriptor {
-                    target,
-                    endpoint: self.inner.number,
-                    operation,
-                    datatype: T::DATATYPE,
-                    count: if operation.has_operands() { operands.len() as u32 } else { 1 },
-                    operands: list_of(&mut operand_bytes),
-                    compare: compare_bytes.as_mut().map(|bytes| list_of(bytes)),
-                    fetch_into: fetches.then_some(fetched),
-                    context: 0,
-                };
-                // SAFETY: operands and what to compare are vectors that live until this has returned; what is fetched goes to
-                // `held`, which the request keeps until the completion is handed out.
-                unsafe { core.post_atomic(now, atomic, State::InFlight) }.map(Begun::Flying)
-            },
-        )
+        self.post(held, list, false, |core, fetched| {
+            let now = core.now();
+            let fetches = fetched.bytes() != 0;
+            let atomic = AtomicDescriptor {
+                target,
+                endpoint: self.inner.number,
+                operation,
+                datatype: T::DATATYPE,
+                count: if operation.has_operands() { operands.len() as u32 } else { 1 },
+                operands: list_of(&mut operand_bytes),
+                compare: compare_bytes.as_mut().map(|bytes| list_of(bytes)),
+                fetch_into: fetches.then_some(fetched),
+                context: 0,
+            };
+            // SAFETY: operands and what to compare are vectors that live until this has returned; what is fetched goes to
+            // `held`, which the request keeps until the completion is handed out.
+            let key = unsafe { core.post_atomic(now, atomic, State::InFlight) }?;
+            Ok((Begun::Flying(key), now))
+        })
     }
 
     /// Begins to take notice of puts with immediate data that are for this endpoint. Those that have ended before go

@@ -215,6 +215,16 @@ impl Shared {
         }
     }
 
+    /// True if a post that no other follows is to be sent by the caller, who need not leave that to the progress thread.
+    #[inline]
+    pub(crate) fn sends_itself(&self, core: &Core, more: bool) -> bool {
+        let itself = match self.board {
+            Board::Inline { .. } => true,
+            Board::Thread => core.sleepers.watch == Watch::Board,
+        };
+        itself && !more
+    }
+
     /// The same; with `more`, others follow at once, and what was posted may wait for them.
     #[inline]
     pub(crate) fn posted_with(&self, core: &mut Locked<'_>, now: Time, more: bool) {

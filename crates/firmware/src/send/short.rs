@@ -11,13 +11,14 @@ use crate::counters::Counter;
 use crate::descriptor::{
     Completion, CompletionMode, OpKind, PostError, Posted, SendDescriptor, Status,
 };
-use crate::encode::{self, EncodeError, Head, INLINE_PAYLOAD_BYTES, Line, Payload};
+use crate::encode::{self, EncodeError, Head, Line, Payload};
 use crate::lanes::{Lane, Way};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::HostMemory;
 use crate::peers::Peers;
 use crate::profile::Profile;
 use crate::time::Time;
+use crate::transmit::TransmitBatch;
 
 impl SendPath {
     /// True if this message would be the next frame to its peer, whole, and complete at once: then
@@ -49,18 +50,19 @@ impl SendPath {
         })
     }
 
-    /// Posts a message and builds its frame; then it is over for its host. Only if [`may_go_at_once`](Self::may_go_at_once), and the batch has room.
+    /// Posts a message and builds its frame; then it is over for its host. Only if [`may_go_at_once`](Self::may_go_at_once),
+    /// and the batch has room. Once the frame is built `depart` is called, which may send it and says what time it is; the
+    /// rest is done while it is under way.
+    #[inline]
     pub(crate) fn post_at_once(
         &mut self,
-        now: Time,
         peer: u32,
         send: SendDescriptor,
         way: Way<'_>,
         out: &mut Outlet<'_, impl HostMemory>,
+        depart: impl FnOnce(&TransmitBatch) -> Time,
     ) -> Result<Posted, PostError> {
-        let Some(chain) = self.copied(&send, out.memory)? else { return Err(PostError::PoolFull) };
         let Some((index, generation)) = self.messages.next_name() else {
-            self.pool.free(chain);
             return Err(PostError::Busy);
         };
         let request = self.asks(&self.peers[peer], Lane::Small);
@@ -83,34 +85,27 @@ impl SendPath {
         let (flags, acknowledge) = (flags.with(fields.flags()), cell.acknowledge);
         let head = Head { kind: Kind::Message, flags, sequence, acknowledge, word: number };
         let Profile { checksum_payload: check_payload, bundles, .. } = self.profile;
-        let inline_bytes = INLINE_PAYLOAD_BYTES;
         let own = peers.own;
         let way = Some(way);
+        // All of it is copied, whatever its length: the buffer is the caller's own again when this returns.
+        let inline_bytes = u64::MAX;
         let line = Line { own, peer: &peers[peer], way, check_payload, inline_bytes, bundles };
         let payload = match bytes {
             0 => Payload::None,
-            _ => Payload::Pool {
-                pool: &mut self.pool,
-                chain: &chain,
-                offset: 0,
-                bytes: bytes.into(),
-            },
+            _ => Payload::Host { list: &send.segments, offset: 0, bytes: bytes.into() },
         };
         match encode::frame(batch, &line, &head, |into| fields.emit(into), payload, *memory) {
-            Ok(copied) => self.counters.add(Counter::BytesCopied, copied),
-            Err(EncodeError::Full) => {
-                self.pool.free(chain);
-                return Err(PostError::Busy);
-            }
-            Err(EncodeError::Unsendable) => {
-                self.pool.free(chain);
-                return Err(PostError::TooLong);
-            }
-            Err(EncodeError::Fault) => {
-                self.pool.free(chain);
-                return Err(PostError::MemoryFault);
-            }
+            Ok(_) => {}
+            Err(EncodeError::Full) => return Err(PostError::Busy),
+            Err(EncodeError::Unsendable) => return Err(PostError::TooLong),
+            Err(EncodeError::Fault) => return Err(PostError::MemoryFault),
         }
+        let now = depart(batch);
+
+        // What is sent again comes from the pool: the buffer is the caller's own again.
+        let chain = self.pool.alloc(bytes as usize).expect("it has room for it");
+        self.pool.write(&chain, 0, batch.last_bytes(bytes as usize));
+        self.counters.add(Counter::BytesCopied, 2 * u64::from(bytes));
         if core::mem::take(&mut cell.owed) {
             cell.carried = true;
             self.counters.count(Counter::AcksPiggybacked);

@@ -41,6 +41,8 @@ pub struct PacketLink {
     capabilities: Capabilities,
     framing: Framing,
     gather: Gather,
+    /// Where small frames are put together.
+    copied: Box<[u8; COPY_BYTES_MAX]>,
     counts: LinkStatistics,
     /// Frames dropped by the kernel: its counter is cleared by reading, so the sum is kept here.
     ring_drops: AtomicU64,
@@ -73,6 +75,7 @@ impl PacketLink {
                 parts_max: PARTS_MAX,
             },
             gather: Gather::new(BATCH_MAX, BATCH_MAX * (PARTS_MAX + 1) + 1),
+            copied: Box::new([0; COPY_BYTES_MAX]),
             counts: LinkStatistics::default(),
             ring_drops: AtomicU64::new(0),
             empty_polls: 0,
@@ -92,7 +95,7 @@ impl PacketLink {
     /// Sends a small frame as one contiguous piece. True if it was taken.
     #[inline]
     fn send_copied(&mut self, header: [u8; ETHERNET_HEADER_BYTES], frame: &TxFrame<'_>) -> bool {
-        let mut bytes = [0; COPY_BYTES_MAX];
+        let bytes = &mut self.copied;
         bytes[..ETHERNET_HEADER_BYTES].copy_from_slice(&header);
         let mut length = ETHERNET_HEADER_BYTES;
         for part in frame.parts {
@@ -101,7 +104,7 @@ impl PacketLink {
         }
         loop {
             self.counts.send_calls += 1;
-            match system::send(self.socket.as_fd(), &bytes[..length]) {
+            match system::send(self.socket.as_fd(), &self.copied[..length]) {
                 Ok(_) => {
                     self.counts.frames_sent += 1;
                     self.counts.bytes_sent += (length - ETHERNET_HEADER_BYTES) as u64;

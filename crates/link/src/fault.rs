@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use emp_wire::{KIND_OFFSET, LinkAddress};
 
-use crate::{Capabilities, Condition, Link, LinkStatistics, PeerMemory, TxFrame};
+use crate::{Capabilities, Condition, FrameSink, Link, LinkStatistics, PeerMemory, TxFrame};
 use injector::{Change, Fate, Injector};
 
 /// What a [`FaultLink`] did, both ways together.
@@ -266,6 +266,16 @@ impl<L: Link> Link for FaultLink<L> {
             }
         }
         handed + hand_up_due(back, budget - handed, sink)
+    }
+
+    /// Faults need whole frames. Where nothing that comes is disturbed the link may place them as it would alone, so that
+    /// losses on the way out cost what losses cost, and no more.
+    fn receive_into(&mut self, budget: usize, sink: &mut dyn FrameSink) -> usize {
+        if self.back.is_none() {
+            self.release();
+            return self.inner.receive_into(budget, sink);
+        }
+        self.receive(budget, &mut |frame, from| sink.frame(frame, from))
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {

@@ -181,3 +181,62 @@ proptest! {
         prop_assert_eq!(run(&plan), run(&plan));
     }
 }
+
+/// A link that only tells whether it was asked for frames or for their payload in place.
+struct Asked {
+    inner: SimLink,
+    placed: bool,
+}
+
+impl Link for Asked {
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
+        self.inner.send(batch)
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
+        self.placed = false;
+        self.inner.receive(budget, sink)
+    }
+
+    fn receive_into(&mut self, budget: usize, sink: &mut dyn FrameSink) -> usize {
+        self.placed = true;
+        self.inner.receive_into(budget, sink)
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.readiness()
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> bool {
+        self.inner.wait(timeout)
+    }
+
+    fn statistics(&self) -> LinkStatistics {
+        self.inner.statistics()
+    }
+}
+
+struct Takes;
+
+impl FrameSink for Takes {
+    fn frame(&mut self, _: &[u8], _: &LinkAddress) {}
+}
+
+/// Losses on the way out leave what comes in to the link's quickest way; faults of what comes need each frame.
+#[test]
+fn only_faults_of_what_comes_need_whole_frames() {
+    for (plan, placed) in
+        [("drop:0.5", true), ("drop:0.5,on:receive", false), ("drop:0.5,on:both", false)]
+    {
+        let fabric = Fabric::new(1).expect("there are descriptors");
+        let inner = fabric.link(0, TAG).expect("a node of the fabric");
+        let plan: FaultPlan = plan.parse().expect("a plan");
+        let mut link = FaultLink::new(Asked { inner, placed: false }, &plan);
+        link.receive_into(8, &mut Takes);
+        assert_eq!(link.inner().placed, placed, "{plan}");
+    }
+}

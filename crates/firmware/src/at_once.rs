@@ -15,7 +15,7 @@ pub struct AtOnce {
 
 impl Firmware {
     /// Whether this message would be the next frame to its node, whole, and complete at once; and the batch has room. `last`
-    /// is any time between the last call with a time and now. `None`: it is to be posted by [`post_send`](Self::post_send),
+    /// is any earlier time: searches for lanes depend on it, and nothing else. `None`: it is to be posted by [`post_send`](Self::post_send),
     /// which also says what is wrong with it.
     #[inline]
     pub fn goes_at_once(

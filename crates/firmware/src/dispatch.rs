@@ -194,6 +194,8 @@ impl Firmware {
                 Err(reason) => self.counters.count(reason.into()),
             },
             Kind::Close => self.give_up(now, peer, Status::PeerClosed),
+            // No sum would tell slices of different frames apart.
+            Kind::Slice if from.is_memory() => self.counters.count(Counter::DropSlice),
             Kind::Slice => match self.assemble(peer, header, body) {
                 Ok(Some(whole)) => {
                     self.handle_one(now, link, *from, whole.bytes(), memory);

@@ -132,7 +132,8 @@ pub(crate) fn frame(
         Ok(inline_bytes)
     };
     batch.add(way, small.map(|most| Small { node: peer.node, most, room }), build)?;
-    if length_bytes > room {
+    // What crosses memory has no MTU, and no sum by which slices are known.
+    if length_bytes > room && !to.is_memory() {
         batch.cut_last(room, peer.outgoing, memory)?;
     }
     Ok(copied)

@@ -82,7 +82,8 @@ impl Firmware {
         if self.peers[peer].shorten(bytes) {
             let node = self.peers[peer].node;
             self.counters.count(Counter::PeersLimited);
-            self.push_event(NodeEvent::Limited { node, frame_bytes_max: bytes.into() });
+            let frame_bytes_max = self.peers[peer].frame_bytes_max.into();
+            self.push_event(NodeEvent::Limited { node, frame_bytes_max });
         }
     }
 

@@ -113,9 +113,8 @@ fn a_sender_in_doubt_asks() {
     assert!(pair.nodes[0].firmware.counters().get(Counter::PeersLimited) == 1);
 }
 
-#[test]
-fn a_get_under_way_survives_it() {
-    let (mut pair, left) = narrowing(&Profile::DEFAULT);
+/// A long get, in whose middle the target's limit falls.
+fn get_under_way(mut pair: Pair, left: &Cell<u32>) -> Pair {
     let bytes = 300_000;
     let target = &mut pair.nodes[1].firmware;
     let region = Segment { address: 0, bytes };
@@ -135,4 +134,22 @@ fn a_get_under_way_survives_it() {
     assert_eq!(ok(&pair.nodes[0].done, OpKind::Get), 1, "{}", show(&pair));
     let (from, to) = (&pair.nodes[1].memory.0, &pair.nodes[0].memory.0[HALF as usize..]);
     assert!(to[..bytes as usize] == from[..bytes as usize]);
+    pair
+}
+
+#[test]
+fn a_get_under_way_survives_it() {
+    let (pair, left) = narrowing(&Profile::DEFAULT);
+    get_under_way(pair, &left);
+}
+
+/// What crosses memory has no sum that slices could be checked by, and no MTU: it stays whole (`SLICE-1`).
+#[test]
+fn what_crosses_memory_is_not_cut() {
+    let mut pair = Pair::new(&Profile::DEFAULT);
+    pair.memory_link = true;
+    let pair = get_under_way(pair, &Cell::new(0));
+    let count = |node: usize, what| pair.nodes[node].firmware.counters().get(what);
+    assert_eq!(count(1, Counter::FramesSliced), 0);
+    assert_eq!(count(0, Counter::PeersLimited), 1, "the limit was not told");
 }

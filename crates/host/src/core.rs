@@ -77,7 +77,7 @@ pub(crate) struct Core {
     pub(crate) last_turn: Time,
     pub(crate) last_post: Time,
     /// The time of the last post was not read from the clock.
-    guessed: bool,
+    pub(crate) guessed: bool,
     /// Some link has no descriptor to sleep on.
     poll_by_hand: bool,
     /// A socket beside rings: looked at when it is busy, and from time to time.

@@ -16,6 +16,9 @@ const LOOK_EVERY: Span = Span::ms(10);
 /// Times that peers which did not answer are told again: each time a question may be lost.
 const REPEATS: u32 = 5;
 
+/// The same while an interface is down or gone: to ask for one that is not there may have the kernel look for its driver.
+const LOOK_EVERY_TROUBLED: Span = Span::ms(1_000);
+
 /// Watches the links' interfaces.
 #[derive(Default)]
 pub(crate) struct Health {
@@ -51,6 +54,9 @@ impl Core {
         }
         for link in links {
             let Some(condition) = link.condition() else { continue };
+            if condition.trouble.is_some() {
+                health.look_at = now + LOOK_EVERY_TROUBLED;
+            }
             let before = firmware.takes_bytes_max();
             // An interface that is down may have any MTU when it is up again.
             if condition.trouble.is_none()

@@ -189,6 +189,14 @@ impl Offers {
         false
     }
 
+    /// As [`offer`](Self::offer), before anybody has looked at the clock: that a link is full counts from the next offer on.
+    #[inline]
+    pub(crate) fn offer_early(&mut self, batch: &TransmitBatch, links: &mut [Box<dyn Link>]) {
+        if !self.offer(batch, Time(0), links) {
+            self.full_since = None;
+        }
+    }
+
     /// Offers the first frame of the batch, which names no host memory: the short way of a lone small message.
     #[inline]
     fn offer_one(&mut self, batch: &TransmitBatch, links: &mut [Box<dyn Link>]) {

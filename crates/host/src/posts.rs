@@ -62,6 +62,7 @@ impl Core {
             });
             return key.map(Begun::Flying);
         };
+        self.guessed = false;
         let (batch, offers) = outgoing.parts();
         let last_post = &mut self.last_post;
         self.requests.insert_unless_over(state, |context| {
@@ -69,7 +70,7 @@ impl Core {
             firmware.post_at_once(&at_once, send, memory, batch, |batch| {
                 offers.grown(batch);
                 if departs {
-                    offers.offer(batch, last, links);
+                    offers.offer_early(batch, links);
                 }
                 if !more || !growing {
                     *last_post = clock::now();

@@ -62,6 +62,8 @@ pub struct UdpLink {
     segments_once: usize,
     /// Trains in a row that the kernel did not take as such.
     doubts: u32,
+    /// Sends since segmentation was given up.
+    sends_alone: u32,
     /// The next call sends frames one by one.
     alone: bool,
     gather: Gather,
@@ -80,6 +82,9 @@ pub struct UdpLink {
 /// Trains that must fail in a row before segmentation counts as impossible here: one may have had a bad address, which the
 /// kernel reports by the same error.
 const DOUBTS_MAX: u32 = 4;
+/// Sends after which segmentation that was given up is tried again, once: a path's MTU may be as long as it was, and one call
+/// in vain among so many costs nothing.
+const RETRY_SEGMENTS_SENDS: u32 = 4096;
 
 impl UdpLink {
     /// Opens the link.
@@ -107,6 +112,7 @@ impl UdpLink {
             mtu: opened.mtu,
             segments_once: opened.segments_max,
             doubts: 0,
+            sends_alone: 0,
             alone: false,
             gather: Gather::new(BATCH_MAX, BATCH_MAX * PARTS_MAX + 1),
             inbox: Inbox::new(),
@@ -183,6 +189,13 @@ impl UdpLink {
     /// into one call and are not refused. Returns how many frames were taken, and whether the link
     /// is full.
     fn send_trains(&mut self, batch: &[TxFrame<'_>]) -> (usize, bool) {
+        if self.segments_max < self.segments_once {
+            self.sends_alone += 1;
+            if self.sends_alone >= RETRY_SEGMENTS_SENDS {
+                (self.sends_alone, self.doubts) = (0, DOUBTS_MAX - 1);
+                self.segments_max = self.segments_once;
+            }
+        }
         // Taken out for the while, so that errors can be counted while messages are in it.
         let mut gather = std::mem::replace(&mut self.gather, Gather::new(0, 0));
         let mut filling = gather.fill();
@@ -204,6 +217,7 @@ impl UdpLink {
                         taken += usize::from(*frames);
                         if *frames > 1 {
                             self.doubts = 0;
+                            self.capabilities.segmentation = true;
                         }
                     }
                     left = rest;

@@ -142,8 +142,9 @@ impl SendPath {
         let head = Head { kind: source.kind, flags: Flags::ACK, sequence, acknowledge, word };
         let Some(mut alike) = Alike::new(&line, &head, source.fragment) else { return 0 };
         let frame_bytes = HEADER_BYTES + usize::from(source.fragment);
-        let room = usize::from(line.peer.frame_bytes_max).min(batch.frame_bytes_max());
-        if frame_bytes > room {
+        let whole = way.is_some_and(|(_, to)| to.is_memory());
+        let room = if whole { u16::MAX } else { line.peer.frame_bytes_max };
+        if frame_bytes > usize::from(room).min(batch.frame_bytes_max()) {
             return 0;
         }
         let entry = &mut self.peers[peer];

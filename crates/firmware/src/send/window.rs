@@ -13,6 +13,9 @@ const INITIAL: u32 = 64;
 /// it is 60 KB, which every switch port has.
 const QUEUE_US: u32 = 500;
 
+/// Round trips, in microseconds, that are never measured as nothing: longer than those of one machine and of one switch.
+const STALL_US: u32 = 64;
+
 /// Samples after which the least round trip is measured anew.
 const LEAST_SAMPLES: u16 = 4_096;
 
@@ -70,6 +73,11 @@ impl Window {
 
     /// Takes in one measured round trip, and that `acked` frames arrived.
     pub(super) fn on_round_trip(&mut self, sample_us: u32, acked: u32, now_us: u32) {
+        // Small frames are stamped when they have left, and a stall of ours between the two is not in the sample: nothing at
+        // all, on a path that usually takes long, is that.
+        if sample_us == 0 && self.smoothed_us > STALL_US {
+            return self.grow(acked);
+        }
         // A measured zero would read as "not measured".
         let sample = sample_us.clamp(1, 1 << 28);
         self.least_age += 1;
@@ -119,6 +127,20 @@ const _: () = assert!(WINDOW_FRAMES << SCALE <= u16::MAX as u32);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_at_all_is_no_measurement_of_a_long_way() {
+        let mut far = Window::new();
+        let mut near = Window::new();
+        for _ in 0..100 {
+            far.on_round_trip(1_000, 1, 0);
+            near.on_round_trip(0, 1, 0);
+        }
+        far.on_round_trip(0, 1, 0);
+        assert_eq!((far.least_us, near.least_us), (1_000, 1));
+        far.on_round_trip(900, 1, 0);
+        assert_eq!(far.least_us, 900);
+    }
 
     #[test]
     fn timeout_has_floor_ceiling_and_backoff() {

@@ -41,6 +41,8 @@ pub struct Pair {
     pub sync: bool,
     pub drop: DropHook,
     pub address: [u32; 2],
+    /// The nodes are processes of one machine: their frames cross its memory.
+    pub memory_link: bool,
 }
 
 pub const HALF: u64 = 8 << 20;
@@ -85,7 +87,13 @@ impl Pair {
             sync: false,
             drop: Box::new(|_, _| false),
             address: [0, 1],
+            memory_link: false,
         }
+    }
+
+    pub fn link_address(&self, i: usize) -> LinkAddress {
+        let number = self.address[i];
+        if self.memory_link { LinkAddress::shm(number.into()) } else { LinkAddress::index(number) }
     }
 
     /// Carries frames until both are quiet, letting timers run for at most `span`.
@@ -119,12 +127,13 @@ impl Pair {
                 }
                 moved |= !frames.is_empty();
                 self.frames += frames.len() as u64;
+                let from = self.link_address(i);
                 let other = &mut self.nodes[1 - i];
                 for bytes in frames {
                     other.firmware.handle_frame(
                         self.now,
                         LinkIndex(0),
-                        LinkAddress::index(self.address[i]),
+                        from,
                         &bytes,
                         &mut other.memory,
                     );
@@ -234,15 +243,10 @@ pub fn step(pair: &mut Pair) -> bool {
     }
     let moved = !air.is_empty();
     for (i, bytes) in air {
+        let from = pair.link_address(i);
         let other = &mut pair.nodes[1 - i];
         if !(pair.drop)(i, &bytes) {
-            other.firmware.handle_frame(
-                pair.now,
-                LinkIndex(0),
-                LinkAddress::index(pair.address[i]),
-                &bytes,
-                &mut other.memory,
-            );
+            other.firmware.handle_frame(pair.now, LinkIndex(0), from, &bytes, &mut other.memory);
         }
     }
     for node in &mut pair.nodes {
@@ -285,7 +289,7 @@ pub fn frames_of(pair: &mut Pair, i: usize) -> Vec<Vec<u8>> {
 }
 
 pub fn give(pair: &mut Pair, to: usize, bytes: &[u8]) {
-    let from = LinkAddress::index(pair.address[1 - to]);
+    let from = pair.link_address(1 - to);
     let o = &mut pair.nodes[to];
     o.firmware.handle_frame(pair.now, LinkIndex(0), from, bytes, &mut o.memory);
 }

@@ -156,6 +156,7 @@ static void forked(void)
 	child = fork();
 	if (child == 0) {
 		alarm(PATIENCE);
+		checks_failed = 0;
 		world_open(&world, NULL);
 		world_close(&world);
 		_exit(checks_failed != 0);

@@ -8,6 +8,7 @@ mod lab;
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -205,6 +206,14 @@ fn a_mixed_pair_speaks_udp() {
     assert_eq!(bulk_of(&pair.a, &pair.b), None);
 }
 
+/// Nodes that start from now on meet those of no other side in shared memory: the lab's hosts stand for machines.
+fn apart(side: usize) {
+    let place = std::env::temp_dir().join(format!("emp-lanes-{}-{side}", std::process::id()));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&place).expect("a place");
+    // SAFETY: nothing in this program reads the environment but by `std::env`, which locks it.
+    unsafe { std::env::set_var("XDG_RUNTIME_DIR", &place) };
+}
+
 /// The ladder takes both, measures them and says so; where MTUs are large, a socket on all addresses learns of that too.
 #[test]
 fn auto_takes_both_and_says_what_they_cost() {
@@ -212,6 +221,7 @@ fn auto_takes_both_and_says_what_they_cost() {
         let Some(lab) = Lab::build(mtu) else { return };
         let node = |side, name: &str| {
             let auto = AutoLinks { interfaces: vec![INTERFACE.into()], ..AutoLinks::default() };
+            apart(side);
             start(&lab, side, name, |builder| builder.auto_links(auto).board(Board::Thread))
         };
         let pair = Pair { a: node(0, "a"), b: node(1, "b") };
@@ -231,5 +241,9 @@ fn auto_takes_both_and_says_what_they_cost() {
             }
             assert_eq!(bulk_of(&pair.a, &pair.b), Some(LinkIndex(1)), "{said}");
         }
+    }
+    for side in 0..2 {
+        let place = std::env::temp_dir().join(format!("emp-lanes-{}-{side}", std::process::id()));
+        let _ = std::fs::remove_dir_all(place);
     }
 }

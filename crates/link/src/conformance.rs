@@ -7,6 +7,7 @@ mod bench;
 mod delivery;
 mod landing;
 mod limits;
+mod long;
 mod waiting;
 
 use crate::Link;
@@ -40,12 +41,13 @@ pub struct Check {
 }
 
 /// All checks.
-pub const CHECKS: [Check; 16] = [
+pub const CHECKS: [Check; 17] = [
     Check { name: "frames of every size arrive intact", run: delivery::every_size },
     Check { name: "frames are gathered from parts", run: delivery::gather },
     Check { name: "batches keep their order", run: delivery::order },
     Check { name: "trains arrive as single frames", run: delivery::trains },
     Check { name: "payload lands where memory is offered", run: landing::landing },
+    Check { name: "long frames arrive whole, or are refused", run: long::long_frames },
     Check { name: "the source's address leads back", run: delivery::source_address },
     Check { name: "frames to everyone arrive", run: delivery::everyone },
     Check { name: "both ways work at once", run: delivery::both_ways },

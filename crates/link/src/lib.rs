@@ -41,8 +41,8 @@ pub use sink::{FrameSink, Head, Train};
 pub use udp::{UdpLink, UdpOptions};
 pub use xdp::{XdpLink, XdpMode, XdpOptions};
 
-/// What a link can do and what it needs. Fixed when the link is opened, but for `segmentation`,
-/// which turns false when the device turns out not to do it.
+/// What a link can do and what it needs. Fixed when the link is opened, but for `segmentation` and
+/// `long_frame_bytes`, which end while the device turns out not to do it.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
     /// The link's kind: `"packet"`, `"xdp"`, `"udp"`, `"shm"`, `"sim"`.
@@ -51,6 +51,9 @@ pub struct Capabilities {
     pub interface: String,
     /// Largest EMP frame in bytes (EMP header included, Ethernet or IP/UDP headers not).
     pub frame_bytes_max: usize,
+    /// Largest frame in bytes that this link carries in several datagrams of one segmented send: it arrives whole or not at
+    /// all. Zero: none longer than `frame_bytes_max`.
+    pub long_frame_bytes: usize,
     /// Most parts that one frame may be gathered from.
     pub parts_max: usize,
     /// Most frames that are worth handing over in one [`Link::send`].
@@ -63,6 +66,14 @@ pub struct Capabilities {
     pub privileged: bool,
     /// This end's address as peers see it, where that can be known.
     pub address: LinkAddress,
+}
+
+impl Capabilities {
+    /// Largest frame in bytes that [`Link::send`] takes now, long ones included.
+    #[must_use]
+    pub fn sent_bytes_max(&self) -> usize {
+        self.frame_bytes_max.max(self.long_frame_bytes)
+    }
 }
 
 /// One frame to send: where to, and the parts it is gathered from, in order.

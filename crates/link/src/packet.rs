@@ -57,6 +57,7 @@ impl PacketLink {
             kind: "packet",
             interface: options.interface.clone(),
             frame_bytes_max: opened.mtu,
+            long_frame_bytes: 0,
             parts_max: PARTS_MAX,
             batch_max: BATCH_MAX,
             segmentation: false,

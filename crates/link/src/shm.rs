@@ -85,6 +85,7 @@ impl ShmLink {
             kind: "shm",
             interface: opened.place.path().display().to_string(),
             frame_bytes_max: RING_FRAME_BYTES_MAX,
+            long_frame_bytes: 0,
             parts_max: PARTS_MAX,
             batch_max: BATCH_MAX,
             segmentation: false,

@@ -79,6 +79,7 @@ impl Node {
 pub struct Fabric {
     nodes: Arc<[Node]>,
     frame_bytes_max: usize,
+    long_frame_bytes: usize,
 }
 
 impl Fabric {
@@ -92,7 +93,14 @@ impl Fabric {
         let nodes: io::Result<Vec<Node>> = (0..nodes)
             .map(|_| Ok(Node { queue: Mutex::default(), event: system::event()? }))
             .collect();
-        Ok(Self { nodes: nodes?.into(), frame_bytes_max })
+        Ok(Self { nodes: nodes?.into(), frame_bytes_max, long_frame_bytes: 0 })
+    }
+
+    /// Links opened from now on also take frames of up to so many bytes, as one that segments does
+    /// ([`Capabilities::long_frame_bytes`]).
+    #[must_use]
+    pub fn with_long_frames(self, long_frame_bytes: usize) -> Self {
+        Self { long_frame_bytes, ..self }
     }
 
     /// The link of node `index`, which takes frames with `node_tag`; `None` beyond the fabric's
@@ -103,6 +111,7 @@ impl Fabric {
             kind: "sim",
             interface: format!("node {index}"),
             frame_bytes_max: self.frame_bytes_max,
+            long_frame_bytes: self.long_frame_bytes,
             parts_max: PARTS_MAX,
             batch_max: BATCH_MAX,
             segmentation: false,
@@ -132,7 +141,7 @@ impl SimLink {
 
     fn send_one(&mut self, frame: &TxFrame<'_>) {
         let bytes = frame.len();
-        let fits = (1..=self.capabilities.frame_bytes_max).contains(&bytes)
+        let fits = (1..=self.capabilities.sent_bytes_max()).contains(&bytes)
             && frame.parts.len() <= PARTS_MAX;
         let to = frame.to.as_index().and_then(|to| self.nodes.get(to as usize));
         match (frame.to.family(), to) {

@@ -94,6 +94,7 @@ impl UdpLink {
             kind: "udp",
             interface: opened.local.to_string(),
             frame_bytes_max: opened.frame_bytes_max,
+            long_frame_bytes: 0,
             parts_max: PARTS_MAX,
             batch_max: BATCH_MAX,
             segmentation: opened.segments_max > 1,

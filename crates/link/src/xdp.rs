@@ -65,6 +65,7 @@ impl XdpLink {
             kind: "xdp",
             interface: options.interface.clone(),
             frame_bytes_max: framing.frame_bytes_max,
+            long_frame_bytes: 0,
             parts_max: framing.parts_max,
             batch_max: BATCH_MAX,
             segmentation: false,

@@ -14,15 +14,19 @@ use lab::{INTERFACE, Lab};
 
 type Ends = Result<[Box<dyn Link>; 2], String>;
 
-struct Sim;
+/// Two nodes in memory, with long frames of so many bytes.
+struct Sim {
+    long_frame_bytes: usize,
+}
 
 impl Pair for Sim {
     fn name(&self) -> String {
-        "sim".into()
+        format!("sim, long frames of {} bytes", self.long_frame_bytes)
     }
 
     fn open(&self, tags: [u16; 2]) -> Ends {
         let fabric = Fabric::new(2).map_err(|error| error.to_string())?;
+        let fabric = fabric.with_long_frames(self.long_frame_bytes);
         let link = |index: u32| -> Result<Box<dyn Link>, String> {
             let link = fabric.link(index, tags[index as usize]).ok_or("no such node")?;
             Ok(Box::new(link))
@@ -186,7 +190,8 @@ fn loopback(ip: &str) -> [IpAddr; 2] {
 
 #[test]
 fn sim_conforms() {
-    conform(&Sim);
+    conform(&Sim { long_frame_bytes: 0 });
+    conform(&Sim { long_frame_bytes: 61_472 });
 }
 
 #[test]

@@ -103,6 +103,7 @@ pub fn pair() -> ([Node; 2], [Endpoint; 2]) {
             kind: "memory",
             interface: name.into(),
             frame_bytes_max: FRAME,
+            long_frame_bytes: 0,
             parts_max: 16,
             batch_max: SLOTS,
             segmentation: false,

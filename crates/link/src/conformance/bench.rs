@@ -42,6 +42,8 @@ pub(super) struct Ends {
     pub(super) to_a: LinkAddress,
     /// Largest frame that both take, in bytes.
     pub(super) bytes_max: usize,
+    /// Largest long frame that both carry, in bytes; 0 for none.
+    pub(super) long_bytes: usize,
 }
 
 impl Ends {
@@ -49,8 +51,9 @@ impl Ends {
         let [a, b] = pair.open(TAGS)?;
         let bytes_max = a.capabilities().frame_bytes_max.min(b.capabilities().frame_bytes_max);
         ensure!(bytes_max >= HEADER_BYTES, "frames of {bytes_max} bytes do not fit a header");
+        let long_bytes = a.capabilities().long_frame_bytes.min(b.capabilities().long_frame_bytes);
         let (to_a, to_b) = (a.capabilities().address, b.capabilities().address);
-        Ok(Self { a, b, to_b, to_a, bytes_max })
+        Ok(Self { a, b, to_b, to_a, bytes_max, long_bytes })
     }
 
     /// Sends frames from a to b as one batch, and checks that b gets exactly them, in order.
@@ -76,6 +79,11 @@ pub(super) fn frame(tag: u16, number: u64, bytes: usize) -> Vec<u8> {
         .collect();
     if let Some(first) = frame.first_mut() {
         *first = VERSION_AND_KIND;
+    }
+    // Who finds frames in what the kernel merged goes by the length behind the header, so it must be true.
+    if let Some(length) = bytes.checked_sub(HEADER_BYTES).and_then(|rest| u16::try_from(rest).ok())
+    {
+        frame[2..4].copy_from_slice(&length.to_be_bytes());
     }
     let tag_at = DESTINATION_TAG_OFFSET;
     if bytes >= tag_at + 2 {

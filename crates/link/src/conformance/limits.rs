@@ -44,7 +44,7 @@ pub(super) fn refused(pair: &dyn Pair) -> Outcome {
     let mut ends = Ends::open(pair)?;
     let parts_max = ends.a.capabilities().parts_max;
     let good = frame(TAGS[1], 1, 64);
-    let long = frame(TAGS[1], 2, ends.a.capabilities().frame_bytes_max + 1);
+    let long = frame(TAGS[1], 2, ends.a.capabilities().sent_bytes_max() + 1);
     let good = [IoSlice::new(&good)];
     let long = [IoSlice::new(&long)];
     let many = vec![IoSlice::new(&[0x24; 4]); parts_max + 1];

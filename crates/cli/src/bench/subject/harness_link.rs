@@ -24,7 +24,10 @@ impl<L: Link> HarnessLink<L> {
     /// Wraps a link; frames are at most `frame_bytes_max` long if that is less than the link's own limit.
     pub fn new(link: L, plan: &FaultPlan, frame_bytes_max: usize, faults: Arc<AtomicU64>) -> Self {
         let mut capabilities = link.capabilities().clone();
-        capabilities.frame_bytes_max = capabilities.frame_bytes_max.min(frame_bytes_max);
+        if frame_bytes_max < capabilities.frame_bytes_max {
+            // Who wants short frames wants no long ones.
+            (capabilities.frame_bytes_max, capabilities.long_frame_bytes) = (frame_bytes_max, 0);
+        }
         Self { inner: FaultLink::new(link, plan), capabilities, faults, published: 0 }
     }
 

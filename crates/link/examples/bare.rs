@@ -99,6 +99,8 @@ fn pin(core: usize) {
 
 fn frame(bytes: usize, tag: u16) -> Vec<u8> {
     let mut frame = vec![0x24; bytes];
+    // Nothing behind the header that goes beyond a datagram: a long frame would begin there.
+    frame[2..4].fill(0);
     frame[4..6].copy_from_slice(&tag.to_be_bytes());
     frame
 }

@@ -5,7 +5,8 @@ use emp_wire::{HEADER_BYTES, LinkAddress};
 /// The common header of a frame, without what follows it.
 pub type Head = [u8; HEADER_BYTES];
 
-/// A train that waits in the kernel: frames of one length from one sender, of which the last may be shorter.
+/// A train that waits in the kernel: frames of one length from one sender, of which the last may be shorter. A frame longer than
+/// the MTU is a train of one.
 #[derive(Clone, Copy, Debug)]
 pub struct Train {
     /// Where it came from.

@@ -155,10 +155,25 @@ pub(crate) fn send_to(fd: BorrowedFd<'_>, bytes: &[u8], to: &SocketName) -> io::
 /// What the header points to is alive and as long as the header says.
 #[inline]
 pub(crate) unsafe fn send_message(fd: BorrowedFd<'_>, message: &libc::msghdr) -> io::Result<usize> {
+    // SAFETY: the caller vouches for the header.
+    unsafe { send_message_with(fd, message, 0) }
+}
+
+/// The same with these flags too.
+///
+/// # Safety
+///
+/// As for [`send_message`].
+#[inline]
+pub(crate) unsafe fn send_message_with(
+    fd: BorrowedFd<'_>,
+    message: &libc::msghdr,
+    flags: libc::c_int,
+) -> io::Result<usize> {
     let message = from_ref(message);
     // SAFETY: the caller vouches for the header; the kernel only reads what it points to.
     counted(unsafe {
-        libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), message, libc::MSG_DONTWAIT)
+        libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), message, libc::MSG_DONTWAIT | flags)
     })
 }
 
@@ -356,6 +371,18 @@ pub(crate) fn any_of<'a>(all: impl IntoIterator<Item = BorrowedFd<'a>>) -> io::R
 pub(crate) fn interface_index(name: &str) -> u32 {
     // SAFETY: the pointer is to a live string that ends with a zero byte.
     CString::new(name).map_or(0, |name| unsafe { libc::if_nametoindex(name.as_ptr()) })
+}
+
+/// The kernel's release, `6.1.0-13-amd64`; empty if it does not say.
+pub(crate) fn kernel_release() -> String {
+    // SAFETY: all-zero is a valid `utsname`.
+    let mut names: libc::utsname = unsafe { zeroed() };
+    // SAFETY: see the module's invariant.
+    if unsafe { libc::uname(from_mut(&mut names)) } != 0 {
+        return String::new();
+    }
+    let bytes = names.release.iter().map(|byte| *byte as u8);
+    String::from_utf8_lossy(&bytes.take_while(|byte| *byte != 0).collect::<Vec<u8>>()).into_owned()
 }
 
 /// One entry of the kernel's interface list: name, flags, and an address in raw form.

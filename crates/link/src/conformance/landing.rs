@@ -73,6 +73,9 @@ pub(super) fn landing(pair: &dyn Pair) -> Outcome {
     let mut ends = Ends::open(pair)?;
     for most in [0, 1, 5, TRAIN, usize::from(u8::MAX)] {
         check(&mut ends, most).map_err(|e| format!("memory for {most} frames: {e}"))?;
+        if ends.long_bytes > 0 {
+            long(&mut ends, most).map_err(|e| format!("long, memory for {most} frames: {e}"))?;
+        }
     }
     Ok(())
 }
@@ -92,6 +95,22 @@ fn check(ends: &mut Ends, most: usize) -> Outcome {
     let last = frame(TAGS[1], 9999, 100.min(ends.bytes_max));
     send_all(&mut *ends.a, ends.to_b, std::slice::from_ref(&last))?;
     sent.push(last);
+    let mut lander = Lander::new(most);
+    let got = lander.collect(&mut *ends.b, sent.len())?;
+    same(&got, &sent)?;
+    ensure!(most > 0 || lander.landed == 0, "{} frames landed nowhere", lander.landed);
+    Ok(())
+}
+
+/// The same with long frames, which are trains of one, among trains of others.
+fn long(ends: &mut Ends, most: usize) -> Outcome {
+    let (long, short) = (ends.long_bytes, ends.bytes_max.min(1472));
+    let mut sent = Vec::new();
+    for (number, bytes) in (0u64..).zip([long, long, 3 * short, long - 100, short, short, long, 90])
+    {
+        sent.push(frame(TAGS[1], number, bytes.min(long)));
+    }
+    send_all(&mut *ends.a, ends.to_b, &sent)?;
     let mut lander = Lander::new(most);
     let got = lander.collect(&mut *ends.b, sent.len())?;
     same(&got, &sent)?;

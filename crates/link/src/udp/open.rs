@@ -31,7 +31,7 @@ const RECEIVE_BUFFER_BYTES: libc::c_int = 4 << 20;
 const SEND_BUFFER_BYTES: libc::c_int = 1 << 20;
 
 /// Most datagrams in one segmented send: the kernel's limit was 64 for years (128 since).
-const SEGMENTS_MAX: usize = 64;
+pub(super) const SEGMENTS_MAX: usize = 64;
 
 /// How to open a [`UdpLink`](crate::UdpLink).
 #[derive(Clone, Debug)]
@@ -64,6 +64,14 @@ pub(super) struct Opened {
     /// The interface that owns the address, and the bytes that IP and UDP take of its MTU.
     pub(super) interface: Option<(String, usize)>,
     pub(super) mtu: usize,
+}
+
+impl Opened {
+    /// Payload of the largest datagram that the interface takes whole now, in bytes; all that the link sends if it has none.
+    pub(super) fn datagram_bytes(&self) -> usize {
+        let headers = self.interface.as_ref().map(|(_, headers)| *headers);
+        headers.map_or(self.frame_bytes_max, |headers| self.mtu.saturating_sub(headers))
+    }
 }
 
 pub(super) fn open(options: &UdpOptions) -> Result<Opened, LinkError> {

@@ -16,6 +16,7 @@ use std::os::fd::BorrowedFd;
 use emp_wire::{HEADER_BYTES, LinkAddress};
 
 use super::inbox::{BUFFER_BYTES, CONTROL_BYTES, Control, merged_bytes};
+use super::long::long_head;
 use crate::name::RawName;
 use crate::system;
 use crate::{Head, Train};
@@ -35,13 +36,30 @@ pub(super) struct Scatter {
 // SAFETY: the raw pointers in `iovecs` are used only during a call that wrote them; nothing is tied to a thread.
 unsafe impl Send for Scatter {}
 
+/// What was seen to wait.
+pub(super) struct Seen {
+    /// As its receiver is to take it.
+    pub(super) train: Train,
+    /// Bytes of the datagrams that were merged, and of all of them.
+    segment_bytes: usize,
+    bytes: usize,
+}
+
+#[cfg(test)]
+impl Seen {
+    /// As if this had been seen.
+    pub(super) fn of(train: Train) -> Self {
+        Self { train, segment_bytes: train.frame_bytes, bytes: train.bytes }
+    }
+}
+
 /// What was fetched.
 pub(super) struct Fetched {
     /// It is the train that was waited for, by sender and lengths.
     pub(super) as_seen: bool,
-    /// Its sender, if known, the length of its frames, and of all of them; the end may have been cut off.
+    /// Its sender, if known, the length of its datagrams, and of all of them; the end may have been cut off.
     pub(super) from: Option<LinkAddress>,
-    pub(super) frame_bytes: usize,
+    pub(super) segment_bytes: usize,
     pub(super) bytes: usize,
     pub(super) truncated: bool,
 }
@@ -83,17 +101,22 @@ impl Scatter {
         Ok((bytes, message))
     }
 
-    /// Looks at the train that waits first, and leaves it there. `None`: what waits is not a train.
-    pub(super) fn look(&mut self, fd: BorrowedFd<'_>) -> io::Result<Option<Train>> {
+    /// Looks at the train that waits first, and leaves it there. A long frame is a train of one. `None`: what waits is not a train.
+    pub(super) fn look(&mut self, fd: BorrowedFd<'_>) -> io::Result<Option<Seen>> {
         let head = &mut self.heads[0];
         self.iovecs[0] = libc::iovec { iov_base: head.as_mut_ptr().cast(), iov_len: HEADER_BYTES };
         // SAFETY: the one place is our own.
         let (bytes, message) = unsafe { self.receive(fd, 1, libc::MSG_PEEK | libc::MSG_TRUNC)? };
         let from = self.name.decode().map(LinkAddress::udp);
-        let frame_bytes = self.merged(&message);
-        Ok(from.zip(frame_bytes).and_then(|(from, frame_bytes)| {
-            let train = Train { from, head: self.heads[0], frame_bytes, bytes };
-            (frame_bytes > HEADER_BYTES && bytes > frame_bytes).then_some(train)
+        let segment_bytes = self.merged(&message).filter(|s| *s > HEADER_BYTES && bytes > *s);
+        Ok(from.zip(segment_bytes).and_then(|(from, segment_bytes)| {
+            let head = self.heads[0];
+            let train = match long_head(&head, segment_bytes) {
+                Some(long) if long > bytes => return None,
+                Some(long) => Train { from, head, frame_bytes: long, bytes: long },
+                None => Train { from, head, frame_bytes: segment_bytes, bytes },
+            };
+            Some(Seen { train, segment_bytes, bytes })
         }))
     }
 
@@ -105,10 +128,11 @@ impl Scatter {
     pub(super) fn fetch(
         &mut self,
         fd: BorrowedFd<'_>,
-        train: &Train,
+        seen: &Seen,
         frames: usize,
         landing: &mut [u8],
     ) -> io::Result<Fetched> {
+        let train = &seen.train;
         let mut left = landing;
         for index in 0..frames {
             let bytes = train.frame_bytes_of(index).saturating_sub(HEADER_BYTES).min(left.len());
@@ -125,12 +149,14 @@ impl Scatter {
         // SAFETY: each place is our own, or a part of `landing`, which is borrowed for this call alone.
         let (bytes, message) = unsafe { self.receive(fd, 2 * frames + 1, 0)? };
         let from = self.name.decode().map(LinkAddress::udp);
-        let frame_bytes = self.merged(&message).unwrap_or(bytes).max(1);
+        let segment_bytes = self.merged(&message).unwrap_or(bytes).max(1);
         let truncated = message.msg_flags & libc::MSG_TRUNC != 0;
+        let long = |head| long_head(head, segment_bytes);
         let as_seen = from == Some(train.from)
-            && (frame_bytes, bytes) == (train.frame_bytes, train.bytes)
+            && (segment_bytes, bytes) == (seen.segment_bytes, seen.bytes)
+            && long(&self.heads[0]) == long(&train.head)
             && !truncated;
-        Ok(Fetched { as_seen, from, frame_bytes, bytes, truncated })
+        Ok(Fetched { as_seen, from, segment_bytes, bytes, truncated })
     }
 
     /// Heads of the frames that [`fetch`](Self::fetch) placed.
@@ -138,9 +164,10 @@ impl Scatter {
         &self.heads[..frames]
     }
 
-    /// The bytes behind what it placed, of which there are so many.
-    pub(super) fn rest(&self, bytes: usize) -> &[u8] {
-        &self.rest[..bytes.min(self.rest.len())]
+    /// What lies behind the first `placed` of `bytes` bytes, which were placed, from byte `next` on.
+    pub(super) fn rest(&self, placed: usize, next: usize, bytes: usize) -> &[u8] {
+        let end = bytes.saturating_sub(placed).min(self.rest.len());
+        self.rest[..end].get(next - placed..).unwrap_or_default()
     }
 
     /// Puts what [`fetch`](Self::fetch) got, but should not have placed so, together again.
@@ -161,7 +188,7 @@ impl Scatter {
             left = others;
         }
         whole.truncate(got.bytes);
-        whole.extend_from_slice(self.rest(got.bytes - whole.len()));
+        whole.extend_from_slice(self.rest(whole.len(), whole.len(), got.bytes));
         whole
     }
 }

@@ -1,10 +1,12 @@
 //! What cannot be provoked from outside: a device that does not segment.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr};
 
-use emp_wire::DESTINATION_TAG_OFFSET;
+use emp_wire::{DESTINATION_TAG_OFFSET, HEADER_BYTES};
 
+use super::scatter::Seen;
+use super::send::cannot_segment;
 use super::*;
 
 #[test]
@@ -91,6 +93,8 @@ fn links_with_trains(count: usize, times: usize) -> (UdpLink, Vec<Vec<u8>>) {
         let frame = |index: usize| {
             let mut frame: Vec<u8> =
                 (0..length(index)).map(|i| (i * 7 + index + time) as u8).collect();
+            frame[0] = 0x24;
+            frame[2..4].copy_from_slice(&((length(index) - HEADER_BYTES) as u16).to_be_bytes());
             frame[DESTINATION_TAG_OFFSET..DESTINATION_TAG_OFFSET + 2].copy_from_slice(&[0, 1]);
             frame
         };
@@ -160,17 +164,18 @@ fn another_train_than_the_one_seen_is_put_together_again() {
     let mut scatter = Scatter::new();
     assert!(link.readiness().is_some());
     let seen = scatter.look(link.socket.as_fd()).expect("it is there").expect("it is a train");
-    assert_eq!((seen.frame_bytes, seen.bytes), (1472, 20 * 1472 + 500));
-    assert_eq!(seen.head[..], frames[0][..HEADER_BYTES]);
+    assert_eq!((seen.train.frame_bytes, seen.train.bytes), (1472, 20 * 1472 + 500));
+    assert_eq!(seen.train.head[..], frames[0][..HEADER_BYTES]);
     // As if a train of other lengths had been seen: more and less than what comes.
     for (frame_bytes, bytes, placed) in
         [(1000, 30_000, 30), (1472, 10 * 1472, 10), (9000, 63_000, 7)]
     {
         let (link, frames) = links_with_trains(20, 1);
-        let train = crate::Train { frame_bytes, bytes, ..seen };
+        let train = crate::Train { frame_bytes, bytes, ..seen.train };
+        let other = Seen::of(train);
         let mut landing = vec![0; bytes - placed * HEADER_BYTES];
         let got =
-            scatter.fetch(link.socket.as_fd(), &train, placed, &mut landing).expect("it is there");
+            scatter.fetch(link.socket.as_fd(), &other, placed, &mut landing).expect("it is there");
         assert!(!got.as_seen && !got.truncated);
         assert!(scatter.gather(&train, placed, &landing, &got) == frames.concat(), "{frame_bytes}");
     }

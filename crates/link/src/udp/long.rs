@@ -1,0 +1,180 @@
+//! Frames longer than the MTU: one header, then more payload than a datagram holds. The kernel cuts them (`UDP_SEGMENT`) and the
+//! receiver's kernel puts them together again (`UDP_GRO`), or they are lost.
+//!
+//! A receiver finds them by their header, whose length goes beyond the datagram that begins with it, however they were cut. One
+//! that arrives in one datagram is a frame like any other.
+//!
+//! # Payload that is referenced, not copied
+//!
+//! Where pieces are spliced ([`super::splice`]) the frame names pages until its receiver has read them, longer than the call
+//! that sends it. The firmware gives a buffer back when the peer has acknowledged what is in it, so a page that changes sooner
+//! than it is read belongs to a frame whose bytes have already come another way: a duplicate, which the peer drops by its number, or
+//! because its checksum is wrong. The same is true of operations that ended without an answer: what a late reader sees of
+//! their pages then is a frame with a wrong checksum. Nothing waits for the kernel to let go of pages.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use emp_wire::{HEADER_BYTES, Header};
+
+use super::splice::{self, Pipe, Trouble};
+use super::{DOUBTS_MAX, SEGMENTS_MAX, UdpLink, send};
+use crate::failure::SendFailure;
+use crate::name::SocketName;
+use crate::{Head, TxFrame};
+
+/// A long frame in bytes: a header and fifteen pages. An aligned buffer is then cut at its pages, and one that is not touches
+/// sixteen, where a packet of the kernel has room for seventeen.
+const LONG_FRAME_BYTES: usize = HEADER_BYTES + 15 * splice::PAGE_BYTES;
+
+/// What a link knows about its long frames.
+pub(super) struct Long {
+    /// Longest frame in bytes that it ever carries so; 0 for none.
+    most: usize,
+    /// Bytes of the datagrams that one is cut into, as the MTU is now.
+    segment_bytes: usize,
+    /// `None`: payload is copied.
+    pipe: Option<Pipe>,
+    /// Frames in a row that were spliced in vain, and could be copied.
+    doubts: u32,
+}
+
+impl Long {
+    /// For a link that segments, or does not, with other frames of up to `frame_bytes_max` bytes. Long ones are cut into datagrams of
+    /// at most `segment_bytes`.
+    pub(super) fn new(frame_bytes_max: usize, segment_bytes: usize, segments: bool) -> Self {
+        let longer = frame_bytes_max < LONG_FRAME_BYTES;
+        let most = if segments && longer && enough(frame_bytes_max) { LONG_FRAME_BYTES } else { 0 };
+        let spliced = most > 0 && super::self_test::splices();
+        let pipe = if spliced { Pipe::open().ok() } else { None };
+        Self { most, segment_bytes, pipe, doubts: 0 }
+    }
+
+    /// Longest frame in bytes that is sent in one segmented send now; 0 for none.
+    pub(super) fn bytes(&self, segments: bool) -> usize {
+        if segments && enough(self.segment_bytes) { self.most } else { 0 }
+    }
+
+    /// Longest frame in bytes that was ever promised: it is sent even if it has to go in fragments of IP.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Frames that are cut from now on are cut into datagrams of at most so many bytes.
+    pub(super) fn cut_to(&mut self, segment_bytes: usize) {
+        self.segment_bytes = segment_bytes;
+    }
+
+    /// A frame that was spliced in vain went when it was copied.
+    fn doubt(&mut self) {
+        self.doubts += 1;
+        if self.doubts >= DOUBTS_MAX {
+            self.pipe = None;
+        }
+    }
+
+    /// Size of the datagrams that a frame of so many bytes is cut into. The last is always shorter, so that no card or kernel
+    /// on the way merges the next one to it.
+    fn segment_of(&self, bytes: usize) -> Option<u16> {
+        let fits = bytes > self.segment_bytes && bytes <= self.most && enough(self.segment_bytes);
+        let whole = bytes.is_multiple_of(self.segment_bytes);
+        u16::try_from(self.segment_bytes - usize::from(whole)).ok().filter(|_| fits)
+    }
+}
+
+/// True if datagrams of so many bytes are long enough to cut a long frame into as many as kernels take.
+fn enough(segment_bytes: usize) -> bool {
+    segment_bytes * SEGMENTS_MAX >= LONG_FRAME_BYTES
+}
+
+impl UdpLink {
+    /// Sends a frame longer than others by itself, its payload spliced where that is worth it. True if it was taken.
+    pub(super) fn send_long(&mut self, to: SocketAddr, frame: &TxFrame<'_>, bytes: usize) -> bool {
+        self.try_segments_again();
+        let usable = self.segments_max > 1;
+        let mut segment = self.long.segment_of(bytes).filter(|_| usable);
+        let mut pieces = splice::split(frame.parts).filter(|_| segment.is_some());
+        let name = SocketName::of(to);
+        let mut in_vain = false;
+        loop {
+            let pipe = self.long.pipe.as_ref().zip(pieces);
+            let mut filling = self.gather.fill();
+            filling.begin();
+            filling.name(&name);
+            segment.into_iter().for_each(|bytes| filling.segment(bytes));
+            let sent = match pipe {
+                Some((pipe, (head, pieces))) => {
+                    self.counts.send_calls += 3;
+                    filling.parts(head);
+                    pipe.send(self.socket.as_fd(), &mut filling, pieces)
+                }
+                None => {
+                    self.counts.send_calls += 1;
+                    filling.parts(frame.parts);
+                    filling.send(self.socket.as_fd(), 0).map(|_| ()).map_err(Trouble::Head)
+                }
+            };
+            let error = match sent {
+                Ok(()) => break,
+                Err(Trouble::Head(error)) => error,
+                Err(Trouble::Pieces) => {
+                    // Whether it is the splicing or the frame that is at fault will be seen.
+                    self.long.pipe = Pipe::open().ok();
+                    self.counts.system_errors += 1;
+                    (pieces, in_vain) = (None, true);
+                    continue;
+                }
+            };
+            if segment.is_some() && send::cannot_segment(&error) {
+                // As one datagram: the kernel sends it in fragments of IP, which is slow, and better than not at all.
+                self.doubt_segments();
+                (segment, pieces, in_vain) = (None, None, false);
+                continue;
+            }
+            match self.judge(&error, 1) {
+                SendFailure::Again => {}
+                SendFailure::Full => return false,
+                SendFailure::Refused | SendFailure::Lost => return true,
+            }
+        }
+        if segment.is_some() {
+            self.trust_segments();
+        }
+        if in_vain {
+            self.long.doubt();
+        } else if pieces.is_some() {
+            self.long.doubts = 0;
+        }
+        self.counts.frames_sent += 1;
+        self.counts.bytes_sent += bytes as u64;
+        true
+    }
+}
+
+/// The frame at the front of datagrams of `segment_bytes` bytes each that were merged, and the bytes up to the next one.
+/// `None`: a long frame whose end is missing.
+#[inline]
+pub(super) fn first_frame(merged: &[u8], segment_bytes: usize) -> Option<(&[u8], usize)> {
+    let bytes = long_bytes(merged, segment_bytes).unwrap_or(segment_bytes.min(merged.len()));
+    let next = bytes.next_multiple_of(segment_bytes).min(merged.len());
+    Some((merged.get(..bytes)?, next))
+}
+
+/// Length of a frame that goes beyond the datagram that it begins with. Nothing else has to be true of it. A datagram
+/// that is the last is not looked at: what is longer than that was cut short, and is dropped by whoever reads it. Nor are those
+/// that are too short for a header.
+#[inline]
+pub(super) fn long_bytes(merged: &[u8], segment_bytes: usize) -> Option<usize> {
+    if merged.len() <= segment_bytes || segment_bytes < HEADER_BYTES {
+        return None;
+    }
+    long_head(merged.first_chunk()?, segment_bytes)
+}
+
+/// The same for a head whose datagram is known to be merged with others.
+#[inline]
+pub(super) fn long_head(head: &Head, segment_bytes: usize) -> Option<usize> {
+    let header = Header::parse_head(head).ok()?;
+    let bytes = HEADER_BYTES + usize::from(header.length);
+    (bytes > segment_bytes).then_some(bytes)
+}

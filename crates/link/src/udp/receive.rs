@@ -1,0 +1,179 @@
+//! Receiving: what a call fetches, and how merged datagrams become frames again.
+
+use std::os::fd::AsFd;
+
+use emp_wire::{HEADER_BYTES, LinkAddress};
+
+use super::long::{first_frame, long_bytes};
+use super::scatter::{Fetched, PLACED_MAX};
+use super::{FETCH_MANY_BELOW_BYTES, OFFERS_MAX, UdpLink};
+use crate::{FrameSink, LinkStatistics, is_for};
+
+impl UdpLink {
+    /// True if the inbox holds something that was not handed up yet.
+    pub(super) fn holds_frames(&self) -> bool {
+        self.next.0 < self.inbox.filled()
+    }
+
+    /// Refills the inbox. False if nothing was there.
+    pub(super) fn fetch(&mut self) -> bool {
+        self.counts.receive_calls += 1;
+        self.next = (0, 0);
+        // A lone frame is followed by nothing: only the third in a row is worth the larger call.
+        let many = self.short_fetches >= 2;
+        match self.inbox.fetch(self.socket.as_fd(), many) {
+            Ok(()) => {
+                let first = self.inbox.message(0);
+                let short = first.is_some_and(|first| first.bytes.len() < FETCH_MANY_BELOW_BYTES);
+                self.short_fetches = if short { self.short_fetches.saturating_add(1) } else { 0 };
+                self.after_long = !short;
+                true
+            }
+            Err(error) => {
+                self.short_fetches = 0;
+                if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) {
+                    self.counts.system_errors += 1;
+                }
+                false
+            }
+        }
+    }
+
+    /// Hands up to `budget` frames out of the inbox to `sink`; a train that it takes in one go may go beyond that.
+    pub(super) fn hand_up(&mut self, budget: usize, sink: &mut dyn FrameSink) -> usize {
+        let mut handed = 0;
+        while let Some(message) = self.inbox.message(self.next.0) {
+            let from = message.name.decode().map(LinkAddress::udp);
+            let usable = from.filter(|_| !message.truncated);
+            let Some(from) = usable else {
+                self.counts.receive_lost += 1;
+                self.next = (self.next.0 + 1, 0);
+                continue;
+            };
+            let frame_bytes = message.segment_bytes;
+            let mut offers = OFFERS_MAX;
+            while self.next.1 < message.bytes.len() && handed < budget {
+                let rest = &message.bytes[self.next.1..];
+                let train = rest.len() > frame_bytes && offers > 0;
+                if train && long_bytes(rest, frame_bytes).is_none() {
+                    offers -= 1;
+                    let taken = sink.train(rest, frame_bytes, &from).min(rest.len());
+                    if taken > 0 {
+                        let frames = taken.div_ceil(frame_bytes);
+                        self.counts.frames_received += frames as u64;
+                        self.counts.bytes_received += taken as u64;
+                        (self.next.1, handed) = (self.next.1 + taken, handed + frames);
+                        continue;
+                    }
+                }
+                let Some((frame, next)) = first_frame(rest, frame_bytes) else {
+                    self.counts.receive_lost += 1;
+                    self.next.1 = message.bytes.len();
+                    break;
+                };
+                self.next.1 += next;
+                if is_for(frame, self.node_tag) {
+                    self.counts.frames_received += 1;
+                    self.counts.bytes_received += frame.len() as u64;
+                    handed += 1;
+                    sink.frame(frame, &from);
+                } else {
+                    self.counts.not_for_us += 1;
+                }
+            }
+            if self.next.1 < message.bytes.len() {
+                break;
+            }
+            self.next = (self.next.0 + 1, 0);
+        }
+        handed
+    }
+}
+
+/// How a look at what waits ended.
+pub(super) enum Looked {
+    /// So many frames were handed up.
+    Handed(usize),
+    /// There is nothing.
+    Empty,
+    /// What waits is to be fetched the usual way.
+    Usual,
+}
+
+impl UdpLink {
+    /// Hands up the train that waits, its payload placed where the sink wants it.
+    /// How many frames the caller wants does not matter: it has asked for these.
+    pub(super) fn place_train(&mut self, sink: &mut dyn FrameSink) -> Looked {
+        let Some(scatter) = &mut self.scatter else { return Looked::Usual };
+        self.counts.receive_calls += 1;
+        let seen = match scatter.look(self.socket.as_fd()) {
+            Ok(Some(seen)) => seen,
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Looked::Empty,
+            Ok(None) | Err(_) => return Looked::Usual,
+        };
+        let train = &seen.train;
+        let Some(landing) = sink.landing(train) else { return Looked::Usual };
+        let frames = train.frames_with(landing.len());
+        let Some(frames) = frames.filter(|frames| *frames <= PLACED_MAX) else {
+            return Looked::Usual;
+        };
+        let placed_bytes = landing.len() + frames * HEADER_BYTES;
+        self.counts.receive_calls += 1;
+        let got = match scatter.fetch(self.socket.as_fd(), &seen, frames, landing) {
+            Ok(got) => got,
+            Err(error) => {
+                if error.raw_os_error() == Some(libc::EFAULT) {
+                    // The user's memory is not what it was said to be: whoever copies there will find out.
+                    self.scatter = None;
+                }
+                self.counts.system_errors += 1;
+                return Looked::Handed(0);
+            }
+        };
+        self.after_long = got.bytes >= FETCH_MANY_BELOW_BYTES;
+        if got.as_seen {
+            self.counts.frames_received += frames as u64;
+            self.counts.bytes_received += placed_bytes as u64;
+            sink.landed(train, scatter.heads(frames));
+            // What ends within a datagram has nothing of the next frame behind it.
+            let next = placed_bytes.next_multiple_of(got.segment_bytes);
+            let rest = scatter.rest(placed_bytes, next, got.bytes);
+            let others = hand_up_all(&mut self.counts, self.node_tag, rest, &got, sink);
+            return Looked::Handed(frames + others);
+        }
+        // Another one: the one that was seen failed its checksum, which the kernel looks at late.
+        let whole = scatter.gather(train, frames, landing, &got);
+        Looked::Handed(hand_up_all(&mut self.counts, self.node_tag, &whole, &got, sink))
+    }
+}
+
+/// Hands up frames that lie one after the other.
+fn hand_up_all(
+    counts: &mut LinkStatistics,
+    node_tag: u16,
+    bytes: &[u8],
+    got: &Fetched,
+    sink: &mut dyn FrameSink,
+) -> usize {
+    let Some(from) = got.from.filter(|_| !got.truncated) else {
+        counts.receive_lost += 1;
+        return 0;
+    };
+    let (mut handed, mut rest) = (0, bytes);
+    while !rest.is_empty() {
+        let Some((frame, next)) = first_frame(rest, got.segment_bytes) else {
+            counts.receive_lost += 1;
+            break;
+        };
+        rest = &rest[next..];
+        if is_for(frame, node_tag) {
+            counts.frames_received += 1;
+            counts.bytes_received += frame.len() as u64;
+            handed += 1;
+            sink.frame(frame, &from);
+        } else {
+            counts.not_for_us += 1;
+        }
+    }
+    handed
+}

@@ -22,9 +22,10 @@ use injector::{Change, Fate, Injector};
 /// What a [`FaultLink`] did, both ways together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounters {
-    /// Frames of the plan's kinds that were judged.
+    /// Frames of the plan's kinds that were judged. A long frame ([`Capabilities::long_frame_bytes`]) counts here, and where
+    /// frames are lost, as the pieces that it is on the wire.
     pub frames: u64,
-    /// Frames lost.
+    /// Frames lost, or pieces of long ones, of which each takes its whole frame with it.
     pub dropped: u64,
     /// Frames sent or handed up twice.
     pub duplicated: u64,
@@ -149,6 +150,11 @@ fn kinds(link_frame: &[u8]) -> u32 {
     emp_wire::frames(link_frame).fold(0, |kinds, frame| kinds | 1 << kind(frame))
 }
 
+/// Pieces that a frame is on the wire: more than one only where it is longer than the link's usual ones.
+fn pieces(frame_bytes: usize, frame_bytes_max: usize) -> usize {
+    frame_bytes.div_ceil(frame_bytes_max.max(1)).max(1)
+}
+
 /// The kinds of the frames in what is to be sent, as far as the plan asks.
 fn kinds_sent(out: &mut Injector, frame: &TxFrame<'_>) -> u32 {
     if out.means_all() {
@@ -181,11 +187,12 @@ fn hand_up_due(
 /// What the frame becomes on its way up. True if it was handed to the sink now.
 fn hand_up(
     back: &mut Injector,
+    pieces: usize,
     frame: &[u8],
     from: &LinkAddress,
     sink: &mut dyn FnMut(&[u8], &LinkAddress),
 ) -> bool {
-    let change = match back.judge(kinds(frame)) {
+    let change = match back.judge(kinds(frame), pieces) {
         Fate::Pass => {
             sink(frame, from);
             return true;
@@ -223,9 +230,10 @@ impl<L: Link> Link for FaultLink<L> {
         let Some(out) = &mut self.out else { return self.inner.send(batch) };
         // Frames before `start` are taken; those from it to the one looked at pass untouched.
         let mut start = 0;
+        let frame_bytes_max = self.inner.capabilities().frame_bytes_max;
         for (index, frame) in batch.iter().enumerate() {
             let kinds = kinds_sent(out, frame);
-            let fate = out.judge(kinds);
+            let fate = out.judge(kinds, pieces(frame.len(), frame_bytes_max));
             let overtaken = out.overtaken();
             if fate == Fate::Pass && !overtaken {
                 continue;
@@ -251,6 +259,7 @@ impl<L: Link> Link for FaultLink<L> {
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
         self.release();
         let Some(back) = &mut self.back else { return self.inner.receive(budget, sink) };
+        let frame_bytes_max = self.inner.capabilities().frame_bytes_max;
         let mut handed = 0;
         // One by one, so that a held frame goes up right after those that were to overtake it.
         for _ in 0..budget {
@@ -259,7 +268,13 @@ impl<L: Link> Link for FaultLink<L> {
                 break;
             }
             let got = self.inner.receive(1, &mut |frame, from| {
-                handed += usize::from(hand_up(back, frame, from, sink));
+                handed += usize::from(hand_up(
+                    back,
+                    pieces(frame.len(), frame_bytes_max),
+                    frame,
+                    from,
+                    sink,
+                ));
             });
             if got == 0 {
                 break;

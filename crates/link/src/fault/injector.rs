@@ -8,7 +8,7 @@ use super::FaultCounters;
 use super::plan::FaultPlan;
 use super::random::Random;
 
-/// Most frames held at once: at 9000 bytes each they are 9 MB. Beyond it frames are not held.
+/// Most frames held at once: at 9000 bytes each they are 9 MB, and 63 MB of long ones. Beyond it frames are not held.
 const HELD_MAX: usize = 1024;
 /// A reordered frame that nothing overtakes comes after this time anyway: the last frame of a
 /// message must not stay away for ever. Well above the time between two frames of a burst.
@@ -79,15 +79,16 @@ impl Injector {
     }
 
     /// Decides the fate of a link frame that has frames of these kinds (bit k: kind k). Each that has one of the plan's kinds
-    /// takes the same number of draws, so that one fault's schedule does not hang on another's.
-    pub(super) fn judge(&mut self, kinds: u32) -> Fate {
+    /// takes the same number of draws, so that one fault's schedule does not hang on another's. On the wire it is so many
+    /// pieces: each may be lost, and the frame is, if one is; for every other fault it is one frame.
+    pub(super) fn judge(&mut self, kinds: u32, pieces: usize) -> Fate {
         self.judged += 1;
         if self.plan.kinds & kinds == 0 {
             return Fate::Pass;
         }
-        self.counts.frames += 1;
+        self.counts.frames += pieces as u64;
         let (plan, random) = (&self.plan, &mut self.random);
-        let lose = random.chance(plan.drop);
+        let lost = (0..pieces).filter(|_| random.chance(plan.drop)).count();
         let duplicate = random.chance(plan.duplicate);
         let corrupt = random.chance(plan.corrupt);
         let truncate = random.chance(plan.truncate);
@@ -98,8 +99,8 @@ impl Injector {
         let spread = to.saturating_sub(from).as_nanos() as u64;
         let time = from + Duration::from_nanos(random.below(spread.saturating_add(1)));
         let place = random.next();
-        if lose {
-            self.counts.dropped += 1;
+        if lost > 0 {
+            self.counts.dropped += lost as u64;
             return Fate::Lose;
         }
         if corrupt && self.unsummed {
@@ -224,7 +225,7 @@ mod tests {
         let judged = |unsummed| {
             let plan = "corrupt:1".parse().expect("a plan");
             let mut injector = Injector::new(plan, unsummed, 1);
-            (injector.judge(1 << 4), injector.counts.corrupted)
+            (injector.judge(1 << 4, 1), injector.counts.corrupted)
         };
         assert_eq!(judged(true), (Fate::Lose, 1));
         // Counted when it is done.

@@ -75,6 +75,39 @@ fn drops_lose_frames_and_keep_order() {
     }
 }
 
+/// A frame of so many bytes that is sent in a link's longest way; how many of `FRAMES` arrive, and the counts.
+fn survivors(plan: &str, bytes: usize, on: &str) -> (usize, FaultCounters) {
+    let fabric = Fabric::new(2).expect("there are descriptors").with_long_frames(61_472);
+    let plan: FaultPlan = format!("{plan},on:{on}").parse().expect("a plan");
+    let link = |index| FaultLink::new(fabric.link(index, TAG).expect("a node"), &plan);
+    let (mut a, mut b) = (link(0), link(1));
+    let whole = [&frame(1)[..], &vec![7; bytes - 48]].concat();
+    let parts = [IoSlice::new(&whole)];
+    let mut arrived = 0;
+    for _ in 0..FRAMES {
+        a.send(&[TxFrame { to: LinkAddress::index(1), parts: &parts }]);
+        b.receive(9, &mut |got, _| arrived += usize::from(got == whole));
+    }
+    (arrived, FaultLink::faults(&a).plus(FaultLink::faults(&b)))
+}
+
+#[test]
+fn a_long_frame_is_lost_with_any_of_its_pieces() {
+    for on in ["send", "receive"] {
+        // 41 pieces of 1500 bytes: (1 - 0.02)^41 = 0.437 of them survive.
+        let (arrived, counts) = survivors("drop:0.02", 61_472, on);
+        assert!((780..970).contains(&arrived), "{arrived} of {FRAMES} arrived");
+        assert_eq!(counts.frames, 41 * FRAMES as u64, "each piece was judged");
+        let lost = counts.dropped as f64 / counts.frames as f64;
+        assert!((0.015..0.025).contains(&lost), "the loss is what the plan says: {lost}");
+        // A frame of one piece is judged as ever, and so is all but the loss of a long one.
+        let (arrived, counts) = survivors("drop:0.02", 1500, on);
+        assert_eq!((arrived as u64 + counts.dropped, counts.frames), (2000, 2000));
+        let (_, counts) = survivors("corrupt:0.02", 61_472, on);
+        assert!((20..70).contains(&counts.corrupted), "{counts:?}");
+    }
+}
+
 #[test]
 fn duplicates_come_twice() {
     for on in ["send", "receive"] {

@@ -178,3 +178,6 @@ pub(super) fn long_head(head: &Head, segment_bytes: usize) -> Option<usize> {
     let bytes = HEADER_BYTES + usize::from(header.length);
     (bytes > segment_bytes).then_some(bytes)
 }
+
+#[cfg(test)]
+mod tests;

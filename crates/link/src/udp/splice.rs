@@ -94,6 +94,14 @@ impl Pipe {
         Err(Trouble::Pieces)
     }
 
+    /// Leaves it room for one page.
+    #[cfg(test)]
+    pub(super) fn shrink(&mut self) {
+        // SAFETY: no pointers.
+        let room = unsafe { libc::fcntl(self.write.as_raw_fd(), libc::F_SETPIPE_SZ, 1) };
+        assert_eq!(usize::try_from(room), Ok(PAGE_BYTES));
+    }
+
     /// Puts the pages of the pieces into the pipe; returns how many bytes went.
     fn fill(&self, pieces: &[IoSlice<'_>]) -> usize {
         let flags = libc::SPLICE_F_NONBLOCK;

@@ -2,8 +2,8 @@
 
 use emp_wire::{
     ACK_BODY_BYTES_MAX, ATOMIC_BYTES, Checksum, Flags, GET_BYTES, HEADER_BYTES, Header,
-    IMMEDIATE_BYTES, Kind, LONG_BYTES, MESSAGE_BODY_BYTES_MAX, NodeId, Sequence, TARGET_BYTES,
-    store_checksum,
+    IMMEDIATE_BYTES, Kind, LONG_BYTES, MESSAGE_BODY_BYTES_MAX, NodeId, Sequence, ShortRest,
+    TARGET_BYTES, store_checksum,
 };
 
 use crate::lanes::Way;
@@ -27,6 +27,9 @@ const _: () = assert!(SMALL_FIELDS_BYTES_MAX >= ATOMIC_BYTES);
 const _: () = assert!(SMALL_FIELDS_BYTES_MAX >= GET_BYTES);
 const _: () = assert!(SMALL_FIELDS_BYTES_MAX >= ACK_BODY_BYTES_MAX);
 const _: () = assert!(SMALL_FIELDS_BYTES_MAX >= MESSAGE_BODY_BYTES_MAX);
+
+/// Frames up to this many bytes are summed part by part as they were written; longer ones in one go, whose pass is wider.
+const SUMMED_APART_BYTES_MAX: usize = 256;
 
 /// What a frame says in its common header.
 pub(crate) struct Head {
@@ -111,15 +114,21 @@ pub(crate) fn frame(
         length_bytes = whole as usize;
         let length = (whole - HEADER_BYTES as u64) as u16;
         let header = header(line, head, length, payload_bytes > 0);
-        let head = inline.first_chunk_mut().expect("a batch's frames have room for a header");
-        header.emit_seeded(head, peer.outgoing);
-
         let mut inline_bytes = end;
         if place(payload, inline_max, &mut inline[end..], segments, memory)? {
             inline_bytes = whole as usize;
         }
+        let covered = if check_payload { inline_bytes } else { end };
+        let (head, rest) =
+            inline.split_first_chunk_mut().expect("a batch's frames have room for a header");
+        if !to.is_memory() && covered <= SUMMED_APART_BYTES_MAX && segments.is_empty() {
+            let (fields, payload) = rest[..covered - HEADER_BYTES].split_at(end - HEADER_BYTES);
+            header.emit_summed(head, peer.outgoing, &ShortRest { fields, payload });
+            copied = (inline_bytes - end) as u64;
+            return Ok(inline_bytes);
+        }
+        header.emit_seeded(head, peer.outgoing);
         if !to.is_memory() {
-            let covered = if check_payload { inline_bytes } else { end };
             let mut sum = Checksum::of(&inline[..covered]);
             if check_payload {
                 for segment in segments.iter() {

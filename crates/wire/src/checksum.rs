@@ -3,7 +3,7 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-use crate::{Epoch, NodeId};
+use crate::{Epoch, HEADER_BYTES, NodeId};
 
 /// What stands in the checksum field while a frame's checksum is computed (`CRC-2`).
 ///
@@ -39,9 +39,32 @@ impl Checksum {
         Self { state: !crc_fast::crc32_iscsi(bytes) }
     }
 
+    /// Begins with these words, first byte highest as they stand on the wire, and then these bytes, which are few.
+    #[inline]
+    pub(crate) fn of_short(head: &[u64; 4], bytes: &[u8]) -> Self {
+        match emp_sum::short(u32::MAX, head, bytes) {
+            Some(state) => Self { state },
+            None => {
+                let mut first = [0; HEADER_BYTES];
+                let (places, _) = first.as_chunks_mut::<8>();
+                places.iter_mut().zip(head).for_each(|(place, word)| *place = word.to_be_bytes());
+                let mut sum = Self::of(&first);
+                sum.update_long(bytes);
+                sum
+            }
+        }
+    }
+
     /// Takes in more bytes.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
+        match emp_sum::short(self.state, &[], bytes) {
+            Some(state) => self.state = state,
+            None => self.update_long(bytes),
+        }
+    }
+
+    fn update_long(&mut self, bytes: &[u8]) {
         let state = u64::from(self.state);
         let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, state);
         digest.update(bytes);

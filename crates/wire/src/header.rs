@@ -190,25 +190,37 @@ impl Header {
         self.emit_seeded(into, Seed::CONTACT);
     }
 
-    /// Writes the header with the seed in the checksum field: ready for the checksum (without one for `CRC-4`), whose pass reads words of 8 bytes. So they
-    /// are written: a processor waits for narrower stores that lie within a later load.
+    /// Writes the header with the seed in the checksum field: ready for the checksum (without one for `CRC-4`), whose pass reads
+    /// words of 8 bytes. So they are written: a processor waits for narrower stores that lie within a later load.
     #[inline]
     pub fn emit_seeded(&self, into: &mut [u8; HEADER_BYTES], seed: Seed) {
+        write_words(into, &self.words(seed.0));
+    }
+
+    /// Writes the header with the checksum of a short frame: of it and of `rest`, what is covered of what follows.
+    #[inline]
+    pub fn emit_summed(&self, into: &mut [u8; HEADER_BYTES], seed: Seed, rest: &ShortRest<'_>) {
+        let mut sum = Checksum::of_short(&self.words(seed.0), rest.fields);
+        if !rest.payload.is_empty() {
+            sum.update(rest.payload);
+        }
+        write_words(into, &self.words(sum.value()));
+    }
+
+    /// The header as words, with this in the checksum field.
+    #[inline]
+    fn words(&self, last: u32) -> [u64; 4] {
         let first = u64::from(VERSION << 5 | self.kind as u8) << 56
             | u64::from(self.flags.0) << 48
             | u64::from(self.length) << 32
             | u64::from(self.destination_tag) << 16
             | u64::from(self.destination_epoch);
-        let words = [
+        [
             first,
             u64::from(self.source_tag) << 32 | u64::from(self.source_epoch.0),
             u64::from(self.sequence.0) << 32 | u64::from(self.acknowledge.0),
-            u64::from(self.word) << 32 | u64::from(seed.0),
-        ];
-        let (places, _) = into.as_chunks_mut::<8>();
-        for (place, word) in places.iter_mut().zip(words) {
-            *place = word.to_be_bytes();
-        }
+            u64::from(self.word) << 32 | u64::from(last),
+        ]
     }
 
     /// Reads the header; returns it and the body with payload (link padding cut off). The checksum is not checked here.
@@ -241,6 +253,23 @@ impl Header {
             acknowledge: Sequence(u32_at(head, field::ACKNOWLEDGE.start)),
             word: u32_at(head, field::WORD.start),
         })
+    }
+}
+
+/// What a checksum covers behind a header, in the parts in which it was written: summed apart, no load has to wait for two
+/// stores that it lies across.
+pub struct ShortRest<'a> {
+    /// The kind's fields.
+    pub fields: &'a [u8],
+    /// What it covers of the payload that stands behind them.
+    pub payload: &'a [u8],
+}
+
+#[inline]
+fn write_words(into: &mut [u8; HEADER_BYTES], words: &[u64; 4]) {
+    let (places, _) = into.as_chunks_mut::<8>();
+    for (place, word) in places.iter_mut().zip(words) {
+        *place = word.to_be_bytes();
     }
 }
 
@@ -287,29 +316,22 @@ pub fn checksum_of(frame: &[u8]) -> u32 {
     frame.first_chunk::<HEADER_BYTES>().map_or(0, |head| u32_at(head, field::CHECKSUM.start))
 }
 
-/// Frames up to this many bytes are copied to be checked in one pass: cheaper than two passes where they are.
-const ONE_PASS_BYTES: usize = 320;
-
-/// The same for the smallest, in a third of the memory to be cleared: messages of up to 64 bytes, acknowledgements.
-const ONE_SHORT_PASS_BYTES: usize = 128;
-
 /// Checks a received frame of which `covered` body bytes are under the checksum.
 #[inline]
 pub fn verify(frame: &[u8], covered: usize, seed: Seed) -> Result<(), Reason> {
     let end = HEADER_BYTES + covered;
-    if frame.len() < end {
+    let (Some(head), Some(rest)) = (frame.first_chunk(), frame.get(HEADER_BYTES..end)) else {
         return Err(Reason::BodyShort);
-    }
-    let sum = if end <= ONE_SHORT_PASS_BYTES {
-        seeded::<ONE_SHORT_PASS_BYTES>(&frame[..end], seed)
-    } else if end <= ONE_PASS_BYTES {
-        seeded::<ONE_PASS_BYTES>(&frame[..end], seed)
-    } else {
-        let mut sum = head_checksum(frame.first_chunk().expect("longer than a header"), seed);
-        sum.update(&frame[HEADER_BYTES..end]);
-        sum
     };
-    if sum.value() == checksum_of(frame) { Ok(()) } else { Err(Reason::Checksum) }
+    let mut words = words_of(head);
+    let [.., last] = &mut words;
+    let checksum = *last as u32;
+    *last = *last >> 32 << 32 | u64::from(seed.0);
+    if Checksum::of_short(&words, rest).value() == checksum {
+        Ok(())
+    } else {
+        Err(Reason::Checksum)
+    }
 }
 
 /// Checks a received frame that crossed no wire, and so carries its seed in place of a checksum (`CRC-4`).
@@ -324,29 +346,17 @@ pub fn verify_unsummed(frame: &[u8], covered: usize, seed: Seed) -> Result<(), R
 /// The checksum of a received frame's header, to be continued with what it covers of the rest.
 #[inline]
 pub fn head_checksum(head: &[u8; HEADER_BYTES], seed: Seed) -> Checksum {
-    let mut copy = *head;
-    copy[LAST_WORD..].copy_from_slice(&last_word(head, seed).to_be_bytes());
-    Checksum::of(&copy)
+    let mut words = words_of(head);
+    let [.., last] = &mut words;
+    *last = *last >> 32 << 32 | u64::from(seed.0);
+    Checksum::of_short(&words, &[])
 }
 
-/// The checksum of the first bytes of a frame, at most `ROOM`. The frame may lie in memory that is not ours to write to: the
-/// seed takes its place in a copy.
+/// A header as it is written.
 #[inline]
-fn seeded<const ROOM: usize>(head: &[u8], seed: Seed) -> Checksum {
-    let mut copy = [0u8; ROOM];
-    copy[..head.len()].copy_from_slice(head);
-    copy[LAST_WORD..HEADER_BYTES].copy_from_slice(&last_word(head, seed).to_be_bytes());
-    Checksum::of(&copy[..head.len()])
-}
-
-/// Where the last word of 8 bytes of a header begins: what it ends with is the checksum field.
-const LAST_WORD: usize = HEADER_BYTES - 8;
-
-/// A header's last word with the seed in place of the checksum. They go in together: a processor waits for stores that lie
-/// within a later load.
-#[inline]
-fn last_word(head: &[u8], seed: Seed) -> u64 {
-    u64::from(u32_at(head, LAST_WORD)) << 32 | u64::from(seed.0)
+fn words_of(head: &[u8; HEADER_BYTES]) -> [u64; 4] {
+    let (words, _) = head.as_chunks::<8>();
+    [0, 1, 2, 3].map(|place: usize| u64::from_be_bytes(words[place]))
 }
 
 /// Starts the checksum of a frame that is written: header and the body bytes that `head` holds. Leaves the seed in the

@@ -42,8 +42,8 @@ pub use data::TRAIN_FRAMES_MAX;
 pub use done::{DONE_BYTES, Done, DoneStatus};
 pub use get::{GET_BYTES, Get};
 pub use header::{
-    Flags, Frames, Header, Kind, VERSION, begin_checksum, checksum_of, frames, head_checksum,
-    store_checksum, verify, verify_unsummed,
+    Flags, Frames, Header, Kind, ShortRest, VERSION, begin_checksum, checksum_of, frames,
+    head_checksum, store_checksum, verify, verify_unsummed,
 };
 pub use hello::{FEATURE_SECOND_ADDRESS, HELLO_BODY_BYTES_MAX, HELLO_BYTES, Hello, NAME_BYTES_MAX};
 pub use identity::{Epoch, NodeId};

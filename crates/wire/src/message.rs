@@ -79,13 +79,17 @@ impl Message {
 
     /// Writes the body and returns its length. `into` must have room for [`Message::body_bytes`].
     pub fn emit(&self, into: &mut [u8]) -> usize {
-        into[..8].copy_from_slice(&self.node.0.to_be_bytes());
-        into[8..10].copy_from_slice(&self.source_endpoint.to_be_bytes());
-        into[10..12].copy_from_slice(&self.destination_endpoint.to_be_bytes());
-        into[12..14].fill(0);
-        into[14..16].copy_from_slice(&self.frame_bytes_max.to_be_bytes());
-        into[16..24].copy_from_slice(&self.match_bits.to_be_bytes());
-        into[24..28].copy_from_slice(&self.handle.to_be_bytes());
+        // In words, as the checksum reads them: a processor waits for narrower stores that lie within a later load.
+        let places = u64::from(self.source_endpoint) << 48
+            | u64::from(self.destination_endpoint) << 32
+            | u64::from(self.frame_bytes_max);
+        let fixed: &mut [u8; MESSAGE_BYTES] =
+            into.first_chunk_mut().expect("the caller has given room");
+        let (words, handle) = fixed.as_chunks_mut::<8>();
+        for (place, word) in words.iter_mut().zip([self.node.0, places, self.match_bits]) {
+            *place = word.to_be_bytes();
+        }
+        handle.copy_from_slice(&self.handle.to_be_bytes());
         let mut at = MESSAGE_BYTES;
         if let Some(long) = &self.long {
             long.emit(&mut into[at..]);

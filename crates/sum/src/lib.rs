@@ -1,0 +1,105 @@
+//! CRC32C (SPEC `CRC-1`) of short runs of bytes and of words in registers, by the processor's own instruction.
+//!
+//! A frame of a small message is summed where it lies, its header from the registers in which it was made or read. Summed in
+//! memory it would have to be copied first, to put the seed in the place of the checksum, and each load of 8 bytes that lies
+//! across two earlier stores waits for both to reach the cache: twice 20 ns of a message's 1,000.
+//!
+//! # Invariant
+//!
+//! Only processors that have the instruction run [`x86::run`], which reads what it is given and nothing else.
+
+/// Most bytes that are worth summing here: the instruction takes 3 cycles for 8 bytes, one after the other, and longer runs
+/// are quicker by multiplication without carries.
+pub const SHORT_BYTES_MAX: usize = 288;
+
+/// The register of a CRC32C, before its last inversion, after `head`, first byte highest as on the wire, and then `bytes`.
+/// `None`: this processor has no such instruction, or there are more than [`SHORT_BYTES_MAX`].
+#[inline]
+pub fn short(state: u32, head: &[u64], bytes: &[u8]) -> Option<u32> {
+    if bytes.len() > SHORT_BYTES_MAX {
+        return None;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the processor has the instruction.
+        return Some(unsafe { x86::run(state, head, bytes) });
+    }
+    let _ = (state, head);
+    None
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
+
+    #[target_feature(enable = "sse4.2")]
+    pub(super) fn run(state: u32, head: &[u64], bytes: &[u8]) -> u32 {
+        let mut state = u64::from(state);
+        for word in head {
+            state = _mm_crc32_u64(state, word.swap_bytes());
+        }
+        let (words, mut rest) = bytes.as_chunks::<8>();
+        for word in words {
+            state = _mm_crc32_u64(state, u64::from_le_bytes(*word));
+        }
+        // The upper half is zero.
+        let mut state = state as u32;
+        if let Some((four, others)) = rest.split_first_chunk::<4>() {
+            state = _mm_crc32_u32(state, u32::from_le_bytes(*four));
+            rest = others;
+        }
+        if let Some((two, others)) = rest.split_first_chunk::<2>() {
+            state = _mm_crc32_u16(state, u16::from_le_bytes(*two));
+            rest = others;
+        }
+        if let [one] = rest {
+            state = _mm_crc32_u8(state, *one);
+        }
+        state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// As another implementation has it.
+    fn sum(bytes: &[u8]) -> u32 {
+        !crc_fast::crc32_iscsi(bytes)
+    }
+
+    proptest! {
+        #[test]
+        fn words_and_bytes_are_summed_as_they_stand_on_the_wire(
+            head in prop::collection::vec(any::<u64>(), 0..5),
+            bytes in prop::collection::vec(any::<u8>(), 0..=SHORT_BYTES_MAX),
+            shift in 0usize..9,
+        ) {
+            let mut whole: Vec<u8> = head.iter().flat_map(|word| word.to_be_bytes()).collect();
+            whole.extend(&bytes);
+            let mut shifted = vec![0; shift];
+            shifted.extend(&bytes);
+            let short = short(u32::MAX, &head, &shifted[shift..]);
+            prop_assert!(short.is_none_or(|state| state == sum(&whole)));
+        }
+    }
+
+    #[test]
+    fn every_length_goes_on_where_another_ended() {
+        let bytes: Vec<u8> = (0..SHORT_BYTES_MAX as u32 + 1).map(|i| (i * 7) as u8).collect();
+        for length in 0..=SHORT_BYTES_MAX {
+            let first = short(u32::MAX, &[], &bytes[..length / 2]);
+            let both = first.and_then(|state| short(state, &[], &bytes[length / 2..length]));
+            assert!(both.is_none_or(|state| state == sum(&bytes[..length])), "{length}");
+        }
+        assert_eq!(short(0, &[], &bytes), None);
+    }
+
+    /// Otherwise the tests above would show nothing on machines that have it.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn is_used_where_it_can_be() {
+        assert_eq!(short(0, &[], &[]).is_some(), std::is_x86_feature_detected!("sse4.2"));
+    }
+}

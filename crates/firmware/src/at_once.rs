@@ -31,7 +31,9 @@ impl Firmware {
         }
         let peer = self.peers.find(send.to)?;
         let goes = self.peers.small_way(last, peer).is_some()
-            && self.send.may_go_at_once(peer, send, &self.peers);
+            && (self.send.may_go_at_once(peer, send, &self.peers)
+                || self.send.settle_acks(last)
+                    && self.send.may_go_at_once(peer, send, &self.peers));
         goes.then_some(AtOnce { peer })
     }
 

@@ -72,7 +72,7 @@ impl Firmware {
             }
             let restarted = remote != Epoch::UNKNOWN && remote != header.source_epoch;
             let moved =
-                remote == header.source_epoch && self.peers.heard_from(now, peer, link, from);
+                remote == header.source_epoch && self.peers.heard_from(now, peer, link, &from);
             if remote == header.source_epoch && self.peers.is_bulk(peer, link) {
                 // It looks for a second lane: this end will want the same one.
                 self.seek_lane(now, peer, Lane::Bulk, Some(from));
@@ -123,7 +123,7 @@ impl Firmware {
         entry.asking = false;
         entry.challenge = entry.challenge.wrapping_add(1);
         let (remote, epoch) = (entry.remote_epoch, header.source_epoch);
-        let moved = self.peers.heard_from(now, peer, link, from);
+        let moved = self.peers.heard_from(now, peer, link, &from);
         self.send.heard(peer, now);
         if remote == Epoch::UNKNOWN {
             self.limit_frames(peer, hello.frame_bytes_max);

@@ -46,15 +46,14 @@ impl Firmware {
     ) {
         self.notice_absence(now);
         for frame in emp_wire::frames(frame) {
-            self.handle_one(now, link, from, frame, memory);
+            self.handle_one(now, (link, &from), frame, memory);
         }
     }
 
     fn handle_one(
         &mut self,
         now: Time,
-        link: LinkIndex,
-        from: LinkAddress,
+        way @ (link, from): Way<'_>,
         frame: &[u8],
         memory: &mut impl HostMemory,
     ) {
@@ -62,15 +61,15 @@ impl Firmware {
             Err(reason) => Err(reason.into()),
             Ok((header, _)) if !self.is_for_us(&header) => Err(Counter::DropWrongNode),
             Ok((header, body)) if header.kind.contact() => {
-                self.on_contact(now, link, from, &header, frame, body)
+                self.on_contact(now, link, *from, &header, frame, body)
             }
             // Addresses of another machine's memory, or of nobody's: they say nothing here.
             Ok((header, body)) if names_memory(&header, body) && !self.reads_memory(link) => {
                 Err(Counter::DropPieces)
             }
-            Ok((header, body)) => self.admit(now, link, from, &header, frame, body).map(|peer| {
+            Ok((header, body)) => self.admit(now, way, &header, frame, body).map(|peer| {
                 self.counters.count(Counter::FramesReceived);
-                self.deliver(now, peer, (link, &from), &header, body, memory);
+                self.deliver(now, peer, way, &header, body, memory);
             }),
         };
         if let Err(counter) = result {
@@ -104,8 +103,7 @@ impl Firmware {
     fn admit(
         &mut self,
         now: Time,
-        link: LinkIndex,
-        from: LinkAddress,
+        (link, from): Way<'_>,
         header: &Header,
         frame: &[u8],
         body: &[u8],
@@ -122,44 +120,49 @@ impl Firmware {
             (node, self.peers.find(node))
         } else {
             let Some(peer) = self.peers.find_by_tag(header) else {
-                self.greet_unknown(now, link, from);
+                self.greet_unknown(now, link, *from);
                 return Err(Counter::DropUnknownPeer);
             };
             (self.peers[peer].node, Some(peer))
         };
-        let local = known.map_or(self.peers.own_epoch(), |peer| self.peers[peer].local_epoch);
+        let (local, remote, seed) = match known {
+            Some(peer) => {
+                let peer = &self.peers[peer];
+                (peer.local_epoch, peer.remote_epoch, peer.incoming)
+            }
+            None => {
+                let seed = self.peers.incoming_of_stranger(node);
+                (self.peers.own_epoch(), Epoch::UNKNOWN, seed)
+            }
+        };
         if header.destination_epoch != local.check() {
             // It speaks to an earlier incarnation: let it know of this one.
-            self.greet(now, link, from, node, known);
+            self.greet(now, link, *from, node, known);
             return Err(Counter::DropStaleDestination);
         }
-        let seed = match known {
-            Some(peer) => self.peers[peer].incoming,
-            None => self.peers.incoming_of_stranger(node),
-        };
         let verify = if from.is_memory() { verify_unsummed } else { verify };
         verify(frame, covered_bytes(header), seed).map_err(Counter::from)?;
-        let peer = match known {
-            Some(peer) => peer,
+        let (peer, remote) = match known {
+            Some(peer) => (peer, remote),
             None if header.kind.sequenced() => {
-                self.add_peer(now, node).ok_or(Counter::DropTooManyPeers)?
+                let peer = self.add_peer(now, node).ok_or(Counter::DropTooManyPeers)?;
+                (peer, self.peers[peer].remote_epoch)
             }
             None => return Err(Counter::DropUnknownPeer),
         };
-        let remote = self.peers[peer].remote_epoch;
         if remote == Epoch::UNKNOWN && header.kind.sequenced() {
             if let Some(bytes) = largest_frame(header, body) {
                 self.limit_frames(peer, bytes);
             }
-            self.meet(now, peer, header.source_epoch, link, from);
+            self.meet(now, peer, header.source_epoch, link, *from);
         } else if remote != header.source_epoch {
             // Another incarnation, or a stale frame: only the node itself can tell (`EPOCH-3`).
-            self.challenge(now, link, from, peer);
+            self.challenge(now, link, *from, peer);
             return Err(Counter::DropStaleSource);
         }
         self.send.heard(peer, now);
         if self.peers.heard_from(now, peer, link, from) {
-            self.challenge(now, link, from, peer);
+            self.challenge(now, link, *from, peer);
         }
         Ok(peer)
     }
@@ -198,7 +201,7 @@ impl Firmware {
             Kind::Slice if from.is_memory() => self.counters.count(Counter::DropSlice),
             Kind::Slice => match self.assemble(peer, header, body) {
                 Ok(Some(whole)) => {
-                    self.handle_one(now, link, *from, whole.bytes(), memory);
+                    self.handle_one(now, (link, from), whole.bytes(), memory);
                     self.assembly.back(whole);
                 }
                 Ok(None) => {}
@@ -206,7 +209,7 @@ impl Firmware {
             },
             _ => {
                 if header.flags.has(Flags::ACK) {
-                    self.send.on_ack(now, peer, header.acknowledge, None);
+                    self.send.on_riding_ack(now, peer, header.acknowledge);
                 }
                 let lane = self.peers.lane_of(peer, link);
                 let cross = &mut self.cross;
@@ -250,7 +253,18 @@ impl Firmware {
     // ---- between the paths ----
 
     /// Carries the paths' messages to each other until none is left.
+    #[inline]
     pub(crate) fn relay(&mut self, now: Time) {
+        let (send, receive) = (&self.send, &self.receive);
+        let any =
+            !receive.to_send.is_empty() || !send.route_news.is_empty() || !send.replied.is_empty();
+        if any {
+            self.relay_all(now);
+        }
+    }
+
+    #[inline(never)]
+    fn relay_all(&mut self, now: Time) {
         loop {
             if let Some(message) = self.receive.to_send.pop_front() {
                 self.tell_send(now, message);

@@ -225,7 +225,7 @@ impl Firmware {
         let peer = landing.peer;
         self.send.heard(peer, now);
         // It came from where its route leads: that is why it was planned for.
-        self.peers.heard_from(now, peer, landing.link, landing.from);
+        self.peers.heard_from(now, peer, landing.link, &landing.from);
         for acknowledge in &checked.acknowledged {
             if self.send.is_news(peer, *acknowledge) {
                 self.send.on_ack(now, peer, *acknowledge, None);

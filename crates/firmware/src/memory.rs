@@ -189,12 +189,19 @@ impl SegmentList {
     }
 
     /// Copies a range of the list's bytes out.
+    #[inline]
     pub fn read(
         &self,
         memory: &impl HostMemory,
         offset: u64,
         into: &mut [u8],
     ) -> Result<(), MemoryFault> {
+        if let [one] = self.as_slice()
+            && let piece = one.part(offset, into.len() as u64)
+            && piece.bytes == into.len() as u64
+        {
+            return memory.read(piece, into);
+        }
         let mut at = 0usize;
         self.range(offset, into.len() as u64, |piece| {
             let end = at + piece.bytes as usize;
@@ -205,12 +212,21 @@ impl SegmentList {
     }
 
     /// Copies bytes in at an offset; what lies beyond the list's end is dropped. Returns the bytes that were placed.
+    #[inline]
     pub fn write(
         &self,
         memory: &mut impl HostMemory,
         offset: u64,
         from: &[u8],
     ) -> Result<u64, MemoryFault> {
+        // As most have, and all of it fits.
+        if let [one] = self.as_slice()
+            && let piece = one.part(offset, from.len() as u64)
+            && piece.bytes == from.len() as u64
+        {
+            memory.write(piece, from)?;
+            return Ok(piece.bytes);
+        }
         let mut at = 0usize;
         self.range(offset, from.len() as u64, |piece| {
             let end = at + piece.bytes as usize;

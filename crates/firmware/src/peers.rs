@@ -75,10 +75,11 @@ impl Peer {
         self.has_route.then_some((self.link, &self.address))
     }
 
-    fn heard(&mut self, now: Time, link: LinkIndex, from: LinkAddress) -> bool {
+    #[inline]
+    fn heard(&mut self, now: Time, link: LinkIndex, from: &LinkAddress) -> bool {
         let now_ms = milliseconds(now);
         self.heard_ms = now_ms;
-        if self.link == link && self.address == from {
+        if self.link == link && self.address == *from {
             self.route_heard_ms = now_ms;
             return false;
         }
@@ -169,10 +170,9 @@ impl Peers {
         now: Time,
         index: u32,
         link: LinkIndex,
-        from: LinkAddress,
+        from: &LinkAddress,
     ) -> bool {
-        let bulk = self.is_bulk(index, link);
-        self.entries[index].heard(now, link, from) && !bulk
+        self.entries[index].heard(now, link, from) && !self.is_bulk(index, link)
     }
 
     /// True if a frame from this peer by this link is of its bulk lane.
@@ -189,16 +189,17 @@ impl Peers {
     }
 
     /// True if a lane is missing that may be looked for now.
+    #[inline]
     pub(crate) fn may_seek(&self, now: Time, index: u32, lane: Lane) -> bool {
+        let Some(bulk) = self.lanes.bulk_link() else { return false };
         let peer = &self.entries[index];
-        let (bulk, small_down) = (self.lanes.bulk_link(), peer.lanes & flag::SMALL_DOWN != 0);
-        let by_bulk_alone = bulk == Some(peer.link);
+        let small_down = peer.lanes & flag::SMALL_DOWN != 0;
+        let by_bulk_alone = bulk == peer.link;
         let missing = match lane {
             Lane::Small => small_down || by_bulk_alone,
             Lane::Bulk => peer.lanes & flag::BULK == 0 && self.lanes.is_beside(peer.link),
         };
-        bulk.is_some()
-            && missing
+        missing
             && peer.has_route
             && peer.address != LinkAddress::LOOPBACK
             && self.lanes.may_seek(now, index, lane)
@@ -262,6 +263,7 @@ impl Peers {
         self.entries.len()
     }
 
+    #[inline]
     pub(crate) fn find(&mut self, node: NodeId) -> Option<u32> {
         // Most frames come from the peer that the last one came from.
         if self.last < self.entries.len() && self.entries[self.last].node == node {

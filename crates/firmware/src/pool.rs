@@ -120,7 +120,12 @@ impl Pool {
     }
 
     /// Copies bytes into a chain.
+    #[inline]
     pub(crate) fn write(&mut self, chain: &Chain, offset: usize, from: &[u8]) {
+        if offset == 0 && chain.slots == 1 && from.len() <= POOL_SLOT_BYTES {
+            let start = chain.head as usize * POOL_SLOT_BYTES;
+            return self.bytes[start..start + from.len()].copy_from_slice(from);
+        }
         let mut at = 0;
         self.walk(chain, offset, from.len(), |slice| {
             let end = at + slice.len();

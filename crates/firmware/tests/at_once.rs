@@ -5,8 +5,8 @@ mod common;
 use common::{Pair, ok};
 use emp_firmware::limits::{BUFFERED_MAX, WINDOW_FRAMES};
 use emp_firmware::{
-    CompletionMode, OpKind, Profile, Segment, SegmentList, Selector, SendDescriptor, Span, Status,
-    TransmitBatch,
+    CompletionMode, Counter, OpKind, Profile, Segment, SegmentList, Selector, SendDescriptor, Span,
+    Status, TransmitBatch,
 };
 use emp_wire::NodeId;
 
@@ -81,5 +81,81 @@ fn a_sender_far_ahead_learns_when_its_messages_are_taken() {
     pair.run(Span::ms(500));
     assert_eq!(ok(&pair.nodes[0].done, OpKind::Send), 2 * most - BUFFERED_MAX);
     assert_eq!(ok(&pair.nodes[1].done, OpKind::Receive), 2 * most + 1);
+    pair.check_quiet();
+}
+
+/// A message of `from` that leaves at once and arrives.
+fn there(pair: &mut Pair, from: usize, completion: CompletionMode) {
+    pair.receive(1 - from, Selector::ANY, 48);
+    let mut batch = TransmitBatch::new(1500);
+    let node = &mut pair.nodes[from];
+    let send = SendDescriptor { to: NodeId(2 - from as u64), ..small(5, completion) };
+    node.firmware.post_send_into(pair.now, send, &mut node.memory, &mut batch).unwrap();
+    if batch.is_empty() {
+        node.firmware.poll_transmit(pair.now, &mut node.memory, &mut batch);
+    }
+    let frame = batch.inline(0).to_vec();
+    common::give(pair, 1 - from, &frame);
+    pair.now = pair.now + Span::us(2);
+}
+
+#[test]
+fn an_acknowledgement_that_nobody_waits_for_waits_for_the_next_message() {
+    let mut pair = acquainted();
+    let held = |pair: &Pair| {
+        let (free, all) = pair.nodes[0].firmware.pool_slots();
+        all - free
+    };
+    for _ in 0..5 {
+        there(&mut pair, 0, CompletionMode::Auto);
+        assert_eq!(held(&pair), 1, "that of the message before is taken in");
+        there(&mut pair, 1, CompletionMode::Auto);
+        assert_eq!(held(&pair), 1, "this one's is not");
+    }
+    let now = pair.now;
+    let firmware = &mut pair.nodes[0].firmware;
+    assert!(!firmware.is_drained() && firmware.catch_up(now));
+    assert!(firmware.is_drained() && !firmware.catch_up(now));
+    assert_eq!(held(&pair), 0);
+    pair.run(Span::ms(50));
+    pair.check_quiet();
+}
+
+#[test]
+fn an_acknowledgement_that_was_put_off_does_not_count_as_missing() {
+    for rest in [Span::us(50), Span::ms(5), Span::ms(100_000)] {
+        let mut pair = acquainted();
+        there(&mut pair, 0, CompletionMode::Auto);
+        there(&mut pair, 1, CompletionMode::Auto);
+        // The program computes, and nobody looks.
+        pair.now = pair.now + rest;
+        let mut batch = TransmitBatch::new(1500);
+        let node = &mut pair.nodes[0];
+        if let Some(due) = node.firmware.poll_timeout().filter(|due| *due <= pair.now) {
+            node.firmware.handle_timeout(due.max(pair.now), &mut node.memory);
+        }
+        there(&mut pair, 0, CompletionMode::Auto);
+        let node = &mut pair.nodes[0];
+        node.firmware.handle_timeout(pair.now, &mut node.memory);
+        node.firmware.poll_transmit(pair.now, &mut node.memory, &mut batch);
+        pair.run(Span::ms(50));
+        let counters = pair.nodes[0].firmware.counters();
+        assert_eq!(counters.get(Counter::FramesResent), 0, "after {rest:?}");
+        assert_eq!(pair.nodes[0].firmware.poll_event().into_iter().count(), 1, "found, no more");
+        pair.check_quiet();
+    }
+}
+
+#[test]
+fn an_acknowledgement_that_a_host_waits_for_is_taken_in_at_once() {
+    let mut pair = acquainted();
+    there(&mut pair, 0, CompletionMode::Delivered);
+    assert_eq!(pair.nodes[0].firmware.poll_completion(), None);
+    there(&mut pair, 1, CompletionMode::Auto);
+    let kinds: Vec<_> = std::iter::from_fn(|| pair.nodes[0].firmware.poll_completion())
+        .map(|end| end.op.kind())
+        .collect();
+    assert_eq!(kinds, [OpKind::Receive, OpKind::Send]);
+    pair.run(Span::ms(50));
     pair.check_quiet();
 }

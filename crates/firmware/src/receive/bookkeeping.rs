@@ -134,7 +134,9 @@ impl ReceivePath {
         memory: &mut impl HostMemory,
     ) -> Verdict {
         if self.take_short(peer, header, body, memory) {
-            self.take_waiting(peer, cross, memory);
+            if self.peers[peer].early != NONE {
+                self.take_waiting(peer, cross, memory);
+            }
             return Verdict::Taken;
         }
         let (incoming, payload) = match describe::first_frame(peer, header, body) {

@@ -4,7 +4,7 @@
 use emp_wire::{DoneStatus, NotReadyCause, SACK_WORDS_MAX, Sequence};
 
 use super::record::{Active, Frame, FrameState, What};
-use super::{SendPath, Work, window_mut};
+use super::{SendMessage, SendPath, Work, window_mut};
 use crate::counters::Counter;
 use crate::descriptor::Status;
 use crate::lanes::Lane;
@@ -46,6 +46,7 @@ impl SendPath {
         cumulative: Sequence,
         sack: Option<Explicit<'_>>,
     ) {
+        self.settle_acks(now);
         if sack.is_none() && self.on_single_ack(now, peer, cumulative) {
             return;
         }
@@ -170,6 +171,9 @@ impl SendPath {
     }
 
     pub(super) fn train_acked(&mut self, peer: u32, index: u32) {
+        if self.messages.at(index).is_some_and(SendMessage::is_forgotten_when_acked) {
+            return self.forget(index);
+        }
         let Some(message) = self.messages.at_mut(index) else { return };
         (message.acked, message.in_train) = (true, false);
         let active = self.peers[peer].active.as_deref_mut().expect("it had a record");
@@ -179,6 +183,16 @@ impl SendPath {
         } else {
             self.complete(index);
         }
+    }
+
+    /// Forgets a message that is with its receiver, and that nothing names any more.
+    #[inline]
+    fn forget(&mut self, index: u32) {
+        let chain = self.messages.discard(index, |message| message.chain.take());
+        if let Some(chain) = chain.flatten() {
+            self.pool.free(chain);
+        }
+        self.counters.count(Counter::MessagesSent);
     }
 
     fn complete(&mut self, index: u32) {
@@ -224,6 +238,7 @@ impl SendPath {
         backoff_us: u32,
     ) {
         self.counters.count(Counter::NotReadyReceived);
+        self.settle_acks(now);
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
         let index = active.records.iter().find_map(|record| match record.what {
             What::Message { message, number: sent }
@@ -313,7 +328,14 @@ impl SendPath {
     }
 }
 
-impl super::SendMessage {
+impl SendMessage {
+    /// Its host has done with it, and its receiver has nothing to say of it.
+    #[inline]
+    pub(super) const fn is_forgotten_when_acked(&self) -> bool {
+        let plain = matches!(self.work, Work::Message) && !self.queued;
+        plain && self.completed && !self.needs_done
+    }
+
     fn is_done(&self) -> bool {
         match self.done {
             None => false,

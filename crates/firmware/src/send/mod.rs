@@ -179,6 +179,8 @@ pub(crate) struct SendPath {
     active: usize,
     /// A message began to wait for a `done` since this was last asked.
     awaits: bool,
+    /// An acknowledgement that is taken in later.
+    late: Option<riding::Late>,
     /// Replies that have arrived: their values can be forgotten.
     pub(crate) replied: Vec<u32>,
     /// The middle of a train is built in one go.
@@ -208,6 +210,7 @@ impl SendPath {
             timers: Timers::new(),
             active: 0,
             awaits: false,
+            late: None,
             replied: Vec::new(),
             whole_trains: true,
             segmenting,
@@ -357,6 +360,7 @@ impl SendPath {
 
     /// Gives a peer up: all that was due ends with `status`, and its numbers start afresh.
     pub(crate) fn reset(&mut self, peer: u32, status: Status, found: bool) {
+        self.late = self.late.filter(|late| late.peer != peer);
         if let Some(mut active) = self.peers[peer].active.take() {
             let queued = active.controls.iter().filter_map(Control::values);
             let sent = active.records.iter().filter_map(|record| record.what.values());

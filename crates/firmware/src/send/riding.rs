@@ -1,33 +1,96 @@
 //! The acknowledgement that comes most often where messages are small: it rides on another frame, and says of the oldest
 //! frame alone, a message of its own that was sent once, that it has arrived. It does what the general way does
 //! ([`on_ack`](SendPath::on_ack)), without looking at what cannot have changed.
+//!
+//! If nobody waits for what it brings, it waits itself: the frame that it rides on is an answer, the host's next message
+//! follows it, and taking in what became of the last one only delays that. So the last such acknowledgement is kept until
+//! the host's message has left, or until the send path is asked for anything else, whichever comes first. To its peer that
+//! looks as if it had come then; how long the way took is measured by when it came.
 
 use emp_wire::Sequence;
 
 use super::acknowledged::passed_us;
-use super::record::{Frame, FrameState, Record, What};
-use super::{SendPath, window_mut};
+use super::record::{Active, Frame, FrameState, Record, What};
+use super::{SendMessage, SendPath, window_mut};
 use crate::time::Time;
 
+/// An acknowledgement that waits to be taken in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Late {
+    pub(super) peer: u32,
+    cumulative: Sequence,
+    came: Time,
+}
+
 impl SendPath {
+    /// An acknowledgement came on another frame: it is taken in at once, or waits.
+    #[inline]
+    pub(crate) fn on_riding_ack(&mut self, now: Time, peer: u32, cumulative: Sequence) {
+        self.settle_acks(now);
+        if self.may_wait(peer, cumulative) {
+            self.late = Some(Late { peer, cumulative, came: now });
+        } else {
+            self.on_ack(now, peer, cumulative, None);
+        }
+    }
+
+    /// Takes in what waits. False: there is nothing.
+    #[inline]
+    pub(crate) fn settle_acks(&mut self, now: Time) -> bool {
+        let late = self.late.take();
+        if let Some(late) = late {
+            self.take_late(now, late);
+        }
+        late.is_some()
+    }
+
+    fn take_late(&mut self, now: Time, late: Late) {
+        let Late { peer, cumulative, came } = late;
+        if self.take_single(now, came, peer, cumulative) {
+            self.go_on(now, peer);
+        } else {
+            self.on_ack(now, peer, cumulative, None);
+        }
+    }
+
+    /// Takes in what waits, if it is of this peer, to which something has just left: so it needs no look at what else it could
+    /// be sent now.
+    #[inline]
+    pub(super) fn settle_ack_beside(&mut self, now: Time, peer: u32) {
+        if let Some(late) = self.late.take()
+            && (late.peer != peer || !self.take_single(now, late.came, peer, late.cumulative))
+        {
+            self.take_late(now, late);
+        }
+    }
+
+    /// True if it concerns only a message that its host has done with, and nothing waits for room in the window.
+    #[inline]
+    fn may_wait(&self, peer: u32, cumulative: Sequence) -> bool {
+        let Some(active) = self.peers[peer].active.as_deref() else { return false };
+        let message = single(active, cumulative).and_then(|(message, _)| self.messages.at(message));
+        active.is_waiting() && message.is_some_and(SendMessage::is_forgotten_when_acked)
+    }
+
     /// False: it is not of that kind, and nothing was done.
     #[inline]
     pub(super) fn on_single_ack(&mut self, now: Time, peer: u32, cumulative: Sequence) -> bool {
+        let taken = self.take_single(now, now, peer, cumulative);
+        if taken {
+            self.go_on(now, peer);
+        }
+        taken
+    }
+
+    /// The same, without what its arrival makes possible. It came at `came`.
+    #[inline]
+    fn take_single(&mut self, now: Time, came: Time, peer: u32, cumulative: Sequence) -> bool {
         let entry = &mut self.peers[peer];
         let Some(active) = entry.active.as_deref_mut() else { return false };
-        let sequence = active.unacked;
-        if cumulative != sequence.plus(1) {
-            return false;
-        }
-        let what =
-            active.records.front().map(|&Record { first, count, what, .. }| (first, count, what));
-        let Some((first, 1, What::Message { message, .. })) = what else { return false };
-        let Frame { order, sent_us, state, resent, lane } = *active.frame(sequence);
-        if first != sequence || state != FrameState::InFlight || resent {
-            return false;
-        }
+        let Some((message, frame)) = single(active, cumulative) else { return false };
+        let Frame { order, sent_us, lane, .. } = frame;
         active.records.pop_front();
-        *active.frame_mut(sequence) = Frame::default();
+        *active.frame_mut(active.unacked) = Frame::default();
         active.unacked = cumulative;
         active.raise_acked(lane, order);
         (active.repairs, active.refusals, active.acked_at) = (0, 0, now);
@@ -36,13 +99,26 @@ impl SendPath {
         (flight.progress_at, flight.delivered_at, flight.backoff) = (now, now, 0);
         let windows = (&mut entry.window, &mut entry.bulk_window);
         let window = window_mut(windows, &mut self.bulk_windows, lane);
-        let now_us = (now.0 / 1_000) as u32;
-        match passed_us(now_us, sent_us) {
-            Some(sample) => window.on_round_trip(sample, 1, now_us),
+        let came_us = (came.0 / 1_000) as u32;
+        match passed_us(came_us, sent_us) {
+            Some(sample) => window.on_round_trip(sample, 1, came_us),
             None => window.grow(1),
         }
         self.train_acked(peer, message);
-        self.go_on(now, peer);
         true
     }
+}
+
+/// The message and the frame that an acknowledgement up to `cumulative` is of, if it is of that kind.
+#[inline]
+fn single(active: &Active, cumulative: Sequence) -> Option<(u32, Frame)> {
+    let sequence = active.unacked;
+    if cumulative != sequence.plus(1) {
+        return None;
+    }
+    let &Record { first, count, what, .. } = active.records.front()?;
+    let What::Message { message, .. } = what else { return None };
+    let frame = *active.frame(sequence);
+    let alone = count == 1 && first == sequence;
+    (alone && frame.state == FrameState::InFlight && !frame.resent).then_some((message, frame))
 }

@@ -133,6 +133,8 @@ impl SendPath {
             completed: true,
             ..SendMessage::new(peer, Work::Message, send, Some(chain))
         });
+        // Behind the message, whose place is named in its frame, and before its frame, which may be the only one under way.
+        self.settle_ack_beside(now, peer);
         self.note_at_once(now, peer, What::Message { message: index, number }, request);
         Ok(Posted { op, over })
     }

@@ -75,6 +75,7 @@ impl SendPath {
 
     /// Runs the timers that are due.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
+        self.settle_acks(now);
         while let Some(peer) = self.timers.pop_due(now) {
             // What was due may have been done since the timer was set.
             let due = self.due(peer, now);

@@ -176,7 +176,8 @@ impl Core {
         true
     }
 
-    /// Frames up: from every link into the firmware. True if there were any.
+    /// Frames up: from every link into the firmware. True if there were any, or there was something to catch up with
+    /// instead.
     #[inline]
     fn receive(&mut self, now: Time) -> bool {
         let Self { firmware: Some(firmware), links, memory, seldom, appetite, .. } = self else {
@@ -206,7 +207,16 @@ impl Core {
                 seldom.busy(now);
             }
         }
-        frames != 0
+        // What waits does so for the program's next message, which it would only delay.
+        frames != 0 || self.catch_up(now)
+    }
+
+    /// Does what the firmware has put off. True if there was anything.
+    #[inline]
+    fn catch_up(&mut self, now: Time) -> bool {
+        let done = self.firmware.as_mut().is_some_and(|firmware| firmware.catch_up(now));
+        self.timer_moved |= done;
+        done
     }
 
     /// Timers of the firmware. True if one was due.
@@ -252,7 +262,17 @@ impl Core {
     }
 
     /// Frames down: from the firmware to the links, until there are none or a link is full.
+    #[inline]
     pub(crate) fn transmit(&mut self, now: Time) {
+        let nothing = |firmware: &Firmware| !firmware.has_transmit(now);
+        if self.outgoing.is_done() && self.firmware().is_none_or(nothing) {
+            (self.dirty, self.timer_moved) = (false, true);
+        } else {
+            self.transmit_some(now);
+        }
+    }
+
+    fn transmit_some(&mut self, now: Time) {
         let Self { firmware: Some(firmware), links, memory, outgoing, seldom, .. } = self else {
             return;
         };
@@ -282,6 +302,23 @@ impl Core {
     /// Completions and events: from the firmware to those who wait for them.
     #[inline]
     pub(crate) fn drain(&mut self) {
+        let Self { firmware, requests, sleepers, .. } = self;
+        if let Some(firmware) = firmware {
+            // Most often there is nothing but a receive that has ended, and a request waits for it.
+            while let Some(key) =
+                firmware.first_completion().and_then(|end| requests.end_flying(end))
+            {
+                firmware.drop_first_completion();
+                sleepers.request(key);
+            }
+        }
+        let news = self.firmware().is_some_and(Firmware::has_news);
+        if news || !self.held.is_empty() || self.queues.has_taken() {
+            self.drain_all();
+        }
+    }
+
+    fn drain_all(&mut self) {
         let taken = self.queues.notifications_taken();
         if taken != 0
             && let Some(firmware) = &mut self.firmware
@@ -401,6 +438,7 @@ impl Core {
         if self.firmware.is_none() {
             return Time::NEVER;
         }
+        self.catch_up(now);
         let mut next = self.next_timer();
         if self.poll_by_hand || !self.outgoing.is_done() {
             next = next.min(now + POLL_BY_HAND);
@@ -449,6 +487,7 @@ impl Core {
 
     /// Says goodbye and ends the firmware. Everything in flight ends with [`Status::EndpointClosed`].
     pub(crate) fn close(&mut self, now: Time) {
+        self.catch_up(now);
         let Some(firmware) = &mut self.firmware else { return };
         firmware.close(now);
         self.transmit(now);

@@ -153,6 +153,12 @@ impl Queues {
         taken
     }
 
+    /// True if notifications were taken out since [`notifications_taken`](Self::notifications_taken) was last asked.
+    #[inline]
+    pub(crate) const fn has_taken(&self) -> bool {
+        self.taken != 0
+    }
+
     /// How many notifications were taken out since this was last asked.
     #[inline]
     pub(crate) fn notifications_taken(&mut self) -> usize {

@@ -109,7 +109,7 @@ impl<B: Send + 'static> Drop for Request<B> {
         let Some(held) = self.buffer.take() else { return };
         let orphan = Orphan(Some(held));
         match self.ticket.progress {
-            Progress::Done(_) => drop(orphan),
+            Progress::Done(_) | Progress::Handed => drop(orphan),
             Progress::Flying(key) => match &self.ticket.node {
                 Some(node) => node.shared.orphan(key, Box::new(orphan)),
                 // What flies has a node. Were it otherwise, nobody could say when the buffer is free.
@@ -143,6 +143,8 @@ pub(crate) struct Ticket {
 enum Progress {
     Flying(SlotKey),
     Done(Completion),
+    /// It is over, and whoever waited has the completion.
+    Handed,
 }
 
 impl Ticket {
@@ -177,7 +179,7 @@ impl Ticket {
     #[inline]
     fn check(&mut self, core: &mut Core) -> bool {
         match self.progress {
-            Progress::Done(_) => true,
+            Progress::Done(_) | Progress::Handed => true,
             Progress::Flying(key) => match core.requests.take_done(key) {
                 None => false,
                 Some(completion) => {
@@ -206,14 +208,15 @@ impl Ticket {
     fn wait(&mut self, timeout: Option<Duration>) -> Option<Completion> {
         let key = match self.progress {
             Progress::Done(completion) => return Some(completion),
+            Progress::Handed => return None,
             Progress::Flying(key) => key,
         };
         let node = self.node.as_ref()?;
         let found = wait_for(&node.shared, &Interest::One(key), timeout, |core| {
             core.requests.take_done(key)
         });
-        if let Some(completion) = &found {
-            self.progress = Progress::Done(*completion);
+        if found.is_some() {
+            self.progress = Progress::Handed;
         }
         found
     }

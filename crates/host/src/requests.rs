@@ -129,6 +129,18 @@ impl Requests {
         self.slots[key].op
     }
 
+    /// Notes a completion if it is of a request in flight that can get its result at once.
+    #[inline]
+    pub(crate) fn end_flying(&mut self, completion: &Completion) -> Option<SlotKey> {
+        let key = completion.context as usize;
+        let slot = self.slots.get_mut(key)?;
+        let its = slot.op == completion.op && matches!(slot.state, Some(State::InFlight));
+        its.then(|| {
+            slot.state = Some(State::Done(*completion));
+            key
+        })
+    }
+
     /// Notes a completion. That of a request keeps the slot's key as its context, which means nothing to its owner.
     #[inline]
     pub(crate) fn end(&mut self, completion: &Completion) -> Ended {

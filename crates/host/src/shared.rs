@@ -9,7 +9,7 @@ use emp_firmware::{OpKind, Span, Time};
 use crate::board::{Board, WaitMode};
 use crate::core::Core;
 use crate::requests::SlotKey;
-use crate::sleepers::{After, Watch};
+use crate::sleepers::Watch;
 use crate::wakeup::{Bell, Parker, PollSet};
 
 /// Tries before a thread that wants the lock sleeps for it: a turn is shorter than falling asleep.
@@ -326,24 +326,24 @@ impl DerefMut for Locked<'_> {
 impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
-        let after = self.core.as_mut().and_then(|core| {
-            if std::thread::panicking() {
-                // Nobody will make progress any more: wait no longer, but find out by the broken lock.
-                self.shared.announce();
-                core.sleepers.everyone();
-            }
-            core.sleepers.after()
-        });
-        // Unlocks.
-        self.core = None;
-        if let Some(after) = after {
-            act(self.shared, after);
+        let Some(core) = self.core.take() else { return };
+        if std::thread::panicking() || !core.sleepers.are_served() {
+            leave(self.shared, core);
         }
     }
 }
 
+/// Unlocks the core, and does what was put off until then.
 #[cold]
-fn act(shared: &Shared, after: After) {
+#[inline(never)]
+fn leave(shared: &Shared, mut core: MutexGuard<'_, Core>) {
+    if std::thread::panicking() {
+        // Nobody will make progress any more: wait no longer, but find out by the broken lock.
+        shared.announce();
+        core.sleepers.everyone();
+    }
+    let after = core.sleepers.after();
+    drop(core);
     for parker in &after.wake {
         parker.wake();
     }

@@ -176,6 +176,12 @@ impl Sleepers {
     /// A waiting caller leaves and nobody watches the descriptors: another sleeper is to take over.
     #[inline]
     pub(crate) fn hand_over(&mut self) {
+        if self.guardian.is_some() || !self.sleepers.is_empty() {
+            self.hand_over_to_some();
+        }
+    }
+
+    fn hand_over_to_some(&mut self) {
         if let Some(guardian) = self.guardian.take() {
             self.after.wake.push(guardian);
         }
@@ -196,9 +202,14 @@ impl Sleepers {
         }
     }
 
-    /// What is to be done after the lock is released, if anything.
+    /// True if nothing is to be done after the lock is released.
     #[inline]
-    pub(crate) fn after(&mut self) -> Option<After> {
-        (!self.after.is_empty()).then(|| std::mem::take(&mut self.after))
+    pub(crate) fn are_served(&self) -> bool {
+        self.after.is_empty()
+    }
+
+    /// What is to be done after the lock is released.
+    pub(crate) fn after(&mut self) -> After {
+        std::mem::take(&mut self.after)
     }
 }

@@ -39,10 +39,9 @@ impl Framing {
     /// The Ethernet header for a frame to `to`.
     #[inline]
     pub(crate) fn header_to(&self, to: [u8; 6]) -> [u8; ETHERNET_HEADER_BYTES] {
-        let mut header = [0; ETHERNET_HEADER_BYTES];
-        header[..6].copy_from_slice(&to);
-        header[6..12].copy_from_slice(&self.mac);
-        header[12..].copy_from_slice(&self.ethertype.to_be_bytes());
-        header
+        let ([a, b, c, d, e, f], [g, h, i, j, k, l]) = (to, self.mac);
+        let [m, n] = self.ethertype.to_be_bytes();
+        // All at once: put together in memory it would be read again before it has got there.
+        [a, b, c, d, e, f, g, h, i, j, k, l, m, n]
     }
 }

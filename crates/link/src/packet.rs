@@ -255,6 +255,7 @@ impl Link for PacketLink {
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.ring.give_back();
         Some(self.socket.as_fd())
     }
 
@@ -266,6 +267,12 @@ impl Link for PacketLink {
         let polled =
             system::poll_until(self.socket.as_fd(), timeout, |_| counts.system_errors += 1);
         polled == Polled::Readable
+    }
+
+    /// Nothing is due. Also gives the last frame's slot back, without which the descriptor stays readable.
+    fn next_due(&self) -> Option<Duration> {
+        self.ring.give_back();
+        None
     }
 
     fn condition(&mut self) -> Option<Condition<'_>> {

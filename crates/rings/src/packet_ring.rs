@@ -9,8 +9,9 @@
 //! Each slot starts with a status word. While the word's `TP_STATUS_USER` bit is clear the slot is
 //! the kernel's and nothing but that word and the hint is read here. Once the bit was seen set
 //! (acquire), the slot is ours and the kernel does not write it until `TP_STATUS_KERNEL` is stored
-//! (release). Slots are taken in order, one at a time, through `&mut self`, so a frame's bytes
-//! cannot outlive its slot.
+//! (release). Slots are taken in order, one at a time, through `&mut self`, and given back one at a
+//! time, before the next is taken and never while a frame is lent, which borrows the ring; so a
+//! frame's bytes cannot outlive its slot.
 //!
 //! The *hint* is where a frame has its EtherType. It is zero in slots that are the kernel's until
 //! the kernel copies a frame there, which is the first that it does with a slot. Only the status
@@ -19,6 +20,7 @@
 //! line's other fields and the word itself, for which the kernel then waits: 60 to 150 ns of a
 //! frame's 700. A hint that is wrong makes a look in vain, or a frame wait for some looks.
 
+use std::cell::Cell;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -112,24 +114,23 @@ pub struct PacketRing {
     hint: Option<usize>,
     /// Looks without a hint since the last frame.
     looks: u32,
+    /// The slot before the next is still ours, although nobody has its frame any more.
+    kept: Cell<bool>,
 }
 
 // SAFETY: the mapping is plain shared memory that belongs to this value alone; nothing in it is
 // tied to the thread that mapped it, and all access to slots goes through `&mut self` or atomics.
 unsafe impl Send for PacketRing {}
 
-/// Gives the slot back to the kernel, also when the closure that looked at the frame unwinds.
-struct GiveBack<'a> {
+/// Ends the loan of a frame, also when the closure that looked at it unwinds.
+struct Return<'a> {
     ring: &'a mut PacketRing,
 }
 
-impl Drop for GiveBack<'_> {
+impl Drop for Return<'_> {
     fn drop(&mut self) {
         let ring = &mut *self.ring;
-        if let Some(hint) = ring.hint() {
-            hint.store(0, Ordering::Relaxed);
-        }
-        ring.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        ring.kept.set(true);
         ring.looks = 0;
         ring.next += 1;
         if ring.next == ring.shape.slots() {
@@ -160,7 +161,7 @@ impl PacketRing {
             return Err(io::Error::last_os_error());
         }
         let map = NonNull::new(map.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Self { map, shape, next: 0, hint: None, looks: 0 })
+        Ok(Self { map, shape, next: 0, hint: None, looks: 0, kept: Cell::new(false) })
     }
 
     /// How the ring is divided.
@@ -168,31 +169,55 @@ impl PacketRing {
         self.shape
     }
 
-    /// True if a frame waits.
+    /// True if a frame waits. Also gives back what was taken.
     #[inline]
     pub fn ready(&self) -> bool {
-        self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+        self.give_back();
+        self.is_filled()
+    }
+
+    /// Gives the slot of the last frame back to the kernel. To be called before the socket is slept on, for which it is readable
+    /// as long as that is ours; each look does it as well.
+    ///
+    /// Not right after the frame was looked at: its lines are still the other core's, and where the program's next step is
+    /// an atomic one, it would wait for both.
+    #[inline]
+    pub fn give_back(&self) {
+        if self.kept.replace(false) {
+            let last = self.next.checked_sub(1).unwrap_or(self.shape.slots() - 1);
+            if let Some(hint) = self.hint_at(last) {
+                hint.store(0, Ordering::Relaxed);
+            }
+            self.status_at(last).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        }
+    }
+
+    /// The kernel has filled the next slot.
+    #[inline]
+    fn is_filled(&self) -> bool {
+        self.status_at(self.next).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
     /// True if a frame waits, for those who ask all the time: see the module's text on the hint.
     #[inline]
     fn looks_ready(&mut self) -> bool {
-        match self.hint() {
+        self.give_back();
+        match self.hint_at(self.next) {
             Some(hint) if hint.load(Ordering::Relaxed) == 0 => {
                 self.looks = self.looks.wrapping_add(1);
-                self.looks.is_multiple_of(LOOKS_PER_STATUS) && self.ready()
+                self.looks.is_multiple_of(LOOKS_PER_STATUS) && self.is_filled()
             }
             Some(_) => self.soon_ready(),
-            None => self.ready(),
+            None => self.is_filled(),
         }
     }
 
     /// The kernel has begun to write a frame: waits for the little that is left of that.
     #[inline]
     fn soon_ready(&self) -> bool {
-        prefetch_frame(self.slot());
+        prefetch_frame(self.slot_at(self.next));
         (0..STATUS_TRIES).any(|_| {
-            let ready = self.ready();
+            let ready = self.is_filled();
             if !ready {
                 std::hint::spin_loop();
             }
@@ -200,15 +225,15 @@ impl PacketRing {
         })
     }
 
-    /// Lends the next frame to `look` and gives its slot back afterwards. `None` if the ring is
-    /// empty.
+    /// Lends the next frame to `look`; its slot is given back with the next look. `None` if the ring
+    /// is empty.
     #[inline]
     pub fn take<R>(&mut self, look: impl FnOnce(RingFrame<'_>) -> R) -> Option<R> {
         if !self.looks_ready() {
             return None;
         }
         let slot_bytes = self.shape.slot_bytes;
-        let slot = self.slot();
+        let slot = self.slot_at(self.next);
         // SAFETY: the slot is ours (see the invariant); slots are page or 2 KiB aligned, and the
         // kernel has filled in a `tpacket2_hdr`, whose fields are plain integers.
         let header = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
@@ -219,12 +244,12 @@ impl PacketRing {
         let length = if inside { length } else { 0 };
         let start = if inside { start } else { 0 };
         self.hint = hint_of(start, length).or(self.hint);
-        let give_back = GiveBack { ring: self };
-        // SAFETY: `start + length` is inside the slot, and the kernel leaves the slot alone until
-        // `give_back` is dropped, which is after the last use of `bytes`.
+        let loan = Return { ring: self };
+        // SAFETY: `start + length` is inside the slot, and the kernel leaves the slot alone until it
+        // is given back, for which `loan` must have been dropped, after the last use of `bytes`.
         let bytes = unsafe { std::slice::from_raw_parts(slot.add(start).as_ptr(), length) };
         let result = look(RingFrame { bytes, wire_bytes: header.tp_len as usize });
-        drop(give_back);
+        drop(loan);
         Some(result)
     }
 
@@ -246,26 +271,28 @@ impl PacketRing {
         if result == 0 { Ok(counts.tp_drops) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// The next slot.
+    /// A slot, by its number, which is below `slots`.
     #[inline]
-    fn slot(&self) -> NonNull<u8> {
-        // SAFETY: `next` is below `slots`, so the offset stays inside the mapping.
-        unsafe { self.map.add(self.next * self.shape.slot_bytes) }
+    fn slot_at(&self, number: usize) -> NonNull<u8> {
+        debug_assert!(number < self.shape.slots);
+        // SAFETY: the number is below `slots`, so the offset stays inside the mapping.
+        unsafe { self.map.add(number * self.shape.slot_bytes) }
     }
 
     #[inline]
-    fn status(&self) -> &AtomicU32 {
+    fn status_at(&self, number: usize) -> &AtomicU32 {
         // SAFETY: the status word is the slot's first, aligned, inside the mapping, and only ever
         // accessed as one atomic word by either side.
-        unsafe { AtomicU32::from_ptr(self.slot().cast().as_ptr()) }
+        unsafe { AtomicU32::from_ptr(self.slot_at(number).cast().as_ptr()) }
     }
 
     #[inline]
-    fn hint(&self) -> Option<&AtomicU16> {
+    fn hint_at(&self, number: usize) -> Option<&AtomicU16> {
         // SAFETY: `hint_of` gives offsets that are inside the slot and even. While the slot is the
         // kernel's the word is only accessed atomically here; while it is ours, only when no frame
         // is lent.
-        self.hint.map(|at| unsafe { AtomicU16::from_ptr(self.slot().add(at).cast().as_ptr()) })
+        self.hint
+            .map(|at| unsafe { AtomicU16::from_ptr(self.slot_at(number).add(at).cast().as_ptr()) })
     }
 }
 

@@ -189,9 +189,17 @@ impl Offers {
         false
     }
 
-    /// As [`offer`](Self::offer), before anybody has looked at the clock: that a link is full counts from the next offer on.
+    /// As [`grown`](Self::grown), and offers what is unsent, before anybody has looked at the clock: that a link is full counts
+    /// from the next offer on. Most often it is the one frame that was added to an empty batch.
     #[inline]
-    pub(crate) fn offer_early(&mut self, batch: &TransmitBatch, links: &mut [Box<dyn Link>]) {
+    pub(crate) fn depart(&mut self, batch: &TransmitBatch, links: &mut [Box<dyn Link>]) {
+        if let [frame] = batch.frames()
+            && frame.segments().is_empty()
+        {
+            (self.unsent, self.open, self.full_since) = (1, false, None);
+            return self.offer_one(batch, links);
+        }
+        self.grown(batch);
         if !self.offer(batch, Time(0), links) {
             self.full_since = None;
         }

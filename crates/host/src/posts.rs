@@ -68,9 +68,10 @@ impl Core {
         self.requests.insert_unless_over(state, |context| {
             send.context = context;
             firmware.post_at_once(&at_once, send, memory, batch, |batch| {
-                offers.grown(batch);
                 if departs {
-                    offers.offer_early(batch, links);
+                    offers.depart(batch, links);
+                } else {
+                    offers.grown(batch);
                 }
                 if !more || !growing {
                     *last_post = clock::now();

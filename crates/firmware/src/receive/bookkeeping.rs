@@ -51,9 +51,10 @@ impl ReceivePath {
         cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) {
-        let arrival = self.peers[peer].received.classify(header.sequence);
+        let received = &mut self.peers[peer].received;
+        let arrival = received.classify(header.sequence);
         if arrival != Arrival::OutOfWindow {
-            self.peers[peer].received.latest = header.sequence;
+            received.latest = header.sequence;
         }
         match arrival {
             Arrival::OutOfWindow => return self.counters.count(Counter::DropOutOfWindow),

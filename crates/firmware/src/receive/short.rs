@@ -34,7 +34,11 @@ impl ReceivePath {
             self.posted.at(*index).is_some_and(|p| p.selector.accepts(node, source, bits))
         };
         let Some(at) = endpoint.posted.iter().position(accepts) else { return false };
-        let posted = endpoint.posted.remove(at).expect("just found");
+        let posted = match at {
+            0 => endpoint.posted.pop_front(),
+            _ => endpoint.posted.remove(at),
+        };
+        let posted = posted.expect("just found");
         let envelope = Envelope {
             peer,
             number: header.word,

@@ -50,6 +50,8 @@ pub struct Card {
     pub node: Option<u64>,
     /// Largest frame of its link in bytes.
     pub frame_bytes_max: Option<usize>,
+    /// Largest frame in bytes that its bare link has cut and put together.
+    pub long_frame_bytes: Option<usize>,
     /// Its address as libfabric has it, if it is reached that way.
     pub fabric: Option<Vec<u8>>,
 }

@@ -11,6 +11,7 @@ mod place;
 mod raw;
 mod raw_flow;
 mod raw_frame;
+mod raw_long;
 mod raw_memory;
 mod route;
 mod tcp;

@@ -89,6 +89,7 @@ struct RawOpening {
     link: Box<dyn Link>,
     node: NodeId,
     frame_bytes_max: usize,
+    long_frame_bytes: usize,
     peer: IpAddr,
 }
 
@@ -130,8 +131,9 @@ impl RawOpening {
             }
         };
         let most = link.capabilities().frame_bytes_max;
+        let long_frame_bytes = link.capabilities().long_frame_bytes;
         let frame_bytes_max = place.mtu.map_or(most, |mtu| most.min(mtu));
-        Ok(Self { link, node, frame_bytes_max, peer: place.peer })
+        Ok(Self { link, node, frame_bytes_max, long_frame_bytes, peer: place.peer })
     }
 }
 
@@ -145,6 +147,7 @@ impl Opening for RawOpening {
             shm: capabilities.address.as_shm(),
             node: Some(self.node.0),
             frame_bytes_max: Some(self.frame_bytes_max),
+            long_frame_bytes: Some(self.long_frame_bytes),
             ..Card::default()
         }
     }
@@ -163,6 +166,7 @@ impl Opening for RawOpening {
         };
         let frame =
             other.frame_bytes_max.map_or(self.frame_bytes_max, |n| n.min(self.frame_bytes_max));
-        Ok(Box::new(Raw::new(self.link, to, NodeId(node).destination_tag(), frame)))
+        let long = other.long_frame_bytes.unwrap_or(0).min(self.long_frame_bytes);
+        Ok(Box::new(Raw::new(self.link, to, NodeId(node).destination_tag(), frame, long)))
     }
 }

@@ -12,6 +12,7 @@ use emp_link::{Link, TxFrame};
 use emp_wire::{HEADER_BYTES, LinkAddress};
 
 use super::raw_frame::{HEAD_BYTES, Head, Kind};
+use super::raw_long::{Long, Taker};
 use super::raw_memory::{NOTE, RawMemory};
 use super::{Role, Subject};
 use crate::bench::job::{Job, Measure, Pattern};
@@ -39,8 +40,9 @@ pub struct Raw {
     pub(super) to: LinkAddress,
     /// The other end's tag.
     pub(super) tag: u16,
-    /// Payload bytes of a full frame: what EMP has too.
+    /// Payload bytes of a full frame that is not long: what EMP has too.
     pub(super) payload: usize,
+    pub(super) long: Long,
     pub(super) job: u16,
     /// Silence after which something is lost.
     pub(super) lost_after: Duration,
@@ -49,8 +51,14 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// An end over a link that is open.
-    pub fn new(link: Box<dyn Link>, to: LinkAddress, tag: u16, frame_bytes_max: usize) -> Self {
+    /// An end over a link that is open. Long frames, if there are any, have `long_frame_bytes`.
+    pub fn new(
+        link: Box<dyn Link>,
+        to: LinkAddress,
+        tag: u16,
+        frame_bytes_max: usize,
+        long_frame_bytes: usize,
+    ) -> Self {
         // EMP's header is a little longer than ours. Equal payloads make equal frame counts.
         let payload = frame_bytes_max - HEADER_BYTES.max(HEAD_BYTES);
         Self {
@@ -59,6 +67,7 @@ impl Raw {
             to,
             tag,
             payload,
+            long: Long::new(long_frame_bytes),
             job: 0,
             lost_after: LOST_AFTER,
             out: Vec::new(),
@@ -66,9 +75,14 @@ impl Raw {
         }
     }
 
+    /// Payload of each frame of a message but the last.
+    pub(super) fn payload_of(&self, size: usize) -> usize {
+        self.long.payload(size, self.payload).unwrap_or(self.payload)
+    }
+
     /// Frames of one message.
     pub(super) fn frames(&self, size: usize) -> usize {
-        size.div_ceil(self.payload).max(1)
+        size.div_ceil(self.payload_of(size)).max(1)
     }
 
     /// Sends a frame without payload.
@@ -88,23 +102,26 @@ impl Raw {
         count: usize,
         name: impl Fn(u64) -> (u32, u32),
     ) -> usize {
-        let per_message = self.frames(size) as u64;
+        let (per_message, payload) = (self.frames(size) as u64, self.payload_of(size));
+        let part = |at: u64| {
+            let start = (at % per_message) as usize * payload;
+            &self.out[start..size.min(start + payload)]
+        };
+        // A short head is the end of a long one.
+        let skipped = if payload > self.payload { 0 } else { HEADER_BYTES - HEAD_BYTES };
         let head = |at: u64| {
             let (sequence, index) = name(at);
-            Head { kind, job: self.job, tag: self.tag, sequence, index }.emit()
-        };
-        let part = |at: u64| {
-            let start = (at % per_message) as usize * self.payload;
-            &self.out[start..size.min(start + self.payload)]
+            let head = Head { kind, job: self.job, tag: self.tag, sequence, index };
+            head.emit_long(part(at).len())
         };
         if count == 1 {
             let head = head(first);
-            let parts = [IoSlice::new(&head), IoSlice::new(part(first))];
+            let parts = [IoSlice::new(&head[skipped..]), IoSlice::new(part(first))];
             return self.link.send(&[TxFrame { to: self.to, parts: &parts }]);
         }
         let heads: [_; BATCH] = std::array::from_fn(|i| head(first + i as u64));
         let parts: [_; BATCH] = std::array::from_fn(|i| {
-            [IoSlice::new(&heads[i]), IoSlice::new(part(first + i as u64))]
+            [IoSlice::new(&heads[i][skipped..]), IoSlice::new(part(first + i as u64))]
         });
         let batch: [_; BATCH] =
             std::array::from_fn(|i| TxFrame { to: self.to, parts: &parts[i][..] });
@@ -164,19 +181,21 @@ impl Raw {
     }
 
     fn await_pong(&mut self, size: usize, number: u32) -> bool {
-        let (frames, job, payload) = (self.frames(size), self.job, self.payload);
+        let (frames, job, payload) = (self.frames(size), self.job, self.payload_of(size));
+        let long = self.long.payload(size, self.payload);
         let lost_after = self.lost_after;
         let (link, into, memory, to) = (&mut self.link, &mut self.into, &self.memory, &self.to);
         let mut got = 0;
         let mut polls = 0;
         let mut since = None;
         loop {
-            let handed = link.receive(BUDGET, &mut |frame, _| {
-                let Some((head, bytes)) = Head::parse(frame) else { return };
-                if head.kind == Kind::Pong && head.job == job && head.sequence == number {
-                    got += take(memory, to, (head.index, payload), bytes, &mut into[..size]);
+            let take = |head: Head, bytes: &[u8], into: &mut [u8]| {
+                if head.kind == Kind::Pong && head.sequence == number {
+                    got += take(memory, to, (head.index, payload), bytes, into);
                 }
-            });
+            };
+            let mut taker = Taker { into: &mut into[..size], job, long, take };
+            let handed = link.receive_into(BUDGET, &mut taker);
             if got >= frames {
                 return true;
             }
@@ -193,25 +212,25 @@ impl Raw {
     }
 
     fn pong(&mut self, job: &Job) -> anyhow::Result<()> {
-        let (frames, payload) = (self.frames(job.size), self.payload);
+        let (frames, payload) = (self.frames(job.size), self.payload_of(job.size));
+        let long = self.long.payload(job.size, self.payload);
         let (mut number, mut got) = (u32::MAX, 0);
         let mut patience = Patience::default();
         loop {
             let (mut fin, own_job) = (false, self.job);
             let (into, memory, to) = (&mut self.into, &self.memory, &self.to);
-            let handed = self.link.receive(BUDGET, &mut |frame, _| {
-                let Some((head, bytes)) = Head::parse(frame) else { return };
-                if head.job != own_job {
-                    return;
-                }
+            let take = |head: Head, bytes: &[u8], into: &mut [u8]| {
                 if head.kind == Kind::Ping {
                     if head.sequence != number {
                         (number, got) = (head.sequence, 0);
                     }
-                    got += take(memory, to, (head.index, payload), bytes, &mut into[..job.size]);
+                    got += take(memory, to, (head.index, payload), bytes, into);
                 }
                 fin |= head.kind == Kind::Fin;
-            });
+            };
+            let into = &mut into[..job.size];
+            let mut taker = Taker { into, job: own_job, long, take };
+            let handed = self.link.receive_into(BUDGET, &mut taker);
             if got >= frames {
                 got = 0;
                 self.send_message(Kind::Pong, job.size, number)?;
@@ -262,6 +281,7 @@ impl Subject for Raw {
     }
 
     fn active(&mut self, job: &Job) -> anyhow::Result<Measure> {
+        self.meet_long(job.size);
         let start = Instant::now();
         let (elapsed, arrived) = match job.pattern {
             Pattern::Pingpong => {
@@ -279,6 +299,7 @@ impl Subject for Raw {
     }
 
     fn passive(&mut self, job: &Job) -> anyhow::Result<()> {
+        self.meet_long(job.size);
         match job.pattern {
             Pattern::Pingpong => self.pong(job),
             Pattern::Stream | Pattern::Rate => self.flow(job, false, true).map(drop),

@@ -4,15 +4,18 @@ use std::time::{Duration, Instant};
 
 use super::raw::{BATCH, BUDGET, FINS_MAX, Raw, place};
 use super::raw_frame::{Head, Kind};
+use super::raw_long::Taker;
 use crate::bench::job::Job;
 use crate::bench::patience::Patience;
 
 /// Frames in flight. A quarter of the packet link's default ring; more changes nothing.
 const WINDOW_FRAMES: u64 = 512;
 
-/// Frames that one acknowledgement covers, so that acknowledgements cost next to nothing and still come well before the
-/// window ends.
-const FRAMES_PER_ACK: u64 = WINDOW_FRAMES / 8;
+/// Long frames in flight: nearly a megabyte, as of others, which fits any receive buffer.
+const WINDOW_LONG_FRAMES: u64 = 16;
+
+/// Acknowledgements in a window, so that they cost next to nothing and still come well before it ends.
+const ACKS_PER_WINDOW: u64 = 8;
 
 /// Idle rounds between two looks at the clock.
 const ROUNDS_PER_LOOK: u32 = 1 << 8;
@@ -20,8 +23,9 @@ const ROUNDS_PER_LOOK: u32 = 1 << 8;
 /// What one end of a flow knows.
 #[derive(Default)]
 struct Flow {
-    /// Frames that this end sends in all.
+    /// Frames that this end sends in all, and how many may be in flight.
     frames: u64,
+    window: u64,
     sent: u64,
     /// The other end has seen frames up to here.
     acked: u64,
@@ -49,12 +53,12 @@ impl Flow {
             Kind::Ack => self.acked = self.acked.max(widen(head.sequence, self.acked)),
             Kind::Fin => (self.ended, self.answer_fin) = (true, true),
             Kind::FinAck => self.confirmed = Some(widen(head.index, self.sent)),
-            Kind::Ping | Kind::Pong => {}
+            Kind::Ping | Kind::Pong | Kind::Try => {}
         }
     }
 
     fn room(&self) -> u64 {
-        WINDOW_FRAMES.saturating_sub(self.sent - self.acked).min(self.frames - self.sent)
+        self.window.saturating_sub(self.sent - self.acked).min(self.frames - self.sent)
     }
 
     fn is_over(&self, sends: bool, receives: bool) -> bool {
@@ -80,7 +84,9 @@ impl Raw {
     ) -> anyhow::Result<(Duration, f64)> {
         let per_message = self.frames(job.size) as u64;
         let frames = if sends { job.count * per_message } else { 0 };
-        let mut flow = Flow { frames, ..Flow::default() };
+        let long = self.payload_of(job.size) > self.payload;
+        let window = if long { WINDOW_LONG_FRAMES } else { WINDOW_FRAMES };
+        let mut flow = Flow { frames, window, ..Flow::default() };
         let mut patience = Patience::default();
         let mut moved_at = Instant::now();
         let mut idle = 0;
@@ -114,17 +120,17 @@ impl Raw {
 
     /// One round. True if anything moved.
     fn step(&mut self, job: &Job, flow: &mut Flow, sends: bool) -> bool {
-        let (own_job, payload, into) = (self.job, self.payload, &mut self.into);
-        let handed = self.link.receive(BUDGET, &mut |frame, _| {
-            let Some((head, bytes)) = Head::parse(frame) else { return };
-            if head.job == own_job {
-                if head.kind == Kind::Data {
-                    place(into, head.index as usize * payload, bytes);
-                }
-                flow.take(head);
+        let (payload, long) =
+            (self.payload_of(job.size), self.long.payload(job.size, self.payload));
+        let take = |head: Head, bytes: &[u8], into: &mut [u8]| {
+            if head.kind == Kind::Data {
+                place(into, head.index as usize * payload, bytes);
             }
-        });
-        if flow.unacknowledged >= FRAMES_PER_ACK {
+            flow.take(head);
+        };
+        let mut taker = Taker { into: &mut self.into, job: self.job, long, take };
+        let handed = self.link.receive_into(BUDGET, &mut taker);
+        if flow.unacknowledged >= flow.window / ACKS_PER_WINDOW {
             flow.unacknowledged = 0;
             self.say(Kind::Ack, flow.newest as u32, 0);
         }
@@ -162,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_window_limits_what_is_sent() {
-        let mut flow = Flow { frames: 1000, ..Flow::default() };
+        let mut flow = Flow { frames: 1000, window: WINDOW_FRAMES, ..Flow::default() };
         assert_eq!(flow.room(), WINDOW_FRAMES);
         flow.sent = WINDOW_FRAMES;
         assert_eq!(flow.room(), 0);

@@ -1,9 +1,12 @@
 //! The few bytes in front of a bare link's payload: just enough to tell frames apart.
 
-use emp_wire::DESTINATION_TAG_OFFSET;
+use emp_wire::{DESTINATION_TAG_OFFSET, HEADER_BYTES, Kind as WireKind, VERSION};
 
 /// Bytes of the head. It reaches past the destination tag, which the link's filter looks at, and no further than needed.
 pub const HEAD_BYTES: usize = 16;
+
+/// First byte of a long frame: as EMP's that carry data, since links go by the length in such a header.
+const LONG_FIRST: u8 = VERSION << 5 | WireKind::Data as u8;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +24,15 @@ pub enum Kind {
     Fin = 5,
     /// The answer to that.
     FinAck = 6,
+    /// A long frame that may or may not get through.
+    Try = 7,
+}
+
+impl Kind {
+    /// True for the kinds that bring parts of messages.
+    pub fn brings_payload(self) -> bool {
+        matches!(self, Self::Ping | Self::Pong | Self::Data)
+    }
 }
 
 /// The head of a bare frame.
@@ -51,9 +63,28 @@ impl Head {
         bytes
     }
 
+    /// The bytes in front of a frame that may be longer than a link's usual ones: what the link looks at is where EMP has it.
+    #[inline]
+    pub fn emit_long(&self, payload_bytes: usize) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0] = LONG_FIRST;
+        bytes[2..4].copy_from_slice(&(payload_bytes as u16).to_be_bytes());
+        bytes[DESTINATION_TAG_OFFSET..6].copy_from_slice(&self.tag.to_be_bytes());
+        bytes[HEADER_BYTES - HEAD_BYTES..].copy_from_slice(&self.emit());
+        bytes
+    }
+
     /// Reads a frame. `None` if it is none of ours.
     #[inline]
     pub fn parse(frame: &[u8]) -> Option<(Self, &[u8])> {
+        if frame.first() == Some(&LONG_FIRST) {
+            return Self::parse_short(frame.get(HEADER_BYTES - HEAD_BYTES..)?);
+        }
+        Self::parse_short(frame)
+    }
+
+    #[inline]
+    fn parse_short(frame: &[u8]) -> Option<(Self, &[u8])> {
         let (head, payload) = frame.split_first_chunk::<HEAD_BYTES>()?;
         let [zero, kind, j0, j1, t0, t1, _, _, s0, s1, s2, s3, i0, i1, i2, i3] = *head;
         let kind = match kind {
@@ -63,6 +94,7 @@ impl Head {
             4 => Kind::Ack,
             5 => Kind::Fin,
             6 => Kind::FinAck,
+            7 => Kind::Try,
             _ => return None,
         };
         let parsed = Self {
@@ -82,10 +114,15 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        for kind in [Kind::Ping, Kind::Pong, Kind::Data, Kind::Ack, Kind::Fin, Kind::FinAck] {
+        for kind in
+            [Kind::Ping, Kind::Pong, Kind::Data, Kind::Ack, Kind::Fin, Kind::FinAck, Kind::Try]
+        {
             let head = Head { kind, job: 7, tag: 0xabcd, sequence: 1 << 30, index: 9 };
             let frame = [&head.emit()[..], b"payload"].concat();
             assert_eq!(Head::parse(&frame), Some((head, &b"payload"[..])));
+            let frame = [&head.emit_long(7)[..], b"payload"].concat();
+            assert_eq!(Head::parse(&frame), Some((head, &b"payload"[..])));
+            assert_eq!(frame[2..6], [0, 7, 0xab, 0xcd]);
         }
         assert_eq!(Head::parse(&[0; HEAD_BYTES - 1]), None);
         assert_eq!(Head::parse(&[0xff; 60]), None);

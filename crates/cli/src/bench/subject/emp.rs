@@ -37,7 +37,7 @@ const PINGPONG_RECEIVES: usize = 2;
 /// three buffers of 1 MiB where the others have two no longer has them in a second-level cache of 2 MiB.
 const TWO_RECEIVES_BYTES_MAX: usize = 64 << 10;
 
-/// Messages up to this many bytes that are streamed have a buffer each: a window of 64 then fits a first-level cache of 32 KB.
+/// Messages up to this many bytes have buffers that go round with their requests: streamed, a window of 64 then fits a first-level cache of 32 KB.
 const OWN_BYTES_MAX: usize = 256;
 
 /// How long one operation may take. Longer than EMP's own limit for a silent peer, so that its diagnosis comes first.
@@ -108,6 +108,7 @@ impl Emp {
     }
 
     /// Posts a receive, if the job needs another.
+    #[inline]
     fn post_receive(&mut self, buffer: Vec<u8>) -> anyhow::Result<()> {
         if self.unposted == 0 {
             self.spare.push(buffer);
@@ -125,17 +126,17 @@ impl Emp {
     }
 
     /// Sends first and then posts the receive for the message after the next, while this one is on its way.
-    fn ping(&mut self, job: &Job) -> anyhow::Result<()> {
-        let mut idle = None;
-        let mut before: Option<SendRequest<Arc<Vec<u8>>>> = None;
+    fn ping<B: SendBuffer>(&mut self, job: &Job, mut next: impl Next<B>) -> anyhow::Result<()> {
+        let (mut idle, mut back) = (None, None);
+        let mut before: Option<SendRequest<B>> = None;
         for _ in 0..job.count {
-            let there = send(&self.endpoint, self.to, DATA, Arc::clone(&self.out))?;
+            let there = send(&self.endpoint, self.to, DATA, next(back.take()))?;
             if let Some(buffer) = idle.take() {
                 self.post_receive(buffer)?;
             }
             // Its acknowledgement came with its pong.
             if let Some(before) = before.replace(there) {
-                finish(before)?;
+                back = Some(finish(before)?);
             }
             idle = Some(self.next_message()?);
         }
@@ -143,18 +144,33 @@ impl Emp {
         before.map_or(Ok(()), |last| finish(last).map(drop))
     }
 
-    fn pong(&mut self, job: &Job) -> anyhow::Result<()> {
-        let mut before: Option<SendRequest<Arc<Vec<u8>>>> = None;
+    fn pong<B: SendBuffer>(&mut self, job: &Job, mut next: impl Next<B>) -> anyhow::Result<()> {
+        let mut back = None;
+        let mut before: Option<SendRequest<B>> = None;
         for _ in 0..job.count {
             let buffer = self.next_message()?;
-            let back = send(&self.endpoint, self.to, DATA, Arc::clone(&self.out))?;
+            let answer = send(&self.endpoint, self.to, DATA, next(back.take()))?;
             self.post_receive(buffer)?;
             // Its acknowledgement came with this ping at the latest.
-            if let Some(before) = before.replace(back) {
-                finish(before)?;
+            if let Some(before) = before.replace(answer) {
+                back = Some(finish(before)?);
             }
         }
         before.map_or(Ok(()), |last| finish(last).map(drop))
+    }
+
+    /// Small messages have buffers that go round with their requests, as those of a program do; long ones share one, as
+    /// with the other subjects.
+    fn play(&mut self, role: Role, job: &Job) -> anyhow::Result<()> {
+        let (out, size) = (Arc::clone(&self.out), job.size);
+        let own = |back: Option<Vec<u8>>| back.unwrap_or_else(|| vec![0x5a; size]);
+        let shared = |_| Arc::clone(&out);
+        match role {
+            Role::Active if size <= OWN_BYTES_MAX => self.ping(job, own),
+            Role::Active => self.ping(job, shared),
+            Role::Passive if size <= OWN_BYTES_MAX => self.pong(job, own),
+            Role::Passive => self.pong(job, shared),
+        }
     }
 
     /// Small messages each have a buffer, as those of a program have, and it comes back with their request; long ones
@@ -277,7 +293,7 @@ impl Subject for Emp {
     fn active(&mut self, job: &Job) -> anyhow::Result<Measure> {
         let start = Instant::now();
         match job.pattern {
-            Pattern::Pingpong => self.ping(job)?,
+            Pattern::Pingpong => self.play(Role::Active, job)?,
             Pattern::Stream | Pattern::Rate => self.stream_out(job)?,
             Pattern::Bidir => self.both_ways(job)?,
             Pattern::Put | Pattern::Get | Pattern::Atomic => self.reach_out(job)?,
@@ -290,7 +306,7 @@ impl Subject for Emp {
 
     fn passive(&mut self, job: &Job) -> anyhow::Result<()> {
         match job.pattern {
-            Pattern::Pingpong => self.pong(job)?,
+            Pattern::Pingpong => self.play(Role::Passive, job)?,
             Pattern::Stream | Pattern::Rate => self.stream_in(job)?,
             Pattern::Bidir => self.both_ways(job)?,
             Pattern::Put | Pattern::Get | Pattern::Atomic => self.be_reached()?,
@@ -317,13 +333,20 @@ impl Subject for Emp {
     }
 }
 
-/// Waits for the end of an operation and gives its buffer back.
-#[inline]
+/// What to send next, given what has been sent and is free again.
+trait Next<B>: FnMut(Option<B>) -> B {}
+
+impl<B, F: FnMut(Option<B>) -> B> Next<B> for F {}
+
+/// Waits for the end of an operation and gives its buffer back. Inlined like the posts: a request that has just been made, or
+/// a result, that is handed through several functions is copied by each, and each copy waits for the one before.
+#[inline(always)]
 pub(super) fn finish<B: Send + 'static>(request: Request<B>) -> anyhow::Result<B> {
     finish_within(request, LIMIT)
 }
 
 /// The same with another limit.
+#[inline(always)]
 pub(super) fn finish_within<B: Send + 'static>(
     mut request: Request<B>,
     limit: Duration,
@@ -342,15 +365,16 @@ pub(super) fn finish_within<B: Send + 'static>(
 }
 
 /// Posts a receive.
-#[inline]
+#[inline(always)]
 pub(super) fn receive<B: ReceiveBuffer>(
     endpoint: &Endpoint,
     selector: Selector,
     buffer: B,
 ) -> anyhow::Result<ReceiveRequest<B>> {
-    endpoint
-        .receive(selector, buffer)
-        .map_err(|refused| anyhow!("EMP refused a receive: {refused}"))
+    match endpoint.receive(selector, buffer) {
+        Ok(request) => Ok(request),
+        Err(refused) => Err(anyhow!("EMP refused a receive: {refused}")),
+    }
 }
 
 /// Posts a send, or gives the buffer back if there is no room for it now.
@@ -370,6 +394,7 @@ pub(super) fn try_send<B: SendBuffer>(
 }
 
 /// Posts a send, however long it takes until there is room. A refused post makes progress by itself.
+#[inline(always)]
 pub(super) fn send<B: SendBuffer>(
     endpoint: &Endpoint,
     to: Address,
@@ -379,7 +404,7 @@ pub(super) fn send<B: SendBuffer>(
     send_with(endpoint, to, match_bits, buffer, SendOptions::default())
 }
 
-#[inline]
+#[inline(always)]
 fn send_with<B: SendBuffer>(
     endpoint: &Endpoint,
     to: Address,
@@ -389,9 +414,10 @@ fn send_with<B: SendBuffer>(
 ) -> anyhow::Result<SendRequest<B>> {
     let mut patience = Patience::default();
     loop {
-        match try_send(endpoint, to, match_bits, buffer, options)? {
+        match endpoint.send_with(to, match_bits, buffer, options) {
             Ok(request) => return Ok(request),
-            Err(back) => buffer = back,
+            Err(Refused { reason, buffer: back }) if reason.is_temporary() => buffer = back,
+            Err(refused) => bail!("EMP refused a send: {refused}"),
         }
         patience.idle()?;
     }

@@ -351,14 +351,6 @@ impl Firmware {
         self.closing.get_or_insert(0);
     }
 
-    /// Does what was put off because nobody waits for it: acknowledgements of messages that their hosts have done with.
-    /// To be called when nothing else is to be done, and before going to sleep; all other calls see to it as far as they
-    /// depend on it. True if there was anything: then [`poll_timeout`](Self::poll_timeout) may have changed.
-    #[inline]
-    pub fn catch_up(&mut self, now: Time) -> bool {
-        self.send.settle_acks(now)
-    }
-
     // ---- actions out (events in are in `dispatch.rs`) ----
 
     /// False if [`poll_transmit`](Self::poll_transmit) would do nothing: much cheaper to ask, after each received batch and
@@ -423,26 +415,6 @@ impl Firmware {
     /// The next operation that ended.
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.receive.next_completion().or_else(|| self.send.completions.pop_front())
-    }
-
-    /// The same, where it lies, if it is of a receive or of an operation that ends like one: what is copied on from there is
-    /// copied once. [`drop_first_completion`](Self::drop_first_completion) takes it out.
-    #[inline]
-    pub fn first_completion(&self) -> Option<&Completion> {
-        self.receive.completions.front()
-    }
-
-    /// Takes out what [`first_completion`](Self::first_completion) showed.
-    #[inline]
-    pub fn drop_first_completion(&mut self) {
-        self.receive.next_completion();
-    }
-
-    /// True if there is a completion or an event to be polled.
-    #[inline]
-    pub fn has_news(&self) -> bool {
-        let (send, receive) = (&self.send.completions, &self.receive.completions);
-        !receive.is_empty() || !send.is_empty() || !self.events.is_empty()
     }
 
     /// A notification that was polled still waits for the application: it counts until it is released, so that

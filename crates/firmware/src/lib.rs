@@ -27,6 +27,7 @@ mod landing;
 mod lanes;
 mod limited;
 pub mod limits;
+mod looks;
 mod memory;
 mod one_sided;
 mod peers;

@@ -55,6 +55,7 @@ unsafe impl ReceiveBuffer for () {
 
 // SAFETY: a vector's elements are on the heap, stay there when it is moved, and are its own.
 unsafe impl SendBuffer for Vec<u8> {
+    #[inline(always)]
     fn visit(&self, run: &mut dyn FnMut(*const u8, usize)) {
         run(self.as_ptr(), self.len());
     }
@@ -62,6 +63,7 @@ unsafe impl SendBuffer for Vec<u8> {
 
 // SAFETY: as above; only initialised elements are shown, not spare capacity.
 unsafe impl ReceiveBuffer for Vec<u8> {
+    #[inline(always)]
     fn visit_mut(&mut self, run: &mut dyn FnMut(*mut u8, usize)) {
         run(self.as_mut_ptr(), self.len());
     }
@@ -69,6 +71,7 @@ unsafe impl ReceiveBuffer for Vec<u8> {
 
 // SAFETY: a box's contents are on the heap, stay there when it is moved, and are its own.
 unsafe impl SendBuffer for Box<[u8]> {
+    #[inline(always)]
     fn visit(&self, run: &mut dyn FnMut(*const u8, usize)) {
         run(self.as_ptr(), self.len());
     }
@@ -76,6 +79,7 @@ unsafe impl SendBuffer for Box<[u8]> {
 
 // SAFETY: as above.
 unsafe impl ReceiveBuffer for Box<[u8]> {
+    #[inline(always)]
     fn visit_mut(&mut self, run: &mut dyn FnMut(*mut u8, usize)) {
         run(self.as_mut_ptr(), self.len());
     }
@@ -83,6 +87,7 @@ unsafe impl ReceiveBuffer for Box<[u8]> {
 
 // SAFETY: a box's contents are on the heap, stay there when it is moved, and are its own.
 unsafe impl<const N: usize> SendBuffer for Box<[u8; N]> {
+    #[inline(always)]
     fn visit(&self, run: &mut dyn FnMut(*const u8, usize)) {
         run(self.as_ptr(), N);
     }
@@ -90,6 +95,7 @@ unsafe impl<const N: usize> SendBuffer for Box<[u8; N]> {
 
 // SAFETY: as above.
 unsafe impl<const N: usize> ReceiveBuffer for Box<[u8; N]> {
+    #[inline(always)]
     fn visit_mut(&mut self, run: &mut dyn FnMut(*mut u8, usize)) {
         run(self.as_mut_ptr(), N);
     }
@@ -98,6 +104,7 @@ unsafe impl<const N: usize> ReceiveBuffer for Box<[u8; N]> {
 // SAFETY: an Arc's contents are on the heap and stay there while any handle lives; nobody can write to them, since
 // `Arc::get_mut` and its kin need the only handle and the request has one.
 unsafe impl SendBuffer for Arc<[u8]> {
+    #[inline(always)]
     fn visit(&self, run: &mut dyn FnMut(*const u8, usize)) {
         run(self.as_ptr(), self.len());
     }
@@ -105,6 +112,7 @@ unsafe impl SendBuffer for Arc<[u8]> {
 
 // SAFETY: as above; a vector behind an Arc does not change either.
 unsafe impl SendBuffer for Arc<Vec<u8>> {
+    #[inline(always)]
     fn visit(&self, run: &mut dyn FnMut(*const u8, usize)) {
         run(self.as_ptr(), self.len());
     }
@@ -112,6 +120,7 @@ unsafe impl SendBuffer for Arc<Vec<u8>> {
 
 // SAFETY: static memory stays where it is, and a shared reference keeps it from being written.
 unsafe impl SendBuffer for &'static [u8] {
+    #[inline(always)]
     fn visit(&self, run: &mut dyn FnMut(*const u8, usize)) {
         run(self.as_ptr(), self.len());
     }
@@ -119,6 +128,7 @@ unsafe impl SendBuffer for &'static [u8] {
 
 // SAFETY: as above.
 unsafe impl<const N: usize> SendBuffer for &'static [u8; N] {
+    #[inline(always)]
     fn visit(&self, run: &mut dyn FnMut(*const u8, usize)) {
         run(self.as_ptr(), N);
     }
@@ -126,6 +136,7 @@ unsafe impl<const N: usize> SendBuffer for &'static [u8; N] {
 
 // SAFETY: as above.
 unsafe impl SendBuffer for &'static str {
+    #[inline(always)]
     fn visit(&self, run: &mut dyn FnMut(*const u8, usize)) {
         run(self.as_ptr(), self.len());
     }
@@ -133,6 +144,7 @@ unsafe impl SendBuffer for &'static str {
 
 // SAFETY: static memory stays where it is; an exclusive reference keeps everyone else away from it.
 unsafe impl SendBuffer for &'static mut [u8] {
+    #[inline(always)]
     fn visit(&self, run: &mut dyn FnMut(*const u8, usize)) {
         run(self.as_ptr(), self.len());
     }
@@ -140,6 +152,7 @@ unsafe impl SendBuffer for &'static mut [u8] {
 
 // SAFETY: as above.
 unsafe impl ReceiveBuffer for &'static mut [u8] {
+    #[inline(always)]
     fn visit_mut(&mut self, run: &mut dyn FnMut(*mut u8, usize)) {
         run(self.as_mut_ptr(), self.len());
     }
@@ -168,6 +181,7 @@ pub(crate) struct Held<B>(MaybeUninit<B>);
 
 impl<B> Held<B> {
     /// Takes the buffer away from everyone.
+    #[inline]
     pub(crate) fn new(buffer: B) -> Self {
         Self(MaybeUninit::new(buffer))
     }
@@ -178,6 +192,7 @@ impl<B> Held<B> {
     ///
     /// The firmware does not use the buffer's memory (it was not posted, or the completion was handed out, or the
     /// firmware is gone).
+    #[inline]
     pub(crate) unsafe fn release(self) -> B {
         // SAFETY: `new` is the only way to make a Held, and initialises it; `self` is consumed, so it comes out once.
         unsafe { self.0.assume_init() }
@@ -186,7 +201,7 @@ impl<B> Held<B> {
 
 impl<B: SendBuffer> Held<B> {
     /// The memory to send. `None` if there are too many runs.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn segments(&self) -> Option<SegmentList> {
         // SAFETY: initialised by `new`. Called before the post, when nothing uses the memory.
         let buffer = unsafe { self.0.assume_init_ref() };
@@ -198,7 +213,7 @@ impl<B: SendBuffer> Held<B> {
 
 impl<B: ReceiveBuffer> Held<B> {
     /// The memory to receive into. `None` if there are too many runs.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn segments_mut(&mut self) -> Option<SegmentList> {
         // SAFETY: initialised by `new`. Called before the post, when nothing uses the memory.
         let buffer = unsafe { self.0.assume_init_mut() };
@@ -219,7 +234,7 @@ struct Collector {
 }
 
 impl Collector {
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, address: usize, bytes: usize) {
         let segment = Segment { address: address as u64, bytes: bytes as u64 };
         self.count += 1;
@@ -240,7 +255,7 @@ impl Collector {
         Segment { address: self.addresses[place], bytes: self.lengths[place] }
     }
 
-    #[inline]
+    #[inline(always)]
     fn finish(self) -> Option<SegmentList> {
         match self.count {
             0 => Some(SegmentList::empty()),

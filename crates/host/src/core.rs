@@ -145,13 +145,15 @@ impl Core {
 
     /// The time of a post of a receive: of those that come one after the other, the clock is read for some. What is known of
     /// the time may be old, but nothing depends on it unless a message waits, something leaves ([`posted`](Self::posted)), or
-    /// the receive is from one node only, which is watched from then on.
+    /// the receive is from one node only, which is watched from then on, unless others are already.
     #[inline]
     pub(crate) fn receive_post_time(&mut self, selector: &Selector) -> Time {
         let soon = self.posts_since_turn % RECEIVES_PER_READING != RECEIVES_PER_READING - 1;
+        let directed = selector.from != NodeId::ANY;
         self.guessed = soon
-            && selector.from == NodeId::ANY
-            && self.firmware().is_some_and(|firmware| !firmware.has_arrivals());
+            && self.firmware().is_some_and(|firmware| {
+                !firmware.has_arrivals() && (!directed || firmware.is_watching())
+            });
         if self.guessed { self.last_turn.max(self.last_post) } else { self.post_time(false) }
     }
 

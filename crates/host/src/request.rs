@@ -66,7 +66,7 @@ impl<B: Send + 'static> Request<B> {
     }
 
     /// Waits until the operation has ended, at most for `timeout` (`None`: without limit).
-    #[inline]
+    #[inline(always)]
     pub fn wait(
         mut self,
         timeout: impl Into<Option<Duration>>,
@@ -91,8 +91,8 @@ impl<B: Send + 'static> Request<B> {
         self.finish_with(completion)
     }
 
-    /// The same; this is its completion.
-    #[inline]
+    /// The same; this is its completion. Inlined, so that the result is made where its owner keeps it.
+    #[inline(always)]
     fn finish_with(mut self, completion: Completion) -> Result<Finished<B>, Failed<B>> {
         let held = self.buffer.take().expect("present until the request is taken apart");
         // SAFETY: the completion was handed out, so the firmware is done with the buffer.

@@ -26,6 +26,10 @@ impl SendPath {
     /// An acknowledgement came on another frame: it is taken in at once, or waits.
     #[inline]
     pub(crate) fn on_riding_ack(&mut self, now: Time, peer: u32, cumulative: Sequence) {
+        if self.peers[peer].active.is_none() {
+            // As where messages go one way: there is nothing that it could be of.
+            return self.on_ack(now, peer, cumulative, None);
+        }
         self.settle_acks(now);
         if self.may_wait(peer, cumulative) {
             self.late = Some(Late { peer, cumulative, came: now });

@@ -1,0 +1,41 @@
+//! What a host asks that looks all the time, and has one message at a time: each answer is a look or two.
+
+use crate::descriptor::Completion;
+use crate::engine::Firmware;
+use crate::time::Time;
+
+impl Firmware {
+    /// Does what was put off because nobody waits for it: acknowledgements of messages that their hosts have done with.
+    /// To be called when nothing else is to be done, and before going to sleep; all other calls see to it as far as they
+    /// depend on it. True if there was anything: then [`poll_timeout`](Self::poll_timeout) may have changed.
+    #[inline]
+    pub fn catch_up(&mut self, now: Time) -> bool {
+        self.send.settle_acks(now)
+    }
+
+    /// The next completion where it lies, if it is of a receive or of an operation that ends like one: what is copied on from there is
+    /// copied once. [`drop_first_completion`](Self::drop_first_completion) takes it out.
+    #[inline]
+    pub fn first_completion(&self) -> Option<&Completion> {
+        self.receive.completions.front()
+    }
+
+    /// Takes out what [`first_completion`](Self::first_completion) showed.
+    #[inline]
+    pub fn drop_first_completion(&mut self) {
+        self.receive.next_completion();
+    }
+
+    /// True if there is a completion or an event to be polled.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        let (send, receive) = (&self.send.completions, &self.receive.completions);
+        !receive.is_empty() || !send.is_empty() || !self.events.is_empty()
+    }
+
+    /// True if peers that owe this node something are looked after already: then posts need no time for that.
+    #[inline]
+    pub fn is_watching(&self) -> bool {
+        self.watch_at.is_some()
+    }
+}

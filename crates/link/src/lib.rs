@@ -169,8 +169,8 @@ pub trait Link: Send {
     /// Frames of up to [`Capabilities::sent_bytes_max`] bytes are sent, and those that a link once said it carries even after
     /// it has found out that it does not any more, as well as it can. What lies in the parts of a frame is
     /// read during the call, but for one thing: of a frame longer than `frame_bytes_max` those parts that follow the first, from
-    /// the first of a page (4096 bytes) or more on, may be read until the receiver has the frame. Who changes them sooner makes it a frame with a wrong
-    /// checksum, no worse.
+    /// the first of a page (4096 bytes) or more on, may be read until the receiver has the frame. Who changes them sooner makes it
+    /// a frame with a wrong checksum, no worse: one whose payload is under none (`CRC-3`) is copied.
     fn send(&mut self, batch: &[TxFrame<'_>]) -> usize;
 
     /// Hands up to `budget` received frames to `sink` with the address they came from; returns how

@@ -23,7 +23,7 @@ fn open(lab: &Lab, side: usize) -> UdpLink {
 
 fn frame(number: u8, bytes: usize) -> Vec<u8> {
     let mut frame: Vec<u8> = (0..bytes).map(|i| (i * 7 + i / 256) as u8 ^ number).collect();
-    frame[0] = 0x24;
+    frame[..2].copy_from_slice(&[0x24, 0]);
     frame[2..4].copy_from_slice(&((bytes - HEAD_BYTES) as u16).to_be_bytes());
     frame[4..6].copy_from_slice(&TAG.to_be_bytes());
     frame

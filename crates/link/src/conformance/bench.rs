@@ -83,6 +83,8 @@ pub(super) fn frame(tag: u16, number: u64, bytes: usize) -> Vec<u8> {
     // Who finds frames in what the kernel merged goes by the length behind the header, so it must be true.
     if let Some(length) = bytes.checked_sub(HEADER_BYTES).and_then(|rest| u16::try_from(rest).ok())
     {
+        // No flags: one of them says that a payload is not summed, and must be copied.
+        frame[1] = 0;
         frame[2..4].copy_from_slice(&length.to_be_bytes());
     }
     let tag_at = DESTINATION_TAG_OFFSET;

@@ -8,14 +8,15 @@
 //!
 //! Where pieces are spliced ([`super::splice`]) the frame names pages until its receiver has read them, longer than the call
 //! that sends it. The firmware gives a buffer back when the peer has acknowledged what is in it, so a page that changes sooner
-//! than it is read belongs to a frame whose bytes have already come another way: a duplicate, which the peer drops by its number, or
-//! because its checksum is wrong. The same is true of operations that ended without an answer: what a late reader sees of
-//! their pages then is a frame with a wrong checksum. Nothing waits for the kernel to let go of pages.
+//! than it is read belongs to a frame whose bytes have already come another way: a duplicate, which the peer drops by its
+//! number, or because its checksum is wrong. Operations that ended without an answer (the peer was silent for too long) give
+//! buffers back as well: what a peer that wakes up late finds in their pages has a wrong checksum. Where a frame says that its
+//! payload is not under the checksum (`CRC-3`), nothing would tell, so it is copied. Nothing waits for the kernel to let go of pages.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use emp_wire::{HEADER_BYTES, Header};
+use emp_wire::{Flags, HEADER_BYTES, Header};
 
 use super::splice::{self, Pipe, Trouble};
 use super::{DOUBTS_MAX, SEGMENTS_MAX, UdpLink, send};
@@ -26,6 +27,9 @@ use crate::{Head, TxFrame};
 /// A long frame in bytes: a header and fifteen pages. An aligned buffer is then cut at its pages, and one that is not touches
 /// sixteen, where a packet of the kernel has room for seventeen.
 const LONG_FRAME_BYTES: usize = HEADER_BYTES + 15 * splice::PAGE_BYTES;
+
+/// Where the flags of a frame are (`FRAME-1`).
+const FLAGS_OFFSET: usize = 1;
 
 /// What a link knows about its long frames.
 pub(super) struct Long {
@@ -93,7 +97,8 @@ impl UdpLink {
         self.try_segments_again();
         let usable = self.segments_max > 1;
         let mut segment = self.long.segment_of(bytes).filter(|_| usable);
-        let mut pieces = splice::split(frame.parts).filter(|_| segment.is_some());
+        let named = segment.is_some() && is_summed(frame);
+        let mut pieces = splice::split(frame.parts).filter(|_| named);
         let name = SocketName::of(to);
         let mut in_vain = false;
         loop {
@@ -149,6 +154,12 @@ impl UdpLink {
         self.counts.bytes_sent += bytes as u64;
         true
     }
+}
+
+/// False if the frame says that its payload is not under its checksum.
+fn is_summed(frame: &TxFrame<'_>) -> bool {
+    let flags = frame.parts.first().and_then(|head| head.get(FLAGS_OFFSET)).copied().unwrap_or(0);
+    !Flags(flags).has(Flags::PAYLOAD_UNCHECKED)
 }
 
 /// The frame at the front of datagrams of `segment_bytes` bytes each that were merged, and the bytes up to the next one.

@@ -197,6 +197,9 @@ impl Core {
             while received < FRAMES_MAX {
                 let (bite, before) = (appetite.bite(), sink.firmware.unexpected_so_far());
                 let taken = link.receive_into(bite, &mut sink);
+                if taken == 0 {
+                    break;
+                }
                 received += taken;
                 let unexpected = sink.firmware.unexpected_so_far() != before;
                 appetite.fed(taken, unexpected);

@@ -252,10 +252,13 @@ impl ReceivePath {
         /// Entries looked at: this is asked after every batch, and looking once too often costs less.
         const LOOKED_AT: usize = 4;
         let delayed = &self.acks.delayed;
-        let open =
-            |(_, peer): &&(Time, u32)| self.peers[*peer].ack.delayed && !cross.acks[*peer].carried;
-        let first = delayed.iter().take(LOOKED_AT).find(open);
-        first.or_else(|| delayed.get(LOOKED_AT)).map(|(time, _)| *time)
+        for place in 0..LOOKED_AT {
+            let &(time, peer) = delayed.get(place)?;
+            if !cross.acks[peer].carried && self.peers[peer].ack.delayed {
+                return Some(time);
+            }
+        }
+        delayed.get(LOOKED_AT).map(|(time, _)| *time)
     }
 
     /// True if an acknowledgement or a "not ready" waits to be sent now.

@@ -4,9 +4,8 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use emp_wire::SliceWord;
+use emp_wire::{LONG_FRAME_BYTES, SliceWord};
 
-use crate::engine::FRAME_BYTES_MAX;
 use crate::limits::ASSEMBLIES_MAX;
 
 /// A frame of which the first bytes are here.
@@ -55,7 +54,7 @@ impl Assembly {
     ) -> Result<Option<Whole>, ()> {
         let (offset, total) = (usize::from(word.offset), usize::from(word.total));
         let end = offset + bytes.len();
-        if total > FRAME_BYTES_MAX || end > total {
+        if total > LONG_FRAME_BYTES || end > total {
             return Err(());
         }
         let at = match self.partial.iter().position(|p| (p.peer, p.name) == (peer, name)) {
@@ -88,7 +87,7 @@ impl Assembly {
     /// Where the next frame is put together: in the place of the one that was begun first, if there are too many.
     fn place(&mut self) -> usize {
         if self.partial.len() < ASSEMBLIES_MAX {
-            let bytes = vec![0; FRAME_BYTES_MAX].into_boxed_slice();
+            let bytes = vec![0; LONG_FRAME_BYTES].into_boxed_slice();
             self.partial.push(Partial { peer: 0, name: 0, total: 0, filled: 0, bytes });
             return self.partial.len() - 1;
         }

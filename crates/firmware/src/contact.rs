@@ -2,7 +2,7 @@
 
 use alloc::string::ToString;
 use emp_wire::{
-    Epoch, HEADER_BYTES, Header, Hello, Kind, LinkAddress, NodeId, Seed, covered_bytes, verify,
+    Epoch, Header, Hello, Kind, LONG_FRAME_BYTES, LinkAddress, NodeId, Seed, covered_bytes, verify,
 };
 
 use crate::counters::Counter;
@@ -33,7 +33,7 @@ impl Firmware {
             return Err(Counter::DropField);
         }
         match header.kind {
-            Kind::Hello => self.on_hello(now, link, from, header, &hello),
+            Kind::Hello => self.on_hello(now, (link, from), header, &hello, frame.len() as u32),
             _ => self.on_reply(now, link, from, header, &hello),
         }
     }
@@ -42,10 +42,10 @@ impl Firmware {
     fn on_hello(
         &mut self,
         now: Time,
-        link: LinkIndex,
-        from: LinkAddress,
+        (link, from): (LinkIndex, LinkAddress),
         header: &Header,
         hello: &Hello,
+        arrived_bytes: u32,
     ) -> Result<(), Counter> {
         let own = self.peers.own;
         let asked = hello.target == own || hello.target == NodeId::ANY;
@@ -61,6 +61,8 @@ impl Firmware {
             nonce: hello.nonce,
             source_epoch: self.local_epoch(known),
             destination_epoch: header.source_epoch.check(),
+            arrived_bytes,
+            frame_bytes: 0,
         };
         if !self.routes.push_contact(reply) {
             return Err(Counter::DropHello);
@@ -69,6 +71,9 @@ impl Firmware {
             let remote = self.peers[peer].remote_epoch;
             if remote == header.source_epoch {
                 self.shorten(peer, hello.frame_bytes_max);
+                if arrived_bytes as usize >= LONG_FRAME_BYTES {
+                    self.peers[peer].long.set_arrive(true);
+                }
             }
             let restarted = remote != Epoch::UNKNOWN && remote != header.source_epoch;
             let moved =
@@ -109,7 +114,9 @@ impl Firmware {
             return Ok(());
         }
         let peer = known.ok_or(Counter::DropBadReply)?;
-        if self.answers_for_lane(now, peer, link, from, header, hello) {
+        if self.answers_for_long(now, peer, header, hello)
+            || self.answers_for_lane(now, peer, link, from, header, hello)
+        {
             return Ok(());
         }
         let entry = &mut self.peers[peer];
@@ -158,7 +165,7 @@ impl Firmware {
         self.peers[peer].heard_ms = milliseconds(now);
         self.routes.stop_search(peer);
         self.send.found(peer, now);
-        self.receive.met(peer, self.peers[peer].frame_bytes_max - HEADER_BYTES as u16);
+        self.receive.met(peer, self.fragment_bytes(peer));
         self.counters.count(Counter::PeersFound);
         // Receives may have waited for it by name since before it was known.
         self.watch(now);
@@ -208,6 +215,8 @@ impl Firmware {
             nonce: self.routes.nonce(entry.node, entry.challenge),
             source_epoch: entry.local_epoch,
             destination_epoch: entry.remote_epoch.check(),
+            arrived_bytes: 0,
+            frame_bytes: 0,
         };
         self.routes.push_contact(contact);
     }
@@ -240,6 +249,8 @@ impl Firmware {
             nonce,
             source_epoch,
             destination_epoch: 0,
+            arrived_bytes: 0,
+            frame_bytes: 0,
         };
         self.routes.push_contact(contact);
     }
@@ -267,6 +278,8 @@ impl Firmware {
             nonce,
             source_epoch,
             destination_epoch: 0,
+            arrived_bytes: 0,
+            frame_bytes: 0,
         };
         self.routes.push_contact(contact);
     }
@@ -306,12 +319,16 @@ impl Firmware {
     pub(crate) fn emit_contacts(&mut self, batch: &mut TransmitBatch) {
         while !batch.is_full() {
             let Some(contact) = self.routes.pop_contact() else { return };
+            if !batch.fits(contact.frame_bytes.into()) {
+                return self.routes.unpop_contact(contact);
+            }
             let own = self.peers.own;
             let second = self.links.get(usize::from(contact.link.0)).and_then(|link| link.second);
             let hello = routes::hello(&contact, own, &self.name, self.takes_bytes_max);
             let hello = hello.with_second(second);
             let body = |into: &mut [u8]| hello.emit(into);
-            encode::contact_frame(batch, contact.link, contact.to, &contact.header(own), body);
+            let (way, header) = ((contact.link, &contact.to), contact.header(own));
+            encode::contact_frame(batch, way, &header, contact.frame_bytes.into(), body);
         }
     }
 }

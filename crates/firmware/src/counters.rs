@@ -97,6 +97,12 @@ counters! {
     LanesFound = "lanes_found",
     /// Lanes that failed: their frames take the other.
     LanesFailed = "lanes_failed",
+    /// Ways by which frames longer than the MTU were found to get through (`LONG-2`).
+    LongOpened = "long_opened",
+    /// Such ways given up because too many were lost (`LONG-4`).
+    LongClosed = "long_closed",
+    /// Frames longer than the MTU sent.
+    FramesLong = "frames_long",
     /// Peers that take only shorter frames than before.
     PeersLimited = "peers_limited",
     /// Frames that left in slices, being longer than their way takes now.

@@ -54,6 +54,10 @@ pub(crate) enum RouteNews {
     LaneFailed { peer: u32, lane: Lane },
     /// It would be used if it were there.
     LaneWanted { peer: u32, lane: Lane },
+    /// Frames longer than the MTU would be of use, and nobody knows whether they get through (`LONG-2`).
+    LongWanted { peer: u32 },
+    /// Too many of them were lost (`LONG-4`).
+    LongFailed { peer: u32 },
     /// A fetching atomic could not be sent: it ends at the receive path.
     Unsent { fetch: u32, status: Status },
 }

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 use emp_wire::{
-    Ack, Checksum, Close, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Message, NodeId,
-    NotReady, Sequence, SliceWord, TAG_EVERYONE, Target, covered_bytes, names_memory, verify,
-    verify_unsummed,
+    Ack, Checksum, Close, Epoch, Flags, HEADER_BYTES, Header, Kind, LONG_FRAME_BYTES, LinkAddress,
+    Message, NodeId, NotReady, Sequence, SliceWord, TAG_EVERYONE, Target, covered_bytes,
+    names_memory, verify, verify_unsummed,
 };
 
 use crate::assembly::Whole;
@@ -84,6 +84,7 @@ impl Firmware {
         self.send.handle_timeout(now);
         self.run_searches(now);
         self.run_seeks(now);
+        self.run_long_questions(now);
         if self.watch_at.is_some_and(|at| at <= now) {
             self.look_after(now);
         }
@@ -244,6 +245,7 @@ impl Firmware {
             }
             Some(whole) => {
                 self.counters.count(Counter::FramesAssembled);
+                self.peers[peer].long.set_arrive(false);
                 Ok(Some(whole))
             }
             None => Ok(None),
@@ -276,6 +278,8 @@ impl Firmware {
                     RouteNews::Lost { peer } => self.give_up(now, peer, Status::Unreachable),
                     RouteNews::Doubted { peer } => self.doubt(now, peer),
                     RouteNews::LaneWanted { peer, lane } => self.seek_lane(now, peer, lane, None),
+                    RouteNews::LongWanted { peer } => self.seek_long(now, peer),
+                    RouteNews::LongFailed { peer } => self.long_failed(now, peer),
                     RouteNews::LaneFailed { peer, lane } => {
                         if self.peers.lane_failed(now, peer, lane) {
                             self.counters.count(Counter::LanesFailed);
@@ -302,8 +306,9 @@ impl Firmware {
                 self.send.on_done(peer, handle, status);
             }
             ToSend::GetRequested { peer, block } => {
-                // It may have asked before it knew that this node takes only shorter ones now.
-                let fragment_max = self.frame_bytes_max - HEADER_BYTES as u16;
+                // It may have asked before it knew that this node takes only shorter ones now, or that long ones do not get
+                // through from here any more: then they leave in slices.
+                let fragment_max = (LONG_FRAME_BYTES - HEADER_BYTES) as u16;
                 self.send.on_get(now, peer, block, fragment_max);
             }
             ToSend::Forget { values } => self.send.replied.push(values),
@@ -430,7 +435,8 @@ impl Firmware {
             let body = |into: &mut [u8]| Ack { node: own, sack: ack.sack }.emit(into);
             let (_, way) = self.peers.ways(ack.peer).pick(ack.lane);
             let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
-            let line = Line { own, peer, way, check_payload: true, inline_bytes, bundles };
+            let line =
+                Line { own, peer, way, check_payload: true, inline_bytes, bundles, long: false };
             match encode::frame(batch, &line, &head, body, Payload::None, &NoMemory) {
                 Ok(_) => self.counters.count(Counter::AcksSent),
                 Err(_) => self.counters.count(Counter::DropTooLong),
@@ -461,7 +467,8 @@ impl Firmware {
             let body = |into: &mut [u8]| NotReady { node: own, cause, backoff_us }.emit(into);
             let (_, way) = self.peers.ways(to).pick(Lane::Small);
             let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
-            let line = Line { own, peer, way, check_payload: true, inline_bytes, bundles };
+            let line =
+                Line { own, peer, way, check_payload: true, inline_bytes, bundles, long: false };
             if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
                 self.counters.count(Counter::DropTooLong);
             }
@@ -489,7 +496,8 @@ impl Firmware {
             };
             let body = |into: &mut [u8]| Close { node: own }.emit(into);
             let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
-            let line = Line { own, peer, way, check_payload: true, inline_bytes, bundles };
+            let line =
+                Line { own, peer, way, check_payload: true, inline_bytes, bundles, long: false };
             if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
                 self.counters.count(Counter::DropTooLong);
             }

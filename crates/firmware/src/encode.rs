@@ -2,8 +2,8 @@
 
 use emp_wire::{
     ACK_BODY_BYTES_MAX, ATOMIC_BYTES, Checksum, Flags, GET_BYTES, HEADER_BYTES, Header,
-    IMMEDIATE_BYTES, Kind, LONG_BYTES, MESSAGE_BODY_BYTES_MAX, NodeId, Sequence, ShortRest,
-    TARGET_BYTES, store_checksum,
+    IMMEDIATE_BYTES, Kind, LONG_BYTES, LONG_FRAME_BYTES, MESSAGE_BODY_BYTES_MAX, NodeId, Sequence,
+    ShortRest, TARGET_BYTES, store_checksum,
 };
 
 use crate::lanes::Way;
@@ -50,6 +50,8 @@ pub(crate) struct Line<'a> {
     pub(crate) inline_bytes: u64,
     /// It may share a link frame with others (`BUNDLE-1`).
     pub(crate) bundles: bool,
+    /// Frames longer than the MTU take this way whole (`LONG-3`).
+    pub(crate) long: bool,
 }
 
 /// Where a frame's payload is.
@@ -108,7 +110,9 @@ pub(crate) fn frame(
         let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
         let payload_bytes = payload.bytes();
         let whole = end as u64 + payload_bytes;
-        if whole > inline.len() as u64 || whole > u64::from(u16::MAX) {
+        // What is longer than a frame with all its bytes inline has its payload in host memory.
+        let named = matches!(payload, Payload::Host { .. }) && whole <= LONG_FRAME_BYTES as u64;
+        if end > inline.len() || (whole > inline.len() as u64 && !named) {
             return Err(EncodeError::Unsendable);
         }
         length_bytes = whole as usize;
@@ -142,7 +146,8 @@ pub(crate) fn frame(
     };
     batch.add(way, small.map(|most| Small { node: peer.node, most, room }), build)?;
     // What crosses memory has no MTU, and no sum by which slices are known.
-    if length_bytes > room && !to.is_memory() {
+    let limit = if line.long { LONG_FRAME_BYTES.max(room) } else { room };
+    if length_bytes > limit && !to.is_memory() {
         batch.cut_last(room, peer.outgoing, memory)?;
     }
     Ok(copied)
@@ -244,7 +249,7 @@ fn place(
     inline: &mut [u8],
     segments: &mut FrameSegments,
     memory: &impl HostMemory,
-) -> Result<bool, MemoryFault> {
+) -> Result<bool, EncodeError> {
     match payload {
         Payload::None => Ok(true),
         Payload::Pool { pool, chain, offset, bytes } => {
@@ -252,32 +257,34 @@ fn place(
             Ok(true)
         }
         Payload::Host { list, offset, bytes } => {
-            let gathered = bytes > inline_max
+            let gathered = (bytes > inline_max || bytes > inline.len() as u64)
                 && list.range(offset, bytes, |piece| segments.try_push(piece)).is_ok();
             if !gathered {
                 segments.clear();
-                list.read(memory, offset, &mut inline[..bytes as usize])?;
+                let inline = inline.get_mut(..bytes as usize).ok_or(EncodeError::Unsendable)?;
+                list.read(memory, offset, inline)?;
             }
             Ok(!gathered)
         }
     }
 }
 
-/// Adds a contact frame (hello or reply), which has no peer entry behind it.
+/// Adds a contact frame (hello or reply), which has no peer entry behind it. Zeros make it `bytes_min` long (`LONG-2`).
 pub(crate) fn contact_frame(
     batch: &mut TransmitBatch,
-    link: LinkIndex,
-    to: emp_wire::LinkAddress,
+    way: Way<'_>,
     header: &Header,
+    bytes_min: usize,
     body: impl FnOnce(&mut [u8]) -> usize,
 ) {
-    let built = batch.add((link, &to), None, |inline, _| {
-        let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
+    batch.add_long(way, bytes_min, |inline| {
+        let fields = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
+        let end = fields.max(bytes_min);
+        inline[fields..end].fill(0);
         let header = Header { length: (end - HEADER_BYTES) as u16, ..*header };
         let head = inline.first_chunk_mut().expect("a batch's frames have room for a header");
         header.emit_seeded(head, emp_wire::Seed::CONTACT);
         store_checksum(inline, Checksum::of(&inline[..end]));
-        Ok::<_, core::convert::Infallible>(end)
+        end
     });
-    let Ok(()) = built;
 }

@@ -17,6 +17,8 @@ use crate::descriptor::{
 };
 use crate::lanes::{Lanes, Way, Ways};
 use crate::limits::{COMPLETIONS_MAX, EVENTS_MAX};
+use crate::link_info::LinkInfo;
+use crate::long::LongPaths;
 use crate::memory::HostMemory;
 use crate::peers::Peers;
 use crate::profile::Profile;
@@ -25,39 +27,6 @@ use crate::routes::Routes;
 use crate::send::{Outlet, SendPath};
 use crate::time::Time;
 use crate::transmit::{LinkIndex, TransmitBatch};
-
-/// What the firmware must know of a link. Its place in [`Config::links`] is its [`LinkIndex`].
-#[derive(Clone, Copy, Debug)]
-pub struct LinkInfo {
-    /// Largest frame in bytes, common header included.
-    pub frame_bytes_max: usize,
-    /// A hello to everyone reaches nodes that are not configured (or configured peers): worth asking when searching.
-    pub broadcast: bool,
-    /// Its peers are on this machine, and may name their memory to be read ([`HostMemory::fetch`], `DIRECT-1`).
-    pub reads_memory: bool,
-    /// Frames of one train leave in one call, and arrive together: long trains are given to it in parts.
-    pub segments: bool,
-    /// Trains of at least so many frames take this link to nodes that are also reached over a better one (`LANE-3`).
-    /// `None`: it is a link like any other. One link of a node can have this; later ones are as if they had not.
-    pub bulk_frames: Option<u32>,
-    /// This node's address on that bulk link, for nodes that hear of it on this one (`LANE-1`). Links without this have
-    /// no bulk lane beside them.
-    pub second: Option<LinkAddress>,
-}
-
-impl LinkInfo {
-    /// A link that takes small and large alike.
-    pub const fn new(frame_bytes_max: usize, broadcast: bool) -> Self {
-        Self {
-            frame_bytes_max,
-            broadcast,
-            reads_memory: false,
-            segments: false,
-            bulk_frames: None,
-            second: None,
-        }
-    }
-}
 
 /// The lanes to a peer that are used now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -179,7 +148,10 @@ impl Firmware {
         let frame_bytes_max = least.clamp(FRAME_BYTES_MIN, FRAME_BYTES_MAX);
         // What one lane overtakes arrives out of order, and is told apart from what is lost by selective acknowledgements.
         // `LANE-7`.
-        let apt = profile.accept_out_of_order && profile.selective_acks && links.len() > 1;
+        let selective = profile.accept_out_of_order && profile.selective_acks;
+        let apt = selective && links.len() > 1;
+        // A profile that stands for another system has frames as that has.
+        let apt_for_long = selective && profile.long_frames;
         let bulk = links.iter().enumerate().find_map(|(index, link)| {
             Some((LinkIndex(index as u8), link.bulk_frames.filter(|_| apt)?))
         });
@@ -187,13 +159,14 @@ impl Firmware {
             links.iter().rev().fold(0, |bits, link| bits << 1 | u64::from(of(link)))
         };
         let (beside, segmenting) = (bits(|link| link.second.is_some()), bits(|link| link.segments));
+        let longs = LongPaths::new(if apt_for_long { bits(|link| link.long_frames) } else { 0 });
         Self {
             name,
             links,
             frame_bytes_max: frame_bytes_max as u16,
             takes_bytes_max: frame_bytes_max as u16,
             assembly: Assembly::new(),
-            peers: Peers::new(node, Epoch::new(epoch), Lanes::new(bulk, beside)),
+            peers: Peers::new(node, Epoch::new(epoch), Lanes::new(bulk, beside), longs),
             send: SendPath::new(profile.clone(), segmenting),
             receive: ReceivePath::new(profile.clone()),
             cross: Cross::new(),
@@ -444,6 +417,7 @@ impl Firmware {
             self.receive.next_deadline(&self.cross),
             self.routes.next_deadline(),
             self.peers.lanes.next_deadline(),
+            self.peers.longs.next_deadline(),
             self.watch_at,
         ];
         let first = next.map(|due| due.unwrap_or(Time::NEVER)).into_iter().min();
@@ -520,7 +494,7 @@ impl Firmware {
     /// The lanes that frames to a peer take now, if it is known.
     pub fn lanes(&self, node: NodeId) -> Option<LanesInUse> {
         let ways = self.peers.ways(self.peers.peek(node)?);
-        let Ways { small, bulk, bulk_frames } = ways;
+        let Ways { small, bulk, bulk_frames, .. } = ways;
         let copied = |way: Option<Way<'_>>| way.map(|(link, address)| (link, *address));
         let (small, bulk) = (copied(small), copied(bulk));
         (small.is_some() || bulk.is_some()).then_some(LanesInUse { small, bulk, bulk_frames })

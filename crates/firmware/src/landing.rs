@@ -102,10 +102,15 @@ impl Firmware {
         self.expects_long_frames() && self.receive.expects_blocks()
     }
 
+    /// Frames of this length are worth asking [`plan_landing`](Self::plan_landing) for.
+    pub const fn is_worth_placing(frame_bytes: usize) -> bool {
+        frame_bytes as u64 > HEADER_BYTES as u64 + INLINE_PAYLOAD_BYTES_OF_TRAINS
+    }
+
     /// Frames whose payload is longer than what senders copy next to its header too: shorter pieces are copied by the kernel more
     /// slowly than by [`handle_train`](Self::handle_train) out of one, which sums them as it goes, and needs no look before.
     fn expects_long_frames(&self) -> bool {
-        u64::from(self.frame_bytes_max) > HEADER_BYTES as u64 + INLINE_PAYLOAD_BYTES_OF_TRAINS
+        self.peers.longs.any() || Self::is_worth_placing(self.frame_bytes_max.into())
     }
 
     /// Where the payload of frames that wait in a link belongs, as far as that is one piece of a posted buffer and all of it

@@ -68,9 +68,17 @@ pub(crate) struct Ways<'a> {
     pub(crate) bulk: Option<Way<'a>>,
     /// Least frames of a train for the bulk lane.
     pub(crate) bulk_frames: u32,
+    /// The link by which frames longer than the MTU get through (`LONG-3`).
+    pub(crate) long: Option<LinkIndex>,
 }
 
 impl<'a> Ways<'a> {
+    /// Frames longer than the MTU may take this way.
+    #[inline]
+    pub(crate) fn is_long(&self, way: Option<Way<'_>>) -> bool {
+        self.long.is_some() && way.map(|(link, _)| link) == self.long
+    }
+
     /// The way of a frame that is meant for `lane`: by the other if there is no such.
     #[inline]
     pub(crate) fn pick(&self, lane: Lane) -> (Lane, Option<Way<'a>>) {
@@ -310,7 +318,8 @@ mod tests {
         let addresses = [LinkAddress::index(3), LinkAddress::index(4)];
         let small = Some((LinkIndex(0), &addresses[0]));
         let bulk = Some((LINK, &addresses[1]));
-        let ways = Ways { small, bulk, bulk_frames: 5 };
+        let ways = Ways { small, bulk, bulk_frames: 5, long: Some(LINK) };
+        assert!(ways.is_long(bulk) && !ways.is_long(small) && !ways.is_long(None));
         assert_eq!((ways.lane_of(4), ways.lane_of(5)), (Lane::Small, Lane::Bulk));
         assert_eq!(ways.pick(Lane::Small), (Lane::Small, small));
         assert_eq!(ways.pick(Lane::Bulk), (Lane::Bulk, bulk));

@@ -27,6 +27,8 @@ mod landing;
 mod lanes;
 mod limited;
 pub mod limits;
+mod link_info;
+mod long;
 mod looks;
 mod memory;
 mod one_sided;
@@ -49,8 +51,9 @@ pub use descriptor::{
     ClaimId, Completion, CompletionMode, OpId, OpKind, PostError, Posted, ProbeInfo,
     ReceiveDescriptor, Selector, SendDescriptor, Status,
 };
-pub use engine::{Config, Firmware, LanesInUse, LinkInfo, NodeEvent};
+pub use engine::{Config, Firmware, LanesInUse, NodeEvent};
 pub use landing::{Arriving, Landing};
+pub use link_info::LinkInfo;
 pub use memory::{
     FetchError, HostMemory, MemoryFault, PeerMemory, Segment, SegmentList, TooManySegments,
 };

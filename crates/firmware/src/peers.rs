@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use crate::chunked::Chunked;
 use crate::lanes::{Lane, Lanes, Way, Ways, flag};
 use crate::limits::PEERS_MAX;
+use crate::long::{LongNote, LongPaths};
 use crate::time::Time;
 use crate::transmit::LinkIndex;
 
@@ -38,6 +39,8 @@ pub(crate) struct Peer {
     pub(crate) asking: bool,
     /// What there is beside the route: bits of [`flag`].
     lanes: u8,
+    /// What is known of long frames between it and this node.
+    pub(crate) long: LongNote,
     /// When a valid frame last came from it, in milliseconds (wrapping).
     pub(crate) heard_ms: u32,
     /// When one last came from where its route leads.
@@ -63,6 +66,7 @@ impl Peer {
             challenged_ms: u32::MAX / 2,
             asking: false,
             lanes: 0,
+            long: LongNote::NONE,
             heard_ms: 0,
             route_heard_ms: 0,
             departed: false,
@@ -100,6 +104,8 @@ pub(crate) struct Peers {
     departed: VecDeque<(Time, u32)>,
     /// Second lanes.
     pub(crate) lanes: Lanes,
+    /// By which ways long frames get through.
+    pub(crate) longs: LongPaths,
 }
 
 fn tag_key(tag: u32, epoch: Epoch) -> u64 {
@@ -107,7 +113,7 @@ fn tag_key(tag: u32, epoch: Epoch) -> u64 {
 }
 
 impl Peers {
-    pub(crate) fn new(own: NodeId, own_epoch: Epoch, lanes: Lanes) -> Self {
+    pub(crate) fn new(own: NodeId, own_epoch: Epoch, lanes: Lanes, longs: LongPaths) -> Self {
         let (by_node, by_tag) = (HashMap::new(), HashMap::new());
         Self {
             own,
@@ -118,6 +124,7 @@ impl Peers {
             last: 0,
             departed: VecDeque::new(),
             lanes,
+            longs,
         }
     }
 
@@ -126,7 +133,8 @@ impl Peers {
     pub(crate) fn ways(&self, index: u32) -> Ways<'_> {
         let peer = &self.entries[index];
         let bulk_frames = self.lanes.bulk_frames();
-        let mut ways = Ways { small: peer.route(), bulk: None, bulk_frames };
+        let long = peer.long.link();
+        let mut ways = Ways { small: peer.route(), bulk: None, bulk_frames, long };
         if peer.lanes != 0 && peer.has_route {
             ways.bulk = self.lanes.way(index).filter(|_| peer.lanes & flag::BULK != 0);
             let usable = peer.lanes & flag::SMALL_DOWN == 0 || ways.bulk.is_none();
@@ -153,13 +161,15 @@ impl Peers {
         }
         (peer.link, peer.address, peer.has_route) = (link, to, true);
         peer.route_heard_ms = milliseconds(now);
+        self.look_for_long(index);
     }
 
     /// Nothing is known any more of where a peer is.
     pub(crate) fn clear_route(&mut self, index: u32) {
         let peer = &mut self.entries[index];
-        (peer.has_route, peer.lanes) = (false, 0);
+        (peer.has_route, peer.lanes, peer.long) = (false, 0, LongNote::NONE);
         self.lanes.forget(index);
+        self.longs.forget(index);
     }
 
     /// A valid frame came from there. True if the peer seems to have moved: for a while nothing came from where its
@@ -243,7 +253,9 @@ impl Peers {
         if peer.lanes & flag::BULK != 0 && self.lanes.way(index).is_none() {
             peer.lanes = 0;
         }
-        before != (peer.lanes, peer.link)
+        let news = before != (peer.lanes, peer.link);
+        self.look_for_long(index);
+        news
     }
 
     /// A lane of a peer has failed. False: it is the only one that works.
@@ -256,6 +268,7 @@ impl Peers {
             Lane::Small => peer.lanes |= flag::SMALL_DOWN,
             Lane::Bulk => peer.lanes &= !flag::BULK,
         }
+        self.look_for_long(index);
         true
     }
 

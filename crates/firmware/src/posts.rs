@@ -1,6 +1,6 @@
 //! Posts of one-sided operations, and the regions that they reach.
 
-use emp_wire::{Atomic, Epoch, HEADER_BYTES};
+use emp_wire::{Atomic, Epoch, HEADER_BYTES, LONG_FRAME_BYTES};
 
 use crate::descriptor::{OpId, PostError};
 use crate::engine::Firmware;
@@ -65,13 +65,18 @@ impl Firmware {
         _memory: &mut impl HostMemory,
     ) -> Result<OpId, PostError> {
         let peer = self.destination(now, get.target.to, get.endpoint)?;
-        let entry = &self.peers[peer];
-        let known = entry.remote_epoch != Epoch::UNKNOWN;
-        let fragment = known.then(|| entry.frame_bytes_max - HEADER_BYTES as u16);
+        let known = self.peers[peer].remote_epoch != Epoch::UNKNOWN;
+        let fragment = known.then(|| self.fragment_bytes(peer));
         let op = self.receive.post_get(peer, get, fragment)?;
         self.watch(now);
         self.relay(now);
         Ok(op)
+    }
+
+    /// Payload bytes of the frames that a peer is asked for: long ones, if such were heard from it (`LONG-5`).
+    pub(crate) fn fragment_bytes(&self, peer: u32) -> u16 {
+        let longest = if self.peers[peer].long.arrive() { LONG_FRAME_BYTES as u16 } else { 0 };
+        self.peers[peer].frame_bytes_max.max(longest) - HEADER_BYTES as u16
     }
 
     /// Posts an atomic operation. It is complete when the target has executed it and the old values, if wanted, are here.

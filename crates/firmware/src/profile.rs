@@ -76,6 +76,8 @@ pub struct Profile {
     pub checksum_payload: bool,
     /// Small frames that leave together share link frames (`BUNDLE-1`).
     pub bundles: bool,
+    /// Frames longer than the MTU, where a link carries them (`LONG-1`).
+    pub long_frames: bool,
     /// Without a single frame from a peer for this long while something is due from it, it is unreachable.
     pub unreachable_after: Span,
 }
@@ -109,6 +111,7 @@ impl Profile {
         reorder_frames: 3,
         checksum_payload: true,
         bundles: true,
+        long_frames: true,
         unreachable_after: Span::ms(5_000),
     };
 
@@ -117,6 +120,7 @@ impl Profile {
     pub const EMP2001: Self = Self {
         name: "emp2001",
         bundles: false,
+        long_frames: false,
         collection: 3,
         selective_acks: false,
         retransmit: RetransmitUnit::Collection,
@@ -133,6 +137,7 @@ impl Profile {
     pub const OPENMX: Self = Self {
         name: "openmx",
         bundles: false,
+        long_frames: false,
         collection: 4,
         ack_trigger: AckTrigger::Messages,
         retransmit: RetransmitUnit::Train,
@@ -148,6 +153,7 @@ impl Profile {
     pub const VMMC2: Self = Self {
         name: "vmmc2",
         bundles: false,
+        long_frames: false,
         collection: 6,
         accept_out_of_order: false,
         selective_acks: false,

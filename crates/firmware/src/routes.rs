@@ -30,6 +30,10 @@ pub(crate) struct Contact {
     pub(crate) nonce: u64,
     pub(crate) source_epoch: Epoch,
     pub(crate) destination_epoch: u16,
+    /// An answer: bytes of the frame that it answers, as it arrived (`LONG-2`).
+    pub(crate) arrived_bytes: u32,
+    /// Bytes that the frame shall have at least.
+    pub(crate) frame_bytes: u16,
 }
 
 impl Contact {
@@ -46,7 +50,7 @@ impl Contact {
             source_epoch: self.source_epoch,
             sequence: Sequence(0),
             acknowledge: Sequence(0),
-            word: 0,
+            word: self.arrived_bytes,
         }
     }
 }
@@ -190,6 +194,11 @@ impl Routes {
 
     pub(crate) fn pop_contact(&mut self) -> Option<Contact> {
         self.contacts.pop_front()
+    }
+
+    /// Puts one back that has found no room.
+    pub(crate) fn unpop_contact(&mut self, contact: Contact) {
+        self.contacts.push_front(contact);
     }
 
     pub(crate) fn has_contacts(&self) -> bool {

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
-use emp_wire::{LinkAddress, NodeId};
+use emp_wire::{LONG_FRAME_BYTES, LinkAddress, NodeId};
 
 use crate::limits::FRAME_SEGMENTS_MAX;
 use crate::memory::{HostMemory, MemoryFault, Segment};
@@ -42,7 +42,7 @@ pub struct TransmitBatch {
     inline: Box<[u8]>,
     /// Inline bytes of all frames so far.
     used: usize,
-    /// Room for the longest frame.
+    /// Room for the inline bytes of one frame.
     room_bytes: usize,
     /// The frame that is being cut into slices. No memory until there is one.
     pub(crate) whole: Vec<u8>,
@@ -57,7 +57,8 @@ impl TransmitBatch {
     /// An empty batch for frames of up to `frame_bytes_max` bytes.
     pub fn new(frame_bytes_max: usize) -> Self {
         let room_bytes = frame_bytes_max.max(emp_wire::HEAD_BYTES_MAX);
-        let inline = vec![0; room_bytes * Self::FRAMES_MAX].into_boxed_slice();
+        // One frame may be as long as any. What is never written to is memory of no page.
+        let inline = vec![0; room_bytes * Self::FRAMES_MAX + LONG_FRAME_BYTES].into_boxed_slice();
         let frames = vec![TransmitFrame::none(); Self::FRAMES_MAX].into_boxed_slice();
         Self { frames, count: 0, inline, used: 0, room_bytes, whole: Vec::new(), sliced: 0 }
     }
@@ -139,6 +140,29 @@ impl TransmitBatch {
                 Err(error)
             }
         }
+    }
+
+    /// A frame fits whose inline bytes are so many: more than other frames' only in a batch without such a one.
+    pub(crate) fn fits(&self, bytes: usize) -> bool {
+        let left = self.inline.len() - self.used;
+        !self.is_full()
+            && bytes.max(self.room_bytes) + (self.room() as usize - 1) * self.room_bytes <= left
+    }
+
+    /// As [`add`](Self::add), for a frame of so many inline bytes, which [`fits`](Self::fits).
+    #[cold]
+    pub(crate) fn add_long(
+        &mut self,
+        way: (LinkIndex, &LinkAddress),
+        bytes: usize,
+        build: impl FnOnce(&mut [u8]) -> usize,
+    ) {
+        let room = self.room_bytes;
+        self.room_bytes = bytes.max(room);
+        let added =
+            self.add(way, None, |inline, _| Ok::<_, core::convert::Infallible>(build(inline)));
+        self.room_bytes = room;
+        let Ok(()) = added;
     }
 
     /// Frames that were cut into slices since the last call.

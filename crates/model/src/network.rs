@@ -24,6 +24,10 @@ pub struct FabricSetup {
     pub pad_bytes: usize,
     /// What happens to frames.
     pub faults: FaultPlan,
+    /// Frames longer than this, in bytes, cross in pieces of that length, each of which may be lost (`LONG-1`).
+    pub piece_bytes: usize,
+    /// They arrive; on a path that does not put pieces together they don't.
+    pub joins_pieces: bool,
 }
 
 impl FabricSetup {
@@ -37,6 +41,8 @@ impl FabricSetup {
             queue_bytes: 512 << 10,
             pad_bytes: 46,
             faults: FaultPlan::default(),
+            piece_bytes: usize::MAX,
+            joins_pieces: true,
         }
     }
 }
@@ -177,6 +183,12 @@ impl Network {
         }
     }
 
+    /// Has frames longer than so many bytes cross in pieces, which are put together again if `joins`.
+    pub fn set_pieces(&mut self, fabric: usize, bytes: usize, joins: bool) {
+        let setup = &mut self.fabrics[fabric].setup;
+        (setup.piece_bytes, setup.joins_pieces) = (bytes, joins);
+    }
+
     /// Another fault plan for one fabric.
     pub fn set_faults(&mut self, fabric: usize, faults: FaultPlan) {
         self.fabrics[fabric].setup.faults = faults;
@@ -310,7 +322,14 @@ impl Network {
         let scripted = self.script.as_mut().and_then(|script| script(now, from, to, &frame));
         let verdict = scripted.unwrap_or_else(|| {
             let burst = &mut fabric.burst[path];
-            fabric.setup.faults.judge(now, &frame, burst, &mut self.prng)
+            let FabricSetup { faults, piece_bytes, joins_pieces, .. } = &fabric.setup;
+            let pieces = frame.len().div_ceil(*piece_bytes);
+            let mut verdict = faults.judge(now, &frame, burst, &mut self.prng);
+            for _ in 1..pieces {
+                verdict.drop |= faults.judge(now, &frame, burst, &mut self.prng).drop;
+            }
+            verdict.drop |= pieces > 1 && !joins_pieces;
+            verdict
         });
         let fate = if fabric.cuts[path] > 0 {
             Fate::Cut

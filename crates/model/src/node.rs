@@ -73,6 +73,8 @@ pub struct SimNode {
     /// Its host's memory.
     pub memory: SimMemory,
     ring: VecDeque<Delivery>,
+    /// Its room that is taken: a long frame takes that of the pieces it came in.
+    ring_slots: usize,
     batch: TransmitBatch,
     /// Sends that were over when they were posted: the application looks at them with the rest.
     over: Vec<Completion>,
@@ -94,6 +96,12 @@ pub struct TurnResult {
     pub completions: Vec<Completion>,
     /// What happened to peers.
     pub events: Vec<NodeEvent>,
+}
+
+/// Frames of the usual length that a frame takes the room of.
+fn slots(links: &[LinkInfo], frame: &[u8]) -> usize {
+    let usual = links.iter().map(|link| link.frame_bytes_max).max();
+    frame.len().div_ceil(usual.unwrap_or(usize::MAX)).max(1)
 }
 
 /// Time that a card's transmit ring holds: 256 full frames at 10 Gb/s take about 300 µs.
@@ -134,6 +142,7 @@ impl SimNode {
             firmware: None,
             memory: SimMemory::new(),
             ring: VecDeque::new(),
+            ring_slots: 0,
             over: Vec::new(),
             ring_lost: 0,
             dirty: false,
@@ -174,6 +183,7 @@ impl SimNode {
         self.firmware = None;
         self.memory = SimMemory::new();
         self.ring.clear();
+        self.ring_slots = 0;
         self.over.clear();
         self.dirty = false;
         self.last_turn = None;
@@ -201,10 +211,12 @@ impl SimNode {
         if self.firmware.is_none() {
             return Err(delivery);
         }
-        if self.ring.len() >= self.setup.pace.ring_frames {
+        let slots = slots(&self.setup.links, &delivery.frame);
+        if self.ring_slots + slots > self.setup.pace.ring_frames {
             self.ring_lost += 1;
             return Err(delivery);
         }
+        self.ring_slots += slots;
         self.ring.push_back(delivery);
         Ok(())
     }
@@ -234,6 +246,7 @@ impl SimNode {
         self.last_turn = Some(now);
         for _ in 0..self.setup.pace.frames_per_turn {
             let Some(delivery) = self.ring.pop_front() else { break };
+            self.ring_slots -= slots(&self.setup.links, &delivery.frame);
             let Delivery { link, from, frame, .. } = delivery;
             firmware.handle_frame(now, link, from, &frame, &mut self.memory);
             network.recycle(frame);

@@ -109,6 +109,7 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
     let mut world = WorldSetup { fabrics, nodes: setups, seed: prng.bits() };
     draw_lanes(seed, &mut world);
     draw_segments(seed, &mut world);
+    draw_long(seed, &mut world, options.calm);
     (temper, world, prng)
 }
 
@@ -117,6 +118,20 @@ fn draw_segments(seed: u64, world: &mut WorldSetup) {
     let mut prng = Prng::new(seed ^ 0x5e9_3e75);
     for link in world.nodes.iter_mut().flat_map(|node| &mut node.links) {
         link.segments = prng.percent(50);
+    }
+}
+
+/// Half of the links carry frames longer than the MTU; of the fabrics that cut them, some do not join the pieces. From numbers
+/// of its own, as below.
+fn draw_long(seed: u64, world: &mut WorldSetup, calm: bool) {
+    let mut prng = Prng::new(seed ^ 0x7a11_f3a3);
+    for link in world.nodes.iter_mut().flat_map(|node| &mut node.links) {
+        link.long_frames = prng.percent(50);
+    }
+    let usual = |node: &NodeSetup| node.links.iter().map(|link| link.frame_bytes_max).max();
+    let usual = world.nodes.iter().filter_map(usual).max().unwrap_or(usize::MAX);
+    for fabric in &mut world.fabrics {
+        (fabric.piece_bytes, fabric.joins_pieces) = (usual, prng.percent(75) || calm);
     }
 }
 
@@ -172,6 +187,8 @@ fn draw_fabric(prng: &mut Prng, temper: &Temper, options: &SwarmOptions) -> Fabr
         queue_bytes: 1 << prng.within(16..=21),
         pad_bytes: *prng.pick(&[0, 46]),
         faults,
+        piece_bytes: usize::MAX,
+        joins_pieces: true,
     }
 }
 

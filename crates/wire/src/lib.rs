@@ -66,6 +66,10 @@ pub const ETHERTYPE_DEFAULT: u16 = 0x88B5;
 pub const UDP_PORT_DEFAULT: u16 = 51966;
 /// Bytes of the common header that every frame starts with (`FRAME-1`).
 pub const HEADER_BYTES: usize = 32;
+/// Bytes of the longest frame of a link that carries a frame in several datagrams (`LONG-1`): the header and 15 pages of 4 KB.
+/// Those of an unaligned buffer are 16 pages, which with the head fit the 17 pieces of one packet of Linux; and 64 datagrams
+/// of 1,472 bytes, which is what its older kernels cut one into, hold it.
+pub const LONG_FRAME_BYTES: usize = HEADER_BYTES + 15 * 4096;
 /// Byte offset of the 16-bit destination tag in a frame: what a link's socket filter looks at (`FRAME-3`).
 pub const DESTINATION_TAG_OFFSET: usize = 4;
 /// Byte offset of the first byte, which holds the version (top three bits) and the kind (low five).

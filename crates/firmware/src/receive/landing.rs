@@ -74,11 +74,17 @@ impl ReceivePath {
             Kind::Data => self.rest_of_train(peer, first, whole)?,
             _ => return None,
         };
-        if u64::from(fragment) != outline.fragment || first.length != fragment {
+        if first.length as u64 != outline.fragment || outline.fragment > fragment.into() {
             return None;
         }
         let into = list.range(offset, left, Err).err()?;
         let room = into.bytes.min(left);
+        if outline.fragment < fragment.into() {
+            // The last one, and by itself.
+            let alone = (outline.whole, outline.tail) == (1, 0) && outline.fragment == left;
+            let (into, fragment) = (into.part(0, left), first.length);
+            return (alone && room == left).then_some(Run { into, fragment, frames: 1 });
+        }
         let full = (room / outline.fragment).min(outline.whole);
         let tail = left - full * outline.fragment;
         let ends = full == outline.whole && tail > 0 && tail == outline.tail && room == left;

@@ -388,11 +388,16 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
     let frame = *active.frame(sequence);
     match frame.state {
         FrameState::Acked | FrameState::Unsent => return,
-        FrameState::InFlight => active.flight_mut(frame.lane).in_flight -= 1,
+        FrameState::InFlight => {
+            active.flight_mut(frame.lane).in_flight -= u32::from(frame.weight);
+        }
         FrameState::Lost => active.flight_mut(frame.lane).lost -= 1,
     }
     active.frame_mut(sequence).state = FrameState::Acked;
-    progress.acked[frame.lane as usize] += 1;
+    progress.acked[frame.lane as usize] += u32::from(frame.weight);
+    if frame.is_long() {
+        active.strikes = active.strikes.saturating_sub(1);
+    }
     // Karn: a retransmitted frame does not say which copy was acknowledged.
     if !frame.resent {
         active.raise_acked(frame.lane, frame.order);

@@ -11,7 +11,8 @@ use crate::counters::Counter;
 use crate::cross::Control;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, SendDescriptor, Status};
 use crate::lanes::{Lane, Ways};
-use crate::limits::{BLOCKS_QUEUED_MAX, BUFFERED_MAX, CONTROLS_MAX};
+use crate::limits::{BLOCKS_QUEUED_MAX, BUFFERED_MAX, CONTROLS_MAX, FRAME_SEGMENTS_MAX};
+use crate::long::LONG_FRAGMENT_BYTES;
 use crate::memory::HostMemory;
 use crate::pool::Chain;
 use crate::profile::Profile;
@@ -223,6 +224,14 @@ impl SendPath {
             let Some(message) = self.messages.at(index) else { return };
             cut = message.cut(&self.profile, frame_bytes_max);
         }
+        let Some(message) = self.messages.at(index) else { return };
+        let alone = cut.frames == 1;
+        let usual = if alone { 1 } else { message.usual_frames(cut.fragment).max(cut.frames) };
+        let lane = ways.lane_of(usual);
+        let long = message.total() > u64::from(cut.first_payload) || !alone;
+        if long && !direct && ways.is_long(ways.pick(lane).1) {
+            cut = message.cut_long(&self.profile).unwrap_or(cut);
+        }
         let entry = &mut self.peers[peer];
         let Some(message) = self.messages.at_mut(index) else { return };
         let number = *message.number.get_or_insert_with(|| {
@@ -240,28 +249,34 @@ impl SendPath {
                 || message.descriptor.synchronous
                 || u64::from(cut.unscheduled) < total);
         (message.in_train, message.queued) = (true, false);
-        let alone = cut.frames == 1;
-        let frames = if alone { 1 } else { message.frames().max(cut.frames) };
+        message.usual_frames = usual;
         let what = What::Message { message: index, number };
         let first = entry.next;
         entry.next = first.plus(cut.frames);
         let active = entry.active.as_mut().expect("a peer with a pending message is active");
         (active.train_next, active.train_end) = (first, entry.next);
-        let (count, lane) = (cut.frames, ways.lane_of(frames));
+        let count = cut.frames;
         active.records.push_back(Record { first, count, sent: 0, acked: 0, lane, what });
     }
 
     /// Begins a block's train. False: its message is gone.
-    pub(super) fn begin_block(&mut self, peer: u32, block: QueuedBlock, ways: &Ways) -> bool {
+    pub(super) fn begin_block(
+        &mut self,
+        peer: u32,
+        block: QueuedBlock,
+        frame_bytes_max: u16,
+        ways: &Ways,
+    ) -> bool {
         let (count, frames, what) = match block {
             QueuedBlock::Message { message, generation, pull, offset, bytes } => {
                 let Some(sending) = self.messages.get(message, generation) else { return false };
                 let count = bytes.div_ceil(u32::from(sending.fragment.max(1)));
-                (count, sending.frames(), What::Block { message, pull, offset, bytes })
+                (count, sending.usual_frames, What::Block { message, pull, offset, bytes })
             }
             QueuedBlock::Region(block) => {
-                let count = (block.memory.bytes as u32).div_ceil(block.fragment.into());
-                (count, count, What::Region(block))
+                let frames = |fragment: u16| (block.memory.bytes as u32).div_ceil(fragment.into());
+                let usual = block.fragment.min(frame_bytes_max - HEADER_BYTES as u16);
+                (frames(block.fragment), frames(usual), What::Region(block))
             }
         };
         let first = self.begin(peer, count, ways.lane_of(frames), what);
@@ -284,6 +299,10 @@ impl SendPath {
 /// Header and fields of the longest first frame that names memory.
 const DIRECT_HEAD_BYTES: usize = HEADER_BYTES + TARGET_BYTES + LONG_BYTES + IMMEDIATE_BYTES;
 
+/// Payload bytes of the shortest long frame that others of its message follow: one call's fixed costs at both ends are what
+/// copying and checking 16 KB take.
+const PART_BYTES_MIN: u64 = 24 << 10;
+
 /// How a message is cut into the frames of its train.
 struct Cut {
     unscheduled: u32,
@@ -304,6 +323,7 @@ impl SendMessage {
             unscheduled: 0,
             first_payload: 0,
             fragment: 0,
+            usual_frames: 0,
             direct: false,
             queued: false,
             in_train: false,
@@ -329,9 +349,10 @@ impl SendMessage {
         }
     }
 
-    /// Frames of all its trains, about: by these its lane is chosen, because what is pulled streams, block behind block.
-    fn frames(&self) -> u32 {
-        let frames = self.total().div_ceil(u64::from(self.fragment.max(1)));
+    /// Frames of all its trains, about, if none is longer than the MTU: by these its lane is chosen, because what is pulled
+    /// streams, block behind block.
+    fn usual_frames(&self, fragment: u16) -> u32 {
+        let frames = self.total().div_ceil(u64::from(fragment.max(1)));
         u32::try_from(frames).unwrap_or(u32::MAX)
     }
 
@@ -348,9 +369,8 @@ impl SendMessage {
             && DIRECT_HEAD_BYTES + pieces_bytes(pieces.len()) <= usize::from(frame_bytes_max)
     }
 
-    /// Its cut into frames of this size.
-    fn cut(&self, profile: &Profile, frame_bytes_max: u16) -> Cut {
-        let total = self.total();
+    /// Bytes of the fields of its first frame: if that is all of it, and if not.
+    fn bodies(&self) -> (u64, u64) {
         let fields = match self.work {
             Work::Put { .. } if !self.void => TARGET_BYTES,
             Work::Atomic { .. } if !self.void => ATOMIC_BYTES,
@@ -358,7 +378,24 @@ impl SendMessage {
         };
         let immediate = self.descriptor.immediate.is_some() && !self.void;
         let short = (fields + if immediate { IMMEDIATE_BYTES } else { 0 }) as u64;
-        let bodies = (short, short + LONG_BYTES as u64);
+        (short, short + LONG_BYTES as u64)
+    }
+
+    /// Its cut into frames longer than the MTU (`LONG-3`). `None`: it is not to have such.
+    fn cut_long(&self, profile: &Profile) -> Option<Cut> {
+        let named = self.chain.is_none()
+            && !self.void
+            && matches!(self.work, Work::Message | Work::Put { .. })
+            && self.descriptor.segments.as_slice().len() <= FRAME_SEGMENTS_MAX;
+        let whole = self.total() <= profile.eager_bytes;
+        let wanted = if whole { self.total() } else { profile.unscheduled_bytes.into() };
+        named.then(|| Cut::new_long(self.total(), self.bodies(), wanted))
+    }
+
+    /// Its cut into frames of this size.
+    fn cut(&self, profile: &Profile, frame_bytes_max: u16) -> Cut {
+        let total = self.total();
+        let bodies = self.bodies();
         let whole = total <= profile.eager_bytes || matches!(self.work, Work::Atomic { .. });
         let wanted = if whole { total } else { profile.unscheduled_bytes.into() };
         Cut::new(total, bodies, frame_bytes_max, wanted)
@@ -386,6 +423,27 @@ impl Cut {
             frames: frames as u32,
         }
     }
+
+    /// The same for frames longer than the MTU. What leaves unasked is cut into few of one length, so that both ends work at the
+    /// same time; of a longer message the first is short, so that the receiver soon asks for the rest.
+    fn new_long(total: u64, bodies: (u64, u64), wanted: u64) -> Self {
+        let most = LONG_FRAGMENT_BYTES.into();
+        let (first, fragment) = if wanted >= total {
+            let parts = (total / PART_BYTES_MIN).max(total.div_ceil(most - bodies.1)).max(1);
+            let part = total.div_ceil(parts);
+            (part, part + bodies.1)
+        } else {
+            (wanted.min(PART_BYTES_MIN), most)
+        };
+        let unscheduled = wanted.min(total);
+        let frames = 1 + (unscheduled - first).div_ceil(fragment);
+        Self {
+            unscheduled: unscheduled as u32,
+            first_payload: first as u32,
+            fragment: fragment as u16,
+            frames: frames as u32,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -403,5 +461,24 @@ mod tests {
         assert_eq!((rendezvous.frames, rendezvous.unscheduled), (1, 0));
         let huge = Cut::new(1 << 40, bodies, 1500, 1 << 40);
         assert!(huge.frames <= TRAIN_FRAMES_MAX && u64::from(huge.unscheduled) < 1 << 40);
+    }
+
+    #[test]
+    fn long_frames_hold_messages_in_few_pieces() {
+        let bodies = (28, 44);
+        let cut = |total, wanted| {
+            let cut = Cut::new_long(total, bodies, wanted);
+            assert!(cut.first_payload + 44 <= LONG_FRAGMENT_BYTES.into());
+            let rest = u64::from(cut.unscheduled - cut.first_payload);
+            assert_eq!(rest.div_ceil(cut.fragment.into()) + 1, cut.frames.into());
+            (cut.frames, cut.unscheduled, cut.first_payload)
+        };
+        assert_eq!(cut(2_000, 2_000), (1, 2_000, 2_000));
+        assert_eq!(cut(40_000, 40_000), (1, 40_000, 40_000));
+        assert_eq!(cut(65_536, 65_536), (2, 65_536, 32_768));
+        assert_eq!(cut(61_440, 61_440), (2, 61_440, 30_720));
+        assert_eq!(cut(1 << 20, 61_440), (2, 61_440, 24 << 10));
+        assert_eq!(cut(1 << 20, 0), (1, 0, 0));
+        assert_eq!(cut(1 << 20, 1 << 20).0, 42);
     }
 }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 mod acknowledged;
 mod body;
 mod bookkeeping;
+mod long;
 mod one_sided;
 mod parts;
 mod record;
@@ -88,6 +89,8 @@ struct SendMessage {
     /// Payload bytes of its first frame, and of the others.
     first_payload: u32,
     fragment: u16,
+    /// Frames of all of it if none were longer than the MTU; set with the cut.
+    usual_frames: u32,
     /// Its first frame names its memory, for the receiver to read.
     direct: bool,
     /// It stands in the peer's queue of messages to be sent.

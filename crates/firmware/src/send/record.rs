@@ -56,6 +56,9 @@ impl What {
     }
 }
 
+/// What a frame counts as at most until the next acknowledgement is requested: three long frames are answered once.
+const REQUEST_WEIGHT_MAX: u8 = 6;
+
 /// State of one frame in the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum FrameState {
@@ -77,11 +80,21 @@ pub(super) struct Frame {
     pub(super) resent: bool,
     /// The lane that it took last.
     pub(super) lane: Lane,
+    /// How many frames of the usual length it counts as (`LONG-3`).
+    pub(super) weight: u8,
+}
+
+impl Frame {
+    /// It is longer than the MTU.
+    pub(super) const fn is_long(&self) -> bool {
+        self.weight > 1
+    }
 }
 
 /// What is under way by one lane: frames of one do not show what became of those of the other (`LANE-4`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flight {
+    /// Frames in flight, by their weight.
     pub(super) in_flight: u32,
     /// Found lost, and not sent again yet.
     pub(super) lost: u32,
@@ -142,6 +155,8 @@ pub(super) struct Active {
     pub(super) credit: u32,
     /// Refusals since the last message that was taken.
     pub(super) refusals: u32,
+    /// Long frames that were lost lately, against those that arrived ([`long`](super::long)).
+    pub(super) strikes: u32,
     /// Last time something was acknowledged, or nothing was in flight; timers do not move it.
     pub(super) acked_at: Time,
     /// Last time that any frame came from the peer, or that we began to wait for one.
@@ -179,6 +194,7 @@ impl Active {
             repairs: 0,
             credit: 0,
             refusals: 0,
+            strikes: 0,
             acked_at: Time::default(),
             heard_at: Time::default(),
             ready_at: Time::default(),
@@ -191,8 +207,8 @@ impl Active {
 
     /// A frame leaves by this lane; gives its place in the lane's order of transmission.
     #[inline]
-    pub(super) fn note_departure(&mut self, lane: Lane, now: Time) -> u32 {
-        self.since_request += 1;
+    pub(super) fn note_departure(&mut self, lane: Lane, now: Time, weight: u8) -> u32 {
+        self.since_request += u32::from(weight.min(REQUEST_WEIGHT_MAX));
         if !self.is_flying() {
             (self.acked_at, self.heard_at) = (now, now);
         }
@@ -201,7 +217,7 @@ impl Active {
             flight.progress_at = now;
         }
         flight.order = flight.order.wrapping_add(1);
-        flight.in_flight += 1;
+        flight.in_flight += u32::from(weight);
         flight.order
     }
 
@@ -251,7 +267,7 @@ impl Active {
         }
         (self.unacked, self.train_next, self.train_end) = (next, next, next);
         self.flights = [Flight { progress_at: now, ..Flight::default() }; 2];
-        (self.since_request, self.refusals, self.credit) = (0, 0, 0);
+        (self.since_request, self.refusals, self.credit, self.strikes) = (0, 0, 0, 0);
         (self.acked_at, self.heard_at) = (now, now);
         self.ready_at = Time::default();
         (self.suspected, self.message_turn) = (false, false);
@@ -298,9 +314,9 @@ impl Active {
         let frame = self.frame_mut(sequence);
         if frame.state == FrameState::InFlight {
             frame.state = FrameState::Lost;
-            let lane = frame.lane;
+            let (lane, weight) = (frame.lane, frame.weight);
             let flight = self.flight_mut(lane);
-            flight.in_flight -= 1;
+            flight.in_flight -= u32::from(weight);
             flight.lost += 1;
         }
     }

@@ -65,7 +65,7 @@ impl SendPath {
         let Some((index, generation)) = self.messages.next_name() else {
             return Err(PostError::Busy);
         };
-        let request = self.asks(&self.peers[peer], Lane::Small);
+        let request = self.asks(&self.peers[peer], Lane::Small, 1);
         let (sequence, number) = (self.peers[peer].next, self.peers[peer].next_number);
         let bytes = send.segments.bytes() as u32;
 
@@ -89,7 +89,15 @@ impl SendPath {
         let way = Some(way);
         // All of it is copied, whatever its length: the buffer is the caller's own again when this returns.
         let inline_bytes = u64::MAX;
-        let line = Line { own, peer: &peers[peer], way, check_payload, inline_bytes, bundles };
+        let line = Line {
+            own,
+            peer: &peers[peer],
+            way,
+            check_payload,
+            inline_bytes,
+            bundles,
+            long: false,
+        };
         let payload = match bytes {
             0 => Payload::None,
             _ => Payload::Host { list: &send.segments, offset: 0, bytes: bytes.into() },
@@ -149,9 +157,9 @@ impl SendPath {
         entry.next_number = entry.next_number.wrapping_add(1);
         let active = self.activate_at(peer, first, now);
         let was_waiting = active.flight(lane).is_waiting();
-        let order = active.note_departure(lane, now);
+        let order = active.note_departure(lane, now, 1);
         let (state, sent_us) = (FrameState::InFlight, (now.0 / 1_000) as u32);
-        *active.frame_mut(first) = Frame { order, sent_us, state, resent: false, lane };
+        *active.frame_mut(first) = Frame { order, sent_us, state, resent: false, lane, weight: 1 };
         active.records.push_back(Record { first, count: 1, sent: 1, acked: 0, lane, what });
         let next = first.plus(1);
         (active.train_next, active.train_end) = (next, next);

@@ -3,6 +3,7 @@
 use emp_wire::Sequence;
 
 use super::acknowledged::mark_unit_lost;
+use super::long::SILENT_RUNS;
 use super::record::{Active, Flight, FrameState};
 use super::{SendPath, window_mut};
 use crate::counters::Counter;
@@ -130,8 +131,12 @@ impl SendPath {
         let Flight { backoff, progress_at, .. } = *active.flight(lane);
         let probing = backoff == 0 && self.profile.tail_probe;
         let unit = self.profile.retransmit;
-        if let Some(oldest) = oldest_in_flight(active, lane) {
+        let oldest = oldest_in_flight(active, lane);
+        if let Some(oldest) = oldest {
             mark_unit_lost(active, oldest, unit, self.profile.collection);
+        }
+        if backoff >= SILENT_RUNS && oldest.is_some_and(|oldest| active.frame(oldest).is_long()) {
+            self.route_news.push_back(RouteNews::LongFailed { peer });
         }
         if probing {
             self.counters.count(Counter::TailProbes);

@@ -136,7 +136,15 @@ impl SendPath {
         let (lane, way) = ways.pick(active.records[*record].lane);
         let inline_bytes = self.inline_bytes(way, &active.records[*record]);
         let (own, bundles) = (peers.own, false);
-        let line = Line { own, peer: &peers[peer], way, check_payload, inline_bytes, bundles };
+        let line = Line {
+            own,
+            peer: &peers[peer],
+            way,
+            check_payload,
+            inline_bytes,
+            bundles,
+            long: false,
+        };
         let acknowledge = cross.acks[peer].acknowledge;
         let (sequence, word) = (*first, source.word);
         let head = Head { kind: source.kind, flags: Flags::ACK, sequence, acknowledge, word };
@@ -217,11 +225,11 @@ impl Active {
     /// A frame went out for the first time.
     #[inline]
     fn note_sent(&mut self, sequence: Sequence, lane: Lane, now: Time) {
-        let order = self.note_departure(lane, now);
+        let order = self.note_departure(lane, now, 1);
         let frame = self.frame_mut(sequence);
         frame.lane = lane;
         (frame.order, frame.sent_us) = (order, (now.0 / 1_000) as u32);
-        (frame.state, frame.resent) = (FrameState::InFlight, false);
+        (frame.state, frame.resent, frame.weight) = (FrameState::InFlight, false, 1);
     }
 }
 

@@ -89,7 +89,7 @@ impl SendPath {
                 }
                 Err(EncodeError::Unsendable) => {
                     self.counters.count(Counter::DropTooLong);
-                    self.sent(now, peer, sequence, Lane::Small);
+                    self.sent(now, peer, sequence, (Lane::Small, 1));
                 }
                 Err(EncodeError::Full) => {
                     whole = false;
@@ -103,6 +103,7 @@ impl SendPath {
             }
         }
         self.want_lanes(now, peer, &ways, out.peers);
+        self.want_long(now, peer, &ways, out.peers);
         self.settle(peer);
         self.arm(peer, now);
         whole
@@ -210,7 +211,7 @@ impl SendPath {
                 return true;
             }
             let Some(block) = active.blocks.pop_front() else { return false };
-            if self.begin_block(peer, block, ways) {
+            if self.begin_block(peer, block, frame_bytes_max, ways) {
                 return true;
             }
         }
@@ -232,16 +233,19 @@ impl SendPath {
         let record = &active.records[index];
         let place = sequence.since(record.first) as u32;
         let (lane, way) = ways.pick(lane_of(active, record, sequence));
-        let flags = self.flags(peer, sequence, record, place, lane);
+        let weight = self.weight_of(record, place, peers[peer].frame_bytes_max);
+        let flags = self.flags(peer, sequence, record, place, (lane, weight));
         let requested = flags.has(Flags::ACK_REQUEST);
         let acknowledge = cross.acks[peer].acknowledge;
         let own = peers.own;
         let head = |kind, flags: Flags, word| Head { kind, flags, sequence, acknowledge, word };
         let Profile { checksum_payload: check_payload, bundles, .. } = self.profile;
         let inline_bytes = self.inline_bytes(way, record);
+        let long = ways.is_long(way);
         // Where a train lands, each frame has a link frame of its own.
         let bundles = bundles && record.count == 1;
-        let line = Line { own, peer: &peers[peer], way, check_payload, inline_bytes, bundles };
+        let line =
+            Line { own, peer: &peers[peer], way, check_payload, inline_bytes, bundles, long };
         let copied = match record.what {
             What::Skip => {
                 let head = head(Kind::Skip, flags, 0);
@@ -328,7 +332,7 @@ impl SendPath {
             cross.acks[peer].carried = true;
             self.counters.count(Counter::AcksPiggybacked);
         }
-        self.sent(now, peer, sequence, lane);
+        self.sent(now, peer, sequence, (lane, weight));
         if requested && let Some(active) = self.peers[peer].active.as_deref_mut() {
             active.since_request = 0;
         }
@@ -350,7 +354,7 @@ impl SendPath {
         sequence: Sequence,
         record: &Record,
         place: u32,
-        lane: Lane,
+        (lane, weight): (Lane, u8),
     ) -> Flags {
         let entry = &self.peers[peer];
         let active = entry.active.as_deref().expect("the peer is active");
@@ -365,7 +369,7 @@ impl SendPath {
             }
             _ => false,
         };
-        let low = self.asks(entry, lane);
+        let low = self.asks(entry, lane, weight);
         let resent = active.frame(sequence).state == FrameState::Lost;
         let tried = place == 0 && active.refusals > 0;
         Flags::ACK
@@ -375,31 +379,38 @@ impl SendPath {
 
     /// V20: ask for an acknowledgement when little of the window is left, but not with every frame.
     #[inline]
-    pub(super) fn asks(&self, entry: &SendPeer, lane: Lane) -> bool {
+    pub(super) fn asks(&self, entry: &SendPeer, lane: Lane, weight: u8) -> bool {
         let active = entry.active.as_deref();
         let in_flight = active.map_or(0, |active| active.flight(lane).in_flight);
-        let left = entry.window(&self.bulk_windows, lane).frames().saturating_sub(in_flight + 1);
+        let window = entry.window(&self.bulk_windows, lane).frames();
+        let left = window.saturating_sub(in_flight + u32::from(weight));
         let since = active.map_or(0, |active| active.since_request);
         left < self.profile.request_ack_below && (left == 0 || since >= self.profile.collection)
     }
 
     /// Notes that a frame went out (or would have, had it been possible).
-    fn sent(&mut self, now: Time, peer: u32, sequence: Sequence, lane: Lane) {
+    fn sent(&mut self, now: Time, peer: u32, sequence: Sequence, (lane, weight): (Lane, u8)) {
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
-        let order = active.note_departure(lane, now);
+        let order = active.note_departure(lane, now, weight);
         let frame = active.frame_mut(sequence);
         let first_time = frame.state == FrameState::Unsent;
         frame.resent = !first_time;
-        (frame.order, frame.sent_us) = (order, (now.0 / 1_000) as u32);
+        (frame.order, frame.sent_us, frame.weight) = (order, (now.0 / 1_000) as u32, weight);
         let lost_by = core::mem::replace(&mut frame.lane, lane);
         let was_lost = core::mem::replace(&mut frame.state, FrameState::InFlight);
         if lane == Lane::Bulk {
             self.counters.count(Counter::FramesBulk);
         }
+        if weight > 1 {
+            self.counters.count(Counter::FramesLong);
+        }
         if was_lost == FrameState::Lost {
             active.flight_mut(lost_by).lost -= 1;
-            active.credit = active.credit.saturating_sub(1);
+            active.credit = active.credit.saturating_sub(weight.into());
             self.counters.count(Counter::FramesResent);
+            if weight > 1 {
+                self.strike(peer);
+            }
         } else {
             let index = active.record_of(sequence).expect("chosen frames have records");
             active.records[index].sent += 1;

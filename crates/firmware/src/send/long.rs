@@ -1,0 +1,69 @@
+//! Frames longer than the MTU: what they weigh, when they are wanted, and when too many are lost (`LONG-3`, `LONG-4`).
+
+use super::record::{Record, What};
+use super::{SendPath, SendPeer};
+use crate::cross::RouteNews;
+use crate::lanes::Ways;
+use crate::peers::Peers;
+use crate::time::Time;
+
+/// What the loss of a long frame counts as, against the arrival of one; and how much of that is too much. More than one lost
+/// of nine, for some time, closes the way: with frames of the MTU each loss costs a fortieth. One datagram lost of a thousand,
+/// which is one long frame of 24, does not.
+const STRIKE: u32 = 8;
+const STRIKES_MAX: u32 = 8 * STRIKE;
+
+/// Runs of a lane's timer with nothing but long frames lost after which they count as not getting through at all.
+pub(super) const SILENT_RUNS: u32 = 2;
+
+impl SendPath {
+    /// How many frames of the usual length a frame counts as in the window: as many as it would be.
+    pub(super) fn weight_of(&self, record: &Record, place: u32, usual_bytes: u16) -> u8 {
+        let at = |message| self.messages.at(message);
+        let (fragment, bytes) = match record.what {
+            What::Message { message, .. } => match at(message) {
+                Some(message) => (message.fragment, message.fragment_at(place).1),
+                None => return 1,
+            },
+            What::Block { message, bytes, .. } => match at(message) {
+                Some(message) => {
+                    let start = u64::from(place) * u64::from(message.fragment);
+                    (message.fragment, u64::from(bytes).saturating_sub(start))
+                }
+                None => return 1,
+            },
+            What::Region(block) => {
+                let start = u64::from(place) * u64::from(block.fragment);
+                (block.fragment, block.memory.bytes.saturating_sub(start))
+            }
+            What::Control(_) | What::Skip => return 1,
+        };
+        let weight = bytes.min(fragment.into()).div_ceil(u64::from(usual_bytes.max(1)));
+        weight.clamp(1, u8::MAX.into()) as u8
+    }
+
+    /// Has it found out whether long frames get through, where they would be of use now and nobody knows.
+    pub(super) fn want_long(&mut self, now: Time, peer: u32, ways: &Ways, peers: &Peers) {
+        if !peers.longs.any() || ways.long.is_some() {
+            return;
+        }
+        let entry: &SendPeer = &self.peers[peer];
+        let Some(newest) = entry.active.as_deref().and_then(|active| active.records.back()) else {
+            return;
+        };
+        let (_, way) = ways.pick(newest.lane);
+        if newest.count > 1 && way.is_some_and(|way| peers.longs.may_ask(now, peer, way)) {
+            self.route_news.push_back(RouteNews::LongWanted { peer });
+        }
+    }
+
+    /// A long frame was lost.
+    pub(super) fn strike(&mut self, peer: u32) {
+        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
+        active.strikes += STRIKE;
+        if active.strikes >= STRIKES_MAX {
+            active.strikes = 0;
+            self.route_news.push_back(RouteNews::LongFailed { peer });
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Frames longer than the MTU, by links that carry them in pieces (`LONG-1` to `LONG-5`).
+
+mod support;
+
+use emp_firmware::{Counter, LinkInfo, Profile, Span};
+use emp_model::{
+    FabricSetup, FaultPlan, MessageSpec, NodeSetup, Ppm, Rates, Want, World, WorldSetup,
+};
+use support::{acquainted_setup, count, finish, wait};
+
+const PIECE_BYTES: usize = 1_472;
+
+/// Two nodes on one link that cuts long frames, or on two of which the second does and is for bulk.
+fn setup(lanes: bool) -> WorldSetup {
+    let mut long = LinkInfo::new(PIECE_BYTES, !lanes);
+    (long.segments, long.long_frames) = (true, true);
+    long.bulk_frames = lanes.then_some(5);
+    let links = if lanes { vec![LinkInfo::new(PIECE_BYTES, true), long] } else { vec![long] };
+    let fabric = |latency| FabricSetup { latency, piece_bytes: PIECE_BYTES, ..FabricSetup::lan() };
+    let fabrics = links.iter().map(|_| fabric(Span::us(5))).collect();
+    let node =
+        |index| NodeSetup { links: links.clone(), ..NodeSetup::new(index, Profile::DEFAULT) };
+    WorldSetup { fabrics, nodes: vec![node(0), node(1)], seed: 9 }
+}
+
+fn exchange(world: &mut World, from: usize, to: usize, bytes: u64) {
+    world.receive(to, Want::ANY, bytes);
+    world.send(MessageSpec::plain(from, to, bytes));
+    finish(world);
+}
+
+/// A world in which long frames are known to get through both ways.
+fn open(lanes: bool) -> World {
+    let mut world = acquainted_setup(setup(lanes));
+    for (from, to) in [(0, 1), (1, 0)] {
+        for _ in 0..3 {
+            exchange(&mut world, from, to, 100_000);
+        }
+        assert_eq!(count(&world, from, Counter::LongOpened), 1);
+    }
+    world
+}
+
+fn sum(world: &World, counter: Counter) -> u64 {
+    (0..2).map(|node| count(world, node, counter)).sum()
+}
+
+#[test]
+fn a_megabyte_takes_few_frames() {
+    for lanes in [false, true] {
+        let mut world = open(lanes);
+        let before = (count(&world, 0, Counter::FramesSent), count(&world, 0, Counter::FramesLong));
+        exchange(&mut world, 0, 1, 1 << 20);
+        let frames = count(&world, 0, Counter::FramesSent) - before.0;
+        let long = count(&world, 0, Counter::FramesLong) - before.1;
+        assert!((17..=20).contains(&long) && frames <= long + 4, "{long} of {frames}");
+        assert_eq!(
+            (sum(&world, Counter::FramesResent), sum(&world, Counter::FramesSliced)),
+            (0, 0)
+        );
+        assert_eq!(sum(&world, Counter::LongClosed), 0);
+    }
+}
+
+/// Every length around what one frame holds, and what is too scattered for one.
+#[test]
+fn messages_of_every_length_arrive() {
+    let mut world = open(false);
+    for bytes in
+        [1_400, 1_411, 1_412, 1_413, 2_000, 8_192, 8_193, 24_576, 49_151, 49_152, 65_536, 65_537]
+    {
+        exchange(&mut world, 0, 1, bytes);
+    }
+    for around in [61_440u64, 86_016, 122_880, 400_000] {
+        for bytes in around - 2..around + 3 {
+            exchange(&mut world, 1, 0, bytes);
+        }
+    }
+    assert_eq!(sum(&world, Counter::FramesSliced), 0);
+}
+
+/// One piece of a thousand is lost: one long frame of 24. They stay, and little is sent twice.
+#[test]
+fn losses_are_repaired() {
+    for lanes in [false, true] {
+        let mut world = open(lanes);
+        let rates = Rates { drop: Ppm(1_000), ..Rates::default() };
+        let fabric = usize::from(lanes);
+        world.network_mut().set_faults(fabric, FaultPlan::uniform(rates));
+        let before = world.network().totals().dropped;
+        for _ in 0..60 {
+            exchange(&mut world, 0, 1, 2 << 20);
+        }
+        let (lost, resent) =
+            (world.network().totals().dropped - before, sum(&world, Counter::FramesResent));
+        assert!(lost > 20 && resent <= 2 * lost + 10, "{lost} lost, {resent} resent");
+        assert_eq!(sum(&world, Counter::LongClosed), 0);
+    }
+}
+
+/// Where pieces are not put together no message waits long for that: frames are as short as ever.
+#[test]
+fn a_path_that_does_not_join_pieces_gets_none() {
+    let mut setup = setup(false);
+    setup.fabrics[0].joins_pieces = false;
+    let mut world = acquainted_setup(setup);
+    for _ in 0..10 {
+        exchange(&mut world, 0, 1, 1 << 20);
+        world.pass(Span::ms(100));
+    }
+    assert_eq!((sum(&world, Counter::LongOpened), sum(&world, Counter::FramesLong)), (0, 0));
+    assert_eq!(sum(&world, Counter::FramesResent), 0);
+    // Five of the first search, then at 200, 600 and 1,400 ms or later.
+    let dropped = world.network().totals().dropped;
+    assert!((5..=25).contains(&dropped), "{dropped} questions");
+}
+
+/// A path that ceases to join pieces in the middle of a message: what was cut leaves in slices, what comes then is short.
+/// When it joins them again they are long again.
+#[test]
+fn a_path_may_cease_to_join_pieces() {
+    for lanes in [false, true] {
+        let mut world = open(lanes);
+        let fabric = usize::from(lanes);
+        world.receive(1, Want::ANY, 8 << 20);
+        let message = world.send(MessageSpec::plain(0, 1, 8 << 20));
+        world.pass(Span::us(300));
+        world.network_mut().set_pieces(fabric, PIECE_BYTES, false);
+        wait(&mut world, Span::ms(3_000), |world| world.arrived(message));
+        finish(&mut world);
+        assert_eq!(count(&world, 0, Counter::LongClosed), 1);
+        assert!(count(&world, 0, Counter::FramesSliced) > 0);
+        let long = count(&world, 0, Counter::FramesLong);
+        exchange(&mut world, 0, 1, 1 << 20);
+        assert_eq!(count(&world, 0, Counter::FramesLong), long);
+        world.network_mut().set_pieces(fabric, PIECE_BYTES, true);
+        for _ in 0..4 {
+            world.pass(Span::ms(500));
+            exchange(&mut world, 0, 1, 1 << 20);
+        }
+        assert_eq!(count(&world, 0, Counter::LongOpened), 2);
+        assert!(count(&world, 0, Counter::FramesLong) > long);
+    }
+}
+
+/// A profile that stands for another system has frames as that has.
+#[test]
+fn other_systems_have_none() {
+    for profile in [Profile::EMP2001, Profile::OPENMX, Profile::VMMC2] {
+        let mut setup = setup(false);
+        for node in &mut setup.nodes {
+            node.profile = profile.clone();
+        }
+        let mut world = acquainted_setup(setup);
+        for _ in 0..3 {
+            exchange(&mut world, 0, 1, 300_000);
+        }
+        assert_eq!(sum(&world, Counter::LongOpened) + sum(&world, Counter::FramesLong), 0);
+    }
+}

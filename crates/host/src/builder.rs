@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use emp_firmware::{Config, Firmware, LinkInfo, Profile};
 use emp_link::Link;
-use emp_wire::{Epoch, NodeId};
+use emp_wire::{Epoch, LONG_FRAME_BYTES, NodeId};
 
 use crate::board::{Board, WaitMode};
 use crate::core::Core;
@@ -285,7 +285,8 @@ fn info(chosen: &ChosenLink) -> LinkInfo {
     let reads_memory = chosen.link.peer_memory().is_some();
     let segments = capabilities.segmentation;
     let info = LinkInfo::new(capabilities.frame_bytes_max, chosen.asks_everyone);
-    LinkInfo { reads_memory, segments, ..info }
+    let long_frames = capabilities.long_frame_bytes >= LONG_FRAME_BYTES;
+    LinkInfo { reads_memory, segments, long_frames, ..info }
 }
 
 fn system_error(what: &'static str) -> impl Fn(std::io::Error) -> BuildError {

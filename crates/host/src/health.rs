@@ -3,8 +3,9 @@
 //! Looked at now and then while there is something to do, for the kernel says nothing of either: a frame that is too long for the
 //! interface is an error of one call, or vanishes at the other end.
 
-use emp_firmware::{Firmware, NodeEvent, Span, Time};
+use emp_firmware::{Firmware, LinkIndex, NodeEvent, Span, Time};
 use emp_link::Link;
+use emp_wire::LONG_FRAME_BYTES;
 
 use crate::builder::Log;
 use crate::core::Core;
@@ -52,7 +53,9 @@ impl Core {
             health.repeats -= 1;
             firmware.repeat_limit(now);
         }
-        for link in links {
+        for (index, link) in links.iter_mut().enumerate() {
+            let longest = link.capabilities().long_frame_bytes;
+            firmware.set_long_frames(LinkIndex(index as u8), longest >= LONG_FRAME_BYTES);
             let Some(condition) = link.condition() else { continue };
             if condition.trouble.is_some() {
                 health.look_at = now + LOOK_EVERY_TROUBLED;

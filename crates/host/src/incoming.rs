@@ -39,6 +39,9 @@ impl FrameSink for Incoming<'_> {
 
     fn landing(&mut self, train: &Train) -> Option<&mut [u8]> {
         let Train { from, ref head, frame_bytes, bytes } = *train;
+        if !Firmware::is_worth_placing(frame_bytes) {
+            return None;
+        }
         let arriving = Arriving { link: self.link, from, head, frame_bytes, bytes };
         let landing = self.firmware.plan_landing(&arriving)?;
         self.landing = Some(landing);

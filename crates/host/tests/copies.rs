@@ -8,7 +8,7 @@ mod lab;
 use std::net::{IpAddr, Ipv4Addr};
 
 use common::{LONG, Pair, both, pattern};
-use emp_firmware::Counter;
+use emp_firmware::{Counter, Counters, Profile};
 use emp_host::{Board, Node, NodeId, Selector};
 use emp_link::{CAPTURE_BYTES, CaptureLink, Link, PacketLink, PacketOptions, UdpLink, UdpOptions};
 use lab::{INTERFACE, Lab};
@@ -18,6 +18,10 @@ const BYTES: usize = 4 << 20;
 const MESSAGES: u64 = 8;
 
 fn nodes(links: [Box<dyn Link>; 2]) -> Pair {
+    nodes_of(&Profile::DEFAULT, links)
+}
+
+fn nodes_of(profile: &Profile, links: [Box<dyn Link>; 2]) -> Pair {
     let [a, b] = links;
     let start = |link, name: &str| {
         let board = Board::Inline { guardian: true };
@@ -25,6 +29,7 @@ fn nodes(links: [Box<dyn Link>; 2]) -> Pair {
             .name(name)
             .link_with_peers(link)
             .board(board)
+            .profile(profile.clone())
             .start()
             .expect("the node starts")
     };
@@ -53,6 +58,13 @@ struct Copies {
 
 fn copies(pair: &Pair) -> Copies {
     let (a, b) = pair.endpoints();
+    // During the first it is found out whether long frames get through.
+    both(
+        pair,
+        || drop(a.send_wait(b.address(), MESSAGES, pattern(BYTES, 0), LONG).unwrap()),
+        || drop(b.receive(Selector::ANY, vec![0; BYTES]).unwrap().wait(LONG).unwrap()),
+    );
+    let before = [pair.a.counters(), pair.b.counters()];
     both(
         pair,
         || {
@@ -74,12 +86,15 @@ fn copies(pair: &Pair) -> Copies {
     );
     let payload = MESSAGES as f64 * BYTES as f64;
     let ends = [pair.a.counters(), pair.b.counters()];
-    let [sender, receiver] = ends.each_ref().map(|end| {
-        let get = |counter| end.get(counter);
+    let [sender, receiver] = [0, 1].map(|end| {
+        let get = |counter| ends[end].get(counter) - before[end].get(counter);
         let by_hand = get(Counter::BytesPlaced) - get(Counter::BytesLanded);
         (by_hand + get(Counter::BytesCopied)) as f64 / payload
     });
-    let landed = ends.iter().map(|end| end.get(Counter::BytesLanded)).sum::<u64>() as f64;
+    let landed = |ends: &[Counters; 2]| -> u64 {
+        ends.iter().map(|end| end.get(Counter::BytesLanded)).sum()
+    };
+    let landed = (landed(&ends) - landed(&before)) as f64;
     Copies { sender, receiver, landed: landed / payload }
 }
 
@@ -90,19 +105,27 @@ fn once(copies: f64) -> bool {
 
 #[test]
 fn on_udp_the_kernel_places_nearly_all_long_frames() {
-    let [a, b] = udp_links(9000);
-    let Copies { sender, receiver, landed } = copies(&nodes([Box::new(a), Box::new(b)]));
-    let copied = sender + receiver;
-    // What is not placed is the first train of each message, and what comes after a loss.
-    assert!(copied < 0.25, "{copied:.3} copies of each byte");
-    assert!(landed > 0.75, "{landed:.3} of each byte placed");
+    let short = Profile { long_frames: false, ..Profile::DEFAULT };
+    for (mtu, profile) in [(1500, &Profile::DEFAULT), (9000, &Profile::DEFAULT), (9000, &short)] {
+        let [a, b] = udp_links(mtu);
+        let nodes = nodes_of(profile, [Box::new(a), Box::new(b)]);
+        let Copies { sender, receiver, landed } = copies(&nodes);
+        let copied = sender + receiver;
+        // What is not placed is the first train of each message, and what comes after a loss.
+        assert!(copied < 0.25, "{copied:.3} copies of each byte");
+        assert!(landed > 0.75, "{landed:.3} of each byte placed");
+        let long = nodes.a.counters().get(Counter::FramesLong);
+        assert_eq!(long > 0, profile.long_frames, "{long} long frames");
+    }
 }
 
-/// Pieces of 1440 bytes cost the kernel more than a copy that sums as it goes costs here.
+/// Frames of the MTU: pieces of 1440 bytes cost the kernel more than a copy that sums as it goes costs here.
 #[test]
 fn on_udp_short_frames_are_copied_once_at_either_end() {
     let [a, b] = udp_links(1500);
-    let Copies { sender, receiver, landed } = copies(&nodes([Box::new(a), Box::new(b)]));
+    let short = Profile { long_frames: false, ..Profile::DEFAULT };
+    let nodes = nodes_of(&short, [Box::new(a), Box::new(b)]);
+    let Copies { sender, receiver, landed } = copies(&nodes);
     assert_eq!(landed, 0.0);
     assert!(once(sender), "{sender:.3} copies of each byte by the sender");
     assert!(once(receiver), "{receiver:.3} copies of each byte by the receiver");

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use emp_link::{
-    Capabilities, Condition, FaultLink, FaultPlan, Link, LinkAddress, LinkStatistics, PeerMemory,
-    TxFrame,
+    Capabilities, Condition, FaultLink, FaultPlan, FrameSink, Link, LinkAddress, LinkStatistics,
+    PeerMemory, TxFrame,
 };
 
 /// The wrapper.
@@ -31,6 +31,15 @@ impl<L: Link> HarnessLink<L> {
         Self { inner: FaultLink::new(link, plan), capabilities, faults, published: 0 }
     }
 
+    /// What a link can do may end, and begin again.
+    fn follow(&mut self) {
+        let now = self.inner.capabilities();
+        self.capabilities.segmentation = now.segmentation;
+        if self.capabilities.frame_bytes_max == now.frame_bytes_max {
+            self.capabilities.long_frame_bytes = now.long_frame_bytes;
+        }
+    }
+
     fn publish(&mut self) {
         let c = self.inner.faults();
         let all = [c.dropped, c.duplicated, c.reordered, c.delayed, c.corrupted, c.truncated];
@@ -46,12 +55,18 @@ impl<L: Link> Link for HarnessLink<L> {
 
     fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
         let taken = self.inner.send(batch);
+        self.follow();
         self.publish();
         taken
     }
 
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
         self.inner.receive(budget, sink)
+    }
+
+    /// What the fault link lets pass: losses on the way out leave the receiver its quickest way, as it has without them.
+    fn receive_into(&mut self, budget: usize, sink: &mut dyn FrameSink) -> usize {
+        self.inner.receive_into(budget, sink)
     }
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
@@ -76,5 +91,88 @@ impl<L: Link> Link for HarnessLink<L> {
 
     fn statistics(&self) -> LinkStatistics {
         self.inner.statistics()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use emp_link::Fabric;
+    use emp_wire::LinkAddress;
+
+    use super::*;
+
+    /// A link that notes how it was asked for frames, and whether it segments.
+    struct Asked {
+        capabilities: Capabilities,
+        placed: Arc<AtomicU64>,
+    }
+
+    impl Link for Asked {
+        fn capabilities(&self) -> &Capabilities {
+            &self.capabilities
+        }
+
+        fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
+            self.capabilities.segmentation = !self.capabilities.segmentation;
+            self.capabilities.long_frame_bytes = 5000 - self.capabilities.long_frame_bytes;
+            batch.len()
+        }
+
+        fn receive(&mut self, _: usize, _: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
+            0
+        }
+
+        fn receive_into(&mut self, _: usize, _: &mut dyn FrameSink) -> usize {
+            self.placed.fetch_add(1, Ordering::Relaxed);
+            0
+        }
+
+        fn readiness(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn wait(&mut self, _: Option<Duration>) -> bool {
+            false
+        }
+
+        fn statistics(&self) -> LinkStatistics {
+            LinkStatistics::default()
+        }
+    }
+
+    struct Takes;
+
+    impl FrameSink for Takes {
+        fn frame(&mut self, _: &[u8], _: &LinkAddress) {}
+    }
+
+    #[test]
+    fn losses_on_the_way_out_leave_the_way_in_as_it_is() {
+        for (plan, placed) in [("drop:0.001", 1), ("drop:0.001,on:both", 0)] {
+            let counter = Arc::<AtomicU64>::default();
+            let fabric = Fabric::new(1).unwrap();
+            let capabilities = fabric.link(0, 1).unwrap().capabilities().clone();
+            let link = Asked { capabilities, placed: Arc::clone(&counter) };
+            let mut link =
+                HarnessLink::new(link, &plan.parse().unwrap(), usize::MAX, Arc::default());
+            link.receive_into(8, &mut Takes);
+            assert_eq!(counter.load(Ordering::Relaxed), placed, "{plan}");
+        }
+    }
+
+    #[test]
+    fn what_the_link_can_do_is_followed_but_for_what_was_forbidden() {
+        for (most, long) in [(usize::MAX, 5000), (1500, 5000), (1000, 0)] {
+            let capabilities = Fabric::new(1).unwrap().link(0, 1).unwrap().capabilities().clone();
+            let link = Asked { capabilities, placed: Arc::default() };
+            let plan = FaultPlan::default();
+            let mut link = HarnessLink::new(link, &plan, most, Arc::default());
+            for on in [true, false, true] {
+                link.send(&[]);
+                assert_eq!(link.capabilities().segmentation, on);
+                assert_eq!(link.capabilities().long_frame_bytes, if on { long } else { 0 });
+                assert_eq!(link.capabilities().frame_bytes_max, most.min(1500));
+            }
+        }
     }
 }

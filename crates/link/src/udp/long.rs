@@ -16,17 +16,13 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use emp_wire::{Flags, HEADER_BYTES, Header};
+use emp_wire::{Flags, HEADER_BYTES, Header, LONG_FRAME_BYTES};
 
 use super::splice::{self, Pipe, Trouble};
 use super::{DOUBTS_MAX, SEGMENTS_MAX, UdpLink, send};
 use crate::failure::SendFailure;
 use crate::name::SocketName;
 use crate::{Head, TxFrame};
-
-/// A long frame in bytes: a header and fifteen pages. An aligned buffer is then cut at its pages, and one that is not touches
-/// sixteen, where a packet of the kernel has room for seventeen.
-const LONG_FRAME_BYTES: usize = HEADER_BYTES + 15 * splice::PAGE_BYTES;
 
 /// Where the flags of a frame are (`FRAME-1`).
 const FLAGS_OFFSET: usize = 1;

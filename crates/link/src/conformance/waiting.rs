@@ -1,5 +1,6 @@
 //! Sleeping and waking.
 
+use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
 use super::bench::{Ends, PATIENCE, TAGS, collect, ensure, frames, send_all};
@@ -40,11 +41,18 @@ pub(super) fn readiness(pair: &dyn Pair) -> Outcome {
     let poll = |ends: &Ends, time| ends.b.readiness().map(|fd| system::poll(fd, Some(time)));
     let Some(before) = poll(&ends, SHORT) else { return Ok(()) };
     ensure!(before == Polled::Nothing, "ready without a frame: {before:?}");
+    let kept = ends.b.readiness().map(|fd| fd.try_clone_to_owned());
+    let Some(Ok(kept)) = kept else { return Err("its descriptor cannot be kept".into()) };
     for count in [1, 30] {
         send_all(&mut *ends.a, ends.to_b, &frames(TAGS[1], 0, count, 64))?;
         let after = poll(&ends, PATIENCE);
         ensure!(after == Some(Polled::Readable), "not ready with {count} frames: {after:?}");
         collect(&mut *ends.b, count)?;
+        // Of a descriptor that was asked for before, as by those who sleep on several: then this is what they ask.
+        let due = ends.b.next_due();
+        ensure!(due.is_none(), "due in {due:?} though all was taken");
+        let emptied = system::poll(kept.as_fd(), Some(SHORT));
+        ensure!(emptied == Polled::Nothing, "kept, and ready though all was taken: {emptied:?}");
         let emptied = poll(&ends, SHORT);
         ensure!(emptied == Some(Polled::Nothing), "ready though all was taken: {emptied:?}");
     }

@@ -222,6 +222,8 @@ impl Link for PacketLink {
     }
 
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
+        // That of the last call: of this one's last frame it would delay what the program does with it.
+        self.ring.give_back();
         let mut handed = 0;
         let counts = &mut self.counts;
         for _ in 0..budget {

@@ -176,8 +176,8 @@ impl PacketRing {
         self.is_filled()
     }
 
-    /// Gives the slot of the last frame back to the kernel. To be called before the socket is slept on, for which it is readable
-    /// as long as that is ours; each look does it as well.
+    /// Gives the slot of the last frame back to the kernel. To be called before the first of several looks, and before the
+    /// socket is slept on, for which it is readable as long as that slot is ours. Taking another frame does it as well.
     ///
     /// Not right after the frame was looked at: its lines are still the other core's, and where the program's next step is
     /// an atomic one, it would wait for both.
@@ -201,7 +201,6 @@ impl PacketRing {
     /// True if a frame waits, for those who ask all the time: see the module's text on the hint.
     #[inline]
     fn looks_ready(&mut self) -> bool {
-        self.give_back();
         match self.hint_at(self.next) {
             Some(hint) if hint.load(Ordering::Relaxed) == 0 => {
                 self.looks = self.looks.wrapping_add(1);
@@ -225,13 +224,14 @@ impl PacketRing {
         })
     }
 
-    /// Lends the next frame to `look`; its slot is given back with the next look. `None` if the ring
-    /// is empty.
+    /// Lends the next frame to `look`; its slot is given back with [`give_back`](Self::give_back) or
+    /// before the next is lent. `None` if the ring is empty.
     #[inline]
     pub fn take<R>(&mut self, look: impl FnOnce(RingFrame<'_>) -> R) -> Option<R> {
         if !self.looks_ready() {
             return None;
         }
+        self.give_back();
         let slot_bytes = self.shape.slot_bytes;
         let slot = self.slot_at(self.next);
         // SAFETY: the slot is ours (see the invariant); slots are page or 2 KiB aligned, and the

@@ -4,7 +4,7 @@ mod support;
 
 use emp_firmware::{Counter, LinkInfo, Profile, Span};
 use emp_model::{
-    FabricSetup, FaultPlan, MessageSpec, NodeSetup, Ppm, Rates, Want, World, WorldSetup,
+    Action, FabricSetup, FaultPlan, MessageSpec, NodeSetup, Ppm, Rates, Want, World, WorldSetup,
 };
 use support::{acquainted_setup, count, finish, wait};
 
@@ -140,6 +140,22 @@ fn a_path_may_cease_to_join_pieces() {
         }
         assert_eq!(count(&world, 0, Counter::LongOpened), 2);
         assert!(count(&world, 0, Counter::FramesLong) > long);
+    }
+}
+
+/// A receiver that does not run for a while answers nothing, short or long: its way stays open.
+#[test]
+fn a_peer_that_does_not_run_is_no_reason() {
+    for lanes in [false, true] {
+        let mut world = open(lanes);
+        for pause_ms in [3, 10, 40, 200] {
+            world.receive(1, Want::ANY, 8 << 20);
+            world.send(MessageSpec::plain(0, 1, 8 << 20));
+            world.pass(Span::us(700));
+            world.apply(Action::Pause { node: 1, span: Span::ms(pause_ms) });
+            finish(&mut world);
+        }
+        assert_eq!(sum(&world, Counter::LongClosed), 0, "lanes: {lanes}");
     }
 }
 

@@ -142,14 +142,19 @@ impl SendPath {
         let active = self.peers[peer].active.as_deref_mut().expect("caller has seen it");
         let mut sequence = active.unacked;
         let span = (end.since(sequence) as u32).min(crate::limits::WINDOW_FRAMES);
+        let mut long = 0;
         for _ in 0..span {
             let frame = active.frame(sequence);
             let horizon = horizons[frame.lane as usize];
             let late = (frame.order.wrapping_sub(horizon) as i32) < 0;
             if frame.state == FrameState::InFlight && late {
+                long += u32::from(frame.is_long());
                 mark_unit_lost(active, sequence, self.profile.retransmit, self.profile.collection);
             }
             sequence = sequence.plus(1);
+        }
+        if long > 0 {
+            self.strike(peer, long);
         }
     }
 

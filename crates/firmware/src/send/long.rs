@@ -1,5 +1,7 @@
 //! Frames longer than the MTU: what they weigh, when they are wanted, and when too many are lost (`LONG-3`, `LONG-4`).
 
+use emp_wire::Sequence;
+
 use super::record::{Record, What};
 use super::{SendPath, SendPeer};
 use crate::cross::RouteNews;
@@ -13,8 +15,10 @@ use crate::time::Time;
 const STRIKE: u32 = 8;
 const STRIKES_MAX: u32 = 8 * STRIKE;
 
-/// Runs of a lane's timer with nothing but long frames lost after which they count as not getting through at all.
-pub(super) const SILENT_RUNS: u32 = 2;
+/// Runs of a lane's timer with nothing acknowledged after which it is asked whether the peer runs at all. If it answers, and a long
+/// frame that was sent before is still not acknowledged, such do not get through; if not, it may just not have been given a
+/// processor.
+const SILENT_RUNS: u32 = 2;
 
 impl SendPath {
     /// How many frames of the usual length a frame counts as in the window: as many as it would be.
@@ -57,10 +61,26 @@ impl SendPath {
         }
     }
 
-    /// A long frame was lost.
-    pub(super) fn strike(&mut self, peer: u32) {
+    /// The timer of a lane ran out, as many times before in a row, with this frame as the oldest under way. Whoever said
+    /// something after the last run had the time between that and the one before to take what was sent then.
+    pub(super) fn doubt_long(&mut self, peer: u32, oldest: Option<Sequence>, runs: u32) {
+        let Some(active) = self.peers[peer].active.as_deref() else { return };
+        let Some(frame) = oldest.map(|oldest| active.frame(oldest)) else { return };
+        if !frame.is_long() || runs < SILENT_RUNS {
+            return;
+        }
+        let last_run = active.flight(frame.lane).progress_at;
+        self.route_news.push_back(if runs > SILENT_RUNS && active.heard_at > last_run {
+            RouteNews::LongFailed { peer }
+        } else {
+            RouteNews::Doubted { peer }
+        });
+    }
+
+    /// So many long frames were lost, while what was sent after them arrived.
+    pub(super) fn strike(&mut self, peer: u32, frames: u32) {
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
-        active.strikes += STRIKE;
+        active.strikes += frames * STRIKE;
         if active.strikes >= STRIKES_MAX {
             active.strikes = 0;
             self.route_news.push_back(RouteNews::LongFailed { peer });

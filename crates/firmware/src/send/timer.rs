@@ -3,7 +3,6 @@
 use emp_wire::Sequence;
 
 use super::acknowledged::mark_unit_lost;
-use super::long::SILENT_RUNS;
 use super::record::{Active, Flight, FrameState};
 use super::{SendPath, window_mut};
 use crate::counters::Counter;
@@ -135,9 +134,6 @@ impl SendPath {
         if let Some(oldest) = oldest {
             mark_unit_lost(active, oldest, unit, self.profile.collection);
         }
-        if backoff >= SILENT_RUNS && oldest.is_some_and(|oldest| active.frame(oldest).is_long()) {
-            self.route_news.push_back(RouteNews::LongFailed { peer });
-        }
         if probing {
             self.counters.count(Counter::TailProbes);
         } else {
@@ -154,6 +150,9 @@ impl SendPath {
             mark_all_lost(active, lane);
         }
         active.credit = active.lost().min(CREDIT_MAX);
+        self.doubt_long(peer, oldest, backoff);
+        let entry = &mut self.peers[peer];
+        let Some(active) = entry.active.as_deref_mut() else { return };
         let other = active.flight(lane.other()).delivered_at;
         let flight = active.flight_mut(lane);
         flight.backoff += 1;

@@ -361,11 +361,15 @@ impl SendPath {
         let last = place + 1 == record.count;
         let awaited = match record.what {
             What::Message { message, .. } | What::Block { message, .. } => {
-                // What the target answers brings the acknowledgement with it.
-                let plain = |work| matches!(work, Work::Message);
+                // What the target answers brings the acknowledgement with it. So does the end of a message that is pulled,
+                // but that may be long after its first trains.
+                let answered = |message: &SendMessage| match message.work {
+                    Work::Message => weight > 1 && message.needs_done,
+                    _ => true,
+                };
                 self.messages
                     .at(message)
-                    .is_some_and(|message| !message.completed && plain(message.work))
+                    .is_some_and(|message| !message.completed && !answered(message))
             }
             _ => false,
         };
@@ -408,9 +412,6 @@ impl SendPath {
             active.flight_mut(lost_by).lost -= 1;
             active.credit = active.credit.saturating_sub(weight.into());
             self.counters.count(Counter::FramesResent);
-            if weight > 1 {
-                self.strike(peer);
-            }
         } else {
             let index = active.record_of(sequence).expect("chosen frames have records");
             active.records[index].sent += 1;

@@ -1,9 +1,7 @@
 //! Contact between nodes: asking, answering, meeting, and telling an incarnation from its predecessor.
 
 use alloc::string::ToString;
-use emp_wire::{
-    Epoch, Header, Hello, Kind, LONG_FRAME_BYTES, LinkAddress, NodeId, Seed, covered_bytes, verify,
-};
+use emp_wire::{Epoch, Header, Hello, Kind, LinkAddress, NodeId, Seed, covered_bytes, verify};
 
 use crate::counters::Counter;
 use crate::descriptor::Status;
@@ -71,9 +69,6 @@ impl Firmware {
             let remote = self.peers[peer].remote_epoch;
             if remote == header.source_epoch {
                 self.shorten(peer, hello.frame_bytes_max);
-                if arrived_bytes as usize >= LONG_FRAME_BYTES {
-                    self.peers[peer].long.set_arrive(true);
-                }
             }
             let restarted = remote != Epoch::UNKNOWN && remote != header.source_epoch;
             let moved =

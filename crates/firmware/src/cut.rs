@@ -38,7 +38,8 @@ impl TransmitBatch {
         let step = limit.checked_sub(HEADER_BYTES).filter(|step| *step > 0);
         let step = step.ok_or(EncodeError::Unsendable)?;
         if whole.len().div_ceil(step) > self.room() as usize {
-            return Err(EncodeError::Full);
+            // What fits no batch must not keep others waiting: nothing arrives, and in time the peer counts as lost.
+            return Err(if self.is_empty() { EncodeError::Unsendable } else { EncodeError::Full });
         }
         let (header, _) = Header::parse(whole).map_err(|_| EncodeError::Unsendable)?;
         let name = Sequence(checksum_of(whole));

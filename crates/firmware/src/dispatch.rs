@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 use emp_wire::{
-    Ack, Checksum, Close, Epoch, Flags, HEADER_BYTES, Header, Kind, LONG_FRAME_BYTES, LinkAddress,
-    Message, NodeId, NotReady, Sequence, SliceWord, TAG_EVERYONE, Target, covered_bytes,
-    names_memory, verify, verify_unsummed,
+    Ack, Checksum, Close, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Message, NodeId,
+    NotReady, Sequence, SliceWord, TAG_EVERYONE, Target, covered_bytes, names_memory, verify,
+    verify_unsummed,
 };
 
 use crate::assembly::Whole;
@@ -245,7 +245,6 @@ impl Firmware {
             }
             Some(whole) => {
                 self.counters.count(Counter::FramesAssembled);
-                self.peers[peer].long.set_arrive(false);
                 Ok(Some(whole))
             }
             None => Ok(None),
@@ -306,9 +305,8 @@ impl Firmware {
                 self.send.on_done(peer, handle, status);
             }
             ToSend::GetRequested { peer, block } => {
-                // It may have asked before it knew that this node takes only shorter ones now, or that long ones do not get
-                // through from here any more: then they leave in slices.
-                let fragment_max = (LONG_FRAME_BYTES - HEADER_BYTES) as u16;
+                // It may have asked before it knew that this node takes only shorter ones now.
+                let fragment_max = self.frame_bytes_max - HEADER_BYTES as u16;
                 self.send.on_get(now, peer, block, fragment_max);
             }
             ToSend::Forget { values } => self.send.replied.push(values),

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use crate::counters::Counter;
 use crate::engine::Firmware;
 use crate::lanes::{Lane, Way};
-use crate::limits::{LANES_MAX, SEEKS_MAX};
+use crate::limits::LANES_MAX;
 use crate::peers::Peers;
 use crate::routes::Contact;
 use crate::time::{Span, Time};
@@ -28,40 +28,31 @@ const ASK_INTERVAL: Span = Span::ms(1);
 /// Questions to one peer: the last waits 16 ms for its answer, so that neither a lost one nor a busy peer decides.
 const ASK_TRIES: u32 = 5;
 
+/// Questions to different peers at a time: of 60 KB each they would keep other answers waiting; the next peer's turn comes with
+/// its next train.
+const ASKS_MAX: usize = 4;
+
 /// After questions in vain, or when too many were lost, the next question waits so long, twice as long each time, and at most
 /// so long: each costs a path that takes none 60 KB.
 const RETRY: (Span, Span) = (Span::ms(200), Span::ms(60_000));
 
+/// As many failures in a row count at most against a path that had been found open: it is asked again within a second.
+const OPEN_FAILURES_MAX: u32 = 2;
+
 /// A path that was open for so long is good: when it fails, that counts as the first time.
 const SOUND_AFTER: Span = Span::ms(10_000);
 
-/// What a peer's entry notes of long frames, in one byte: there may be a hundred thousand entries.
+/// What a peer's entry notes of long frames, in one byte, as there may be a hundred thousand entries: the link by which they
+/// get through, from 1 on, or none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LongNote(u8);
 
 impl LongNote {
     pub(crate) const NONE: Self = Self(0);
-    /// The other bits are the number of a link, from 1 on.
-    const ARRIVE: u8 = 0x80;
 
-    /// The link by which they get through to the peer.
     #[inline]
     pub(crate) fn link(self) -> Option<LinkIndex> {
-        (self.0 & !Self::ARRIVE).checked_sub(1).map(LinkIndex)
-    }
-
-    fn set_link(&mut self, link: Option<LinkIndex>) {
-        let number = link.map_or(0, |link| link.0 + 1) & !Self::ARRIVE;
-        self.0 = self.0 & Self::ARRIVE | number;
-    }
-
-    /// They get through from it: one was heard, and none in slices since.
-    pub(crate) const fn arrive(self) -> bool {
-        self.0 & Self::ARRIVE != 0
-    }
-
-    pub(crate) const fn set_arrive(&mut self, arrive: bool) {
-        self.0 = self.0 & !Self::ARRIVE | if arrive { Self::ARRIVE } else { 0 };
+        self.0.checked_sub(1).map(LinkIndex)
     }
 }
 
@@ -141,7 +132,7 @@ impl LongPaths {
     /// Begins to ask. `nonce` is nobody else's.
     fn ask(&mut self, now: Time, peer: u32, (link, to): (LinkIndex, LinkAddress), nonce: u64) {
         let full = self.paths.len() >= LANES_MAX && !self.paths.contains_key(&peer);
-        if full || self.asks.len() >= SEEKS_MAX {
+        if full || self.asks.len() >= ASKS_MAX {
             return;
         }
         let new = || Path { link, to, open: false, since: now, retry_at: now, failures: 0 };
@@ -180,6 +171,10 @@ impl LongPaths {
         if path.open && now.since(path.since) >= SOUND_AFTER {
             path.failures = 0;
         }
+        if path.open {
+            // It worked: a machine that is crowded for a while is no reason to do without for long.
+            path.failures = path.failures.min(OPEN_FAILURES_MAX);
+        }
         path.open = false;
         path.retry_at = now + Span(RETRY.0.0 << path.failures.min(16)).min(RETRY.1);
         path.failures += 1;
@@ -215,8 +210,7 @@ impl Peers {
         let ways = self.ways(index);
         let both = [ways.bulk, ways.small].into_iter().flatten();
         let open = both.into_iter().find(|way| self.longs.is_open(index, *way));
-        let link = open.map(|(link, _)| link);
-        self[index].long.set_link(link);
+        self[index].long = LongNote(open.map_or(0, |(link, _)| link.0 + 1));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Posts of one-sided operations, and the regions that they reach.
 
-use emp_wire::{Atomic, Epoch, HEADER_BYTES, LONG_FRAME_BYTES};
+use emp_wire::{Atomic, Epoch, HEADER_BYTES};
 
 use crate::descriptor::{OpId, PostError};
 use crate::engine::Firmware;
@@ -73,10 +73,9 @@ impl Firmware {
         Ok(op)
     }
 
-    /// Payload bytes of the frames that a peer is asked for: long ones, if such were heard from it (`LONG-5`).
+    /// Payload bytes of the frames that a peer is asked for: none is longer than the MTU (`LONG-5`).
     pub(crate) fn fragment_bytes(&self, peer: u32) -> u16 {
-        let longest = if self.peers[peer].long.arrive() { LONG_FRAME_BYTES as u16 } else { 0 };
-        self.peers[peer].frame_bytes_max.max(longest) - HEADER_BYTES as u16
+        self.peers[peer].frame_bytes_max - HEADER_BYTES as u16
     }
 
     /// Posts an atomic operation. It is complete when the target has executed it and the old values, if wanted, are here.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use emp_firmware::{Config, Firmware, LinkInfo, Profile};
-use emp_link::Link;
+use emp_link::{Capabilities, Link};
 use emp_wire::{Epoch, LONG_FRAME_BYTES, NodeId};
 
 use crate::board::{Board, WaitMode};
@@ -285,8 +285,12 @@ fn info(chosen: &ChosenLink) -> LinkInfo {
     let reads_memory = chosen.link.peer_memory().is_some();
     let segments = capabilities.segmentation;
     let info = LinkInfo::new(capabilities.frame_bytes_max, chosen.asks_everyone);
-    let long_frames = capabilities.long_frame_bytes >= LONG_FRAME_BYTES;
-    LinkInfo { reads_memory, segments, long_frames, ..info }
+    LinkInfo { reads_memory, segments, long_frames: has_long_frames(capabilities), ..info }
+}
+
+/// Frames longer than the MTU are to be made for this link. Where there is no MTU, as in a machine's memory, they are only taken.
+pub(crate) fn has_long_frames(link: &Capabilities) -> bool {
+    link.long_frame_bytes >= LONG_FRAME_BYTES && !link.address.is_memory()
 }
 
 fn system_error(what: &'static str) -> impl Fn(std::io::Error) -> BuildError {

@@ -5,9 +5,8 @@
 
 use emp_firmware::{Firmware, LinkIndex, NodeEvent, Span, Time};
 use emp_link::Link;
-use emp_wire::LONG_FRAME_BYTES;
 
-use crate::builder::Log;
+use crate::builder::{Log, has_long_frames};
 use crate::core::Core;
 
 /// Least time between two looks: a look is two system calls a link, half a microsecond, and with this no frame has been resent
@@ -54,8 +53,8 @@ impl Core {
             firmware.repeat_limit(now);
         }
         for (index, link) in links.iter_mut().enumerate() {
-            let longest = link.capabilities().long_frame_bytes;
-            firmware.set_long_frames(LinkIndex(index as u8), longest >= LONG_FRAME_BYTES);
+            let long = has_long_frames(link.capabilities());
+            firmware.set_long_frames(LinkIndex(index as u8), long);
             let Some(condition) = link.condition() else { continue };
             if condition.trouble.is_some() {
                 health.look_at = now + LOOK_EVERY_TROUBLED;

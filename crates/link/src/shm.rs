@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use emp_rings::RING_FRAME_BYTES_MAX;
-use emp_wire::{AddressFamily, LinkAddress};
+use emp_wire::{AddressFamily, LONG_FRAME_BYTES, LinkAddress};
 
 use crate::system::{self, Polled};
 use crate::{Capabilities, Link, LinkError, LinkStatistics, TxFrame, is_for};
@@ -29,6 +29,10 @@ use connection::{Connection, Pushed};
 use place::Place;
 use socket::Watch;
 
+/// Longest frame taken, in bytes: longer than those that are made for it, because a message that began on a link with long
+/// frames (`LONG-1`) may go on here, where nothing is cut.
+const TAKEN_BYTES_MAX: usize = LONG_FRAME_BYTES;
+const _: () = assert!(TAKEN_BYTES_MAX >= RING_FRAME_BYTES_MAX);
 /// Most parts of one frame: like the other links.
 const PARTS_MAX: usize = 16;
 /// Most frames in one send: twice what a ring holds of the longest.
@@ -85,7 +89,7 @@ impl ShmLink {
             kind: "shm",
             interface: opened.place.path().display().to_string(),
             frame_bytes_max: RING_FRAME_BYTES_MAX,
-            long_frame_bytes: 0,
+            long_frame_bytes: TAKEN_BYTES_MAX,
             parts_max: PARTS_MAX,
             batch_max: BATCH_MAX,
             segmentation: false,
@@ -110,7 +114,7 @@ impl ShmLink {
             calls: 0,
             early: 0,
             armed: Cell::new(false),
-            buffer: vec![0; RING_FRAME_BYTES_MAX].into(),
+            buffer: vec![0; TAKEN_BYTES_MAX].into(),
             counts: LinkStatistics::default(),
         })
     }
@@ -209,7 +213,7 @@ impl ShmLink {
     #[inline]
     fn send_one(&mut self, frame: &TxFrame<'_>) -> bool {
         let bytes = frame.len();
-        let fits = (1..=RING_FRAME_BYTES_MAX).contains(&bytes) && frame.parts.len() <= PARTS_MAX;
+        let fits = (1..=TAKEN_BYTES_MAX).contains(&bytes) && frame.parts.len() <= PARTS_MAX;
         match frame.to.as_shm() {
             Some(number) if fits => match self.connection(number) {
                 Ok(place) => return self.push(place, frame, bytes),

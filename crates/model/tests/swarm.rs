@@ -61,6 +61,9 @@ fn seeds_with_a_history() {
     for seed in [22, 78, 108, 489, 773, 1150] {
         run(seed..seed + 1, &SwarmOptions::default());
     }
+    // A message that was refused, and cut anew when it was sent again, for frames of another length than its blocks had.
+    let default = SwarmOptions { profile: Some("default"), ..SwarmOptions::default() };
+    run(912_308..912_309, &default);
 }
 
 #[test]

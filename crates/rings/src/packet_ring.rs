@@ -52,13 +52,14 @@ pub struct RingShape {
 
 impl RingShape {
     /// A ring of about `ring_bytes` bytes whose slots each hold a frame of `frame_bytes` bytes,
-    /// link header included. Rounded to whole blocks; at least one block.
+    /// link header included. Rounded to whole blocks; at least one block, and two slots: the last one that was looked at is
+    /// given back with the next call.
     pub fn new(ring_bytes: usize, frame_bytes: usize) -> Self {
         let frame_bytes = frame_bytes.min(SLOT_BYTES_MAX - SLOT_OVERHEAD_BYTES);
         let slot_bytes =
             (frame_bytes + SLOT_OVERHEAD_BYTES).next_power_of_two().max(SLOT_BYTES_MIN);
         let block_bytes = BLOCK_BYTES.max(slot_bytes);
-        let blocks = (ring_bytes / block_bytes).max(1);
+        let blocks = (ring_bytes / block_bytes).max((2 * slot_bytes).div_ceil(block_bytes));
         Self { slot_bytes, slots: blocks * (block_bytes / slot_bytes) }
     }
 
@@ -397,6 +398,6 @@ mod tests {
         let shape = RingShape::new(0, 1514);
         assert_eq!(shape.bytes(), BLOCK_BYTES);
         assert_eq!(shape.slots(), 32);
-        assert_eq!(RingShape::new(1, usize::MAX).slots(), 1);
+        assert_eq!(RingShape::new(1, usize::MAX).slots(), 2);
     }
 }

@@ -232,6 +232,10 @@ impl SendPath {
         if long && !direct && ways.is_long(ways.pick(lane).1) {
             cut = message.cut_long(&self.profile).unwrap_or(cut);
         }
+        // Its receiver may know its cut by now, and place its blocks by that.
+        if let Some(first) = message.cut_before().filter(|_| !direct) {
+            cut = first;
+        }
         let entry = &mut self.peers[peer];
         let Some(message) = self.messages.at_mut(index) else { return };
         let number = *message.number.get_or_insert_with(|| {
@@ -381,6 +385,14 @@ impl SendMessage {
         (short, short + LONG_BYTES as u64)
     }
 
+    /// The cut that it was sent with before, if it was refused and is sent again (`READY-2`).
+    fn cut_before(&self) -> Option<Cut> {
+        let sent = self.number.is_some() && self.fragment > 0 && !self.void && !self.direct;
+        let (unscheduled, first_payload) = (self.unscheduled, self.first_payload);
+        let frames = 1 + (unscheduled - first_payload).div_ceil(self.fragment.max(1).into());
+        sent.then_some(Cut { unscheduled, first_payload, fragment: self.fragment, frames })
+    }
+
     /// Its cut into frames longer than the MTU (`LONG-3`). `None`: it is not to have such.
     fn cut_long(&self, profile: &Profile) -> Option<Cut> {
         let named = self.chain.is_none()
@@ -435,7 +447,8 @@ impl Cut {
         } else {
             (wanted.min(PART_BYTES_MIN), most)
         };
-        let unscheduled = wanted.min(total);
+        let unscheduled = wanted.min(total).min(first + u64::from(TRAIN_FRAMES_MAX - 1) * fragment);
+        let unscheduled = unscheduled.min(u32::MAX.into());
         let frames = 1 + (unscheduled - first).div_ceil(fragment);
         Self {
             unscheduled: unscheduled as u32,

@@ -319,7 +319,8 @@ impl SendPath {
                 let sending = self.messages.at_mut(message).ok_or(EncodeError::Unsendable)?;
                 let fragment = u32::from(sending.fragment);
                 let start = place * fragment;
-                let bytes = fragment.min(bytes - start);
+                let left = bytes.checked_sub(start).ok_or(EncodeError::Unsendable)?;
+                let bytes = fragment.min(left);
                 let word = BlockWord { pull, index: place as u16 }.emit();
                 let head = head(Kind::Block, flags, word);
                 let offset = offset + u64::from(start);

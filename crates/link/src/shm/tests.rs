@@ -217,7 +217,7 @@ fn spoiled_rings_end_the_connection() {
     let world = World::new();
     let mut link = world.open(7);
     // Lengths that no frame has; one that would go beyond the ring; and one behind a frame that is as it should be.
-    let longer = RING_FRAME_BYTES_MAX as u64 + 1;
+    let longer = TAKEN_BYTES_MAX as u64 + 1;
     let spoils: [&[(usize, u64)]; 5] = [
         &[(RECORDS, longer)],
         &[(RECORDS, SHM_BYTES as u64)],

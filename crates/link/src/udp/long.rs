@@ -16,10 +16,10 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use emp_wire::{Flags, HEADER_BYTES, Header, LONG_FRAME_BYTES};
+use emp_wire::{Flags, HEADER_BYTES, Header, KIND_OFFSET, Kind, LONG_FRAME_BYTES};
 
 use super::splice::{self, Pipe, Trouble};
-use super::{DOUBTS_MAX, SEGMENTS_MAX, UdpLink, send};
+use super::{DOUBTS_MAX, RETRY_SEGMENTS_SENDS, SEGMENTS_MAX, UdpLink, send};
 use crate::failure::SendFailure;
 use crate::name::SocketName;
 use crate::{Head, TxFrame};
@@ -37,6 +37,8 @@ pub(super) struct Long {
     pipe: Option<Pipe>,
     /// Frames in a row that were spliced in vain, and could be copied.
     doubts: u32,
+    /// Frames that were copied since splicing was given up. `None`: it was not, or cannot be had here.
+    copied: Option<u32>,
 }
 
 impl Long {
@@ -47,7 +49,7 @@ impl Long {
         let most = if segments && longer && enough(frame_bytes_max) { LONG_FRAME_BYTES } else { 0 };
         let spliced = most > 0 && super::self_test::splices();
         let pipe = if spliced { Pipe::open().ok() } else { None };
-        Self { most, segment_bytes, pipe, doubts: 0 }
+        Self { most, segment_bytes, pipe, doubts: 0, copied: None }
     }
 
     /// Longest frame in bytes that is sent in one segmented send now; 0 for none.
@@ -69,7 +71,17 @@ impl Long {
     fn doubt(&mut self) {
         self.doubts += 1;
         if self.doubts >= DOUBTS_MAX {
-            self.pipe = None;
+            (self.pipe, self.copied) = (None, Some(0));
+        }
+    }
+
+    /// Splicing that was given up is tried again after some frames: what it failed at may have passed.
+    fn try_splicing_again(&mut self) {
+        let Some(copied) = &mut self.copied else { return };
+        *copied += 1;
+        if *copied >= RETRY_SEGMENTS_SENDS {
+            self.pipe = Pipe::open().ok();
+            (self.doubts, self.copied) = (DOUBTS_MAX - 1, self.pipe.is_none().then_some(0));
         }
     }
 
@@ -91,6 +103,7 @@ impl UdpLink {
     /// Sends a frame longer than others by itself, its payload spliced where that is worth it. True if it was taken.
     pub(super) fn send_long(&mut self, to: SocketAddr, frame: &TxFrame<'_>, bytes: usize) -> bool {
         self.try_segments_again();
+        self.long.try_splicing_again();
         let usable = self.segments_max > 1;
         let mut segment = self.long.segment_of(bytes).filter(|_| usable);
         let named = segment.is_some() && is_summed(frame);
@@ -121,12 +134,19 @@ impl UdpLink {
                 Err(Trouble::Pieces) => {
                     // Whether it is the splicing or the frame that is at fault will be seen.
                     self.long.pipe = Pipe::open().ok();
+                    self.long.copied = self.long.pipe.is_none().then_some(0);
                     self.counts.system_errors += 1;
                     (pieces, in_vain) = (None, true);
                     continue;
                 }
             };
             if segment.is_some() && send::cannot_segment(&error) {
+                if is_question(frame) {
+                    // Whether such frames get through is what it asks: in fragments it would.
+                    self.doubt_segments();
+                    self.counts.system_errors += 1;
+                    return true;
+                }
                 // As one datagram: the kernel sends it in fragments of IP, which is slow, and better than not at all.
                 self.doubt_segments();
                 (segment, pieces, in_vain) = (None, None, false);
@@ -150,6 +170,12 @@ impl UdpLink {
         self.counts.bytes_sent += bytes as u64;
         true
     }
+}
+
+/// A hello (`LONG-2`).
+fn is_question(frame: &TxFrame<'_>) -> bool {
+    let first = frame.parts.first().and_then(|head| head.get(KIND_OFFSET)).copied().unwrap_or(0);
+    first & 0x1F == Kind::Hello as u8
 }
 
 /// False if the frame says that its payload is not under its checksum.

@@ -22,8 +22,9 @@ use crate::system;
 
 /// Bytes of a page, the smallest that Linux has: where pages are larger, more are counted than there are.
 pub(super) const PAGE_BYTES: usize = 4096;
-/// Most pages of one datagram: the fragments that a packet of the kernel has room for (`MAX_SKB_FRAGS`).
-const PAGES_MAX: usize = 17;
+/// Most pages of one datagram: of the 17 fragments that a packet of the kernel has room for (`MAX_SKB_FRAGS`), the copied head
+/// takes one.
+const PAGES_MAX: usize = 16;
 /// Pages that the pipe has room for: the power of two above.
 const PIPE_PAGES: usize = 32;
 /// Fewest bytes that are worth splicing: below, the two further system calls cost more than the copy.

@@ -133,9 +133,12 @@ impl Firmware {
             self.push_event(found(hello.name()));
         } else if remote == epoch {
             self.shorten(peer, hello.frame_bytes_max);
-            if moved || self.routes.is_searching(peer) {
+            if self.routes.is_searching(peer) {
                 self.peers.set_route(now, peer, link, from);
                 self.routes.stop_search(peer);
+                self.send.found(peer, now);
+            } else if moved {
+                self.peers.moved(now, peer, link, from);
                 self.send.found(peer, now);
             }
         } else {
@@ -189,14 +192,9 @@ impl Firmware {
 
     /// Asks a peer for its epoch, but not too often.
     pub(crate) fn challenge(&mut self, now: Time, link: LinkIndex, to: LinkAddress, peer: u32) {
-        let entry = &mut self.peers[peer];
-        let now_ms = milliseconds(now);
-        let interval_ms = (HELLO_INTERVAL.0 / 1_000_000) as u32;
-        if now_ms.wrapping_sub(entry.challenged_ms) < interval_ms {
-            return;
+        if self.peers[peer].may_challenge(now) {
+            self.ask_peer(link, to, peer);
         }
-        entry.challenged_ms = now_ms;
-        self.ask_peer(link, to, peer);
     }
 
     pub(crate) fn ask_peer(&mut self, link: LinkIndex, to: LinkAddress, peer: u32) {

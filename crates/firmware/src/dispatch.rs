@@ -447,7 +447,7 @@ impl Firmware {
         let own = self.peers.own;
         while !batch.is_full() {
             let Some(answer) = self.receive.poll_not_ready() else { return };
-            let NotTaken { peer: to, number, sequence, cause } = answer;
+            let NotTaken { peer: to, lane, number, sequence, cause } = answer;
             let peer = &self.peers[to];
             let backoff_us = REFUSAL_BACKOFF.as_us() as u32;
             self.counters.count(Counter::NotReadySent);
@@ -463,7 +463,7 @@ impl Firmware {
                 word: number,
             };
             let body = |into: &mut [u8]| NotReady { node: own, cause, backoff_us }.emit(into);
-            let (_, way) = self.peers.ways(to).pick(Lane::Small);
+            let (_, way) = self.peers.ways(to).pick(lane);
             let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
             let line =
                 Line { own, peer, way, check_payload: true, inline_bytes, bundles, long: false };

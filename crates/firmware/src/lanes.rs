@@ -23,7 +23,8 @@ const SEEK_TRIES: u32 = 6;
 const RETRY: (Span, Span) = (Span::ms(100), Span::ms(30_000));
 
 /// Searches in vain for a better link to a peer that is known by the bulk link only, after which there is none: each asks
-/// everyone. The last begins half a minute after the first.
+/// everyone. The last begins half a minute after the first. A small lane that failed is looked for on, but everyone is asked
+/// no more often.
 const BROADCASTS_MAX: u32 = 8;
 
 /// A lane that worked for so long had no lasting fault: its next failure is treated as its first.
@@ -150,6 +151,8 @@ pub(crate) struct Question {
     pub(crate) address: Option<LinkAddress>,
     /// Few answers came: ask wherever one may come from.
     pub(crate) again: bool,
+    /// Not often in vain before: everyone may be asked.
+    pub(crate) everyone: bool,
 }
 
 /// Second lanes of all peers that have one or were looked for one.
@@ -297,8 +300,11 @@ impl Lanes {
             }
             seek.next = now + Span(SEEK_INTERVAL.0 << tries);
             seek.tries += 1;
-            let address = self.seconds.get(&peer).and_then(|second| second.address);
-            return Some(Question { peer, lane, nonce, address, again: tries > 1 });
+            let second = self.seconds.get(&peer);
+            let address = second.and_then(|second| second.address);
+            let failures = second.map_or(0, |second| second.lanes[lane as usize].failures);
+            let (again, everyone) = (tries > 1, failures <= BROADCASTS_MAX);
+            return Some(Question { peer, lane, nonce, address, again, everyone });
         }
     }
 }

@@ -8,13 +8,13 @@ use hashbrown::HashMap;
 
 use crate::chunked::Chunked;
 use crate::lanes::{Lane, Lanes, Way, Ways, flag};
-use crate::limits::PEERS_MAX;
+use crate::limits::{HELLO_INTERVAL, PEERS_MAX};
 use crate::long::{LongNote, LongPaths};
 use crate::time::Time;
 use crate::transmit::LinkIndex;
 
 /// How long a peer may speak from elsewhere than its route before the route is doubted: a node with two links may use both.
-const ROUTE_QUIET_MS: u32 = 50;
+const ROUTE_QUIET_MS: u16 = 50;
 
 /// One peer, as both paths see it.
 pub(crate) struct Peer {
@@ -33,8 +33,10 @@ pub(crate) struct Peer {
     pub(crate) frame_bytes_max: u16,
     /// Number of the last hello that was sent to check its epoch; part of the nonce.
     pub(crate) challenge: u32,
-    /// When it was sent, in milliseconds (wrapping); limits how often we ask.
-    pub(crate) challenged_ms: u32,
+    /// When it was sent, in milliseconds (wrapping after a minute, for brevity); limits how often we ask.
+    challenged_ms: u16,
+    /// When a valid frame last came from where its bulk lane leads, likewise.
+    bulk_heard_ms: u16,
     /// The answer is still out.
     pub(crate) asking: bool,
     /// What there is beside the route: bits of [`flag`].
@@ -63,7 +65,8 @@ impl Peer {
             has_route: false,
             frame_bytes_max,
             challenge: 0,
-            challenged_ms: u32::MAX / 2,
+            challenged_ms: u16::MAX / 2,
+            bulk_heard_ms: 0,
             asking: false,
             lanes: 0,
             long: LongNote::NONE,
@@ -87,7 +90,23 @@ impl Peer {
             self.route_heard_ms = now_ms;
             return false;
         }
-        now_ms.wrapping_sub(self.route_heard_ms) > ROUTE_QUIET_MS
+        self.is_route_quiet(now_ms)
+    }
+
+    #[inline]
+    fn is_route_quiet(&self, now_ms: u32) -> bool {
+        now_ms.wrapping_sub(self.route_heard_ms) > ROUTE_QUIET_MS.into()
+    }
+
+    /// True, once a millisecond, if it may be asked again whether it is who it was.
+    pub(crate) fn may_challenge(&mut self, now: Time) -> bool {
+        let now_ms = milliseconds(now) as u16;
+        let interval_ms = (HELLO_INTERVAL.0 / 1_000_000) as u16;
+        let may = now_ms.wrapping_sub(self.challenged_ms) >= interval_ms;
+        if may {
+            self.challenged_ms = now_ms;
+        }
+        may
     }
 }
 
@@ -173,7 +192,8 @@ impl Peers {
     }
 
     /// A valid frame came from there. True if the peer seems to have moved: for a while nothing came from where its
-    /// route leads, and now it speaks from elsewhere (V28). Frames of its bulk lane say nothing of that.
+    /// route leads, or its bulk lane, and now it speaks from elsewhere on that link (V28, `LANE-8`). Frames of a bulk lane say
+    /// nothing of the route.
     #[inline]
     pub(crate) fn heard_from(
         &mut self,
@@ -182,7 +202,40 @@ impl Peers {
         link: LinkIndex,
         from: &LinkAddress,
     ) -> bool {
-        self.entries[index].heard(now, link, from) && !self.is_bulk(index, link)
+        if self.is_bulk(index, link) {
+            return self.bulk_heard(now, index, from);
+        }
+        self.entries[index].heard(now, link, from)
+    }
+
+    fn bulk_heard(&mut self, now: Time, index: u32, from: &LinkAddress) -> bool {
+        let now_ms = milliseconds(now);
+        let peer = &mut self.entries[index];
+        peer.heard_ms = now_ms;
+        if peer.lanes & flag::BULK == 0 {
+            // The peer has a bulk lane and this end has none: that matters if nothing comes by the route.
+            return peer.is_route_quiet(now_ms);
+        }
+        // One look into the table a millisecond is enough.
+        let quiet_ms = (now_ms as u16).wrapping_sub(peer.bulk_heard_ms);
+        if quiet_ms > 0 && self.lanes.way(index).is_some_and(|(_, to)| to == from) {
+            peer.bulk_heard_ms = now_ms as u16;
+            return false;
+        }
+        quiet_ms > ROUTE_QUIET_MS
+    }
+
+    /// The peer answered from elsewhere than it was known to be, or is being looked for at all: frames to it go there from
+    /// now on. If that is its bulk lane only, its route stands until it is judged by itself (`LANE-8`).
+    pub(crate) fn moved(&mut self, now: Time, index: u32, link: LinkIndex, from: LinkAddress) {
+        if self.is_bulk(index, link) {
+            self.answered(now, index, link, from);
+            let found = self.ways(index).bulk == Some((link, &from));
+            if found {
+                return;
+            }
+        }
+        self.set_route(now, index, link, from);
     }
 
     /// True if a frame from this peer by this link is of its bulk lane.
@@ -235,6 +288,7 @@ impl Peers {
             (peer.link, peer.route_heard_ms) = (link, milliseconds(now));
             if self.lanes.is_beside(link) {
                 peer.lanes |= flag::BULK;
+                peer.bulk_heard_ms = milliseconds(now) as u16;
                 self.lanes.rise(now, index, Lane::Small, None);
                 self.lanes.rise(now, index, Lane::Bulk, Some(old));
             } else {
@@ -242,6 +296,7 @@ impl Peers {
             }
         } else if link == bulk && self.lanes.is_beside(peer.link) {
             peer.lanes |= flag::BULK;
+            peer.bulk_heard_ms = milliseconds(now) as u16;
             self.lanes.rise(now, index, Lane::Bulk, Some(from));
         } else if link == peer.link && link != bulk && peer.lanes & flag::SMALL_DOWN != 0 {
             peer.address = from;

@@ -56,18 +56,23 @@ impl Firmware {
         }
     }
 
-    /// Where the failed lane led; or, if there was none, everyone on the better links.
+    /// Where the failed lane led. If there was none, or nobody answers there (the peer may have moved), everyone on the better
+    /// links.
     fn ask_for_small(&mut self, question: &Question) {
         let bulk = self.peers.lanes.bulk_link();
-        match self.peers[question.peer].route() {
-            Some((link, &to)) if Some(link) != bulk => self.ask_lane(link, to, question),
-            _ => {
-                for index in 0..self.links.len() {
-                    let link = LinkIndex(index as u8);
-                    if self.links[index].broadcast && Some(link) != bulk {
-                        self.ask_lane(link, LinkAddress::EVERYONE, question);
-                    }
-                }
+        let route = self.peers[question.peer].route().map(|(link, to)| (link, *to));
+        let known = route.filter(|(link, _)| Some(*link) != bulk);
+        if let Some((link, to)) = known {
+            self.ask_lane(link, to, question);
+        }
+        if known.is_some() && !(question.again && question.everyone) {
+            return;
+        }
+        for index in 0..self.links.len() {
+            let link = LinkIndex(index as u8);
+            let same = known.is_none_or(|(route, _)| route == link);
+            if self.links[index].broadcast && Some(link) != bulk && same {
+                self.ask_lane(link, LinkAddress::EVERYONE, question);
             }
         }
     }

@@ -2,11 +2,15 @@
 
 mod support;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use emp_firmware::{Counter, Firmware, LinkIndex, LinkInfo, Profile, Span};
 use emp_model::{
     FabricSetup, FaultPlan, MessageSpec, NodeSetup, Ppm, Rates, Want, World, WorldSetup,
 };
-use support::{acquainted_setup, count, finish, wait};
+use emp_wire::{Kind, LinkAddress};
+use support::{acquainted_setup, count, finish, sent, wait};
 
 /// Trains of so many frames are bulk.
 const BULK_FRAMES: u32 = 5;
@@ -205,4 +209,123 @@ fn a_node_without_the_better_link_is_reached_by_the_other() {
     }
     assert_eq!(route(&world, 0), Some(LinkIndex(0)));
     assert!(has_bulk(&world, 0));
+}
+
+/// A world in which both nodes hold their small lanes for failed: the first fabric is cut.
+fn by_bulk_alone() -> World {
+    let mut world = two_lanes([Span::us(2), Span::us(20)]);
+    cut(&mut world, 0, &BOTH_WAYS, true);
+    // A lane counts as failed if it brings nothing while the other does.
+    for _ in 0..200 {
+        for (from, to) in BOTH_WAYS {
+            for bytes in [100, 100_000] {
+                world.receive(to, Want::ANY, bytes);
+                world.send(MessageSpec::plain(from, to, bytes));
+            }
+        }
+        world.pass(Span::us(100));
+    }
+    finish(&mut world);
+    let small = |node| world.firmware(node).lanes(world.id(1 - node)).and_then(|lanes| lanes.small);
+    assert_eq!((small(0), small(1)), (None, None));
+    world
+}
+
+/// A peer of which only the bulk link is heard has moved: its frames come from elsewhere, and what answers them must not go
+/// on to where it was (`LANE-8`).
+#[test]
+fn a_peer_that_is_heard_by_bulk_alone_may_move() {
+    for bytes in [100, 100_000, 1 << 20] {
+        let mut world = by_bulk_alone();
+        world.network_mut().relocate(1);
+        // What the application does not take at once is answered, too.
+        let message = world.send(MessageSpec::plain(1, 0, bytes));
+        world.pass(Span::ms(200));
+        world.receive(0, Want::ANY, bytes);
+        let took = wait(&mut world, Span::ms(400), |world| world.arrived(message));
+        assert!(took < Span::ms(150), "{} µs, {bytes} B", took.as_us());
+        finish(&mut world);
+        exchange(&mut world, 0, 1, bytes);
+        assert!(has_bulk(&world, 0) && has_bulk(&world, 1));
+    }
+}
+
+/// The same after the small lane works again: it is found again although its address is another one.
+#[test]
+fn a_small_lane_is_found_again_where_the_peer_has_moved_to() {
+    let mut world = by_bulk_alone();
+    world.network_mut().relocate(1);
+    exchange(&mut world, 1, 0, 100_000);
+    cut(&mut world, 0, &BOTH_WAYS, false);
+    for _ in 0..8 {
+        world.pass(Span::ms(500));
+        exchange(&mut world, 0, 1, 100_000);
+    }
+    let lanes = world.firmware(0).lanes(world.id(1)).expect("known");
+    let here = Some(world.network().address(1));
+    assert_eq!(lanes.small.map(|(_, to)| to), here);
+    assert_eq!(lanes.bulk.map(|(_, to)| to), here);
+}
+
+/// Frames that say that they come from a peer, but from elsewhere, move nothing: who is there must answer (`LANE-8`).
+#[test]
+fn frames_from_elsewhere_alone_move_no_lane() {
+    let mut world = by_bulk_alone();
+    let (there, elsewhere) = (world.network().address(1), LinkAddress::index(77));
+    // Genuine frames of node 1, kept by who listened, come again and again from another address.
+    let heard: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
+    let keeps = Rc::clone(&heard);
+    world.network_mut().set_script(Some(Box::new(move |_, from, _, frame| {
+        if from == 1 {
+            keeps.borrow_mut().push(frame.to_vec());
+        }
+        None
+    })));
+    exchange(&mut world, 1, 0, 100_000);
+    world.network_mut().set_script(None);
+    let frames = heard.take();
+    assert!(frames.len() > 20);
+    let hellos = sent(&world, 0, Kind::Hello);
+    for round in 0..100 {
+        world.pass(Span::ms(10));
+        let now = world.now();
+        for frame in &frames {
+            world.network_mut().inject(now, 0, BULK, elsewhere, frame);
+        }
+        let bulk = world.firmware(0).lanes(world.id(1)).and_then(|lanes| lanes.bulk);
+        assert_eq!(bulk.map(|(_, to)| to), Some(there), "round {round}");
+    }
+    let asked = sent(&world, 0, Kind::Hello) - hellos;
+    assert!((1..=100).contains(&asked), "{asked} questions for {} frames", frames.len() * 100);
+    for (from, to) in BOTH_WAYS {
+        exchange(&mut world, from, to, 100_000);
+    }
+    assert_eq!(sum(&world, Counter::PeersLost), 0);
+}
+
+/// "Not ready" that leaves by a lane that has failed one way does not arrive: it takes the lane by which the frame came that
+/// it answers.
+#[test]
+fn what_is_not_taken_is_answered_by_the_lane_it_came_by() {
+    let mut setup = setup([Span::us(2), Span::us(20)]);
+    for node in &mut setup.nodes {
+        node.profile.unreachable_after = Span::ms(200);
+    }
+    let mut world = acquainted_setup(setup);
+    for (from, to) in BOTH_WAYS {
+        exchange(&mut world, from, to, 100_000);
+    }
+    cut(&mut world, 0, &[(0, 1)], true);
+    // More than the pool holds, in messages of one frame.
+    let messages = 4_200;
+    for _ in 0..messages {
+        world.send(MessageSpec::plain(1, 0, 1_000));
+    }
+    world.pass(Span::ms(2_000));
+    for _ in 0..messages {
+        world.receive(0, Want::ANY, 1_000);
+    }
+    finish(&mut world);
+    assert!(count(&world, 0, Counter::NotReadySent) > 0);
+    assert_eq!(sum(&world, Counter::PeersLost), 0);
 }

@@ -38,6 +38,9 @@ pub(super) enum Verdict {
     Taken,
     /// It is not: it will be sent again.
     Dropped(Counter),
+    /// It begins a message that is not taken, and its sender is told why (`READY-1`). If that is lost the frame comes again,
+    /// and is answered again.
+    NotReady(NotReadyCause),
 }
 
 impl ReceivePath {
@@ -82,8 +85,10 @@ impl ReceivePath {
             Kind::Get => self.on_get(peer, body),
             _ => Verdict::Dropped(Counter::DropKind),
         };
-        if let Verdict::Dropped(counter) = verdict {
-            return self.counters.count(counter);
+        match verdict {
+            Verdict::Taken => {}
+            Verdict::Dropped(counter) => return self.counters.count(counter),
+            Verdict::NotReady(cause) => return self.refuse((peer, lane), header, cause),
         }
         let received = &mut self.peers[peer].received;
         let opens_gap = arrival == Arrival::Ahead && received.opens_gap(header.sequence);
@@ -147,10 +152,10 @@ impl ReceivePath {
         let number = header.word;
         let ahead = number.wrapping_sub(self.peers[peer].next_number) as i32;
         if ahead < 0 || ahead > 0 && self.find_early(peer, number).is_some() {
-            return self.on_old_message(header, &incoming, payload, memory);
+            return self.on_old_message(&incoming, payload, memory);
         }
         if ahead > 0 {
-            return self.take_early(header, incoming, payload, cross);
+            return self.take_early(incoming, payload, cross);
         }
         let outcome = self.take_in_turn(now, incoming, payload, cross, memory);
         if outcome != Outcome::Refused {
@@ -160,8 +165,8 @@ impl ReceivePath {
         }
         match outcome {
             Outcome::Taken => Verdict::Taken,
-            Outcome::Kept(cause) => self.not_ready(peer, header, cause),
-            Outcome::Refused => self.not_ready(peer, header, NotReadyCause::Full),
+            Outcome::Kept(cause) => Verdict::NotReady(cause),
+            Outcome::Refused => Verdict::NotReady(NotReadyCause::Full),
         }
     }
 
@@ -169,7 +174,6 @@ impl ReceivePath {
     /// was sent again after a refusal although another copy had been taken.
     fn on_old_message(
         &mut self,
-        header: &Header,
         again: &Incoming,
         payload: &[u8],
         memory: &mut impl HostMemory,
@@ -199,7 +203,7 @@ impl ReceivePath {
             message.kept.filter(|_| message.peer == peer && message.number == number)
         });
         match kept {
-            Some(cause) => self.not_ready(peer, header, cause),
+            Some(cause) => Verdict::NotReady(cause),
             None => {
                 self.counters.count(Counter::DropDuplicate);
                 Verdict::Taken
@@ -207,23 +211,14 @@ impl ReceivePath {
         }
     }
 
-    /// The first frame of a message is not taken, and its sender is told why (`READY-1`). If that is lost the frame
-    /// comes again, and is answered again.
-    pub(super) fn not_ready(
-        &mut self,
-        peer: u32,
-        header: &Header,
-        cause: NotReadyCause,
-    ) -> Verdict {
+    /// Queues what there is to say of a message that was not taken: by the lane that its first frame came by, as the other may
+    /// have failed (`LANE-5`).
+    fn refuse(&mut self, (peer, lane): (u32, Lane), header: &Header, cause: NotReadyCause) {
         if self.not_ready.len() < NOT_READY_QUEUED_MAX {
-            self.not_ready.push_back(NotTaken {
-                peer,
-                number: header.word,
-                sequence: header.sequence,
-                cause,
-            });
+            let (number, sequence) = (header.word, header.sequence);
+            self.not_ready.push_back(NotTaken { peer, lane, number, sequence, cause });
         }
-        Verdict::Dropped(Counter::NotTaken)
+        self.counters.count(Counter::NotTaken);
     }
 
     /// A message whose turn it is.

@@ -1,6 +1,6 @@
 //! Messages that overtook others: they wait in the pool for their turn.
 
-use emp_wire::{Header, NotReadyCause};
+use emp_wire::NotReadyCause;
 
 use super::bookkeeping::Verdict;
 use super::{Incoming, NONE, ReceivePath, Wants};
@@ -13,7 +13,6 @@ impl ReceivePath {
     /// A message that overtook others waits in the pool for its turn.
     pub(super) fn take_early(
         &mut self,
-        header: &Header,
         mut incoming: Incoming,
         payload: &[u8],
         cross: &mut Cross,
@@ -27,7 +26,7 @@ impl ReceivePath {
         // What it will need in its turn is promised now: then it cannot be refused any more.
         if homeless || crowded || many || !self.claim(&mut incoming, true, cross) {
             self.counters.count(Counter::DropEarly);
-            return self.not_ready(peer, header, NotReadyCause::Full);
+            return Verdict::NotReady(NotReadyCause::Full);
         }
         incoming.early = true;
         let index = match self.store(incoming, payload) {
@@ -35,7 +34,7 @@ impl ReceivePath {
             Err(incoming) => {
                 self.forget_claims(&incoming);
                 self.counters.count(Counter::DropEarly);
-                return self.not_ready(peer, header, NotReadyCause::Full);
+                return Verdict::NotReady(NotReadyCause::Full);
             }
         };
         self.peers[peer].early_count += 1;

@@ -29,6 +29,7 @@ use crate::chunked::Chunked;
 use crate::counters::Counters;
 use crate::cross::{Control, ToSend};
 use crate::descriptor::{Completion, Selector};
+use crate::lanes::Lane;
 use crate::limits::{
     GETS_MAX, INCOMING_MAX, POOL_BYTES, POOL_SEND_PERCENT, PULLS_MAX, RECEIVES_MAX,
 };
@@ -172,6 +173,8 @@ struct ReceivePeer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotTaken {
     pub(crate) peer: u32,
+    /// The lane that it came by, and the answer leaves by.
+    pub(crate) lane: Lane,
     pub(crate) number: u32,
     pub(crate) sequence: Sequence,
     pub(crate) cause: NotReadyCause,

@@ -146,12 +146,7 @@ impl Firmware {
         // One size for all links, so that a message can go on over another link where it began on one.
         let least = links.iter().map(|link| link.frame_bytes_max).min().unwrap_or(FRAME_BYTES_MIN);
         let frame_bytes_max = least.clamp(FRAME_BYTES_MIN, FRAME_BYTES_MAX);
-        // What one lane overtakes arrives out of order, and is told apart from what is lost by selective acknowledgements.
-        // `LANE-7`.
-        let selective = profile.accept_out_of_order && profile.selective_acks;
-        let apt = selective && links.len() > 1;
-        // A profile that stands for another system has frames as that has.
-        let apt_for_long = selective && profile.long_frames;
+        let apt = profile.is_selective() && links.len() > 1;
         let bulk = links.iter().enumerate().find_map(|(index, link)| {
             Some((LinkIndex(index as u8), link.bulk_frames.filter(|_| apt)?))
         });
@@ -159,7 +154,9 @@ impl Firmware {
             links.iter().rev().fold(0, |bits, link| bits << 1 | u64::from(of(link)))
         };
         let (beside, segmenting) = (bits(|link| link.second.is_some()), bits(|link| link.segments));
-        let longs = LongPaths::new(if apt_for_long { bits(|link| link.long_frames) } else { 0 });
+        let long_links =
+            if profile.takes_long_frames() { bits(|link| link.long_frames) } else { 0 };
+        let longs = LongPaths::new(long_links);
         Self {
             name,
             links,

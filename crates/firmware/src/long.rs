@@ -217,18 +217,13 @@ impl Peers {
 impl Firmware {
     /// A link has begun or ceased to carry long frames ([`LinkInfo::long_frames`](crate::LinkInfo::long_frames)).
     pub fn set_long_frames(&mut self, link: LinkIndex, carries: bool) {
-        let able = self.links.get(usize::from(link.0)).is_some() && self.takes_long_frames();
+        let able =
+            self.links.get(usize::from(link.0)).is_some() && self.profile.takes_long_frames();
         if self.peers.longs.set(link, carries && able) {
             for peer in 0..self.peers.len() {
                 self.peers.look_for_long(peer);
             }
         }
-    }
-
-    /// This node's profile has them, and tells by selective acknowledgements which were lost.
-    fn takes_long_frames(&self) -> bool {
-        let profile = self.profile();
-        profile.long_frames && profile.accept_out_of_order && profile.selective_acks
     }
 
     /// Asks whether long frames get through to a peer by the way of its long trains, unless that is known.

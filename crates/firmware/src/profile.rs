@@ -83,6 +83,18 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// Frames may overtake each other, and it is told which are missing: what two lanes need (`LANE-7`), and frames longer than
+    /// the MTU, of which one lost one must not cost a window of them.
+    pub const fn is_selective(&self) -> bool {
+        self.accept_out_of_order && self.selective_acks
+    }
+
+    /// Frames longer than the MTU are built and asked for (`LONG-3`). A profile that stands for another system has frames as
+    /// that has.
+    pub const fn takes_long_frames(&self) -> bool {
+        self.long_frames && self.is_selective()
+    }
+
     /// EMP's own parameters.
     pub const DEFAULT: Self = Self {
         name: "default",

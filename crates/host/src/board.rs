@@ -5,9 +5,9 @@
 pub enum Board {
     /// In the calls of the application: lowest latency, no hand-over between cores.
     Inline {
-        /// With a guardian: a thread that takes over when the application has made no call for about a millisecond, so
+        /// With a guardian: a thread that takes over when the application has made no call for a few milliseconds, so
         /// that its peers neither stall nor take it for dead. It sleeps as long as the application makes progress
-        /// (a look each millisecond) and when the node is quiet.
+        /// (a look every few of them) and when the node is quiet.
         guardian: bool,
     },
     /// In a progress thread: messages move while the application computes.

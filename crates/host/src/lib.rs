@@ -95,7 +95,7 @@
 //! # Progress and waiting
 //!
 //! A [`Board`] says where the firmware runs. With [`Board::Inline`] (the default) it runs in the application's calls,
-//! and a *guardian* thread takes over when there has been none for about a millisecond; without a guardian, nothing
+//! and a *guardian* thread takes over when there has been none for a few milliseconds; without a guardian, nothing
 //! moves between calls. With [`Board::Thread`] a thread of the node does the work.
 //!
 //! Waiting looks again and again for a moment ([`WaitMode`]), then sleeps on the links' descriptors until something

@@ -92,7 +92,7 @@ impl WaitObject {
         enabled.untagged.add_alarm(&fd.alarm);
         for link in domain.node.link_descriptors() {
             if let Err(error) = fd.watch(link) {
-                // The guardian looks after the link within a millisecond or two.
+                // The guardian looks after the link within some milliseconds.
                 core::inform(&format!("waiting will take longer: {error}"));
             }
         }

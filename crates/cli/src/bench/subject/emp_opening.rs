@@ -56,8 +56,8 @@ enum Address {
 }
 
 impl EmpOpening {
-    /// Starts the node.
-    pub fn open(spec: &Spec, place: &Place) -> anyhow::Result<Self> {
+    /// Starts the node. Its raw frames, if it sends such, have an EtherType.
+    pub fn open(spec: &Spec, place: &Place, ethertype: u16) -> anyhow::Result<Self> {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         // The address makes it differ from the other end's, process and number from every other node's here.
         let name = format!("bench {} {}.{number}", place.own, std::process::id());
@@ -65,7 +65,7 @@ impl EmpOpening {
         let faults = Arc::new(AtomicU64::new(0));
         let builder =
             describe(spec, place)?.name(name).node_id(id).linger(Duration::from_millis(200));
-        let (builder, link) = with_link(builder, spec, place, id, &faults)?;
+        let (builder, link) = with_link(builder, spec, place, (id, ethertype), &faults)?;
         let node = builder.start()?;
         let endpoint = node.endpoint(ENDPOINT)?;
         // Before the other end knows of this node: what came for a closed endpoint would end with an error.
@@ -103,13 +103,15 @@ fn with_link(
     builder: NodeBuilder,
     spec: &Spec,
     place: &Place,
-    id: NodeId,
+    (id, ethertype): (NodeId, u16),
     faults: &Arc<AtomicU64>,
 ) -> anyhow::Result<(NodeBuilder, Address)> {
     let harness = Harness::of(spec, place)?;
     match place.choose(spec.link)? {
         LinkChoice::Packet | LinkChoice::Auto => {
-            let options = PacketOptions::new(&place.interface.name, id.destination_tag());
+            let tag = id.destination_tag();
+            let options =
+                PacketOptions { ethertype, ..PacketOptions::new(&place.interface.name, tag) };
             let link = PacketLink::open(&options).map_err(|error| user_error(error.to_string()))?;
             let mac = Address::Mac(link.mac());
             let builder = harness.add(builder, link, place.mtu, faults);
@@ -123,7 +125,8 @@ fn with_link(
             }
         }
         LinkChoice::Xdp => {
-            let options = XdpOptions::new(&place.interface.name, id.destination_tag());
+            let tag = id.destination_tag();
+            let options = XdpOptions { ethertype, ..XdpOptions::new(&place.interface.name, tag) };
             let link = XdpLink::open(&options).map_err(|error| user_error(error.to_string()))?;
             let mac = Address::Mac(link.mac());
             Ok((harness.add(builder, link, place.mtu, faults), mac))

@@ -22,6 +22,23 @@ use crate::error::user_error;
 /// this one don't see each other's frames.
 const ETHERTYPE_RAW: u16 = ETHERTYPE_DEFAULT + 1;
 
+/// The EtherType of each subject's frames. Of sockets with one EtherType at an interface, the kernel offers each frame to the
+/// one that was opened last first, and only then to its owner, which takes some 50 ns: two subjects of EMP are not to be
+/// compared like that, nor is the second one to be slower than in a program of its own. There are two EtherTypes for
+/// experiments, so where the bare link takes one, all of EMP's share the other.
+fn ethertypes(specs: &[Spec]) -> impl Iterator<Item = u16> {
+    let bare = specs.iter().any(|spec| spec.kind == SubjectKind::Raw);
+    let own = |spec: &Spec| matches!(spec.kind, SubjectKind::Emp | SubjectKind::Libfabric);
+    // The provider knows the first only.
+    let first = specs.iter().position(|spec| spec.kind == SubjectKind::Libfabric);
+    let first = first.or_else(|| specs.iter().position(own));
+    specs.iter().enumerate().map(move |(at, spec)| match spec.kind {
+        SubjectKind::Raw => ETHERTYPE_RAW,
+        SubjectKind::Emp if !bare && first.is_some_and(|first| first != at) => ETHERTYPE_RAW,
+        _ => ETHERTYPE_DEFAULT,
+    })
+}
+
 /// One end's half, open but not connected.
 pub trait Opening {
     /// What the other end must know.
@@ -40,19 +57,24 @@ pub fn open_all(
 ) -> anyhow::Result<Vec<Box<dyn Opening>>> {
     let over_xdp = |spec: &Spec, kind| spec.kind == kind && spec.link == LinkChoice::Xdp;
     let taken = specs.iter().any(|spec| over_xdp(spec, SubjectKind::Emp));
-    let open = |spec| match taken && over_xdp(spec, SubjectKind::Raw) {
-        true => open(spec, &place.aside()?, role),
-        false => open(spec, place, role),
+    let open = |(spec, ethertype)| match taken && over_xdp(spec, SubjectKind::Raw) {
+        true => open(spec, &place.aside()?, ethertype, role),
+        false => open(spec, place, ethertype, role),
     };
-    specs.iter().map(open).collect()
+    specs.iter().zip(ethertypes(specs)).map(open).collect()
 }
 
 /// Opens this end's half of a subject.
-fn open(spec: &Spec, place: &Place, role: Role) -> anyhow::Result<Box<dyn Opening>> {
+fn open(
+    spec: &Spec,
+    place: &Place,
+    ethertype: u16,
+    role: Role,
+) -> anyhow::Result<Box<dyn Opening>> {
     Ok(match spec.kind {
-        SubjectKind::Emp => Box::new(EmpOpening::open(spec, place)?),
+        SubjectKind::Emp => Box::new(EmpOpening::open(spec, place, ethertype)?),
         SubjectKind::Libfabric => Box::new(LibfabricOpening::open(spec.link, place)?),
-        SubjectKind::Raw => Box::new(RawOpening::open(spec.link, place)?),
+        SubjectKind::Raw => Box::new(RawOpening::open(spec.link, place, ethertype)?),
         SubjectKind::Tcp | SubjectKind::TcpBlock => {
             let spinning = spec.kind == SubjectKind::Tcp;
             let listener = match role {
@@ -94,7 +116,7 @@ struct RawOpening {
 }
 
 impl RawOpening {
-    fn open(choice: LinkChoice, place: &Place) -> anyhow::Result<Self> {
+    fn open(choice: LinkChoice, place: &Place, ethertype: u16) -> anyhow::Result<Self> {
         // Process and time make it differ from every other bare link that may still be open here.
         let node = NodeId::from_name(&format!(
             "raw {} {:?}",
@@ -104,13 +126,11 @@ impl RawOpening {
         let tag = node.destination_tag();
         let link: Box<dyn Link> = match place.choose(choice)? {
             LinkChoice::Packet | LinkChoice::Auto => {
-                let ethertype = ETHERTYPE_RAW;
                 let options =
                     PacketOptions { ethertype, ..PacketOptions::new(&place.interface.name, tag) };
                 Box::new(PacketLink::open(&options).map_err(|error| user_error(error.to_string()))?)
             }
             LinkChoice::Xdp => {
-                let ethertype = ETHERTYPE_RAW;
                 let options =
                     XdpOptions { ethertype, ..XdpOptions::new(&place.interface.name, tag) };
                 Box::new(XdpLink::open(&options).map_err(|error| user_error(error.to_string()))?)
@@ -168,5 +188,28 @@ impl Opening for RawOpening {
             other.frame_bytes_max.map_or(self.frame_bytes_max, |n| n.min(self.frame_bytes_max));
         let long = other.long_frame_bytes.unwrap_or(0).min(self.long_frame_bytes);
         Ok(Box::new(Raw::new(self.link, to, NodeId(node).destination_tag(), frame, long)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(kinds: &[SubjectKind]) -> Vec<u16> {
+        let emp = Spec::emp(LinkChoice::Packet);
+        let specs: Vec<Spec> = kinds.iter().map(|kind| emp.against(*kind)).collect();
+        ethertypes(&specs).collect()
+    }
+
+    #[test]
+    fn two_subjects_do_not_share_an_ethertype() {
+        use SubjectKind::{Emp, Libfabric, Raw, Tcp};
+        let (first, second) = (ETHERTYPE_DEFAULT, ETHERTYPE_RAW);
+        assert_eq!(found(&[Emp, Emp]), [first, second]);
+        assert_eq!(found(&[Emp, Raw]), [first, second]);
+        assert_eq!(found(&[Libfabric, Emp]), [first, second]);
+        assert_eq!(found(&[Emp, Tcp, Libfabric]), [second, first, first]);
+        // There is no third: the bare link's is its own.
+        assert_eq!(found(&[Emp, Raw, Libfabric]), [first, second, first]);
     }
 }

@@ -12,15 +12,19 @@ const PIECE_BYTES: usize = 1_472;
 
 /// Two nodes on one link that cuts long frames, or on two of which the second does and is for bulk.
 fn setup(lanes: bool) -> WorldSetup {
-    let mut long = LinkInfo::new(PIECE_BYTES, !lanes);
+    setup_of(2, PIECE_BYTES, lanes)
+}
+
+fn setup_of(nodes: usize, piece_bytes: usize, lanes: bool) -> WorldSetup {
+    let mut long = LinkInfo::new(piece_bytes, !lanes);
     (long.segments, long.long_frames) = (true, true);
     long.bulk_frames = lanes.then_some(5);
-    let links = if lanes { vec![LinkInfo::new(PIECE_BYTES, true), long] } else { vec![long] };
-    let fabric = |latency| FabricSetup { latency, piece_bytes: PIECE_BYTES, ..FabricSetup::lan() };
+    let links = if lanes { vec![LinkInfo::new(piece_bytes, true), long] } else { vec![long] };
+    let fabric = |latency| FabricSetup { latency, piece_bytes, ..FabricSetup::lan() };
     let fabrics = links.iter().map(|_| fabric(Span::us(5))).collect();
     let node =
         |index| NodeSetup { links: links.clone(), ..NodeSetup::new(index, Profile::DEFAULT) };
-    WorldSetup { fabrics, nodes: vec![node(0), node(1)], seed: 9 }
+    WorldSetup { fabrics, nodes: (0..nodes).map(node).collect(), seed: 9 }
 }
 
 fn exchange(world: &mut World, from: usize, to: usize, bytes: u64) {
@@ -31,7 +35,11 @@ fn exchange(world: &mut World, from: usize, to: usize, bytes: u64) {
 
 /// A world in which long frames are known to get through both ways.
 fn open(lanes: bool) -> World {
-    let mut world = acquainted_setup(setup(lanes));
+    open_of(setup(lanes))
+}
+
+fn open_of(setup: WorldSetup) -> World {
+    let mut world = acquainted_setup(setup);
     for (from, to) in [(0, 1), (1, 0)] {
         for _ in 0..3 {
             exchange(&mut world, from, to, 100_000);
@@ -140,6 +148,28 @@ fn a_path_may_cease_to_join_pieces() {
         }
         assert_eq!(count(&world, 0, Counter::LongOpened), 2);
         assert!(count(&world, 0, Counter::FramesLong) > long);
+    }
+}
+
+/// A frame that would be more slices than any batch holds never leaves, and nobody else waits for that.
+#[test]
+fn slices_that_fit_no_batch_hold_nobody_up() {
+    let piece_bytes = 400;
+    let mut world = open_of(setup_of(3, piece_bytes, false));
+    world.receive(1, Want::ANY, 8 << 20);
+    world.send(MessageSpec::plain(0, 1, 8 << 20));
+    world.pass(Span::us(300));
+    world.network_mut().set_pieces(0, piece_bytes, false);
+    world.pass(Span::ms(500));
+    assert!(count(&world, 0, Counter::DropTooLong) > 0, "nothing was to be cut");
+    // A caller that asks again as long as there is something would do so for ever, or let others wait for the next timer.
+    let busy = world.firmware(0).has_transmit(world.now());
+    assert!(!busy, "what cannot leave counts as waiting to");
+    for bytes in [10, 1_000, 20_000, 200_000] {
+        world.receive(2, Want::ANY, bytes);
+        let message = world.send(MessageSpec::plain(0, 2, bytes));
+        let took = wait(&mut world, Span::ms(500), |world| world.arrived(message));
+        assert!(took < Span::ms(1), "{} µs for {bytes} bytes", took.as_us());
     }
 }
 

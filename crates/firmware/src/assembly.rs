@@ -6,11 +6,20 @@ use alloc::vec::Vec;
 
 use emp_wire::{LONG_FRAME_BYTES, SliceWord};
 
+use crate::lanes::Lane;
 use crate::limits::ASSEMBLIES_MAX;
+use crate::time::{Span, Time};
+
+/// A frame of which no slice came for so long lost one: its slices leave in one call. Long against what separates those on a
+/// crowded wire (60 KB of 32 senders at 1 Gb/s: 16 ms), short against what a peer waits that comes again (its timer).
+const STALE_AFTER: Span = Span::ms(20);
 
 /// A frame of which the first bytes are here.
 struct Partial {
     peer: u32,
+    lane: Lane,
+    /// When a slice of it last came.
+    touched: Time,
     /// What the sender calls the frame.
     name: u32,
     total: usize,
@@ -21,8 +30,6 @@ struct Partial {
 /// All such frames. Has no memory until the first slice comes.
 pub(crate) struct Assembly {
     partial: Vec<Partial>,
-    /// The next to make room, if all are taken.
-    oldest: usize,
 }
 
 /// A frame that is whole again.
@@ -40,14 +47,15 @@ impl Whole {
 
 impl Assembly {
     pub(crate) const fn new() -> Self {
-        Self { partial: Vec::new(), oldest: 0 }
+        Self { partial: Vec::new() }
     }
 
-    /// Adds a slice of a peer's frame. `Err`: it does not continue what is here. The whole frame is to be given
-    /// [`back`](Self::back).
+    /// Adds a slice of a peer's frame that came by this lane. `Err`: it does not continue what is here, or there is no room.
+    /// The whole frame is to be given [`back`](Self::back).
     pub(crate) fn add(
         &mut self,
-        peer: u32,
+        now: Time,
+        (peer, lane): (u32, Lane),
         name: u32,
         word: SliceWord,
         bytes: &[u8],
@@ -59,16 +67,22 @@ impl Assembly {
         }
         let at = match self.partial.iter().position(|p| (p.peer, p.name) == (peer, name)) {
             Some(at) => at,
-            None if offset == 0 => self.place(),
+            None if offset == 0 => self.place(now, peer, lane).ok_or(())?,
             None => return Err(()),
         };
         let partial = &mut self.partial[at];
         if offset == 0 {
-            (partial.peer, partial.name, partial.total, partial.filled) = (peer, name, total, 0);
+            (partial.peer, partial.lane, partial.name) = (peer, lane, name);
+            (partial.total, partial.filled) = (total, 0);
         }
         if partial.filled != offset || partial.total != total {
+            if partial.filled < offset {
+                // What is missing will not come any more.
+                partial.total = 0;
+            }
             return Err(());
         }
+        partial.touched = now;
         partial.bytes[offset..end].copy_from_slice(bytes);
         partial.filled = end;
         if end < total {
@@ -84,15 +98,24 @@ impl Assembly {
         self.partial[whole.at].bytes = whole.bytes;
     }
 
-    /// Where the next frame is put together: in the place of the one that was begun first, if there are too many.
-    fn place(&mut self) -> usize {
+    /// Where a peer's next frame is put together. One frame a peer and lane: what it had begun before is lost, as slices leave in
+    /// order. What other peers have begun goes on, unless it has been long that a slice of it came: those that find no room come
+    /// again. If all made room for each other, none would ever be whole.
+    fn place(&mut self, now: Time, peer: u32, lane: Lane) -> Option<usize> {
+        let own = |p: &Partial| (p.peer, p.lane) == (peer, lane);
+        let free = |p: &Partial| p.total == 0;
+        let found = self.partial.iter().position(|p| !free(p) && own(p));
+        if let Some(at) = found.or_else(|| self.partial.iter().position(free)) {
+            return Some(at);
+        }
         if self.partial.len() < ASSEMBLIES_MAX {
             let bytes = vec![0; LONG_FRAME_BYTES].into_boxed_slice();
-            self.partial.push(Partial { peer: 0, name: 0, total: 0, filled: 0, bytes });
-            return self.partial.len() - 1;
+            let (total, filled) = (0, 0);
+            self.partial.push(Partial { peer, lane, touched: now, name: 0, total, filled, bytes });
+            return Some(self.partial.len() - 1);
         }
-        self.oldest = (self.oldest + 1) % ASSEMBLIES_MAX;
-        self.oldest
+        let oldest = (0..self.partial.len()).min_by_key(|at| self.partial[*at].touched)?;
+        (now.since(self.partial[oldest].touched) >= STALE_AFTER).then_some(oldest)
     }
 }
 
@@ -100,6 +123,7 @@ impl Assembly {
 mod tests {
     use super::*;
 
+    /// A slice of peer 7's, by the small lane.
     fn add(
         assembly: &mut Assembly,
         name: u32,
@@ -107,7 +131,18 @@ mod tests {
         total: u16,
         bytes: &[u8],
     ) -> Result<Option<Vec<u8>>, ()> {
-        let whole = assembly.add(7, name, SliceWord { offset: at, total }, bytes)?;
+        add_of(assembly, Time(0), (7, Lane::Small), name, (at, total), bytes)
+    }
+
+    fn add_of(
+        assembly: &mut Assembly,
+        now: Time,
+        whose: (u32, Lane),
+        name: u32,
+        (offset, total): (u16, u16),
+        bytes: &[u8],
+    ) -> Result<Option<Vec<u8>>, ()> {
+        let whole = assembly.add(now, whose, name, SliceWord { offset, total }, bytes)?;
         Ok(whole.map(|whole| {
             let bytes = whole.bytes().to_vec();
             assembly.back(whole);
@@ -118,34 +153,72 @@ mod tests {
     #[test]
     fn slices_in_order_make_a_frame() {
         let mut assembly = Assembly::new();
+        let bulk = (7, Lane::Bulk);
         assert_eq!(add(&mut assembly, 1, 0, 5, b"ab"), Ok(None));
-        assert_eq!(add(&mut assembly, 2, 0, 4, b"wx"), Ok(None));
+        assert_eq!(add_of(&mut assembly, Time(0), bulk, 2, (0, 4), b"wx"), Ok(None));
         assert_eq!(add(&mut assembly, 1, 2, 5, b"cde"), Ok(Some(b"abcde".to_vec())));
-        assert_eq!(add(&mut assembly, 2, 2, 4, b"yz"), Ok(Some(b"wxyz".to_vec())));
+        let whole = add_of(&mut assembly, Time(0), bulk, 2, (2, 4), b"yz");
+        assert_eq!(whole, Ok(Some(b"wxyz".to_vec())));
         assert_eq!(add(&mut assembly, 1, 0, 2, b"!!"), Ok(Some(b"!!".to_vec())));
+        assert_eq!(assembly.partial.len(), 2, "what is free is used again");
     }
 
     #[test]
     fn what_does_not_continue_is_refused() {
         let mut assembly = Assembly::new();
         assert_eq!(add(&mut assembly, 1, 2, 5, b"cde"), Err(()));
+        assert_eq!(add(&mut assembly, 1, 0, u16::MAX, b"ab"), Err(()));
+        assert_eq!(add(&mut assembly, 1, 0, 5, b"ab"), Ok(None));
+        assert_eq!(add(&mut assembly, 1, 2, 6, b"cde"), Err(()));
+        assert_eq!(add(&mut assembly, 1, 1, 5, b"b"), Err(()), "that was here");
+        assert_eq!(add(&mut assembly, 1, 2, 5, b"cde"), Ok(Some(b"abcde".to_vec())));
+        // Nor anything what is whole, or has a hole.
+        assert_eq!(add(&mut assembly, 1, 5, 5, b""), Err(()));
         assert_eq!(add(&mut assembly, 1, 0, 5, b"ab"), Ok(None));
         assert_eq!(add(&mut assembly, 1, 3, 5, b"de"), Err(()));
-        assert_eq!(add(&mut assembly, 1, 2, 6, b"cde"), Err(()));
-        assert_eq!(add(&mut assembly, 1, 0, u16::MAX, b"ab"), Err(()));
-        assert_eq!(add(&mut assembly, 1, 2, 5, b"cde"), Ok(Some(b"abcde".to_vec())));
-        // Nor anything what is whole.
-        assert_eq!(add(&mut assembly, 1, 5, 5, b""), Err(()));
+        assert_eq!(add(&mut assembly, 1, 2, 5, b"cde"), Err(()));
     }
 
     #[test]
     fn a_flood_of_first_slices_takes_bounded_memory() {
         let mut assembly = Assembly::new();
         for name in 0..1000 {
-            assert_eq!(add(&mut assembly, name, 0, 100, b"first"), Ok(None));
+            let whose = (name / 10, Lane::Small);
+            let added = add_of(&mut assembly, Time(0), whose, name, (0, 100), b"first");
+            assert_eq!(added.is_ok(), name < 10 * ASSEMBLIES_MAX as u32);
         }
         assert_eq!(assembly.partial.len(), ASSEMBLIES_MAX);
-        assert_eq!(add(&mut assembly, 999, 5, 7, b"!!"), Err(()));
-        assert_eq!(add(&mut assembly, 3, 5, 100, b"more"), Err(()));
+        // What they leave behind is in the way for a while only.
+        let (whose, late) = ((999, Lane::Small), Time(0) + STALE_AFTER);
+        let soon = Time(late.0 - 1);
+        assert_eq!(add_of(&mut assembly, soon, whose, 1, (0, 4), b"ab"), Err(()));
+        assert_eq!(add_of(&mut assembly, late, whose, 1, (0, 4), b"ab"), Ok(None));
+        let whole = add_of(&mut assembly, late, whose, 1, (2, 4), b"cd");
+        assert_eq!(whole, Ok(Some(b"abcd".to_vec())));
+    }
+
+    /// Many peers, whose slices arrive by turns: each round as many get a frame through as there is room for, and before
+    /// long each of them does.
+    #[test]
+    fn more_peers_than_there_is_room_for_take_turns() {
+        const SLICES: u16 = 10;
+        let mut assembly = Assembly::new();
+        let mut waiting: Vec<u32> = (0..4 * ASSEMBLIES_MAX as u32).collect();
+        for round in 1..=4 {
+            let now = Time(0) + Span::ms(round);
+            let mut whole = Vec::new();
+            for slice in 0..SLICES {
+                for &peer in &waiting {
+                    let whose = (peer, Lane::Small);
+                    let at = (slice, SLICES);
+                    if let Ok(Some(_)) = add_of(&mut assembly, now, whose, 5, at, b"x") {
+                        whole.push(peer);
+                    }
+                }
+            }
+            assert_eq!(whole.len(), ASSEMBLIES_MAX, "round {round}");
+            waiting.retain(|peer| !whole.contains(peer));
+        }
+        assert!(waiting.is_empty());
     }
 }

@@ -200,7 +200,7 @@ impl Firmware {
             Kind::Close => self.give_up(now, peer, Status::PeerClosed),
             // No sum would tell slices of different frames apart.
             Kind::Slice if from.is_memory() => self.counters.count(Counter::DropSlice),
-            Kind::Slice => match self.assemble(peer, header, body) {
+            Kind::Slice => match self.assemble(now, (peer, link), header, body) {
                 Ok(Some(whole)) => {
                     self.handle_one(now, (link, from), whole.bytes(), memory);
                     self.assembly.back(whole);
@@ -229,12 +229,14 @@ impl Firmware {
     #[cold]
     fn assemble(
         &mut self,
-        peer: u32,
+        now: Time,
+        (peer, link): (u32, LinkIndex),
         header: &Header,
         bytes: &[u8],
     ) -> Result<Option<Whole>, Counter> {
         let word = SliceWord::parse(header.word, bytes.len())?;
-        let whole = self.assembly.add(peer, header.sequence.0, word, bytes);
+        let whose = (peer, self.peers.lane_of(peer, link));
+        let whole = self.assembly.add(now, whose, header.sequence.0, word, bytes);
         let whole = whole.map_err(|_| Counter::DropSlice)?;
         match whole {
             Some(whole)

@@ -116,5 +116,6 @@ pub const SEEKS_MAX: usize = 256;
 /// MTU that IPv4 allows for.
 pub const SLICED_FOR_BYTES_MIN: usize = 288;
 
-/// Frames that are put together from slices at a time: peers that send to this node in slices at once take turns beyond it.
+/// Frames that are put together from slices at a time: peers that send to this node in slices at once take turns beyond it. Of 60 KB
+/// each, as the longest frame may come so.
 pub const ASSEMBLIES_MAX: usize = 8;

@@ -190,7 +190,7 @@ impl Firmware {
         known.map_or(self.peers.own_epoch(), |peer| self.peers[peer].local_epoch)
     }
 
-    /// Asks a peer for its epoch, but not too often.
+    /// Asks a peer for its epoch where a frame came from that claims to be its, but not too often.
     pub(crate) fn challenge(&mut self, now: Time, link: LinkIndex, to: LinkAddress, peer: u32) {
         if self.peers[peer].may_challenge(now) {
             self.ask_peer(link, to, peer);

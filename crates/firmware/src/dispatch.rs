@@ -277,7 +277,7 @@ impl Firmware {
                         self.routes.search(now, peer);
                     }
                     RouteNews::Lost { peer } => self.give_up(now, peer, Status::Unreachable),
-                    RouteNews::Doubted { peer } => self.doubt(now, peer),
+                    RouteNews::Doubted { peer } => self.doubt(peer),
                     RouteNews::LaneWanted { peer, lane } => self.seek_lane(now, peer, lane, None),
                     RouteNews::LongWanted { peer } => self.seek_long(now, peer),
                     RouteNews::LongFailed { peer } => self.long_failed(now, peer),
@@ -394,7 +394,7 @@ impl Firmware {
             if u64::from(heard) >= u64::from(silence_ms) / WATCHES_PER_SILENCE
                 && let (_, Some((link, &to))) = self.peers.ways(peer).pick(Lane::Small)
             {
-                self.challenge(now, link, to, peer);
+                self.ask_peer(link, to, peer);
             }
         }
         let homeless = self.receive.expire_homeless(now_ms, silence_ms);

@@ -87,12 +87,13 @@ impl Firmware {
         }
     }
 
-    /// Nothing arrives at a peer by one of its ways: does it still take frames of this length?
-    pub(crate) fn doubt(&mut self, now: Time, peer: u32) {
+    /// Nothing arrives at a peer by one of its ways: does it still take frames of this length? The timer that ran out limits how
+    /// often that is asked; it must not keep a question from being asked where the peer has moved to.
+    pub(crate) fn doubt(&mut self, peer: u32) {
         let way = self.peers.ways(peer).pick(Lane::Small).1;
         if let Some((link, to)) = way.filter(|(_, to)| **to != LinkAddress::LOOPBACK) {
             let to = *to;
-            self.challenge(now, link, to, peer);
+            self.ask_peer(link, to, peer);
         }
     }
 }

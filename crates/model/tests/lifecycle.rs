@@ -205,6 +205,25 @@ fn a_node_that_moves_is_found_again() {
     }
 }
 
+/// The same when both ends send, and their timers go off together: the question that is asked in vain where the node was must not
+/// be in place of the one where it is.
+#[test]
+fn a_node_that_moves_is_found_by_what_it_sends() {
+    let mut setup = WorldSetup::lan(2, &Profile::DEFAULT);
+    // Nobody is found by asking everyone.
+    setup.nodes.iter_mut().for_each(|node| node.links[0].broadcast = false);
+    let mut world = acquainted_setup(setup);
+    world.apply(Action::Relocate { node: 1 });
+    let messages = [(0, 1), (1, 0)].map(|(from, to)| {
+        world.receive(to, Want::ANY, 100);
+        world.send(MessageSpec::plain(from, to, 100))
+    });
+    let arrived = |world: &World| messages.iter().all(|message| world.arrived(*message));
+    let took = wait(&mut world, Span::ms(5_000), arrived);
+    assert!(took < Span::ms(400), "{} ms", took.as_us() / 1_000);
+    finish(&mut world);
+}
+
 /// An interruption shorter than patience is repaired without a word.
 #[test]
 fn a_short_cut_is_transparent() {

@@ -112,8 +112,31 @@ static void events_of_insertions(void)
 	world_close(&world);
 }
 
+/* Whom one has just talked to is nobody once removed, and somebody again once inserted. */
+static void removed(void)
+{
+	struct world world;
+	char name[64];
+	size_t bytes = sizeof name;
+	fi_addr_t again = 0;
+
+	world_open(&world, NULL);
+	fi_addr_t peer = world.a.peer;
+	EQUAL(fi_getname(&world.b.ep->fid, name, &bytes), 0);
+	EQUAL(fi_tinject(world.a.ep, "x", 1, peer, 1), 0);
+	EQUAL(fi_trecv(world.a.ep, name, 0, NULL, peer, 1, 0, NULL), 0);
+	EQUAL(fi_av_remove(world.a.av, &peer, 1, 0), 0);
+	EQUAL(fi_tinject(world.a.ep, "x", 1, peer, 1), -FI_EINVAL);
+	EQUAL(fi_trecv(world.a.ep, name, 0, NULL, peer, 1, 0, NULL), -FI_EINVAL);
+	EQUAL(fi_av_insert(world.a.av, name, 1, &again, 0, NULL), 1);
+	EQUAL(again, peer);
+	EQUAL(fi_tinject(world.a.ep, "x", 1, again, 1), 0);
+	world_close(&world);
+}
+
 void test_addresses(void)
 {
+	removed();
 	names();
 	one_kind(FI_AV_MAP);
 	one_kind(FI_AV_TABLE);

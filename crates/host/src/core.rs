@@ -324,6 +324,18 @@ impl Core {
     }
 
     fn drain_all(&mut self) {
+        let Self { firmware, requests, queues, sleepers, .. } = self;
+        if let Some(firmware) = firmware {
+            // With the raw API there is most often nothing else, either. From where it lies, as above.
+            while let Some(end) = firmware.first_completion()
+                && let Some((key, context)) = requests.end_raw(end)
+            {
+                if queues.push(key, context, end) {
+                    sleepers.raw(key);
+                }
+                firmware.drop_first_completion();
+            }
+        }
         let taken = self.queues.notifications_taken();
         if taken != 0
             && let Some(firmware) = &mut self.firmware
@@ -363,17 +375,17 @@ impl Core {
         }
         match self.requests.end(&completion) {
             Ended::Request(key) => self.sleepers.request(key),
-            Ended::Raw(key, completion) => self.hand_raw(key, completion),
+            Ended::Raw(key, context) => self.hand_raw(key, context, &completion),
             Ended::Orphan(buffer) => self.sleepers.bury(buffer),
             Ended::Unknown => debug_assert!(false, "completion of nothing: {completion:?}"),
         }
     }
 
-    /// A completion for the raw API.
+    /// A completion for the raw API, with the context that its descriptor had.
     #[inline]
-    pub(crate) fn hand_raw(&mut self, key: QueueKey, completion: Completion) {
+    pub(crate) fn hand_raw(&mut self, key: QueueKey, context: u64, completion: &Completion) {
         // Without a queue the endpoint is gone, and so is everyone who could ask.
-        if self.queues.push(key, completion) {
+        if self.queues.push(key, context, completion) {
             self.sleepers.raw(key);
         }
     }

@@ -171,7 +171,7 @@ pub use find::Who;
 pub use ladder::{AutoLinks, Choice, Outcome, Rung, Want};
 pub use lanes::{LaneCosts, LinkCosts, measure_lanes};
 pub use node::{CutShort, HostCounters, Node};
-pub use raw::RawOp;
+pub use raw::{RawOp, RawSend};
 pub use region::{Region, RegionOptions};
 pub use remote::{Notification, Notifications, PutOptions};
 pub use request::{Finished, Pending, ReceiveRequest, Request, SendRequest, wait_all, wait_any};

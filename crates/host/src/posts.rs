@@ -147,7 +147,7 @@ impl Core {
         debug_assert!(matches!(completion.op.kind(), OpKind::Notified | OpKind::Undelivered));
         let (number, kind) = (completion.context as u16, completion.op.kind());
         let Some(key) = self.queues.wanting_notices(number, kind) else { return };
-        if self.queues.push(key, completion) && kind == OpKind::Notified {
+        if self.queues.push(key, completion.context, &completion) && kind == OpKind::Notified {
             // Peers are held back when the application does not look.
             if let Some(firmware) = &mut self.firmware {
                 firmware.keep_notification();

@@ -73,11 +73,11 @@ impl Queues {
         }
     }
 
-    /// Adds a completion; false if the endpoint is not open any more.
+    /// Adds a completion with this context; false if the endpoint is not open any more.
     #[inline]
-    pub(crate) fn push(&mut self, key: QueueKey, completion: Completion) -> bool {
+    pub(crate) fn push(&mut self, key: QueueKey, context: u64, completion: &Completion) -> bool {
         let Some(queue) = self.find(key) else { return false };
-        queue.completions.push_back(completion);
+        queue.completions.push_back(Completion { context, ..*completion });
         queue.alarms.iter().for_each(|alarm| alarm.ring());
         self.held += 1;
         true
@@ -133,10 +133,15 @@ impl Queues {
             return 0;
         }
         let count = queue.completions.len().min(into.capacity() - into.len());
-        let mut taken = 0;
-        for completion in queue.completions.drain(..count) {
-            taken += usize::from(is_notification(&completion));
-            into.push(completion);
+        let notifications =
+            queue.completions.iter().take(count).filter(|done| is_notification(done));
+        let taken = notifications.count();
+        // From where they lie to where they are wanted.
+        if let (1, Some(one)) = (count, queue.completions.front()) {
+            into.push(*one);
+            queue.completions.pop_front();
+        } else {
+            into.extend(queue.completions.drain(..count));
         }
         self.taken += taken;
         self.held -= count;

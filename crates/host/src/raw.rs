@@ -5,15 +5,25 @@
 
 use std::time::Duration;
 
-use emp_firmware::{Completion, OpId, PostError, ReceiveDescriptor, SendDescriptor};
+use emp_firmware::{Completion, OpId, PostError, ReceiveDescriptor, SendDescriptor, Status};
 
 use crate::endpoint::{Endpoint, make_room};
 use crate::requests::{Begun, State};
+use crate::shared::Locked;
 use crate::sleepers::Interest;
 use crate::wait::wait_for;
 
 /// An operation of the raw API, for [`Endpoint::cancel_raw`].
 pub type RawOp = OpId;
+
+/// A send of the raw API that was posted ([`Endpoint::post_send_raw_or_end`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RawSend {
+    /// It is under way; its completion follows.
+    Flying(RawOp),
+    /// It has ended like this, and no completion follows.
+    Over(Status),
+}
 
 impl Endpoint {
     /// Posts a send of memory that the caller manages. `endpoint` of the descriptor is replaced by this endpoint's
@@ -37,29 +47,66 @@ impl Endpoint {
     /// As for [`post_send_raw`](Self::post_send_raw).
     pub unsafe fn post_send_raw_with(
         &self,
-        mut send: SendDescriptor,
+        send: SendDescriptor,
         more: bool,
     ) -> Result<RawOp, PostError> {
+        let (shared, queue, context) = (&self.inner.node.shared, self.inner.queue, send.context);
+        // SAFETY: as the caller promises.
+        let (mut core, begun) = unsafe { self.begin_send_raw(send, more) }?;
+        let now = core.last_post;
+        let op = match begun {
+            Begun::Flying(key) => core.requests.op(key),
+            Begun::Over(completion) => {
+                core.hand_raw(queue, context, &completion);
+                completion.op
+            }
+        };
+        shared.posted_with(&mut core, now, more);
+        Ok(op)
+    }
+
+    /// The same for callers who can do with less: if the send was over when it was posted, as most small ones are, no
+    /// completion follows. Whoever has one to tell of tells it at once.
+    ///
+    /// # Safety
+    ///
+    /// As for [`post_send_raw`](Self::post_send_raw); the segments of a send that is over are the caller's again.
+    #[inline]
+    pub unsafe fn post_send_raw_or_end(
+        &self,
+        send: SendDescriptor,
+        more: bool,
+    ) -> Result<RawSend, PostError> {
+        // SAFETY: as the caller promises.
+        let (mut core, begun) = unsafe { self.begin_send_raw(send, more) }?;
+        let now = core.last_post;
+        let posted = match begun {
+            Begun::Flying(key) => RawSend::Flying(core.requests.op(key)),
+            Begun::Over(completion) => RawSend::Over(completion.status),
+        };
+        self.inner.node.shared.posted_with(&mut core, now, more);
+        Ok(posted)
+    }
+
+    /// Posts a send, and hands back the core as it was locked for that.
+    ///
+    /// # Safety
+    ///
+    /// As for [`post_send_raw`](Self::post_send_raw).
+    #[inline]
+    unsafe fn begin_send_raw(
+        &self,
+        mut send: SendDescriptor,
+        more: bool,
+    ) -> Result<(Locked<'_>, Begun), PostError> {
         send.endpoint = self.inner.number;
-        let (queue, context) = (self.inner.queue, send.context);
-        let state = State::Raw { queue, context };
+        let state = State::Raw { queue: self.inner.queue, context: send.context };
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
         let departs = shared.sends_itself(&core, more);
         // SAFETY: the caller keeps the segments valid until the completion is handed out.
         match unsafe { core.post_send(send, state, (more, departs)) } {
-            Ok(begun) => {
-                let now = core.last_post;
-                let op = match begun {
-                    Begun::Flying(key) => core.requests.op(key),
-                    Begun::Over(completion) => {
-                        core.hand_raw(queue, Completion { context, ..completion });
-                        completion.op
-                    }
-                };
-                shared.posted_with(&mut core, now, more);
-                Ok(op)
-            }
+            Ok(begun) => Ok((core, begun)),
             Err(error) => {
                 let now = core.now();
                 make_room(&mut core, error, now);

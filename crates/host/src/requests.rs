@@ -44,8 +44,8 @@ struct Slot {
 pub(crate) enum Ended {
     /// A request of the safe API.
     Request(SlotKey),
-    /// An operation of the raw API.
-    Raw(QueueKey, Completion),
+    /// An operation of the raw API: its queue and context.
+    Raw(QueueKey, u64),
     /// An operation whose request is gone: its buffer.
     Orphan(Buried),
     /// Nothing that is in flight. The firmware completes each operation once, so this does not occur; the check keeps a
@@ -141,6 +141,17 @@ impl Requests {
         })
     }
 
+    /// Notes a completion if it is of an operation of the raw API. Returns the queue to which it goes, and its context there.
+    #[inline]
+    pub(crate) fn end_raw(&mut self, completion: &Completion) -> Option<(QueueKey, u64)> {
+        let key = completion.context as usize;
+        let slot = self.slots.get_mut(key).filter(|slot| slot.op == completion.op)?;
+        let Some(State::Raw { queue, context }) = slot.state else { return None };
+        slot.state = None;
+        self.free.push(key);
+        Some((queue, context))
+    }
+
     /// Notes a completion. That of a request keeps the slot's key as its context, which means nothing to its owner.
     #[inline]
     pub(crate) fn end(&mut self, completion: &Completion) -> Ended {
@@ -158,9 +169,7 @@ impl Requests {
             Some(State::Orphan(_) | State::Raw { .. }) => {}
         }
         match self.remove(key) {
-            Some(State::Raw { queue, context }) => {
-                Ended::Raw(queue, Completion { context, ..*completion })
-            }
+            Some(State::Raw { queue, context }) => Ended::Raw(queue, context),
             Some(State::Orphan(buffer)) => Ended::Orphan(buffer),
             None | Some(State::InFlight | State::Done(_)) => unreachable!("seen above"),
         }

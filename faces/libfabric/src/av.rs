@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use emp_host::NodeId;
@@ -63,6 +64,8 @@ struct Entries {
 pub struct AvInner {
     domain: Arc<DomainInner>,
     entries: RwLock<Entries>,
+    /// Moves when an entry is removed.
+    version: AtomicU64,
     events: bool,
     eq: OnceLock<Arc<EqInner>>,
 }
@@ -96,6 +99,12 @@ static OPS: AvOps = AvOps {
 };
 
 impl AvInner {
+    /// Moves when what [`find`](Self::find) and [`number`](Self::number) have found may no longer be so.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
     /// The node and endpoint of an entry.
     #[inline]
     pub fn find(&self, address: FiAddr) -> Option<(NodeId, u16)> {
@@ -147,6 +156,7 @@ impl AvInner {
         let Some(Some(entry)) = place else { return false };
         entry.count -= 1;
         if entry.count == 0 {
+            self.version.fetch_add(1, Ordering::Release);
             numbers.remove(&(entry.address.node, entry.address.endpoint));
             list[address as usize] = None;
             free.push(address as usize);
@@ -178,6 +188,7 @@ pub unsafe extern "C" fn open(
         let inner = AvInner {
             domain: Arc::clone(&domain.inner),
             entries: RwLock::default(),
+            version: AtomicU64::new(0),
             events,
             eq: OnceLock::new(),
         };

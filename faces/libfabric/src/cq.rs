@@ -148,10 +148,11 @@ impl CqInner {
         self.courtesy.found();
         let mut ended = self.lock();
         let mut count = 0;
-        while count < room && ended.front().is_some_and(|entry| entry.failure.is_none()) {
-            if let Some(entry) = ended.pop_front() {
-                put(count, &entry);
-            }
+        while count < room
+            && let Some(entry) = ended.front().filter(|entry| entry.failure.is_none())
+        {
+            put(count, entry);
+            ended.pop_front();
             count += 1;
         }
         self.count.store(ended.len(), Ordering::Relaxed);
@@ -172,25 +173,34 @@ impl CqInner {
         if into.is_null() {
             return;
         }
-        let whole = FiCqTaggedEntry {
-            op_context: std::ptr::with_exposed_provenance_mut(entry.context),
-            flags: entry.flags,
-            len: entry.len,
-            buf: std::ptr::with_exposed_provenance_mut(entry.buffer),
-            data: entry.data,
-            tag: entry.tag,
-        };
-        // Each format is the beginning of the next.
+        // Each format is the beginning of the next. Written member by member: what is put together first and then copied
+        // waits for its own stores.
         let bytes = match self.format {
             format::CONTEXT => 8,
             format::MSG => 24,
             format::DATA => 40,
             _ => size_of::<FiCqTaggedEntry>(),
         };
-        // SAFETY: there is room for so many bytes, and `whole` has them.
+        // SAFETY: there is room for an entry of so many bytes, in which the members that are written lie.
         unsafe {
-            let place = into.cast::<u8>().add(index * bytes);
-            std::ptr::copy_nonoverlapping((&raw const whole).cast::<u8>(), place, bytes);
+            let place = into.cast::<u8>().add(index * bytes).cast::<FiCqTaggedEntry>();
+            (&raw mut (*place).op_context)
+                .write_unaligned(std::ptr::with_exposed_provenance_mut(entry.context));
+            if self.format == format::CONTEXT {
+                return;
+            }
+            (&raw mut (*place).flags).write_unaligned(entry.flags);
+            (&raw mut (*place).len).write_unaligned(entry.len);
+            if self.format == format::MSG {
+                return;
+            }
+            (&raw mut (*place).buf)
+                .write_unaligned(std::ptr::with_exposed_provenance_mut(entry.buffer));
+            (&raw mut (*place).data).write_unaligned(entry.data);
+            if self.format == format::DATA {
+                return;
+            }
+            (&raw mut (*place).tag).write_unaligned(entry.tag);
         }
     }
 }

@@ -29,9 +29,10 @@ impl State {
         Endpoint::poll_completions_of(&[&enabled.tagged, &enabled.untagged], &mut self.completions);
         if !self.completions.is_empty() {
             let mut completions = std::mem::take(&mut self.completions);
-            for completion in completions.drain(..) {
-                self.end(ep, enabled, &completion);
+            for completion in &completions {
+                self.end(ep, enabled, completion);
             }
+            completions.clear();
             self.completions = completions;
         }
         if !self.parked.is_empty() {
@@ -53,27 +54,36 @@ impl State {
         if completion.op.kind() == OpKind::Notified {
             return notified(ep, enabled, completion);
         }
+        let source = self.source(ep, enabled, completion);
         let Some(operation) = self.slots.get(slot) else { return };
         match operation.kind {
-            Kind::Multi(_) => return self.end_one_of_several(ep, enabled, slot, completion),
-            Kind::Pieces { .. } => return self.end_piece(enabled, slot, completion),
-            _ => {}
-        }
-        let Some(operation) = self.slots.remove(slot) else { return };
-        match operation.kind {
-            Kind::Send { .. } => {
-                let told = kind_flags(&operation) | op::SEND;
-                end_remote(enabled, &operation, completion.status, told, bind::SEND);
+            Kind::Multi(_) => {
+                return self.end_one_of_several(ep, enabled, (slot, source), completion);
             }
+            Kind::Pieces { .. } => return self.end_piece(enabled, slot, completion),
+            Kind::Send { .. } => end_send(enabled, operation, completion.status),
             Kind::Remote { told, direction, .. } => {
-                end_remote(enabled, &operation, completion.status, told, direction);
+                end_remote(enabled, operation, completion.status, told, direction);
             }
             Kind::Receive => {
-                let entry = received(ep, enabled, &operation, completion, 0, operation.buffer);
-                hand_over(enabled, &operation, entry, true);
+                let entry = received(operation, completion, source, 0, operation.buffer);
+                hand_over(enabled, operation, entry, true);
             }
-            Kind::Multi(_) | Kind::Pieces { .. } | Kind::Discard => {}
+            Kind::Discard => {}
         }
+        self.slots.free(slot);
+    }
+
+    /// Who sent what a receive has ended with, if it is one and that is to be told.
+    #[inline]
+    fn source(&mut self, ep: &EpInner, enabled: &Enabled, completion: &Completion) -> FiAddr {
+        let matched = matches!(completion.status, Status::Ok | Status::Truncated);
+        if completion.op.kind() != OpKind::Receive || !matched || ep.caps & caps::SOURCE == 0 {
+            return FI_ADDR_UNSPEC;
+        }
+        let (av, node) = (&enabled.av, completion.peer);
+        let endpoint = number_of(completion.peer_endpoint);
+        self.neighbours.number(av.version(), (node, endpoint), || av.number(node, endpoint))
     }
 
     /// A message has arrived in a buffer for several, or the buffer is not posted any more.
@@ -81,7 +91,7 @@ impl State {
         &mut self,
         ep: &EpInner,
         enabled: &Enabled,
-        slot: usize,
+        (slot, source): (usize, FiAddr),
         completion: &Completion,
     ) {
         let Some(operation) = self.slots.get(slot) else { return };
@@ -94,7 +104,7 @@ impl State {
         let over = multi.last || multi.left < least || completion.status != Status::Ok;
         let flags = if over { op::MULTI_RECV } else { 0 };
         let operation = &*operation;
-        let entry = received(ep, enabled, operation, completion, flags, buffer);
+        let entry = received(operation, completion, source, flags, buffer);
         hand_over(enabled, operation, entry, completion.status == Status::Ok || operation.report);
         if over {
             self.slots.remove(slot);
@@ -225,6 +235,13 @@ fn notified(ep: &EpInner, enabled: &Enabled, completion: &Completion) {
     });
 }
 
+/// The end of a send.
+#[inline]
+pub fn end_send(enabled: &Enabled, operation: &Operation, status: Status) {
+    let told = kind_flags(operation) | op::SEND;
+    end_remote(enabled, operation, status, told, bind::SEND);
+}
+
 /// The end of what was posted for a peer: a send or a one-sided operation.
 pub fn end_remote(
     enabled: &Enabled,
@@ -247,12 +264,12 @@ pub fn end_remote(
     });
 }
 
-/// The entry for a receive.
+/// The entry for a receive of a message from `source`.
+#[inline]
 fn received(
-    ep: &EpInner,
-    enabled: &Enabled,
     operation: &Operation,
     completion: &Completion,
+    source: FiAddr,
     flags: u64,
     buffer: usize,
 ) -> Ended {
@@ -260,11 +277,6 @@ fn received(
     let overflow = completion.total_bytes.saturating_sub(completion.bytes) as usize;
     let data = completion.immediate.map_or(0, |_| op::REMOTE_CQ_DATA);
     let matched = matches!(completion.status, Status::Ok | Status::Truncated);
-    let source = if matched && ep.caps & caps::SOURCE != 0 {
-        enabled.av.number(completion.peer, number_of(completion.peer_endpoint))
-    } else {
-        FI_ADDR_UNSPEC
-    };
     Ended {
         flags: kind_flags(operation) | op::RECV | data | flags,
         len: completion.bytes as usize,

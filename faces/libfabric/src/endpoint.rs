@@ -18,6 +18,7 @@ use crate::domain::{Domain, DomainInner};
 use crate::entry::enter;
 use crate::eq::Eq;
 use crate::handle::{Object, fid, give, look, object, store, take};
+use crate::neighbours::Neighbours;
 use crate::slots::Slots;
 use crate::tables::{
     AtomicOps, COLLECTIVE, CmOps, EpOps, FidOps, MsgOps, NONE, RmaOps, TaggedOps, UnsupportedTable,
@@ -57,6 +58,7 @@ pub struct Enabled {
 /// What changes with each operation.
 pub struct State {
     pub slots: Slots,
+    pub neighbours: Neighbours,
     pub completions: Vec<Completion>,
     /// Messages that were claimed, by the context of the call.
     pub claims: Vec<(usize, ClaimId)>,
@@ -276,6 +278,7 @@ pub unsafe extern "C" fn open(
             enabled: OnceLock::new(),
             state: Mutex::new(State {
                 slots: Slots::default(),
+                neighbours: Neighbours::default(),
                 completions: Vec::with_capacity(BATCH),
                 claims: Vec::new(),
                 parked: Vec::new(),

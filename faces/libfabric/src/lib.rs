@@ -34,6 +34,7 @@ mod handle;
 mod info;
 mod mr;
 mod msg;
+mod neighbours;
 mod nic;
 mod offered;
 mod params;

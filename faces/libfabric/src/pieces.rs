@@ -121,7 +121,7 @@ impl EpInner {
         let region = |run: &FiRmaIov| RemoteRegion { key: run.key, offset: run.addr, ..target };
         let Some(waiting) = cut(parts, remote, region) else { return EINVAL };
         let data = transfer.data;
-        let pieces = Pieces { waiting, under_way: 0, failed: None, writes, data };
+        let pieces = Box::new(Pieces { waiting, under_way: 0, failed: None, writes, data });
         let mut state = self.lock();
         if state.is_crowded(self, enabled) {
             return EAGAIN;

@@ -23,14 +23,15 @@ pub enum Kind {
         told: u64,
         /// What counters count it as.
         direction: u64,
-        pieces: Pieces,
+        /// Elsewhere, as they are long and rare: each operation is written and read several times.
+        pieces: Box<Pieces>,
         /// The bytes, if the application has its buffer back already.
         _copy: Option<Box<[u8]>>,
     },
     /// A receive of one message.
     Receive,
     /// A buffer that takes messages one after the other.
-    Multi(Multi),
+    Multi(Box<Multi>),
     /// A claimed message that is thrown away.
     Discard,
 }
@@ -83,6 +84,13 @@ pub struct Slots {
 }
 
 impl Slots {
+    /// The slot that the next operation gets.
+    #[inline]
+    pub fn next(&self) -> usize {
+        self.free
+    }
+
+    #[inline]
     pub fn insert(&mut self, operation: Operation) -> usize {
         self.sends += usize::from(operation.is_send());
         self.used += 1;
@@ -103,11 +111,23 @@ impl Slots {
         }
     }
 
+    #[inline]
     pub fn get(&mut self, slot: usize) -> Option<&mut Operation> {
         match self.slots.get_mut(slot)? {
             Slot::Used(operation) => Some(operation),
             Slot::Free(_) => None,
         }
+    }
+
+    /// Frees a slot whose operation was dealt with where it lies.
+    #[inline]
+    pub fn free(&mut self, slot: usize) {
+        let Some(place) = self.slots.get_mut(slot) else { return };
+        let Slot::Used(operation) = place else { return };
+        self.sends -= usize::from(operation.is_send());
+        self.used -= 1;
+        *place = Slot::Free(self.free);
+        self.free = slot;
     }
 
     pub fn remove(&mut self, slot: usize) -> Option<Operation> {
@@ -171,8 +191,10 @@ mod tests {
         assert_eq!((slots.sends(), slots.used()), (1, 3));
         assert_eq!(slots.remove(1).unwrap().context, 1);
         assert_eq!((slots.sends(), slots.used()), (0, 2));
+        slots.free(1);
         assert!(slots.remove(1).is_none() && slots.get(1).is_none() && slots.get(9).is_none());
-        assert_eq!(slots.remove(0).unwrap().context, 0);
+        slots.free(0);
+        assert_eq!((slots.used(), slots.next()), (1, 0));
         assert_eq!(slots.insert(operation(7, false)), 0);
         assert_eq!(slots.insert(operation(8, false)), 1);
         assert_eq!(slots.insert(operation(9, false)), 3);

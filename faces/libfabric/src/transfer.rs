@@ -3,11 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use emp_host::{
-    CompletionMode, NodeId, ReceiveDescriptor, Segment, SegmentList, Selector, SendDescriptor,
+    CompletionMode, NodeId, RawSend, ReceiveDescriptor, Segment, SegmentList, Selector,
+    SendDescriptor,
 };
 
 use crate::bindings::*;
-use crate::ended::{found, hand_over, nothing};
+use crate::ended::{end_send, found, hand_over, nothing};
 use crate::endpoint::{Enabled, EpInner, State, tagged_number, untagged_number};
 use crate::info::{DEPTH_MAX, INJECT_BYTES, IOV_LIMIT, MESSAGE_BYTES_MAX};
 use crate::slots::{Kind, Multi, Operation};
@@ -102,7 +103,6 @@ impl EpInner {
         if self.lacks(send.tagged, caps::SEND) {
             return -(libc::EOPNOTSUPP as isize);
         }
-        let Some((node, endpoint)) = enabled.av.find(send.to) else { return EINVAL };
         let Some(mut list) = segments(send.parts) else { return EINVAL };
         if list.bytes() > MESSAGE_BYTES_MAX as u64 {
             return -(libc::EMSGSIZE as isize);
@@ -137,16 +137,8 @@ impl EpInner {
         if state.is_crowded(self, enabled) {
             return EAGAIN;
         }
-        let slot = state.slots.insert(Operation {
-            kind: Kind::Send { _copy: owned },
-            raw: None,
-            tagged: send.tagged,
-            report: !send.nameless && (!enabled.bound.tx_selective || flags & op::COMPLETION != 0),
-            nameless: send.nameless,
-            context: send.context,
-            buffer: 0,
-            tag: send.tag,
-        });
+        let to = state.find(enabled, send.to);
+        let Some((node, endpoint)) = to else { return EINVAL };
         let to_endpoint =
             if send.tagged { tagged_number(endpoint) } else { untagged_number(endpoint) };
         let descriptor = SendDescriptor {
@@ -158,23 +150,34 @@ impl EpInner {
             immediate: send.data,
             synchronous: flags & op::MATCH_COMPLETE != 0 && !inject,
             completion,
-            context: slot as u64,
+            // The lock is held: nobody looks for it before it is there.
+            context: state.slots.next() as u64,
         };
         let more = flags & op::MORE != 0;
         // SAFETY: the caller keeps the buffer (or the slot its copy) until the completion is dealt with, which is before
-        // the application is told; a buffered send has copied it when this returns. Addresses are exposed in `segments`.
-        match unsafe { enabled.endpoint(send.tagged).post_send_raw_with(descriptor, more) } {
-            Ok(raw) => {
-                if let Some(operation) = state.slots.get(slot) {
-                    operation.raw = Some(raw);
-                }
-                0
+        // the application is told; a send that is over has copied it. Addresses are exposed in `segments`.
+        let posted =
+            unsafe { enabled.endpoint(send.tagged).post_send_raw_or_end(descriptor, more) };
+        // After the post: what matters most is that the message leaves.
+        let report = !send.nameless && (!enabled.bound.tx_selective || flags & op::COMPLETION != 0);
+        let operation = |raw| Operation {
+            kind: Kind::Send { _copy: owned },
+            raw,
+            tagged: send.tagged,
+            report,
+            nameless: send.nameless,
+            context: send.context,
+            buffer: 0,
+            tag: send.tag,
+        };
+        match posted {
+            Ok(RawSend::Over(status)) => end_send(enabled, &operation(None), status),
+            Ok(RawSend::Flying(raw)) => {
+                state.slots.insert(operation(Some(raw)));
             }
-            Err(refused) => {
-                state.slots.remove(slot);
-                refusal(refused)
-            }
+            Err(refused) => return refusal(refused),
         }
+        0
     }
 
     /// Posts a receive, or looks for a message.
@@ -187,21 +190,6 @@ impl EpInner {
         let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
         if self.lacks(receive.tagged, caps::RECV) {
             return -(libc::EOPNOTSUPP as isize);
-        }
-        let mut selector = Selector {
-            from: NodeId::ANY,
-            from_endpoint: None,
-            match_bits: receive.tag,
-            ignore_bits: receive.ignore,
-        };
-        if self.caps & caps::DIRECTED_RECV != 0 && receive.from != FI_ADDR_UNSPEC {
-            let Some((node, endpoint)) = enabled.av.find(receive.from) else { return EINVAL };
-            selector.from = node;
-            selector.from_endpoint = Some(if receive.tagged {
-                tagged_number(endpoint)
-            } else {
-                untagged_number(endpoint)
-            });
         }
         if enabled.bound.rx_cq.as_ref().is_some_and(|queue| queue.is_full()) {
             return EAGAIN;
@@ -221,6 +209,22 @@ impl EpInner {
         if state.is_crowded(self, enabled) {
             return EAGAIN;
         }
+        let mut selector = Selector {
+            from: NodeId::ANY,
+            from_endpoint: None,
+            match_bits: receive.tag,
+            ignore_bits: receive.ignore,
+        };
+        if self.caps & caps::DIRECTED_RECV != 0 && receive.from != FI_ADDR_UNSPEC {
+            let from = state.find(enabled, receive.from);
+            let Some((node, endpoint)) = from else { return EINVAL };
+            selector.from = node;
+            selector.from_endpoint = Some(if receive.tagged {
+                tagged_number(endpoint)
+            } else {
+                untagged_number(endpoint)
+            });
+        }
         if flags & (op::PEEK | op::CLAIM) != 0 {
             // SAFETY: the same buffers under the same rules.
             return unsafe { state.peek(self, enabled, receive.parts, selector, operation, flags) };
@@ -231,6 +235,13 @@ impl EpInner {
 }
 
 impl State {
+    /// The node and endpoint of an entry of the address vector.
+    #[inline]
+    fn find(&mut self, enabled: &Enabled, address: FiAddr) -> Option<(NodeId, u16)> {
+        let av = &enabled.av;
+        self.neighbours.find(av.version(), address, || av.find(address))
+    }
+
     /// True if there are as many operations as may be outstanding. Their ends are only seen by progress, so that an
     /// application that posts and never looks is stopped here.
     #[inline]
@@ -263,7 +274,7 @@ impl State {
             let [buffer] = parts else { return EINVAL };
             let next = buffer.iov_base.expose_provenance();
             let multi = Multi { next, left: buffer.iov_len, selector, last: false };
-            operation.kind = Kind::Multi(multi);
+            operation.kind = Kind::Multi(Box::new(multi));
             let slot = self.slots.insert(operation);
             self.post_again(ep, enabled, slot);
             return 0;

@@ -55,6 +55,9 @@ impl Core {
         for (index, link) in links.iter_mut().enumerate() {
             let long = has_long_frames(link.capabilities());
             firmware.set_long_frames(LinkIndex(index as u8), long);
+            if let Some(notice) = link.notice() {
+                health.say(&notice);
+            }
             let Some(condition) = link.condition() else { continue };
             if condition.trouble.is_some() {
                 health.look_at = now + LOOK_EVERY_TROUBLED;

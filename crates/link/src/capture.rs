@@ -150,6 +150,10 @@ impl<L: Link, W: Write + Send> Link for CaptureLink<L, W> {
         self.inner.condition()
     }
 
+    fn notice(&mut self) -> Option<String> {
+        self.inner.notice()
+    }
+
     fn statistics(&self) -> LinkStatistics {
         self.inner.statistics()
     }

@@ -338,6 +338,10 @@ impl<L: Link> Link for FaultLink<L> {
         self.inner.condition()
     }
 
+    fn notice(&mut self) -> Option<String> {
+        self.inner.notice()
+    }
+
     fn statistics(&self) -> LinkStatistics {
         self.inner.statistics()
     }

@@ -209,6 +209,11 @@ pub trait Link: Send {
         None
     }
 
+    /// What befell the link that people should know of, each thing once, as a line for a log. Counters tell how often.
+    fn notice(&mut self) -> Option<String> {
+        None
+    }
+
     /// What reads the memory of peers on this machine, if the link's peers are there.
     fn peer_memory(&self) -> Option<Arc<PeerMemory>> {
         None
@@ -256,6 +261,10 @@ impl<L: Link + ?Sized> Link for Box<L> {
 
     fn condition(&mut self) -> Option<Condition<'_>> {
         (**self).condition()
+    }
+
+    fn notice(&mut self) -> Option<String> {
+        (**self).notice()
     }
 
     fn peer_memory(&self) -> Option<Arc<PeerMemory>> {

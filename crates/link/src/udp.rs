@@ -242,6 +242,11 @@ impl Link for UdpLink {
         Some(condition)
     }
 
+    fn notice(&mut self) -> Option<String> {
+        let notice = self.long.take_notice()?;
+        Some(format!("udp on {}: {notice}", self.capabilities.interface))
+    }
+
     /// One system call: asks the kernel how many datagrams the full socket buffer cost.
     fn statistics(&self) -> LinkStatistics {
         let mut memory = [0u32; MEMINFO_DROPS + 1];

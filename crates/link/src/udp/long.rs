@@ -13,6 +13,7 @@
 //! buffers back as well: what a peer that wakes up late finds in their pages has a wrong checksum. Where a frame says that its
 //! payload is not under the checksum (`CRC-3`), nothing would tell, so it is copied. Nothing waits for the kernel to let go of pages.
 
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
@@ -39,6 +40,8 @@ pub(super) struct Long {
     doubts: u32,
     /// Frames that were copied since splicing was given up. `None`: it was not, or cannot be had here.
     copied: Option<u32>,
+    /// Why it was given up the first time: `None` until then, an empty text once that was said.
+    notice: Option<String>,
 }
 
 impl Long {
@@ -49,7 +52,7 @@ impl Long {
         let most = if segments && longer && enough(frame_bytes_max) { LONG_FRAME_BYTES } else { 0 };
         let spliced = most > 0 && super::self_test::splices();
         let pipe = if spliced { Pipe::open().ok() } else { None };
-        Self { most, segment_bytes, pipe, doubts: 0, copied: None }
+        Self { most, segment_bytes, pipe, doubts: 0, copied: None, notice: None }
     }
 
     /// Longest frame in bytes that is sent in one segmented send now; 0 for none.
@@ -68,11 +71,22 @@ impl Long {
     }
 
     /// A frame that was spliced in vain went when it was copied.
-    fn doubt(&mut self) {
+    fn doubt(&mut self, error: &io::Error) {
         self.doubts += 1;
         if self.doubts >= DOUBTS_MAX {
             (self.pipe, self.copied) = (None, Some(0));
+            self.notice.get_or_insert_with(|| {
+                format!(
+                    "long datagrams are copied, as the kernel does not take their pages: {error}"
+                )
+            });
         }
+    }
+
+    /// What people should know of, once.
+    pub(super) fn take_notice(&mut self) -> Option<String> {
+        let notice = core::mem::take(self.notice.as_mut()?);
+        (!notice.is_empty()).then_some(notice)
     }
 
     /// Splicing that was given up is tried again after some frames: what it failed at may have passed.
@@ -109,7 +123,7 @@ impl UdpLink {
         let named = segment.is_some() && is_summed(frame);
         let mut pieces = splice::split(frame.parts).filter(|_| named);
         let name = SocketName::of(to);
-        let mut in_vain = false;
+        let mut in_vain = None;
         loop {
             let pipe = self.long.pipe.as_ref().zip(pieces);
             let mut filling = self.gather.fill();
@@ -131,12 +145,12 @@ impl UdpLink {
             let error = match sent {
                 Ok(()) => break,
                 Err(Trouble::Head(error)) => error,
-                Err(Trouble::Pieces) => {
+                Err(Trouble::Pieces(error)) => {
                     // Whether it is the splicing or the frame that is at fault will be seen.
                     self.long.pipe = Pipe::open().ok();
                     self.long.copied = self.long.pipe.is_none().then_some(0);
                     self.counts.system_errors += 1;
-                    (pieces, in_vain) = (None, true);
+                    (pieces, in_vain) = (None, Some(error));
                     continue;
                 }
             };
@@ -149,7 +163,7 @@ impl UdpLink {
                 }
                 // As one datagram: the kernel sends it in fragments of IP, which is slow, and better than not at all.
                 self.doubt_segments();
-                (segment, pieces, in_vain) = (None, None, false);
+                (segment, pieces, in_vain) = (None, None, None);
                 continue;
             }
             match self.judge(&error, 1) {
@@ -161,8 +175,8 @@ impl UdpLink {
         if segment.is_some() {
             self.trust_segments();
         }
-        if in_vain {
-            self.long.doubt();
+        if let Some(error) = in_vain {
+            self.long.doubt(&error);
         } else if pieces.is_some() {
             self.long.doubts = 0;
         }

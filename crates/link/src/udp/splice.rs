@@ -41,7 +41,7 @@ pub(super) enum Trouble {
     /// Its head did not go, and nothing happened.
     Head(io::Error),
     /// Its head may have left, which its receiver drops as too short. Something may be left in the pipe: it is to be replaced.
-    Pieces,
+    Pieces(io::Error),
 }
 
 /// How many parts at the front of a frame are copied: the first, and what follows it up to the first of a page or more.
@@ -87,12 +87,13 @@ impl Pipe {
     ) -> Result<(), Trouble> {
         head.send_more(socket).map_err(Trouble::Head)?;
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
-        if self.fill(pieces) == bytes && self.empty_into(socket, bytes) == bytes {
-            return Ok(());
-        }
-        // Leaves what there is, or nothing where the kernel has thrown it away.
-        let _ = system::set_option(socket, libc::SOL_UDP, libc::UDP_CORK, &0);
-        Err(Trouble::Pieces)
+        let moved = self.fill(pieces).and_then(|put| all(put, bytes));
+        let moved = moved.and_then(|()| all(self.empty_into(socket, bytes)?, bytes));
+        moved.map_err(|error| {
+            // Leaves what there is, or nothing where the kernel has thrown it away.
+            let _ = system::set_option(socket, libc::SOL_UDP, libc::UDP_CORK, &0);
+            Trouble::Pieces(error)
+        })
     }
 
     /// Leaves it room for one page.
@@ -104,21 +105,26 @@ impl Pipe {
     }
 
     /// Puts the pages of the pieces into the pipe; returns how many bytes went.
-    fn fill(&self, pieces: &[IoSlice<'_>]) -> usize {
+    fn fill(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         let flags = libc::SPLICE_F_NONBLOCK;
         // SAFETY: an `IoSlice` is an `iovec`, and these are borrowed for the call; for what the kernel keeps see the invariant.
         let put = unsafe {
             libc::vmsplice(self.write.as_raw_fd(), pieces.as_ptr().cast(), pieces.len(), flags)
         };
-        usize::try_from(put).unwrap_or(0)
+        usize::try_from(put).map_err(|_| io::Error::last_os_error())
     }
 
     /// Moves so many bytes from the pipe to a socket; returns how many went.
-    fn empty_into(&self, socket: BorrowedFd<'_>, bytes: usize) -> usize {
+    fn empty_into(&self, socket: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
         let (from, to) = (self.read.as_raw_fd(), socket.as_raw_fd());
         let flags = libc::SPLICE_F_NONBLOCK;
         // SAFETY: no pointers.
         let moved = unsafe { libc::splice(from, null_mut(), to, null_mut(), bytes, flags) };
-        usize::try_from(moved).unwrap_or(0)
+        usize::try_from(moved).map_err(|_| io::Error::last_os_error())
     }
+}
+
+/// The kernel has taken all of them.
+fn all(taken: usize, bytes: usize) -> io::Result<()> {
+    if taken == bytes { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }

@@ -89,6 +89,10 @@ impl<L: Link> Link for HarnessLink<L> {
         self.inner.condition()
     }
 
+    fn notice(&mut self) -> Option<String> {
+        self.inner.notice()
+    }
+
     fn statistics(&self) -> LinkStatistics {
         self.inner.statistics()
     }

@@ -241,7 +241,15 @@ fn what_cannot_be_spliced_is_copied_and_the_socket_stays_usable() {
         let counts = a.statistics();
         assert_eq!((counts.system_errors, counts.send_full), (u64::from(time), 0));
         assert_eq!(a.long.pipe.is_some(), time < DOUBTS_MAX, "given up after some in a row");
+        let notice = a.notice();
+        assert_eq!(notice.is_some(), time == DOUBTS_MAX, "said when it is given up");
+        if let Some(notice) = notice {
+            // A short write has no number of its own.
+            let why = io::Error::from(io::ErrorKind::WriteZero).to_string();
+            assert!(notice.contains("127.0.0.1") && notice.ends_with(&why), "{notice}");
+        }
     }
+    assert_eq!(a.notice(), None, "once");
     assert_eq!(a.capabilities().long_frame_bytes, LONG_FRAME_BYTES, "copied ones still go");
     send(&mut a, to, &long);
     assert!(collect(&mut b) == [long]);

@@ -1,0 +1,68 @@
+//! What a link has to say reaches the node's log.
+
+mod common;
+
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::{LONG, on};
+use emp_host::{Board, Node, NodeId};
+use emp_link::{Capabilities, Fabric, Link, LinkAddress, LinkStatistics, SimLink, TxFrame};
+
+/// A link that something has befallen.
+struct Befallen {
+    inner: SimLink,
+    notice: Option<String>,
+}
+
+impl Link for Befallen {
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+    fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
+        self.inner.send(batch)
+    }
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
+        self.inner.receive(budget, sink)
+    }
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.readiness()
+    }
+    fn wait(&mut self, timeout: Option<Duration>) -> bool {
+        self.inner.wait(timeout)
+    }
+    fn next_due(&self) -> Option<Duration> {
+        self.inner.next_due()
+    }
+    fn notice(&mut self) -> Option<String> {
+        self.notice.take()
+    }
+    fn statistics(&self) -> LinkStatistics {
+        self.inner.statistics()
+    }
+}
+
+#[test]
+fn what_befell_a_link_is_said_once() {
+    let fabric = Fabric::new(2).expect("descriptors");
+    let said: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = Arc::clone(&said);
+    let inner = fabric.link(0, NodeId::from_name("a").destination_tag()).expect("a place");
+    let board = Board::Inline { guardian: false };
+    let a = Node::builder()
+        .name("a")
+        .link(Befallen { inner, notice: Some("it rained".into()) })
+        .board(board)
+        .notices(move |line: &str| log.lock().unwrap().push(line.into()))
+        .start()
+        .expect("the node starts");
+    let b = on(&fabric, 1, "b").board(Board::Thread).start().expect("the node starts");
+    let (from, to) = (a.endpoint(1).unwrap(), b.endpoint(1).unwrap());
+    let start = Instant::now();
+    while said.lock().unwrap().is_empty() && start.elapsed() < LONG {
+        from.send_wait(to.address(), 0, vec![0; 100], LONG).unwrap();
+    }
+    from.send_wait(to.address(), 0, vec![0; 100], LONG).unwrap();
+    assert_eq!(*said.lock().unwrap(), ["it rained"]);
+}

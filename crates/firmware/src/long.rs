@@ -276,6 +276,7 @@ impl Firmware {
             return false;
         }
         self.peers.look_for_long(peer);
+        self.send.long_opened(peer);
         self.counters.count(Counter::LongOpened);
         true
     }

@@ -151,6 +151,32 @@ fn a_path_may_cease_to_join_pieces() {
     }
 }
 
+/// What leaves in slices while the way is closed is lost often, here. That says nothing of long frames: when they are found to get
+/// through again they are used, and stay.
+#[test]
+fn losses_of_slices_do_not_close_the_way_again() {
+    for round in 0..4 {
+        let mut setup = setup(false);
+        setup.fabrics[0].bits_per_second = 1_000_000_000;
+        let mut world = open_of(setup);
+        world.receive(1, Want::ANY, 64 << 20);
+        let message = world.send(MessageSpec::plain(0, 1, 64 << 20));
+        world.pass(Span::ms(3));
+        world.network_mut().set_pieces(0, PIECE_BYTES, false);
+        wait(&mut world, Span::ms(3_000), |world| count(world, 0, Counter::LongClosed) == 1);
+        // Of frames of 42 slices, three of four.
+        let rates = Rates { drop: Ppm::percent(3), ..Rates::default() };
+        world.network_mut().set_faults(0, FaultPlan::uniform(rates));
+        world.pass(Span::ms(60 + 17 * round));
+        world.network_mut().set_pieces(0, PIECE_BYTES, true);
+        wait(&mut world, Span::ms(30_000), |world| count(world, 0, Counter::LongOpened) == 2);
+        world.network_mut().set_faults(0, FaultPlan::default());
+        assert!(count(&world, 0, Counter::FramesSliced) > 3 && !world.arrived(message));
+        finish(&mut world);
+        assert_eq!(count(&world, 0, Counter::LongClosed), 1, "round {round}");
+    }
+}
+
 /// A frame that would be more slices than any batch holds never leaves, and nobody else waits for that.
 #[test]
 fn slices_that_fit_no_batch_hold_nobody_up() {

@@ -142,6 +142,7 @@ impl SendPath {
         let active = self.peers[peer].active.as_deref_mut().expect("caller has seen it");
         let mut sequence = active.unacked;
         let span = (end.since(sequence) as u32).min(crate::limits::WINDOW_FRAMES);
+        active.long_from = active.long_from.filter(|from| sequence.before(*from));
         let mut long = 0;
         for _ in 0..span {
             let frame = active.frame(sequence);
@@ -150,7 +151,7 @@ impl SendPath {
             let horizon = acked[frame.lane as usize].wrapping_sub(reorder);
             let late = (frame.order.wrapping_sub(horizon) as i32) < 0;
             if frame.state == FrameState::InFlight && late {
-                long += u32::from(frame.is_long());
+                long += u32::from(frame.is_long() && active.left_long(sequence));
                 mark_unit_lost(active, sequence, self.profile.retransmit, self.profile.collection);
             }
             sequence = sequence.plus(1);

@@ -2,7 +2,7 @@
 
 use emp_wire::Sequence;
 
-use super::record::{Record, What};
+use super::record::{Active, Record, What};
 use super::{SendPath, SendPeer};
 use crate::cross::RouteNews;
 use crate::lanes::Ways;
@@ -66,7 +66,8 @@ impl SendPath {
     pub(super) fn doubt_long(&mut self, peer: u32, oldest: Option<Sequence>, runs: u32) {
         let Some(active) = self.peers[peer].active.as_deref() else { return };
         let Some(frame) = oldest.map(|oldest| active.frame(oldest)) else { return };
-        if !frame.is_long() || runs < SILENT_RUNS {
+        let long = frame.is_long() && oldest.is_some_and(|oldest| active.left_long(oldest));
+        if !long || runs < SILENT_RUNS {
             return;
         }
         let last_run = active.flight(frame.lane).progress_at;
@@ -77,6 +78,14 @@ impl SendPath {
         });
     }
 
+    /// Long frames are found to get through to a peer from now on. What is under way left in slices, or was lost before.
+    pub(crate) fn long_opened(&mut self, peer: u32) {
+        let next = self.peers[peer].next;
+        if let Some(active) = self.peers[peer].active.as_deref_mut() {
+            (active.strikes, active.long_from) = (0, Some(next));
+        }
+    }
+
     /// So many long frames were lost, while what was sent after them arrived.
     pub(super) fn strike(&mut self, peer: u32, frames: u32) {
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
@@ -85,5 +94,12 @@ impl SendPath {
             active.strikes = 0;
             self.route_news.push_back(RouteNews::LongFailed { peer });
         }
+    }
+}
+
+impl Active {
+    /// A long frame that was first sent whole, as far as is known.
+    pub(super) fn left_long(&self, sequence: Sequence) -> bool {
+        self.long_from.is_none_or(|from| !sequence.before(from))
     }
 }

@@ -157,6 +157,9 @@ pub(super) struct Active {
     pub(super) refusals: u32,
     /// Long frames that were lost lately, against those that arrived ([`long`](super::long)).
     pub(super) strikes: u32,
+    /// Frames before this one were first sent when long ones did not get through, or had not been found to: what becomes of them
+    /// says nothing of the way. `None`: there are none.
+    pub(super) long_from: Option<Sequence>,
     /// Last time something was acknowledged, or nothing was in flight; timers do not move it.
     pub(super) acked_at: Time,
     /// Last time that any frame came from the peer, or that we began to wait for one.
@@ -195,6 +198,7 @@ impl Active {
             credit: 0,
             refusals: 0,
             strikes: 0,
+            long_from: None,
             acked_at: Time::default(),
             heard_at: Time::default(),
             ready_at: Time::default(),
@@ -268,6 +272,7 @@ impl Active {
         (self.unacked, self.train_next, self.train_end) = (next, next, next);
         self.flights = [Flight { progress_at: now, ..Flight::default() }; 2];
         (self.since_request, self.refusals, self.credit, self.strikes) = (0, 0, 0, 0);
+        self.long_from = None;
         (self.acked_at, self.heard_at) = (now, now);
         self.ready_at = Time::default();
         (self.suspected, self.message_turn) = (false, false);

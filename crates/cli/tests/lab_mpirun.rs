@@ -34,7 +34,10 @@ fn installation() -> TempDir {
 }
 
 fn with(root: &Path, arguments: &[&str]) -> Command {
-    let mut command = emp(arguments);
+    finding(root, emp(arguments))
+}
+
+fn finding(root: &Path, mut command: Command) -> Command {
     command.env("EMP_MPI_PATH", root).env("FI_PROVIDER_PATH", root.join("provider"));
     command
 }
@@ -130,7 +133,7 @@ fn an_interrupt_ends_every_process_and_the_lab() {
     let line = ["lab", "mpirun", "--mpi", "intel", "-n", "2", "--", "sleep", &mark];
     for name_of_signal in ["TERM", "INT"] {
         let scratch = tempfile::tempdir().unwrap();
-        let mut command = with(root.path(), &line);
+        let mut command = finding(root.path(), interruptible(&line));
         command.env("TMPDIR", scratch.path()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let lab = format!("p{}x0", child.id());

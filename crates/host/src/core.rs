@@ -187,8 +187,10 @@ impl Core {
         };
         let mut frames = 0;
         for (index, link) in links.iter_mut().enumerate() {
-            let mut seldom = seldom.as_mut().filter(|seldom| seldom.link == index);
-            if seldom.as_mut().is_some_and(|seldom| !seldom.looks(now)) {
+            if let Some(seldom) = seldom
+                && seldom.link == index
+                && !seldom.looks(now)
+            {
                 continue;
             }
             let link_index = LinkIndex(index as u8);
@@ -208,8 +210,10 @@ impl Core {
                 }
             }
             frames += received;
-            if let Some(seldom) = seldom.filter(|_| received != 0) {
-                seldom.busy(now);
+            if received != 0
+                && let Some(seldom) = seldom
+            {
+                seldom.heard(index, now);
             }
         }
         // What waits does so for the program's next message, which it would only delay.
@@ -295,8 +299,8 @@ impl Core {
                 }
             }
             let done = outgoing.offer(now, links);
-            if let Some(seldom) = seldom.as_mut().filter(|seldom| outgoing.used(seldom.link)) {
-                seldom.busy(now);
+            if let Some(seldom) = seldom {
+                seldom.sent(outgoing.used(seldom.link), now);
             }
             if !done {
                 break;

@@ -76,8 +76,8 @@ impl Core {
                 if !more || !growing {
                     *last_post = clock::now();
                 }
-                if let Some(seldom) = seldom.as_mut().filter(|seldom| offers.used(seldom.link)) {
-                    seldom.busy(*last_post);
+                if let Some(seldom) = seldom {
+                    seldom.sent(offers.used(seldom.link), *last_post);
                 }
                 *last_post
             })

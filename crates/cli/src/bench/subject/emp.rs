@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use emp_host::{
-    Address, Counter, Endpoint, Node, ReceiveBuffer, ReceiveRequest, Refused, Region, Request,
-    Selector, SendBuffer, SendOptions, SendRequest, WaitError,
+    Address, Counter, Endpoint, Node, PageBuffer, ReceiveBuffer, ReceiveRequest, Refused, Region,
+    Request, Selector, SendBuffer, SendOptions, SendRequest, WaitError,
 };
 
 use super::emp_calls::EmpCalls;
-use super::{Role, Subject};
+use super::{Role, Subject, memory};
 use crate::bench::calls::{Calls, Script};
 use crate::bench::job::{Job, Measure, Pattern};
 use crate::bench::lifeline;
@@ -55,15 +55,15 @@ pub struct Emp {
     lanes: verify::Lanes,
     /// Faults injected so far.
     pub(super) faults: Arc<std::sync::atomic::AtomicU64>,
-    /// What is sent: a `Vec`, as with the other subjects. What begins 16 bytes later in its cache line than where it is copied
+    /// What is sent: memory as the other subjects have it. What begins 16 bytes later in its cache line than where it is copied
     /// to, as an `Arc<[u8]>` does, takes the kernel a tenth longer to copy.
-    pub(super) out: Arc<Vec<u8>>,
+    pub(super) out: Arc<PageBuffer>,
     /// Messages of which others follow are posted so.
     bundle: bool,
     /// What the other end reaches by one-sided operations.
     pub(super) region: Option<Region>,
-    spare: Vec<Vec<u8>>,
-    receives: VecDeque<ReceiveRequest<Vec<u8>>>,
+    spare: Vec<PageBuffer>,
+    receives: VecDeque<ReceiveRequest<PageBuffer>>,
     /// Messages of the job for which no receive was posted yet.
     unposted: u64,
 }
@@ -98,18 +98,16 @@ impl Emp {
     }
 
     /// Makes `count` receive buffers of a size.
-    fn make_buffers(&mut self, count: usize, size: usize) {
-        self.spare.truncate(count);
-        self.spare.resize_with(count, Vec::new);
-        for buffer in &mut self.spare {
-            // Other lengths would be other messages: what is longer is cut off, what is shorter zeroed.
-            buffer.resize(size, 0);
+    fn make_buffers(&mut self, count: usize, size: usize) -> anyhow::Result<()> {
+        if self.spare.len() != count || self.spare.iter().any(|buffer| buffer.len() != size) {
+            self.spare = memory::several(count, size)?;
         }
+        Ok(())
     }
 
     /// Posts a receive, if the job needs another.
     #[inline]
-    fn post_receive(&mut self, buffer: Vec<u8>) -> anyhow::Result<()> {
+    fn post_receive(&mut self, buffer: PageBuffer) -> anyhow::Result<()> {
         if self.unposted == 0 {
             self.spare.push(buffer);
             return Ok(());
@@ -121,7 +119,7 @@ impl Emp {
     }
 
     /// Waits for the receive that was posted first.
-    fn next_message(&mut self) -> anyhow::Result<Vec<u8>> {
+    fn next_message(&mut self) -> anyhow::Result<PageBuffer> {
         finish(self.receives.pop_front().context("a receive is posted for every message")?)
     }
 
@@ -224,7 +222,8 @@ impl Emp {
 
     fn both_ways(&mut self, job: &Job) -> anyhow::Result<()> {
         let end = receive(&self.endpoint, self.wanted(END), vec![0])?;
-        let mut flying: VecDeque<SendRequest<Arc<Vec<u8>>>> = VecDeque::with_capacity(job.window);
+        let mut flying: VecDeque<SendRequest<Arc<PageBuffer>>> =
+            VecDeque::with_capacity(job.window);
         let (mut sent, mut received) = (0, 0);
         let mut patience = Patience::default();
         while received < job.count || sent < job.count || !flying.is_empty() {
@@ -270,7 +269,7 @@ impl Emp {
 impl Subject for Emp {
     fn prepare(&mut self, role: Role, job: &Job) -> anyhow::Result<()> {
         if self.out.len() != job.size {
-            self.out = Arc::new(vec![0x5a; job.size]);
+            self.out = Arc::new(memory::filled(job.size)?);
         }
         let receives = match (job.pattern, role) {
             (Pattern::Pingpong, _) if job.size > TWO_RECEIVES_BYTES_MAX => 1,
@@ -282,7 +281,7 @@ impl Subject for Emp {
         if job.pattern.one_sided() && role == Role::Passive {
             self.export(job)?;
         }
-        self.make_buffers(receives, job.size);
+        self.make_buffers(receives, job.size)?;
         self.unposted = if receives == 0 { 0 } else { job.count };
         for buffer in std::mem::take(&mut self.spare) {
             self.post_receive(buffer)?;

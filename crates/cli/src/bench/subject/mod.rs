@@ -6,6 +6,7 @@ mod emp_one_sided;
 mod emp_opening;
 mod harness_link;
 mod libfabric;
+mod memory;
 mod opening;
 mod place;
 mod raw;

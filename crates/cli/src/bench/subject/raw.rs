@@ -8,13 +8,14 @@ use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use emp_host::PageBuffer;
 use emp_link::{Link, TxFrame};
 use emp_wire::{HEADER_BYTES, LinkAddress};
 
 use super::raw_frame::{HEAD_BYTES, Head, Kind};
-use super::raw_long::{Long, Taker};
+use super::raw_long::{Long, Slots, Taker};
 use super::raw_memory::{NOTE, RawMemory};
-use super::{Role, Subject};
+use super::{Role, Subject, memory};
 use crate::bench::job::{Job, Measure, Pattern};
 use crate::bench::patience::Patience;
 
@@ -46,8 +47,8 @@ pub struct Raw {
     pub(super) job: u16,
     /// Silence after which something is lost.
     pub(super) lost_after: Duration,
-    pub(super) out: Vec<u8>,
-    pub(super) into: Vec<u8>,
+    pub(super) out: PageBuffer,
+    pub(super) into: PageBuffer,
 }
 
 impl Raw {
@@ -70,8 +71,8 @@ impl Raw {
             long: Long::new(long_frame_bytes),
             job: 0,
             lost_after: LOST_AFTER,
-            out: Vec::new(),
-            into: Vec::new(),
+            out: PageBuffer::default(),
+            into: PageBuffer::default(),
         }
     }
 
@@ -83,6 +84,13 @@ impl Raw {
     /// Frames of one message.
     pub(super) fn frames(&self, size: usize) -> usize {
         size.div_ceil(self.payload_of(size)).max(1)
+    }
+
+    /// Where the messages of a job lie: long ones of a stream one behind the other, as many as EMP has receives posted for.
+    pub(super) fn slots(&self, job: &Job) -> Slots {
+        let streams = matches!(job.pattern, Pattern::Stream | Pattern::Rate | Pattern::Bidir);
+        let messages = if streams && job.size > self.payload { job.window } else { 1 };
+        Slots { messages, frames: self.frames(job.size), size: job.size }
     }
 
     /// Sends a frame without payload.
@@ -194,7 +202,8 @@ impl Raw {
                     got += take(memory, to, (head.index, payload), bytes, into);
                 }
             };
-            let mut taker = Taker { into: &mut into[..size], job, long, take };
+            let slots = Slots::one(size);
+            let mut taker = Taker { into: &mut into[..size], slots, job, long, take };
             let handed = link.receive_into(BUDGET, &mut taker);
             if got >= frames {
                 return true;
@@ -229,7 +238,8 @@ impl Raw {
                 fin |= head.kind == Kind::Fin;
             };
             let into = &mut into[..job.size];
-            let mut taker = Taker { into, job: own_job, long, take };
+            let slots = Slots::one(job.size);
+            let mut taker = Taker { into, slots, job: own_job, long, take };
             let handed = self.link.receive_into(BUDGET, &mut taker);
             if got >= frames {
                 got = 0;
@@ -274,8 +284,11 @@ impl Subject for Raw {
     fn prepare(&mut self, _role: Role, job: &Job) -> anyhow::Result<()> {
         self.job = self.job.wrapping_add(1);
         if self.out.len() < job.size {
-            self.out.resize(job.size, 0x5a);
-            self.into.resize(job.size, 0);
+            self.out = memory::filled(job.size)?;
+        }
+        let bytes = self.slots(job).bytes_in_all();
+        if self.into.len() < bytes {
+            self.into = memory::one(bytes)?;
         }
         Ok(())
     }

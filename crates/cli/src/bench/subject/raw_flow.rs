@@ -122,13 +122,14 @@ impl Raw {
     fn step(&mut self, job: &Job, flow: &mut Flow, sends: bool) -> bool {
         let (payload, long) =
             (self.payload_of(job.size), self.long.payload(job.size, self.payload));
+        let slots = self.slots(job);
         let take = |head: Head, bytes: &[u8], into: &mut [u8]| {
             if head.kind == Kind::Data {
-                place(into, head.index as usize * payload, bytes);
+                place(into, slots.start_of(&head) + head.index as usize * payload, bytes);
             }
             flow.take(head);
         };
-        let mut taker = Taker { into: &mut self.into, job: self.job, long, take };
+        let mut taker = Taker { into: &mut self.into, slots, job: self.job, long, take };
         let handed = self.link.receive_into(BUDGET, &mut taker);
         if flow.unacknowledged >= flow.window / ACKS_PER_WINDOW {
             flow.unacknowledged = 0;

@@ -88,9 +88,40 @@ impl Raw {
     }
 }
 
+/// The places of messages that are received, which are used in turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slots {
+    pub(super) messages: usize,
+    /// Of a message.
+    pub(super) frames: usize,
+    /// Bytes of a message.
+    pub(super) size: usize,
+}
+
+impl Slots {
+    /// One for all.
+    pub(super) fn one(size: usize) -> Self {
+        Self { messages: 1, frames: 1, size }
+    }
+
+    pub(super) fn bytes_in_all(&self) -> usize {
+        self.messages.saturating_mul(self.size)
+    }
+
+    /// Where the message begins that a frame of a stream belongs to.
+    #[inline]
+    pub(super) fn start_of(&self, head: &Head) -> usize {
+        if self.messages == 1 {
+            return 0;
+        }
+        head.sequence as usize / self.frames % self.messages * self.size
+    }
+}
+
 /// Takes the frames of a job; those that bring payload are placed, or have been by the kernel.
 pub(super) struct Taker<'a, F> {
     pub(super) into: &'a mut [u8],
+    pub(super) slots: Slots,
     pub(super) job: u16,
     /// Payload of all frames but a message's last, if those are long.
     pub(super) long: Option<usize>,
@@ -116,8 +147,8 @@ impl<F: FnMut(Head, &[u8], &mut [u8])> FrameSink for Taker<'_, F> {
         let (head, _) = Head::parse(&train.head)?;
         // A long frame is a train of one; what is behind the head of others is not one piece of a message.
         let mine = head.job == self.job && head.kind.brings_payload();
-        let at =
-            self.long.filter(|_| mine && train.bytes == train.frame_bytes)? * head.index as usize;
+        let long = self.long.filter(|_| mine && train.bytes == train.frame_bytes)?;
+        let at = self.slots.start_of(&head) + long * head.index as usize;
         self.into.get_mut(at..at + train.frame_bytes - HEADER_BYTES)
     }
 

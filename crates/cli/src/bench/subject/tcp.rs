@@ -9,9 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use emp_host::PageBuffer;
 
 use super::tcp_calls::TcpCalls;
-use super::{Role, Subject};
+use super::{Role, Subject, memory};
 use crate::bench::calls::{Calls, Script};
 use crate::bench::job::{Job, Measure, Pattern};
 use crate::bench::lifeline;
@@ -30,8 +31,8 @@ const ACCEPT_LIMIT: Duration = Duration::from_secs(5);
 pub struct Tcp {
     stream: TcpStream,
     spinning: bool,
-    out: Vec<u8>,
-    into: Vec<u8>,
+    out: PageBuffer,
+    into: PageBuffer,
 }
 
 impl Tcp {
@@ -59,7 +60,7 @@ impl Tcp {
     fn new(stream: TcpStream, spinning: bool) -> anyhow::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(spinning)?;
-        Ok(Self { stream, spinning, out: Vec::new(), into: Vec::new() })
+        Ok(Self { stream, spinning, out: PageBuffer::default(), into: PageBuffer::default() })
     }
 
     fn pingpong(&mut self, job: &Job, role: Role) -> anyhow::Result<()> {
@@ -108,14 +109,14 @@ impl Tcp {
     }
 
     /// Reads `bytes` bytes, in whatever portions they come.
-    fn drain(stream: &mut TcpStream, into: &mut [u8], mut bytes: u64) -> anyhow::Result<()> {
+    fn drain(stream: &mut TcpStream, into: &mut Ring<'_>, mut bytes: u64) -> anyhow::Result<()> {
         let mut patience = Patience::default();
         while bytes > 0 {
-            let room = into.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
-            match some(stream.read(&mut into[..room]))? {
+            match some(stream.read(into.room(bytes)))? {
                 Some(0) => bail!("the TCP connection was closed"),
                 Some(read) => {
                     bytes -= read as u64;
+                    into.note(read);
                     patience.progress();
                 }
                 None => patience.idle()?,
@@ -134,7 +135,7 @@ impl Tcp {
             let Self { stream, out, into, .. } = self;
             thread::scope(|scope| {
                 let writing = scope.spawn(|| Self::write_messages(&mut writer, out, job));
-                Self::drain(stream, into, bytes)?;
+                Self::drain(stream, &mut Ring::of(into, job), bytes)?;
                 writing.join().expect("the writer does not panic")
             })?;
         }
@@ -144,6 +145,7 @@ impl Tcp {
 
     fn bidir_spinning(&mut self, job: &Job, bytes: u64) -> anyhow::Result<()> {
         let (mut written, mut read) = (0u64, 0u64);
+        let mut into = Ring::of(&mut self.into, job);
         let mut patience = Patience::default();
         while written < bytes || read < bytes {
             let mut moved = false;
@@ -155,11 +157,11 @@ impl Tcp {
                 }
             }
             if read < bytes {
-                let room = self.into.len().min(usize::try_from(bytes - read).unwrap_or(usize::MAX));
-                match some(self.stream.read(&mut self.into[..room]))? {
+                match some(self.stream.read(into.room(bytes - read)))? {
                     Some(0) => bail!("the TCP connection was closed"),
                     Some(more) => {
                         read += more as u64;
+                        into.note(more);
                         moved = true;
                     }
                     None => {}
@@ -168,6 +170,39 @@ impl Tcp {
             if moved { patience.progress() } else { patience.idle()? }
         }
         Ok(())
+    }
+}
+
+/// Bytes of the messages of a window, if they come as a stream.
+fn messages_bytes(job: &Job) -> usize {
+    let streams = matches!(job.pattern, Pattern::Stream | Pattern::Rate | Pattern::Bidir);
+    if streams { job.size.saturating_mul(job.window) } else { 0 }
+}
+
+/// Where a stream is read to. Long messages lie whole one behind the other, as many as EMP has receives posted for; small
+/// ones are read together to one place.
+struct Ring<'a> {
+    into: &'a mut [u8],
+    at: usize,
+}
+
+impl<'a> Ring<'a> {
+    fn of(into: &'a mut [u8], job: &Job) -> Self {
+        let bytes = messages_bytes(job).max(READ_BYTES);
+        Self { into: &mut into[..bytes], at: 0 }
+    }
+
+    /// Room for some of the next `bytes` bytes.
+    fn room(&mut self, bytes: u64) -> &mut [u8] {
+        let room = &mut self.into[self.at..];
+        let most = room.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
+        &mut room[..most]
+    }
+
+    /// So many were read.
+    fn note(&mut self, bytes: usize) {
+        let next = if self.into.len() > READ_BYTES { self.at + bytes } else { 0 };
+        self.at = next % self.into.len();
     }
 }
 
@@ -184,10 +219,11 @@ impl Subject for Tcp {
     fn prepare(&mut self, _role: Role, job: &Job) -> anyhow::Result<()> {
         let bytes = job.size.max(WORD_BYTES);
         if self.out.len() < bytes {
-            self.out.resize(bytes, 0x5a);
+            self.out = memory::filled(bytes)?;
         }
-        if self.into.len() < job.size.max(READ_BYTES) {
-            self.into.resize(job.size.max(READ_BYTES), 0);
+        let bytes = messages_bytes(job).max(job.size).max(READ_BYTES);
+        if self.into.len() < bytes {
+            self.into = memory::one(bytes)?;
         }
         Ok(())
     }
@@ -212,7 +248,7 @@ impl Subject for Tcp {
             Pattern::Pingpong => self.pingpong(job, Role::Passive),
             Pattern::Stream | Pattern::Rate => {
                 let bytes = job.count * job.size as u64;
-                Self::drain(&mut self.stream, &mut self.into, bytes)?;
+                Self::drain(&mut self.stream, &mut Ring::of(&mut self.into, job), bytes)?;
                 write_all(&mut self.stream, &[1])
             }
             Pattern::Bidir => self.bidir(job),

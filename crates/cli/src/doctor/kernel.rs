@@ -102,7 +102,7 @@ fn huge_pages(policy: Option<&str>) -> Finding {
             NAME,
             "never",
             format!(
-                "echo madvise > {HUGE_PAGES}; until then messages of 1 MiB over UDP take about a tenth longer"
+                "echo madvise > {HUGE_PAGES}; until then large messages over UDP take some percent longer"
             ),
         ),
         _ => Finding::not_visible(NAME),

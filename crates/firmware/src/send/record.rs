@@ -56,8 +56,9 @@ impl What {
     }
 }
 
-/// What a frame counts as at most until the next acknowledgement is requested: three long frames are answered once.
-const REQUEST_WEIGHT_MAX: u8 = 6;
+/// What a frame counts as at most until the next acknowledgement is requested: four long frames are answered once. A window has six
+/// (`WINDOW-1`), so two are left to be received while the answer is under way; an answer takes as long as a quarter of a frame.
+const REQUEST_WEIGHT_MAX: u8 = 4;
 
 /// State of one frame in the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

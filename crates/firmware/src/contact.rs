@@ -67,9 +67,6 @@ impl Firmware {
         }
         if let Some(peer) = known {
             let remote = self.peers[peer].remote_epoch;
-            if remote == header.source_epoch {
-                self.shorten(peer, hello.frame_bytes_max);
-            }
             let restarted = remote != Epoch::UNKNOWN && remote != header.source_epoch;
             let moved =
                 remote == header.source_epoch && self.peers.heard_from(now, peer, link, &from);
@@ -79,6 +76,12 @@ impl Firmware {
             }
             if restarted || moved || self.routes.is_searching(peer) {
                 self.challenge(now, link, from, peer);
+            }
+            if remote == header.source_epoch
+                && self.told_limit(peer, hello.frame_bytes_max, 0)
+                && self.peers[peer].may_challenge(now)
+            {
+                self.probe_limit(peer, hello.frame_bytes_max);
             }
         }
         Ok(())
@@ -132,7 +135,9 @@ impl Firmware {
             self.meet(now, peer, epoch, link, from);
             self.push_event(found(hello.name()));
         } else if remote == epoch {
-            self.shorten(peer, hello.frame_bytes_max);
+            if self.told_limit(peer, hello.frame_bytes_max, header.word) {
+                self.probe_limit(peer, hello.frame_bytes_max);
+            }
             if self.routes.is_searching(peer) {
                 self.peers.set_route(now, peer, link, from);
                 self.routes.stop_search(peer);
@@ -198,6 +203,17 @@ impl Firmware {
     }
 
     pub(crate) fn ask_peer(&mut self, link: LinkIndex, to: LinkAddress, peer: u32) {
+        self.ask_peer_with(link, to, peer, 0);
+    }
+
+    /// The same by a frame of at least so many bytes.
+    pub(crate) fn ask_peer_with(
+        &mut self,
+        link: LinkIndex,
+        to: LinkAddress,
+        peer: u32,
+        frame_bytes: u16,
+    ) {
         let entry = &mut self.peers[peer];
         entry.asking = true;
         let contact = Contact {
@@ -209,7 +225,7 @@ impl Firmware {
             source_epoch: entry.local_epoch,
             destination_epoch: entry.remote_epoch.check(),
             arrived_bytes: 0,
-            frame_bytes: 0,
+            frame_bytes,
         };
         self.routes.push_contact(contact);
     }

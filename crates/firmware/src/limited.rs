@@ -1,4 +1,4 @@
-//! The largest frames that this node and its peers take, which may fall while they run (`LIMIT-1`).
+//! The largest frames that this node and its peers take, which may fall while they run, and rise again (`LIMIT-1`, `LIMIT-2`).
 
 use emp_wire::{Epoch, LinkAddress};
 
@@ -11,7 +11,7 @@ use crate::time::Time;
 
 impl Firmware {
     /// Frames of more than so many bytes fit some link no longer: new ones are no longer, what was cut before leaves in slices,
-    /// and peers are told. The limit never rises, and never falls below [`SLICED_FOR_BYTES_MIN`]. False: it was no higher.
+    /// and peers are told. The limit never falls below [`SLICED_FOR_BYTES_MIN`]. False: it was no higher.
     pub fn limit_frame_bytes(&mut self, now: Time, bytes: usize) -> bool {
         let bytes = bytes.max(SLICED_FOR_BYTES_MIN);
         if bytes >= usize::from(self.takes_bytes_max) {
@@ -29,22 +29,36 @@ impl Firmware {
         true
     }
 
-    /// Tells those peers again that have not answered: a question may have been lost. To be called a few times after
-    /// [`limit_frame_bytes`](Self::limit_frame_bytes).
+    /// Frames of so many bytes fit every link again: peers are told, and whatever gets through to each of them is sent from then
+    /// on (`LIMIT-2`). No more than when the node started. False: the limit was no lower.
+    pub fn raise_frame_bytes(&mut self, now: Time, bytes: usize) -> bool {
+        let bytes = bytes.min(self.frame_bytes_max.into());
+        if bytes <= usize::from(self.takes_bytes_max) {
+            return false;
+        }
+        self.takes_bytes_max = bytes as u16;
+        self.tell_limit(now, true);
+        true
+    }
+
+    /// Tells those peers again that have not answered, or to which no longer frames have got through yet: a question may have been
+    /// lost. To be called a few times after [`limit_frame_bytes`](Self::limit_frame_bytes) and
+    /// [`raise_frame_bytes`](Self::raise_frame_bytes).
     pub fn repeat_limit(&mut self, now: Time) {
         self.tell_limit(now, false);
     }
 
-    /// Says hello to the peers that were heard lately; `first`: also to those that answer no question now.
+    /// Says hello to the peers that were heard lately, `first`: to all of them, and to those that may be sent longer frames.
     fn tell_limit(&mut self, now: Time, first: bool) {
         let silence_ms = (self.profile.unreachable_after.0 / 1_000_000) as u32;
+        let takes = self.takes_bytes_max;
         for peer in 0..self.peers.len() {
             let entry = &self.peers[peer];
             let known = entry.remote_epoch != Epoch::UNKNOWN && entry.node != self.peers.own;
             let lately = milliseconds(now).wrapping_sub(entry.heard_ms) <= silence_ms;
+            let waits = lately && (first || entry.asking) || entry.frame_bytes_max < takes;
             if known
-                && lately
-                && (first || entry.asking)
+                && waits
                 && let (_, Some((link, to))) = self.peers.ways(peer).pick(Lane::Small)
             {
                 let to = *to;
@@ -77,13 +91,33 @@ impl Firmware {
         self.takes_bytes_max.into()
     }
 
-    /// A peer says that it takes frames of at most so many bytes. That it takes longer ones than before is no news.
-    pub(crate) fn shorten(&mut self, peer: u32, bytes: u16) {
+    /// A peer says that it takes frames of at most so many bytes. `arrived`: as many as the question had that it answers, or 0 if it
+    /// answers none. True: longer ones than those that are sent would do, if they get through.
+    pub(crate) fn told_limit(&mut self, peer: u32, bytes: u16, arrived: u32) -> bool {
         if self.peers[peer].shorten(bytes) {
             let node = self.peers[peer].node;
             self.counters.count(Counter::PeersLimited);
             let frame_bytes_max = self.peers[peer].frame_bytes_max.into();
             self.push_event(NodeEvent::Limited { node, frame_bytes_max });
+        }
+        let wanted = bytes.min(self.takes_bytes_max);
+        if wanted <= self.peers[peer].frame_bytes_max {
+            return false;
+        }
+        let through = arrived >= wanted.into();
+        if through {
+            self.peers[peer].frame_bytes_max = wanted;
+            self.counters.count(Counter::PeersRaised);
+        }
+        !through
+    }
+
+    /// Asks whether frames as long as a peer says it takes, and this node does, get through to it: by the way that it is known by,
+    /// so that nobody can have others sent such frames.
+    pub(crate) fn probe_limit(&mut self, peer: u32, bytes: u16) {
+        if let (_, Some((link, to))) = self.peers.ways(peer).pick(Lane::Small) {
+            let to = *to;
+            self.ask_peer_with(link, to, peer, bytes.min(self.takes_bytes_max));
         }
     }
 

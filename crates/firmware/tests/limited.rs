@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use common::{HALF, Pair, frames_of, ok, show};
 use emp_firmware::*;
-use emp_wire::NodeId;
+use emp_wire::{Header, NodeId};
 
 const LOWERED: usize = 1000;
 
@@ -152,4 +152,133 @@ fn what_crosses_memory_is_not_cut() {
     let count = |node: usize, what| pair.nodes[node].firmware.counters().get(what);
     assert_eq!(count(1, Counter::FramesSliced), 0);
     assert_eq!(count(0, Counter::PeersLimited), 1, "the limit was not told");
+}
+
+/// A pair whose limit has fallen at these ends, and the wire with it; and the longest frame that a node sent since it was last asked.
+fn lowered(at: &[usize]) -> (Pair, Rc<Cell<usize>>, Rc<Cell<usize>>) {
+    let (wire, longest) = (Rc::new(Cell::new(LOWERED)), Rc::new(Cell::new(0)));
+    let mut pair = Pair::new(&Profile::DEFAULT);
+    pair.send(0, 2, 1, 10);
+    pair.receive(1, Selector::ANY, 100);
+    pair.run(Span::ms(50));
+    let (most, seen) = (wire.clone(), longest.clone());
+    pair.drop = Box::new(move |_, frame| {
+        let header = Header::parse(frame).map(|(header, _)| header);
+        if header.is_ok_and(|header| !header.kind.contact()) {
+            seen.set(frame.len().max(seen.get()));
+        }
+        frame.len() > most.get()
+    });
+    for &node in at {
+        lower(&mut pair, node);
+    }
+    pair.run(Span::ms(10));
+    exchange(&mut pair, 0);
+    exchange(&mut pair, 1);
+    assert_eq!(longest.take(), LOWERED);
+    (pair, wire, longest)
+}
+
+/// A message of 100,000 bytes, from one end to the other.
+fn exchange(pair: &mut Pair, from: usize) {
+    let before = ok(&pair.nodes[1 - from].done, OpKind::Receive);
+    pair.receive(1 - from, Selector::ANY, HALF);
+    pair.send(from, 2 - from as u64, 5, 100_000);
+    pair.run(Span::ms(200));
+    let received = ok(&pair.nodes[1 - from].done, OpKind::Receive);
+    assert_eq!(received, before + 1, "{}", show(pair));
+}
+
+fn raise(pair: &mut Pair, at: usize) {
+    let now = pair.now;
+    assert!(pair.nodes[at].firmware.raise_frame_bytes(now, 9000));
+    assert!(!pair.nodes[at].firmware.raise_frame_bytes(now, 9000), "once is enough");
+    pair.run(Span::ms(10));
+}
+
+#[test]
+fn a_limit_that_rises_again_is_used_again() {
+    for at in [&[0][..], &[1], &[0, 1], &[1, 0]] {
+        let (mut pair, wire, longest) = lowered(at);
+        wire.set(1500);
+        for &node in at {
+            raise(&mut pair, node);
+        }
+        for from in [0, 1] {
+            exchange(&mut pair, from);
+            assert_eq!(longest.take(), 1500, "from {from}, risen at {at:?}");
+        }
+        for node in &pair.nodes {
+            let counters = node.firmware.counters();
+            let all = [Counter::PeersRaised, Counter::FramesSliced, Counter::FramesResent];
+            assert_eq!(all.map(|which| counters.get(which)), [1, 0, 0]);
+        }
+    }
+}
+
+#[test]
+fn messages_under_way_survive_a_limit_that_rises() {
+    for bytes in [8_000, 60_000, 1 << 20] {
+        for after_us in [1, 5, 20, 80] {
+            let (mut pair, wire, _) = lowered(&[0, 1]);
+            wire.set(1500);
+            pair.receive(1, Selector::ANY, HALF);
+            pair.send(0, 2, 2, bytes);
+            pair.run(Span::us(after_us));
+            for node in [1, 0] {
+                let now = pair.now;
+                assert!(pair.nodes[node].firmware.raise_frame_bytes(now, 1500));
+                pair.run(Span::us(after_us));
+            }
+            pair.run(Span::ms(500));
+            assert_eq!(ok(&pair.nodes[1].done, OpKind::Receive), 3, "{bytes} {}", show(&pair));
+            let (from, to) = (&pair.nodes[0].memory.0, &pair.nodes[1].memory.0[HALF as usize..]);
+            assert!(to[..bytes as usize] == from[..bytes as usize], "{bytes} bytes differ");
+            exchange(&mut pair, 0);
+        }
+    }
+}
+
+/// The other end's stays low; and what rises by less than it fell.
+#[test]
+fn it_rises_to_what_both_take() {
+    let (mut pair, wire, longest) = lowered(&[0, 1]);
+    wire.set(1500);
+    raise(&mut pair, 0);
+    exchange(&mut pair, 0);
+    exchange(&mut pair, 1);
+    assert_eq!(longest.take(), LOWERED);
+    let now = pair.now;
+    assert!(pair.nodes[1].firmware.raise_frame_bytes(now, 1200));
+    pair.run(Span::ms(10));
+    exchange(&mut pair, 0);
+    exchange(&mut pair, 1);
+    assert_eq!(longest.take(), 1200);
+}
+
+/// Longer frames do not get through although both ends take them again: then none are sent, and nothing is lost but the questions.
+#[test]
+fn it_does_not_rise_where_longer_frames_do_not_get_through() {
+    let (mut pair, wire, longest) = lowered(&[0, 1]);
+    for node in [0, 1] {
+        raise(&mut pair, node);
+    }
+    for from in [0, 1, 0, 1] {
+        exchange(&mut pair, from);
+    }
+    assert_eq!(longest.take(), LOWERED);
+    let resent = |pair: &Pair| {
+        pair.nodes.iter().map(|n| n.firmware.counters().get(Counter::FramesResent)).sum::<u64>()
+    };
+    assert_eq!(resent(&pair), 0);
+    // When they do, whoever repeats it finds out.
+    wire.set(1500);
+    for node in [0, 1] {
+        let now = pair.now;
+        pair.nodes[node].firmware.repeat_limit(now);
+    }
+    pair.run(Span::ms(10));
+    exchange(&mut pair, 0);
+    exchange(&mut pair, 1);
+    assert_eq!((longest.take(), resent(&pair)), (1500, 0));
 }

@@ -43,7 +43,7 @@ impl Health {
 }
 
 impl Core {
-    /// Looks at the links' interfaces: the firmware learns if one takes only shorter frames than before.
+    /// Looks at the links' interfaces: the firmware learns if one takes only shorter frames than before, or all of them longer ones.
     #[cold]
     pub(crate) fn look_at_links(&mut self, now: Time) {
         self.health.look_at = now + LOOK_EVERY;
@@ -52,15 +52,23 @@ impl Core {
             health.repeats -= 1;
             firmware.repeat_limit(now);
         }
+        // What fits all of them, if they are all well.
+        let mut fits = Some(usize::MAX);
         for (index, link) in links.iter_mut().enumerate() {
+            let most = link.capabilities().frame_bytes_max;
             let long = has_long_frames(link.capabilities());
             firmware.set_long_frames(LinkIndex(index as u8), long);
             if let Some(notice) = link.notice() {
                 health.say(&notice);
             }
-            let Some(condition) = link.condition() else { continue };
+            let Some(condition) = link.condition() else {
+                fits = fits.map(|fits| fits.min(most));
+                continue;
+            };
+            fits = fits.map(|fits| fits.min(condition.frame_bytes_max));
             if condition.trouble.is_some() {
                 health.look_at = now + LOOK_EVERY_TROUBLED;
+                fits = None;
             }
             let before = firmware.takes_bytes_max();
             // An interface that is down may have any MTU when it is up again.
@@ -76,6 +84,11 @@ impl Core {
                     firmware.takes_bytes_max(),
                 ));
             }
+        }
+        if fits.is_some_and(|fits| firmware.raise_frame_bytes(now, fits)) {
+            health.repeats = REPEATS;
+            let most = firmware.takes_bytes_max();
+            health.say(&format!("frames of up to {most} bytes fit every interface again"));
         }
     }
 

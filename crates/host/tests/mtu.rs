@@ -120,6 +120,43 @@ fn survive(want: Want, lowered: &[usize], mtu: &str) {
     }
 }
 
+/// Lowered and raised again: longer frames are used as soon as they are found to get through.
+fn rises_again(want: Want) {
+    for board in BOARDS {
+        let Some(lab) = Lab::build(1500) else { return };
+        let [(a, a_log), (b, b_log)] = [0, 1].map(|side| start(&lab, side, want, board));
+        let pair = Pair { a, b };
+        let both_say = |what: &str| {
+            [&a_log, &b_log]
+                .iter()
+                .all(|log| log.lock().unwrap().iter().any(|line| line.contains(what)))
+        };
+        exchange(&lab, &pair, &[0, 1], "1000", || both_say("no longer fit"));
+        let raised = |node: &Node| node.counters().get(Counter::PeersRaised);
+        assert_eq!((raised(&pair.a), raised(&pair.b)), (0, 0));
+        let found = || raised(&pair.a) > 0 && raised(&pair.b) > 0;
+        exchange(&lab, &pair, &[0, 1], "1500", || both_say("fit every interface again") && found());
+        let (a, b) = pair.endpoints();
+        let before = pair.a.counters().get(Counter::FramesSent);
+        both(
+            &pair,
+            || drop(a.send_wait(("b", 1), 7, pattern(4 << 20, 7), LONG).unwrap()),
+            || drop(b.receive_wait(Selector::bits(7), vec![0; 4 << 20], LONG).unwrap()),
+        );
+        let frames = pair.a.counters().get(Counter::FramesSent) - before;
+        assert!(frames < (4 << 20) / 1300, "{want:?} {board:?}: {frames} frames for 4 MB");
+        for node in [&pair.a, &pair.b] {
+            assert_eq!(node.counters().get(Counter::PeersLost), 0);
+        }
+    }
+}
+
+#[test]
+fn an_mtu_that_is_raised_again_is_used() {
+    rises_again(Want::Packet);
+    rises_again(Want::Udp);
+}
+
 #[test]
 fn packet_survives_a_lower_mtu() {
     survive(Want::Packet, &[0, 1], "1000");
@@ -144,6 +181,8 @@ fn two_lanes_survive_a_lower_mtu() {
     survive(Want::Auto, &[0, 1], "1000");
     survive(Want::Auto, &[0], "1400");
     survive(Want::Auto, &[1], "1400");
+    // In one test: all nodes of this process may meet by memory, and those of two labs have the same names.
+    rises_again(Want::Auto);
 }
 
 #[test]

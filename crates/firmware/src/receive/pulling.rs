@@ -284,3 +284,19 @@ fn long_block(left: u64, usual: u32) -> u64 {
 const fn identifier(index: u32, generation: u32) -> u16 {
     (generation as u16).wrapping_mul(PULLS_MAX as u16).wrapping_add(index as u16)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_long_frames_leave_no_crumbs() {
+        let frame = u64::from(LONG_FRAGMENT_BYTES);
+        assert_eq!(long_block(1, 60 << 10), 1);
+        assert_eq!(long_block(8 * frame, 60 << 10), 8 * frame);
+        assert_eq!(long_block(9 * frame - 1, 60 << 10), 9 * frame - 1);
+        assert_eq!(long_block(9 * frame, 60 << 10), 8 * frame);
+        // A profile whose blocks are longer keeps them.
+        assert_eq!(long_block(u64::MAX, 4 << 20), 4 << 20);
+    }
+}

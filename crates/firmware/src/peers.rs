@@ -225,8 +225,7 @@ impl Peers {
         quiet_ms > ROUTE_QUIET_MS
     }
 
-    /// The peer answered from elsewhere than it was known to be, or is being looked for at all: frames to it go there from
-    /// now on. If that is its bulk lane only, its route stands until it is judged by itself (`LANE-8`).
+    /// The peer answered from elsewhere than it was known to be: frames to it go there from now on. If that is its bulk lane only, its route stands until it is judged by itself (`LANE-8`).
     pub(crate) fn moved(&mut self, now: Time, index: u32, link: LinkIndex, from: LinkAddress) {
         if self.is_bulk(index, link) {
             self.answered(now, index, link, from);

@@ -4,7 +4,8 @@ mod support;
 
 use emp_firmware::{Counter, LinkInfo, Profile, Span};
 use emp_model::{
-    Action, FabricSetup, FaultPlan, MessageSpec, NodeSetup, Ppm, Rates, Want, World, WorldSetup,
+    Action, FabricSetup, FaultPlan, MessageSpec, NodeSetup, Pace, Ppm, Rates, Want, World,
+    WorldSetup,
 };
 use support::{acquainted_setup, count, finish, wait};
 
@@ -196,6 +197,33 @@ fn slices_that_fit_no_batch_hold_nobody_up() {
         let message = world.send(MessageSpec::plain(0, 2, bytes));
         let took = wait(&mut world, Span::ms(500), |world| world.arrived(message));
         assert!(took < Span::ms(1), "{} µs for {bytes} bytes", took.as_us());
+    }
+}
+
+/// What is asked of a sender that does not answer, or hardly, leaves others room to be asked (`PULL-2`).
+#[test]
+fn a_sender_that_hardly_runs_holds_no_other_up() {
+    let slow = Pace { turn_interval: Span::ms(20), ..Pace::FAST };
+    for (pace, bytes, limit) in [(None, 4 << 20, Span::ms(6)), (Some(slow), 16 << 20, Span::ms(25))]
+    {
+        let mut setup = setup_of(3, PIECE_BYTES, false);
+        setup.seed = 11;
+        let mut world = open_of(setup);
+        (0..3).for_each(|_| exchange(&mut world, 2, 0, 100_000));
+        assert_eq!(count(&world, 2, Counter::LongOpened), 1);
+        world.receive(0, Want::ANY, 32 << 20);
+        world.send(MessageSpec::plain(1, 0, 32 << 20));
+        world.pass(Span::ms(1));
+        match pace {
+            None => world.apply(Action::Pause { node: 1, span: Span::ms(400) }),
+            Some(pace) => world.set_pace(1, pace),
+        }
+        world.pass(Span::ms(1));
+        world.receive(0, Want::ANY, bytes);
+        let message = world.send(MessageSpec::plain(2, 0, bytes));
+        let took = wait(&mut world, Span::ms(20_000), |world| world.arrived(message));
+        assert!(took < limit, "{} µs for {bytes} bytes", took.as_us());
+        finish(&mut world);
     }
 }
 

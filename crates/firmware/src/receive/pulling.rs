@@ -12,9 +12,12 @@ use crate::limits::PULLS_MAX;
 use crate::long::LONG_FRAGMENT_BYTES;
 use crate::memory::HostMemory;
 
-/// Long frames of one block: a request takes its sender 1.8 to 2.5 µs, as much as a quarter of what receiving one of them takes;
-/// and two blocks are what may be asked for at a time over all senders.
-const BLOCK_LONG_FRAMES: u64 = 8;
+/// Long frames of one block: a request takes its sender 1.8 to 2.5 µs, as much as a quarter of what receiving one of them takes.
+const BLOCK_LONG_FRAMES: u64 = 5;
+
+/// Blocks of long frames that one message may have under way. Of 1 MB over all senders they leave room for another message's
+/// block, or all would wait for a sender that does not answer.
+const LONG_BLOCKS_MAX: u32 = 2;
 
 /// What blocks are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,6 +92,7 @@ impl ReceivePath {
             let bytes_max = profile.pull_bytes_max;
             let (pulling_bytes, full) = (self.pulling_bytes, self.pulls.is_full());
             let long = self.is_long(puller);
+            let most = if long { most.min(LONG_BLOCKS_MAX) } else { most };
             let Some(pulling) = self.pulling_mut(puller) else { return };
             let left = pulling.end - pulling.next;
             if left == 0 || pulling.out >= most {
@@ -293,10 +297,19 @@ mod tests {
     fn blocks_of_long_frames_leave_no_crumbs() {
         let frame = u64::from(LONG_FRAGMENT_BYTES);
         assert_eq!(long_block(1, 60 << 10), 1);
-        assert_eq!(long_block(8 * frame, 60 << 10), 8 * frame);
-        assert_eq!(long_block(9 * frame - 1, 60 << 10), 9 * frame - 1);
-        assert_eq!(long_block(9 * frame, 60 << 10), 8 * frame);
+        assert_eq!(long_block(5 * frame, 60 << 10), 5 * frame);
+        assert_eq!(long_block(6 * frame - 1, 60 << 10), 6 * frame - 1);
+        assert_eq!(long_block(6 * frame, 60 << 10), 5 * frame);
         // A profile whose blocks are longer keeps them.
         assert_eq!(long_block(u64::MAX, 4 << 20), 4 << 20);
+    }
+
+    /// The last block of a message may be nearly a frame longer, and so may the other's only one.
+    #[test]
+    fn one_message_leaves_room_for_a_block_of_another() {
+        let frame = u64::from(LONG_FRAGMENT_BYTES);
+        let (block, last) = (BLOCK_LONG_FRAMES * frame, (BLOCK_LONG_FRAMES + 1) * frame - 1);
+        let all = (u64::from(LONG_BLOCKS_MAX) - 1) * block + last;
+        assert!(all + last <= crate::Profile::DEFAULT.pull_bytes_max);
     }
 }

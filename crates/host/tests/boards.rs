@@ -107,6 +107,34 @@ fn be_silent(board: Board) {
     unexpected.wait(LONG).unwrap();
 }
 
+/// Applications at both ends that compute, and ask every few milliseconds whether a long message has arrived: what happens
+/// between two calls is the guardians' part. Calls are counted, not time.
+#[test]
+fn who_asks_now_and_then_is_stood_in_for_meanwhile() {
+    /// A message of 4 MB takes a hundred turns at either end; without guardians each would wait for a call.
+    const CALLS_MAX: u32 = 20;
+    let _alone = alone();
+    let pair = Pair::new(Board::Inline { guardian: true });
+    let (a, b) = pair.endpoints();
+    for gap in [2, 3, 5].map(Duration::from_millis) {
+        let mut calls = || {
+            let mut there = a.send(b.address(), 7, vec![1; 4 << 20]).unwrap();
+            let mut here = b.receive(Selector::bits(7), vec![0; 4 << 20]).unwrap();
+            let mut calls = 1;
+            while !(here.test() & there.test()) {
+                std::thread::sleep(gap);
+                calls += 1;
+            }
+            here.wait(LONG).unwrap();
+            there.wait(LONG).unwrap();
+            calls
+        };
+        // On a busy machine guardians wait for a processor, too.
+        let least = (0..5).map(|_| calls()).min().unwrap();
+        assert!(least <= CALLS_MAX, "{least} calls {gap:?} apart");
+    }
+}
+
 #[test]
 fn after_silence_the_application_takes_over_again() {
     let _alone = alone();

@@ -22,10 +22,10 @@ use crate::error::user_error;
 /// this one don't see each other's frames.
 const ETHERTYPE_RAW: u16 = ETHERTYPE_DEFAULT + 1;
 
-/// The EtherType of each subject's frames. Of sockets with one EtherType at an interface, the kernel offers each frame to the
-/// one that was opened last first, and only then to its owner, which takes some 50 ns: two subjects of EMP are not to be
-/// compared like that, nor is the second one to be slower than in a program of its own. There are two EtherTypes for
-/// experiments, so where the bare link takes one, all of EMP's share the other.
+/// The EtherType of each subject's frames. The kernel offers each frame to all sockets that have its EtherType at the interface, one
+/// after the other, so that some subjects' frames are later than in a program of their own: of two of EMP that differed in nothing
+/// but the guardian, one was some 50 ns later a message for that. There are two EtherTypes for experiments, so where the bare link
+/// takes one, all of EMP's share the other.
 fn ethertypes(specs: &[Spec]) -> impl Iterator<Item = u16> {
     let bare = specs.iter().any(|spec| spec.kind == SubjectKind::Raw);
     let own = |spec: &Spec| matches!(spec.kind, SubjectKind::Emp | SubjectKind::Libfabric);

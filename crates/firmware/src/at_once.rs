@@ -1,16 +1,34 @@
 //! Posts of small messages that may leave at once: the host has the frame before anything is noted of it, so that what is
 //! noted takes the time in which the frame is under way.
 
+use emp_wire::{
+    HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, LONG_FRAME_BYTES, MESSAGE_BYTES,
+};
+
 use crate::descriptor::{PostError, Posted, SendDescriptor};
+use crate::encode::HEAD_ROOM_BYTES;
 use crate::engine::Firmware;
+use crate::lanes::Lane;
 use crate::memory::HostMemory;
-use crate::send::Outlet;
+use crate::send::{Form, Outlet, weight};
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
 /// Says that a message may leave at once, and how. Good until anything else is asked of the firmware.
 pub struct AtOnce {
     peer: u32,
+    /// It is too long for a usual frame, and would take so many.
+    instead_of: Option<u32>,
+}
+
+/// Bytes of a frame of one message besides its payload, at most.
+const SHORT_FIELDS_BYTES: u64 = (HEADER_BYTES + MESSAGE_BYTES + IMMEDIATE_BYTES) as u64;
+
+/// Body and payload of the frame in which a message leaves that is too long for a usual one, as it is cut if it has to wait: with
+/// the fields of one that goes on in others.
+fn long_fragment(send: &SendDescriptor) -> usize {
+    let immediate = if send.immediate.is_some() { IMMEDIATE_BYTES } else { 0 };
+    MESSAGE_BYTES + LONG_BYTES + immediate + send.segments.bytes() as usize
 }
 
 impl Firmware {
@@ -30,11 +48,24 @@ impl Firmware {
             return None;
         }
         let peer = self.peers.find(send.to)?;
-        let goes = self.peers.small_way(last, peer).is_some()
-            && (self.send.may_go_at_once(peer, send, &self.peers)
-                || self.send.settle_acks(last)
-                    && self.send.may_go_at_once(peer, send, &self.peers));
-        goes.then_some(AtOnce { peer })
+        let frame_bytes_max = self.peers[peer].frame_bytes_max;
+        let bytes = send.segments.bytes();
+        // As much as a buffered message may have, whether with immediate data or without.
+        let (lane, instead_of) = if bytes + SHORT_FIELDS_BYTES <= frame_bytes_max.into() {
+            self.peers.small_way(last, peer)?;
+            (Lane::Small, None)
+        } else {
+            self.peers[peer].long.link()?;
+            let room = HEAD_ROOM_BYTES as u64 + bytes;
+            if room > LONG_FRAME_BYTES as u64 || !batch.fits(room as usize) {
+                return None;
+            }
+            let frames = (long_fragment(send) as u64).div_ceil((frame_bytes_max - HEADER_BYTES as u16).into());
+            (self.peers.long_way(peer, frames as u32)?.0, Some(frames as u32))
+        };
+        let goes = self.send.may_go_at_once(peer, send, lane)
+            || self.send.settle_acks(last) && self.send.may_go_at_once(peer, send, lane);
+        goes.then_some(AtOnce { peer, instead_of })
     }
 
     /// Posts a message that [`goes_at_once`](Self::goes_at_once). Its frame is added to the batch; then `depart` is called,
@@ -52,11 +83,23 @@ impl Firmware {
         batch: &mut TransmitBatch,
         depart: impl FnOnce(&TransmitBatch) -> Time,
     ) -> Result<Posted, PostError> {
-        let AtOnce { peer } = *at_once;
-        let way = self.peers[peer].route().ok_or(PostError::Busy)?;
+        let AtOnce { peer, instead_of } = *at_once;
+        let frame_bytes_max = self.peers[peer].frame_bytes_max;
+        let form = match instead_of {
+            None => {
+                let way = self.peers[peer].route().ok_or(PostError::Busy)?;
+                let fragment = frame_bytes_max - HEADER_BYTES as u16;
+                Form { lane: Lane::Small, way, long: false, weight: 1, fragment }
+            }
+            Some(frames) => {
+                let (lane, way) = self.peers.long_way(peer, frames).ok_or(PostError::Busy)?;
+                let weight = weight(send.segments.bytes(), frame_bytes_max);
+                Form { lane, way, long: true, weight, fragment: long_fragment(&send) as u16 }
+            }
+        };
         let (peers, cross, frame_bytes_max) = (&self.peers, &mut self.cross, self.takes_bytes_max);
         let mut out = Outlet { peers, cross, memory, batch, frame_bytes_max };
-        self.send.post_at_once(peer, send, way, &mut out, depart)
+        self.send.post_at_once(peer, send, &form, &mut out, depart)
     }
 
     /// As [`post_send`](Self::post_send); a small message that nothing stands before is in `batch` when this returns, as if

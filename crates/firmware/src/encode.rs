@@ -21,6 +21,9 @@ pub(crate) const INLINE_PAYLOAD_BYTES: u64 = 256;
 /// than the sum. Of pieces of 9 KB it gains nothing. The same holds for receiving (`Firmware::expects_landing`).
 pub(crate) const INLINE_PAYLOAD_BYTES_OF_TRAINS: u64 = 4096;
 
+/// Room for a frame's header and fields, whatever it is.
+pub(crate) const HEAD_ROOM_BYTES: usize = HEADER_BYTES + SMALL_FIELDS_BYTES_MAX;
+
 /// Fields of the longest frame that may share a link frame: of a put.
 const SMALL_FIELDS_BYTES_MAX: usize = TARGET_BYTES + LONG_BYTES + IMMEDIATE_BYTES;
 const _: () = assert!(SMALL_FIELDS_BYTES_MAX >= ATOMIC_BYTES);
@@ -102,7 +105,7 @@ pub(crate) fn frame(
     let (mut copied, mut length_bytes) = (0, 0);
     let most = match &payload {
         Payload::Host { bytes, .. } if *bytes > inline_max => None,
-        _ => Some(HEADER_BYTES + SMALL_FIELDS_BYTES_MAX + payload.bytes() as usize),
+        _ => Some(HEAD_ROOM_BYTES + payload.bytes() as usize),
     };
     let room = usize::from(peer.frame_bytes_max);
     let small = most.filter(|most| line.bundles && *most <= room);
@@ -118,6 +121,18 @@ pub(crate) fn frame(
         length_bytes = whole as usize;
         let length = (whole - HEADER_BYTES as u64) as u16;
         let header = header(line, head, length, payload_bytes > 0);
+        if let Payload::Host { list, offset, bytes } = payload
+            && bytes <= inline_max
+            && check_payload
+            && !to.is_memory()
+            && whole > SUMMED_APART_BYTES_MAX as u64
+        {
+            copied = bytes;
+            copy_summed(inline, end, &header, peer.outgoing, |into, sum| {
+                list.read_and_sum(memory, offset, into, sum)
+            })?;
+            return Ok(whole as usize);
+        }
         let mut inline_bytes = end;
         if place(payload, inline_max, &mut inline[end..], segments, memory)? {
             inline_bytes = whole as usize;
@@ -144,7 +159,17 @@ pub(crate) fn frame(
         copied = (inline_bytes - end) as u64;
         Ok(inline_bytes)
     };
-    batch.add(way, small.map(|most| Small { node: peer.node, most, room }), build)?;
+    // One that is copied and longer than most. If it finds no room here, it does in a batch of its own.
+    let long = most.filter(|most| *most > batch.frame_bytes_max());
+    match long.filter(|most| batch.fits(*most)) {
+        Some(most) => batch.add_long(way, most, build)?,
+        None => batch
+            .add(way, small.map(|most| Small { node: peer.node, most, room }), build)
+            .map_err(|error| match error {
+                EncodeError::Unsendable if long.is_some_and(|most| batch.would_fit(most)) => EncodeError::Full,
+                error => error,
+            })?,
+    }
     // What crosses memory has no MTU, and no sum by which slices are known.
     let limit = if line.long { LONG_FRAME_BYTES.max(room) } else { room };
     if length_bytes > limit && !to.is_memory() {
@@ -242,6 +267,24 @@ impl Alike {
     }
 }
 
+/// Writes a frame's header, and copies its payload behind the fields, which end at `fields_end`, while it is summed.
+fn copy_summed(
+    inline: &mut [u8],
+    fields_end: usize,
+    header: &Header,
+    seed: emp_wire::Seed,
+    copy: impl FnOnce(&mut [u8], &mut Checksum) -> Result<(), MemoryFault>,
+) -> Result<(), MemoryFault> {
+    let end = HEADER_BYTES + usize::from(header.length);
+    let head = inline.first_chunk_mut().expect("a batch's frames have room for a header");
+    header.emit_seeded(head, seed);
+    let (fields, payload) = inline[..end].split_at_mut(fields_end);
+    let mut sum = Checksum::of(fields);
+    copy(payload, &mut sum)?;
+    store_checksum(fields, sum);
+    Ok(())
+}
+
 /// Copies the payload inline (true) or names its segments (false).
 fn place(
     payload: Payload<'_>,
@@ -277,7 +320,7 @@ pub(crate) fn contact_frame(
     bytes_min: usize,
     body: impl FnOnce(&mut [u8]) -> usize,
 ) {
-    batch.add_long(way, bytes_min, |inline| {
+    let Ok(()) = batch.add_long(way, bytes_min, |inline, _| {
         let fields = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
         let end = fields.max(bytes_min);
         inline[fields..end].fill(0);
@@ -285,6 +328,6 @@ pub(crate) fn contact_frame(
         let head = inline.first_chunk_mut().expect("a batch's frames have room for a header");
         header.emit_seeded(head, emp_wire::Seed::CONTACT);
         store_checksum(inline, Checksum::of(&inline[..end]));
-        end
+        Ok::<_, core::convert::Infallible>(end)
     });
 }

@@ -15,7 +15,7 @@ use crate::descriptor::{
     ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector,
     SendDescriptor, Status,
 };
-use crate::lanes::{Lanes, Way, Ways};
+use crate::lanes::{Lanes, Threshold, Way, Ways};
 use crate::limits::{COMPLETIONS_MAX, EVENTS_MAX};
 use crate::link_info::LinkInfo;
 use crate::long::LongPaths;
@@ -37,6 +37,8 @@ pub struct LanesInUse {
     pub bulk: Option<(LinkIndex, LinkAddress)>,
     /// Least frames of a train for the bulk lane.
     pub bulk_frames: u32,
+    /// The same where frames longer than the MTU get through by it.
+    pub bulk_frames_long: u32,
 }
 
 /// How a node starts.
@@ -148,7 +150,7 @@ impl Firmware {
         let frame_bytes_max = least.clamp(FRAME_BYTES_MIN, FRAME_BYTES_MAX);
         let apt = profile.is_selective() && links.len() > 1;
         let bulk = links.iter().enumerate().find_map(|(index, link)| {
-            Some((LinkIndex(index as u8), link.bulk_frames.filter(|_| apt)?))
+            Some((LinkIndex(index as u8), Threshold::of(link).filter(|_| apt)?))
         });
         let bits = |of: fn(&LinkInfo) -> bool| {
             links.iter().rev().fold(0, |bits, link| bits << 1 | u64::from(of(link)))
@@ -494,7 +496,9 @@ impl Firmware {
         let Ways { small, bulk, bulk_frames, .. } = ways;
         let copied = |way: Option<Way<'_>>| way.map(|(link, address)| (link, *address));
         let (small, bulk) = (copied(small), copied(bulk));
-        (small.is_some() || bulk.is_some()).then_some(LanesInUse { small, bulk, bulk_frames })
+        let Threshold { usual: bulk_frames, long: bulk_frames_long } = bulk_frames;
+        let some = small.is_some() || bulk.is_some();
+        some.then_some(LanesInUse { small, bulk, bulk_frames, bulk_frames_long })
     }
 
     /// Notes an event for the host; if nobody asks for them the oldest go.

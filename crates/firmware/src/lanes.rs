@@ -9,6 +9,7 @@ use emp_wire::LinkAddress;
 use hashbrown::HashMap;
 
 use crate::limits::{LANES_MAX, SEEKS_MAX};
+use crate::link_info::LinkInfo;
 use crate::time::{Span, Time};
 use crate::transmit::LinkIndex;
 
@@ -62,13 +63,33 @@ pub(crate) mod flag {
 /// A link and an address on it, where that is kept: a copy of what was just copied waits for that.
 pub(crate) type Way<'a> = (LinkIndex, &'a LinkAddress);
 
+/// Least frames of a train for the bulk lane; `u32::MAX` if there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Threshold {
+    /// One that leaves in frames of the MTU.
+    pub(crate) usual: u32,
+    /// One that leaves in few longer ones, counted as if it did not. No more than `usual`.
+    pub(crate) long: u32,
+}
+
+impl Threshold {
+    /// There is no bulk lane.
+    pub(crate) const NONE: Self = Self { usual: u32::MAX, long: u32::MAX };
+
+    /// Of a link, if it is for bulk.
+    pub(crate) fn of(link: &LinkInfo) -> Option<Self> {
+        let usual = link.bulk_frames?;
+        Some(Self { usual, long: link.bulk_frames_long.unwrap_or(usual).min(usual) })
+    }
+}
+
 /// The ways to a peer that can be used now.
 #[derive(Clone, Copy)]
 pub(crate) struct Ways<'a> {
     pub(crate) small: Option<Way<'a>>,
     pub(crate) bulk: Option<Way<'a>>,
     /// Least frames of a train for the bulk lane.
-    pub(crate) bulk_frames: u32,
+    pub(crate) bulk_frames: Threshold,
     /// The link by which frames longer than the MTU get through (`LONG-3`).
     pub(crate) long: Option<LinkIndex>,
 }
@@ -89,10 +110,12 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// The lane of a train of so many frames (`LANE-3`).
+    /// The lane of a train of so many frames (`LANE-3`); `long`: it may leave in frames longer than the MTU, by which it is fewer.
     #[inline]
-    pub(crate) fn lane_of(&self, frames: u32) -> Lane {
-        if frames >= self.bulk_frames { Lane::Bulk } else { Lane::Small }
+    pub(crate) fn lane_of(&self, frames: u32, long: bool) -> Lane {
+        let Threshold { usual, long: least } = self.bulk_frames;
+        let least = if long && self.is_long(self.bulk) { least } else { usual };
+        if frames >= least { Lane::Bulk } else { Lane::Small }
     }
 }
 
@@ -158,7 +181,7 @@ pub(crate) struct Question {
 /// Second lanes of all peers that have one or were looked for one.
 pub(crate) struct Lanes {
     /// The node's link for bulk, if it has one beside others, and the least frames of a train for it.
-    bulk: Option<(LinkIndex, u32)>,
+    bulk: Option<(LinkIndex, Threshold)>,
     /// Links that it stands beside, one bit each: those on which this node tells its address.
     beside: u64,
     seconds: HashMap<u32, Second>,
@@ -166,7 +189,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    pub(crate) fn new(bulk: Option<(LinkIndex, u32)>, beside: u64) -> Self {
+    pub(crate) fn new(bulk: Option<(LinkIndex, Threshold)>, beside: u64) -> Self {
         Self { bulk, beside, seconds: HashMap::new(), seeks: VecDeque::new() }
     }
 
@@ -180,9 +203,9 @@ impl Lanes {
         self.beside.checked_shr(link.0.into()).is_some_and(|bits| bits & 1 == 1)
     }
 
-    /// Least frames of a train for the bulk lane; `u32::MAX` if there is none.
-    pub(crate) fn bulk_frames(&self) -> u32 {
-        self.bulk.map_or(u32::MAX, |(_, frames)| frames)
+    /// Least frames of a train for the bulk lane.
+    pub(crate) fn bulk_frames(&self) -> Threshold {
+        self.bulk.map_or(Threshold::NONE, |(_, frames)| frames)
     }
 
     /// The way of a peer's bulk lane.
@@ -314,9 +337,10 @@ mod tests {
     use super::*;
 
     const LINK: LinkIndex = LinkIndex(1);
+    const FRAMES: Threshold = Threshold { usual: 5, long: 3 };
 
     fn lanes() -> Lanes {
-        Lanes::new(Some((LINK, 5)), 1)
+        Lanes::new(Some((LINK, FRAMES)), 1)
     }
 
     #[test]
@@ -324,9 +348,11 @@ mod tests {
         let addresses = [LinkAddress::index(3), LinkAddress::index(4)];
         let small = Some((LinkIndex(0), &addresses[0]));
         let bulk = Some((LINK, &addresses[1]));
-        let ways = Ways { small, bulk, bulk_frames: 5, long: Some(LINK) };
+        let ways = Ways { small, bulk, bulk_frames: FRAMES, long: Some(LINK) };
         assert!(ways.is_long(bulk) && !ways.is_long(small) && !ways.is_long(None));
-        assert_eq!((ways.lane_of(4), ways.lane_of(5)), (Lane::Small, Lane::Bulk));
+        assert_eq!((ways.lane_of(4, false), ways.lane_of(5, false)), (Lane::Small, Lane::Bulk));
+        assert_eq!((ways.lane_of(2, true), ways.lane_of(3, true)), (Lane::Small, Lane::Bulk));
+        assert_eq!(Ways { long: None, ..ways }.lane_of(4, true), Lane::Small);
         assert_eq!(ways.pick(Lane::Small), (Lane::Small, small));
         assert_eq!(ways.pick(Lane::Bulk), (Lane::Bulk, bulk));
         assert_eq!(Ways { bulk: None, ..ways }.pick(Lane::Bulk), (Lane::Small, small));

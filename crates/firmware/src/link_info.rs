@@ -19,6 +19,8 @@ pub struct LinkInfo {
     /// Trains of at least so many frames take this link to nodes that are also reached over a better one (`LANE-3`).
     /// `None`: it is a link like any other. One link of a node can have this; later ones are as if they had not.
     pub bulk_frames: Option<u32>,
+    /// The same of trains that leave in frames longer than the MTU, where such get through. `None`: as many.
+    pub bulk_frames_long: Option<u32>,
     /// This node's address on that bulk link, for nodes that hear of it on this one (`LANE-1`). Links without this have
     /// no bulk lane beside them.
     pub second: Option<LinkAddress>,
@@ -34,6 +36,7 @@ impl LinkInfo {
             segments: false,
             long_frames: false,
             bulk_frames: None,
+            bulk_frames_long: None,
             second: None,
         }
     }

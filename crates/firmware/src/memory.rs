@@ -211,6 +211,24 @@ impl SegmentList {
         })
     }
 
+    /// The same, and takes what was copied into a checksum.
+    #[inline]
+    pub(crate) fn read_and_sum(
+        &self,
+        memory: &impl HostMemory,
+        offset: u64,
+        into: &mut [u8],
+        sum: &mut Checksum,
+    ) -> Result<(), MemoryFault> {
+        let mut at = 0usize;
+        self.range(offset, into.len() as u64, |piece| {
+            let end = at + piece.bytes as usize;
+            memory.read_and_sum(piece, &mut into[at..end], sum)?;
+            at = end;
+            Ok(())
+        })
+    }
+
     /// Copies bytes in at an offset; what lies beyond the list's end is dropped. Returns the bytes that were placed.
     #[inline]
     pub fn write(

@@ -167,8 +167,16 @@ impl Peers {
     #[inline]
     pub(crate) fn small_way(&self, now: Time, index: u32) -> Option<Way<'_>> {
         let peer = &self.entries[index];
-        let small = peer.lanes & flag::SMALL_DOWN == 0 && self.lanes.bulk_frames() > 1;
+        let small = peer.lanes & flag::SMALL_DOWN == 0 && self.lanes.bulk_frames().usual > 1;
         peer.route().filter(|_| small && !self.may_seek(now, index, Lane::Small))
+    }
+
+    /// The way of a message of so many frames of the usual length, if it leaves in one longer one by it.
+    pub(crate) fn long_way(&self, index: u32, frames: u32) -> Option<(Lane, Way<'_>)> {
+        self[index].long.link()?;
+        let ways = self.ways(index);
+        let (lane, way) = ways.pick(ways.lane_of(frames, true));
+        Some((lane, way.filter(|way| ways.is_long(Some(*way)))?))
     }
 
     /// Frames to a peer go there from now on. What was known of a second lane is not, unless that is another link.

@@ -149,20 +149,23 @@ impl TransmitBatch {
             && bytes.max(self.room_bytes) + (self.room() as usize - 1) * self.room_bytes <= left
     }
 
-    /// As [`add`](Self::add), for a frame of so many inline bytes, which [`fits`](Self::fits).
-    #[cold]
-    pub(crate) fn add_long(
+    /// Such a frame fits an empty batch.
+    pub(crate) fn would_fit(&self, bytes: usize) -> bool {
+        bytes + (self.frames.len() - 1) * self.room_bytes <= self.inline.len()
+    }
+
+    /// As [`add`](Self::add), for a frame of up to so many inline bytes, which [`fits`](Self::fits).
+    pub(crate) fn add_long<E>(
         &mut self,
         way: (LinkIndex, &LinkAddress),
         bytes: usize,
-        build: impl FnOnce(&mut [u8]) -> usize,
-    ) {
+        build: impl FnOnce(&mut [u8], &mut FrameSegments) -> Result<usize, E>,
+    ) -> Result<(), E> {
         let room = self.room_bytes;
         self.room_bytes = bytes.max(room);
-        let added =
-            self.add(way, None, |inline, _| Ok::<_, core::convert::Infallible>(build(inline)));
+        let added = self.add(way, None, build);
         self.room_bytes = room;
-        let Ok(()) = added;
+        added
     }
 
     /// Frames that were cut into slices since the last call.

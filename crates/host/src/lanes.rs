@@ -14,7 +14,7 @@ use emp_firmware::{LinkInfo, Span, Time};
 use emp_link::{
     Capabilities, Link, PacketLink, PacketOptions, TxFrame, UdpLink, UdpOptions, interfaces,
 };
-use emp_wire::{DESTINATION_TAG_OFFSET, LinkAddress};
+use emp_wire::{Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Sequence};
 
 use crate::clock;
 
@@ -64,6 +64,8 @@ pub struct LaneCosts {
     pub small: LinkCosts,
     /// By the one for bulk.
     pub bulk: LinkCosts,
+    /// By that in one frame longer than the MTU instead of several, if it carries such: as if of so many frames.
+    pub long: Option<LinkCosts>,
 }
 
 impl LaneCosts {
@@ -76,6 +78,15 @@ impl LaneCosts {
         let frames = 1 + bulk_ns.saturating_sub(self.small.alone_ns).div_ceil(gain);
         u32::try_from(frames.max(2)).ok()
     }
+
+    /// The same where frames longer than the MTU get through to a peer: it has had long messages before, and those so short come
+    /// behind each other if they matter, so its bulk link is looked at each time.
+    pub fn threshold_long(&self) -> Option<u32> {
+        let gain = self.small.further_ns.checked_sub(self.long?.further_ns)?;
+        let later = self.long?.alone_ns.saturating_sub(self.small.alone_ns);
+        let frames = 1 + later.div_ceil(Some(gain).filter(|gain| *gain > 0)?);
+        Some(u32::try_from(frames.max(2)).ok()?.min(self.threshold()?))
+    }
 }
 
 impl fmt::Display for LaneCosts {
@@ -84,6 +95,9 @@ impl fmt::Display for LaneCosts {
             Some(frames) => write!(f, "bulk from {frames} frames on"),
             None => f.write_str("no bulk: no train gains by it"),
         }?;
+        if let Some(frames) = self.threshold_long() {
+            write!(f, ", from {frames} if they leave as one long one")?;
+        }
         let us = |ns: u64| ns as f64 / 1e3;
         write!(
             f,
@@ -92,7 +106,10 @@ impl fmt::Display for LaneCosts {
             us(self.bulk.alone_ns),
             us(self.small.further_ns),
             us(self.bulk.further_ns)
-        )
+        )?;
+        let Some(long) = &self.long else { return Ok(()) };
+        let (alone, further) = (us(long.alone_ns), us(long.further_ns));
+        write!(f, "; as a part of a long one {alone:.2} and {further:.2}")
     }
 }
 
@@ -103,6 +120,7 @@ pub(crate) struct Division {
     /// What was measured; `None` if the application named the threshold.
     pub(crate) costs: Option<LaneCosts>,
     pub(crate) frames: Option<u32>,
+    pub(crate) frames_long: Option<u32>,
 }
 
 /// True if looking for frames on a link costs no system call.
@@ -126,17 +144,19 @@ pub(crate) fn divide(links: &[Capabilities], forced: Option<u32>) -> Option<Divi
         return None;
     }
     if forced.is_some() {
-        return Some(Division { bulk, costs: None, frames: forced });
+        return Some(Division { bulk, costs: None, frames: forced, frames_long: None });
     }
     let costs =
         measure_lanes(&ring.interface, ip, ring.frame_bytes_max.min(links[bulk].frame_bytes_max))?;
-    Some(Division { bulk, costs: Some(costs), frames: costs.threshold() })
+    let (frames, frames_long) = (costs.threshold(), costs.threshold_long());
+    Some(Division { bulk, costs: Some(costs), frames, frames_long })
 }
 
 impl Division {
     /// Tells the firmware what it must know: the threshold, and what to tell peers of the bulk link's address.
     pub(crate) fn apply(&self, infos: &mut [LinkInfo], links: &[Capabilities]) {
         infos[self.bulk].bulk_frames = self.frames;
+        infos[self.bulk].bulk_frames_long = self.frames_long;
         let Some(socket) = links[self.bulk].address.as_udp().filter(|_| self.frames.is_some())
         else {
             return;
@@ -222,10 +242,9 @@ pub fn measure_lanes(interface: &str, ip: IpAddr, frame_bytes: usize) -> Option<
     if let Some(costs) = known.get(&key) {
         return Some(*costs);
     }
-    let costs = LaneCosts {
-        small: packet_costs(interface, frame_bytes)?,
-        bulk: udp_costs(ip, frame_bytes)?,
-    };
+    let small = packet_costs(interface, frame_bytes)?;
+    let (bulk, long) = udp_costs(ip, frame_bytes)?;
+    let costs = LaneCosts { small, bulk, long };
     known.insert(key, costs);
     Some(costs)
 }
@@ -258,8 +277,9 @@ fn packet_costs(interface: &str, frame_bytes: usize) -> Option<LinkCosts> {
 /// The smallest ring there is: nothing is received.
 const RING_BYTES: usize = 64 << 10;
 
-/// Of datagrams: what sending and receiving take, from one socket to itself through the kernel's loopback.
-fn udp_costs(ip: IpAddr, frame_bytes: usize) -> Option<LinkCosts> {
+/// Of datagrams, alone and in trains, and of those that make up a long frame: what sending and receiving take, from one socket to
+/// itself through the kernel's loopback.
+fn udp_costs(ip: IpAddr, frame_bytes: usize) -> Option<(LinkCosts, Option<LinkCosts>)> {
     let options = UdpOptions { bind: Some(ip), port: 0, ..UdpOptions::new(TAG) };
     let mut link = UdpLink::open(&options).ok()?;
     let mut to = link.local_address();
@@ -270,9 +290,10 @@ fn udp_costs(ip: IpAddr, frame_bytes: usize) -> Option<LinkCosts> {
         });
     }
     let to = LinkAddress::udp(to);
-    let frame = frame(frame_bytes.min(link.capabilities().frame_bytes_max));
-    let mut there_and_up = |frames: usize| {
-        let parts = [IoSlice::new(&frame)];
+    let frame_bytes = frame_bytes.min(link.capabilities().frame_bytes_max);
+    let long_bytes = link.capabilities().long_frame_bytes;
+    let mut there_and_up = |frame: &[u8], frames: usize| {
+        let parts = [IoSlice::new(frame)];
         let batch = [TxFrame { to, parts: &parts }; TRAIN];
         least(|| {
             let start = Instant::now();
@@ -283,8 +304,18 @@ fn udp_costs(ip: IpAddr, frame_bytes: usize) -> Option<LinkCosts> {
             (missing == 0).then(|| start.elapsed())
         })
     };
-    let (alone, train) = (there_and_up(1)?, there_and_up(TRAIN)?);
-    Some(LinkCosts::of(alone, train, TRAIN))
+    let usual = frame(frame_bytes);
+    let (alone, train) = (there_and_up(&usual, 1)?, there_and_up(&usual, TRAIN)?);
+    let parts = TRAIN_ON_WIRE.min(long_bytes / frame_bytes);
+    let mut long = || {
+        let mut of = |parts: usize| there_and_up(&frame(parts * frame_bytes), 1);
+        let (two, all) = (of(2)?, of(parts)?);
+        let costs = LinkCosts::of(two, all, parts - 1);
+        // Of the two, one is a further one.
+        Some(LinkCosts { alone_ns: costs.alone_ns.saturating_sub(costs.further_ns), ..costs })
+    };
+    let long = if parts > 2 { long() } else { None };
+    Some((LinkCosts::of(alone, train, TRAIN), long))
 }
 
 impl LinkCosts {
@@ -294,10 +325,25 @@ impl LinkCosts {
     }
 }
 
-/// A frame of zeros for the measuring socket.
+/// A frame for the measuring socket: a header, by which a long one is known, and zeros.
 fn frame(bytes: usize) -> Vec<u8> {
     let mut frame = vec![0; bytes];
-    frame[DESTINATION_TAG_OFFSET..][..2].copy_from_slice(&TAG.to_be_bytes());
+    let length = u16::try_from(bytes - HEADER_BYTES).unwrap_or(u16::MAX);
+    let (head, _) = frame.split_first_chunk_mut().expect("all are longer than a header");
+    let none = Sequence(0);
+    let header = Header {
+        kind: Kind::Skip,
+        flags: Flags::default(),
+        length,
+        destination_tag: TAG,
+        destination_epoch: 0,
+        source_tag: 0,
+        source_epoch: Epoch::UNKNOWN,
+        sequence: none,
+        acknowledge: none,
+        word: 0,
+    };
+    header.emit(head);
     frame
 }
 
@@ -317,19 +363,28 @@ mod tests {
     #[test]
     fn the_threshold_is_where_both_take_as_long() {
         let half_look = BULK_LOOK_EVERY.0 / 2;
-        let lanes = LaneCosts { small: costs(500, 600), bulk: costs(2_000, 100) };
+        let lanes = LaneCosts { small: costs(500, 600), bulk: costs(2_000, 100), long: None };
         let frames = u64::from(lanes.threshold().unwrap());
         let small = |n: u64| 500 + (n - 1) * 600;
         let bulk = |n: u64| 2_000 + half_look + (n - 1) * 100;
         assert!(bulk(frames) <= small(frames) && bulk(frames - 1) > small(frames - 1));
         assert!(lanes.to_string().starts_with("bulk from"), "{lanes}");
+        assert_eq!(lanes.threshold_long(), None);
+        // In one long frame it takes longer by two frames and less.
+        let long = Some(costs(1_600, 50));
+        let lanes = LaneCosts { long, ..lanes };
+        assert_eq!(lanes.threshold_long(), Some(3));
+        let slow = LaneCosts { long: Some(costs(90_000, 50)), ..lanes };
+        assert_eq!(slow.threshold_long(), Some(frames as u32));
+        assert!(lanes.to_string().contains("from 3 if"), "{lanes}");
     }
 
     #[test]
     fn what_gains_nothing_is_not_done() {
-        let lanes = LaneCosts { small: costs(500, 100), bulk: costs(2_000, 100) };
-        assert_eq!(lanes.threshold(), None);
-        let lanes = LaneCosts { small: costs(9_000, 900), bulk: costs(2_000, 100) };
+        let long = Some(costs(1_000, 10));
+        let lanes = LaneCosts { small: costs(500, 100), bulk: costs(2_000, 100), long };
+        assert_eq!((lanes.threshold(), lanes.threshold_long()), (None, None));
+        let lanes = LaneCosts { small: costs(9_000, 900), bulk: costs(2_000, 100), long };
         assert_eq!(lanes.threshold(), Some(2));
     }
 
@@ -358,7 +413,8 @@ mod tests {
 
     #[test]
     fn datagrams_are_measured_through_loopback() {
-        let costs = udp_costs(std::net::Ipv4Addr::LOCALHOST.into(), 1_472).unwrap();
+        let (costs, long) = udp_costs(std::net::Ipv4Addr::LOCALHOST.into(), 1_472).unwrap();
+        assert!(long.is_none_or(|long| long.further_ns < costs.alone_ns), "{long:?}");
         assert!(costs.alone_ns > 0 && costs.further_ns < costs.alone_ns * 40, "{costs:?}");
     }
 }

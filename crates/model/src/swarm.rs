@@ -125,8 +125,11 @@ fn draw_segments(seed: u64, world: &mut WorldSetup) {
 /// of its own, as below.
 fn draw_long(seed: u64, world: &mut WorldSetup, calm: bool) {
     let mut prng = Prng::new(seed ^ 0x7a11_f3a3);
+    let mut sooner = Prng::new(seed ^ 0x500_1e57);
     for link in world.nodes.iter_mut().flat_map(|node| &mut node.links) {
         link.long_frames = prng.percent(50);
+        link.bulk_frames_long =
+            link.bulk_frames.map(|usual| sooner.within(2..=usual.into()) as u32);
     }
     let usual = |node: &NodeSetup| node.links.iter().map(|link| link.frame_bytes_max).max();
     let usual = world.nodes.iter().filter_map(usual).max().unwrap_or(usize::MAX);

@@ -19,7 +19,7 @@ fn setup(lanes: bool) -> WorldSetup {
 fn setup_of(nodes: usize, piece_bytes: usize, lanes: bool) -> WorldSetup {
     let mut long = LinkInfo::new(piece_bytes, !lanes);
     (long.segments, long.long_frames) = (true, true);
-    long.bulk_frames = lanes.then_some(5);
+    (long.bulk_frames, long.bulk_frames_long) = (lanes.then_some(5), lanes.then_some(3));
     let links = if lanes { vec![LinkInfo::new(piece_bytes, true), long] } else { vec![long] };
     let fabric = |latency| FabricSetup { latency, piece_bytes, ..FabricSetup::lan() };
     let fabrics = links.iter().map(|_| fabric(Span::us(5))).collect();
@@ -86,6 +86,57 @@ fn messages_of_every_length_arrive() {
         }
     }
     assert_eq!(sum(&world, Counter::FramesSliced), 0);
+}
+
+/// Those that are copied, and so complete at once, leave in one long frame from as many usual ones on as that is sooner.
+#[test]
+fn copied_messages_take_one_frame() {
+    for (lanes, least) in [(false, 2), (true, 3)] {
+        let mut world = open(lanes);
+        for bytes in [1_000, 1_412, 1_413, 1_500, 2_850, 2_851, 4_096, 8_191, 8_192] {
+            let before = (sum(&world, Counter::FramesSent), sum(&world, Counter::FramesLong));
+            let message = world.send(MessageSpec::plain(0, 1, bytes));
+            world.receive(1, Want::ANY, bytes);
+            finish(&mut world);
+            assert!(world.arrived(message));
+            let usual = if bytes <= 1_412 { 1 } else { (bytes + 44).div_ceil(1_440) };
+            let sent = sum(&world, Counter::FramesSent) - before.0;
+            let long = sum(&world, Counter::FramesLong) - before.1;
+            // One of a few bytes more than the MTU weighs no more than a usual one.
+            let whole = usual >= least;
+            let counted = u64::from(whole && bytes > 1_472);
+            assert_eq!((sent, long), (if whole { 1 } else { usual }, counted), "{bytes} bytes");
+        }
+        assert_eq!(sum(&world, Counter::FramesSliced), 0);
+    }
+}
+
+/// They are sent again out of the copy, whole or, where that does not arrive any more, in slices.
+#[test]
+fn copied_messages_survive_losses() {
+    for lanes in [false, true] {
+        let mut world = open(lanes);
+        let rates = Rates { drop: Ppm(50_000), ..Rates::default() };
+        let fabric = usize::from(lanes);
+        world.network_mut().set_faults(fabric, FaultPlan::uniform(rates));
+        let long = count(&world, 0, Counter::FramesLong);
+        for round in 0..200 {
+            // Some alone, some behind each other.
+            for _ in 0..=round % 4 {
+                world.receive(1, Want::ANY, 6_000);
+                world.send(MessageSpec::plain(0, 1, 6_000));
+            }
+            finish(&mut world);
+        }
+        assert!(sum(&world, Counter::FramesResent) > 20);
+        assert!(count(&world, 0, Counter::FramesLong) > long + 100);
+        world.network_mut().set_faults(fabric, FaultPlan::default());
+        world.network_mut().set_pieces(fabric, PIECE_BYTES, false);
+        for _ in 0..50 {
+            exchange(&mut world, 0, 1, 6_000);
+        }
+        assert!(sum(&world, Counter::FramesSliced) > 0 || sum(&world, Counter::LongClosed) > 0);
+    }
 }
 
 /// One piece of a thousand is lost: one long frame of 24. They stay, and little is sent twice.

@@ -227,10 +227,11 @@ impl SendPath {
         let Some(message) = self.messages.at(index) else { return };
         let alone = cut.frames == 1;
         let usual = if alone { 1 } else { message.usual_frames(cut.fragment).max(cut.frames) };
-        let lane = ways.lane_of(usual);
         let long = message.total() > u64::from(cut.first_payload) || !alone;
-        if long && !direct && ways.is_long(ways.pick(lane).1) {
-            cut = message.cut_long(&self.profile).unwrap_or(cut);
+        let long = if long && !direct { message.cut_long(&self.profile) } else { None };
+        let lane = ways.lane_of(usual, long.is_some());
+        if let Some(long) = long.filter(|_| ways.is_long(ways.pick(lane).1)) {
+            cut = long;
         }
         // Its receiver may know its cut by now, and place its blocks by that.
         if let Some(first) = message.cut_before().filter(|_| !direct) {
@@ -271,19 +272,21 @@ impl SendPath {
         frame_bytes_max: u16,
         ways: &Ways,
     ) -> bool {
-        let (count, frames, what) = match block {
+        let long = |fragment: u16| usize::from(fragment) + HEADER_BYTES > frame_bytes_max.into();
+        let (count, frames, long, what) = match block {
             QueuedBlock::Message { message, generation, pull, offset, bytes } => {
                 let Some(sending) = self.messages.get(message, generation) else { return false };
                 let count = bytes.div_ceil(u32::from(sending.fragment.max(1)));
-                (count, sending.usual_frames, What::Block { message, pull, offset, bytes })
+                let what = What::Block { message, pull, offset, bytes };
+                (count, sending.usual_frames, long(sending.fragment), what)
             }
             QueuedBlock::Region(block) => {
                 let frames = |fragment: u16| (block.memory.bytes as u32).div_ceil(fragment.into());
                 let usual = block.fragment.min(frame_bytes_max - HEADER_BYTES as u16);
-                (frames(block.fragment), frames(usual), What::Region(block))
+                (frames(block.fragment), frames(usual), long(block.fragment), What::Region(block))
             }
         };
-        let first = self.begin(peer, count, ways.lane_of(frames), what);
+        let first = self.begin(peer, count, ways.lane_of(frames, long), what);
         let active = self.peers[peer].active.as_mut().expect("only active peers begin trains");
         (active.train_next, active.train_end) = (first, first.plus(count));
         true
@@ -395,13 +398,13 @@ impl SendMessage {
 
     /// Its cut into frames longer than the MTU (`LONG-3`). `None`: it is not to have such.
     fn cut_long(&self, profile: &Profile) -> Option<Cut> {
-        let named = self.chain.is_none()
+        let named = self.descriptor.segments.as_slice().len() <= FRAME_SEGMENTS_MAX;
+        let able = (named || self.chain.is_some())
             && !self.void
-            && matches!(self.work, Work::Message | Work::Put { .. })
-            && self.descriptor.segments.as_slice().len() <= FRAME_SEGMENTS_MAX;
+            && matches!(self.work, Work::Message | Work::Put { .. });
         let whole = self.total() <= profile.eager_bytes;
         let wanted = if whole { self.total() } else { profile.unscheduled_bytes.into() };
-        named.then(|| Cut::new_long(self.total(), self.bodies(), wanted))
+        able.then(|| Cut::new_long(self.total(), self.bodies(), wanted))
     }
 
     /// Its cut into frames of this size.

@@ -5,7 +5,7 @@ use emp_wire::Sequence;
 use super::record::{Active, Record, What};
 use super::{SendPath, SendPeer};
 use crate::cross::RouteNews;
-use crate::lanes::Ways;
+use crate::lanes::{Lane, Ways};
 use crate::peers::Peers;
 use crate::time::Time;
 
@@ -19,6 +19,12 @@ const STRIKES_MAX: u32 = 8 * STRIKE;
 /// frame that was sent before is still not acknowledged, such do not get through; if not, it may just not have been given a
 /// processor.
 const SILENT_RUNS: u32 = 2;
+
+/// How many frames of up to `usual_bytes` bytes one with so much payload counts as.
+pub(crate) fn weight(payload_bytes: u64, usual_bytes: u16) -> u8 {
+    let frames = payload_bytes.div_ceil(u64::from(usual_bytes.max(1)));
+    frames.clamp(1, u8::MAX.into()) as u8
+}
 
 impl SendPath {
     /// How many frames of the usual length a frame counts as in the window: as many as it would be.
@@ -42,8 +48,7 @@ impl SendPath {
             }
             What::Control(_) | What::Skip => return 1,
         };
-        let weight = bytes.min(fragment.into()).div_ceil(u64::from(usual_bytes.max(1)));
-        weight.clamp(1, u8::MAX.into()) as u8
+        weight(bytes.min(fragment.into()), usual_bytes)
     }
 
     /// Has it found out whether long frames get through, where they would be of use now and nobody knows.
@@ -55,7 +60,8 @@ impl SendPath {
         let Some(newest) = entry.active.as_deref().and_then(|active| active.records.back()) else {
             return;
         };
-        let (_, way) = ways.pick(newest.lane);
+        let bulk = newest.count >= ways.bulk_frames.long;
+        let (_, way) = ways.pick(if bulk { Lane::Bulk } else { newest.lane });
         if newest.count > 1 && way.is_some_and(|way| peers.longs.may_ask(now, peer, way)) {
             self.route_news.push_back(RouteNews::LongWanted { peer });
         }

@@ -35,6 +35,8 @@ use crate::time::{Span, Time};
 use crate::timers::Timers;
 pub(crate) use acknowledged::Explicit;
 use record::Active;
+pub(crate) use long::weight;
+pub(crate) use short::Form;
 pub(crate) use transmission::Outlet;
 use window::Window;
 

@@ -1,7 +1,7 @@
 //! The short way of a post: a small message to a peer that nothing else waits for goes into the batch at once, instead of
 //! through the queues for [`poll`](SendPath::poll) to find it there. What is noted of it is the same.
 
-use emp_wire::{Flags, HEADER_BYTES, IMMEDIATE_BYTES, Kind, MESSAGE_BYTES, Message};
+use emp_wire::{Flags, Kind, Message};
 
 use super::bookkeeping::{handle, op_id};
 use super::record::{Frame, FrameState, Record, What};
@@ -15,26 +15,34 @@ use crate::encode::{self, EncodeError, Head, Line, Payload};
 use crate::lanes::{Lane, Way};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::HostMemory;
-use crate::peers::Peers;
 use crate::profile::Profile;
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
+/// As what a message leaves at once.
+pub(crate) struct Form<'a> {
+    pub(crate) lane: Lane,
+    pub(crate) way: Way<'a>,
+    /// In a frame that may be longer than the MTU (`LONG-3`); and how many of the usual length that counts as.
+    pub(crate) long: bool,
+    pub(crate) weight: u8,
+    /// Payload bytes of its frames: it has one.
+    pub(crate) fragment: u16,
+}
+
 impl SendPath {
-    /// True if this message would be the next frame to its peer, whole, and complete at once: then
-    /// [`post_at_once`](Self::post_at_once) may send it, if the small lane is there ([`Peers::small_way`]).
+    /// True if this message would be the next frame to its peer by `lane`, whole, and complete at once: then
+    /// [`post_at_once`](Self::post_at_once) may send it, if that lane is there and takes such frames ([`Peers::small_way`],
+    /// [`Peers::long_way`]).
     #[inline]
-    pub(crate) fn may_go_at_once(&self, peer: u32, send: &SendDescriptor, peers: &Peers) -> bool {
+    pub(crate) fn may_go_at_once(&self, peer: u32, send: &SendDescriptor, lane: Lane) -> bool {
         let bytes = send.segments.bytes();
-        let least = match send.completion {
+        let most = match send.completion {
             CompletionMode::Buffered => u64::MAX,
             CompletionMode::Delivered => return false,
             CompletionMode::Auto => self.profile.buffered_bytes.into(),
         };
-        // As much as a buffered message may have, whether with immediate data or without.
-        let fields = HEADER_BYTES + MESSAGE_BYTES + IMMEDIATE_BYTES;
-        let room = usize::from(peers[peer].frame_bytes_max) - fields;
-        let whole = bytes <= least.min(room as u64) && bytes <= self.profile.eager_bytes;
+        let whole = bytes <= most.min(self.profile.eager_bytes);
         if send.synchronous || !whole || self.messages.is_full() || !self.pool.has_room(bytes) {
             return false;
         }
@@ -46,7 +54,8 @@ impl SendPath {
             active.is_waiting()
                 && active.refusals == 0
                 && (entry.next.since(active.unacked) as u32) < WINDOW_FRAMES
-                && active.flight(Lane::Small).in_flight < entry.window.frames()
+                && active.flight(lane).in_flight
+                    < entry.window(&self.bulk_windows, lane).frames()
         })
     }
 
@@ -58,14 +67,16 @@ impl SendPath {
         &mut self,
         peer: u32,
         send: SendDescriptor,
-        way: Way<'_>,
+        form: &Form<'_>,
         out: &mut Outlet<'_, impl HostMemory>,
         depart: impl FnOnce(&TransmitBatch) -> Time,
     ) -> Result<Posted, PostError> {
         let Some((index, generation)) = self.messages.next_name() else {
             return Err(PostError::Busy);
         };
-        let request = self.asks(&self.peers[peer], Lane::Small, 1);
+        let Form { lane, way, long, weight, fragment } = form;
+        let (lane, weight, fragment) = (*lane, *weight, *fragment);
+        let request = self.asks(&self.peers[peer], lane, weight);
         let (sequence, number) = (self.peers[peer].next, self.peers[peer].next_number);
         let bytes = send.segments.bytes() as u32;
 
@@ -86,7 +97,7 @@ impl SendPath {
         let head = Head { kind: Kind::Message, flags, sequence, acknowledge, word: number };
         let Profile { checksum_payload: check_payload, bundles, .. } = self.profile;
         let own = peers.own;
-        let way = Some(way);
+        let way = Some(*way);
         // All of it is copied, whatever its length: the buffer is the caller's own again when this returns.
         let inline_bytes = u64::MAX;
         let line = Line {
@@ -96,7 +107,7 @@ impl SendPath {
             check_payload,
             inline_bytes,
             bundles,
-            long: false,
+            long: *long,
         };
         let payload = match bytes {
             0 => Payload::None,
@@ -119,7 +130,6 @@ impl SendPath {
             self.counters.count(Counter::AcksPiggybacked);
         }
 
-        let fragment = peers[peer].frame_bytes_max - HEADER_BYTES as u16;
         let op = op_id(OpKind::Send, index, generation);
         let over = Some(Completion {
             op,
@@ -143,23 +153,30 @@ impl SendPath {
         });
         // Behind the message, whose place is named in its frame, and before its frame, which may be the only one under way.
         self.settle_ack_beside(now, peer);
-        self.note_at_once(now, peer, What::Message { message: index, number }, request);
+        let what = What::Message { message: index, number };
+        self.note_at_once(now, peer, what, (lane, weight), request);
         Ok(Posted { op, over })
     }
 
     /// Notes a frame that went out as the next of its peer, a train of its own.
     #[inline]
-    fn note_at_once(&mut self, now: Time, peer: u32, what: What, request: bool) {
-        let lane = Lane::Small;
+    fn note_at_once(
+        &mut self,
+        now: Time,
+        peer: u32,
+        what: What,
+        (lane, weight): (Lane, u8),
+        request: bool,
+    ) {
         let entry = &mut self.peers[peer];
         let first = entry.next;
         entry.next = first.plus(1);
         entry.next_number = entry.next_number.wrapping_add(1);
         let active = self.activate_at(peer, first, now);
         let was_waiting = active.flight(lane).is_waiting();
-        let order = active.note_departure(lane, now, 1);
+        let order = active.note_departure(lane, now, weight);
         let (state, sent_us) = (FrameState::InFlight, (now.0 / 1_000) as u32);
-        *active.frame_mut(first) = Frame { order, sent_us, state, resent: false, lane, weight: 1 };
+        *active.frame_mut(first) = Frame { order, sent_us, state, resent: false, lane, weight };
         active.records.push_back(Record { first, count: 1, sent: 1, acked: 0, lane, what });
         let next = first.plus(1);
         (active.train_next, active.train_end) = (next, next);
@@ -167,6 +184,12 @@ impl SendPath {
             active.since_request = 0;
         }
         self.counters.count(Counter::FramesSent);
+        if weight > 1 {
+            self.counters.count(Counter::FramesLong);
+        }
+        if lane == Lane::Bulk {
+            self.counters.count(Counter::FramesBulk);
+        }
         if !was_waiting {
             self.arm_later(peer, now);
         }

@@ -116,9 +116,11 @@ impl SendPath {
 
     /// Has lanes looked for that would be of use now and are not there (`LANE-2`, `LANE-6`).
     fn want_lanes(&mut self, now: Time, peer: u32, ways: &Ways, peers: &Peers) {
+        // One of which it is not known yet that it may leave in few long frames is worth the search, too.
         let long = || {
             let newest = self.peers[peer].active.as_deref()?.records.back()?;
-            Some(newest.lane == Lane::Bulk)
+            let many = peers.longs.any() && newest.count >= ways.bulk_frames.long;
+            Some(newest.lane == Lane::Bulk || many)
         };
         if peers.lanes.bulk_link().is_none() {
             return;

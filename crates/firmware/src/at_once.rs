@@ -1,9 +1,7 @@
 //! Posts of small messages that may leave at once: the host has the frame before anything is noted of it, so that what is
 //! noted takes the time in which the frame is under way.
 
-use emp_wire::{
-    HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, LONG_FRAME_BYTES, MESSAGE_BYTES,
-};
+use emp_wire::{HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, LONG_FRAME_BYTES, MESSAGE_BYTES};
 
 use crate::descriptor::{PostError, Posted, SendDescriptor};
 use crate::encode::HEAD_ROOM_BYTES;
@@ -60,7 +58,8 @@ impl Firmware {
             if room > LONG_FRAME_BYTES as u64 || !batch.fits(room as usize) {
                 return None;
             }
-            let frames = (long_fragment(send) as u64).div_ceil((frame_bytes_max - HEADER_BYTES as u16).into());
+            let frames = (long_fragment(send) as u64)
+                .div_ceil((frame_bytes_max - HEADER_BYTES as u16).into());
             (self.peers.long_way(peer, frames as u32)?.0, Some(frames as u32))
         };
         let goes = self.send.may_go_at_once(peer, send, lane)

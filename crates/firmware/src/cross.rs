@@ -10,6 +10,7 @@ use crate::limits::REPLY_POOL_BYTES;
 use crate::memory::Segment;
 use crate::pool::{Chain, Pool};
 use crate::slots::Slots;
+use crate::time::Time;
 
 /// From the receive path to the send path.
 #[derive(Clone, Copy, Debug)]
@@ -173,6 +174,20 @@ pub(crate) struct AckCell {
     pub(crate) owed: bool,
     /// Written by the send path: it went out on a frame. Cleared by the receive path.
     pub(crate) carried: bool,
+    /// With it: when, in microseconds (wrapping).
+    pub(crate) carried_us: u32,
+}
+
+impl AckCell {
+    /// A frame has left that carries the acknowledgement. True if that was owed.
+    #[inline]
+    pub(crate) fn carry(&mut self, now: Time) -> bool {
+        let owed = core::mem::take(&mut self.owed);
+        if owed {
+            (self.carried, self.carried_us) = (true, (now.0 / 1_000) as u32);
+        }
+        owed
+    }
 }
 
 /// Everything between the paths.

@@ -166,7 +166,9 @@ pub(crate) fn frame(
         None => batch
             .add(way, small.map(|most| Small { node: peer.node, most, room }), build)
             .map_err(|error| match error {
-                EncodeError::Unsendable if long.is_some_and(|most| batch.would_fit(most)) => EncodeError::Full,
+                EncodeError::Unsendable if long.is_some_and(|most| batch.would_fit(most)) => {
+                    EncodeError::Full
+                }
                 error => error,
             })?,
     }

@@ -345,7 +345,7 @@ impl Firmware {
         batch: &mut TransmitBatch,
     ) -> usize {
         let before = batch.frames().len();
-        self.catch_up(now);
+        self.send.settle_acks(now);
         self.fetch(now, memory, FETCH_AT_ONCE_BYTES);
         self.emit(now, memory, batch);
         if batch.frames().len() == before && self.receive.is_fetching() {

@@ -246,6 +246,7 @@ impl Firmware {
             frames: checked.frames,
             lasts: checked.lasts,
             flags: checked.flags,
+            last: checked.last,
             bytes: landing.payload_bytes(checked.frames),
         };
         self.receive.take_placed(now, (peer, lane), first, &taken, &mut self.cross);
@@ -295,9 +296,11 @@ const ACKNOWLEDGED_MAX: usize = 4;
 struct Checked {
     first: Option<Header>,
     frames: u32,
-    /// Frames that end their train, and the flags of all but the first together.
+    /// Of those between the first and the last: how many end their train, and their flags together.
     lasts: u32,
     flags: Flags,
+    /// Flags of the last, if that is not the first.
+    last: Option<Flags>,
     /// What rides on them, in order.
     acknowledged: ArrayVec<Sequence, ACKNOWLEDGED_MAX>,
 }
@@ -316,8 +319,9 @@ impl Checked {
         if self.first.is_none() {
             self.first = Some(*header);
         } else {
-            self.flags = self.flags.with(header.flags);
-            self.lasts += u32::from(header.flags.has(Flags::LAST));
+            let before = self.last.replace(header.flags).unwrap_or_default();
+            self.flags = self.flags.with(before);
+            self.lasts += u32::from(before.has(Flags::LAST));
         }
         self.frames += 1;
         true

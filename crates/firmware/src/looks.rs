@@ -2,6 +2,7 @@
 
 use crate::descriptor::Completion;
 use crate::engine::Firmware;
+use crate::receive::IDLE_US;
 use crate::time::Time;
 
 impl Firmware {
@@ -10,7 +11,16 @@ impl Firmware {
     /// depend on it. True if there was anything: then [`poll_timeout`](Self::poll_timeout) may have changed.
     #[inline]
     pub fn catch_up(&mut self, now: Time) -> bool {
-        self.send.settle_acks(now)
+        let settled = self.send.settle_acks(now);
+        self.receive.answer_no_more(now, 0, &self.cross) | settled
+    }
+
+    /// The same when a look found nothing to do, as one does that comes before the host's answer to what came last: an
+    /// acknowledgement that waits for that goes on waiting for some microseconds.
+    #[inline]
+    pub fn idle(&mut self, now: Time) -> bool {
+        let settled = self.send.settle_acks(now);
+        self.receive.answer_no_more(now, IDLE_US, &self.cross) | settled
     }
 
     /// The next completion where it lies, if it is of a receive or of an operation that ends like one: what is copied on from there is

@@ -6,7 +6,7 @@ use common::{Pair, ok};
 use emp_firmware::limits::{BUFFERED_MAX, WINDOW_FRAMES};
 use emp_firmware::{
     CompletionMode, Counter, OpKind, Profile, Segment, SegmentList, Selector, SendDescriptor, Span,
-    Status, TransmitBatch,
+    Status, Time, TransmitBatch,
 };
 use emp_wire::NodeId;
 
@@ -158,4 +158,73 @@ fn an_acknowledgement_that_a_host_waits_for_is_taken_in_at_once() {
     assert_eq!(kinds, [OpKind::Receive, OpKind::Send]);
     pair.run(Span::ms(50));
     pair.check_quiet();
+}
+
+/// Frames that the second node sends now.
+fn leaves(pair: &mut Pair) -> usize {
+    let mut batch = TransmitBatch::new(1500);
+    let node = &mut pair.nodes[1];
+    let frames = node.firmware.poll_transmit(pair.now, &mut node.memory, &mut batch);
+    for index in 0..frames {
+        let frame = batch.inline(index).to_vec();
+        common::give(pair, 0, &frame);
+    }
+    frames
+}
+
+/// `ACK-6`: the sender waits for it, and gets it with the answer.
+#[test]
+fn an_acknowledgement_that_is_asked_for_waits_for_the_answer() {
+    let mut pair = acquainted();
+    let acks = |pair: &Pair| pair.nodes[1].firmware.counters().get(Counter::AcksSent);
+    let before = acks(&pair);
+    for _ in 0..50 {
+        there(&mut pair, 0, CompletionMode::Delivered);
+        assert_eq!(leaves(&mut pair), 0);
+        there(&mut pair, 1, CompletionMode::Auto);
+        assert!(pair.nodes[0].firmware.is_drained(), "it came with the answer");
+    }
+    assert_eq!(acks(&pair), before);
+    pair.run(Span::ms(50));
+    pair.check_quiet();
+}
+
+#[test]
+fn who_does_not_answer_acknowledges_at_once() {
+    let mut pair = acquainted();
+    let idle = |pair: &mut Pair| pair.nodes[1].firmware.idle(pair.now);
+    let mut put_off = 0;
+    for round in 0..600 {
+        there(&mut pair, 0, CompletionMode::Delivered);
+        if leaves(&mut pair) == 0 {
+            put_off += 1;
+            // The program may answer still.
+            pair.now = Time(pair.now.0 - 1_500);
+            assert!(!idle(&mut pair), "round {round}");
+            pair.now = pair.now + Span::us(4);
+            assert!(idle(&mut pair) && !idle(&mut pair));
+            assert_eq!(leaves(&mut pair), 1);
+        }
+        assert!(pair.nodes[0].firmware.is_drained());
+        pair.now = pair.now + Span::us(10);
+    }
+    // 0, 2, 6, 14 …
+    assert_eq!(put_off, 9);
+}
+
+#[test]
+fn a_late_answer_is_none() {
+    let mut pair = acquainted();
+    there(&mut pair, 0, CompletionMode::Delivered);
+    assert_eq!(leaves(&mut pair), 0);
+    pair.now = pair.now + Span::us(40);
+    there(&mut pair, 1, CompletionMode::Auto);
+    there(&mut pair, 0, CompletionMode::Delivered);
+    assert_eq!(leaves(&mut pair), 1, "the sender waited for too long");
+    // Without any look it leaves when the delay is over.
+    there(&mut pair, 0, CompletionMode::Delivered);
+    assert_eq!(leaves(&mut pair), 0);
+    assert!(pair.nodes[1].firmware.poll_timeout() <= Some(pair.now + Span::us(60)));
+    pair.now = pair.now + Span::us(60);
+    assert_eq!(leaves(&mut pair), 1);
 }

@@ -217,7 +217,15 @@ impl Core {
             }
         }
         // What waits does so for the program's next message, which it would only delay.
-        frames != 0 || self.catch_up(now)
+        frames != 0 || self.idle(now)
+    }
+
+    /// Does what the firmware has put off and nothing stands before. True if there was anything.
+    #[inline]
+    fn idle(&mut self, now: Time) -> bool {
+        let done = self.firmware.as_mut().is_some_and(|firmware| firmware.idle(now));
+        self.timer_moved |= done;
+        done
     }
 
     /// Does what the firmware has put off. True if there was anything.

@@ -8,7 +8,7 @@ use super::sequence::Arrival;
 use super::{NotTaken, ReceivePath};
 use crate::cross::Cross;
 use crate::lanes::Lane;
-use crate::profile::AckTrigger;
+use crate::profile::{AckTrigger, RetransmitUnit};
 use crate::time::Time;
 
 /// What is owed to one peer.
@@ -28,6 +28,9 @@ pub(super) struct Owed {
     mixed: bool,
     /// The lane by which acknowledgements leave (`LANE-5`).
     lane: Lane,
+    /// One that was asked for waits for the program's answer; and what became of such.
+    put_off: bool,
+    courtesy: Courtesy,
     /// It answers a repetition, or tells of a gap that opened or closed: that says more than can ride on another frame.
     explicit: bool,
 }
@@ -44,6 +47,8 @@ impl Owed {
             due: false,
             mixed: false,
             lane: Lane::Small,
+            put_off: false,
+            courtesy: Courtesy::NEW,
             explicit: false,
         }
     }
@@ -54,9 +59,46 @@ impl Owed {
     }
 }
 
+/// How soon a program's answer follows a message at the latest, in microseconds, for the acknowledgement to have been well put off.
+const ANSWERED_US: u32 = 20;
+
+/// How often an idle turn finds an acknowledgement too young to leave by itself, in microseconds: a program that answers does so
+/// within about one.
+pub(crate) const IDLE_US: u32 = 2;
+
+/// Whether the program answers this peer's messages at once, so that an acknowledgement that was asked for at the end of one had
+/// better wait for that answer than leave before it: which costs the answer as long as a send takes.
+#[derive(Clone, Copy)]
+struct Courtesy {
+    /// Answers that did not come in time, in a row, up to [`MISSES_MAX`](Self::MISSES_MAX).
+    misses: u8,
+    /// As many that are asked for leave at once before one is put off again.
+    at_once: u8,
+}
+
+impl Courtesy {
+    /// Of so many, one is tried all the same in 255.
+    const MISSES_MAX: u8 = 8;
+    const NEW: Self = Self { misses: 0, at_once: 0 };
+
+    /// The next one may be put off.
+    fn tries(&mut self) -> bool {
+        let tries = self.at_once == 0;
+        self.at_once = self.at_once.saturating_sub(1);
+        tries
+    }
+
+    fn note(&mut self, answered: bool) {
+        self.misses = if answered { 0 } else { (self.misses + 1).min(Self::MISSES_MAX) };
+        self.at_once = ((1u16 << self.misses) - 1) as u8;
+    }
+}
+
 /// Peers that wait for an acknowledgement.
 #[derive(Default)]
 pub(super) struct AckQueues {
+    /// The one whose acknowledgement was put off last.
+    put_off: Option<u32>,
     /// Now.
     due: VecDeque<u32>,
     /// When to look whether a peer's may wait longer: most debts are paid by data that goes back, so an entry stays while
@@ -93,6 +135,15 @@ impl ReceivePath {
         let owed = &mut entry.ack;
         if core::mem::take(&mut cell.carried) {
             (owed.frames, owed.messages, owed.delayed) = (0, 0, false);
+            if core::mem::take(&mut owed.put_off) {
+                let took_us = cell.carried_us.wrapping_sub(owed.arrived_us);
+                owed.courtesy.note(took_us <= ANSWERED_US);
+            }
+        }
+        // More came instead of an answer.
+        let overtaken = core::mem::take(&mut owed.put_off);
+        if overtaken {
+            owed.courtesy.note(false);
         }
         owed.frames = owed.frames.saturating_add(1);
         if flags.has(Flags::LAST) {
@@ -106,19 +157,60 @@ impl ReceivePath {
         };
         let gap = entry.received.has_gap();
         cell.owed = !gap;
-        if at_once || flags.has(Flags::ACK_REQUEST) || u32::from(count) >= profile.collection {
+        let full = u32::from(count) >= profile.collection;
+        let asked = flags.has(Flags::ACK_REQUEST);
+        let answered = asked
+            && flags.has(Flags::LAST)
+            && !(at_once || overtaken || full || gap || owed.due || owed.explicit)
+            && profile.retransmit == RetransmitUnit::Frame
+            && owed.courtesy.tries();
+        if answered {
+            owed.put_off = true;
+            if let Some(other) = self.acks.put_off.replace(peer).filter(|other| *other != peer) {
+                self.end_courtesy(other, cross);
+            }
+        }
+        let owed = &mut self.peers[peer].ack;
+        if at_once || overtaken || asked && !answered || full {
             if !owed.due {
                 owed.due = true;
                 self.acks.due.push_back(peer);
             }
         } else if !owed.delayed && !owed.due {
             owed.delayed = true;
-            owed.until = now + profile.ack_delay;
+            owed.until = now + self.profile.ack_delay;
             if !core::mem::replace(&mut owed.queued, true) {
                 // All delays are equal, so this keeps the order.
                 self.acks.delayed.push_back((owed.until, peer));
             }
         }
+    }
+
+    /// Nothing came, or is to be done: an acknowledgement that was put off `least_us` microseconds ago or more becomes due. True if
+    /// there was one.
+    #[inline]
+    pub(crate) fn answer_no_more(&mut self, now: Time, least_us: u32, cross: &Cross) -> bool {
+        let Some(peer) = self.acks.put_off else { return false };
+        let waited_us = microseconds(now).wrapping_sub(self.peers[peer].ack.arrived_us);
+        if waited_us < least_us && !cross.acks[peer].carried {
+            return false;
+        }
+        self.acks.put_off = None;
+        self.end_courtesy(peer, cross)
+    }
+
+    /// One that was put off becomes due, unless it was carried. True if it is.
+    fn end_courtesy(&mut self, peer: u32, cross: &Cross) -> bool {
+        let owed = &mut self.peers[peer].ack;
+        let waits = owed.put_off && !cross.acks[peer].carried;
+        if waits {
+            owed.put_off = false;
+            owed.courtesy.note(false);
+            if !core::mem::replace(&mut owed.due, true) {
+                self.acks.due.push_back(peer);
+            }
+        }
+        waits
     }
 
     /// More frames were taken at once, in order, after one that [`owe`](Self::owe) has heard of: so many, of which `lasts` end
@@ -198,7 +290,7 @@ impl ReceivePath {
             if !core::mem::take(&mut entry.ack.due) {
                 continue;
             }
-            entry.ack.explicit = false;
+            (entry.ack.explicit, entry.ack.put_off) = (false, false);
             let cell = &mut cross.acks[peer];
             let carried = core::mem::take(&mut cell.carried);
             cell.owed = false;
@@ -240,6 +332,9 @@ impl ReceivePath {
                 continue;
             }
             owed.delayed = false;
+            if core::mem::take(&mut owed.put_off) {
+                owed.courtesy.note(false);
+            }
             if !cross.acks[peer].carried && !owed.due {
                 owed.due = true;
                 self.acks.due.push_back(peer);

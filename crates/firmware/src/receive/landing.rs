@@ -33,9 +33,11 @@ pub(crate) struct Taken {
     pub(crate) frames: u32,
     /// Their payload bytes.
     pub(crate) bytes: u64,
-    /// Of all but the first: frames that end their train, and the flags of all together.
+    /// Of those between the first and the last: frames that end their train, and the flags of all together.
     pub(crate) lasts: u32,
     pub(crate) flags: Flags,
+    /// Flags of the last, if that is not the first.
+    pub(crate) last: Option<Flags>,
 }
 
 /// A train as its link sees it.
@@ -170,7 +172,10 @@ impl ReceivePath {
         self.peers[peer].received.take_run(frames);
         self.overtakes(peer, lane, Arrival::Ahead);
         self.owe(now, peer, first.flags, false, cross);
-        self.owe_more(peer, frames - 1, taken.lasts, taken.flags);
+        if let Some(last) = taken.last {
+            self.owe_more(peer, frames - 2, taken.lasts, taken.flags);
+            self.owe(now, peer, last, false, cross);
+        }
     }
 
     /// The memory of the receive that a message goes to.

@@ -38,6 +38,7 @@ use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
 use crate::slots::Slots;
 
+pub(crate) use acknowledge::IDLE_US;
 pub(crate) use landing::{Outline, Run, Taken};
 use pulling::Pulling;
 use sequence::Received;

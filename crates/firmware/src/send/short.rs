@@ -54,8 +54,7 @@ impl SendPath {
             active.is_waiting()
                 && active.refusals == 0
                 && (entry.next.since(active.unacked) as u32) < WINDOW_FRAMES
-                && active.flight(lane).in_flight
-                    < entry.window(&self.bulk_windows, lane).frames()
+                && active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames()
         })
     }
 
@@ -125,8 +124,7 @@ impl SendPath {
         let chain = self.pool.alloc(bytes as usize).expect("it has room for it");
         self.pool.write(&chain, 0, batch.last_bytes(bytes as usize));
         self.counters.add(Counter::BytesCopied, 2 * u64::from(bytes));
-        if core::mem::take(&mut cell.owed) {
-            cell.carried = true;
+        if cell.carry(now) {
             self.counters.count(Counter::AcksPiggybacked);
         }
 

@@ -178,8 +178,7 @@ impl SendPath {
         }
         active.train_next = first.plus(built);
         active.records[*record].sent += built;
-        if built > 0 && core::mem::take(&mut cross.acks[peer].owed) {
-            cross.acks[peer].carried = true;
+        if built > 0 && cross.acks[peer].carry(now) {
             self.counters.count(Counter::AcksPiggybacked);
         }
         self.counters.add(Counter::FramesSent, built.into());

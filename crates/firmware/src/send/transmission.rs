@@ -331,8 +331,7 @@ impl SendPath {
             }
         };
         self.counters.add(Counter::BytesCopied, copied);
-        if core::mem::take(&mut cross.acks[peer].owed) {
-            cross.acks[peer].carried = true;
+        if cross.acks[peer].carry(now) {
             self.counters.count(Counter::AcksPiggybacked);
         }
         self.sent(now, peer, sequence, (lane, weight));

@@ -62,8 +62,9 @@ impl Firmware {
                 .div_ceil((frame_bytes_max - HEADER_BYTES as u16).into());
             (self.peers.long_way(peer, frames as u32)?.0, Some(frames as u32))
         };
-        let goes = self.send.may_go_at_once(peer, send, lane)
-            || self.send.settle_acks(last) && self.send.may_go_at_once(peer, send, lane);
+        let form = (lane, instead_of.is_some());
+        let goes = self.send.may_go_at_once(peer, send, form)
+            || self.send.settle_acks(last) && self.send.may_go_at_once(peer, send, form);
         goes.then_some(AtOnce { peer, instead_of })
     }
 

@@ -111,6 +111,26 @@ fn copied_messages_take_one_frame() {
     }
 }
 
+/// Longer ones are copied, and complete at once, while nothing else is under way.
+#[test]
+fn a_lone_message_completes_at_once() {
+    let mut world = open(true);
+    for (bytes, lone) in [(33 << 10, true), ((33 << 10) + 1, false)] {
+        let copied = count(&world, 0, Counter::BytesCopied);
+        world.receive(1, Want::ANY, bytes);
+        world.receive(1, Want::ANY, bytes);
+        let messages = [0, 1].map(|_| world.send(MessageSpec::plain(0, 1, bytes)));
+        finish(&mut world);
+        assert!(messages.iter().all(|message| world.arrived(*message)));
+        let copied = count(&world, 0, Counter::BytesCopied) - copied;
+        assert_eq!(
+            copied,
+            if lone { 2 * bytes } else { 0 },
+            "{bytes}: the first, into the frame and the pool"
+        );
+    }
+}
+
 /// They are sent again out of the copy, whole or, where that does not arrive any more, in slices.
 #[test]
 fn copied_messages_survive_losses() {

@@ -35,11 +35,19 @@ impl SendPath {
     /// [`post_at_once`](Self::post_at_once) may send it, if that lane is there and takes such frames ([`Peers::small_way`],
     /// [`Peers::long_way`]).
     #[inline]
-    pub(crate) fn may_go_at_once(&self, peer: u32, send: &SendDescriptor, lane: Lane) -> bool {
+    pub(crate) fn may_go_at_once(
+        &self,
+        peer: u32,
+        send: &SendDescriptor,
+        (lane, long): (Lane, bool),
+    ) -> bool {
         let bytes = send.segments.bytes();
         let most = match send.completion {
             CompletionMode::Buffered => u64::MAX,
             CompletionMode::Delivered => return false,
+            CompletionMode::Auto if long && self.is_silent(peer) => {
+                self.profile.lone_buffered_bytes.max(self.profile.buffered_bytes).into()
+            }
             CompletionMode::Auto => self.profile.buffered_bytes.into(),
         };
         let whole = bytes <= most.min(self.profile.eager_bytes);
@@ -56,6 +64,12 @@ impl SendPath {
                 && (entry.next.since(active.unacked) as u32) < WINDOW_FRAMES
                 && active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames()
         })
+    }
+
+    /// Nothing is under way to a peer.
+    #[inline]
+    fn is_silent(&self, peer: u32) -> bool {
+        self.peers[peer].active.as_deref().is_none_or(|active| !active.is_flying())
     }
 
     /// Posts a message and builds its frame; then it is over for its host. Only if [`may_go_at_once`](Self::may_go_at_once),

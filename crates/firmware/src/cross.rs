@@ -174,8 +174,8 @@ pub(crate) struct AckCell {
     pub(crate) owed: bool,
     /// Written by the send path: it went out on a frame. Cleared by the receive path.
     pub(crate) carried: bool,
-    /// With it: when, in microseconds (wrapping).
-    pub(crate) carried_us: u32,
+    /// With it: when, in microseconds (wrapping): enough for a look whether that was soon.
+    pub(crate) carried_us: u16,
 }
 
 impl AckCell {
@@ -184,7 +184,7 @@ impl AckCell {
     pub(crate) fn carry(&mut self, now: Time) -> bool {
         let owed = core::mem::take(&mut self.owed);
         if owed {
-            (self.carried, self.carried_us) = (true, (now.0 / 1_000) as u32);
+            (self.carried, self.carried_us) = (true, (now.0 / 1_000) as u16);
         }
         owed
     }

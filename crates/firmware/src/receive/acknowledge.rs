@@ -28,8 +28,7 @@ pub(super) struct Owed {
     mixed: bool,
     /// The lane by which acknowledgements leave (`LANE-5`).
     lane: Lane,
-    /// One that was asked for waits for the program's answer; and what became of such.
-    put_off: bool,
+    /// Whether one that was asked for waits for the program's answer, and what became of such.
     courtesy: Courtesy,
     /// It answers a repetition, or tells of a gap that opened or closed: that says more than can ride on another frame.
     explicit: bool,
@@ -47,7 +46,6 @@ impl Owed {
             due: false,
             mixed: false,
             lane: Lane::Small,
-            put_off: false,
             courtesy: Courtesy::NEW,
             explicit: false,
         }
@@ -60,7 +58,7 @@ impl Owed {
 }
 
 /// How soon a program's answer follows a message at the latest, in microseconds, for the acknowledgement to have been well put off.
-const ANSWERED_US: u32 = 20;
+const ANSWERED_US: u16 = 20;
 
 /// How often an idle turn finds an acknowledgement too young to leave by itself, in microseconds: a program that answers does so
 /// within about one.
@@ -72,25 +70,37 @@ pub(crate) const IDLE_US: u32 = 2;
 struct Courtesy {
     /// Answers that did not come in time, in a row, up to [`MISSES_MAX`](Self::MISSES_MAX).
     misses: u8,
-    /// As many that are asked for leave at once before one is put off again.
+    /// As many that are asked for leave at once before one is put off again; or [`WAITS`](Self::WAITS): one is put off now. Two
+    /// bytes in all, as there may be a hundred thousand peers.
     at_once: u8,
 }
 
 impl Courtesy {
-    /// Of so many, one is tried all the same in 255.
-    const MISSES_MAX: u8 = 8;
+    /// With so many, one of 128 is tried all the same.
+    const MISSES_MAX: u8 = 7;
+    const WAITS: u8 = u8::MAX;
     const NEW: Self = Self { misses: 0, at_once: 0 };
 
-    /// The next one may be put off.
-    fn tries(&mut self) -> bool {
-        let tries = self.at_once == 0;
-        self.at_once = self.at_once.saturating_sub(1);
-        tries
+    /// True: this one is put off.
+    fn begins(&mut self) -> bool {
+        let begins = self.at_once == 0;
+        self.at_once = if begins { Self::WAITS } else { self.at_once - 1 };
+        begins
     }
 
+    /// None is put off any more. True if one was.
+    fn ends(&mut self) -> bool {
+        let waited = self.at_once == Self::WAITS;
+        if waited {
+            self.at_once = 0;
+        }
+        waited
+    }
+
+    /// What became of one.
     fn note(&mut self, answered: bool) {
         self.misses = if answered { 0 } else { (self.misses + 1).min(Self::MISSES_MAX) };
-        self.at_once = ((1u16 << self.misses) - 1) as u8;
+        self.at_once = (1 << self.misses) - 1;
     }
 }
 
@@ -135,13 +145,13 @@ impl ReceivePath {
         let owed = &mut entry.ack;
         if core::mem::take(&mut cell.carried) {
             (owed.frames, owed.messages, owed.delayed) = (0, 0, false);
-            if core::mem::take(&mut owed.put_off) {
-                let took_us = cell.carried_us.wrapping_sub(owed.arrived_us);
+            if owed.courtesy.ends() {
+                let took_us = cell.carried_us.wrapping_sub(owed.arrived_us as u16);
                 owed.courtesy.note(took_us <= ANSWERED_US);
             }
         }
         // More came instead of an answer.
-        let overtaken = core::mem::take(&mut owed.put_off);
+        let overtaken = owed.courtesy.ends();
         if overtaken {
             owed.courtesy.note(false);
         }
@@ -163,9 +173,8 @@ impl ReceivePath {
             && flags.has(Flags::LAST)
             && !(at_once || overtaken || full || gap || owed.due || owed.explicit)
             && profile.retransmit == RetransmitUnit::Frame
-            && owed.courtesy.tries();
+            && owed.courtesy.begins();
         if answered {
-            owed.put_off = true;
             if let Some(other) = self.acks.put_off.replace(peer).filter(|other| *other != peer) {
                 self.end_courtesy(other, cross);
             }
@@ -202,9 +211,8 @@ impl ReceivePath {
     /// One that was put off becomes due, unless it was carried. True if it is.
     fn end_courtesy(&mut self, peer: u32, cross: &Cross) -> bool {
         let owed = &mut self.peers[peer].ack;
-        let waits = owed.put_off && !cross.acks[peer].carried;
+        let waits = !cross.acks[peer].carried && owed.courtesy.ends();
         if waits {
-            owed.put_off = false;
             owed.courtesy.note(false);
             if !core::mem::replace(&mut owed.due, true) {
                 self.acks.due.push_back(peer);
@@ -290,7 +298,8 @@ impl ReceivePath {
             if !core::mem::take(&mut entry.ack.due) {
                 continue;
             }
-            (entry.ack.explicit, entry.ack.put_off) = (false, false);
+            entry.ack.explicit = false;
+            entry.ack.courtesy.ends();
             let cell = &mut cross.acks[peer];
             let carried = core::mem::take(&mut cell.carried);
             cell.owed = false;
@@ -332,7 +341,7 @@ impl ReceivePath {
                 continue;
             }
             owed.delayed = false;
-            if core::mem::take(&mut owed.put_off) {
+            if owed.courtesy.ends() && !cross.acks[peer].carried {
                 owed.courtesy.note(false);
             }
             if !cross.acks[peer].carried && !owed.due {

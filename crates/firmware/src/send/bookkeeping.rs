@@ -306,8 +306,8 @@ impl SendPath {
 /// Header and fields of the longest first frame that names memory.
 const DIRECT_HEAD_BYTES: usize = HEADER_BYTES + TARGET_BYTES + LONG_BYTES + IMMEDIATE_BYTES;
 
-/// Payload bytes of the shortest long frame that others of its message follow: one call's fixed costs at both ends are what
-/// copying and checking 16 KB take.
+/// Payload bytes of the first long frame of a message that is pulled: its receiver soon asks for the rest, and one call's fixed costs
+/// at both ends are what copying and checking 16 KB take.
 const PART_BYTES_MIN: u64 = 24 << 10;
 
 /// How a message is cut into the frames of its train.
@@ -444,7 +444,7 @@ impl Cut {
     fn new_long(total: u64, bodies: (u64, u64), wanted: u64) -> Self {
         let most = LONG_FRAGMENT_BYTES.into();
         let (first, fragment) = if wanted >= total {
-            let parts = (total / PART_BYTES_MIN).max(total.div_ceil(most - bodies.1)).max(1);
+            let parts = total.div_ceil(most - bodies.1).max(1);
             let part = total.div_ceil(parts);
             (part, part + bodies.1)
         } else {
@@ -495,6 +495,6 @@ mod tests {
         assert_eq!(cut(61_440, 61_440), (2, 61_440, 30_720));
         assert_eq!(cut(1 << 20, 61_440), (2, 61_440, 24 << 10));
         assert_eq!(cut(1 << 20, 0), (1, 0, 0));
-        assert_eq!(cut(1 << 20, 1 << 20).0, 42);
+        assert_eq!(cut(1 << 20, 1 << 20).0, 18);
     }
 }

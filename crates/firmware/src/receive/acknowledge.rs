@@ -174,10 +174,10 @@ impl ReceivePath {
             && !(at_once || overtaken || full || gap || owed.due || owed.explicit)
             && profile.retransmit == RetransmitUnit::Frame
             && owed.courtesy.begins();
-        if answered {
-            if let Some(other) = self.acks.put_off.replace(peer).filter(|other| *other != peer) {
-                self.end_courtesy(other, cross);
-            }
+        if answered
+            && let Some(other) = self.acks.put_off.replace(peer).filter(|other| *other != peer)
+        {
+            self.end_courtesy(other, cross);
         }
         let owed = &mut self.peers[peer].ack;
         if at_once || overtaken || asked && !answered || full {

@@ -117,7 +117,7 @@ fn who_asks_now_and_then_is_stood_in_for_meanwhile() {
     let pair = Pair::new(Board::Inline { guardian: true });
     let (a, b) = pair.endpoints();
     for gap in [2, 3, 5].map(Duration::from_millis) {
-        let mut calls = || {
+        let calls = || {
             let mut there = a.send(b.address(), 7, vec![1; 4 << 20]).unwrap();
             let mut here = b.receive(Selector::bits(7), vec![0; 4 << 20]).unwrap();
             let mut calls = 1;

@@ -71,6 +71,8 @@ impl Assembly {
             None => return Err(()),
         };
         let partial = &mut self.partial[at];
+        let again =
+            offset == 0 && partial.total != 0 && (partial.peer, partial.lane) == (peer, lane);
         if offset == 0 {
             (partial.peer, partial.lane, partial.name) = (peer, lane, name);
             (partial.total, partial.filled) = (total, 0);
@@ -82,7 +84,10 @@ impl Assembly {
             }
             return Err(());
         }
-        partial.touched = now;
+        // Who only ever begins, as copies of first slices do, does not keep a place by that.
+        if !again {
+            partial.touched = now;
+        }
         partial.bytes[offset..end].copy_from_slice(bytes);
         partial.filled = end;
         if end < total {
@@ -177,6 +182,25 @@ mod tests {
         assert_eq!(add(&mut assembly, 1, 0, 5, b"ab"), Ok(None));
         assert_eq!(add(&mut assembly, 1, 3, 5, b"de"), Err(()));
         assert_eq!(add(&mut assembly, 1, 2, 5, b"cde"), Err(()));
+    }
+
+    #[test]
+    fn copies_of_first_slices_keep_no_place() {
+        let mut assembly = Assembly::new();
+        let peers = ASSEMBLIES_MAX as u32;
+        for ms in 0..30 {
+            for peer in 0..peers {
+                let copy = (peer, Lane::Small);
+                let now = Time(0) + Span::ms(ms);
+                let _ = add_of(&mut assembly, now, copy, peer + ms as u32 % 2, (0, 9), b"first");
+            }
+        }
+        let (now, honest) = (Time(0) + Span::ms(30), (999, Lane::Small));
+        assert_eq!(add_of(&mut assembly, now, honest, 1, (0, 5), b"ab"), Ok(None));
+        assert_eq!(
+            add_of(&mut assembly, now, honest, 1, (2, 5), b"cde"),
+            Ok(Some(b"abcde".to_vec()))
+        );
     }
 
     #[test]

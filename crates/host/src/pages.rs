@@ -111,7 +111,7 @@ impl PageBuffer {
     /// share some. The memory is given back when the last is dropped. Fails if there is no such memory.
     pub fn several(count: usize, bytes: usize) -> io::Result<Vec<Self>> {
         let alignment = if bytes < PAGE_BYTES { LINE_BYTES } else { PAGE_BYTES };
-        let step = bytes.checked_next_multiple_of(alignment);
+        let step = bytes.max(1).checked_next_multiple_of(alignment);
         let all = step.and_then(|step| step.checked_mul(count));
         let (Some(step), Some(all)) = (step, all) else {
             return Err(io::ErrorKind::OutOfMemory.into());
@@ -214,5 +214,6 @@ mod tests {
         assert!(PageBuffer::new(usize::MAX).is_err());
         assert!(PageBuffer::new(usize::MAX / 2).is_err());
         assert!(PageBuffer::several(usize::MAX, 4096).is_err());
+        assert!(PageBuffer::several(usize::MAX, 0).is_err());
     }
 }

@@ -6,6 +6,7 @@ use super::record::{Active, Record, What};
 use super::{SendPath, SendPeer};
 use crate::cross::RouteNews;
 use crate::lanes::{Lane, Ways};
+use crate::limits::WINDOW_FRAMES;
 use crate::peers::Peers;
 use crate::time::Time;
 
@@ -104,8 +105,9 @@ impl SendPath {
 }
 
 impl Active {
-    /// A long frame that was first sent whole, as far as is known.
+    /// A long frame that was first sent whole, as far as is known. What is a window ahead or more was passed long ago.
     pub(super) fn left_long(&self, sequence: Sequence) -> bool {
-        self.long_from.is_none_or(|from| !sequence.before(from))
+        let ahead = |from: Sequence| (1..=WINDOW_FRAMES).contains(&(from.since(sequence) as u32));
+        !self.long_from.is_some_and(ahead)
     }
 }

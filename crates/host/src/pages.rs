@@ -23,6 +23,9 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 4096;
 /// Shorter buffers begin with a line of the cache.
 const LINE_BYTES: usize = 64;
+/// How far from the start of their page such buffers begin, in bytes. At the start are the words that rings of frames are looked at by: a
+/// processor takes a load for one of what was just stored if the last twelve bits of both addresses are the same, and waits.
+const SHORT_LEAD_BYTES: usize = 18 * LINE_BYTES;
 
 /// Memory from the kernel.
 struct Mapping {
@@ -110,16 +113,17 @@ impl PageBuffer {
     /// Several buffers of so many bytes each, one behind the other: where each by itself is shorter than a huge page (2 MiB), they
     /// share some. The memory is given back when the last is dropped. Fails if there is no such memory.
     pub fn several(count: usize, bytes: usize) -> io::Result<Vec<Self>> {
-        let alignment = if bytes < PAGE_BYTES { LINE_BYTES } else { PAGE_BYTES };
+        let (alignment, lead) =
+            if bytes < PAGE_BYTES { (LINE_BYTES, SHORT_LEAD_BYTES) } else { (PAGE_BYTES, 0) };
         let step = bytes.max(1).checked_next_multiple_of(alignment);
-        let all = step.and_then(|step| step.checked_mul(count));
+        let all = step.and_then(|step| step.checked_mul(count)?.checked_add(lead));
         let (Some(step), Some(all)) = (step, all) else {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
         let mapping = Arc::new(Mapping::new(all)?);
         let at = |index: usize| {
-            // SAFETY: `index` is below `count`, so this is within the mapping, which has `count` steps.
-            let start = unsafe { mapping.start.add(index * step) };
+            // SAFETY: `index` is below `count`, so this is within the mapping, which has `count` steps behind the lead.
+            let start = unsafe { mapping.start.add(lead + index * step) };
             Self { start, bytes, _mapping: Some(Arc::clone(&mapping)) }
         };
         Ok((0..count).map(at).collect())

@@ -71,8 +71,7 @@ impl Assembly {
             None => return Err(()),
         };
         let partial = &mut self.partial[at];
-        let again =
-            offset == 0 && partial.total != 0 && (partial.peer, partial.lane) == (peer, lane);
+        let again = offset == 0 && partial.total != 0 && partial.peer == peer;
         if offset == 0 {
             (partial.peer, partial.lane, partial.name) = (peer, lane, name);
             (partial.total, partial.filled) = (total, 0);

@@ -3,7 +3,7 @@
 
 use emp_wire::{HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, LONG_FRAME_BYTES, MESSAGE_BYTES};
 
-use crate::descriptor::{PostError, Posted, SendDescriptor};
+use crate::descriptor::{CompletionMode, PostError, Posted, SendDescriptor};
 use crate::encode::HEAD_ROOM_BYTES;
 use crate::engine::Firmware;
 use crate::lanes::Lane;
@@ -53,6 +53,11 @@ impl Firmware {
             self.peers.small_way(last, peer)?;
             (Lane::Small, None)
         } else {
+            let buffered = matches!(send.completion, CompletionMode::Buffered);
+            if buffered && bytes > self.single_frame_bytes_max() as u64 {
+                // Refused at any time, and not only when something else is under way.
+                return None;
+            }
             self.peers[peer].long.link()?;
             let room = HEAD_ROOM_BYTES as u64 + bytes;
             if room > LONG_FRAME_BYTES as u64 || !batch.fits(room as usize) {
@@ -93,7 +98,9 @@ impl Firmware {
             }
             Some(frames) => {
                 let (lane, way) = self.peers.long_way(peer, frames).ok_or(PostError::Busy)?;
-                let weight = weight(send.segments.bytes(), frame_bytes_max);
+                // It goes on in no others, and has no fields for that.
+                let body = long_fragment(&send) - LONG_BYTES;
+                let weight = weight(body as u64, frame_bytes_max);
                 Form { lane, way, long: true, weight, fragment: long_fragment(&send) as u16 }
             }
         };

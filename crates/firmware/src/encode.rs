@@ -123,6 +123,8 @@ pub(crate) fn frame(
         let header = header(line, head, length, payload_bytes > 0);
         if let Payload::Host { list, offset, bytes } = payload
             && bytes <= inline_max
+            // A batch that has no long room left gives as much as for a usual frame.
+            && whole <= inline.len() as u64
             && check_payload
             && !to.is_memory()
             && whole > SUMMED_APART_BYTES_MAX as u64

@@ -23,7 +23,7 @@ impl Firmware {
                 self.peers[peer].shorten(bytes as u16);
             }
         }
-        self.tell_limit(now, true);
+        self.tell_limit(now);
         let node = self.peers.own;
         self.push_event(NodeEvent::Limited { node, frame_bytes_max: bytes });
         true
@@ -37,28 +37,25 @@ impl Firmware {
             return false;
         }
         self.takes_bytes_max = bytes as u16;
-        self.tell_limit(now, true);
+        self.tell_limit(now);
         true
     }
 
-    /// Tells those peers again that have not answered, or to which no longer frames have got through yet: a question may have been
-    /// lost. To be called a few times after [`limit_frame_bytes`](Self::limit_frame_bytes) and
+    /// Tells peers again: what was said, or what they asked then, may have been lost. To be called a few times after [`limit_frame_bytes`](Self::limit_frame_bytes) and
     /// [`raise_frame_bytes`](Self::raise_frame_bytes).
     pub fn repeat_limit(&mut self, now: Time) {
-        self.tell_limit(now, false);
+        self.tell_limit(now);
     }
 
-    /// Says hello to the peers that were heard lately, `first`: to all of them, and to those that may be sent longer frames.
-    fn tell_limit(&mut self, now: Time, first: bool) {
+    /// Says hello to the peers that were heard lately, as far as there is room for what waits to be said.
+    fn tell_limit(&mut self, now: Time) {
         let silence_ms = (self.profile.unreachable_after.0 / 1_000_000) as u32;
-        let takes = self.takes_bytes_max;
         for peer in 0..self.peers.len() {
             let entry = &self.peers[peer];
             let known = entry.remote_epoch != Epoch::UNKNOWN && entry.node != self.peers.own;
             let lately = milliseconds(now).wrapping_sub(entry.heard_ms) <= silence_ms;
-            let waits = lately && (first || entry.asking) || entry.frame_bytes_max < takes;
             if known
-                && waits
+                && lately
                 && let (_, Some((link, to))) = self.peers.ways(peer).pick(Lane::Small)
             {
                 let to = *to;

@@ -1,6 +1,6 @@
 //! Frames longer than the MTU: what they weigh, when they are wanted, and when too many are lost (`LONG-3`, `LONG-4`).
 
-use emp_wire::Sequence;
+use emp_wire::{HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, MESSAGE_BYTES, Sequence, TARGET_BYTES};
 
 use super::record::{Active, Record, What};
 use super::{SendPath, SendPeer};
@@ -21,10 +21,17 @@ const STRIKES_MAX: u32 = 8 * STRIKE;
 /// processor.
 const SILENT_RUNS: u32 = 2;
 
-/// How many frames of up to `usual_bytes` bytes one with so much payload counts as.
-pub(crate) fn weight(payload_bytes: u64, usual_bytes: u16) -> u8 {
-    let frames = payload_bytes.div_ceil(u64::from(usual_bytes.max(1)));
-    frames.clamp(1, u8::MAX.into()) as u8
+/// Fields of a train's first frame, as many as it may have: one that is longer than a usual frame by these alone is long, too.
+const FIRST_FIELDS_BYTES: u64 =
+    (TARGET_BYTES + MESSAGE_BYTES + LONG_BYTES + IMMEDIATE_BYTES) as u64;
+
+/// How many frames of up to `usual_bytes` bytes one with so much body and payload counts as: more than one if it is longer than those.
+pub(crate) fn weight(bytes: u64, usual_bytes: u16) -> u8 {
+    let usual = u64::from(usual_bytes.max(1));
+    if bytes + HEADER_BYTES as u64 <= usual {
+        return 1;
+    }
+    bytes.div_ceil(usual).clamp(2, u8::MAX.into()) as u8
 }
 
 impl SendPath {
@@ -33,7 +40,10 @@ impl SendPath {
         let at = |message| self.messages.at(message);
         let (fragment, bytes) = match record.what {
             What::Message { message, .. } => match at(message) {
-                Some(message) => (message.fragment, message.fragment_at(place).1),
+                Some(message) => {
+                    let fields = if place == 0 { FIRST_FIELDS_BYTES } else { 0 };
+                    (message.fragment, message.fragment_at(place).1 + fields)
+                }
                 None => return 1,
             },
             What::Block { message, bytes, .. } => match at(message) {
@@ -49,6 +59,9 @@ impl SendPath {
             }
             What::Control(_) | What::Skip => return 1,
         };
+        if u32::from(fragment) + HEADER_BYTES as u32 <= usual_bytes.into() {
+            return 1;
+        }
         weight(bytes.min(fragment.into()), usual_bytes)
     }
 

@@ -5,12 +5,10 @@ mod common;
 #[path = "../../link/tests/lab/mod.rs"]
 mod lab;
 
-use std::net::{IpAddr, Ipv4Addr};
-
-use common::{LONG, Pair, both, pattern};
+use common::{LONG, Pair, both, pattern, udp_links};
 use emp_firmware::{Counter, Counters, Profile};
 use emp_host::{Board, Node, NodeId, Selector};
-use emp_link::{CAPTURE_BYTES, CaptureLink, Link, PacketLink, PacketOptions, UdpLink, UdpOptions};
+use emp_link::{CAPTURE_BYTES, CaptureLink, Link, PacketLink, PacketOptions};
 use lab::{INTERFACE, Lab};
 
 /// Large against the part of a message that is sent before the receiver says where it goes.
@@ -34,19 +32,6 @@ fn nodes_of(profile: &Profile, links: [Box<dyn Link>; 2]) -> Pair {
             .expect("the node starts")
     };
     Pair { a: start(a, "a"), b: start(b, "b") }
-}
-
-fn udp_links(mtu: usize) -> [UdpLink; 2] {
-    let open = |name: &str| {
-        let bind = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let tag = NodeId::from_name(name).destination_tag();
-        let options = UdpOptions { bind, port: 0, mtu: Some(mtu), ..UdpOptions::new(tag) };
-        UdpLink::open(&options).expect("anyone may")
-    };
-    let (mut a, mut b) = (open("a"), open("b"));
-    a.set_peers(vec![b.local_address()]);
-    b.set_peers(vec![a.local_address()]);
-    [a, b]
 }
 
 /// For each payload byte: user-space copies by the sender, and by the receiver; and the part that the kernel placed.

@@ -7,7 +7,6 @@ mod common;
 mod lab;
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +16,7 @@ use common::{BOARDS, LONG, Pair, both, pattern};
 use emp_firmware::Counter;
 use emp_host::{AutoLinks, Board, Lanes, LinkIndex, Node, NodeBuilder, NodeId, Selector, Want};
 use emp_link::{
-    Capabilities, Link, LinkAddress, LinkStatistics, PacketLink, PacketOptions, TxFrame, UdpLink,
-    UdpOptions,
+    Capabilities, Link, LinkAddress, PacketLink, PacketOptions, TxFrame, UdpLink, UdpOptions,
 };
 use lab::{INTERFACE, Lab};
 
@@ -38,21 +36,7 @@ impl<L: Link> Link for Gate<L> {
     fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
         if self.open.load(Ordering::Relaxed) { self.inner.send(batch) } else { batch.len() }
     }
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
-        self.inner.receive(budget, sink)
-    }
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.readiness()
-    }
-    fn wait(&mut self, timeout: Option<Duration>) -> bool {
-        self.inner.wait(timeout)
-    }
-    fn next_due(&self) -> Option<Duration> {
-        self.inner.next_due()
-    }
-    fn statistics(&self) -> LinkStatistics {
-        self.inner.statistics()
-    }
+    common::forward_to_inner!();
 }
 
 fn address(side: usize) -> IpAddr {

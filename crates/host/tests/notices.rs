@@ -2,13 +2,12 @@
 
 mod common;
 
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::{LONG, on};
 use emp_host::{Board, Node, NodeId};
-use emp_link::{Capabilities, Fabric, Link, LinkAddress, LinkStatistics, SimLink, TxFrame};
+use emp_link::{Capabilities, Fabric, Link, SimLink, TxFrame};
 
 /// A link that something has befallen.
 struct Befallen {
@@ -23,24 +22,10 @@ impl Link for Befallen {
     fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
         self.inner.send(batch)
     }
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
-        self.inner.receive(budget, sink)
-    }
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.readiness()
-    }
-    fn wait(&mut self, timeout: Option<Duration>) -> bool {
-        self.inner.wait(timeout)
-    }
-    fn next_due(&self) -> Option<Duration> {
-        self.inner.next_due()
-    }
     fn notice(&mut self) -> Option<String> {
         self.notice.take()
     }
-    fn statistics(&self) -> LinkStatistics {
-        self.inner.statistics()
-    }
+    common::forward_to_inner!();
 }
 
 #[test]

@@ -6,7 +6,6 @@ mod common;
 #[path = "../../link/tests/lab/mod.rs"]
 mod lab;
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,10 +14,7 @@ use common::{BOARDS, LONG, Pair, both, impatient, pattern};
 use emp_host::{
     Board, CompletionMode, Node, NodeBuilder, NodeId, Selector, SendOptions, Status, WaitMode,
 };
-use emp_link::{
-    Capabilities, FaultLink, FaultPlan, Link, LinkAddress, LinkStatistics, PacketLink,
-    PacketOptions, TxFrame,
-};
+use emp_link::{Capabilities, FaultLink, FaultPlan, Link, PacketLink, PacketOptions, TxFrame};
 use emp_wire::{Flags, Header};
 use lab::{INTERFACE, Lab};
 
@@ -148,21 +144,7 @@ impl Link for LosesLast {
         batch.len()
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
-        self.inner.receive(budget, sink)
-    }
-
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.readiness()
-    }
-
-    fn wait(&mut self, timeout: Option<Duration>) -> bool {
-        self.inner.wait(timeout)
-    }
-
-    fn statistics(&self) -> LinkStatistics {
-        self.inner.statistics()
-    }
+    common::forward_to_inner!();
 }
 
 /// A lost last frame, which no later one betrays, is repaired by the tail probe in less than a millisecond.

@@ -3,7 +3,6 @@
 mod common;
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +11,7 @@ use std::time::Duration;
 use common::{LONG, Pair, both, impatient, pattern};
 use emp_firmware::Counter;
 use emp_host::{Board, Node, NodeId, Selector};
-use emp_link::{
-    Capabilities, Link, LinkAddress, LinkStatistics, ShmLink, ShmOptions, TxFrame, UdpLink,
-    UdpOptions,
-};
+use emp_link::{Capabilities, Link, ShmLink, ShmOptions, TxFrame, UdpLink, UdpOptions};
 
 /// So many frames of both ends pass by UDP; after that all by memory.
 #[derive(Default)]
@@ -60,21 +56,7 @@ impl<L: Link> Link for Turning<L> {
         }
         taken
     }
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
-        self.inner.receive(budget, sink)
-    }
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.readiness()
-    }
-    fn wait(&mut self, timeout: Option<Duration>) -> bool {
-        self.inner.wait(timeout)
-    }
-    fn next_due(&self) -> Option<Duration> {
-        self.inner.next_due()
-    }
-    fn statistics(&self) -> LinkStatistics {
-        self.inner.statistics()
-    }
+    common::forward_to_inner!();
 }
 
 fn nodes(directory: &Path, turn: &Arc<Turn>) -> Pair {

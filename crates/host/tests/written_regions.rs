@@ -3,13 +3,11 @@
 
 mod common;
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{LONG, Pair, pattern};
+use common::{LONG, Pair, pattern, udp_links};
 use emp_firmware::Counter;
-use emp_host::{Board, Node, NodeId, Selector};
-use emp_link::{UdpLink, UdpOptions};
+use emp_host::{Board, Node, Selector};
 
 const BYTES: usize = 1 << 20;
 
@@ -17,15 +15,7 @@ const BYTES: usize = 1 << 20;
 const GETS: usize = 200;
 
 fn nodes(mtu: usize) -> Pair {
-    let open = |name: &str| {
-        let bind = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let tag = NodeId::from_name(name).destination_tag();
-        let options = UdpOptions { bind, port: 0, mtu: Some(mtu), ..UdpOptions::new(tag) };
-        UdpLink::open(&options).expect("anyone may")
-    };
-    let (mut a, mut b) = (open("a"), open("b"));
-    a.set_peers(vec![b.local_address()]);
-    b.set_peers(vec![a.local_address()]);
+    let [a, b] = udp_links(mtu);
     let start = |link, name: &str| {
         let builder = Node::builder().name(name).link_with_peers(link).board(Board::Thread);
         builder.start().expect("the node starts")

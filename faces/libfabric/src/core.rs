@@ -35,7 +35,11 @@ struct Core {
 
 static CORE: OnceLock<Core> = OnceLock::new();
 
-/// A function of the core. Its name must be that of a function of type `F`.
+/// A function of the core.
+///
+/// # Safety
+///
+/// Whatever the core has by that name is a function of type `F`.
 unsafe fn find<F: Copy>(name: &CStr) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // SAFETY: looks for an object that is loaded already and for a symbol; both texts end with a zero.

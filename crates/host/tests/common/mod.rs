@@ -1,11 +1,12 @@
 //! What the host's tests share: pairs of nodes, and running both ends at once.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use emp_host::{Board, Endpoint, Node, NodeBuilder, NodeId, Profile, WaitMode};
-use emp_link::Fabric;
+use emp_link::{Fabric, UdpLink, UdpOptions};
 
 /// Long against anything that should happen, short against a human's patience.
 pub const LONG: Duration = Duration::from_secs(20);
@@ -20,6 +21,48 @@ pub fn on(fabric: &Fabric, index: u32, name: &str) -> NodeBuilder {
     let link = fabric.link(index, tag).expect("the fabric has the place");
     Node::builder().name(name).link(link)
 }
+
+/// Two UDP links on the loopback interface that know each other, for nodes `a` and `b`.
+pub fn udp_links(mtu: usize) -> [UdpLink; 2] {
+    let open = |name: &str| {
+        let bind = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let tag = NodeId::from_name(name).destination_tag();
+        let options = UdpOptions { bind, port: 0, mtu: Some(mtu), ..UdpOptions::new(tag) };
+        UdpLink::open(&options).expect("anyone may")
+    };
+    let (mut a, mut b) = (open("a"), open("b"));
+    a.set_peers(vec![b.local_address()]);
+    b.set_peers(vec![a.local_address()]);
+    [a, b]
+}
+
+/// The methods of a [`Link`](emp_link::Link) around another that do as that one does, its field `inner`.
+#[allow(unused_macros, reason = "each test file uses some of this")]
+macro_rules! forward_to_inner {
+    () => {
+        fn receive(
+            &mut self,
+            budget: usize,
+            sink: &mut dyn FnMut(&[u8], &emp_link::LinkAddress),
+        ) -> usize {
+            self.inner.receive(budget, sink)
+        }
+        fn readiness(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            self.inner.readiness()
+        }
+        fn wait(&mut self, timeout: Option<std::time::Duration>) -> bool {
+            self.inner.wait(timeout)
+        }
+        fn next_due(&self) -> Option<std::time::Duration> {
+            self.inner.next_due()
+        }
+        fn statistics(&self) -> emp_link::LinkStatistics {
+            self.inner.statistics()
+        }
+    };
+}
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use forward_to_inner;
 
 /// A profile that gives a silent peer up after a short while.
 pub fn impatient(after: Duration) -> Profile {

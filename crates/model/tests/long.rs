@@ -7,6 +7,7 @@ use emp_model::{
     Action, FabricSetup, FaultPlan, MessageSpec, NodeSetup, Pace, Ppm, Rates, Want, World,
     WorldSetup,
 };
+use emp_wire::{Flags, Header};
 use support::{acquainted_setup, count, finish, wait};
 
 const PIECE_BYTES: usize = 1_472;
@@ -69,6 +70,23 @@ fn a_megabyte_takes_few_frames() {
         );
         assert_eq!(sum(&world, Counter::LongClosed), 0);
     }
+}
+
+/// A sender that is ahead of its receiver does not have each long frame answered by itself: an answer takes its receiver as long as a fifth of a
+/// frame.
+#[test]
+fn a_full_window_asks_once() {
+    let mut world = open(false);
+    world.network_mut().trace_mut().clear();
+    for _ in 0..8 {
+        world.receive(1, Want::ANY, 1 << 20);
+        world.send(MessageSpec::plain(0, 1, 1 << 20));
+    }
+    finish(&mut world);
+    let asks = |header: Header| header.flags.has(Flags::ACK_REQUEST);
+    let asked = world.network().trace().count(0, |line| line.header.is_some_and(asks));
+    // Of 144 long frames every fifth, with little of the window left nearly each.
+    assert!((16..=40).contains(&asked), "{asked} requests");
 }
 
 /// Every length around what one frame holds, and what is too scattered for one.

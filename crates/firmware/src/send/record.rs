@@ -150,6 +150,8 @@ pub(super) struct Active {
     pub(super) flights: [Flight; 2],
     /// Frames since an acknowledgement was last requested.
     pub(super) since_request: u32,
+    /// The frame that requested one last.
+    pub(super) requested: Sequence,
     /// Timer runs since a frame was acknowledged that had been sent only once.
     pub(super) repairs: u32,
     /// Lost frames that may be resent although the window is full: what the last run of the timer found, within reason.
@@ -195,6 +197,7 @@ impl Active {
             unacked: Sequence(0),
             flights: [Flight::default(); 2],
             since_request: 0,
+            requested: Sequence(u32::MAX),
             repairs: 0,
             credit: 0,
             refusals: 0,
@@ -208,6 +211,18 @@ impl Active {
             train_end: Sequence(0),
             message_turn: false,
         }
+    }
+
+    /// A frame that requests an acknowledgement is under way: it will be answered, or resent.
+    pub(super) fn is_requesting(&self) -> bool {
+        let ahead = self.requested.since(self.unacked) as u32;
+        ahead < WINDOW_FRAMES && self.frame(self.requested).state == FrameState::InFlight
+    }
+
+    /// A frame requests an acknowledgement.
+    #[inline]
+    pub(super) fn note_request(&mut self, sequence: Sequence) {
+        (self.since_request, self.requested) = (0, sequence);
     }
 
     /// A frame leaves by this lane; gives its place in the lane's order of transmission.
@@ -273,7 +288,7 @@ impl Active {
         (self.unacked, self.train_next, self.train_end) = (next, next, next);
         self.flights = [Flight { progress_at: now, ..Flight::default() }; 2];
         (self.since_request, self.refusals, self.credit, self.strikes) = (0, 0, 0, 0);
-        self.long_from = None;
+        (self.long_from, self.requested) = (None, next.minus(1));
         (self.acked_at, self.heard_at) = (now, now);
         self.ready_at = Time::default();
         (self.suspected, self.message_turn) = (false, false);

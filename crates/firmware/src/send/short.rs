@@ -193,7 +193,7 @@ impl SendPath {
         let next = first.plus(1);
         (active.train_next, active.train_end) = (next, next);
         if request {
-            active.since_request = 0;
+            active.note_request(first);
         }
         self.counters.count(Counter::FramesSent);
         if weight > 1 {

@@ -163,7 +163,8 @@ impl SendPath {
             let left = window.saturating_sub(active.flight(lane).in_flight + 1);
             // V20, as for single frames.
             let low = left < self.profile.request_ack_below
-                && (left == 0 || active.since_request >= self.profile.collection);
+                && (active.since_request >= self.profile.collection
+                    || left == 0 && !active.is_requesting());
             let start = u64::from(built) * u64::from(source.fragment);
             let payload = source.memory.part(start, source.fragment.into());
             // A fault is met again, and dealt with, by the way of single frames.
@@ -172,7 +173,7 @@ impl SendPath {
             }
             active.note_sent(first.plus(built), lane, now);
             if low {
-                active.since_request = 0;
+                active.note_request(first.plus(built));
             }
             built += 1;
         }

@@ -336,7 +336,7 @@ impl SendPath {
         }
         self.sent(now, peer, sequence, (lane, weight));
         if requested && let Some(active) = self.peers[peer].active.as_deref_mut() {
-            active.since_request = 0;
+            active.note_request(sequence);
         }
         Ok(())
     }
@@ -383,7 +383,9 @@ impl SendPath {
             .with_if((last && awaited) || low || resent || tried, Flags::ACK_REQUEST)
     }
 
-    /// V20: ask for an acknowledgement when little of the window is left, but not with every frame.
+    /// V20: ask for an acknowledgement when little of the window is left, but not with every frame: not while a question is under
+    /// way, whose answer lets as many frames go as were sent before it. Otherwise a sender that is ahead of its receiver would have each
+    /// frame answered alone, and the answer let one frame go, which asks again.
     #[inline]
     pub(super) fn asks(&self, entry: &SendPeer, lane: Lane, weight: u8) -> bool {
         let active = entry.active.as_deref();
@@ -391,7 +393,8 @@ impl SendPath {
         let window = entry.window(&self.bulk_windows, lane).frames();
         let left = window.saturating_sub(in_flight + u32::from(weight));
         let since = active.map_or(0, |active| active.since_request);
-        left < self.profile.request_ack_below && (left == 0 || since >= self.profile.collection)
+        let last = || left == 0 && !active.is_some_and(Active::is_requesting);
+        left < self.profile.request_ack_below && (since >= self.profile.collection || last())
     }
 
     /// Notes that a frame went out (or would have, had it been possible).

@@ -93,7 +93,7 @@ impl Firmware {
 
     fn is_for_us(&self, header: &Header) -> bool {
         let tag = header.destination_tag;
-        tag == self.peers.own.destination_tag() || header.kind.contact() && tag == TAG_EVERYONE
+        tag == self.peers.destination_tag || header.kind.contact() && tag == TAG_EVERYONE
     }
 
     fn reads_memory(&self, link: LinkIndex) -> bool {
@@ -408,7 +408,7 @@ impl Firmware {
 
     /// Explicit acknowledgements (I6); with `riding`, only those that can't ride on a control frame that is about to leave.
     pub(crate) fn emit_acks(&mut self, now: Time, riding: bool, batch: &mut TransmitBatch) {
-        let own = self.peers.own;
+        let (own, source_tag) = (self.peers.own, self.peers.source_tag);
         while !batch.is_full() {
             let send = &self.send;
             // A lost acknowledgement costs a profile that resends whole trains a train: none of its acknowledgements rides.
@@ -435,8 +435,15 @@ impl Firmware {
             let body = |into: &mut [u8]| Ack { node: own, sack: ack.sack }.emit(into);
             let (_, way) = self.peers.ways(ack.peer).pick(ack.lane);
             let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
-            let line =
-                Line { own, peer, way, check_payload: true, inline_bytes, bundles, long: false };
+            let line = Line {
+                source_tag,
+                peer,
+                way,
+                check_payload: true,
+                inline_bytes,
+                bundles,
+                long: false,
+            };
             match encode::frame(batch, &line, &head, body, Payload::None, &NoMemory) {
                 Ok(_) => self.counters.count(Counter::AcksSent),
                 Err(_) => self.counters.count(Counter::DropTooLong),
@@ -446,7 +453,7 @@ impl Firmware {
 
     /// What there is to say of messages that were not taken.
     pub(crate) fn emit_not_ready(&mut self, now: Time, batch: &mut TransmitBatch) {
-        let own = self.peers.own;
+        let (own, source_tag) = (self.peers.own, self.peers.source_tag);
         while !batch.is_full() {
             let Some(answer) = self.receive.poll_not_ready() else { return };
             let NotTaken { peer: to, lane, number, sequence, cause } = answer;
@@ -467,8 +474,15 @@ impl Firmware {
             let body = |into: &mut [u8]| NotReady { node: own, cause, backoff_us }.emit(into);
             let (_, way) = self.peers.ways(to).pick(lane);
             let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
-            let line =
-                Line { own, peer, way, check_payload: true, inline_bytes, bundles, long: false };
+            let line = Line {
+                source_tag,
+                peer,
+                way,
+                check_payload: true,
+                inline_bytes,
+                bundles,
+                long: false,
+            };
             if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
                 self.counters.count(Counter::DropTooLong);
             }
@@ -478,7 +492,7 @@ impl Firmware {
     /// Goodbyes, once the node closes.
     pub(crate) fn emit_closes(&mut self, batch: &mut TransmitBatch) {
         let Some(mut next) = self.closing else { return };
-        let own = self.peers.own;
+        let (own, source_tag) = (self.peers.own, self.peers.source_tag);
         while next < self.peers.len() && !batch.is_full() {
             let peer = &self.peers[next];
             let (_, way) = self.peers.ways(next).pick(Lane::Small);
@@ -496,8 +510,15 @@ impl Firmware {
             };
             let body = |into: &mut [u8]| Close { node: own }.emit(into);
             let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
-            let line =
-                Line { own, peer, way, check_payload: true, inline_bytes, bundles, long: false };
+            let line = Line {
+                source_tag,
+                peer,
+                way,
+                check_payload: true,
+                inline_bytes,
+                bundles,
+                long: false,
+            };
             if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
                 self.counters.count(Counter::DropTooLong);
             }

@@ -1,8 +1,10 @@
 //! Building a frame in a batch: header, body, payload by copy or by reference, checksum (none where there is no wire, `CRC-4`).
 
+pub(crate) mod lone;
+
 use emp_wire::{
     ACK_BODY_BYTES_MAX, ATOMIC_BYTES, Checksum, Flags, GET_BYTES, HEADER_BYTES, Header,
-    IMMEDIATE_BYTES, Kind, LONG_BYTES, LONG_FRAME_BYTES, MESSAGE_BODY_BYTES_MAX, NodeId, Sequence,
+    IMMEDIATE_BYTES, Kind, LONG_BYTES, LONG_FRAME_BYTES, MESSAGE_BODY_BYTES_MAX, Sequence,
     ShortRest, TARGET_BYTES, store_checksum,
 };
 
@@ -45,7 +47,8 @@ pub(crate) struct Head {
 
 /// Between whom a frame goes, and how it is checked.
 pub(crate) struct Line<'a> {
-    pub(crate) own: NodeId,
+    /// This node's tag.
+    pub(crate) source_tag: u32,
     pub(crate) peer: &'a Peer,
     pub(crate) way: Option<Way<'a>>,
     pub(crate) check_payload: bool,
@@ -184,14 +187,14 @@ pub(crate) fn frame(
 
 /// The common header of a frame to the line's peer.
 fn header(line: &Line<'_>, head: &Head, length: u16, payload: bool) -> Header {
-    let Line { own, peer, check_payload, .. } = *line;
+    let Line { source_tag, peer, check_payload, .. } = *line;
     Header {
         kind: head.kind,
         flags: head.flags.with_if(!check_payload && payload, Flags::PAYLOAD_UNCHECKED),
         length,
-        destination_tag: peer.node.destination_tag(),
+        destination_tag: peer.tag,
         destination_epoch: peer.remote_epoch.check(),
-        source_tag: own.source_tag(),
+        source_tag,
         source_epoch: peer.local_epoch,
         sequence: head.sequence,
         acknowledge: head.acknowledge,

@@ -123,7 +123,7 @@ impl Firmware {
     fn plan(&mut self, arriving: &Arriving<'_>, whole: bool) -> Option<Landing> {
         let Arriving { link, from, head, frame_bytes, bytes } = *arriving;
         let first = Header::parse_head(head).ok()?;
-        let ours = first.destination_tag == self.peers.own.destination_tag();
+        let ours = first.destination_tag == self.peers.destination_tag;
         let of_train = matches!(first.kind, Kind::Data | Kind::Block) && USUAL.has(first.flags);
         if !ours || !of_train || first.source_epoch.check() == 0 {
             return None;

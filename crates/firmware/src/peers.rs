@@ -19,6 +19,8 @@ const ROUTE_QUIET_MS: u16 = 50;
 /// One peer, as both paths see it.
 pub(crate) struct Peer {
     pub(crate) node: NodeId,
+    /// Its destination tag.
+    pub(crate) tag: u16,
     /// Its epoch, or unknown: not found yet, or given up.
     pub(crate) remote_epoch: Epoch,
     /// Ours towards it. Moves on when we give the pair up alone, so that it can tell the old stream from a new one.
@@ -57,6 +59,7 @@ impl Peer {
         Self {
             node,
             remote_epoch: Epoch::UNKNOWN,
+            tag: node.destination_tag(),
             local_epoch: own_epoch,
             outgoing: Seed::CONTACT,
             incoming: Seed::CONTACT,
@@ -113,6 +116,9 @@ impl Peer {
 /// All peers.
 pub(crate) struct Peers {
     pub(crate) own: NodeId,
+    /// Its tags: asked for with every frame, and not made anew each time.
+    pub(crate) destination_tag: u16,
+    pub(crate) source_tag: u32,
     own_epoch: Epoch,
     entries: Chunked<Peer>,
     by_node: HashMap<u64, u32>,
@@ -136,6 +142,8 @@ impl Peers {
         let (by_node, by_tag) = (HashMap::new(), HashMap::new());
         Self {
             own,
+            destination_tag: own.destination_tag(),
+            source_tag: own.source_tag(),
             own_epoch,
             entries: Chunked::new(),
             by_node,

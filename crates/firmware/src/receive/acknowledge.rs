@@ -167,31 +167,32 @@ impl ReceivePath {
         };
         let gap = entry.received.has_gap();
         cell.owed = !gap;
-        let full = u32::from(count) >= profile.collection;
-        let asked = flags.has(Flags::ACK_REQUEST);
-        let answered = asked
-            && flags.has(Flags::LAST)
-            && !(at_once || overtaken || full || gap || owed.due || owed.explicit)
-            && profile.retransmit == RetransmitUnit::Frame
-            && owed.courtesy.begins();
-        if answered
-            && let Some(other) = self.acks.put_off.replace(peer).filter(|other| *other != peer)
-        {
-            self.end_courtesy(other, cross);
+        let mut due = at_once || overtaken || u32::from(count) >= profile.collection;
+        let mut put_off = None;
+        if !due && flags.has(Flags::ACK_REQUEST) {
+            let waits = flags.has(Flags::LAST)
+                && !(gap || owed.due || owed.explicit)
+                && profile.retransmit == RetransmitUnit::Frame
+                && owed.courtesy.begins();
+            if waits {
+                put_off = self.acks.put_off.replace(peer).filter(|other| *other != peer);
+            }
+            due = !waits;
         }
-        let owed = &mut self.peers[peer].ack;
-        if at_once || overtaken || asked && !answered || full {
-            if !owed.due {
-                owed.due = true;
+        if due {
+            if !core::mem::replace(&mut owed.due, true) {
                 self.acks.due.push_back(peer);
             }
         } else if !owed.delayed && !owed.due {
             owed.delayed = true;
-            owed.until = now + self.profile.ack_delay;
+            owed.until = now + profile.ack_delay;
             if !core::mem::replace(&mut owed.queued, true) {
                 // All delays are equal, so this keeps the order.
                 self.acks.delayed.push_back((owed.until, peer));
             }
+        }
+        if let Some(other) = put_off {
+            self.end_courtesy(other, cross);
         }
     }
 

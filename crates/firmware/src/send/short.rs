@@ -109,25 +109,23 @@ impl SendPath {
         let (flags, acknowledge) = (flags.with(fields.flags()), cell.acknowledge);
         let head = Head { kind: Kind::Message, flags, sequence, acknowledge, word: number };
         let Profile { checksum_payload: check_payload, bundles, .. } = self.profile;
-        let own = peers.own;
         let way = Some(*way);
         // All of it is copied, whatever its length: the buffer is the caller's own again when this returns.
         let inline_bytes = u64::MAX;
-        let line = Line {
-            own,
-            peer: &peers[peer],
-            way,
-            check_payload,
-            inline_bytes,
-            bundles,
-            long: *long,
+        let (source_tag, peer_entry, long) = (peers.source_tag, &peers[peer], *long);
+        let line =
+            Line { source_tag, peer: peer_entry, way, check_payload, inline_bytes, bundles, long };
+        let built = if bytes <= encode::lone::PAYLOAD_BYTES_MAX && !long {
+            let payload = (&send.segments, bytes);
+            encode::lone::message(batch, &line, &head, &fields, payload, *memory)
+        } else {
+            let list = &send.segments;
+            let payload = Payload::Host { list, offset: 0, bytes: bytes.into() };
+            let body = |into: &mut [u8]| fields.emit(into);
+            encode::frame(batch, &line, &head, body, payload, *memory).map(drop)
         };
-        let payload = match bytes {
-            0 => Payload::None,
-            _ => Payload::Host { list: &send.segments, offset: 0, bytes: bytes.into() },
-        };
-        match encode::frame(batch, &line, &head, |into| fields.emit(into), payload, *memory) {
-            Ok(_) => {}
+        match built {
+            Ok(()) => {}
             Err(EncodeError::Full) => return Err(PostError::Busy),
             Err(EncodeError::Unsendable) => return Err(PostError::TooLong),
             Err(EncodeError::Fault) => return Err(PostError::MemoryFault),

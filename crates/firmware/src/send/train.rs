@@ -135,9 +135,9 @@ impl SendPath {
         let Some(active) = self.peers[peer].active.as_deref() else { return 0 };
         let (lane, way) = ways.pick(active.records[*record].lane);
         let inline_bytes = self.inline_bytes(way, &active.records[*record]);
-        let (own, bundles) = (peers.own, false);
+        let (source_tag, bundles) = (peers.source_tag, false);
         let line = Line {
-            own,
+            source_tag,
             peer: &peers[peer],
             way,
             check_payload,

@@ -239,15 +239,22 @@ impl SendPath {
         let flags = self.flags(peer, sequence, record, place, (lane, weight));
         let requested = flags.has(Flags::ACK_REQUEST);
         let acknowledge = cross.acks[peer].acknowledge;
-        let own = peers.own;
+        let (own, source_tag) = (peers.own, peers.source_tag);
         let head = |kind, flags: Flags, word| Head { kind, flags, sequence, acknowledge, word };
         let Profile { checksum_payload: check_payload, bundles, .. } = self.profile;
         let inline_bytes = self.inline_bytes(way, record);
         let long = ways.is_long(way);
         // Where a train lands, each frame has a link frame of its own.
         let bundles = bundles && record.count == 1;
-        let line =
-            Line { own, peer: &peers[peer], way, check_payload, inline_bytes, bundles, long };
+        let line = Line {
+            source_tag,
+            peer: &peers[peer],
+            way,
+            check_payload,
+            inline_bytes,
+            bundles,
+            long,
+        };
         let copied = match record.what {
             What::Skip => {
                 let head = head(Kind::Skip, flags, 0);

@@ -1,32 +1,25 @@
-//! Events in: a frame or a timer reaches the path that it concerns; and the little that the node says by itself.
+//! Events in: a frame or a timer reaches the path that it concerns.
 
 use alloc::vec::Vec;
 use emp_wire::{
-    Ack, Checksum, Close, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Message, NodeId,
-    NotReady, Sequence, SliceWord, TAG_EVERYONE, Target, covered_bytes, names_memory, verify,
-    verify_unsummed,
+    Ack, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Message, NodeId, NotReady,
+    SliceWord, TAG_EVERYONE, Target, covered_bytes, names_memory, verify, verify_unsummed,
 };
 
 use crate::assembly::Whole;
 use crate::counters::Counter;
 use crate::cross::{RouteNews, ToSend};
 use crate::descriptor::Status;
-use crate::encode::{self, Head, INLINE_PAYLOAD_BYTES, Line, Payload};
 use crate::engine::{Firmware, NodeEvent};
 use crate::lanes::{Lane, Way};
 use crate::memory::HostMemory;
 use crate::peers::milliseconds;
-use crate::profile::RetransmitUnit;
-use crate::receive::NotTaken;
 use crate::send::{Explicit, Outlet};
 use crate::time::{Span, Time};
-use crate::transmit::{LinkIndex, TransmitBatch};
+use crate::transmit::LinkIndex;
 
 /// Turns of the loopback within one poll: enough for a large message to finish its windows, and bounded all the same.
 const LOOPBACK_TURNS: usize = 64;
-
-/// What a refusal suggests to wait: the time in which a host that polls posts its next receive.
-const REFUSAL_BACKOFF: Span = Span::us(50);
 
 /// How often peers that owe us something are looked after, as a part of the time after which they count as lost.
 const WATCHES_PER_SILENCE: u64 = 8;
@@ -173,6 +166,36 @@ impl Firmware {
         &mut self,
         now: Time,
         peer: u32,
+        way @ (link, _): Way<'_>,
+        header: &Header,
+        body: &[u8],
+        memory: &mut impl HostMemory,
+    ) {
+        if header.kind.sequenced() {
+            if header.flags.has(Flags::ACK) {
+                self.send.on_riding_ack(now, peer, header.acknowledge);
+            }
+            let lane = self.peers.lane_of(peer, link);
+            let cross = &mut self.cross;
+            self.receive.handle(now, (peer, lane), header, body, cross, memory);
+            if self.watch_at.is_none() && self.receive.has_arrivals() {
+                self.watch(now);
+            }
+        } else {
+            self.deliver_word(now, peer, way, header, body, memory);
+        }
+        if self.send.take_awaits() {
+            self.watch(now);
+        }
+    }
+
+    /// The same for a frame that is not acknowledged itself. Apart from the others, which come more often and are to be dealt with
+    /// by a short run of instructions.
+    #[inline(never)]
+    fn deliver_word(
+        &mut self,
+        now: Time,
+        peer: u32,
         (link, from): Way<'_>,
         header: &Header,
         body: &[u8],
@@ -208,20 +231,7 @@ impl Firmware {
                 Ok(None) => {}
                 Err(counter) => self.counters.count(counter),
             },
-            _ => {
-                if header.flags.has(Flags::ACK) {
-                    self.send.on_riding_ack(now, peer, header.acknowledge);
-                }
-                let lane = self.peers.lane_of(peer, link);
-                let cross = &mut self.cross;
-                self.receive.handle(now, (peer, lane), header, body, cross, memory);
-                if self.watch_at.is_none() && self.receive.has_arrivals() {
-                    self.watch(now);
-                }
-            }
-        }
-        if self.send.take_awaits() {
-            self.watch(now);
+            _ => self.counters.count(Counter::DropKind),
         }
     }
 
@@ -404,128 +414,6 @@ impl Firmware {
         }
     }
 
-    // ---- what the node says by itself ----
-
-    /// Explicit acknowledgements (I6); with `riding`, only those that can't ride on a control frame that is about to leave.
-    pub(crate) fn emit_acks(&mut self, now: Time, riding: bool, batch: &mut TransmitBatch) {
-        let (own, source_tag) = (self.peers.own, self.peers.source_tag);
-        while !batch.is_full() {
-            let send = &self.send;
-            // A lost acknowledgement costs a profile that resends whole trains a train: none of its acknowledgements rides.
-            let single = riding && self.profile.retransmit == RetransmitUnit::Frame;
-            let rides = |peer| single && send.has_control(peer);
-            let Some(ack) = self.receive.poll_ack(now, &mut self.cross, rides) else { return };
-            let peer = &self.peers[ack.peer];
-            if peer.route().is_none_or(|(_, to)| *to == LinkAddress::LOOPBACK) {
-                // The node's own acknowledgements need no frame.
-                if peer.node == own {
-                    let (latest, delay_us) = (ack.latest, ack.delay_us);
-                    let sack = Some(Explicit { latest, sack: &ack.sack, delay_us });
-                    self.send.on_ack(now, ack.peer, ack.cumulative, sack);
-                }
-                continue;
-            }
-            let head = Head {
-                kind: Kind::Ack,
-                flags: Flags::ACK,
-                sequence: ack.latest,
-                acknowledge: ack.cumulative,
-                word: ack.delay_us,
-            };
-            let body = |into: &mut [u8]| Ack { node: own, sack: ack.sack }.emit(into);
-            let (_, way) = self.peers.ways(ack.peer).pick(ack.lane);
-            let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
-            let line = Line {
-                source_tag,
-                peer,
-                way,
-                check_payload: true,
-                inline_bytes,
-                bundles,
-                long: false,
-            };
-            match encode::frame(batch, &line, &head, body, Payload::None, &NoMemory) {
-                Ok(_) => self.counters.count(Counter::AcksSent),
-                Err(_) => self.counters.count(Counter::DropTooLong),
-            }
-        }
-    }
-
-    /// What there is to say of messages that were not taken.
-    pub(crate) fn emit_not_ready(&mut self, now: Time, batch: &mut TransmitBatch) {
-        let (own, source_tag) = (self.peers.own, self.peers.source_tag);
-        while !batch.is_full() {
-            let Some(answer) = self.receive.poll_not_ready() else { return };
-            let NotTaken { peer: to, lane, number, sequence, cause } = answer;
-            let peer = &self.peers[to];
-            let backoff_us = REFUSAL_BACKOFF.as_us() as u32;
-            self.counters.count(Counter::NotReadySent);
-            if peer.node == own {
-                self.send.on_not_ready(now, to, (number, sequence), cause, backoff_us);
-                continue;
-            }
-            let head = Head {
-                kind: Kind::NotReady,
-                flags: Flags::default(),
-                sequence,
-                acknowledge: Sequence(0),
-                word: number,
-            };
-            let body = |into: &mut [u8]| NotReady { node: own, cause, backoff_us }.emit(into);
-            let (_, way) = self.peers.ways(to).pick(lane);
-            let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
-            let line = Line {
-                source_tag,
-                peer,
-                way,
-                check_payload: true,
-                inline_bytes,
-                bundles,
-                long: false,
-            };
-            if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
-                self.counters.count(Counter::DropTooLong);
-            }
-        }
-    }
-
-    /// Goodbyes, once the node closes.
-    pub(crate) fn emit_closes(&mut self, batch: &mut TransmitBatch) {
-        let Some(mut next) = self.closing else { return };
-        let (own, source_tag) = (self.peers.own, self.peers.source_tag);
-        while next < self.peers.len() && !batch.is_full() {
-            let peer = &self.peers[next];
-            let (_, way) = self.peers.ways(next).pick(Lane::Small);
-            next += 1;
-            let reachable = peer.route().is_some_and(|(_, to)| *to != LinkAddress::LOOPBACK);
-            if !reachable || peer.remote_epoch == Epoch::UNKNOWN {
-                continue;
-            }
-            let head = Head {
-                kind: Kind::Close,
-                flags: Flags::default(),
-                sequence: Sequence(0),
-                acknowledge: Sequence(0),
-                word: 0,
-            };
-            let body = |into: &mut [u8]| Close { node: own }.emit(into);
-            let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
-            let line = Line {
-                source_tag,
-                peer,
-                way,
-                check_payload: true,
-                inline_bytes,
-                bundles,
-                long: false,
-            };
-            if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
-                self.counters.count(Counter::DropTooLong);
-            }
-        }
-        self.closing = Some(next);
-    }
-
     /// Frames to the node itself go up again at once, through the same code as all others.
     pub(crate) fn turn_loopback(&mut self, now: Time, memory: &mut impl HostMemory) {
         for _ in 0..LOOPBACK_TURNS {
@@ -568,34 +456,5 @@ fn largest_frame(header: &Header, body: &[u8]) -> Option<u16> {
             Target::parse(body).ok().map(|(target, _)| target.frame_bytes_max)
         }
         _ => None,
-    }
-}
-
-/// For frames without user data.
-struct NoMemory;
-
-impl HostMemory for NoMemory {
-    fn read(
-        &self,
-        _: crate::memory::Segment,
-        _: &mut [u8],
-    ) -> Result<(), crate::memory::MemoryFault> {
-        Err(crate::memory::MemoryFault)
-    }
-
-    fn write(
-        &mut self,
-        _: crate::memory::Segment,
-        _: &[u8],
-    ) -> Result<(), crate::memory::MemoryFault> {
-        Err(crate::memory::MemoryFault)
-    }
-
-    fn checksum(
-        &self,
-        _: crate::memory::Segment,
-        _: &mut Checksum,
-    ) -> Result<(), crate::memory::MemoryFault> {
-        Err(crate::memory::MemoryFault)
     }
 }

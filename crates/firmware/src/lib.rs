@@ -32,6 +32,7 @@ mod long;
 mod looks;
 mod memory;
 mod one_sided;
+mod own_words;
 mod peers;
 mod pool;
 mod posts;

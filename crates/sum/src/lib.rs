@@ -15,7 +15,7 @@ pub const SHORT_BYTES_MAX: usize = 288;
 /// The register of a CRC32C, before its last inversion, after `head`, first byte highest as on the wire, and then `bytes`.
 /// `None`: this processor has no such instruction, or there are more than [`SHORT_BYTES_MAX`].
 #[inline]
-pub fn short(state: u32, head: &[u64], bytes: &[u8]) -> Option<u32> {
+pub fn short<const WORDS: usize>(state: u32, head: &[u64; WORDS], bytes: &[u8]) -> Option<u32> {
     if bytes.len() > SHORT_BYTES_MAX {
         return None;
     }
@@ -33,12 +33,20 @@ mod x86 {
     use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
 
     #[target_feature(enable = "sse4.2")]
-    pub(super) fn run(state: u32, head: &[u64], bytes: &[u8]) -> u32 {
+    pub(super) fn run<const WORDS: usize>(state: u32, head: &[u64; WORDS], bytes: &[u8]) -> u32 {
         let mut state = u64::from(state);
         for word in head {
             state = _mm_crc32_u64(state, word.swap_bytes());
         }
         let (words, mut rest) = bytes.as_chunks::<8>();
+        // By fours: of a short run, counting took as many instructions as summing.
+        let (fours, words) = words.as_chunks::<4>();
+        for [a, b, c, d] in fours {
+            state = _mm_crc32_u64(state, u64::from_le_bytes(*a));
+            state = _mm_crc32_u64(state, u64::from_le_bytes(*b));
+            state = _mm_crc32_u64(state, u64::from_le_bytes(*c));
+            state = _mm_crc32_u64(state, u64::from_le_bytes(*d));
+        }
         for word in words {
             state = _mm_crc32_u64(state, u64::from_le_bytes(*word));
         }
@@ -72,7 +80,7 @@ mod tests {
     proptest! {
         #[test]
         fn words_and_bytes_are_summed_as_they_stand_on_the_wire(
-            head in prop::collection::vec(any::<u64>(), 0..5),
+            head in any::<[u64; 4]>(),
             bytes in prop::collection::vec(any::<u8>(), 0..=SHORT_BYTES_MAX),
             shift in 0usize..9,
         ) {

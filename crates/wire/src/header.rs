@@ -200,11 +200,13 @@ impl Header {
     /// Writes the header with the checksum of a short frame: of it and of `rest`, what is covered of what follows.
     #[inline]
     pub fn emit_summed(&self, into: &mut [u8; HEADER_BYTES], seed: Seed, rest: &ShortRest<'_>) {
-        let mut sum = Checksum::of_short(&self.words(seed.0), rest.fields);
+        let mut words = self.words(seed.0);
+        let mut sum = Checksum::of_short(&words, rest.fields);
         if !rest.payload.is_empty() {
             sum.update(rest.payload);
         }
-        write_words(into, &self.words(sum.value()));
+        words[3] = words[3] >> 32 << 32 | u64::from(sum.value());
+        write_words(into, &words);
     }
 
     /// The header as words, with this in the checksum field.

@@ -59,31 +59,17 @@ impl ReceivePath {
         if arrival != Arrival::OutOfWindow {
             received.latest = header.sequence;
         }
-        match arrival {
-            Arrival::OutOfWindow => return self.counters.count(Counter::DropOutOfWindow),
-            Arrival::Duplicate => {
-                // V14: the acknowledgement may have been lost.
-                self.counters.count(Counter::DropDuplicate);
-                self.answer_by(peer, lane);
-                return self.owe_now(peer, cross);
-            }
-            Arrival::Ahead if !self.profile.accept_out_of_order => {
-                self.counters.count(Counter::DropOutOfOrder);
-                return self.owe_now(peer, cross);
-            }
-            Arrival::InOrder | Arrival::Ahead => {}
+        if arrival != Arrival::InOrder && !self.takes_unordered((peer, lane), arrival, cross) {
+            return;
         }
-        let verdict = match header.kind {
-            Kind::Message | Kind::Put | Kind::Atomic => {
-                self.on_first(now, peer, header, body, cross, memory)
+        let verdict = match self.take_short(peer, header, body, memory) {
+            Some(early) => {
+                if early {
+                    self.take_waiting(peer, cross, memory);
+                }
+                Verdict::Taken
             }
-            Kind::Data => self.on_data(peer, header, body, memory),
-            Kind::Block => self.on_block(peer, header, BlockWord::parse(header.word), body, memory),
-            Kind::Skip => Verdict::Taken,
-            Kind::Pull => self.on_pull(peer, header, body),
-            Kind::Done => self.on_done(peer, header, body, memory),
-            Kind::Get => self.on_get(peer, body),
-            _ => Verdict::Dropped(Counter::DropKind),
+            None => self.take_usual(now, peer, header, body, cross, memory),
         };
         match verdict {
             Verdict::Taken => {}
@@ -95,6 +81,60 @@ impl ReceivePath {
         let closed_gap = received.take(header.sequence);
         let opens_gap = opens_gap && !self.overtakes(peer, lane, arrival);
         self.owe(now, peer, header.flags, opens_gap || closed_gap, cross);
+    }
+
+    /// Whether a frame is taken whose turn it is not; what there is to say of one that is not.
+    #[inline(never)]
+    fn takes_unordered(
+        &mut self,
+        (peer, lane): (u32, Lane),
+        arrival: Arrival,
+        cross: &mut Cross,
+    ) -> bool {
+        match arrival {
+            Arrival::OutOfWindow => {
+                self.counters.count(Counter::DropOutOfWindow);
+                false
+            }
+            Arrival::Duplicate => {
+                // V14: the acknowledgement may have been lost.
+                self.counters.count(Counter::DropDuplicate);
+                self.answer_by(peer, lane);
+                self.owe_now(peer, cross);
+                false
+            }
+            Arrival::Ahead if !self.profile.accept_out_of_order => {
+                self.counters.count(Counter::DropOutOfOrder);
+                self.owe_now(peer, cross);
+                false
+            }
+            Arrival::InOrder | Arrival::Ahead => true,
+        }
+    }
+
+    /// Takes what a frame brings that does not go the shortest way: apart from that, which stays short so.
+    #[inline(never)]
+    fn take_usual(
+        &mut self,
+        now: Time,
+        peer: u32,
+        header: &Header,
+        body: &[u8],
+        cross: &mut Cross,
+        memory: &mut impl HostMemory,
+    ) -> Verdict {
+        match header.kind {
+            Kind::Message | Kind::Put | Kind::Atomic => {
+                self.on_first(now, peer, header, body, cross, memory)
+            }
+            Kind::Data => self.on_data(peer, header, body, memory),
+            Kind::Block => self.on_block(peer, header, BlockWord::parse(header.word), body, memory),
+            Kind::Skip => Verdict::Taken,
+            Kind::Pull => self.on_pull(peer, header, body),
+            Kind::Done => self.on_done(peer, header, body, memory),
+            Kind::Get => self.on_get(peer, body),
+            _ => Verdict::Dropped(Counter::DropKind),
+        }
     }
 
     fn on_pull(&mut self, peer: u32, header: &Header, body: &[u8]) -> Verdict {
@@ -139,12 +179,6 @@ impl ReceivePath {
         cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) -> Verdict {
-        if self.take_short(peer, header, body, memory) {
-            if self.peers[peer].early != NONE {
-                self.take_waiting(peer, cross, memory);
-            }
-            return Verdict::Taken;
-        }
         let (incoming, payload) = match describe::first_frame(peer, header, body) {
             Ok(described) => described,
             Err(reason) => return Verdict::Dropped(reason.into()),

@@ -3,14 +3,14 @@
 
 use emp_wire::{Flags, Header, Kind, Message};
 
-use super::ReceivePath;
 use super::placement::Envelope;
+use super::{NONE, ReceivePath};
 use crate::counters::Counter;
 use crate::descriptor::Status;
 use crate::memory::HostMemory;
 
 impl ReceivePath {
-    /// Takes the message, if it is such. False: nothing was done with it.
+    /// Takes the message, if it is such; says whether later ones came before it and wait. `None`: nothing was done with it.
     #[inline]
     pub(super) fn take_short(
         &mut self,
@@ -18,22 +18,25 @@ impl ReceivePath {
         header: &Header,
         body: &[u8],
         memory: &mut impl HostMemory,
-    ) -> bool {
+    ) -> Option<bool> {
         let flags = header.flags;
         let alone =
             !flags.has(Flags::LONG) && !flags.has(Flags::SYNCHRONOUS) && !flags.has(Flags::VOID);
-        let in_turn = header.word == self.peers[peer].next_number;
-        if header.kind != Kind::Message || !alone || !in_turn {
-            return false;
+        if header.kind != Kind::Message || !alone || header.word != self.peers[peer].next_number {
+            return None;
         }
-        let Ok((message, payload)) = Message::parse(flags, body) else { return false };
-        let Some(open) = self.endpoint(message.destination_endpoint) else { return false };
+        let (message, payload) = Message::parse(flags, body).ok()?;
+        let open = self.endpoint(message.destination_endpoint)?;
         let (node, source, bits) = (message.node, message.source_endpoint, message.match_bits);
         let endpoint = self.endpoints[open].as_mut().expect("it is open");
         let accepts = |index: &u32| {
             self.posted.at(*index).is_some_and(|p| p.selector.accepts(node, source, bits))
         };
-        let Some(at) = endpoint.posted.iter().position(accepts) else { return false };
+        // Most often the first one does.
+        let at = match endpoint.posted.front() {
+            Some(first) if accepts(first) => 0,
+            _ => endpoint.posted.iter().position(accepts)?,
+        };
         let posted = match at {
             0 => endpoint.posted.pop_front(),
             _ => endpoint.posted.remove(at),
@@ -51,7 +54,7 @@ impl ReceivePath {
         self.place_single(posted, &envelope, payload, memory);
         let entry = &mut self.peers[peer];
         entry.next_number = entry.next_number.wrapping_add(1);
-        true
+        Some(entry.early != NONE)
     }
 
     /// A message of one frame that found its receive, which is on no list any more.

@@ -26,11 +26,9 @@ impl SendPath {
     /// An acknowledgement came on another frame: it is taken in at once, or waits.
     #[inline]
     pub(crate) fn on_riding_ack(&mut self, now: Time, peer: u32, cumulative: Sequence) {
-        if self.peers[peer].active.is_none() {
-            // As where messages go one way: there is nothing that it could be of.
-            return self.on_ack(now, peer, cumulative, None);
+        if self.late.is_some() {
+            self.settle_acks(now);
         }
-        self.settle_acks(now);
         if self.may_wait(peer, cumulative) {
             self.late = Some(Late { peer, cumulative, came: now });
         } else {
@@ -39,7 +37,6 @@ impl SendPath {
     }
 
     /// Takes in what waits. False: there is nothing.
-    #[inline]
     pub(crate) fn settle_acks(&mut self, now: Time) -> bool {
         let late = self.late.take();
         if let Some(late) = late {
@@ -71,6 +68,7 @@ impl SendPath {
     /// True if it concerns only a message that its host has done with, and nothing waits for room in the window.
     #[inline]
     fn may_wait(&self, peer: u32, cumulative: Sequence) -> bool {
+        // Without, as where messages go one way, there is nothing that it could be of.
         let Some(active) = self.peers[peer].active.as_deref() else { return false };
         let message = single(active, cumulative).and_then(|(message, _)| self.messages.at(message));
         active.is_waiting() && message.is_some_and(SendMessage::is_forgotten_when_acked)

@@ -1,0 +1,168 @@
+//! What the node says by itself: explicit acknowledgements, what was not taken, goodbyes.
+
+use emp_wire::{Ack, Checksum, Close, Epoch, Flags, Kind, LinkAddress, NotReady, Sequence};
+
+use crate::counters::Counter;
+use crate::encode::{self, Head, INLINE_PAYLOAD_BYTES, Line, Payload};
+use crate::engine::Firmware;
+use crate::lanes::Lane;
+use crate::memory::HostMemory;
+use crate::profile::RetransmitUnit;
+use crate::receive::NotTaken;
+use crate::send::Explicit;
+use crate::time::{Span, Time};
+use crate::transmit::TransmitBatch;
+
+/// What a refusal suggests to wait: the time in which a host that polls posts its next receive.
+const REFUSAL_BACKOFF: Span = Span::us(50);
+
+impl Firmware {
+    /// Explicit acknowledgements (I6); with `riding`, only those that can't ride on a control frame that is about to leave.
+    pub(crate) fn emit_acks(&mut self, now: Time, riding: bool, batch: &mut TransmitBatch) {
+        let (own, source_tag) = (self.peers.own, self.peers.source_tag);
+        while !batch.is_full() {
+            let send = &self.send;
+            // A lost acknowledgement costs a profile that resends whole trains a train: none of its acknowledgements rides.
+            let single = riding && self.profile.retransmit == RetransmitUnit::Frame;
+            let rides = |peer| single && send.has_control(peer);
+            let Some(ack) = self.receive.poll_ack(now, &mut self.cross, rides) else { return };
+            let peer = &self.peers[ack.peer];
+            if peer.route().is_none_or(|(_, to)| *to == LinkAddress::LOOPBACK) {
+                // The node's own acknowledgements need no frame.
+                if peer.node == own {
+                    let (latest, delay_us) = (ack.latest, ack.delay_us);
+                    let sack = Some(Explicit { latest, sack: &ack.sack, delay_us });
+                    self.send.on_ack(now, ack.peer, ack.cumulative, sack);
+                }
+                continue;
+            }
+            let head = Head {
+                kind: Kind::Ack,
+                flags: Flags::ACK,
+                sequence: ack.latest,
+                acknowledge: ack.cumulative,
+                word: ack.delay_us,
+            };
+            let body = |into: &mut [u8]| Ack { node: own, sack: ack.sack }.emit(into);
+            let (_, way) = self.peers.ways(ack.peer).pick(ack.lane);
+            let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
+            let line = Line {
+                source_tag,
+                peer,
+                way,
+                check_payload: true,
+                inline_bytes,
+                bundles,
+                long: false,
+            };
+            match encode::frame(batch, &line, &head, body, Payload::None, &NoMemory) {
+                Ok(_) => self.counters.count(Counter::AcksSent),
+                Err(_) => self.counters.count(Counter::DropTooLong),
+            }
+        }
+    }
+
+    /// What there is to say of messages that were not taken.
+    pub(crate) fn emit_not_ready(&mut self, now: Time, batch: &mut TransmitBatch) {
+        let (own, source_tag) = (self.peers.own, self.peers.source_tag);
+        while !batch.is_full() {
+            let Some(answer) = self.receive.poll_not_ready() else { return };
+            let NotTaken { peer: to, lane, number, sequence, cause } = answer;
+            let peer = &self.peers[to];
+            let backoff_us = REFUSAL_BACKOFF.as_us() as u32;
+            self.counters.count(Counter::NotReadySent);
+            if peer.node == own {
+                self.send.on_not_ready(now, to, (number, sequence), cause, backoff_us);
+                continue;
+            }
+            let head = Head {
+                kind: Kind::NotReady,
+                flags: Flags::default(),
+                sequence,
+                acknowledge: Sequence(0),
+                word: number,
+            };
+            let body = |into: &mut [u8]| NotReady { node: own, cause, backoff_us }.emit(into);
+            let (_, way) = self.peers.ways(to).pick(lane);
+            let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
+            let line = Line {
+                source_tag,
+                peer,
+                way,
+                check_payload: true,
+                inline_bytes,
+                bundles,
+                long: false,
+            };
+            if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
+                self.counters.count(Counter::DropTooLong);
+            }
+        }
+    }
+
+    /// Goodbyes, once the node closes.
+    pub(crate) fn emit_closes(&mut self, batch: &mut TransmitBatch) {
+        let Some(mut next) = self.closing else { return };
+        let (own, source_tag) = (self.peers.own, self.peers.source_tag);
+        while next < self.peers.len() && !batch.is_full() {
+            let peer = &self.peers[next];
+            let (_, way) = self.peers.ways(next).pick(Lane::Small);
+            next += 1;
+            let reachable = peer.route().is_some_and(|(_, to)| *to != LinkAddress::LOOPBACK);
+            if !reachable || peer.remote_epoch == Epoch::UNKNOWN {
+                continue;
+            }
+            let head = Head {
+                kind: Kind::Close,
+                flags: Flags::default(),
+                sequence: Sequence(0),
+                acknowledge: Sequence(0),
+                word: 0,
+            };
+            let body = |into: &mut [u8]| Close { node: own }.emit(into);
+            let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
+            let line = Line {
+                source_tag,
+                peer,
+                way,
+                check_payload: true,
+                inline_bytes,
+                bundles,
+                long: false,
+            };
+            if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
+                self.counters.count(Counter::DropTooLong);
+            }
+        }
+        self.closing = Some(next);
+    }
+}
+
+/// For frames without user data.
+struct NoMemory;
+
+impl HostMemory for NoMemory {
+    fn read(
+        &self,
+        _: crate::memory::Segment,
+        _: &mut [u8],
+    ) -> Result<(), crate::memory::MemoryFault> {
+        Err(crate::memory::MemoryFault)
+    }
+
+    fn write(
+        &mut self,
+        _: crate::memory::Segment,
+        _: &[u8],
+    ) -> Result<(), crate::memory::MemoryFault> {
+        Err(crate::memory::MemoryFault)
+    }
+
+    fn checksum(
+        &self,
+        _: crate::memory::Segment,
+        _: &mut Checksum,
+    ) -> Result<(), crate::memory::MemoryFault> {
+        Err(crate::memory::MemoryFault)
+    }
+}

@@ -120,12 +120,12 @@ impl Firmware {
         let entry = &mut self.peers[peer];
         let expected = self.routes.nonce(hello.node, entry.challenge);
         if hello.nonce != expected
-            || !entry.asking
+            || !entry.is_asking()
             || header.destination_epoch != entry.local_epoch.check()
         {
             return Err(Counter::DropBadReply);
         }
-        entry.asking = false;
+        entry.note_asking(false);
         entry.challenge = entry.challenge.wrapping_add(1);
         let (remote, epoch) = (entry.remote_epoch, header.source_epoch);
         let moved = self.peers.heard_from(now, peer, link, &from);
@@ -215,7 +215,7 @@ impl Firmware {
         frame_bytes: u16,
     ) {
         let entry = &mut self.peers[peer];
-        entry.asking = true;
+        entry.note_asking(true);
         let contact = Contact {
             link,
             to,

@@ -16,6 +16,16 @@ use crate::transmit::LinkIndex;
 /// How long a peer may speak from elsewhere than its route before the route is doubted: a node with two links may use both.
 const ROUTE_QUIET_MS: u16 = 50;
 
+/// What is true of a peer, or not.
+mod mark {
+    /// Where frames to it go is known.
+    pub(super) const ROUTE: u8 = 1;
+    /// It was asked who it is, and the answer is still out.
+    pub(super) const ASKING: u8 = 2;
+    /// It is in the list of those that have left.
+    pub(super) const DEPARTED: u8 = 4;
+}
+
 /// One peer, as both paths see it.
 pub(crate) struct Peer {
     pub(crate) node: NodeId,
@@ -30,7 +40,8 @@ pub(crate) struct Peer {
     pub(crate) incoming: Seed,
     address: LinkAddress,
     link: LinkIndex,
-    has_route: bool,
+    /// Three truths in one byte: bits of [`mark`].
+    marks: u8,
     /// Largest frame that both ends take.
     pub(crate) frame_bytes_max: u16,
     /// Number of the last hello that was sent to check its epoch; part of the nonce.
@@ -39,8 +50,6 @@ pub(crate) struct Peer {
     challenged_ms: u16,
     /// When a valid frame last came from where its bulk lane leads, likewise.
     bulk_heard_ms: u16,
-    /// The answer is still out.
-    pub(crate) asking: bool,
     /// What there is beside the route: bits of [`flag`].
     lanes: u8,
     /// What is known of long frames between it and this node.
@@ -49,8 +58,6 @@ pub(crate) struct Peer {
     pub(crate) heard_ms: u32,
     /// When one last came from where its route leads.
     route_heard_ms: u32,
-    /// It is in the list of those that have left.
-    departed: bool,
 }
 
 impl Peer {
@@ -65,24 +72,42 @@ impl Peer {
             incoming: Seed::CONTACT,
             address: LinkAddress::EVERYONE,
             link: LinkIndex(0),
-            has_route: false,
+            marks: 0,
             frame_bytes_max,
             challenge: 0,
             challenged_ms: u16::MAX / 2,
             bulk_heard_ms: 0,
-            asking: false,
             lanes: 0,
             long: LongNote::NONE,
             heard_ms: 0,
             route_heard_ms: 0,
-            departed: false,
         }
+    }
+
+    /// One of [`mark`] is set.
+    #[inline]
+    fn has(&self, mark: u8) -> bool {
+        self.marks & mark != 0
+    }
+
+    fn set(&mut self, mark: u8, set: bool) {
+        self.marks = if set { self.marks | mark } else { self.marks & !mark };
+    }
+
+    /// Notes that it is asked who it is, or, false, that it has answered.
+    pub(crate) fn note_asking(&mut self, asking: bool) {
+        self.set(mark::ASKING, asking);
+    }
+
+    /// Its answer is still out.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.has(mark::ASKING)
     }
 
     /// Where frames to it go, unless they take the bulk lane.
     #[inline]
     pub(crate) fn route(&self) -> Option<Way<'_>> {
-        self.has_route.then_some((self.link, &self.address))
+        self.has(mark::ROUTE).then_some((self.link, &self.address))
     }
 
     #[inline]
@@ -162,7 +187,7 @@ impl Peers {
         let bulk_frames = self.lanes.bulk_frames();
         let long = peer.long.link();
         let mut ways = Ways { small: peer.route(), bulk: None, bulk_frames, long };
-        if peer.lanes != 0 && peer.has_route {
+        if peer.lanes != 0 && peer.has(mark::ROUTE) {
             ways.bulk = self.lanes.way(index).filter(|_| peer.lanes & flag::BULK != 0);
             let usable = peer.lanes & flag::SMALL_DOWN == 0 || ways.bulk.is_none();
             ways.small = ways.small.filter(|_| usable);
@@ -190,11 +215,12 @@ impl Peers {
     /// Frames to a peer go there from now on. What was known of a second lane is not, unless that is another link.
     pub(crate) fn set_route(&mut self, now: Time, index: u32, link: LinkIndex, to: LinkAddress) {
         let peer = &mut self.entries[index];
-        if peer.link != link || !peer.has_route {
+        if peer.link != link || !peer.has(mark::ROUTE) {
             peer.lanes = 0;
             self.lanes.forget(index);
         }
-        (peer.link, peer.address, peer.has_route) = (link, to, true);
+        (peer.link, peer.address) = (link, to);
+        peer.set(mark::ROUTE, true);
         peer.route_heard_ms = milliseconds(now);
         self.look_for_long(index);
     }
@@ -202,7 +228,8 @@ impl Peers {
     /// Nothing is known any more of where a peer is.
     pub(crate) fn clear_route(&mut self, index: u32) {
         let peer = &mut self.entries[index];
-        (peer.has_route, peer.lanes, peer.long) = (false, 0, LongNote::NONE);
+        (peer.lanes, peer.long) = (0, LongNote::NONE);
+        peer.set(mark::ROUTE, false);
         self.lanes.forget(index);
         self.longs.forget(index);
     }
@@ -257,7 +284,7 @@ impl Peers {
     #[inline]
     pub(crate) fn is_bulk(&self, index: u32, link: LinkIndex) -> bool {
         let peer = &self.entries[index];
-        self.lanes.bulk_link() == Some(link) && peer.has_route && peer.link != link
+        self.lanes.bulk_link() == Some(link) && peer.has(mark::ROUTE) && peer.link != link
     }
 
     /// The lane of a frame from this peer by this link.
@@ -278,7 +305,7 @@ impl Peers {
             Lane::Bulk => peer.lanes & flag::BULK == 0 && self.lanes.is_beside(peer.link),
         };
         missing
-            && peer.has_route
+            && peer.has(mark::ROUTE)
             && peer.address != LinkAddress::LOOPBACK
             && self.lanes.may_seek(now, index, lane)
     }
@@ -293,7 +320,7 @@ impl Peers {
     ) -> bool {
         let Some(bulk) = self.lanes.bulk_link() else { return false };
         let peer = &mut self.entries[index];
-        if !peer.has_route {
+        if !peer.has(mark::ROUTE) {
             return false;
         }
         let before = (peer.lanes, peer.link);
@@ -386,7 +413,9 @@ impl Peers {
 
     /// Notes that a pair was given up: if the table fills up, those who left first make room.
     pub(crate) fn note_departed(&mut self, now: Time, index: u32) {
-        if !core::mem::replace(&mut self.entries[index].departed, true) {
+        let entry = &mut self.entries[index];
+        if !entry.has(mark::DEPARTED) {
+            entry.set(mark::DEPARTED, true);
             self.departed.push_back((now, index));
         }
     }
@@ -400,7 +429,7 @@ impl Peers {
         loop {
             let (_, index) = *self.departed.front().filter(|(since, _)| *since <= before)?;
             self.departed.pop_front();
-            self.entries[index].departed = false;
+            self.entries[index].set(mark::DEPARTED, false);
             // Those that came back are not looked at again until they leave again.
             if self.entries[index].remote_epoch == Epoch::UNKNOWN && is_gone(index) {
                 return Some(index);

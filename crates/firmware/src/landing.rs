@@ -99,7 +99,7 @@ impl Firmware {
     /// False: [`plan_landing`](Self::plan_landing) would answer `None` whatever waits, so there is no need to look.
     #[inline]
     pub fn expects_landing(&self) -> bool {
-        self.expects_long_frames() && self.receive.expects_blocks()
+        self.expects_long_frames() && self.receive.expects_landing()
     }
 
     /// Frames of this length are worth asking [`plan_landing`](Self::plan_landing) for.

@@ -112,6 +112,10 @@ pub const LANES_MAX: usize = 16_384;
 /// Second lanes being looked for at a time; trains that begin meanwhile take the lane there is.
 pub const SEEKS_MAX: usize = 256;
 
+/// Receivers that a node is sending less unasked at a time, as they had no room for it: the busiest incast has the many at the other
+/// end. Beyond it messages leave as to others. 16 bytes each.
+pub const WARY_MAX: usize = 4_096;
+
 /// Smallest link frame that longer ones are cut for, in bytes: below it slices would be mostly headers. Half of the smallest
 /// MTU that IPv4 allows for.
 pub const SLICED_FOR_BYTES_MIN: usize = 288;

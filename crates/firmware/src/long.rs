@@ -22,6 +22,11 @@ use crate::transmit::LinkIndex;
 /// Payload bytes of the longest frame.
 pub(crate) const LONG_FRAGMENT_BYTES: u16 = (LONG_FRAME_BYTES - emp_wire::HEADER_BYTES) as u16;
 
+/// Payload bytes of frames of a train of several long ones, which are of one length, as few as can be: more than half of the longest.
+pub(crate) const fn is_long_cut(fragment: u16) -> bool {
+    fragment > LONG_FRAGMENT_BYTES / 2 && fragment <= LONG_FRAGMENT_BYTES
+}
+
 /// First interval between the questions to one peer, which doubles: a LAN answers well within it.
 const ASK_INTERVAL: Span = Span::ms(1);
 

@@ -56,6 +56,8 @@ pub struct Profile {
     pub unexpected: Unexpected,
     /// Messages up to this size leave whole, without waiting for the receiver. `u64::MAX`: all of them.
     pub eager_bytes: u64,
+    /// The same where frames longer than the MTU get through, if that is more, unless the receiver had less room lately.
+    pub long_eager_bytes: u64,
     /// Of longer messages, the bytes that leave unasked.
     pub unscheduled_bytes: u32,
     /// Bytes of one pull.
@@ -111,6 +113,9 @@ impl Profile {
         unexpected: Unexpected::Pool,
         // Two trains of 64 KB segmented UDP, about one bandwidth-delay product of a 25 Gb/s LAN at 20 µs.
         eager_bytes: 64 << 10,
+        // Asking takes a receiver 4 µs (a request, and the word that all is there), and so does the sender's wait for it: a tenth
+        // of the time of such a message. Beyond it other things count, and eight unexpected ones would fill a pool.
+        long_eager_bytes: 512 << 10,
         // What one segmented UDP send carries at MTU 1500 (44 frames): a block of 64 KB would need a second one for its tail.
         unscheduled_bytes: 60 << 10,
         pull_block_bytes: 60 << 10,

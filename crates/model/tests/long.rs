@@ -72,6 +72,78 @@ fn a_megabyte_takes_few_frames() {
     }
 }
 
+/// What several long frames hold leaves whole, in frames of one length.
+#[test]
+fn some_hundred_kilobytes_leave_unasked() {
+    for lanes in [false, true] {
+        for (bytes, frames) in [(100_000, 2), (192 << 10, 4), (512 << 10, 9), (513 << 10, 0)] {
+            let mut world = open(lanes);
+            world.pass(Span::ms(20));
+            let before = sum(&world, Counter::FramesSent);
+            let pulls = sum(&world, Counter::PullsSent);
+            exchange(&mut world, 0, 1, bytes);
+            let sent = sum(&world, Counter::FramesSent) - before;
+            if frames > 0 {
+                assert_eq!(sent, frames, "{bytes} bytes");
+            }
+            let asked = sum(&world, Counter::PullsSent) > pulls;
+            assert_eq!(asked, frames == 0, "{bytes} bytes");
+        }
+    }
+}
+
+/// A receiver that had no room for so much is asked to ask again, for a while (`LONG-6`).
+#[test]
+fn after_a_loss_a_receiver_asks_again() {
+    let mut world = open(false);
+    world.pass(Span::ms(20));
+    let pulls = |world: &World| count(world, 1, Counter::PullsSent);
+    let before = pulls(&world);
+    let arrives = |world: &mut World| {
+        world.receive(1, Want::ANY, 200_000);
+        let message = world.send(MessageSpec::plain(0, 1, 200_000));
+        wait(world, Span::ms(100), |world| world.arrived(message));
+    };
+    let rates = Rates { drop: Ppm::percent(1), ..Rates::default() };
+    world.network_mut().set_faults(0, FaultPlan::uniform(rates));
+    while count(&world, 0, Counter::FramesResent) == 0 {
+        arrives(&mut world);
+    }
+    assert_eq!(pulls(&world), before);
+    world.network_mut().set_faults(0, FaultPlan::default());
+    arrives(&mut world);
+    assert_eq!(pulls(&world), before + 1);
+    world.pass(Span::ms(11));
+    arrives(&mut world);
+    assert_eq!(pulls(&world), before + 1);
+    finish(&mut world);
+}
+
+/// Messages that nobody waits for leave half of the pool to shorter ones, and the next come in parts.
+#[test]
+fn unexpected_long_messages_leave_room_for_others() {
+    let mut world = open(false);
+    world.pass(Span::ms(20));
+    let unready = |world: &World| count(world, 1, Counter::NotReadySent);
+    let long: Vec<_> = (0..12)
+        .map(|_| {
+            let message = world.send(MessageSpec::plain(0, 1, 500_000));
+            world.pass(Span::ms(1));
+            message
+        })
+        .collect();
+    // Of 4 MB two have four of them; the fifth is refused its bytes, and those that come then have sent little.
+    assert_eq!(unready(&world), 1);
+    let short = world.send(MessageSpec::plain(0, 1, 60_000));
+    world.pass(Span::ms(1));
+    assert_eq!(unready(&world), 1, "no room for a shorter one");
+    for message in long.into_iter().chain([short]) {
+        world.receive(1, Want::ANY, 500_000);
+        wait(&mut world, Span::ms(100), |world| world.arrived(message));
+    }
+    finish(&mut world);
+}
+
 /// A sender that is ahead of its receiver does not have each long frame answered by itself: an answer takes its receiver as long as a fifth of a
 /// frame.
 #[test]

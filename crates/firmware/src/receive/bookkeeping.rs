@@ -10,7 +10,7 @@ use super::{Incoming, NONE, NotTaken, Place, ReceivePath, Wants, describe};
 use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
 use crate::lanes::Lane;
-use crate::limits::{HOMELESS_MAX, INCOMING_MAX};
+use crate::limits::{HOMELESS_MAX, INCOMING_MAX, POOL_SLOT_BYTES};
 use crate::memory::HostMemory;
 use crate::peers::milliseconds;
 use crate::profile::Unexpected;
@@ -329,7 +329,7 @@ impl ReceivePath {
         mut incoming: Incoming,
         payload: &[u8],
     ) -> Result<u32, Box<Incoming>> {
-        if self.crowded() {
+        if self.crowded() || self.is_too_much(&incoming) {
             return Err(Box::new(incoming));
         }
         let Some(chain) = self.pool.alloc(incoming.unscheduled as usize) else {
@@ -344,6 +344,14 @@ impl ReceivePath {
             self.link_progress(peer, index);
         }
         Ok(index)
+    }
+
+    /// What is longer than usual, as its sender could not know that nobody waits for it, leaves half of the pool to others.
+    fn is_too_much(&self, incoming: &Incoming) -> bool {
+        let (free, all) = self.pool.slots();
+        u64::from(incoming.unscheduled) > self.profile.eager_bytes
+            && u64::from(incoming.unscheduled).div_ceil(POOL_SLOT_BYTES as u64) + all as u64 / 2
+                > free as u64
     }
 
     /// The rest of the table is for messages that a receive waits for: a flood of others must not lock them out.

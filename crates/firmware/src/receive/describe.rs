@@ -93,6 +93,7 @@ fn describe(
         place: Place::Later,
         early: false,
         claimed: false,
+        lands: false,
         pulling: Pulling::of(0, 0),
         direct: None,
         next_progress: NONE,

@@ -51,10 +51,10 @@ pub(crate) struct Outline {
 }
 
 impl ReceivePath {
-    /// Something is under way that was asked for.
+    /// Something is under way whose place is known: it was asked for, or is the rest of a message in long frames.
     #[inline]
-    pub(crate) const fn expects_blocks(&self) -> bool {
-        self.pulling_bytes > 0
+    pub(crate) const fn expects_landing(&self) -> bool {
+        self.pulling_bytes > 0 || self.long_trains > 0
     }
 
     /// Where a train that begins with this frame of a known peer goes. `None`: frame by frame, as it comes. `whole`: also of
@@ -133,8 +133,8 @@ impl ReceivePath {
         if u64::from(incoming.received) != offset {
             return None;
         }
-        if !whole && u64::from(incoming.unscheduled) >= incoming.total {
-            // It came whole: copying costs less than having it placed.
+        if !whole && !incoming.lands && u64::from(incoming.unscheduled) >= incoming.total {
+            // It comes whole, and not in long frames: copying costs less than having it placed.
             return None;
         }
         let left = u64::from(incoming.unscheduled).checked_sub(offset)?;

@@ -116,6 +116,8 @@ struct Incoming {
     kept: Option<NotReadyCause>,
     early: bool,
     claimed: bool,
+    /// Its train is under way in long frames, which are put where they belong by links that can.
+    lands: bool,
     /// When it came for an endpoint that is not open, in milliseconds (wrapping).
     homeless_ms: Option<u32>,
     /// What is pulled of it.
@@ -199,6 +201,8 @@ pub(crate) struct ReceivePath {
     pool: Pool,
     pulls: Slots<pulling::PullState>,
     pulling_bytes: u64,
+    /// Messages that [`lands`](Incoming::lands) says it of.
+    long_trains: u32,
     pull_queue: VecDeque<pulling::Puller>,
     /// Messages that are read from their senders' memory, by index and generation.
     direct: VecDeque<(u32, u32)>,
@@ -234,6 +238,7 @@ impl ReceivePath {
             pool: Pool::new(POOL_BYTES / 100 * (100 - POOL_SEND_PERCENT)),
             pulls: Slots::new(PULLS_MAX),
             pulling_bytes: 0,
+            long_trains: 0,
             pull_queue: VecDeque::new(),
             direct: VecDeque::new(),
             acks: acknowledge::AckQueues::default(),

@@ -8,6 +8,7 @@ use super::{Incoming, NONE, Place, ReceivePath};
 use crate::counters::Counter;
 use crate::cross::ToSend;
 use crate::descriptor::{Completion, OpId, OpKind, Status};
+use crate::long::is_long_cut;
 use crate::memory::HostMemory;
 
 impl ReceivePath {
@@ -239,7 +240,11 @@ impl ReceivePath {
 
     pub(super) fn link_progress(&mut self, peer: u32, index: u32) {
         let head = self.peers[peer].progress;
-        self.incoming.at_mut(index).expect("the caller has it").next_progress = head;
+        let incoming = self.incoming.at_mut(index).expect("the caller has it");
+        incoming.next_progress = head;
+        incoming.lands =
+            is_long_cut(incoming.fragment) && matches!(incoming.place, Place::Posted(_));
+        self.long_trains += u32::from(incoming.lands);
         self.peers[peer].progress = index;
     }
 
@@ -271,7 +276,9 @@ impl ReceivePath {
         } else {
             self.incoming.at_mut(before).expect("listed").next_progress = next;
         }
-        self.incoming.at_mut(index).expect("seen above").next_progress = NONE;
+        let incoming = self.incoming.at_mut(index).expect("seen above");
+        incoming.next_progress = NONE;
+        self.long_trains -= u32::from(core::mem::take(&mut incoming.lands));
     }
 }
 

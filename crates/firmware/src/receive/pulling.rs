@@ -9,7 +9,7 @@ use super::bookkeeping::Verdict;
 use crate::counters::Counter;
 use crate::cross::{Control, ToSend};
 use crate::limits::PULLS_MAX;
-use crate::long::LONG_FRAGMENT_BYTES;
+use crate::long::is_long_cut;
 use crate::memory::HostMemory;
 
 /// Long frames of one block: a request takes its sender 1.8 to 2.5 µs, as much as a quarter of what receiving one of them takes.
@@ -91,14 +91,17 @@ impl ReceivePath {
             let (most, block) = (profile.pull_blocks.max(1), profile.pull_block_bytes.max(1));
             let bytes_max = profile.pull_bytes_max;
             let (pulling_bytes, full) = (self.pulling_bytes, self.pulls.is_full());
-            let long = self.is_long(puller);
-            let most = if long { most.min(LONG_BLOCKS_MAX) } else { most };
+            let long = self.long_cut(puller);
+            let most = if long.is_some() { most.min(LONG_BLOCKS_MAX) } else { most };
             let Some(pulling) = self.pulling_mut(puller) else { return };
             let left = pulling.end - pulling.next;
             if left == 0 || pulling.out >= most {
                 return;
             }
-            let bytes = if long { long_block(left, block) } else { left.min(u64::from(block)) };
+            let bytes = match long {
+                Some(frame) => long_block(left, frame, block),
+                None => left.min(u64::from(block)),
+            };
             if full || pulling_bytes > 0 && pulling_bytes + bytes > bytes_max {
                 // Its turn comes when another block is in.
                 return self.wait_to_pull(puller);
@@ -110,13 +113,13 @@ impl ReceivePath {
         }
     }
 
-    /// It comes in long frames.
-    fn is_long(&self, puller: Puller) -> bool {
+    /// Payload bytes of the frames that it comes in, if these are long.
+    fn long_cut(&self, puller: Puller) -> Option<u16> {
         let fragment = match puller {
             Puller::Message(index) => self.incoming.at(index).map(|incoming| incoming.fragment),
             Puller::Get(index) => self.fetches.at(index).map(|get| get.fragment),
         };
-        fragment == Some(LONG_FRAGMENT_BYTES)
+        fragment.filter(|fragment| is_long_cut(*fragment))
     }
 
     /// Asks for one block.
@@ -276,10 +279,10 @@ impl ReceivePath {
     }
 }
 
-/// Bytes of the next block of long frames, where so many are left, and a block usually has so many: several frames, so that
-/// their receiver asks seldom. What would be less than a frame by itself belongs to the block before it.
-fn long_block(left: u64, usual: u32) -> u64 {
-    let frame = u64::from(LONG_FRAGMENT_BYTES);
+/// Bytes of the next block of long frames of this length, where so many are left, and a block usually has so many: several frames,
+/// so that their receiver asks seldom. What would be less than a frame by itself belongs to the block before it.
+fn long_block(left: u64, frame: u16, usual: u32) -> u64 {
+    let frame = u64::from(frame);
     let block = (BLOCK_LONG_FRAMES * frame).max(usual.into());
     if left < block + frame { left } else { block }
 }
@@ -292,16 +295,17 @@ const fn identifier(index: u32, generation: u32) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::long::LONG_FRAGMENT_BYTES;
 
     #[test]
     fn blocks_of_long_frames_leave_no_crumbs() {
         let frame = u64::from(LONG_FRAGMENT_BYTES);
-        assert_eq!(long_block(1, 60 << 10), 1);
-        assert_eq!(long_block(5 * frame, 60 << 10), 5 * frame);
-        assert_eq!(long_block(6 * frame - 1, 60 << 10), 6 * frame - 1);
-        assert_eq!(long_block(6 * frame, 60 << 10), 5 * frame);
+        assert_eq!(long_block(1, LONG_FRAGMENT_BYTES, 60 << 10), 1);
+        assert_eq!(long_block(5 * frame, LONG_FRAGMENT_BYTES, 60 << 10), 5 * frame);
+        assert_eq!(long_block(6 * frame - 1, LONG_FRAGMENT_BYTES, 60 << 10), 6 * frame - 1);
+        assert_eq!(long_block(6 * frame, LONG_FRAGMENT_BYTES, 60 << 10), 5 * frame);
         // A profile whose blocks are longer keeps them.
-        assert_eq!(long_block(u64::MAX, 4 << 20), 4 << 20);
+        assert_eq!(long_block(u64::MAX, LONG_FRAGMENT_BYTES, 4 << 20), 4 << 20);
     }
 
     /// The last block of a message may be nearly a frame longer, and so may the other's only one.

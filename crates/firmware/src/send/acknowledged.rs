@@ -115,7 +115,7 @@ impl SendPath {
         }
         // An answer to a probe says of all frames sent before it that it does not name that they are lost.
         if has_sack || probed {
-            self.find_lost(peer);
+            self.find_lost(now, peer);
         }
         self.release(peer);
         self.go_on(now, peer);
@@ -134,7 +134,7 @@ impl SendPath {
     }
 
     /// Frames that were sent well before one that arrived are lost (`RESEND-1`).
-    fn find_lost(&mut self, peer: u32) {
+    fn find_lost(&mut self, now: Time, peer: u32) {
         let active = self.peers[peer].active.as_deref_mut().expect("caller has seen it");
         let reorder = self.profile.reorder_frames;
         let acked = active.flights.map(|flight| flight.acked_order);
@@ -158,6 +158,7 @@ impl SendPath {
         }
         if long > 0 {
             self.strike(peer, long);
+            self.beware(now, peer);
         }
     }
 
@@ -258,6 +259,7 @@ impl SendPath {
         });
         // Said again, or too late: another copy was taken meanwhile.
         let Some(index) = index else { return };
+        self.beware(now, peer);
         if cause.kept() {
             self.kept(peer, index, cause == NotReadyCause::NoEndpoint);
         } else {

@@ -1,18 +1,18 @@
 //! Send bookkeeping (I1): a posted descriptor becomes a message in a peer's queue; its turn come, a train of frames.
 
 use emp_wire::{
-    ATOMIC_BYTES, Atomic, HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, MESSAGE_BYTES, PIECES_MAX,
-    Sequence, TARGET_BYTES, TRAIN_FRAMES_MAX, pieces_bytes,
+    Atomic, HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, PIECES_MAX, Sequence, TARGET_BYTES,
+    TRAIN_FRAMES_MAX, pieces_bytes,
 };
 
+use super::cut::Cut;
 use super::record::{QueuedBlock, Record, What};
 use super::{SendMessage, SendPath, Work};
 use crate::counters::Counter;
 use crate::cross::Control;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, SendDescriptor, Status};
 use crate::lanes::{Lane, Ways};
-use crate::limits::{BLOCKS_QUEUED_MAX, BUFFERED_MAX, CONTROLS_MAX, FRAME_SEGMENTS_MAX};
-use crate::long::LONG_FRAGMENT_BYTES;
+use crate::limits::{BLOCKS_QUEUED_MAX, BUFFERED_MAX, CONTROLS_MAX};
 use crate::memory::HostMemory;
 use crate::pool::Chain;
 use crate::profile::Profile;
@@ -201,12 +201,12 @@ impl SendPath {
             .then_some((index, generation))
     }
 
-    /// Begins a message's train: it gets its number (`MSG-3`), its cut into frames, and its sequence numbers.
+    /// Begins a message's train, `wary` of its receiver or not: it gets its number (`MSG-3`), its cut into frames, and its sequence numbers.
     pub(super) fn begin_message(
         &mut self,
         peer: u32,
         index: u32,
-        frame_bytes_max: u16,
+        (frame_bytes_max, wary): (u16, bool),
         reads: impl Fn() -> bool,
         ways: &Ways,
     ) {
@@ -228,7 +228,7 @@ impl SendPath {
         let alone = cut.frames == 1;
         let usual = if alone { 1 } else { message.usual_frames(cut.fragment).max(cut.frames) };
         let long = message.total() > u64::from(cut.first_payload) || !alone;
-        let long = if long && !direct { message.cut_long(&self.profile) } else { None };
+        let long = if long && !direct { message.cut_long(&self.profile, wary) } else { None };
         let lane = ways.lane_of(usual, long.is_some());
         if let Some(long) = long.filter(|_| ways.is_long(ways.pick(lane).1)) {
             cut = long;
@@ -306,18 +306,6 @@ impl SendPath {
 /// Header and fields of the longest first frame that names memory.
 const DIRECT_HEAD_BYTES: usize = HEADER_BYTES + TARGET_BYTES + LONG_BYTES + IMMEDIATE_BYTES;
 
-/// Payload bytes of the first long frame of a message that is pulled: its receiver soon asks for the rest, and one call's fixed costs
-/// at both ends are what copying and checking 16 KB take.
-const PART_BYTES_MIN: u64 = 24 << 10;
-
-/// How a message is cut into the frames of its train.
-struct Cut {
-    unscheduled: u32,
-    first_payload: u32,
-    fragment: u16,
-    frames: u32,
-}
-
 impl SendMessage {
     /// One that was posted just now.
     #[inline]
@@ -356,13 +344,6 @@ impl SendMessage {
         }
     }
 
-    /// Frames of all its trains, about, if none is longer than the MTU: by these its lane is chosen, because what is pulled
-    /// streams, block behind block.
-    fn usual_frames(&self, fragment: u16) -> u32 {
-        let frames = self.total().div_ceil(u64::from(fragment.max(1)));
-        u32::try_from(frames).unwrap_or(u32::MAX)
-    }
-
     /// It is long enough to be read by its receiver, and where that can be said in one frame (`DIRECT-3`: whether the
     /// receiver can is asked elsewhere).
     fn may_be_read(&self, profile: &Profile, frame_bytes_max: u16) -> bool {
@@ -374,127 +355,5 @@ impl SendMessage {
             && pieces.len() <= PIECES_MAX
             && pieces.iter().all(|piece| piece.bytes > 0)
             && DIRECT_HEAD_BYTES + pieces_bytes(pieces.len()) <= usize::from(frame_bytes_max)
-    }
-
-    /// Bytes of the fields of its first frame: if that is all of it, and if not.
-    fn bodies(&self) -> (u64, u64) {
-        let fields = match self.work {
-            Work::Put { .. } if !self.void => TARGET_BYTES,
-            Work::Atomic { .. } if !self.void => ATOMIC_BYTES,
-            _ => MESSAGE_BYTES,
-        };
-        let immediate = self.descriptor.immediate.is_some() && !self.void;
-        let short = (fields + if immediate { IMMEDIATE_BYTES } else { 0 }) as u64;
-        (short, short + LONG_BYTES as u64)
-    }
-
-    /// The cut that it was sent with before, if it was refused and is sent again (`READY-2`).
-    fn cut_before(&self) -> Option<Cut> {
-        let sent = self.number.is_some() && self.fragment > 0 && !self.void && !self.direct;
-        let (unscheduled, first_payload) = (self.unscheduled, self.first_payload);
-        let frames = 1 + (unscheduled - first_payload).div_ceil(self.fragment.max(1).into());
-        sent.then_some(Cut { unscheduled, first_payload, fragment: self.fragment, frames })
-    }
-
-    /// Its cut into frames longer than the MTU (`LONG-3`). `None`: it is not to have such.
-    fn cut_long(&self, profile: &Profile) -> Option<Cut> {
-        let named = self.descriptor.segments.as_slice().len() <= FRAME_SEGMENTS_MAX;
-        let able = (named || self.chain.is_some())
-            && !self.void
-            && matches!(self.work, Work::Message | Work::Put { .. });
-        let whole = self.total() <= profile.eager_bytes;
-        let wanted = if whole { self.total() } else { profile.unscheduled_bytes.into() };
-        able.then(|| Cut::new_long(self.total(), self.bodies(), wanted))
-    }
-
-    /// Its cut into frames of this size.
-    fn cut(&self, profile: &Profile, frame_bytes_max: u16) -> Cut {
-        let total = self.total();
-        let bodies = self.bodies();
-        let whole = total <= profile.eager_bytes || matches!(self.work, Work::Atomic { .. });
-        let wanted = if whole { total } else { profile.unscheduled_bytes.into() };
-        Cut::new(total, bodies, frame_bytes_max, wanted)
-    }
-}
-
-impl Cut {
-    /// For a body of so many bytes: of a message of one frame, and of a longer one's first.
-    fn new(total: u64, bodies: (u64, u64), frame_max: u16, wanted: u64) -> Self {
-        let fragment = frame_max - HEADER_BYTES as u16;
-        let short = u64::from(fragment) - bodies.0;
-        let long = u64::from(fragment) - bodies.1;
-        if total <= short && wanted >= total {
-            let bytes = total as u32;
-            return Self { unscheduled: bytes, first_payload: bytes, fragment, frames: 1 };
-        }
-        let most = long + u64::from(TRAIN_FRAMES_MAX - 1) * u64::from(fragment);
-        let unscheduled = wanted.min(total).min(most).min(u64::from(u32::MAX));
-        let first = unscheduled.min(long);
-        let frames = 1 + (unscheduled - first).div_ceil(u64::from(fragment));
-        Self {
-            unscheduled: unscheduled as u32,
-            first_payload: first as u32,
-            fragment,
-            frames: frames as u32,
-        }
-    }
-
-    /// The same for frames longer than the MTU. What leaves unasked is cut into few of one length, so that both ends work at the
-    /// same time; of a longer message the first is short, so that the receiver soon asks for the rest.
-    fn new_long(total: u64, bodies: (u64, u64), wanted: u64) -> Self {
-        let most = LONG_FRAGMENT_BYTES.into();
-        let (first, fragment) = if wanted >= total {
-            let parts = total.div_ceil(most - bodies.1).max(1);
-            let part = total.div_ceil(parts);
-            (part, part + bodies.1)
-        } else {
-            (wanted.min(PART_BYTES_MIN), most)
-        };
-        let unscheduled = wanted.min(total).min(first + u64::from(TRAIN_FRAMES_MAX - 1) * fragment);
-        let unscheduled = unscheduled.min(u32::MAX.into());
-        let frames = 1 + (unscheduled - first).div_ceil(fragment);
-        Self {
-            unscheduled: unscheduled as u32,
-            first_payload: first as u32,
-            fragment: fragment as u16,
-            frames: frames as u32,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_are_cut_to_fill_frames() {
-        let bodies = (28, 44);
-        let one = Cut::new(1500 - 60, bodies, 1500, u64::MAX);
-        assert_eq!((one.frames, one.first_payload), (1, 1440));
-        let two = Cut::new(1441, bodies, 1500, u64::MAX);
-        assert_eq!((two.frames, two.first_payload, two.fragment), (2, 1424, 1468));
-        let rendezvous = Cut::new(100_000, bodies, 1500, 0);
-        assert_eq!((rendezvous.frames, rendezvous.unscheduled), (1, 0));
-        let huge = Cut::new(1 << 40, bodies, 1500, 1 << 40);
-        assert!(huge.frames <= TRAIN_FRAMES_MAX && u64::from(huge.unscheduled) < 1 << 40);
-    }
-
-    #[test]
-    fn long_frames_hold_messages_in_few_pieces() {
-        let bodies = (28, 44);
-        let cut = |total, wanted| {
-            let cut = Cut::new_long(total, bodies, wanted);
-            assert!(cut.first_payload + 44 <= LONG_FRAGMENT_BYTES.into());
-            let rest = u64::from(cut.unscheduled - cut.first_payload);
-            assert_eq!(rest.div_ceil(cut.fragment.into()) + 1, cut.frames.into());
-            (cut.frames, cut.unscheduled, cut.first_payload)
-        };
-        assert_eq!(cut(2_000, 2_000), (1, 2_000, 2_000));
-        assert_eq!(cut(40_000, 40_000), (1, 40_000, 40_000));
-        assert_eq!(cut(65_536, 65_536), (2, 65_536, 32_768));
-        assert_eq!(cut(61_440, 61_440), (2, 61_440, 30_720));
-        assert_eq!(cut(1 << 20, 61_440), (2, 61_440, 24 << 10));
-        assert_eq!(cut(1 << 20, 0), (1, 0, 0));
-        assert_eq!(cut(1 << 20, 1 << 20).0, 18);
     }
 }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 mod acknowledged;
 mod body;
 mod bookkeeping;
+mod cut;
 mod long;
 mod one_sided;
 mod parts;
@@ -17,6 +18,7 @@ mod short;
 mod timer;
 mod train;
 mod transmission;
+mod wary;
 mod window;
 
 use alloc::collections::VecDeque;
@@ -184,6 +186,8 @@ pub(crate) struct SendPath {
     active: usize,
     /// A message began to wait for a `done` since this was last asked.
     awaits: bool,
+    /// Receivers that had less room than they were sent.
+    wary: wary::Wary,
     /// An acknowledgement that is taken in later.
     late: Option<riding::Late>,
     /// Replies that have arrived: their values can be forgotten.
@@ -215,6 +219,7 @@ impl SendPath {
             timers: Timers::new(),
             active: 0,
             awaits: false,
+            wary: wary::Wary::default(),
             late: None,
             replied: Vec::new(),
             whole_trains: true,

@@ -30,7 +30,9 @@ fn least_frames(fragment: u16) -> u32 {
 
 /// Frames of the part that begins where so much is left: of the train `train` frames, of the message `left` (no fewer).
 fn part_frames(train: u32, left: u32, fragment: u16) -> u32 {
-    let (least, most) = (least_frames(fragment), PART_BYTES_MAX.div_ceil(fragment.max(1).into()));
+    let least = least_frames(fragment);
+    // A frame that is long enough by itself leaves by itself: the next is summed while the receiver is at work.
+    let most = if least == 1 { 1 } else { PART_BYTES_MAX.div_ceil(fragment.max(1).into()) };
     let part = (left / 2).clamp(least, most);
     match train {
         // A rest that is not worth its call comes along.
@@ -130,6 +132,7 @@ mod tests {
         assert_eq!(parts(30, 8940), [7, 7, 7, 4, 3, 2]);
         // Frames longer than the shortest part, and a train that goes on in others.
         assert_eq!(parts(3, 40_000), [1, 1, 1]);
+        assert_eq!(parts(6, 25_000), [1; 6]);
         assert_eq!(part_frames(43, 700, 1440), 43);
         assert_eq!(part_frames(46, u32::MAX, 1440), 23);
         assert_eq!(part_frames(43, 0, 1440), 18);

@@ -150,6 +150,10 @@ impl SendPath {
             mark_all_lost(active, lane);
         }
         active.credit = active.lost().min(CREDIT_MAX);
+        let long = oldest.is_some_and(|oldest| active.frame(oldest).is_long());
+        if long {
+            self.beware(now, peer);
+        }
         self.doubt_long(peer, oldest, backoff);
         let entry = &mut self.peers[peer];
         let Some(active) = entry.active.as_deref_mut() else { return };

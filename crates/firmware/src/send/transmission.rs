@@ -209,7 +209,8 @@ impl SendPath {
             active.message_turn = !turn;
             if message_may && (turn || active.blocks.is_empty()) {
                 let index = active.pending.pop_front().expect("not empty");
-                self.begin_message(peer, index, frame_bytes_max, reads, ways);
+                let wary = self.is_wary(now, peer);
+                self.begin_message(peer, index, (frame_bytes_max, wary), reads, ways);
                 return true;
             }
             let Some(block) = active.blocks.pop_front() else { return false };

@@ -60,6 +60,7 @@ pub struct Incoming {
 /// Whether probing for one message while others wait can end well. Not if unexpected messages are refused, as then a
 /// probe never finds any; nor if messages that are sent after the wanted one can fill the pool and keep it out.
 fn may_claim(profile: &Profile, window: usize) -> bool {
+    // In long frames more come whole, but these leave half of the pool to others.
     let most = profile.eager_bytes.saturating_mul(window as u64);
     profile.unexpected == Unexpected::Pool && most <= POOL_BYTES as u64 / 2
 }

@@ -68,8 +68,13 @@ impl Firmware {
             (self.peers.long_way(peer, frames as u32)?.0, Some(frames as u32))
         };
         let form = (lane, instead_of.is_some());
-        let goes = self.send.may_go_at_once(peer, send, form)
-            || self.send.settle_acks(last) && self.send.may_go_at_once(peer, send, form);
+        // What came last may have made room for it; that is taken in once.
+        let goes = loop {
+            let goes = self.send.may_go_at_once(peer, send, form);
+            if goes || !self.send.settle_acks(last) {
+                break goes;
+            }
+        };
         goes.then_some(AtOnce { peer, instead_of })
     }
 

@@ -94,6 +94,7 @@ impl Firmware {
     }
 
     /// Finds the peer of a frame and checks checksum and epochs (`EPOCH-3`, `CRC-2`, `CRC-4`).
+    #[inline(always)]
     fn admit(
         &mut self,
         now: Time,
@@ -134,8 +135,13 @@ impl Firmware {
             self.greet(now, link, *from, node, known);
             return Err(Counter::DropStaleDestination);
         }
-        let verify = if from.is_memory() { verify_unsummed } else { verify };
-        verify(frame, covered_bytes(header), seed).map_err(Counter::from)?;
+        let covered = covered_bytes(header);
+        let verified = if from.is_memory() {
+            verify_unsummed(frame, covered, seed)
+        } else {
+            verify(frame, covered, seed)
+        };
+        verified.map_err(Counter::from)?;
         let (peer, remote) = match known {
             Some(peer) => (peer, remote),
             None if header.kind.sequenced() => {

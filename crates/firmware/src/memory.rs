@@ -188,20 +188,40 @@ impl SegmentList {
         Ok(())
     }
 
+    /// The one segment that holds so many bytes from the beginning: most lists are one, and most copies begin there.
+    #[inline(always)]
+    fn whole(&self, offset: u64, bytes: usize) -> Option<Segment> {
+        let bytes = bytes as u64;
+        match &self.parts {
+            Parts::Inline(parts) if offset == 0 => match parts.as_slice() {
+                [one] if bytes <= one.bytes => Some(Segment { bytes, ..*one }),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Copies a range of the list's bytes out.
-    #[inline]
+    #[inline(always)]
     pub fn read(
         &self,
         memory: &impl HostMemory,
         offset: u64,
         into: &mut [u8],
     ) -> Result<(), MemoryFault> {
-        if let [one] = self.as_slice()
-            && let piece = one.part(offset, into.len() as u64)
-            && piece.bytes == into.len() as u64
-        {
-            return memory.read(piece, into);
+        match self.whole(offset, into.len()) {
+            Some(segment) => memory.read(segment, into),
+            None => self.read_pieces(memory, offset, into),
         }
+    }
+
+    #[inline(never)]
+    fn read_pieces(
+        &self,
+        memory: &impl HostMemory,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<(), MemoryFault> {
         let mut at = 0usize;
         self.range(offset, into.len() as u64, |piece| {
             let end = at + piece.bytes as usize;
@@ -230,21 +250,26 @@ impl SegmentList {
     }
 
     /// Copies bytes in at an offset; what lies beyond the list's end is dropped. Returns the bytes that were placed.
-    #[inline]
+    #[inline(always)]
     pub fn write(
         &self,
         memory: &mut impl HostMemory,
         offset: u64,
         from: &[u8],
     ) -> Result<u64, MemoryFault> {
-        // As most have, and all of it fits.
-        if let [one] = self.as_slice()
-            && let piece = one.part(offset, from.len() as u64)
-            && piece.bytes == from.len() as u64
-        {
-            memory.write(piece, from)?;
-            return Ok(piece.bytes);
+        match self.whole(offset, from.len()) {
+            Some(segment) => memory.write(segment, from).map(|()| segment.bytes),
+            None => self.write_pieces(memory, offset, from),
         }
+    }
+
+    #[inline(never)]
+    fn write_pieces(
+        &self,
+        memory: &mut impl HostMemory,
+        offset: u64,
+        from: &[u8],
+    ) -> Result<u64, MemoryFault> {
         let mut at = 0usize;
         self.range(offset, from.len() as u64, |piece| {
             let end = at + piece.bytes as usize;

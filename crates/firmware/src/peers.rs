@@ -110,7 +110,7 @@ impl Peer {
         self.has(mark::ROUTE).then_some((self.link, &self.address))
     }
 
-    #[inline]
+    #[inline(always)]
     fn heard(&mut self, now: Time, link: LinkIndex, from: &LinkAddress) -> bool {
         let now_ms = milliseconds(now);
         self.heard_ms = now_ms;
@@ -237,7 +237,7 @@ impl Peers {
     /// A valid frame came from there. True if the peer seems to have moved: for a while nothing came from where its
     /// route leads, or its bulk lane, and now it speaks from elsewhere on that link (V28, `LANE-8`). Frames of a bulk lane say
     /// nothing of the route.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn heard_from(
         &mut self,
         now: Time,
@@ -281,7 +281,7 @@ impl Peers {
     }
 
     /// True if a frame from this peer by this link is of its bulk lane.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_bulk(&self, index: u32, link: LinkIndex) -> bool {
         let peer = &self.entries[index];
         self.lanes.bulk_link() == Some(link) && peer.has(mark::ROUTE) && peer.link != link
@@ -373,7 +373,7 @@ impl Peers {
         self.entries.len()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&mut self, node: NodeId) -> Option<u32> {
         // Most frames come from the peer that the last one came from.
         if self.last < self.entries.len() && self.entries[self.last].node == node {

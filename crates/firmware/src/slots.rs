@@ -90,6 +90,7 @@ impl<T> Slots<T> {
     }
 
     /// Removes an item where it lies, once `last` has seen it. Unlike [`remove`](Self::remove) it moves nothing.
+    #[inline(always)]
     pub(crate) fn discard<R>(&mut self, index: u32, last: impl FnOnce(&mut T) -> R) -> Option<R> {
         let entry = self.entries.get_mut(index as usize)?;
         let seen = last(entry.item.as_mut()?);

@@ -39,15 +39,15 @@ impl Checksum {
         Self { state: !crc_fast::crc32_iscsi(bytes) }
     }
 
-    /// Begins with these words, first byte highest as they stand on the wire, and then these bytes, which are few.
-    #[inline]
+    /// Begins with these words, first byte lowest, and then these bytes, which are few.
+    #[inline(always)]
     pub(crate) fn of_short(head: &[u64; 4], bytes: &[u8]) -> Self {
         match emp_sum::short(u32::MAX, head, bytes) {
             Some(state) => Self { state },
             None => {
                 let mut first = [0; HEADER_BYTES];
                 let (places, _) = first.as_chunks_mut::<8>();
-                places.iter_mut().zip(head).for_each(|(place, word)| *place = word.to_be_bytes());
+                places.iter_mut().zip(head).for_each(|(place, word)| *place = word.to_le_bytes());
                 let mut sum = Self::of(&first);
                 sum.update_long(bytes);
                 sum

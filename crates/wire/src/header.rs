@@ -198,18 +198,18 @@ impl Header {
     }
 
     /// Writes the header with the checksum of a short frame: of it and of `rest`, what is covered of what follows.
-    #[inline]
+    #[inline(always)]
     pub fn emit_summed(&self, into: &mut [u8; HEADER_BYTES], seed: Seed, rest: &ShortRest<'_>) {
         let mut words = self.words(seed.0);
         let mut sum = Checksum::of_short(&words, rest.fields);
         if !rest.payload.is_empty() {
             sum.update(rest.payload);
         }
-        words[3] = words[3] >> 32 << 32 | u64::from(sum.value());
+        replace_checksum(&mut words, sum.value());
         write_words(into, &words);
     }
 
-    /// The header as words, with this in the checksum field.
+    /// The header as words, each with its first byte lowest, as sums read them; `last` is in the checksum field.
     #[inline]
     fn words(&self, last: u32) -> [u64; 4] {
         let first = u64::from(VERSION << 5 | self.kind as u8) << 56
@@ -217,12 +217,13 @@ impl Header {
             | u64::from(self.length) << 32
             | u64::from(self.destination_tag) << 16
             | u64::from(self.destination_epoch);
-        [
+        let words = [
             first,
             u64::from(self.source_tag) << 32 | u64::from(self.source_epoch.0),
             u64::from(self.sequence.0) << 32 | u64::from(self.acknowledge.0),
             u64::from(self.word) << 32 | u64::from(last),
-        ]
+        ];
+        words.map(u64::swap_bytes)
     }
 
     /// Reads the header; returns it and the body with payload (link padding cut off). The checksum is not checked here.
@@ -271,8 +272,17 @@ pub struct ShortRest<'a> {
 fn write_words(into: &mut [u8; HEADER_BYTES], words: &[u64; 4]) {
     let (places, _) = into.as_chunks_mut::<8>();
     for (place, word) in places.iter_mut().zip(words) {
-        *place = word.to_be_bytes();
+        *place = word.to_le_bytes();
     }
+}
+
+/// Puts another value into the checksum field of a header in words; returns the one that was there.
+#[inline]
+fn replace_checksum(words: &mut [u64; 4], value: u32) -> u32 {
+    let [.., last] = words;
+    let before = ((*last >> 32) as u32).swap_bytes();
+    *last = u64::from(value.swap_bytes()) << 32 | *last & u64::from(u32::MAX);
+    before
 }
 
 /// The frames of a link frame (`BUNDLE-1`): at least one, however short. The last has what the link pads, and all that is left
@@ -319,16 +329,14 @@ pub fn checksum_of(frame: &[u8]) -> u32 {
 }
 
 /// Checks a received frame of which `covered` body bytes are under the checksum.
-#[inline]
+#[inline(always)]
 pub fn verify(frame: &[u8], covered: usize, seed: Seed) -> Result<(), Reason> {
     let end = HEADER_BYTES + covered;
     let (Some(head), Some(rest)) = (frame.first_chunk(), frame.get(HEADER_BYTES..end)) else {
         return Err(Reason::BodyShort);
     };
     let mut words = words_of(head);
-    let [.., last] = &mut words;
-    let checksum = *last as u32;
-    *last = *last >> 32 << 32 | u64::from(seed.0);
+    let checksum = replace_checksum(&mut words, seed.0);
     if Checksum::of_short(&words, rest).value() == checksum {
         Ok(())
     } else {
@@ -349,16 +357,15 @@ pub fn verify_unsummed(frame: &[u8], covered: usize, seed: Seed) -> Result<(), R
 #[inline]
 pub fn head_checksum(head: &[u8; HEADER_BYTES], seed: Seed) -> Checksum {
     let mut words = words_of(head);
-    let [.., last] = &mut words;
-    *last = *last >> 32 << 32 | u64::from(seed.0);
+    replace_checksum(&mut words, seed.0);
     Checksum::of_short(&words, &[])
 }
 
-/// A header as it is written.
+/// A header as it is written, each word's first byte lowest.
 #[inline]
 fn words_of(head: &[u8; HEADER_BYTES]) -> [u64; 4] {
     let (words, _) = head.as_chunks::<8>();
-    [0, 1, 2, 3].map(|place: usize| u64::from_be_bytes(words[place]))
+    [0, 1, 2, 3].map(|place: usize| u64::from_le_bytes(words[place]))
 }
 
 /// Starts the checksum of a frame that is written: header and the body bytes that `head` holds. Leaves the seed in the

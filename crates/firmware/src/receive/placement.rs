@@ -207,6 +207,7 @@ impl ReceivePath {
 
     /// Tells the host how a matched receive ended, and forgets it. A buffer that was too short is the receiver's affair alone
     /// (`MSG-4`).
+    #[inline(always)]
     pub(super) fn report(&mut self, posted: u32, message: &Envelope, status: Status) {
         let op = OpId::new(OpKind::Receive, posted, self.posted.generation(posted));
         let last = |receive: &mut super::Posted| (receive.segments.bytes(), receive.context);

@@ -29,17 +29,16 @@ impl ReceivePath {
         let open = self.endpoint(message.destination_endpoint)?;
         let (node, source, bits) = (message.node, message.source_endpoint, message.match_bits);
         let endpoint = self.endpoints[open].as_mut().expect("it is open");
-        let accepts = |index: &u32| {
-            self.posted.at(*index).is_some_and(|p| p.selector.accepts(node, source, bits))
-        };
-        // Most often the first one does.
-        let at = match endpoint.posted.front() {
-            Some(first) if accepts(first) => 0,
-            _ => endpoint.posted.iter().position(accepts)?,
-        };
-        let posted = match at {
-            0 => endpoint.posted.pop_front(),
-            _ => endpoint.posted.remove(at),
+        let first = *endpoint.posted.front()?;
+        let posted = if self.posted.at(first)?.selector.accepts(node, source, bits) {
+            // As most often.
+            endpoint.posted.pop_front()
+        } else {
+            let accepts = |index: &u32| {
+                self.posted.at(*index).is_some_and(|p| p.selector.accepts(node, source, bits))
+            };
+            let at = endpoint.posted.iter().position(accepts)?;
+            endpoint.posted.remove(at)
         };
         let posted = posted.expect("just found");
         let envelope = Envelope {
@@ -58,6 +57,7 @@ impl ReceivePath {
     }
 
     /// A message of one frame that found its receive, which is on no list any more.
+    #[inline(always)]
     pub(super) fn place_single(
         &mut self,
         posted: u32,

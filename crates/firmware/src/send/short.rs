@@ -34,7 +34,7 @@ impl SendPath {
     /// True if this message would be the next frame to its peer by `lane`, whole, and complete at once: then
     /// [`post_at_once`](Self::post_at_once) may send it, if that lane is there and takes such frames ([`Peers::small_way`],
     /// [`Peers::long_way`]).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn may_go_at_once(
         &self,
         peer: u32,
@@ -58,12 +58,11 @@ impl SendPath {
         if !entry.found || self.loopback == Some(peer) {
             return false;
         }
-        entry.active.as_deref().is_none_or(|active| {
-            active.is_waiting()
-                && active.refusals == 0
-                && (entry.next.since(active.unacked) as u32) < WINDOW_FRAMES
-                && active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames()
-        })
+        let Some(active) = entry.active.as_deref() else { return true };
+        active.is_waiting()
+            && active.refusals == 0
+            && (entry.next.since(active.unacked) as u32) < WINDOW_FRAMES
+            && active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames()
     }
 
     /// Nothing is under way to a peer.

@@ -89,7 +89,7 @@ impl Window {
         } else {
             let error = self.smoothed_us.abs_diff(sample);
             self.variation_us = (3 * self.variation_us + error).div_ceil(4);
-            self.smoothed_us = ((7 * self.smoothed_us) + sample).div_ceil(8);
+            self.smoothed_us = (7 * self.smoothed_us + sample).div_ceil(8);
         }
         let target = self.least_us.saturating_mul(2).saturating_add(QUEUE_US);
         if sample <= target {

@@ -7,8 +7,9 @@ use crate::descriptor::{CompletionMode, PostError, Posted, SendDescriptor};
 use crate::encode::HEAD_ROOM_BYTES;
 use crate::engine::Firmware;
 use crate::lanes::Lane;
+use crate::long::weight;
 use crate::memory::HostMemory;
-use crate::send::{Form, Outlet, weight};
+use crate::send::{Form, Outlet};
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
@@ -105,7 +106,7 @@ impl Firmware {
                 let (lane, way) = self.peers.long_way(peer, frames).ok_or(PostError::Busy)?;
                 // It goes on in no others, and has no fields for that.
                 let body = long_fragment(&send) - LONG_BYTES;
-                let weight = weight(body as u64, frame_bytes_max);
+                let weight = weight(body as u64, frame_bytes_max, self.peers[peer].long.is_deep());
                 Form { lane, way, long: true, weight, fragment: long_fragment(&send) as u16 }
             }
         };

@@ -9,6 +9,7 @@ use crate::encode;
 use crate::engine::{Firmware, NodeEvent};
 use crate::lanes::Lane;
 use crate::limits::HELLO_INTERVAL;
+use crate::long::ARRIVED_BYTES;
 use crate::peers::milliseconds;
 use crate::routes::{self, Contact};
 use crate::time::Time;
@@ -59,7 +60,7 @@ impl Firmware {
             nonce: hello.nonce,
             source_epoch: self.local_epoch(known),
             destination_epoch: header.source_epoch.check(),
-            arrived_bytes,
+            word: self.peers.longs.answer(link, arrived_bytes),
             frame_bytes: 0,
         };
         if !self.routes.push_contact(reply) {
@@ -135,7 +136,7 @@ impl Firmware {
             self.meet(now, peer, epoch, link, from);
             self.push_event(found(hello.name()));
         } else if remote == epoch {
-            if self.told_limit(peer, hello.frame_bytes_max, header.word) {
+            if self.told_limit(peer, hello.frame_bytes_max, header.word & ARRIVED_BYTES) {
                 self.probe_limit(peer, hello.frame_bytes_max);
             }
             if self.routes.is_searching(peer) {
@@ -224,7 +225,7 @@ impl Firmware {
             nonce: self.routes.nonce(entry.node, entry.challenge),
             source_epoch: entry.local_epoch,
             destination_epoch: entry.remote_epoch.check(),
-            arrived_bytes: 0,
+            word: 0,
             frame_bytes,
         };
         self.routes.push_contact(contact);
@@ -258,7 +259,7 @@ impl Firmware {
             nonce,
             source_epoch,
             destination_epoch: 0,
-            arrived_bytes: 0,
+            word: 0,
             frame_bytes: 0,
         };
         self.routes.push_contact(contact);
@@ -287,7 +288,7 @@ impl Firmware {
             nonce,
             source_epoch,
             destination_epoch: 0,
-            arrived_bytes: 0,
+            word: 0,
             frame_bytes: 0,
         };
         self.routes.push_contact(contact);

@@ -18,7 +18,7 @@ use crate::descriptor::{
 use crate::lanes::{Lanes, Threshold, Way, Ways};
 use crate::limits::{COMPLETIONS_MAX, EVENTS_MAX};
 use crate::link_info::LinkInfo;
-use crate::long::LongPaths;
+use crate::long::{HELD_MIN, LongPaths};
 use crate::memory::HostMemory;
 use crate::peers::Peers;
 use crate::profile::Profile;
@@ -158,7 +158,7 @@ impl Firmware {
         let (beside, segmenting) = (bits(|link| link.second.is_some()), bits(|link| link.segments));
         let long_links =
             if profile.takes_long_frames() { bits(|link| link.long_frames) } else { 0 };
-        let longs = LongPaths::new(long_links);
+        let longs = LongPaths::new(long_links, bits(|link| link.long_frames_held >= HELD_MIN));
         Self {
             name,
             links,

@@ -16,6 +16,8 @@ pub struct LinkInfo {
     /// Frames of up to [`LONG_FRAME_BYTES`](emp_wire::LONG_FRAME_BYTES) arrive whole or not at all, whatever `frame_bytes_max` is
     /// (`LONG-1`).
     pub long_frames: bool,
+    /// As many of them can wait unread, of whatever senders. 0: nobody knows.
+    pub long_frames_held: u32,
     /// Trains of at least so many frames take this link to nodes that are also reached over a better one (`LANE-3`).
     /// `None`: it is a link like any other. One link of a node can have this; later ones are as if they had not.
     pub bulk_frames: Option<u32>,
@@ -35,6 +37,7 @@ impl LinkInfo {
             reads_memory: false,
             segments: false,
             long_frames: false,
+            long_frames_held: 0,
             bulk_frames: None,
             bulk_frames_long: None,
             second: None,

@@ -7,13 +7,13 @@
 
 use alloc::collections::VecDeque;
 
-use emp_wire::{Epoch, Header, Hello, Kind, LONG_FRAME_BYTES, LinkAddress};
+use emp_wire::{Epoch, HEADER_BYTES, Header, Hello, Kind, LONG_FRAME_BYTES, LinkAddress};
 use hashbrown::HashMap;
 
 use crate::counters::Counter;
 use crate::engine::Firmware;
 use crate::lanes::{Lane, Way};
-use crate::limits::LANES_MAX;
+use crate::limits::{LANES_MAX, WINDOW_FRAMES};
 use crate::peers::Peers;
 use crate::routes::Contact;
 use crate::time::{Span, Time};
@@ -26,6 +26,18 @@ pub(crate) const LONG_FRAGMENT_BYTES: u16 = (LONG_FRAME_BYTES - emp_wire::HEADER
 pub(crate) const fn is_long_cut(fragment: u16) -> bool {
     fragment > LONG_FRAGMENT_BYTES / 2 && fragment <= LONG_FRAGMENT_BYTES
 }
+
+/// What of the word of an answer says how long the question was that arrived, in bytes, and the bit that says that its receiver has
+/// room for [`DEEP_FRAMES`] such frames of each of several senders (`LONG-2`).
+pub(crate) const ARRIVED_BYTES: u32 = 0xFFFF;
+const DEEP: u32 = ARRIVED_BYTES + 1;
+
+/// Frames of the longest kind in a window where the peer has room for so many. With six, as the socket buffers of ordinary users hold,
+/// sender and receiver wait for each other whenever one of them is slow for a frame's time; more than twice as many gain nothing.
+const DEEP_FRAMES: u32 = 12;
+
+/// A link that can hold so many unread has room for that many of each of four senders.
+pub(crate) const HELD_MIN: u32 = 4 * DEEP_FRAMES;
 
 /// First interval between the questions to one peer, which doubles: a LAN answers well within it.
 const ASK_INTERVAL: Span = Span::ms(1);
@@ -48,17 +60,40 @@ const OPEN_FAILURES_MAX: u32 = 2;
 const SOUND_AFTER: Span = Span::ms(10_000);
 
 /// What a peer's entry notes of long frames, in one byte, as there may be a hundred thousand entries: the link by which they
-/// get through, from 1 on, or none.
+/// get through, from 1 on, or none; and in the highest bit that the peer has room for many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LongNote(u8);
 
 impl LongNote {
     pub(crate) const NONE: Self = Self(0);
+    const DEEP: u8 = 1 << 7;
+
+    fn new(link: LinkIndex, deep: bool) -> Self {
+        Self((link.0 + 1) | if deep { Self::DEEP } else { 0 })
+    }
 
     #[inline]
     pub(crate) fn link(self) -> Option<LinkIndex> {
-        self.0.checked_sub(1).map(LinkIndex)
+        (self.0 & !Self::DEEP).checked_sub(1).map(LinkIndex)
     }
+
+    #[inline]
+    pub(crate) const fn is_deep(self) -> bool {
+        self.0 & Self::DEEP != 0
+    }
+}
+
+/// How many frames of up to `usual_bytes` bytes one with so much body and payload counts as (`WINDOW-1`): more than one if it is longer
+/// than those. `deep`: the peer has room for many.
+pub(crate) fn weight(bytes: u64, usual_bytes: u16, deep: bool) -> u8 {
+    /// As which a window takes [`DEEP_FRAMES`] of the longest.
+    const DEEP_BYTES: u64 = LONG_FRAME_BYTES as u64 * DEEP_FRAMES as u64 / WINDOW_FRAMES as u64;
+    let usual = u64::from(usual_bytes.max(1));
+    if bytes + HEADER_BYTES as u64 <= usual {
+        return 1;
+    }
+    let unit = if deep { usual.max(DEEP_BYTES) } else { usual };
+    bytes.div_ceil(unit).clamp(2, u8::MAX.into()) as u8
 }
 
 /// What is known of a way.
@@ -66,6 +101,8 @@ struct Path {
     link: LinkIndex,
     to: LinkAddress,
     open: bool,
+    /// The peer has said that it has room for many.
+    deep: bool,
     /// Since when, if it is open.
     since: Time,
     /// When it may be asked about again, if it is not.
@@ -84,21 +121,29 @@ struct Ask {
 
 /// The ways of all peers by which long frames were wanted.
 pub(crate) struct LongPaths {
-    /// Links that carry such frames, one bit each.
+    /// Links that carry such frames, one bit each, and those that hold many.
     links: u64,
+    deep: u64,
     paths: HashMap<u32, Path>,
     asks: VecDeque<Ask>,
 }
 
 impl LongPaths {
-    pub(crate) fn new(links: u64) -> Self {
-        Self { links, paths: HashMap::new(), asks: VecDeque::new() }
+    pub(crate) fn new(links: u64, deep: u64) -> Self {
+        Self { links, deep, paths: HashMap::new(), asks: VecDeque::new() }
     }
 
     /// The link carries long frames.
     #[inline]
     pub(crate) fn carries(&self, link: LinkIndex) -> bool {
         self.links.checked_shr(link.0.into()).is_some_and(|bits| bits & 1 == 1)
+    }
+
+    /// The word of the answer to a frame that came by this link, and had so many bytes when it arrived.
+    pub(crate) fn answer(&self, link: LinkIndex, arrived_bytes: u32) -> u32 {
+        let deep = self.deep.checked_shr(link.0.into()).is_some_and(|bits| bits & 1 == 1);
+        let arrived = arrived_bytes.min(ARRIVED_BYTES);
+        if deep && arrived as usize >= LONG_FRAME_BYTES { arrived | DEEP } else { arrived }
     }
 
     /// Some link does.
@@ -140,7 +185,8 @@ impl LongPaths {
         if full || self.asks.len() >= ASKS_MAX {
             return;
         }
-        let new = || Path { link, to, open: false, since: now, retry_at: now, failures: 0 };
+        let new =
+            || Path { link, to, open: false, deep: false, since: now, retry_at: now, failures: 0 };
         let path = self.paths.entry(peer).or_insert_with(new);
         if (path.link, path.to) != (link, to) {
             *path = new();
@@ -185,13 +231,14 @@ impl LongPaths {
         path.failures += 1;
     }
 
-    /// A question was answered: a frame of so many bytes has arrived. False: there is no such question.
-    fn answered(&mut self, now: Time, peer: u32, nonce: u64, bytes: u32) -> bool {
+    /// A question was answered by this word: with how many bytes it has arrived. False: there is no such question.
+    fn answered(&mut self, now: Time, peer: u32, nonce: u64, word: u32) -> bool {
+        let bytes = word & ARRIVED_BYTES;
         let at = self.asks.iter().position(|ask| (ask.peer, ask.nonce) == (peer, nonce));
         let Some(at) = at.filter(|_| bytes as usize >= LONG_FRAME_BYTES) else { return false };
         self.asks.remove(at);
         if let Some(path) = self.paths.get_mut(&peer) {
-            (path.open, path.since) = (true, now);
+            (path.open, path.since, path.deep) = (true, now, word & DEEP != 0);
         }
         true
     }
@@ -215,7 +262,8 @@ impl Peers {
         let ways = self.ways(index);
         let both = [ways.bulk, ways.small].into_iter().flatten();
         let open = both.into_iter().find(|way| self.longs.is_open(index, *way));
-        self[index].long = LongNote(open.map_or(0, |(link, _)| link.0 + 1));
+        let deep = self.longs.paths.get(&index).is_some_and(|path| path.deep);
+        self[index].long = open.map_or(LongNote::NONE, |(link, _)| LongNote::new(link, deep));
     }
 }
 
@@ -260,7 +308,7 @@ impl Firmware {
                 nonce,
                 source_epoch: entry.local_epoch,
                 destination_epoch: entry.remote_epoch.check(),
-                arrived_bytes: 0,
+                word: 0,
                 frame_bytes: LONG_FRAME_BYTES as u16,
             });
         }
@@ -316,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_path_opens_by_an_answer_and_closes_for_longer_and_longer() {
-        let mut longs = LongPaths::new(0b10);
+        let mut longs = LongPaths::new(0b10, 0);
         let (link, to) = way();
         let mut now = Time(5);
         assert!(!longs.may_ask(now, 7, (LinkIndex(0), &to)), "that link does not");
@@ -336,8 +384,42 @@ mod tests {
     }
 
     #[test]
+    fn who_holds_many_says_so_of_questions_that_arrived_whole() {
+        let (deep, shallow) = (LongPaths::new(0b11, 0b10), LongPaths::new(0b11, 0));
+        let whole = LONG_FRAME_BYTES as u32;
+        assert_eq!(deep.answer(LINK, whole), whole | 1 << 16);
+        assert_eq!(deep.answer(LINK, 1_472), 1_472);
+        assert_eq!(deep.answer(LinkIndex(0), whole), whole);
+        assert_eq!(shallow.answer(LINK, whole), whole);
+        let mut longs = LongPaths::new(0b10, 0);
+        for (word, opens, is_deep) in
+            [(1_472 | DEEP, false, false), (whole | DEEP, true, true), (whole, true, false)]
+        {
+            longs.ask(Time(5), 7, way(), 99);
+            assert_eq!(longs.answered(Time(5), 7, 99, word), opens);
+            assert_eq!(longs.paths.get(&7).map(|path| path.deep), Some(is_deep), "{word:x}");
+        }
+    }
+
+    #[test]
+    fn a_window_holds_six_long_frames_or_twelve() {
+        let most = u64::from(LONG_FRAGMENT_BYTES);
+        let fit = |usual, deep| WINDOW_FRAMES / u32::from(weight(most, usual, deep));
+        assert_eq!([fit(1_472, false), fit(1_472, true)], [6, 11]);
+        // Where usual frames are longer, there was room for more.
+        assert_eq!(fit(8_972, false), fit(8_972, true));
+        for deep in [false, true] {
+            assert_eq!([weight(1_440, 1_472, deep), weight(1_441, 1_472, deep)], [1, 2]);
+        }
+        let (long, deep) = (LongNote::new(LinkIndex(63), false), LongNote::new(LinkIndex(0), true));
+        assert_eq!((long.link(), long.is_deep()), (Some(LinkIndex(63)), false));
+        assert_eq!((deep.link(), deep.is_deep()), (Some(LinkIndex(0)), true));
+        assert_eq!(LongNote::NONE.link(), None);
+    }
+
+    #[test]
     fn another_address_is_another_path() {
-        let mut longs = LongPaths::new(0b10);
+        let mut longs = LongPaths::new(0b10, 0);
         open(&mut longs, Time(5));
         let moved = (LINK, &LinkAddress::index(5));
         assert!(!longs.is_open(7, moved) && longs.may_ask(Time(5), 7, moved));
@@ -347,7 +429,7 @@ mod tests {
 
     #[test]
     fn questions_in_vain_end() {
-        let mut longs = LongPaths::new(0b10);
+        let mut longs = LongPaths::new(0b10, 0);
         let (link, to) = way();
         longs.ask(Time(0), 7, way(), 99);
         let mut now = Time(0);

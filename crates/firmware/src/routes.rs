@@ -30,8 +30,8 @@ pub(crate) struct Contact {
     pub(crate) nonce: u64,
     pub(crate) source_epoch: Epoch,
     pub(crate) destination_epoch: u16,
-    /// An answer: bytes of the frame that it answers, as it arrived (`LONG-2`).
-    pub(crate) arrived_bytes: u32,
+    /// An answer: what it says of the frame that it answers (`LONG-2`).
+    pub(crate) word: u32,
     /// Bytes that the frame shall have at least.
     pub(crate) frame_bytes: u16,
 }
@@ -50,7 +50,7 @@ impl Contact {
             source_epoch: self.source_epoch,
             sequence: Sequence(0),
             acknowledge: Sequence(0),
-            word: self.arrived_bytes,
+            word: self.word,
         }
     }
 }

@@ -87,7 +87,7 @@ impl Firmware {
             nonce: question.nonce,
             source_epoch: entry.local_epoch,
             destination_epoch: entry.remote_epoch.check(),
-            arrived_bytes: 0,
+            word: 0,
             frame_bytes: 0,
         });
     }

@@ -285,7 +285,9 @@ fn info(chosen: &ChosenLink) -> LinkInfo {
     let reads_memory = chosen.link.peer_memory().is_some();
     let segments = capabilities.segmentation;
     let info = LinkInfo::new(capabilities.frame_bytes_max, chosen.asks_everyone);
-    LinkInfo { reads_memory, segments, long_frames: has_long_frames(capabilities), ..info }
+    let long_frames_held = u32::try_from(capabilities.long_frames_held).unwrap_or(u32::MAX);
+    let long_frames = has_long_frames(capabilities);
+    LinkInfo { reads_memory, segments, long_frames, long_frames_held, ..info }
 }
 
 /// Frames longer than the MTU are to be made for this link. Where there is no MTU, as in a machine's memory, they are only taken.

@@ -19,6 +19,8 @@ use crate::buffer::{ReceiveBuffer, SendBuffer};
 
 /// Bytes of a huge page, as most processors have it. With others the memory is as good as any.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// From so many bytes on a mapping is of huge pages, so that at most half of one is of no use.
+const HUGE_BYTES_MIN: usize = HUGE_PAGE_BYTES / 2;
 /// Bytes of a small page. Mappings are made of them; buffers of a page or more begin with one.
 const PAGE_BYTES: usize = 4096;
 /// Shorter buffers begin with a line of the cache.
@@ -39,9 +41,9 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// At least so many bytes, from where a huge page begins if there are as many as one has.
+    /// At least so many bytes, from where a huge page begins if there are half as many as one has or more.
     fn new(bytes: usize) -> io::Result<Self> {
-        let room = if bytes >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 0 };
+        let room = if bytes >= HUGE_BYTES_MIN { HUGE_PAGE_BYTES } else { 0 };
         let usable = bytes.max(1).checked_next_multiple_of(room.max(PAGE_BYTES));
         let all = usable.and_then(|usable| usable.checked_add(room));
         let (Some(usable), Some(all)) = (usable, all) else {
@@ -89,7 +91,7 @@ unsafe fn unmap(start: *mut u8, bytes: usize) {
     }
 }
 
-/// A buffer for long messages, zeroed at first, on huge pages where the kernel has them (`emp doctor` says) and enough is asked for.
+/// A buffer for long messages, zeroed at first, on huge pages where the kernel has them (`emp doctor` says) and 1 MiB or more is asked for.
 /// It is a slice of bytes.
 pub struct PageBuffer {
     start: NonNull<u8>,

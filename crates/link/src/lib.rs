@@ -54,6 +54,8 @@ pub struct Capabilities {
     /// Largest frame in bytes that this link carries in several datagrams of one segmented send: it arrives whole or not at
     /// all. Zero: none longer than `frame_bytes_max`.
     pub long_frame_bytes: usize,
+    /// How many of these can wait to be received before one is lost. 0: nobody knows.
+    pub long_frames_held: usize,
     /// Most parts that one frame may be gathered from.
     pub parts_max: usize,
     /// Most frames that are worth handing over in one [`Link::send`].

@@ -58,6 +58,7 @@ impl PacketLink {
             interface: options.interface.clone(),
             frame_bytes_max: opened.mtu,
             long_frame_bytes: 0,
+            long_frames_held: 0,
             parts_max: PARTS_MAX,
             batch_max: BATCH_MAX,
             segmentation: false,

@@ -90,6 +90,7 @@ impl ShmLink {
             interface: opened.place.path().display().to_string(),
             frame_bytes_max: RING_FRAME_BYTES_MAX,
             long_frame_bytes: TAKEN_BYTES_MAX,
+            long_frames_held: 0,
             parts_max: PARTS_MAX,
             batch_max: BATCH_MAX,
             segmentation: false,

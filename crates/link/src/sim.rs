@@ -112,6 +112,7 @@ impl Fabric {
             interface: format!("node {index}"),
             frame_bytes_max: self.frame_bytes_max,
             long_frame_bytes: self.long_frame_bytes,
+            long_frames_held: 0,
             parts_max: PARTS_MAX,
             batch_max: BATCH_MAX,
             segmentation: false,

@@ -28,7 +28,7 @@ use inbox::Inbox;
 use long::Long;
 use open::SEGMENTS_MAX;
 use receive::Looked;
-use scatter::Scatter;
+use scatter::{Scatter, Seen};
 
 /// Most parts of one frame: 64 frames of a train with 16 parts each are the kernel's 1024.
 const PARTS_MAX: usize = 16;
@@ -82,9 +82,13 @@ pub struct UdpLink {
     after_long: bool,
     /// `None`: the kernel cannot write where payload would go.
     scatter: Option<Scatter>,
+    /// What the next train to be placed will be, if it follows the last one.
+    expected: Option<Seen>,
     counts: LinkStatistics,
 }
 
+/// What a long frame takes of a receive buffer, in bytes: where a card receives it, each of its datagrams has a page or half of one.
+const LONG_FRAME_HELD_BYTES: usize = 128 << 10;
 /// Trains that must fail in a row before segmentation counts as impossible here: one may have had a bad address, which the
 /// kernel reports by the same error.
 const DOUBTS_MAX: u32 = 4;
@@ -104,6 +108,7 @@ impl UdpLink {
             interface: opened.local.to_string(),
             frame_bytes_max: most,
             long_frame_bytes: long.bytes(segments),
+            long_frames_held: opened.receive_bytes / LONG_FRAME_HELD_BYTES,
             parts_max: PARTS_MAX,
             batch_max: BATCH_MAX,
             segmentation: segments,
@@ -131,6 +136,7 @@ impl UdpLink {
             short_fetches: 0,
             after_long: false,
             scatter: Some(Scatter::new()),
+            expected: None,
             counts: LinkStatistics::default(),
         })
     }

@@ -66,6 +66,7 @@ impl XdpLink {
             interface: options.interface.clone(),
             frame_bytes_max: framing.frame_bytes_max,
             long_frame_bytes: 0,
+            long_frames_held: 0,
             parts_max: framing.parts_max,
             batch_max: BATCH_MAX,
             segmentation: false,

@@ -121,8 +121,8 @@ fn draw_segments(seed: u64, world: &mut WorldSetup) {
     }
 }
 
-/// Half of the links carry frames longer than the MTU; of the fabrics that cut them, some do not join the pieces. From numbers
-/// of its own, as below.
+/// Half of the links carry frames longer than the MTU; of the fabrics that cut them, some do not join the pieces; and half of
+/// the links say that they have room for many. From numbers of its own, as below.
 fn draw_long(seed: u64, world: &mut WorldSetup, calm: bool) {
     let mut prng = Prng::new(seed ^ 0x7a11_f3a3);
     let mut sooner = Prng::new(seed ^ 0x500_1e57);
@@ -130,6 +130,10 @@ fn draw_long(seed: u64, world: &mut WorldSetup, calm: bool) {
         link.long_frames = prng.percent(50);
         link.bulk_frames_long =
             link.bulk_frames.map(|usual| sooner.within(2..=usual.into()) as u32);
+    }
+    let mut room = Prng::new(seed ^ 0xdee_b00c);
+    for link in world.nodes.iter_mut().flat_map(|node| &mut node.links) {
+        link.long_frames_held = if room.percent(50) { 64 } else { 6 };
     }
     let usual = |node: &NodeSetup| node.links.iter().map(|link| link.frame_bytes_max).max();
     let usual = world.nodes.iter().filter_map(usual).max().unwrap_or(usize::MAX);

@@ -7,7 +7,8 @@ use super::{SendPath, SendPeer};
 use crate::cross::RouteNews;
 use crate::lanes::{Lane, Ways};
 use crate::limits::WINDOW_FRAMES;
-use crate::peers::Peers;
+use crate::long::weight;
+use crate::peers::{Peer, Peers};
 use crate::time::Time;
 
 /// What the loss of a long frame counts as, against the arrival of one; and how much of that is too much. More than one lost
@@ -25,18 +26,10 @@ const SILENT_RUNS: u32 = 2;
 const FIRST_FIELDS_BYTES: u64 =
     (TARGET_BYTES + MESSAGE_BYTES + LONG_BYTES + IMMEDIATE_BYTES) as u64;
 
-/// How many frames of up to `usual_bytes` bytes one with so much body and payload counts as: more than one if it is longer than those.
-pub(crate) fn weight(bytes: u64, usual_bytes: u16) -> u8 {
-    let usual = u64::from(usual_bytes.max(1));
-    if bytes + HEADER_BYTES as u64 <= usual {
-        return 1;
-    }
-    bytes.div_ceil(usual).clamp(2, u8::MAX.into()) as u8
-}
-
 impl SendPath {
     /// How many frames of the usual length a frame counts as in the window: as many as it would be.
-    pub(super) fn weight_of(&self, record: &Record, place: u32, usual_bytes: u16) -> u8 {
+    pub(super) fn weight_of(&self, record: &Record, place: u32, to: &Peer) -> u8 {
+        let usual_bytes = to.frame_bytes_max;
         let at = |message| self.messages.at(message);
         let (fragment, bytes) = match record.what {
             What::Message { message, .. } => match at(message) {
@@ -62,7 +55,7 @@ impl SendPath {
         if u32::from(fragment) + HEADER_BYTES as u32 <= usual_bytes.into() {
             return 1;
         }
-        weight(bytes.min(fragment.into()), usual_bytes)
+        weight(bytes.min(fragment.into()), usual_bytes, to.long.is_deep())
     }
 
     /// Has it found out whether long frames get through, where they would be of use now and nobody knows.

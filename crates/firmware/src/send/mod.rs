@@ -36,7 +36,6 @@ use crate::slots::Slots;
 use crate::time::{Span, Time};
 use crate::timers::Timers;
 pub(crate) use acknowledged::Explicit;
-pub(crate) use long::weight;
 use record::Active;
 pub(crate) use short::Form;
 pub(crate) use transmission::Outlet;

@@ -56,8 +56,10 @@ impl What {
     }
 }
 
-/// What a frame counts as at most until the next acknowledgement is requested: four long frames are answered once. A window has six
-/// (`WINDOW-1`), so two are left to be received while the answer is under way; an answer takes as long as a quarter of a frame.
+/// What a frame counts as until the next acknowledgement is requested: 1 for so many of its weight in the window, up to the most. So every
+/// fifth long frame of a window of six requests one, of a window of twelve every ninth: some are left to be received while the answer
+/// is under way, which takes as long as a quarter of a frame.
+const REQUEST_WEIGHT: u8 = 11;
 const REQUEST_WEIGHT_MAX: u8 = 4;
 
 /// State of one frame in the window.
@@ -228,7 +230,7 @@ impl Active {
     /// A frame leaves by this lane; gives its place in the lane's order of transmission.
     #[inline]
     pub(super) fn note_departure(&mut self, lane: Lane, now: Time, weight: u8) -> u32 {
-        self.since_request += u32::from(weight.min(REQUEST_WEIGHT_MAX));
+        self.since_request += u32::from(weight.div_ceil(REQUEST_WEIGHT).min(REQUEST_WEIGHT_MAX));
         if !self.is_flying() {
             (self.acked_at, self.heard_at) = (now, now);
         }

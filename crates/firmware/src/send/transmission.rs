@@ -236,7 +236,7 @@ impl SendPath {
         let record = &active.records[index];
         let place = sequence.since(record.first) as u32;
         let (lane, way) = ways.pick(lane_of(active, record, sequence));
-        let weight = self.weight_of(record, place, peers[peer].frame_bytes_max);
+        let weight = self.weight_of(record, place, &peers[peer]);
         let flags = self.flags(peer, sequence, record, place, (lane, weight));
         let requested = flags.has(Flags::ACK_REQUEST);
         let acknowledge = cross.acks[peer].acknowledge;

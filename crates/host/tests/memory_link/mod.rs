@@ -104,6 +104,7 @@ pub fn pair() -> ([Node; 2], [Endpoint; 2]) {
             interface: name.into(),
             frame_bytes_max: FRAME,
             long_frame_bytes: 0,
+            long_frames_held: 0,
             parts_max: 16,
             batch_max: SLOTS,
             segmentation: false,

@@ -64,6 +64,8 @@ pub(super) struct Opened {
     /// The interface that owns the address, and the bytes that IP and UDP take of its MTU.
     pub(super) interface: Option<(String, usize)>,
     pub(super) mtu: usize,
+    /// Bytes of the receive buffer that the kernel has granted, what it spends on keeping datagrams included.
+    pub(super) receive_bytes: usize,
 }
 
 impl Opened {
@@ -93,6 +95,7 @@ pub(super) fn open(options: &UdpOptions) -> Result<Opened, LinkError> {
         segments_max: if can_segment(fd) { SEGMENTS_MAX } else { 1 },
         mtu: owner.as_ref().map_or(mtu, |interface| interface.mtu),
         interface: owner.map(|interface| (interface.name, headers)),
+        receive_bytes: receive_bytes(fd),
         socket,
         local,
     })
@@ -159,6 +162,13 @@ fn settle(fd: BorrowedFd<'_>, local: &SocketAddr) -> io::Result<()> {
     // Kernels before 5.0 do not merge; each datagram then comes by itself.
     let _ = system::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, &1);
     Ok(())
+}
+
+/// Bytes of the receive buffer; 0 if that is not known.
+fn receive_bytes(fd: BorrowedFd<'_>) -> usize {
+    let mut bytes: libc::c_int = 0;
+    let known = system::get_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &mut bytes).is_ok();
+    usize::try_from(bytes).ok().filter(|_| known).unwrap_or(0)
 }
 
 /// True if the kernel knows segmented sends. Tried, and switched off again: sends say it

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use emp_wire::{HEADER_BYTES, LinkAddress};
 
 use super::long::{first_frame, long_bytes};
-use super::scatter::{Fetched, PLACED_MAX};
+use super::scatter::{Fetched, PLACED_MAX, Seen};
 use super::{FETCH_MANY_BELOW_BYTES, OFFERS_MAX, UdpLink};
 use crate::{FrameSink, LinkStatistics, is_for};
 
@@ -103,47 +103,68 @@ pub(super) enum Looked {
 impl UdpLink {
     /// Hands up the train that waits, its payload placed where the sink wants it.
     /// How many frames the caller wants does not matter: it has asked for these.
+    ///
+    /// After a frame of a block the next one is expected, and fetched without a look (a system call of 0.5 µs in a frame's 9). What comes
+    /// instead is put together out of where it landed, where nothing was yet.
     pub(super) fn place_train(&mut self, sink: &mut dyn FrameSink) -> Looked {
+        if let Some(next) = self.expected.take()
+            && let Some(looked) = self.fetch_placed(next, true, sink)
+        {
+            return looked;
+        }
         let Some(scatter) = &mut self.scatter else { return Looked::Usual };
         self.counts.receive_calls += 1;
-        let seen = match scatter.look(self.socket.as_fd()) {
-            Ok(Some(seen)) => seen,
-            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Looked::Empty,
-            Ok(None) | Err(_) => return Looked::Usual,
-        };
+        match scatter.look(self.socket.as_fd()) {
+            Ok(Some(seen)) => self.fetch_placed(seen, false, sink).unwrap_or(Looked::Usual),
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Looked::Empty,
+            Ok(None) | Err(_) => Looked::Usual,
+        }
+    }
+
+    /// Fetches what was seen, or is only `expected`. `None`: it is not to be placed, and nothing was fetched.
+    fn fetch_placed(
+        &mut self,
+        seen: Seen,
+        expected: bool,
+        sink: &mut dyn FrameSink,
+    ) -> Option<Looked> {
+        let scatter = self.scatter.as_mut()?;
         let train = &seen.train;
-        let Some(landing) = sink.landing(train) else { return Looked::Usual };
-        let frames = train.frames_with(landing.len());
-        let Some(frames) = frames.filter(|frames| *frames <= PLACED_MAX) else {
-            return Looked::Usual;
-        };
+        let landing = sink.landing(train)?;
+        let frames = train.frames_with(landing.len()).filter(|frames| *frames <= PLACED_MAX)?;
         let placed_bytes = landing.len() + frames * HEADER_BYTES;
         self.counts.receive_calls += 1;
         let got = match scatter.fetch(self.socket.as_fd(), &seen, frames, landing) {
             Ok(got) => got,
+            Err(error) if expected && error.raw_os_error() == Some(libc::EAGAIN) => {
+                self.expected = Some(seen);
+                return Some(Looked::Empty);
+            }
             Err(error) => {
                 if error.raw_os_error() == Some(libc::EFAULT) {
                     // The user's memory is not what it was said to be: whoever copies there will find out.
                     self.scatter = None;
                 }
                 self.counts.system_errors += 1;
-                return Looked::Handed(0);
+                return Some(Looked::Handed(0));
             }
         };
         self.after_long = got.bytes >= FETCH_MANY_BELOW_BYTES;
         if got.as_seen {
             self.counts.frames_received += frames as u64;
             self.counts.bytes_received += placed_bytes as u64;
+            self.expected = scatter.heads(frames).first().and_then(|head| seen.next(head));
             sink.landed(train, scatter.heads(frames));
             // What ends within a datagram has nothing of the next frame behind it.
             let next = placed_bytes.next_multiple_of(got.segment_bytes);
             let rest = scatter.rest(placed_bytes, next, got.bytes);
             let others = hand_up_all(&mut self.counts, self.node_tag, rest, &got, sink);
-            return Looked::Handed(frames + others);
+            return Some(Looked::Handed(frames + others));
         }
-        // Another one: the one that was seen failed its checksum, which the kernel looks at late.
+        // Another one: that which was seen failed its checksum, which the kernel looks at late, or it was only expected.
         let whole = scatter.gather(train, frames, landing, &got);
-        Looked::Handed(hand_up_all(&mut self.counts, self.node_tag, &whole, &got, sink))
+        let handed = hand_up_all(&mut self.counts, self.node_tag, &whole, &got, sink);
+        Some(Looked::Handed(handed))
     }
 }
 

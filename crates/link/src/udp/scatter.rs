@@ -13,7 +13,7 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::BorrowedFd;
 
-use emp_wire::{HEADER_BYTES, LinkAddress};
+use emp_wire::{Flags, HEADER_BYTES, Header, Kind, LinkAddress, Seed};
 
 use super::inbox::{BUFFER_BYTES, CONTROL_BYTES, Control, merged_bytes};
 use super::long::long_head;
@@ -36,13 +36,35 @@ pub(super) struct Scatter {
 // SAFETY: the raw pointers in `iovecs` are used only during a call that wrote them; nothing is tied to a thread.
 unsafe impl Send for Scatter {}
 
-/// What was seen to wait.
+/// What was seen to wait, or is expected to.
 pub(super) struct Seen {
     /// As its receiver is to take it.
     pub(super) train: Train,
     /// Bytes of the datagrams that were merged, and of all of them.
     segment_bytes: usize,
     bytes: usize,
+}
+
+impl Seen {
+    /// The long frame behind this one, whose head was `head`, if that is one of a block that goes on: of the same length, with the next
+    /// number and place.
+    pub(super) fn next(&self, head: &Head) -> Option<Self> {
+        let header = Header::parse_head(head).ok()?;
+        let goes_on = header.kind == Kind::Block && !header.flags.has(Flags::LAST);
+        if !goes_on || self.train.bytes != self.train.frame_bytes {
+            return None;
+        }
+        let (sequence, word) = (header.sequence.plus(1), header.word.wrapping_add(1));
+        let mut train = self.train;
+        Header { sequence, word, ..header }.emit_seeded(&mut train.head, Seed::CONTACT);
+        Some(Self { train, ..*self })
+    }
+}
+
+/// Two heads are of frames that belong to the same place: what they acknowledge, their flags and their checksums may differ.
+fn alike(one: &Head, other: &Head) -> bool {
+    const SAME: [std::ops::Range<usize>; 4] = [0..1, 2..16, 16..20, 24..28];
+    SAME.into_iter().all(|range| one[range.clone()] == other[range])
 }
 
 #[cfg(test)]
@@ -55,7 +77,7 @@ impl Seen {
 
 /// What was fetched.
 pub(super) struct Fetched {
-    /// It is the train that was waited for, by sender and lengths.
+    /// It is the train that was waited for, by sender, lengths and the first head.
     pub(super) as_seen: bool,
     /// Its sender, if known, the length of its datagrams, and of all of them; the end may have been cut off.
     pub(super) from: Option<LinkAddress>,
@@ -151,10 +173,9 @@ impl Scatter {
         let from = self.name.decode().map(LinkAddress::udp);
         let segment_bytes = self.merged(&message).unwrap_or(bytes).max(1);
         let truncated = message.msg_flags & libc::MSG_TRUNC != 0;
-        let long = |head| long_head(head, segment_bytes);
         let as_seen = from == Some(train.from)
             && (segment_bytes, bytes) == (seen.segment_bytes, seen.bytes)
-            && long(&self.heads[0]) == long(&train.head)
+            && alike(&self.heads[0], &train.head)
             && !truncated;
         Ok(Fetched { as_seen, from, segment_bytes, bytes, truncated })
     }

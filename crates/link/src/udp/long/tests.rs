@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use emp_wire::{DESTINATION_TAG_OFFSET, LinkAddress};
+use emp_wire::{DESTINATION_TAG_OFFSET, Flags, Kind, LinkAddress};
 use proptest::prelude::*;
 
 use super::*;
@@ -94,7 +94,10 @@ proptest! {
 
 /// A sender of its own mind: `bytes` leave as one segmented datagram.
 fn send_cut(to: &UdpLink, bytes: &[u8], segment_bytes: libc::c_int) {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    send_cut_by(&UdpSocket::bind("127.0.0.1:0").expect("a port"), to, bytes, segment_bytes);
+}
+
+fn send_cut_by(socket: &UdpSocket, to: &UdpLink, bytes: &[u8], segment_bytes: libc::c_int) {
     system::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, &segment_bytes)
         .expect("the kernel segments");
     socket.send_to(bytes, to.local_address()).expect("it goes");
@@ -181,6 +184,52 @@ fn long_frames_land_and_what_follows_comes_as_ever() {
     // All but the first, after which the link looks.
     assert_eq!(sink.landed, 2);
     assert_eq!(link.statistics().frames_received, 5);
+}
+
+/// A frame of a block, with its number and place.
+fn of_block(number: u8, bytes: usize, flags: Flags) -> Vec<u8> {
+    let mut frame = frame(number, bytes);
+    frame[0] = (frame[0] & 0xE0) | Kind::Block as u8;
+    frame[1] = flags.0;
+    frame[6..16].fill(0x77);
+    frame[16..20].copy_from_slice(&u32::from(number).to_be_bytes());
+    frame[24..28].copy_from_slice(&(7 << 16 | u32::from(number)).to_be_bytes());
+    frame
+}
+
+/// What follows in a block is fetched without a look; whatever comes instead arrives all the same.
+#[test]
+fn the_next_frame_of_a_block_is_expected() {
+    let full = |number| of_block(number, 61_472, Flags::ACK);
+    // The calls for each: a look and a fetch, or one fetch; for one that is short, or follows such, another.
+    let all = [
+        (full(1), 2),
+        (full(2), 1),
+        (of_block(3, 61_472, Flags::ACK_REQUEST), 1),
+        (frame(4, 300), 1),
+        (full(4), 1),
+        (full(5), 2),
+        (full(9), 1),
+        (of_block(10, 61_472, Flags::LAST), 2),
+        (full(11), 2),
+        (of_block(12, 30_000, Flags::LAST), 1),
+    ];
+    let (mut link, mut sink) = (open(), Lands::default());
+    let from = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    send_cut_by(&from, &link, &frame(0, 9000), 1472);
+    assert!(link.wait(Some(Duration::from_secs(1))));
+    link.receive_into(64, &mut sink);
+    sink.got.clear();
+    for (number, (frame, calls)) in all.iter().enumerate() {
+        let before = link.statistics().receive_calls;
+        assert_eq!(link.receive_into(64, &mut sink), 0);
+        send_cut_by(&from, &link, frame, 1472);
+        assert!(link.wait(Some(Duration::from_secs(1))));
+        let empty = link.statistics().receive_calls - before;
+        assert_eq!(link.receive_into(64, &mut sink), 1, "frame {number}");
+        let took = link.statistics().receive_calls - before - empty;
+        assert_eq!((took, sink.got.pop().as_ref()), (*calls, Some(frame)), "frame {number}");
+    }
 }
 
 #[test]

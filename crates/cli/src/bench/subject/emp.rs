@@ -40,6 +40,11 @@ const TWO_RECEIVES_BYTES_MAX: usize = 64 << 10;
 /// Messages up to this many bytes have buffers that go round with their requests: streamed, a window of 64 then fits a first-level cache of 32 KB.
 const OWN_BYTES_MAX: usize = 256;
 
+/// Receives that are posted for a ping-pong of messages of so many bytes.
+pub(super) fn pingpong_receives(size: usize) -> usize {
+    if size > TWO_RECEIVES_BYTES_MAX { 1 } else { PINGPONG_RECEIVES }
+}
+
 /// How long one operation may take. Longer than EMP's own limit for a silent peer, so that its diagnosis comes first.
 const LIMIT: Duration = Duration::from_secs(12);
 
@@ -272,8 +277,7 @@ impl Subject for Emp {
             self.out = Arc::new(memory::filled(job.size)?);
         }
         let receives = match (job.pattern, role) {
-            (Pattern::Pingpong, _) if job.size > TWO_RECEIVES_BYTES_MAX => 1,
-            (Pattern::Pingpong, _) => PINGPONG_RECEIVES,
+            (Pattern::Pingpong, _) => pingpong_receives(job.size),
             (pattern, _) if pattern.one_sided() => 0,
             (Pattern::Bidir, _) | (_, Role::Passive) => job.window,
             (_, Role::Active) => 0,

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use self::door::{Door, RECEIVES};
+use self::door::Door;
+use super::emp::pingpong_receives;
 use super::opening::Opening;
 use super::place::Place;
 use super::{Role, Subject};
@@ -76,7 +77,7 @@ impl Libfabric {
             return Ok(());
         }
         self.unposted -= 1;
-        until(&mut self.door, |door| door.receive(number as usize % RECEIVES))
+        until(&mut self.door, |door| door.receive(number as usize % door.receives()))
     }
 
     /// Waits for the next message.
@@ -141,9 +142,9 @@ impl Subject for Libfabric {
         if job.pattern != Pattern::Pingpong {
             bail!("libfabric is only measured by ping-pongs");
         }
-        self.door.resize(job.size)?;
+        self.door.resize(job.size, pingpong_receives(job.size))?;
         self.unposted = job.count;
-        (0..RECEIVES as u64).try_for_each(|number| self.post_receive(number))
+        (0..self.door.receives() as u64).try_for_each(|number| self.post_receive(number))
     }
 
     fn active(&mut self, job: &Job) -> anyhow::Result<Measure> {

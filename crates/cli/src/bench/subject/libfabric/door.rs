@@ -12,12 +12,14 @@ use std::path::Path;
 use std::ptr::{null, null_mut};
 
 use anyhow::{Context, bail};
+use emp_host::PageBuffer;
 
 use super::interface::{
     Domain, Endpoint, Entry, Fabric, Fid, Info, Provider, Queue, QueueAttributes, Vector,
     VectorAttributes,
 };
 use crate::bail_user;
+use crate::bench::subject::memory;
 
 /// Interface version that is asked for: libfabric 1.17.
 const VERSION: u32 = (1 << 16) | 17;
@@ -35,9 +37,6 @@ const ADDRESS_BYTES_MAX: usize = 64;
 const ENTRIES: usize = 8;
 /// The tag of all messages.
 const TAG: u64 = 1;
-/// Receives that can be posted at a time.
-pub const RECEIVES: usize = 2;
-
 /// An endpoint with its queue, and the buffers of its operations.
 pub struct Door {
     endpoint: *mut Endpoint,
@@ -47,8 +46,9 @@ pub struct Door {
     objects: Vec<*mut Fid>,
     /// The other end in the address vector.
     peer: u64,
-    out: Box<[u8]>,
-    into: [Box<[u8]>; RECEIVES],
+    /// Memory as the other subjects have it.
+    out: PageBuffer,
+    into: Vec<PageBuffer>,
     /// Operations that have not ended.
     sends: usize,
     receives: usize,
@@ -65,8 +65,8 @@ impl Door {
             vector: null_mut(),
             objects: Vec::new(),
             peer: 0,
-            out: Box::default(),
-            into: Default::default(),
+            out: PageBuffer::default(),
+            into: Vec::new(),
             sends: 0,
             receives: 0,
         };
@@ -128,14 +128,14 @@ impl Door {
         if inserted != 1 { bail!("fi_av_insert: {inserted}") } else { Ok(()) }
     }
 
-    /// Makes messages so long. To be called when nothing is under way.
-    pub fn resize(&mut self, size: usize) -> anyhow::Result<()> {
+    /// Makes messages so long, and buffers for so many receives. To be called when nothing is under way.
+    pub fn resize(&mut self, size: usize, receives: usize) -> anyhow::Result<()> {
         if self.sends + self.receives > 0 {
             bail!("{} sends and {} receives have not ended", self.sends, self.receives);
         }
-        if self.out.len() != size {
-            self.out = vec![0x5a; size].into();
-            self.into = std::array::from_fn(|_| vec![0; size].into());
+        if self.out.len() != size || self.into.len() != receives {
+            self.out = memory::filled(size)?;
+            self.into = memory::several(receives, size)?;
         }
         Ok(())
     }
@@ -152,6 +152,11 @@ impl Door {
         let posted = posted("fi_tsend", result)?;
         self.sends += usize::from(posted);
         Ok(posted)
+    }
+
+    /// Receives that can be posted at a time.
+    pub fn receives(&self) -> usize {
+        self.into.len()
     }
 
     /// Posts a receive into one of the buffers, of which no other is posted. False if there is no room for it now.

@@ -119,7 +119,7 @@ impl Firmware {
         self.plan(arriving, false)
     }
 
-    /// The same; `whole`: also of messages that come whole.
+    /// The same; `whole`: also of messages that come whole in usual frames.
     fn plan(&mut self, arriving: &Arriving<'_>, whole: bool) -> Option<Landing> {
         let Arriving { link, from, head, frame_bytes, bytes } = *arriving;
         let first = Header::parse_head(head).ok()?;

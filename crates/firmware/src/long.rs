@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_holds_six_long_frames_or_twelve() {
+    fn a_window_fits_six_long_frames_or_eleven() {
         let most = u64::from(LONG_FRAGMENT_BYTES);
         let fit = |usual, deep| WINDOW_FRAMES / u32::from(weight(most, usual, deep));
         assert_eq!([fit(1_472, false), fit(1_472, true)], [6, 11]);

@@ -53,7 +53,7 @@ pub trait FrameSink {
         false
     }
 
-    /// A train waits. Answers with memory for the payload of some frames at its front: what follows the head of each, one
+    /// A train waits, or should come next. Answers with memory for the payload of some frames at its front: what follows the head of each, one
     /// after the other. Whatever comes is written there, also what nobody expected; so it must be memory where that does no
     /// harm. `None`: the frames come by [`frame`](Self::frame).
     fn landing(&mut self, train: &Train) -> Option<&mut [u8]> {

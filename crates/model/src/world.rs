@@ -381,6 +381,9 @@ impl World {
             if !firmware.is_drained() {
                 return Err(format!("node {index} is idle but not drained"));
             }
+            if firmware.expects_landing() {
+                return Err(format!("node {index} is idle but expects landing"));
+            }
             if firmware.is_receiving() {
                 return Err(format!("node {index} is idle but says that it is receiving"));
             }

@@ -58,7 +58,7 @@ impl ReceivePath {
     }
 
     /// Where a train that begins with this frame of a known peer goes. `None`: frame by frame, as it comes. `whole`: also of
-    /// messages that come whole, which a link had better not place.
+    /// messages that come whole in usual frames, which a link had better not place.
     pub(crate) fn plan(
         &self,
         peer: u32,

@@ -68,11 +68,14 @@ impl SendPath {
             return;
         }
         let now_us = (now.0 / 1_000) as u32;
-        let usual_us =
-            [entry.window.usual_us(), bulk.map_or(0, |place| self.bulk_windows[place].usual_us())];
+        let windows = [Some(&entry.window), bulk.map(|place| &self.bulk_windows[place])];
+        let least_us = |frame: &Frame| {
+            let window = windows[frame.lane as usize];
+            window.map_or(0, |window| window.answered_us(frame.is_long()))
+        };
         // Looked up before its place may be taken by another frame.
         let latest = sack.and_then(|ack| latest(active, sent_end, ack.latest));
-        let answered = latest.filter(|frame| arrived(frame, now_us, &usual_us));
+        let answered = latest.filter(|frame| arrived(frame, now_us, least_us(frame)));
         let mut progress = Progress::default();
         for _ in 0..ahead.max(0) {
             let sequence = active.unacked;
@@ -370,8 +373,7 @@ fn acknowledges_only_sent(active: &Active, cumulative: Sequence) -> bool {
 
 /// True if the place of this frame, which came last at the receiver, in the order of transmission is known: of a resent one
 /// it is not if the answer came sooner than a round trip takes, for then the first copy came.
-fn arrived(frame: &Frame, now_us: u32, usual_us: &[u32; 2]) -> bool {
-    let least_us = usual_us[frame.lane as usize];
+fn arrived(frame: &Frame, now_us: u32, least_us: u32) -> bool {
     !frame.resent || passed_us(now_us, frame.sent_us).is_some_and(|passed| passed >= least_us)
 }
 

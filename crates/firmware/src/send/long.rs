@@ -17,6 +17,10 @@ use crate::time::Time;
 const STRIKE: u32 = 8;
 const STRIKES_MAX: u32 = 8 * STRIKE;
 
+/// Long frames that were lost together count as no more than so many: a receiver without room for an instant loses a whole
+/// window, and behind a lost first frame of a message all others are in vain. Neither says much of the way.
+const BURST_MAX: u32 = 3;
+
 /// Runs of a lane's timer with nothing acknowledged after which it is asked whether the peer runs at all. If it answers, and a long
 /// frame that was sent before is still not acknowledged, such do not get through; if not, it may just not have been given a
 /// processor.
@@ -27,7 +31,8 @@ const FIRST_FIELDS_BYTES: u64 =
     (TARGET_BYTES + MESSAGE_BYTES + LONG_BYTES + IMMEDIATE_BYTES) as u64;
 
 impl SendPath {
-    /// How many frames of the usual length a frame counts as in the window: as many as it would be.
+    /// How many frames of the usual length a frame counts as in the window: as many as it would be, or fewer where the
+    /// receiver has room for many (`LONG-3`).
     pub(super) fn weight_of(&self, record: &Record, place: u32, to: &Peer) -> u8 {
         let usual_bytes = to.frame_bytes_max;
         let at = |message| self.messages.at(message);
@@ -99,10 +104,10 @@ impl SendPath {
         }
     }
 
-    /// So many long frames were lost, while what was sent after them arrived.
+    /// So many long frames were found lost at once, while what was sent after them arrived.
     pub(super) fn strike(&mut self, peer: u32, frames: u32) {
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
-        active.strikes += frames * STRIKE;
+        active.strikes += frames.min(BURST_MAX) * STRIKE;
         if active.strikes >= STRIKES_MAX {
             active.strikes = 0;
             self.route_news.push_back(RouteNews::LongFailed { peer });

@@ -150,7 +150,7 @@ pub(super) struct Active {
     pub(super) unacked: Sequence,
     /// By lane.
     pub(super) flights: [Flight; 2],
-    /// Frames since an acknowledgement was last requested.
+    /// What left since an acknowledgement was last requested: a frame counts as one, a long one as up to [`REQUEST_WEIGHT_MAX`].
     pub(super) since_request: u32,
     /// The frame that requested one last.
     pub(super) requested: Sequence,

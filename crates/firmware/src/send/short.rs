@@ -23,7 +23,7 @@ use crate::transmit::TransmitBatch;
 pub(crate) struct Form<'a> {
     pub(crate) lane: Lane,
     pub(crate) way: Way<'a>,
-    /// In a frame that may be longer than the MTU (`LONG-3`); and how many of the usual length that counts as.
+    /// In a frame that may be longer than the MTU; and how many of the usual length that counts as (`LONG-3`).
     pub(crate) long: bool,
     pub(crate) weight: u8,
     /// Payload bytes of its frames: it has one.

@@ -26,10 +26,10 @@ impl SendPath {
     /// A peer had less room than it was sent.
     pub(super) fn beware(&mut self, now: Time, peer: u32) {
         let Wary { until, latest } = &mut self.wary;
-        if until.len() >= WARY_MAX {
+        if until.len() >= WARY_MAX && !until.contains_key(&peer) {
             until.retain(|_, until| *until > now);
         }
-        if until.len() < WARY_MAX {
+        if until.len() < WARY_MAX || until.contains_key(&peer) {
             until.insert(peer, now + LASTS);
             *latest = now + LASTS;
         }

@@ -53,9 +53,11 @@ impl Window {
         (self.scaled as u32) >> SCALE
     }
 
-    /// Half of a usual round trip, in microseconds: an answer that comes sooner is not to what was just sent.
-    pub(super) const fn usual_us(&self) -> u32 {
-        self.smoothed_us / 2
+    /// An answer that comes sooner is not to a frame that was just sent, in microseconds: half of a usual round trip. Of a long one
+    /// the least will do: those that wait for each other make up most of a usual round trip, and what is sent again goes alone.
+    pub(super) fn answered_us(&self, long: bool) -> u32 {
+        let usual = self.smoothed_us / 2;
+        if long { usual.min(self.least_us) } else { usual }
     }
 
     /// The time after which a missing acknowledgement is worth a retransmission: round trip, its variation, and the

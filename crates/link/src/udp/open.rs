@@ -23,8 +23,8 @@ pub(super) const PAYLOAD_BYTES_MAX: usize = 65_520 - HEADERS_V4_BYTES;
 /// fits.
 const MTU_MIN: usize = 576;
 
-/// Receive buffer asked for, in bytes: 64 peers that each send one 64 KiB train at once. The system
-/// default (208 KiB) holds three. Without privilege the kernel grants less, silently.
+/// Receive buffer asked for, in bytes, of which the kernel makes twice as many: 64 peers that each send one long frame at once, or
+/// five with a window of twelve each. The system default (208 KiB) holds three. Without privilege the kernel grants less, silently.
 const RECEIVE_BUFFER_BYTES: libc::c_int = 4 << 20;
 /// Send buffer asked for, in bytes: sixteen trains, which keeps a 100 Gb/s card busy for 80 µs, yet
 /// does not pile up more in the queue before it.

@@ -1,7 +1,8 @@
 //! Fetching a train so that the kernel puts payload where it belongs: heads here, what follows them there.
 //!
-//! The head of the train that waits is looked at first (`MSG_PEEK`); then it is fetched with a list of
-//! places: a head's, a payload's, a head's, a payload's, and one for all that is left.
+//! The head of the train that waits is looked at first (`MSG_PEEK`), unless it is known from the last one what should come;
+//! then it is fetched with a list of places: a head's, a payload's, a head's, a payload's, and one for all that is left. What
+//! came instead of what was expected is put together again.
 //!
 //! # Invariant
 //!
@@ -202,10 +203,15 @@ impl Scatter {
         let mut whole = Vec::with_capacity(got.bytes);
         let mut left = landing;
         for index in 0..frames {
+            if whole.len() >= got.bytes {
+                break;
+            }
             whole.extend_from_slice(&self.heads[index]);
             let bytes = train.frame_bytes_of(index).saturating_sub(HEADER_BYTES).min(left.len());
             let (payload, others) = left.split_at(bytes);
-            whole.extend_from_slice(payload);
+            // Something short may have come where a long frame was expected: what lies behind it is not of it.
+            let came = got.bytes.saturating_sub(whole.len()).min(bytes);
+            whole.extend_from_slice(&payload[..came]);
             left = others;
         }
         whole.truncate(got.bytes);

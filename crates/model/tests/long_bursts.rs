@@ -1,0 +1,77 @@
+//! Long frames that are lost together (`LONG-4`, `LONG-6`): what follows a lost first frame is not taken, and a receiver without room
+//! for an instant loses a whole window.
+
+mod support;
+
+use emp_firmware::{Counter, LinkInfo, Profile, Span};
+use emp_model::{FabricSetup, MessageSpec, NodeSetup, Verdict, Want, World, WorldSetup};
+use support::{acquainted_setup, count, finish, wait};
+
+const PIECE_BYTES: usize = 1_472;
+
+/// Two nodes on a link for long frames that has room for so many, after so much traffic that their round trips are mostly waiting.
+fn busy(held: u32) -> World {
+    let mut link = LinkInfo::new(PIECE_BYTES, true);
+    (link.segments, link.long_frames, link.long_frames_held) = (true, true, held);
+    let fabric =
+        FabricSetup { latency: Span::us(5), piece_bytes: PIECE_BYTES, ..FabricSetup::lan() };
+    let node = |index| NodeSetup { links: vec![link], ..NodeSetup::new(index, Profile::DEFAULT) };
+    let setup = WorldSetup { fabrics: vec![fabric], nodes: (0..2).map(node).collect(), seed: 3 };
+    let mut world = acquainted_setup(setup);
+    for _ in 0..20 {
+        world.receive(1, Want::ANY, 4 << 20);
+        world.send(MessageSpec::plain(0, 1, 4 << 20));
+        finish(&mut world);
+    }
+    // Longer than a sender is wary.
+    world.pass(Span::ms(20));
+    assert_eq!(count(&world, 0, Counter::LongClosed), 0);
+    world
+}
+
+/// Sends a message of which so many long frames are lost after the first `skip`; returns how long it took.
+fn with_lost(world: &mut World, bytes: u64, skip: usize, lost: usize) -> Span {
+    let mut seen = 0;
+    world.network_mut().set_script(Some(Box::new(move |_, from, _, frame| {
+        if from != 0 || frame.len() < 5_000 {
+            return None;
+        }
+        seen += 1;
+        let drop = seen > skip && seen <= skip + lost;
+        Some(Verdict { drop, ..Verdict::default() })
+    })));
+    world.receive(1, Want::ANY, bytes);
+    let message = world.send(MessageSpec::plain(0, 1, bytes));
+    let took = wait(world, Span::ms(1_000), |world| world.arrived(message));
+    finish(world);
+    world.network_mut().set_script(None);
+    took
+}
+
+/// The probe goes alone, and its answer comes much sooner than a round trip that is mostly waiting: it is believed all the same.
+#[test]
+fn a_lost_first_frame_costs_one_probe() {
+    for held in [0, 64] {
+        let mut world = busy(held);
+        let took = with_lost(&mut world, 512 << 10, 0, 1);
+        assert!(took < Span::us(2_000), "{held} held: {took:?}");
+        assert_eq!(count(&world, 0, Counter::TailProbes), 1);
+        assert_eq!(count(&world, 0, Counter::LongClosed), 0);
+    }
+}
+
+/// One burst says little of the way, however many are lost in it.
+#[test]
+fn a_burst_does_not_close_the_way() {
+    for (bytes, skip, lost) in
+        [(512 << 10, 0, 4), (512 << 10, 0, 9), (4 << 20, 20, 4), (4 << 20, 20, 8)]
+    {
+        let mut world = busy(64);
+        with_lost(&mut world, bytes, skip, lost);
+        assert_eq!(count(&world, 0, Counter::LongClosed), 0, "{lost} of {bytes} B");
+        world.pass(Span::ms(30));
+        let long = count(&world, 0, Counter::FramesLong);
+        with_lost(&mut world, 1 << 20, 0, 0);
+        assert!(count(&world, 0, Counter::FramesLong) > long + 10, "{lost} of {bytes} B");
+    }
+}

@@ -17,9 +17,33 @@ use crate::transmit::TransmitBatch;
 const REFUSAL_BACKOFF: Span = Span::us(50);
 
 impl Firmware {
+    /// Adds a frame without user data for a peer, by this lane. False: it has no way, or is too long for the batch's frames.
+    fn say(
+        &mut self,
+        (to, lane): (u32, Lane),
+        head: &Head,
+        body: impl FnOnce(&mut [u8]) -> usize,
+        batch: &mut TransmitBatch,
+    ) -> bool {
+        let line = Line {
+            source_tag: self.peers.source_tag,
+            peer: &self.peers[to],
+            way: self.peers.ways(to).pick(lane).1,
+            check_payload: true,
+            inline_bytes: INLINE_PAYLOAD_BYTES,
+            bundles: self.profile.bundles,
+            long: false,
+        };
+        let said = encode::frame(batch, &line, head, body, Payload::None, &NoMemory).is_ok();
+        if !said {
+            self.counters.count(Counter::DropTooLong);
+        }
+        said
+    }
+
     /// Explicit acknowledgements (I6); with `riding`, only those that can't ride on a control frame that is about to leave.
     pub(crate) fn emit_acks(&mut self, now: Time, riding: bool, batch: &mut TransmitBatch) {
-        let (own, source_tag) = (self.peers.own, self.peers.source_tag);
+        let own = self.peers.own;
         while !batch.is_full() {
             let send = &self.send;
             // A lost acknowledgement costs a profile that resends whole trains a train: none of its acknowledgements rides.
@@ -44,27 +68,15 @@ impl Firmware {
                 word: ack.delay_us,
             };
             let body = |into: &mut [u8]| Ack { node: own, sack: ack.sack }.emit(into);
-            let (_, way) = self.peers.ways(ack.peer).pick(ack.lane);
-            let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
-            let line = Line {
-                source_tag,
-                peer,
-                way,
-                check_payload: true,
-                inline_bytes,
-                bundles,
-                long: false,
-            };
-            match encode::frame(batch, &line, &head, body, Payload::None, &NoMemory) {
-                Ok(_) => self.counters.count(Counter::AcksSent),
-                Err(_) => self.counters.count(Counter::DropTooLong),
+            if self.say((ack.peer, ack.lane), &head, body, batch) {
+                self.counters.count(Counter::AcksSent);
             }
         }
     }
 
     /// What there is to say of messages that were not taken.
     pub(crate) fn emit_not_ready(&mut self, now: Time, batch: &mut TransmitBatch) {
-        let (own, source_tag) = (self.peers.own, self.peers.source_tag);
+        let own = self.peers.own;
         while !batch.is_full() {
             let Some(answer) = self.receive.poll_not_ready() else { return };
             let NotTaken { peer: to, lane, number, sequence, cause } = answer;
@@ -83,30 +95,16 @@ impl Firmware {
                 word: number,
             };
             let body = |into: &mut [u8]| NotReady { node: own, cause, backoff_us }.emit(into);
-            let (_, way) = self.peers.ways(to).pick(lane);
-            let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
-            let line = Line {
-                source_tag,
-                peer,
-                way,
-                check_payload: true,
-                inline_bytes,
-                bundles,
-                long: false,
-            };
-            if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
-                self.counters.count(Counter::DropTooLong);
-            }
+            self.say((to, lane), &head, body, batch);
         }
     }
 
     /// Goodbyes, once the node closes.
     pub(crate) fn emit_closes(&mut self, batch: &mut TransmitBatch) {
         let Some(mut next) = self.closing else { return };
-        let (own, source_tag) = (self.peers.own, self.peers.source_tag);
+        let own = self.peers.own;
         while next < self.peers.len() && !batch.is_full() {
-            let peer = &self.peers[next];
-            let (_, way) = self.peers.ways(next).pick(Lane::Small);
+            let (to, peer) = (next, &self.peers[next]);
             next += 1;
             let reachable = peer.route().is_some_and(|(_, to)| *to != LinkAddress::LOOPBACK);
             if !reachable || peer.remote_epoch == Epoch::UNKNOWN {
@@ -120,19 +118,7 @@ impl Firmware {
                 word: 0,
             };
             let body = |into: &mut [u8]| Close { node: own }.emit(into);
-            let (inline_bytes, bundles) = (INLINE_PAYLOAD_BYTES, self.profile.bundles);
-            let line = Line {
-                source_tag,
-                peer,
-                way,
-                check_payload: true,
-                inline_bytes,
-                bundles,
-                long: false,
-            };
-            if encode::frame(batch, &line, &head, body, Payload::None, &NoMemory).is_err() {
-                self.counters.count(Counter::DropTooLong);
-            }
+            self.say((to, Lane::Small), &head, body, batch);
         }
         self.closing = Some(next);
     }

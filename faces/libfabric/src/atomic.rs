@@ -112,6 +112,9 @@ fn of_message<'a>(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn write(
     ep: *mut Ep,
     buffer: *const c_void,
@@ -133,6 +136,9 @@ unsafe extern "C" fn write(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn writev(
     ep: *mut Ep,
     iov: *const FiIoc,
@@ -166,6 +172,9 @@ unsafe extern "C" fn writev(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn writemsg(ep: *mut Ep, message: *const FiMsgAtomic, flags: u64) -> isize {
     enter(|| -> isize {
         let ep: &Ep = object!(ep.cast_const());
@@ -180,6 +189,9 @@ unsafe extern "C" fn writemsg(ep: *mut Ep, message: *const FiMsgAtomic, flags: u
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn inject(
     ep: *mut Ep,
     buffer: *const c_void,
@@ -211,6 +223,9 @@ unsafe extern "C" fn inject(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn readwrite(
     ep: *mut Ep,
     buffer: *const c_void,
@@ -246,6 +261,9 @@ unsafe extern "C" fn readwrite(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn readwritev(
     ep: *mut Ep,
     iov: *const FiIoc,
@@ -282,6 +300,9 @@ unsafe extern "C" fn readwritev(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn readwritemsg(
     ep: *mut Ep,
     message: *const FiMsgAtomic,
@@ -304,6 +325,9 @@ unsafe extern "C" fn readwritemsg(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn compwrite(
     ep: *mut Ep,
     buffer: *const c_void,
@@ -341,6 +365,9 @@ unsafe extern "C" fn compwrite(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn compwritev(
     ep: *mut Ep,
     iov: *const FiIoc,
@@ -380,6 +407,9 @@ unsafe extern "C" fn compwritev(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn compwritemsg(
     ep: *mut Ep,
     message: *const FiMsgAtomic,

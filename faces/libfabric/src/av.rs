@@ -166,6 +166,10 @@ impl AvInner {
 }
 
 /// Opens an address vector.
+///
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 pub unsafe extern "C" fn open(
     domain: *mut Domain,
     attr: *mut FiAvAttr,
@@ -202,6 +206,9 @@ pub unsafe extern "C" fn open(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
@@ -209,6 +216,9 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, _flags: u64) -> c_int {
     enter(|| -> c_int {
         let av: &Av = object!(fid.cast::<Av>().cast_const());
@@ -225,6 +235,9 @@ unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, _flags: u64) -> c_int {
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn insert(
     av: *mut Av,
     addresses: *const c_void,
@@ -264,6 +277,9 @@ unsafe extern "C" fn insert(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn remove(av: *mut Av, numbers: *mut FiAddr, count: usize, _flags: u64) -> c_int {
     enter(|| -> c_int {
         let av: &Av = object!(av.cast_const());
@@ -277,6 +293,9 @@ unsafe extern "C" fn remove(av: *mut Av, numbers: *mut FiAddr, count: usize, _fl
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn lookup(
     av: *mut Av,
     number: FiAddr,
@@ -316,6 +335,9 @@ pub unsafe fn put_address(
     if count < ADDRESS_BYTES { -error::TOOSMALL } else { 0 }
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn straddr(
     _av: *mut Av,
     address: *const c_void,

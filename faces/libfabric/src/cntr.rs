@@ -81,6 +81,10 @@ impl CntrInner {
 }
 
 /// Opens a counter.
+///
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 pub unsafe extern "C" fn open(
     domain: *mut Domain,
     attr: *mut FiCntrAttr,
@@ -105,6 +109,9 @@ pub unsafe extern "C" fn open(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
@@ -112,6 +119,9 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
     enter(|| -> c_int {
         let counter: &Cntr = object!(fid.cast::<Cntr>().cast_const());
@@ -120,6 +130,9 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn read(counter: *mut Cntr) -> u64 {
     enter(|| -> u64 {
         let counter: &Cntr = object!(counter.cast_const());
@@ -135,6 +148,9 @@ unsafe extern "C" fn read(counter: *mut Cntr) -> u64 {
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn readerr(counter: *mut Cntr) -> u64 {
     enter(|| -> u64 {
         let counter: &Cntr = object!(counter.cast_const());
@@ -143,6 +159,9 @@ unsafe extern "C" fn readerr(counter: *mut Cntr) -> u64 {
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn add(counter: *mut Cntr, value: u64) -> c_int {
     enter(|| -> c_int {
         let counter: &Cntr = object!(counter.cast_const());
@@ -152,6 +171,9 @@ unsafe extern "C" fn add(counter: *mut Cntr, value: u64) -> c_int {
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn set(counter: *mut Cntr, value: u64) -> c_int {
     enter(|| -> c_int {
         let counter: &Cntr = object!(counter.cast_const());
@@ -161,6 +183,9 @@ unsafe extern "C" fn set(counter: *mut Cntr, value: u64) -> c_int {
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn adderr(counter: *mut Cntr, value: u64) -> c_int {
     enter(|| -> c_int {
         let counter: &Cntr = object!(counter.cast_const());
@@ -170,6 +195,9 @@ unsafe extern "C" fn adderr(counter: *mut Cntr, value: u64) -> c_int {
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn seterr(counter: *mut Cntr, value: u64) -> c_int {
     enter(|| -> c_int {
         let counter: &Cntr = object!(counter.cast_const());
@@ -179,6 +207,9 @@ unsafe extern "C" fn seterr(counter: *mut Cntr, value: u64) -> c_int {
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn wait(counter: *mut Cntr, threshold: u64, timeout: c_int) -> c_int {
     enter(|| -> c_int {
         let counter: &Cntr = object!(counter.cast_const());

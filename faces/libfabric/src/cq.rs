@@ -206,6 +206,10 @@ impl CqInner {
 }
 
 /// Opens a completion queue.
+///
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 pub unsafe extern "C" fn open(
     domain: *mut Domain,
     attr: *mut FiCqAttr,
@@ -249,6 +253,9 @@ pub unsafe extern "C" fn open(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
@@ -256,6 +263,9 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
     enter(|| -> c_int {
         let queue: &Cq = object!(fid.cast::<Cq>().cast_const());
@@ -264,6 +274,9 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn read(cq: *mut Cq, into: *mut c_void, room: usize) -> isize {
     enter(|| -> isize {
         let cq: &Cq = object!(cq.cast_const());
@@ -272,6 +285,9 @@ unsafe extern "C" fn read(cq: *mut Cq, into: *mut c_void, room: usize) -> isize 
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn readfrom(
     cq: *mut Cq,
     into: *mut c_void,
@@ -290,6 +306,9 @@ unsafe extern "C" fn readfrom(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn sread(
     cq: *mut Cq,
     into: *mut c_void,
@@ -303,6 +322,9 @@ unsafe extern "C" fn sread(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn sreadfrom(
     cq: *mut Cq,
     into: *mut c_void,
@@ -333,6 +355,9 @@ unsafe extern "C" fn sreadfrom(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn signal(cq: *mut Cq) -> c_int {
     enter(|| -> c_int {
         let cq: &Cq = object!(cq.cast_const());
@@ -341,6 +366,9 @@ unsafe extern "C" fn signal(cq: *mut Cq) -> c_int {
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn readerr(cq: *mut Cq, into: *mut FiCqErrEntry, _flags: u64) -> isize {
     enter(|| -> isize {
         let cq: &Cq = object!(cq.cast_const());
@@ -367,6 +395,9 @@ unsafe extern "C" fn readerr(cq: *mut Cq, into: *mut FiCqErrEntry, _flags: u64) 
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn strerror(
     _cq: *mut Cq,
     detail: c_int,

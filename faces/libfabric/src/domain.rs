@@ -90,6 +90,10 @@ static OPS: DomainOps = DomainOps {
 };
 
 /// Opens a domain.
+///
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 pub unsafe extern "C" fn open(
     fabric: *mut crate::fabric::Fabric,
     info: *mut FiInfo,
@@ -137,6 +141,9 @@ pub unsafe extern "C" fn open(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 pub unsafe extern "C" fn open2(
     fabric: *mut crate::fabric::Fabric,
     info: *mut FiInfo,
@@ -150,6 +157,9 @@ pub unsafe extern "C" fn open2(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
         let domain: &Domain = object!(fid.cast::<Domain>().cast_const());

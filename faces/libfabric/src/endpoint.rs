@@ -254,6 +254,10 @@ pub fn wait_any(endpoints: &[Arc<EpInner>], time: Duration) {
 }
 
 /// Opens an endpoint.
+///
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 pub unsafe extern "C" fn open(
     domain: *mut Domain,
     info: *mut FiInfo,
@@ -301,6 +305,9 @@ pub unsafe extern "C" fn open(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 pub unsafe extern "C" fn open2(
     domain: *mut Domain,
     info: *mut FiInfo,
@@ -314,6 +321,9 @@ pub unsafe extern "C" fn open2(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
@@ -325,6 +335,9 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
     enter(|| -> c_int {
         let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
@@ -386,6 +399,9 @@ unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
     enter(|| -> c_int {
         let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
@@ -412,6 +428,9 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn getname(fid: *mut Fid, into: *mut c_void, room: *mut usize) -> c_int {
     enter(|| -> c_int {
         let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
@@ -421,6 +440,9 @@ unsafe extern "C" fn getname(fid: *mut Fid, into: *mut c_void, room: *mut usize)
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn getopt(
     fid: *mut Fid,
     level: c_int,
@@ -443,6 +465,9 @@ unsafe extern "C" fn getopt(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn setopt(
     fid: *mut Fid,
     level: c_int,
@@ -464,6 +489,9 @@ unsafe extern "C" fn setopt(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
     enter(|| -> isize {
         let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());

@@ -86,6 +86,10 @@ impl EqInner {
 }
 
 /// Opens an event queue.
+///
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 pub unsafe extern "C" fn open(
     fabric: *mut Fabric,
     attr: *mut FiEqAttr,
@@ -110,6 +114,9 @@ pub unsafe extern "C" fn open(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
@@ -117,6 +124,9 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
     enter(|| -> c_int {
         let events: &Eq = object!(fid.cast::<Eq>().cast_const());
@@ -125,6 +135,9 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn read(
     eq: *mut Eq,
     event: *mut u32,
@@ -138,6 +151,9 @@ unsafe extern "C" fn read(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn sread(
     eq: *mut Eq,
     event: *mut u32,
@@ -160,6 +176,9 @@ unsafe extern "C" fn sread(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn readerr(_eq: *mut Eq, _into: *mut FiEqErrEntry, _flags: u64) -> isize {
     enter(|| -> isize {
         // There is nothing that fails.
@@ -167,6 +186,9 @@ unsafe extern "C" fn readerr(_eq: *mut Eq, _into: *mut FiEqErrEntry, _flags: u64
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn write(
     eq: *mut Eq,
     event: u32,
@@ -181,6 +203,9 @@ unsafe extern "C" fn write(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn strerror(
     _eq: *mut Eq,
     _error: c_int,

@@ -32,6 +32,10 @@ static OPS: FabricOps = FabricOps {
 };
 
 /// Entry point of the provider: opens a fabric.
+///
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 pub unsafe extern "C" fn open(
     attr: *mut FiFabricAttr,
     into: *mut *mut Fabric,
@@ -50,6 +54,9 @@ pub unsafe extern "C" fn open(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
@@ -58,6 +65,10 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 }
 
 /// Zero if the caller may sleep on the wait objects of all these.
+///
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn trywait(_fabric: *mut Fabric, fids: *mut *mut Fid, count: c_int) -> c_int {
     enter(|| -> c_int {
         for fid in list!(fids.cast_const(), usize::try_from(count).unwrap_or(0)) {

@@ -34,6 +34,10 @@ impl Drop for Unshared {
 }
 
 /// In the child of a process with threads only what signal handlers may do is allowed; this stores a number.
+///
+/// # Safety
+///
+/// Called by the C library, in a child that has only this thread.
 unsafe extern "C" fn in_child() {
     if OPEN.load(Ordering::Relaxed) != 0 {
         entry::lock_out_child();

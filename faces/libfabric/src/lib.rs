@@ -10,7 +10,6 @@
 #![warn(missing_docs)]
 #![allow(missing_docs, reason = "names of a C interface that libfabric's manual pages explain")]
 #![allow(
-    clippy::missing_safety_doc,
     clippy::not_unsafe_ptr_arg_deref,
     reason = "entry points are called from C by the rules that `handle` states for all of them"
 )]
@@ -73,6 +72,9 @@ static PROVIDER: Shared = Shared(UnsafeCell::new(FiProvider {
     cleanup,
 }));
 
+/// # Safety
+///
+/// None is needed: the type in libfabric's table is that of an unsafe function.
 unsafe extern "C" fn cleanup() {}
 
 /// What a libfabric core calls when it has loaded this object.

@@ -86,6 +86,9 @@ unsafe fn register(
     unsafe { give(region, into) }
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn reg(
     domain: *mut Fid,
     buf: *const c_void,
@@ -103,6 +106,9 @@ unsafe extern "C" fn reg(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn regv(
     domain: *mut Fid,
     iov: *const iovec,
@@ -121,6 +127,9 @@ unsafe extern "C" fn regv(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn regattr(
     domain: *mut Fid,
     attr: *const FiMrAttr,
@@ -136,6 +145,10 @@ unsafe extern "C" fn regattr(
 }
 
 /// Binding to an endpoint is asked for where `FI_MR_ENDPOINT` is; here regions belong to all endpoints of their domain.
+///
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn bind(_region: *mut Fid, to: *mut Fid, _flags: u64) -> c_int {
     enter(|| -> c_int {
         let common: &Fid = object!(to.cast_const());
@@ -143,12 +156,18 @@ unsafe extern "C" fn bind(_region: *mut Fid, to: *mut Fid, _flags: u64) -> c_int
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn control(_region: *mut Fid, command: c_int, _: *mut c_void) -> c_int {
     enter(|| -> c_int {
         if command == control::ENABLE { 0 } else { -libc::ENOSYS }
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.

@@ -32,6 +32,9 @@ fn plain(parts: &[iovec], to: FiAddr, data: Option<u64>, context: *mut c_void) -
     Send { tagged: false, parts, to, tag: 0, data, context, flags: None, nameless: false }
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn recv(
     ep: *mut Ep,
     buffer: *mut c_void,
@@ -46,6 +49,9 @@ unsafe extern "C" fn recv(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn recvv(
     ep: *mut Ep,
     iov: *const iovec,
@@ -65,6 +71,9 @@ unsafe extern "C" fn recvv(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn recvmsg(ep: *mut Ep, message: *const FiMsg, flags: u64) -> isize {
     enter(|| -> isize {
         let ep: &Ep = object!(ep.cast_const());
@@ -83,6 +92,9 @@ unsafe extern "C" fn recvmsg(ep: *mut Ep, message: *const FiMsg, flags: u64) -> 
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn send(
     ep: *mut Ep,
     buffer: *const c_void,
@@ -98,6 +110,9 @@ unsafe extern "C" fn send(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn sendv(
     ep: *mut Ep,
     iov: *const iovec,
@@ -114,6 +129,9 @@ unsafe extern "C" fn sendv(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn sendmsg(ep: *mut Ep, message: *const FiMsg, flags: u64) -> isize {
     enter(|| -> isize {
         let ep: &Ep = object!(ep.cast_const());
@@ -126,6 +144,9 @@ unsafe extern "C" fn sendmsg(ep: *mut Ep, message: *const FiMsg, flags: u64) -> 
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn inject(ep: *mut Ep, buffer: *const c_void, len: usize, to: FiAddr) -> isize {
     enter(|| -> isize {
         let ep: &Ep = object!(ep.cast_const());
@@ -136,6 +157,9 @@ unsafe extern "C" fn inject(ep: *mut Ep, buffer: *const c_void, len: usize, to: 
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn senddata(
     ep: *mut Ep,
     buffer: *const c_void,
@@ -152,6 +176,9 @@ unsafe extern "C" fn senddata(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn injectdata(
     ep: *mut Ep,
     buffer: *const c_void,

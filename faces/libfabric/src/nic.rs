@@ -143,6 +143,9 @@ fn build(facts: Facts) -> *mut Nic {
     }))
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
@@ -151,6 +154,9 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
     enter(|| -> c_int {
         let nic: &Nic = object!(fid.cast::<Nic>().cast_const());
@@ -162,6 +168,9 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn tostr(fid: *const Fid, into: *mut c_char, room: usize) -> c_int {
     enter(|| -> c_int {
         let nic: &Nic = object!(fid.cast::<Nic>());

@@ -96,6 +96,9 @@ fn valid(ep: *mut Ep, family: Family, datatype: u32, op: u32, count: *mut usize)
     }
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 pub unsafe extern "C" fn writevalid(
     ep: *mut Ep,
     datatype: u32,
@@ -105,6 +108,9 @@ pub unsafe extern "C" fn writevalid(
     enter(|| -> c_int { valid(ep, Family::Base, datatype, op, count) })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 pub unsafe extern "C" fn readwritevalid(
     ep: *mut Ep,
     datatype: u32,
@@ -114,6 +120,9 @@ pub unsafe extern "C" fn readwritevalid(
     enter(|| -> c_int { valid(ep, Family::Fetch, datatype, op, count) })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 pub unsafe extern "C" fn compwritevalid(
     ep: *mut Ep,
     datatype: u32,
@@ -128,6 +137,10 @@ const FETCH_ATOMIC: u64 = 1 << 58;
 const COMPARE_ATOMIC: u64 = 1 << 59;
 
 /// `fi_query_atomic`.
+///
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 pub unsafe extern "C" fn query(
     domain: *mut Domain,
     datatype: u32,

@@ -64,6 +64,9 @@ unsafe fn message(
     }
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn read(
     ep: *mut Ep,
     buffer: *mut c_void,
@@ -81,6 +84,9 @@ unsafe extern "C" fn read(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn readv(
     ep: *mut Ep,
     iov: *const iovec,
@@ -99,6 +105,9 @@ unsafe extern "C" fn readv(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn readmsg(ep: *mut Ep, asked: *const FiMsgRma, flags: u64) -> isize {
     enter(|| -> isize {
         let ep: &Ep = object!(ep.cast_const());
@@ -110,6 +119,9 @@ unsafe extern "C" fn readmsg(ep: *mut Ep, asked: *const FiMsgRma, flags: u64) ->
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn write(
     ep: *mut Ep,
     buffer: *const c_void,
@@ -127,6 +139,9 @@ unsafe extern "C" fn write(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn writev(
     ep: *mut Ep,
     iov: *const iovec,
@@ -145,6 +160,9 @@ unsafe extern "C" fn writev(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn writemsg(ep: *mut Ep, asked: *const FiMsgRma, flags: u64) -> isize {
     enter(|| -> isize {
         let ep: &Ep = object!(ep.cast_const());
@@ -156,6 +174,9 @@ unsafe extern "C" fn writemsg(ep: *mut Ep, asked: *const FiMsgRma, flags: u64) -
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn inject(
     ep: *mut Ep,
     buffer: *const c_void,
@@ -173,6 +194,9 @@ unsafe extern "C" fn inject(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn writedata(
     ep: *mut Ep,
     buffer: *const c_void,
@@ -193,6 +217,9 @@ unsafe extern "C" fn writedata(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn injectdata(
     ep: *mut Ep,
     buffer: *const c_void,

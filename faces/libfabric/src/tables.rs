@@ -15,6 +15,9 @@ use crate::{
 /// libfabric supports, arguments are the caller's to clean up, and `int` and `ssize_t` come back in the same register.
 pub type Unsupported = unsafe extern "C" fn() -> isize;
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn unsupported() -> isize {
     -(libc::ENOSYS as isize)
 }
@@ -62,14 +65,23 @@ impl FidOps {
     }
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn no_bind(_: *mut Fid, _: *mut Fid, _: u64) -> c_int {
     -libc::ENOSYS
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn no_control(_: *mut Fid, _: c_int, _: *mut c_void) -> c_int {
     -libc::ENOSYS
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn no_tostr(_: *const Fid, _: *mut c_char, _: usize) -> c_int {
     -libc::ENOSYS
 }

@@ -35,6 +35,9 @@ fn plain(
     Send { tagged: true, parts, to, tag, data, context, flags: None, nameless: false }
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn recv(
     ep: *mut Ep,
     buffer: *mut c_void,
@@ -52,6 +55,9 @@ unsafe extern "C" fn recv(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn recvv(
     ep: *mut Ep,
     iov: *const iovec,
@@ -72,6 +78,9 @@ unsafe extern "C" fn recvv(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn recvmsg(ep: *mut Ep, message: *const FiMsgTagged, flags: u64) -> isize {
     enter(|| -> isize {
         let ep: &Ep = object!(ep.cast_const());
@@ -90,6 +99,9 @@ unsafe extern "C" fn recvmsg(ep: *mut Ep, message: *const FiMsgTagged, flags: u6
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn send(
     ep: *mut Ep,
     buffer: *const c_void,
@@ -106,6 +118,9 @@ unsafe extern "C" fn send(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn sendv(
     ep: *mut Ep,
     iov: *const iovec,
@@ -123,6 +138,9 @@ unsafe extern "C" fn sendv(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn sendmsg(ep: *mut Ep, message: *const FiMsgTagged, flags: u64) -> isize {
     enter(|| -> isize {
         let ep: &Ep = object!(ep.cast_const());
@@ -135,6 +153,9 @@ unsafe extern "C" fn sendmsg(ep: *mut Ep, message: *const FiMsgTagged, flags: u6
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn inject(
     ep: *mut Ep,
     buffer: *const c_void,
@@ -151,6 +172,9 @@ unsafe extern "C" fn inject(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn senddata(
     ep: *mut Ep,
     buffer: *const c_void,
@@ -168,6 +192,9 @@ unsafe extern "C" fn senddata(
     })
 }
 
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn injectdata(
     ep: *mut Ep,
     buffer: *const c_void,

@@ -4,7 +4,7 @@ use anyhow::bail;
 use serde::{Deserialize, Serialize};
 
 use super::args::{BarsArgs, command_line, effort};
-use super::environment::{Environment, load, note_load};
+use super::environment::{Environment, load, note_conditions};
 use super::job::{LinkChoice, Spec, SubjectKind};
 use super::measure::{Effort, Series, alternate, window_for};
 use super::progress::Progress;
@@ -56,7 +56,7 @@ pub fn run(args: &BarsArgs) -> anyhow::Result<()> {
         Ok(results)
     })?;
     print(&table::verdicts(&results.bars))?;
-    note_load(load);
+    note_conditions(load);
     if let Some(path) = &args.json {
         results.write(path)?;
     }

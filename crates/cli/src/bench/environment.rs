@@ -37,6 +37,9 @@ pub struct Environment {
     pub driver: Option<String>,
     /// Offloads of the interface that are on, of `gro`, `gso`, `tso`, `lro`; null if it does not say.
     pub offloads: Option<Vec<String>>,
+    /// What steers TCP here: `cubic`, `bbr`, …. The same machine may stream six times as much with one as with the other.
+    #[serde(default)]
+    pub tcp_congestion: String,
 }
 
 impl Environment {
@@ -52,6 +55,7 @@ impl Environment {
             load,
             lab: true,
             mtu,
+            tcp_congestion: first_line(TCP_CONGESTION),
             ..Self::default()
         }
     }
@@ -74,6 +78,7 @@ impl Environment {
             links: links(place),
             driver: driver(&place.interface.name),
             offloads: offloads(&place.interface.name),
+            tcp_congestion: first_line(TCP_CONGESTION),
         }
     }
 }
@@ -87,8 +92,21 @@ pub fn load() -> f64 {
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0)
 }
 
-/// Says so if the load before a run was high enough to make its figures doubtful.
-pub fn note_load(load: f64) {
+/// Where the kernel says what steers TCP; a network namespace begins with the machine's.
+const TCP_CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+/// What steers TCP by sending at a rate that it measured, not by losses: between two programs on one machine, where nothing else
+/// holds TCP up, its long messages take several times as long with it.
+const PACED: &str = "bbr";
+
+/// Says so if the load before a run was high enough to make its figures doubtful, or if TCP is slower here than it could be.
+pub fn note_conditions(load: f64) {
+    if first_line(TCP_CONGESTION) == PACED {
+        eprintln!(
+            "note: {PACED} steers TCP here, which paces it; for TCP at its fastest: sysctl \
+             net.ipv4.tcp_congestion_control=cubic"
+        );
+    }
     if is_loaded(load) {
         eprintln!("note: other programs use this machine (load {load:.1}); figures may be far off");
     }

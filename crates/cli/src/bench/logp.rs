@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::args::{EmpArgs, WhereArgs, command_line, effort};
 use super::calls::{Play, Script, Tally};
-use super::environment::{Environment, load, note_load};
+use super::environment::{Environment, load, note_conditions};
 use super::job::SubjectKind;
 use super::measure::Effort;
 use super::progress::Progress;
@@ -131,7 +131,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Ok(Run { environment, command: command_line(), results })
     })?;
     print(&calls_table::logp(&run.results))?;
-    note_load(load);
+    note_conditions(load);
     args.json.as_ref().map_or(Ok(()), |path| write_json(path, &run))
 }
 

@@ -10,8 +10,9 @@ use super::stats;
 /// Messages of the first, shortest try.
 const FIRST_TRY: u64 = 4;
 
-/// A try shorter than this part of a slice says little about how many messages fill one.
-const TRY_PART: u32 = 8;
+/// A try shorter than this part of a slice says little about how many messages fill one: the first megabytes take up to twice as long as
+/// those behind them, and of an eighth of a slice they are most.
+const TRY_PART: u32 = 2;
 
 /// Tries until one is long enough: each is at least twice the one before, so this many never fail to get there.
 const TRIES_MAX: usize = 40;
@@ -135,8 +136,8 @@ fn calibrate(
         if elapsed * TRY_PART >= slice || job.count >= COUNT_MAX {
             return Ok(Job { count: wanted, ..job });
         }
-        // Towards a quarter of a slice, yet not by leaps: the first messages are the slowest.
-        job.count = (wanted / 4).clamp(2 * job.count, 32 * job.count).min(COUNT_MAX);
+        // Towards a whole slice, yet not by leaps: the first messages are the slowest.
+        job.count = wanted.clamp(2 * job.count, 32 * job.count).min(COUNT_MAX);
     }
     Ok(job)
 }

@@ -31,7 +31,7 @@ mod verify_run;
 mod work;
 
 pub use bars::Verdict;
-pub use environment::{Environment, is_loaded, links, load, note_load};
+pub use environment::{Environment, is_loaded, links, load, note_conditions};
 pub use job::{LinkChoice, Pattern, Spec, SubjectKind};
 pub use logp::Row as LogpRow;
 pub use mpi::{Cost as MpiProviderCost, Results as MpiResults, Row as MpiRow};

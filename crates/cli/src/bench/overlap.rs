@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::args::{BOARDS, WhereArgs, command_line, effort};
 use super::calls::{Play, Script, Tally};
-use super::environment::{Environment, load, note_load};
+use super::environment::{Environment, load, note_conditions};
 use super::job::{LinkChoice, Spec, SubjectKind};
 use super::measure::Effort;
 use super::progress::Progress;
@@ -137,7 +137,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             "note: each end has one core: a progress thread and user code take turns on it, so the thread board can't overlap"
         );
     }
-    note_load(load);
+    note_conditions(load);
     args.json.as_ref().map_or(Ok(()), |path| write_json(path, &run))
 }
 

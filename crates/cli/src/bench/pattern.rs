@@ -1,7 +1,7 @@
 //! `emp bench pingpong|stream|bidir|rate|put|get|atomic`: sizes one after the other, subjects in turn, a table.
 
 use super::args::{MeasureArgs, command_line};
-use super::environment::{Environment, load, note_load};
+use super::environment::{Environment, load, note_conditions};
 use super::job::{Measure, Pattern, Spec};
 use super::measure::{Effort, Series, alternate, window_for};
 use super::progress::Progress;
@@ -31,7 +31,7 @@ pub fn run(pattern: Pattern, args: &MeasureArgs) -> anyhow::Result<()> {
     })?;
     print(&table::rows(&results.results))?;
     note_copies(&results.results);
-    note_load(load);
+    note_conditions(load);
     if let Some(path) = &args.json {
         results.write(path)?;
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::bench::{
     Effort, LinkChoice, MTU_DEFAULT, Pair, Pattern, Progress, Row, Session, Spec, SubjectKind,
-    Work, links, load, measure_sizes, note_load, verify_outcome, verify_plan,
+    Work, links, load, measure_sizes, note_conditions, verify_outcome, verify_plan,
 };
 use crate::error::print;
 use crate::output::{check_directory, make_directory};
@@ -73,7 +73,7 @@ pub fn run(_args: &Args) -> anyhow::Result<()> {
     let picked = curves.iter().filter(|row| row.size.is_some_and(|size| SHOWN.contains(&size)));
     shown.splice(0..0, picked.cloned());
     let path = write_curves(&curves)?;
-    note_load(load);
+    note_conditions(load);
     print(&format!(
         "\n{}\nat 1 % loss, {verified}curves: {}\n",
         table::pivot(&shown),

@@ -15,7 +15,7 @@ use anyhow::bail;
 
 use self::figures::{JOBS_MESSAGES, JOBS_ONE_SIDED, Job, Sample, rows};
 use super::args::{check_seconds, command_line};
-use super::environment::{Environment, load, note_load};
+use super::environment::{Environment, load, note_conditions};
 use super::pair::MTU_DEFAULT;
 use super::progress::Progress;
 use crate::bail_user;
@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         provider,
     };
     print(&page::table(&results))?;
-    note_load(load);
+    note_conditions(load);
     if let Some(path) = &args.json {
         results.write(path)?;
     }

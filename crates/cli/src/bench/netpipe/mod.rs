@@ -19,7 +19,7 @@ use self::np_out::Columns;
 use self::schedule::{PERTURBATION_DEFAULT, Size, schedule};
 use self::trial::{Effort, Outcome, Runners};
 use super::args::{EmpArgs, WhereArgs, check_seconds, command_line};
-use super::environment::{Environment, load, note_load};
+use super::environment::{Environment, load, note_conditions};
 use super::progress::Progress;
 use super::results::{Row, write_json};
 use super::session::Session;
@@ -168,7 +168,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         run.results.iter().filter(|point| point.round).map(|point| point.row.clone()).collect();
     print(&table::pivot(&rows))?;
     print(&ratio::show(&ratio::all(&run.results)))?;
-    note_load(load);
+    note_conditions(load);
     args.write(&run)
 }
 

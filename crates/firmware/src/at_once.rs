@@ -81,6 +81,8 @@ impl Firmware {
 
     /// Posts a message that [`goes_at_once`](Self::goes_at_once). Its frame is added to the batch; then `depart` is called,
     /// which may send what is in the batch but leaves it as it is, and says what time it is. The completion comes with the post.
+    /// With `lends` the frame may name the message's memory, which can always be read: once the post is done the frame must be gone
+    /// or be forgotten, as if it were lost.
     ///
     /// # Errors
     ///
@@ -91,7 +93,7 @@ impl Firmware {
         at_once: &AtOnce,
         send: SendDescriptor,
         memory: &impl HostMemory,
-        batch: &mut TransmitBatch,
+        (batch, lends): (&mut TransmitBatch, bool),
         depart: impl FnOnce(&TransmitBatch) -> Time,
     ) -> Result<Posted, PostError> {
         let AtOnce { peer, instead_of } = *at_once;
@@ -100,14 +102,15 @@ impl Firmware {
             None => {
                 let way = self.peers[peer].route().ok_or(PostError::Busy)?;
                 let fragment = frame_bytes_max - HEADER_BYTES as u16;
-                Form { lane: Lane::Small, way, long: false, weight: 1, fragment }
+                Form { lane: Lane::Small, way, long: false, weight: 1, fragment, lent: false }
             }
             Some(frames) => {
                 let (lane, way) = self.peers.long_way(peer, frames).ok_or(PostError::Busy)?;
                 // It goes on in no others, and has no fields for that.
                 let body = long_fragment(&send) - LONG_BYTES;
                 let weight = weight(body as u64, frame_bytes_max, self.peers[peer].long.is_deep());
-                Form { lane, way, long: true, weight, fragment: long_fragment(&send) as u16 }
+                let fragment = long_fragment(&send) as u16;
+                Form { lane, way, long: true, weight, fragment, lent: lends }
             }
         };
         let (peers, cross, frame_bytes_max) = (&self.peers, &mut self.cross, self.takes_bytes_max);
@@ -127,7 +130,7 @@ impl Firmware {
         batch: &mut TransmitBatch,
     ) -> Result<Posted, PostError> {
         match self.goes_at_once(now, &send, batch) {
-            Some(at_once) => self.post_at_once(&at_once, send, memory, batch, |_| now),
+            Some(at_once) => self.post_at_once(&at_once, send, memory, (batch, false), |_| now),
             None => {
                 let op = self.post_send(now, send, memory)?;
                 Ok(Posted { op, over: None })

@@ -119,7 +119,14 @@ impl Firmware {
         self.plan(arriving, false)
     }
 
-    /// The same; `whole`: also of messages that come whole in usual frames.
+    /// How many bytes of payload the frame behind the one with this header has, if its message or block goes on with it.
+    pub fn following(&mut self, head: &[u8; HEADER_BYTES]) -> Option<usize> {
+        let header = Header::parse_head(head).ok()?;
+        let peer = self.peers.find_by_tag(&header)?;
+        self.receive.following(peer, &header).map(|bytes| bytes as usize)
+    }
+
+    /// As [`plan_landing`](Self::plan_landing); `whole`: also of messages that come whole in usual frames.
     fn plan(&mut self, arriving: &Arriving<'_>, whole: bool) -> Option<Landing> {
         let Arriving { link, from, head, frame_bytes, bytes } = *arriving;
         let first = Header::parse_head(head).ok()?;

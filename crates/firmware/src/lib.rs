@@ -23,6 +23,7 @@ mod descriptor;
 mod dispatch;
 mod encode;
 mod engine;
+mod first;
 mod landing;
 mod lanes;
 mod limited;

@@ -6,7 +6,7 @@ mod common;
 
 use common::{HALF, Memory, Pair};
 use emp_firmware::*;
-use emp_wire::{HEADER_BYTES, LinkAddress, NodeId};
+use emp_wire::{HEADER_BYTES, Header, LinkAddress, NodeId};
 use proptest::prelude::*;
 
 const KEY: u64 = 0xFEED;
@@ -418,5 +418,46 @@ fn of_a_long_message_nearly_all_is_taken_in_one_go() {
             get(Counter::BytesPlaced) - get(Counter::BytesLanded) + get(Counter::BytesCopied);
         assert!(copied.contains(&by_hand), "{by_hand} bytes by hand");
         assert!(twins.landed > 200, "{} frames", twins.landed);
+    }
+}
+
+/// What is said of the frame behind one is true of it.
+#[test]
+fn the_length_of_the_frame_behind_is_known() {
+    for bytes in [10_000, 70_000, BYTES_MAX - 123] {
+        let mut pair = Pair::new(&Profile::DEFAULT);
+        let node = &mut pair.nodes[1];
+        let receive = ReceiveDescriptor {
+            endpoint: 0,
+            selector: Selector::ANY,
+            segments: pieces(HALF, BYTES_MAX, BYTES_MAX),
+            claim: None,
+            context: 0,
+        };
+        node.firmware.post_receive(pair.now, receive, &mut node.memory).unwrap();
+        pair.send(0, 2, 1, bytes);
+        let (mut right, mut said) = (0, None);
+        for _ in 0..400 {
+            for frame in common::frames_of(&mut pair, 0) {
+                let header = Header::parse_head(frame.first_chunk().unwrap()).unwrap();
+                if let Some((sequence, payload)) = said.take()
+                    && header.sequence == sequence
+                {
+                    assert_eq!(frame.len() - HEADER_BYTES, payload, "of {bytes}");
+                    right += 1;
+                }
+                common::give(&mut pair, 1, &frame);
+                let behind = pair.nodes[1].firmware.following(frame.first_chunk().unwrap());
+                said = behind.map(|payload| (header.sequence.plus(1), payload));
+            }
+            for frame in common::frames_of(&mut pair, 1) {
+                common::give(&mut pair, 0, &frame);
+            }
+            pair.now = pair.now + Span::us(5);
+        }
+        let done = pair.nodes[1].firmware.poll_completion().expect("it is all here");
+        assert_eq!((done.status, done.bytes), (Status::Ok, bytes));
+        // A message that comes whole in usual frames is not placed, and nothing is said of it.
+        assert!(if bytes > 60_000 { right > 20 } else { right == 0 }, "{right} of {bytes}");
     }
 }

@@ -55,4 +55,8 @@ impl FrameSink for Incoming<'_> {
             self.firmware.take_landed(self.now, &landing, heads, self.memory);
         }
     }
+
+    fn following(&mut self, head: &Head) -> Option<usize> {
+        self.firmware.following(head)
+    }
 }

@@ -10,7 +10,7 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 
 use emp_firmware::limits::FRAME_SEGMENTS_MAX;
-use emp_firmware::{Span, Time, TransmitBatch};
+use emp_firmware::{Span, Time, TransmitBatch, TransmitFrame};
 use emp_link::{Link, TxFrame};
 
 use crate::memory;
@@ -200,6 +200,9 @@ impl Offers {
             return self.offer_one(batch, links);
         }
         self.grown(batch);
+        if let [frame] = batch.frames() {
+            return self.offer_lent(batch, frame, links);
+        }
         if !self.offer(batch, Time(0), links) {
             self.full_since = None;
         }
@@ -213,6 +216,28 @@ impl Offers {
         self.used |= 1 << index;
         let parts = [IoSlice::new(batch.inline(0))];
         if links[index].send(&[TxFrame { to: frame.to, parts: &parts }]) != 0 {
+            self.unsent = 0;
+        }
+    }
+
+    /// Offers the only frame of the batch, whose memory is its owner's again when this returns.
+    fn offer_lent(
+        &mut self,
+        batch: &TransmitBatch,
+        frame: &TransmitFrame,
+        links: &mut [Box<dyn Link>],
+    ) {
+        let index = usize::from(frame.link.0);
+        self.used |= 1 << index;
+        (self.open, self.full_since) = (false, None);
+        let mut parts = [IoSlice::new(&[]); FRAME_PARTS_MAX];
+        parts[0] = IoSlice::new(batch.inline(0));
+        for (part, segment) in parts[1..].iter_mut().zip(frame.segments()) {
+            // SAFETY: as in `offer_link`: its owner is in the post of it.
+            *part = IoSlice::new(unsafe { memory::bytes(*segment) });
+        }
+        let parts = &parts[..1 + frame.segments().len()];
+        if links[index].send_lent(&TxFrame { to: frame.to, parts }) {
             self.unsent = 0;
         }
     }

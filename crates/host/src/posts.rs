@@ -65,9 +65,11 @@ impl Core {
         self.guessed = false;
         let (batch, offers) = outgoing.parts();
         let last_post = &mut self.last_post;
-        self.requests.insert_unless_over(state, |context| {
+        // Alone in its batch it is given to its link by itself.
+        let lends = departs && batch.is_empty();
+        let begun = self.requests.insert_unless_over(state, |context| {
             send.context = context;
-            firmware.post_at_once(&at_once, send, memory, batch, |batch| {
+            firmware.post_at_once(&at_once, send, memory, (batch, lends), |batch| {
                 if departs {
                     offers.depart(batch, links);
                 } else {
@@ -81,7 +83,12 @@ impl Core {
                 }
                 *last_post
             })
-        })
+        });
+        if lends {
+            // Its link is full: it will be sent again, from the firmware's copy.
+            self.let_go_of_memory();
+        }
+        begun
     }
 
     /// Posts a put. The caller goes on with [`posted`](Self::posted).

@@ -116,6 +116,35 @@ fn on_udp_short_frames_are_copied_once_at_either_end() {
     assert!(once(receiver), "{receiver:.3} copies of each byte by the receiver");
 }
 
+/// A message that leaves at once in one long frame is read where it is, and copied behind it for the case that it is lost; its owner
+/// may write to it as soon as the post returns.
+#[test]
+fn on_udp_a_lone_message_is_read_where_it_is() {
+    const LONE: usize = 24 << 10;
+    let [a, b] = udp_links(1500);
+    let nodes = nodes([Box::new(a), Box::new(b)]);
+    let (a, b) = nodes.endpoints();
+    let once = |bits: u64| {
+        let post = b.receive(Selector::bits(bits), vec![0; LONE]).unwrap();
+        let sent = a.send_wait(b.address(), bits, pattern(LONE, bits), LONG);
+        let mut sent = sent.unwrap().buffer;
+        sent.fill(0xFF);
+        assert!(post.wait(LONG).unwrap().buffer == pattern(LONE, bits), "message {bits}");
+        // The answer brings the acknowledgement: nothing is under way when the next one is posted.
+        let post = a.receive(Selector::bits(bits), vec![0; 1]).unwrap();
+        b.send_wait(a.address(), bits, vec![1], LONG).unwrap();
+        post.wait(LONG).unwrap();
+        drop(sent);
+    };
+    (0..10).for_each(once);
+    let before = nodes.a.counters().get(Counter::BytesCopied);
+    (10..110).for_each(once);
+    let copied = nodes.a.counters().get(Counter::BytesCopied) - before;
+    // Now and then one waits for something, is copied as it is posted, and again as it leaves.
+    assert!((100..140).contains(&(copied / LONE as u64)), "{copied} bytes copied");
+    assert_eq!(nodes.b.counters().get(Counter::DropChecksum), 0);
+}
+
 /// A wrapper that must see whole frames turns placement off, and nothing else changes.
 #[test]
 fn under_a_capture_the_receiver_copies_once() {

@@ -175,6 +175,13 @@ pub trait Link: Send {
     /// a frame with a wrong checksum, no worse: one whose payload is under none (`CRC-3`) is copied.
     fn send(&mut self, batch: &[TxFrame<'_>]) -> usize;
 
+    /// As [`send`](Self::send), of one frame, and nothing that lies in its parts is read after the call. True if it was taken. Links
+    /// that read nothing later, or know how not to, need not have it in one piece for that.
+    fn send_lent(&mut self, frame: &TxFrame<'_>) -> bool {
+        let whole: Vec<u8> = frame.parts.iter().flat_map(|part| part.iter().copied()).collect();
+        self.send(&[TxFrame { to: frame.to, parts: &[IoSlice::new(&whole)] }]) != 0
+    }
+
     /// Hands up to `budget` received frames to `sink` with the address they came from; returns how
     /// many. Never blocks.
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize;
@@ -235,6 +242,10 @@ impl<L: Link + ?Sized> Link for Box<L> {
 
     fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
         (**self).send(batch)
+    }
+
+    fn send_lent(&mut self, frame: &TxFrame<'_>) -> bool {
+        (**self).send_lent(frame)
     }
 
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {

@@ -1,6 +1,6 @@
 //! Who takes received frames; and where the payload of a train may go without a copy.
 
-use emp_wire::{HEADER_BYTES, LinkAddress};
+use emp_wire::{Flags, HEADER_BYTES, Header, Kind, LinkAddress};
 
 /// The common header of a frame, without what follows it.
 pub type Head = [u8; HEADER_BYTES];
@@ -65,6 +65,14 @@ pub trait FrameSink {
     /// follows them lies there. Nothing of it was checked.
     fn landed(&mut self, train: &Train, heads: &[Head]) {
         let _ = (train, heads);
+    }
+
+    /// This is the head of the last frame that was taken. How many bytes of payload the frame behind it has, if that goes on with the
+    /// same message or block.
+    fn following(&mut self, head: &Head) -> Option<usize> {
+        let header = Header::parse_head(head).ok()?;
+        let goes_on = header.kind == Kind::Block && !header.flags.has(Flags::LAST);
+        goes_on.then_some(header.length.into())
     }
 }
 

@@ -173,7 +173,7 @@ impl Link for UdpLink {
                 continue;
             };
             if bytes > self.capabilities.frame_bytes_max {
-                if !self.send_long(to, frame, bytes) {
+                if !self.send_long(to, frame, bytes, true) {
                     break;
                 }
                 taken += 1;
@@ -190,6 +190,16 @@ impl Link for UdpLink {
             }
         }
         taken
+    }
+
+    fn send_lent(&mut self, frame: &TxFrame<'_>) -> bool {
+        let bytes = frame.len();
+        match self.destination(frame, bytes) {
+            Some(to) if bytes > self.capabilities.frame_bytes_max => {
+                self.send_long(to, frame, bytes, false)
+            }
+            _ => self.send(std::slice::from_ref(frame)) != 0,
+        }
     }
 
     /// One system call at most: a caller that polls gets a lone frame for one call.

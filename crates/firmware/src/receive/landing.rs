@@ -99,6 +99,27 @@ impl ReceivePath {
         (full > 0).then_some(run)
     }
 
+    /// Payload bytes of the frame behind this one of a message or block, if there is one.
+    pub(crate) fn following(&self, peer: u32, before: &Header) -> Option<u64> {
+        let sequence = before.sequence.plus(1);
+        let (_, _, left, fragment) = match before.kind {
+            Kind::Message => {
+                let next = Header { sequence, word: 1, ..*before };
+                self.rest_of_train(peer, &next, false)?
+            }
+            Kind::Data => {
+                let next = Header { sequence, word: before.word.wrapping_add(1), ..*before };
+                self.rest_of_train(peer, &next, false)?
+            }
+            Kind::Block => {
+                let next = Header { sequence, word: before.word.wrapping_add(1), ..*before };
+                self.rest_of_block(peer, &next)?
+            }
+            _ => return None,
+        };
+        (left > 0).then_some(left.min(fragment.into()))
+    }
+
     /// What is owed of a block from this frame on: its receiver's list, offset and length there, and the frames' payload.
     fn rest_of_block(&self, peer: u32, first: &Header) -> Option<(&SegmentList, u64, u64, u16)> {
         let word = BlockWord::parse(first.word);

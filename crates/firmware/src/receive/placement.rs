@@ -66,8 +66,17 @@ impl ReceivePath {
             }
             Place::Posted(posted) => {
                 let posted = *posted;
-                let Some(receive) = self.posted.at(posted) else { return };
-                match receive.segments.write(memory, offset, payload) {
+                if self.posted.at(posted).is_none() {
+                    return;
+                }
+                let placed = match offset {
+                    0 => self.put_first(posted, payload, memory),
+                    _ => {
+                        let receive = self.posted.at(posted).expect("seen above");
+                        receive.segments.write(memory, offset, payload)
+                    }
+                };
+                match placed {
                     Ok(placed) => self.counters.add(Counter::BytesPlaced, placed),
                     Err(_) => self.fail(index, Status::MemoryFault),
                 }

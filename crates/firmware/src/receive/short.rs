@@ -65,8 +65,7 @@ impl ReceivePath {
         payload: &[u8],
         memory: &mut impl HostMemory,
     ) {
-        let receive = self.posted.at(posted).expect("it was matched");
-        let status = match receive.segments.write(memory, 0, payload) {
+        let status = match self.put_first(posted, payload, memory) {
             Ok(placed) => {
                 self.counters.add(Counter::BytesPlaced, placed);
                 Status::Ok

@@ -28,7 +28,13 @@ pub(crate) struct Form<'a> {
     pub(crate) weight: u8,
     /// Payload bytes of its frames: it has one.
     pub(crate) fragment: u16,
+    /// Its payload is read where it is when it departs, and not copied before.
+    pub(crate) lent: bool,
 }
+
+/// Bytes from which on a payload that is lent is not copied next to its header: what that saves is then more than what one more
+/// piece of memory costs the kernel, and summing while copying gains.
+const LENT_BYTES_MIN: u64 = 4096;
 
 impl SendPath {
     /// True if this message would be the next frame to its peer by `lane`, whole, and complete at once: then
@@ -86,7 +92,7 @@ impl SendPath {
         let Some((index, generation)) = self.messages.next_name() else {
             return Err(PostError::Busy);
         };
-        let Form { lane, way, long, weight, fragment } = form;
+        let Form { lane, way, long, weight, fragment, lent } = form;
         let (lane, weight, fragment) = (*lane, *weight, *fragment);
         let request = self.asks(&self.peers[peer], lane, weight);
         let (sequence, number) = (self.peers[peer].next, self.peers[peer].next_number);
@@ -109,8 +115,10 @@ impl SendPath {
         let head = Head { kind: Kind::Message, flags, sequence, acknowledge, word: number };
         let Profile { checksum_payload: check_payload, bundles, .. } = self.profile;
         let way = Some(*way);
-        // All of it is copied, whatever its length: the buffer is the caller's own again when this returns.
-        let inline_bytes = u64::MAX;
+        // All of it is copied, whatever its length, or gone: the buffer is the caller's own again when this returns.
+        let lent = *lent && *long && send.segments.as_slice().len() == 1;
+        let inline_bytes = if lent { LENT_BYTES_MIN } else { u64::MAX };
+        let lent = lent && u64::from(bytes) > inline_bytes;
         let (source_tag, peer_entry, long) = (peers.source_tag, &peers[peer], *long);
         let line =
             Line { source_tag, peer: peer_entry, way, check_payload, inline_bytes, bundles, long };
@@ -133,8 +141,16 @@ impl SendPath {
 
         // What is sent again comes from the pool: the buffer is the caller's own again.
         let chain = self.pool.alloc(bytes as usize).expect("it has room for it");
-        self.pool.write(&chain, 0, batch.last_bytes(bytes as usize));
-        self.counters.add(Counter::BytesCopied, 2 * u64::from(bytes));
+        let copies = if lent {
+            let list = &send.segments;
+            let read = |at: usize, slice: &mut [u8]| list.read(*memory, at as u64, slice);
+            self.pool.fill(&chain, bytes as usize, read).expect("memory that lends has no faults");
+            1
+        } else {
+            self.pool.write(&chain, 0, batch.last_bytes(bytes as usize));
+            2
+        };
+        self.counters.add(Counter::BytesCopied, copies * u64::from(bytes));
         if cell.carry(now) {
             self.counters.count(Counter::AcksPiggybacked);
         }

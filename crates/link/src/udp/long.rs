@@ -114,13 +114,20 @@ fn enough(segment_bytes: usize) -> bool {
 }
 
 impl UdpLink {
-    /// Sends a frame longer than others by itself, its payload spliced where that is worth it. True if it was taken.
-    pub(super) fn send_long(&mut self, to: SocketAddr, frame: &TxFrame<'_>, bytes: usize) -> bool {
+    /// Sends a frame longer than others by itself, its payload spliced where that is worth it and it `lasts` as long. True if it was
+    /// taken.
+    pub(super) fn send_long(
+        &mut self,
+        to: SocketAddr,
+        frame: &TxFrame<'_>,
+        bytes: usize,
+        lasts: bool,
+    ) -> bool {
         self.try_segments_again();
         self.long.try_splicing_again();
         let usable = self.segments_max > 1;
         let mut segment = self.long.segment_of(bytes).filter(|_| usable);
-        let named = segment.is_some() && is_summed(frame);
+        let named = lasts && segment.is_some() && is_summed(frame);
         let mut pieces = splice::split(frame.parts).filter(|_| named);
         let name = SocketName::of(to);
         let mut in_vain = None;

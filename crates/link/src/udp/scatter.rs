@@ -47,18 +47,28 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// The long frame behind this one, whose head was `head`, if that is one of a block that goes on: of the same length, with the next
-    /// number and place.
-    pub(super) fn next(&self, head: &Head) -> Option<Self> {
-        let header = Header::parse_head(head).ok()?;
-        let goes_on = header.kind == Kind::Block && !header.flags.has(Flags::LAST);
-        if !goes_on || self.train.bytes != self.train.frame_bytes {
-            return None;
-        }
-        let (sequence, word) = (header.sequence.plus(1), header.word.wrapping_add(1));
-        let mut train = self.train;
-        Header { sequence, word, ..header }.emit_seeded(&mut train.head, Seed::CONTACT);
-        Some(Self { train, ..*self })
+    /// The long frame behind the one with this head, which came from there in datagrams of so many bytes: with the next number and place,
+    /// and so many bytes of payload.
+    pub(super) fn behind(
+        head: &Head,
+        payload_bytes: usize,
+        from: LinkAddress,
+        segment_bytes: usize,
+    ) -> Option<Self> {
+        let before = Header::parse_head(head).ok()?;
+        let bytes = HEADER_BYTES + payload_bytes;
+        // What fits a datagram is seen by nobody before it is fetched.
+        let length = u16::try_from(payload_bytes).ok().filter(|_| bytes > segment_bytes)?;
+        let (kind, word) = match before.kind {
+            Kind::Message => (Kind::Data, 1),
+            kind => (kind, before.word.wrapping_add(1)),
+        };
+        let (sequence, flags) = (before.sequence.plus(1), Flags::default());
+        let mut head = [0; HEADER_BYTES];
+        Header { kind, length, sequence, word, flags, ..before }
+            .emit_seeded(&mut head, Seed::CONTACT);
+        let train = Train { from, head, frame_bytes: bytes, bytes };
+        Some(Self { train, segment_bytes, bytes })
     }
 }
 

@@ -60,6 +60,13 @@ impl<L: Link> Link for HarnessLink<L> {
         taken
     }
 
+    fn send_lent(&mut self, frame: &TxFrame<'_>) -> bool {
+        let taken = self.inner.send_lent(frame);
+        self.follow();
+        self.publish();
+        taken
+    }
+
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
         self.inner.receive(budget, sink)
     }

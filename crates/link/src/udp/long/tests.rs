@@ -208,7 +208,7 @@ fn the_next_frame_of_a_block_is_expected() {
         (of_block(3, 61_472, Flags::ACK_REQUEST), 1),
         (frame(4, 300), 1),
         (full(4), 1),
-        (full(5), 2),
+        (full(5), 1),
         (full(9), 1),
         (of_block(10, 61_472, Flags::LAST), 2),
         (full(11), 2),
@@ -356,4 +356,20 @@ fn long_frames_to_everyone_are_refused() {
     a.set_peers(vec![a.local_address()]);
     send(&mut a, LinkAddress::EVERYONE, &frame(1, 5000));
     assert_eq!((a.statistics().send_refused, a.statistics().frames_sent), (1, 0));
+}
+
+/// Of a frame whose memory is lent nothing is read later, however long it is.
+#[test]
+fn what_was_lent_may_change_at_once() {
+    let (mut from, mut to) = (open(), open());
+    let there = LinkAddress::udp(to.local_address());
+    for bytes in [500, 20_000, 61_472] {
+        let mut long = frame(1, bytes);
+        let sent = long.clone();
+        let (head, payload) = long.split_at_mut(HEADER_BYTES);
+        let parts = [IoSlice::new(head), IoSlice::new(payload)];
+        assert!(from.send_lent(&TxFrame { to: there, parts: &parts }));
+        payload.fill(0xAA);
+        assert!(collect(&mut to) == [sent], "{bytes}");
+    }
 }

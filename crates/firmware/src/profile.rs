@@ -70,8 +70,8 @@ pub struct Profile {
     pub direct_bytes: u64,
     /// Sends up to this size complete when they are copied into the pool.
     pub buffered_bytes: u32,
-    /// The same of sends that leave at once in one frame longer than the MTU, while nothing else is under way to that peer.
-    pub lone_buffered_bytes: u32,
+    /// The same of sends that leave at once in one frame longer than the MTU, while little else is under way to that peer.
+    pub long_buffered_bytes: u32,
     /// The sender asks for an acknowledgement when this many frames of its window are left (V20).
     pub request_ack_below: u32,
     /// Frames acknowledged past a missing one before it counts as lost.
@@ -126,9 +126,9 @@ impl Profile {
         // Up to here two copies (1 µs) cost no more than what a sender that must keep the user's buffer asks for: an
         // acknowledgement at once, a frame that leaves before the receiver's answer (0.9 µs by `packet`, 1.5 by `udp`).
         buffered_bytes: 8 << 10,
-        // Who has nothing under way waits next, and may as well copy. 32 KB, as programs like to send, and a little more: a quarter of
+        // Who has little under way waits next, and may as well copy. 32 KB, as programs like to send, and a little more: a quarter of
         // the time in which it is under way. From there on the kernel had better refer to the user's pages than copy them.
-        lone_buffered_bytes: 33 << 10,
+        long_buffered_bytes: 33 << 10,
         request_ack_below: 96,
         reorder_frames: 3,
         checksum_payload: true,

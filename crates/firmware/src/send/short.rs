@@ -4,7 +4,7 @@
 use emp_wire::{Flags, Kind, Message};
 
 use super::bookkeeping::{handle, op_id};
-use super::record::{Frame, FrameState, Record, What};
+use super::record::{Active, Frame, FrameState, Record, What};
 use super::transmission::Outlet;
 use super::{SendMessage, SendPath, Work};
 use crate::counters::Counter;
@@ -32,6 +32,11 @@ pub(crate) struct Form<'a> {
     pub(crate) lent: bool,
 }
 
+/// Frames that may be under way, as [`Flight::in_flight`](super::record::Flight) counts them, for a message that is longer than most to
+/// be copied all the same: 64 KB at MTU 1500. What is not copied is complete when it is acknowledged, so both of two programs that
+/// send a few messages and then wait would have to send as many acknowledgements (1.8 µs each); one that sends more goes on meanwhile.
+const LITTLE_FRAMES: u32 = 44;
+
 /// Bytes from which on a payload that is lent is not copied next to its header: what that saves is then more than what one more
 /// piece of memory costs the kernel, and summing while copying gains.
 const LENT_BYTES_MIN: u64 = 4096;
@@ -51,8 +56,8 @@ impl SendPath {
         let most = match send.completion {
             CompletionMode::Buffered => u64::MAX,
             CompletionMode::Delivered => return false,
-            CompletionMode::Auto if long && self.is_silent(peer) => {
-                self.profile.lone_buffered_bytes.max(self.profile.buffered_bytes).into()
+            CompletionMode::Auto if long && self.has_little_under_way(peer) => {
+                self.profile.long_buffered_bytes.max(self.profile.buffered_bytes).into()
             }
             CompletionMode::Auto => self.profile.buffered_bytes.into(),
         };
@@ -71,10 +76,15 @@ impl SendPath {
             && active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames()
     }
 
-    /// Nothing is under way to a peer.
+    /// Nothing is under way to a peer that had to be sent again, and little else.
     #[inline]
-    fn is_silent(&self, peer: u32) -> bool {
-        self.peers[peer].active.as_deref().is_none_or(|active| !active.is_flying())
+    fn has_little_under_way(&self, peer: u32) -> bool {
+        let little = |active: &Active| {
+            active.lost() == 0
+                && active.flights.iter().map(|flight| flight.in_flight).sum::<u32>()
+                    <= LITTLE_FRAMES
+        };
+        self.peers[peer].active.as_deref().is_none_or(little)
     }
 
     /// Posts a message and builds its frame; then it is over for its host. Only if [`may_go_at_once`](Self::may_go_at_once),

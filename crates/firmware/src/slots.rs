@@ -1,26 +1,32 @@
 //! A slab whose keys carry a generation, so that a name kept too long names nothing instead of something else.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+
+/// No entry.
+const NONE: u32 = u32::MAX;
 
 /// Items addressed by index and generation.
 pub(crate) struct Slots<T> {
     entries: Vec<Entry<T>>,
-    /// First freed, first used again: a name that is still about in the network stays unused for longest.
-    free: VecDeque<u32>,
+    /// Free entries, each naming the next: first freed, first used again, so that a name that is still about in the network
+    /// stays unused for longest.
+    first_free: u32,
+    last_free: u32,
     used: usize,
     limit: usize,
 }
 
 struct Entry<T> {
     generation: u32,
+    /// Of a free entry: the one that is used after it.
+    next_free: u32,
     item: Option<T>,
 }
 
 impl<T> Slots<T> {
     /// Never more than `limit` items.
     pub(crate) const fn new(limit: usize) -> Self {
-        Self { entries: Vec::new(), free: VecDeque::new(), used: 0, limit }
+        Self { entries: Vec::new(), first_free: NONE, last_free: NONE, used: 0, limit }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -32,19 +38,35 @@ impl<T> Slots<T> {
     }
 
     /// Adds an item unless the limit is reached; returns index and generation.
+    #[inline]
     pub(crate) fn insert(&mut self, item: T) -> Option<(u32, u32)> {
+        self.insert_with(|| item)
+    }
+
+    /// The same; `item` makes it where it is to lie.
+    #[inline(always)]
+    pub(crate) fn insert_with(&mut self, item: impl FnOnce() -> T) -> Option<(u32, u32)> {
         if self.is_full() {
             return None;
         }
-        self.used += 1;
-        if let Some(index) = self.free.pop_front() {
-            let entry = &mut self.entries[index as usize];
-            entry.item = Some(item);
-            return Some((index, entry.generation));
+        if self.first_free == NONE {
+            self.add_free();
         }
+        let index = self.first_free;
+        let entry = &mut self.entries[index as usize];
+        entry.item = Some(item());
+        self.first_free = entry.next_free;
+        self.used += 1;
+        Some((index, entry.generation))
+    }
+
+    /// Adds an entry when none is free.
+    #[cold]
+    #[inline(never)]
+    fn add_free(&mut self) {
         let index = self.entries.len() as u32;
-        self.entries.push(Entry { generation: 1, item: Some(item) });
-        Some((index, 1))
+        self.entries.push(Entry { generation: 1, next_free: NONE, item: None });
+        (self.first_free, self.last_free) = (index, index);
     }
 
     /// Index and generation of what is added next, if there is room.
@@ -53,8 +75,10 @@ impl<T> Slots<T> {
         if self.is_full() {
             return None;
         }
-        let index = self.free.front().copied().unwrap_or(self.entries.len() as u32);
-        Some((index, self.entries.get(index as usize).map_or(1, |entry| entry.generation)))
+        match self.entries.get(self.first_free as usize) {
+            Some(entry) => Some((self.first_free, entry.generation)),
+            None => Some((self.entries.len() as u32, 1)),
+        }
     }
 
     /// The item at `index`, whatever its generation.
@@ -83,9 +107,7 @@ impl<T> Slots<T> {
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let entry = self.entries.get_mut(index as usize)?;
         let item = entry.item.take()?;
-        entry.generation = entry.generation.wrapping_add(1);
-        self.used -= 1;
-        self.free.push_back(index);
+        self.note_free(index);
         Some(item)
     }
 
@@ -95,10 +117,23 @@ impl<T> Slots<T> {
         let entry = self.entries.get_mut(index as usize)?;
         let seen = last(entry.item.as_mut()?);
         entry.item = None;
-        entry.generation = entry.generation.wrapping_add(1);
-        self.used -= 1;
-        self.free.push_back(index);
+        self.note_free(index);
         Some(seen)
+    }
+
+    /// An entry has just become free.
+    #[inline(always)]
+    fn note_free(&mut self, index: u32) {
+        let entry = &mut self.entries[index as usize];
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.next_free = NONE;
+        self.used -= 1;
+        if self.first_free == NONE {
+            self.first_free = index;
+        } else {
+            self.entries[self.last_free as usize].next_free = index;
+        }
+        self.last_free = index;
     }
 
     /// Indices in use. For rare walks over everything (a peer was lost).
@@ -126,5 +161,18 @@ mod tests {
         assert_eq!(i, j);
         assert_eq!(slots.get(i, g), None);
         assert_eq!(slots.get(j, h), Some(&'d'));
+    }
+
+    #[test]
+    fn the_first_freed_is_the_first_used_again() {
+        let mut slots = Slots::new(8);
+        let index = |slots: &mut Slots<u32>, item| slots.insert(item).unwrap().0;
+        assert_eq!([0, 1, 2, 3].map(|item| index(&mut slots, item)), [0, 1, 2, 3]);
+        assert_eq!([2, 0, 3].map(|index| slots.remove(index)), [Some(2), Some(0), Some(3)]);
+        assert_eq!(slots.remove(2), None);
+        assert_eq!([4, 5].map(|item| index(&mut slots, item)), [2, 0]);
+        assert_eq!(slots.discard(2, |item| *item), Some(4));
+        assert_eq!([6, 7, 8].map(|item| index(&mut slots, item)), [3, 2, 4]);
+        assert_eq!((slots.len(), slots.indices().count()), (5, 5));
     }
 }

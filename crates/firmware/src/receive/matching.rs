@@ -131,8 +131,8 @@ impl ReceivePath {
         if self.posted.len() + self.held.len() >= RECEIVES_MAX {
             return Err(PostError::Busy);
         }
-        let posted = Posted { endpoint, selector, segments, context, bound: None };
-        let (index, generation) = self.posted.insert(posted).ok_or(PostError::Busy)?;
+        let posted = || Posted { endpoint, selector, segments, context, bound: None };
+        let (index, generation) = self.posted.insert_with(posted).ok_or(PostError::Busy)?;
         let message = match claim {
             Some(claim) => Some(claim.index),
             None => self.take_unexpected(open, &selector),

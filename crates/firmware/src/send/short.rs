@@ -177,7 +177,7 @@ impl SendPath {
             match_bits: send.match_bits,
             immediate: send.immediate,
         });
-        self.messages.insert(SendMessage {
+        self.messages.insert_with(|| SendMessage {
             number: Some(number),
             unscheduled: bytes,
             first_payload: bytes,

@@ -81,8 +81,8 @@ impl Firmware {
 
     /// Posts a message that [`goes_at_once`](Self::goes_at_once). Its frame is added to the batch; then `depart` is called,
     /// which may send what is in the batch but leaves it as it is, and says what time it is. The completion comes with the post.
-    /// With `lends` the frame may name the message's memory, which can always be read: once the post is done the frame must be gone
-    /// or be forgotten, as if it were lost.
+    /// With `lends` the frame may name the message's memory, which can always be read: once the post is done the frame must be gone,
+    /// [taken in](TransmitBatch::take_in), or forgotten as if it were lost.
     ///
     /// # Errors
     ///

@@ -50,18 +50,7 @@ impl Firmware {
         frame: &[u8],
         memory: &mut impl HostMemory,
     ) {
-        let parsed = Header::parse(frame);
-        if let Ok((header, body)) = &parsed
-            && Self::is_long_first(header)
-            && self.is_for_us(header)
-            && let Some(result) = self.take_first(now, way, header, frame, body, memory)
-        {
-            if let Err(counter) = result {
-                self.counters.count(counter);
-            }
-            return self.relay(now);
-        }
-        let result = match parsed {
+        let result = match Header::parse(frame) {
             Err(reason) => Err(reason.into()),
             Ok((header, _)) if !self.is_for_us(&header) => Err(Counter::DropWrongNode),
             Ok((header, body)) if header.kind.contact() => {

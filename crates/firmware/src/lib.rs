@@ -23,7 +23,6 @@ mod descriptor;
 mod dispatch;
 mod encode;
 mod engine;
-mod first;
 mod landing;
 mod lanes;
 mod limited;

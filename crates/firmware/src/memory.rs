@@ -190,7 +190,7 @@ impl SegmentList {
 
     /// The one segment that holds so many bytes from the beginning: most lists are one, and most copies begin there.
     #[inline(always)]
-    pub(crate) fn whole(&self, offset: u64, bytes: usize) -> Option<Segment> {
+    fn whole(&self, offset: u64, bytes: usize) -> Option<Segment> {
         let bytes = bytes as u64;
         match &self.parts {
             Parts::Inline(parts) if offset == 0 => match parts.as_slice() {

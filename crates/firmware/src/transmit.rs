@@ -168,6 +168,25 @@ impl TransmitBatch {
         added
     }
 
+    /// Copies what the only frame of the batch names in host memory behind its inline bytes, if there is room for it: then it names
+    /// none. False: it still does.
+    pub fn take_in(&mut self, memory: &impl HostMemory) -> bool {
+        let [frame] = &mut self.frames[..self.count] else { return false };
+        let mut end = frame.inline as usize + frame.inline_bytes as usize;
+        let start = end;
+        for segment in &frame.segments {
+            let into = self.inline.get_mut(end..end + segment.bytes as usize);
+            if into.is_none_or(|into| memory.read(*segment, into).is_err()) {
+                return false;
+            }
+            end += segment.bytes as usize;
+        }
+        frame.segments.clear();
+        frame.inline_bytes += (end - start) as u32;
+        self.used = self.used.max(end);
+        true
+    }
+
     /// Frames that were cut into slices since the last call.
     pub(crate) fn take_sliced(&mut self) -> u64 {
         core::mem::take(&mut self.sliced)

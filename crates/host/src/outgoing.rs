@@ -2,8 +2,8 @@
 //!
 //! # Invariant
 //!
-//! A frame of the batch may name host memory ([`crate::memory`]). It is read only inside [`Offers::offer`], and only
-//! frames whose bit in `unsent` is set are. The owner of an [`Outgoing`] hands the completion of a send out only when
+//! A frame of the batch may name host memory ([`crate::memory`]). It is read only inside [`Offers::offer`] and
+//! [`Offers::depart`], and only of frames whose bit in `unsent` is set. The owner of an [`Outgoing`] hands the completion of a send out only when
 //! [`Outgoing::names_memory`] is false; so memory that a frame names is still there when the frame is offered again.
 
 use std::io::IoSlice;
@@ -13,7 +13,7 @@ use emp_firmware::limits::FRAME_SEGMENTS_MAX;
 use emp_firmware::{Span, Time, TransmitBatch, TransmitFrame};
 use emp_link::{Link, TxFrame};
 
-use crate::memory;
+use crate::memory::{self, ProcessMemory};
 
 /// Parts of one frame: its inline bytes and its segments.
 pub(crate) const FRAME_PARTS_MAX: usize = 1 + FRAME_SEGMENTS_MAX;
@@ -112,6 +112,16 @@ impl Outgoing {
     #[inline]
     pub(crate) fn grown(&mut self) -> bool {
         self.offers.grown(&self.batch)
+    }
+
+    /// Takes the memory of a frame that was lent and that its link did not take into the batch, where it waits like others. Without room
+    /// there the frame is dropped, and the firmware will resend it.
+    pub(crate) fn keep_lent(&mut self, memory: &ProcessMemory) {
+        if self.batch.take_in(memory) {
+            self.offers.naming = 0;
+        } else {
+            self.forget();
+        }
     }
 
     /// Drops all frames that were not taken; the firmware will resend what matters.

@@ -84,9 +84,9 @@ impl Core {
                 *last_post
             })
         });
-        if lends {
-            // Its link is full: it will be sent again, from the firmware's copy.
-            self.let_go_of_memory();
+        if lends && self.outgoing.names_memory() {
+            // Its link is full, and the memory is its owner's again.
+            self.outgoing.keep_lent(&self.memory);
         }
         begun
     }

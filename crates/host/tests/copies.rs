@@ -5,10 +5,15 @@ mod common;
 #[path = "../../link/tests/lab/mod.rs"]
 mod lab;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use common::{LONG, Pair, both, pattern, udp_links};
 use emp_firmware::{Counter, Counters, Profile};
 use emp_host::{Board, Node, NodeId, Selector};
-use emp_link::{CAPTURE_BYTES, CaptureLink, Link, PacketLink, PacketOptions};
+use emp_link::{
+    CAPTURE_BYTES, Capabilities, CaptureLink, Link, PacketLink, PacketOptions, TxFrame, UdpLink,
+};
 use lab::{INTERFACE, Lab};
 
 /// Large against the part of a message that is sent before the receiver says where it goes.
@@ -142,6 +147,55 @@ fn on_udp_a_lone_message_is_read_where_it_is() {
     let copied = nodes.a.counters().get(Counter::BytesCopied) - before;
     // Now and then one waits for something, is copied as it is posted, and again as it leaves.
     assert!((100..140).contains(&(copied / LONE as u64)), "{copied} bytes copied");
+    assert_eq!(nodes.b.counters().get(Counter::DropChecksum), 0);
+}
+
+/// A link that is full whenever a frame is lent to it.
+struct FullForLent {
+    inner: UdpLink,
+    refused: Arc<AtomicU64>,
+}
+
+impl Link for FullForLent {
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
+        self.inner.send(batch)
+    }
+
+    fn send_lent(&mut self, _: &TxFrame<'_>) -> bool {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        false
+    }
+
+    common::forward_to_inner!();
+}
+
+/// What a full link did not take waits with the bytes that it had when it was posted.
+#[test]
+fn a_lone_message_that_a_full_link_refuses_waits_in_the_batch() {
+    const LONE: usize = 24 << 10;
+    let [a, b] = udp_links(1500);
+    let refused = Arc::new(AtomicU64::new(0));
+    let a = FullForLent { inner: a, refused: Arc::clone(&refused) };
+    let nodes = nodes([Box::new(a), Box::new(b)]);
+    let (a, b) = nodes.endpoints();
+    for bits in 0..100 {
+        let post = b.receive(Selector::bits(bits), vec![0; LONE]).unwrap();
+        let mut sent = a.send_wait(b.address(), bits, pattern(LONE, bits), LONG).unwrap().buffer;
+        sent.fill(0xFF);
+        assert!(post.wait(LONG).unwrap().buffer == pattern(LONE, bits), "message {bits}");
+        let post = a.receive(Selector::bits(bits), vec![0; 1]).unwrap();
+        b.send_wait(a.address(), bits, vec![1], LONG).unwrap();
+        post.wait(LONG).unwrap();
+    }
+    let refused = refused.load(Ordering::Relaxed);
+    assert!(refused > 50, "{refused} frames were lent");
+    let counters = nodes.a.counters();
+    let resent = counters.get(Counter::FramesResent);
+    assert!(resent < refused / 4, "{resent} frames were sent again, not from the batch");
     assert_eq!(nodes.b.counters().get(Counter::DropChecksum), 0);
 }
 

@@ -41,9 +41,10 @@ pub struct Check {
 }
 
 /// All checks.
-pub const CHECKS: [Check; 17] = [
+pub const CHECKS: [Check; 18] = [
     Check { name: "frames of every size arrive intact", run: delivery::every_size },
     Check { name: "frames are gathered from parts", run: delivery::gather },
+    Check { name: "what is lent may change at once", run: delivery::lent },
     Check { name: "batches keep their order", run: delivery::order },
     Check { name: "trains arrive as single frames", run: delivery::trains },
     Check { name: "payload lands where memory is offered", run: landing::landing },

@@ -256,6 +256,24 @@ impl<L: Link> Link for FaultLink<L> {
         start + if rest.is_empty() { 0 } else { self.inner.send(rest) }
     }
 
+    fn send_lent(&mut self, frame: &TxFrame<'_>) -> bool {
+        self.release();
+        let Some(out) = &mut self.out else { return self.inner.send_lent(frame) };
+        let frame_bytes_max = self.inner.capabilities().frame_bytes_max;
+        let kinds = kinds_sent(out, frame);
+        let fate = out.judge(kinds, pieces(frame.len(), frame_bytes_max));
+        let overtaken = out.overtaken();
+        match &fate {
+            Fate::Pass if !self.inner.send_lent(frame) => return false,
+            Fate::Pass | Fate::Lose => {}
+            Fate::Alter(change) => send_altered(&mut self.inner, out, frame, change),
+        }
+        if overtaken {
+            release_to(&mut self.inner, out);
+        }
+        true
+    }
+
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
         self.release();
         let Some(back) = &mut self.back else { return self.inner.receive(budget, sink) };

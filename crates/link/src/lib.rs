@@ -178,7 +178,8 @@ pub trait Link: Send {
     /// As [`send`](Self::send), of one frame, and nothing that lies in its parts is read after the call. True if it was taken. Links
     /// that read nothing later, or know how not to, need not have it in one piece for that.
     fn send_lent(&mut self, frame: &TxFrame<'_>) -> bool {
-        let whole: Vec<u8> = frame.parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let mut whole = Vec::with_capacity(frame.len());
+        frame.parts.iter().for_each(|part| whole.extend_from_slice(part));
         self.send(&[TxFrame { to: frame.to, parts: &[IoSlice::new(&whole)] }]) != 0
     }
 

@@ -84,6 +84,8 @@ pub struct UdpLink {
     scatter: Option<Scatter>,
     /// What the next train to be placed will be, if it follows the last one.
     expected: Option<Seen>,
+    /// Frames that are still looked at first, as one that was expected was not what came.
+    looks: u32,
     counts: LinkStatistics,
 }
 
@@ -138,6 +140,7 @@ impl UdpLink {
             after_long: false,
             scatter: Some(Scatter::new()),
             expected: None,
+            looks: 0,
             counts: LinkStatistics::default(),
         })
     }

@@ -71,20 +71,6 @@ impl ReceivePath {
             }
             None => self.take_usual(now, peer, header, body, cross, memory),
         };
-        self.settle(now, (peer, lane), header, arrival, verdict, cross);
-    }
-
-    /// Notes what became of a frame, and what is owed for it.
-    #[inline(always)]
-    pub(super) fn settle(
-        &mut self,
-        now: Time,
-        (peer, lane): (u32, Lane),
-        header: &Header,
-        arrival: Arrival,
-        verdict: Verdict,
-        cross: &mut Cross,
-    ) {
         match verdict {
             Verdict::Taken => {}
             Verdict::Dropped(counter) => return self.counters.count(counter),
@@ -197,19 +183,7 @@ impl ReceivePath {
             Ok(described) => described,
             Err(reason) => return Verdict::Dropped(reason.into()),
         };
-        self.on_described(now, (peer, header.word), incoming, payload, cross, memory)
-    }
-
-    /// The same, once it was read what its first frame says.
-    pub(super) fn on_described(
-        &mut self,
-        now: Time,
-        (peer, number): (u32, u32),
-        incoming: Incoming,
-        payload: &[u8],
-        cross: &mut Cross,
-        memory: &mut impl HostMemory,
-    ) -> Verdict {
+        let number = header.word;
         let ahead = number.wrapping_sub(self.peers[peer].next_number) as i32;
         if ahead < 0 || ahead > 0 && self.find_early(peer, number).is_some() {
             return self.on_old_message(&incoming, payload, memory);

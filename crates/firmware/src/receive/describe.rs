@@ -57,7 +57,7 @@ fn message_of(target: &Target, long: Option<LongPart>, immediate: Option<u64>) -
 }
 
 #[inline]
-pub(super) fn describe(
+fn describe(
     peer: u32,
     header: &Header,
     message: &Message,

@@ -11,7 +11,6 @@ mod describe;
 mod direct;
 mod early;
 mod fetching;
-mod first;
 mod landing;
 mod matching;
 mod ordering;
@@ -204,8 +203,6 @@ pub(crate) struct ReceivePath {
     pulling_bytes: u64,
     /// Messages that [`lands`](Incoming::lands) says it of.
     long_trains: u32,
-    /// The receive that has the payload of the first frame that is being handled, copied there while it was summed.
-    filled: Option<u32>,
     pull_queue: VecDeque<pulling::Puller>,
     /// Messages that are read from their senders' memory, by index and generation.
     direct: VecDeque<(u32, u32)>,
@@ -242,7 +239,6 @@ impl ReceivePath {
             pulls: Slots::new(PULLS_MAX),
             pulling_bytes: 0,
             long_trains: 0,
-            filled: None,
             pull_queue: VecDeque::new(),
             direct: VecDeque::new(),
             acks: acknowledge::AckQueues::default(),

@@ -66,17 +66,8 @@ impl ReceivePath {
             }
             Place::Posted(posted) => {
                 let posted = *posted;
-                if self.posted.at(posted).is_none() {
-                    return;
-                }
-                let placed = match offset {
-                    0 => self.put_first(posted, payload, memory),
-                    _ => {
-                        let receive = self.posted.at(posted).expect("seen above");
-                        receive.segments.write(memory, offset, payload)
-                    }
-                };
-                match placed {
+                let Some(receive) = self.posted.at(posted) else { return };
+                match receive.segments.write(memory, offset, payload) {
                     Ok(placed) => self.counters.add(Counter::BytesPlaced, placed),
                     Err(_) => self.fail(index, Status::MemoryFault),
                 }

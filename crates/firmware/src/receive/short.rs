@@ -65,7 +65,8 @@ impl ReceivePath {
         payload: &[u8],
         memory: &mut impl HostMemory,
     ) {
-        let status = match self.put_first(posted, payload, memory) {
+        let receive = self.posted.at(posted).expect("it was matched");
+        let status = match receive.segments.write(memory, 0, payload) {
             Ok(placed) => {
                 self.counters.add(Counter::BytesPlaced, placed);
                 Status::Ok

@@ -4,7 +4,9 @@ use std::io::IoSlice;
 
 use emp_wire::{HEADER_BYTES, LinkAddress};
 
-use super::bench::{Ends, TAGS, collect, ensure, frame, frames, matches, send_all, send_batch};
+use super::bench::{
+    Ends, TAGS, collect, ensure, frame, frames, matches, same, send_all, send_batch,
+};
 use super::{Outcome, Pair};
 use crate::{Link, TxFrame};
 
@@ -183,5 +185,22 @@ pub(super) fn statistics(pair: &dyn Pair) -> Outcome {
     ensure!((1..=56).contains(&a.send_calls), "56 frames took {} calls", a.send_calls);
     let bad = a.send_refused + a.system_errors + b.receive_lost + b.not_for_us + b.system_errors;
     ensure!(bad == 0, "nothing went wrong, yet the counts say so: {a:?}, {b:?}");
+    Ok(())
+}
+
+/// Of a frame whose memory is lent nothing is read later, however long it is.
+pub(super) fn lent(pair: &dyn Pair) -> Outcome {
+    let mut ends = Ends::open(pair)?;
+    let long = ends.long_bytes.max(ends.bytes_max);
+    for (number, bytes) in (0u64..).zip([100, ends.bytes_max, long / 2, long]) {
+        let mut lent = frame(TAGS[1], number, bytes);
+        let sent = lent.clone();
+        let (head, payload) = lent.split_at_mut(HEADER_BYTES);
+        let parts = [IoSlice::new(head), IoSlice::new(payload)];
+        let taken = ends.a.send_lent(&TxFrame { to: ends.to_b, parts: &parts });
+        payload.fill(0xAA);
+        ensure!(taken, "{bytes} bytes were not taken by a link with nothing to do");
+        same(&collect(&mut *ends.b, 1)?, &[sent]).map_err(|e| format!("{bytes} bytes: {e}"))?;
+    }
     Ok(())
 }

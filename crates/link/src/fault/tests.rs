@@ -33,6 +33,14 @@ fn frame(number: usize) -> Vec<u8> {
 
 /// Sends numbered frames in batches of ten and returns what arrives within a bounded time.
 fn run(plan: &str) -> (Vec<Vec<u8>>, FaultCounters) {
+    run_by(plan, |link, batch| link.send(batch))
+}
+
+/// The same, with the way that a batch is sent; it says how many frames were taken.
+fn run_by(
+    plan: &str,
+    send: impl Fn(&mut FaultLink<SimLink>, &[TxFrame<'_>]) -> usize,
+) -> (Vec<Vec<u8>>, FaultCounters) {
     let (mut a, mut b) = wrapped(plan);
     let mut got = Vec::new();
     for batch in 0..FRAMES / 10 {
@@ -40,7 +48,7 @@ fn run(plan: &str) -> (Vec<Vec<u8>>, FaultCounters) {
         let parts: Vec<[IoSlice<'_>; 1]> = frames.iter().map(|f| [IoSlice::new(f)]).collect();
         let to = LinkAddress::index(1);
         let batch: Vec<TxFrame<'_>> = parts.iter().map(|parts| TxFrame { to, parts }).collect();
-        assert_eq!(a.send(&batch), 10);
+        assert_eq!(send(&mut a, &batch), 10);
         b.receive(7, &mut |bytes, _| got.push(bytes.to_vec()));
     }
     for _ in 0..1000 {
@@ -212,6 +220,13 @@ proptest! {
     fn the_same_seed_gives_the_same_faults(seed in any::<u64>()) {
         let plan = format!("drop:0.1,duplicate:0.1,corrupt:0.1,truncate:0.1,seed:{seed}");
         prop_assert_eq!(run(&plan), run(&plan));
+    }
+
+    #[test]
+    fn frames_that_are_lent_are_struck_as_others_are(seed in any::<u64>()) {
+        let plan = format!("drop:0.1,duplicate:0.1,corrupt:0.1,truncate:0.1,reorder:0.1,seed:{seed}");
+        let lent = run_by(&plan, |link, batch| batch.iter().filter(|f| link.send_lent(f)).count());
+        prop_assert_eq!(run(&plan), lent);
     }
 }
 

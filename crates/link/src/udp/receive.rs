@@ -9,6 +9,10 @@ use super::scatter::{Fetched, PLACED_MAX, Seen};
 use super::{FETCH_MANY_BELOW_BYTES, OFFERS_MAX, UdpLink};
 use crate::{FrameSink, LinkStatistics, is_for};
 
+/// Frames that are looked at first after one that came instead of another: where two peers take turns, or a peer's messages do, each
+/// would be copied once more.
+pub(super) const LOOKS_AFTER_MISS: u32 = 16;
+
 /// Short datagrams in a row after which a call fetches several: a lone frame is followed by nothing.
 const MANY_AFTER: u32 = 2;
 
@@ -115,10 +119,12 @@ impl UdpLink {
     /// After a frame the next one of its message or block is expected, and fetched without a look (a system call of 0.5 µs in a frame's 9). What comes
     /// instead is put together out of where it landed, where nothing was yet.
     pub(super) fn place_train(&mut self, sink: &mut dyn FrameSink) -> Looked {
-        if let Some(next) = self.expected.take()
-            && let Some(looked) = self.fetch_placed(next, true, sink)
-        {
-            return looked;
+        if let Some(next) = self.expected.take() {
+            if self.looks > 0 {
+                self.looks -= 1;
+            } else if let Some(looked) = self.fetch_placed(next, true, sink) {
+                return looked;
+            }
         }
         let Some(scatter) = &mut self.scatter else { return Looked::Usual };
         self.counts.receive_calls += 1;
@@ -176,6 +182,7 @@ impl UdpLink {
             return Some(Looked::Handed(frames + others));
         }
         // Another one: that which was seen failed its checksum, which the kernel looks at late, or it was only expected.
+        self.looks = if expected { LOOKS_AFTER_MISS } else { self.looks };
         let whole = scatter.gather(train, frames, landing, &got);
         let handed = hand_up_all(&mut self.counts, self.node_tag, &whole, &got, sink);
         Some(Looked::Handed(handed))

@@ -57,8 +57,9 @@ impl Seen {
     ) -> Option<Self> {
         let before = Header::parse_head(head).ok()?;
         let bytes = HEADER_BYTES + payload_bytes;
-        // What fits a datagram is seen by nobody before it is fetched.
-        let length = u16::try_from(payload_bytes).ok().filter(|_| bytes > segment_bytes)?;
+        // What fits a datagram is seen by nobody before it is fetched, and what would fill the last is cut otherwise.
+        let cut = bytes > segment_bytes && !bytes.is_multiple_of(segment_bytes);
+        let length = u16::try_from(payload_bytes).ok().filter(|_| cut)?;
         let (kind, word) = match before.kind {
             Kind::Message => (Kind::Data, 1),
             kind => (kind, before.word.wrapping_add(1)),

@@ -3,7 +3,7 @@
 
 use emp_wire::{DoneStatus, NotReadyCause, SACK_WORDS_MAX, Sequence};
 
-use super::record::{Active, Frame, FrameState, What};
+use super::record::{Active, Frame, FrameState, Record, What};
 use super::{SendMessage, SendPath, Work, window_mut};
 use crate::counters::Counter;
 use crate::descriptor::Status;
@@ -32,6 +32,8 @@ struct Progress {
     sample: [Option<(u32, u32)>; 2],
     /// A retransmission was among what arrived: frames behind it may have waited for it, not for the wire.
     resent: bool,
+    /// So was a question after a long frame ([`tail`](super::tail)): what is acknowledged with it was not answered by itself.
+    question: bool,
     /// The record of what was acknowledged last.
     record: usize,
 }
@@ -64,7 +66,8 @@ impl SendPath {
             return;
         }
         let has_sack = sack.is_some_and(|ack| ack.sack.iter().any(|word| *word != 0));
-        if ahead <= 0 && !has_sack {
+        let untaken = sack.and_then(|ack| untaken(active, cumulative, &ack));
+        if ahead <= 0 && !has_sack && untaken.is_none() {
             return;
         }
         let now_us = (now.0 / 1_000) as u32;
@@ -98,7 +101,9 @@ impl SendPath {
             // How long the receiver sat on it is known of the frame that came last, not of those by the other lane.
             let timed = latest.is_none_or(|frame| frame.lane == lane);
             let sample = progress.sample[lane as usize];
-            let sample = sample.filter(|_| timed && (!progress.resent || has_sack));
+            let sample = sample
+                .filter(|_| timed && (!progress.resent || has_sack))
+                .filter(|_| !(progress.question && has_sack));
             let window = window_mut(
                 (&mut entry.window, &mut entry.bulk_window),
                 &mut self.bulk_windows,
@@ -117,8 +122,11 @@ impl SendPath {
             active.raise_acked(frame.lane, frame.order);
         }
         // An answer to a probe says of all frames sent before it that it does not name that they are lost.
-        if has_sack || probed {
+        if has_sack || probed || untaken.is_some() {
             self.find_lost(now, peer);
+        }
+        if let Some(sequence) = untaken {
+            self.came_in_vain(peer, sequence);
         }
         self.release(peer);
         self.go_on(now, peer);
@@ -162,6 +170,20 @@ impl SendPath {
         if long > 0 {
             self.strike(peer, long);
             self.beware(now, peer);
+        }
+    }
+
+    /// A long frame came and was not taken: if that is because its train's first was lost, it is to come again, too (`ACK-7`).
+    fn came_in_vain(&mut self, peer: u32, sequence: Sequence) {
+        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
+        let Some(index) = active.record_of(sequence) else { return };
+        let Record { first, what, .. } = active.records[index];
+        let behind = sequence != first && !first.before(active.unacked);
+        if behind
+            && matches!(what, What::Message { .. })
+            && active.frame(first).state != FrameState::Acked
+        {
+            active.mark_lost(sequence);
         }
     }
 
@@ -377,6 +399,22 @@ fn arrived(frame: &Frame, now_us: u32, least_us: u32) -> bool {
     !frame.resent || passed_us(now_us, frame.sent_us).is_some_and(|passed| passed >= least_us)
 }
 
+/// The long frame that came last at the receiver, if it was not taken then: this does not acknowledge it, and it was sent once.
+fn untaken(active: &Active, cumulative: Sequence, ack: &Explicit<'_>) -> Option<Sequence> {
+    let ahead = ack.latest.since(cumulative);
+    let near = (ack.latest.since(active.unacked) as u32) < crate::limits::WINDOW_FRAMES;
+    let frame = active.frame(ack.latest);
+    let single = frame.is_long() && frame.state == FrameState::InFlight && !frame.resent;
+    if ahead < 0 || !near || !single {
+        return None;
+    }
+    let bit = (ahead as u32).checked_sub(1);
+    let taken = bit.is_some_and(|bit| {
+        ack.sack.get(bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
+    });
+    (!taken).then_some(ack.latest)
+}
+
 /// The frame that came last at the receiver, if it is still outstanding.
 fn latest(active: &Active, sent_end: Sequence, latest: Sequence) -> Option<Frame> {
     let outstanding = latest.since(active.unacked) >= 0 && latest.before(sent_end);
@@ -418,19 +456,23 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
     if !frame.resent {
         active.repairs = 0;
     }
-    let sample = &mut progress.sample[frame.lane as usize];
-    if !frame.resent && sample.is_none_or(|(order, _)| (frame.order.wrapping_sub(order) as i32) > 0)
-    {
-        *sample = Some((frame.order, frame.sent_us));
-    }
+    let mut question = false;
     if let Some(index) = active.record_near(sequence, progress.record) {
         progress.record = index;
         let record = &mut active.records[index];
         record.acked += 1;
+        question = matches!(record.what, What::Skip);
         // What is acknowledged was taken: messages may follow each other again.
         if matches!(record.what, What::Message { .. }) && sequence == record.first {
             active.refusals = 0;
         }
+    }
+    // A question is answered sooner than what it asks after.
+    progress.question |= question;
+    let sample = &mut progress.sample[frame.lane as usize];
+    let later = |order: u32| (frame.order.wrapping_sub(order) as i32) > 0;
+    if !frame.resent && !question && sample.is_none_or(|(order, _)| later(order)) {
+        *sample = Some((frame.order, frame.sent_us));
     }
 }
 

@@ -3,7 +3,8 @@
 
 use emp_wire::{DoneStatus, NotReadyCause, SACK_WORDS_MAX, Sequence};
 
-use super::record::{Active, Frame, FrameState, Record, What};
+use super::record::{Active, Frame, FrameState, What};
+use super::tail::untaken;
 use super::{SendMessage, SendPath, Work, window_mut};
 use crate::counters::Counter;
 use crate::descriptor::Status;
@@ -170,20 +171,6 @@ impl SendPath {
         if long > 0 {
             self.strike(peer, long);
             self.beware(now, peer);
-        }
-    }
-
-    /// A long frame came and was not taken: if that is because its train's first was lost, it is to come again, too (`ACK-7`).
-    fn came_in_vain(&mut self, peer: u32, sequence: Sequence) {
-        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
-        let Some(index) = active.record_of(sequence) else { return };
-        let Record { first, what, .. } = active.records[index];
-        let behind = sequence != first && !first.before(active.unacked);
-        if behind
-            && matches!(what, What::Message { .. })
-            && active.frame(first).state != FrameState::Acked
-        {
-            active.mark_lost(sequence);
         }
     }
 
@@ -397,22 +384,6 @@ fn acknowledges_only_sent(active: &Active, cumulative: Sequence) -> bool {
 /// it is not if the answer came sooner than a round trip takes, for then the first copy came.
 fn arrived(frame: &Frame, now_us: u32, least_us: u32) -> bool {
     !frame.resent || passed_us(now_us, frame.sent_us).is_some_and(|passed| passed >= least_us)
-}
-
-/// The long frame that came last at the receiver, if it was not taken then: this does not acknowledge it, and it was sent once.
-fn untaken(active: &Active, cumulative: Sequence, ack: &Explicit<'_>) -> Option<Sequence> {
-    let ahead = ack.latest.since(cumulative);
-    let near = (ack.latest.since(active.unacked) as u32) < crate::limits::WINDOW_FRAMES;
-    let frame = active.frame(ack.latest);
-    let single = frame.is_long() && frame.state == FrameState::InFlight && !frame.resent;
-    if ahead < 0 || !near || !single {
-        return None;
-    }
-    let bit = (ahead as u32).checked_sub(1);
-    let taken = bit.is_some_and(|bit| {
-        ack.sack.get(bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
-    });
-    (!taken).then_some(ack.latest)
 }
 
 /// The frame that came last at the receiver, if it is still outstanding.

@@ -1,4 +1,5 @@
-//! Asking early after the last long frame (`RESEND-6`).
+//! Long frames that nothing behind them shows to be lost: asking early after the last (`RESEND-6`), and hearing of those that came
+//! in vain (`ACK-7`).
 //!
 //! What follows a lost frame shows that it is lost; behind the last of a message nothing does, and its timer is as long as an
 //! ordinary kernel may keep a receiver from running: ten times as long as such a frame takes. To resend 60 KB each time that
@@ -8,7 +9,8 @@
 use emp_wire::Sequence;
 
 use super::SendPath;
-use super::record::{Active, FrameState, What};
+use super::acknowledged::Explicit;
+use super::record::{Active, FrameState, Record, What};
 use crate::counters::Counter;
 use crate::lanes::Lane;
 use crate::limits::WINDOW_FRAMES;
@@ -101,4 +103,38 @@ impl SendPath {
         self.counters.count(Counter::TailProbes);
         Some(sequence)
     }
+
+    /// A long frame came and was not taken: if that is because its train's first was lost, it is to come again, too (`ACK-7`).
+    pub(super) fn came_in_vain(&mut self, peer: u32, sequence: Sequence) {
+        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
+        let Some(index) = active.record_of(sequence) else { return };
+        let Record { first, what, .. } = active.records[index];
+        let behind = sequence != first && !first.before(active.unacked);
+        if behind
+            && matches!(what, What::Message { .. })
+            && active.frame(first).state != FrameState::Acked
+        {
+            active.mark_lost(sequence);
+        }
+    }
+}
+
+/// The long frame that came last at the receiver, if it was not taken then: this does not acknowledge it, and it was sent once.
+pub(super) fn untaken(
+    active: &Active,
+    cumulative: Sequence,
+    ack: &Explicit<'_>,
+) -> Option<Sequence> {
+    let ahead = ack.latest.since(cumulative);
+    let near = (ack.latest.since(active.unacked) as u32) < WINDOW_FRAMES;
+    let frame = active.frame(ack.latest);
+    let single = frame.is_long() && frame.state == FrameState::InFlight && !frame.resent;
+    if ahead < 0 || !near || !single {
+        return None;
+    }
+    let bit = (ahead as u32).checked_sub(1);
+    let taken = bit.is_some_and(|bit| {
+        ack.sack.get(bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
+    });
+    (!taken).then_some(ack.latest)
 }

@@ -73,7 +73,7 @@ counters! {
     Unexpected = "unexpected",
     /// Blocks asked for.
     PullsSent = "pulls_sent",
-    /// Early retransmissions of a last frame.
+    /// Early retransmissions of a last frame, and questions after a long one.
     TailProbes = "tail_probes",
     /// Retransmission timers that ran out.
     Timeouts = "timeouts",

@@ -165,6 +165,29 @@ fn give_landing(pair: &mut Pair, to: usize, frames: &[Vec<u8>]) -> usize {
     landed
 }
 
+/// The same, each frame by itself, as long ones come: also those in whose place others are missing. Returns how many of these landed.
+fn give_landing_alone(pair: &mut Pair, to: usize, frames: &[Vec<u8>]) -> usize {
+    let from = LinkAddress::index(pair.address[1 - to]);
+    let (now, node) = (pair.now, &mut pair.nodes[to]);
+    let (mut landed, mut next) = (0, None);
+    for frame in frames {
+        let head: [u8; HEADER_BYTES] = *frame.first_chunk().expect("longer than a head");
+        let bytes = frame.len();
+        let arriving =
+            Arriving { link: LinkIndex(0), from, head: &head, frame_bytes: bytes, bytes };
+        let sequence = u32::from_be_bytes(*head[16..].first_chunk().expect("4 of 16"));
+        if let Some(landing) = node.firmware.plan_landing(&arriving) {
+            place(&mut node.memory, &landing, std::slice::from_ref(frame));
+            node.firmware.take_landed(now, &landing, &[head], &mut node.memory);
+            landed += usize::from(next.is_some_and(|next| next != sequence));
+        } else {
+            node.firmware.handle_frame(now, LinkIndex(0), from, frame, &mut node.memory);
+        }
+        next = Some(sequence.wrapping_add(1));
+    }
+    landed
+}
+
 /// Hands frames to a node as a link that fetches trains in one piece does. Returns how many were taken as trains.
 fn give_trains(pair: &mut Pair, to: usize, frames: &[Vec<u8>]) -> usize {
     let from = LinkAddress::index(pair.address[1 - to]);
@@ -391,6 +414,11 @@ proptest! {
     }
 
     #[test]
+    fn frames_that_land_alone_are_taken_as_others_are(plan in plans()) {
+        run(&plan, give_landing_alone)?;
+    }
+
+    #[test]
     fn trains_in_one_piece_are_taken_as_frames_are(plan in plans()) {
         run(&plan, give_trains)?;
     }
@@ -460,4 +488,23 @@ fn the_length_of_the_frame_behind_is_known() {
         // A message that comes whole in usual frames is not placed, and nothing is said of it.
         assert!(if bytes > 60_000 { right > 20 } else { right == 0 }, "{right} of {bytes}");
     }
+}
+
+/// While a frame is missing those behind it land all the same, and so does what is sent again.
+#[test]
+fn what_comes_behind_a_lost_frame_lands() {
+    let send =
+        Step::Send { bytes: BYTES_MAX, capacity: BYTES_MAX, piece: BYTES_MAX, expected: true };
+    let plan = Plan {
+        profile: 0,
+        check_payload: true,
+        trouble: Trouble { lost: 20, swapped: 20, seed: 5, ..Trouble::default() },
+        steps: vec![send, Step::Run { rounds: 400 }],
+    };
+    let twins = run(&plan, give_landing_alone).unwrap();
+    let counters = twins.pairs[0].nodes[1].firmware.counters();
+    assert_eq!(counters.get(Counter::BytesPlaced), BYTES_MAX);
+    // All but the message's first frame, of the usual length.
+    assert!(counters.get(Counter::BytesLanded) > BYTES_MAX - 1_500);
+    assert!(twins.landed > 10, "{} frames", twins.landed);
 }

@@ -20,6 +20,9 @@ use crate::time::Time;
 /// dropped; the messages come again.
 const NOT_READY_QUEUED_MAX: usize = 1_024;
 
+/// Payload bytes of frames that are surely longer than the MTU of any Ethernet: their trains are few frames, and each costs much.
+const TOLD_BYTES_MIN: u16 = 16 << 10;
+
 /// What became of a message in its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
@@ -73,7 +76,7 @@ impl ReceivePath {
         };
         match verdict {
             Verdict::Taken => {}
-            Verdict::Dropped(counter) => return self.counters.count(counter),
+            Verdict::Dropped(counter) => return self.drop_frame(peer, header, counter, cross),
             Verdict::NotReady(cause) => return self.refuse((peer, lane), header, cause),
         }
         let received = &mut self.peers[peer].received;
@@ -81,6 +84,18 @@ impl ReceivePath {
         let closed_gap = received.take(header.sequence);
         let opens_gap = opens_gap && !self.overtakes(peer, lane, arrival);
         self.owe(now, peer, header.flags, opens_gap || closed_gap, cross);
+    }
+
+    /// A frame was not taken. Of a train of long ones that comes without its first, which alone says where it belongs, the sender hears
+    /// at once, by an acknowledgement that names what it does not acknowledge (`ACK-7`).
+    #[inline(never)]
+    fn drop_frame(&mut self, peer: u32, header: &Header, counter: Counter, cross: &mut Cross) {
+        self.counters.count(counter);
+        // Of many frames the first and the last: then it has been heard of all.
+        let told = header.word == 1 || header.flags.has(Flags::LAST);
+        if counter == Counter::DropBeforeMessage && told && header.length >= TOLD_BYTES_MIN {
+            self.owe_now(peer, cross);
+        }
     }
 
     /// Whether a frame is taken whose turn it is not; what there is to say of one that is not.

@@ -67,13 +67,19 @@ impl ReceivePath {
         whole: bool,
     ) -> Option<Run> {
         let received = &self.peers[peer].received;
-        // In order and without a gap: then nothing behind it has arrived.
-        if received.next() != first.sequence || received.has_gap() {
-            return None;
+        // In order and without a gap: then nothing behind it has arrived. Otherwise that is known of this one alone, by its number.
+        let plain = received.next() == first.sequence && !received.has_gap();
+        if !plain {
+            let arrival = received.classify(first.sequence);
+            let new = matches!(arrival, Arrival::InOrder | Arrival::Ahead);
+            let alone = (outline.whole, outline.tail) == (1, 0);
+            if !(new && alone && self.profile.accept_out_of_order) {
+                return None;
+            }
         }
         let (list, offset, left, fragment) = match first.kind {
-            Kind::Block => self.rest_of_block(peer, first)?,
-            Kind::Data => self.rest_of_train(peer, first, whole)?,
+            Kind::Block => self.rest_of_block(peer, first, plain)?,
+            Kind::Data => self.rest_of_train(peer, first, (plain, whole))?,
             _ => return None,
         };
         if first.length as u64 != outline.fragment || outline.fragment > fragment.into() {
@@ -102,33 +108,40 @@ impl ReceivePath {
     /// Payload bytes of the frame behind this one of a message or block, if there is one.
     pub(crate) fn following(&self, peer: u32, before: &Header) -> Option<u64> {
         let sequence = before.sequence.plus(1);
+        let plain = !self.peers[peer].received.has_gap();
         let (_, _, left, fragment) = match before.kind {
             Kind::Message => {
                 let next = Header { sequence, word: 1, ..*before };
-                self.rest_of_train(peer, &next, false)?
+                self.rest_of_train(peer, &next, (plain, false))?
             }
             Kind::Data => {
                 let next = Header { sequence, word: before.word.wrapping_add(1), ..*before };
-                self.rest_of_train(peer, &next, false)?
+                self.rest_of_train(peer, &next, (plain, false))?
             }
             Kind::Block => {
                 let next = Header { sequence, word: before.word.wrapping_add(1), ..*before };
-                self.rest_of_block(peer, &next)?
+                self.rest_of_block(peer, &next, plain)?
             }
             _ => return None,
         };
         (left > 0).then_some(left.min(fragment.into()))
     }
 
-    /// What is owed of a block from this frame on: its receiver's list, offset and length there, and the frames' payload.
-    fn rest_of_block(&self, peer: u32, first: &Header) -> Option<(&SegmentList, u64, u64, u16)> {
+    /// What is owed of a block from this frame on, if it is `plain` that it has arrived up to it: its receiver's list, offset and
+    /// length there, and the frames' payload.
+    fn rest_of_block(
+        &self,
+        peer: u32,
+        first: &Header,
+        plain: bool,
+    ) -> Option<(&SegmentList, u64, u64, u16)> {
         let word = BlockWord::parse(first.word);
         let pull = u32::from(word.pull % PULLS_MAX as u16);
         let state = self.current_pull(pull, word.pull, peer)?;
         let start = u64::from(word.index) * u64::from(state.fragment);
         let known =
             state.first.is_none_or(|known| known == first.sequence.minus(word.index.into()));
-        if !known || u64::from(state.received) != start {
+        if !known || plain && u64::from(state.received) != start {
             return None;
         }
         let list = match state.puller {
@@ -144,14 +157,14 @@ impl ReceivePath {
         &self,
         peer: u32,
         first: &Header,
-        whole: bool,
+        (plain, whole): (bool, bool),
     ) -> Option<(&SegmentList, u64, u64, u16)> {
         let before = first.word.checked_sub(1)?;
         let index = self.find_progress(peer, first.sequence.minus(first.word))?;
         let incoming = self.incoming.at(index)?;
         let fragment = incoming.fragment;
         let offset = u64::from(incoming.first_payload) + u64::from(before) * u64::from(fragment);
-        if u64::from(incoming.received) != offset {
+        if plain && u64::from(incoming.received) != offset {
             return None;
         }
         if !whole && !incoming.lands && u64::from(incoming.unscheduled) >= incoming.total {
@@ -190,7 +203,15 @@ impl ReceivePath {
                 }
             }
         }
-        self.peers[peer].received.take_run(frames);
+        let received = &mut self.peers[peer].received;
+        if frames == 1 {
+            // Perhaps before its turn, or what was missing.
+            let opens_gap = received.next() != first.sequence && received.opens_gap(first.sequence);
+            let closed_gap = received.take(first.sequence);
+            let opens_gap = !self.overtakes(peer, lane, Arrival::Ahead) && opens_gap;
+            return self.owe(now, peer, first.flags, opens_gap || closed_gap, cross);
+        }
+        received.take_run(frames);
         self.overtakes(peer, lane, Arrival::Ahead);
         self.owe(now, peer, first.flags, false, cross);
         if let Some(last) = taken.last {

@@ -4,6 +4,7 @@
 use emp_wire::{DoneStatus, NotReadyCause, SACK_WORDS_MAX, Sequence};
 
 use super::record::{Active, Frame, FrameState, What};
+use super::tail::untaken;
 use super::{SendMessage, SendPath, Work, window_mut};
 use crate::counters::Counter;
 use crate::descriptor::Status;
@@ -32,6 +33,8 @@ struct Progress {
     sample: [Option<(u32, u32)>; 2],
     /// A retransmission was among what arrived: frames behind it may have waited for it, not for the wire.
     resent: bool,
+    /// So was a question after a long frame ([`tail`](super::tail)): what is acknowledged with it was not answered by itself.
+    question: bool,
     /// The record of what was acknowledged last.
     record: usize,
 }
@@ -64,7 +67,8 @@ impl SendPath {
             return;
         }
         let has_sack = sack.is_some_and(|ack| ack.sack.iter().any(|word| *word != 0));
-        if ahead <= 0 && !has_sack {
+        let untaken = sack.and_then(|ack| untaken(active, cumulative, &ack));
+        if ahead <= 0 && !has_sack && untaken.is_none() {
             return;
         }
         let now_us = (now.0 / 1_000) as u32;
@@ -98,7 +102,9 @@ impl SendPath {
             // How long the receiver sat on it is known of the frame that came last, not of those by the other lane.
             let timed = latest.is_none_or(|frame| frame.lane == lane);
             let sample = progress.sample[lane as usize];
-            let sample = sample.filter(|_| timed && (!progress.resent || has_sack));
+            let sample = sample
+                .filter(|_| timed && (!progress.resent || has_sack))
+                .filter(|_| !(progress.question && has_sack));
             let window = window_mut(
                 (&mut entry.window, &mut entry.bulk_window),
                 &mut self.bulk_windows,
@@ -117,8 +123,11 @@ impl SendPath {
             active.raise_acked(frame.lane, frame.order);
         }
         // An answer to a probe says of all frames sent before it that it does not name that they are lost.
-        if has_sack || probed {
+        if has_sack || probed || untaken.is_some() {
             self.find_lost(now, peer);
+        }
+        if let Some(sequence) = untaken {
+            self.came_in_vain(peer, sequence);
         }
         self.release(peer);
         self.go_on(now, peer);
@@ -418,19 +427,23 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
     if !frame.resent {
         active.repairs = 0;
     }
-    let sample = &mut progress.sample[frame.lane as usize];
-    if !frame.resent && sample.is_none_or(|(order, _)| (frame.order.wrapping_sub(order) as i32) > 0)
-    {
-        *sample = Some((frame.order, frame.sent_us));
-    }
+    let mut question = false;
     if let Some(index) = active.record_near(sequence, progress.record) {
         progress.record = index;
         let record = &mut active.records[index];
         record.acked += 1;
+        question = matches!(record.what, What::Skip);
         // What is acknowledged was taken: messages may follow each other again.
         if matches!(record.what, What::Message { .. }) && sequence == record.first {
             active.refusals = 0;
         }
+    }
+    // A question is answered sooner than what it asks after.
+    progress.question |= question;
+    let sample = &mut progress.sample[frame.lane as usize];
+    let later = |order: u32| (frame.order.wrapping_sub(order) as i32) > 0;
+    if !frame.resent && !question && sample.is_none_or(|(order, _)| later(order)) {
+        *sample = Some((frame.order, frame.sent_us));
     }
 }
 

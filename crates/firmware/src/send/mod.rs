@@ -15,6 +15,7 @@ mod parts;
 mod record;
 mod riding;
 mod short;
+mod tail;
 mod timer;
 mod train;
 mod transmission;

@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 
 use emp_wire::Sequence;
 
+use super::tail::Tail;
 use crate::cross::{Control, RegionBlock};
 use crate::lanes::Lane;
 use crate::limits::WINDOW_FRAMES;
@@ -178,6 +179,8 @@ pub(super) struct Active {
     pub(super) train_end: Sequence,
     /// Whose turn it is between blocks and messages.
     pub(super) message_turn: bool,
+    /// The long frame that left last.
+    pub(super) tail: Tail,
 }
 
 impl Active {
@@ -212,6 +215,7 @@ impl Active {
             train_next: Sequence(0),
             train_end: Sequence(0),
             message_turn: false,
+            tail: Tail::new(Sequence(u32::MAX)),
         }
     }
 
@@ -291,6 +295,7 @@ impl Active {
         self.flights = [Flight { progress_at: now, ..Flight::default() }; 2];
         (self.since_request, self.refusals, self.credit, self.strikes) = (0, 0, 0, 0);
         (self.long_from, self.requested) = (None, next.minus(1));
+        self.tail = Tail::new(next.minus(1));
         (self.acked_at, self.heard_at) = (now, now);
         self.ready_at = Time::default();
         (self.suspected, self.message_turn) = (false, false);

@@ -218,6 +218,9 @@ impl SendPath {
         if request {
             active.note_request(first);
         }
+        if weight > 1 {
+            active.tail.left(first, now);
+        }
         self.counters.count(Counter::FramesSent);
         if weight > 1 {
             self.counters.count(Counter::FramesLong);
@@ -225,7 +228,9 @@ impl SendPath {
         if lane == Lane::Bulk {
             self.counters.count(Counter::FramesBulk);
         }
-        if !was_waiting {
+        if weight > 1 {
+            self.arm(peer, now);
+        } else if !was_waiting {
             self.arm_later(peer, now);
         }
     }

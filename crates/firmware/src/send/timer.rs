@@ -57,10 +57,7 @@ impl SendPath {
         let resend = Lane::BOTH.into_iter().filter_map(|lane| self.lane_due(peer, lane)).min();
         let ready =
             (!active.pending.is_empty() && active.ready_at > now).then_some(active.ready_at);
-        match (resend, ready) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        [resend, self.tail_due(peer), ready].into_iter().flatten().min()
     }
 
     /// When the timer of one lane runs out.
@@ -114,6 +111,7 @@ impl SendPath {
             active.suspected = true;
             self.route_news.push_back(RouteNews::Suspect { peer });
         }
+        self.ask_after_tail(peer, now);
         for lane in Lane::BOTH {
             if self.lane_due(peer, lane).is_some_and(|due| due <= now) {
                 self.lane_run_out(peer, lane, now);
@@ -131,10 +129,16 @@ impl SendPath {
         let probing = backoff == 0 && self.profile.tail_probe;
         let unit = self.profile.retransmit;
         let oldest = oldest_in_flight(active, lane);
+        // A question tells as much, and is not 60 KB if the answer is only late.
+        let long = |oldest: Sequence| active.frame(oldest).is_long();
+        let asks = probing && oldest.is_some_and(long) && active.ask_in_place(lane, now);
+        let oldest = oldest.filter(|_| !asks);
         if let Some(oldest) = oldest {
             mark_unit_lost(active, oldest, unit, self.profile.collection);
         }
-        if probing {
+        if asks {
+            // It is counted when it leaves.
+        } else if probing {
             self.counters.count(Counter::TailProbes);
         } else {
             self.counters.count(Counter::Timeouts);

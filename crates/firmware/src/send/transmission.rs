@@ -142,6 +142,9 @@ impl SendPath {
         ways: &Ways,
         reads: impl Fn() -> bool,
     ) -> Option<Sequence> {
+        if let Some(question) = self.begin_question(peer) {
+            return Some(question);
+        }
         let entry = &self.peers[peer];
         let active = entry.active.as_deref()?;
         if !entry.found {
@@ -381,6 +384,8 @@ impl SendPath {
                     .at(message)
                     .is_some_and(|message| !message.completed && !answered(message))
             }
+            // A question after those before it, or what nobody needs to wait for.
+            What::Skip => true,
             _ => false,
         };
         let low = self.asks(entry, lane, weight);
@@ -419,6 +424,7 @@ impl SendPath {
             self.counters.count(Counter::FramesBulk);
         }
         if weight > 1 {
+            active.tail.left(sequence, now);
             self.counters.count(Counter::FramesLong);
         }
         if was_lost == FrameState::Lost {

@@ -19,6 +19,10 @@ const STALL_US: u32 = 64;
 /// Samples after which the least round trip is measured anew.
 const LEAST_SAMPLES: u16 = 4_096;
 
+/// Shortest wait for the answer to a long frame before it is asked for: what a receiver takes for a few of them, and a sender for the
+/// question.
+const QUESTION_FLOOR: Span = Span::us(30);
+
 /// Timer before a round trip was measured.
 const INITIAL_TIMEOUT: Span = Span::ms(1);
 
@@ -71,6 +75,14 @@ impl Window {
         };
         let floored = base.max(RETRANSMIT_FLOOR);
         Span(floored.0 << backoff.min(16)).min(RETRANSMIT_CEILING)
+    }
+
+    /// The time after which a missing answer is worth a question that costs nobody anything: two round trips as they were lately, or as
+    /// many as they vary. `None`: none was measured.
+    pub(super) fn answer_within(&self, ack_delay: Span) -> Option<Span> {
+        let us = self.smoothed_us + self.smoothed_us.max(4 * self.variation_us);
+        (self.smoothed_us > 0)
+            .then(|| Span(u64::from(us) * 1_000 + ack_delay.0).max(QUESTION_FLOOR))
     }
 
     /// Takes in one measured round trip, and that `acked` frames arrived.

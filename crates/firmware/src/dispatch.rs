@@ -212,6 +212,7 @@ impl Firmware {
                 Ok(ack) => {
                     let sack = Some(Explicit {
                         latest: header.sequence,
+                        untaken: header.flags.has(Flags::UNTAKEN),
                         sack: &ack.sack,
                         delay_us: header.word,
                     });

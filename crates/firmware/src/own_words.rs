@@ -54,15 +54,15 @@ impl Firmware {
             if peer.route().is_none_or(|(_, to)| *to == LinkAddress::LOOPBACK) {
                 // The node's own acknowledgements need no frame.
                 if peer.node == own {
-                    let (latest, delay_us) = (ack.latest, ack.delay_us);
-                    let sack = Some(Explicit { latest, sack: &ack.sack, delay_us });
+                    let (latest, delay_us, untaken) = (ack.latest, ack.delay_us, ack.untaken);
+                    let sack = Some(Explicit { latest, untaken, sack: &ack.sack, delay_us });
                     self.send.on_ack(now, ack.peer, ack.cumulative, sack);
                 }
                 continue;
             }
             let head = Head {
                 kind: Kind::Ack,
-                flags: Flags::ACK,
+                flags: Flags::ACK.with_if(ack.untaken, Flags::UNTAKEN),
                 sequence: ack.latest,
                 acknowledge: ack.cumulative,
                 word: ack.delay_us,

@@ -15,6 +15,11 @@ const PIECE_BYTES: usize = 1_472;
 /// Two nodes on one link for long frames, as quick as the memory of one machine, after so many messages there and back that they know
 /// how long an answer takes. `lanes`: long frames have a link of their own.
 fn quick(lanes: bool) -> World {
+    quick_but(lanes, Span::us(2))
+}
+
+/// The same; long frames take so long.
+fn quick_but(lanes: bool, latency: Span) -> World {
     let mut long = LinkInfo::new(PIECE_BYTES, !lanes);
     (long.segments, long.long_frames, long.long_frames_held) = (true, true, 64);
     (long.bulk_frames, long.bulk_frames_long) = (lanes.then_some(5), lanes.then_some(3));
@@ -25,7 +30,8 @@ fn quick(lanes: bool) -> World {
         piece_bytes: PIECE_BYTES,
         ..FabricSetup::lan()
     };
-    let fabrics = links.iter().map(|_| fabric.clone()).collect();
+    let mut fabrics: Vec<_> = links.iter().map(|_| fabric.clone()).collect();
+    fabrics.last_mut().expect("there is one").latency = latency;
     let node =
         |index| NodeSetup { links: links.clone(), ..NodeSetup::new(index, Profile::DEFAULT) };
     let setup = WorldSetup { fabrics, nodes: (0..2).map(node).collect(), seed: 3 };
@@ -148,4 +154,76 @@ fn who_does_not_run_is_asked_twice() {
         assert!(resent <= runs, "{resent} resent in {pause_ms} ms");
     }
     assert_eq!(count(&world, 0, Counter::LongClosed), 0);
+}
+
+/// Of a train whose first two frames are lost its last one tells.
+#[test]
+fn the_last_frame_tells_of_the_first() {
+    let mut world = quick(false);
+    let usual = send(&mut world, 0, 512 << 10);
+    finish(&mut world);
+    let probes = count(&world, 0, Counter::TailProbes);
+    lose(&mut world, |_, seen| seen < 2);
+    let took = send(&mut world, 0, 512 << 10);
+    finish(&mut world);
+    // No round trip more than if the second had told of the first.
+    assert!(took < Span(2 * usual.0 + Span::us(30).0), "{took:?}, usually {usual:?}");
+    assert_eq!(count(&world, 0, Counter::TailProbes), probes);
+    assert_eq!(count(&world, 0, Counter::FramesResent), 9);
+}
+
+/// Short frames pass, and so do questions and their answers, but no long frames, nor slices of them: that a question is answered does
+/// not make the sender try harder.
+#[test]
+fn answers_to_questions_are_no_progress() {
+    let mut world = quick(false);
+    world.network_mut().set_script(Some(Box::new(|_, _, _, frame| {
+        Some(Verdict { drop: frame.len() > 1_000, ..Verdict::default() })
+    })));
+    world.receive(1, Want::ANY, 64 << 10);
+    let message = world.send(MessageSpec::plain(0, 1, 64 << 10));
+    world.run(Span::ms(10));
+    assert!(!world.arrived(message));
+    let resent = count(&world, 0, Counter::FramesResent);
+    assert!(resent <= 20, "{resent} resent in 10 ms");
+    let timeouts = count(&world, 0, Counter::Timeouts);
+    assert!(timeouts >= 3, "the timer ran out {timeouts} times");
+    assert_eq!(count(&world, 0, Counter::LongClosed), 1, "the way is closed");
+}
+
+/// The word that a first frame was refused takes the bulk lane, which is slower: that its train came without it is not told by the
+/// other, as if it had been lost.
+#[test]
+fn refused_trains_do_not_close_the_way() {
+    for us in [2, 6, 20] {
+        let mut world = quick_but(true, Span::us(us));
+        // Nobody waits for them, so they fill the pool.
+        for _ in 0..200 {
+            world.send(MessageSpec::plain(0, 1, 64 << 10));
+            world.pass(Span::us(60));
+        }
+        world.pass(Span::ms(5));
+        assert!(count(&world, 0, Counter::NotReadyReceived) > 50);
+        assert_eq!(count(&world, 0, Counter::LongClosed), 0, "a lane of {us} us");
+    }
+}
+
+/// Small frames of the other lane have used up all numbers behind a lost one: it is resent, as no question could be asked.
+#[test]
+fn without_a_number_for_the_question_the_frame_is_resent() {
+    let mut world = quick(true);
+    let mut long = 0;
+    lose(&mut world, move |header, _| {
+        long += usize::from(header.length > 10_000);
+        header.length > 10_000 && long == 2
+    });
+    world.receive(1, Want::ANY, 64 << 10);
+    let message = world.send(MessageSpec::plain(0, 1, 64 << 10));
+    for _ in 0..400 {
+        world.receive(1, Want::ANY, 64);
+        world.send(MessageSpec::plain(0, 1, 64));
+    }
+    let took = wait(&mut world, Span::ms(1_000), |world| world.arrived(message));
+    assert!(took < Span::us(400), "{took:?}");
+    finish(&mut world);
 }

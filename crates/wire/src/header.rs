@@ -132,6 +132,8 @@ impl Flags {
     pub const LONG: Self = Self(0x10);
     /// Done: the word names a get or a fetch of the frame's receiver (`GET-3`).
     pub const REPLY: Self = Self(0x10);
+    /// Ack: the frame that it names came and was not taken, as its train's first had not come (`ACK-7`).
+    pub const UNTAKEN: Self = Self(0x10);
     /// Atomic: the old values are wanted (`ATOMIC-4`).
     pub const FETCH: Self = Self(0x10);
     /// Message, put: eight bytes of immediate data are present.

@@ -30,8 +30,19 @@ pub(super) struct Owed {
     lane: Lane,
     /// Whether one that was asked for waits for the program's answer, and what became of such.
     courtesy: Courtesy,
-    /// It answers a repetition, or tells of a gap that opened or closed: that says more than can ride on another frame.
-    explicit: bool,
+    /// What it tells that cannot ride on another frame.
+    tells: Tells,
+}
+
+/// What an acknowledgement tells beyond what it acknowledges.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Tells {
+    #[default]
+    Nothing,
+    /// It answers a repetition, or tells of a gap that opened or closed.
+    More,
+    /// The frame that came last was not taken (`ACK-7`).
+    Untaken,
 }
 
 impl Owed {
@@ -47,7 +58,7 @@ impl Owed {
             mixed: false,
             lane: Lane::Small,
             courtesy: Courtesy::NEW,
-            explicit: false,
+            tells: Tells::Nothing,
         }
     }
 
@@ -123,6 +134,8 @@ pub(crate) struct AckOut {
     pub(crate) lane: Lane,
     /// The frame that came last.
     pub(crate) latest: Sequence,
+    /// It was not taken.
+    pub(crate) untaken: bool,
     pub(crate) cumulative: Sequence,
     pub(crate) sack: [u64; SACK_WORDS_MAX],
     pub(crate) delay_us: u32,
@@ -160,7 +173,10 @@ impl ReceivePath {
             owed.messages = owed.messages.saturating_add(1);
         }
         owed.arrived_us = microseconds(now);
-        owed.explicit |= at_once;
+        // What was not taken is not the last any more.
+        if at_once || owed.tells == Tells::Untaken {
+            owed.tells = Tells::More;
+        }
         let count = match profile.ack_trigger {
             AckTrigger::Frames => owed.frames,
             AckTrigger::Messages => owed.messages,
@@ -171,7 +187,7 @@ impl ReceivePath {
         let mut put_off = None;
         if !due && flags.has(Flags::ACK_REQUEST) {
             let waits = flags.has(Flags::LAST)
-                && !(gap || owed.due || owed.explicit)
+                && !(gap || owed.due || owed.tells != Tells::Nothing)
                 && profile.retransmit == RetransmitUnit::Frame
                 && owed.courtesy.begins();
             if waits {
@@ -267,11 +283,17 @@ impl ReceivePath {
         let entry = &mut self.peers[peer];
         cross.acks[peer].carried = false;
         cross.acks[peer].acknowledge = entry.received.next();
-        entry.ack.explicit = true;
+        entry.ack.tells = Tells::More;
         if !entry.ack.due {
             entry.ack.due = true;
             self.acks.due.push_back(peer);
         }
+    }
+
+    /// One that says that the frame that came last was not taken.
+    pub(super) fn owe_word(&mut self, peer: u32, cross: &mut Cross) {
+        self.owe_now(peer, cross);
+        self.peers[peer].ack.tells = Tells::Untaken;
     }
 
     /// The next acknowledgement to send by itself. Those that can ride on what is about to leave for their peer, as `rides`
@@ -290,7 +312,7 @@ impl ReceivePath {
             }
             let peer = self.acks.due.pop_front()?;
             let entry = &mut self.peers[peer];
-            let plain = !entry.ack.explicit && !entry.received.has_gap();
+            let plain = entry.ack.tells == Tells::Nothing && !entry.received.has_gap();
             if entry.ack.due && cross.acks[peer].owed && plain && rides(peer) {
                 self.acks.due.push_back(peer);
                 riders += 1;
@@ -299,13 +321,13 @@ impl ReceivePath {
             if !core::mem::take(&mut entry.ack.due) {
                 continue;
             }
-            entry.ack.explicit = false;
+            let untaken = core::mem::take(&mut entry.ack.tells) == Tells::Untaken;
             entry.ack.courtesy.ends();
             let cell = &mut cross.acks[peer];
             let carried = core::mem::take(&mut cell.carried);
             cell.owed = false;
             (entry.ack.frames, entry.ack.messages, entry.ack.delayed) = (0, 0, false);
-            if carried && !entry.received.has_gap() {
+            if carried && !untaken && !entry.received.has_gap() {
                 continue;
             }
             let sack = if self.profile.selective_acks {
@@ -318,7 +340,7 @@ impl ReceivePath {
             let delay_us = delay_us.cast_signed().max(0).cast_unsigned();
             let (cumulative, latest) = (cell.acknowledge, entry.received.latest);
             let lane = entry.ack.lane;
-            return Some(AckOut { peer, lane, latest, cumulative, sack, delay_us });
+            return Some(AckOut { peer, lane, latest, untaken, cumulative, sack, delay_us });
         }
     }
 

@@ -76,7 +76,9 @@ impl ReceivePath {
         };
         match verdict {
             Verdict::Taken => {}
-            Verdict::Dropped(counter) => return self.drop_frame(peer, header, counter, cross),
+            Verdict::Dropped(counter) => {
+                return self.drop_frame((peer, lane), header, counter, cross);
+            }
             Verdict::NotReady(cause) => return self.refuse((peer, lane), header, cause),
         }
         let received = &mut self.peers[peer].received;
@@ -87,14 +89,22 @@ impl ReceivePath {
     }
 
     /// A frame was not taken. Of a train of long ones that comes without its first, which alone says where it belongs, the sender hears
-    /// at once, by an acknowledgement that names what it does not acknowledge (`ACK-7`).
+    /// at once, by an acknowledgement that names it (`ACK-7`).
     #[inline(never)]
-    fn drop_frame(&mut self, peer: u32, header: &Header, counter: Counter, cross: &mut Cross) {
+    fn drop_frame(
+        &mut self,
+        (peer, lane): (u32, Lane),
+        header: &Header,
+        counter: Counter,
+        cross: &mut Cross,
+    ) {
         self.counters.count(counter);
         // Of many frames the first and the last: then it has been heard of all.
         let told = header.word == 1 || header.flags.has(Flags::LAST);
         if counter == Counter::DropBeforeMessage && told && header.length >= TOLD_BYTES_MIN {
-            self.owe_now(peer, cross);
+            // By its own lane: not in front of the word that the first was refused.
+            self.answer_by(peer, lane);
+            self.owe_word(peer, cross);
         }
     }
 

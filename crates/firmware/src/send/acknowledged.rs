@@ -18,6 +18,8 @@ use crate::time::{Span, Time};
 pub(crate) struct Explicit<'a> {
     /// The frame that came last at the receiver: what this answers.
     pub(crate) latest: Sequence,
+    /// It was not taken (`ACK-7`).
+    pub(crate) untaken: bool,
     /// Numbers beyond the cumulative one that were taken (`ACK-2`).
     pub(crate) sack: &'a [u64; SACK_WORDS_MAX],
     /// How long it was held back, in microseconds.
@@ -29,12 +31,13 @@ pub(crate) struct Explicit<'a> {
 struct Progress {
     /// By lane.
     acked: [u32; 2],
+    /// A question ([`tail`](super::tail)) was answered, by lane: the lane works, but what was asked after has not got any further by
+    /// that. It was not answered by itself, either.
+    answered: [bool; 2],
     /// Order and send time of the latest transmission that arrived, by lane.
     sample: [Option<(u32, u32)>; 2],
     /// A retransmission was among what arrived: frames behind it may have waited for it, not for the wire.
     resent: bool,
-    /// So was a question after a long frame ([`tail`](super::tail)): what is acknowledged with it was not answered by itself.
-    question: bool,
     /// The record of what was acknowledged last.
     record: usize,
 }
@@ -92,6 +95,9 @@ impl SendPath {
         }
         for lane in Lane::BOTH {
             let acked = progress.acked[lane as usize];
+            if progress.answered[lane as usize] {
+                active.flight_mut(lane).delivered_at = now;
+            }
             if acked == 0 {
                 continue;
             }
@@ -104,7 +110,7 @@ impl SendPath {
             let sample = progress.sample[lane as usize];
             let sample = sample
                 .filter(|_| timed && (!progress.resent || has_sack))
-                .filter(|_| !(progress.question && has_sack));
+                .filter(|_| !(progress.answered.contains(&true) && has_sack));
             let window = window_mut(
                 (&mut entry.window, &mut entry.bulk_window),
                 &mut self.bulk_windows,
@@ -415,7 +421,6 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
         FrameState::Lost => active.flight_mut(frame.lane).lost -= 1,
     }
     active.frame_mut(sequence).state = FrameState::Acked;
-    progress.acked[frame.lane as usize] += u32::from(frame.weight);
     if frame.is_long() {
         active.strikes = active.strikes.saturating_sub(1);
     }
@@ -432,17 +437,20 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
         progress.record = index;
         let record = &mut active.records[index];
         record.acked += 1;
-        question = matches!(record.what, What::Skip);
+        question = matches!(record.what, What::Question);
         // What is acknowledged was taken: messages may follow each other again.
         if matches!(record.what, What::Message { .. }) && sequence == record.first {
             active.refusals = 0;
         }
     }
-    // A question is answered sooner than what it asks after.
-    progress.question |= question;
+    if question {
+        progress.answered[frame.lane as usize] = true;
+        return;
+    }
+    progress.acked[frame.lane as usize] += u32::from(frame.weight);
     let sample = &mut progress.sample[frame.lane as usize];
     let later = |order: u32| (frame.order.wrapping_sub(order) as i32) > 0;
-    if !frame.resent && !question && sample.is_none_or(|(order, _)| later(order)) {
+    if !frame.resent && sample.is_none_or(|(order, _)| later(order)) {
         *sample = Some((frame.order, frame.sent_us));
     }
 }

@@ -55,7 +55,7 @@ impl SendPath {
                 let start = u64::from(place) * u64::from(block.fragment);
                 (block.fragment, block.memory.bytes.saturating_sub(start))
             }
-            What::Control(_) | What::Skip => return 1,
+            What::Control(_) | What::Skip | What::Question => return 1,
         };
         if u32::from(fragment) + HEADER_BYTES as u32 <= usual_bytes.into() {
             return 1;

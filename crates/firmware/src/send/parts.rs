@@ -87,7 +87,7 @@ impl SendPath {
             }
             // What else the peer asks for is not known here.
             What::Region(block) => (u64::MAX, block.fragment, 0),
-            What::Control(_) | What::Skip => return None,
+            What::Control(_) | What::Skip | What::Question => return None,
         };
         let frames = left.div_ceil(u64::from(fragment.max(1)));
         let more = !active.pending.is_empty() || !active.blocks.is_empty();

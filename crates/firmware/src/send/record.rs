@@ -37,6 +37,8 @@ pub(super) enum What {
     Control(Control),
     /// The message is gone or withdrawn: its frames are replaced by `skip` frames (`SEQ-5`).
     Skip,
+    /// A `skip` that asks what became of the long frame that left last (`RESEND-6`).
+    Question,
 }
 
 impl What {
@@ -44,7 +46,7 @@ impl What {
     pub(super) const fn message(&self) -> Option<u32> {
         match self {
             Self::Message { message, .. } | Self::Block { message, .. } => Some(*message),
-            Self::Region(_) | Self::Control(_) | Self::Skip => None,
+            Self::Region(_) | Self::Control(_) | Self::Skip | Self::Question => None,
         }
     }
 

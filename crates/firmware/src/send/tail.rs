@@ -56,9 +56,11 @@ impl Active {
         (flight.backoff == 0 && self.tail.asked_at < since).then_some((lane, since))
     }
 
-    /// A question is asked by a lane in place of a frame that would be resent, if the last long one left by it. False: it did not.
-    pub(super) fn ask_in_place(&mut self, lane: Lane, now: Time) -> bool {
-        let asks = self.tail_lane() == Some(lane);
+    /// A question is asked by a lane in place of a frame that would be resent, if the last long one left by it and a number, `next`, is
+    /// free for it. False: it is not asked.
+    pub(super) fn ask_in_place(&mut self, next: Sequence, lane: Lane, now: Time) -> bool {
+        let free = (next.since(self.unacked) as u32) < WINDOW_FRAMES;
+        let asks = free && self.tail_lane() == Some(lane);
         if asks {
             (self.tail.asked_at, self.tail.question) = (now, Some(lane));
         }
@@ -99,7 +101,7 @@ impl SendPath {
         {
             return None;
         }
-        self.begin(peer, 1, lane, What::Skip);
+        self.begin(peer, 1, lane, What::Question);
         self.counters.count(Counter::TailProbes);
         Some(sequence)
     }
@@ -119,22 +121,15 @@ impl SendPath {
     }
 }
 
-/// The long frame that came last at the receiver, if it was not taken then: this does not acknowledge it, and it was sent once.
+/// The long frame that came last at the receiver, if that says that it was not taken, and it was sent once.
 pub(super) fn untaken(
     active: &Active,
     cumulative: Sequence,
     ack: &Explicit<'_>,
 ) -> Option<Sequence> {
-    let ahead = ack.latest.since(cumulative);
     let near = (ack.latest.since(active.unacked) as u32) < WINDOW_FRAMES;
     let frame = active.frame(ack.latest);
     let single = frame.is_long() && frame.state == FrameState::InFlight && !frame.resent;
-    if ahead < 0 || !near || !single {
-        return None;
-    }
-    let bit = (ahead as u32).checked_sub(1);
-    let taken = bit.is_some_and(|bit| {
-        ack.sack.get(bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
-    });
-    (!taken).then_some(ack.latest)
+    let ahead = ack.latest.since(cumulative) >= 0;
+    (ack.untaken && ahead && near && single).then_some(ack.latest)
 }

@@ -124,6 +124,7 @@ impl SendPath {
     /// Nothing of one lane was acknowledged for a whole timer of it.
     fn lane_run_out(&mut self, peer: u32, lane: Lane, now: Time) {
         let entry = &mut self.peers[peer];
+        let next = entry.next;
         let Some(active) = entry.active.as_deref_mut() else { return };
         let Flight { backoff, progress_at, .. } = *active.flight(lane);
         let probing = backoff == 0 && self.profile.tail_probe;
@@ -131,7 +132,7 @@ impl SendPath {
         let oldest = oldest_in_flight(active, lane);
         // A question tells as much, and is not 60 KB if the answer is only late.
         let long = |oldest: Sequence| active.frame(oldest).is_long();
-        let asks = probing && oldest.is_some_and(long) && active.ask_in_place(lane, now);
+        let asks = probing && oldest.is_some_and(long) && active.ask_in_place(next, lane, now);
         let oldest = oldest.filter(|_| !asks);
         if let Some(oldest) = oldest {
             mark_unit_lost(active, oldest, unit, self.profile.collection);

@@ -260,7 +260,7 @@ impl SendPath {
             long,
         };
         let copied = match record.what {
-            What::Skip => {
+            What::Skip | What::Question => {
                 let head = head(Kind::Skip, flags, 0);
                 encode::frame(batch, &line, &head, |_| 0, Payload::None, *memory)?
             }
@@ -384,8 +384,7 @@ impl SendPath {
                     .at(message)
                     .is_some_and(|message| !message.completed && !answered(message))
             }
-            // A question after those before it, or what nobody needs to wait for.
-            What::Skip => true,
+            What::Question => true,
             _ => false,
         };
         let low = self.asks(entry, lane, weight);

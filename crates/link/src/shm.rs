@@ -5,6 +5,7 @@
 //! way, for this pair alone. So nobody but the peer can spoil a ring, and a peer that does is dropped.
 
 mod connection;
+mod heads;
 mod memory;
 mod open;
 mod place;
@@ -26,6 +27,7 @@ use emp_wire::{AddressFamily, LONG_FRAME_BYTES, LinkAddress};
 use crate::system::{self, Polled};
 use crate::{Capabilities, Link, LinkError, LinkStatistics, TxFrame, is_for};
 use connection::{Connection, Pushed};
+use heads::SAVED_BYTES;
 use place::Place;
 use socket::Watch;
 
@@ -115,7 +117,7 @@ impl ShmLink {
             calls: 0,
             early: 0,
             armed: Cell::new(false),
-            buffer: vec![0; TAKEN_BYTES_MAX].into(),
+            buffer: vec![0; SAVED_BYTES + TAKEN_BYTES_MAX].into(),
             counts: LinkStatistics::default(),
         })
     }
@@ -364,11 +366,11 @@ impl ShmLink {
         for _ in 0..budget {
             match one.pop(&mut self.buffer) {
                 Ok(None) => break,
-                Ok(Some(bytes)) => {
-                    let frame = &self.buffer[..bytes];
+                Ok(Some(place)) => {
+                    let frame = &self.buffer[place];
                     if is_for(frame, self.node_tag) {
                         self.counts.frames_received += 1;
-                        self.counts.bytes_received += bytes as u64;
+                        self.counts.bytes_received += frame.len() as u64;
                         handed += 1;
                         sink(frame, &LinkAddress::shm(one.number));
                     } else {

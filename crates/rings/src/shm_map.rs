@@ -296,6 +296,11 @@ impl RingMemory for ShmHalf {
 #[derive(Clone, Copy)]
 struct Word(u64);
 
+/// Four bytes likewise.
+#[repr(C, packed)]
+#[derive(Clone, Copy)]
+struct HalfWord(u32);
+
 /// Copies bytes of which one side is shared with another process.
 ///
 /// # Safety
@@ -326,7 +331,16 @@ unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
             to.cast::<Word>().add(word).write_volatile(value);
         }
     }
-    for byte in words * 8..bytes {
+    let mut done = words * 8;
+    if bytes - done >= 4 {
+        // SAFETY: as above, of half a word.
+        unsafe {
+            let value = from.add(done).cast::<HalfWord>().read_volatile();
+            to.add(done).cast::<HalfWord>().write_volatile(value);
+        }
+        done += 4;
+    }
+    for byte in done..bytes {
         // SAFETY: `byte` is below the length of either range.
         unsafe { to.add(byte).write_volatile(from.add(byte).read_volatile()) };
     }

@@ -1,7 +1,7 @@
 //! A ring of frames between two processes: one writes, one reads, nobody locks.
 //!
-//! Records follow each other, each from the beginning of a cache line: a word with the frame's length, the frame, padding to
-//! the end of its last line. The word is written last and says that the record is there; zero says that nothing is yet. So a
+//! Records follow each other, each from the beginning of a cache line: a word with the frame's length and a mark that whoever writes may
+//! give it, the frame, padding to the end of its last line. The word is written last and says that the record is there; zero says that nothing is yet. So a
 //! short frame and the news of it travel in the same lines. For that the word of the record that will come next must be
 //! zero before this one is published, whatever lay there a lap ago: the writer clears it, mostly one push ahead, when
 //! nobody waits for it. The reader owns `tail`: how many bytes it has taken since the beginning.
@@ -16,6 +16,9 @@
 
 /// Bytes of the word before each frame.
 const WORD_BYTES: usize = 8;
+
+/// Bits of that word that are the frame's length; the others are its mark.
+const LENGTH_BITS: u32 = 32;
 
 /// Records start at multiples of this: what processors move between each other at once.
 pub const LINE_BYTES: usize = 64;
@@ -61,8 +64,8 @@ pub trait RingMemory {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Corrupt;
 
-/// Bytes that a frame takes in the ring.
-const fn record_bytes(frame: usize) -> usize {
+/// Bytes that a frame of so many bytes takes in the ring.
+pub const fn record_bytes(frame: usize) -> usize {
     (WORD_BYTES + frame).next_multiple_of(LINE_BYTES)
 }
 
@@ -101,6 +104,21 @@ impl<M: RingMemory> Producer<M> {
         length: usize,
         parts: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> Result<bool, Corrupt> {
+        self.push_marked(0, length, parts)
+    }
+
+    /// As [`push`](Self::push), with a mark that the reader gets with the frame.
+    ///
+    /// # Panics
+    ///
+    /// As for [`push`](Self::push).
+    #[inline]
+    pub fn push_marked<'a>(
+        &mut self,
+        mark: u32,
+        length: usize,
+        parts: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> Result<bool, Corrupt> {
         assert!(length > 0, "an empty frame would not be seen");
         let next = self.head + record_bytes(length) as u64;
         if !self.has_room(next) {
@@ -130,7 +148,8 @@ impl<M: RingMemory> Producer<M> {
             self.write(start + written as u64, &part[..first]);
             written += part.len();
         }
-        self.memory.store_word(place(&self.memory, self.head), length as u64);
+        let word = u64::from(mark) << LENGTH_BITS | length as u64;
+        self.memory.store_word(place(&self.memory, self.head), word);
         self.head = next;
         self.clear_ahead();
         Ok(true)
@@ -217,15 +236,27 @@ impl<M: RingMemory> Consumer<M> {
     /// frame. A frame longer than the buffer is [`Corrupt`].
     #[inline]
     pub fn pop(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Corrupt> {
+        match self.pop_marked(buffer)? {
+            Some((0, length)) => Ok(Some(length)),
+            Some(_) => Err(Corrupt),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`pop`](Self::pop), for frames that may have a mark: returns it and the length. The mark is any number.
+    #[inline]
+    pub fn pop_marked(&mut self, buffer: &mut [u8]) -> Result<Option<(u32, usize)>, Corrupt> {
         // From here on a private copy: the other process can change the ring, but not this.
-        // Most frames have two lines: both are fetched at once.
-        self.memory.expect(place(&self.memory, self.tail + LINE_BYTES as u64));
+        // The frame's second line, or where the next one will begin; and if it has two, where then.
+        for lines in 1..=2 {
+            self.memory.expect(place(&self.memory, self.tail + lines * LINE_BYTES as u64));
+        }
         let word = self.memory.load_word(place(&self.memory, self.tail));
         if word == 0 {
             return Ok(None);
         }
-        let length = usize::try_from(word).map_err(|_| Corrupt)?;
-        let bytes = buffer.get_mut(..length).ok_or(Corrupt)?;
+        let (mark, length) = ((word >> LENGTH_BITS) as u32, word as u32 as usize);
+        let bytes = buffer.get_mut(..length).filter(|bytes| !bytes.is_empty()).ok_or(Corrupt)?;
         let record = record_bytes(length);
         if record + LINE_BYTES > self.memory.capacity() {
             return Err(Corrupt);
@@ -238,7 +269,7 @@ impl<M: RingMemory> Consumer<M> {
         }
         self.tail += record as u64;
         self.memory.store_tail(self.tail);
-        Ok(Some(length))
+        Ok(Some((mark, length)))
     }
 
     /// True if [`pop`](Self::pop) would find something.

@@ -6,18 +6,20 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use emp_rings::{Corrupt, ShmEnd};
+use emp_rings::{Corrupt, ShmEnd, record_bytes};
 
+use super::heads::{Heads, SAVED_BYTES};
 use super::memory::{Introduction, PeerMemory};
 use super::socket;
 use crate::TxFrame;
 
 /// First bytes of a connection's first message: what it is, and the version of the rings' layout and of what frames are in them.
-const MAGIC: [u8; 8] = *b"EMPshm\0\x03";
+const MAGIC: [u8; 8] = *b"EMPshm\0\x04";
 
 /// Bytes of that message: the magic, and the number of the node that connects (big endian).
 const HELLO_BYTES: usize = 16;
@@ -37,6 +39,14 @@ const INTRODUCTION_BYTES: usize = 17;
 
 /// Bells taken off the socket at a time. One is outstanding, unless the peer is up to something.
 const BELLS: usize = 16;
+
+/// Frames of up to so many bytes are packed if that saves a line of at most five. Of longer ones it saves less.
+const SHORT_BYTES_MAX: usize = 300;
+
+/// Marks of records: a frame; one whose head the next may be like; and one without what is the same as in that one.
+const WHOLE: u32 = 0;
+const NOTED: u32 = 1;
+const PACKED: u32 = 2;
 
 /// What became of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +74,9 @@ pub(super) struct Connection {
     pub(super) heard: bool,
     /// Whether its memory can be read; `None`: it has not been tried.
     pub(super) readable: Option<bool>,
+    /// Heads of the frames that were written, and of those that came.
+    sent: Heads,
+    came: Heads,
     /// The socket; closed once the peer is gone.
     socket: Option<OwnedFd>,
     /// The peer is gone: its frames up to this count are still taken.
@@ -83,6 +96,8 @@ impl Connection {
             over: false,
             heard: false,
             readable: None,
+            sent: Heads::new(),
+            came: Heads::new(),
             socket,
             ends_at: None,
             full: None,
@@ -131,12 +146,38 @@ impl Connection {
     /// Writes a frame.
     #[inline]
     pub(super) fn push(&mut self, frame: &TxFrame<'_>, bytes: usize) -> Result<Pushed, Corrupt> {
-        let parts = frame.parts.iter().map(|part| &**part);
-        if self.rings.producer.push(bytes, parts)? {
+        let pushed = match frame.parts {
+            [one] if one.len() <= SHORT_BYTES_MAX => self.push_short(one)?,
+            parts => {
+                let parts = parts.iter().map(|part| &**part);
+                self.rings.producer.push_marked(WHOLE, bytes, parts)?
+            }
+        };
+        if pushed {
             self.pushed = true;
             return Ok(Pushed::Yes);
         }
         self.is_full()
+    }
+
+    /// Writes a short frame, packed if that makes it shorter by a line.
+    #[inline]
+    fn push_short(&mut self, frame: &[u8]) -> Result<bool, Corrupt> {
+        let producer = &mut self.rings.producer;
+        let length = frame.len();
+        if let Some(pieces) = self.sent.pack(frame) {
+            let packed = length - SAVED_BYTES;
+            return if record_bytes(packed) < record_bytes(length) {
+                producer.push_marked(PACKED, packed, pieces.into_iter())
+            } else {
+                producer.push_marked(WHOLE, length, [frame].into_iter())
+            };
+        }
+        let pushed = producer.push_marked(NOTED, length, [frame].into_iter())?;
+        if pushed {
+            self.sent.note(frame);
+        }
+        Ok(pushed)
     }
 
     #[cold]
@@ -227,14 +268,25 @@ impl Connection {
         }
     }
 
-    /// The next frame, copied into `buffer`: its length in bytes.
+    /// The next frame, copied into `buffer`: where it is there. The buffer has room for [`SAVED_BYTES`] more than the longest frame.
     #[inline]
-    pub(super) fn pop(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Corrupt> {
-        let popped = self.rings.consumer.pop(buffer)?;
+    pub(super) fn pop(&mut self, buffer: &mut [u8]) -> Result<Option<Range<usize>>, Corrupt> {
+        let popped = self.rings.consumer.pop_marked(&mut buffer[SAVED_BYTES..])?;
         if let Some(end) = self.ends_at {
             self.over = popped.is_none() || self.rings.consumer.taken() >= end;
         }
-        Ok(popped)
+        let Some((mark, length)) = popped else { return Ok(None) };
+        let end = SAVED_BYTES + length;
+        let start = match mark {
+            WHOLE => SAVED_BYTES,
+            NOTED => {
+                self.came.note(&buffer[SAVED_BYTES..end]);
+                SAVED_BYTES
+            }
+            PACKED if length <= SHORT_BYTES_MAX && self.came.unpack(&mut buffer[..end]) => 0,
+            _ => return Err(Corrupt),
+        };
+        Ok(Some(start..end))
     }
 }
 

@@ -117,7 +117,7 @@ impl Rogue {
 }
 
 fn hello(number: u64) -> Vec<u8> {
-    [&b"EMPshm\0\x03"[..], &number.to_be_bytes()].concat()
+    [&b"EMPshm\0\x04"[..], &number.to_be_bytes()].concat()
 }
 
 fn memfd(bytes: usize, flags: libc::c_uint, seals: libc::c_int) -> OwnedFd {
@@ -216,14 +216,19 @@ const OTHER_TAIL: usize = SHM_BYTES / 2 + 128;
 fn spoiled_rings_end_the_connection() {
     let world = World::new();
     let mut link = world.open(7);
-    // Lengths that no frame has; one that would go beyond the ring; and one behind a frame that is as it should be.
+    // Lengths that no frame has; one that would go beyond the ring; one behind a frame that is as it should be; no length, a mark that
+    // there is not, and packed frames that are too short and too long for it.
     let longer = TAKEN_BYTES_MAX as u64 + 1;
-    let spoils: [&[(usize, u64)]; 5] = [
+    let spoils: [&[(usize, u64)]; 9] = [
         &[(RECORDS, longer)],
         &[(RECORDS, SHM_BYTES as u64)],
         &[(RECORDS, 1 << 40)],
         &[(RECORDS, u64::MAX - 6)],
         &[(RECORDS + LINE_BYTES, longer), (RECORDS, 50)],
+        &[(RECORDS, 1 << 32)],
+        &[(RECORDS, 3 << 32 | 50)],
+        &[(RECORDS, 2 << 32 | 23)],
+        &[(RECORDS, 2 << 32 | 301)],
     ];
     for (count, words) in (1..).zip(spoils) {
         let rogue = Rogue::meet(&mut link);

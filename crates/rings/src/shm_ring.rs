@@ -1,7 +1,7 @@
 //! A ring of frames between two processes: one writes, one reads, nobody locks.
 //!
-//! Records follow each other, each from the beginning of a cache line: a word with the frame's length and a mark that whoever writes may
-//! give it, the frame, padding to the end of its last line. The word is written last and says that the record is there; zero says that nothing is yet. So a
+//! Records follow each other, each from the beginning of a cache line: a word with the frame's length and a mark that
+//! whoever writes may give it, the frame, padding to the end of its last line. The word is written last and says that the record is there; zero says that nothing is yet. So a
 //! short frame and the news of it travel in the same lines. For that the word of the record that will come next must be
 //! zero before this one is published, whatever lay there a lap ago: the writer clears it, mostly one push ahead, when
 //! nobody waits for it. The reader owns `tail`: how many bytes it has taken since the beginning.
@@ -246,7 +246,6 @@ impl<M: RingMemory> Consumer<M> {
     /// As [`pop`](Self::pop), for frames that may have a mark: returns it and the length. The mark is any number.
     #[inline]
     pub fn pop_marked(&mut self, buffer: &mut [u8]) -> Result<Option<(u32, usize)>, Corrupt> {
-        // From here on a private copy: the other process can change the ring, but not this.
         // The frame's second line, or where the next one will begin; and if it has two, where then.
         for lines in 1..=2 {
             self.memory.expect(place(&self.memory, self.tail + lines * LINE_BYTES as u64));
@@ -261,6 +260,7 @@ impl<M: RingMemory> Consumer<M> {
         if record + LINE_BYTES > self.memory.capacity() {
             return Err(Corrupt);
         }
+        // From here on a private copy: the other process can change the ring, but not this.
         let at = place(&self.memory, self.tail + WORD_BYTES as u64);
         let (first, rest) = bytes.split_at_mut(length.min(self.memory.capacity() - at));
         self.memory.read(at, first);

@@ -1,5 +1,7 @@
 //! Peers that break the rules, die, or send something else than rings: they are dropped, and nobody else is harmed.
 
+mod in_step;
+
 use std::fs::{self, File};
 use std::io::IoSlice;
 use std::os::fd::FromRawFd;

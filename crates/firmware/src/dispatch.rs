@@ -227,7 +227,12 @@ impl Firmware {
                 }
                 Err(reason) => self.counters.count(reason.into()),
             },
-            Kind::Close => self.give_up(now, peer, Status::PeerClosed),
+            Kind::Close => {
+                if header.flags.has(Flags::ACK) {
+                    self.send.on_ack(now, peer, header.acknowledge, None);
+                }
+                self.give_up(now, peer, Status::PeerClosed);
+            }
             // No sum would tell slices of different frames apart.
             Kind::Slice if from.is_memory() => self.counters.count(Counter::DropSlice),
             Kind::Slice => match self.assemble(now, (peer, link), header, body) {

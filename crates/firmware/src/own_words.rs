@@ -112,9 +112,10 @@ impl Firmware {
             }
             let head = Head {
                 kind: Kind::Close,
-                flags: Flags::default(),
+                // Acknowledgements that waited for data going back wait in vain now.
+                flags: Flags::ACK,
                 sequence: Sequence(0),
-                acknowledge: Sequence(0),
+                acknowledge: self.cross.acks[to].acknowledge,
                 word: 0,
             };
             let body = |into: &mut [u8]| Close { node: own }.emit(into);

@@ -10,8 +10,8 @@ use crate::limits::FRAME_SEGMENTS_MAX;
 use crate::long::LONG_FRAGMENT_BYTES;
 use crate::profile::Profile;
 
-/// Payload bytes of the first long frame of a message that is pulled: its receiver soon asks for the rest, and one call's fixed costs
-/// at both ends are what copying and checking 16 KB take.
+/// Payload bytes of the first long frame of a message that is pulled, as its receiver soon asks for the rest, and of the last of one that
+/// leaves whole, with which only the receiver is busy. One call's fixed costs at both ends are what copying and checking 16 KB take.
 const PART_BYTES_MIN: u64 = 24 << 10;
 
 /// Bytes of a page, the smallest that hosts have.
@@ -99,19 +99,14 @@ impl Cut {
         }
     }
 
-    /// The same for frames longer than the MTU. What leaves whole is cut into as few as can be, of one length, so that both ends work
-    /// at the same time; of a longer message the first is short, so that the receiver soon asks for the rest.
+    /// The same for frames longer than the MTU. What leaves whole is cut into as few as can be, of one length but for the last
+    /// ([`part_bytes`]), so that both ends work at the same time; of a longer message the first is short, so that the receiver soon asks
+    /// for the rest.
     fn new_long(total: u64, bodies: (u64, u64), wanted: u64) -> Self {
         let most = LONG_FRAGMENT_BYTES.into();
         let (first, fragment) = if wanted >= total {
-            let parts = total.div_ceil(most - bodies.1).max(1);
-            if parts == 1 {
-                (total, total + bodies.1)
-            } else {
-                // Where the message begins with a page, no page is in two frames.
-                let part = total.div_ceil(parts).next_multiple_of(PAGE_BYTES).min(most - bodies.1);
-                (part, part)
-            }
+            let part = part_bytes(total, most - bodies.1);
+            if part == total { (total, total + bodies.1) } else { (part, part) }
         } else {
             (wanted.min(PART_BYTES_MIN), most)
         };
@@ -125,6 +120,22 @@ impl Cut {
             frames: frames as u32,
         }
     }
+}
+
+/// Payload bytes of the long frames of a message that leaves whole, of which each has at most `most`; the last has what is left. With
+/// that of three or more the sender has done, and only the receiver works: it is short if that takes no frame more. (128 to 256 KB by
+/// 5 to 7 % sooner than in frames of one length.)
+fn part_bytes(total: u64, most: u64) -> u64 {
+    let parts = total.div_ceil(most).max(1);
+    if parts == 1 {
+        return total;
+    }
+    // Where the message begins with a page, no page is in two frames.
+    let pages = |bytes: u64| bytes.next_multiple_of(PAGE_BYTES);
+    let even = pages(total.div_ceil(parts)).min(most);
+    let longer =
+        pages((total - PART_BYTES_MIN).div_ceil(parts - 1)).min(most / PAGE_BYTES * PAGE_BYTES);
+    if parts > 2 { longer.max(even) } else { even }
 }
 
 #[cfg(test)]
@@ -158,8 +169,13 @@ mod tests {
         assert_eq!(cut(40_000, 40_000), (1, 40_000, 40_000));
         assert_eq!(cut(65_536, 65_536), (2, 65_536, 32_768));
         assert_eq!(cut(61_440, 61_440), (2, 61_440, 32_768));
-        assert_eq!(cut(192 << 10, 192 << 10), (4, 192 << 10, 48 << 10));
+        assert_eq!(cut(128 << 10, 128 << 10), (3, 128 << 10, 52 << 10));
+        assert_eq!(cut(192 << 10, 192 << 10), (4, 192 << 10, 56 << 10));
         assert_eq!(cut(3 * 61_396, 3 * 61_396), (3, 3 * 61_396, 61_396));
+        for total in (1..=1 << 20).step_by(997) {
+            let frames = u64::from(cut(total, total).0);
+            assert_eq!(frames, total.div_ceil(u64::from(LONG_FRAGMENT_BYTES) - 44), "{total}");
+        }
         assert_eq!(cut(1 << 20, 61_440), (2, 61_440, 24 << 10));
         assert_eq!(cut(1 << 20, 0), (1, 0, 0));
         assert_eq!(cut(1 << 20, 1 << 20).0, 18);

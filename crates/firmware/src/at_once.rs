@@ -9,7 +9,7 @@ use crate::engine::Firmware;
 use crate::lanes::Lane;
 use crate::long::weight;
 use crate::memory::HostMemory;
-use crate::send::{Form, Outlet};
+use crate::send::{AtOnceEnd, Form, Outlet};
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
@@ -18,6 +18,7 @@ pub struct AtOnce {
     peer: u32,
     /// It is too long for a usual frame, and would take so many.
     instead_of: Option<u32>,
+    end: AtOnceEnd,
 }
 
 /// Bytes of a frame of one message besides its payload, at most.
@@ -31,7 +32,7 @@ fn long_fragment(send: &SendDescriptor) -> usize {
 }
 
 impl Firmware {
-    /// Whether this message would be the next frame to its node, whole, and complete at once; and the batch has room. `last`
+    /// Whether this message would be the next frame to its node, and whole; and the batch has room. `last`
     /// is any earlier time: searches for lanes depend on it, and nothing else. `None`: it is to be posted by [`post_send`](Self::post_send),
     /// which also says what is wrong with it.
     #[inline]
@@ -70,19 +71,19 @@ impl Firmware {
         };
         let form = (lane, instead_of.is_some());
         // What came last may have made room for it; that is taken in once.
-        let goes = loop {
-            let goes = self.send.may_go_at_once(peer, send, form);
-            if goes || !self.send.settle_acks(last) {
-                break goes;
+        let end = loop {
+            let end = self.send.may_go_at_once(peer, send, form);
+            if end.is_some() || !self.send.settle_acks(last) {
+                break end?;
             }
         };
-        goes.then_some(AtOnce { peer, instead_of })
+        Some(AtOnce { peer, instead_of, end })
     }
 
     /// Posts a message that [`goes_at_once`](Self::goes_at_once). Its frame is added to the batch; then `depart` is called,
-    /// which may send what is in the batch but leaves it as it is, and says what time it is. The completion comes with the post.
-    /// With `lends` the frame may name the message's memory, which can always be read: once the post is done the frame must be gone,
-    /// [taken in](TransmitBatch::take_in), or forgotten as if it were lost.
+    /// which may send what is in the batch but leaves it as it is, and says what time it is. The completion comes with the post, unless
+    /// the message is to be delivered before it is complete. With `lends` the frame may name the message's memory, which can always be
+    /// read: once the post is done the frame must be gone, [taken in](TransmitBatch::take_in), or forgotten as if it were lost.
     ///
     /// # Errors
     ///
@@ -96,13 +97,13 @@ impl Firmware {
         (batch, lends): (&mut TransmitBatch, bool),
         depart: impl FnOnce(&TransmitBatch) -> Time,
     ) -> Result<Posted, PostError> {
-        let AtOnce { peer, instead_of } = *at_once;
+        let AtOnce { peer, instead_of, end } = *at_once;
         let frame_bytes_max = self.peers[peer].frame_bytes_max;
         let form = match instead_of {
             None => {
                 let way = self.peers[peer].route().ok_or(PostError::Busy)?;
                 let fragment = frame_bytes_max - HEADER_BYTES as u16;
-                Form { lane: Lane::Small, way, long: false, weight: 1, fragment, lent: false }
+                Form { lane: Lane::Small, way, long: false, weight: 1, fragment, lent: false, end }
             }
             Some(frames) => {
                 let (lane, way) = self.peers.long_way(peer, frames).ok_or(PostError::Busy)?;
@@ -110,7 +111,7 @@ impl Firmware {
                 let body = long_fragment(&send) - LONG_BYTES;
                 let weight = weight(body as u64, frame_bytes_max, self.peers[peer].long.is_deep());
                 let fragment = long_fragment(&send) as u16;
-                Form { lane, way, long: true, weight, fragment, lent: lends }
+                Form { lane, way, long: true, weight, fragment, lent: lends, end }
             }
         };
         let (peers, cross, frame_bytes_max) = (&self.peers, &mut self.cross, self.takes_bytes_max);
@@ -119,7 +120,7 @@ impl Firmware {
     }
 
     /// As [`post_send`](Self::post_send); a small message that nothing stands before is in `batch` when this returns, as if
-    /// [`poll_transmit`](Self::poll_transmit) had put it there, and its completion comes with the post. Whatever else is in the
+    /// [`poll_transmit`](Self::poll_transmit) had put it there, and its completion may come with the post. Whatever else is in the
     /// batch must still be to be sent.
     #[inline]
     pub fn post_send_into(

@@ -180,6 +180,7 @@ impl Firmware {
         if header.kind.sequenced() {
             if header.flags.has(Flags::ACK) {
                 self.send.on_riding_ack(now, peer, header.acknowledge);
+                self.note_habit();
             }
             let lane = self.peers.lane_of(peer, link);
             let cross = &mut self.cross;
@@ -217,6 +218,7 @@ impl Firmware {
                         delay_us: header.word,
                     });
                     self.send.on_ack(now, peer, header.acknowledge, sack);
+                    self.note_habit();
                 }
                 Err(reason) => self.counters.count(reason.into()),
             },

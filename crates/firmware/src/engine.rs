@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use emp_wire::{Epoch, LinkAddress, NodeId};
 
+use crate::ahead::Habit;
 use crate::assembly::Assembly;
 use crate::counters::{Counter, Counters};
 use crate::cross::Cross;
@@ -135,6 +136,8 @@ pub struct Firmware {
     pub(crate) watch_at: Option<Time>,
     /// Those peers, and since when (in milliseconds, wrapping), by index.
     pub(crate) watched: Vec<(u32, u32)>,
+    /// What its program does when its long sends have ended.
+    pub(crate) habit: Habit,
     /// When strangers were last greeted, in milliseconds (wrapping).
     pub(crate) greeted_ms: Option<u32>,
     /// When an event last came in.
@@ -177,6 +180,7 @@ impl Firmware {
             profile,
             closing: None,
             watch_at: None,
+            habit: Habit::default(),
             watched: Vec::new(),
             greeted_ms: None,
             ran_at: Time::default(),
@@ -204,6 +208,7 @@ impl Firmware {
         memory: &mut impl HostMemory,
     ) -> Result<OpId, PostError> {
         let peer = self.destination(now, send.to, send.endpoint)?;
+        self.acknowledges_before(&send);
         let buffered_max = self.single_frame_bytes_max();
         self.send.post(now, peer, send, buffered_max, memory)
     }

@@ -11,6 +11,7 @@ extern crate alloc;
 extern crate std;
 
 mod absence;
+mod ahead;
 mod arithmetic;
 mod assembly;
 mod at_once;

@@ -8,7 +8,7 @@ use emp_firmware::{
     CompletionMode, Counter, OpKind, Profile, Segment, SegmentList, Selector, SendDescriptor, Span,
     Status, Time, TransmitBatch,
 };
-use emp_wire::NodeId;
+use emp_wire::{Flags, Header, NodeId};
 
 fn small(bits: u64, completion: CompletionMode) -> SendDescriptor {
     SendDescriptor {
@@ -227,4 +227,34 @@ fn a_late_answer_is_none() {
     assert!(pair.nodes[1].firmware.poll_timeout() <= Some(pair.now + Span::us(60)));
     pair.now = pair.now + Span::us(60);
     assert_eq!(leaves(&mut pair), 1);
+}
+
+/// What its host waits for leaves as soon as what it does not; sent again it comes from the host's memory, as nothing was copied.
+#[test]
+fn what_is_to_be_delivered_leaves_at_once_and_is_not_copied() {
+    let mut pair = acquainted();
+    pair.receive(1, Selector::bits(5), 48);
+    let mut batch = TransmitBatch::new(1500);
+    let node = &mut pair.nodes[0];
+    let (free, copied) = (node.firmware.pool_slots().0, Counter::BytesCopied);
+    let before = node.firmware.counters().get(copied);
+    let send = small(5, CompletionMode::Delivered);
+    let posted =
+        node.firmware.post_send_into(pair.now, send, &mut node.memory, &mut batch).unwrap();
+    assert_eq!((posted.over, batch.frames().len()), (None, 1), "it has left, and is not over");
+    assert_eq!(node.firmware.pool_slots().0, free);
+    assert_eq!(node.firmware.counters().get(copied) - before, 48, "into its frame");
+    let (header, _) = Header::parse(batch.inline(0)).unwrap();
+    assert!(header.flags.has(Flags::ACK_REQUEST), "its host waits");
+    assert!(!node.firmware.cancel(pair.now, posted.op));
+    // That frame is lost.
+    assert_eq!(node.firmware.poll_completion(), None);
+    pair.run(Span::ms(50));
+    assert_eq!(pair.nodes[0].firmware.counters().get(Counter::FramesResent), 1);
+    let ends: Vec<_> = pair.nodes[0].done.iter().map(|end| (end.op, end.status)).collect();
+    assert_eq!(ends, [(posted.op, Status::Ok)]);
+    assert_eq!(ok(&pair.nodes[1].done, OpKind::Receive), 1);
+    let got = &pair.nodes[1].memory.0[common::HALF as usize..][..48];
+    assert_eq!(got, &pair.nodes[0].memory.0[..48]);
+    pair.check_quiet();
 }

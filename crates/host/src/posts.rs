@@ -40,6 +40,12 @@ impl Core {
         state: State,
         (more, departs): (bool, bool),
     ) -> Result<Begun, PostError> {
+        if departs
+            && self.firmware.as_mut().is_some_and(|firmware| firmware.acknowledges_before(&send))
+        {
+            let now = self.post_time(false);
+            self.transmit(now);
+        }
         let last = self.last_turn.max(self.last_post);
         let Self { firmware: Some(firmware), outgoing, memory, links, seldom, .. } = self else {
             return Err(PostError::Closing);

@@ -208,7 +208,7 @@ impl ReceivePath {
             }
         }
         if let Some(other) = put_off {
-            self.end_courtesy(other, cross);
+            self.end_courtesy(other, false, cross);
         }
     }
 
@@ -222,15 +222,26 @@ impl ReceivePath {
             return false;
         }
         self.acks.put_off = None;
-        self.end_courtesy(peer, cross)
+        self.end_courtesy(peer, false, cross)
     }
 
-    /// One that was put off becomes due, unless it was carried. True if it is.
-    fn end_courtesy(&mut self, peer: u32, cross: &Cross) -> bool {
+    /// The program answers this peer, by so long a message that an acknowledgement which waits for that becomes due. True if there
+    /// is one.
+    #[inline]
+    pub(crate) fn answers_at_length(&mut self, peer: u32, cross: &Cross) -> bool {
+        let waits = self.acks.put_off == Some(peer) && self.end_courtesy(peer, true, cross);
+        if waits {
+            self.acks.put_off = None;
+        }
+        waits
+    }
+
+    /// One that was put off becomes due, unless it was carried; for an answer, or for want of one. True if it is.
+    fn end_courtesy(&mut self, peer: u32, answered: bool, cross: &Cross) -> bool {
         let owed = &mut self.peers[peer].ack;
         let waits = !cross.acks[peer].carried && owed.courtesy.ends();
         if waits {
-            owed.courtesy.note(false);
+            owed.courtesy.note(answered);
             if !core::mem::replace(&mut owed.due, true) {
                 self.acks.due.push_back(peer);
             }

@@ -6,6 +6,7 @@ use emp_wire::{DoneStatus, NotReadyCause, SACK_WORDS_MAX, Sequence};
 use super::record::{Active, Frame, FrameState, What};
 use super::tail::untaken;
 use super::{SendMessage, SendPath, Work, window_mut};
+use crate::ahead::ANSWER_BYTES;
 use crate::counters::Counter;
 use crate::descriptor::Status;
 use crate::lanes::Lane;
@@ -229,6 +230,11 @@ impl SendPath {
             Some(done) => done.into(),
             None => Status::Ok,
         };
+        // What waits for a `done` ends later than with its acknowledgement.
+        let acknowledged = !message.completed && !message.work.needs_done() && !message.needs_done;
+        if acknowledged && message.descriptor.segments.bytes() >= ANSWER_BYTES {
+            self.long_ended = Some(message.descriptor.endpoint);
+        }
         self.counters.count(match message.work {
             Work::Message => Counter::MessagesSent,
             Work::Put { .. } => Counter::Puts,

@@ -38,7 +38,7 @@ use crate::time::{Span, Time};
 use crate::timers::Timers;
 pub(crate) use acknowledged::Explicit;
 use record::Active;
-pub(crate) use short::Form;
+pub(crate) use short::{AtOnceEnd, Form};
 pub(crate) use transmission::Outlet;
 use window::Window;
 
@@ -188,6 +188,8 @@ pub(crate) struct SendPath {
     awaits: bool,
     /// Receivers that had less room than they were sent.
     wary: wary::Wary,
+    /// The endpoint of a long message that has ended since this was last asked: its host had waited for that.
+    long_ended: Option<u16>,
     /// An acknowledgement that is taken in later.
     late: Option<riding::Late>,
     /// Replies that have arrived: their values can be forgotten.
@@ -220,6 +222,7 @@ impl SendPath {
             active: 0,
             awaits: false,
             wary: wary::Wary::default(),
+            long_ended: None,
             late: None,
             replied: Vec::new(),
             whole_trains: true,
@@ -275,6 +278,12 @@ impl SendPath {
     /// True once after a message began to wait for something that no timer of ours watches.
     pub(crate) fn take_awaits(&mut self) -> bool {
         core::mem::take(&mut self.awaits)
+    }
+
+    /// The endpoint of a long message that has ended since this was last asked, which its host had waited for.
+    #[inline]
+    pub(crate) fn take_long_ended(&mut self) -> Option<u16> {
+        self.long_ended.take()
     }
 
     /// Peers that owe us a `done`.

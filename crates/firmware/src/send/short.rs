@@ -30,6 +30,16 @@ pub(crate) struct Form<'a> {
     pub(crate) fragment: u16,
     /// Its payload is read where it is when it departs, and not copied before.
     pub(crate) lent: bool,
+    pub(crate) end: AtOnceEnd,
+}
+
+/// When a message that leaves at once is complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AtOnceEnd {
+    /// With its post: what may have to be sent again is copied.
+    Over,
+    /// When it is acknowledged: until then it stays with the host. That is asked for, and may ride on the answer (`ACK-6`).
+    Acknowledged,
 }
 
 /// Frames that may be under way, as [`Flight::in_flight`](super::record::Flight) counts them, for a message that is longer than most to
@@ -42,7 +52,7 @@ const LITTLE_FRAMES: u32 = 44;
 const LENT_BYTES_MIN: u64 = 4096;
 
 impl SendPath {
-    /// True if this message would be the next frame to its peer by `lane`, whole, and complete at once: then
+    /// Whether this message would be the next frame to its peer by `lane`, and whole: then
     /// [`post_at_once`](Self::post_at_once) may send it, if that lane is there and takes such frames ([`Peers::small_way`],
     /// [`Peers::long_way`]).
     #[inline(always)]
@@ -51,29 +61,43 @@ impl SendPath {
         peer: u32,
         send: &SendDescriptor,
         (lane, long): (Lane, bool),
-    ) -> bool {
+    ) -> Option<AtOnceEnd> {
         let bytes = send.segments.bytes();
-        let most = match send.completion {
-            CompletionMode::Buffered => u64::MAX,
-            CompletionMode::Delivered => return false,
-            CompletionMode::Auto if long && self.has_little_under_way(peer) => {
-                self.profile.long_buffered_bytes.max(self.profile.buffered_bytes).into()
-            }
-            CompletionMode::Auto => self.profile.buffered_bytes.into(),
-        };
-        let whole = bytes <= most.min(self.profile.eager_bytes);
-        if send.synchronous || !whole || self.messages.is_full() || !self.pool.has_room(bytes) {
-            return false;
+        if send.synchronous || bytes > self.profile.eager_bytes || self.messages.is_full() {
+            return None;
+        }
+        let end = self.end_at_once(peer, send, long)?;
+        if end == AtOnceEnd::Over && !self.pool.has_room(bytes) {
+            return None;
         }
         let entry = &self.peers[peer];
         if !entry.found || self.loopback == Some(peer) {
-            return false;
+            return None;
         }
-        let Some(active) = entry.active.as_deref() else { return true };
-        active.is_waiting()
-            && active.refusals == 0
-            && (entry.next.since(active.unacked) as u32) < WINDOW_FRAMES
-            && active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames()
+        let may = entry.active.as_deref().is_none_or(|active| {
+            active.is_waiting()
+                && active.refusals == 0
+                && (entry.next.since(active.unacked) as u32) < WINDOW_FRAMES
+                && active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames()
+        });
+        may.then_some(end)
+    }
+
+    /// When a message that leaves at once is complete. `None`: it is too long for its host to wait while it leaves.
+    #[inline]
+    fn end_at_once(&self, peer: u32, send: &SendDescriptor, long: bool) -> Option<AtOnceEnd> {
+        let bytes = send.segments.bytes();
+        let Profile { buffered_bytes, long_buffered_bytes, .. } = self.profile;
+        let usual = || bytes <= u64::from(buffered_bytes);
+        // What is longer leaves as fast in two frames, of which the second is built while the first is taken.
+        let alone =
+            || long && bytes <= long_buffered_bytes.into() && self.has_little_under_way(peer);
+        match send.completion {
+            CompletionMode::Buffered => Some(AtOnceEnd::Over),
+            CompletionMode::Auto if usual() || alone() => Some(AtOnceEnd::Over),
+            CompletionMode::Delivered if usual() || alone() => Some(AtOnceEnd::Acknowledged),
+            _ => None,
+        }
     }
 
     /// Nothing is under way to a peer that had to be sent again, and little else.
@@ -87,7 +111,7 @@ impl SendPath {
         self.peers[peer].active.as_deref().is_none_or(little)
     }
 
-    /// Posts a message and builds its frame; then it is over for its host. Only if [`may_go_at_once`](Self::may_go_at_once),
+    /// Posts a message and builds its frame. Only if [`may_go_at_once`](Self::may_go_at_once),
     /// and the batch has room. Once the frame is built `depart` is called, which may send it and says what time it is; the
     /// rest is done while it is under way.
     #[inline]
@@ -102,9 +126,10 @@ impl SendPath {
         let Some((index, generation)) = self.messages.next_name() else {
             return Err(PostError::Busy);
         };
-        let Form { lane, way, long, weight, fragment, lent } = form;
+        let Form { lane, way, long, weight, fragment, lent, end } = form;
         let (lane, weight, fragment) = (*lane, *weight, *fragment);
-        let request = self.asks(&self.peers[peer], lane, weight);
+        let over = *end == AtOnceEnd::Over;
+        let request = !over || self.asks(&self.peers[peer], lane, weight);
         let (sequence, number) = (self.peers[peer].next, self.peers[peer].next_number);
         let bytes = send.segments.bytes() as u32;
 
@@ -125,7 +150,7 @@ impl SendPath {
         let head = Head { kind: Kind::Message, flags, sequence, acknowledge, word: number };
         let Profile { checksum_payload: check_payload, bundles, .. } = self.profile;
         let way = Some(*way);
-        // All of it is copied, whatever its length, or gone: the buffer is the caller's own again when this returns.
+        // All of it is copied, whatever its length, or gone: if it is over, the buffer is the caller's own again when this returns.
         let lent = *lent && *long && send.segments.as_slice().len() == 1;
         let inline_bytes = if lent { LENT_BYTES_MIN } else { u64::MAX };
         let lent = lent && u64::from(bytes) > inline_bytes;
@@ -149,24 +174,26 @@ impl SendPath {
         }
         let now = depart(batch);
 
-        // What is sent again comes from the pool: the buffer is the caller's own again.
-        let chain = self.pool.alloc(bytes as usize).expect("it has room for it");
-        let copies = if lent {
-            let list = &send.segments;
-            let read = |at: usize, slice: &mut [u8]| list.read(*memory, at as u64, slice);
-            self.pool.fill(&chain, bytes as usize, read).expect("memory that lends has no faults");
-            1
-        } else {
-            self.pool.write(&chain, 0, batch.last_bytes(bytes as usize));
-            2
-        };
+        // What is sent again comes from the pool where the buffer is the caller's own again, and else from there.
+        let chain = over.then(|| self.pool.alloc(bytes as usize).expect("it has room for it"));
+        if let Some(chain) = &chain {
+            if lent {
+                let list = &send.segments;
+                let read = |at: usize, slice: &mut [u8]| list.read(*memory, at as u64, slice);
+                let filled = self.pool.fill(chain, bytes as usize, read);
+                filled.expect("memory that lends has no faults");
+            } else {
+                self.pool.write(chain, 0, batch.last_bytes(bytes as usize));
+            }
+        }
+        let copies = u64::from(over) + u64::from(!lent);
         self.counters.add(Counter::BytesCopied, copies * u64::from(bytes));
         if cell.carry(now) {
             self.counters.count(Counter::AcksPiggybacked);
         }
 
         let op = op_id(OpKind::Send, index, generation);
-        let over = Some(Completion {
+        let completion = over.then_some(Completion {
             op,
             context: send.context,
             status: Status::Ok,
@@ -183,14 +210,14 @@ impl SendPath {
             first_payload: bytes,
             fragment,
             in_train: true,
-            completed: true,
-            ..SendMessage::new(peer, Work::Message, send, Some(chain))
+            completed: over,
+            ..SendMessage::new(peer, Work::Message, send, chain)
         });
         // Behind the message, whose place is named in its frame, and before its frame, which may be the only one under way.
         self.settle_ack_beside(now, peer);
         let what = What::Message { message: index, number };
         self.note_at_once(now, peer, what, (lane, weight), request);
-        Ok(Posted { op, over })
+        Ok(Posted { op, over: completion })
     }
 
     /// Notes a frame that went out as the next of its peer, a train of its own.

@@ -6,25 +6,41 @@
 //!
 //! # Invariant
 //!
-//! Only processors that have the instruction run [`x86::run`], which reads what it is given and nothing else.
+//! Only processors that have the instruction run [`x86::run`] and [`x86::run_after`], which read what they are given and nothing else.
 
 /// Most bytes that are worth summing here: the instruction takes 3 cycles for 8 bytes, one after the other, and longer runs
 /// are quicker by multiplication without carries.
 pub const SHORT_BYTES_MAX: usize = 288;
 
-/// The register of a CRC32C, before its last inversion, after `head`, first byte lowest, and then `bytes`.
-/// `None`: this processor has no such instruction, or there are more than [`SHORT_BYTES_MAX`].
+/// The register of a CRC32C, before its last inversion, after `bytes`. `None`: this processor has no such instruction, or there are
+/// more than [`SHORT_BYTES_MAX`].
 #[inline]
-pub fn short<const WORDS: usize>(state: u32, head: &[u64; WORDS], bytes: &[u8]) -> Option<u32> {
+pub fn short(state: u32, bytes: &[u8]) -> Option<u32> {
     if bytes.len() > SHORT_BYTES_MAX {
         return None;
     }
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("sse4.2") {
         // SAFETY: the processor has the instruction.
-        return Some(unsafe { x86::run(state, head, bytes) });
+        return Some(unsafe { x86::run(state.into(), bytes) });
     }
-    let _ = (state, head);
+    let _ = state;
+    None
+}
+
+/// The same after four words, first byte lowest, and then `bytes`. The words are handed over in registers: where they are stored as well,
+/// no load then has to wait for that.
+#[inline]
+pub fn short_after(state: u32, [a, b, c, d]: [u64; 4], bytes: &[u8]) -> Option<u32> {
+    if bytes.len() > SHORT_BYTES_MAX {
+        return None;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the processor has the instruction.
+        return Some(unsafe { x86::run_after(state, a, b, c, d, bytes) });
+    }
+    let _ = (state, a, b, c, d);
     None
 }
 
@@ -33,11 +49,14 @@ mod x86 {
     use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
 
     #[target_feature(enable = "sse4.2")]
-    pub(super) fn run<const WORDS: usize>(state: u32, head: &[u64; WORDS], bytes: &[u8]) -> u32 {
-        let mut state = u64::from(state);
-        for word in head {
-            state = _mm_crc32_u64(state, *word);
-        }
+    pub(super) fn run_after(state: u32, a: u64, b: u64, c: u64, d: u64, bytes: &[u8]) -> u32 {
+        let state = _mm_crc32_u64(_mm_crc32_u64(state.into(), a), b);
+        run(_mm_crc32_u64(_mm_crc32_u64(state, c), d), bytes)
+    }
+
+    #[target_feature(enable = "sse4.2")]
+    #[inline]
+    pub(super) fn run(mut state: u64, bytes: &[u8]) -> u32 {
         let (words, mut rest) = bytes.as_chunks::<8>();
         // By fours: of a short run, counting took as many instructions as summing.
         let (fours, words) = words.as_chunks::<4>();
@@ -88,7 +107,7 @@ mod tests {
             whole.extend(&bytes);
             let mut shifted = vec![0; shift];
             shifted.extend(&bytes);
-            let short = short(u32::MAX, &head, &shifted[shift..]);
+            let short = short_after(u32::MAX, head, &shifted[shift..]);
             prop_assert!(short.is_none_or(|state| state == sum(&whole)));
         }
     }
@@ -97,17 +116,18 @@ mod tests {
     fn every_length_goes_on_where_another_ended() {
         let bytes: Vec<u8> = (0..SHORT_BYTES_MAX as u32 + 1).map(|i| (i * 7) as u8).collect();
         for length in 0..=SHORT_BYTES_MAX {
-            let first = short(u32::MAX, &[], &bytes[..length / 2]);
-            let both = first.and_then(|state| short(state, &[], &bytes[length / 2..length]));
+            let first = short(u32::MAX, &bytes[..length / 2]);
+            let both = first.and_then(|state| short(state, &bytes[length / 2..length]));
             assert!(both.is_none_or(|state| state == sum(&bytes[..length])), "{length}");
         }
-        assert_eq!(short(0, &[], &bytes), None);
+        assert_eq!(short(0, &bytes), None);
+        assert_eq!(short_after(0, [0; 4], &bytes), None);
     }
 
     /// Otherwise the tests above would show nothing on machines that have it.
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn is_used_where_it_can_be() {
-        assert_eq!(short(0, &[], &[]).is_some(), std::is_x86_feature_detected!("sse4.2"));
+        assert_eq!(short(0, &[]).is_some(), std::is_x86_feature_detected!("sse4.2"));
     }
 }

@@ -41,8 +41,8 @@ impl Checksum {
 
     /// Begins with these words, first byte lowest, and then these bytes, which are few.
     #[inline(always)]
-    pub(crate) fn of_short(head: &[u64; 4], bytes: &[u8]) -> Self {
-        match emp_sum::short(u32::MAX, head, bytes) {
+    pub(crate) fn of_short(head: [u64; 4], bytes: &[u8]) -> Self {
+        match emp_sum::short_after(u32::MAX, head, bytes) {
             Some(state) => Self { state },
             None => {
                 let mut first = [0; HEADER_BYTES];
@@ -58,7 +58,7 @@ impl Checksum {
     /// Takes in more bytes.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
-        match emp_sum::short(self.state, &[], bytes) {
+        match emp_sum::short(self.state, bytes) {
             Some(state) => self.state = state,
             None => self.update_long(bytes),
         }

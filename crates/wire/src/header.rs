@@ -199,16 +199,17 @@ impl Header {
         write_words(into, &self.words(seed.0));
     }
 
-    /// Writes the header with the checksum of a short frame: of it and of `rest`, what is covered of what follows.
+    /// Writes the header with the checksum of a short frame: of it and of `rest`, what is covered of what follows. All but the checksum
+    /// first, from registers: words that the sum was put into are stored and loaded again, and the load waits for the store.
     #[inline(always)]
     pub fn emit_summed(&self, into: &mut [u8; HEADER_BYTES], seed: Seed, rest: &ShortRest<'_>) {
-        let mut words = self.words(seed.0);
-        let mut sum = Checksum::of_short(&words, rest.fields);
+        let words = self.words(seed.0);
+        write_words(into, &words);
+        let mut sum = Checksum::of_short(words, rest.fields);
         if !rest.payload.is_empty() {
             sum.update(rest.payload);
         }
-        replace_checksum(&mut words, sum.value());
-        write_words(into, &words);
+        into[field::CHECKSUM].copy_from_slice(&sum.value().to_be_bytes());
     }
 
     /// The header as words, each with its first byte lowest, as sums read them; `last` is in the checksum field.
@@ -339,11 +340,7 @@ pub fn verify(frame: &[u8], covered: usize, seed: Seed) -> Result<(), Reason> {
     };
     let mut words = words_of(head);
     let checksum = replace_checksum(&mut words, seed.0);
-    if Checksum::of_short(&words, rest).value() == checksum {
-        Ok(())
-    } else {
-        Err(Reason::Checksum)
-    }
+    if Checksum::of_short(words, rest).value() == checksum { Ok(()) } else { Err(Reason::Checksum) }
 }
 
 /// Checks a received frame that crossed no wire, and so carries its seed in place of a checksum (`CRC-4`).
@@ -360,7 +357,7 @@ pub fn verify_unsummed(frame: &[u8], covered: usize, seed: Seed) -> Result<(), R
 pub fn head_checksum(head: &[u8; HEADER_BYTES], seed: Seed) -> Checksum {
     let mut words = words_of(head);
     replace_checksum(&mut words, seed.0);
-    Checksum::of_short(&words, &[])
+    Checksum::of_short(words, &[])
 }
 
 /// A header as it is written, each word's first byte lowest.

@@ -134,7 +134,8 @@ impl SendPath {
         let bytes = send.segments.bytes() as u32;
 
         let Outlet { peers, cross, memory, batch, frame_bytes_max } = out;
-        let fields = Message {
+        // Made where it is used, of registers: what is stored in between is loaded in other pieces, which waits for the stores.
+        let fields = || Message {
             node: peers.own,
             source_endpoint: send.endpoint,
             destination_endpoint: send.to_endpoint,
@@ -146,7 +147,7 @@ impl SendPath {
         };
         let cell = &mut cross.acks[peer];
         let flags = Flags::ACK.with(Flags::LAST).with_if(request, Flags::ACK_REQUEST);
-        let (flags, acknowledge) = (flags.with(fields.flags()), cell.acknowledge);
+        let (flags, acknowledge) = (flags.with(fields().flags()), cell.acknowledge);
         let head = Head { kind: Kind::Message, flags, sequence, acknowledge, word: number };
         let Profile { checksum_payload: check_payload, bundles, .. } = self.profile;
         let way = Some(*way);
@@ -159,11 +160,11 @@ impl SendPath {
             Line { source_tag, peer: peer_entry, way, check_payload, inline_bytes, bundles, long };
         let built = if bytes <= encode::lone::PAYLOAD_BYTES_MAX && !long {
             let payload = (&send.segments, bytes);
-            encode::lone::message(batch, &line, &head, &fields, payload, *memory)
+            encode::lone::message(batch, &line, &head, &fields(), payload, *memory)
         } else {
             let list = &send.segments;
             let payload = Payload::Host { list, offset: 0, bytes: bytes.into() };
-            let body = |into: &mut [u8]| fields.emit(into);
+            let body = |into: &mut [u8]| fields().emit(into);
             encode::frame(batch, &line, &head, body, payload, *memory).map(drop)
         };
         match built {

@@ -21,6 +21,15 @@ pub struct AtOnce {
     end: AtOnceEnd,
 }
 
+impl AtOnce {
+    /// The message's memory stays as it is until its completion, as that of any [`post_send`](Firmware::post_send); so its frame may
+    /// name it, and wait or be sent by reference like others.
+    #[inline]
+    pub fn lasts(&self) -> bool {
+        self.end == AtOnceEnd::Acknowledged
+    }
+}
+
 /// Bytes of a frame of one message besides its payload, at most.
 const SHORT_FIELDS_BYTES: u64 = (HEADER_BYTES + MESSAGE_BYTES + IMMEDIATE_BYTES) as u64;
 

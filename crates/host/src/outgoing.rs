@@ -201,9 +201,15 @@ impl Offers {
     }
 
     /// As [`grown`](Self::grown), and offers what is unsent, before anybody has looked at the clock: that a link is full counts
-    /// from the next offer on. Most often it is the one frame that was added to an empty batch.
+    /// from the next offer on. Most often it is the one frame that was added to an empty batch. With `lent` the memory that it names is its
+    /// owner's again when this returns.
     #[inline]
-    pub(crate) fn depart(&mut self, batch: &TransmitBatch, links: &mut [Box<dyn Link>]) {
+    pub(crate) fn depart(
+        &mut self,
+        batch: &TransmitBatch,
+        lent: bool,
+        links: &mut [Box<dyn Link>],
+    ) {
         if let [frame] = batch.frames()
             && frame.segments().is_empty()
         {
@@ -211,7 +217,7 @@ impl Offers {
             return self.offer_one(batch, links);
         }
         self.grown(batch);
-        if let [frame] = batch.frames() {
+        if let ([frame], true) = (batch.frames(), lent) {
             return self.offer_lent(batch, frame, links);
         }
         if !self.offer(batch, Time(0), links) {

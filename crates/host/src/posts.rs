@@ -72,12 +72,12 @@ impl Core {
         let (batch, offers) = outgoing.parts();
         let last_post = &mut self.last_post;
         // Alone in its batch it is given to its link by itself.
-        let lends = departs && batch.is_empty();
+        let lends = departs && batch.is_empty() && !at_once.lasts();
         let begun = self.requests.insert_unless_over(state, |context| {
             send.context = context;
             firmware.post_at_once(&at_once, send, memory, (batch, lends), |batch| {
                 if departs {
-                    offers.depart(batch, links);
+                    offers.depart(batch, lends, links);
                 } else {
                     offers.grown(batch);
                 }

@@ -28,7 +28,7 @@ pub(crate) struct Form<'a> {
     pub(crate) weight: u8,
     /// Payload bytes of its frames: it has one.
     pub(crate) fragment: u16,
-    /// Its payload is read where it is when it departs, and not copied before.
+    /// Its payload may be read where it is when it departs, and not copied before.
     pub(crate) lent: bool,
     pub(crate) end: AtOnceEnd,
 }
@@ -89,14 +89,14 @@ impl SendPath {
         let bytes = send.segments.bytes();
         let Profile { buffered_bytes, long_buffered_bytes, .. } = self.profile;
         let usual = || bytes <= u64::from(buffered_bytes);
-        // What is longer leaves as fast in two frames, of which the second is built while the first is taken.
-        let alone =
-            || long && bytes <= long_buffered_bytes.into() && self.has_little_under_way(peer);
+        let alone = || long && self.has_little_under_way(peer);
         match send.completion {
             CompletionMode::Buffered => Some(AtOnceEnd::Over),
-            CompletionMode::Auto if usual() || alone() => Some(AtOnceEnd::Over),
-            CompletionMode::Delivered if usual() || alone() => Some(AtOnceEnd::Acknowledged),
-            _ => None,
+            _ if !usual() && !alone() => None,
+            CompletionMode::Auto if bytes <= long_buffered_bytes.max(buffered_bytes).into() => {
+                Some(AtOnceEnd::Over)
+            }
+            CompletionMode::Auto | CompletionMode::Delivered => Some(AtOnceEnd::Acknowledged),
         }
     }
 
@@ -151,8 +151,8 @@ impl SendPath {
         let head = Head { kind: Kind::Message, flags, sequence, acknowledge, word: number };
         let Profile { checksum_payload: check_payload, bundles, .. } = self.profile;
         let way = Some(*way);
-        // All of it is copied, whatever its length, or gone: if it is over, the buffer is the caller's own again when this returns.
-        let lent = *lent && *long && send.segments.as_slice().len() == 1;
+        // If it is over, the buffer is the caller's own again when this returns: all of it is copied, whatever its length, or gone.
+        let lent = (*lent || !over) && *long && send.segments.as_slice().len() == 1;
         let inline_bytes = if lent { LENT_BYTES_MIN } else { u64::MAX };
         let lent = lent && u64::from(bytes) > inline_bytes;
         let (source_tag, peer_entry, long) = (peers.source_tag, &peers[peer], *long);

@@ -7,18 +7,19 @@
 
 use crate::descriptor::SendDescriptor;
 use crate::engine::Firmware;
+use crate::time::Time;
 
 /// Messages of so many bytes or more are answers that an acknowledgement leaves before. At 16 KB the copies cost as much as its frame
 /// (1.5 µs, MPICH over veth), at 32 KB more; at 256 KB a ping-pong was a fifth shorter with it.
 pub(crate) const ANSWER_BYTES: u64 = 32 << 10;
 
-/// Sends in a row that ended before a receive was posted, for the program to count as one that does so: one may be chance.
+/// Sends in a row that were posted and ended with no receive posted, for the program to count as one that does so: one may be chance.
 const SENDS_IN_A_ROW: u8 = 2;
 
 /// What this node's program does when its long sends have ended.
 #[derive(Default)]
 pub(crate) struct Habit {
-    /// Sends in a row that ended before a receive was posted.
+    /// Sends in a row that were posted, and ended, with no receive posted.
     before_receives: u8,
 }
 
@@ -34,16 +35,26 @@ impl Habit {
 }
 
 impl Firmware {
-    /// Has an acknowledgement that waits for this message to carry it leave before it, if it had better: then it is due when this
-    /// returns, and with it this is true. [`post_send`](Self::post_send) asks by itself.
+    /// Whether an acknowledgement that waited for this message, to ride on it, had better leave before it. If so it is due now:
+    /// [`poll_transmit`](Self::poll_transmit) has it leave. [`post_send`](Self::post_send) asks by itself.
     #[inline]
-    pub fn acknowledges_before(&mut self, send: &SendDescriptor) -> bool {
-        send.segments.bytes() >= ANSWER_BYTES
-            && self.habit.sends_first()
+    pub fn acknowledges_before(
+        &mut self,
+        send: &SendDescriptor,
+        now: impl FnOnce() -> Time,
+    ) -> bool {
+        send.segments.bytes() >= ANSWER_BYTES && self.answers_at_length(now(), send)
+    }
+
+    fn answers_at_length(&mut self, now: Time, send: &SendDescriptor) -> bool {
+        if self.receive.has_posted(send.endpoint) {
+            self.habit.note(true);
+        }
+        self.habit.sends_first()
             && self
                 .peers
                 .find(send.to)
-                .is_some_and(|peer| self.receive.answers_at_length(peer, &self.cross))
+                .is_some_and(|peer| self.receive.answers_at_length(now, peer, &self.cross))
     }
 
     /// An acknowledgement was taken in, and what it came with was not yet: if a long send has ended by it, it shows whether a receive

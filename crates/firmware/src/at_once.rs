@@ -91,8 +91,8 @@ impl Firmware {
 
     /// Posts a message that [`goes_at_once`](Self::goes_at_once). Its frame is added to the batch; then `depart` is called,
     /// which may send what is in the batch but leaves it as it is, and says what time it is. The completion comes with the post, unless
-    /// the message is to be delivered before it is complete. With `lends` the frame may name the message's memory, which can always be
-    /// read: once the post is done the frame must be gone, [taken in](TransmitBatch::take_in), or forgotten as if it were lost.
+    /// the message [lasts](AtOnce::lasts); then its frame may name its memory. With `lends` that of any may, and the memory can always be
+    /// read: once the post is done such a frame must be gone, [taken in](TransmitBatch::take_in), or forgotten as if it were lost.
     ///
     /// # Errors
     ///
@@ -112,7 +112,8 @@ impl Firmware {
             None => {
                 let way = self.peers[peer].route().ok_or(PostError::Busy)?;
                 let fragment = frame_bytes_max - HEADER_BYTES as u16;
-                Form { lane: Lane::Small, way, long: false, weight: 1, fragment, lent: false, end }
+                let (lane, usual_frames) = (Lane::Small, 1);
+                Form { lane, way, long: false, weight: 1, fragment, usual_frames, lent: false, end }
             }
             Some(frames) => {
                 let (lane, way) = self.peers.long_way(peer, frames).ok_or(PostError::Busy)?;
@@ -120,7 +121,16 @@ impl Firmware {
                 let body = long_fragment(&send) - LONG_BYTES;
                 let weight = weight(body as u64, frame_bytes_max, self.peers[peer].long.is_deep());
                 let fragment = long_fragment(&send) as u16;
-                Form { lane, way, long: true, weight, fragment, lent: lends, end }
+                Form {
+                    lane,
+                    way,
+                    long: true,
+                    weight,
+                    fragment,
+                    usual_frames: frames,
+                    lent: lends,
+                    end,
+                }
             }
         };
         let (peers, cross, frame_bytes_max) = (&self.peers, &mut self.cross, self.takes_bytes_max);

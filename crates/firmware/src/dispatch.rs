@@ -232,6 +232,7 @@ impl Firmware {
             Kind::Close => {
                 if header.flags.has(Flags::ACK) {
                     self.send.on_ack(now, peer, header.acknowledge, None);
+                    self.note_habit();
                 }
                 self.give_up(now, peer, Status::PeerClosed);
             }

@@ -208,7 +208,7 @@ impl Firmware {
         memory: &mut impl HostMemory,
     ) -> Result<OpId, PostError> {
         let peer = self.destination(now, send.to, send.endpoint)?;
-        self.acknowledges_before(&send);
+        self.acknowledges_before(&send, || now);
         let buffered_max = self.single_frame_bytes_max();
         self.send.post(now, peer, send, buffered_max, memory)
     }

@@ -57,6 +57,7 @@ impl Firmware {
                     let (latest, delay_us, untaken) = (ack.latest, ack.delay_us, ack.untaken);
                     let sack = Some(Explicit { latest, untaken, sack: &ack.sack, delay_us });
                     self.send.on_ack(now, ack.peer, ack.cumulative, sack);
+                    self.note_habit();
                 }
                 continue;
             }

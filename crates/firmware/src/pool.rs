@@ -126,6 +126,12 @@ impl Pool {
             let start = chain.head as usize * POOL_SLOT_BYTES;
             return self.bytes[start..start + from.len()].copy_from_slice(from);
         }
+        self.write_long(chain, offset, from);
+    }
+
+    /// The same for what takes several slots, or begins within them.
+    #[inline(never)]
+    fn write_long(&mut self, chain: &Chain, offset: usize, from: &[u8]) {
         let mut at = 0;
         self.walk(chain, offset, from.len(), |slice| {
             let end = at + slice.len();

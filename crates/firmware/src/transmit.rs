@@ -100,6 +100,7 @@ impl TransmitBatch {
     }
 
     /// The last `bytes` bytes of what was written last.
+    #[inline]
     pub(crate) fn last_bytes(&self, bytes: usize) -> &[u8] {
         &self.inline[self.used - bytes..self.used]
     }

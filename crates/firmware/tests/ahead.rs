@@ -47,8 +47,7 @@ impl Turns {
         }
     }
 
-    /// `from` sends, and everything happens until the other has that. Returns the kind of the frame that left first.
-    fn turn(&mut self, from: usize) -> Kind {
+    fn post(&mut self, from: usize) {
         let node = &mut self.pair.nodes[from];
         let send = SendDescriptor {
             to: NodeId(2 - from as u64),
@@ -62,6 +61,11 @@ impl Turns {
             context: 7,
         };
         node.firmware.post_send(self.pair.now, send, &mut node.memory).unwrap();
+    }
+
+    /// `from` sends, and everything happens until the other has that. Returns the kind of the frame that left first.
+    fn turn(&mut self, from: usize) -> Kind {
+        self.post(from);
         if self.posts == Posts::WithSend {
             self.receive(from);
         }
@@ -150,4 +154,56 @@ fn one_that_leaves_before_an_answer_is_no_miss() {
     let before = [acks(&turns, 0), acks(&turns, 1)];
     turns.answers(20);
     assert_eq!([acks(&turns, 0), acks(&turns, 1)], before, "they ride again");
+}
+
+/// A program that computes before it answers keeps its peer waiting no more than a few times, whatever the answer's length.
+#[test]
+fn late_answers_are_misses_whether_long_or_not() {
+    for bytes in [LONG - 1, LONG] {
+        let mut turns = Turns::new(bytes, Posts::AfterSend);
+        let mut put_off = 0;
+        for round in 0..60 {
+            let (from, to) = (round % 2, 1 - round % 2);
+            turns.turn(from);
+            let leaves = frames_of(&mut turns.pair, to);
+            put_off += u32::from(leaves.is_empty());
+            for frame in leaves {
+                give(&mut turns.pair, from, &frame);
+            }
+            turns.program(from);
+            turns.pair.now = turns.pair.now + Span::ms(1);
+        }
+        // Of each of the two the 1st, 3rd, 7th, and so on: fewer each time.
+        assert!((2..=10).contains(&put_off), "{bytes}: {put_off} of 60");
+    }
+}
+
+/// Both post a receive, send, and wait for both, at the same time: at its end neither has a receive posted any more, but had.
+#[test]
+fn who_receives_before_the_send_has_ended_has_posted_before() {
+    let mut turns = Turns::new(LONG, Posts::WithSend);
+    for _ in 0..10 {
+        for at in 0..2 {
+            turns.receive(at);
+            turns.post(at);
+        }
+        for _ in 0..20 {
+            for at in 0..2 {
+                for frame in frames_of(&mut turns.pair, at) {
+                    give(&mut turns.pair, 1 - at, &frame);
+                }
+                turns.pair.nodes[at].firmware.idle(turns.pair.now);
+            }
+            turns.pair.now = turns.pair.now + Span::us(3);
+        }
+        for at in 0..2 {
+            let firmware = &mut turns.pair.nodes[at].firmware;
+            let ends = std::iter::from_fn(|| firmware.poll_completion()).map(|end| end.op.kind());
+            assert_eq!(ends.collect::<Vec<_>>(), [OpKind::Receive, OpKind::Send]);
+            turns.posted[at] = false;
+        }
+    }
+    turns.receive(1);
+    let kinds = turns.answers(8);
+    assert!(kinds[1..].iter().all(|kind| *kind == Kind::Message), "{kinds:?}");
 }

@@ -4,8 +4,9 @@
 //!
 //! A frame of the batch may name host memory ([`crate::memory`]). It is read only inside [`Offers::offer`],
 //! [`Offers::depart`] and [`Outgoing::keep_lent`], and only of frames whose bit in `unsent` is set. The owner of an
-//! [`Outgoing`] hands the completion of a send out only when [`Outgoing::names_memory`] is false; so memory that a frame
-//! names is still there when the frame is offered again.
+//! [`Outgoing`] hands the completion of a send whose memory a frame may name out only when [`Outgoing::names_memory`] is false; so
+//! memory that a frame names is still there when the frame is offered again. A send that is over with its post is none of these: its
+//! frame has its bytes, or is gone.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;

@@ -40,12 +40,7 @@ impl Core {
         state: State,
         (more, departs): (bool, bool),
     ) -> Result<Begun, PostError> {
-        if departs
-            && self.firmware.as_mut().is_some_and(|firmware| firmware.acknowledges_before(&send))
-        {
-            let now = self.post_time(false);
-            self.transmit(now);
-        }
+        self.acknowledge_before(&send, departs);
         let last = self.last_turn.max(self.last_post);
         let Self { firmware: Some(firmware), outgoing, memory, links, seldom, .. } = self else {
             return Err(PostError::Closing);
@@ -95,6 +90,16 @@ impl Core {
             self.outgoing.keep_lent(&self.memory);
         }
         begun
+    }
+
+    /// Has an acknowledgement leave before this message if it had better, with it or, if the message `departs`, at once.
+    #[inline]
+    fn acknowledge_before(&mut self, send: &SendDescriptor, departs: bool) {
+        let due = |firmware: &mut Firmware| firmware.acknowledges_before(send, clock::now);
+        if self.firmware.as_mut().is_some_and(due) && departs {
+            let now = self.post_time(false);
+            self.transmit(now);
+        }
     }
 
     /// Posts a put. The caller goes on with [`posted`](Self::posted).

@@ -72,7 +72,7 @@ fn a_megabyte_takes_few_frames() {
     }
 }
 
-/// What several long frames hold leaves whole, in frames of one length.
+/// What several long frames hold leaves whole, in frames of one length but for the last.
 #[test]
 fn some_hundred_kilobytes_leave_unasked() {
     for lanes in [false, true] {

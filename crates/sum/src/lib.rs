@@ -30,7 +30,7 @@ pub fn short(state: u32, bytes: &[u8]) -> Option<u32> {
 
 /// The same after four words, first byte lowest, and then `bytes`. The words are handed over in registers: where they are stored as well,
 /// no load then has to wait for that.
-#[inline]
+#[inline(always)]
 pub fn short_after(state: u32, [a, b, c, d]: [u64; 4], bytes: &[u8]) -> Option<u32> {
     if bytes.len() > SHORT_BYTES_MAX {
         return None;

@@ -363,8 +363,8 @@ pub fn head_checksum(head: &[u8; HEADER_BYTES], seed: Seed) -> Checksum {
 /// A header as it is written, each word's first byte lowest.
 #[inline]
 fn words_of(head: &[u8; HEADER_BYTES]) -> [u64; 4] {
-    let (words, _) = head.as_chunks::<8>();
-    [0, 1, 2, 3].map(|place: usize| u64::from_le_bytes(words[place]))
+    let ([a, b, c, d], _) = head.as_chunks::<8>() else { unreachable!("a header is four words") };
+    [*a, *b, *c, *d].map(u64::from_le_bytes)
 }
 
 /// Starts the checksum of a frame that is written: header and the body bytes that `head` holds. Leaves the seed in the

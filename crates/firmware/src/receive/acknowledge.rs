@@ -226,17 +226,21 @@ impl ReceivePath {
     }
 
     /// The program answers this peer, by so long a message that an acknowledgement which waits for that becomes due. True if there
-    /// is one.
+    /// is one. Whether that was soon decides on the next ones, as when it rides.
     #[inline]
-    pub(crate) fn answers_at_length(&mut self, peer: u32, cross: &Cross) -> bool {
-        let waits = self.acks.put_off == Some(peer) && self.end_courtesy(peer, true, cross);
+    pub(crate) fn answers_at_length(&mut self, now: Time, peer: u32, cross: &Cross) -> bool {
+        if self.acks.put_off != Some(peer) {
+            return false;
+        }
+        let waited_us = microseconds(now).wrapping_sub(self.peers[peer].ack.arrived_us);
+        let waits = self.end_courtesy(peer, waited_us <= ANSWERED_US.into(), cross);
         if waits {
             self.acks.put_off = None;
         }
         waits
     }
 
-    /// One that was put off becomes due, unless it was carried; for an answer, or for want of one. True if it is.
+    /// One that was put off becomes due, unless it was carried; because an answer came soon enough, or did not. True if it is.
     fn end_courtesy(&mut self, peer: u32, answered: bool, cross: &Cross) -> bool {
         let owed = &mut self.peers[peer].ack;
         let waits = !cross.acks[peer].carried && owed.courtesy.ends();

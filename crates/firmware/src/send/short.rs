@@ -28,6 +28,8 @@ pub(crate) struct Form<'a> {
     pub(crate) weight: u8,
     /// Payload bytes of its frames: it has one.
     pub(crate) fragment: u16,
+    /// Frames of the usual length that it would take.
+    pub(crate) usual_frames: u32,
     /// Its payload may be read where it is when it departs, and not copied before.
     pub(crate) lent: bool,
     pub(crate) end: AtOnceEnd,
@@ -43,8 +45,9 @@ pub(crate) enum AtOnceEnd {
 }
 
 /// Frames that may be under way, as [`Flight::in_flight`](super::record::Flight) counts them, for a message that is longer than most to
-/// be copied all the same: 64 KB at MTU 1500. What is not copied is complete when it is acknowledged, so both of two programs that
-/// send a few messages and then wait would have to send as many acknowledgements (1.8 µs each); one that sends more goes on meanwhile.
+/// leave at once: 64 KB at MTU 1500. Behind more it would wait, and what waits leaves in fewer calls. Those that are then copied are
+/// complete with that; otherwise both of two programs that send a few messages and then wait would have to send as many
+/// acknowledgements (1.8 µs each); one that sends more goes on meanwhile.
 const LITTLE_FRAMES: u32 = 44;
 
 /// Bytes from which on a payload that is lent is not copied next to its header: what that saves is then more than what one more
@@ -74,12 +77,11 @@ impl SendPath {
         if !entry.found || self.loopback == Some(peer) {
             return None;
         }
-        let may = entry.active.as_deref().is_none_or(|active| {
-            active.is_waiting()
-                && active.refusals == 0
-                && (entry.next.since(active.unacked) as u32) < WINDOW_FRAMES
-                && active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames()
-        });
+        let Some(active) = entry.active.as_deref() else { return Some(end) };
+        let may = active.is_waiting()
+            && active.refusals == 0
+            && (entry.next.since(active.unacked) as u32) < WINDOW_FRAMES
+            && active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames();
         may.then_some(end)
     }
 
@@ -126,7 +128,7 @@ impl SendPath {
         let Some((index, generation)) = self.messages.next_name() else {
             return Err(PostError::Busy);
         };
-        let Form { lane, way, long, weight, fragment, lent, end } = form;
+        let Form { lane, way, long, weight, fragment, usual_frames, lent, end } = form;
         let (lane, weight, fragment) = (*lane, *weight, *fragment);
         let over = *end == AtOnceEnd::Over;
         let request = !over || self.asks(&self.peers[peer], lane, weight);
@@ -135,15 +137,16 @@ impl SendPath {
 
         let Outlet { peers, cross, memory, batch, frame_bytes_max } = out;
         // Made where it is used, of registers: what is stored in between is loaded in other pieces, which waits for the stores.
-        let fields = || Message {
-            node: peers.own,
+        let (own, frame_bytes_max, immediate) = (peers.own, *frame_bytes_max, send.immediate);
+        let fields = move || Message {
+            node: own,
             source_endpoint: send.endpoint,
             destination_endpoint: send.to_endpoint,
             match_bits: send.match_bits,
-            frame_bytes_max: *frame_bytes_max,
+            frame_bytes_max,
             handle: handle(index, generation),
             long: None,
-            immediate: send.immediate,
+            immediate,
         };
         let cell = &mut cross.acks[peer];
         let flags = Flags::ACK.with(Flags::LAST).with_if(request, Flags::ACK_REQUEST);
@@ -164,7 +167,7 @@ impl SendPath {
         } else {
             let list = &send.segments;
             let payload = Payload::Host { list, offset: 0, bytes: bytes.into() };
-            let body = |into: &mut [u8]| fields().emit(into);
+            let body = move |into: &mut [u8]| fields().emit(into);
             encode::frame(batch, &line, &head, body, payload, *memory).map(drop)
         };
         match built {
@@ -210,6 +213,7 @@ impl SendPath {
             unscheduled: bytes,
             first_payload: bytes,
             fragment,
+            usual_frames: *usual_frames,
             in_train: true,
             completed: over,
             ..SendMessage::new(peer, Work::Message, send, chain)

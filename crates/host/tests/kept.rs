@@ -29,7 +29,7 @@ impl Link for Watched {
 
     fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
         self.calls += 1;
-        if self.calls % self.refuses == 0 {
+        if self.calls.is_multiple_of(self.refuses) {
             return 0;
         }
         let taken = self.inner.send(batch);

@@ -16,9 +16,18 @@ use crate::transmit::TransmitBatch;
 /// Says that a message may leave at once, and how. Good until anything else is asked of the firmware.
 pub struct AtOnce {
     peer: u32,
-    /// It is too long for a usual frame, and would take so many.
-    instead_of: Option<u32>,
+    /// It is too long for a usual frame.
+    long: Option<Long>,
     end: AtOnceEnd,
+}
+
+/// What is known of a message that leaves in a frame longer than the MTU.
+#[derive(Clone, Copy)]
+struct Long {
+    /// It would take so many of the usual length.
+    usual_frames: u32,
+    /// An answer is counted on, and it is not copied unless it must be.
+    answered: bool,
 }
 
 impl AtOnce {
@@ -26,7 +35,7 @@ impl AtOnce {
     /// name it, and wait or be sent by reference like others.
     #[inline]
     pub fn lasts(&self) -> bool {
-        self.end == AtOnceEnd::Acknowledged
+        self.end == AtOnceEnd::Acknowledged || self.long.is_some_and(|long| long.answered)
     }
 }
 
@@ -60,7 +69,7 @@ impl Firmware {
         let frame_bytes_max = self.peers[peer].frame_bytes_max;
         let bytes = send.segments.bytes();
         // As much as a buffered message may have, whether with immediate data or without.
-        let (lane, instead_of) = if bytes + SHORT_FIELDS_BYTES <= frame_bytes_max.into() {
+        let (lane, long) = if bytes + SHORT_FIELDS_BYTES <= frame_bytes_max.into() {
             self.peers.small_way(last, peer)?;
             (Lane::Small, None)
         } else {
@@ -76,9 +85,11 @@ impl Firmware {
             }
             let frames = (long_fragment(send) as u64)
                 .div_ceil((frame_bytes_max - HEADER_BYTES as u16).into());
-            (self.peers.long_way(peer, frames as u32)?.0, Some(frames as u32))
+            let lane = self.peers.long_way(peer, frames as u32)?.0;
+            let answered = self.is_answered(peer, send);
+            (lane, Some(Long { usual_frames: frames as u32, answered }))
         };
-        let form = (lane, instead_of.is_some());
+        let form = (lane, long.is_some());
         // What came last may have made room for it; that is taken in once.
         let end = loop {
             let end = self.send.may_go_at_once(peer, send, form);
@@ -86,7 +97,7 @@ impl Firmware {
                 break end?;
             }
         };
-        Some(AtOnce { peer, instead_of, end })
+        Some(AtOnce { peer, long, end })
     }
 
     /// Posts a message that [`goes_at_once`](Self::goes_at_once). Its frame is added to the batch; then `depart` is called,
@@ -106,17 +117,17 @@ impl Firmware {
         (batch, lends): (&mut TransmitBatch, bool),
         depart: impl FnOnce(&TransmitBatch) -> Time,
     ) -> Result<Posted, PostError> {
-        let AtOnce { peer, instead_of, end } = *at_once;
+        let AtOnce { peer, long, end } = *at_once;
         let frame_bytes_max = self.peers[peer].frame_bytes_max;
-        let form = match instead_of {
+        let form = match long {
             None => {
                 let way = self.peers[peer].route().ok_or(PostError::Busy)?;
                 let fragment = frame_bytes_max - HEADER_BYTES as u16;
                 let (lane, usual_frames) = (Lane::Small, 1);
                 Form { lane, way, long: false, weight: 1, fragment, usual_frames, lent: false, end }
             }
-            Some(frames) => {
-                let (lane, way) = self.peers.long_way(peer, frames).ok_or(PostError::Busy)?;
+            Some(Long { usual_frames, answered }) => {
+                let (lane, way) = self.peers.long_way(peer, usual_frames).ok_or(PostError::Busy)?;
                 // It goes on in no others, and has no fields for that.
                 let body = long_fragment(&send) - LONG_BYTES;
                 let weight = weight(body as u64, frame_bytes_max, self.peers[peer].long.is_deep());
@@ -127,9 +138,9 @@ impl Firmware {
                     long: true,
                     weight,
                     fragment,
-                    usual_frames: frames,
+                    usual_frames,
                     lent: lends,
-                    end,
+                    end: if answered { AtOnceEnd::Answered } else { end },
                 }
             }
         };

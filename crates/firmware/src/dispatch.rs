@@ -217,6 +217,7 @@ impl Firmware {
                         sack: &ack.sack,
                         delay_us: header.word,
                     });
+                    self.answers.miss(peer);
                     self.send.on_ack(now, peer, header.acknowledge, sack);
                     self.note_habit();
                 }

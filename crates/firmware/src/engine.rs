@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use emp_wire::{Epoch, LinkAddress, NodeId};
 
 use crate::ahead::Habit;
+use crate::answered::Answers;
 use crate::assembly::Assembly;
 use crate::counters::{Counter, Counters};
 use crate::cross::Cross;
@@ -138,6 +139,8 @@ pub struct Firmware {
     pub(crate) watched: Vec<(u32, u32)>,
     /// What its program does when its long sends have ended.
     pub(crate) habit: Habit,
+    /// Whether what it sends is answered.
+    pub(crate) answers: Answers,
     /// When strangers were last greeted, in milliseconds (wrapping).
     pub(crate) greeted_ms: Option<u32>,
     /// When an event last came in.
@@ -181,6 +184,7 @@ impl Firmware {
             closing: None,
             watch_at: None,
             habit: Habit::default(),
+            answers: Answers::default(),
             watched: Vec::new(),
             greeted_ms: None,
             ran_at: Time::default(),

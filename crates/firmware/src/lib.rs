@@ -12,6 +12,7 @@ extern crate std;
 
 mod absence;
 mod ahead;
+mod answered;
 mod arithmetic;
 mod assembly;
 mod at_once;

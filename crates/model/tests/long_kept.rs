@@ -2,13 +2,9 @@
 
 mod support;
 
-use emp_firmware::{CompletionMode, Counter, LinkInfo, Profile, Span};
-use emp_model::{
-    FabricSetup, FaultPlan, MessageSpec, NodeSetup, Ppm, Rates, Want, World, WorldSetup,
-};
-use support::{acquainted_setup, count, finish};
-
-const PIECE_BYTES: usize = 1_472;
+use emp_firmware::{CompletionMode, Counter, Span};
+use emp_model::{FaultPlan, MessageSpec, Ppm, Rates, Want};
+use support::{count, finish, two_lanes_with_long_frames};
 
 /// How sends that are not over with their post are asked for: 40 KB is too long to be copied, and what is to be delivered never is.
 const KEPT: [(CompletionMode, u64); 3] = [
@@ -17,36 +13,10 @@ const KEPT: [(CompletionMode, u64); 3] = [
     (CompletionMode::Delivered, 30_000),
 ];
 
-/// Two nodes on two links, of which the second carries long frames and is for bulk; such frames are known to get through.
-fn open() -> World {
-    let mut long = LinkInfo::new(PIECE_BYTES, false);
-    (long.segments, long.long_frames) = (true, true);
-    (long.bulk_frames, long.bulk_frames_long) = (Some(5), Some(3));
-    let links = vec![LinkInfo::new(PIECE_BYTES, true), long];
-    let fabric =
-        || FabricSetup { latency: Span::us(5), piece_bytes: PIECE_BYTES, ..FabricSetup::lan() };
-    let node =
-        |index| NodeSetup { links: links.clone(), ..NodeSetup::new(index, Profile::DEFAULT) };
-    let setup = WorldSetup {
-        fabrics: vec![fabric(), fabric()],
-        nodes: (0..2).map(node).collect(),
-        seed: 9,
-    };
-    let mut world = acquainted_setup(setup);
-    for (from, to) in [(0, 1), (1, 0)] {
-        for _ in 0..3 {
-            world.receive(to, Want::ANY, 100_000);
-            world.send(MessageSpec::plain(from, to, 100_000));
-            finish(&mut world);
-        }
-    }
-    world
-}
-
 #[test]
 fn they_leave_as_one_frame_and_nothing_of_them_is_copied() {
     for (completion, bytes) in KEPT {
-        let mut world = open();
+        let mut world = two_lanes_with_long_frames();
         let counters = [Counter::FramesLong, Counter::BytesCopied];
         let before = counters.map(|counter| count(&world, 0, counter));
         world.receive(1, Want::ANY, bytes);
@@ -61,7 +31,7 @@ fn they_leave_as_one_frame_and_nothing_of_them_is_copied() {
 #[test]
 fn those_that_are_pulled_after_all_come_by_bulk() {
     for (completion, bytes) in KEPT {
-        let mut world = open();
+        let mut world = two_lanes_with_long_frames();
         for _ in 0..200 {
             world.send(MessageSpec { completion, ..MessageSpec::plain(0, 1, bytes) });
             world.pass(Span::ms(1));
@@ -80,7 +50,7 @@ fn those_that_are_pulled_after_all_come_by_bulk() {
 #[test]
 fn losses_and_repetitions_do_them_no_harm() {
     for (completion, most) in KEPT {
-        let mut world = open();
+        let mut world = two_lanes_with_long_frames();
         let (drop, duplicate, reorder) = (Ppm(20_000), Ppm(10_000), Ppm(10_000));
         let rates = Rates { drop, duplicate, reorder, ..Rates::default() };
         world.network_mut().set_faults(1, FaultPlan::uniform(rates));

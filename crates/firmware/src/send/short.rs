@@ -42,6 +42,8 @@ pub(crate) enum AtOnceEnd {
     Over,
     /// When it is acknowledged: until then it stays with the host. That is asked for, and may ride on the answer (`ACK-6`).
     Acknowledged,
+    /// Likewise, but an answer is counted on, and it is not asked for ([`answered`](crate::answered)).
+    Answered,
 }
 
 /// Frames that may be under way, as [`Flight::in_flight`](super::record::Flight) counts them, for a message that is longer than most to
@@ -131,7 +133,9 @@ impl SendPath {
         let Form { lane, way, long, weight, fragment, usual_frames, lent, end } = form;
         let (lane, weight, fragment) = (*lane, *weight, *fragment);
         let over = *end == AtOnceEnd::Over;
-        let request = !over || self.asks(&self.peers[peer], lane, weight);
+        // Both are looked at: that is shorter than to choose.
+        let asks = self.asks(&self.peers[peer], lane, weight);
+        let request = asks | (*end == AtOnceEnd::Acknowledged);
         let (sequence, number) = (self.peers[peer].next, self.peers[peer].next_number);
         let bytes = send.segments.bytes() as u32;
 

@@ -4,8 +4,8 @@
 pub mod forger;
 pub mod hub;
 
-use emp_firmware::{Counter, Profile, Span};
-use emp_model::{MessageSpec, Stop, Verdict, World, WorldSetup};
+use emp_firmware::{Counter, LinkInfo, Profile, Span};
+use emp_model::{FabricSetup, MessageSpec, NodeSetup, Stop, Verdict, World, WorldSetup};
 use emp_wire::{Header, Kind};
 
 /// Nodes on a fault-free LAN, known to each other (every pair has exchanged a message), recording frames.
@@ -27,6 +27,38 @@ pub fn acquainted_setup(setup: WorldSetup) -> World {
         }
     }
     world.network_mut().trace_mut().switch(true);
+    world
+}
+
+/// Bytes of the datagrams that a long frame is cut into.
+const LONG_PIECE_BYTES: usize = 1_472;
+
+/// Two nodes on two links, of which the second carries long frames and is for bulk; such frames are known to get through.
+pub fn two_lanes_with_long_frames() -> World {
+    let mut long = LinkInfo::new(LONG_PIECE_BYTES, false);
+    (long.segments, long.long_frames) = (true, true);
+    (long.bulk_frames, long.bulk_frames_long) = (Some(5), Some(3));
+    let links = vec![LinkInfo::new(LONG_PIECE_BYTES, true), long];
+    let fabric = || FabricSetup {
+        latency: Span::us(5),
+        piece_bytes: LONG_PIECE_BYTES,
+        ..FabricSetup::lan()
+    };
+    let node =
+        |index| NodeSetup { links: links.clone(), ..NodeSetup::new(index, Profile::DEFAULT) };
+    let setup = WorldSetup {
+        fabrics: vec![fabric(), fabric()],
+        nodes: (0..2).map(node).collect(),
+        seed: 9,
+    };
+    let mut world = acquainted_setup(setup);
+    for (from, to) in [(0, 1), (1, 0)] {
+        for _ in 0..3 {
+            world.receive(to, emp_model::Want::ANY, 100_000);
+            world.send(MessageSpec::plain(from, to, 100_000));
+            finish(&mut world);
+        }
+    }
     world
 }
 

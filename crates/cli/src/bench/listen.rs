@@ -128,6 +128,7 @@ fn answer(
             control.send(&Answer::Ready)?;
             let before = subject.copied();
             subject.passive(&job)?;
+            subject.leave_memory();
             let copied = subject.copied().zip(before).map(|(after, before)| after - before);
             control.send(&Answer::Done { copied })
         }

@@ -293,6 +293,13 @@ impl Subject for Emp {
         Ok(())
     }
 
+    fn leave_memory(&mut self) {
+        if let Ok(out) = Arc::try_unwrap(std::mem::take(&mut self.out)) {
+            memory::leave_sent(out);
+        }
+        memory::leave_received(std::mem::take(&mut self.spare));
+    }
+
     fn active(&mut self, job: &Job) -> anyhow::Result<Measure> {
         let start = Instant::now();
         match job.pattern {

@@ -36,6 +36,9 @@ pub trait Subject {
     /// Does the listener's half.
     fn passive(&mut self, job: &Job) -> anyhow::Result<()>;
 
+    /// After a job: leaves its buffers to the next subject ([`memory`]).
+    fn leave_memory(&mut self) {}
+
     /// User-space bytes that this end has copied so far, where that is counted.
     fn copied(&self) -> Option<u64> {
         None

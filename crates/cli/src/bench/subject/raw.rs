@@ -293,6 +293,11 @@ impl Subject for Raw {
         Ok(())
     }
 
+    fn leave_memory(&mut self) {
+        memory::leave_sent(std::mem::take(&mut self.out));
+        memory::leave_received(vec![std::mem::take(&mut self.into)]);
+    }
+
     fn active(&mut self, job: &Job) -> anyhow::Result<Measure> {
         self.meet_long(job.size);
         let start = Instant::now();

@@ -228,6 +228,11 @@ impl Subject for Tcp {
         Ok(())
     }
 
+    fn leave_memory(&mut self) {
+        memory::leave_sent(std::mem::take(&mut self.out));
+        memory::leave_received(vec![std::mem::take(&mut self.into)]);
+    }
+
     fn active(&mut self, job: &Job) -> anyhow::Result<Measure> {
         let start = Instant::now();
         match job.pattern {

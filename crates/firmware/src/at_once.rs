@@ -9,7 +9,7 @@ use crate::engine::Firmware;
 use crate::lanes::Lane;
 use crate::long::weight;
 use crate::memory::HostMemory;
-use crate::send::{AtOnceEnd, Form, Outlet};
+use crate::send::{ANSWERED_BYTES_MIN, AtOnceEnd, Form, Outlet};
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
@@ -26,7 +26,7 @@ pub struct AtOnce {
 struct Long {
     /// It would take so many of the usual length.
     usual_frames: u32,
-    /// An answer is counted on, and it is not copied unless it must be.
+    /// An answer is counted on: it stays with the host until it is acknowledged.
     answered: bool,
 }
 
@@ -86,7 +86,7 @@ impl Firmware {
             let frames = (long_fragment(send) as u64)
                 .div_ceil((frame_bytes_max - HEADER_BYTES as u16).into());
             let lane = self.peers.long_way(peer, frames as u32)?.0;
-            let answered = self.is_answered(peer, send);
+            let answered = self.look_for_answer(peer, send);
             (lane, Some(Long { usual_frames: frames as u32, answered }))
         };
         let form = (lane, long.is_some());
@@ -127,6 +127,7 @@ impl Firmware {
                 Form { lane, way, long: false, weight: 1, fragment, usual_frames, lent: false, end }
             }
             Some(Long { usual_frames, answered }) => {
+                self.send.answers.post(peer);
                 let (lane, way) = self.peers.long_way(peer, usual_frames).ok_or(PostError::Busy)?;
                 // It goes on in no others, and has no fields for that.
                 let body = long_fragment(&send) - LONG_BYTES;
@@ -147,6 +148,23 @@ impl Firmware {
         let (peers, cross, frame_bytes_max) = (&self.peers, &mut self.cross, self.takes_bytes_max);
         let mut out = Outlet { peers, cross, memory, batch, frame_bytes_max };
         self.send.post_at_once(peer, send, &form, &mut out, depart)
+    }
+
+    /// Whether an answer is counted on to acknowledge this message, which leaves at once in a long frame. Not inlined: this is for long ones,
+    /// and the way of short ones is counted in instructions.
+    #[inline(never)]
+    fn look_for_answer(&mut self, peer: u32, send: &SendDescriptor) -> bool {
+        let bytes = send.segments.bytes();
+        // In one piece, which a link can refer to.
+        let copied = matches!(send.completion, CompletionMode::Auto)
+            && send.segments.as_slice().len() == 1
+            && (ANSWERED_BYTES_MIN..=self.profile.long_buffered_bytes.into()).contains(&bytes);
+        let sight = copied.then(|| {
+            let answered =
+                self.send.has_nothing_unanswered(peer) && self.receive.has_posted(send.endpoint);
+            (answered, self.unexpected_so_far())
+        });
+        self.send.answers.look(peer, sight)
     }
 
     /// As [`post_send`](Self::post_send); a small message that nothing stands before is in `batch` when this returns, as if

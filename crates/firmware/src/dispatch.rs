@@ -72,9 +72,10 @@ impl Firmware {
     }
 
     /// To be called when [`poll_timeout`](Self::poll_timeout)'s time has come. Harmless at other times.
-    pub fn handle_timeout(&mut self, now: Time, _memory: &mut impl HostMemory) {
+    pub fn handle_timeout(&mut self, now: Time, memory: &mut impl HostMemory) {
         self.notice_absence(now);
         self.send.handle_timeout(now);
+        self.send.end_unanswered(now, memory);
         self.run_searches(now);
         self.run_seeks(now);
         self.run_long_questions(now);
@@ -217,7 +218,7 @@ impl Firmware {
                         sack: &ack.sack,
                         delay_us: header.word,
                     });
-                    self.answers.miss(peer);
+                    self.send.answers.on_ack(peer);
                     self.send.on_ack(now, peer, header.acknowledge, sack);
                     self.note_habit();
                 }

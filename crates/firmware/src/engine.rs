@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 use emp_wire::{Epoch, LinkAddress, NodeId};
 
 use crate::ahead::Habit;
-use crate::answered::Answers;
 use crate::assembly::Assembly;
 use crate::counters::{Counter, Counters};
 use crate::cross::Cross;
@@ -139,8 +138,6 @@ pub struct Firmware {
     pub(crate) watched: Vec<(u32, u32)>,
     /// What its program does when its long sends have ended.
     pub(crate) habit: Habit,
-    /// Whether what it sends is answered.
-    pub(crate) answers: Answers,
     /// When strangers were last greeted, in milliseconds (wrapping).
     pub(crate) greeted_ms: Option<u32>,
     /// When an event last came in.
@@ -184,7 +181,6 @@ impl Firmware {
             closing: None,
             watch_at: None,
             habit: Habit::default(),
-            answers: Answers::default(),
             watched: Vec::new(),
             greeted_ms: None,
             ran_at: Time::default(),
@@ -429,6 +425,7 @@ impl Firmware {
             self.watch_at,
         ];
         let first = next.map(|due| due.unwrap_or(Time::NEVER)).into_iter().min();
+        let first = first.map(|due| due.min(self.send.answers.due()));
         first.filter(|due| *due != Time::NEVER)
     }
 

@@ -12,7 +12,6 @@ extern crate std;
 
 mod absence;
 mod ahead;
-mod answered;
 mod arithmetic;
 mod assembly;
 mod at_once;

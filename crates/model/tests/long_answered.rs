@@ -4,7 +4,7 @@
 mod support;
 
 use emp_firmware::{Counter, Span, Status};
-use emp_model::{FaultPlan, MessageId, MessageSpec, Ppm, Rates, Want, World};
+use emp_model::{Action, FaultPlan, MessageId, MessageSpec, Ppm, Rates, Want, WantBits, World};
 use support::{count, finish, two_lanes_with_long_frames, wait};
 
 const BYTES: u64 = 24_000;
@@ -106,6 +106,57 @@ fn one_that_counted_on_an_answer_in_vain_is_over_all_the_same() {
     let took = wait(&mut world, Span::ms(50), |world| world.sent(unanswered).is_some());
     assert!(took < Span::us(100), "{took:?}");
     assert_eq!(world.sent(unanswered), Some(Status::Ok));
+}
+
+/// Nobody looks at the other end for long: who waits for the message to be over does not wait for that.
+#[test]
+fn one_that_is_not_even_looked_for_is_copied_after_all() {
+    let mut world = open();
+    turns(&mut world, 20, Span(0), Posts::BeforeSend);
+    world.apply(Action::Pause { node: 1, span: Span::ms(20) });
+    world.receive(0, Want::ANY, BYTES);
+    let before = count(&world, 0, Counter::BytesCopied);
+    let message = world.send(MessageSpec::plain(0, 1, BYTES));
+    assert_eq!(count(&world, 0, Counter::BytesCopied), before);
+    let took = wait(&mut world, Span::ms(10), |world| world.sent(message).is_some());
+    assert!(took < Span::us(500), "two round trips: {took:?}");
+    assert_eq!(count(&world, 0, Counter::BytesCopied), before + BYTES);
+    assert!(!world.arrived(message));
+    wait(&mut world, Span::ms(50), |world| world.arrived(message));
+}
+
+/// One end waits for its message to be over before it posts the receive for the answer, and has another one posted all the time.
+#[test]
+fn a_receive_for_something_else_does_not_count() {
+    let mut world = open();
+    let never = MessageSpec { tag: 77, ..MessageSpec::plain(1, 0, 0) };
+    world.receive(0, Want { bits: WantBits::Tag(never.tag), ..Want::ANY }, 0);
+    for _ in 0..400 {
+        let question = world.send(MessageSpec::plain(0, 1, BYTES));
+        let (mut posted, mut answer) = (false, None);
+        while !posted || answer.is_none() {
+            let (over, there) = (posted, answer.is_some());
+            wait(&mut world, Span::ms(50), |world| {
+                !over && world.sent(question).is_some() || !there && world.arrived(question)
+            });
+            if !over && world.sent(question).is_some() {
+                world.receive(0, Want { bits: WantBits::Tag(0), ..Want::ANY }, BYTES);
+                posted = true;
+            }
+            if !there && world.arrived(question) {
+                world.receive(1, Want::ANY, BYTES);
+                answer = Some(world.send(MessageSpec::plain(1, 0, BYTES)));
+            }
+        }
+        let answer = answer.expect("sent");
+        wait(&mut world, Span::ms(50), |world| world.arrived(answer));
+    }
+    let unexpected = count(&world, 0, Counter::Unexpected);
+    assert!(unexpected < 20, "{unexpected} answers came before their receives");
+    // What was for something else comes in the end.
+    world.send(never);
+    world.send(MessageSpec::plain(0, 1, BYTES));
+    finish(&mut world);
 }
 
 #[test]

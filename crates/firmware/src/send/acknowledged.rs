@@ -224,6 +224,7 @@ impl SendPath {
     }
 
     fn complete(&mut self, index: u32) {
+        self.answers.ended(index);
         let Some(message) = self.messages.at(index) else { return };
         let status = match message.done {
             Some(DoneStatus::Abandoned) if message.homeless => Status::NoEndpoint,

@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 mod acknowledged;
+mod answered;
 mod body;
 mod bookkeeping;
 mod cut;
@@ -37,6 +38,8 @@ use crate::slots::Slots;
 use crate::time::{Span, Time};
 use crate::timers::Timers;
 pub(crate) use acknowledged::Explicit;
+pub(crate) use answered::ANSWERED_BYTES_MIN;
+use answered::Answers;
 use record::Active;
 pub(crate) use short::{AtOnceEnd, Form};
 pub(crate) use transmission::Outlet;
@@ -188,6 +191,8 @@ pub(crate) struct SendPath {
     awaits: bool,
     /// Receivers that had less room than they were sent.
     wary: wary::Wary,
+    /// Whether messages are answered, and one that waits for that.
+    pub(crate) answers: Answers,
     /// The endpoint of a long message that has ended since this was last asked: its host had waited for that.
     long_ended: Option<u16>,
     /// An acknowledgement that is taken in later.
@@ -222,6 +227,7 @@ impl SendPath {
             active: 0,
             awaits: false,
             wary: wary::Wary::default(),
+            answers: Answers::new(),
             long_ended: None,
             late: None,
             replied: Vec::new(),

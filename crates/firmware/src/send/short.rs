@@ -42,7 +42,7 @@ pub(crate) enum AtOnceEnd {
     Over,
     /// When it is acknowledged: until then it stays with the host. That is asked for, and may ride on the answer (`ACK-6`).
     Acknowledged,
-    /// Likewise, but an answer is counted on, and it is not asked for ([`answered`](crate::answered)).
+    /// Likewise, but an answer is counted on, and it is not asked for ([`answered`](super::answered)).
     Answered,
 }
 
@@ -193,6 +193,8 @@ impl SendPath {
             } else {
                 self.pool.write(chain, 0, batch.last_bytes(bytes as usize));
             }
+        } else if *end == AtOnceEnd::Answered {
+            self.await_answer(now, (peer, lane), (index, generation));
         }
         let copies = u64::from(over) + u64::from(!lent);
         self.counters.add(Counter::BytesCopied, copies * u64::from(bytes));

@@ -294,6 +294,7 @@ impl Subject for Emp {
     }
 
     fn leave_memory(&mut self) {
+        // All requests have ended, so nobody else has it.
         if let Ok(out) = Arc::try_unwrap(std::mem::take(&mut self.out)) {
             memory::leave_sent(out);
         }

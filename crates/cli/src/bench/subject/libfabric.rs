@@ -147,6 +147,10 @@ impl Subject for Libfabric {
         (0..self.door.receives() as u64).try_for_each(|number| self.post_receive(number))
     }
 
+    fn leave_memory(&mut self) {
+        self.door.leave_memory();
+    }
+
     fn active(&mut self, job: &Job) -> anyhow::Result<Measure> {
         let start = Instant::now();
         self.ping(job)?;

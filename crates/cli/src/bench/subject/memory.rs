@@ -4,7 +4,8 @@
 //! frames pay for each page that is sent by reference, and nobody else does.
 //!
 //! Which pages one gets decides on a tenth of the time of a copy of 1 MiB (how they share the caches is up to the machine), and is another
-//! matter in each run. So a subject leaves its memory when its job is over, and the next one has it.
+//! matter in each run. So a subject leaves its memory when its job is over, and the next one has it: what is sent always, what is received
+//! into where it wants as many buffers of that size, as in ping-pongs of 256 KB and more.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

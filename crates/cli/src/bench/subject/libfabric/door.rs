@@ -140,6 +140,14 @@ impl Door {
         Ok(())
     }
 
+    /// Leaves the buffers to others ([`memory`]), unless something is under way.
+    pub fn leave_memory(&mut self) {
+        if self.sends + self.receives == 0 {
+            memory::leave_sent(std::mem::take(&mut self.out));
+            memory::leave_received(std::mem::take(&mut self.into));
+        }
+    }
+
     /// Posts a send of the message. False if there is no room for it now.
     #[inline]
     pub fn send(&mut self) -> anyhow::Result<bool> {

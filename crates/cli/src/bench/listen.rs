@@ -128,7 +128,7 @@ fn answer(
             control.send(&Answer::Ready)?;
             let before = subject.copied();
             subject.passive(&job)?;
-            subject.leave_memory();
+            subject.leave_memory(&job);
             let copied = subject.copied().zip(before).map(|(after, before)| after - before);
             control.send(&Answer::Done { copied })
         }

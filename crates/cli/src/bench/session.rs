@@ -117,7 +117,7 @@ impl Session {
         let before = self.subjects[subject].copied();
         let measure = self.subjects[subject].active(&job);
         let measure = measure.map_err(|problem| explain(&mut self.control, problem))?;
-        self.subjects[subject].leave_memory();
+        self.subjects[subject].leave_memory(&job);
         let Answer::Done { copied: theirs } = self.control.answer()? else {
             bail!("the other end did not finish");
         };

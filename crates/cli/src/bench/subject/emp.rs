@@ -293,7 +293,10 @@ impl Subject for Emp {
         Ok(())
     }
 
-    fn leave_memory(&mut self) {
+    fn leave_memory(&mut self, job: &Job) {
+        if !memory::is_shared(job) {
+            return;
+        }
         // All requests have ended, so nobody else has it.
         if let Ok(out) = Arc::try_unwrap(std::mem::take(&mut self.out)) {
             memory::leave_sent(out);

@@ -11,7 +11,7 @@ use self::door::Door;
 use super::emp::pingpong_receives;
 use super::opening::Opening;
 use super::place::Place;
-use super::{Role, Subject};
+use super::{Role, Subject, memory};
 use crate::bail_user;
 use crate::bench::control::Card;
 use crate::bench::job::{Job, LinkChoice, Measure, Pattern};
@@ -147,8 +147,10 @@ impl Subject for Libfabric {
         (0..self.door.receives() as u64).try_for_each(|number| self.post_receive(number))
     }
 
-    fn leave_memory(&mut self) {
-        self.door.leave_memory();
+    fn leave_memory(&mut self, job: &Job) {
+        if memory::is_shared(job) {
+            self.door.leave_memory();
+        }
     }
 
     fn active(&mut self, job: &Job) -> anyhow::Result<Measure> {

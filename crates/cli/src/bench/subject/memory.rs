@@ -4,8 +4,9 @@
 //! frames pay for each page that is sent by reference, and nobody else does.
 //!
 //! Which pages one gets decides on a tenth of the time of a copy of 1 MiB (how they share the caches is up to the machine), and is another
-//! matter in each run. So a subject leaves its memory when its job is over, and the next one has it: what is sent always, what is received
-//! into where it wants as many buffers of that size, as in ping-pongs of 256 KB and more.
+//! matter in each run. So in ping-pongs a subject leaves its memory when its job is over, and the next one has it: what is sent always, what
+//! is received into from 64 KB on, where all want one buffer. In streams they want different ones, and each keeps its own: those that had
+//! some in common would have them in a cache.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,8 +14,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::Context;
 use emp_host::PageBuffer;
 
+use crate::bench::job::{Job, Pattern};
+
 /// What messages that are sent are filled with.
 pub const FILL: u8 = 0x5a;
+
+/// Whether subjects have the same memory in turn for this job.
+pub fn is_shared(job: &Job) -> bool {
+    job.pattern == Pattern::Pingpong
+}
 
 /// What buffers are for.
 #[derive(Clone, Copy, PartialEq, Eq)]

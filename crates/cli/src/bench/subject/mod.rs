@@ -36,8 +36,8 @@ pub trait Subject {
     /// Does the listener's half.
     fn passive(&mut self, job: &Job) -> anyhow::Result<()>;
 
-    /// After a job: leaves its buffers to the next subject ([`memory`]).
-    fn leave_memory(&mut self) {}
+    /// After a job: leaves its buffers to the next subject, if that is [`shared`](memory::is_shared).
+    fn leave_memory(&mut self, _job: &Job) {}
 
     /// User-space bytes that this end has copied so far, where that is counted.
     fn copied(&self) -> Option<u64> {

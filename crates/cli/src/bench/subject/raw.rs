@@ -293,9 +293,11 @@ impl Subject for Raw {
         Ok(())
     }
 
-    fn leave_memory(&mut self) {
-        memory::leave_sent(std::mem::take(&mut self.out));
-        memory::leave_received(vec![std::mem::take(&mut self.into)]);
+    fn leave_memory(&mut self, job: &Job) {
+        if memory::is_shared(job) {
+            memory::leave_sent(std::mem::take(&mut self.out));
+            memory::leave_received(vec![std::mem::take(&mut self.into)]);
+        }
     }
 
     fn active(&mut self, job: &Job) -> anyhow::Result<Measure> {

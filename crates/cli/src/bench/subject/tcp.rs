@@ -221,16 +221,19 @@ impl Subject for Tcp {
         if self.out.len() < bytes {
             self.out = memory::filled(bytes)?;
         }
-        let bytes = messages_bytes(job).max(job.size).max(READ_BYTES);
+        let several = if memory::is_shared(job) { 0 } else { READ_BYTES };
+        let bytes = messages_bytes(job).max(bytes).max(several);
         if self.into.len() < bytes {
             self.into = memory::one(bytes)?;
         }
         Ok(())
     }
 
-    fn leave_memory(&mut self) {
-        memory::leave_sent(std::mem::take(&mut self.out));
-        memory::leave_received(vec![std::mem::take(&mut self.into)]);
+    fn leave_memory(&mut self, job: &Job) {
+        if memory::is_shared(job) {
+            memory::leave_sent(std::mem::take(&mut self.out));
+            memory::leave_received(vec![std::mem::take(&mut self.into)]);
+        }
     }
 
     fn active(&mut self, job: &Job) -> anyhow::Result<Measure> {

@@ -2,8 +2,10 @@
 
 mod support;
 
+use emp_firmware::limits::FRAME_SEGMENTS_MAX;
 use emp_firmware::{CompletionMode, Counter, Span};
-use emp_model::{FaultPlan, MessageSpec, Ppm, Rates, Want};
+use emp_model::{FaultPlan, MessageSpec, Ppm, Rates, Verdict, Want};
+use emp_wire::{Header, Kind};
 use support::{count, finish, two_lanes_with_long_frames};
 
 /// How sends that are not over with their post are asked for: 40 KB is too long to be copied, and what is to be delivered never is.
@@ -44,6 +46,28 @@ fn those_that_are_pulled_after_all_come_by_bulk() {
         finish(&mut world);
         assert_eq!(count(&world, 0, Counter::FramesSliced), 0);
         assert!(count(&world, 0, Counter::FramesBulk) > bulk + 20);
+    }
+}
+
+/// Of more pieces than a frame can name: what is sent again could not be one frame, as it is not copied next to a header. Such a one had
+/// stayed behind for ever, and all that followed with it (`emp sim --seed 3105`).
+#[test]
+fn those_of_many_pieces_are_sent_again_all_the_same() {
+    for (completion, bytes) in KEPT {
+        let mut world = two_lanes_with_long_frames();
+        let mut lost = 0;
+        world.network_mut().set_script(Some(Box::new(move |_, from, _, frame| {
+            let first = from == 0
+                && Header::parse(frame).is_ok_and(|(header, _)| header.kind == Kind::Message);
+            lost += u32::from(first);
+            (first && lost == 1).then(|| Verdict { drop: true, ..Verdict::default() })
+        })));
+        for pieces in [FRAME_SEGMENTS_MAX + 1, FRAME_SEGMENTS_MAX] {
+            world.receive(1, Want::ANY, bytes);
+            world.send(MessageSpec { completion, pieces, ..MessageSpec::plain(0, 1, bytes) });
+            finish(&mut world);
+        }
+        assert!(count(&world, 0, Counter::FramesResent) > 0, "one was lost");
     }
 }
 

@@ -13,7 +13,7 @@ use crate::descriptor::{
 };
 use crate::encode::{self, EncodeError, Head, Line, Payload};
 use crate::lanes::{Lane, Way};
-use crate::limits::WINDOW_FRAMES;
+use crate::limits::{FRAME_SEGMENTS_MAX, WINDOW_FRAMES};
 use crate::memory::HostMemory;
 use crate::profile::Profile;
 use crate::time::Time;
@@ -100,6 +100,8 @@ impl SendPath {
             CompletionMode::Auto if bytes <= long_buffered_bytes.max(buffered_bytes).into() => {
                 Some(AtOnceEnd::Over)
             }
+            // What is not copied has to fit a frame piece by piece when it is sent again: beside its header there is no room for a long one.
+            _ if long && send.segments.as_slice().len() > FRAME_SEGMENTS_MAX => None,
             CompletionMode::Auto | CompletionMode::Delivered => Some(AtOnceEnd::Acknowledged),
         }
     }

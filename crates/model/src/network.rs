@@ -112,6 +112,8 @@ struct Fabric {
     burst: Vec<Time>,
     /// Number of cuts in force, from × to.
     cuts: Vec<u16>,
+    /// Longest frame that passes, in bytes, from × to.
+    longest: Vec<usize>,
 }
 
 impl Network {
@@ -126,6 +128,7 @@ impl Network {
                 last: vec![Time(0); nodes * nodes],
                 burst: vec![Time(0); nodes * nodes],
                 cuts: vec![0; nodes * nodes],
+                longest: vec![usize::MAX; nodes * nodes],
             })
             .collect();
         Self {
@@ -227,6 +230,13 @@ impl Network {
         }
         self.totals.delivered += 1;
         Some(entry.remove())
+    }
+
+    /// From now on frames of more than so many bytes are lost on their way from one node to another, without a word: a card or a
+    /// switch whose MTU is less than those of both ends. `usize::MAX`: none are.
+    pub fn lose_longer(&mut self, fabric: usize, from: usize, to: usize, bytes: usize) {
+        let nodes = self.addresses.len();
+        self.fabrics[fabric].longest[from * nodes + to] = bytes;
     }
 
     /// When a node's outgoing side has sent all it was given.
@@ -331,9 +341,11 @@ impl Network {
             verdict.drop |= pieces > 1 && !joins_pieces;
             verdict
         });
+        // What crosses in pieces is as long as they are.
+        let too_long = frame.len().min(fabric.setup.piece_bytes) > fabric.longest[path];
         let fate = if fabric.cuts[path] > 0 {
             Fate::Cut
-        } else if verdict.drop {
+        } else if verdict.drop || too_long {
             Fate::Dropped
         } else {
             fabric.queue(leaves, path, to, frame.len(), verdict.late_ns, &mut self.prng)
@@ -449,6 +461,19 @@ mod tests {
             assert!(delivery.frame[1] >= last[from]);
             last[from] = delivery.frame[1];
         }
+    }
+
+    #[test]
+    fn frames_are_lost_by_length_in_one_direction() {
+        let mut net = network(FabricSetup::lan());
+        net.lose_longer(0, 0, 1, 1_000);
+        let mut arrives = |from, to, bytes| {
+            net.send(Time(0), from, LinkIndex(0), net.address(to), vec![0x21; bytes]);
+            net.arrival(Time::NEVER).is_some()
+        };
+        assert!(arrives(0, 1, 1_000) && !arrives(0, 1, 1_001));
+        assert!(arrives(1, 0, 1_001) && arrives(0, 2, 1_001));
+        assert_eq!(net.totals().dropped, 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@ BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 TESTED ?= $(or $(CARGO_TARGET_DIR),target)/debug
 SEEDS ?= 0..2000
 
-.PHONY: all demo test test-mpi test-mpi-full test-mpi-endurance loom bench sim lint install install-built deps browser deps-mpi clean
+.PHONY: all demo test requirements test-mpi test-mpi-full test-mpi-endurance loom bench sim lint install install-built deps browser wasm deps-mpi clean
 
 all: export EMP_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 all: deps
@@ -21,9 +21,13 @@ demo: all
 	$(BUILT)/emp demo
 
 ## Everything that can be checked here, in under 20 minutes on two cores.
-test: deps browser lint loom
+test: requirements deps browser lint loom
 	$(CARGO) test --workspace --locked
 	$(MAKE) test-mpi MPI_TESTS="$(MPI_TESTS_QUICK)"
+
+## EMP_REQUIRE=root,mpi,browser,wasm names what must be there: tests that are skipped for lack of it then fail.
+requirements:
+	@tools/require
 
 ## Those of the MPI tests that `make test` has time for; `make test-mpi` runs them all.
 MPI_TESTS ?=
@@ -53,7 +57,7 @@ test-mpi-endurance: deps-mpi
 loom: deps
 	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked -p emp-rings --test shm_loom --target-dir $(BUILT)/../loom
 
-lint: deps
+lint: deps wasm
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@CARGO=$(CARGO) tools/check-portable
@@ -85,6 +89,10 @@ deps:
 ## Chromium, in which the tests look at the report of `emp bench netpipe`; without it they skip that.
 browser:
 	@tools/install-deps browser
+
+## Rust's target without an operating system, for which the engine is built; without it that is skipped.
+wasm:
+	@tools/install-deps wasm
 
 ## And Open MPI with what is run on it, from Debian; MPICH comes into a Python environment of its own.
 deps-mpi: deps

@@ -51,7 +51,7 @@ fn browser() -> Option<&'static str> {
         version.is_ok_and(|output| output.status.success())
     });
     if found.is_none() {
-        skipped("there is no chromium here (apt-get install chromium)");
+        skip(Need::Browser, "there is no chromium here (apt-get install chromium)");
     }
     found
 }

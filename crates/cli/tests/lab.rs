@@ -271,10 +271,14 @@ fn tests_without_privilege_say_that_they_are_skipped() {
     if !is_root() {
         return;
     }
-    let mut again = Command::new("setpriv");
-    again.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(std::env::current_exe().unwrap());
-    let test = "a_half_removed_lab_goes_away_completely";
-    let output = again.args(["--exact", test]).output().unwrap();
+    let unprivileged = |required: &str| {
+        let mut again = Command::new("setpriv");
+        again.args(["--bounding-set=-all", "--inh-caps=-all"]);
+        again.arg(std::env::current_exe().unwrap()).env("EMP_REQUIRE", required);
+        again.args(["--exact", "a_half_removed_lab_goes_away_completely"]).output().unwrap()
+    };
+    assert_eq!(unprivileged("mpi,root").status.code(), Some(101), "it is required");
+    let output = unprivileged("");
     assert!(output.status.success());
     let said = stderr(&output);
     // With one core the test is the main thread, and has its name.

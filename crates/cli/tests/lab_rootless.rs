@@ -1,7 +1,7 @@
 //! `emp lab` for an ordinary user: everything inside a user namespace of its own.
 //!
 //! Run by root, the tests become user 65534 with `setpriv`; run by anyone else, they stay who they
-//! are. Where the kernel forbids user namespaces they say so and pass.
+//! are. Where the kernel forbids user namespaces they are skipped.
 
 mod lab_support;
 
@@ -10,7 +10,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use lab_support::{mistake, processes_with, signal, skipped, sleeps, succeed, unique, wait_until};
+use lab_support::{
+    Need, mistake, processes_with, signal, skip, sleeps, succeed, unique, wait_until,
+};
 use tempfile::TempDir;
 
 /// An ordinary user with a copy of `emp` they may run and a runtime directory of their own.
@@ -38,7 +40,10 @@ impl User {
         match allowed {
             Ok(output) if output.status.success() => Some(user),
             other => {
-                skipped(&format!("no user namespace for an ordinary user here: {other:?}"));
+                skip(
+                    Need::Root,
+                    &format!("no user namespace for an ordinary user here: {other:?}"),
+                );
                 None
             }
         }

@@ -7,6 +7,7 @@ use emp_link::{
     CAPTURE_BYTES, CaptureLink, Fabric, FaultLink, FaultPlan, Link, PacketLink, PacketOptions,
     ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink, XdpMode, XdpOptions,
 };
+use emp_testing::{Need, skip};
 
 mod lab;
 
@@ -214,8 +215,7 @@ fn udp_conforms_at_the_full_size_of_loopback() {
 fn udp_conforms_over_ipv6() {
     let ips = loopback("::1");
     if std::net::UdpSocket::bind(SocketAddr::new(ips[0], 0)).is_err() {
-        println!("skipped: this machine has no IPv6");
-        return;
+        return skip(Need::Root, "this machine has no IPv6");
     }
     conform(&Udp { ips, mtu: Some(1500), lab: None });
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use emp_link::{
     Link, LinkAddress, PacketLink, PacketOptions, TxFrame, UdpLink, UdpOptions, interfaces,
 };
+use emp_testing::{Need, skip};
 
 mod lab;
 
@@ -207,8 +208,7 @@ fn a_user_namespace_is_privilege_enough() {
         .expect("the unshare program is installed");
     let text = String::from_utf8_lossy(&output.stderr);
     if text.contains("unshare failed") || text.contains("uid_map") {
-        println!("skipped: this machine forbids user namespaces: {text}");
-        return;
+        return skip(Need::Root, &format!("this machine forbids user namespaces: {text}"));
     }
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stdout));
 }

@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitCode};
 
+use emp_testing::{Need, skip};
 use exchange::Pair;
 
 /// Instructions of a message of so many bytes, without optimisation across crates (`cargo test`) and with
@@ -31,8 +32,7 @@ const ROUNDS: [u64; 2] = [1, 9];
 
 fn main() -> ExitCode {
     if let Ok(task) = std::env::var(TASK) {
-        be_stepped(&task);
-        return ExitCode::SUCCESS;
+        return be_stepped(&task);
     }
     // As the usual harness does: only what was asked for, and a list is not a run.
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -40,14 +40,26 @@ fn main() -> ExitCode {
     if words.iter().any(|word| word == "--list") || !words.iter().all(asked) {
         return ExitCode::SUCCESS;
     }
+    if let Err(error) = a_child_that_dies_is_no_count() {
+        println!("{error}");
+        return ExitCode::FAILURE;
+    }
     let mut worst = ExitCode::SUCCESS;
     for (bytes, figures) in COMMITTED {
         let committed = figures[usize::from(!cfg!(debug_assertions))];
         let counts = match ROUNDS.map(|rounds| count(bytes, rounds)) {
-            [Ok(few), Ok(many)] => many - few,
-            [Err(error), _] | [_, Err(error)] => {
-                println!("skipped: this process may not trace another: {error}");
+            [Ok(few), Ok(many)] if many > few => many - few,
+            [Ok(few), Ok(many)] => {
+                println!("{bytes} bytes: {many} instructions for more rounds than {few} were for");
+                return ExitCode::FAILURE;
+            }
+            [Err(Uncounted::MayNotTrace(error)), _] | [_, Err(Uncounted::MayNotTrace(error))] => {
+                skip(Need::Root, &format!("this process may not trace another: {error}"));
                 return ExitCode::SUCCESS;
+            }
+            [Err(Uncounted::Failed(error)), _] | [_, Err(Uncounted::Failed(error))] => {
+                println!("{bytes} bytes: the stepped process was not counted: {error}");
+                return ExitCode::FAILURE;
             }
         };
         let each = counts / (ROUNDS[1] - ROUNDS[0]) / 2;
@@ -65,15 +77,16 @@ fn main() -> ExitCode {
     worst
 }
 
-/// The stepped process: stops itself before and after what is to be counted.
-fn be_stepped(task: &str) {
+/// The stepped process: stops itself before and after what is to be counted. It ends at once if there is nothing to do.
+fn be_stepped(task: &str) -> ExitCode {
     let numbers: Vec<u64> = task.split(' ').filter_map(|word| word.parse().ok()).collect();
-    let [bytes, rounds] = numbers[..] else { panic!("`{task}` is not two numbers") };
+    let [bytes, rounds] = numbers[..] else { return ExitCode::FAILURE };
     let mut pair = Pair::new();
     (0..WARM_UP).for_each(|_| pair.exchange(bytes));
     stop();
     (0..rounds).for_each(|_| pair.exchange(bytes));
     stop();
+    ExitCode::SUCCESS
 }
 
 fn stop() {
@@ -81,10 +94,39 @@ fn stop() {
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
+/// Why there is no count.
+enum Uncounted {
+    /// The tester has not the right to trace.
+    MayNotTrace(io::Error),
+    /// The stepped process did not do what it was to do.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Uncounted {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// A child that panics before its first stop must not look like one that may not be traced.
+fn a_child_that_dies_is_no_count() -> Result<(), String> {
+    match count_task("no task") {
+        Err(Uncounted::Failed(error)) if error.to_string().contains("it ended") => Ok(()),
+        Err(Uncounted::Failed(error)) => Err(format!("a child that died was told of as: {error}")),
+        // Before it could die. The counts below are skipped for the same reason.
+        Err(Uncounted::MayNotTrace(_)) => Ok(()),
+        Ok(count) => Err(format!("a child that died executed {count} instructions")),
+    }
+}
+
 /// Instructions that the stepped process executes between its two stops.
-fn count(bytes: u64, rounds: u64) -> io::Result<u64> {
+fn count(bytes: u64, rounds: u64) -> Result<u64, Uncounted> {
+    count_task(&format!("{bytes} {rounds}"))
+}
+
+fn count_task(task: &str) -> Result<u64, Uncounted> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.env(TASK, format!("{bytes} {rounds}"));
+    command.env(TASK, task);
     // SAFETY: between fork and exec only a system call is made.
     unsafe {
         command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
@@ -92,7 +134,10 @@ fn count(bytes: u64, rounds: u64) -> io::Result<u64> {
             _ => Err(io::Error::last_os_error()),
         });
     }
-    let stepped = Stepped(command.spawn()?);
+    let stepped = Stepped(command.spawn().map_err(|error| match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => Uncounted::MayNotTrace(error),
+        _ => Uncounted::Failed(error),
+    })?);
     stepped.expect(libc::SIGTRAP, "its exec")?;
     stepped.go_on(libc::PTRACE_CONT)?;
     stepped.expect(libc::SIGSTOP, "its begin")?;
@@ -102,7 +147,7 @@ fn count(bytes: u64, rounds: u64) -> io::Result<u64> {
         match stepped.wait()? {
             libc::SIGTRAP => count += 1,
             libc::SIGSTOP => return Ok(count),
-            other => return Err(io::Error::other(format!("it stopped for signal {other}"))),
+            other => return Err(io::Error::other(format!("it stopped for signal {other}")).into()),
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use emp_testing::{Need, skip};
+
 /// The provider that was built with this test.
 fn provider() -> PathBuf {
     let here = std::env::current_exe().expect("this program has a path");
@@ -33,10 +35,8 @@ fn they_are_kept_in_shared_memory() {
 
 fn held_to_them(link: &str) {
     if !can_build() {
-        eprintln!(
-            "SKIPPED: no C compiler or no libfabric headers here (tools/install-deps installs both)"
-        );
-        return;
+        let why = "no C compiler or no libfabric headers here (tools/install-deps installs both)";
+        return skip(Need::Mpi, why);
     }
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conformance-{link}"));
     std::fs::create_dir_all(&directory).expect("a directory for the test");

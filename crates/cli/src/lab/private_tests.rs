@@ -10,11 +10,7 @@ use super::*;
 
 fn lab(hosts: usize, topology: Topology, mtu: u32) -> Option<PrivateLab> {
     if !rootless::is_able() {
-        let thread = thread::current();
-        let name = thread.name().unwrap_or("a test");
-        // Not by `eprintln!`, which nobody sees of a test that passes.
-        let line = format!("skipped: {name}: this needs CAP_SYS_ADMIN and CAP_NET_ADMIN\n");
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        emp_testing::skip(emp_testing::Need::Root, "this needs CAP_SYS_ADMIN and CAP_NET_ADMIN");
         return None;
     }
     Some(PrivateLab::create(Plan::new(hosts, topology, mtu).unwrap()).unwrap())

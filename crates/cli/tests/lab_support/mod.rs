@@ -1,11 +1,12 @@
 //! What the lab's tests share: running the real `emp`, and looking at what it leaves.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+pub use emp_testing::{Need, skip};
 
 /// Long enough for a loaded machine; only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -74,20 +75,12 @@ impl Drop for Cleanup<'_> {
     }
 }
 
-/// Says that a test does nothing here, and why. Not by `eprintln!`, which nobody sees of a test that passes.
-pub fn skipped(why: &str) {
-    let thread = std::thread::current();
-    let name = thread.name().unwrap_or("a test");
-    // In one piece, as tests beside this one write too. A tester without standard error does not want to know.
-    let _ = std::io::stderr().write_all(format!("skipped: {name}: {why}\n").as_bytes());
-}
-
-/// Says why and gives false where the tester has no privilege.
+/// Gives false, loudly, where the tester has no privilege.
 pub fn is_root() -> bool {
     let able = Command::new("unshare").args(["--net", "--mount", "true"]).output();
     let able = able.is_ok_and(|output| output.status.success());
     if !able {
-        skipped("this needs CAP_SYS_ADMIN and CAP_NET_ADMIN");
+        skip(Need::Root, "this needs CAP_SYS_ADMIN and CAP_NET_ADMIN");
     }
     able
 }

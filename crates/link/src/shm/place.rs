@@ -102,6 +102,8 @@ impl Place {
 mod tests {
     use std::process::Command;
 
+    use emp_testing::{Need, skip};
+
     use super::*;
 
     #[test]
@@ -125,7 +127,7 @@ mod tests {
         elsewhere.extend(namespace);
         match asked("unshare", &elsewhere) {
             Some(other) => assert_ne!(other, user_namespace()),
-            None => eprintln!("skipped: no further user namespace is to be had"),
+            None => skip(Need::Root, "no further user namespace is to be had"),
         }
     }
 }

@@ -92,6 +92,8 @@ pub(super) fn redirect(ethertype: u16, node_tag: u16, map: i32) -> [BpfInstructi
 mod tests {
     use emp_rings::{XdpProgram, XskMap};
 
+    use emp_testing::{Need, skip};
+
     use super::*;
     use std::os::fd::{AsFd, AsRawFd};
 
@@ -111,6 +113,15 @@ mod tests {
         assert_eq!(landings, [PASS_AT, PASS_AT, TAKE_AT, PASS_AT]);
     }
 
+    /// None, loudly, where the user may not load programs.
+    fn map() -> Option<XskMap> {
+        let map = XskMap::new(1);
+        let may_not = |error: &_| {
+            skip(Need::Root, &format!("this user may not load programs: {error}"));
+        };
+        map.inspect_err(may_not).ok()
+    }
+
     fn frame(ethertype: u16, tag: u16, bytes: usize) -> Vec<u8> {
         let mut frame = vec![0x24; 64];
         frame[12..14].copy_from_slice(&ethertype.to_be_bytes());
@@ -128,8 +139,7 @@ mod tests {
             (Err(error), _) | (_, Err(error)) => {
                 // SAFETY: takes no arguments and cannot fail.
                 assert_ne!(unsafe { libc::geteuid() }, 0, "root may, yet: {error}");
-                println!("skipped: this user may not load programs: {error}");
-                return;
+                return skip(Need::Root, &format!("this user may not load programs: {error}"));
             }
         };
         map.set(0, socket.as_fd()).expect("queue 0 is in the map");
@@ -152,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_queue_without_socket_passes() {
-        let Ok(map) = XskMap::new(1) else { return println!("skipped: no right to load programs") };
+        let Some(map) = map() else { return };
         let code = redirect(ETHERTYPE, TAG, map.as_fd().as_raw_fd());
         let program = XdpProgram::load(&code, true).expect("the verifier takes it");
         assert_eq!(program.test(&frame(ETHERTYPE, TAG, 64), None).expect("it runs"), PASS);
@@ -160,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_the_verifier_says_is_handed_on() {
-        let Ok(map) = XskMap::new(1) else { return println!("skipped: no right to load programs") };
+        let Some(map) = map() else { return };
         let mut code = redirect(ETHERTYPE, TAG, map.as_fd().as_raw_fd());
         // A read beyond what was checked.
         code[7].offset += 2;

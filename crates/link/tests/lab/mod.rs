@@ -6,6 +6,8 @@ use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use emp_testing::{Need, skip};
+
 /// The cable's end in either namespace.
 pub const INTERFACE: &str = "emp0";
 
@@ -15,12 +17,11 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Builds the lab. `None`, with a printed reason, for users who may not; a panic for root, for
-    /// whom it must work.
+    /// Builds the lab. `None`, loudly, for users who may not; a panic for root, for whom it must work.
     pub fn build(mtu: usize) -> Option<Self> {
         // SAFETY: takes no arguments and cannot fail.
         if unsafe { libc::geteuid() } != 0 {
-            println!("skipped: only root can make network namespaces");
+            skip(Need::Root, "only root can make network namespaces");
             return None;
         }
         static LABS: AtomicU32 = AtomicU32::new(0);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use emp_firmware::{Completion, ProbeInfo, Selector};
 
 use crate::endpoint::Endpoint;
+use crate::node::Node;
 use crate::sleepers::Interest;
 use crate::wait::wait_for;
 
@@ -33,6 +34,24 @@ impl Endpoint {
         endpoints: &[&Endpoint],
         timeout: impl Into<Option<Duration>>,
     ) -> bool {
+        Self::wait_for_completions(endpoints, None, timeout.into())
+    }
+
+    /// The same, and ends as well once threads were nudged more often than [`Node::nudges`] said: asked for before the look
+    /// that made a wait necessary, so that no nudge is missed. True if there may be something.
+    pub fn wait_completions_unless_nudged(
+        endpoints: &[&Endpoint],
+        nudges: u64,
+        timeout: impl Into<Option<Duration>>,
+    ) -> bool {
+        Self::wait_for_completions(endpoints, Some(nudges), timeout.into())
+    }
+
+    fn wait_for_completions(
+        endpoints: &[&Endpoint],
+        nudges: Option<u64>,
+        timeout: Option<Duration>,
+    ) -> bool {
         let [first, others @ ..] = endpoints else { return false };
         let key = first.inner.queue;
         let beside = || others.iter().filter(|other| other.is_beside(first));
@@ -43,7 +62,11 @@ impl Endpoint {
                 Interest::RawAny(std::iter::once(key).chain(keys).collect())
             }
         };
-        wait_for(&first.inner.node.shared, &interest, timeout.into(), |core| {
+        let shared = &first.inner.node.shared;
+        wait_for(shared, &interest, timeout, |core| {
+            if nudges.is_some_and(|nudges| nudges != shared.nudges()) {
+                return Some(());
+            }
             let mut keys =
                 std::iter::once(key).chain(beside().map(|endpoint| endpoint.inner.queue));
             let any = keys.any(|key| !core.queues.is_empty(key));
@@ -70,5 +93,20 @@ impl Endpoint {
     #[inline]
     fn is_beside(&self, other: &Endpoint) -> bool {
         Arc::ptr_eq(&self.inner.node, &other.inner.node)
+    }
+}
+
+impl Node {
+    /// How often threads that wait were nudged so far.
+    #[inline]
+    pub fn nudges(&self) -> u64 {
+        self.inner.shared.nudges()
+    }
+
+    /// Ends all waits of this node in [`Endpoint::wait_completions_unless_nudged`]: what they wait for may be found
+    /// elsewhere than among completions.
+    pub fn nudge(&self) {
+        let shared = &self.inner.shared;
+        shared.nudge(&mut shared.lock());
     }
 }

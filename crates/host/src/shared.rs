@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     ticks: AtomicU64,
     /// Moves when something happened that a waiting thread may wait for; only with a progress thread.
     news: AtomicU64,
+    /// Moves when threads that wait are to look at something else than completions ([`Node::nudge`](crate::Node::nudge)).
+    nudges: AtomicU64,
     /// The last turn by a caller who did not wait found nothing to do.
     pub(crate) idle: AtomicBool,
     /// The node's own threads are to end.
@@ -60,6 +62,7 @@ impl Shared {
             wanting: AtomicU32::new(0),
             ticks: AtomicU64::new(0),
             news: AtomicU64::new(0),
+            nudges: AtomicU64::new(0),
             idle: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             board,
@@ -164,6 +167,19 @@ impl Shared {
     #[inline]
     pub(crate) fn announce(&self) {
         self.news.fetch_add(1, Ordering::Release);
+    }
+
+    /// How often waiting threads were nudged.
+    #[inline]
+    pub(crate) fn nudges(&self) -> u64 {
+        self.nudges.load(Ordering::SeqCst)
+    }
+
+    /// Ends the waits that watch for this. With the lock held, so that nobody falls asleep meanwhile.
+    pub(crate) fn nudge(&self, core: &mut Locked<'_>) {
+        self.nudges.fetch_add(1, Ordering::SeqCst);
+        self.announce();
+        core.sleepers.nudge();
     }
 
     /// True if a thread panicked while it had the core.

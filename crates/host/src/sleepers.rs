@@ -161,6 +161,11 @@ impl Sleepers {
         self.wake(|interest| matches!(interest, Interest::Arrivals));
     }
 
+    /// Whoever waits for completions of the raw API is to look at something else.
+    pub(crate) fn nudge(&mut self) {
+        self.wake(|interest| matches!(interest, Interest::Raw(_) | Interest::RawAny(_)));
+    }
+
     /// The node is closed.
     pub(crate) fn everyone(&mut self) {
         self.wake(|_| true);

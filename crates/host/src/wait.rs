@@ -58,6 +58,8 @@ struct Waiter<'a> {
     last_yield: Time,
     /// Another thread makes progress: leave the descriptors to it for now.
     others_at_work: bool,
+    /// Nudges when `check` was last asked.
+    nudges: u64,
 }
 
 impl<'a> Waiter<'a> {
@@ -78,7 +80,15 @@ impl<'a> Waiter<'a> {
             quiet_since: now,
             last_yield: now,
             others_at_work: false,
+            nudges: shared.nudges(),
         }
+    }
+
+    /// True if threads were nudged since this was last asked.
+    #[inline]
+    fn is_nudged(&mut self) -> bool {
+        let nudges = self.shared.nudges();
+        std::mem::replace(&mut self.nudges, nudges) != nudges
     }
 
     /// True as long as looking again is better than sleeping: the budget, and as long again in which each look is
@@ -124,7 +134,7 @@ impl<'a> Waiter<'a> {
             self.shared.tick(&core);
             let worked = core.turn(now);
             // From here to a sleep the core stays locked: what ends this thread's operation comes before or wakes it.
-            if (worked || was_away)
+            if (worked || was_away || self.is_nudged())
                 && let Some(found) = check(&mut core)
             {
                 break Some(found);

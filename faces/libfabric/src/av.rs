@@ -15,7 +15,7 @@ use crate::entry::enter;
 use crate::eq::{Eq, EqInner};
 use crate::handle::{Object, close_unused, fid, give, list, look, object, put_text, store};
 use crate::tables::{AvOps, FidOps, NONE};
-use crate::users::{Use, Users};
+use emp_face::users::{Use, Users};
 
 struct Entry {
     address: EpAddress,

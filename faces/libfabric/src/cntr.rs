@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::bindings::*;
-use crate::courtesy::Courtesy;
 use crate::domain::Domain;
 use crate::endpoint::{EpInner, wait_any};
 use crate::entry::enter;
 use crate::handle::{Object, close_unused, fid, give, object};
 use crate::tables::{CntrOps, FidOps};
-use crate::users::{Use, Users};
 use crate::waiting::WaitObject;
+use emp_face::users::{Use, Users};
+use emp_face::yielding::Yielding;
 
 /// Longest sleep of a wait before the counter is looked at again: the application may change it, too.
 const SLICE: Duration = Duration::from_millis(10);
@@ -29,7 +29,7 @@ pub struct CntrInner {
     seen: AtomicU64,
     /// Good and bad together when `fi_trywait` was called last.
     tried: AtomicU64,
-    courtesy: Courtesy,
+    yielding: Yielding,
     pub waiting: WaitObject,
 }
 
@@ -140,9 +140,9 @@ unsafe extern "C" fn read(counter: *mut Cntr) -> u64 {
         let value = counter.inner.good.load(Ordering::Acquire);
         let idle = counter.inner.endpoints().iter().all(|endpoint| endpoint.is_idle());
         if counter.inner.seen.swap(value, Ordering::Relaxed) == value && idle {
-            counter.inner.courtesy.nothing();
+            counter.inner.yielding.nothing();
         } else {
-            counter.inner.courtesy.found();
+            counter.inner.yielding.found();
         }
         value
     })

@@ -6,6 +6,8 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
+use emp_face::log::Level;
+
 use crate::bindings::{FiProvider, version};
 
 type FiVersion = unsafe extern "C" fn() -> u32;
@@ -120,12 +122,7 @@ fn log(level: c_int, text: &str) {
     }
 }
 
-/// Says something that the user should know without asking.
-pub fn warn(text: &str) {
-    log(LOG_WARN, text);
-}
-
-/// Says something to those who ask (`FI_LOG_LEVEL=info`).
-pub fn inform(text: &str) {
-    log(LOG_INFO, text);
+/// Says something by libfabric's log: warnings always, information to those who ask (`FI_LOG_LEVEL=info`).
+pub fn say(level: Level, text: &str) {
+    log(if level == Level::Warning { LOG_WARN } else { LOG_INFO }, text);
 }

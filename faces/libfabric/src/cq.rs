@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::bindings::*;
-use crate::courtesy::Courtesy;
 use crate::domain::Domain;
 use crate::endpoint::{EpInner, wait_any};
 use crate::entry::enter;
 use crate::handle::{Object, close_unused, fid, give, object, put_text, store};
 use crate::tables::{CqOps, FidOps};
-use crate::users::{Use, Users};
 use crate::waiting::WaitObject;
+use emp_face::users::{Use, Users};
+use emp_face::yielding::Yielding;
 
 /// Entries that a queue holds before operations are refused for it, unless more are asked for: those that were posted may
 /// all end at once.
@@ -61,7 +61,7 @@ pub struct CqInner {
     /// Entries were dropped.
     overrun: AtomicBool,
     pub waiting: WaitObject,
-    courtesy: Courtesy,
+    yielding: Yielding,
 }
 
 #[repr(C)]
@@ -139,13 +139,13 @@ impl CqInner {
             }
             // Gives the core away, unless there is something to do.
             if idle {
-                self.courtesy.nothing()
+                self.yielding.nothing()
             } else {
-                self.courtesy.found()
+                self.yielding.found()
             }
             return -(libc::EAGAIN as isize);
         }
-        self.courtesy.found();
+        self.yielding.found();
         let mut ended = self.lock();
         let mut count = 0;
         while count < room
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn open(
             signalled: AtomicBool::new(false),
             overrun: AtomicBool::new(false),
             waiting,
-            courtesy: Courtesy::default(),
+            yielding: Yielding::default(),
         };
         let fid = fid(class::CQ, context, &FID);
         // SAFETY: libfabric's rules.

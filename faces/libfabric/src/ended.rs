@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use emp_host::{Completion, Endpoint, OpKind, ReceiveDescriptor, Segment, SegmentList, Status};
 
 use crate::bindings::*;
-use crate::core;
 use crate::cq::{Ended, Failure};
 use crate::endpoint::{Enabled, EpInner, State};
 use crate::slots::{Kind, Operation};
 use crate::status::{failure, refusal};
+use emp_face::log;
 
 /// The endpoint's number, of that of either of the two that it is on its node.
 fn number_of(endpoint: u16) -> u16 {
@@ -176,7 +176,7 @@ fn warn(enabled: &Enabled, completion: &Completion) {
     let lost = completion.status == Status::Unreachable;
     let trouble = if lost { enabled.tagged.node().link_troubles() } else { String::new() };
     let because = if trouble.is_empty() { "" } else { "; " };
-    core::warn(&format!("{what:?} {way} {peer}: {why}{because}{trouble}"));
+    log::warn(&format!("{what:?} {way} {peer}: {why}{because}{trouble}"));
 }
 
 fn kind_flags(operation: &Operation) -> u64 {

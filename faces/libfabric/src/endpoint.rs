@@ -19,12 +19,13 @@ use crate::entry::enter;
 use crate::eq::Eq;
 use crate::handle::{Object, fid, give, look, object, store, take};
 use crate::neighbours::Neighbours;
-use crate::slots::Slots;
+use crate::slots::Operations;
 use crate::tables::{
     AtomicOps, COLLECTIVE, CmOps, EpOps, FidOps, MsgOps, NONE, RmaOps, TaggedOps, UnsupportedTable,
 };
-use crate::users::{Use, Users};
-use crate::{atomic, core, msg, rma, tagged};
+use crate::{atomic, msg, rma, tagged};
+use emp_face::log;
+use emp_face::users::{Use, Users};
 
 /// Bytes below which a buffer for several messages is given back, unless set: a small control message.
 const MIN_MULTI_RECV: usize = 256;
@@ -57,7 +58,7 @@ pub struct Enabled {
 
 /// What changes with each operation.
 pub struct State {
-    pub slots: Slots,
+    pub slots: Operations,
     pub neighbours: Neighbours,
     pub completions: Vec<Completion>,
     /// Messages that were claimed, by the context of the call.
@@ -138,7 +139,7 @@ impl EpInner {
     #[inline]
     pub fn progress(&self) {
         if let Some(enabled) = self.enabled.get() {
-            self.domain.hint_later();
+            self.domain.face.hint_later();
             self.lock().progress(self, enabled);
         }
     }
@@ -161,15 +162,15 @@ impl EpInner {
         }
         let Some(av) = binding.av.clone() else { return Err(-error::NOAV) };
         let open = |number| {
-            self.domain.node.endpoint(number).map_err(|error| {
-                core::warn(&format!("endpoint {number}: {error}"));
+            self.domain.node().endpoint(number).map_err(|error| {
+                log::warn(&format!("endpoint {number}: {error}"));
                 -libc::ENOMEM
             })
         };
         let enabled = Enabled {
             tagged: open(tagged_number(self.number))?,
             untagged: open(untagged_number(self.number))?,
-            single_frame: self.domain.node.single_frame_bytes_max(),
+            single_frame: self.domain.node().single_frame_bytes_max(),
             av,
             bound: std::mem::take(&mut *binding),
         };
@@ -192,7 +193,7 @@ impl EpInner {
     /// application is used any more.
     fn close(self: &Arc<Self>) {
         let Some(enabled) = self.enabled.get() else { return };
-        let end = Instant::now() + self.domain.linger;
+        let end = Instant::now() + self.domain.face.linger;
         let both = [&enabled.tagged, &enabled.untagged];
         while self.lock().slots.sends() != 0 && Instant::now() < end {
             self.progress();
@@ -213,8 +214,8 @@ impl EpInner {
         self.progress();
         if self.lock().slots.all().next().is_some() {
             // A buffer is in use and cannot be had back in time. Its owner may free it now: the node must end.
-            core::warn("closing an endpoint with operations that cannot be ended ends its node");
-            let _ = self.domain.node.close(Duration::ZERO);
+            log::warn("closing an endpoint with operations that cannot be ended ends its node");
+            let _ = self.domain.node().close(Duration::ZERO);
         }
         for queue in [&enabled.bound.tx_cq, &enabled.bound.rx_cq].into_iter().flatten() {
             leave(&queue.endpoints, self);
@@ -281,7 +282,7 @@ pub unsafe extern "C" fn open(
             uses: Mutex::default(),
             enabled: OnceLock::new(),
             state: Mutex::new(State {
-                slots: Slots::default(),
+                slots: Operations::default(),
                 neighbours: Neighbours::default(),
                 completions: Vec::with_capacity(BATCH),
                 claims: Vec::new(),

@@ -10,8 +10,8 @@ use crate::entry::enter;
 use crate::fabric::Fabric;
 use crate::handle::{Object, close_unused, fid, give, list, object, put_text, store};
 use crate::tables::{EqOps, FidOps};
-use crate::users::{Use, Users};
 use crate::waiting::WaitObject;
+use emp_face::users::{Use, Users};
 
 /// Events that wait to be read; more are refused.
 const EVENTS_MAX: usize = 4096;

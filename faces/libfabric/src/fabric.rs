@@ -6,8 +6,8 @@ use crate::bindings::*;
 use crate::entry::enter;
 use crate::handle::{Object, close_unused, fid, give, list, object};
 use crate::tables::{FabricOps, FidOps, NONE};
-use crate::users::Users;
 use crate::{cntr, cq, domain, eq};
+use emp_face::users::Users;
 
 #[repr(C)]
 pub struct Fabric {

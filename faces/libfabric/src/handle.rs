@@ -7,11 +7,12 @@
 //!
 //! Functions called from C do not unwind: each runs in [`crate::entry::enter`].
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 
 use crate::bindings::{Fid, iovec};
 use crate::tables::FidOps;
-use crate::users::Users;
+pub use emp_face::pointers::{look, put_text, slice};
+use emp_face::users::Users;
 
 /// A structure whose first member is a [`Fid`].
 ///
@@ -65,52 +66,10 @@ pub unsafe fn close_unused<T: Object>(fid: *mut Fid, users: impl Fn(&T) -> &User
     0
 }
 
-/// What a pointer from C points to.
-///
-/// # Safety
-///
-/// The pointer follows libfabric's rules and the reference does not outlive the call.
-#[inline]
-pub unsafe fn look<'a, T>(pointer: *const T) -> Option<&'a T> {
-    // SAFETY: null, or valid for the call.
-    unsafe { pointer.as_ref() }
-}
-
-/// A list from C; empty if null.
-///
-/// # Safety
-///
-/// The list follows libfabric's rules and the slice does not outlive the call.
-#[inline]
-pub unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
-    if first.is_null() || count == 0 {
-        return &[];
-    }
-    // SAFETY: not null, and by libfabric's rules that many.
-    unsafe { std::slice::from_raw_parts(first, count) }
-}
-
 /// An iovec of one.
 #[inline]
 pub fn one(buffer: *const c_void, len: usize) -> [iovec; 1] {
     [iovec { iov_base: buffer.cast_mut(), iov_len: len }]
-}
-
-/// Writes a text as C wants it, cut to what fits; returns the length that all of it needs, with its end.
-///
-/// # Safety
-///
-/// `into` is null or has room for `room` bytes.
-pub unsafe fn put_text(text: &str, into: *mut c_char, room: usize) -> usize {
-    if !into.is_null() && room > 0 {
-        let count = text.len().min(room - 1);
-        // SAFETY: there is room for `count` bytes and a zero.
-        unsafe {
-            std::ptr::copy_nonoverlapping(text.as_ptr(), into.cast::<u8>(), count);
-            into.add(count).write(0);
-        }
-    }
-    text.len() + 1
 }
 
 /// The object behind a pointer from C; ends the function with `-EINVAL` if it is null.

@@ -3,12 +3,12 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use crate::bindings::*;
-use crate::core;
 use crate::domain::Domain;
 use crate::entry::enter;
 use crate::handle::look;
-use crate::params::Parameters;
-use crate::ways::{Way, ways};
+use crate::params;
+use emp_face::log;
+use emp_face::ways::{Way, ways};
 
 /// Everything an endpoint can be asked for.
 pub const CAPS: u64 = CAPS_PRIMARY | CAPS_DIRECTION | CAPS_SECONDARY | CAPS_PLACE;
@@ -150,7 +150,7 @@ impl<'a> Hints<'a> {
         ];
         for (problem, what) in problems {
             if problem {
-                core::inform(&format!("not offered: more than EMP has of {what} is asked for"));
+                log::inform(&format!("not offered: more than EMP has of {what} is asked for"));
                 return false;
             }
         }
@@ -276,7 +276,7 @@ fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>) {
     let or = |asked: u32, otherwise: u32| if asked == 0 { otherwise } else { asked };
     let hint = |field: fn(&FiDomainAttr) -> u32| hints.domain.map_or(0, field);
     let hint_mode = hints.domain.map_or(0, |hint| hint.mr_mode);
-    domain.name = text(&way.domain_name());
+    domain.name = text(&way.name());
     // Everything is locked as it must be, and the guardian makes progress: whatever is asked for is kept.
     domain.threading = or(hint(|d| d.threading), FI_THREAD_SAFE);
     domain.control_progress = or(hint(|d| d.control_progress), FI_PROGRESS_MANUAL);
@@ -320,12 +320,12 @@ pub unsafe extern "C" fn getinfo(
         if out.is_null() {
             return -libc::EINVAL;
         }
-        let Ok(parameters) = Parameters::read() else { return -libc::ENODATA };
+        let Ok(settings) = params::read() else { return -libc::ENODATA };
         if !hints.can_be_met() {
             return -libc::ENODATA;
         }
-        let ways = ways(&parameters);
-        let fitting = ways.iter().filter(|way| hints.name(&way.domain_name()));
+        let ways = ways(&settings);
+        let fitting = ways.iter().filter(|way| hints.name(&way.name()));
         let mut first: *mut FiInfo = std::ptr::null_mut();
         let mut last: *mut FiInfo = first;
         for info in fitting.filter_map(|way| build(way, &hints, api_version)) {
@@ -338,7 +338,7 @@ pub unsafe extern "C" fn getinfo(
             last = info;
         }
         if first.is_null() {
-            core::inform("not offered: no interface that is allowed is up, or none of that name");
+            log::inform("not offered: no interface that is allowed is up, or none of that name");
             return -libc::ENODATA;
         }
         // SAFETY: not null, and libfabric's rules.

@@ -2,7 +2,7 @@
 //!
 //! A call's way: an entry point ([`msg`], [`tagged`], [`rma`], [`atomic`]) names buffers and flags; [`transfer`] makes a descriptor of them
 //! and posts it to the endpoint's node; reading a completion queue ([`cq`]) makes progress, and [`ended`] makes entries
-//! of what has ended. [`info`] says what is on offer, [`ways`] where to, and [`domain`] starts the node.
+//! of what has ended. [`info`] says what is on offer, and [`domain`] starts the node. What EMP's faces share is in `emp_face`.
 //!
 //! What is on offer: reliable datagrams (`FI_EP_RDM`) with tagged and untagged messages ([`transfer`]), remote memory and
 //! atomics ([`remote`], [`mr`]). Functions that are not offered say so ([`tables`]).
@@ -20,7 +20,6 @@ mod av;
 mod bindings;
 mod cntr;
 mod core;
-mod courtesy;
 mod cq;
 mod domain;
 mod ended;
@@ -28,7 +27,6 @@ mod endpoint;
 mod entry;
 mod eq;
 mod fabric;
-mod fork;
 mod handle;
 mod info;
 mod mr;
@@ -45,9 +43,7 @@ mod status;
 mod tables;
 mod tagged;
 mod transfer;
-mod users;
 mod waiting;
-mod ways;
 
 use std::cell::UnsafeCell;
 
@@ -83,6 +79,7 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
     entry::enter(|| {
         let provider = PROVIDER.0.get();
         core::attach(provider);
+        emp_face::log::redirect(core::say);
         // SAFETY: the core calls this function once, before it uses the provider.
         unsafe { (*provider).fi_version = core::fi_version() };
         params::define();

@@ -15,7 +15,7 @@ use crate::handle::{Object, fid, give, list, object, one, take};
 use crate::status::refusal;
 use crate::tables::{FidOps, MrOps};
 use crate::transfer::segment;
-use crate::users::Use;
+use emp_face::users::Use;
 
 #[repr(C)]
 pub struct Mr {

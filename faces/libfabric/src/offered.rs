@@ -86,7 +86,7 @@ fn elements_max(domain_bytes: usize, family: Family, datatype: u32, op: u32) -> 
 /// Says how many elements an operation of the family takes at most.
 fn valid(ep: *mut Ep, family: Family, datatype: u32, op: u32, count: *mut usize) -> c_int {
     let ep: &Ep = object!(ep.cast_const());
-    let bytes = ep.inner.domain.node.atomic_bytes_max();
+    let bytes = ep.inner.domain.node().atomic_bytes_max();
     match elements_max(bytes, family, datatype, op) {
         Some(most) => {
             store!(count, most);
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn query(
             COMPARE_ATOMIC => Family::Compare,
             _ => return -error::BADFLAGS,
         };
-        let bytes = domain.inner.node.atomic_bytes_max();
+        let bytes = domain.inner.node().atomic_bytes_max();
         let Some((known, _)) = operation(family, datatype, op) else { return -libc::EOPNOTSUPP };
         let Some(count) = elements_max(bytes, family, datatype, op) else {
             return -libc::EOPNOTSUPP;

@@ -1,5 +1,6 @@
 //! Operations of an endpoint that have not ended, each in a slot whose number is the context that the firmware gives back.
 
+use emp_face::slots::Slots;
 use emp_host::{RawOp, Selector};
 
 use crate::pieces::Pieces;
@@ -68,78 +69,41 @@ impl Operation {
     }
 }
 
-enum Slot {
-    Used(Operation),
-    /// With the next free slot.
-    Free(usize),
-}
-
-/// The slots. Used again; nothing is allocated once they are as many as operations are outstanding at a time.
+/// The operations, and how many of them are sends.
 #[derive(Default)]
-pub struct Slots {
-    slots: Vec<Slot>,
-    free: usize,
-    used: usize,
+pub struct Operations {
+    slots: Slots<Operation>,
     sends: usize,
 }
 
-impl Slots {
+impl Operations {
     /// The slot that the next operation gets.
     #[inline]
     pub fn next(&self) -> usize {
-        self.free
+        self.slots.next()
     }
 
     #[inline]
     pub fn insert(&mut self, operation: Operation) -> usize {
         self.sends += usize::from(operation.is_send());
-        self.used += 1;
-        let slot = self.free;
-        match self.slots.get_mut(slot) {
-            Some(place) => {
-                if let Slot::Free(next) = *place {
-                    self.free = next;
-                }
-                *place = Slot::Used(operation);
-                slot
-            }
-            None => {
-                self.slots.push(Slot::Used(operation));
-                self.free = self.slots.len();
-                self.slots.len() - 1
-            }
-        }
+        self.slots.insert(operation)
     }
 
     #[inline]
     pub fn get(&mut self, slot: usize) -> Option<&mut Operation> {
-        match self.slots.get_mut(slot)? {
-            Slot::Used(operation) => Some(operation),
-            Slot::Free(_) => None,
-        }
+        self.slots.get_mut(slot)
     }
 
     /// Frees a slot whose operation was dealt with where it lies.
     #[inline]
     pub fn free(&mut self, slot: usize) {
-        let Some(place) = self.slots.get_mut(slot) else { return };
-        let Slot::Used(operation) = place else { return };
-        self.sends -= usize::from(operation.is_send());
-        self.used -= 1;
-        *place = Slot::Free(self.free);
-        self.free = slot;
+        let is_send = self.slots.get(slot).is_some_and(Operation::is_send);
+        self.sends -= usize::from(is_send);
+        self.slots.free(slot);
     }
 
     pub fn remove(&mut self, slot: usize) -> Option<Operation> {
-        let place = self.slots.get_mut(slot)?;
-        if let Slot::Free(_) = place {
-            return None;
-        }
-        let Slot::Used(operation) = std::mem::replace(place, Slot::Free(self.free)) else {
-            return None;
-        };
-        self.free = slot;
-        self.used -= 1;
+        let operation = self.slots.remove(slot)?;
         self.sends -= usize::from(operation.is_send());
         Some(operation)
     }
@@ -147,7 +111,7 @@ impl Slots {
     /// Operations that have not ended, or whose end nobody has looked for yet.
     #[inline]
     pub fn used(&self) -> usize {
-        self.used
+        self.slots.used()
     }
 
     /// Sends that have not ended.
@@ -157,10 +121,7 @@ impl Slots {
 
     /// All operations with their slots.
     pub fn all(&self) -> impl Iterator<Item = (usize, &Operation)> {
-        self.slots.iter().enumerate().filter_map(|(slot, place)| match place {
-            Slot::Used(operation) => Some((slot, operation)),
-            Slot::Free(_) => None,
-        })
+        self.slots.all()
     }
 }
 
@@ -184,7 +145,7 @@ mod tests {
 
     #[test]
     fn slots_are_used_again() {
-        let mut slots = Slots::default();
+        let mut slots = Operations::default();
         for context in 0..3 {
             assert_eq!(slots.insert(operation(context, context == 1)), context);
         }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use emp_link::{Interface, interfaces};
 
-use crate::core;
-use crate::params::{LinkWish, Parameters};
+use crate::log;
+use crate::settings::{LinkWish, Settings};
 
 /// The kind of link that frames to other machines take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,7 +15,7 @@ pub enum Kind {
     Packet,
     /// Datagrams.
     Udp,
-    /// None: memory shared by the ranks of this machine.
+    /// None: memory shared by the processes of this machine.
     Shm,
 }
 
@@ -30,16 +30,18 @@ impl Kind {
     }
 }
 
-/// A way out: what one `fi_info` stands for.
+/// A way out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Way {
+    /// How frames leave.
     pub kind: Kind,
+    /// By which interface.
     pub interface: Interface,
 }
 
 impl Way {
-    /// The name of the libfabric domain.
-    pub fn domain_name(&self) -> String {
+    /// Its name for people: the interface, and by what if not by raw frames.
+    pub fn name(&self) -> String {
         match self.kind {
             Kind::Packet => self.interface.name.clone(),
             Kind::Udp => format!("{}-udp", self.interface.name),
@@ -62,48 +64,48 @@ fn usable_ip(interface: &Interface) -> Option<IpAddr> {
 }
 
 /// All ways that the user's wishes allow. Empty: there is none.
-pub fn ways(parameters: &Parameters) -> Vec<Way> {
+pub fn ways(settings: &Settings) -> Vec<Way> {
     match interfaces() {
         Ok(all) => {
             let packet = may_open_packet_sockets();
-            if !packet && matches!(parameters.link, LinkWish::Auto | LinkWish::Packet) {
-                core::inform(
+            if !packet && matches!(settings.link, LinkWish::Auto | LinkWish::Packet) {
+                log::inform(
                     "no raw frames (packet): CAP_NET_RAW is missing; datagrams (udp) if allowed",
                 );
             }
             let there: Vec<String> =
                 all.iter().filter(|one| one.up).map(|one| one.name.clone()).collect();
-            let chosen = choose(all, parameters, packet, is_card);
+            let chosen = choose(all, settings, packet, is_card);
             // Who names interfaces wants to know why none of them is taken.
-            if chosen.is_empty() && !parameters.interfaces.is_empty() {
-                core::warn(&format!(
-                    "FI_EMP_IFACE={}: no such interface is up and can be used so; up are {}",
-                    parameters.interfaces.join(","),
+            if chosen.is_empty() && !settings.interfaces.is_empty() {
+                log::warn(&format!(
+                    "interfaces {}: none of them is up and can be used so; up are {}",
+                    settings.interfaces.join(","),
                     there.join(", ")
                 ));
             }
             chosen
         }
         Err(error) => {
-            core::warn(&format!("the network interfaces cannot be listed: {error}"));
+            log::warn(&format!("the network interfaces cannot be listed: {error}"));
             Vec::new()
         }
     }
 }
 
-/// Chooses. Not all that could be used is offered: Open MPI deals what it is offered out to its processes in turn, so each
+/// Chooses. Not all that could be used is offered: Open MPI deals what it is offered out to its processes in turn, and boards are numbered, so each
 /// way must lead to the same machines. Interfaces with an address come before those without, cards before bridges and
 /// tunnels (which lead to containers more often than to machines), and of these classes only the best that is there is
 /// offered; likewise datagrams only where raw frames are not to be had. Interfaces that the user names are all offered.
 fn choose(
     mut all: Vec<Interface>,
-    parameters: &Parameters,
+    settings: &Settings,
     packet: bool,
     is_card: impl Fn(&Interface) -> bool,
 ) -> Vec<Way> {
-    if parameters.link == LinkWish::Shm {
+    if settings.link == LinkWish::Shm {
         // It needs no interface; but naming one that is not there is a mistake here as well.
-        let named = &parameters.interfaces;
+        let named = &settings.interfaces;
         let sound = named.is_empty() || all.iter().any(|one| named.contains(&one.name));
         // Stands for this machine in what libfabric says of cards.
         all.retain(|interface| interface.loopback && sound);
@@ -113,15 +115,15 @@ fn choose(
             .take(1)
             .collect();
     }
-    let packet = packet && parameters.link != LinkWish::Udp;
+    let packet = packet && settings.link != LinkWish::Udp;
     let takes_packet = |interface: &Interface| packet && interface.usable_for_packet();
     let takes_udp = |interface: &Interface| {
         let up = interface.up && interface.running;
-        let raw = matches!(parameters.link, LinkWish::Packet | LinkWish::Xdp);
+        let raw = matches!(settings.link, LinkWish::Packet | LinkWish::Xdp);
         !raw && up && usable_ip(interface).is_some()
     };
     all.retain(|interface| takes_packet(interface) || takes_udp(interface));
-    if parameters.interfaces.is_empty() {
+    if settings.interfaces.is_empty() {
         let class = |interface: &Interface| {
             (interface.loopback, usable_ip(interface).is_none(), !is_card(interface))
         };
@@ -129,7 +131,7 @@ fn choose(
         all.retain(|interface| Some(class(interface)) == best);
     } else {
         let named = |interface: &Interface| {
-            parameters.interfaces.iter().position(|name| *name == interface.name)
+            settings.interfaces.iter().position(|name| *name == interface.name)
         };
         all.retain(|interface| named(interface).is_some());
         all.sort_by_key(named);
@@ -161,12 +163,13 @@ mod tests {
     use emp_host::Profile;
     use std::time::Duration;
 
-    fn parameters(link: LinkWish, interfaces: &[&str]) -> Parameters {
+    fn settings(link: LinkWish, interfaces: &[&str]) -> Settings {
         let interfaces = interfaces.iter().map(ToString::to_string).collect();
         let linger = Duration::ZERO;
-        Parameters {
+        Settings {
             link,
             interfaces,
+            name: None,
             profile: Profile::DEFAULT,
             fault: None,
             linger,
@@ -187,41 +190,41 @@ mod tests {
         }
     }
 
-    fn names(parameters: &Parameters, packet: bool) -> Vec<String> {
+    fn names(settings: &Settings, packet: bool) -> Vec<String> {
         let all = vec![
             interface("lo", true, Some("127.0.0.1")),
             interface("br0", false, Some("10.0.0.1")),
             interface("eth0", false, Some("10.0.1.1")),
             interface("eth1", false, Some("fe80::1")),
         ];
-        let ways = choose(all, parameters, packet, |interface| interface.name.starts_with("eth"));
-        ways.iter().map(Way::domain_name).collect()
+        let ways = choose(all, settings, packet, |interface| interface.name.starts_with("eth"));
+        ways.iter().map(Way::name).collect()
     }
 
     #[test]
     fn raw_frames_on_cards_come_first() {
-        let auto = parameters(LinkWish::Auto, &[]);
+        let auto = settings(LinkWish::Auto, &[]);
         assert_eq!(names(&auto, true), ["eth0"]);
         assert_eq!(names(&auto, false), ["eth0-udp"]);
     }
 
     #[test]
     fn wishes_are_kept() {
-        assert_eq!(names(&parameters(LinkWish::Packet, &[]), true), ["eth0"]);
-        assert_eq!(names(&parameters(LinkWish::Xdp, &[]), true), ["eth0"]);
-        assert_eq!(names(&parameters(LinkWish::Udp, &["br0"]), true), ["br0-udp"]);
-        assert_eq!(names(&parameters(LinkWish::Auto, &["lo"]), true), ["lo-udp"]);
-        let three = parameters(LinkWish::Auto, &["eth1", "br0", "eth0"]);
+        assert_eq!(names(&settings(LinkWish::Packet, &[]), true), ["eth0"]);
+        assert_eq!(names(&settings(LinkWish::Xdp, &[]), true), ["eth0"]);
+        assert_eq!(names(&settings(LinkWish::Udp, &["br0"]), true), ["br0-udp"]);
+        assert_eq!(names(&settings(LinkWish::Auto, &["lo"]), true), ["lo-udp"]);
+        let three = settings(LinkWish::Auto, &["eth1", "br0", "eth0"]);
         assert_eq!(names(&three, true), ["eth1", "br0", "eth0"]);
-        assert!(names(&parameters(LinkWish::Packet, &[]), false).is_empty());
-        assert_eq!(names(&parameters(LinkWish::Shm, &["eth0"]), true), ["shm"]);
-        assert!(names(&parameters(LinkWish::Shm, &["eth7"]), true).is_empty());
+        assert!(names(&settings(LinkWish::Packet, &[]), false).is_empty());
+        assert_eq!(names(&settings(LinkWish::Shm, &["eth0"]), true), ["shm"]);
+        assert!(names(&settings(LinkWish::Shm, &["eth7"]), true).is_empty());
     }
 
     #[test]
     fn a_machine_with_nothing_else_has_loopback() {
         let all = vec![interface("lo", true, Some("127.0.0.1"))];
-        let ways = choose(all, &parameters(LinkWish::Auto, &[]), true, |_| false);
-        assert_eq!(ways.iter().map(Way::domain_name).collect::<Vec<_>>(), ["lo-udp"]);
+        let ways = choose(all, &settings(LinkWish::Auto, &[]), true, |_| false);
+        assert_eq!(ways.iter().map(Way::name).collect::<Vec<_>>(), ["lo-udp"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Giving the core away when there is nothing to read.
 //!
-//! An MPI library spins on its completion queues. With more ranks than cores, what a rank spins for cannot happen before
+//! Programs spin on calls that only look, as an MPI library does on its completion queues. With more ranks than cores, what a rank spins for cannot happen before
 //! it gives its core up; left to the scheduler, that takes milliseconds for each message.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// costs one part in fifty.
 const PATIENCE_MAX: u32 = 256;
 
-/// Once others have taken the core: each such look in vain holds up the rank that is waited for.
+/// Once others have taken the core: each such look holds up the rank that is waited for.
 const PATIENCE_CROWDED: u32 = 1;
 
 /// An offer that took longer was taken: the call alone is below a microsecond.
@@ -24,38 +24,38 @@ const NAP_MIN: Duration = Duration::from_micros(50);
 const NAP_DOUBLINGS: u32 = 3;
 const LOOKS_PER_DOUBLING: u32 = 100;
 
-/// How a queue or counter deals with empty looks. Its numbers guide; that threads mix them up does no harm.
-pub struct Courtesy {
-    in_vain: AtomicU32,
+/// How an object that is looked at again and again deals with empty looks. Its numbers guide; that threads mix them up does no harm.
+pub struct Yielding {
+    empty: AtomicU32,
     patience: AtomicU32,
     /// Offers that were taken since something was found; halved by one that was not.
     crowded: AtomicU32,
 }
 
-impl Default for Courtesy {
+impl Default for Yielding {
     fn default() -> Self {
         Self {
-            in_vain: AtomicU32::new(0),
+            empty: AtomicU32::new(0),
             patience: AtomicU32::new(PATIENCE_MAX),
             crowded: AtomicU32::new(0),
         }
     }
 }
 
-impl Courtesy {
+impl Yielding {
     /// There was something.
     #[inline]
     pub fn found(&self) {
-        self.in_vain.store(0, Ordering::Relaxed);
+        self.empty.store(0, Ordering::Relaxed);
         self.crowded.store(0, Ordering::Relaxed);
     }
 
     /// There was nothing.
     #[inline]
     pub fn nothing(&self) {
-        let in_vain = self.in_vain.load(Ordering::Relaxed) + 1;
-        if in_vain < self.patience.load(Ordering::Relaxed) {
-            self.in_vain.store(in_vain, Ordering::Relaxed);
+        let empty = self.empty.load(Ordering::Relaxed) + 1;
+        if empty < self.patience.load(Ordering::Relaxed) {
+            self.empty.store(empty, Ordering::Relaxed);
         } else {
             self.offer();
         }
@@ -63,7 +63,7 @@ impl Courtesy {
 
     #[cold]
     fn offer(&self) {
-        self.in_vain.store(0, Ordering::Relaxed);
+        self.empty.store(0, Ordering::Relaxed);
         let start = Instant::now();
         std::thread::yield_now();
         let taken = start.elapsed() > TAKEN;
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_company_is_soon_courteous_and_who_has_none_soon_spins_again() {
+    fn with_others_about_the_core_is_offered_at_once_and_alone_hardly_ever() {
         let crowded = patience(PATIENCE_MAX, true);
         assert_eq!(crowded, 1);
         let mut alone = crowded;

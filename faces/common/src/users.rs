@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 /// The users of an object.
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub struct Users(Arc<()>);
 
 /// One of them, until it is dropped.
+#[derive(Debug)]
 pub struct Use(Arc<()>);
 
 impl Users {

@@ -1,0 +1,89 @@
+//! What a face says to its user: one line for each thing, to standard error, or to whoever has taken that over.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// How much the user wants to know.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// What should be known without asking: mistakes, failures, peers that were lost.
+    Warning,
+    /// What was chosen, and why.
+    Information,
+}
+
+/// Takes the lines instead of standard error; those of a level that nobody wants as well.
+pub type Sink = fn(Level, &str);
+
+static SINK: OnceLock<Sink> = OnceLock::new();
+
+/// Lines to be written: 0 not read yet, 1 none, 2 warnings, 3 all.
+static WANTED: AtomicU8 = AtomicU8::new(0);
+
+/// Has all lines given to `sink` from now on: the interface has a log of its own.
+pub fn redirect(sink: Sink) {
+    // The first one stays: there is one interface in one library.
+    let _ = SINK.set(sink);
+}
+
+/// Says something that the user should know without asking.
+#[cold]
+pub fn warn(text: &str) {
+    say(Level::Warning, text);
+}
+
+/// Says something to those who ask (`EMP_LOG=info`).
+#[cold]
+pub fn inform(text: &str) {
+    say(Level::Information, text);
+}
+
+fn say(level: Level, text: &str) {
+    if let Some(sink) = SINK.get() {
+        return sink(level, text);
+    }
+    let needed = if level == Level::Warning { 2 } else { 3 };
+    if wanted() >= needed {
+        // One write for each line, so that those of several processes do not mix. Nobody is left to hear of a failure.
+        let line = format!("emp: {text}\n");
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+    }
+}
+
+/// What `EMP_LOG` asks for.
+fn wanted() -> u8 {
+    match WANTED.load(Ordering::Relaxed) {
+        0 => {
+            let text = std::env::var("EMP_LOG").unwrap_or_default();
+            let level = parse(&text);
+            WANTED.store(level.unwrap_or(2), Ordering::Relaxed);
+            if level.is_none() {
+                warn(&format!("EMP_LOG={text}: must be off, warn or info; taken for warn"));
+            }
+            level.unwrap_or(2)
+        }
+        wanted => wanted,
+    }
+}
+
+fn parse(text: &str) -> Option<u8> {
+    match text {
+        "off" | "none" => Some(1),
+        "" | "warn" => Some(2),
+        "info" | "debug" => Some(3),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_have_names() {
+        assert_eq!(
+            ["off", "", "warn", "info", "loud"].map(parse),
+            [Some(1), Some(2), Some(2), Some(3), None]
+        );
+    }
+}

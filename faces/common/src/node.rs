@@ -1,0 +1,303 @@
+//! Starting a node on one of the machine's ways, and telling it where others are.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use emp_host::{Board, LinkIndex, Node, NodeId};
+use emp_link::{
+    FaultLink, FaultPlan, Link, LinkAddress, LinkError, PacketLink, PacketOptions, ShmLink,
+    ShmOptions, UdpLink, UdpOptions, XdpLink, XdpOptions, interfaces,
+};
+
+use crate::fork::Unshared;
+use crate::log;
+use crate::settings::{LinkWish, Settings};
+use crate::ways::{Kind, Way};
+
+/// A node that may have raw frames, or shared memory on this machine, is looked for by them alone for so long, before
+/// datagrams are tried as well: else the answer that came first would decide.
+const FIRST_ALONE: Duration = Duration::from_millis(15);
+
+/// The Ethernet address of a node that takes raw frames at one that is not known: it is found by broadcast.
+pub const SOME_MAC: [u8; 6] = [0; 6];
+
+/// Who a node is to be.
+pub struct Identity {
+    /// Its identity.
+    pub node: NodeId,
+    /// Its name for people.
+    pub name: String,
+    /// The port that it takes datagrams at; 0: any.
+    pub udp_port: u16,
+}
+
+/// Where a node may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Whereabouts {
+    /// The node.
+    pub node: NodeId,
+    /// Ethernet address of its interface, if it takes raw frames there; [`SOME_MAC`] if that is not known.
+    pub mac: Option<[u8; 6]>,
+    /// Where it takes datagrams.
+    pub udp: Option<SocketAddr>,
+}
+
+/// A node of this process.
+pub struct FaceNode {
+    /// The node itself.
+    pub node: Node,
+    /// How long closing it waits at most.
+    pub linger: Duration,
+    /// Address of the interface, if it takes raw frames.
+    pub mac: Option<[u8; 6]>,
+    /// Where it takes datagrams.
+    pub udp: Option<SocketAddr>,
+    packet_link: Option<LinkIndex>,
+    udp_link: Option<LinkIndex>,
+    shm_link: Option<LinkIndex>,
+    own_macs: Vec<[u8; 6]>,
+    own_ips: Vec<IpAddr>,
+    /// Hints that are given when raw frames have not found a node.
+    later: Mutex<Vec<(Instant, NodeId, LinkAddress)>>,
+    any_later: AtomicBool,
+    _unshared: Unshared,
+}
+
+/// An identity that no other node has, drawn at random.
+///
+/// # Errors
+///
+/// The system has no random numbers.
+pub fn random_identity() -> std::io::Result<NodeId> {
+    loop {
+        let mut bytes = [0; 8];
+        // SAFETY: writes at most the length of the array.
+        let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        if got != bytes.len() as isize {
+            return Err(std::io::Error::last_os_error());
+        }
+        let node = NodeId(u64::from_ne_bytes(bytes));
+        if node != NodeId::ANY {
+            return Ok(node);
+        }
+    }
+}
+
+/// A link with the faults that the user wants.
+fn with_faults(link: impl Link + 'static, plan: &Option<FaultPlan>, node: NodeId) -> Box<dyn Link> {
+    match plan {
+        None => Box::new(link),
+        Some(plan) => {
+            // All processes are given the same plan; they must not fail in step.
+            let plan = FaultPlan { seed: plan.seed ^ node.0, ..plan.clone() };
+            Box::new(FaultLink::new(link, &plan))
+        }
+    }
+}
+
+/// The link for raw frames, and its address. An interface has one AF_XDP node; other processes that want one too get
+/// packet, which reaches the same peers.
+fn open_raw(
+    way: &Way,
+    wish: LinkWish,
+    node: NodeId,
+) -> Result<(Box<dyn Link>, [u8; 6]), LinkError> {
+    let (name, tag) = (&way.interface.name, node.destination_tag());
+    if wish == LinkWish::Xdp {
+        match XdpLink::open(&XdpOptions::new(name, tag)) {
+            Ok(link) => {
+                let mac = link.mac();
+                return Ok((Box::new(link), mac));
+            }
+            Err(error) if error.is_taken() => {
+                log::inform(&format!("packet instead of xdp on {name}: {error}"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let link = PacketLink::open(&PacketOptions::new(name, tag))?;
+    let mac = link.mac();
+    Ok((Box::new(link), mac))
+}
+
+fn open_udp(way: &Way, node: NodeId, port: u16) -> Result<UdpLink, LinkError> {
+    let mut options = UdpOptions::new(node.destination_tag());
+    // An interface without an address still has processes of this machine to reach.
+    options.bind = Some(way.ip().unwrap_or(Ipv4Addr::LOCALHOST.into()));
+    options.port = port;
+    UdpLink::open(&options)
+}
+
+/// The node's own identity is its number there: so whoever knows the node knows its address. Beside other links it reaches
+/// the processes that are known to be on this machine, and hosts made of namespaces are not.
+fn open_shm(node: NodeId, alone: bool) -> Result<ShmLink, LinkError> {
+    let options = ShmOptions {
+        number: Some(node.0),
+        broadcast: alone,
+        same_network: !alone,
+        ..ShmOptions::new(node.destination_tag())
+    };
+    ShmLink::open(&options)
+}
+
+impl FaceNode {
+    /// Starts a node with the links of this way.
+    ///
+    /// # Errors
+    ///
+    /// What is not to be had, for people.
+    pub fn start(way: &Way, settings: &Settings, identity: Identity) -> Result<Self, String> {
+        let say = |error: &dyn std::fmt::Display| error.to_string();
+        let node = identity.node;
+        let mut builder = Node::builder()
+            .name(identity.name)
+            .node_id(node)
+            .profile(settings.profile.clone())
+            .board(Board::Inline { guardian: true })
+            .linger(settings.linger)
+            .wait_mode(settings.wait)
+            .log(log::inform)
+            .notices(log::warn);
+        let fault = &settings.fault;
+        let mut links = 0;
+        let mut next_link = || {
+            links += 1;
+            LinkIndex(links - 1)
+        };
+        let (mut mac, mut packet_link) = (None, None);
+        if way.kind == Kind::Packet {
+            let (link, address) =
+                open_raw(way, settings.link, node).map_err(|error| say(&error))?;
+            (mac, packet_link) = (Some(address), Some(next_link()));
+            builder = builder.link(with_faults(link, fault, node));
+        }
+        let (mut udp, mut udp_link) = (None, None);
+        if way.kind != Kind::Shm {
+            match open_udp(way, node, identity.udp_port) {
+                Ok(link) => {
+                    (udp, udp_link) = (Some(link.local_address()), Some(next_link()));
+                    builder = builder.link(with_faults(link, fault, node));
+                }
+                Err(error) if mac.is_some() => {
+                    let whom = "processes of this machine, and nodes that have no raw frames,";
+                    log::inform(&format!("{whom} will not be reached by datagrams: {error}"));
+                }
+                Err(error) => return Err(say(&error)),
+            }
+        }
+        let alone = way.kind == Kind::Shm;
+        let mut shm_link = None;
+        if alone || settings.link == LinkWish::Auto {
+            match open_shm(node, alone) {
+                Ok(link) => {
+                    shm_link = Some(next_link());
+                    builder = builder.link(with_faults(link, fault, node));
+                }
+                Err(error) if alone => return Err(say(&error)),
+                Err(error) => log::warn(&format!("no shared memory within a machine: {error}")),
+            }
+        }
+        let all = interfaces().unwrap_or_default();
+        Ok(Self {
+            node: builder.start().map_err(|error| say(&error))?,
+            linger: settings.linger,
+            mac,
+            udp,
+            packet_link,
+            udp_link,
+            shm_link,
+            own_macs: all.iter().filter(|i| !i.loopback).filter_map(|i| i.mac).collect(),
+            own_ips: all.into_iter().flat_map(|i| i.addresses).collect(),
+            later: Mutex::default(),
+            any_later: AtomicBool::new(false),
+            _unshared: Unshared::new(),
+        })
+    }
+
+    /// Closes the node: what was sent is waited for as long as the user allows; says so if that was too short.
+    pub fn close(&self) {
+        if let Err(cut) = self.node.close(self.linger) {
+            log::warn(&format!("closing: {cut}"));
+        }
+    }
+
+    /// Tells the node where another one may be. On this machine it is looked for in shared memory, elsewhere by raw frames,
+    /// if both have them; in either case by datagrams if that brings no answer ([`hint_later`](Self::hint_later)).
+    pub fn learn(&self, peer: &Whereabouts) {
+        if peer.node == self.node.id() {
+            return;
+        }
+        if let (Some(link), None, None) = (self.shm_link, self.udp_link, self.packet_link) {
+            return self.node.hint(peer.node, link, LinkAddress::shm(peer.node.0));
+        }
+        let udp = self.udp_link.zip(peer.udp);
+        let packet = self.packet_link.zip(peer.mac);
+        let same_ip = peer.udp.is_some_and(|udp| self.own_ips.contains(&udp.ip()));
+        let same_machine = match peer.mac {
+            Some(mac) if mac != SOME_MAC => self.own_macs.contains(&mac),
+            _ => same_ip,
+        };
+        match (packet, udp) {
+            (Some((link, mac)), udp) if !same_machine => {
+                if mac != SOME_MAC {
+                    self.node.hint(peer.node, link, LinkAddress::mac(mac));
+                }
+                if let Some((_, udp)) = udp.filter(|(_, udp)| !udp.ip().is_loopback()) {
+                    self.try_later(peer.node, udp);
+                }
+            }
+            (_, udp) => match (self.shm_link.filter(|_| same_machine), udp) {
+                (Some(shm), udp) => {
+                    self.node.hint(peer.node, shm, LinkAddress::shm(peer.node.0));
+                    if let Some((_, udp)) = udp {
+                        self.try_later(peer.node, udp);
+                    }
+                }
+                (None, Some((link, udp))) => {
+                    self.node.hint(peer.node, link, LinkAddress::udp(udp));
+                }
+                (None, None) => {}
+            },
+        }
+    }
+
+    /// Datagrams are tried where the better link brings no answer.
+    fn try_later(&self, node: NodeId, udp: SocketAddr) {
+        let when = Instant::now() + FIRST_ALONE;
+        self.later().push((when, node, LinkAddress::udp(udp)));
+        self.any_later.store(true, Ordering::Release);
+    }
+
+    fn later(&self) -> MutexGuard<'_, Vec<(Instant, NodeId, LinkAddress)>> {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the hints that have become due; to be called where progress is made.
+    #[inline]
+    pub fn hint_later(&self) {
+        if self.any_later.load(Ordering::Relaxed) {
+            self.give_due_hints();
+        }
+    }
+
+    #[cold]
+    fn give_due_hints(&self) {
+        let now = Instant::now();
+        let mut later = self.later();
+        if later.iter().all(|(when, _, _)| *when > now) {
+            return;
+        }
+        let (due, rest) = later.drain(..).partition::<Vec<_>, _>(|(when, _, _)| *when <= now);
+        *later = rest;
+        self.any_later.store(!later.is_empty(), Ordering::Release);
+        drop(later);
+        let Some(link) = self.udp_link else { return };
+        for (_, node, address) in due {
+            if self.node.route(node).is_none() {
+                self.node.hint(node, link, address);
+            }
+        }
+    }
+}

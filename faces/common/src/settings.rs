@@ -1,0 +1,208 @@
+//! What users can set: `EMP_…` in the environment, the same for all faces (`docs/guide/faces.md`).
+
+use std::time::Duration;
+
+use emp_host::{Profile, Span, WaitMode};
+use emp_link::FaultPlan;
+
+/// How long closing waits for acknowledgements at most, unless said otherwise. Peers that have ended say goodbye, so this
+/// is the time for peers that were lost.
+const LINGER_DEFAULT: Duration = Duration::from_secs(2);
+
+/// Limits of the time after which a peer is lost: many round trips, and an hour.
+const TIMEOUT_MIN_MS: u64 = 50;
+const TIMEOUT_MAX_MS: u64 = 3_600_000;
+
+/// What there is to set: the name without `EMP_`, and what it does.
+pub const SETTINGS: [(&str, &str); 9] = [
+    (
+        "LINK",
+        "Links to use: auto, packet (raw Ethernet frames), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (processes of this machine only); auto has shm for the processes of this machine (default: auto)",
+    ),
+    (
+        "INTERFACE",
+        "Network interfaces to use, best first, separated by commas (default: all that are up)",
+    ),
+    ("NAME", "Name of this machine, as others know it (default: its host name)"),
+    ("PROFILE", "Protocol parameters: default, emp2001, openmx, or vmmc2 (default: default)"),
+    ("FAULT", "Faults to inject for tests, such as drop:0.01 (default: none)"),
+    ("EAGER", "Bytes up to which messages leave whole, unasked (default: the profile's; 65536)"),
+    (
+        "TIMEOUT",
+        "Milliseconds of silence after which a peer is lost (default: the profile's; 5000)",
+    ),
+    (
+        "WAIT",
+        "How blocking calls wait: adaptive (look for as long as recent waits make it worth while, then sleep), spin, or sleep (default: adaptive)",
+    ),
+    ("LINGER", "Milliseconds that closing waits for acknowledgements at most (default: 2000)"),
+];
+
+/// Which kinds of links are wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkWish {
+    /// The best that is to be had, and shm beside it.
+    Auto,
+    /// Raw frames.
+    Packet,
+    /// Raw frames through AF_XDP.
+    Xdp,
+    /// Datagrams.
+    Udp,
+    /// Memory shared within this machine.
+    Shm,
+}
+
+/// What the user has set.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Kinds of links.
+    pub link: LinkWish,
+    /// Interfaces, best first; empty: all that are up.
+    pub interfaces: Vec<String>,
+    /// What to call this machine, if not by its own name.
+    pub name: Option<String>,
+    /// Protocol parameters, `EAGER` and `TIMEOUT` included.
+    pub profile: Profile,
+    /// Faults to inject.
+    pub fault: Option<FaultPlan>,
+    /// How long closing waits at most.
+    pub linger: Duration,
+    /// How calls wait.
+    pub wait: WaitMode,
+}
+
+/// A value that was set: by which variable, and to what.
+pub struct Set {
+    /// The variable, for error texts.
+    pub variable: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// What the environment says of a setting.
+pub fn environment(name: &str) -> Option<Set> {
+    let variable = format!("EMP_{name}");
+    let value = std::env::var(&variable).ok()?;
+    Some(Set { variable, value })
+}
+
+impl Settings {
+    /// Reads them; `look` finds a setting by its name in [`SETTINGS`], as [`environment`] does.
+    ///
+    /// # Errors
+    ///
+    /// A value that makes no sense, with its variable: running with another one would be worse.
+    pub fn read(look: impl Fn(&str) -> Option<Set>) -> Result<Self, String> {
+        let text = |name| look(name).map(|set| set.value).unwrap_or_default();
+        let interfaces = text("INTERFACE");
+        let interfaces = interfaces.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let fault = look("FAULT").filter(|set| !set.value.is_empty()).map(|set| {
+            let plan = set.value.parse();
+            plan.map_err(|error| format!("{}={}: {error}", set.variable, set.value))
+        });
+        let linger = number(look("LINGER"), "milliseconds")?;
+        let name = text("NAME").trim().to_owned();
+        Ok(Self {
+            link: link(look("LINK"))?,
+            interfaces: interfaces.map(Into::into).collect(),
+            name: Some(name).filter(|name| !name.is_empty()),
+            profile: profile(&look)?,
+            fault: fault.transpose()?,
+            linger: linger.map_or(LINGER_DEFAULT, Duration::from_millis),
+            wait: wait(look("WAIT"))?,
+        })
+    }
+}
+
+/// One of these words; what stands for it, or for an empty text.
+fn one_of<T: Copy>(set: Option<Set>, words: &[(&str, T)], default: T) -> Result<T, String> {
+    let Some(Set { variable, value }) = set.filter(|set| !set.value.is_empty()) else {
+        return Ok(default);
+    };
+    let found = words.iter().find(|(word, _)| *word == value);
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let all: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        format!("{variable}={value}: must be one of {}", all.join(", "))
+    })
+}
+
+fn link(set: Option<Set>) -> Result<LinkWish, String> {
+    let words = [
+        ("auto", LinkWish::Auto),
+        ("packet", LinkWish::Packet),
+        ("xdp", LinkWish::Xdp),
+        ("udp", LinkWish::Udp),
+        ("shm", LinkWish::Shm),
+    ];
+    one_of(set, &words, LinkWish::Auto)
+}
+
+fn wait(set: Option<Set>) -> Result<WaitMode, String> {
+    let words =
+        [("adaptive", WaitMode::Adaptive), ("spin", WaitMode::Spin), ("sleep", WaitMode::Sleep)];
+    one_of(set, &words, WaitMode::default())
+}
+
+fn profile(look: &impl Fn(&str) -> Option<Set>) -> Result<Profile, String> {
+    let words: Vec<_> = Profile::ALL.iter().map(|profile| (profile.name, *profile)).collect();
+    let mut profile = one_of(look("PROFILE"), &words, &Profile::DEFAULT)?.clone();
+    if let Some(bytes) = number(look("EAGER"), "bytes")? {
+        profile.eager_bytes = bytes;
+    }
+    let set = look("TIMEOUT");
+    let variable = set.as_ref().map(|set| set.variable.clone()).unwrap_or_default();
+    if let Some(time) = number(set, "milliseconds")? {
+        if !(TIMEOUT_MIN_MS..=TIMEOUT_MAX_MS).contains(&time) {
+            return Err(format!(
+                "{variable}={time}: must be {TIMEOUT_MIN_MS} to {TIMEOUT_MAX_MS} milliseconds"
+            ));
+        }
+        profile.unreachable_after = Span::ms(time);
+    }
+    Ok(profile)
+}
+
+/// A setting that is a number.
+fn number(set: Option<Set>, unit: &str) -> Result<Option<u64>, String> {
+    let number = set.map(|Set { variable, value }| {
+        value.parse().map_err(|_| format!("{variable}={value}: must be a number of {unit}"))
+    });
+    number.transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &str, value: &str) -> Result<Settings, String> {
+        let set = |asked: &str| Set { variable: format!("EMP_{asked}"), value: value.to_string() };
+        Settings::read(|asked| (asked == name).then(|| set(asked)))
+    }
+
+    #[test]
+    fn values_are_understood() {
+        assert_eq!(with("LINK", "udp").unwrap().link, LinkWish::Udp);
+        assert_eq!(with("LINK", "shm").unwrap().link, LinkWish::Shm);
+        assert_eq!(with("LINK", "xdp").unwrap().link, LinkWish::Xdp);
+        assert_eq!(with("LINK", "").unwrap().link, LinkWish::Auto);
+        assert_eq!(with("INTERFACE", "a, b,").unwrap().interfaces, ["a", "b"]);
+        assert_eq!(with("NAME", " ann ").unwrap().name.as_deref(), Some("ann"));
+        assert_eq!(with("NAME", "").unwrap().name, None);
+        assert_eq!(with("PROFILE", "openmx").unwrap().profile, Profile::OPENMX);
+        assert_eq!(with("FAULT", "drop:0.01").unwrap().fault.unwrap().drop, 0.01);
+        assert_eq!(with("EAGER", "70").unwrap().profile.eager_bytes, 70);
+        assert_eq!(with("TIMEOUT", "70").unwrap().profile.unreachable_after, Span::ms(70));
+        assert_eq!(with("WAIT", "sleep").unwrap().wait, WaitMode::Sleep);
+        assert_eq!(with("LINGER", "5").unwrap().linger, Duration::from_millis(5));
+    }
+
+    #[test]
+    fn mistakes_name_the_variable() {
+        for name in ["LINK", "PROFILE", "FAULT", "EAGER", "TIMEOUT", "WAIT", "LINGER"] {
+            let error = with(name, "nonsense").unwrap_err();
+            assert!(error.starts_with(&format!("EMP_{name}=nonsense")), "{error}");
+        }
+        assert!(with("TIMEOUT", "7").unwrap_err().starts_with("EMP_TIMEOUT=7: must be 50"));
+    }
+}

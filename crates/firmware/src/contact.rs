@@ -48,9 +48,14 @@ impl Firmware {
     ) -> Result<(), Counter> {
         let own = self.peers.own;
         let asked = hello.target == own || hello.target == NodeId::ANY;
-        if hello.node == own || !asked || self.closing.is_some() {
+        if hello.node == own {
+            self.note_other_self(header.source_epoch, link, from);
             return Err(Counter::DropHello);
         }
+        if !asked || self.closing.is_some() {
+            return Err(Counter::DropHello);
+        }
+        self.names.note(hello.node, hello.name());
         let known = self.peers.peek(hello.node);
         let reply = Contact {
             link,
@@ -185,6 +190,7 @@ impl Firmware {
         from: LinkAddress,
     ) {
         let node = self.peers[peer].node;
+        self.note_return(peer, epoch, link, from);
         self.send.reset(peer, Status::PeerRestarted, false);
         self.receive.reset(peer, node, Status::PeerRestarted, false, &mut self.cross);
         self.counters.count(Counter::PeersRestarted);
@@ -307,7 +313,7 @@ impl Firmware {
             }
             let unknown = self.peers[peer].remote_epoch == Epoch::UNKNOWN;
             if unknown && now.since(since) > self.profile.unreachable_after {
-                self.give_up(now, peer, Status::Unreachable);
+                self.give_up(now, peer, Status::NotFound);
                 continue;
             }
             for i in 0..self.links.len() {

@@ -188,8 +188,10 @@ pub enum Status {
     Truncated,
     /// Cancelled by the host.
     Cancelled,
-    /// The peer was not found, or not heard of for too long (V7).
+    /// The peer was met, and then not heard of for too long (V7). What was under way may have arrived.
     Unreachable,
+    /// Nobody of that identity answered for as long (`HELLO-3`). Nothing of the operation has left.
+    NotFound,
     /// The peer was restarted; what was under way to or from it is lost.
     PeerRestarted,
     /// The peer's node was closed.
@@ -229,6 +231,11 @@ impl From<DoneStatus> for Status {
 }
 
 impl Status {
+    /// True if nothing is heard of the peer: an interface or a cable may be why.
+    pub const fn is_silence(self) -> bool {
+        matches!(self, Self::Unreachable | Self::NotFound)
+    }
+
     /// For people.
     pub const fn describe(self) -> &'static str {
         match self {
@@ -236,6 +243,7 @@ impl Status {
             Self::Truncated => "message longer than the buffer",
             Self::Cancelled => "cancelled",
             Self::Unreachable => "peer unreachable",
+            Self::NotFound => "no such node was found",
             Self::PeerRestarted => "peer was restarted",
             Self::PeerClosed => "peer closed its node",
             Self::NoEndpoint => "peer has no such endpoint",

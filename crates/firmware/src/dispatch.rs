@@ -156,6 +156,8 @@ impl Firmware {
                 self.limit_frames(peer, bytes);
             }
             self.meet(now, peer, header.source_epoch, link, *from);
+            let name = self.names.take(node);
+            self.push_event(NodeEvent::Found { node, link, address: *from, name });
         } else if remote != header.source_epoch {
             // Another incarnation, or a stale frame: only the node itself can tell (`EPOCH-3`).
             self.challenge(now, link, *from, peer);
@@ -308,12 +310,7 @@ impl Firmware {
                     RouteNews::LaneWanted { peer, lane } => self.seek_lane(now, peer, lane, None),
                     RouteNews::LongWanted { peer } => self.seek_long(now, peer),
                     RouteNews::LongFailed { peer } => self.long_failed(now, peer),
-                    RouteNews::LaneFailed { peer, lane } => {
-                        if self.peers.lane_failed(now, peer, lane) {
-                            self.counters.count(Counter::LanesFailed);
-                            self.send.lane_failed(peer, lane);
-                        }
-                    }
+                    RouteNews::LaneFailed { peer, lane } => self.lane_failed(now, peer, lane),
                     RouteNews::Unsent { fetch, status } => self.receive.end_fetch(fetch, status),
                 }
             } else {
@@ -322,6 +319,18 @@ impl Firmware {
         }
         while let Some(values) = self.send.replied.pop() {
             self.cross.replies.free(values);
+        }
+    }
+
+    fn lane_failed(&mut self, now: Time, peer: u32, lane: Lane) {
+        let ways = self.peers.ways(peer);
+        let way = if lane == Lane::Small { ways.small } else { ways.bulk };
+        let link = way.map(|(link, _)| link);
+        if self.peers.lane_failed(now, peer, lane) {
+            self.counters.count(Counter::LanesFailed);
+            self.send.lane_failed(peer, lane);
+            let node = self.peers[peer].node;
+            link.into_iter().for_each(|link| self.push_event(NodeEvent::PathLost { node, link }));
         }
     }
 

@@ -79,6 +79,30 @@ pub enum NodeEvent {
     Restarted(NodeId),
     /// It said goodbye.
     Closed(NodeId),
+    /// Two nodes use this identity, so whoever talks to it takes each for the other's restart, for ever (`EPOCH-5`).
+    /// Told once. If the identity is this node's own, one of the two is this node.
+    Claimed {
+        /// The identity.
+        node: NodeId,
+        /// Where the one was last known, unless it is this node.
+        known: Option<(LinkIndex, LinkAddress)>,
+        /// Where the other is.
+        other: (LinkIndex, LinkAddress),
+    },
+    /// One of several ways to a peer has failed; its frames take another.
+    PathLost {
+        /// The peer.
+        node: NodeId,
+        /// The link that the way leads over.
+        link: LinkIndex,
+    },
+    /// A further way to a peer was found, or one that had failed works again.
+    PathFound {
+        /// The peer.
+        node: NodeId,
+        /// The link that the way leads over.
+        link: LinkIndex,
+    },
     /// A peer, or this node itself, takes only shorter frames than before: the MTU of an interface was lowered.
     Limited {
         /// Who.
@@ -138,6 +162,10 @@ pub struct Firmware {
     pub(crate) watched: Vec<(u32, u32)>,
     /// What its program does when its long sends have ended.
     pub(crate) habit: Habit,
+    /// Names of those who asked for this node, until they are met.
+    pub(crate) names: crate::claims::Names,
+    /// Epochs that peers have left: who comes back to one is two.
+    pub(crate) former: crate::claims::Former,
     /// When strangers were last greeted, in milliseconds (wrapping).
     pub(crate) greeted_ms: Option<u32>,
     /// When an event last came in.
@@ -182,6 +210,8 @@ impl Firmware {
             watch_at: None,
             habit: Habit::default(),
             watched: Vec::new(),
+            names: crate::claims::Names::default(),
+            former: crate::claims::Former::default(),
             greeted_ms: None,
             ran_at: Time::default(),
         }
@@ -457,6 +487,12 @@ impl Firmware {
     /// True if nothing that was sent waits for an acknowledgement and nothing waits to be sent.
     pub fn is_drained(&self) -> bool {
         self.send.is_drained() && !self.receive.has_due_acks()
+    }
+
+    /// Messages and puts whose host was told that they are over, as they were copied, and which are not known to have
+    /// been delivered: who each is for.
+    pub fn undelivered(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.send.undelivered()
     }
 
     /// True if a message is arriving, or pulls are under way: work that must go on even if the application is silent.

@@ -16,6 +16,7 @@ mod arithmetic;
 mod assembly;
 mod at_once;
 mod chunked;
+mod claims;
 mod contact;
 mod counters;
 mod cross;

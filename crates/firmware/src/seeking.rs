@@ -3,7 +3,7 @@
 use emp_wire::{Epoch, Header, Hello, Kind, LinkAddress};
 
 use crate::counters::Counter;
-use crate::engine::Firmware;
+use crate::engine::{Firmware, NodeEvent};
 use crate::lanes::{Lane, Question};
 use crate::routes::Contact;
 use crate::time::Time;
@@ -129,6 +129,7 @@ impl Firmware {
         };
         if taken {
             self.counters.count(Counter::LanesFound);
+            self.push_event(NodeEvent::PathFound { node: hello.node, link });
         }
         taken || sought.is_some()
     }

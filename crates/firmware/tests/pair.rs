@@ -267,7 +267,7 @@ fn silence_ends_in_an_error() {
     pair.send(0, 99, 1, 50_000);
     pair.run(Span::ms(6000));
     assert_eq!(pair.nodes[0].done.len(), 1);
-    assert_eq!(pair.nodes[0].done[0].status, Status::Unreachable);
+    assert_eq!(pair.nodes[0].done[0].status, Status::NotFound);
     pair.check_quiet_after_loss();
 }
 

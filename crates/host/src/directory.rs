@@ -64,7 +64,10 @@ impl Directory {
             NodeEvent::Unreachable(node) => self.set(*node, PeerState::Unreachable),
             NodeEvent::Restarted(node) => self.set(*node, PeerState::Restarted),
             NodeEvent::Closed(node) => self.set(*node, PeerState::Closed),
-            NodeEvent::Limited { .. } => {}
+            NodeEvent::Limited { .. }
+            | NodeEvent::Claimed { .. }
+            | NodeEvent::PathLost { .. }
+            | NodeEvent::PathFound { .. } => {}
         }
     }
 

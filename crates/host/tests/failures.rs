@@ -22,7 +22,7 @@ fn nobody_there_is_an_error() {
         let start = Instant::now();
         let error = send.wait(LONG).unwrap_err();
         let operation = error.operation().expect("not the time").clone();
-        assert_eq!(operation.status(), Status::Unreachable);
+        assert_eq!(operation.status(), Status::NotFound);
         let ghost = NodeId::from_name("ghost");
         assert_eq!(operation.completion.peer, ghost);
         assert!(error.to_string().contains(&ghost.to_string()), "{error}");

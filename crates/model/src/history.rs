@@ -134,7 +134,7 @@ impl History {
                 .any(|reset| (reset.observer, reset.peer) == (peer, observer) && reset.at <= now)
         };
         match status {
-            Status::Unreachable => silent || stopped(false),
+            Status::Unreachable | Status::NotFound => silent || stopped(false),
             Status::PeerRestarted => silent || stopped(false) || broken_there(),
             Status::PeerClosed => stopped(true),
             _ => false,
@@ -164,7 +164,11 @@ impl History {
         now: Time,
     ) -> bool {
         let status = match event {
-            NodeEvent::Found { .. } => return true,
+            NodeEvent::Found { .. } | NodeEvent::PathLost { .. } | NodeEvent::PathFound { .. } => {
+                return true;
+            }
+            // No two nodes have one identity here.
+            NodeEvent::Claimed { .. } => return false,
             NodeEvent::Unreachable(_) => Status::Unreachable,
             NodeEvent::Restarted(_) => Status::PeerRestarted,
             NodeEvent::Closed(_) => Status::PeerClosed,

@@ -353,6 +353,9 @@ impl World {
         | NodeEvent::Unreachable(id)
         | NodeEvent::Restarted(id)
         | NodeEvent::Closed(id)
+        | NodeEvent::Claimed { node: id, .. }
+        | NodeEvent::PathLost { node: id, .. }
+        | NodeEvent::PathFound { node: id, .. }
         | NodeEvent::Limited { node: id, .. }) = &event;
         match self.ids.iter().position(|known| known == id) {
             Some(peer) => {
@@ -361,7 +364,10 @@ impl World {
                         "node {node} reports {event:?} (node {peer}), which nothing explains"
                     ));
                 }
-                if !matches!(event, NodeEvent::Found { .. }) {
+                if matches!(
+                    event,
+                    NodeEvent::Unreachable(_) | NodeEvent::Restarted(_) | NodeEvent::Closed(_)
+                ) {
                     let restarted = matches!(event, NodeEvent::Restarted(_));
                     self.history.reset(node, peer, self.now, restarted);
                 }

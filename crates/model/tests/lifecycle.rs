@@ -96,7 +96,7 @@ fn a_node_that_never_was_is_unreachable() {
         world.network_mut().trace_mut().switch(true);
         let message = world.send(MessageSpec::plain(0, 1, 50_000));
         wait(&mut world, NOTICED_WITHIN, |world| world.sent(message).is_some());
-        assert_eq!(world.sent(message), Some(Status::Unreachable));
+        assert_eq!(world.sent(message), Some(Status::NotFound));
         let questions = sent(&world, 0, Kind::Hello);
         assert!((2..=200).contains(&questions), "{}: asked {questions} times", profile.name);
         finish(&mut world);

@@ -7,7 +7,7 @@ use emp_host::{PostError, Status};
 use crate::bindings::error;
 
 /// Error number, the provider's own number, and its text.
-const TABLE: [(Status, i32, &CStr); 14] = [
+const TABLE: [(Status, i32, &CStr); 15] = [
     (Status::Truncated, error::TRUNC, c"message longer than the buffer"),
     (Status::Cancelled, libc::ECANCELED, c"cancelled"),
     (Status::Unreachable, libc::EHOSTUNREACH, c"peer unreachable"),
@@ -22,6 +22,7 @@ const TABLE: [(Status, i32, &CStr); 14] = [
     (Status::OutOfBounds, libc::EINVAL, c"operation reaches beyond the target's region"),
     (Status::NoRights, libc::EACCES, c"target's region does not allow the operation"),
     (Status::TooLong, libc::EMSGSIZE, c"operation does not fit one of the peer's frames"),
+    (Status::NotFound, libc::EHOSTUNREACH, c"no such node was found"),
 ];
 
 /// The error numbers (general, own) of an end; `None` if all went well.

@@ -24,7 +24,7 @@ mod wary;
 mod window;
 
 use alloc::collections::VecDeque;
-use emp_wire::{AtomicOp, Datatype, DoneStatus, Sequence};
+use emp_wire::{AtomicOp, Datatype, DoneStatus, NodeId, Sequence};
 
 use crate::chunked::Chunked;
 use crate::counters::Counters;
@@ -279,6 +279,16 @@ impl SendPath {
     /// True if nothing is queued or under way to anyone.
     pub(crate) fn is_drained(&self) -> bool {
         self.active == 0
+    }
+
+    /// Who each message and put is for that is over for its host, and not known to have been delivered.
+    pub(crate) fn undelivered(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let counts = |message: &&SendMessage| {
+            let sent = matches!(message.work, Work::Message | Work::Put { .. });
+            sent && message.completed && !message.void && !message.acked
+        };
+        let messages = self.messages.indices().filter_map(|i| self.messages.at(i));
+        messages.filter(counts).map(|message| message.descriptor.to)
     }
 
     /// True once after a message began to wait for something that no timer of ours watches.

@@ -13,6 +13,7 @@ mod failure;
 mod fault;
 mod gather;
 mod interfaces;
+mod locks;
 mod name;
 mod packet;
 mod shm;
@@ -294,7 +295,12 @@ impl<L: Link + ?Sized> Link for Box<L> {
 /// one.
 #[inline]
 pub(crate) fn is_for(frame: &[u8], node_tag: u16) -> bool {
-    let tag = frame.get(DESTINATION_TAG_OFFSET..).and_then(|rest| rest.first_chunk::<2>());
-    tag.map(|tag| u16::from_be_bytes(*tag))
-        .is_some_and(|tag| tag == node_tag || tag == TAG_EVERYONE)
+    tag_of(frame).is_some_and(|tag| tag == node_tag || tag == TAG_EVERYONE)
+}
+
+/// A frame's destination tag, if it is long enough to have one.
+#[inline]
+pub(crate) fn tag_of(frame: &[u8]) -> Option<u16> {
+    let tag = frame.get(DESTINATION_TAG_OFFSET..)?.first_chunk()?;
+    Some(u16::from_be_bytes(*tag))
 }

@@ -1,7 +1,10 @@
 //! Raw Ethernet frames through an AF_PACKET socket: a mapped receive ring that costs no system
 //! call, and sends that bypass the queueing discipline. Needs CAP_NET_RAW.
 
+mod demux;
 mod filter;
+mod group;
+mod members;
 mod open;
 
 pub use open::PacketOptions;
@@ -19,7 +22,8 @@ use crate::ethernet::Framing;
 use crate::failure::SendFailure;
 use crate::gather::{ETHERNET_HEADER_BYTES, Gather};
 use crate::system::{self, Polled};
-use crate::{Capabilities, Link, LinkError, LinkStatistics, TxFrame};
+use crate::{Capabilities, Link, LinkError, LinkStatistics, TxFrame, is_for, tag_of};
+use group::Group;
 
 /// Most parts of one frame: a header, and a payload that a user's scatter list cuts into some more.
 const PARTS_MAX: usize = 16;
@@ -38,6 +42,9 @@ pub struct PacketLink {
     // Declared before the socket so that the ring is unmapped first.
     ring: PacketRing,
     socket: OwnedFd,
+    group: Option<Group>,
+    /// This node's tag.
+    tag: u16,
     capabilities: Capabilities,
     framing: Framing,
     gather: Gather,
@@ -69,6 +76,8 @@ impl PacketLink {
         Ok(Self {
             ring: opened.ring,
             socket: opened.socket,
+            group: opened.group,
+            tag: options.node_tag,
             capabilities,
             framing: Framing {
                 mac: opened.mac,
@@ -87,6 +96,11 @@ impl PacketLink {
     /// This end's Ethernet address.
     pub fn mac(&self) -> [u8; 6] {
         self.framing.mac
+    }
+
+    /// Whether the kernel looks at a frame once for all nodes of the interface, and not once for each.
+    pub fn is_grouped(&self) -> bool {
+        self.group.is_some()
     }
 
     /// Frames that the receive ring holds.
@@ -184,6 +198,15 @@ impl PacketLink {
             .is_ok_and(|flags| flags & libc::IFF_RUNNING != 0)
     }
 
+    /// A frame came here that is for another node. Its kernel had to pick a member for what is nobody's; or it picked the wrong
+    /// one.
+    #[cold]
+    fn note_stray(&mut self, tag: u16) {
+        if let Some(group) = &mut self.group {
+            group.stray(self.socket.as_fd(), tag);
+        }
+    }
+
     #[inline]
     fn note_empty_poll(&mut self) {
         self.empty_polls += 1;
@@ -191,6 +214,15 @@ impl PacketLink {
             self.empty_polls = 0;
             let pending = system::take_error(self.socket.as_fd()).is_some();
             self.counts.system_errors += u64::from(pending);
+        }
+    }
+}
+
+impl Drop for PacketLink {
+    fn drop(&mut self) {
+        if let Some(group) = &mut self.group {
+            // Failing means that the table names one member too many until another change finds its lock free.
+            let _ = group.leave(self.socket.as_fd());
         }
     }
 }
@@ -226,7 +258,8 @@ impl Link for PacketLink {
         // That of the last call: of this one's last frame it would delay what the program does with it.
         self.ring.give_back();
         let mut handed = 0;
-        let counts = &mut self.counts;
+        let mut stray = None;
+        let (counts, own_tag) = (&mut self.counts, self.tag);
         for _ in 0..budget {
             let looked = self.ring.take(|frame| {
                 let Some((header, bytes)) =
@@ -239,6 +272,10 @@ impl Link for PacketLink {
                     counts.receive_lost += 1;
                     return;
                 }
+                if !is_for(bytes, own_tag) {
+                    stray = tag_of(bytes).or(stray);
+                    return;
+                }
                 let [_, _, _, _, _, _, a, b, c, d, e, f, ..] = *header;
                 counts.frames_received += 1;
                 counts.bytes_received += bytes.len() as u64;
@@ -248,6 +285,9 @@ impl Link for PacketLink {
             if looked.is_none() {
                 break;
             }
+        }
+        if let Some(tag) = stray {
+            self.note_stray(tag);
         }
         if handed == 0 {
             self.note_empty_poll();

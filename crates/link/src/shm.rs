@@ -8,7 +8,7 @@ mod connection;
 mod heads;
 mod memory;
 mod open;
-mod place;
+pub(crate) mod place;
 mod socket;
 
 pub use memory::{PeerMemory, PeerMemoryError};

@@ -70,9 +70,19 @@ pub(crate) fn take_error(fd: BorrowedFd<'_>) -> Option<io::Error> {
 
 /// Attaches a classic BPF program to a socket.
 pub(crate) fn attach_filter(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
+    set_program(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program)
+}
+
+/// Sets a socket option whose value is a classic BPF program.
+pub(crate) fn set_program(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    program: &[libc::sock_filter],
+) -> io::Result<()> {
     let filter =
         libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
-    set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
+    set_option(fd, level, name, &filter)
 }
 
 /// Binds an AF_PACKET socket to one interface and one EtherType.

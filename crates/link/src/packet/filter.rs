@@ -1,4 +1,5 @@
-//! The classic BPF program that lets only this node's frames up.
+//! The classic BPF programs that let frames up: this node's alone, or, where a group's program picks the socket, all that came
+//! from outside.
 
 use emp_wire::{DESTINATION_TAG_OFFSET, TAG_EVERYONE};
 
@@ -39,6 +40,17 @@ pub(crate) fn own_frames(ethertype: u16, node_tag: u16) -> [libc::sock_filter; 1
         step(LOAD_HALF, tag_offset),
         branch(u32::from(node_tag), 1, 0),
         branch(u32::from(TAG_EVERYONE), 0, 1),
+        step(RETURN, TAKE_ALL),
+        step(RETURN, 0),
+    ]
+}
+
+/// Takes what was sent to this machine, whatever its tag.
+pub(crate) fn incoming_frames() -> [libc::sock_filter; 5] {
+    [
+        step(LOAD_BYTE, PACKET_TYPE),
+        branch(u32::from(libc::PACKET_OUTGOING), 2, 0),
+        branch(u32::from(libc::PACKET_OTHERHOST), 1, 0),
         step(RETURN, TAKE_ALL),
         step(RETURN, 0),
     ]

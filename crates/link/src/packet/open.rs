@@ -1,12 +1,13 @@
 //! Opening the packet link: options, and errors that say what to do.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use emp_rings::{PacketRing, RingShape};
 use emp_wire::ETHERTYPE_DEFAULT;
 
 use super::filter;
+use super::group::Group;
 use crate::gather::ETHERNET_HEADER_BYTES;
 use crate::interfaces;
 use crate::{LinkError, system};
@@ -33,6 +34,9 @@ pub struct PacketOptions {
     /// This node's destination tag: frames with another one (and not everyone's) are filtered out
     /// in the kernel.
     pub node_tag: u16,
+    /// Share one look at each frame with the other nodes of the interface (default). Else, and where that can't be had, the
+    /// socket has a filter of its own.
+    pub group: bool,
     /// Size of the receive ring in bytes; `None` chooses by MTU (2 MiB at 1500, 4 MiB at 9000).
     pub ring_bytes: Option<usize>,
 }
@@ -44,6 +48,7 @@ impl PacketOptions {
             interface: interface.into(),
             ethertype: ETHERTYPE_DEFAULT,
             node_tag,
+            group: true,
             ring_bytes: None,
         }
     }
@@ -53,6 +58,7 @@ impl PacketOptions {
 pub(super) struct Opened {
     pub(super) socket: OwnedFd,
     pub(super) ring: PacketRing,
+    pub(super) group: Option<Group>,
     pub(super) mac: [u8; 6],
     pub(super) mtu: usize,
 }
@@ -80,7 +86,17 @@ pub(super) fn open(options: &PacketOptions) -> Result<Opened, LinkError> {
     system::bind_packet(fd, interface.index, options.ethertype)
         .map_err(|error| failed("binding to the interface", error))?;
     let mac = interface.mac.unwrap_or_default();
-    Ok(Opened { socket, ring, mac, mtu: interface.mtu })
+    let group = join_group(fd, (interface.index, options.ethertype), options);
+    Ok(Opened { socket, ring, group, mac, mtu: interface.mtu })
+}
+
+/// Joins the interface's group. `None`: this socket's own filter picks its frames, and costs every frame for every node of the
+/// interface some 40 ns.
+fn join_group(fd: BorrowedFd<'_>, carrier: (u32, u16), options: &PacketOptions) -> Option<Group> {
+    let group = options.group.then(|| Group::join(fd, carrier, options.node_tag))?.ok()?;
+    // Who joined and can't be told so would get nothing but its own: the group's program sends it others' frames at times only.
+    system::attach_filter(fd, &filter::incoming_frames()).ok()?;
+    Some(group)
 }
 
 fn ring_shape(options: &PacketOptions, mtu: usize) -> RingShape {

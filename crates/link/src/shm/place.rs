@@ -34,11 +34,11 @@ fn shared(user: u32, namespace: u64) -> PathBuf {
 
 /// The directory.
 #[derive(Clone, Debug)]
-pub(super) struct Place(PathBuf);
+pub(crate) struct Place(PathBuf);
 
 impl Place {
     /// The directory that is meant if none is named.
-    pub(super) fn usual() -> PathBuf {
+    pub(crate) fn usual() -> PathBuf {
         match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
             // Only the login system makes it, and so it is either right or not there.
             Some(runtime) if runtime.is_absolute() && runtime.is_dir() => runtime.join("emp"),
@@ -51,7 +51,7 @@ impl Place {
     /// # Errors
     ///
     /// `PermissionDenied` if it belongs to somebody else or lets others in.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         match DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
@@ -71,23 +71,28 @@ impl Place {
         Ok(Self(path.to_path_buf()))
     }
 
+    /// A file of this name for all nodes here.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
     /// For people.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
     /// Where the node with this number listens.
-    pub(super) fn socket_of(&self, number: u64) -> PathBuf {
+    pub(crate) fn socket_of(&self, number: u64) -> PathBuf {
         self.0.join(format!("{number:016x}"))
     }
 
     /// Where it prepares to: nobody connects to names like this.
-    pub(super) fn draft_of(&self, number: u64) -> PathBuf {
+    pub(crate) fn draft_of(&self, number: u64) -> PathBuf {
         self.0.join(format!(".{number:016x}"))
     }
 
     /// The numbers of the nodes that are, or were, here.
-    pub(super) fn numbers(&self) -> Vec<u64> {
+    pub(crate) fn numbers(&self) -> Vec<u64> {
         let Ok(names) = fs::read_dir(&self.0) else { return Vec::new() };
         let number = |entry: io::Result<fs::DirEntry>| {
             let name = entry.ok()?.file_name();

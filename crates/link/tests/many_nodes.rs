@@ -1,0 +1,171 @@
+//! Many nodes on one interface: the kernel looks at a frame once for all of them, and each gets its own, whoever joins,
+//! leaves or crashes.
+
+use std::io::{BufRead, BufReader, IoSlice};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use emp_link::{Link, LinkAddress, PacketLink, PacketOptions, TxFrame};
+
+mod lab;
+
+use lab::{INTERFACE, Lab};
+
+/// Tells a process of this test that it is a node, and which; it lives until it is killed.
+const ROLE: &str = "EMP_TEST_NODE_TAG";
+
+/// How often a frame is sent again, a few milliseconds apart, until whoever it is for has it: more often than there are members.
+const TRIES: usize = 40;
+
+fn open(tag: u16) -> PacketLink {
+    PacketLink::open(&PacketOptions::new(INTERFACE, tag)).expect("root opens it")
+}
+
+fn send(sender: &mut PacketLink, tag: u16, number: u8) {
+    let mut frame = [number; 64];
+    frame[4..6].copy_from_slice(&tag.to_be_bytes());
+    let sent =
+        sender.send(&[TxFrame { to: LinkAddress::EVERYONE, parts: &[IoSlice::new(&frame)] }]);
+    assert_eq!(sent, 1);
+}
+
+/// Numbers of the frames that have come, waiting a little for the first.
+fn received(link: &mut PacketLink) -> Vec<u8> {
+    let mut numbers = Vec::new();
+    link.wait(Some(Duration::from_millis(20)));
+    while link.receive(16, &mut |bytes, _| numbers.push(bytes[20])) > 0 {}
+    numbers
+}
+
+/// Sends a frame until the node has it; the others look at what they get meanwhile. Returns how often it took.
+fn reach(sender: &mut PacketLink, nodes: &mut [(u16, PacketLink)], which: usize) -> usize {
+    for attempt in 1..=TRIES {
+        send(sender, nodes[which].0, 9);
+        std::thread::sleep(Duration::from_millis(2));
+        let mut found = false;
+        for (i, (tag, node)) in nodes.iter_mut().enumerate() {
+            let numbers = received_now(node);
+            assert!(i == which || numbers.is_empty(), "node {tag} is handed another's frame");
+            found |= i == which && !numbers.is_empty();
+        }
+        if found {
+            return attempt;
+        }
+    }
+    panic!("node {} was not reached", nodes[which].0);
+}
+
+fn received_now(link: &mut PacketLink) -> Vec<u8> {
+    let mut numbers = Vec::new();
+    while link.receive(16, &mut |bytes, _| numbers.push(bytes[20])) > 0 {}
+    numbers
+}
+
+/// A node in a process of its own.
+fn start_process(lab: &Lab, tag: u16) -> Child {
+    lab.inside(0, || {
+        let mut command = Command::new(std::env::current_exe().expect("a test has a program"));
+        command.args(["--exact", "a_node_of_its_own", "--nocapture"]).env(ROLE, tag.to_string());
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let ready = lines.map_while(Result::ok).any(|line| line.contains("node is open"));
+        assert!(ready, "it opens its link");
+        child
+    })
+}
+
+/// The body of such a process. Nothing in an ordinary run of the tests.
+#[test]
+fn a_node_of_its_own() {
+    let Some(tag) = std::env::var(ROLE).ok().and_then(|tag| tag.parse().ok()) else { return };
+    let link = open(tag);
+    assert!(link.is_grouped());
+    println!("node is open");
+    // Its parent kills it; if that is gone, it ends by itself.
+    std::thread::sleep(Duration::from_secs(30));
+}
+
+fn nodes(tags: impl IntoIterator<Item = u16>) -> Vec<(u16, PacketLink)> {
+    let nodes: Vec<_> = tags.into_iter().map(|tag| (tag, open(tag))).collect();
+    assert!(nodes.iter().all(|(_, node)| node.is_grouped()));
+    nodes
+}
+
+#[test]
+fn each_node_gets_its_frames_and_those_for_everyone_reach_one() {
+    let Some(lab) = Lab::build(1500) else { return };
+    let mut sender = lab.inside(1, || open(1));
+    lab.inside(0, || {
+        let mut nodes = nodes((0..20).map(|i| 100 + i * 37));
+        for round in 0..3 {
+            for (tag, node) in &mut nodes {
+                send(&mut sender, *tag, *tag as u8);
+                assert_eq!(received(node), [*tag as u8]);
+            }
+            assert!(nodes.iter_mut().all(|(_, node)| received_now(node).is_empty()));
+            // Who leaves properly takes no frame of others along.
+            nodes.remove(7 * round);
+            nodes.push((9000 + round as u16, open(9000 + round as u16)));
+        }
+        // Nobody's, and everyone's.
+        send(&mut sender, 55, 1);
+        send(&mut sender, 0xFFFF, 2);
+        std::thread::sleep(Duration::from_millis(5));
+        let taken: Vec<u8> = nodes.iter_mut().flat_map(|(_, node)| received_now(node)).collect();
+        assert_eq!(taken, [2]);
+    });
+}
+
+#[test]
+fn two_nodes_of_one_tag_both_get_its_frames() {
+    let Some(lab) = Lab::build(1500) else { return };
+    let mut sender = lab.inside(1, || open(1));
+    lab.inside(0, || {
+        let (mut first, mut second) = (open(77), open(77));
+        assert!(first.is_grouped() && !second.is_grouped());
+        send(&mut sender, 77, 5);
+        assert_eq!((received(&mut first), received(&mut second)), (vec![5], vec![5]));
+    });
+}
+
+#[test]
+fn the_others_are_reached_again_after_some_have_crashed() {
+    let Some(lab) = Lab::build(1500) else { return };
+    let mut sender = lab.inside(1, || open(1));
+    let mut processes: Vec<Child> = Vec::new();
+    let mut nodes: Vec<(u16, PacketLink)> = Vec::new();
+    for tag in 200..212 {
+        if tag % 4 == 1 {
+            processes.push(start_process(&lab, tag));
+        } else {
+            nodes.push((tag, lab.inside(0, || open(tag))));
+        }
+    }
+    for process in &mut processes {
+        process.kill().expect("it is ours");
+        process.wait().expect("it ends");
+    }
+    let tries: Vec<usize> = (0..nodes.len()).map(|i| reach(&mut sender, &mut nodes, i)).collect();
+    println!("frames until each was reached: {tries:?}");
+    let again: Vec<usize> = (0..nodes.len()).map(|i| reach(&mut sender, &mut nodes, i)).collect();
+    assert!(again.iter().all(|tries| *tries == 1), "{again:?}: what was mended stays so");
+}
+
+#[test]
+fn an_interface_that_was_down_has_its_nodes_again() {
+    let Some(lab) = Lab::build(1500) else { return };
+    let mut sender = lab.inside(1, || open(1));
+    let mut nodes = lab.inside(0, || nodes(300..310));
+    // Now the order of the group is not that in which its sockets were made.
+    nodes.remove(2);
+    nodes.remove(4);
+    lab.ip(0, &["link", "set", INTERFACE, "down"]);
+    lab.ip(0, &["link", "set", INTERFACE, "up"]);
+    // The first frames find no carrier.
+    std::thread::sleep(Duration::from_millis(100));
+    for i in 0..nodes.len() {
+        reach(&mut sender, &mut nodes, i);
+    }
+    let again: Vec<usize> = (0..nodes.len()).map(|i| reach(&mut sender, &mut nodes, i)).collect();
+    assert!(again.iter().all(|tries| *tries == 1), "{again:?}: what was mended stays so");
+}

@@ -1,7 +1,10 @@
 //! Contact between nodes: asking, answering, meeting, and telling an incarnation from its predecessor.
 
 use alloc::string::ToString;
-use emp_wire::{Epoch, Header, Hello, Kind, LinkAddress, NodeId, Seed, covered_bytes, verify};
+use emp_wire::{
+    Epoch, Header, Hello, Kind, LinkAddress, NodeId, Seed, covered_bytes, destination_tag_of,
+    verify,
+};
 
 use crate::counters::Counter;
 use crate::descriptor::Status;
@@ -62,6 +65,7 @@ impl Firmware {
             to: from,
             kind: Kind::HelloReply,
             target: hello.node,
+            destination_tag: hello.node.destination_tag(),
             nonce: hello.nonce,
             source_epoch: self.local_epoch(known),
             destination_epoch: header.source_epoch.check(),
@@ -228,6 +232,7 @@ impl Firmware {
             to,
             kind: Kind::Hello,
             target: entry.node,
+            destination_tag: entry.tag,
             nonce: self.routes.nonce(entry.node, entry.challenge),
             source_epoch: entry.local_epoch,
             destination_epoch: entry.remote_epoch.check(),
@@ -262,6 +267,7 @@ impl Firmware {
             to: from,
             kind,
             target: node,
+            destination_tag: node.destination_tag(),
             nonce,
             source_epoch,
             destination_epoch: 0,
@@ -271,26 +277,40 @@ impl Firmware {
         self.routes.push_contact(contact);
     }
 
-    /// Shows ourselves to whoever sends frames that name nobody we know: it may speak to an earlier incarnation of ours.
-    pub(crate) fn greet_unknown(&mut self, now: Time, link: LinkIndex, from: LinkAddress) {
+    /// Shows ourselves to whoever sends frames that name nobody we know: it may speak to an earlier incarnation of ours. Its
+    /// source tag is all that is known of it, and gives its destination tag.
+    pub(crate) fn greet_unknown(
+        &mut self,
+        now: Time,
+        link: LinkIndex,
+        from: LinkAddress,
+        source_tag: u32,
+    ) {
         let now_ms = milliseconds(now);
         let interval_ms = (HELLO_INTERVAL.0 / 1_000_000) as u32;
         let too_soon = self.greeted_ms.is_some_and(|ms| now_ms.wrapping_sub(ms) < interval_ms);
         if !too_soon && usize::from(link.0) < self.links.len() {
             self.greeted_ms = Some(now_ms);
-            self.ask_address(link, from);
+            let tag = destination_tag_of(source_tag);
+            self.ask_address(link, from, (NodeId::ANY, tag));
         }
     }
 
-    /// Asks whoever is at an address.
-    pub(crate) fn ask_address(&mut self, link: LinkIndex, to: LinkAddress) {
+    /// Asks at an address for a node, or for whoever is there.
+    pub(crate) fn ask_address(
+        &mut self,
+        link: LinkIndex,
+        to: LinkAddress,
+        (target, destination_tag): (NodeId, u16),
+    ) {
         let nonce = self.routes.ask();
         let source_epoch = self.peers.own_epoch();
         let contact = Contact {
             link,
             to,
             kind: Kind::Hello,
-            target: NodeId::ANY,
+            target,
+            destination_tag,
             nonce,
             source_epoch,
             destination_epoch: 0,

@@ -116,7 +116,7 @@ impl Firmware {
             (node, self.peers.find(node))
         } else {
             let Some(peer) = self.peers.find_by_tag(header) else {
-                self.greet_unknown(now, link, *from);
+                self.greet_unknown(now, link, *from, header.source_tag);
                 return Err(Counter::DropUnknownPeer);
             };
             (self.peers[peer].node, Some(peer))

@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use emp_wire::{Epoch, LinkAddress, NodeId};
+use emp_wire::{Epoch, LinkAddress, NodeId, TAG_EVERYONE};
 
 use crate::ahead::Habit;
 use crate::assembly::Assembly;
@@ -332,10 +332,12 @@ impl Firmware {
         }
     }
 
-    /// Asks who is at an address. The answer, if any, comes as [`NodeEvent::Found`]. Asked once: repeat as you like.
-    pub fn resolve(&mut self, _now: Time, link: LinkIndex, address: LinkAddress) {
+    /// Asks at an address for a node, or with [`NodeId::ANY`] who is there: if several are, one of them may be all that hears
+    /// it. The answer, if any, comes as [`NodeEvent::Found`]. Asked once: repeat as you like.
+    pub fn resolve(&mut self, _now: Time, link: LinkIndex, address: LinkAddress, node: NodeId) {
         if usize::from(link.0) < self.links.len() {
-            self.ask_address(link, address);
+            let tag = if node == NodeId::ANY { TAG_EVERYONE } else { node.destination_tag() };
+            self.ask_address(link, address, (node, tag));
         }
     }
 

@@ -4,7 +4,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use emp_wire::{Epoch, Flags, Header, Hello, Kind, LinkAddress, NodeId, Sequence, TAG_EVERYONE};
+use emp_wire::{Epoch, Flags, Header, Hello, Kind, LinkAddress, NodeId, Sequence};
 use hashbrown::HashMap;
 
 use crate::limits::{DISCOVERIES_MAX, REPLIES_MAX};
@@ -26,7 +26,10 @@ pub(crate) struct Contact {
     pub(crate) link: LinkIndex,
     pub(crate) to: LinkAddress,
     pub(crate) kind: Kind,
+    /// Who is meant; [`NodeId::ANY`]: whoever hears it.
     pub(crate) target: NodeId,
+    /// By it sockets pick their frames: the target's, if that is known.
+    pub(crate) destination_tag: u16,
     pub(crate) nonce: u64,
     pub(crate) source_epoch: Epoch,
     pub(crate) destination_epoch: u16,
@@ -39,12 +42,11 @@ pub(crate) struct Contact {
 impl Contact {
     /// The common header of the frame.
     pub(crate) fn header(&self, own: NodeId) -> Header {
-        let to_all = self.target == NodeId::ANY;
         Header {
             kind: self.kind,
             flags: Flags::default(),
             length: 0,
-            destination_tag: if to_all { TAG_EVERYONE } else { self.target.destination_tag() },
+            destination_tag: self.destination_tag,
             destination_epoch: self.destination_epoch,
             source_tag: own.source_tag(),
             source_epoch: self.source_epoch,

@@ -84,6 +84,7 @@ impl Firmware {
             to,
             kind: Kind::Hello,
             target: entry.node,
+            destination_tag: entry.tag,
             nonce: question.nonce,
             source_epoch: entry.local_epoch,
             destination_epoch: entry.remote_epoch.check(),

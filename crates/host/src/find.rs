@@ -81,7 +81,10 @@ impl Node {
                 kinds.map(|link| format!("{} on {}", link.kind, link.interface)).collect();
             format!("everyone by {}", names.join(", "))
         };
-        self.ask(&questions, timeout, |core| who.found(core))
+        // By name, it may be somebody whose identity is not that of the name.
+        let anyone = matches!(who, Who::Name(_)).then_some(NodeId::ANY);
+        let wanted: Vec<NodeId> = [id].into_iter().chain(anyone).collect();
+        self.ask(&questions, &wanted, timeout, |core| who.found(core))
             .ok_or_else(|| NotFound { wanted: who.to_string(), asked: asked() })
     }
 
@@ -96,7 +99,7 @@ impl Node {
         let link = self
             .link_for(address)
             .ok_or_else(|| nobody("nobody: no link has addresses of this kind".into()))?;
-        self.ask(&[(link, address)], timeout, |core| {
+        self.ask(&[(link, address)], &[NodeId::ANY], timeout, |core| {
             let peer = core.directory.by_address(link, address)?;
             (peer.state == PeerState::Found).then(|| peer.clone())
         })
@@ -125,6 +128,7 @@ impl Node {
     fn ask(
         &self,
         questions: &[(LinkIndex, LinkAddress)],
+        wanted: &[NodeId],
         timeout: Duration,
         mut answer: impl FnMut(&mut Core) -> Option<Peer>,
     ) -> Option<Peer> {
@@ -138,7 +142,9 @@ impl Node {
                 return Some(found);
             }
             for (link, address) in questions {
-                core.firmware_mut()?.resolve(now, *link, *address);
+                for node in wanted {
+                    core.firmware_mut()?.resolve(now, *link, *address, *node);
+                }
             }
             shared.posted(&mut core, now);
             drop(core);

@@ -23,17 +23,22 @@ impl NodeId {
 
     /// The 16-bit tag that socket filters look at (`FRAME-3`). Never 0 (unset) nor 0xFFFF (everyone).
     pub const fn destination_tag(self) -> u16 {
-        let tag = (mix(self.0) >> 48) as u16;
-        match tag {
-            0 => 1,
-            0xFFFF => 0xFFFE,
-            tag => tag,
-        }
+        destination_tag_of(self.source_tag())
     }
 
     /// The 32-bit tag that names the sender in frames without room for the whole identity (`FRAME-4`).
     pub const fn source_tag(self) -> u32 {
-        mix(self.0) as u32
+        (mix(self.0) >> 32) as u32
+    }
+}
+
+/// The destination tag of the node that has this source tag: who hears a frame of a node that it does not know can answer it
+/// alone.
+pub const fn destination_tag_of(source_tag: u32) -> u16 {
+    match (source_tag >> 16) as u16 {
+        0 => 1,
+        0xFFFF => 0xFFFE,
+        tag => tag,
     }
 }
 

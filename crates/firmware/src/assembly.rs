@@ -1,28 +1,42 @@
 //! Frames that arrive in slices (`SLICE-2`), because they were longer than their way takes now.
+//!
+//! What has come of a frame is kept until it is whole: a frame of a hundred slices that is resent on a path that loses one of fifty
+//! never comes whole in one go, but what is missing of it shrinks with each copy.
 
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use emp_wire::{LONG_FRAME_BYTES, SliceWord};
+use emp_wire::{Epoch, LONG_FRAME_BYTES, SLICE_STEP_BYTES, Sequence, SliceWord};
 
-use crate::lanes::Lane;
-use crate::limits::ASSEMBLIES_MAX;
+use crate::limits::{ASSEMBLIES_MAX, ASSEMBLIES_OF_PEER_MAX};
 use crate::time::{Span, Time};
 
-/// A frame of which no slice came for so long lost one: its slices leave in one call. Long against what separates those on a
-/// crowded wire (60 KB of 32 senders at 1 Gb/s: 16 ms), short against what a peer waits that comes again (its timer).
-const STALE_AFTER: Span = Span::ms(20);
+/// A frame of which nothing new came for so long makes room for another peer's: more than two runs of a timer at its usual ceiling, so that
+/// it is still here when its sender resends it; short against what a peer that waits for room is given up after.
+const STALE_AFTER: Span = Span::ms(250);
 
-/// A frame of which the first bytes are here.
+/// Words of the map of a frame's units of [`SLICE_STEP_BYTES`].
+const MAP_WORDS: usize = LONG_FRAME_BYTES.div_ceil(SLICE_STEP_BYTES).div_ceil(64);
+
+/// Which frame a slice is of. The epochs are both ends', so that what is left of an old pair is nothing to the new one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SlicedFrame {
+    pub(crate) peer: u32,
+    pub(crate) source_epoch: Epoch,
+    pub(crate) destination_epoch: u16,
+    pub(crate) sequence: Sequence,
+}
+
+/// A frame of which some bytes are here.
 struct Partial {
-    peer: u32,
-    lane: Lane,
-    /// When a slice of it last came.
+    of: SlicedFrame,
+    /// When something new of it last came.
     touched: Time,
-    /// What the sender calls the frame.
-    name: u32,
+    /// Its bytes in all; 0: nothing is here.
     total: usize,
+    /// Units of it that are here, and how many.
+    map: [u64; MAP_WORDS],
     filled: usize,
     bytes: Box<[u8]>,
 }
@@ -50,46 +64,48 @@ impl Assembly {
         Self { partial: Vec::new() }
     }
 
-    /// Adds a slice of a peer's frame that came by this lane. `Err`: it does not continue what is here, or there is no room.
-    /// The whole frame is to be given [`back`](Self::back).
+    /// Adds a slice. `Err`: it is none of such a frame, or there is no room. `taken`: frames that are not wanted any more, as they
+    /// came otherwise. The whole frame is to be given [`back`](Self::back).
     pub(crate) fn add(
         &mut self,
         now: Time,
-        (peer, lane): (u32, Lane),
-        name: u32,
+        of: SlicedFrame,
         word: SliceWord,
         bytes: &[u8],
+        taken: impl Fn(&SlicedFrame) -> bool,
     ) -> Result<Option<Whole>, ()> {
         let (offset, total) = (usize::from(word.offset), usize::from(word.total));
         let end = offset + bytes.len();
-        if total > LONG_FRAME_BYTES || end > total {
+        let in_steps = |place: usize| place.is_multiple_of(SLICE_STEP_BYTES);
+        if total > LONG_FRAME_BYTES || end > total || !in_steps(offset) {
             return Err(());
         }
-        let at = match self.partial.iter().position(|p| (p.peer, p.name) == (peer, name)) {
+        if !in_steps(end) && end != total {
+            return Err(());
+        }
+        let at = match self.partial.iter().position(|p| p.total > 0 && p.of == of) {
             Some(at) => at,
-            None if offset == 0 => self.place(now, peer, lane).ok_or(())?,
-            None => return Err(()),
+            None => self.place(now, of, taken).ok_or(())?,
         };
         let partial = &mut self.partial[at];
-        let again = offset == 0 && partial.total != 0 && partial.peer == peer;
-        if offset == 0 {
-            (partial.peer, partial.lane, partial.name) = (peer, lane, name);
-            (partial.total, partial.filled) = (total, 0);
+        if partial.total != total {
+            (partial.of, partial.touched, partial.total) = (of, now, total);
+            (partial.map, partial.filled) = ([0; MAP_WORDS], 0);
         }
-        if partial.filled != offset || partial.total != total {
-            if partial.filled < offset {
-                // What is missing will not come any more.
-                partial.total = 0;
-            }
-            return Err(());
+        let mut new = 0;
+        for unit in offset / SLICE_STEP_BYTES..end.div_ceil(SLICE_STEP_BYTES) {
+            let (word, bit) = (&mut partial.map[unit / 64], 1 << (unit % 64));
+            new += usize::from(*word & bit == 0);
+            *word |= bit;
         }
-        // Who only ever begins, as copies of first slices do, does not keep a place by that.
-        if !again {
-            partial.touched = now;
+        if new == 0 {
+            // A copy: who only ever repeats what is here does not keep a place by that.
+            return Ok(None);
         }
+        partial.touched = now;
         partial.bytes[offset..end].copy_from_slice(bytes);
-        partial.filled = end;
-        if end < total {
+        partial.filled += new;
+        if partial.filled < total.div_ceil(SLICE_STEP_BYTES) {
             return Ok(None);
         }
         // Taken out, so that it can be read while this is changed: nothing goes on with it.
@@ -102,24 +118,51 @@ impl Assembly {
         self.partial[whole.at].bytes = whole.bytes;
     }
 
-    /// Where a peer's next frame is put together. One frame a peer and lane: what it had begun before is lost, as slices leave in
-    /// order. What other peers have begun goes on, unless it has been long that a slice of it came: those that find no room come
-    /// again. If all made room for each other, none would ever be whole.
-    fn place(&mut self, now: Time, peer: u32, lane: Lane) -> Option<usize> {
-        let own = |p: &Partial| (p.peer, p.lane) == (peer, lane);
-        let free = |p: &Partial| p.total == 0;
-        let found = self.partial.iter().position(|p| !free(p) && own(p));
-        if let Some(at) = found.or_else(|| self.partial.iter().position(free)) {
+    /// Where a frame is put together. A peer has few at a time, and keeps those that its sender waits for first: so the oldest becomes whole
+    /// whatever else is lost. What other peers have begun goes on, unless it has been long that something new of it came: those that find
+    /// no room come again. If all made room for each other, none would ever be whole.
+    fn place(
+        &mut self,
+        now: Time,
+        of: SlicedFrame,
+        taken: impl Fn(&SlicedFrame) -> bool,
+    ) -> Option<usize> {
+        for partial in &mut self.partial {
+            if partial.total > 0 && taken(&partial.of) {
+                partial.total = 0;
+            }
+        }
+        let own = |p: &Partial| p.total > 0 && p.of.peer == of.peer;
+        if self.partial.iter().filter(|p| own(p)).count() >= ASSEMBLIES_OF_PEER_MAX {
+            let ahead = |p: &Partial| {
+                // What is left of an old pair is no better than what is farther ahead than any.
+                let same = (p.of.source_epoch, p.of.destination_epoch)
+                    == (of.source_epoch, of.destination_epoch);
+                if same { p.of.sequence.since(of.sequence) } else { i32::MAX }
+            };
+            let all = (0..self.partial.len()).filter(|at| own(&self.partial[*at]));
+            let last = all.max_by_key(|at| ahead(&self.partial[*at]))?;
+            return self.free(last, ahead(&self.partial[last]) > 0);
+        }
+        if let Some(at) = self.partial.iter().position(|p| p.total == 0) {
             return Some(at);
         }
         if self.partial.len() < ASSEMBLIES_MAX {
             let bytes = vec![0; LONG_FRAME_BYTES].into_boxed_slice();
-            let (total, filled) = (0, 0);
-            self.partial.push(Partial { peer, lane, touched: now, name: 0, total, filled, bytes });
+            let (map, filled) = ([0; MAP_WORDS], 0);
+            self.partial.push(Partial { of, touched: now, total: 0, map, filled, bytes });
             return Some(self.partial.len() - 1);
         }
         let oldest = (0..self.partial.len()).min_by_key(|at| self.partial[*at].touched)?;
-        (now.since(self.partial[oldest].touched) >= STALE_AFTER).then_some(oldest)
+        self.free(oldest, now.since(self.partial[oldest].touched) >= STALE_AFTER)
+    }
+
+    /// Gives up what is there, if it `may`.
+    fn free(&mut self, at: usize, may: bool) -> Option<usize> {
+        may.then(|| {
+            self.partial[at].total = 0;
+            at
+        })
     }
 }
 
@@ -127,114 +170,188 @@ impl Assembly {
 mod tests {
     use super::*;
 
-    /// A slice of peer 7's, by the small lane.
-    fn add(
-        assembly: &mut Assembly,
-        name: u32,
-        at: u16,
-        total: u16,
-        bytes: &[u8],
-    ) -> Result<Option<Vec<u8>>, ()> {
-        add_of(assembly, Time(0), (7, Lane::Small), name, (at, total), bytes)
+    /// Bytes of a slice.
+    const STEP: usize = SLICE_STEP_BYTES;
+
+    const fn frame(peer: u32, sequence: u32) -> SlicedFrame {
+        let source_epoch = Epoch::new(7);
+        SlicedFrame { peer, source_epoch, destination_epoch: 9, sequence: Sequence(sequence) }
     }
 
-    fn add_of(
+    fn bytes_of(total: usize) -> Vec<u8> {
+        (0..total).map(|i| (i * 31 % 251) as u8).collect()
+    }
+
+    /// Slice `at` of a frame of so many bytes, in steps of `STEP`. Whole, or refused.
+    fn add(
         assembly: &mut Assembly,
         now: Time,
-        whose: (u32, Lane),
-        name: u32,
-        (offset, total): (u16, u16),
-        bytes: &[u8],
-    ) -> Result<Option<Vec<u8>>, ()> {
-        let whole = assembly.add(now, whose, name, SliceWord { offset, total }, bytes)?;
-        Ok(whole.map(|whole| {
-            let bytes = whole.bytes().to_vec();
+        of: SlicedFrame,
+        at: usize,
+        total: usize,
+    ) -> Result<bool, ()> {
+        let all = bytes_of(total);
+        let (start, end) = (at * STEP, ((at + 1) * STEP).min(total));
+        let word = SliceWord { offset: start as u16, total: total as u16 };
+        let whole = assembly.add(now, of, word, &all[start..end], |_| false)?;
+        Ok(whole.is_some_and(|whole| {
+            assert_eq!(whole.bytes(), all);
             assembly.back(whole);
-            bytes
+            true
         }))
     }
 
     #[test]
-    fn slices_in_order_make_a_frame() {
+    fn slices_in_any_order_make_a_frame() {
         let mut assembly = Assembly::new();
-        let bulk = (7, Lane::Bulk);
-        assert_eq!(add(&mut assembly, 1, 0, 5, b"ab"), Ok(None));
-        assert_eq!(add_of(&mut assembly, Time(0), bulk, 2, (0, 4), b"wx"), Ok(None));
-        assert_eq!(add(&mut assembly, 1, 2, 5, b"cde"), Ok(Some(b"abcde".to_vec())));
-        let whole = add_of(&mut assembly, Time(0), bulk, 2, (2, 4), b"yz");
-        assert_eq!(whole, Ok(Some(b"wxyz".to_vec())));
-        assert_eq!(add(&mut assembly, 1, 0, 2, b"!!"), Ok(Some(b"!!".to_vec())));
+        let now = Time(0);
+        let total = 4 * STEP + 5;
+        for order in [[0, 1, 2, 3, 4], [4, 2, 0, 3, 1]] {
+            for (count, at) in order.into_iter().enumerate() {
+                assert_eq!(add(&mut assembly, now, frame(7, 1), at, total), Ok(count == 4));
+                let copy = add(&mut assembly, now, frame(7, 2), at, 9 * STEP);
+                assert_eq!(copy, Ok(false), "another frame goes on beside it");
+            }
+        }
         assert_eq!(assembly.partial.len(), 2, "what is free is used again");
     }
 
+    /// A frame of 113 slices, each copy of which loses some: it is whole when each has come once.
     #[test]
-    fn what_does_not_continue_is_refused() {
+    fn what_came_is_kept_between_copies() {
         let mut assembly = Assembly::new();
-        assert_eq!(add(&mut assembly, 1, 2, 5, b"cde"), Err(()));
-        assert_eq!(add(&mut assembly, 1, 0, u16::MAX, b"ab"), Err(()));
-        assert_eq!(add(&mut assembly, 1, 0, 5, b"ab"), Ok(None));
-        assert_eq!(add(&mut assembly, 1, 2, 6, b"cde"), Err(()));
-        assert_eq!(add(&mut assembly, 1, 1, 5, b"b"), Err(()), "that was here");
-        assert_eq!(add(&mut assembly, 1, 2, 5, b"cde"), Ok(Some(b"abcde".to_vec())));
-        // Nor anything what is whole, or has a hole.
-        assert_eq!(add(&mut assembly, 1, 5, 5, b""), Err(()));
-        assert_eq!(add(&mut assembly, 1, 0, 5, b"ab"), Ok(None));
-        assert_eq!(add(&mut assembly, 1, 3, 5, b"de"), Err(()));
-        assert_eq!(add(&mut assembly, 1, 2, 5, b"cde"), Err(()));
+        let total = 113 * STEP;
+        let mut copies = 0;
+        let whole = (0..10u64).any(|copy| {
+            copies += 1;
+            let now = Time(0) + Span::ms(100 * copy);
+            let arrives = |at: usize| !(at as u64 * 7 + copy * 13).is_multiple_of(11);
+            (0..113).filter(|at| arrives(*at)).any(|at| {
+                add(&mut assembly, now, frame(7, 1), at, total).expect("it is a slice of it")
+            })
+        });
+        assert!(whole && copies == 2, "{copies} copies");
+    }
+
+    /// Copies may be cut for different limits.
+    #[test]
+    fn slices_may_overlap() {
+        let mut assembly = Assembly::new();
+        let all = bytes_of(10 * STEP + 1);
+        let mut add = |start: usize, end: usize| {
+            let word = SliceWord { offset: start as u16, total: all.len() as u16 };
+            let added = assembly.add(Time(0), frame(7, 1), word, &all[start..end], |_| false);
+            added.map(|whole| whole.is_some_and(|whole| whole.bytes() == all))
+        };
+        assert_eq!(add(3 * STEP, 6 * STEP), Ok(false));
+        assert_eq!(add(0, 4 * STEP), Ok(false));
+        assert_eq!(add(5 * STEP, 10 * STEP), Ok(false));
+        assert_eq!(add(9 * STEP, 10 * STEP + 1), Ok(true));
     }
 
     #[test]
-    fn copies_of_first_slices_keep_no_place() {
+    fn what_is_no_slice_is_refused() {
         let mut assembly = Assembly::new();
-        let peers = ASSEMBLIES_MAX as u32;
-        for ms in 0..30 {
-            for peer in 0..peers {
-                let copy = (peer, Lane::Small);
-                let now = Time(0) + Span::ms(ms);
-                let _ = add_of(&mut assembly, now, copy, peer + ms as u32 % 2, (0, 9), b"first");
+        let mut refuses = |offset: usize, total: usize, bytes: usize| {
+            let word = SliceWord { offset: offset as u16, total: total as u16 };
+            let part = vec![1; bytes];
+            assembly.add(Time(0), frame(7, 1), word, &part, |_| false).is_err()
+        };
+        assert!(refuses(1, 5 * STEP, STEP), "it begins in no step");
+        assert!(refuses(STEP, 5 * STEP, STEP - 1), "it ends in none");
+        assert!(refuses(4 * STEP, 5 * STEP, STEP + 1), "behind the end");
+        assert!(refuses(0, LONG_FRAME_BYTES + 1, STEP), "longer than any frame");
+        assert!(assembly.partial.is_empty());
+    }
+
+    #[test]
+    fn another_pairs_slices_are_not_mixed_in() {
+        let mut assembly = Assembly::new();
+        let (old, total) = (frame(7, 1), 2 * STEP);
+        assert_eq!(add(&mut assembly, Time(0), old, 0, total), Ok(false));
+        let new = SlicedFrame { source_epoch: Epoch::new(8), ..old };
+        assert_eq!(add(&mut assembly, Time(0), new, 1, total), Ok(false));
+        let moved_on = SlicedFrame { destination_epoch: 10, ..old };
+        assert_eq!(add(&mut assembly, Time(0), moved_on, 1, total), Ok(false));
+        assert_eq!(add(&mut assembly, Time(0), moved_on, 0, total), Ok(true));
+    }
+
+    /// A peer's oldest frames are kept, so one of them becomes whole; what came otherwise makes room.
+    #[test]
+    fn the_oldest_frames_of_a_peer_are_kept() {
+        let mut assembly = Assembly::new();
+        let first = u32::MAX;
+        let of = |ahead: u32| frame(7, first.wrapping_add(ahead));
+        let total = 2 * STEP;
+        for ahead in [5, 4, 3] {
+            assert_eq!(add(&mut assembly, Time(0), of(ahead), 0, total), Ok(false));
+        }
+        assert_eq!(add(&mut assembly, Time(0), of(6), 0, total), Err(()));
+        assert_eq!(add(&mut assembly, Time(0), of(0), 0, total), Ok(false));
+        assert_eq!(add(&mut assembly, Time(0), of(3), 1, total), Ok(true));
+        assert_eq!(assembly.partial.len(), ASSEMBLIES_OF_PEER_MAX);
+        assert_eq!(add(&mut assembly, Time(0), of(1), 0, total), Ok(false));
+        let word = SliceWord { offset: 0, total: total as u16 };
+        let part = vec![1; STEP];
+        let added = assembly.add(Time(0), of(9), word, &part, |frame| *frame == of(0));
+        assert!(matches!(added, Ok(None)), "that of 0 came otherwise");
+    }
+
+    #[test]
+    fn copies_of_slices_keep_no_place() {
+        let mut assembly = Assembly::new();
+        let all = ASSEMBLIES_MAX as u32;
+        for ms in 0..STALE_AFTER.0 / 1_000_000 {
+            for peer in 0..all {
+                let _ = add(&mut assembly, Time(0) + Span::ms(ms), frame(peer, 1), 0, 2 * STEP);
             }
         }
-        let (now, honest) = (Time(0) + Span::ms(30), (999, Lane::Small));
-        assert_eq!(add_of(&mut assembly, now, honest, 1, (0, 5), b"ab"), Ok(None));
-        assert_eq!(
-            add_of(&mut assembly, now, honest, 1, (2, 5), b"cde"),
-            Ok(Some(b"abcde".to_vec()))
-        );
+        let now = Time(0) + STALE_AFTER;
+        let before = Time(now.0 - 1);
+        assert_eq!(add(&mut assembly, before, frame(999, 1), 0, 2 * STEP), Err(()));
+        assert_eq!(add(&mut assembly, now, frame(999, 1), 0, 2 * STEP), Ok(false));
+        assert_eq!(add(&mut assembly, now, frame(999, 1), 1, 2 * STEP), Ok(true));
     }
 
     #[test]
-    fn a_flood_of_first_slices_takes_bounded_memory() {
+    fn a_flood_of_slices_takes_bounded_memory() {
         let mut assembly = Assembly::new();
         for name in 0..1000 {
-            let whose = (name / 10, Lane::Small);
-            let added = add_of(&mut assembly, Time(0), whose, name, (0, 100), b"first");
-            assert_eq!(added.is_ok(), name < 10 * ASSEMBLIES_MAX as u32);
+            let (peer, sequence) = (name / 10, name % 10);
+            let added = add(&mut assembly, Time(0), frame(peer, sequence), 0, 2 * STEP);
+            let peers = (ASSEMBLIES_MAX / ASSEMBLIES_OF_PEER_MAX) as u32;
+            let fits = peer < peers && sequence < ASSEMBLIES_OF_PEER_MAX as u32;
+            assert_eq!(added.is_ok(), fits, "{name}");
         }
         assert_eq!(assembly.partial.len(), ASSEMBLIES_MAX);
-        // What they leave behind is in the way for a while only.
-        let (whose, late) = ((999, Lane::Small), Time(0) + STALE_AFTER);
-        let soon = Time(late.0 - 1);
-        assert_eq!(add_of(&mut assembly, soon, whose, 1, (0, 4), b"ab"), Err(()));
-        assert_eq!(add_of(&mut assembly, late, whose, 1, (0, 4), b"ab"), Ok(None));
-        let whole = add_of(&mut assembly, late, whose, 1, (2, 4), b"cd");
-        assert_eq!(whole, Ok(Some(b"abcd".to_vec())));
     }
 
-    /// Peers that begin one after the other, ten at a time: what was begun goes on, so eight of ten get a frame through.
+    /// Peers in five times the number of places send a frame each, slice by slice in turn, again every 100 ms: what was begun goes on, so
+    /// with each copy as many become whole as there are places, or nearly.
     #[test]
     fn what_was_begun_is_not_pushed_out() {
-        const SLICES: u32 = ASSEMBLIES_MAX as u32 + 2;
-        const PEERS: u32 = 4 * SLICES;
+        const SLICES: usize = ASSEMBLIES_MAX + 2;
+        const PEERS: usize = 5 * ASSEMBLIES_MAX;
         let mut assembly = Assembly::new();
-        let mut whole = 0;
-        for tick in 0..PEERS + SLICES {
-            let now = Time(0) + Span::us(tick.into());
-            for peer in (0..PEERS).filter(|peer| (*peer..peer + SLICES).contains(&tick)) {
-                let (whose, at) = ((peer, Lane::Small), ((tick - peer) as u16, SLICES as u16));
-                let added = add_of(&mut assembly, now, whose, 5, at, b"x");
-                whole += u32::from(matches!(added, Ok(Some(_))));
+        let mut whole = [false; PEERS];
+        let mut copies = 0;
+        while !whole.iter().all(|whole| *whole) && copies < 20 {
+            for tick in 0..PEERS + SLICES {
+                let now = Time(0) + Span::ms(100 * copies) + Span::us(tick as u64);
+                for peer in (0..PEERS).filter(|peer| (*peer..peer + SLICES).contains(&tick)) {
+                    if !whole[peer] {
+                        let (of, at) = (frame(peer as u32, 5), tick - peer);
+                        let added = add(&mut assembly, now, of, at, SLICES * STEP);
+                        whole[peer] = added == Ok(true);
+                    }
+                }
             }
+            copies += 1;
         }
-        assert!(whole >= PEERS / SLICES * ASSEMBLIES_MAX as u32, "{whole} of {PEERS} frames");
+        assert!(
+            copies <= 8,
+            "{} of {PEERS} after {copies} copies",
+            whole.iter().filter(|w| **w).count()
+        );
     }
 }

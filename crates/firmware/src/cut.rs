@@ -3,7 +3,7 @@
 //! Rare and slow (every byte is copied twice), so that messages under way need not be begun again.
 
 use emp_wire::{
-    Flags, HEADER_BYTES, Header, Kind, Seed, Sequence, SliceWord, begin_checksum, checksum_of,
+    Flags, HEADER_BYTES, Header, Kind, SLICE_STEP_BYTES, Seed, Sequence, SliceWord, begin_checksum,
     store_checksum,
 };
 
@@ -35,21 +35,24 @@ impl TransmitBatch {
         memory: &impl HostMemory,
     ) -> Result<(), EncodeError> {
         let (link, to) = self.take_last(whole, memory)?;
-        let step = limit.checked_sub(HEADER_BYTES).filter(|step| *step > 0);
+        let room = limit.saturating_sub(HEADER_BYTES);
+        let step = Some(room - room % SLICE_STEP_BYTES).filter(|step| *step > 0);
         let step = step.ok_or(EncodeError::Unsendable)?;
-        if whole.len().div_ceil(step) > self.room() as usize {
-            // What fits no batch must not keep others waiting: nothing arrives, and in time the peer counts as lost.
-            return Err(if self.is_empty() { EncodeError::Unsendable } else { EncodeError::Full });
+        let slices = whole.len().div_ceil(step);
+        let fit = self.room() as usize;
+        if slices > fit && !self.is_empty() {
+            return Err(EncodeError::Full);
         }
+        // More than any batch holds: each copy of the frame is other slices of it, as its receiver keeps those that it has.
+        let first = if slices > fit { self.next_slice(slices) } else { 0 };
         let (header, _) = Header::parse(whole).map_err(|_| EncodeError::Unsendable)?;
-        let name = Sequence(checksum_of(whole));
         let total = whole.len() as u16;
-        for (place, slice) in whole.chunks(step).enumerate() {
+        for place in (first..first + slices.min(fit)).map(|place| place % slices) {
+            let slice = &whole[place * step..whole.len().min((place + 1) * step)];
             let header = Header {
                 kind: Kind::Slice,
                 flags: Flags::default(),
                 length: slice.len() as u16,
-                sequence: name,
                 acknowledge: Sequence(0),
                 word: SliceWord { offset: (place * step) as u16, total }.emit(),
                 ..header

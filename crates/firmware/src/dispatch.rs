@@ -6,7 +6,7 @@ use emp_wire::{
     SliceWord, TAG_EVERYONE, Target, covered_bytes, names_memory, verify, verify_unsummed,
 };
 
-use crate::assembly::Whole;
+use crate::assembly::{SlicedFrame, Whole};
 use crate::counters::Counter;
 use crate::cross::{RouteNews, ToSend};
 use crate::descriptor::Status;
@@ -264,22 +264,29 @@ impl Firmware {
         bytes: &[u8],
     ) -> Result<Option<Whole>, Counter> {
         let word = SliceWord::parse(header.word, bytes.len())?;
-        let whose = (peer, self.peers.lane_of(peer, link));
-        let whole = self.assembly.add(now, whose, header.sequence.0, word, bytes);
-        let whole = whole.map_err(|_| Counter::DropSlice)?;
-        match whole {
-            Some(whole)
-                if Header::parse(whole.bytes()).is_ok_and(|(h, _)| h.kind == Kind::Slice) =>
-            {
-                self.assembly.back(whole);
-                Err(Counter::DropSlice)
-            }
-            Some(whole) => {
-                self.counters.count(Counter::FramesAssembled);
-                Ok(Some(whole))
-            }
-            None => Ok(None),
+        let lane = self.peers.lane_of(peer, link);
+        // One that does not tell all the same that the frame was taken is enough.
+        let tells = word.offset == 0 || usize::from(word.offset) + bytes.len() == word.total.into();
+        if !self.receive.wants_slice((peer, lane), header.sequence, tells, &mut self.cross) {
+            return Ok(None);
         }
+        let of = SlicedFrame {
+            peer,
+            source_epoch: header.source_epoch,
+            destination_epoch: header.destination_epoch,
+            sequence: header.sequence,
+        };
+        let receive = &self.receive;
+        let taken = |of: &SlicedFrame| receive.has_taken(of.peer, of.sequence);
+        let whole = self.assembly.add(now, of, word, bytes, taken);
+        let Some(whole) = whole.map_err(|()| Counter::DropSlice)? else { return Ok(None) };
+        let inner = Header::parse(whole.bytes()).map(|(inner, _)| inner);
+        if inner.is_ok_and(|i| i.kind.sequenced() && i.sequence == header.sequence) {
+            self.counters.count(Counter::FramesAssembled);
+            return Ok(Some(whole));
+        }
+        self.assembly.back(whole);
+        Err(Counter::DropSlice)
     }
 
     // ---- between the paths ----

@@ -123,3 +123,6 @@ pub const SLICED_FOR_BYTES_MIN: usize = 288;
 /// Frames that are put together from slices at a time: peers that send to this node in slices at once take turns beyond it. Of 60 KB
 /// each, as the longest frame may come so.
 pub const ASSEMBLIES_MAX: usize = 8;
+
+/// As many of one peer's: of a frame that lacks a slice what came is kept, while the next one comes. No peer shuts all others out.
+pub const ASSEMBLIES_OF_PEER_MAX: usize = 2;

@@ -151,10 +151,15 @@ impl Pool {
         });
     }
 
-    /// Hands out the bytes `0 .. len` of a chain in slices, with their offset.
-    pub(crate) fn drain(&mut self, chain: &Chain, len: usize, mut visit: impl FnMut(usize, &[u8])) {
-        let mut at = 0;
-        self.walk(chain, 0, len, |slice| {
+    /// Hands out so many bytes of a chain from an offset on, in slices, with theirs.
+    pub(crate) fn drain(
+        &mut self,
+        chain: &Chain,
+        (offset, len): (usize, usize),
+        mut visit: impl FnMut(usize, &[u8]),
+    ) {
+        let mut at = offset;
+        self.walk(chain, offset, len, |slice| {
             visit(at, slice);
             at += slice.len();
         });

@@ -48,6 +48,8 @@ pub struct TransmitBatch {
     pub(crate) whole: Vec<u8>,
     /// Frames that were cut into slices since this was last asked.
     pub(crate) sliced: u64,
+    /// Frames that were too many slices for one batch.
+    parted: u32,
 }
 
 impl TransmitBatch {
@@ -60,7 +62,8 @@ impl TransmitBatch {
         // One frame may be as long as any. What is never written to is memory of no page.
         let inline = vec![0; room_bytes * Self::FRAMES_MAX + LONG_FRAME_BYTES].into_boxed_slice();
         let frames = vec![TransmitFrame::none(); Self::FRAMES_MAX].into_boxed_slice();
-        Self { frames, count: 0, inline, used: 0, room_bytes, whole: Vec::new(), sliced: 0 }
+        let (whole, sliced, parted) = (Vec::new(), 0, 0);
+        Self { frames, count: 0, inline, used: 0, room_bytes, whole, sliced, parted }
     }
 
     /// Forgets the frames.
@@ -191,6 +194,14 @@ impl TransmitBatch {
     /// Frames that were cut into slices since the last call.
     pub(crate) fn take_sliced(&mut self) -> u64 {
         core::mem::take(&mut self.sliced)
+    }
+
+    /// With which of so many slices the next frame begins that is too many for one batch: spread evenly over all (Fibonacci hashing),
+    /// so that no rhythm in which such frames take turns leaves out the same slices of one.
+    pub(crate) fn next_slice(&mut self, slices: usize) -> usize {
+        self.parted = self.parted.wrapping_add(1);
+        let spread = u64::from(self.parted.wrapping_mul(0x9e37_79b9));
+        ((spread * slices as u64) >> 32) as usize
     }
 
     /// Takes the last frame out of the batch, its bytes into `whole`; tells where it was to go.

@@ -57,7 +57,7 @@ fn every_bad_frame_is_dropped_for_its_reason() {
             forger.frame(Kind::Slice, none, &own, no_change),
         ),
         (
-            "a slice that does not begin a frame",
+            "a slice from within a step",
             Counter::DropSlice,
             forger.frame(Kind::Slice, none, &own, |h| h.word = 100 << 16 | 1400),
         ),

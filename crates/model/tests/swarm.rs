@@ -62,6 +62,8 @@ fn seeds_with_a_history() {
     for seed in [22, 78, 108, 489, 773, 1150, 3_615, 4_710, 21_934, 22_088, 28_638, 902_606] {
         run(seed..seed + 1, &SwarmOptions::default());
     }
+    // A long frame that was resent as 113 slices where one of fifty was truncated: it never came whole.
+    run(7_014_398..7_014_399, &SwarmOptions::default());
     // A message that was refused, and cut anew when it was sent again, for frames of another length than its blocks had.
     let default = SwarmOptions { profile: Some("default"), ..SwarmOptions::default() };
     run(912_308..912_309, &default);

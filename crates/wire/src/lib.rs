@@ -57,7 +57,7 @@ pub use pull::{PULL_BYTES, Pull};
 pub use put::Put;
 pub use reason::Reason;
 pub use sequence::Sequence;
-pub use slice::SliceWord;
+pub use slice::{SLICE_STEP_BYTES, SliceWord};
 pub use target::{TARGET_BYTES, Target};
 
 /// EtherType of EMP frames unless configured otherwise: IEEE 802 local experimental 1.

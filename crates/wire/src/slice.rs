@@ -1,9 +1,13 @@
 //! `slice`: a part of a frame that is longer than its way takes (`SLICE-1`).
 //!
-//! No body: after the common header come bytes of the frame that was cut. The sequence field holds that frame's checksum
-//! field, which names it; the word says where the bytes belong.
+//! No body: after the common header come bytes of the frame that was cut. The sequence field is that frame's, which names it; the
+//! word says where the bytes belong.
 
 use crate::{HEADER_BYTES, Reason};
+
+/// Slices begin and end at multiples of so many bytes of their frame, but where that ends: what has come of one is noted by a bit for
+/// as many, a thousand for the longest.
+pub const SLICE_STEP_BYTES: usize = 64;
 
 /// What a `slice` frame's word says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 
 use alloc::boxed::Box;
 
-use emp_wire::{BlockWord, Done, Flags, Header, Kind, NotReadyCause, Pull};
+use emp_wire::{BlockWord, Done, Flags, Header, Kind, NotReadyCause, Pull, Sequence};
 
 use super::sequence::Arrival;
 use super::{Incoming, NONE, NotTaken, Place, ReceivePath, Wants, describe};
@@ -137,6 +137,34 @@ impl ReceivePath {
         }
     }
 
+    /// Whether a frame of this number, of which a slice came, would be taken if it were whole. If not, its sender hears so where the slice
+    /// `tells`.
+    pub(crate) fn wants_slice(
+        &mut self,
+        (peer, lane): (u32, Lane),
+        sequence: Sequence,
+        tells: bool,
+        cross: &mut Cross,
+    ) -> bool {
+        let received = &mut self.peers[peer].received;
+        match received.classify(sequence) {
+            Arrival::InOrder => true,
+            Arrival::Ahead if self.profile.accept_out_of_order => true,
+            arrival if tells => {
+                if arrival != Arrival::OutOfWindow {
+                    received.latest = sequence;
+                }
+                self.takes_unordered((peer, lane), arrival, cross)
+            }
+            _ => false,
+        }
+    }
+
+    /// This frame has come, or is so old that it must have.
+    pub(crate) fn has_taken(&self, peer: u32, sequence: Sequence) -> bool {
+        self.peers[peer].received.contains(sequence)
+    }
+
     /// Takes what a frame brings that does not go the shortest way: apart from that, which stays short so.
     #[inline(never)]
     fn take_usual(
@@ -154,7 +182,10 @@ impl ReceivePath {
             }
             Kind::Data => self.on_data(peer, header, body, memory),
             Kind::Block => self.on_block(peer, header, BlockWord::parse(header.word), body, memory),
-            Kind::Skip => Verdict::Taken,
+            Kind::Skip => {
+                self.on_skip(peer, header.sequence);
+                Verdict::Taken
+            }
             Kind::Pull => self.on_pull(peer, header, body),
             Kind::Done => self.on_done(peer, header, body, memory),
             Kind::Get => self.on_get(peer, body),
@@ -247,6 +278,7 @@ impl ReceivePath {
                     (incoming.first, incoming.fragment) = (again.first, again.fragment);
                     (incoming.first_payload, incoming.received) =
                         (again.first_payload, again.received);
+                    incoming.withdrawn = false;
                     self.place(at, 0, payload, memory);
                     self.advance(at);
                 }

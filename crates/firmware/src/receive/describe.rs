@@ -90,6 +90,7 @@ fn describe(
         void: header.flags.has(Flags::VOID),
         first: header.sequence,
         received: bytes,
+        withdrawn: false,
         place: Place::Later,
         early: false,
         claimed: false,

@@ -111,6 +111,8 @@ struct Incoming {
     first: Sequence,
     /// Bytes of the unscheduled part that are here.
     received: u32,
+    /// A frame of its train was withdrawn: another copy of it comes.
+    withdrawn: bool,
     place: Place,
     /// The sender is told, whenever it sends the message again, that its bytes were not kept and will be pulled.
     kept: Option<NotReadyCause>,

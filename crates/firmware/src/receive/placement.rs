@@ -1,9 +1,10 @@
 //! Placement (I5, "receive DMA"): payload goes to its offset in the user's buffer, or in the pool.
 
-use emp_wire::{DoneStatus, Header, NodeId};
+use emp_wire::{DoneStatus, Header, NodeId, Sequence};
 
 use super::bookkeeping::Verdict;
 use super::pulling::{Puller, Pulling};
+use super::sequence::Received;
 use super::{Incoming, NONE, Place, ReceivePath};
 use crate::counters::Counter;
 use crate::cross::ToSend;
@@ -84,20 +85,22 @@ impl ReceivePath {
 
     /// Gives a waiting message the receive that it matched: what is here is copied, the rest will be placed.
     pub(super) fn hand_over(&mut self, index: u32, posted: u32, memory: &mut impl HostMemory) {
+        let arrived = self.arrived(index);
         let incoming = self.incoming.at_mut(index).expect("the caller has it");
-        let bytes = incoming.unscheduled as usize;
         let place = core::mem::replace(&mut incoming.place, Place::Posted(posted));
         let mut fault = false;
         match place {
             Place::Pool(chain) => {
                 let segments = &self.posted.at(posted).expect("it was matched").segments;
                 let mut placed = 0;
-                self.pool.drain(&chain, bytes, |at, slice| {
-                    match segments.write(memory, at as u64, slice) {
-                        Ok(n) => placed += n,
-                        Err(_) => fault = true,
-                    }
-                });
+                for range in arrived.ranges() {
+                    self.pool.drain(&chain, range, |at, slice| {
+                        match segments.write(memory, at as u64, slice) {
+                            Ok(n) => placed += n,
+                            Err(_) => fault = true,
+                        }
+                    });
+                }
                 self.pool.free(chain);
                 self.counters.add(Counter::BytesPlaced, placed);
             }
@@ -280,6 +283,66 @@ impl ReceivePath {
         let incoming = self.incoming.at_mut(index).expect("seen above");
         incoming.next_progress = NONE;
         self.long_trains -= u32::from(core::mem::take(&mut incoming.lands));
+    }
+}
+
+/// Which bytes of a message's unscheduled part are here.
+pub(super) struct Arrived {
+    received: Received,
+    first: Sequence,
+    first_payload: usize,
+    fragment: usize,
+    unscheduled: usize,
+    /// Frames of its train, or 1 if all of it is here; 0 if nothing is, as what came was withdrawn and comes again.
+    frames: u32,
+}
+
+impl Arrived {
+    /// Their places and lengths. Its first frame is here, as that is what made the message known.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let here = |place: &u32| *place == 0 || self.received.contains(self.first.plus(*place));
+        let range = |place: u32| match place {
+            0 => (0, self.first_payload),
+            _ => {
+                let start = self.first_payload + (place as usize - 1) * self.fragment;
+                (start, self.fragment.min(self.unscheduled.saturating_sub(start)))
+            }
+        };
+        (0..self.frames).filter(here).map(range)
+    }
+}
+
+impl ReceivePath {
+    /// What of a message that waits in the pool has arrived: its slots held others before, and what does not come is not to be shown.
+    pub(super) fn arrived(&self, index: u32) -> Arrived {
+        let incoming = self.incoming.at(index).expect("the caller has it");
+        let (unscheduled, first) = (incoming.unscheduled, incoming.first_payload);
+        let whole = incoming.received == unscheduled;
+        let rest = unscheduled.saturating_sub(first).div_ceil(incoming.fragment.max(1).into());
+        Arrived {
+            received: self.peers[incoming.peer].received,
+            first: incoming.first,
+            first_payload: if whole { unscheduled } else { first } as usize,
+            fragment: incoming.fragment.into(),
+            unscheduled: unscheduled as usize,
+            frames: match (whole, incoming.withdrawn) {
+                (true, _) => 1,
+                (false, true) => 0,
+                (false, false) => 1 + rest,
+            },
+        }
+    }
+
+    /// A frame was withdrawn. If it was of a train that is not wholly here, the message comes again, from its start.
+    pub(super) fn on_skip(&mut self, peer: u32, sequence: Sequence) {
+        let mut at = self.peers[peer].progress;
+        while at != NONE {
+            let incoming = self.incoming.at_mut(at).expect("listed");
+            let rest = incoming.unscheduled.saturating_sub(incoming.first_payload);
+            let frames = 1 + rest.div_ceil(incoming.fragment.max(1).into());
+            incoming.withdrawn |= (0..frames).contains(&(sequence.since(incoming.first) as u32));
+            at = incoming.next_progress;
+        }
     }
 }
 

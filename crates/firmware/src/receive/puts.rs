@@ -62,9 +62,10 @@ impl ReceivePath {
 
     /// A put that waited in the pool for its turn.
     pub(super) fn take_waiting_put(&mut self, index: u32, memory: &mut impl HostMemory) {
+        let arrived = self.arrived(index);
         let incoming = self.incoming.at(index).expect("the caller has it");
         let access = wanted(incoming);
-        let (peer, number, bytes) = (incoming.peer, incoming.number, incoming.unscheduled as usize);
+        let (peer, number, bytes) = (incoming.peer, incoming.number, incoming.unscheduled);
         let region = match self.find_region(&access) {
             Ok(region) => region,
             Err(status) => return self.give_up_with(index, status),
@@ -73,13 +74,16 @@ impl ReceivePath {
         let place = Place::Region { region, offset: access.offset };
         let Place::Pool(chain) = core::mem::replace(&mut incoming.place, place) else { return };
         self.puts.push((peer, number));
-        let part = self.regions.part(region, access.offset, bytes as u64).unwrap_or_default();
-        let mut fault = false;
-        self.pool.drain(&chain, bytes, |at, slice| {
-            fault |= memory.write(part.part(at as u64, slice.len() as u64), slice).is_err();
-        });
+        let part = self.regions.part(region, access.offset, bytes.into()).unwrap_or_default();
+        let (mut fault, mut placed) = (false, 0);
+        for range in arrived.ranges() {
+            self.pool.drain(&chain, range, |at, slice| {
+                fault |= memory.write(part.part(at as u64, slice.len() as u64), slice).is_err();
+                placed += slice.len() as u64;
+            });
+        }
         self.pool.free(chain);
-        self.counters.add(Counter::BytesPlaced, bytes as u64);
+        self.counters.add(Counter::BytesPlaced, placed);
         if fault {
             self.counters.count(Counter::RefusedFault);
             return self.give_up_with(index, DoneStatus::Fault);

@@ -99,6 +99,7 @@ impl Firmware {
             to,
             kind: Kind::Hello,
             target: own,
+            destination_tag: own.destination_tag(),
             // That of no question: nobody answers it with a reply.
             nonce: self.routes.nonce(own, u32::MAX),
             source_epoch: self.peers.own_epoch(),

@@ -10,7 +10,7 @@ BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 TESTED ?= $(or $(CARGO_TARGET_DIR),target)/debug
 SEEDS ?= 0..2000
 
-.PHONY: all demo test requirements test-mpi test-mpi-full test-mpi-endurance loom bench sim lint install install-built deps browser wasm deps-mpi clean
+.PHONY: all demo test requirements test-mpi test-mpi-full test-mpi-endurance test-cards loom bench sim lint install install-built deps browser wasm deps-mpi deps-cards clean
 
 all: export EMP_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 all: deps
@@ -51,6 +51,12 @@ test-mpi-endurance: SECONDS ?= 30
 test-mpi-endurance: deps-mpi
 	$(CARGO) build -p emp-cli -p emp-fi --locked
 	tests/mpi/endurance --built $(TESTED) $(RUNS) $(SECONDS)
+
+## Two emulated machines with Debian's kernel, a cable and real cards' drivers; needs root. CARDS="--card e1000e --only udp" is
+## a part of it. Some 10 minutes on two quiet cores; not part of `make test`.
+test-cards: deps-cards
+	$(CARGO) build -p emp-cli --locked
+	tests/cards/run --built $(TESTED) $(CARDS)
 
 ## Every order of memory accesses that the shared-memory ring allows, by loom. Its own target directory, because it is
 ## another configuration of everything. About 15 s after the build.
@@ -97,6 +103,10 @@ wasm:
 ## And Open MPI with what is run on it, from Debian; MPICH comes into a Python environment of its own.
 deps-mpi: deps
 	@tools/install-deps mpi
+
+## And an emulator, with what is in its guests.
+deps-cards: deps
+	@tools/install-deps cards
 
 clean:
 	$(CARGO) clean

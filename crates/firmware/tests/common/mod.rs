@@ -1,6 +1,8 @@
 //! Two nodes on a wire that can lose what a test wants lost.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod forge;
+
 use emp_firmware::*;
 
 use emp_wire::{Checksum, LinkAddress, NodeId};

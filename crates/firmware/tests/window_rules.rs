@@ -1,0 +1,204 @@
+//! How much a sender lets be under way (`WINDOW-1`), and how long it waits after a refusal (`READY-2`).
+
+mod common;
+
+use common::forge::*;
+use emp_firmware::limits::{NOT_READY_BACKOFF, WINDOW_FRAMES, WINDOW_FRAMES_MIN};
+use emp_firmware::*;
+use emp_wire::{Kind, NotReadyCause};
+
+/// A message that leaves unasked, in so many frames: the first has the fields of a longer message.
+const TRAIN_FRAMES: u32 = 44;
+const TRAIN_BYTES: u64 = (MTU - 32 - 44) as u64 + 43 * (MTU - 32) as u64;
+
+/// A sender that always has more to send.
+struct Stream {
+    real: Real,
+    peer: Forged,
+    /// The number after the last that left, and the first that is not acknowledged.
+    sent: u32,
+    acked: u32,
+    posted: u32,
+}
+
+impl Stream {
+    fn new() -> Self {
+        let mut real = Real::new(&Profile::DEFAULT);
+        let peer = Forged::met(2, &mut real);
+        Self { real, peer, sent: 0, acked: 0, posted: 0 }
+    }
+
+    /// Lets it send what it may; gives how many frames are under way then.
+    fn fill(&mut self) -> u32 {
+        while self.posted < self.acked + 2 * WINDOW_FRAMES {
+            self.real.send(&self.peer, TRAIN_BYTES);
+            self.posted += TRAIN_FRAMES;
+        }
+        let said = self.real.speak();
+        self.note(&said);
+        self.sent - self.acked
+    }
+
+    fn note(&mut self, said: &[Said]) {
+        for one in said.iter().filter(|said| said.kind().sequenced()) {
+            self.sent = self.sent.max(one.header.sequence.0 + 1);
+        }
+    }
+
+    /// All that is under way is acknowledged after this round trip.
+    fn round(&mut self, trip: Span) {
+        self.real.now = self.real.now + trip;
+        self.acked = self.sent;
+        let frame = self.peer.ack(self.acked, self.acked - 1, 0);
+        self.real.hear(&self.peer, &frame);
+    }
+
+    /// Rounds of this length; frames under way in the last one.
+    fn rounds(&mut self, count: u32, trip: Span) -> u32 {
+        for _ in 0..count {
+            self.fill();
+            self.round(trip);
+        }
+        self.fill()
+    }
+}
+
+#[test]
+fn short_round_trips_open_the_window_up_to_its_limit() {
+    let mut stream = Stream::new();
+    let mut before = stream.fill();
+    assert!((WINDOW_FRAMES_MIN..WINDOW_FRAMES).contains(&before), "{before}");
+    for round in 0..30 {
+        stream.round(Span::us(100));
+        let now = stream.fill();
+        assert!(now >= before, "round {round}: {now} after {before}");
+        // Not more than twice as many at once.
+        assert!(now <= 2 * before, "round {round}: {now} after {before}");
+        before = now;
+    }
+    assert_eq!(before, WINDOW_FRAMES);
+}
+
+#[test]
+fn long_round_trips_shrink_it_in_proportion_down_to_its_least() {
+    let mut stream = Stream::new();
+    assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
+    // The least was 100 µs: up to twice that and 500 µs are no excess.
+    assert_eq!(stream.rounds(5, Span::us(690)), WINDOW_FRAMES);
+    // A little more, a little less: 100 of 800 µs are an eighth.
+    let little = stream.rounds(1, Span::us(800));
+    assert!((WINDOW_FRAMES * 3 / 4..WINDOW_FRAMES).contains(&little), "{little}");
+    // Never by more than half, and not twice in one round trip.
+    let mut before = little;
+    for round in 0..12 {
+        stream.round(Span::us(5_000));
+        let now = stream.fill();
+        assert!(now <= before && now * 2 + 2 >= before, "round {round}: {now} after {before}");
+        before = now;
+    }
+    assert_eq!(before, WINDOW_FRAMES_MIN);
+    let again = stream.rounds(60, Span::us(100));
+    assert_eq!(again, WINDOW_FRAMES, "it opens again");
+}
+
+#[test]
+fn loss_alone_does_not_shrink_it() {
+    let mut stream = Stream::new();
+    assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
+    for _ in 0..20 {
+        // The first of the window is lost, the next forty have come.
+        let first = stream.acked;
+        stream.real.now = stream.real.now + Span::us(100);
+        let frame = stream.peer.ack(first, first + 40, (1 << 40) - 1);
+        stream.real.hear(&stream.peer, &frame);
+        let said = stream.real.speak();
+        assert!(said.iter().any(|said| said.header.sequence.0 == first), "it is resent");
+        stream.note(&said);
+        stream.round(Span::us(100));
+        assert_eq!(stream.fill(), WINDOW_FRAMES);
+    }
+}
+
+#[test]
+fn the_second_run_of_the_timer_halves_it_the_first_does_not() {
+    let mut stream = Stream::new();
+    assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
+    for (runs, most) in [(1, WINDOW_FRAMES), (2, WINDOW_FRAMES / 2)] {
+        let before = stream.real.count(Counter::TailProbes) + stream.real.count(Counter::Timeouts);
+        let ran = |stream: &Stream| {
+            let counted = stream.real.count(Counter::TailProbes);
+            counted + stream.real.count(Counter::Timeouts) - before
+        };
+        while ran(&stream) < runs {
+            let said = stream.real.pass(Span::us(50));
+            stream.note(&said);
+        }
+        // What comes then was sent too long ago to be measured, and opens the window by a quarter at most.
+        stream.acked = stream.sent;
+        let frame = stream.peer.ack(stream.acked, stream.acked - 1, 0);
+        stream.real.hear(&stream.peer, &frame);
+        let now = stream.fill();
+        let open = most + WINDOW_FRAMES / 4;
+        assert!((most..=open.min(WINDOW_FRAMES)).contains(&now), "{runs} runs: {now}");
+        assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
+    }
+}
+
+/// Refuses the message whose first frame has this number until it comes again: after how long.
+fn refuse(real: &mut Real, peer: &Forged, first: &Said, suggested_us: u32) -> (Span, Said) {
+    let refused = real.now;
+    let sequence = first.header.sequence.0;
+    let frame = peer.not_ready(first.header.word, sequence, NotReadyCause::Full, suggested_us);
+    real.hear(peer, &frame);
+    // A skip takes its place at once.
+    let said = real.speak();
+    assert_eq!(kinds(&said), [Kind::Skip]);
+    assert_eq!(said[0].header.sequence.0, sequence);
+    real.hear(peer, &peer.ack(sequence + 1, sequence, 0));
+    loop {
+        let said = real.pass(Span::us(10));
+        if let Some(again) = of_kind(&said, Kind::Message).first() {
+            assert_eq!(again.header.word, first.header.word, "its number stays");
+            return (again.at.since(refused), again.clone());
+        }
+        assert!(real.now.since(refused) < Span::ms(50), "it never comes again");
+    }
+}
+
+#[test]
+fn a_refused_message_comes_again_after_50_us_that_double_up_to_5_ms() {
+    let (least, most) = NOT_READY_BACKOFF;
+    assert_eq!((least, most), (Span::us(50), Span::ms(5)));
+    let mut real = Real::new(&Profile::DEFAULT);
+    let peer = Forged::met(2, &mut real);
+    for _ in 0..2 {
+        real.send(&peer, 100);
+        let mut first = of_kind(&real.speak(), Kind::Message)[0].clone();
+        let mut wanted = least;
+        for time in 0..15 {
+            let (took, again) = refuse(&mut real, &peer, &first, 0);
+            assert_eq!(took, wanted, "refused {time} times before");
+            wanted = Span((2 * wanted.0).min(most.0));
+            first = again;
+        }
+        // What is taken ends it: the next one begins with the least again.
+        let taken = first.header.sequence.0;
+        real.hear(&peer, &peer.ack(taken + 1, taken, 0));
+    }
+    assert!(real.done.iter().all(|done| done.status == Status::Ok));
+    assert_eq!(real.done.len(), 2);
+}
+
+#[test]
+fn a_receiver_may_ask_for_a_longer_wait_within_the_limit() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let peer = Forged::met(2, &mut real);
+    real.send(&peer, 100);
+    let first = of_kind(&real.speak(), Kind::Message)[0].clone();
+    let (took, first) = refuse(&mut real, &peer, &first, 1_000);
+    assert_eq!(took, Span::ms(1));
+    let (took, first) = refuse(&mut real, &peer, &first, 10);
+    assert_eq!(took, Span::us(100), "less than its own it does not wait");
+    let (took, _) = refuse(&mut real, &peer, &first, u32::MAX);
+    assert_eq!(took, Span::ms(5));
+}

@@ -245,7 +245,14 @@ impl Forged {
     }
 
     /// Any frame, with the right checksum. `fields` count as covered only as far as its kind has it.
-    pub fn frame(&self, kind: Kind, flags: Flags, sequence: u32, word: u32, rest: &[u8]) -> Vec<u8> {
+    pub fn frame(
+        &self,
+        kind: Kind,
+        flags: Flags,
+        sequence: u32,
+        word: u32,
+        rest: &[u8],
+    ) -> Vec<u8> {
         let acknowledge = self.acknowledge.map(Sequence);
         let header = Header {
             kind,
@@ -265,11 +272,8 @@ impl Forged {
         header.emit(&mut head);
         let covered = covered_bytes(&header).min(rest.len());
         let mut frame = [&head[..], &rest[..covered]].concat();
-        let seed = if kind.contact() {
-            Seed::CONTACT
-        } else {
-            Seed::between(self.node, OWN, OWN_EPOCH)
-        };
+        let seed =
+            if kind.contact() { Seed::CONTACT } else { Seed::between(self.node, OWN, OWN_EPOCH) };
         let sum: Checksum = begin_checksum(&mut frame, seed);
         frame.extend_from_slice(&rest[covered..]);
         store_checksum(&mut frame, sum);

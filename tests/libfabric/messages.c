@@ -241,6 +241,43 @@ static void multi_receive(void)
 	world_close(&world);
 }
 
+/* fi_cancel(3): of several operations with one context one is cancelled; it is the receive, as a send is on its way. */
+static void cancelled_by_context(void)
+{
+	static char out[1 << 20], in[1 << 20];
+	struct fi_cq_tagged_entry entry;
+	struct fi_cq_err_entry error;
+	struct world world;
+	char small = 0;
+	int context;
+
+	for (int send_first = 0; send_first < 2; send_first++) {
+		world_open(&world, NULL);
+		for (int i = 0; i < 2; i++) {
+			if (i == send_first)
+				EQUAL(fi_recv(world.a.ep, &small, 1, NULL, FI_ADDR_UNSPEC, &context), 0);
+			else
+				/* Nobody has posted a receive for it yet: it goes on until somebody does. */
+				EQUAL(fi_send(world.a.ep, out, sizeof out, NULL, world.a.peer, &context), 0);
+		}
+		turn(&world, 0.02);
+		EQUAL(fi_cancel(&world.a.ep->fid, &context), 0);
+		EQUAL(next_error(&world, &world.a, &error), 1);
+		CHECK(error.err == FI_ECANCELED && error.op_context == &context);
+		CHECK(error.flags & FI_RECV && !(error.flags & FI_SEND));
+		nothing(&world, &world.a);
+		/* The receive takes no message any more, and the send ends well. */
+		EQUAL(fi_inject(world.b.ep, "x", 1, world.b.peer), 0);
+		EQUAL(fi_recv(world.b.ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, NULL), 0);
+		EQUAL(next(&world, &world.b, &entry), 1);
+		EQUAL(next(&world, &world.a, &entry), 1);
+		CHECK(entry.op_context == &context && entry.flags & FI_SEND);
+		EQUAL(small, 0);
+		EQUAL(fi_cancel(&world.a.ep->fid, &context), -FI_ENOENT);
+		world_close(&world);
+	}
+}
+
 void test_messages(void)
 {
 	sizes();
@@ -249,4 +286,5 @@ void test_messages(void)
 	to_oneself_and_unexpected();
 	directed();
 	multi_receive();
+	cancelled_by_context();
 }

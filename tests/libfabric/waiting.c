@@ -53,6 +53,17 @@ static void blocking_reads(enum fi_wait_obj object)
 	EQUAL(fi_cq_sread(world.b.cq, &entry, 1, NULL, 10000), -FI_EAGAIN);
 	CHECK(now() - start < 5);
 	pthread_join(thread, NULL);
+
+	/* One signal ends one call, be it given before that: the next one waits for its whole time. */
+	for (int early = 0; early < 3; early++) {
+		EQUAL(fi_cq_signal(world.b.cq), 0);
+		start = now();
+		EQUAL(fi_cq_sread(world.b.cq, &entry, 1, NULL, 10000), -FI_EAGAIN);
+		CHECK(now() - start < 5);
+		start = now();
+		EQUAL(fi_cq_sread(world.b.cq, &entry, 1, NULL, 50), -FI_EAGAIN);
+		CHECK(now() - start > 0.04);
+	}
 	world_close(&world);
 }
 

@@ -1,0 +1,110 @@
+//! A link whose queue does not move: what waits for it is dropped after a while and counted, and everything ends or arrives.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{BOARDS, LONG, impatient, on};
+use emp_host::{
+    Board, CompletionMode, Counter, Failed, Node, NodeId, Selector, SendOptions, Status, WaitError,
+};
+use emp_link::{Capabilities, Fabric, Link, SimLink, TxFrame};
+
+/// A link that takes nothing while it is stuck.
+struct Sticky {
+    inner: SimLink,
+    stuck: Arc<AtomicBool>,
+    /// Frames that were offered in vain, each time that they were.
+    refused: Arc<AtomicU64>,
+}
+
+impl Link for Sticky {
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+    fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
+        if self.stuck.load(Ordering::Relaxed) {
+            self.refused.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            return 0;
+        }
+        self.inner.send(batch)
+    }
+    common::forward_to_inner!();
+}
+
+/// A node on such a link, its switch, and what counts its refusals.
+fn sticky(fabric: &Fabric, board: Board) -> (Node, Arc<AtomicBool>, Arc<AtomicU64>) {
+    let inner = fabric.link(0, NodeId::from_name("a").destination_tag()).expect("a place");
+    let (stuck, refused): (Arc<AtomicBool>, Arc<AtomicU64>) = Default::default();
+    let link = Sticky { inner, stuck: Arc::clone(&stuck), refused: Arc::clone(&refused) };
+    let builder = Node::builder().name("a").link(link).board(board);
+    let node = builder.profile(impatient(Duration::from_millis(300))).start().expect("it starts");
+    (node, stuck, refused)
+}
+
+#[test]
+fn a_link_that_never_accepts_drops_what_waits_and_sends_fail() {
+    for board in BOARDS {
+        let fabric = Fabric::new(2).expect("descriptors");
+        let (a, stuck, refused) = sticky(&fabric, board);
+        let b = on(&fabric, 1, "b").board(Board::Thread).start().expect("it starts");
+        let (from, to) = (a.endpoint(1).unwrap(), b.endpoint(1).unwrap());
+        let receive = to.receive(Selector::ANY, vec![0; 10]).unwrap();
+        let options = || SendOptions::default().completion(CompletionMode::Delivered);
+        from.send_with(to.address(), 0, vec![1; 10], options()).unwrap().wait(LONG).unwrap();
+        receive.wait(LONG).unwrap();
+        assert_eq!(a.host_counters().frames_dropped, 0, "{board:?}");
+
+        stuck.store(true, Ordering::Relaxed);
+        let start = Instant::now();
+        let sends: Vec<_> = (0..50)
+            .map(|bits| from.send_with(to.address(), bits, vec![2; 4_000], options()).unwrap())
+            .collect();
+        for send in sends {
+            let Err(WaitError::Failed(Failed { error, .. })) = send.wait(LONG) else {
+                panic!("{board:?}: it cannot have arrived");
+            };
+            assert_eq!(error.status, Status::Unreachable, "{board:?}");
+        }
+        assert!(start.elapsed() < LONG / 2, "{board:?}: {:?}", start.elapsed());
+        let dropped = a.host_counters().frames_dropped;
+        assert!(dropped > 0 && refused.load(Ordering::Relaxed) >= dropped, "{board:?}: {dropped}");
+        assert_eq!(a.counters().get(Counter::PeersLost), 1, "{board:?}");
+    }
+}
+
+/// What was dropped is sent again: nothing is lost by it.
+#[test]
+fn a_link_that_was_stuck_for_a_while_loses_nothing() {
+    for board in BOARDS {
+        let fabric = Fabric::new(2).expect("descriptors");
+        let (a, stuck, _) = sticky(&fabric, board);
+        let b = on(&fabric, 1, "b").board(Board::Thread).start().expect("it starts");
+        let (from, to) = (a.endpoint(1).unwrap(), b.endpoint(1).unwrap());
+        let receives: Vec<_> =
+            (0..21).map(|bits| to.receive(Selector::bits(bits), vec![0; 4_000]).unwrap()).collect();
+        let options = || SendOptions::default().completion(CompletionMode::Delivered);
+        let send = |bits: u64| {
+            from.send_with(to.address(), bits, vec![bits as u8; 4_000], options()).unwrap()
+        };
+        send(0).wait(LONG).unwrap();
+        stuck.store(true, Ordering::Relaxed);
+        let sends: Vec<_> = (1..21).map(send).collect();
+        // Longer than frames are kept for a stuck link, far shorter than the silence that ends a pair.
+        let start = Instant::now();
+        while a.host_counters().frames_dropped == 0 && start.elapsed() < LONG {
+            // Somebody has to look, whatever the board.
+            from.probe(Selector::bits(999), false);
+            sleep(Duration::from_millis(1));
+        }
+        assert!(a.host_counters().frames_dropped > 0, "{board:?}");
+        stuck.store(false, Ordering::Relaxed);
+        sends.into_iter().for_each(|send| drop(send.wait(LONG).unwrap()));
+        for (bits, receive) in receives.into_iter().enumerate() {
+            assert!(receive.wait(LONG).unwrap().buffer == vec![bits as u8; 4_000], "{board:?}");
+        }
+    }
+}

@@ -67,7 +67,7 @@ fn a_link_that_never_accepts_drops_what_waits_and_sends_fail() {
             let Err(WaitError::Failed(Failed { error, .. })) = send.wait(LONG) else {
                 panic!("{board:?}: it cannot have arrived");
             };
-            assert_eq!(error.status, Status::Unreachable, "{board:?}");
+            assert_eq!(error.status(), Status::Unreachable, "{board:?}");
         }
         assert!(start.elapsed() < LONG / 2, "{board:?}: {:?}", start.elapsed());
         let dropped = a.host_counters().frames_dropped;
@@ -97,7 +97,7 @@ fn a_link_that_was_stuck_for_a_while_loses_nothing() {
         let start = Instant::now();
         while a.host_counters().frames_dropped == 0 && start.elapsed() < LONG {
             // Somebody has to look, whatever the board.
-            from.probe(Selector::bits(999), false);
+            from.probe(Selector::bits(999));
             sleep(Duration::from_millis(1));
         }
         assert!(a.host_counters().frames_dropped > 0, "{board:?}");

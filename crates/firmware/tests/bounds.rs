@@ -172,7 +172,7 @@ fn long_unexpected_messages_leave_half_of_the_pool() {
     loop {
         let frame = peer.message(NONE, long(usual.into(), usual, 1_000), 0, b"x");
         real.hear(&peer, &frame);
-        if refusals(&mut real, &mut peer) != [] {
+        if !refusals(&mut real, &mut peer).is_empty() {
             break;
         }
         more += 1;

@@ -47,8 +47,13 @@ fn a_ping_pong_is_measured_against_the_bare_link_and_tcp() {
             assert!(row["mean_us"].as_f64().unwrap() > 0.0, "{row}");
             let tcp = row["subject"].as_str().unwrap().starts_with("tcp");
             assert_eq!(row["link"], if tcp { Value::Null } else { Value::from(link) });
+            // One row a size for each kind of TCP, of the congestion control that was the faster one.
+            let steered = row["congestion"].as_str().unwrap_or_default();
+            assert_eq!(matches!(steered, "cubic" | "bbr"), tcp, "{row}");
+            assert!(tcp || row["congestion"].is_null(), "{row}");
         }
         assert!(printed.lines().all(|line| line.chars().count() <= 100), "{printed}");
+        assert!(printed.contains("tcp cubic") || printed.contains("tcp bbr"), "{printed}");
         assert!(
             printed.contains("to raw") && printed.contains("mean µs") && printed.contains("4K"),
             "{printed}"
@@ -108,6 +113,10 @@ fn bars_are_measured_and_judged_one_by_one() {
         let optional = text == "less host";
         assert!(optional || bars.iter().all(|bar| bar["value"].is_f64()), "{text}: {bars:?}");
     }
+    // Beside the spinning figures one of the usual way of waiting, which has no limit.
+    let adaptive =
+        bars.iter().find(|bar| bar["name"].as_str().unwrap().contains("adaptive")).unwrap();
+    assert!(adaptive["value"].is_f64() && adaptive["pass"].is_null(), "{adaptive}");
     let missed = bars.iter().filter(|bar| bar["pass"] == false).count();
     assert_eq!(output.status.code(), Some(i32::from(missed > 0)));
 }
@@ -127,6 +136,34 @@ fn the_other_patterns_give_throughput() {
             assert!(row["one_way_us"].is_null(), "{row}");
         }
     }
+}
+
+#[test]
+fn tcp_does_not_pass_through_our_xdp_program() {
+    if !is_root() {
+        return;
+    }
+    let lab = unique('x');
+    let _cleanup = Cleanup(&lab);
+    succeed(&mut emp(&["lab", "up", "--name", &lab]));
+    let inside =
+        |host: &'static str| ["lab", "exec", "--name", &lab, host, env!("CARGO_BIN_EXE_emp")];
+    let mut listener = emp(&inside("emp-b"));
+    listener.args(["bench", "listen", "--quiet"]).stdout(std::process::Stdio::piped());
+    let mut listener = listener.spawn().unwrap();
+    let mut greeting = String::new();
+    let output = listener.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut greeting).unwrap();
+    // One cable, and EMP's program on it: there is no other way for TCP, and that is said in a line.
+    let mut client = emp(&inside("emp-a"));
+    client.args(["bench", "pingpong", "10.77.0.2", "--link", "xdp", "--vs", "tcp"]).args(SHORT);
+    let line = mistake(&mut client);
+    assert!(
+        line.contains("must not pass through it") && line.contains("--spare-interface"),
+        "{line}"
+    );
+    listener.kill().unwrap();
+    listener.wait().unwrap();
 }
 
 #[test]

@@ -285,3 +285,49 @@ fn tests_without_privilege_say_that_they_are_skipped() {
     assert!(said.starts_with("skipped: ") && said.lines().count() == 1, "{said}");
     assert!(said.ends_with(": this needs CAP_SYS_ADMIN and CAP_NET_ADMIN\n"), "{said}");
 }
+
+#[test]
+fn a_switchs_ports_have_a_rate_and_a_queue_and_cables_carry_at_once() {
+    if !is_root() {
+        return;
+    }
+    let name = unique('p');
+    let _cleanup = Cleanup(&name);
+    let shape =
+        ["--topology", "switch", "--hosts", "3", "--port-rate", "400mbit", "--port-queue", "64K"];
+    succeed(emp(&["lab", "up", "--name", &name]).args(shape));
+    let status = succeed(&mut emp(&["lab", "status", "--json", "--name", &name]));
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    for host in status[0]["hosts"].as_array().unwrap() {
+        assert_eq!(host["interfaces"][0]["state"], "up", "{host}");
+    }
+    let switch = format!("emp-{name}-sw");
+    let shown = succeed(Command::new("tc").args(["-n", &switch, "-j", "qdisc", "show"]));
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    for port in ["port0", "port1", "port2"] {
+        let all = shown.as_array().unwrap();
+        let bucket = all.iter().find(|one| one["dev"] == port && one["kind"] == "tbf").unwrap();
+        assert_eq!(bucket["options"]["rate"], 400_000_000 / 8, "{bucket}");
+    }
+}
+
+#[test]
+fn ports_that_make_no_sense_are_one_line_and_exit_code_2() {
+    for (arguments, says) in [
+        (&["--port-rate", "500mbit"][..], "add --topology switch"),
+        (&["--topology", "switch", "--port-queue", "128K"], "add --port-rate"),
+        (&["--topology", "switch", "--port-rate", "fast"], "`fast` is not a rate"),
+        (&["--topology", "switch", "--port-rate", "-1mbit"], "a port rate of -1mbit"),
+        (
+            &["--topology", "switch", "--port-rate", "1gbit", "--port-queue", "lots"],
+            "`lots` is not a size",
+        ),
+        (
+            &["--topology", "switch", "--port-rate", "1gbit", "--port-queue", "1"],
+            "a port queue of 1 ",
+        ),
+    ] {
+        let line = mistake(emp(&["lab", "up"]).args(arguments));
+        assert!(line.contains(says), "{arguments:?}: {line}");
+    }
+}

@@ -8,7 +8,8 @@ use emp_firmware::Profile;
 
 use super::job::{LinkChoice, Pattern, Spec, SubjectKind};
 use super::measure::Effort;
-use super::pair::{MTU_DEFAULT, Pair, SPARE};
+use super::pair::{MTU_DEFAULT, Pair, SPARES};
+use super::subject::Named;
 use super::{Session, sizes};
 use crate::bail_user;
 
@@ -46,10 +47,10 @@ pub struct WhereArgs {
     /// Network interface of the packet link [default: the one that leads to PEER].
     #[arg(long, conflicts_with = "lab")]
     pub interface: Option<String>,
-    /// Another interface that leads to PEER: the bare xdp link takes it where EMP has xdp on the first one. Both ends need
-    /// one; a lab has a second cable for it.
-    #[arg(long, value_name = "INTERFACE", conflicts_with = "lab")]
-    pub spare_interface: Option<String>,
+    /// Other interfaces that lead to PEER, for what must not pass through EMP's XDP program on the first one: with --link xdp
+    /// the bare link takes one and TCP one. Both ends need them, in the same order; a lab has more cables for it.
+    #[arg(long, value_name = "INTERFACES", value_delimiter = ',', conflicts_with = "lab")]
+    pub spare_interface: Vec<String>,
     /// Size of the largest packet in bytes [default: the interface's; 1500 in a lab].
     #[arg(long)]
     pub mtu: Option<usize>,
@@ -70,7 +71,8 @@ pub struct EmpArgs {
     /// Leave out the guardian thread of the inline board.
     #[arg(long)]
     pub no_guardian: bool,
-    /// Say of each message of stream and rate that others follow, but of the last of a window: small ones share frames.
+    /// Say of each message of stream and rate that others follow, but of the last of a window: small ones share frames, and
+    /// TCP's segments.
     #[arg(long)]
     pub bundle: bool,
     /// Part of EMP's frames that each end loses on purpose, such as 0.01.
@@ -108,7 +110,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "N")]
     pub window: Option<usize>,
     /// Measure these in turn with EMP: raw (the bare link), tcp (spinning), tcp-block (sleeping), libfabric (EMP as MPIs
-    /// call it; pingpong only).
+    /// call it; pingpong only). TCP runs under cubic and under bbr, and the faster one counts, size by size.
     #[arg(long, value_delimiter = ',', value_name = "SUBJECTS")]
     pub vs: Vec<String>,
     /// Write the figures to a file, for programs.
@@ -170,15 +172,18 @@ impl WhereArgs {
     ) -> anyhow::Result<T> {
         match &self.peer {
             Some(peer) if !self.lab => work(peer),
-            _ => Pair::with_spare(self.mtu.unwrap_or(MTU_DEFAULT))?.run(work),
+            _ => Pair::with_spares(self.mtu.unwrap_or(MTU_DEFAULT))?.run(work),
         }
     }
 
     /// Opens a session with that other end. A lab's interfaces have the MTU that was asked for already.
     pub fn open(&self, peer: &str, specs: Vec<Spec>) -> anyhow::Result<Session> {
         let mtu = if self.lab { None } else { self.mtu };
-        let spare = self.lab.then(|| SPARE.to_owned()).or_else(|| self.spare_interface.clone());
-        Session::open(peer, specs, [self.interface.clone(), spare], mtu)
+        let spares = match self.lab {
+            true => SPARES.map(str::to_owned).to_vec(),
+            false => self.spare_interface.clone(),
+        };
+        Session::open(peer, specs, &Named { first: self.interface.clone(), spares }, mtu)
     }
 
     /// Does work in one session.

@@ -4,6 +4,7 @@ use anyhow::bail;
 use serde::{Deserialize, Serialize};
 
 use super::args::{BarsArgs, command_line, effort};
+use super::congestion;
 use super::environment::{Environment, load, note_conditions};
 use super::job::{LinkChoice, Spec, SubjectKind};
 use super::measure::{Effort, Series, alternate, window_for};
@@ -23,9 +24,9 @@ pub struct Verdict {
     pub name: String,
     /// The ratio, difference or figure. Null if it could not be measured.
     pub value: Option<f64>,
-    /// `≤ 2` or `≥ 0.9`
+    /// `≤ 2` or `≥ 0.9`; `-` of a figure that is only told.
     pub limit: String,
-    /// It holds; null if it could not be measured.
+    /// It holds; null if it could not be measured, or has no limit.
     pub pass: Option<bool>,
     /// The figures behind it, or why there are none.
     pub figures: String,
@@ -38,7 +39,7 @@ pub fn run(args: &BarsArgs) -> anyhow::Result<()> {
     check_writable(&args.json)?;
     let load = load();
     let results = args.place.with_peer(|peer| {
-        let slices = groups.iter().map(|group| group.specs.len() * effort.runs).sum();
+        let slices = groups.iter().map(|group| group.subjects() * effort.runs).sum();
         let progress = Progress::new(slices);
         let mut results = Results {
             environment: Environment { load, ..Environment::default() },
@@ -98,18 +99,26 @@ fn judge(
         }
         Err(error) => return Err(error),
     };
-    let subjects: Vec<usize> = (0..group.specs.len()).collect();
+    let subjects: Vec<usize> = (0..session.specs().len()).collect();
     let job = (group.pattern, group.size, window_for(group.size, group.window));
     let name = group.bars.first().map_or("", |bar| bar.name);
     let all = alternate(&mut session, &subjects, job, effort, &mut |_| progress.step(name))?;
     results.environment =
         Environment::of(session.place(), args.place.lab, results.environment.load);
     results.results.extend(all.iter().map(|series| Row::of(&session, series)));
-    let verdict = |bar: &Bar| bar.verdict(bar.value(group.figure, &all), group.figures(bar, &all));
+    let names: Vec<String> =
+        all.iter().map(|series| session.specs()[series.subject].describe()).collect();
+    let verdict =
+        |bar: &Bar| bar.verdict(bar.value(group.figure, &all), group.figures(bar, &all, &names));
     Ok(group.bars.iter().map(verdict).collect())
 }
 
 impl Group {
+    /// Subjects that take turns: TCP once for each congestion control.
+    fn subjects(&self) -> usize {
+        self.specs.iter().map(|spec| if spec.is_tcp() { congestion::NAMES.len() } else { 1 }).sum()
+    }
+
     /// Whether it wants what not every place has: a privilege, one machine for both ends, the provider beside this program.
     fn is_special(&self) -> bool {
         let link = |spec: &Spec| {
@@ -120,20 +129,20 @@ impl Group {
     }
 
     /// `emp packet 1.34 µs, raw packet 0.65 µs`
-    fn figures(&self, bar: &Bar, all: &[Series]) -> String {
+    fn figures(&self, bar: &Bar, all: &[Series], names: &[String]) -> String {
         // A figure that is alone is told with all that was measured beside it.
-        let told = |subject: usize| match bar.value.to() {
-            Some(to) => subject == 0 || subject == to,
+        let told = |at: usize| match bar.value.to() {
+            Some(to) => at == 0 || at == to,
             None => true,
         };
-        let told = all.iter().zip(&self.specs).filter(|(series, _)| told(series.subject));
-        let figures = told.map(|(series, spec)| {
+        let told = all.iter().zip(names).enumerate().filter(|(at, _)| told(*at));
+        let figures = told.map(|(_, (series, name))| {
             let figure = match bar.value {
                 Value::Means(_) => series.mean_us(),
                 _ => series.median(|measure| self.figure.of(measure)),
             };
             let figure = figure.map_or_else(|| "-".to_owned(), |value| self.figure.show(value));
-            format!("{} {figure}", spec.describe())
+            format!("{name} {figure}")
         });
         figures.collect::<Vec<_>>().join(", ")
     }
@@ -159,6 +168,7 @@ impl Bar {
         let (sign, limit, pass) = match self.limit {
             Limit::AtMost(limit) => ('≤', limit, value.map(|value| value <= limit)),
             Limit::AtLeast(limit) => ('≥', limit, value.map(|value| value >= limit)),
+            Limit::Told => return told(self.name, value, figures),
         };
         Verdict {
             name: self.name.to_owned(),
@@ -168,6 +178,11 @@ impl Bar {
             figures,
         }
     }
+}
+
+/// A figure without a limit.
+fn told(name: &str, value: Option<f64>, figures: String) -> Verdict {
+    Verdict { name: name.to_owned(), value, limit: "-".to_owned(), pass: None, figures }
 }
 
 #[cfg(test)]
@@ -185,7 +200,8 @@ mod tests {
 
     fn verdict(group: &Group, name: &str, all: &[Series]) -> Verdict {
         let bar = group.bars.iter().find(|bar| bar.name.contains(name)).unwrap();
-        bar.verdict(bar.value(group.figure, all), group.figures(bar, all))
+        let names: Vec<String> = group.specs.iter().map(Spec::describe).collect();
+        bar.verdict(bar.value(group.figure, all), group.figures(bar, all, &names))
     }
 
     #[test]
@@ -214,6 +230,13 @@ mod tests {
         let mean = verdict(&groups[0], "", &all);
         assert_eq!((mean.value, mean.pass), (Some(3.0), Some(false)));
         assert_eq!(mean.figures, "emp with loss 3.00 µs, emp 1.00 µs");
+        let groups = wanted("adaptive").unwrap();
+        let adaptive = verdict(&groups[0], "", &all);
+        assert_eq!(
+            (adaptive.value, adaptive.pass, adaptive.limit.as_str()),
+            (Some(1.0), None, "-")
+        );
+        assert!(adaptive.figures.starts_with("emp adaptive 1.00 µs, emp 1.00 µs"), "{adaptive:?}");
         let groups = wanted("one sender").unwrap();
         // Of a ping-pong, two messages in twice the time.
         let rate = verdict(&groups[0], "", &[series(0, &[1])]);

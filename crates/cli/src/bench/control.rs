@@ -25,7 +25,7 @@ use crate::{bail_user, error};
 pub const PORT_DEFAULT: u16 = emp_wire::UDP_PORT_DEFAULT + 1;
 
 /// Both ends must speak the same version of this protocol, or they would measure different things.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// Bytes of a line. The longest names all subjects, under 4 KB.
 const LINE_BYTES_MAX: u64 = 64 << 10;
@@ -46,6 +46,9 @@ pub struct Card {
     pub shm: Option<u64>,
     /// The port where it takes its TCP connection.
     pub tcp_port: Option<u16>,
+    /// The address of that port, if it is not the one that the control connection goes to.
+    #[serde(default)]
+    pub tcp_address: Option<IpAddr>,
     /// EMP's or the bare link's identity.
     pub node: Option<u64>,
     /// Largest frame of its link in bytes.
@@ -288,11 +291,11 @@ mod tests {
 
     #[test]
     fn the_hello_of_another_version_is_understood_as_far_as_its_version() {
-        let before = r#"{"Hello":{"version":4,"specs":[],"cards":[],"mtu":null}}"#;
+        let before = r#"{"Hello":{"version":5,"specs":[],"cards":[],"mtu":null}}"#;
         let Request::Hello { version, .. } = serde_json::from_str(before).unwrap() else {
             panic!()
         };
-        assert!(check_version(version).unwrap_err().to_string().contains("speaks version 5"));
+        assert!(check_version(version).unwrap_err().to_string().contains("speaks version 6"));
     }
 
     #[test]

@@ -37,7 +37,8 @@ pub struct Environment {
     pub driver: Option<String>,
     /// Offloads of the interface that are on, of `gro`, `gso`, `tso`, `lro`; null if it does not say.
     pub offloads: Option<Vec<String>>,
-    /// What steers TCP here: `cubic`, `bbr`, …. The same machine may stream six times as much with one as with the other.
+    /// What steers TCP's connections here unless they choose: `cubic`, `bbr`, …. The same machine may stream six times as much with
+    /// one as with the other; results name the one that they were measured under.
     #[serde(default)]
     pub tcp_congestion: String,
 }
@@ -95,18 +96,8 @@ pub fn load() -> f64 {
 /// Where the kernel says what steers TCP; a network namespace begins with the machine's.
 const TCP_CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
-/// What steers TCP by sending at a rate that it measured, not by losses: between two programs on one machine, where nothing else
-/// holds TCP up, its long messages take several times as long with it.
-const PACED: &str = "bbr";
-
-/// Says so if the load before a run was high enough to make its figures doubtful, or if TCP is slower here than it could be.
+/// Says so if the load before a run was high enough to make its figures doubtful.
 pub fn note_conditions(load: f64) {
-    if first_line(TCP_CONGESTION) == PACED {
-        eprintln!(
-            "note: {PACED} steers TCP here, which paces it; for TCP at its fastest: sysctl \
-             net.ipv4.tcp_congestion_control=cubic"
-        );
-    }
     if is_loaded(load) {
         eprintln!("note: other programs use this machine (load {load:.1}); figures may be far off");
     }

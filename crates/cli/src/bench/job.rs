@@ -130,6 +130,9 @@ pub struct Spec {
     pub guardian: bool,
     /// The sender says of its messages that others follow, but of the last of a window.
     pub bundle: bool,
+    /// What steers TCP, by the kernel's name; `None`: as the kernel has it.
+    #[serde(default)]
+    pub congestion: Option<String>,
     /// How EMP waits, by name; `None`: as suits the board.
     pub wait: Option<String>,
     /// Part of EMP's frames that each end loses on purpose before they reach the link, 0 to 1.
@@ -150,6 +153,7 @@ impl Spec {
             board: "inline".to_owned(),
             guardian: true,
             bundle: false,
+            congestion: None,
             wait: None,
             loss: 0.0,
             faults: String::new(),
@@ -184,10 +188,21 @@ impl Spec {
         if !self.guardian && self.kind == SubjectKind::Emp {
             text += " without guardian";
         }
-        if self.bundle && self.kind == SubjectKind::Emp {
+        if self.wait.as_deref() == Some("adaptive") && self.kind == SubjectKind::Emp {
+            text += " adaptive";
+        }
+        if let Some(congestion) = self.congestion.as_ref().filter(|_| self.is_tcp()) {
+            text += &format!(" {congestion}");
+        }
+        if self.bundle && (self.kind == SubjectKind::Emp || self.is_tcp()) {
             text += " bundled";
         }
         text
+    }
+
+    /// Whether it is TCP, in whichever way it waits.
+    pub fn is_tcp(&self) -> bool {
+        matches!(self.kind, SubjectKind::Tcp | SubjectKind::TcpBlock)
     }
 
     /// Whether the link choice matters to it.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use super::control::{self, Answer, Card, Control, Request};
-use super::subject::{self, Place, Role, Subject};
+use super::subject::{self, Named, Place, Role, Subject};
 use crate::error::{UserError, print};
 use crate::{bail_user, error};
 
@@ -22,9 +22,9 @@ pub struct Args {
     /// Network interface of the packet link [default: the one that owns the address the client asked for].
     #[arg(long)]
     interface: Option<String>,
-    /// Another interface that leads to the clients: see `emp bench pingpong --help`.
-    #[arg(long, value_name = "INTERFACE")]
-    spare_interface: Option<String>,
+    /// Other interfaces that lead to the clients: see `emp bench pingpong --help`.
+    #[arg(long, value_name = "INTERFACES", value_delimiter = ',')]
+    spare_interface: Vec<String>,
     /// Leave it to the clients to say what went wrong with them.
     #[arg(long)]
     quiet: bool,
@@ -92,8 +92,8 @@ fn session(control: &mut Control, args: &Args) -> anyhow::Result<()> {
         return Err(error::user_error("a client went away, or did not say hello"));
     };
     control::check_version(version)?;
-    let interfaces = [args.interface.clone(), args.spare_interface.clone()];
-    let mut place = Place::find(control.addresses()?, interfaces, mtu)?;
+    let interfaces = Named { first: args.interface.clone(), spares: args.spare_interface.clone() };
+    let mut place = Place::find(control.addresses()?, &interfaces, mtu)?;
     place.follow(&end, args.interface.is_some())?;
     let own = place.end()?;
     place.meet(&own, &end);

@@ -79,6 +79,9 @@ pub struct Row {
     pub link: Option<String>,
     /// EMP's board.
     pub board: Option<String>,
+    /// What steers TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
     /// Bytes of a request and of an answer.
     pub size: usize,
     /// Half a round trip.
@@ -240,6 +243,7 @@ fn row(session: &Session, subject: usize, size: usize, samples: &[Sample]) -> Ro
         subject: spec.kind,
         link: (!links.is_empty()).then(|| links.join("+")),
         board: emp.then(|| spec.board.clone()),
+        congestion: session.congestion(subject),
         size,
         half_round_trip_us: half,
         latency_us: half - send - receive,

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::congestion;
 use super::job::{Job, Measure, Pattern};
 use super::session::Session;
 use super::stats;
@@ -79,6 +80,11 @@ impl Series {
         stats::mean(&samples)
     }
 
+    /// How fast it was, for comparing it with others of the same job: the more the faster.
+    pub fn speed(&self) -> Option<f64> {
+        self.one_way_us().map(|us| 1.0 / us).or_else(|| self.median(Measure::gbps))
+    }
+
     /// The median time of one message; what ratios of ping-pongs are made of.
     pub fn one_way_us(&self) -> Option<f64> {
         let samples: Vec<f64> = self.measures.iter().filter_map(Measure::one_way_us).collect();
@@ -92,7 +98,8 @@ pub fn window_for(size: usize, asked: Option<usize>) -> usize {
     asked.unwrap_or_else(|| (WINDOW_BYTES / size.max(1)).clamp(least, most))
 }
 
-/// Runs subjects in turn at one size. `tick` is called after each slice.
+/// Runs subjects in turn at one size, and gives what they did: of TCP, under whichever congestion control it was faster.
+/// `tick` is called after each slice.
 pub fn alternate(
     session: &mut Session,
     subjects: &[usize],
@@ -120,7 +127,7 @@ pub fn alternate(
             tick(series);
         }
     }
-    Ok(all)
+    Ok(congestion::fastest_series(session.specs(), all))
 }
 
 /// Finds how many messages fill a slice, by doing more and more of them; warms everything up on the way.

@@ -6,6 +6,7 @@
 mod args;
 mod bars;
 mod calls;
+mod congestion;
 mod control;
 mod environment;
 mod job;
@@ -31,6 +32,7 @@ mod verify_run;
 mod work;
 
 pub use bars::Verdict;
+pub use congestion::NAMES as CONGESTION_NAMES;
 pub use environment::{Environment, is_loaded, links, load, note_conditions};
 pub use job::{LinkChoice, Pattern, Spec, SubjectKind};
 pub use logp::Row as LogpRow;
@@ -46,6 +48,7 @@ pub use pattern::{Work, measure_sizes};
 pub use progress::Progress;
 pub use results::Row;
 pub use session::Session;
+pub use subject::Named;
 pub use verify_run::{outcome as verify_outcome, plan as verify_plan};
 pub use {measure::Effort, sizes::show as show_size};
 

@@ -84,6 +84,9 @@ pub struct Row {
     pub subject: SubjectKind,
     /// EMP's board.
     pub board: Option<String>,
+    /// What steers TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
     /// EMP's link.
     pub link: Option<String>,
     /// Bytes of a message.
@@ -253,6 +256,7 @@ fn row(session: &Session, subject: usize, script: &Script, tallies: &[Tally], id
     Row {
         subject: spec.kind,
         board: emp.then(|| spec.board.clone()),
+        congestion: session.congestion(subject),
         link: (!links.is_empty()).then(|| links.join("+")),
         size: script.size,
         batch: script.batch,
@@ -267,11 +271,12 @@ fn row(session: &Session, subject: usize, script: &Script, tallies: &[Tally], id
     }
 }
 
-/// A subject and its board: `emp inline`, `tcp`.
+/// A subject and its board or what steers it: `emp inline`, `tcp cubic`.
 fn label(spec: &Spec) -> String {
-    let board =
-        if spec.kind == SubjectKind::Emp { format!(" {}", spec.board) } else { String::new() };
-    format!("{}{board}", spec.kind.name())
+    match spec.kind {
+        SubjectKind::Emp => format!("{} {}", spec.kind.name(), spec.board),
+        _ => spec.describe(),
+    }
 }
 
 fn one_line(rows: &[Row]) -> String {
@@ -282,10 +287,11 @@ fn one_line(rows: &[Row]) -> String {
 }
 
 impl Row {
-    /// A subject and its board: `emp inline`, `tcp`.
+    /// A subject and its board or what steers it: `emp inline`, `tcp cubic`.
     pub fn name(&self) -> String {
-        let board = self.board.as_ref().map(|board| format!(" {board}")).unwrap_or_default();
-        format!("{}{board}", self.subject.name())
+        let more = self.board.as_ref().or(self.congestion.as_ref());
+        let more = more.map(|more| format!(" {more}")).unwrap_or_default();
+        format!("{}{more}", self.subject.name())
     }
 }
 
@@ -326,6 +332,7 @@ pub mod tests {
         Row {
             subject: SubjectKind::Emp,
             board: Some("inline".to_owned()),
+            congestion: None,
             link: Some("packet".to_owned()),
             size: 10_000,
             batch: 5,

@@ -15,8 +15,8 @@ use crate::process;
 /// MTU of a lab unless asked for another: ordinary Ethernet's.
 pub const MTU_DEFAULT: usize = 1500;
 
-/// The interface of either host at the second cable, where there is one.
-pub const SPARE: &str = "emp1";
+/// The interfaces of either host at the second and third cable, where there are such.
+pub const SPARES: [&str; 2] = ["emp1", "emp2"];
 
 /// A lab with a listener in it.
 pub struct Pair {
@@ -42,9 +42,10 @@ impl Pair {
         Self::of(plan(mtu)?, &[])
     }
 
-    /// The same with a second cable, for what cannot share an interface with the rest.
-    pub fn with_spare(mtu: usize) -> anyhow::Result<Self> {
-        Self::of(plan(mtu)?.with_spare_cable(), &["--spare-interface", SPARE])
+    /// The same with more cables, for what cannot share an interface with the rest.
+    pub fn with_spares(mtu: usize) -> anyhow::Result<Self> {
+        let plan = SPARES.iter().fold(plan(mtu)?, |plan, _| plan.with_spare_cable());
+        Self::of(plan, &["--spare-interface", &SPARES.join(",")])
     }
 
     fn of(plan: Plan, options: &[&str]) -> anyhow::Result<Self> {
@@ -117,9 +118,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_spare_interface_has_the_name_that_both_ends_are_told() {
-        let plan = plan(MTU_DEFAULT).unwrap().with_spare_cable();
-        assert!(plan.hosts.iter().all(|host| host.interfaces[1].name == SPARE));
+    fn the_spare_interfaces_have_the_names_that_both_ends_are_told() {
+        let plan = plan(MTU_DEFAULT).unwrap().with_spare_cable().with_spare_cable();
+        for host in &plan.hosts {
+            assert_eq!([&host.interfaces[1].name, &host.interfaces[2].name], SPARES);
+        }
     }
 
     #[test]

@@ -37,6 +37,9 @@ pub struct Row {
     pub link: Option<String>,
     /// Of the interface, or as asked for.
     pub mtu: usize,
+    /// What steered TCP: of those it was measured under, the one under which it was faster at this size. Of others left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
     /// Bytes of a message; null if they vary.
     pub size: Option<usize>,
     /// Microseconds one way.
@@ -63,6 +66,7 @@ impl Row {
             pattern: series.job.pattern,
             subject: spec.kind,
             link: (!links.is_empty()).then(|| links.join("+")),
+            congestion: session.congestion(series.subject),
             mtu: session.place().mtu(),
             size: Some(series.job.size),
             one_way_us: series.one_way_us(),
@@ -98,6 +102,7 @@ mod tests {
             pattern: Pattern::Stream,
             subject: SubjectKind::TcpBlock,
             link: None,
+            congestion: Some("cubic".to_owned()),
             mtu: 1500,
             size: Some(4096),
             one_way_us: None,
@@ -125,6 +130,7 @@ mod tests {
         assert_eq!(keys(&value), ["command", "environment", "results"]);
         let row = &value["results"][0];
         let promised = [
+            "congestion",
             "gbps",
             "link",
             "mean_us",

@@ -6,10 +6,11 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 
 use super::calls::{Script, Tally};
+use super::congestion;
 use super::control::{Answer, Card, Control, Request, Silent, hello};
 use super::job::{Job, LinkChoice, Measure, Spec};
 use super::lifeline::Lost;
-use super::subject::{self, End, Place, Role, Subject};
+use super::subject::{self, End, Named, Place, Role, Subject};
 use super::verify;
 use crate::bail_user;
 use crate::error::UserError;
@@ -49,6 +50,16 @@ fn note_choice(specs: &[Spec], place: &Place) {
     }
 }
 
+/// TCP's subjects once for each congestion control that both ends have. Says once which are missing.
+fn with_congestion(specs: Vec<Spec>, own: &End, other: &End) -> Vec<Spec> {
+    static SAID: Once = Once::new();
+    let names = congestion::common(&own.congestion, &other.congestion);
+    if let Some(text) = congestion::missing(&names).filter(|_| specs.iter().any(Spec::is_tcp)) {
+        SAID.call_once(|| eprintln!("note: {text}"));
+    }
+    congestion::expand(specs, &names)
+}
+
 /// Subjects that are open and connected at both ends.
 pub struct Session {
     control: Control,
@@ -62,11 +73,11 @@ pub struct Session {
 
 impl Session {
     /// Reaches the listener and opens the subjects at both ends, on the interface of that name and, what cannot be there
-    /// too, on the second.
+    /// too, on the spare ones; those of TCP once for each congestion control.
     pub fn open(
         peer: &str,
         specs: Vec<Spec>,
-        interfaces: [Option<String>; 2],
+        interfaces: &Named,
         mtu: Option<usize>,
     ) -> anyhow::Result<Self> {
         let mut control = Control::connect(peer)?;
@@ -75,6 +86,7 @@ impl Session {
         let other = greet(&mut control, peer, &own, mtu)?;
         place.meet(&own, &other);
         note_choice(&specs, &place);
+        let specs = with_congestion(specs, &own, &other);
         let openings = subject::open_all(&specs, &place, Role::Active)?;
         let cards: Vec<Card> = openings.iter().map(|opening| opening.card()).collect();
         let open = Request::Open { specs: specs.clone(), cards: cards.clone() };
@@ -91,6 +103,13 @@ impl Session {
     /// The subjects, in order.
     pub fn specs(&self) -> &[Spec] {
         &self.specs
+    }
+
+    /// What steers a subject that is TCP.
+    pub fn congestion(&self, subject: usize) -> Option<String> {
+        let spec = &self.specs[subject];
+        let usual = || congestion::usual().unwrap_or_else(|| "unknown".to_owned());
+        spec.is_tcp().then(|| spec.congestion.clone().unwrap_or_else(usual))
     }
 
     /// What this end opened for each.

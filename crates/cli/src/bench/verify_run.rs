@@ -118,6 +118,7 @@ fn row(session: &Session, tallies: &[Tally; 2]) -> Row {
         messages_per_s: Some(messages as f64 / seconds),
         samples: 1,
         copies: None,
+        congestion: None,
     }
 }
 

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bench::{
-    Effort, LinkChoice, MTU_DEFAULT, Pair, Pattern, Progress, Row, Session, Spec, SubjectKind,
-    Work, links, load, measure_sizes, note_conditions, verify_outcome, verify_plan,
+    Effort, LinkChoice, MTU_DEFAULT, Named, Pair, Pattern, Progress, Row, Session, Spec,
+    SubjectKind, Work, links, load, measure_sizes, note_conditions, verify_outcome, verify_plan,
 };
 use crate::error::print;
 use crate::output::{check_directory, make_directory};
@@ -53,7 +53,7 @@ pub fn run(_args: &Args) -> anyhow::Result<()> {
     )?;
     let (rows, verified) = pair.run(|peer| {
         let subjects = subjects();
-        let mut session = Session::open(peer, subjects, [None, None], None)?;
+        let mut session = Session::open(peer, subjects, &Named::default(), None)?;
         introduce(&session)?;
         let progress =
             Progress::new((PINGPONG.len() + STREAM.len()) * session.specs().len() * EFFORT.runs);
@@ -61,7 +61,7 @@ pub fn run(_args: &Args) -> anyhow::Result<()> {
         rows.extend(measure(&mut session, Pattern::Stream, &STREAM, &progress)?);
         drop((session, progress));
         let lossy = Spec { loss: LOSS, ..Spec::emp(LinkChoice::Auto) };
-        let mut session = Session::open(peer, vec![lossy], [None, None], None)?;
+        let mut session = Session::open(peer, vec![lossy], &Named::default(), None)?;
         let plan = verify_plan(1, VERIFY_SECONDS);
         let tallies =
             Progress::during("verifying at 1 % loss", VERIFY_SECONDS, || session.verify(0, plan))?;

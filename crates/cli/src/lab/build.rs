@@ -39,7 +39,12 @@ pub fn perform(state: &mut State, step: Step) -> anyhow::Result<()> {
             ip::batch(&state.namespace(place), &cable_commands(state, place))
         }
         Step::Addresses(place) => {
-            ip::batch(&state.namespace(place), &address_commands(state, place))
+            let namespace = state.namespace(place);
+            ip::batch(&namespace, &address_commands(state, place))?;
+            match port_commands(&state.plan, place) {
+                none if none.is_empty() => Ok(()),
+                lines => ip::tc_batch(&namespace, &lines),
+            }
         }
     }
 }
@@ -152,6 +157,12 @@ fn address_commands(state: &State, place: Place) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Commands of `tc` that give the switch's ports their rate and queue.
+fn port_commands(plan: &Plan, place: Place) -> Vec<String> {
+    let Some(ports) = plan.ports.filter(|_| place == Place::Switch) else { return Vec::new() };
+    plan.switch_ports().map(|(_, port)| ports.command(port, plan.mtu)).collect()
 }
 
 fn route_commands(host: &Host) -> impl Iterator<Item = String> {

@@ -9,6 +9,7 @@ use anyhow::Context;
 use super::interrupt::Guard;
 use super::keeper::{self, Claim, Kept};
 use super::plan::Plan;
+use super::ports::{Ports, QUEUE_DEFAULT};
 use super::private::{Host, PrivateLab};
 use super::rsh::Call;
 use super::state::{self, State};
@@ -21,7 +22,17 @@ use crate::error::{PassThrough, print, user_error};
 
 impl ShapeArgs {
     fn plan(&self) -> anyhow::Result<Plan> {
-        Plan::new(self.hosts, self.topology, self.mtu)
+        let plan = Plan::new(self.hosts, self.topology, self.mtu)?;
+        let queue = self.port_queue.as_deref();
+        match (&self.port_rate, queue) {
+            (Some(rate), queue) => {
+                plan.with_ports(Ports::parse(rate, queue.unwrap_or(QUEUE_DEFAULT))?)
+            }
+            (None, Some(_)) => bail_user!(
+                "a port's queue fills where it has a rate: add --port-rate, such as 500mbit"
+            ),
+            (None, None) => Ok(plan),
+        }
     }
 }
 

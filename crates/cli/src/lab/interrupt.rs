@@ -13,8 +13,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-use super::build;
 use super::state::State;
+use super::{build, carrier};
 use crate::process;
 
 /// The labs to undo. Held during each step of making or removing one, so that the signal's thread
@@ -70,6 +70,8 @@ impl Guard {
             build::perform(entry, step)?;
             guard.state.clone_from(entry);
         }
+        // Not under the lock: an interrupt need not wait for it.
+        carrier::wait(&guard.state)?;
         Ok(guard)
     }
 

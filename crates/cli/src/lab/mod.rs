@@ -5,6 +5,7 @@
 //! modules: [`PrivateLab`], a lab for the life of one process.
 
 mod build;
+mod carrier;
 mod commands;
 mod enter;
 mod inhabitants;
@@ -15,6 +16,7 @@ mod mount;
 mod mpirun;
 mod offspring;
 mod plan;
+mod ports;
 #[allow(dead_code, reason = "the surface for `bench`, `demo` and `sim`; labs use part of it")]
 mod private;
 mod record;
@@ -32,7 +34,8 @@ use std::ffi::OsString;
     reason = "the surface for `bench`, `demo` and `sim`; labs use part of it"
 )]
 pub use self::{
-    plan::{Plan, Topology},
+    plan::{Place, Plan, Topology},
+    ports::{Ports, QUEUE_DEFAULT},
     private::{Host, PrivateLab},
 };
 
@@ -84,6 +87,12 @@ struct ShapeArgs {
     /// Size of the largest packet, in bytes.
     #[arg(long, default_value_t = 1500)]
     mtu: u32,
+    /// Rate of the switch's ports towards the hosts, such as 500mbit or 2.5gbit [default: as fast as it goes].
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    port_rate: Option<String>,
+    /// Bytes that may wait at each of these ports, such as 128K [default: 128K, with --port-rate].
+    #[arg(long, value_name = "SIZE")]
+    port_queue: Option<String>,
 }
 
 #[derive(clap::Args)]

@@ -7,6 +7,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
+use super::ports::Ports;
 use crate::bail_user;
 
 /// Most hosts a lab may have. A mesh of 32 is 496 cables, which takes the kernel seconds to make;
@@ -101,6 +102,9 @@ pub struct Plan {
     pub hosts: Vec<Host>,
     /// Each a veth pair.
     pub cables: Vec<(End, End)>,
+    /// Rate and queue of the switch's ports, if they have such.
+    #[serde(default)]
+    pub ports: Option<Ports>,
 }
 
 /// A way to another host.
@@ -121,6 +125,7 @@ impl Plan {
             mtu,
             hosts: (0..hosts).map(bare_host).collect(),
             cables: Vec::with_capacity(hosts),
+            ports: None,
         };
         match topology {
             Topology::Link => plan.cable_on_one_subnet(0, 1),
@@ -136,7 +141,23 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The same with a second cable between the first two hosts, with a subnet of its own. Nobody is routed over it.
+    /// The same with ports that have a rate and a queue.
+    pub fn with_ports(self, ports: Ports) -> anyhow::Result<Self> {
+        if self.topology != Topology::Switch {
+            bail_user!("only a switch has ports with a rate: add --topology switch");
+        }
+        Ok(Self { ports: Some(ports), ..self })
+    }
+
+    /// The switch's ports with the hosts that they lead to.
+    pub fn switch_ports(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.cables.iter().filter_map(|(near, far)| match (near.place, far.place) {
+            (Place::Host(host), Place::Switch) => Some((host, far.interface.as_str())),
+            _ => None,
+        })
+    }
+
+    /// The same with one more cable between the first two hosts, with a subnet of its own. Nobody is routed over it.
     pub fn with_spare_cable(mut self) -> Self {
         self.cable(0, 1);
         self

@@ -64,7 +64,10 @@ pub fn logp(rows: &[LogpRow]) -> String {
         bare(&["subject", "board", "link", "size", "RTT/2 µs", "L µs", "o_r µs", "o_s µs", "g µs"]);
     for row in rows {
         table.add_row([
-            row.subject.name().to_owned(),
+            row.congestion.as_ref().map_or_else(
+                || row.subject.name().to_owned(),
+                |steered| format!("{} {steered}", row.subject.name()),
+            ),
             row.board.clone().unwrap_or_else(|| "-".to_owned()),
             row.link.clone().unwrap_or_else(|| "-".to_owned()),
             show_size(row.size),
@@ -98,6 +101,7 @@ mod tests {
             subject: SubjectKind::Emp,
             link: Some("packet+udp".to_owned()),
             board: Some("inline".to_owned()),
+            congestion: None,
             size: 1024,
             half_round_trip_us: 1234.5,
             latency_us: -0.1,

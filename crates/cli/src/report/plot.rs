@@ -181,6 +181,7 @@ mod tests {
             samples: 5,
             mean_us: None,
             copies: None,
+            congestion: None,
         }
     }
 

@@ -8,7 +8,7 @@ use crate::bench::{Point, SubjectKind, show_size};
 pub struct Ratio {
     /// Whose.
     pub subject: String,
-    /// Bytes of a message, and EMP's throughput divided by spinning TCP's.
+    /// Bytes of a message, and EMP's throughput divided by spinning TCP's, under whichever congestion control that was faster.
     pub points: Vec<(usize, f64)>,
 }
 

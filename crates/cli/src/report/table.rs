@@ -26,7 +26,7 @@ pub fn rows(rows: &[Row]) -> String {
         let size = row.size.map_or_else(|| "random".to_owned(), show_size);
         table.add_row([
             size,
-            row.subject.name().to_owned(),
+            with_congestion(row.subject.name(), row),
             row.link.clone().unwrap_or_else(|| "-".to_owned()),
             number(row.one_way_us, 2),
             number(row.mean_us, 2),
@@ -40,8 +40,8 @@ pub fn rows(rows: &[Row]) -> String {
     format!("{table}\n")
 }
 
-/// One row a pattern and size, one column a subject: times for ping-pongs, throughput for the rest. The ratio is that of
-/// the first of EMP's columns: of what it chooses by itself.
+/// One row a pattern and size, one column a subject: times for ping-pongs, throughput for the rest. Of TCP it is said under
+/// which congestion control it was faster. The ratio is that of the first of EMP's columns: of what it chooses by itself.
 pub fn pivot(rows: &[Row]) -> String {
     let mut subjects: Vec<String> = Vec::new();
     let mut lines: Vec<(Pattern, Option<usize>)> = Vec::new();
@@ -54,7 +54,8 @@ pub fn pivot(rows: &[Row]) -> String {
         }
     }
     let mut header = vec!["measured", "size"];
-    header.extend(subjects.iter().map(String::as_str));
+    // A figure of TCP has the congestion control beside it, which leaves no room for more.
+    header.extend(subjects.iter().map(|name| name.strip_suffix(" spinning").unwrap_or(name)));
     header.push("to TCP");
     let mut table = bare(&header);
     for (pattern, size) in lines {
@@ -68,7 +69,13 @@ pub fn pivot(rows: &[Row]) -> String {
         let mut cells = vec![name.to_owned(), size.map_or_else(|| "random".to_owned(), show_size)];
         cells.extend(subjects.iter().map(|name| {
             let row = here.iter().find(|row| subject(row) == *name);
-            number(row.and_then(|row| figure(row)), if less_is_better { 2 } else { 1 })
+            let value = row.and_then(|row| figure(row));
+            // Hundredths of a microsecond say nothing of milliseconds, and take room.
+            let fine = less_is_better && value.is_none_or(|us| us < 1000.0);
+            let figure = number(value, if fine { 2 } else { 1 });
+            let figure = row.map_or_else(|| figure.clone(), |row| with_congestion(&figure, row));
+            // In one line, or a size would take two.
+            figure.replace(' ', "\u{a0}")
         }));
         let of =
             |kind| here.iter().filter(move |row| row.subject == kind).filter_map(|row| figure(row));
@@ -81,6 +88,11 @@ pub fn pivot(rows: &[Row]) -> String {
     }
     align_right(&mut table, &(1..=subjects.len() + 2).collect::<Vec<_>>());
     format!("{table}\n")
+}
+
+/// `tcp cubic`, `2.70 cubic`
+fn with_congestion(name: &str, row: &Row) -> String {
+    row.congestion.as_ref().map_or_else(|| name.to_owned(), |steered| format!("{name} {steered}"))
 }
 
 /// What a row is about, in two words.
@@ -107,6 +119,7 @@ pub fn verdicts(verdicts: &[Verdict]) -> String {
         let word = match verdict.pass {
             Some(true) => "pass",
             Some(false) => "MISS",
+            None if verdict.value.is_some() => "",
             None => "skip",
         };
         let cells = [&verdict.name, &value, &verdict.limit, word, &verdict.figures];
@@ -170,6 +183,7 @@ mod tests {
             samples: 5,
             mean_us: Some(us * 1.01),
             copies: None,
+            congestion: None,
         }
     }
 
@@ -190,7 +204,7 @@ mod tests {
     #[test]
     fn tables_fit_the_page() {
         let mut wide = row(SubjectKind::TcpBlock, Some("packet+udp"), 123_456.789);
-        wide.size = Some(1 << 20);
+        (wide.size, wide.congestion) = (Some(1 << 20), Some("cubic".to_owned()));
         let verdict = Verdict {
             name: "1 MiB stream at 0.1 % loss, to no loss".to_owned(),
             value: Some(0.95),
@@ -204,10 +218,12 @@ mod tests {
             row(SubjectKind::Emp, Some("udp"), 12345.6),
             row(SubjectKind::Raw, Some("packet"), 1234.5),
             row(SubjectKind::Raw, Some("udp"), 1234.5),
-            row(SubjectKind::Tcp, None, 4938.0),
+            Row { congestion: Some("cubic".to_owned()), ..row(SubjectKind::Tcp, None, 4938.0) },
         ];
         let pivoted = pivot(&all);
         assert!(pivoted.contains("0.25×") && pivoted.contains("packet+udp"), "{pivoted}");
+        assert!(pivoted.contains("4938.0\u{a0}cubic"), "{pivoted}");
+        assert!(rows(&all).contains("tcp cubic"), "{}", rows(&all));
         // A header of two lines, a line, and a line for each size.
         assert_eq!(pivoted.trim_end().lines().count(), 4, "{pivoted}");
         for text in [rows(&[wide]), verdicts(&[verdict]), pivoted] {

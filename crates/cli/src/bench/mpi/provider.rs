@@ -10,6 +10,7 @@ use super::super::measure::{Effort, alternate};
 use super::super::pair::{MTU_DEFAULT, Pair};
 use super::super::session::Session;
 use super::super::stats;
+use super::super::subject::Named;
 use crate::bail_user;
 
 /// Bytes of a message: the smallest of the MPI's ping-pongs.
@@ -38,7 +39,7 @@ pub fn measure() -> anyhow::Result<Option<Cost>> {
     let Some(host) = host()? else { return Ok(None) };
     let specs = vec![host.against(SubjectKind::Libfabric), host];
     let all = Pair::new(MTU_DEFAULT)?.run(|peer| {
-        let mut session = Session::open(peer, specs, [None, None], None)?;
+        let mut session = Session::open(peer, specs, &Named::default(), None)?;
         alternate(&mut session, &[0, 1], (Pattern::Pingpong, SIZE, 1), EFFORT, &mut |_| ())
     })?;
     let times =

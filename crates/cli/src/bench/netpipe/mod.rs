@@ -259,6 +259,7 @@ pub mod tests {
             samples: 7,
             mean_us: Some(us),
             copies: None,
+            congestion: (subject == SubjectKind::Tcp).then(|| "cubic".to_owned()),
         };
         Point { row, best_us: us, worst_us: us, repeats: 1000, round: true }
     }

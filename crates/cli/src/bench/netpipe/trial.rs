@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::schedule::Size;
+use crate::bench::congestion;
 use crate::bench::job::{Job, Measure, Pattern, SubjectKind};
 use crate::bench::measure::Series;
 use crate::bench::session::Session;
@@ -67,7 +68,8 @@ impl Runners {
         runners.collect::<anyhow::Result<_>>().map(Self)
     }
 
-    /// Measures one size. Subjects that have become too slow, or a bare link that loses too much, give nothing.
+    /// Measures one size. Subjects that have become too slow, or a bare link that loses too much, give nothing; of TCP counts
+    /// the congestion control under which it was faster.
     pub fn measure(
         &mut self,
         session: &mut Session,
@@ -99,13 +101,15 @@ impl Runners {
                 tick();
             }
         }
+        let kinds: Vec<SubjectKind> = session.specs().iter().map(|spec| spec.kind).collect();
         let outcomes = going.into_iter().filter_map(|(runner, series)| {
             let outcome = Outcome::of(series);
-            let raw = session.specs()[runner.subject].kind == SubjectKind::Raw;
+            let raw = kinds[runner.subject] == SubjectKind::Raw;
             runner.learn(size.bytes, outcome.as_ref(), raw);
             outcome
         });
-        Ok(outcomes.collect())
+        let kind = |outcome: &Outcome| kinds[outcome.series.subject];
+        Ok(congestion::fastest(outcomes.collect(), kind, |outcome| outcome.series.speed()))
     }
 }
 

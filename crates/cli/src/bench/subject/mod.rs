@@ -17,9 +17,10 @@ mod raw_memory;
 mod route;
 mod tcp;
 mod tcp_calls;
+mod tcp_opening;
 
 pub use opening::open_all;
-pub use place::{End, Place};
+pub use place::{End, Named, Place};
 
 use super::calls::{Calls, Script};
 use super::job::{Job, Measure};

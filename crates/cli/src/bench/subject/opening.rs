@@ -1,6 +1,6 @@
 //! Opening a subject in two steps: first each end opens its own half and says what the other must know, then both connect.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 
 use emp_link::{
     Link, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink, XdpOptions,
@@ -11,7 +11,7 @@ use super::emp_opening::EmpOpening;
 use super::libfabric::LibfabricOpening;
 use super::place::Place;
 use super::raw::Raw;
-use super::tcp::Tcp;
+use super::tcp_opening::TcpOpening;
 use super::{Role, Subject};
 use crate::bail_user;
 use crate::bench::control::Card;
@@ -48,8 +48,8 @@ pub trait Opening {
     fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>>;
 }
 
-/// Opens this end's halves of all subjects. An interface has one XDP program: where EMP has it, the bare ring goes to the
-/// spare interface.
+/// Opens this end's halves of all subjects. An interface has one XDP program: where EMP has it, the bare ring goes to a
+/// spare interface, and TCP, whose frames the program would slow down, to another.
 pub fn open_all(
     specs: &[Spec],
     place: &Place,
@@ -57,9 +57,11 @@ pub fn open_all(
 ) -> anyhow::Result<Vec<Box<dyn Opening>>> {
     let over_xdp = |spec: &Spec, kind| spec.kind == kind && spec.link == LinkChoice::Xdp;
     let taken = specs.iter().any(|spec| over_xdp(spec, SubjectKind::Emp));
-    let open = |(spec, ethertype)| match taken && over_xdp(spec, SubjectKind::Raw) {
-        true => open(spec, &place.aside()?, ethertype, role),
-        false => open(spec, place, ethertype, role),
+    let beside = usize::from(specs.iter().any(|spec| over_xdp(spec, SubjectKind::Raw)));
+    let open = |(spec, ethertype): (&Spec, u16)| match taken {
+        true if over_xdp(spec, SubjectKind::Raw) => open(spec, &place.aside(0)?, ethertype, role),
+        true if spec.is_tcp() => open(spec, &place.aside(beside)?, ethertype, role),
+        _ => open(spec, place, ethertype, role),
     };
     specs.iter().zip(ethertypes(specs)).map(open).collect()
 }
@@ -75,36 +77,8 @@ fn open(
         SubjectKind::Emp => Box::new(EmpOpening::open(spec, place, ethertype)?),
         SubjectKind::Libfabric => Box::new(LibfabricOpening::open(spec.link, place)?),
         SubjectKind::Raw => Box::new(RawOpening::open(spec.link, place, ethertype)?),
-        SubjectKind::Tcp | SubjectKind::TcpBlock => {
-            let spinning = spec.kind == SubjectKind::Tcp;
-            let listener = match role {
-                Role::Active => None,
-                Role::Passive => Some(TcpListener::bind(SocketAddr::new(place.own, 0))?),
-            };
-            Box::new(TcpOpening { listener, spinning, peer: place.peer })
-        }
+        SubjectKind::Tcp | SubjectKind::TcpBlock => Box::new(TcpOpening::open(spec, place, role)?),
     })
-}
-
-struct TcpOpening {
-    listener: Option<TcpListener>,
-    spinning: bool,
-    peer: IpAddr,
-}
-
-impl Opening for TcpOpening {
-    fn card(&self) -> Card {
-        let address = self.listener.as_ref().and_then(|listener| listener.local_addr().ok());
-        Card { tcp_port: address.map(|address| address.port()), ..Card::default() }
-    }
-
-    fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>> {
-        Ok(Box::new(match (&self.listener, other.tcp_port) {
-            (Some(listener), _) => Tcp::accept(listener, self.spinning)?,
-            (None, Some(port)) => Tcp::connect(SocketAddr::new(self.peer, port), self.spinning)?,
-            (None, None) => bail_user!("the other end offers no TCP port"),
-        }))
-    }
 }
 
 struct RawOpening {

@@ -6,6 +6,7 @@ use emp_link::{Interface, interfaces};
 use serde::{Deserialize, Serialize};
 
 use super::route;
+use crate::bench::congestion;
 use crate::bench::job::LinkChoice;
 use crate::{bail_user, process};
 
@@ -18,14 +19,25 @@ pub struct Place {
     pub peer: IpAddr,
     /// The interface between them.
     pub interface: Interface,
-    /// Another interface between them.
-    pub spare: Option<Interface>,
+    /// Other interfaces between them.
+    pub spares: Vec<Interface>,
     /// MTU to use instead of the interface's.
     pub mtu: Option<usize>,
     /// The neighbour that the way to the other end leads to, if it is not on a subnet of this end's.
     next_hop: Option<IpAddr>,
+    /// The interface is a spare one.
+    is_aside: bool,
     /// Why raw frames would not do although this end could send them: known once the ends have met.
     between: Option<String>,
+}
+
+/// The interfaces that the user named.
+#[derive(Clone, Debug, Default)]
+pub struct Named {
+    /// The one to measure on; `None`: the one that leads to the other end.
+    pub first: Option<String>,
+    /// Others that lead there, for what can't share the first.
+    pub spares: Vec<String>,
 }
 
 /// What one end tells the other about itself, so that both choose the same link.
@@ -37,27 +49,32 @@ pub struct End {
     pub next_hop: Option<IpAddr>,
     /// Why it can't send raw frames.
     pub problem: Option<String>,
+    /// Congestion controls that it may choose for TCP.
+    #[serde(default)]
+    pub congestion: Vec<String>,
 }
 
 impl Place {
-    /// Finds the interface behind the control connection, or the one that was named, and a second one if that was named.
+    /// Finds the interface behind the control connection, or the one that was named, and the other ones that were named.
     pub fn find(
         (own, peer): (IpAddr, IpAddr),
-        [named, spare]: [Option<String>; 2],
+        asked: &Named,
         mtu: Option<usize>,
     ) -> anyhow::Result<Self> {
         let list = interfaces()?;
-        let (found, next_hop) = match &named {
+        let named = &asked.first;
+        let (found, next_hop) = match named {
             Some(name) => (list.iter().find(|interface| interface.name == *name), None),
             None => leading_to(&list, own, peer),
         };
         let Some(interface) = found.cloned() else {
             let names: Vec<String> = list.iter().map(ToString::to_string).collect();
-            let wanted = named.map_or_else(|| format!("with address {own}"), |name| name.clone());
+            let wanted = named.clone().unwrap_or_else(|| format!("with address {own}"));
             bail_user!("there is no interface {wanted}; there are {}", names.join(", "));
         };
-        let spare = spare.map(|name| Self::named(&name)).transpose()?;
-        let place = Self { own, peer, interface, spare, mtu, next_hop, between: None };
+        let spares = asked.spares.iter().map(|name| Self::named(name)).collect::<Result<_, _>>()?;
+        let place =
+            Self { own, peer, interface, spares, mtu, next_hop, is_aside: false, between: None };
         place.check()?;
         Ok(place)
     }
@@ -67,22 +84,39 @@ impl Place {
         if let Some(mtu) = self.mtu.filter(|mtu| *mtu > interface.mtu) {
             bail_user!("{interface} can't carry an MTU of {mtu}");
         }
-        if self.spare.as_ref().is_some_and(|spare| spare.name == interface.name) {
+        if self.spares.iter().any(|spare| spare.name == interface.name) {
             bail_user!("{interface} carries EMP, so it can't be the spare interface too");
         }
         Ok(())
     }
 
-    /// The same with the spare interface, for a second XDP program.
-    pub fn aside(&self) -> anyhow::Result<Self> {
-        let Some(spare) = &self.spare else {
+    /// The same with one of the spare interfaces, counted from 0, for what has to be apart from EMP's XDP program.
+    pub fn aside(&self, which: usize) -> anyhow::Result<Self> {
+        let Some(spare) = self.spares.get(which) else {
+            let (name, more) =
+                (&self.interface.name, if which > 0 { "one more" } else { "another" });
             bail_user!(
-                "EMP has the one XDP program that {} can have: measure with --lab, or name a second interface at both \
-                 ends with --spare-interface",
-                self.interface.name
+                "EMP has the one XDP program that {name} can have, and what it is compared with must not pass through it: \
+                 measure with --lab, or name {more} interface at both ends with --spare-interface A,B"
             );
         };
-        Ok(Self { interface: spare.clone(), spare: None, ..self.clone() })
+        Ok(Self { interface: spare.clone(), spares: Vec::new(), is_aside: true, ..self.clone() })
+    }
+
+    /// This end's address for TCP: at a spare interface, the one that it has there.
+    pub fn address_here(&self) -> anyhow::Result<IpAddr> {
+        if !self.is_aside {
+            return Ok(self.own);
+        }
+        let same_family = |ip: &&IpAddr| ip.is_ipv4() == self.own.is_ipv4();
+        match self.interface.addresses.iter().find(same_family) {
+            Some(address) => Ok(*address),
+            None => bail_user!(
+                "{} has no IP address, which TCP needs there: EMP's XDP program is on the interface that has {}",
+                self.interface.name,
+                self.own
+            ),
+        }
     }
 
     /// The interface of this name.
@@ -113,7 +147,8 @@ impl Place {
     pub fn end(&self) -> anyhow::Result<End> {
         let addresses = interfaces()?.into_iter().flat_map(|interface| interface.addresses);
         let problem = self.own_problem();
-        Ok(End { addresses: addresses.collect(), next_hop: self.next_hop, problem })
+        let congestion = congestion::available();
+        Ok(End { addresses: addresses.collect(), next_hop: self.next_hop, problem, congestion })
     }
 
     /// Learns what the other end said of itself.
@@ -200,17 +235,26 @@ mod tests {
 
     fn on_loopback(spare: Option<&str>) -> anyhow::Result<Place> {
         let here = IpAddr::from(Ipv4Addr::LOCALHOST);
-        Place::find((here, here), [None, spare.map(str::to_owned)], None)
+        let spares = spare.into_iter().map(str::to_owned).collect();
+        Place::find((here, here), &Named { first: None, spares }, None)
     }
 
     #[test]
     fn what_cannot_share_an_interface_wants_a_second_one() {
         let alone = on_loopback(None).unwrap();
-        let error = alone.aside().unwrap_err();
+        let error = alone.aside(0).unwrap_err();
         assert!(error.is::<UserError>() && error.to_string().contains("--spare-interface"));
         let spare = Interface { name: "other0".to_owned(), ..alone.interface.clone() };
-        let aside = Place { spare: Some(spare), ..alone }.aside().unwrap();
-        assert_eq!((aside.interface.name.as_str(), aside.spare), ("other0", None));
+        let place = Place { spares: vec![spare], ..alone };
+        let aside = place.aside(0).unwrap();
+        assert!(aside.interface.name == "other0" && aside.spares.is_empty());
+        let error = place.aside(1).unwrap_err();
+        assert!(error.is::<UserError>() && error.to_string().contains("one more"), "{error}");
+        // The same interface again, by another name.
+        assert_eq!(aside.address_here().unwrap(), place.own);
+        let bare = Interface { addresses: Vec::new(), ..place.spares[0].clone() };
+        let error = Place { spares: vec![bare], ..place }.aside(0).unwrap().address_here();
+        assert!(error.unwrap_err().to_string().contains("has no IP address, which TCP needs"));
     }
 
     #[test]
@@ -239,9 +283,9 @@ mod tests {
     #[test]
     fn raw_frames_reach_neighbours_and_no_further() {
         let ip = |last| IpAddr::from([10, 77, 1, last]);
-        let own = End { addresses: vec![ip(1)], next_hop: Some(ip(2)), problem: None };
-        let near = End { addresses: vec![ip(2)], next_hop: Some(ip(1)), problem: None };
-        let far = End { addresses: vec![ip(6)], next_hop: Some(ip(5)), problem: None };
+        let end =
+            |own, hop| End { addresses: vec![ip(own)], next_hop: Some(ip(hop)), ..End::default() };
+        let (own, near, far) = (end(1, 2), end(2, 1), end(6, 5));
         for (other, routed) in [(&near, false), (&far, true)] {
             let mut place = on_a_cable();
             place.meet(&own, other);

@@ -4,12 +4,13 @@
 //! is what most programs do.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use emp_host::PageBuffer;
+use socket2::SockRef;
 
 use super::tcp_calls::TcpCalls;
 use super::{Role, Subject, memory};
@@ -25,31 +26,35 @@ const READ_BYTES: usize = 256 << 10;
 const WORD_BYTES: usize = 8;
 
 /// How long to wait for the other end's connection, which follows its welcome at once.
-const ACCEPT_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const ACCEPT_LIMIT: Duration = Duration::from_secs(5);
+
+/// How a connection is used.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpOptions {
+    /// Polled, instead of sleeping in the kernel.
+    pub spinning: bool,
+    /// Messages of which others follow are sent with `MSG_MORE`, so that the kernel may fill its segments with several.
+    pub bundle: bool,
+}
 
 /// One end of a connection.
 pub struct Tcp {
     stream: TcpStream,
     spinning: bool,
+    bundle: bool,
     out: PageBuffer,
     into: PageBuffer,
 }
 
 impl Tcp {
-    /// Connects to where the listener waits.
-    pub fn connect(to: SocketAddr, spinning: bool) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect_timeout(&to, ACCEPT_LIMIT);
-        Self::new(stream.with_context(|| format!("TCP connection to {to}"))?, spinning)
-    }
-
     /// Waits for the client.
-    pub fn accept(listener: &TcpListener, spinning: bool) -> anyhow::Result<Self> {
+    pub fn accept(listener: &TcpListener) -> anyhow::Result<TcpStream> {
         listener.set_nonblocking(true)?;
         let start = Instant::now();
         loop {
             lifeline::check()?;
             match listener.accept() {
-                Ok((stream, _)) => return Self::new(stream, spinning),
+                Ok((stream, _)) => return Ok(stream),
                 Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.into()),
                 Err(_) if start.elapsed() > ACCEPT_LIMIT => bail!("no TCP connection came"),
                 Err(_) => thread::sleep(Duration::from_millis(1)),
@@ -57,10 +62,18 @@ impl Tcp {
         }
     }
 
-    fn new(stream: TcpStream, spinning: bool) -> anyhow::Result<Self> {
+    /// A connection that is there.
+    pub fn new(stream: TcpStream, options: TcpOptions) -> anyhow::Result<Self> {
+        let TcpOptions { spinning, bundle } = options;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(spinning)?;
-        Ok(Self { stream, spinning, out: PageBuffer::default(), into: PageBuffer::default() })
+        Ok(Self {
+            stream,
+            spinning,
+            bundle,
+            out: PageBuffer::default(),
+            into: PageBuffer::default(),
+        })
     }
 
     fn pingpong(&mut self, job: &Job, role: Role) -> anyhow::Result<()> {
@@ -103,9 +116,21 @@ impl Tcp {
         })
     }
 
-    /// Writes messages one by one, as a program that has them one by one does.
-    fn write_messages(stream: &mut TcpStream, out: &[u8], job: &Job) -> anyhow::Result<()> {
-        (0..job.count).try_for_each(|_| write_all(stream, &out[..job.size]))
+    /// Writes messages one by one, as a program that has them one by one does. Bundled, all but the last of a window are said
+    /// to be followed by others, as EMP's are.
+    fn write_messages(
+        stream: &mut TcpStream,
+        out: &[u8],
+        job: &Job,
+        bundle: bool,
+    ) -> anyhow::Result<()> {
+        (1..=job.count).try_for_each(|number| {
+            let last = number == job.count || number.is_multiple_of(job.window as u64);
+            match bundle && !last {
+                true => write_all(&mut WithMore(stream), &out[..job.size]),
+                false => write_all(stream, &out[..job.size]),
+            }
+        })
     }
 
     /// Reads `bytes` bytes, in whatever portions they come.
@@ -134,7 +159,7 @@ impl Tcp {
             let mut writer = self.stream.try_clone()?;
             let Self { stream, out, into, .. } = self;
             thread::scope(|scope| {
-                let writing = scope.spawn(|| Self::write_messages(&mut writer, out, job));
+                let writing = scope.spawn(|| Self::write_messages(&mut writer, out, job, false));
                 Self::drain(stream, &mut Ring::of(into, job), bytes)?;
                 writing.join().expect("the writer does not panic")
             })?;
@@ -241,7 +266,7 @@ impl Subject for Tcp {
         match job.pattern {
             Pattern::Pingpong => self.pingpong(job, Role::Active)?,
             Pattern::Stream | Pattern::Rate => {
-                Self::write_messages(&mut self.stream, &self.out, job)?;
+                Self::write_messages(&mut self.stream, &self.out, job, self.bundle)?;
                 read_exact(&mut self.stream, &mut [0])?;
             }
             Pattern::Bidir => self.bidir(job)?,
@@ -285,7 +310,20 @@ pub(super) fn some(result: std::io::Result<usize>) -> anyhow::Result<Option<usiz
     }
 }
 
-fn write_all(stream: &mut TcpStream, mut bytes: &[u8]) -> anyhow::Result<()> {
+/// A connection whose bytes are to be followed by others: the kernel waits for those before it sends less than a segment.
+struct WithMore<'a>(&'a TcpStream);
+
+impl Write for WithMore<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        SockRef::from(self.0).send_with_flags(bytes, libc::MSG_MORE)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn write_all(stream: &mut impl Write, mut bytes: &[u8]) -> anyhow::Result<()> {
     let mut patience = Patience::default();
     while !bytes.is_empty() {
         match some(stream.write(bytes))? {
@@ -319,16 +357,16 @@ fn read_exact(stream: &mut TcpStream, mut into: &mut [u8]) -> anyhow::Result<()>
 mod tests {
     use super::*;
 
-    fn run(pattern: Pattern, spinning: bool) -> Measure {
+    fn run(pattern: Pattern, options: TcpOptions) -> Measure {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let job = Job { pattern, size: 3000, count: 200, window: 4 };
         let other = thread::spawn(move || {
-            let mut end = Tcp::accept(&listener, spinning).unwrap();
+            let mut end = Tcp::new(Tcp::accept(&listener).unwrap(), options).unwrap();
             end.prepare(Role::Passive, &job).unwrap();
             end.passive(&job).unwrap();
         });
-        let mut end = Tcp::connect(at, spinning).unwrap();
+        let mut end = Tcp::new(TcpStream::connect(at).unwrap(), options).unwrap();
         end.prepare(Role::Active, &job).unwrap();
         let measure = end.active(&job).unwrap();
         other.join().unwrap();
@@ -339,8 +377,9 @@ mod tests {
     fn every_pattern_ends_in_both_ways_of_waiting() {
         let two_sided = [Pattern::Pingpong, Pattern::Stream, Pattern::Bidir, Pattern::Rate];
         for pattern in two_sided.into_iter().chain([Pattern::Put, Pattern::Get, Pattern::Atomic]) {
-            for spinning in [true, false] {
-                assert!(run(pattern, spinning).messages_per_s() > 0.0);
+            for (spinning, bundle) in [(true, false), (false, false), (true, true), (false, true)] {
+                let options = TcpOptions { spinning, bundle };
+                assert!(run(pattern, options).messages_per_s() > 0.0);
             }
         }
     }

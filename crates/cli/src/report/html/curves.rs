@@ -160,11 +160,17 @@ pub fn best_gbps(point: &Point) -> f64 {
     point.bytes() as f64 * 8e-3 / point.best_us
 }
 
+/// ` under cubic`, of TCP.
+pub fn under(point: &Point) -> String {
+    point.row.congestion.as_ref().map(|name| format!(" under {name}")).unwrap_or_default()
+}
+
 fn curve(line: &Line<'_>, at: impl Fn(&Point) -> Option<(f64, f64)>) -> Curve {
     let dots = line.points.iter().filter(|point| point.round).filter_map(|point| {
         let (us, gbps) = (point.row.one_way_us?, point.row.gbps?);
         let size = bytes_in_words(point.bytes());
-        Some((at(point)?, format!("{}, {size}: {us:.2} µs, {gbps:.3} Gb/s", line.name)))
+        let steered = under(point);
+        Some((at(point)?, format!("{}{steered}, {size}: {us:.2} µs, {gbps:.3} Gb/s", line.name)))
     });
     Curve {
         name: line.name.clone(),

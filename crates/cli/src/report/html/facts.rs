@@ -114,7 +114,7 @@ pub fn environment(run: &NetpipeRun) -> String {
         ("Driver", facts.driver.clone().unwrap_or_else(|| "unknown".to_owned())),
         ("MTU", facts.mtu.to_string()),
         ("Offloads that are on", offloads),
-        ("TCP is steered by", facts.tcp_congestion.clone()),
+        ("TCP’s congestion control unless chosen", facts.tcp_congestion.clone()),
         ("Links", facts.links.join("; ")),
         ("auto takes", run.auto.clone().unwrap_or_else(|| "not asked".to_owned())),
         ("Trials", format!("{} of {} s for each subject and size", run.trials, run.seconds)),

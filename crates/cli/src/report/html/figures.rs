@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::curves::{Line, best_gbps, bytes_in_words};
+use super::curves::{Line, best_gbps, bytes_in_words, under};
 use super::escape;
 use crate::report::ratio::Ratio;
 
@@ -42,7 +42,16 @@ fn row(bytes: usize, lines: &[Line<'_>], ratios: &[Ratio]) -> String {
         let point = line.at(bytes);
         let us = point.and_then(|point| point.row.one_way_us);
         let gbps = point.and_then(|point| point.row.gbps);
-        let _ = write!(text, "<td class=\"left\">{}</td><td>{}</td>", number(us), number(gbps));
+        // Of TCP, what it was faster under is told by the figure itself.
+        let under = point.and_then(|point| point.row.congestion.as_deref());
+        let under = under.map(|name| format!(" <small>{}</small>", escape(name)));
+        let _ = write!(
+            text,
+            "<td class=\"left\">{}{}</td><td>{}</td>",
+            number(us),
+            under.unwrap_or_default(),
+            number(gbps)
+        );
     }
     for (at, ratio) in ratios.iter().enumerate() {
         let value = ratio.points.iter().find(|(size, _)| *size == bytes).map(|(_, value)| *value);
@@ -70,7 +79,7 @@ pub fn every_size(lines: &[Line<'_>]) -> String {
                 text,
                 "<tr><th scope=\"row\">{bytes}</th><td>{}</td><td class=\"left\">{}</td><td>{}</td><td>{}</td>\
                  <td class=\"left\">{}</td><td>{}</td><td class=\"left\">{}</td></tr>",
-                escape(&line.name),
+                escape(&format!("{}{}", line.name, under(point))),
                 number(Some(point.best_us)),
                 number(point.row.one_way_us),
                 number(Some(point.worst_us)),

@@ -7,7 +7,7 @@ mod facts;
 mod figures;
 
 use super::ratio;
-use crate::bench::NetpipeRun;
+use crate::bench::{CONGESTION_NAMES, NetpipeRun};
 
 /// Everything about how it looks; the colours of the curves too.
 const STYLE: &str = include_str!("style.css");
@@ -40,15 +40,34 @@ pub fn page(run: &NetpipeRun) -> String {
 const SIGNATURE: &str = "Throughput over the time of one message. The left end of a curve is its latency. It rises steeply \
                          while more bytes take hardly more time, and flattens where they take as much more.";
 
-const RATIO: &str = "EMP’s throughput as a multiple of spinning TCP’s at the same size, of medians. Above the line at 1 EMP \
+const RATIO: &str = "EMP’s throughput as a multiple of spinning TCP’s at the same size, of medians; TCP’s under whichever \
+                     congestion control it was faster. Above the line at 1 EMP \
                      is faster. The dotted line is the geometric mean over all sizes.";
 
 fn explain_throughput(run: &NetpipeRun) -> String {
     format!(
         "Ping-pong: bytes divided by half a round trip. Lines are medians of {} trials, the bands reach up to the best trial. \
-         Broken lines are bare links: frames without any protocol, where nothing is resent.",
-        run.trials
+         Broken lines are bare links: frames without any protocol, where nothing is resent.{}",
+        run.trials,
+        explain_congestion(run)
     )
+}
+
+/// What TCP ran under, if it took part.
+fn explain_congestion(run: &NetpipeRun) -> String {
+    let mut names: Vec<&str> =
+        run.results.iter().filter_map(|point| point.row.congestion.as_deref()).collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.as_slice() {
+        [] => String::new(),
+        names => format!(
+            " TCP was measured under each congestion control that is to be had of {}; its line is the faster one at each size: {} \
+             here, named in the tables.",
+            CONGESTION_NAMES.join(" and "),
+            escape(&names.join(" or "))
+        ),
+    }
 }
 
 fn section(title: &str, picture: &str, caption: &str) -> String {

@@ -42,6 +42,8 @@ fn it_holds_the_curves_the_tables_the_machine_and_the_command() {
         assert!(page.contains(text), "{text}");
     }
     assert!(page.contains("<pre>emp bench netpipe --html &lt;a&amp;b&gt;.html</pre>"));
+    assert_eq!(page.matches("<small>cubic</small>").count(), 5, "at each size of TCP's");
+    assert!(page.contains("TCP spinning under cubic") && page.contains("cubic here, named"));
     assert!(page.contains("prefers-color-scheme: dark") && page.contains("@media print"));
 }
 

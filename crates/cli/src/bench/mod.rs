@@ -24,6 +24,7 @@ mod progress;
 mod promises;
 mod results;
 mod session;
+mod share;
 mod sizes;
 mod stats;
 mod subject;
@@ -48,6 +49,9 @@ pub use pattern::{Work, measure_sizes};
 pub use progress::Progress;
 pub use results::Row;
 pub use session::Session;
+#[cfg(test)]
+pub use share::test_row as test_share_row;
+pub use share::{Row as ShareRow, SubjectName as ShareSubject};
 pub use subject::Named;
 pub use verify_run::{outcome as verify_outcome, plan as verify_plan};
 pub use {measure::Effort, sizes::show as show_size};
@@ -79,6 +83,10 @@ enum Command {
     Netpipe(Box<netpipe::Args>),
     Overlap(overlap::Args),
     Logp(Box<logp::Args>),
+    Share(Box<share::Args>),
+    /// What a host of `share` does.
+    #[command(name = share::WORKER, hide = true)]
+    ShareWorker,
     /// Random sizes, tags and scatter lists both ways for a time, and puts, gets and atomics; every byte checked.
     Verify(args::VerifyArgs),
     /// An MPI over EMP and over TCP: ping-pong, stream, rate, allreduce, put and get, in turn.
@@ -102,6 +110,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Netpipe(args) => netpipe::run(&args),
         Command::Overlap(args) => overlap::run(&args),
         Command::Logp(args) => logp::run(&args),
+        Command::Share(args) => share::run(&args),
+        Command::ShareWorker => share::run_worker(),
         Command::Verify(args) => verify_run::run(&args),
         Command::Mpi(args) => mpi::run(&args),
         Command::Bars(args) => bars::run(&args),

@@ -34,7 +34,7 @@ use std::ffi::OsString;
     reason = "the surface for `bench`, `demo` and `sim`; labs use part of it"
 )]
 pub use self::{
-    plan::{Place, Plan, Topology},
+    plan::{Plan, Topology},
     ports::{Ports, QUEUE_DEFAULT},
     private::{Host, PrivateLab},
 };

@@ -11,7 +11,7 @@ use super::enter::Entrance;
 use super::interrupt::Guard;
 use super::plan::{self, Interface, Place, Plan};
 use super::state::{NETNS_DIR, State};
-use super::{rootless, stale, state};
+use super::{ip, rootless, stale, state};
 use crate::bail_user;
 use crate::process::ProcessId;
 
@@ -49,6 +49,17 @@ impl PrivateLab {
     /// What was made.
     pub fn plan(&self) -> &Plan {
         &self.guard.state().plan
+    }
+
+    /// What the switch's port to a host has done, as `tc -s -j` says it.
+    pub fn port_statistics(&self, host: usize) -> anyhow::Result<String> {
+        let state = self.guard.state();
+        let mut ports = state.plan.switch_ports();
+        let Some((_, port)) = ports.find(|(index, _)| *index == host) else {
+            bail_user!("lab {} has no switch with a port to host {host}", state.name);
+        };
+        let switch = state.namespace(Place::Switch);
+        ip::tc(&switch, &["-s", "-j", "qdisc", "show", "dev", port])
     }
 
     /// Every host, in order.

@@ -5,4 +5,5 @@ pub mod html;
 pub mod mpi;
 pub mod plot;
 pub mod ratio;
+pub mod share;
 pub mod table;

@@ -37,12 +37,19 @@ const IP_UDP_BYTES: usize = 28;
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
 /// A node that runs and knows no one yet.
-pub struct EmpOpening {
-    node: Node,
-    endpoint: Endpoint,
-    lanes: verify::Lanes,
+pub struct OpenNode {
+    /// The node.
+    pub node: Node,
+    /// Faults injected so far.
     faults: Arc<AtomicU64>,
     link: Address,
+}
+
+/// One end of a pair, open but not connected.
+pub struct EmpOpening {
+    open: OpenNode,
+    endpoint: Endpoint,
+    lanes: verify::Lanes,
     peer: IpAddr,
     /// Small messages are to share frames.
     bundle: bool,
@@ -55,9 +62,9 @@ enum Address {
     Shm(u64),
 }
 
-impl EmpOpening {
+impl OpenNode {
     /// Starts the node. Its raw frames, if it sends such, have an EtherType.
-    pub fn open(spec: &Spec, place: &Place, ethertype: u16) -> anyhow::Result<Self> {
+    pub fn start(spec: &Spec, place: &Place, ethertype: u16) -> anyhow::Result<Self> {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         // The address makes it differ from the other end's, process and number from every other node's here.
         let name = format!("bench {} {}.{number}", place.own, std::process::id());
@@ -66,12 +73,70 @@ impl EmpOpening {
         let builder =
             describe(spec, place)?.name(name).node_id(id).linger(Duration::from_millis(200));
         let (builder, link) = with_link(builder, spec, place, (id, ethertype), &faults)?;
-        let node = builder.start()?;
-        let endpoint = node.endpoint(ENDPOINT)?;
+        Ok(Self { node: builder.start()?, faults, link })
+    }
+
+    /// What other ends must know.
+    pub fn card(&self) -> Card {
+        let links = self.node.links();
+        let (mac, udp_port, shm) = match self.link {
+            Address::Mac(mac) => (Some(mac), None, None),
+            Address::UdpPort(port) => (None, Some(port), None),
+            Address::Shm(number) => (None, None, Some(number)),
+        };
+        Card {
+            links: links.iter().map(|link| link.kind.to_owned()).collect(),
+            mac,
+            udp_port,
+            shm,
+            node: Some(self.node.id().0),
+            frame_bytes_max: links.first().map(|link| link.frame_bytes_max),
+            ..Card::default()
+        }
+    }
+
+    /// Finds the node of another end, which is known to run at an address.
+    pub fn find(&self, other: &Card, peer: IpAddr) -> anyhow::Result<NodeId> {
+        let address = match (&self.link, other.mac, other.udp_port, other.shm) {
+            (Address::Mac(_), Some(mac), ..) => LinkAddress::mac(mac),
+            (Address::UdpPort(_), _, Some(port), _) => {
+                LinkAddress::udp(SocketAddr::new(peer, port))
+            }
+            (Address::Shm(_), .., Some(number)) => LinkAddress::shm(number),
+            _ => bail_user!(
+                "EMP's link is another at the other end ({}): one of the two may not use raw frames; --link udp works \
+                 for both",
+                other.links.join(", ")
+            ),
+        };
+        let Some(node) = other.node.map(NodeId) else {
+            bail_user!("the other end runs no EMP node");
+        };
+        self.node.hint(node, LinkIndex(0), address);
+        let mut tries = FIND_LIMIT.as_millis() / FIND_STEP.as_millis();
+        while let Err(missing) = self.node.find(node, FIND_STEP) {
+            lifeline::check()?;
+            tries -= 1;
+            if tries > 0 {
+                continue;
+            }
+            if matches!(self.link, Address::Shm(_)) {
+                bail_user!("{missing}; both ends of shm are one user's, on one machine");
+            }
+            return Err(missing.into());
+        }
+        Ok(node)
+    }
+}
+
+impl EmpOpening {
+    /// Starts the node.
+    pub fn open(spec: &Spec, place: &Place, ethertype: u16) -> anyhow::Result<Self> {
+        let open = OpenNode::start(spec, place, ethertype)?;
+        let endpoint = open.node.endpoint(ENDPOINT)?;
         // Before the other end knows of this node: what came for a closed endpoint would end with an error.
-        let lanes = verify::Lanes::open(&node)?;
-        let bundle = spec.bundle;
-        Ok(Self { node, endpoint, lanes, faults, link, bundle, peer: place.peer })
+        let lanes = verify::Lanes::open(&open.node)?;
+        Ok(Self { open, endpoint, lanes, bundle: spec.bundle, peer: place.peer })
     }
 }
 
@@ -190,54 +255,12 @@ impl Harness {
 
 impl Opening for EmpOpening {
     fn card(&self) -> Card {
-        let links = self.node.links();
-        let (mac, udp_port, shm) = match self.link {
-            Address::Mac(mac) => (Some(mac), None, None),
-            Address::UdpPort(port) => (None, Some(port), None),
-            Address::Shm(number) => (None, None, Some(number)),
-        };
-        Card {
-            links: links.iter().map(|link| link.kind.to_owned()).collect(),
-            mac,
-            udp_port,
-            shm,
-            node: Some(self.node.id().0),
-            frame_bytes_max: links.first().map(|link| link.frame_bytes_max),
-            ..Card::default()
-        }
+        self.open.card()
     }
 
     fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>> {
-        let address = match (&self.link, other.mac, other.udp_port, other.shm) {
-            (Address::Mac(_), Some(mac), ..) => LinkAddress::mac(mac),
-            (Address::UdpPort(_), _, Some(port), _) => {
-                LinkAddress::udp(SocketAddr::new(self.peer, port))
-            }
-            (Address::Shm(_), .., Some(number)) => LinkAddress::shm(number),
-            _ => bail_user!(
-                "EMP's link is another at the other end ({}): one of the two may not use raw frames; --link udp works \
-                 for both",
-                other.links.join(", ")
-            ),
-        };
-        let Some(node) = other.node.map(NodeId) else {
-            bail_user!("the other end runs no EMP node");
-        };
-        self.node.hint(node, LinkIndex(0), address);
-        let mut tries = FIND_LIMIT.as_millis() / FIND_STEP.as_millis();
-        while let Err(missing) = self.node.find(node, FIND_STEP) {
-            lifeline::check()?;
-            tries -= 1;
-            if tries > 0 {
-                continue;
-            }
-            if matches!(self.link, Address::Shm(_)) {
-                bail_user!("{missing}; both ends of shm are one user's, on one machine");
-            }
-            return Err(missing.into());
-        }
-        let to = (node, ENDPOINT).into();
+        let to = (self.open.find(other, self.peer)?, ENDPOINT).into();
         let ends = (self.endpoint, self.lanes);
-        Ok(Box::new(Emp::new(self.node, ends, to, self.faults, self.bundle)))
+        Ok(Box::new(Emp::new(self.open.node, ends, to, self.open.faults, self.bundle)))
     }
 }

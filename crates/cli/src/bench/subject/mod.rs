@@ -19,6 +19,7 @@ mod tcp;
 mod tcp_calls;
 mod tcp_opening;
 
+pub use emp_opening::OpenNode;
 pub use opening::open_all;
 pub use place::{End, Named, Place};
 

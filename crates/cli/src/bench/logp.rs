@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::args::{EmpArgs, WhereArgs, command_line, effort};
 use super::calls::{Play, Script, Tally};
+use super::congestion;
 use super::environment::{Environment, load, note_conditions};
 use super::job::SubjectKind;
 use super::measure::Effort;
@@ -181,7 +182,9 @@ fn measure(
             ));
         }
     }
-    Ok((0..subjects).map(|subject| row(session, subject, size, &samples[subject])).collect())
+    let rows = (0..subjects).map(|subject| row(session, subject, size, &samples[subject]));
+    let speed = |row: &Row| Some(1.0 / row.half_round_trip_us);
+    Ok(congestion::fastest(rows.collect(), |row| row.subject, speed))
 }
 
 fn one_by_one(size: usize, count: u64) -> Script {

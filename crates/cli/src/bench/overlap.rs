@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::args::{BOARDS, WhereArgs, command_line, effort};
 use super::calls::{Play, Script, Tally};
+use super::congestion;
 use super::environment::{Environment, load, note_conditions};
 use super::job::{LinkChoice, Spec, SubjectKind};
 use super::measure::Effort;
@@ -228,7 +229,15 @@ fn measure(
         }
         progress.line(&one_line(&rows[rows.len() - subjects..]));
     }
-    Ok(rows)
+    Ok(without_the_slower(rows, subjects))
+}
+
+/// Of TCP only the rows of the congestion control under which it was faster without work, which the first rows tell.
+fn without_the_slower(rows: Vec<Row>, subjects: usize) -> Vec<Row> {
+    let first = rows[..subjects].to_vec();
+    let kept = congestion::fastest(first, |row| row.subject, |row| Some(row.gbps));
+    let names: Vec<String> = kept.iter().map(Row::name).collect();
+    rows.into_iter().filter(|row| names.contains(&row.name())).collect()
 }
 
 fn round_seconds(tally: &Tally, script: &Script) -> f64 {
@@ -354,6 +363,27 @@ pub mod tests {
         assert_eq!((half.work_ns, half.count), (100_000, 100));
         let most = filled(script, 100e-6, 0.9, Duration::from_micros(10));
         assert_eq!((most.work_ns / 1000, most.count), (900, ROUNDS_MIN));
+    }
+
+    #[test]
+    fn of_tcp_the_faster_one_without_work_is_kept() {
+        let tcp = |congestion: &str, gbps: f64| Row {
+            subject: SubjectKind::Tcp,
+            board: None,
+            congestion: Some(congestion.to_owned()),
+            gbps,
+            ..row(0.0, 1.0)
+        };
+        let rows = vec![
+            row(0.0, 1.0),
+            tcp("cubic", 9.0),
+            tcp("bbr", 4.0),
+            row(50.0, 0.5),
+            tcp("cubic", 2.0),
+            tcp("bbr", 3.0),
+        ];
+        let names: Vec<String> = without_the_slower(rows, 3).iter().map(Row::name).collect();
+        assert_eq!(names, ["emp inline", "tcp cubic", "emp inline", "tcp cubic"]);
     }
 
     #[test]

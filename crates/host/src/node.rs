@@ -202,6 +202,12 @@ impl Node {
         core.events.pop_front()
     }
 
+    /// As [`poll_event`](Self::poll_event), but without progress: what earlier calls have brought.
+    #[inline]
+    pub fn take_event(&self) -> Option<NodeEvent> {
+        self.inner.shared.lock().events.pop_front()
+    }
+
     /// Waits for the next thing that happens to a peer, at most for `timeout` (`None`: without limit).
     pub fn wait_event(&self, timeout: impl Into<Option<Duration>>) -> Option<NodeEvent> {
         wait_for(&self.inner.shared, &Interest::Events, timeout.into(), |core| {

@@ -47,6 +47,27 @@ impl Endpoint {
         Self::wait_for_completions(endpoints, Some(nudges), timeout.into())
     }
 
+    /// As [`wait_completions_unless_nudged`](Self::wait_completions_unless_nudged), and ends as well when a message has come
+    /// to the first endpoint that no receive has taken and that `selector` accepts.
+    pub fn wait_message_unless_nudged(
+        endpoints: &[&Endpoint],
+        selector: Selector,
+        nudges: u64,
+        timeout: impl Into<Option<Duration>>,
+    ) -> bool {
+        let [first, ..] = endpoints else { return false };
+        let shared = &first.inner.node.shared;
+        let number = first.inner.number;
+        wait_for(shared, &Interest::Arrivals, timeout.into(), |core| {
+            let beside = || endpoints.iter().filter(|endpoint| endpoint.is_beside(first));
+            let over = nudges != shared.nudges()
+                || beside().any(|endpoint| !core.queues.is_empty(endpoint.inner.queue))
+                || core.probe(number, selector, false).is_some();
+            over.then_some(())
+        })
+        .is_some()
+    }
+
     fn wait_for_completions(
         endpoints: &[&Endpoint],
         nudges: Option<u64>,

@@ -161,9 +161,11 @@ impl Sleepers {
         self.wake(|interest| matches!(interest, Interest::Arrivals));
     }
 
-    /// Whoever waits for completions of the raw API is to look at something else.
+    /// Whoever waits for completions of the raw API, or for messages, is to look at something else.
     pub(crate) fn nudge(&mut self) {
-        self.wake(|interest| matches!(interest, Interest::Raw(_) | Interest::RawAny(_)));
+        self.wake(|interest| {
+            matches!(interest, Interest::Raw(_) | Interest::RawAny(_) | Interest::Arrivals)
+        });
     }
 
     /// The node is closed.

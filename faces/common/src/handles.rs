@@ -9,8 +9,11 @@ use crate::slots::Slots;
 /// Bits of a handle for the place of its object: 2^20 objects of a kind.
 const PLACE_BITS: u32 = 20;
 
-/// Bits for the generation: a place must be used again 2^32 times before an old handle is taken for a new one.
+/// Bits for the generation, of which 22 count: so many things must be made before an old handle is taken for a new one.
 const GENERATION_BITS: u32 = 32;
+
+/// Bits of it that may stand for the owner of a table.
+const OWNER_BITS: u32 = 10;
 
 /// Which objects a handle is of; in its top bits, so that it is no valid address of a process (those end at 2^57) and never
 /// zero.
@@ -50,6 +53,11 @@ impl Key {
             | place
     }
 
+    /// The owner of the table that it is of ([`Table::belongs_to`]).
+    pub const fn owner(self) -> u32 {
+        self.generation >> (GENERATION_BITS - OWNER_BITS)
+    }
+
     /// What C passes, if it can be a handle of this kind.
     #[inline]
     pub const fn of(handle: u64, kind: Kind) -> Option<Self> {
@@ -67,13 +75,26 @@ pub struct Table<T> {
     slots: Slots<(u32, T)>,
     /// Of the next thing. Over all places, so that a key is used again only after all of them were.
     generation: u32,
+    /// Bits of generations that stay as they are.
+    fixed: u32,
     max: usize,
 }
 
 impl<T> Table<T> {
     /// An empty one for at most `max` things; more than 2^20 cannot be named.
     pub fn new(max: usize) -> Self {
-        Self { slots: Slots::default(), generation: 0, max: max.min(1 << PLACE_BITS) }
+        Self { slots: Slots::default(), generation: 0, fixed: 0, max: max.min(1 << PLACE_BITS) }
+    }
+
+    /// Has the keys of all things from now on say whose they are: `owner` stands in the upper bits of their generations, so
+    /// that no other owner's key is taken for one of these ([`Key::owner`]).
+    ///
+    /// # Panics
+    ///
+    /// If the number of the owner has more bits than there are for it.
+    pub fn belongs_to(&mut self, owner: u32) {
+        assert!(owner >> OWNER_BITS == 0, "owner {owner} of a table");
+        self.fixed = owner << (GENERATION_BITS - OWNER_BITS);
     }
 
     /// Puts a thing in. `Err`: the table is full, and here it is.
@@ -83,7 +104,8 @@ impl<T> Table<T> {
             return Err(thing);
         }
         self.generation = self.generation.wrapping_add(1);
-        let generation = self.generation;
+        let counted = self.generation & ((1 << (GENERATION_BITS - OWNER_BITS)) - 1);
+        let generation = self.fixed | counted;
         let place = self.slots.insert((generation, thing)) as u32;
         Ok(Key { place, generation })
     }
@@ -159,6 +181,13 @@ impl<T> Registry<T> {
         self.with(|table| table.get(key).cloned())
     }
 
+    /// The object at a place, whichever that is now.
+    pub fn at(&self, place: u32) -> Option<Arc<T>> {
+        self.with(|table| {
+            Some(Arc::clone(table.slots.get(place as usize).map(|(_, object)| object)?))
+        })
+    }
+
     /// Removes an object: its handle is of no use from now on, whoever still uses it keeps it alive.
     pub fn remove(&self, handle: u64) -> Option<Arc<T>> {
         let key = Key::of(handle, self.kind)?;
@@ -194,6 +223,8 @@ mod tests {
         assert_ne!(third, first);
         assert_eq!(objects.get(first), None);
         assert_eq!(objects.all().len(), 2);
+        assert_eq!(objects.at(1).as_deref(), Some(&"second"));
+        assert_eq!(objects.at(7), None);
         // Null, small numbers, addresses, other kinds, flipped bits.
         for wrong in [0, 1, 0x7fff_1234_5678, u64::MAX, 1 << 63, first] {
             assert_eq!(objects.get(wrong), None, "{wrong:x}");
@@ -202,6 +233,17 @@ mod tests {
             let found = objects.get(second ^ (1 << bit));
             assert!(found.is_none(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn what_belongs_to_another_is_not_found() {
+        let (mut ann, mut bob) = (Table::new(9), Table::new(9));
+        ann.belongs_to(3);
+        bob.belongs_to(1023);
+        let (hers, his) = (ann.insert("hers").unwrap(), bob.insert("his").unwrap());
+        assert_eq!((hers.owner(), his.owner()), (3, 1023));
+        assert_eq!((ann.get(hers), ann.get(his)), (Some(&"hers"), None));
+        assert_eq!((bob.get(hers), bob.get(his)), (None, Some(&"his")));
     }
 
     #[test]

@@ -33,7 +33,21 @@ impl Waiters {
         node: &Node,
         endpoints: &[&Endpoint],
         end: Option<Instant>,
+        look: impl FnMut() -> (Option<T>, bool),
+    ) -> Option<T> {
+        self.wait_by(node, end, look, |nudges, left| {
+            Endpoint::wait_completions_unless_nudged(endpoints, nudges, left);
+        })
+    }
+
+    /// The same; between two looks, `sleep` waits for so long until there may be something, unless threads of the node were
+    /// nudged more often than it is told.
+    pub fn wait_by<T>(
+        &self,
+        node: &Node,
+        end: Option<Instant>,
         mut look: impl FnMut() -> (Option<T>, bool),
+        mut sleep: impl FnMut(u64, Option<Duration>),
     ) -> Option<T> {
         let mut waiting = None;
         loop {
@@ -56,7 +70,7 @@ impl Waiters {
                 // What came between the look and the note that somebody waits was told to nobody.
                 continue;
             }
-            Endpoint::wait_completions_unless_nudged(endpoints, nudges, left);
+            sleep(nudges, left);
         }
     }
 

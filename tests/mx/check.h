@@ -107,6 +107,6 @@ void test_killed_peer(void);
 void test_fork(void);
 
 /* pairs.c: two processes, perhaps on two machines. */
-int pair(int active, const char *host);
+int pair(int active, const char *host, const char *called);
 
 #endif

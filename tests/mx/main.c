@@ -3,7 +3,8 @@
  *
  *   conformance [TEST...]       in one process, on this machine
  *   conformance passive         waits for the other one
- *   conformance active HOST     the same things, between two processes: HOST:BOARD is where the other one is
+ *   conformance active HOST [NAME]   the same things, between two processes: HOST is where the other one is, as
+ *                               HOST:BOARD or an address; NAME is what it calls itself, if that is not the same
  *   conformance open ID         opens an endpoint, and stays until it is ended: for a test
  */
 #include <signal.h>
@@ -179,7 +180,8 @@ int main(int count, char **arguments)
 	}
 	if (pairing) {
 		MUST(mx_init());
-		pair(!strcmp(arguments[1], "active"), count > 2 ? arguments[2] : NULL);
+		const char *host = count > 2 ? arguments[2] : NULL;
+		pair(!strcmp(arguments[1], "active"), host, count > 3 ? arguments[3] : host);
 		OK(mx_finalize());
 	} else {
 		for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {

@@ -218,7 +218,14 @@ impl FaceNode {
 
     /// Closes the node: what was sent is waited for as long as the user allows; says so if that was too short.
     pub fn close(&self) {
-        if let Err(cut) = self.node.close(self.linger) {
+        self.close_but_for(0);
+    }
+
+    /// The same; so many operations were given up before, and need not be spoken of.
+    pub fn close_but_for(&self, given_up: usize) {
+        if let Err(cut) = self.node.close(self.linger)
+            && cut.sends > given_up
+        {
             log::warn(&format!("closing: {cut}"));
         }
     }

@@ -17,6 +17,7 @@ use emp_face::yielding::Yielding;
 use emp_host::{Completion, Region, Selector};
 
 use crate::abi::{Address, ContextId, ErrorHandler, Return};
+use crate::address::endpoint_of;
 use crate::connect::Connect;
 use crate::partners::Partners;
 use crate::requests::{REQUESTS_MAX, Requests};
@@ -130,6 +131,13 @@ impl Endpoint {
     /// Its own address.
     pub fn address(&self, state: &mut State) -> Address {
         state.partners.address(self.place(), self.face.node.id())
+    }
+
+    /// Ids of the endpoints of a NIC that are partners of this one.
+    pub fn partners(&self, nic: u64) -> Vec<u32> {
+        let state = self.lock_even_closed();
+        let ours = state.partners.nodes().filter_map(endpoint_of);
+        ours.filter(|(of, _)| *of == nic).map(|(_, id)| id).collect()
     }
 
     /// True if this thread runs the endpoint's handler.

@@ -147,7 +147,7 @@ mod tests {
     fn every_entry_point_is_guarded() {
         let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
         let seen = boundary::check_entry_points(sources, &[]).unwrap();
-        assert!(seen > 50, "only {seen} entry points were found");
+        assert!(seen >= 50, "only {seen} entry points were found");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Nodes say their name when they are met. A name that was not met yet is asked for on all links on which everyone can be
 //! asked, and of the system's resolver, as a NIC id is made of an address.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CStr, c_char};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Mutex, PoisonError};
@@ -129,11 +129,15 @@ impl Library {
         if known.is_some() {
             return known;
         }
+        // Those that have connected to an endpoint here are there.
+        let partners: BTreeSet<u32> =
+            open::all().iter().flat_map(|one| one.partners(nic)).collect();
         self.with_node(|face| {
-            for id in 0..IDS_ASKED {
+            let partners = partners.into_iter().map(|id| (id, ASK));
+            for (id, patience) in partners.chain((0..IDS_ASKED).map(|id| (id, ASK / IDS_ASKED))) {
                 face.learn(&whereabouts(nic, id));
                 let wanted: NodeId = node_of(nic, id);
-                let _ = face.node.find(wanted, ASK / IDS_ASKED);
+                let _ = face.node.find(wanted, patience);
                 self.names.learn(&face.node);
                 if self.names.name(nic).is_some() {
                     return;

@@ -227,17 +227,19 @@ pub extern "C" fn mx_open_endpoint(
 
 /// Closes an endpoint: its requests are dropped, and threads that wait for them leave.
 fn close(endpoint: &Endpoint) {
-    {
+    let given_up = {
         let mut state = endpoint.lock_even_closed();
         while state.handling.is_some() {
             state = endpoint.resumed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
         state.closed = true;
-    }
+        // Both halves of each connect that somebody has given up, or that goes on.
+        2 * state.connects.len()
+    };
     endpoint.resumed.notify_all();
     endpoint.waiters.tell(&endpoint.face.node, false);
     // What is in flight no longer uses the application's memory once this has returned.
-    endpoint.face.close();
+    endpoint.face.close_but_for(given_up);
 }
 
 /// Closes all of them.

@@ -76,6 +76,11 @@ impl Partners {
         (parts.place == local && partner.node == parts.node).then_some(partner)
     }
 
+    /// The nodes of all of them.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.all.iter().map(|partner| partner.node)
+    }
+
     /// A partner by its node, if it is known.
     pub fn known(&mut self, node: NodeId) -> Option<&mut Partner> {
         let place = *self.by_node.get(&node)?;

@@ -72,7 +72,8 @@ impl Endpoint {
                 NodeEvent::Unreachable(node) => {
                     state.partners.gone(node, StatusCode::ENDPOINT_UNREACHABLE);
                 }
-                NodeEvent::Found { .. } | NodeEvent::Limited { .. } => {}
+                // Others say how a peer is reached, not that it is gone.
+                _ => {}
             }
         }
     }
@@ -241,7 +242,7 @@ pub fn code(status: Status) -> StatusCode {
         Status::Ok | Status::Abandoned => StatusCode::SUCCESS,
         Status::Truncated => StatusCode::TRUNCATED,
         Status::Cancelled => StatusCode::CANCELLED,
-        Status::Unreachable => StatusCode::ENDPOINT_UNREACHABLE,
+        Status::Unreachable | Status::NotFound => StatusCode::ENDPOINT_UNREACHABLE,
         Status::PeerRestarted => StatusCode::BAD_SESSION,
         Status::PeerClosed | Status::NoEndpoint | Status::EndpointClosed => {
             StatusCode::ENDPOINT_CLOSED

@@ -13,7 +13,9 @@ fn json(text: &str) -> serde_json::Value {
 #[test]
 fn the_report_fits_a_terminal_and_has_no_colour_off_one() {
     let text = succeed(&mut emp(&["doctor"]));
-    for title in ["privilege", "kernel", "CPU", "interfaces", "what auto takes"] {
+    for title in
+        ["privilege", "kernel", "CPU", "network", "left behind", "interfaces", "what auto takes"]
+    {
         assert!(text.lines().any(|line| line == title), "{text}");
     }
     // Only a path too long to break may stick out.

@@ -4,7 +4,7 @@
 //! interface is an error of one call, or vanishes at the other end.
 
 use emp_firmware::{Firmware, LinkIndex, NodeEvent, Span, Time};
-use emp_link::Link;
+use emp_link::{Condition, Link};
 
 use crate::builder::{Log, has_long_frames};
 use crate::core::Core;
@@ -52,6 +52,8 @@ impl Core {
             health.repeats -= 1;
             firmware.repeat_limit(now);
         }
+        let before = firmware.takes_bytes_max();
+        let mut lowered = Vec::new();
         // What fits all of them, if they are all well.
         let mut fits = Some(usize::MAX);
         for (index, link) in links.iter_mut().enumerate() {
@@ -70,20 +72,18 @@ impl Core {
                 health.look_at = now + LOOK_EVERY_TROUBLED;
                 fits = None;
             }
-            let before = firmware.takes_bytes_max();
             // An interface that is down may have any MTU when it is up again.
             if condition.trouble.is_none()
                 && firmware.limit_frame_bytes(now, condition.frame_bytes_max)
             {
                 health.repeats = REPEATS;
-                health.say(&format!(
-                    "frames of {before} bytes no longer fit {}, whose MTU is {} now: they have at most {} from now on, and \
-                     what was cut before leaves in slices",
-                    condition.interface,
-                    condition.mtu,
-                    firmware.takes_bytes_max(),
-                ));
+                // Two links of one interface are one change.
+                lowered.retain(|other: &Condition| other.interface != condition.interface);
+                lowered.push(condition);
             }
+        }
+        for condition in &lowered {
+            health.say(&shorter(condition, before, firmware.takes_bytes_max()));
         }
         if fits.is_some_and(|fits| firmware.raise_frame_bytes(now, fits)) {
             health.repeats = REPEATS;
@@ -110,7 +110,44 @@ impl Core {
     }
 }
 
+/// That frames are shorter from now on. An MTU and a frame do not count the same bytes: where they differ, it is said by how many.
+fn shorter(condition: &Condition, before: usize, now: usize) -> String {
+    let Condition { interface, mtu, frame_bytes_max, .. } = condition;
+    let counted = match mtu.saturating_sub(*frame_bytes_max) {
+        0 => String::new(),
+        more => format!(" (and {more} bytes of IP and UDP headers, which the MTU counts too)"),
+    };
+    format!(
+        "the MTU of {interface} is {mtu} now: frames have at most {now} bytes{counted} from now on, {before} before; those cut \
+         before leave in slices"
+    )
+}
+
 fn trouble(link: &mut Box<dyn Link>) -> Option<String> {
     let condition = link.condition()?;
     condition.trouble.map(|trouble| format!("interface {} {trouble}", condition.interface))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An interface at an MTU of 1500, its largest frame of a link of so many bytes.
+    fn at_1500(frame_bytes_max: usize) -> Condition<'static> {
+        Condition { interface: "eth0", mtu: 1500, frame_bytes_max, trouble: None }
+    }
+
+    #[test]
+    fn what_an_mtu_counts_and_a_frame_does_not_is_said() {
+        let text = shorter(&at_1500(1472), 8972, 1472);
+        assert!(
+            text.starts_with(
+                "the MTU of eth0 is 1500 now: frames have at most 1472 bytes (and 28 bytes of IP and UDP headers, which the MTU \
+                 counts too) from now on, 8972 before"
+            ),
+            "{text}"
+        );
+        let raw = shorter(&at_1500(1500), 9000, 1500);
+        assert!(raw.contains("at most 1500 bytes from now on, 9000 before"), "{raw}");
+    }
 }

@@ -100,7 +100,7 @@ fn survive(want: Want, lowered: &[usize], mtu: &str) {
         let Some(lab) = Lab::build(1500) else { return };
         let [(a, a_log), (b, b_log)] = [0, 1].map(|side| start(&lab, side, want, board));
         let pair = Pair { a, b };
-        let said = format!("no longer fit {INTERFACE}, whose MTU is {mtu} now");
+        let said = format!("the MTU of {INTERFACE} is {mtu} now: frames have at most");
         let logs = [&a_log, &b_log];
         let says = |side: usize, what: &str| {
             logs[side].lock().unwrap().iter().any(|line| line.contains(what))
@@ -131,7 +131,7 @@ fn rises_again(want: Want) {
                 .iter()
                 .all(|log| log.lock().unwrap().iter().any(|line| line.contains(what)))
         };
-        exchange(&lab, &pair, &[0, 1], "1000", || both_say("no longer fit"));
+        exchange(&lab, &pair, &[0, 1], "1000", || both_say("frames have at most"));
         let raised = |node: &Node| node.counters().get(Counter::PeersRaised);
         assert_eq!((raised(&pair.a), raised(&pair.b)), (0, 0));
         let found = || raised(&pair.a) > 0 && raised(&pair.b) > 0;

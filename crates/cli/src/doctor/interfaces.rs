@@ -33,6 +33,8 @@ pub struct Interface {
     pub name: String,
     pub index: i32,
     pub kind: Kind,
+    /// There is a device behind it, real or emulated; a virtual cable has none.
+    pub is_card: bool,
     /// Up, with a cable.
     pub running: bool,
     /// As the kernel says it: `up`, `down`, `unknown`, ….
@@ -92,6 +94,7 @@ fn interface(
             Some(LOOPBACK) => Kind::Loopback,
             _ => Kind::Other,
         },
+        is_card: dir.join("device").exists(),
         // Reading `carrier` fails while an interface is down.
         running: number("carrier") == Some(1),
         state: read(&dir.join("operstate")).unwrap_or_else(|| "unknown".to_owned()),
@@ -145,6 +148,9 @@ mod tests {
         let card = &found[0];
         assert_eq!((card.name.as_str(), card.index, card.kind), ("card7", 7, Kind::Ethernet));
         assert_eq!((card.mtu, card.speed, card.running), (Some(9000), None, true));
+        assert!(!card.is_card);
+        fs::create_dir(dir.join("device")).unwrap();
+        assert!(inspect(root.path())[0].is_card);
         assert_eq!((card.receive_queues, card.send_queues), (2, 1));
         assert_eq!(card.offloads, Offloads::default());
     }

@@ -7,10 +7,12 @@ pub mod ethtool;
 mod finding;
 mod interfaces;
 mod kernel;
+mod network;
 mod privilege;
 mod probe;
 mod rung;
 mod show;
+mod stale;
 
 use std::io::{IsTerminal, stdout};
 use std::path::Path;
@@ -37,6 +39,8 @@ struct Report {
     privilege: Vec<Finding>,
     kernel: Vec<Finding>,
     cpu: Vec<Finding>,
+    network: Vec<Finding>,
+    left_behind: Vec<Finding>,
     interfaces: Vec<Interface>,
     rungs: Vec<Rung>,
     mpi: Vec<Finding>,
@@ -49,6 +53,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         privilege: privilege::inspect(),
         kernel: kernel::inspect(),
         cpu: cpu::inspect(Path::new("/")),
+        network: network::inspect(Path::new("/"), &interfaces),
+        left_behind: stale::inspect(),
         rungs: interfaces.iter().map(rung::choose).collect(),
         interfaces,
         mpi: mpi::findings(),

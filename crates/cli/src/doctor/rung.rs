@@ -84,6 +84,7 @@ mod tests {
             name: "card0".to_owned(),
             index: 2,
             kind,
+            is_card: true,
             running,
             state: "up".to_owned(),
             mtu: Some(1500),

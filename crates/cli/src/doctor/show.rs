@@ -14,12 +14,19 @@ const NAME_WIDTH: usize = 17;
 /// Columns before the value: indent, mark, name, and the spaces between.
 const VALUE_COLUMN: usize = 2 + 4 + 1 + NAME_WIDTH + 1;
 
+/// Microseconds that a card may hold a frame back before it is worth a word: about a message's time.
+const TOLERABLE_DELAY: u32 = 3;
+
 /// The report for a person.
 pub fn text(report: &Report, colour: bool) -> String {
     let mut page = Page { text: String::new(), colour };
-    for (title, findings) in
-        [("privilege", &report.privilege), ("kernel", &report.kernel), ("CPU", &report.cpu)]
-    {
+    for (title, findings) in [
+        ("privilege", &report.privilege),
+        ("kernel", &report.kernel),
+        ("CPU", &report.cpu),
+        ("network", &report.network),
+        ("left behind", &report.left_behind),
+    ] {
         page.title(title);
         findings.iter().for_each(|finding| page.finding(finding));
     }
@@ -44,13 +51,21 @@ fn describe(interface: &Interface) -> Finding {
     let addresses = interface.addresses.iter().map(ToString::to_string);
     parts.extend(addresses);
     let value = parts.join(", ");
-    match interface.offloads.lro {
-        Some(true) => {
-            let advice = format!("sudo ethtool -K {} lro off", interface.name);
-            Finding::warn(&interface.name, value, advice)
-        }
-        _ if interface.running => Finding::ok(&interface.name, value),
-        _ => Finding::note(&interface.name, value),
+    let (name, offloads) = (&interface.name, &interface.offloads);
+    let mut advice = Vec::new();
+    if offloads.lro == Some(true) {
+        advice.push(format!("sudo ethtool -K {name} lro off"));
+    }
+    if let Some(delay) = offloads.receive_delay.filter(|delay| *delay > TOLERABLE_DELAY) {
+        advice.push(format!(
+            "sudo ethtool -C {name} adaptive-rx off rx-usecs 0: a frame waits up to {delay} µs for others before its interrupt \
+             (more interrupts take CPU time)"
+        ));
+    }
+    match advice.as_slice() {
+        [] if interface.running => Finding::ok(name, value),
+        [] => Finding::note(name, value),
+        advice => Finding::warn(name, value, advice.join("; ")),
     }
 }
 

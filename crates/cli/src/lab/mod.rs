@@ -26,6 +26,7 @@ mod scratch;
 mod stale;
 mod state;
 mod status;
+mod steer;
 
 use std::ffi::OsString;
 
@@ -41,9 +42,10 @@ pub use self::{
 
 use crate::mpi::{Family, Transport};
 
-pub use mpirun::{Capture, capture_each};
+pub use mpirun::{Capture, Launch, capture_each};
 pub use rootless::would_be_allowed as user_namespaces;
 pub use scratch::Scratch;
+pub use stale::names as stale_names;
 
 /// Make, use and remove a lab.
 #[derive(clap::Args)]

@@ -22,6 +22,7 @@ use super::plan::{Plan, Topology};
 use super::private::{Host, PrivateLab};
 use super::scratch::Scratch;
 use super::state::{self, NAME_VARIABLE, State};
+use super::steer::Steering;
 use super::{interrupt, offspring};
 use crate::bail_user;
 use crate::error::{PassThrough, user_error};
@@ -189,12 +190,22 @@ pub struct Capture {
     pub complained: String,
 }
 
+/// A program to run, and with what.
+pub struct Launch {
+    /// The environment that chooses the transport.
+    pub settings: Settings,
+    /// The program and its arguments.
+    pub program: Vec<OsString>,
+    /// What is to steer TCP's connections; `None`: as the hosts have it.
+    pub congestion: Option<String>,
+}
+
 /// Runs programs one after the other, one rank on each of a lab's first two hosts, and keeps what they print. `next`
 /// gives each the outcome of the one before (the first none) and ends the work by giving nothing more to run.
 pub fn capture_each(
     mpi: &Mpi,
     limit: Duration,
-    mut next: impl FnMut(Option<Capture>) -> anyhow::Result<Option<(Settings, Vec<OsString>)>>,
+    mut next: impl FnMut(Option<Capture>) -> anyhow::Result<Option<Launch>>,
 ) -> anyhow::Result<()> {
     let lab = Lab::find_or_make(None)?;
     let hosts = lab.hosts();
@@ -202,8 +213,10 @@ pub fn capture_each(
         hosts.iter().take(2).map(|host| (host.name().to_owned(), 1)).collect();
     let first = hosts.first().context("a lab without hosts")?;
     prepare_to_launch()?;
+    let steering = Steering::of(hosts.iter().take(2));
     let mut before = None;
-    while let Some((settings, program)) = next(before.take())? {
+    while let Some(Launch { settings, program, congestion }) = next(before.take())? {
+        steering.choose(congestion.as_deref()).context("choosing what steers TCP")?;
         let job = Job {
             mpi,
             settings: &settings,

@@ -13,6 +13,11 @@ pub fn remove_with_processes() -> anyhow::Result<Vec<String>> {
     })
 }
 
+/// Their names, if labs can be seen from here.
+pub fn names() -> anyhow::Result<Vec<String>> {
+    Ok(State::load_all()?.into_iter().filter(State::is_stale).map(|state| state.name).collect())
+}
+
 fn remove(before: impl Fn(&State)) -> anyhow::Result<Vec<String>> {
     let mut removed = Vec::new();
     for state in State::load_all()?.into_iter().filter(State::is_stale) {

@@ -38,7 +38,11 @@ pub fn table(results: &MpiResults) -> String {
         let mut cells = vec![format!("{pattern}, {}", unit(pattern)), show_size(size)];
         cells.extend(subjects.iter().map(|subject| {
             let row = here.iter().find(|row| row.subject == *subject);
-            number(row.and_then(|row| figure(row)), if pattern == "rate" { 0 } else { 2 })
+            let figure =
+                number(row.and_then(|row| figure(row)), if pattern == "rate" { 0 } else { 2 });
+            let steered = row.and_then(|row| row.congestion.as_deref());
+            // In one line, or a size would take two.
+            steered.map_or_else(|| figure.clone(), |steered| format!("{figure}\u{a0}{steered}"))
         }));
         // The best other is the one that EMP's time is the largest part of.
         let worst = here.iter().filter_map(|row| row.emp_to_this).reduce(f64::max);
@@ -99,6 +103,7 @@ mod tests {
         MpiRow {
             pattern: "pingpong".to_owned(),
             transport,
+            congestion: (transport != Transport::Emp).then(|| "cubic".to_owned()),
             subject: subject.to_owned(),
             size: 8,
             one_way_us: Some(us),

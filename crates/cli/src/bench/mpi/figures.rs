@@ -56,6 +56,7 @@ pub const JOBS_ONE_SIDED: &[Job] = &[
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     transport: Transport,
+    congestion: Option<String>,
     pattern: String,
     size: usize,
     /// Seconds of one message or operation; of a ping-pong, one way.
@@ -64,8 +65,9 @@ pub struct Sample {
 
 impl Sample {
     /// Reads what the program printed; other lines are the MPI's own.
-    pub fn read(transport: Transport, printed: &str) -> Vec<Self> {
-        printed.lines().filter_map(|line| Self::parse(transport, line)).collect()
+    pub fn read(transport: Transport, congestion: Option<&str>, printed: &str) -> Vec<Self> {
+        let all = printed.lines().filter_map(|line| Self::parse(transport, line));
+        all.map(|sample| Self { congestion: congestion.map(str::to_owned), ..sample }).collect()
     }
 
     fn parse(transport: Transport, line: &str) -> Option<Self> {
@@ -76,7 +78,13 @@ impl Sample {
         let seconds: f64 = words.next()?.parse().ok()?;
         let ways = if pattern == "pingpong" { 2.0 } else { 1.0 };
         let each = seconds / count / ways;
-        (each.is_finite() && each > 0.0).then_some(Self { transport, pattern, size, each })
+        (each.is_finite() && each > 0.0).then_some(Self {
+            transport,
+            congestion: None,
+            pattern,
+            size,
+            each,
+        })
     }
 }
 
@@ -87,6 +95,9 @@ pub struct Row {
     pub pattern: String,
     /// Over what: `emp`, `tcp`, `rxm`, `ucx`.
     pub transport: Transport,
+    /// What steered TCP: that under which it was faster at this size; left out of others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
     /// The transport's name with this MPI.
     pub subject: String,
     /// Bytes of a message.
@@ -128,25 +139,36 @@ impl Results {
     }
 }
 
-/// Medians of all samples, in the order of patterns and sizes.
+/// A transport's times at a size, under whichever congestion control their median is least, and which that is.
+fn fastest(samples: &[Sample], job: &Job, transport: Transport) -> (Option<String>, Vec<f64>) {
+    let mut series: Vec<(Option<String>, Vec<f64>)> = Vec::new();
+    let here = samples.iter().filter(|sample| {
+        (sample.pattern.as_str(), sample.size, sample.transport)
+            == (job.pattern, job.size, transport)
+    });
+    for sample in here {
+        match series.iter_mut().find(|(congestion, _)| *congestion == sample.congestion) {
+            Some((_, times)) => times.push(sample.each),
+            None => series.push((sample.congestion.clone(), vec![sample.each])),
+        }
+    }
+    let median = |times: &[f64]| stats::median(times).unwrap_or(f64::INFINITY);
+    series.into_iter().min_by(|a, b| median(&a.1).total_cmp(&median(&b.1))).unwrap_or_default()
+}
+
+/// Medians of all samples, in the order of patterns and sizes; of TCP the faster ones.
 pub fn rows(mpi: &Mpi, samples: &[Sample]) -> Vec<Row> {
     let mut rows = Vec::new();
     for job in JOBS_MESSAGES.iter().chain(JOBS_ONE_SIDED) {
-        let times = |transport: Transport| -> Vec<f64> {
-            let here = samples.iter().filter(|sample| {
-                (sample.pattern.as_str(), sample.size, sample.transport)
-                    == (job.pattern, job.size, transport)
-            });
-            here.map(|sample| sample.each).collect()
-        };
-        let emp = times(Transport::Emp);
+        let (_, emp) = fastest(samples, job, Transport::Emp);
         for transport in super::ALL {
-            let own = times(transport);
+            let (congestion, own) = fastest(samples, job, transport);
             let Some(each) = stats::median(&own) else { continue };
             let streams = matches!(job.pattern, "stream" | "rate");
             rows.push(Row {
                 pattern: job.pattern.to_owned(),
                 transport,
+                congestion,
                 subject: transport.name(mpi).to_owned(),
                 size: job.size,
                 one_way_us: (!streams).then_some(each * 1e6),
@@ -185,17 +207,38 @@ mod tests {
     #[test]
     fn what_the_program_prints_is_read_and_other_lines_are_not() {
         let printed = "warning: something\nemp-mpi pingpong 8 1000 0.004\nemp-mpi stream 8192 10 0.001\nemp-mpi rate 8 0 1\n";
-        let samples = Sample::read(Transport::Emp, printed);
+        let samples = Sample::read(Transport::Emp, None, printed);
         assert_eq!(samples.len(), 2);
         assert!((samples[0].each - 2e-6).abs() < 1e-12, "{samples:?}");
         assert!((samples[1].each - 1e-4).abs() < 1e-12, "{samples:?}");
     }
 
     #[test]
+    fn tcp_counts_under_the_congestion_control_that_is_faster_at_the_size() {
+        let read = |congestion, size: usize, seconds: f64| {
+            let line = format!("emp-mpi pingpong {size} 1 {seconds}\n");
+            Sample::read(Transport::Tcp, Some(congestion), &line)
+        };
+        let all = [
+            read("cubic", 8, 4e-6),
+            read("bbr", 8, 3e-6),
+            read("cubic", 1 << 20, 1e-4),
+            read("bbr", 1 << 20, 4e-4),
+            read("cubic", 8, 4e-6),
+        ];
+        let rows = rows(&mpi(), &all.concat());
+        let told: Vec<_> = rows
+            .iter()
+            .map(|row| (row.size, row.congestion.as_deref().unwrap(), row.samples))
+            .collect();
+        assert_eq!(told, [(8, "bbr", 1), (1 << 20, "cubic", 1)]);
+    }
+
+    #[test]
     fn ratios_are_of_the_same_round() {
         let read = |transport, seconds: [f64; 3]| -> Vec<Sample> {
             let lines = seconds.map(|seconds| format!("emp-mpi pingpong 8 1 {seconds}\n"));
-            Sample::read(transport, &lines.concat())
+            Sample::read(transport, None, &lines.concat())
         };
         let mut all = read(Transport::Emp, [2e-6, 20e-6, 4e-6]);
         all.extend(read(Transport::Tcp, [4e-6, 40e-6, 8e-6]));

@@ -2,7 +2,8 @@
 //!
 //! A program of ours, written against MPI alone, is compiled with the MPI's own compiler and run on two hosts of a lab:
 //! once for each transport, round after round, so that whatever else the machine does meets them all alike. What EMP's
-//! provider adds to the host API is measured beside it ([`provider`]).
+//! provider adds to the host API is measured beside it ([`provider`]). Transports of TCP run under each congestion control, which
+//! the lab's routes choose for them, and the faster one counts at each size.
 
 mod figures;
 mod program;
@@ -15,12 +16,13 @@ use anyhow::bail;
 
 use self::figures::{JOBS_MESSAGES, JOBS_ONE_SIDED, Job, Sample, rows};
 use super::args::{check_seconds, command_line};
+use super::congestion;
 use super::environment::{Environment, load, note_conditions};
 use super::pair::MTU_DEFAULT;
 use super::progress::Progress;
 use crate::bail_user;
 use crate::error::print;
-use crate::lab::{Capture, capture_each};
+use crate::lab::{Capture, Launch, capture_each};
 use crate::mpi::{self, Family, Settings, Transport};
 use crate::output::check_writable;
 use crate::report::{mpi as page, plot};
@@ -69,6 +71,8 @@ pub struct Args {
 /// One program run: a transport and jobs that stand or fall together.
 struct Unit {
     transport: Transport,
+    /// What steers TCP meanwhile; `None`: as the hosts have it.
+    congestion: Option<String>,
     settings: Settings,
     jobs: Vec<Job>,
     /// It failed, and is left out from then on.
@@ -102,7 +106,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         progress.step(&format!("{} over {}", mpi.name(), units[at].transport.name(&mpi)));
         let words = units[at].jobs.iter().map(|job| format!("{}:{}", job.pattern, job.size).into());
         let head = [program.path().into(), format!("{slice:.6}").into()];
-        Ok(Some((units[at].settings.clone(), head.into_iter().chain(words).collect())))
+        Ok(Some(Launch {
+            settings: units[at].settings.clone(),
+            program: head.into_iter().chain(words).collect(),
+            congestion: units[at].congestion.clone(),
+        }))
     })?;
     let provider = if args.tells_of_the_provider() {
         progress.step("libfabric and the host API");
@@ -145,14 +153,26 @@ fn units(mpi: &mpi::Mpi, args: &Args) -> anyhow::Result<Vec<Unit>> {
     let wanted =
         |over: &Transport| over.is_there(mpi) && (args.over.is_empty() || args.over.contains(over));
     let only = args.only.as_deref().unwrap_or_default();
+    let names = congestion::available();
+    if let Some(text) = congestion::missing(&names) {
+        eprintln!("note: {text}");
+    }
     let mut units = Vec::new();
     for transport in ALL.into_iter().filter(wanted) {
         for all in [JOBS_MESSAGES, JOBS_ONE_SIDED] {
             let jobs: Vec<Job> =
                 all.iter().filter(|job| job.pattern.starts_with(only)).copied().collect();
             if !jobs.is_empty() {
-                let settings = Settings::new(mpi, transport, &provider);
-                units.push(Unit { transport, settings, jobs, failed: false });
+                // All but EMP carry messages by TCP: under whichever congestion control it is faster.
+                let names = if transport == Transport::Emp { &[][..] } else { &names[..] };
+                let each = names.iter().cloned().map(Some).chain(names.is_empty().then_some(None));
+                units.extend(each.map(|congestion| Unit {
+                    transport,
+                    congestion,
+                    settings: Settings::new(mpi, transport, &provider),
+                    jobs: jobs.clone(),
+                    failed: false,
+                }));
             }
         }
     }
@@ -179,7 +199,7 @@ fn take_in(
     capture: &Capture,
     samples: &mut Vec<Sample>,
 ) -> anyhow::Result<()> {
-    samples.extend(Sample::read(unit.transport, &capture.printed));
+    samples.extend(Sample::read(unit.transport, unit.congestion.as_deref(), &capture.printed));
     if capture.ended_well {
         return Ok(());
     }

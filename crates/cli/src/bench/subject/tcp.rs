@@ -374,6 +374,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_to_be_followed_waits_for_what_follows() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // The kernel waits 0.2 s: a test that is not run for so long tries again.
+        let held_back = (0..20).any(|_| {
+            let mut one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut other = listener.accept().unwrap().0;
+            one.set_nodelay(true).unwrap();
+            write_all(&mut WithMore(&one), &[1; 8]).unwrap();
+            other.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+            let held_back = other.read(&mut [0; 8]).is_err();
+            other.set_read_timeout(None).unwrap();
+            write_all(&mut one, &[2; 8]).unwrap();
+            other.read_exact(&mut [0; 8]).unwrap();
+            held_back
+        });
+        assert!(held_back);
+    }
+
+    #[test]
     fn every_pattern_ends_in_both_ways_of_waiting() {
         let two_sided = [Pattern::Pingpong, Pattern::Stream, Pattern::Bidir, Pattern::Rate];
         for pattern in two_sided.into_iter().chain([Pattern::Put, Pattern::Get, Pattern::Atomic]) {

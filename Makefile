@@ -10,7 +10,7 @@ BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 TESTED ?= $(or $(CARGO_TARGET_DIR),target)/debug
 SEEDS ?= 0..2000
 
-.PHONY: all demo test requirements test-mpi test-mpi-full test-mpi-endurance test-cards loom bench sim lint install install-built deps browser wasm deps-mpi deps-cards clean
+.PHONY: all demo test requirements test-mpi test-mpi-full test-mpi-endurance test-cards fuzz mutants loom bench sim lint install install-built deps browser wasm deps-mpi deps-cards clean
 
 all: export EMP_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 all: deps
@@ -21,7 +21,7 @@ demo: all
 	$(BUILT)/emp demo
 
 ## Everything that can be checked here, in under 20 minutes on two cores.
-test: requirements deps browser lint loom
+test: requirements deps browser lint loom fuzz
 	$(CARGO) test --workspace --locked
 	$(MAKE) test-mpi MPI_TESTS="$(MPI_TESTS_QUICK)"
 
@@ -57,6 +57,20 @@ test-mpi-endurance: deps-mpi
 test-cards: deps-cards
 	$(CARGO) build -p emp-cli --locked
 	tests/cards/run --built $(TESTED) $(CARDS)
+
+## Both fuzz targets for FUZZ_SECONDS each, from the committed seeds on: see fuzz/README.md.
+FUZZ_SECONDS ?= 60
+fuzz: deps
+	fuzz/run parse -max_total_time=$(FUZZ_SECONDS) -max_len=300
+	fuzz/run firmware -max_total_time=$(FUZZ_SECONDS) -max_len=2048 -len_control=0
+
+## Which changes of the frame formats and the engine no test notices, by cargo-mutants: many hours for all of them. For a part:
+## make mutants MUTANTS="--shard 0/100", or MUTANTS="--file crates/firmware/src/send/window.rs". What is known to
+## survive, and why: docs/notebook/2026-11-22-mutants.md.
+MUTANTS ?=
+mutants: deps
+	command -v cargo-mutants >/dev/null || $(CARGO) install cargo-mutants --locked
+	$(CARGO) mutants --package emp-wire --package emp-firmware --output $(BUILT)/.. $(MUTANTS)
 
 ## Every order of memory accesses that the shared-memory ring allows, by loom. Its own target directory, because it is
 ## another configuration of everything. About 15 s after the build.

@@ -107,15 +107,38 @@ impl Hello {
                 _ => LinkAddress::told(*family, bytes),
             },
         };
-        Ok(Self {
+        let hello = Self {
             node,
             target: NodeId(u64_at(body, 8)),
             nonce: u64_at(body, 16),
             features,
-            second,
+            second: None,
             frame_bytes_max: u16_at(body, 28),
             name_bytes: name_bytes as u8,
             name,
-        })
+        };
+        // One that is not understood is not announced either.
+        Ok(hello.with_second(second))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by fuzzing: what was read said that an address follows, and what it wrote had none.
+    #[test]
+    fn an_address_of_an_unknown_family_is_not_announced_again() {
+        let mut body = [0; HELLO_BODY_BYTES_MAX];
+        let hello = Hello::new(NodeId(1), NodeId(2), 3, 1_500, "a");
+        let end = hello.emit(&mut body);
+        body[27] = 0xFF;
+        body[end] = 200;
+        let read = Hello::parse(&body[..end + 5]).expect("the rest is as good without");
+        assert_eq!((read.name(), read.second), ("a", None));
+        assert_eq!(read.features, 0xFF & !FEATURE_SECOND_ADDRESS, "other bits stay");
+        let mut again = [0; HELLO_BODY_BYTES_MAX];
+        let length = read.emit(&mut again);
+        assert_eq!(Hello::parse(&again[..length]), Ok(read));
     }
 }

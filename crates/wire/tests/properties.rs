@@ -83,8 +83,7 @@ fn a_second_address_from_the_future_is_passed_over() {
     let mut body = [0; HEAD_BYTES_MAX];
     let end = hello.emit(&mut body);
     assert_eq!(Hello::parse(&body[..end]), Ok(hello));
-    let mut bare = hello;
-    bare.second = None;
+    let bare = hello.with_second(None);
     assert_eq!(Hello::parse(&body[..end - 1]), Err(Reason::BodyShort));
     body[end - 7] = 99;
     assert_eq!(Hello::parse(&body[..end]), Ok(bare));

@@ -283,6 +283,31 @@ fn pulls_that_waited_are_not_sent_to_the_next_incarnation() {
     assert_eq!(listen(&mut real, &mut other).len(), 4);
 }
 
+/// The same where gets have the room that messages wait for: it is theirs as soon as the gets have ended, which is before they
+/// have ended themselves.
+#[test]
+fn pulls_that_get_the_room_of_gets_are_not_sent_to_the_next_incarnation() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peer = Forged::met(2, &mut real);
+    for _ in 0..5 {
+        let target =
+            RemoteRegion { to: peer.node, to_endpoint: 0, key: 4, generation: 0, offset: 0 };
+        let segments = SegmentList::one(Segment { address: INTO, bytes: 1 << 18 });
+        let get = GetDescriptor { target, endpoint: 0, segments, context: 0 };
+        real.firmware.post_get(real.now, get, &mut real.memory).unwrap();
+    }
+    for bits in 0..4 {
+        real.receive(Selector::ANY, 1 << 18);
+        announce(&mut real, &mut peer, bits, 1 << 18);
+    }
+    assert!(listen(&mut real, &mut peer).is_empty(), "gets have all the room");
+    let said = said_to_the_next(&mut real, &peer);
+    assert_eq!(of_kind(&said, Kind::Pull).len(), 0, "{:?}", kinds(&said));
+    assert_eq!(of_kind(&said, Kind::Get).len(), 0, "{:?}", kinds(&said));
+    assert_eq!(real.done.len(), 9);
+    assert!(real.done.iter().all(|done| done.status == Status::PeerRestarted));
+}
+
 /// A `done` that had not left yet when its message's sender restarted is not for the next incarnation either.
 #[test]
 fn a_done_that_was_due_is_not_sent_to_the_next_incarnation() {

@@ -158,6 +158,74 @@ fn the_acknowledgement_of_a_resent_frame_finds_nothing_lost() {
     assert_eq!(numbers(&real.speak()), [1]);
 }
 
+/// An answer that names the copy and comes sooner than a round trip takes is to the first copy (`ACK-5`).
+#[test]
+fn an_early_answer_to_a_copy_is_to_the_first_one() {
+    for (after, resent) in [(Span::us(50), false), (Span::us(5_000), true)] {
+        let mut real = Real::new(&Profile::DEFAULT);
+        let peer = Forged::met(2, &mut real);
+        for number in 0..8 {
+            real.send(&peer, 100);
+            real.speak();
+            real.now = real.now + Span::us(5_000);
+            real.hear(&peer, &peer.ack(number + 1, number, 0));
+        }
+        for _ in 0..10 {
+            real.send(&peer, 100);
+        }
+        assert_eq!(numbers(&real.speak()).len(), 10);
+        while numbers(&real.pass(Span::us(20))).is_empty() {}
+        real.now = real.now + after;
+        real.hear(&peer, &peer.ack(9, 8, 0));
+        assert_eq!(!numbers(&real.speak()).is_empty(), resent, "after {after:?}");
+    }
+}
+
+/// The timer leaves room for how much round trips vary (`RESEND-2`).
+#[test]
+fn the_timer_waits_for_the_variation_too() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let peer = Forged::met(2, &mut real);
+    for number in 0..40 {
+        real.send(&peer, 100);
+        real.speak();
+        real.now = real.now + Span::us(if number % 2 == 0 { 1_000 } else { 3_000 });
+        real.hear(&peer, &peer.ack(number + 1, number, 0));
+    }
+    // 2 ms and four times about 1 ms.
+    let timer = until_resent(&mut real, &peer, 100);
+    assert!((Span::us(4_500)..Span::us(8_000)).contains(&timer), "{timer:?}");
+}
+
+/// Control frames leave although the window is full: they are what opens it again.
+#[test]
+fn a_full_window_has_room_for_control_frames() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peer = Forged::met(2, &mut real);
+    half_a_train(&mut real, &peer);
+    real.receive(Selector::ANY, 10);
+    let frame = peer.message(Flags::SYNCHRONOUS, None, 0, b"x");
+    real.hear(&peer, &frame);
+    assert_eq!(of_kind(&real.speak(), Kind::Done).len(), 1);
+}
+
+/// A receiver takes numbers within a window of the first that is missing, and none farther off (`SEQ-3`).
+#[test]
+fn numbers_beyond_the_window_are_not_taken() {
+    use emp_firmware::limits::WINDOW_FRAMES;
+    let mut real = Real::new(&Profile::DEFAULT);
+    let peer = Forged::met(2, &mut real);
+    for number in [1 + WINDOW_FRAMES, WINDOW_FRAMES, 1 << 31] {
+        let skip = peer.frame(Kind::Skip, Flags::ACK_REQUEST, number, 0, &[]);
+        real.hear(&peer, &skip);
+        let acks = of_kind(&real.speak(), Kind::Ack);
+        let bits = |said: &Said| emp_wire::Ack::parse(&said.body).unwrap().sack;
+        let told = acks.iter().filter(|ack| bits(ack)[3] == 1 << 62).count();
+        assert_eq!(told, usize::from(number == WINDOW_FRAMES), "{number}");
+    }
+    assert_eq!(real.count(Counter::DropOutOfWindow), 2);
+}
+
 /// A frame is lost when one that was sent three later was acknowledged, and not sooner (`RESEND-1`).
 #[test]
 fn three_later_ones_show_a_loss() {

@@ -5,7 +5,7 @@ mod common;
 use common::forge::*;
 use emp_firmware::limits::{NOT_READY_BACKOFF, WINDOW_FRAMES, WINDOW_FRAMES_MIN};
 use emp_firmware::*;
-use emp_wire::{Kind, NotReadyCause};
+use emp_wire::{Flags, Kind, NotReadyCause};
 
 /// A message that leaves unasked, in so many frames: the first has the fields of a longer message.
 const TRAIN_FRAMES: u32 = 44;
@@ -119,6 +119,48 @@ fn loss_alone_does_not_shrink_it() {
     }
 }
 
+/// However many acknowledgements come at the end of a long round trip: they are about the same frames in the same queue.
+#[test]
+fn one_round_trip_cuts_it_once() {
+    let mut stream = Stream::new();
+    assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
+    stream.real.now = stream.real.now + Span::us(5_000);
+    let first = stream.acked;
+    for part in 1..=4 {
+        stream.acked = first + part * WINDOW_FRAMES / 4;
+        let frame = stream.peer.ack(stream.acked, stream.acked - 1, 0);
+        stream.real.hear(&stream.peer, &frame);
+        stream.real.now = stream.real.now + Span::us(1);
+    }
+    let now = stream.fill();
+    assert!((WINDOW_FRAMES / 2..WINDOW_FRAMES).contains(&now), "{now}");
+}
+
+/// Karn's rule where bits come with it: what was resent gives no round trip, however soon an answer to an earlier copy comes.
+#[test]
+fn resent_frames_do_not_make_round_trips_look_short() {
+    let mut stream = Stream::new();
+    let trip = Span::us(5_000);
+    assert_eq!(stream.rounds(30, trip), WINDOW_FRAMES);
+    let first = stream.acked;
+    let bits = |from: u32, to: u32| (from..to).fold(0, |bits, bit| bits | 1 << bit);
+    // The first four are late.
+    stream.real.now = stream.real.now + trip;
+    let frame = stream.peer.ack(first, first + 40, bits(3, 40));
+    stream.real.hear(&stream.peer, &frame);
+    let resent = stream.real.speak();
+    assert!((0..4).all(|i| resent.iter().any(|said| said.header.sequence.0 == first + i)));
+    stream.note(&resent);
+    // Two of them come a moment after they were resent.
+    stream.real.now = stream.real.now + Span::us(50);
+    let frame = stream.peer.ack(first + 2, first + 1, bits(1, 38));
+    stream.real.hear(&stream.peer, &frame);
+    stream.round(trip);
+    for _ in 0..5 {
+        assert_eq!(stream.rounds(1, trip), WINDOW_FRAMES, "round trips are as they were");
+    }
+}
+
 #[test]
 fn the_second_run_of_the_timer_halves_it_the_first_does_not() {
     let mut stream = Stream::new();
@@ -142,6 +184,33 @@ fn the_second_run_of_the_timer_halves_it_the_first_does_not() {
         assert!((most..=open.min(WINDOW_FRAMES)).contains(&now), "{runs} runs: {now}");
         assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
     }
+}
+
+/// Not even what may leave beyond the window goes beyond the numbers that a receiver takes (`SEQ-3`).
+#[test]
+fn no_number_leaves_that_its_receiver_would_not_take() {
+    let mut stream = Stream::new();
+    assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
+    stream.real.receive(Selector::ANY, 10);
+    let frame = stream.peer.message(Flags::SYNCHRONOUS, None, 0, b"x");
+    stream.real.hear(&stream.peer, &frame);
+    let said = stream.real.speak();
+    assert!(!said.iter().any(|said| said.kind().sequenced()), "{:?}", kinds(&said));
+    // The answer leaves first when there is a number for it.
+    stream.acked += 1;
+    let frame = stream.peer.ack(stream.acked, stream.acked - 1, 0);
+    stream.real.hear(&stream.peer, &frame);
+    assert_eq!(of_kind(&stream.real.speak(), Kind::Done).len(), 1);
+}
+
+/// A way that has become longer for good is not taken for a queue for ever.
+#[test]
+fn the_least_round_trip_is_measured_anew() {
+    let mut stream = Stream::new();
+    assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
+    assert_eq!(stream.rounds(30, Span::us(3_000)), WINDOW_FRAMES_MIN);
+    assert_eq!(stream.rounds(1_000, Span::us(3_000)), WINDOW_FRAMES_MIN);
+    assert_eq!(stream.rounds(4_000, Span::us(3_000)), WINDOW_FRAMES);
 }
 
 /// Refuses the message whose first frame has this number until it comes again: after how long.

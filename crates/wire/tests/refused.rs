@@ -1,0 +1,102 @@
+//! Fields that cannot be: each parser refuses what its kind forbids.
+
+use emp_wire::*;
+
+/// A first frame whose longer message has these parts, with so much payload.
+fn message(long: LongPart, payload: usize) -> Result<(), Reason> {
+    let message = Message {
+        node: NodeId(2),
+        source_endpoint: 0,
+        destination_endpoint: 0,
+        frame_bytes_max: 1_500,
+        match_bits: 0,
+        handle: 0,
+        long: Some(long),
+        immediate: None,
+    };
+    let mut body = vec![0; message.body_bytes()];
+    message.emit(&mut body);
+    body.resize(body.len() + payload, 0);
+    Message::parse(message.flags(), &body).map(drop)
+}
+
+#[test]
+fn parts_of_a_longer_message_fit_each_other() {
+    let good = LongPart { total_bytes: 100, unscheduled_bytes: 50, fragment_bytes: 20, pieces: 0 };
+    assert_eq!(message(good, 10), Ok(()));
+    assert_eq!(message(good, 50), Ok(()));
+    assert_eq!(message(good, 51), Err(Reason::Field), "more payload than leaves unasked");
+    let beyond = LongPart { unscheduled_bytes: 101, ..good };
+    assert_eq!(message(beyond, 10), Err(Reason::Field), "more unasked than there is");
+    assert_eq!(message(LongPart { unscheduled_bytes: 100, ..good }, 10), Ok(()));
+    let empty = LongPart { fragment_bytes: 0, ..good };
+    assert_eq!(message(empty, 10), Err(Reason::Field), "further frames without bytes");
+    let whole = LongPart { total_bytes: 50, fragment_bytes: 0, ..good };
+    assert_eq!(message(whole, 50), Ok(()));
+    let endless = LongPart { total_bytes: 1 << 63, ..good };
+    assert_eq!(message(endless, 10), Err(Reason::Field));
+    assert_eq!(message(LongPart { total_bytes: (1 << 63) - 1, ..good }, 10), Ok(()));
+}
+
+#[test]
+fn a_message_that_names_memory_has_its_pieces_and_nothing_else() {
+    let good = LongPart { total_bytes: 100, unscheduled_bytes: 0, fragment_bytes: 20, pieces: 2 };
+    assert_eq!(message(good, pieces_bytes(2)), Ok(()));
+    for bytes in [0, pieces_bytes(1), pieces_bytes(2) - 1, pieces_bytes(2) + 1] {
+        assert_eq!(message(good, bytes), Err(Reason::Field), "{bytes}");
+    }
+    let many = PIECES_MAX + 1;
+    let bad = [
+        LongPart { pieces: many as u16, ..good },
+        LongPart { unscheduled_bytes: 1, ..good },
+        LongPart { fragment_bytes: 0, ..good },
+        LongPart { total_bytes: 1 << 63, ..good },
+    ];
+    for long in bad {
+        let bytes = pieces_bytes(long.pieces.into());
+        assert_eq!(message(long, bytes), Err(Reason::Field), "{long:?}");
+    }
+}
+
+#[test]
+fn nobody_says_hello_as_no_node() {
+    let mut body = [0; HELLO_BODY_BYTES_MAX];
+    let bytes = Hello::new(NodeId::ANY, NodeId(2), 3, 1_500, "nobody").emit(&mut body);
+    assert_eq!(Hello::parse(&body[..bytes]), Err(Reason::Field));
+    let bytes = Hello::new(NodeId(1), NodeId::ANY, 3, 1_500, "somebody").emit(&mut body);
+    assert!(Hello::parse(&body[..bytes]).is_ok(), "for everyone");
+    body[30] = NAME_BYTES_MAX as u8 + 1;
+    assert_eq!(Hello::parse(&body), Err(Reason::Field), "a longer name than there may be");
+}
+
+#[test]
+fn a_pull_asks_for_something() {
+    let mut body = [0; PULL_BYTES];
+    let pull = Pull { node: NodeId(1), offset: u64::MAX, bytes: 1, pull: 3 };
+    pull.emit(&mut body);
+    assert_eq!(Pull::parse(&body), Ok(pull));
+    Pull { bytes: 0, ..pull }.emit(&mut body);
+    assert_eq!(Pull::parse(&body), Err(Reason::Field));
+    assert_eq!(Pull::parse(&body[1..]), Err(Reason::BodyShort));
+}
+
+#[test]
+fn a_get_asks_for_frames_with_bytes() {
+    let target = Target {
+        node: NodeId(1),
+        source_endpoint: 0,
+        destination_endpoint: 0,
+        frame_bytes_max: 1_500,
+        key: 1,
+        handle: 2,
+        generation: 3,
+        offset: 4,
+    };
+    let mut body = [0; GET_BYTES];
+    let get = Get { target, bytes: 0, pull: 5, fragment_bytes: 1 };
+    get.emit(&mut body);
+    assert_eq!(Get::parse(&body), Ok(get), "no bytes may be asked for: whether the place is there");
+    Get { fragment_bytes: 0, ..get }.emit(&mut body);
+    assert_eq!(Get::parse(&body), Err(Reason::Field));
+    assert_eq!(Get::parse(&body[1..]), Err(Reason::BodyShort));
+}

@@ -111,7 +111,8 @@ fn draw_panel(
 ) -> anyhow::Result<()> {
     let groups = groups(rows);
     let most = rows.iter().map(panel.figure).fold(0.0, f64::max);
-    let top = if most > 0.0 { most * 1.25 } else { 1.0 };
+    // Room for the legend above the bars.
+    let top = if most > 0.0 { most * 1.5 } else { 1.0 };
     let mut chart = ChartBuilder::on(area)
         .caption(panel.title, ("sans-serif", 18))
         .margin(12)

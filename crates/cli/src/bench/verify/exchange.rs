@@ -79,7 +79,8 @@ pub fn exchange(lanes: &Lanes, peer: NodeId, plan: &Plan, role: Role) -> anyhow:
         if run.step(open)? {
             patience.progress();
         } else {
-            patience.idle().map_err(|problem| run.stalled(problem, &node, plan.verbose))?;
+            let waited = patience.idle_unless(|| moved(&node));
+            waited.map_err(|problem| run.stalled(problem, &node, plan.verbose))?;
             // A progress thread may share this core; nothing here is in a hurry.
             std::thread::yield_now();
         }
@@ -105,6 +106,12 @@ pub fn exchange(lanes: &Lanes, peer: NodeId, plan: &Plan, role: Role) -> anyhow:
         seconds: elapsed,
         ..run.into.tally
     })
+}
+
+/// Grows whenever a part of a message has left for the first time or has arrived.
+fn moved(node: &Node) -> u64 {
+    let counters = node.counters();
+    counters.get(Counter::FramesSent) + counters.get(Counter::BytesPlaced)
 }
 
 struct Run<'a> {

@@ -184,13 +184,16 @@ pub(crate) struct Lanes {
     bulk: Option<(LinkIndex, Threshold)>,
     /// Links that it stands beside, one bit each: those on which this node tells its address.
     beside: u64,
+    /// No train gains by the link for bulk now.
+    gainless: bool,
     seconds: HashMap<u32, Second>,
     seeks: VecDeque<Seek>,
 }
 
 impl Lanes {
     pub(crate) fn new(bulk: Option<(LinkIndex, Threshold)>, beside: u64) -> Self {
-        Self { bulk, beside, seconds: HashMap::new(), seeks: VecDeque::new() }
+        let (seconds, seeks) = (HashMap::new(), VecDeque::new());
+        Self { bulk, beside, gainless: false, seconds, seeks }
     }
 
     /// The node's link for bulk.
@@ -205,7 +208,13 @@ impl Lanes {
 
     /// Least frames of a train for the bulk lane.
     pub(crate) fn bulk_frames(&self) -> Threshold {
-        self.bulk.map_or(Threshold::NONE, |(_, frames)| frames)
+        self.bulk.filter(|_| !self.gainless).map_or(Threshold::NONE, |(_, frames)| frames)
+    }
+
+    /// What a link carries in one call may have changed; true if that changes the lane of trains.
+    pub(crate) fn set_segments(&mut self, link: LinkIndex, segments: bool) -> bool {
+        self.bulk_link() == Some(link)
+            && core::mem::replace(&mut self.gainless, !segments) == segments
     }
 
     /// The way of a peer's bulk lane.
@@ -357,6 +366,19 @@ mod tests {
         assert_eq!(ways.pick(Lane::Bulk), (Lane::Bulk, bulk));
         assert_eq!(Ways { bulk: None, ..ways }.pick(Lane::Bulk), (Lane::Small, small));
         assert_eq!(Ways { small: None, ..ways }.pick(Lane::Small), (Lane::Bulk, bulk));
+    }
+
+    #[test]
+    fn trains_take_the_bulk_link_while_it_carries_many_frames_in_a_call() {
+        let mut lanes = lanes();
+        assert!(!lanes.set_segments(LINK, true), "nothing new");
+        assert!(!lanes.set_segments(LinkIndex(0), false), "the other link");
+        assert_eq!(lanes.bulk_frames(), FRAMES);
+        assert!(lanes.set_segments(LINK, false));
+        assert!(!lanes.set_segments(LINK, false));
+        assert_eq!(lanes.bulk_frames(), Threshold::NONE);
+        assert!(lanes.set_segments(LINK, true));
+        assert_eq!(lanes.bulk_frames(), FRAMES);
     }
 
     #[test]

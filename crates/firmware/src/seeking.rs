@@ -10,6 +10,12 @@ use crate::time::Time;
 use crate::transmit::LinkIndex;
 
 impl Firmware {
+    /// A link has ceased to carry several frames in one call, or does so again ([`LinkInfo::segments`](crate::LinkInfo::segments)): trains
+    /// gain by a bulk lane only if it does. True if they take another lane for that.
+    pub fn set_segments(&mut self, link: LinkIndex, segments: bool) -> bool {
+        self.peers.lanes.set_segments(link, segments)
+    }
+
     /// Looks for a lane of a peer, unless it was looked for in vain not long ago. `at`: where the peer was seen on the
     /// bulk link.
     pub(crate) fn seek_lane(&mut self, now: Time, peer: u32, lane: Lane, at: Option<LinkAddress>) {

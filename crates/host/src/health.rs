@@ -60,6 +60,15 @@ impl Core {
             let most = link.capabilities().frame_bytes_max;
             let long = has_long_frames(link.capabilities());
             firmware.set_long_frames(LinkIndex(index as u8), long);
+            let segments = link.capabilities().segmentation;
+            if firmware.set_segments(LinkIndex(index as u8), segments) {
+                health.say(if segments {
+                    "trains of frames take udp again, whose sends the kernel segments again"
+                } else {
+                    "trains of frames take no udp any more: the kernel does not segment what it sends, as on cards that compute no \
+                     checksums"
+                });
+            }
             if let Some(notice) = link.notice() {
                 health.say(&notice);
             }

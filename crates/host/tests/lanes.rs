@@ -163,6 +163,61 @@ fn a_lane_that_is_blocked_hands_over_to_the_other() {
     }
 }
 
+/// A link whose card has lost its offloads, as far as one can tell from outside.
+struct NoOffloads {
+    inner: UdpLink,
+    capabilities: Capabilities,
+    lost: Arc<AtomicBool>,
+}
+
+impl Link for NoOffloads {
+    fn capabilities(&self) -> &Capabilities {
+        if self.lost.load(Ordering::Relaxed) { &self.capabilities } else { self.inner.capabilities() }
+    }
+    fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
+        self.inner.send(batch)
+    }
+    common::forward_to_inner!();
+}
+
+/// Kernels before 6.11 do not segment sends by cards that compute no checksums: then trains are sooner there by raw frames,
+/// whatever loopback has said of them at the start.
+#[test]
+fn trains_leave_a_bulk_link_that_no_longer_segments() {
+    let Some(lab) = Lab::build(1500) else { return };
+    let lost = Arc::new(AtomicBool::new(false));
+    let node = |side, name: &str| {
+        start(&lab, side, name, |builder| {
+            let inner = udp(side, name);
+            let mut capabilities = inner.capabilities().clone();
+            (capabilities.segmentation, capabilities.long_frame_bytes) = (false, 0);
+            builder
+                .board(Board::Thread)
+                .lanes(Lanes::From(BULK_FRAMES))
+                .link(packet(name))
+                .link(NoOffloads { inner, capabilities, lost: Arc::clone(&lost) })
+        })
+    };
+    let pair = Pair { a: node(0, "a"), b: node(1, "b") };
+    exchange(&pair, &SIZES);
+    exchange(&pair, &SIZES);
+    let bulk = || pair.a.counters().get(Counter::FramesBulk);
+    assert!(bulk() > 0);
+    lost.store(true, Ordering::Relaxed);
+    // By its end the links were looked at.
+    exchange(&pair, &SIZES);
+    std::thread::sleep(Duration::from_millis(50));
+    exchange(&pair, &[32]);
+    let before = bulk();
+    exchange(&pair, &SIZES);
+    assert_eq!(bulk(), before, "frames by the link that gains nothing");
+    lost.store(false, Ordering::Relaxed);
+    std::thread::sleep(Duration::from_millis(50));
+    exchange(&pair, &SIZES);
+    exchange(&pair, &SIZES);
+    assert!(bulk() > before, "it is used again");
+}
+
 /// A node without the privilege for raw frames speaks UDP only; one that has both answers it there.
 #[test]
 fn a_mixed_pair_speaks_udp() {

@@ -172,7 +172,11 @@ struct NoOffloads {
 
 impl Link for NoOffloads {
     fn capabilities(&self) -> &Capabilities {
-        if self.lost.load(Ordering::Relaxed) { &self.capabilities } else { self.inner.capabilities() }
+        if self.lost.load(Ordering::Relaxed) {
+            &self.capabilities
+        } else {
+            self.inner.capabilities()
+        }
     }
     fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
         self.inner.send(batch)

@@ -10,12 +10,13 @@ use emp_wire::{Epoch, LONG_FRAME_BYTES, NodeId};
 use crate::board::{Board, WaitMode};
 use crate::core::Core;
 use crate::error::BuildError;
+use crate::journal::{Journal, Level};
 use crate::ladder::{self, AutoLinks, Choice, ChosenLink};
 use crate::memory::ProcessMemory;
 use crate::node::{Node, NodeInner};
 use crate::outgoing::FRAME_PARTS_MAX;
 use crate::shared::Shared;
-use crate::{guardian, lanes, system, thread_board};
+use crate::{guardian, lanes, names, signals, system, thread_board};
 
 /// How long a node that is dropped waits for acknowledgements unless said otherwise: long enough for a few
 /// retransmissions at their slowest, short enough for a program's end.
@@ -79,14 +80,16 @@ impl Default for NodeBuilder {
 }
 
 impl NodeBuilder {
-    /// Its name: what others find it by, and what its identity comes from unless that is given. Default: the machine's
-    /// name. Two nodes of one machine therefore need names.
+    /// Its name: what others find it by, and what its identity comes from unless that is given. No two nodes that may meet
+    /// should have the same one; if they do, both say so ([`NodeEvent::Claimed`](emp_firmware::NodeEvent::Claimed)). Default: a name for people, made of the machine's and
+    /// the process's number; the identity is drawn at random then, so that any number of nodes may go without a name. They send
+    /// to others; who answers them knows their identity by what they sent.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Its identity. Default: that of its name.
+    /// Its identity. Default: that of its name, or drawn at random if it has none.
     pub fn node_id(mut self, node: NodeId) -> Self {
         self.node = Some(node);
         self
@@ -122,7 +125,7 @@ impl NodeBuilder {
         self
     }
 
-    /// How long a node that is dropped waits for acknowledgements. Default: one second.
+    /// How long a node that is dropped waits for what it has sent to be delivered. Default: one second.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
         self
@@ -154,26 +157,43 @@ impl NodeBuilder {
         self
     }
 
-    /// Is given a line for each choice that is made.
+    /// Is given a line for each choice that is made, for each peer that is met or says goodbye, and with what was counted when
+    /// the node is closed. `EMP_LOG=info` writes the same lines to standard error. Must not call the node, which is locked
+    /// meanwhile.
     pub fn log(mut self, log: impl Fn(&str) + Send + 'static) -> Self {
         self.log = Some(Box::new(log));
         self
     }
 
-    /// Is given a line for each change that the running node notices: an interface whose MTU was lowered, a peer that takes
-    /// only shorter frames than before. Must not call the node, which is locked meanwhile.
+    /// Is given a line for each change that the running node notices: a peer, a way to it or a link that is lost or works again, an
+    /// interface whose MTU was lowered, an identity that two nodes claim, messages that were lost with the node. `EMP_LOG=warn` writes
+    /// the same lines to standard error. Must not call the node, which is locked meanwhile.
     pub fn notices(mut self, notices: impl Fn(&str) + Send + 'static) -> Self {
         self.notices = Some(Box::new(notices));
         self
     }
 
+    /// Its name and identity: those that were given, the one from the other, or drawn.
+    fn identity(&self) -> Result<(String, NodeId), BuildError> {
+        Ok(match (&self.name, self.node) {
+            (Some(name), node) => (name.clone(), node.unwrap_or_else(|| names::identity(name))),
+            (None, Some(node)) => (system::process_name(), node),
+            (None, None) => loop {
+                let node = NodeId(system::random().map_err(system_error("drawing an identity"))?);
+                if node != NodeId::ANY {
+                    break (system::process_name(), node);
+                }
+            },
+        })
+    }
+
     /// Starts the node.
     pub fn start(self) -> Result<Node, BuildError> {
-        let name = self.name.unwrap_or_else(system::host_name);
-        let id = self.node.unwrap_or_else(|| NodeId::from_name(&name));
+        let (name, id) = self.identity()?;
         if id == NodeId::ANY {
             return Err(BuildError::Identity);
         }
+        let journal = Journal::new(&name, self.log, self.notices);
         let mut choice = Choice::default();
         let mut links = self.links;
         for given in &links {
@@ -182,9 +202,7 @@ impl NodeBuilder {
         if let Some(auto_links) = &self.auto_links {
             links.extend(ladder::climb(auto_links, id, &mut choice)?);
         }
-        if let Some(log) = &self.log {
-            choice.lines().for_each(|line| log(&line));
-        }
+        choice.lines().for_each(|line| journal.say(Level::Info, &line));
         check(&links)?;
         let kinds: Vec<_> = links.iter().map(|chosen| chosen.link.capabilities().clone()).collect();
         let mut infos: Vec<_> = links.iter().map(info).collect();
@@ -197,8 +215,8 @@ impl NodeBuilder {
             division.apply(&mut infos, &kinds);
             if let Some(costs) = &division.costs {
                 choice.lanes(costs);
-                if let (Some(log), Some(line)) = (&self.log, choice.lines().last()) {
-                    log(&line);
+                if let Some(line) = choice.lines().last() {
+                    journal.say(Level::Info, &line);
                 }
             }
         }
@@ -221,9 +239,11 @@ impl NodeBuilder {
         // SAFETY: every segment that the firmware will see comes from posts of the core (`Core::post_send` and its kin),
         // which ask their callers for what the module's invariant asks for, or from an exported region, which keeps it.
         let memory = unsafe { ProcessMemory::new(peers) };
-        let mut core =
-            Core::new(Firmware::new(config), links, frame_bytes_max, memory, self.wait_mode);
-        core.health.notices = self.notices;
+        let mut firmware = Firmware::new(config);
+        if id == NodeId::from_name(&name) {
+            firmware.claim_identity();
+        }
+        let core = Core::new(firmware, links, frame_bytes_max, memory, self.wait_mode, journal);
         let shared = Shared::new(core, self.board, self.wait_mode)
             .map_err(system_error("making an event descriptor"))?;
         let node = NodeInner {
@@ -251,9 +271,8 @@ fn start_thread(node: &NodeInner, board: Board) -> Result<(), BuildError> {
         Board::Thread => ("emp-board", thread_board::run),
     };
     let shared = Arc::clone(&node.shared);
-    let thread = std::thread::Builder::new()
-        .name(name.into())
-        .spawn(move || run(&shared))
+    let thread = std::thread::Builder::new().name(name.into());
+    let thread = signals::blocked(|| thread.spawn(move || run(&shared)))
         .map_err(system_error("starting a thread"))?;
     node.threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(thread);
     Ok(())

@@ -39,7 +39,7 @@ impl Drop for Claim {
     fn drop(&mut self) {
         let Some(claim) = self.info.claim else { return };
         let shared = &self.endpoint.inner.node.shared;
-        let Some(mut core) = shared.lock_unless_broken() else { return };
+        let Some(mut core) = shared.lock_to_drop() else { return };
         let now = core.now();
         if let Some(firmware) = core.firmware_mut() {
             firmware.discard(now, claim);

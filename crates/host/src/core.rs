@@ -3,7 +3,7 @@
 //! Whoever makes progress (a caller, the guardian, the progress thread) holds the lock around a [`Core`] and calls
 //! [`Core::turn`].
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsRawFd, RawFd};
 
 use emp_firmware::{
@@ -19,7 +19,9 @@ use crate::clock;
 use crate::directory::Directory;
 use crate::health::Health;
 use crate::incoming::Incoming;
+use crate::journal::Journal;
 use crate::lanes::{self, Seldom};
+use crate::losses::Losses;
 use crate::memory::ProcessMemory;
 use crate::outgoing::Outgoing;
 use crate::patience::Patience;
@@ -84,6 +86,14 @@ pub(crate) struct Core {
     pub(crate) seldom: Option<Seldom>,
     /// How the links' interfaces are.
     pub(crate) health: Health,
+    /// Where what happens is written down.
+    pub(crate) journal: Journal,
+    /// What was lost and nobody was told of.
+    pub(crate) losses: Losses,
+    /// Identities that two nodes use, and what was said of it. As many as the firmware tells of.
+    pub(crate) claimed: HashMap<NodeId, String>,
+    /// Ways to peers that have failed.
+    pub(crate) lost_ways: HashSet<(NodeId, LinkIndex)>,
     /// The counters of a closed node.
     last_counters: Counters,
 }
@@ -95,6 +105,7 @@ impl Core {
         frame_bytes_max: usize,
         memory: ProcessMemory,
         wait_mode: WaitMode,
+        journal: Journal,
     ) -> Self {
         let poll_by_hand = links.iter().any(|link| link.readiness().is_none());
         let kinds: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
@@ -122,6 +133,10 @@ impl Core {
             poll_by_hand,
             seldom: lanes::seldom(&kinds).map(Seldom::new),
             health: Health::default(),
+            journal,
+            losses: Losses::default(),
+            claimed: HashMap::new(),
+            lost_ways: HashSet::new(),
             last_counters: Counters::default(),
         }
     }
@@ -366,8 +381,8 @@ impl Core {
             }
         }
         while let Some(event) = self.firmware.as_mut().and_then(Firmware::poll_event) {
-            self.directory.note(&event);
             self.tell(&event);
+            self.directory.note(&event);
             if self.events.len() == EVENTS_MAX {
                 self.events.pop_front();
             }
@@ -388,7 +403,12 @@ impl Core {
         match self.requests.end(&completion) {
             Ended::Request(key) => self.sleepers.request(key),
             Ended::Raw(key, context) => self.hand_raw(key, context, &completion),
-            Ended::Orphan(buffer) => self.sleepers.bury(buffer),
+            Ended::Orphan(buffer) => {
+                if sends && completion.status != Status::Ok {
+                    self.losses.note(completion.peer, completion.status);
+                }
+                self.sleepers.bury(buffer);
+            }
             Ended::Unknown => debug_assert!(false, "completion of nothing: {completion:?}"),
         }
     }
@@ -512,6 +532,12 @@ impl Core {
                 places.push((link, address));
             }
         }
+    }
+
+    /// True once [`close`](Self::close) was called.
+    #[inline]
+    pub(crate) const fn is_closed(&self) -> bool {
+        self.firmware.is_none()
     }
 
     /// Says goodbye and ends the firmware. Everything in flight ends with [`Status::EndpointClosed`].

@@ -1,7 +1,6 @@
 //! Endpoints: mailboxes of a node, and the safe way to send and receive through them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use emp_firmware::{
     CompletionMode, PostError, ProbeInfo, ReceiveDescriptor, SegmentList, Selector, SendDescriptor,
@@ -11,15 +10,13 @@ use emp_wire::NodeId;
 
 use crate::buffer::{Held, ReceiveBuffer, SendBuffer};
 use crate::claim::Claim;
-use crate::clock;
 use crate::core::Core;
-use crate::error::{CallError, OpenError, Refused, RefusedReason};
+use crate::error::{OpenError, Refused, RefusedReason};
+use crate::names;
 use crate::node::{Node, NodeInner};
 use crate::queues::QueueKey;
-use crate::request::{Finished, ReceiveRequest, Request, SendRequest, Ticket};
+use crate::request::{ReceiveRequest, Request, SendRequest, Ticket};
 use crate::requests::{Begun, State};
-use crate::sleepers::Interest;
-use crate::wait::wait_for;
 
 /// A mailbox of a node: messages are sent from it and received in it.
 ///
@@ -55,7 +52,7 @@ impl From<(NodeId, u16)> for Address {
 
 impl From<(&str, u16)> for Address {
     fn from((name, endpoint): (&str, u16)) -> Self {
-        Self { node: NodeId::from_name(name), endpoint }
+        Self { node: names::identity(name), endpoint }
     }
 }
 
@@ -98,9 +95,6 @@ impl SendOptions {
         Self { completion, ..self }
     }
 }
-
-/// First pause of a blocking send that was refused for lack of room; it makes progress meanwhile.
-const REFUSED_PAUSE: Duration = Duration::from_micros(50);
 
 impl Endpoint {
     pub(crate) fn open(node: &Arc<NodeInner>, number: u16) -> Result<Self, OpenError> {
@@ -235,61 +229,10 @@ impl Endpoint {
         Err(Refused { reason, buffer: unsafe { held.release() } })
     }
 
-    /// Sends and waits until that has ended, at most for `timeout` (`None`: without limit). A lack of room is waited
-    /// for as well.
-    pub fn send_wait<B: SendBuffer>(
-        &self,
-        to: impl Into<Address>,
-        match_bits: u64,
-        mut buffer: B,
-        timeout: impl Into<Option<Duration>>,
-    ) -> Result<Finished<B>, CallError<B>> {
-        let to = to.into();
-        let deadline = timeout.into().map(|timeout| clock::now() + clock::span(timeout));
-        loop {
-            match self.send(to, match_bits, buffer) {
-                Ok(request) => {
-                    let left = deadline.map(|end| clock::duration(end.since(clock::now())));
-                    return request.wait(left).map_err(CallError::Wait);
-                }
-                Err(refused) => {
-                    let late = deadline.is_some_and(|end| clock::now() >= end);
-                    if late || !refused.reason.is_temporary() {
-                        return Err(CallError::Refused(refused));
-                    }
-                    buffer = refused.buffer;
-                    self.inner.node.progress_for(REFUSED_PAUSE);
-                }
-            }
-        }
-    }
-
-    /// Receives and waits until that has ended, at most for `timeout` (`None`: without limit).
-    pub fn receive_wait<B: ReceiveBuffer>(
-        &self,
-        selector: Selector,
-        buffer: B,
-        timeout: impl Into<Option<Duration>>,
-    ) -> Result<Finished<B>, CallError<B>> {
-        let request = self.receive(selector, buffer).map_err(CallError::Refused)?;
-        request.wait(timeout).map_err(CallError::Wait)
-    }
-
     /// Looks for the first message that has arrived, that no receive has taken, and that `selector` accepts. Makes
     /// progress.
     pub fn probe(&self, selector: Selector) -> Option<ProbeInfo> {
         self.look(selector, false)
-    }
-
-    /// As [`probe`](Self::probe), but waits for such a message, at most for `timeout` (`None`: without limit).
-    pub fn probe_wait(
-        &self,
-        selector: Selector,
-        timeout: impl Into<Option<Duration>>,
-    ) -> Option<ProbeInfo> {
-        wait_for(&self.inner.node.shared, &Interest::Arrivals, timeout.into(), |core| {
-            core.probe(self.inner.number, selector, false)
-        })
     }
 
     /// As [`probe`](Self::probe), but sets the message aside: only the [`Claim`] can receive it.
@@ -317,7 +260,7 @@ pub(crate) fn make_room(core: &mut Core, error: PostError, now: Time) {
 impl Drop for EndpointInner {
     fn drop(&mut self) {
         let shared = &self.node.shared;
-        let Some(mut core) = shared.lock_unless_broken() else { return };
+        let Some(mut core) = shared.lock_to_drop() else { return };
         core.queues.close(self.number);
         let now = core.now();
         if let Some(firmware) = core.firmware_mut() {

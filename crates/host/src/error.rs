@@ -7,6 +7,7 @@ use emp_link::LinkError;
 use emp_wire::NodeId;
 
 use crate::ladder::Choice;
+use crate::names;
 use crate::request::Request;
 
 /// Why a node could not be built.
@@ -123,9 +124,10 @@ pub(crate) const fn describe(error: PostError) -> &'static str {
 pub struct OperationError {
     /// How it ended. [`Completion::status`] is not [`Status::Ok`].
     pub completion: Completion,
-    /// The peer's name, if it was met; empty otherwise.
+    /// The peer's name: as this program called it, else as it calls itself, if it was met; else empty.
     pub peer_name: String,
-    /// If the peer was unreachable, what is wrong with this node's interfaces: "interface eth0 is down". Else empty.
+    /// What may be why: if nothing was heard of the peer, where it was looked for, and what is wrong with this node's interfaces
+    /// ("interface eth0 is down"); if it seems to have restarted, whether two nodes claim its identity. Else empty.
     pub trouble: String,
 }
 
@@ -148,10 +150,12 @@ impl fmt::Display for OperationError {
             OpKind::Notified => "notification by",
             OpKind::Undelivered => "delivery to",
         };
-        match (peer, self.peer_name.as_str()) {
-            (NodeId::ANY, _) => write!(f, "{what} any node: ")?,
-            (_, "") => write!(f, "{what} node {peer} endpoint {peer_endpoint}: ")?,
-            (_, name) => write!(f, "{what} node {name} ({peer}) endpoint {peer_endpoint}: ")?,
+        match peer {
+            NodeId::ANY => write!(f, "{what} any node: ")?,
+            _ => {
+                let name = names::show(peer, &self.peer_name);
+                write!(f, "{what} node {name} endpoint {peer_endpoint}: ")?;
+            }
         }
         f.write_str(status.describe())?;
         match status {

@@ -9,6 +9,7 @@ use crate::clock;
 use crate::core::Core;
 use crate::directory::{Peer, PeerState};
 use crate::error::NotFound;
+use crate::names;
 use crate::node::Node;
 use crate::sleepers::Interest;
 use crate::wait::wait_for;
@@ -56,7 +57,7 @@ impl Who<'_> {
 impl std::fmt::Display for Who<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Id(node) => write!(f, "node {node}"),
+            Self::Id(node) => write!(f, "node {}", names::show(*node, "")),
             Self::Name(name) => write!(f, "a node called {name}"),
         }
     }
@@ -72,15 +73,10 @@ impl Node {
         let mut questions: Vec<_> = everywhere.collect();
         let id = match who {
             Who::Id(node) => node,
-            Who::Name(name) => NodeId::from_name(name),
+            Who::Name(name) => names::identity(name),
         };
         questions.extend(self.inner.shared.lock().hints.get(&id).into_iter().flatten());
-        let asked = || {
-            let kinds = self.inner.capabilities.iter();
-            let names: Vec<_> =
-                kinds.map(|link| format!("{} on {}", link.kind, link.interface)).collect();
-            format!("everyone by {}", names.join(", "))
-        };
+        let asked = || self.inner.shared.lock().asked();
         // By name, it may be somebody whose identity is not that of the name.
         let anyone = matches!(who, Who::Name(_)).then_some(NodeId::ANY);
         let wanted: Vec<NodeId> = [id].into_iter().chain(anyone).collect();

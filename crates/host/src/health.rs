@@ -3,11 +3,12 @@
 //! Looked at now and then while there is something to do, for the kernel says nothing of either: a frame that is too long for the
 //! interface is an error of one call, or vanishes at the other end.
 
-use emp_firmware::{Firmware, LinkIndex, NodeEvent, Span, Time};
+use emp_firmware::{LinkIndex, Span, Time};
 use emp_link::{Condition, Link};
 
-use crate::builder::{Log, has_long_frames};
+use crate::builder::has_long_frames;
 use crate::core::Core;
+use crate::journal::Level;
 
 /// Least time between two looks: a look is two system calls a link, half a microsecond, and with this no frame has been resent
 /// often enough by then for a peer to be given up.
@@ -25,8 +26,8 @@ pub(crate) struct Health {
     look_at: Time,
     /// How many looks more repeat to the peers that the limit has fallen.
     repeats: u32,
-    /// Is told of what was noticed.
-    pub(crate) notices: Option<Log>,
+    /// What is wrong with each link, as it was last told.
+    troubles: Vec<Option<&'static str>>,
 }
 
 impl Health {
@@ -35,10 +36,10 @@ impl Health {
         now >= self.look_at
     }
 
-    fn say(&self, line: &str) {
-        if let Some(notices) = &self.notices {
-            notices(line);
-        }
+    /// Notes what is wrong with a link. True if that is news.
+    fn is_news(&mut self, link: usize, trouble: Option<&'static str>) -> bool {
+        self.troubles.resize(self.troubles.len().max(link + 1), None);
+        std::mem::replace(&mut self.troubles[link], trouble) != trouble
     }
 }
 
@@ -47,7 +48,7 @@ impl Core {
     #[cold]
     pub(crate) fn look_at_links(&mut self, now: Time) {
         self.health.look_at = now + LOOK_EVERY;
-        let Self { firmware: Some(firmware), links, health, .. } = self else { return };
+        let Self { firmware: Some(firmware), links, health, journal, .. } = self else { return };
         if health.repeats > 0 {
             health.repeats -= 1;
             firmware.repeat_limit(now);
@@ -70,12 +71,17 @@ impl Core {
                 });
             }
             if let Some(notice) = link.notice() {
-                health.say(&notice);
+                journal.say_often(Level::Warn, &notice);
             }
             let Some(condition) = link.condition() else {
                 fits = fits.map(|fits| fits.min(most));
                 continue;
             };
+            if health.is_news(index, condition.trouble) {
+                let (interface, what) = (condition.interface, condition.trouble);
+                let what = what.unwrap_or("works again");
+                journal.say_often(Level::Warn, &format!("interface {interface} {what}"));
+            }
             fits = fits.map(|fits| fits.min(condition.frame_bytes_max));
             if condition.trouble.is_some() {
                 health.look_at = now + LOOK_EVERY_TROUBLED;
@@ -92,23 +98,15 @@ impl Core {
             }
         }
         for condition in &lowered {
-            health.say(&shorter(condition, before, firmware.takes_bytes_max()));
+            journal.say_often(Level::Warn, &shorter(condition, before, firmware.takes_bytes_max()));
         }
         if fits.is_some_and(|fits| firmware.raise_frame_bytes(now, fits)) {
             health.repeats = REPEATS;
             let most = firmware.takes_bytes_max();
-            health.say(&format!("frames of up to {most} bytes fit every interface again"));
-        }
-    }
-
-    /// Says aloud what a peer has told of itself.
-    pub(crate) fn tell(&self, event: &NodeEvent) {
-        let own = self.firmware().map(Firmware::node);
-        if let NodeEvent::Limited { node, frame_bytes_max } = event
-            && own != Some(*node)
-        {
-            let health = &self.health;
-            health.say(&format!("node {node} takes frames of at most {frame_bytes_max} bytes now"));
+            journal.say_often(
+                Level::Warn,
+                &format!("frames of up to {most} bytes fit every interface again"),
+            );
         }
     }
 

@@ -18,7 +18,7 @@
 //! };
 //! let (ann, bob) = (start(0, "ann")?, start(1, "bob")?);
 //!
-//! // Messages go from endpoint to endpoint, and match by 64 bits and the sender.
+//! // Messages go from endpoint to endpoint, and match by 64 bits and the sender. This returns when bob's node has it.
 //! let (from, to) = (ann.endpoint(1)?, bob.endpoint(1)?);
 //! let receive = to.receive(Selector::bits(42), vec![0; 100])?;
 //! from.send_wait(("bob", 1), 42, "hello", Duration::from_secs(10))?;
@@ -106,23 +106,30 @@
 //! # Errors
 //!
 //! Operations end with an [`OperationError`] that names the peer and the reason when the peer is unreachable, was
-//! restarted, has closed its node, and so on; others are not affected. [`Node::wait_event`] tells of such things too.
+//! restarted, has closed its node, and so on; others are not affected. [`Node::wait_event`] tells of such things too, and so does the
+//! log (`EMP_LOG=warn`; `docs/guide/log.md`). What a success means is in `docs/guide/delivery.md`.
+//!
+//! # Signals
+//!
+//! Threads of a node have all signals blocked but those of faults: a signal to the process reaches a thread of the application.
 //!
 //! # Processes that fork
 //!
 //! A node does not survive `fork(2)` in the child: its threads are not there and its sockets are shared with the parent.
-//! The child must not use or drop handles of the parent's nodes (`exec` or `_exit` are fine); it starts nodes of its own,
-//! under other names. Descriptors are closed on `exec`.
+//! The child must not use handles of the parent's nodes; dropping them does nothing there, and the parent's nodes go on. The child starts nodes of
+//! its own, under other names. Descriptors are closed on `exec`.
 
 #![allow(clippy::result_large_err, reason = "errors hand the request or buffer back")]
 
 mod alarm;
 mod appetite;
+mod blocking;
 mod board;
 mod buffer;
 mod builder;
 mod claim;
 mod clock;
+mod closing;
 mod copy_sum;
 mod core;
 mod directory;
@@ -133,9 +140,13 @@ mod find;
 mod guardian;
 mod health;
 mod incoming;
+mod journal;
 mod ladder;
 mod lanes;
+mod losses;
 mod memory;
+mod names;
+mod news;
 mod node;
 mod outgoing;
 mod pages;
@@ -150,6 +161,7 @@ mod request;
 mod requests;
 mod several;
 mod shared;
+mod signals;
 mod sleepers;
 mod system;
 mod thread_board;
@@ -161,6 +173,7 @@ pub use board::{Board, WaitMode};
 pub use buffer::{ReceiveBuffer, Scatter, SendBuffer};
 pub use builder::{Lanes, NodeBuilder};
 pub use claim::Claim;
+pub use closing::CutShort;
 pub use directory::{Peer, PeerState};
 pub use element::{Element, Values};
 pub use endpoint::{Address, Endpoint, SendOptions};
@@ -171,7 +184,7 @@ pub use error::{
 pub use find::Who;
 pub use ladder::{AutoLinks, Choice, Outcome, Rung, Want};
 pub use lanes::{LaneCosts, LinkCosts, measure_lanes};
-pub use node::{CutShort, HostCounters, Node};
+pub use node::{HostCounters, Node};
 pub use pages::PageBuffer;
 pub use raw::{RawOp, RawSend};
 pub use region::{Region, RegionOptions};

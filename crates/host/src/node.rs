@@ -1,6 +1,6 @@
 //! Nodes: one running firmware, its links and threads.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use emp_wire::{Epoch, LinkAddress, NodeId};
 
 use crate::builder::NodeBuilder;
 use crate::clock;
+use crate::closing::CutShort;
 use crate::directory::Peer;
 use crate::endpoint::Endpoint;
 use crate::error::OpenError;
@@ -22,7 +23,8 @@ use crate::wait::wait_for;
 /// A running firmware with its links. Cheap to clone; all clones are the same node.
 ///
 /// When the last handle (node, endpoint, or request) goes, the node is closed as by [`close`](Self::close) with the
-/// builder's linger time.
+/// builder's [`linger`](NodeBuilder::linger) time (1 s). Nobody is there then to be told of what is not delivered by the end of
+/// it: a line of the log says it (`EMP_LOG`). Programs that must know call `close`, or wait for their sends.
 #[derive(Clone)]
 pub struct Node {
     pub(crate) inner: Arc<NodeInner>,
@@ -39,14 +41,6 @@ pub(crate) struct NodeInner {
     pub(crate) linger: Duration,
     pub(crate) capabilities: Vec<Capabilities>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// A node was closed before everything that it had sent was acknowledged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the node was closed with {sends} sends or one-sided operations unfinished")]
-pub struct CutShort {
-    /// Sends and one-sided operations that had not ended.
-    pub sends: usize,
 }
 
 /// What a node counts, beside the firmware's counters.
@@ -66,9 +60,6 @@ pub struct HostCounters {
     /// Times that waiting calls slept.
     pub sleeps: u64,
 }
-
-/// Longest time that closing waits at a time before it looks again whether all is acknowledged.
-const CLOSE_SLICE: Duration = Duration::from_millis(1);
 
 impl Node {
     /// Describes a node to be started.
@@ -223,12 +214,14 @@ impl Node {
         Some(LinkIndex(place as u8))
     }
 
-    /// Waits until all that was sent is acknowledged, at most for `linger`; then says goodbye to the peers and ends the
-    /// firmware. What is still in flight ends with an error, and all posts are refused from then on.
+    /// Waits until all that was sent is delivered and all operations have ended, at most for `linger`; then says goodbye to the
+    /// peers and ends the firmware. What is still in flight ends with an error, calls that wait return, and all posts are refused
+    /// from then on.
     ///
     /// # Errors
     ///
-    /// [`CutShort`] if the time was too short.
+    /// [`CutShort`] if not all that was sent is known to be delivered: the time was too short, or messages whose sends were over
+    /// when they were copied went to nodes that were lost or never found. `Ok` a second time.
     pub fn close(&self, linger: Duration) -> Result<(), CutShort> {
         self.inner.close(linger)
     }
@@ -238,54 +231,5 @@ impl NodeInner {
     /// Makes progress for so long, or lets the progress thread.
     pub(crate) fn progress_for(&self, time: Duration) {
         wait_for::<()>(&self.shared, &Interest::Arrivals, Some(time), |_| None);
-    }
-
-    fn close(&self, linger: Duration) -> Result<(), CutShort> {
-        let end = clock::now() + clock::span(linger);
-        let mut drained = false;
-        while !drained {
-            let now = clock::now();
-            let slice = clock::duration(end.since(now)).min(CLOSE_SLICE);
-            drained = wait_for(&self.shared, &Interest::Arrivals, Some(slice), |core| {
-                core.is_drained().then_some(())
-            })
-            .is_some();
-            if now >= end {
-                break;
-            }
-        }
-        self.stop_threads();
-        let mut core = self.shared.lock();
-        let kinds = [OpKind::Send, OpKind::Put, OpKind::Get, OpKind::Atomic];
-        let sends = kinds.into_iter().map(|kind| core.requests.flying(kind)).sum();
-        let now = core.now();
-        core.close(now);
-        // A waiter beside a progress thread spins on this; whoever sleeps was woken by the core.
-        self.shared.announce();
-        if drained || sends == 0 { Ok(()) } else { Err(CutShort { sends }) }
-    }
-
-    fn stop_threads(&self) {
-        self.shared.stop();
-        let threads =
-            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for thread in threads {
-            // A buffer that owns a handle of this node may be dropped by the node's own thread.
-            if thread.thread().id() != std::thread::current().id() {
-                // A panic there has broken the lock, which is noticed by whoever uses the node.
-                let _ = thread.join();
-            }
-        }
-    }
-}
-
-impl Drop for NodeInner {
-    fn drop(&mut self) {
-        if self.shared.is_broken() || std::thread::panicking() {
-            self.stop_threads();
-        } else {
-            // Nobody is left to hear about unfinished sends.
-            let _ = self.close(self.linger);
-        }
     }
 }

@@ -164,7 +164,12 @@ impl Core {
     pub(crate) fn notice(&mut self, completion: Completion) {
         debug_assert!(matches!(completion.op.kind(), OpKind::Notified | OpKind::Undelivered));
         let (number, kind) = (completion.context as u16, completion.op.kind());
-        let Some(key) = self.queues.wanting_notices(number, kind) else { return };
+        let Some(key) = self.queues.wanting_notices(number, kind) else {
+            if kind == OpKind::Undelivered {
+                self.losses.note(completion.peer, completion.status);
+            }
+            return;
+        };
         if self.queues.push(key, completion.context, &completion) && kind == OpKind::Notified {
             // Peers are held back when the application does not look.
             if let Some(firmware) = &mut self.firmware {

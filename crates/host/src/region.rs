@@ -189,7 +189,7 @@ impl Region {
     /// To be called once; the region is of no use afterwards.
     unsafe fn give_back(&mut self) -> Option<Vec<u8>> {
         {
-            let mut core = self.node.shared.lock_unless_broken()?;
+            let mut core = self.node.shared.lock_to_drop()?;
             self.node.shared.remove_region(&mut core, self.id.key);
         }
         // SAFETY: called once; the firmware has forgotten the region, and nothing that names it is under way.

@@ -9,6 +9,7 @@ use crate::buffer::Held;
 use crate::clock;
 use crate::core::Core;
 use crate::error::{Failed, OperationError, WaitError};
+use crate::names;
 use crate::node::NodeInner;
 use crate::requests::{Begun, SlotKey};
 use crate::sleepers::Interest;
@@ -235,12 +236,22 @@ impl Ticket {
 
 impl NodeInner {
     /// The error for a completion that is not a success.
-    fn error(&self, completion: Completion) -> OperationError {
+    pub(crate) fn error(&self, completion: Completion) -> OperationError {
         let mut core = self.shared.lock();
-        let peer_name =
-            core.directory.get(completion.peer).map(|peer| peer.name.clone()).unwrap_or_default();
-        let lost = completion.status == Status::Unreachable;
-        let trouble = if lost { core.link_troubles() } else { String::new() };
+        let peer = completion.peer;
+        let own_name = || Some(core.directory.get(peer)?.name.clone());
+        let peer_name = names::called(peer).or_else(own_name).unwrap_or_default();
+        let trouble = match completion.status {
+            status if status.is_silence() => {
+                let asked = || format!("asked {}", core.asked());
+                let asked = (status == Status::NotFound && !core.is_closed()).then(asked);
+                let troubles = Some(core.link_troubles()).filter(|troubles| !troubles.is_empty());
+                let all: Vec<_> = [asked, troubles].into_iter().flatten().collect();
+                all.join("; ")
+            }
+            Status::PeerRestarted => core.claimed.get(&peer).cloned().unwrap_or_default(),
+            _ => String::new(),
+        };
         OperationError { completion, peer_name, trouble }
     }
 }

@@ -25,6 +25,8 @@ const YIELD_EVERY: Span = Span::us(20);
 /// Everything that a node's threads share.
 pub(crate) struct Shared {
     core: Mutex<Core>,
+    /// The process that the node was started in.
+    process: u32,
     /// Threads that did not get the lock at once and want it.
     wanting: AtomicU32,
     /// Turns made by callers: shows the guardian and sleeping callers that someone is at work.
@@ -59,6 +61,7 @@ impl Shared {
         let guardian_poll_set = PollSet::new(&descriptors, &guardian_bell);
         Ok(Self {
             core: Mutex::new(core),
+            process: std::process::id(),
             wanting: AtomicU32::new(0),
             ticks: AtomicU64::new(0),
             news: AtomicU64::new(0),
@@ -116,6 +119,17 @@ impl Shared {
             Err(TryLockError::WouldBlock) => self.lock_slowly(),
             Err(TryLockError::Poisoned(_)) => None,
         }
+    }
+
+    /// The same for handles that are dropped: `None` also in a process that was forked from the node's. There nobody may hold the
+    /// lock any more who could give it back, and what is sent would be sent by the parent's sockets.
+    pub(crate) fn lock_to_drop(&self) -> Option<Locked<'_>> {
+        if self.is_ours() { self.lock_unless_broken() } else { None }
+    }
+
+    /// True in the process that the node was started in; false in one that was forked from it. A system call.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.process == std::process::id()
     }
 
     /// True if another thread wants the lock.
@@ -277,8 +291,8 @@ impl Shared {
 
     /// Leaves the buffer of a dropped request with the core until the operation has ended.
     pub(crate) fn orphan(&self, key: SlotKey, buffer: Box<dyn Send>) {
-        let Some(mut core) = self.lock_unless_broken() else {
-            // The firmware is broken but may still be referenced by a thread: leaking is the sound thing to do.
+        let Some(mut core) = self.lock_to_drop() else {
+            // The firmware is broken but may still be referenced by a thread, or this is not its process: leaking is the sound thing to do.
             std::mem::forget(buffer);
             return;
         };

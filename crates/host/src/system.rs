@@ -2,6 +2,20 @@
 
 use std::io;
 
+use emp_wire::NAME_BYTES_MAX;
+
+/// A name for a node that has none: the machine's, and the process's number. Fits what is told to others.
+pub(crate) fn process_name() -> String {
+    let process = std::process::id().to_string();
+    let mut name = host_name();
+    let mut most = NAME_BYTES_MAX - 1 - process.len();
+    while !name.is_char_boundary(most.min(name.len())) {
+        most -= 1;
+    }
+    name.truncate(most);
+    format!("{name}-{process}")
+}
+
 /// The machine's name, or `emp` if it has none.
 pub(crate) fn host_name() -> String {
     let mut name = [0u8; 256];

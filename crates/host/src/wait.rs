@@ -25,7 +25,8 @@ const NAP: Duration = Duration::from_micros(250);
 /// less than a microsecond.
 const LOOKS_PER_READING: u32 = 4;
 
-/// Waits until `check` finds what it looks for. `None`: the time has passed.
+/// Waits until `check` finds what it looks for. `None`: the time has passed, or the node was closed, after which nothing
+/// happens any more.
 ///
 /// `interest` says what may make `check` succeed when another thread makes progress; `check` runs with the core locked,
 /// after each turn in which anything happened.
@@ -38,6 +39,9 @@ pub(crate) fn wait_for<T>(
     let mut core = shared.lock();
     if let Some(found) = check(&mut core) {
         return Some(found);
+    }
+    if core.is_closed() {
+        return None;
     }
     let waiter = Waiter::new(shared, interest, timeout, &core);
     match shared.board {
@@ -139,6 +143,9 @@ impl<'a> Waiter<'a> {
             {
                 break Some(found);
             }
+            if was_away && core.is_closed() {
+                break None;
+            }
             was_away = false;
             looks = looks.wrapping_add(1);
             if !worked && !looks.is_multiple_of(LOOKS_PER_READING) {
@@ -232,7 +239,7 @@ impl<'a> Waiter<'a> {
             // Read before the check and under the lock: what comes later moves it.
             let news = self.shared.news();
             let found = check(&mut core);
-            if found.is_some() || now >= self.deadline {
+            if found.is_some() || now >= self.deadline || core.is_closed() {
                 core.patience.learn(now.since(self.since), found.is_none());
                 return found;
             }

@@ -131,13 +131,13 @@ fn on_udp_a_lone_message_is_read_where_it_is() {
     let (a, b) = nodes.endpoints();
     let once = |bits: u64| {
         let post = b.receive(Selector::bits(bits), vec![0; LONE]).unwrap();
-        let sent = a.send_wait(b.address(), bits, pattern(LONE, bits), LONG);
+        let sent = a.send(b.address(), bits, pattern(LONE, bits)).unwrap().wait(LONG);
         let mut sent = sent.unwrap().buffer;
         sent.fill(0xFF);
         assert!(post.wait(LONG).unwrap().buffer == pattern(LONE, bits), "message {bits}");
         // The answer brings the acknowledgement: nothing is under way when the next one is posted.
         let post = a.receive(Selector::bits(bits), vec![0; 1]).unwrap();
-        b.send_wait(a.address(), bits, vec![1], LONG).unwrap();
+        b.send(a.address(), bits, vec![1]).unwrap().wait(LONG).unwrap();
         post.wait(LONG).unwrap();
         drop(sent);
     };
@@ -184,11 +184,12 @@ fn a_lone_message_that_a_full_link_refuses_waits_in_the_batch() {
     let (a, b) = nodes.endpoints();
     for bits in 0..100 {
         let post = b.receive(Selector::bits(bits), vec![0; LONE]).unwrap();
-        let mut sent = a.send_wait(b.address(), bits, pattern(LONE, bits), LONG).unwrap().buffer;
+        let sent = a.send(b.address(), bits, pattern(LONE, bits)).unwrap().wait(LONG);
+        let mut sent = sent.unwrap().buffer;
         sent.fill(0xFF);
         assert!(post.wait(LONG).unwrap().buffer == pattern(LONE, bits), "message {bits}");
         let post = a.receive(Selector::bits(bits), vec![0; 1]).unwrap();
-        b.send_wait(a.address(), bits, vec![1], LONG).unwrap();
+        b.send(a.address(), bits, vec![1]).unwrap().wait(LONG).unwrap();
         post.wait(LONG).unwrap();
     }
     let refused = refused.load(Ordering::Relaxed);

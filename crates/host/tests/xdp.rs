@@ -77,3 +77,15 @@ fn a_taken_interface_is_an_error_that_says_so() {
     let error = second.expect("there is room for one").to_string();
     assert!(error.contains("already has an XDP program"), "{error}");
 }
+
+/// The program on the interface is the parent's.
+#[test]
+fn a_child_that_drops_a_node_leaves_its_program_alone() {
+    let Some(lab) = Lab::build(1500) else { return };
+    // Without a thread, which would hold the links in the child, too.
+    let node = |side| start(&lab, side, Want::Xdp, Board::Inline { guardian: false });
+    let mut pair = Some(Pair { a: node(0), b: node(1) });
+    exchange(pair.as_ref().expect("it is here"));
+    common::in_child(|| drop(pair.take()));
+    exchange(pair.as_ref().expect("the parent's is here"));
+}

@@ -60,6 +60,8 @@ pub struct ShmLink {
     capabilities: Capabilities,
     place: Place,
     number: u64,
+    /// The process that opened it, whose name in the place it is.
+    process: u32,
     node_tag: u16,
     same_network: bool,
     listener: OwnedFd,
@@ -104,6 +106,7 @@ impl ShmLink {
             capabilities,
             place: opened.place,
             number: opened.number,
+            process: std::process::id(),
             node_tag: options.node_tag,
             same_network: options.same_network,
             listener: opened.listener,
@@ -497,7 +500,10 @@ impl Link for ShmLink {
 
 impl Drop for ShmLink {
     fn drop(&mut self) {
-        let _ = fs::remove_file(self.place.socket_of(self.number));
+        // A child that was forked from it has a copy of this value, and its parent goes on.
+        if self.process == std::process::id() {
+            let _ = fs::remove_file(self.place.socket_of(self.number));
+        }
     }
 }
 

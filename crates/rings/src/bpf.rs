@@ -295,14 +295,16 @@ impl XdpProgram {
             flags: if native { XDP_FLAGS_DRV_MODE } else { XDP_FLAGS_SKB_MODE },
         };
         // SAFETY: the structure is the beginning of what LINK_CREATE takes, without pointers.
-        unsafe { bpf(LINK_CREATE, &mut request) }.map(|fd| XdpAttachment(own(fd)))
+        unsafe { bpf(LINK_CREATE, &mut request) }
+            .map(|fd| XdpAttachment(own(fd), std::process::id()))
     }
 }
 
 /// A program's being attached. Ends with the value, and with the process, however that ends (a child
-/// between `fork` and `exec` may hold it a little longer).
+/// between `fork` and `exec` may hold it a little longer). The number is that of the process that made it: what another one, forked
+/// from it, does with its copy of the value leaves the program where it is.
 #[derive(Debug)]
-pub struct XdpAttachment(OwnedFd);
+pub struct XdpAttachment(OwnedFd, u32);
 
 #[repr(C)]
 struct LinkCreate {
@@ -364,6 +366,8 @@ impl Drop for XdpAttachment {
     fn drop(&mut self) {
         // Closing is not enough at once: a child that another thread is just starting holds all
         // descriptors until its `exec`. Failing means that it was detached already.
-        let _ = self.detach();
+        if self.1 == std::process::id() {
+            let _ = self.detach();
+        }
     }
 }

@@ -173,7 +173,7 @@ fn warn(enabled: &Enabled, completion: &Completion) {
     let (what, why) = (completion.op.kind(), completion.status.describe());
     let peer = enabled.av.describe(completion.peer, number_of(completion.peer_endpoint));
     let way = if what == OpKind::Receive { "from" } else { "to" };
-    let lost = completion.status == Status::Unreachable;
+    let lost = completion.status.is_silence();
     let trouble = if lost { enabled.tagged.node().link_troubles() } else { String::new() };
     let because = if trouble.is_empty() { "" } else { "; " };
     log::warn(&format!("{what:?} {way} {peer}: {why}{because}{trouble}"));

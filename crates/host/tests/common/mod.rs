@@ -153,3 +153,31 @@ pub fn processor_time() -> Duration {
     assert_eq!(result, 0);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
+
+/// Runs in a child that is forked here, and waits until it has ended well.
+pub fn in_child(work: impl FnOnce()) {
+    // SAFETY: the child does what this library says that it may, and ends without returning to the test.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        work();
+        // SAFETY: ends this process.
+        unsafe { libc::_exit(0) }
+    }
+    let start = Instant::now();
+    let mut status = 0;
+    loop {
+        // SAFETY: the status is written to where it is.
+        let ended = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
+        if ended == child {
+            break;
+        }
+        if start.elapsed() > LONG / 2 {
+            // SAFETY: it is ours, and was not waited for.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+            panic!("the child hangs");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(status, 0, "the child failed");
+}

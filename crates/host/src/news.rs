@@ -1,0 +1,128 @@
+//! What happened to peers, for people.
+
+use emp_firmware::{Firmware, LinkIndex, NodeEvent};
+use emp_wire::{LinkAddress, NodeId};
+
+use crate::core::Core;
+use crate::directory::{Peer, PeerState};
+use crate::journal::Level;
+use crate::names;
+
+/// Ways that have failed and whose return is to be told as such.
+const LOST_MAX: usize = 1_024;
+
+impl Core {
+    /// A node's name for people.
+    pub(crate) fn show(&self, node: NodeId) -> String {
+        names::show(node, self.directory.get(node).map_or("", |peer| peer.name.as_str()))
+    }
+
+    /// A link's name for people.
+    pub(crate) fn show_link(&self, link: LinkIndex) -> String {
+        let link = self.links.get(usize::from(link.0)).map(|link| link.capabilities());
+        link.map_or_else(|| "no link".into(), |link| format!("{} on {}", link.kind, link.interface))
+    }
+
+    fn show_place(&self, (link, address): (LinkIndex, LinkAddress)) -> String {
+        format!("{address} by {}", self.show_link(link))
+    }
+
+    /// Says aloud what happened to a peer. Called before the directory learns of it: what was known until now decides what is news.
+    pub(crate) fn tell(&mut self, event: &NodeEvent) {
+        let Some((level, line)) = self.line_of(event) else { return };
+        if let NodeEvent::Claimed { node, .. } = event {
+            self.claimed.insert(*node, line.clone());
+        }
+        self.journal.say_often(level, &line);
+    }
+
+    fn line_of(&mut self, event: &NodeEvent) -> Option<(Level, String)> {
+        let own = self.firmware().map(Firmware::node);
+        Some(match event {
+            NodeEvent::Found { node, link, address, name } => {
+                let before = self.directory.get(*node);
+                let (who, where_) = (names::show(*node, name), self.show_place((*link, *address)));
+                let same = |peer: &Peer| (peer.link, peer.address) == (*link, *address);
+                match before.map(|peer| peer.state) {
+                    Some(PeerState::Found) if before.is_some_and(same) => return None,
+                    Some(PeerState::Unreachable) => {
+                        (Level::Warn, format!("peer {who} is back, at {where_}"))
+                    }
+                    _ => (Level::Info, format!("peer {who} is at {where_}")),
+                }
+            }
+            NodeEvent::Unreachable(node) => {
+                let met = self.directory.get(*node).map(|peer| (peer.link, peer.address));
+                let (who, trouble) = (self.show(*node), self.link_troubles());
+                let because = if trouble.is_empty() { "" } else { "; " };
+                match met {
+                    Some(place) => {
+                        let place = self.show_place(place);
+                        let heard = format!("nothing more is heard of it, last at {place}");
+                        (Level::Warn, format!("peer {who} is lost: {heard}{because}{trouble}"))
+                    }
+                    None => {
+                        let asked = self.asked();
+                        let line = format!("peer {who} was not found; asked {asked}");
+                        (Level::Warn, format!("{line}{because}{trouble}"))
+                    }
+                }
+            }
+            NodeEvent::Restarted(node) => {
+                let who = self.show(*node);
+                let lost = "what was under way to it and from it is lost";
+                (Level::Warn, format!("peer {who} was restarted: {lost}"))
+            }
+            NodeEvent::Closed(node) => {
+                (Level::Info, format!("peer {} has closed its node", self.show(*node)))
+            }
+            NodeEvent::Claimed { node, known, other } => {
+                let (who, other) = (self.show(*node), self.show_place(*other));
+                let one = match known {
+                    Some(known) => format!("at {}", self.show_place(*known)),
+                    None if own == Some(*node) => "this one".into(),
+                    None => "elsewhere before".into(),
+                };
+                let line = format!(
+                    "two nodes claim the identity {who} ({node}): {one}, and at {other}; each is taken for a restart of the \
+                     other: give them different names"
+                );
+                (Level::Error, line)
+            }
+            NodeEvent::PathLost { node, link } => {
+                if self.lost_ways.len() < LOST_MAX {
+                    self.lost_ways.insert((*node, *link));
+                }
+                let (who, link) = (self.show(*node), self.show_link(*link));
+                (
+                    Level::Warn,
+                    format!("the way to {who} by {link} has failed; another takes its frames"),
+                )
+            }
+            NodeEvent::PathFound { node, link } => {
+                let again = self.lost_ways.remove(&(*node, *link));
+                let (who, link) = (self.show(*node), self.show_link(*link));
+                match again {
+                    true => (Level::Warn, format!("the way to {who} by {link} works again")),
+                    false => (Level::Info, format!("there is a way to {who} by {link}, too")),
+                }
+            }
+            NodeEvent::Limited { node, .. } if own == Some(*node) => return None,
+            NodeEvent::Limited { node, frame_bytes_max } => {
+                let who = self.show(*node);
+                (
+                    Level::Warn,
+                    format!("peer {who} takes frames of at most {frame_bytes_max} bytes now"),
+                )
+            }
+        })
+    }
+
+    /// Where nodes that are not known are looked for.
+    pub(crate) fn asked(&self) -> String {
+        let links = self.links.iter().map(|link| link.capabilities());
+        let names: Vec<_> =
+            links.map(|link| format!("{} on {}", link.kind, link.interface)).collect();
+        format!("everyone by {}", names.join(", "))
+    }
+}

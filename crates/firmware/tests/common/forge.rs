@@ -312,7 +312,7 @@ impl Forged {
             destination_endpoint: endpoint,
             frame_bytes_max: MTU as u16,
             match_bits,
-            handle: 100 + self.number,
+            handle: self.number.wrapping_add(100),
             long,
             immediate: None,
         };

@@ -63,12 +63,13 @@ impl Core {
             firmware.set_long_frames(LinkIndex(index as u8), long);
             let segments = link.capabilities().segmentation;
             if firmware.set_segments(LinkIndex(index as u8), segments) {
-                health.say(if segments {
+                let line = if segments {
                     "trains of frames take udp again, whose sends the kernel segments again"
                 } else {
                     "trains of frames take no udp any more: the kernel does not segment what it sends, as on cards that compute no \
                      checksums"
-                });
+                };
+                journal.say_often(Level::Warn, line);
             }
             if let Some(notice) = link.notice() {
                 journal.say_often(Level::Warn, &notice);

@@ -11,7 +11,6 @@ use crate::descriptor::Status;
 use crate::encode;
 use crate::engine::{Firmware, NodeEvent};
 use crate::lanes::Lane;
-use crate::limits::HELLO_INTERVAL;
 use crate::long::ARRIVED_BYTES;
 use crate::peers::milliseconds;
 use crate::routes::{self, Contact};
@@ -87,11 +86,8 @@ impl Firmware {
             if restarted || moved || self.routes.is_searching(peer) {
                 self.challenge(now, link, from, peer);
             }
-            if remote == header.source_epoch
-                && self.told_limit(peer, hello.frame_bytes_max, 0)
-                && self.peers[peer].may_challenge(now)
-            {
-                self.probe_limit(peer, hello.frame_bytes_max);
+            if remote == header.source_epoch {
+                self.hear_limit(now, peer, hello.frame_bytes_max);
             }
         }
         Ok(())
@@ -143,8 +139,10 @@ impl Firmware {
         if remote == Epoch::UNKNOWN {
             self.limit_frames(peer, hello.frame_bytes_max);
             self.meet(now, peer, epoch, link, from);
+            self.send.met(peer);
             self.push_event(found(hello.name()));
         } else if remote == epoch {
+            self.send.met(peer);
             if self.told_limit(peer, hello.frame_bytes_max, header.word & ARRIVED_BYTES) {
                 self.probe_limit(peer, hello.frame_bytes_max);
             }
@@ -242,34 +240,35 @@ impl Firmware {
         self.routes.push_contact(contact);
     }
 
-    /// Shows ourselves to a node that speaks to an incarnation of ours that is no more.
+    /// Shows ourselves to a node that speaks to an incarnation of ours that is no more, or to another node, but more and more seldom.
+    #[cold]
     pub(crate) fn greet(
         &mut self,
         now: Time,
-        link: LinkIndex,
-        from: LinkAddress,
+        (link, from): (LinkIndex, LinkAddress),
+        header: &Header,
         node: NodeId,
         known: Option<u32>,
     ) {
-        if usize::from(link.0) >= self.links.len() {
+        let local = self.local_epoch(known);
+        let here = usize::from(link.0) < self.links.len();
+        if !here || !self.greetings.may_greet(now, header, local) {
             return;
         }
         if let Some(peer) = known {
             return self.challenge(now, link, from, peer);
         }
-        // A stranger: say who we are. Its own rate limit is ours: it hears no more than it sends.
-        // Not that of any challenge: its answer must not be taken for one to a question that is asked later.
+        // A stranger: say who we are.
+        // Not the nonce of any challenge: its answer must not be taken for one to a question that is asked later.
         let nonce = self.routes.nonce(node, u32::MAX);
-        let source_epoch = self.peers.own_epoch();
-        let kind = Kind::Hello;
         let contact = Contact {
             link,
             to: from,
-            kind,
+            kind: Kind::Hello,
             target: node,
             destination_tag: node.destination_tag(),
             nonce,
-            source_epoch,
+            source_epoch: local,
             destination_epoch: 0,
             word: 0,
             frame_bytes: 0,
@@ -279,19 +278,17 @@ impl Firmware {
 
     /// Shows ourselves to whoever sends frames that name nobody we know: it may speak to an earlier incarnation of ours. Its
     /// source tag is all that is known of it, and gives its destination tag.
+    #[cold]
     pub(crate) fn greet_unknown(
         &mut self,
         now: Time,
         link: LinkIndex,
         from: LinkAddress,
-        source_tag: u32,
+        header: &Header,
     ) {
-        let now_ms = milliseconds(now);
-        let interval_ms = (HELLO_INTERVAL.0 / 1_000_000) as u32;
-        let too_soon = self.greeted_ms.is_some_and(|ms| now_ms.wrapping_sub(ms) < interval_ms);
-        if !too_soon && usize::from(link.0) < self.links.len() {
-            self.greeted_ms = Some(now_ms);
-            let tag = destination_tag_of(source_tag);
+        let here = usize::from(link.0) < self.links.len();
+        if here && self.greetings.may_greet(now, header, self.peers.own_epoch()) {
+            let tag = destination_tag_of(header.source_tag);
             self.ask_address(link, from, (NodeId::ANY, tag));
         }
     }

@@ -116,7 +116,7 @@ impl Firmware {
             (node, self.peers.find(node))
         } else {
             let Some(peer) = self.peers.find_by_tag(header) else {
-                self.greet_unknown(now, link, *from, header.source_tag);
+                self.greet_unknown(now, link, *from, header);
                 return Err(Counter::DropUnknownPeer);
             };
             (self.peers[peer].node, Some(peer))
@@ -133,7 +133,7 @@ impl Firmware {
         };
         if header.destination_epoch != local.check() {
             // It speaks to an earlier incarnation: let it know of this one.
-            self.greet(now, link, *from, node, known);
+            self.greet(now, (link, *from), header, node, known);
             return Err(Counter::DropStaleDestination);
         }
         let covered = covered_bytes(header);

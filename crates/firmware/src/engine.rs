@@ -16,6 +16,7 @@ use crate::descriptor::{
     ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector,
     SendDescriptor, Status,
 };
+use crate::greetings::Greetings;
 use crate::lanes::{Lanes, Threshold, Way, Ways};
 use crate::limits::{COMPLETIONS_MAX, EVENTS_MAX};
 use crate::link_info::LinkInfo;
@@ -55,7 +56,7 @@ pub struct Config {
     pub profile: Profile,
     /// The links, best first: a node that answers on several is reached over the first that brings an answer.
     pub links: Vec<LinkInfo>,
-    /// Seed of all randomness (nonces).
+    /// Seed of all randomness: secret, as nonces are only as hard to guess as it is. Draw it from the system's generator.
     pub seed: u64,
 }
 
@@ -166,8 +167,8 @@ pub struct Firmware {
     pub(crate) names: crate::claims::Names,
     /// Epochs that peers have left: who comes back to one is two.
     pub(crate) former: crate::claims::Former,
-    /// When strangers were last greeted, in milliseconds (wrapping).
-    pub(crate) greeted_ms: Option<u32>,
+    /// Who was told lately that its frames miss this node.
+    pub(crate) greetings: Greetings,
     /// When an event last came in.
     pub(crate) ran_at: Time,
 }
@@ -212,7 +213,7 @@ impl Firmware {
             watched: Vec::new(),
             names: crate::claims::Names::default(),
             former: crate::claims::Former::default(),
-            greeted_ms: None,
+            greetings: Greetings::new(),
             ran_at: Time::default(),
         }
     }

@@ -88,8 +88,21 @@ impl Firmware {
         self.takes_bytes_max.into()
     }
 
-    /// A peer says that it takes frames of at most so many bytes. `arrived`: as many as the question had that it answers, or 0 if it
-    /// answers none. True: longer ones than those that are sent would do, if they get through.
+    /// A peer's hello says that it takes frames of at most so many bytes. It may be an old one that was held up or is sent again by
+    /// somebody else, so it changes nothing but that the peer is asked.
+    pub(crate) fn hear_limit(&mut self, now: Time, peer: u32, bytes: u16) {
+        let entry = &mut self.peers[peer];
+        let takes = bytes.max(SLICED_FOR_BYTES_MIN as u16).min(self.takes_bytes_max);
+        if takes != entry.frame_bytes_max && entry.may_challenge(now) {
+            self.probe_limit(
+                peer,
+                if takes > self.peers[peer].frame_bytes_max { bytes } else { 0 },
+            );
+        }
+    }
+
+    /// A peer answers that it takes frames of at most so many bytes; as many `arrived` as the question had. True: longer ones than
+    /// those that are sent would do, if they get through.
     pub(crate) fn told_limit(&mut self, peer: u32, bytes: u16, arrived: u32) -> bool {
         if self.peers[peer].shorten(bytes) {
             let node = self.peers[peer].node;
@@ -109,8 +122,8 @@ impl Firmware {
         !through
     }
 
-    /// Asks whether frames as long as a peer says it takes, and this node does, get through to it: by the way that it is known by,
-    /// so that nobody can have others sent such frames.
+    /// Asks how long frames a peer takes, by one of as many bytes as it says, and this node takes: so whether they get through. By the
+    /// way that it is known by, so that nobody can have others sent such frames.
     pub(crate) fn probe_limit(&mut self, peer: u32, bytes: u16) {
         if let (_, Some((link, to))) = self.peers.ways(peer).pick(Lane::Small) {
             let to = *to;

@@ -96,11 +96,34 @@ pub const REPLIES_MAX: usize = 256;
 /// Shortest time between two hellos to one peer, so that stale frames cannot make a node flood.
 pub const HELLO_INTERVAL: Span = Span::ms(1);
 
+/// The same between two to a sender whose frames miss this node and go on missing it: one a second costs nobody anything.
+pub const HELLO_INTERVAL_MAX: Span = Span::ms(1_000);
+
+/// Such senders that are told from each other: as many as speak at once to a node that restarts in a large job. 32 bytes each.
+pub const GREETED_MAX: usize = 256;
+
+/// How far hellos to all of them may be ahead of one each [`HELLO_INTERVAL`]: 64 of them.
+pub const GREETINGS_BURST: Span = Span::ms(64);
+
 /// Floor of the retransmission timer. Below it, timer slack and scheduling noise of an ordinary kernel look like loss.
 pub const RETRANSMIT_FLOOR: Span = Span::us(200);
 
-/// Ceiling of the retransmission timer: bounds how late a healed link is noticed.
+/// Ceiling of the retransmission timer: bounds how late a healed link is noticed. Where round trips are so long it is twice the time-out
+/// that they call for, as what is resent sooner was not lost.
 pub const RETRANSMIT_CEILING: Span = Span::ms(100);
+
+/// The ceiling's own: longer round trips than this calls for are jams that end, and peers are given up after a few seconds.
+pub const RETRANSMIT_CEILING_MAX: Span = Span::ms(2_000);
+
+/// Between two runs of the timers of peers that never acknowledged anything, all together: a hundredth of a processor that takes a
+/// microsecond for a frame.
+pub const STRANGERS_INTERVAL: Span = Span::us(100);
+
+/// How far those may be ahead of that: 256 runs, so that nobody waits when a job of as many nodes starts at once.
+pub const STRANGERS_BURST: Span = Span(256 * STRANGERS_INTERVAL.0);
+
+/// How long such a peer may be silent while there are too many of them: longer than a busy host keeps a process waiting.
+pub const STRANGERS_SILENCE: Span = Span::ms(500);
 
 /// Shortest and longest back-off after "not ready".
 pub const NOT_READY_BACKOFF: (Span, Span) = (Span::us(50), Span::ms(5));

@@ -8,6 +8,7 @@ use emp_wire::{Epoch, Flags, Header, Hello, Kind, LinkAddress, NodeId, Sequence}
 use hashbrown::HashMap;
 
 use crate::limits::{DISCOVERIES_MAX, REPLIES_MAX};
+use crate::siphash::SipKey;
 use crate::time::{Span, Time};
 use crate::transmit::LinkIndex;
 
@@ -67,7 +68,7 @@ struct Search {
 
 /// Searches, hints, and contact frames to be sent.
 pub(crate) struct Routes {
-    secret: u64,
+    secret: SipKey,
     searches: VecDeque<Search>,
     hints: HashMap<u64, Vec<(LinkIndex, LinkAddress)>>,
     contacts: VecDeque<Contact>,
@@ -79,7 +80,7 @@ pub(crate) struct Routes {
 impl Routes {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
-            secret: scramble(seed),
+            secret: SipKey::of(seed),
             searches: VecDeque::new(),
             hints: HashMap::new(),
             contacts: VecDeque::new(),
@@ -90,13 +91,13 @@ impl Routes {
 
     /// The nonce of the n-th question to a node: nobody else can know it, and nothing needs to be remembered.
     pub(crate) fn nonce(&self, node: NodeId, challenge: u32) -> u64 {
-        scramble(self.secret ^ scramble(node.0 ^ u64::from(challenge).rotate_left(32)))
+        self.secret.hash([node.0, challenge.into()])
     }
 
     /// A nonce for a question that its asker remembers.
     pub(crate) fn draw(&mut self) -> u64 {
         self.asked += 1;
-        scramble(self.secret.wrapping_add(scramble(self.asked)))
+        self.secret.hash([self.asked])
     }
 
     /// A nonce for a question to an address.
@@ -211,12 +212,4 @@ impl Routes {
 /// Body of a contact frame.
 pub(crate) fn hello(contact: &Contact, own: NodeId, name: &str, frame_bytes_max: u16) -> Hello {
     Hello::new(own, contact.target, contact.nonce, frame_bytes_max, name)
-}
-
-/// Finaliser of splitmix64.
-const fn scramble(z: u64) -> u64 {
-    let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -5,9 +5,9 @@ mod common;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::{HALF, Pair, frames_of, ok, show};
+use common::{HALF, Pair, frames_of, give, ok, show};
 use emp_firmware::*;
-use emp_wire::{Header, NodeId};
+use emp_wire::{Header, Kind, NodeId};
 
 const LOWERED: usize = 1000;
 
@@ -190,6 +190,8 @@ fn exchange(pair: &mut Pair, from: usize) {
 }
 
 fn raise(pair: &mut Pair, at: usize) {
+    // Peers are asked once a millisecond, and were when the limit fell.
+    pair.now = pair.now + Span::ms(1);
     let now = pair.now;
     assert!(pair.nodes[at].firmware.raise_frame_bytes(now, 9000));
     assert!(!pair.nodes[at].firmware.raise_frame_bytes(now, 9000), "once is enough");
@@ -281,4 +283,39 @@ fn it_does_not_rise_where_longer_frames_do_not_get_through() {
     exchange(&mut pair, 0);
     exchange(&mut pair, 1);
     assert_eq!((longest.take(), resent(&pair)), (1500, 0));
+}
+
+/// A hello that was held up, or that somebody repeats, tells of what is no more: nothing is shorter for it.
+#[test]
+fn an_old_hello_shortens_nothing() {
+    let (longest, told) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(None)));
+    let mut pair = Pair::new(&Profile::DEFAULT);
+    exchange(&mut pair, 0);
+    let (note, seen) = (told.clone(), longest.clone());
+    pair.drop = Box::new(move |from, frame| {
+        let (header, _) = Header::parse(frame).unwrap();
+        if from == 1 && header.kind == Kind::Hello {
+            let before = note.take();
+            note.set(before.or_else(|| Some(frame.to_vec())));
+        }
+        if !header.kind.contact() {
+            seen.set(frame.len().max(seen.get()));
+        }
+        false
+    });
+    lower(&mut pair, 1);
+    pair.run(Span::ms(10));
+    exchange(&mut pair, 0);
+    assert_eq!(longest.take(), LOWERED, "it was told");
+    raise(&mut pair, 1);
+    exchange(&mut pair, 0);
+    assert_eq!(longest.take(), 1500);
+    let old = told.take().expect("a hello told of it");
+    for _ in 0..3 {
+        give(&mut pair, 0, &old);
+        pair.run(Span::ms(10));
+        exchange(&mut pair, 0);
+        assert_eq!(longest.take(), 1500);
+    }
+    assert_eq!(pair.nodes[0].firmware.counters().get(Counter::PeersLimited), 1);
 }

@@ -37,11 +37,17 @@ struct Progress {
     answered: [bool; 2],
     /// Order and send time of the latest transmission that arrived, by lane.
     sample: [Option<(u32, u32)>; 2],
+    /// When the last copy left of a frame that was resent and has arrived, by lane.
+    copy_sent: [Option<u32>; 2],
     /// A retransmission was among what arrived: frames behind it may have waited for it, not for the wire.
     resent: bool,
     /// The record of what was acknowledged last.
     record: usize,
 }
+
+/// How long an acknowledgement was held back on purpose at most, in microseconds: far longer than any profile says. Who says more did not
+/// run in between, and may not the next time: that is part of the round trip, which the timer has to be longer than.
+const HELD_BACK_MAX_US: u32 = 10_000;
 
 impl SendPath {
     /// The peer acknowledges all before `cumulative`, and what the bits say after it (`ACK-1`, `ACK-2`). What was never sent
@@ -94,6 +100,7 @@ impl SendPath {
         if let Some(ack) = sack.filter(|_| has_sack) {
             selective(active, cumulative, ack.sack, &mut progress);
         }
+        let waited = now.since(active.acked_at);
         for lane in Lane::BOTH {
             let acked = progress.acked[lane as usize];
             if progress.answered[lane as usize] {
@@ -105,24 +112,30 @@ impl SendPath {
             active.acked_at = now;
             let flight = active.flight_mut(lane);
             (flight.progress_at, flight.delivered_at, flight.backoff) = (now, now, 0);
-            let delay_us = sack.map_or(0, |ack| ack.delay_us);
+            let delay_us = sack.map_or(0, |ack| ack.delay_us.min(HELD_BACK_MAX_US));
             // How long the receiver sat on it is known of the frame that came last, not of those by the other lane.
             let timed = latest.is_none_or(|frame| frame.lane == lane);
-            let sample = progress.sample[lane as usize];
-            let sample = sample
-                .filter(|_| timed && (!progress.resent || has_sack))
-                .filter(|_| !(progress.answered.contains(&true) && has_sack));
             let window = window_mut(
                 (&mut entry.window, &mut entry.bulk_window),
                 &mut self.bulk_windows,
                 lane,
             );
+            let copy = progress.copy_sent[lane as usize];
+            let since_copy = copy.and_then(|sent_us| passed_us(now_us, sent_us));
+            let resent = progress.resent && !window.is_too_soon(since_copy, waited);
+            let sample = progress.sample[lane as usize];
+            let sample = sample
+                .filter(|_| timed && (!resent || has_sack))
+                .filter(|_| !(progress.answered.contains(&true) && has_sack));
             match sample.and_then(|(_, sent_us)| passed_us(now_us, sent_us)) {
                 Some(passed_us) => {
                     let sample = passed_us.saturating_sub(delay_us);
                     window.on_round_trip(sample, acked, now_us);
                 }
-                None => window.grow(acked),
+                None => {
+                    window.on_unclear_answer(since_copy, waited, self.profile.ack_delay);
+                    window.grow(acked);
+                }
             }
         }
         let probed = sack.is_some() && progress.resent && self.profile.selective_acks;
@@ -455,6 +468,9 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
         return;
     }
     progress.acked[frame.lane as usize] += u32::from(frame.weight);
+    if frame.resent {
+        progress.copy_sent[frame.lane as usize] = Some(frame.sent_us);
+    }
     let sample = &mut progress.sample[frame.lane as usize];
     let later = |order: u32| (frame.order.wrapping_sub(order) as i32) > 0;
     if !frame.resent && sample.is_none_or(|(order, _)| later(order)) {

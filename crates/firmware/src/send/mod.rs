@@ -16,6 +16,7 @@ mod parts;
 mod record;
 mod riding;
 mod short;
+mod strangers;
 mod tail;
 mod timer;
 mod train;
@@ -191,6 +192,8 @@ pub(crate) struct SendPath {
     awaits: bool,
     /// Receivers that had less room than they were sent.
     wary: wary::Wary,
+    /// What may still be resent to peers that never acknowledged anything.
+    strangers: strangers::Strangers,
     /// Whether messages are answered, and one that waits for that.
     pub(crate) answers: Answers,
     /// The endpoint of a long message that has ended since this was last asked: its host had waited for that.
@@ -227,6 +230,7 @@ impl SendPath {
             active: 0,
             awaits: false,
             wary: wary::Wary::default(),
+            strangers: strangers::Strangers::default(),
             answers: Answers::new(),
             long_ended: None,
             late: None,
@@ -265,6 +269,11 @@ impl SendPath {
             active.flights.iter_mut().for_each(|flight| flight.progress_at = now);
             self.mark_ready(peer);
         }
+    }
+
+    /// A peer has answered a question: it is not only made up.
+    pub(crate) fn met(&mut self, peer: u32) {
+        self.strangers.set_met(peer, true);
     }
 
     pub(crate) fn is_found(&self, peer: u32) -> bool {
@@ -415,6 +424,7 @@ impl SendPath {
         let entry = &mut self.peers[peer];
         (entry.next, entry.next_number) = (Sequence(0), 0);
         (entry.window, entry.found) = (Window::new(), found);
+        self.strangers.set_met(peer, false);
         if let Some(place) = entry.bulk_place() {
             self.bulk_windows[place] = Window::new();
         }

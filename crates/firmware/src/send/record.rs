@@ -295,7 +295,8 @@ impl Active {
         }
         (self.unacked, self.train_next, self.train_end) = (next, next, next);
         self.flights = [Flight { progress_at: now, ..Flight::default() }; 2];
-        (self.since_request, self.refusals, self.credit, self.strikes) = (0, 0, 0, 0);
+        (self.since_request, self.repairs, self.refusals) = (0, 0, 0);
+        (self.credit, self.strikes) = (0, 0);
         (self.long_from, self.requested) = (None, next.minus(1));
         self.tail = Tail::new(next.minus(1));
         (self.acked_at, self.heard_at) = (now, now);
@@ -433,5 +434,75 @@ impl Active {
             && self.pending.is_empty()
             && self.blocks.is_empty()
             && self.controls.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use emp_wire::DoneStatus;
+
+    use super::*;
+
+    /// One that served another peer is as new for the next. Every field is named, so that none is forgotten.
+    #[test]
+    fn a_restart_forgets_everything() {
+        let now = Time(5);
+        let mut active = Active::new();
+        active.repairs = 4;
+        (active.since_request, active.refusals, active.credit, active.strikes) = (1, 2, 3, 4);
+        (active.unacked, active.requested) = (Sequence(7), Sequence(8));
+        (active.train_next, active.train_end) = (Sequence(9), Sequence(10));
+        active.flights = [Flight { in_flight: 1, lost: 1, backoff: 9, ..Flight::default() }; 2];
+        active.window[3] = Frame { state: FrameState::Lost, weight: 1, ..Frame::default() };
+        active.controls.push_back(Control::Done { handle: 1, status: DoneStatus::Complete });
+        (active.pending, active.awaiting) = ([1].into(), [2].into());
+        active.blocks.push_back(QueuedBlock::Message {
+            message: 1,
+            generation: 1,
+            pull: 1,
+            offset: 0,
+            bytes: 1,
+        });
+        (active.long_from, active.suspected, active.message_turn) = (Some(Sequence(3)), true, true);
+        (active.acked_at, active.heard_at, active.ready_at) = (Time(1), Time(2), Time(900));
+        active.restart(Sequence(70), now);
+        let Active {
+            window,
+            records,
+            pending,
+            awaiting,
+            blocks,
+            controls,
+            unacked,
+            flights,
+            since_request,
+            requested,
+            repairs,
+            credit,
+            refusals,
+            strikes,
+            long_from,
+            acked_at,
+            heard_at,
+            ready_at,
+            suspected,
+            train_next,
+            train_end,
+            message_turn,
+            tail: _,
+        } = active;
+        assert!(window.iter().all(|frame| frame.state == FrameState::Unsent && frame.weight == 0));
+        assert_eq!([records.len(), pending.len(), awaiting.len(), blocks.len()], [0; 4]);
+        assert_eq!([controls.len(), usize::from(suspected), usize::from(message_turn)], [0; 3]);
+        assert_eq!([since_request, repairs, credit, refusals, strikes], [0; 5]);
+        assert_eq!([unacked, train_next, train_end], [Sequence(70); 3]);
+        assert_eq!((requested, long_from), (Sequence(69), None));
+        assert_eq!((acked_at, heard_at, ready_at), (now, now, Time(0)));
+        for flight in flights {
+            let Flight { in_flight, lost, order, acked_order, backoff, progress_at, delivered_at } =
+                flight;
+            assert_eq!([in_flight, lost, order, acked_order, backoff], [0; 5]);
+            assert_eq!((progress_at, delivered_at), (now, Time(0)));
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::{SendPath, window_mut};
 use crate::counters::Counter;
 use crate::cross::RouteNews;
 use crate::lanes::Lane;
-use crate::limits::{RETRANSMIT_FLOOR, WINDOW_FRAMES};
+use crate::limits::{RETRANSMIT_FLOOR, STRANGERS_SILENCE, WINDOW_FRAMES};
 use crate::profile::RetransmitUnit;
 use crate::time::Time;
 
@@ -103,9 +103,21 @@ impl SendPath {
         let silence = now.since(active.heard_at);
         // A peer that speaks but acknowledges nothing for that long will not: an error is better than waiting for ever.
         let stuck = now.since(active.acked_at).0 / PATIENCE > self.profile.unreachable_after.0;
-        if silence > self.profile.unreachable_after || stuck {
+        // Whoever acknowledged anything has been measured.
+        let stranger = !entry.window.is_measured() && !self.strangers.has_met(peer);
+        let crowded = stranger && !self.strangers.may_resend(now);
+        if silence > self.profile.unreachable_after
+            || stuck
+            || crowded && silence > STRANGERS_SILENCE
+        {
             self.route_news.push_back(RouteNews::Lost { peer });
             return false;
+        }
+        if crowded {
+            for flight in &mut active.flights {
+                (flight.progress_at, flight.backoff) = (now, flight.backoff + 1);
+            }
+            return true;
         }
         if silence.0 > self.profile.unreachable_after.0 / 2 && !active.suspected {
             active.suspected = true;

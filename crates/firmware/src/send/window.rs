@@ -1,6 +1,8 @@
 //! How much may be in flight: round-trip estimate and a window steered by delay (`WINDOW-1`).
 
-use crate::limits::{RETRANSMIT_CEILING, RETRANSMIT_FLOOR, WINDOW_FRAMES, WINDOW_FRAMES_MIN};
+use crate::limits::{
+    RETRANSMIT_CEILING, RETRANSMIT_CEILING_MAX, RETRANSMIT_FLOOR, WINDOW_FRAMES, WINDOW_FRAMES_MIN,
+};
 use crate::time::Span;
 
 /// Fractional bits of the window.
@@ -67,14 +69,52 @@ impl Window {
     /// The time after which a missing acknowledgement is worth a retransmission: round trip, its variation, and the
     /// longest that the peer sits on an acknowledgement.
     pub(super) fn timeout(&self, ack_delay: Span, backoff: u32) -> Span {
-        let base = if self.smoothed_us == 0 {
-            INITIAL_TIMEOUT
-        } else {
-            let us = u64::from(self.smoothed_us) + 4 * u64::from(self.variation_us);
-            Span(us * 1_000 + ack_delay.0)
-        };
+        let base = self.base(ack_delay);
         let floored = base.max(RETRANSMIT_FLOOR);
-        Span(floored.0 << backoff.min(16)).min(RETRANSMIT_CEILING)
+        let ceiling = RETRANSMIT_CEILING.max(Span(2 * base.0)).min(RETRANSMIT_CEILING_MAX);
+        Span(floored.0 << backoff.min(16)).min(ceiling)
+    }
+
+    /// The same without floor, back-off and ceiling.
+    fn base(&self, ack_delay: Span) -> Span {
+        if self.smoothed_us == 0 {
+            return INITIAL_TIMEOUT;
+        }
+        let smoothed = Span::us(self.smoothed_us.into());
+        let spread = Span::us(4 * u64::from(self.variation_us));
+        // So long round trips are those of a host that runs by turns: it may take a frame in one and acknowledge it in the next.
+        let least = if smoothed > RETRANSMIT_CEILING { smoothed.0 } else { 0 };
+        Span(smoothed.0 + spread.0.max(least) + ack_delay.0)
+    }
+
+    /// A round trip was measured.
+    pub(super) const fn is_measured(&self) -> bool {
+        self.smoothed_us > 0
+    }
+
+    /// Frames were acknowledged after `waited` without an acknowledgement, and so many microseconds after the last copy of one left: too
+    /// few for an answer to that. So nothing waited for it.
+    pub(super) fn is_too_soon(&self, since_copy_us: Option<u32>, waited: Span) -> bool {
+        waited > RETRANSMIT_CEILING
+            && since_copy_us.is_some_and(|since_us| since_us < self.answered_us(false))
+    }
+
+    /// Frames were acknowledged that had all been resent, after `waited` without an acknowledgement, and so many microseconds after
+    /// the last copy left. That measures nothing (Karn). But if it took longer than the usual ceiling, and the last copy was not answered in
+    /// the usual time, an earlier one was: round trips have become longer than the timer, which would find each frame lost and never
+    /// measure one. So the timer is long enough for what was seen, until something is measured.
+    pub(super) fn on_unclear_answer(
+        &mut self,
+        since_copy_us: Option<u32>,
+        waited: Span,
+        ack_delay: Span,
+    ) {
+        let usual_us = self.base(ack_delay).as_us();
+        let late = since_copy_us.is_some_and(|since_us| u64::from(since_us) > usual_us);
+        if late && waited > RETRANSMIT_CEILING || self.is_too_soon(since_copy_us, waited) {
+            let us = waited.min(RETRANSMIT_CEILING_MAX).as_us() as u32;
+            (self.smoothed_us, self.variation_us, self.least_us) = (us, us / 4, u32::MAX);
+        }
     }
 
     /// The time after which a missing answer is worth a question that costs nobody anything: two round trips as they were lately, or as
@@ -94,11 +134,13 @@ impl Window {
         }
         // A measured zero would read as "not measured".
         let sample = sample_us.clamp(1, 1 << 28);
+        // What was only supposed (`on_unclear_answer`) gives way to what is measured.
+        let first = self.least_us == u32::MAX;
         self.least_age += 1;
         if sample <= self.least_us || self.least_age > LEAST_SAMPLES {
             (self.least_us, self.least_age) = (sample, 0);
         }
-        if self.smoothed_us == 0 {
+        if first {
             (self.smoothed_us, self.variation_us) = (sample, sample / 2);
         } else {
             let error = self.smoothed_us.abs_diff(sample);

@@ -35,13 +35,13 @@ MPI_TESTS_QUICK = openmpi-netpipe openmpi-hpcc-plain openmpi-beyond-plain openmp
 
 ## Unmodified MPI programs on EMP between two hosts of a lab: see tests/mpi/run.
 test-mpi: deps-mpi
-	$(CARGO) build -p emp-cli -p emp-fi --locked
+	$(CARGO) build -p emp-cli -p emp-fi -p emp-mx --locked
 	tests/mpi/install $(TESTED)
 	tests/mpi/run --built $(TESTED) $(MPI_TESTS)
 
 ## The same with nothing left out, at 1 % loss too: a quarter of an hour.
 test-mpi-full: deps-mpi
-	$(CARGO) build -p emp-cli -p emp-fi --locked
+	$(CARGO) build -p emp-cli -p emp-fi -p emp-mx --locked
 	tests/mpi/run --full --built $(TESTED)
 
 ## 16 ranks on two hosts under a mixed load, RUNS times for SECONDS each, MPICH and Open MPI in turn: half an
@@ -49,7 +49,7 @@ test-mpi-full: deps-mpi
 test-mpi-endurance: RUNS ?= 50
 test-mpi-endurance: SECONDS ?= 30
 test-mpi-endurance: deps-mpi
-	$(CARGO) build -p emp-cli -p emp-fi --locked
+	$(CARGO) build -p emp-cli -p emp-fi -p emp-mx --locked
 	tests/mpi/endurance --built $(TESTED) $(RUNS) $(SECONDS)
 
 ## Two emulated machines with Debian's kernel, a cable and real cards' drivers; needs root. CARDS="--card e1000e --only udp" is
@@ -92,13 +92,15 @@ bench: all
 sim: all
 	$(BUILT)/emp sim --seeds $(SEEDS)
 
-## The program, the libfabric provider where each libfabric looks for it (as far as PREFIX permits), the documents.
+## The program, the libfabric provider where each libfabric looks for it (as far as PREFIX permits), the MX library with its
+## headers and tools, the documents.
 install: all install-built
 
 ## The same with what is built already, in $(BUILT).
 install-built:
 	install -Dm755 $(BUILT)/emp $(DESTDIR)$(PREFIX)/bin/emp
 	$(BUILT)/emp install-provider --prefix $(PREFIX) $(if $(DESTDIR),--destdir $(DESTDIR))
+	faces/mx/install $(BUILT) $(PREFIX) $(DESTDIR)
 	for document in README.md SPEC.md ARCHITECTURE.md; do \
 		install -Dm644 $$document $(DESTDIR)$(PREFIX)/share/doc/emp/$$document || exit 1; done
 

@@ -11,6 +11,8 @@
 
 extern int checks, failures;
 extern const char *current;
+/* This program, to be run again. */
+extern const char *program;
 
 #define CHECK(condition)                                                                           \
 	do {                                                                                       \

@@ -14,7 +14,7 @@
 #include "check.h"
 
 int checks, failures;
-const char *current = "";
+const char *current = "", *program;
 
 mx_endpoint_t a, b;
 mx_endpoint_addr_t to_b, to_a;
@@ -165,6 +165,7 @@ static int wanted(const char *name, int count, char **names)
 int main(int count, char **arguments)
 {
 	int pairing = count > 1 && (!strcmp(arguments[1], "active") || !strcmp(arguments[1], "passive"));
+	program = arguments[0];
 	mx_set_error_handler(MX_ERRORS_RETURN);
 	/* A call that hangs is a failure, and says where. */
 	alarm(pairing ? 280 : 240);

@@ -6,6 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use emp_testing::{Need, skip};
+
 mod lab;
 
 use lab::Lab;
@@ -143,6 +145,77 @@ const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear
 
 fn give_to_nobody(place: &Place) {
     std::os::unix::fs::chown(&place.0, Some(65534), Some(65534)).expect("root gives a directory");
+}
+
+/// No memory is used that is not there, and none is lost. But for the child of a fork, where memory of the parent's threads
+/// is nobody's, and for what takes minutes so.
+#[test]
+fn valgrind_finds_nothing() {
+    if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return skip(Need::Mpi, "valgrind is not installed");
+    }
+    let wrapper = [
+        "valgrind",
+        "--quiet",
+        "--error-exitcode=33",
+        "--leak-check=full",
+        "--show-leak-kinds=definite",
+        "--errors-for-leak-kinds=definite",
+    ];
+    let _turn = (!is_root()).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
+    let host = if is_root() { &OWN_HOST[..] } else { &[] };
+    let place = Place::new("valgrind");
+    let mut command = program(&[host, &wrapper].concat(), &place);
+    command.args(["layout", "library", "handlers", "endpoints", "names", "info", "connecting"]);
+    command.args(["addresses", "sessions", "sizes", "segments", "matching", "truncation"]);
+    command.args(["synchronous", "ends", "any", "peeking", "cancel", "forget", "context_ids"]);
+    command.args(["probing", "self", "unexpected", "progression", "wakeup", "timeouts"]);
+    command.args(["wrong_handles", "threads", "many_endpoints"]);
+    command.env("EMP_INTERFACE", "lo");
+    passes(command.spawn().expect("valgrind is there"), "valgrind");
+}
+
+/// Library, headers and tools as `make install` puts them, used from there.
+#[test]
+fn what_is_installed_works() {
+    let place = Place::new("install");
+    let to = place.0.join("root");
+    let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("install");
+    let installed = Command::new(install).arg(built()).arg("/usr").arg(&to).output();
+    let installed = installed.expect("the script was started");
+    let text = String::from_utf8_lossy(&installed.stderr);
+    assert!(installed.status.success(), "{text}");
+    let root = to.join("usr");
+    // A side that waits, a side that runs against it, and a program that is built as a user would.
+    let script = r#"
+        set -eu
+        root=$1
+        flags=$(sed -n 's/^Libs: *//p' "$root/lib/pkgconfig/myriexpress.pc")
+        case $flags in *-lmyriexpress*) ;; *) exit 3 ;; esac
+        printf '#include <mx_extensions.h>\nint main(void) { return mx_init() || mx_finalize(); }' |
+            cc -xc - -o "$root/tiny" -I"$root/include" -L"$root/lib" -lmyriexpress
+        LD_LIBRARY_PATH=$root/lib "$root/tiny"
+        "$root/bin/emp-mx-info" | grep 'ann:0'
+        # Whatever fails, nobody is left waiting.
+        trap 'kill $side 2>/dev/null || :' EXIT
+        for tool in pingpong stream; do
+            "$root/bin/emp-mx-$tool" -e 70 & side=$!
+            "$root/bin/emp-mx-$tool" -d ann -r 70 -M 64 -N 20 -V
+            "$root/bin/emp-mx-$tool" -d ann -r 71 -b 7 2>&1 | grep 'no such board'
+            wait $side
+            status=0; "$root/bin/emp-mx-$tool" -M 1 2>/dev/null || status=$?; [ $status = 2 ]
+            status=0; "$root/bin/emp-mx-$tool" -S x 2>/dev/null || status=$?; [ $status = 2 ]
+        done
+    "#;
+    let host = if is_root() { &OWN_HOST[..] } else { &["env"] };
+    let mut command = Command::new(host[0]);
+    command.args(&host[1..]).args(["sh", "-c", script, "sh"]).arg(&root);
+    command.env("XDG_RUNTIME_DIR", &place.0).env("EMP_NAME", "ann").env("EMP_INTERFACE", "lo");
+    let output = command.output().expect("a shell");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {text}{errors}", output.status);
+    assert!(text.contains("messages/s") && text.contains("half of a round trip"), "{text}");
 }
 
 /// Two processes in two hosts; `settings` for both.

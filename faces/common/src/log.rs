@@ -26,6 +26,12 @@ pub fn redirect(sink: Sink) {
     let _ = SINK.set(sink);
 }
 
+/// True if nodes are to give their lines to the face: it has a log of its own, or nothing was asked for by `EMP_LOG`, by which
+/// nodes write to standard error themselves.
+pub fn takes_lines_of_nodes() -> bool {
+    SINK.get().is_some() || std::env::var_os("EMP_LOG").is_none_or(|text| text.is_empty())
+}
+
 /// Says something that the user should know without asking.
 #[cold]
 pub fn warn(text: &str) {
@@ -58,7 +64,7 @@ fn wanted() -> u8 {
             let level = parse(&text);
             WANTED.store(level.unwrap_or(2), Ordering::Relaxed);
             if level.is_none() {
-                warn(&format!("EMP_LOG={text}: must be off, warn or info; taken for warn"));
+                warn(&format!("EMP_LOG={text}: must be off, error, warn or info; taken as unset"));
             }
             level.unwrap_or(2)
         }
@@ -68,9 +74,10 @@ fn wanted() -> u8 {
 
 fn parse(text: &str) -> Option<u8> {
     match text {
-        "off" | "none" => Some(1),
+        // What is an error, nodes say themselves.
+        "off" | "error" => Some(1),
         "" | "warn" => Some(2),
-        "info" | "debug" => Some(3),
+        "info" => Some(3),
         _ => None,
     }
 }
@@ -82,8 +89,8 @@ mod tests {
     #[test]
     fn levels_have_names() {
         assert_eq!(
-            ["off", "", "warn", "info", "loud"].map(parse),
-            [Some(1), Some(2), Some(2), Some(3), None]
+            ["off", "error", "", "warn", "info", "loud"].map(parse),
+            [Some(1), Some(1), Some(2), Some(2), Some(3), None]
         );
     }
 }

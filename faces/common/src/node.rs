@@ -157,9 +157,10 @@ impl FaceNode {
             .profile(settings.profile.clone())
             .board(Board::Inline { guardian: true })
             .linger(settings.linger)
-            .wait_mode(settings.wait)
-            .log(log::inform)
-            .notices(log::warn);
+            .wait_mode(settings.wait);
+        if log::takes_lines_of_nodes() {
+            builder = builder.log(log::inform).notices(log::warn);
+        }
         let fault = &settings.fault;
         let mut links = 0;
         let mut next_link = || {

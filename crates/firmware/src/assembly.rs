@@ -64,6 +64,11 @@ impl Assembly {
         Self { partial: Vec::new() }
     }
 
+    /// Frames of which something is here.
+    pub(crate) fn len(&self) -> usize {
+        self.partial.len()
+    }
+
     /// Adds a slice. `Err`: it is none of such a frame, or there is no room. `taken`: frames that are not wanted any more, as they
     /// came otherwise. The whole frame is to be given [`back`](Self::back).
     pub(crate) fn add(

@@ -5,6 +5,7 @@ use emp_wire::{DoneStatus, Sequence};
 
 use crate::chunked::Chunked;
 use crate::descriptor::Status;
+use crate::first_numbers::FirstNumbers;
 use crate::lanes::Lane;
 use crate::limits::REPLY_POOL_BYTES;
 use crate::memory::Segment;
@@ -179,6 +180,11 @@ pub(crate) struct AckCell {
 }
 
 impl AckCell {
+    /// Of a peer of which nothing has arrived yet.
+    pub(crate) fn new(first: FirstNumbers) -> Self {
+        Self { acknowledge: first.sequence, ..Self::default() }
+    }
+
     /// A frame has left that carries the acknowledgement. True if that was owed.
     #[inline]
     pub(crate) fn carry(&mut self, now: Time) -> bool {
@@ -201,7 +207,7 @@ impl Cross {
         Self { acks: Chunked::new(), replies: Replies::new() }
     }
 
-    pub(crate) fn add_peer(&mut self) {
-        self.acks.push(AckCell::default());
+    pub(crate) fn add_peer(&mut self, first: FirstNumbers) {
+        self.acks.push(AckCell::new(first));
     }
 }

@@ -562,7 +562,7 @@ impl Firmware {
         let is_self = node == self.peers.own;
         self.send.add_peer(is_self);
         self.receive.add_peer();
-        self.cross.add_peer();
+        self.cross.add_peer(self.receive.first);
         if is_self {
             self.peers.set_remote_epoch(peer, self.peers.own_epoch());
             self.peers.set_route(now, peer, LinkIndex(u8::MAX), LinkAddress::LOOPBACK);

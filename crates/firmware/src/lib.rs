@@ -25,7 +25,9 @@ mod descriptor;
 mod dispatch;
 mod encode;
 mod engine;
+mod first_numbers;
 mod greetings;
+mod holdings;
 mod landing;
 mod lanes;
 mod limited;
@@ -57,6 +59,7 @@ pub use descriptor::{
     ReceiveDescriptor, Selector, SendDescriptor, Status,
 };
 pub use engine::{Config, Firmware, LanesInUse, NodeEvent};
+pub use holdings::Holding;
 pub use landing::{Arriving, Landing};
 pub use link_info::LinkInfo;
 pub use memory::{

@@ -181,6 +181,16 @@ impl Routes {
         Some(found)
     }
 
+    /// Contact frames that wait to be sent.
+    pub(crate) fn contacts(&self) -> usize {
+        self.contacts.len()
+    }
+
+    /// Nodes that are being looked for.
+    pub(crate) fn searches(&self) -> usize {
+        self.searches.len()
+    }
+
     /// True if the hellos of one more search fit the queue.
     pub(crate) fn has_room(&self) -> bool {
         self.contacts.len() < REPLIES_MAX / 2

@@ -47,6 +47,8 @@ pub struct NodeSetup {
     pub endpoints: Vec<u16>,
     /// How fast it is.
     pub pace: Pace,
+    /// First sequence number and first message number of all its streams: the same at all nodes of a world.
+    pub first_numbers: (u32, u32),
 }
 
 impl NodeSetup {
@@ -58,6 +60,7 @@ impl NodeSetup {
             links: vec![LinkInfo::new(1_500, true)],
             endpoints: vec![0],
             pace: Pace::FAST,
+            first_numbers: (0, 0),
         }
     }
 }
@@ -169,6 +172,8 @@ impl SimNode {
             links,
             seed,
         });
+        let (sequence, message) = self.setup.first_numbers;
+        firmware.set_first_numbers(sequence, message);
         for endpoint in &self.setup.endpoints {
             // The first endpoints of a new node always fit.
             let opened = firmware.open_endpoint(*endpoint);

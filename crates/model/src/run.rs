@@ -276,7 +276,7 @@ fn statistics(world: &World, healed: Time) -> Statistics {
         received: messages.iter().filter(|message| message.taken.is_some()).count(),
         errors: sends_failed.count() + receives_failed.count(),
         bytes: posted.map(|message| message.spec.bytes).sum(),
-        virtual_time: world.now().since(Time(0)),
+        virtual_time: world.now().since(world.began()),
         recovery: last.unwrap_or(healed).since(healed),
         network: world.network().totals(),
         ring_lost: world.nodes().iter().map(|node| node.ring_lost).sum(),

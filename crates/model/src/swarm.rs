@@ -103,6 +103,7 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
                 links: vec![link; fabrics_count],
                 endpoints: endpoints.clone(),
                 pace: draw_pace(&mut prng, index),
+                first_numbers: (0, 0),
             }
         })
         .collect();

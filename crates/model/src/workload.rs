@@ -71,7 +71,7 @@ impl Draft {
     fn messages(&self, world: &mut World, temper: &Temper, prng: &mut Prng) {
         let mut left = self.bytes_all;
         for _ in 0..self.messages {
-            let at = Time(prng.below(self.span.0 + 1));
+            let at = world.began() + Span(prng.below(self.span.0 + 1));
             let mut spec = self.message(prng);
             if temper.flood {
                 spec.bytes = prng.within(16 << 10..=self.bytes_max);
@@ -158,7 +158,7 @@ impl Draft {
                     1 => Action::Cancel { node, pick: prng.index(1_000) },
                     _ => Action::SetCollection { node, frames: prng.within(1..=64) as u32 },
                 };
-                world.schedule(Time(prng.below(horizon)), action);
+                world.schedule(world.began() + Span(prng.below(horizon)), action);
             }
         };
         let looks = if prng.percent(50) { prng.below(40) } else { 0 };
@@ -191,7 +191,8 @@ impl Draft {
         let patience = temper.patience.0;
         if temper.restarts {
             for _ in 0..prng.within(1..=3) {
-                let (node, at) = (prng.index(self.nodes), Time(prng.below(horizon)));
+                let node = prng.index(self.nodes);
+                let at = world.began() + Span(prng.below(horizon));
                 world.schedule(at, Action::Stop { node, goodbye: prng.percent(25) });
                 if prng.percent(85) {
                     let away = if prng.percent(60) { 5_000_000 } else { patience * 2 };
@@ -201,25 +202,26 @@ impl Draft {
         }
         if temper.cuts {
             for _ in 0..prng.within(1..=4) {
-                self.cut(world, Time(prng.below(horizon)), patience, prng);
+                let at = world.began() + Span(prng.below(horizon));
+                self.cut(world, at, patience, prng);
             }
         }
         if temper.moves {
             let node = prng.index(self.nodes);
-            world.schedule(Time(prng.below(horizon)), Action::Relocate { node });
+            world.schedule(world.began() + Span(prng.below(horizon)), Action::Relocate { node });
         }
         if temper.pauses {
             for _ in 0..prng.within(1..=5) {
                 let node = prng.index(self.nodes);
                 // Never so long that the node looks dead.
                 let span = Span(prng.log_uniform(patience / 8));
-                world.schedule(Time(prng.below(horizon)), Action::Pause { node, span });
+                world.schedule(world.began() + Span(prng.below(horizon)), Action::Pause { node, span });
             }
         }
         if temper.closes {
             let node = prng.index(self.nodes);
             let endpoint = prng.below(self.endpoints) as u16;
-            let at = Time(prng.below(horizon));
+            let at = world.began() + Span(prng.below(horizon));
             world.schedule(at, Action::CloseEndpoint { node, endpoint });
             let again = at + Span(prng.log_uniform(5_000_000));
             world.schedule(again, Action::OpenEndpoint { node, endpoint });

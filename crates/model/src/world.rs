@@ -62,6 +62,7 @@ impl WorldSetup {
 /// Nodes, network and what is known of them.
 pub struct World {
     pub(crate) now: Time,
+    pub(crate) began: Time,
     pub(crate) nodes: Vec<SimNode>,
     pub(crate) ids: Vec<NodeId>,
     pub(crate) network: Network,
@@ -83,14 +84,20 @@ pub struct World {
 const TURNS_AT_ONCE_MAX: u32 = 20_000;
 
 impl World {
-    /// Makes a world and starts its nodes.
+    /// Makes a world and starts its nodes, at time 0.
     pub fn new(setup: WorldSetup) -> Self {
+        Self::beginning(Time(0), setup)
+    }
+
+    /// The same at another time: clocks that wrap do so at some time.
+    pub fn beginning(began: Time, setup: WorldSetup) -> Self {
         let mut prng = Prng::new(setup.seed);
         let patience = setup.nodes.iter().map(|node| node.profile.unreachable_after).min();
         let fabrics = setup.fabrics.len();
         let network = Network::new(setup.fabrics, setup.nodes.len(), prng.fork());
         let mut world = Self {
-            now: Time(0),
+            now: began,
+            began,
             ids: setup.nodes.iter().map(|node| node.id).collect(),
             nodes: setup.nodes.into_iter().map(SimNode::new).collect(),
             network,
@@ -142,6 +149,11 @@ impl World {
     /// The time.
     pub fn now(&self) -> Time {
         self.now
+    }
+
+    /// When it began.
+    pub fn began(&self) -> Time {
+        self.began
     }
 
     /// The nodes.

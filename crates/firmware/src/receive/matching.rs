@@ -9,7 +9,7 @@ use crate::descriptor::{
 use crate::limits::{ENDPOINTS_MAX, RECEIVES_MAX};
 use crate::memory::HostMemory;
 use alloc::vec::Vec;
-use emp_wire::{NodeId, Sequence};
+use emp_wire::NodeId;
 
 impl ReceivePath {
     /// Opens an endpoint; opening an open one changes nothing.
@@ -312,9 +312,9 @@ impl ReceivePath {
             self.end_unmatched_of(posted, node, status);
         }
         let ack = self.peers[peer].ack;
-        self.peers[peer] = ReceivePeer::new();
+        self.peers[peer] = ReceivePeer::new(self.first);
         self.peers[peer].ack.succeed(ack);
-        cross.acks[peer] = crate::cross::AckCell { acknowledge: Sequence(0), ..Default::default() };
+        cross.acks[peer] = crate::cross::AckCell::new(self.first);
     }
 
     fn end_unmatched_of(&mut self, index: u32, node: NodeId, status: Status) {

@@ -11,6 +11,7 @@ mod describe;
 mod direct;
 mod early;
 mod fetching;
+mod holdings;
 mod landing;
 mod matching;
 mod ordering;
@@ -29,6 +30,7 @@ use crate::chunked::Chunked;
 use crate::counters::Counters;
 use crate::cross::{Control, ToSend};
 use crate::descriptor::{Completion, Selector};
+use crate::first_numbers::FirstNumbers;
 use crate::lanes::Lane;
 use crate::limits::{
     GETS_MAX, INCOMING_MAX, POOL_BYTES, POOL_SEND_PERCENT, PULLS_MAX, RECEIVES_MAX,
@@ -221,6 +223,7 @@ pub(crate) struct ReceivePath {
     notifications: usize,
     /// Where atomics are computed.
     scratch: Vec<u8>,
+    pub(crate) first: FirstNumbers,
 }
 
 impl ReceivePath {
@@ -251,12 +254,13 @@ impl ReceivePath {
             held: VecDeque::new(),
             notifications: 0,
             scratch: Vec::new(),
+            first: FirstNumbers::default(),
         }
     }
 
     /// A peer was added to the node's table, at the next index.
     pub(crate) fn add_peer(&mut self) {
-        self.peers.push(ReceivePeer::new());
+        self.peers.push(ReceivePeer::new(self.first));
     }
 
     pub(crate) fn set_collection(&mut self, frames: u32) {
@@ -318,10 +322,10 @@ impl ReceivePath {
 }
 
 impl ReceivePeer {
-    const fn new() -> Self {
+    const fn new(first: FirstNumbers) -> Self {
         Self {
-            received: Received::new(),
-            next_number: 0,
+            received: Received::new(first.sequence),
+            next_number: first.message,
             progress: NONE,
             early: NONE,
             early_count: 0,

@@ -31,8 +31,9 @@ pub(super) enum Arrival {
 }
 
 impl Received {
-    pub(super) const fn new() -> Self {
-        Self { next: Sequence(0), latest: Sequence(0), after: [0; SACK_WORDS_MAX] }
+    /// Nothing has arrived yet, and this number comes first.
+    pub(super) const fn new(first: Sequence) -> Self {
+        Self { next: first, latest: first, after: [0; SACK_WORDS_MAX] }
     }
 
     /// The next number that is missing: the cumulative acknowledgement.
@@ -132,7 +133,7 @@ mod tests {
     fn agrees_with_a_set() {
         let mut x = 99u64;
         for start in [0u32, u32::MAX - 100] {
-            let mut received = Received { next: Sequence(start), ..Received::new() };
+            let mut received = Received::new(Sequence(start));
             let mut set = std::collections::BTreeSet::new();
             let mut base = 0u64;
             for _ in 0..20_000 {
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn far_numbers_are_outside() {
-        let received = Received { next: Sequence(1000), ..Received::new() };
+        let received = Received::new(Sequence(1000));
         for far in [1256u32, 1000u32.wrapping_add(1 << 31), 700, 0] {
             assert_eq!(received.classify(Sequence(far)), Arrival::OutOfWindow, "{far}");
         }

@@ -10,6 +10,7 @@ mod answered;
 mod body;
 mod bookkeeping;
 mod cut;
+mod holdings;
 mod long;
 mod one_sided;
 mod parts;
@@ -31,6 +32,7 @@ use crate::chunked::Chunked;
 use crate::counters::Counters;
 use crate::cross::{Control, RouteNews};
 use crate::descriptor::{Completion, OpKind, SendDescriptor, Status};
+use crate::first_numbers::FirstNumbers;
 use crate::lanes::Lane;
 use crate::limits::{LANES_MAX, POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
 use crate::pool::{Chain, Pool};
@@ -206,6 +208,7 @@ pub(crate) struct SendPath {
     pub(crate) whole_trains: bool,
     /// Links that take many frames in a call, a bit each: long trains leave by them in parts.
     segmenting: u64,
+    pub(crate) first: FirstNumbers,
 }
 
 /// Boxes kept for reuse: peers that are active at the same time, in a usual burst. 4 KiB each.
@@ -237,6 +240,7 @@ impl SendPath {
             replied: Vec::new(),
             whole_trains: true,
             segmenting,
+            first: FirstNumbers::default(),
         }
     }
 
@@ -248,8 +252,8 @@ impl SendPath {
     pub(crate) fn add_peer(&mut self, is_self: bool) {
         let index = self.peers.push(SendPeer {
             active: None,
-            next: Sequence(0),
-            next_number: 0,
+            next: self.first.sequence,
+            next_number: self.first.message,
             window: Window::new(),
             bulk_window: 0,
             found: false,
@@ -422,7 +426,7 @@ impl SendPath {
         }
         self.timers.clear(peer);
         let entry = &mut self.peers[peer];
-        (entry.next, entry.next_number) = (Sequence(0), 0);
+        (entry.next, entry.next_number) = (self.first.sequence, self.first.message);
         (entry.window, entry.found) = (Window::new(), found);
         self.strangers.set_met(peer, false);
         if let Some(place) = entry.bulk_place() {

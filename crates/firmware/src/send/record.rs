@@ -294,7 +294,9 @@ impl Active {
             self.window = [Frame::default(); WINDOW_FRAMES as usize];
         }
         (self.unacked, self.train_next, self.train_end) = (next, next, next);
-        self.flights = [Flight { progress_at: now, ..Flight::default() }; 2];
+        // Transmissions are counted on from the frames' number: only their order counts, and so tests reach their wrap as well.
+        let (order, acked_order) = (next.0, next.0);
+        self.flights = [Flight { order, acked_order, progress_at: now, ..Flight::default() }; 2];
         (self.since_request, self.repairs, self.refusals) = (0, 0, 0);
         (self.credit, self.strikes) = (0, 0);
         (self.long_from, self.requested) = (None, next.minus(1));

@@ -2,7 +2,7 @@
 
 use emp_firmware::{
     AtomicDescriptor, AtomicOp, CompletionMode, Datatype, GetDescriptor, PostError, PutDescriptor,
-    RemoteRegion, Rights, Span, Status, Time,
+    RemoteRegion, Rights, Span, Status,
 };
 
 use super::{
@@ -202,7 +202,7 @@ pub fn schedule(world: &mut World, temper: &Temper, options: &SwarmOptions, prng
     for _ in 0..prng.within(1..=most) {
         let from = prng.index(nodes);
         let to = if prng.percent(10) { from } else { prng.index(nodes) };
-        let at = Time(prng.below(span + 1));
+        let at = world.began() + Span(prng.below(span + 1));
         let deed = match prng.below(10) {
             0..=3 => {
                 let follower = prng.percent(40).then(|| {
@@ -234,6 +234,7 @@ pub fn schedule(world: &mut World, temper: &Temper, options: &SwarmOptions, prng
     }
     if prng.percent(15) {
         let node = prng.index(nodes);
-        world.schedule(Time(prng.below(span + 1)), Action::RemoveRegion { node });
+        let at = world.began() + Span(prng.below(span + 1));
+        world.schedule(at, Action::RemoveRegion { node });
     }
 }

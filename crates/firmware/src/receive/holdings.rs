@@ -1,0 +1,26 @@
+//! What the receive path holds now ([`Firmware::holdings`](crate::Firmware::holdings)).
+
+use super::ReceivePath;
+use crate::holdings::Holding;
+use crate::limits::{
+    COMPLETIONS_MAX, EARLY_MAX, GETS_MAX, HOMELESS_MAX, INCOMING_MAX, NOTIFICATIONS_MAX, PULLS_MAX,
+    RECEIVES_MAX,
+};
+
+impl ReceivePath {
+    pub(crate) fn holdings(&self) -> [Holding; 9] {
+        let early = (0..self.peers.len()).map(|peer| usize::from(self.peers[peer].early_count));
+        let (free, slots) = self.pool.slots();
+        [
+            Holding::new("receives", self.posted.len(), RECEIVES_MAX),
+            Holding::new("ended receives", self.completions.len(), COMPLETIONS_MAX),
+            Holding::new("incoming messages", self.incoming.len(), INCOMING_MAX),
+            Holding::new("early messages of a peer", early.max().unwrap_or(0), EARLY_MAX),
+            Holding::new("messages for no endpoint", self.homeless.len(), HOMELESS_MAX),
+            Holding::new("pool slots of arrivals", slots - free, slots),
+            Holding::new("pulls", self.pulls.len(), PULLS_MAX),
+            Holding::new("gets", self.fetches.len(), GETS_MAX),
+            Holding::new("notifications", self.notifications, NOTIFICATIONS_MAX),
+        ]
+    }
+}

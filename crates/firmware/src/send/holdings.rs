@@ -1,0 +1,28 @@
+//! What the send path holds now ([`Firmware::holdings`](crate::Firmware::holdings)).
+
+use super::SendPath;
+use crate::holdings::Holding;
+use crate::limits::{
+    BLOCKS_QUEUED_MAX, COMPLETIONS_MAX, CONTROLS_MAX, SENDS_MAX, WINDOW_FRAMES,
+};
+
+impl SendPath {
+    pub(crate) fn holdings(&self) -> [Holding; 6] {
+        let (mut controls, mut blocks, mut flying) = (0, 0, 0);
+        let actives = (0..self.peers.len()).filter_map(|peer| self.peers[peer].active.as_deref());
+        for active in actives {
+            controls = controls.max(active.controls.len());
+            blocks = blocks.max(active.blocks.len());
+            flying = flying.max(active.train_end.since(active.unacked).max(0) as usize);
+        }
+        let (free, slots) = self.pool.slots();
+        [
+            Holding::new("sends", self.messages.len(), SENDS_MAX),
+            Holding::new("ended sends", self.completions.len(), COMPLETIONS_MAX),
+            Holding::new("pool slots of sends", slots - free, slots),
+            Holding::new("numbered frames", flying, WINDOW_FRAMES as usize),
+            Holding::new("queued controls", controls, CONTROLS_MAX),
+            Holding::new("queued blocks", blocks, BLOCKS_QUEUED_MAX),
+        ]
+    }
+}

@@ -1,6 +1,7 @@
 //! `emp sim`: runs seeds of the deterministic simulator, and replays one.
 
 use std::fs;
+use std::io::Read;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -9,7 +10,7 @@ use std::{panic, thread};
 
 use anyhow::{Context, bail};
 use emp_firmware::Profile;
-use emp_model::{Outcome, Scale, SwarmOptions, run_seed, trace_seed};
+use emp_model::{Outcome, Part, Reduction, Scale, SwarmOptions, run_seed, shrink, trace_seed};
 use serde::Serialize;
 
 use crate::bail_user;
@@ -21,8 +22,11 @@ use crate::output::check_writable;
 #[derive(clap::Args)]
 pub struct Args {
     /// Run the seeds from A up to, but not including, B; print a line for each failure.
-    #[arg(long, value_name = "A..B", required_unless_present = "seed", conflicts_with = "seed")]
+    #[arg(long, value_name = "A..B", required_unless_present_any = ["seed", "fresh"], conflicts_with = "seed")]
     seeds: Option<String>,
+    /// Run N seeds that nobody has run, and say which.
+    #[arg(long, value_name = "N", conflicts_with_all = ["seed", "seeds"])]
+    fresh: Option<u64>,
     /// Run one seed and say how it went.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -38,6 +42,12 @@ pub struct Args {
     /// A perfect network, and nodes that stay up.
     #[arg(long)]
     calm: bool,
+    /// Faults last until the traffic is drained, numbers and times wrap, links take part of a batch, interfaces change their MTU.
+    #[arg(long)]
+    hard: bool,
+    /// With --seed: leave out parts of its trouble and actions, as a failure that was made smaller says.
+    #[arg(long, value_name = "LIST", requires = "seed")]
+    without: Option<String>,
     /// Threads [default: one for each core].
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
@@ -65,11 +75,28 @@ struct Summary {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let options = options(args)?;
     check_writable(args.json.iter().chain(&args.trace))?;
-    match (args.seed, &args.seeds) {
-        (Some(seed), _) => replay(seed, &options, args.trace.as_ref()),
-        (None, Some(seeds)) => sweep(parse_range(seeds)?, &options, args),
-        (None, None) => bail_user!("name seeds: --seeds 0..1000, or --seed N for one"),
+    match (args.seed, &args.seeds, args.fresh) {
+        (Some(seed), ..) => replay(seed, &options, args.trace.as_ref()),
+        (None, Some(seeds), _) => sweep(parse_range(seeds)?, &options, args),
+        (None, None, Some(count)) => sweep(fresh(count)?, &options, args),
+        (None, None, None) => bail_user!("name seeds: --seeds 0..1000, or --seed N for one"),
     }
+}
+
+/// So many seeds from one on that the system drew. They are said, so that they can be run again.
+fn fresh(count: u64) -> anyhow::Result<Range<u64>> {
+    if count == 0 {
+        bail_user!("--fresh 0 runs no seeds; write for example --fresh 1000");
+    }
+    let mut bytes = [0; 8];
+    let path = "/dev/urandom";
+    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
+    read.with_context(|| format!("reading {path} for fresh seeds"))?;
+    // Short enough to be typed.
+    let first = u64::from_le_bytes(bytes) >> 24;
+    let seeds = first..first + count;
+    print(&format!("seeds {}..{}\n", seeds.start, seeds.end))?;
+    Ok(seeds)
 }
 
 fn options(args: &Args) -> anyhow::Result<SwarmOptions> {
@@ -82,7 +109,17 @@ fn options(args: &Args) -> anyhow::Result<SwarmOptions> {
         }
     };
     let scale = if args.small { Scale::Small } else { Scale::Full };
-    Ok(SwarmOptions { scale, profile, calm: args.calm })
+    let without = match Reduction::parse(args.without.as_deref().unwrap_or_default()) {
+        Ok(without) => without,
+        Err(word) => {
+            let parts: Vec<_> = Part::ALL.iter().map(|part| part.name()).collect();
+            bail_user!(
+                "--without: `{word}` is neither a number or range of actions (7, 3-9) nor one of {}",
+                parts.join(", ")
+            );
+        }
+    };
+    Ok(SwarmOptions { scale, profile, calm: args.calm, hard: args.hard, without })
 }
 
 fn parse_range(text: &str) -> anyhow::Result<Range<u64>> {
@@ -128,12 +165,18 @@ fn sweep(seeds: Range<u64>, options: &SwarmOptions, args: &Args) -> anyhow::Resu
                         return;
                     }
                     let outcome = run_seed(seed, options);
+                    let smaller = outcome.failure.as_ref().map(|failure| shrink(failure, options));
                     let Ok(mut summary) = summary.lock() else { return };
                     summary.add(&outcome);
                     let Ok(progress) = progress.lock() else { return };
                     progress.step(&format!("{} failures", summary.failures.len()));
                     if let Some(failure) = &outcome.failure {
-                        progress.suspend(|| println!("{failure}"));
+                        progress.suspend(|| {
+                            println!("{failure}");
+                            if let Some(smaller) = &smaller {
+                                println!("  smaller: {smaller}");
+                            }
+                        });
                     }
                 }
             });
@@ -206,7 +249,7 @@ mod tests {
 
     #[test]
     fn summaries_add_up() {
-        let options = SwarmOptions { scale: Scale::Small, profile: None, calm: true };
+        let options = SwarmOptions { scale: Scale::Small, calm: true, ..SwarmOptions::default() };
         let mut summary = Summary::default();
         (0..2).for_each(|seed| summary.add(&run_seed(seed, &options)));
         assert_eq!(summary.seeds, 2);

@@ -8,6 +8,10 @@ use crate::ledger::{MessageId, ReceiveId};
 use crate::one_sided::DeedId;
 use crate::world::World;
 
+/// How often a host looks at its interfaces, and how often it tells peers again that their MTU has changed: as the real one.
+const MTU_LOOK_EVERY: Span = Span::ms(10);
+const MTU_REPEATS: u32 = 5;
+
 /// What an application does with a message that its probe claimed.
 #[derive(Clone, Copy, Debug)]
 pub enum ClaimUse {
@@ -97,6 +101,20 @@ pub enum Action {
         /// The node.
         node: usize,
     },
+    /// The MTU of a node's interfaces changes; its host notices soon after.
+    SetMtu {
+        /// The node.
+        node: usize,
+        /// Longest frame that they take from now on. `None`: what they took at first.
+        frame_bytes: Option<usize>,
+    },
+    /// A node's host looks at its interfaces and tells its firmware what they take.
+    NoticeMtu {
+        /// The node.
+        node: usize,
+        /// How often peers are to be told again.
+        repeats: u32,
+    },
     /// Closes an endpoint.
     CloseEndpoint {
         /// The node.
@@ -134,6 +152,7 @@ impl Action {
             | Self::Probe { node, .. }
             | Self::SetCollection { node, .. }
             | Self::RemoveRegion { node }
+            | Self::NoticeMtu { node, .. }
             | Self::CloseEndpoint { node, .. }
             | Self::OpenEndpoint { node, .. } => Some(*node),
             _ => None,
@@ -203,6 +222,13 @@ impl World {
             }
             Action::Mend { fabric, from, to } => self.network.cut(fabric, from, to, false),
             Action::Relocate { node } => self.network.relocate(node),
+            Action::SetMtu { node, frame_bytes } => {
+                self.history.limited(node, self.now);
+                self.network.set_limit(node, frame_bytes);
+                let notices = self.now + Span(self.prng.below(MTU_LOOK_EVERY.0));
+                self.schedule(notices, Action::NoticeMtu { node, repeats: MTU_REPEATS });
+            }
+            Action::NoticeMtu { node, repeats } => self.notice_mtu(node, repeats),
             Action::CloseEndpoint { node, endpoint } => {
                 self.history.endpoint_closed(node, endpoint, self.now);
                 self.poke(node, |firmware, _, now| firmware.close_endpoint(now, endpoint));
@@ -213,6 +239,24 @@ impl World {
                     self.fail(format!("node {node}: endpoint {endpoint} not opened: {error:?}"));
                 }
             }
+        }
+    }
+
+    /// As a host does that looks at its interfaces.
+    fn notice_mtu(&mut self, node: usize, repeats: u32) {
+        let links = &self.nodes[node].setup.links;
+        let usual = links.iter().map(|link| link.frame_bytes_max).min().unwrap_or(0);
+        let fits = self.network.limit(node).unwrap_or(usual).min(usual);
+        self.poke(node, |firmware, _, now| {
+            let changed =
+                firmware.limit_frame_bytes(now, fits) || firmware.raise_frame_bytes(now, fits);
+            if !changed {
+                firmware.repeat_limit(now);
+            }
+        });
+        if repeats > 0 {
+            let again = Action::NoticeMtu { node, repeats: repeats - 1 };
+            self.schedule(self.now + MTU_LOOK_EVERY, again);
         }
     }
 

@@ -104,6 +104,11 @@ impl FaultPlan {
         &self.rates[kind as usize % KINDS]
     }
 
+    /// The rates for every kind.
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Rates> {
+        self.rates.iter_mut()
+    }
+
     /// The rates for a link frame: of each fault the highest among its frames (`BUNDLE-1`).
     fn rates_of(&self, link_frame: &[u8]) -> Rates {
         let kind = |frame: &[u8]| frame.get(KIND_OFFSET).map_or(0, |byte| usize::from(byte & 0x1F));

@@ -46,6 +46,8 @@ pub struct History {
     absences: Vec<Absence>,
     closed: BTreeMap<(usize, u16), Time>,
     resets: Vec<Reset>,
+    /// Nodes whose interfaces changed their MTU, and when.
+    limited: Vec<(usize, Time)>,
 }
 
 impl History {
@@ -65,6 +67,11 @@ impl History {
     /// A node stopped.
     pub fn stopped(&mut self, node: usize, start: Time, goodbye: bool) {
         self.absences.push(Absence { node, start, goodbye });
+    }
+
+    /// A node's interfaces take frames of another length from now on.
+    pub fn limited(&mut self, node: usize, at: Time) {
+        self.limited.push((node, at));
     }
 
     /// An endpoint was closed at this time. [`Time::NEVER`]: it was never open.
@@ -172,8 +179,9 @@ impl History {
             NodeEvent::Unreachable(_) => Status::Unreachable,
             NodeEvent::Restarted(_) => Status::PeerRestarted,
             NodeEvent::Closed(_) => Status::PeerClosed,
-            // Frames of these fabrics do not get shorter.
-            NodeEvent::Limited { .. } => return false,
+            NodeEvent::Limited { .. } => {
+                return self.limited.iter().any(|(node, at)| *node == peer && *at <= now);
+            }
         };
         self.explains(status, observer, peer, now)
     }

@@ -39,6 +39,8 @@ pub struct SimMemory {
     /// Posted segments by address. Only what is posted exists.
     pieces: BTreeMap<u64, Piece>,
     next: u64,
+    /// What is posted for writing may be read back: links put payload there, and the firmware looks whether it is right.
+    reads_back: bool,
     violation: RefCell<Option<String>>,
 }
 
@@ -51,7 +53,12 @@ impl Default for SimMemory {
 impl SimMemory {
     /// Memory in which nothing is posted.
     pub fn new() -> Self {
-        Self { pieces: BTreeMap::new(), next: 1 << 20, violation: RefCell::new(None) }
+        Self { pieces: BTreeMap::new(), next: 1 << 20, reads_back: false, violation: RefCell::new(None) }
+    }
+
+    /// Lets the firmware read what is posted for writing, as it must where links put payload there.
+    pub fn read_back(&mut self) {
+        self.reads_back = true;
     }
 
     /// Makes a buffer of these pieces. What it holds is `fill`, cut into the pieces in order; the rest is 0xA5.
@@ -128,7 +135,8 @@ impl SimMemory {
             let at = segment.address - start;
             let inside =
                 at.checked_add(segment.bytes).is_some_and(|end| end <= piece.bytes.len() as u64);
-            if inside && (piece.access == access || piece.access == Access::Both) {
+            let back = self.reads_back && access == Access::Read;
+            if inside && (piece.access == access || piece.access == Access::Both || back) {
                 return Ok((*start, at as usize));
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use emp_firmware::{LinkIndex, Span, Time};
-use emp_wire::{AddressFamily, LinkAddress};
+use emp_wire::{AddressFamily, LinkAddress, TAG_EVERYONE};
 
 use crate::faults::{FaultPlan, Verdict, damage};
 use crate::prng::Prng;
@@ -85,8 +85,12 @@ pub type Script = Box<dyn FnMut(Time, usize, usize, &[u8]) -> Option<Verdict>>;
 /// Where frames go in and come out again, later, elsewhere, or not at all.
 pub struct Network {
     fabrics: Vec<Fabric>,
-    /// The node at each address. A node that moved has left its old one.
-    places: BTreeMap<u32, usize>,
+    /// The nodes at each address. A node that moved has left its old one.
+    places: BTreeMap<u32, Vec<usize>>,
+    /// Each node's destination tag: what is filtered by where several live at one address.
+    tags: Vec<u16>,
+    /// Longest frame that each node's interfaces take now, in bytes.
+    limits: Vec<usize>,
     /// Each node's address now.
     addresses: Vec<u32>,
     next_address: u32,
@@ -133,7 +137,9 @@ impl Network {
             .collect();
         Self {
             fabrics,
-            places: (0..nodes).map(|node| (node as u32, node)).collect(),
+            places: (0..nodes).map(|node| (node as u32, vec![node])).collect(),
+            tags: vec![TAG_EVERYONE; nodes],
+            limits: vec![usize::MAX; nodes],
             addresses: (0..nodes as u32).collect(),
             next_address: nodes as u32,
             in_flight: BTreeMap::new(),
@@ -153,10 +159,43 @@ impl Network {
 
     /// Gives a node another address: its cable was moved. Frames on their way to the old one still arrive.
     pub fn relocate(&mut self, node: usize) {
-        self.places.remove(&self.addresses[node]);
+        self.leave_place(node);
         self.addresses[node] = self.next_address;
-        self.places.insert(self.next_address, node);
+        self.places.insert(self.next_address, vec![node]);
         self.next_address += 1;
+    }
+
+    /// Has a node live at another's address. Frames to it reach those of them whose tags (by node) they have.
+    pub fn share_address(&mut self, node: usize, with: usize, tags: Vec<u16>) {
+        self.leave_place(node);
+        self.tags = tags;
+        self.addresses[node] = self.addresses[with];
+        self.places.entry(self.addresses[with]).or_default().push(node);
+    }
+
+    fn leave_place(&mut self, node: usize) {
+        let address = self.addresses[node];
+        if let Some(nodes) = self.places.get_mut(&address) {
+            nodes.retain(|other| *other != node);
+            if nodes.is_empty() {
+                self.places.remove(&address);
+            }
+        }
+    }
+
+    /// From now on a node's interfaces take frames of at most so many bytes, either way.
+    pub fn set_limit(&mut self, node: usize, bytes: Option<usize>) {
+        self.limits[node] = bytes.unwrap_or(usize::MAX);
+    }
+
+    /// Longest frame that a node's interfaces take now, if that is limited.
+    pub fn limit(&self, node: usize) -> Option<usize> {
+        Some(self.limits[node]).filter(|bytes| *bytes < usize::MAX)
+    }
+
+    /// Ends all cuts.
+    pub fn mend_all(&mut self) {
+        self.fabrics.iter_mut().for_each(|fabric| fabric.cuts.fill(0));
     }
 
     /// Cuts (`true`) or mends one direction between two nodes on one fabric. Cuts add up.
@@ -305,8 +344,21 @@ impl Network {
             self.recycle(frame);
             return;
         }
-        match to.as_index().and_then(|address| self.places.get(&address).copied()) {
-            Some(node) => self.forward(now, leaves, index, from, node, frame),
+        match to.as_index().and_then(|address| self.places.get(&address)).map(Vec::as_slice) {
+            Some(&[node]) => self.forward(now, leaves, index, from, node, frame),
+            Some(nodes) => {
+                let tag = frame.get(4..6).map(|tag| u16::from_be_bytes([tag[0], tag[1]]));
+                let is_for = |node: &usize| {
+                    tag.is_some_and(|tag| tag == TAG_EVERYONE || tag == self.tags[*node])
+                };
+                let takers: Vec<usize> = nodes.iter().copied().filter(is_for).collect();
+                for node in takers {
+                    let mut copy = self.buffer();
+                    copy.extend_from_slice(&frame);
+                    self.forward(now, leaves, index, from, node, copy);
+                }
+                self.recycle(frame);
+            }
             None => {
                 self.totals.undeliverable += 1;
                 for frame in emp_wire::frames(&frame) {
@@ -333,12 +385,17 @@ impl Network {
         let verdict = scripted.unwrap_or_else(|| {
             let burst = &mut fabric.burst[path];
             let FabricSetup { faults, piece_bytes, joins_pieces, .. } = &fabric.setup;
-            let pieces = frame.len().div_ceil(*piece_bytes);
+            let (sender, receiver) = (self.limits[from], self.limits[to]);
+            // The sender's kernel cuts long frames as its interface takes them.
+            let piece_bytes = if frame.len() > *piece_bytes { *piece_bytes.min(&sender) } else { *piece_bytes };
+            let pieces = frame.len().div_ceil(piece_bytes);
+            let longest = frame.len().min(piece_bytes);
             let mut verdict = faults.judge(now, &frame, burst, &mut self.prng);
             for _ in 1..pieces {
                 verdict.drop |= faults.judge(now, &frame, burst, &mut self.prng).drop;
             }
             verdict.drop |= pieces > 1 && !joins_pieces;
+            verdict.drop |= longest > sender.min(receiver);
             verdict
         });
         // What crosses in pieces is as long as they are.

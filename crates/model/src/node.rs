@@ -3,13 +3,16 @@
 use std::collections::VecDeque;
 
 use emp_firmware::{
-    Completion, Config, Firmware, LinkInfo, NodeEvent, OpId, PostError, Profile, SendDescriptor,
-    Span, Time, TransmitBatch,
+    Completion, Config, Firmware, LinkInfo, NodeEvent, OpId, OpKind, PostError, Profile,
+    SendDescriptor, Span, Time,
 };
 use emp_wire::{LinkAddress, NodeId};
 
+use crate::inbox;
 use crate::memory::SimMemory;
 use crate::network::{Delivery, Network};
+use crate::outbox::{Card, Outbox};
+use crate::prng::Prng;
 
 /// How fast a node's processor is.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +50,10 @@ pub struct NodeSetup {
     pub endpoints: Vec<u16>,
     /// How fast it is.
     pub pace: Pace,
+    /// What its links do with batches and trains.
+    pub card: Card,
+    /// It lives at the address of this other node, as another process of its host: each takes the frames with its tag.
+    pub shares_with: Option<usize>,
     /// First sequence number and first message number of all its streams: the same at all nodes of a world.
     pub first_numbers: (u32, u32),
 }
@@ -60,6 +67,8 @@ impl NodeSetup {
             links: vec![LinkInfo::new(1_500, true)],
             endpoints: vec![0],
             pace: Pace::FAST,
+            card: Card::default(),
+            shares_with: None,
             first_numbers: (0, 0),
         }
     }
@@ -78,9 +87,13 @@ pub struct SimNode {
     ring: VecDeque<Delivery>,
     /// Its room that is taken: a long frame takes that of the pieces it came in.
     ring_slots: usize,
-    batch: TransmitBatch,
+    outbox: Outbox,
+    /// What its links draw from.
+    prng: Prng,
     /// Sends that were over when they were posted: the application looks at them with the rest.
     over: Vec<Completion>,
+    /// Ends of sends that may not be told yet: a frame that was not taken still names their memory.
+    held: Vec<Completion>,
     /// Frames lost because the ring was full.
     pub ring_lost: u64,
     /// The application posted something since the last turn.
@@ -127,9 +140,16 @@ impl SimNode {
         if !self.setup.pace.posts_at_once || full || now < self.paused_until {
             return firmware.post_send(now, send, &mut self.memory);
         }
-        self.batch.clear();
-        let posted = firmware.post_send_into(now, send, &mut self.memory, &mut self.batch);
-        send_batch(&self.batch, &self.memory, index, now, network);
+        let Some(batch) = self.outbox.to_grow() else {
+            return firmware.post_send(now, send, &mut self.memory);
+        };
+        let posted = firmware.post_send_into(now, send, &mut self.memory, batch);
+        self.outbox.grown();
+        let waits = self.setup.card.gathers_posts && self.prng.percent(50);
+        if !waits && !self.outbox.is_done() {
+            let Self { outbox, prng, memory, setup, .. } = self;
+            outbox.offer(&setup.card, prng, memory, (index, now), network);
+        }
         let posted = posted?;
         self.over.extend(posted.over);
         Ok(posted.op)
@@ -139,7 +159,8 @@ impl SimNode {
     pub fn new(setup: NodeSetup) -> Self {
         let frame_bytes_max = setup.links.iter().map(|link| link.frame_bytes_max).max();
         Self {
-            batch: TransmitBatch::new(frame_bytes_max.unwrap_or(0)),
+            outbox: Outbox::new(frame_bytes_max.unwrap_or(0)),
+            prng: Prng::new(setup.id.0),
             setup,
             incarnation: 0,
             firmware: None,
@@ -147,6 +168,7 @@ impl SimNode {
             ring: VecDeque::new(),
             ring_slots: 0,
             over: Vec::new(),
+            held: Vec::new(),
             ring_lost: 0,
             dirty: false,
             last_turn: None,
@@ -158,6 +180,10 @@ impl SimNode {
     /// Starts it, with this epoch and seed.
     pub fn start(&mut self, epoch: u32, seed: u64, address: LinkAddress) {
         self.incarnation += 1;
+        self.prng = Prng::new(seed);
+        if self.setup.card.places {
+            self.memory.read_back();
+        }
         let mut links = self.setup.links.clone();
         if links.iter().any(|link| link.bulk_frames.is_some()) {
             // Its address is the same on every fabric. One that moves tells what is no longer true.
@@ -190,6 +216,8 @@ impl SimNode {
         self.ring.clear();
         self.ring_slots = 0;
         self.over.clear();
+        self.held.clear();
+        self.outbox.forget();
         self.dirty = false;
         self.last_turn = None;
         self.paused_until = Time(0);
@@ -199,6 +227,13 @@ impl SimNode {
     /// Keeps it from running.
     pub fn pause(&mut self, until: Time) {
         self.paused_until = self.paused_until.max(until);
+    }
+
+    /// Drops frames that are still to be sent and name memory: the firmware resends what still matters.
+    pub fn let_go_of_memory(&mut self) {
+        if self.outbox.names_memory() {
+            self.outbox.forget();
+        }
     }
 
     /// When it may run again, if it is paused at `now`.
@@ -249,12 +284,14 @@ impl SimNode {
         let Some(firmware) = &mut self.firmware else { return result };
         self.dirty = false;
         self.last_turn = Some(now);
-        for _ in 0..self.setup.pace.frames_per_turn {
-            let Some(delivery) = self.ring.pop_front() else { break };
-            self.ring_slots -= slots(&self.setup.links, &delivery.frame);
-            let Delivery { link, from, frame, .. } = delivery;
-            firmware.handle_frame(now, link, from, &frame, &mut self.memory);
-            network.recycle(frame);
+        let mut left = self.setup.pace.frames_per_turn;
+        while left > 0 && !self.ring.is_empty() {
+            let (ring, card) = (&mut self.ring, &self.setup.card);
+            let taken = inbox::hand_up(ring, left, card, now, firmware, &mut self.memory);
+            left -= taken.len();
+            let slots = taken.iter().map(|delivery| slots(&self.setup.links, &delivery.frame));
+            self.ring_slots -= slots.sum::<usize>();
+            inbox::recycle(taken, network);
         }
         if firmware.poll_timeout().is_some_and(|due| due <= now) {
             firmware.handle_timeout(now, &mut self.memory);
@@ -267,36 +304,27 @@ impl SimNode {
                 self.blocked_until = Some(free - Span(EGRESS_MAX.0 / 2));
                 break;
             }
-            self.batch.clear();
-            if firmware.poll_transmit(now, &mut self.memory, &mut self.batch) == 0 {
+            if !self.outbox.refill(now, firmware, &mut self.memory) {
                 break;
             }
-            send_batch(&self.batch, &self.memory, index, now, network);
+            let Self { outbox, prng, memory, setup, .. } = self;
+            if !outbox.offer(&setup.card, prng, memory, (index, now), network) {
+                self.blocked_until = outbox.retry(now);
+                break;
+            }
         }
+        let Some(firmware) = &mut self.firmware else { return result };
         result.completions.append(&mut self.over);
-        result.completions.extend(core::iter::from_fn(|| firmware.poll_completion()));
+        let holds = self.outbox.names_memory();
+        if !holds {
+            result.completions.append(&mut self.held);
+        }
+        for completion in core::iter::from_fn(|| firmware.poll_completion()) {
+            let names = matches!(completion.op.kind(), OpKind::Send | OpKind::Put);
+            let list = if holds && names { &mut self.held } else { &mut result.completions };
+            list.push(completion);
+        }
         result.events.extend(core::iter::from_fn(|| firmware.poll_event()));
         result
-    }
-}
-
-fn send_batch(
-    batch: &TransmitBatch,
-    memory: &SimMemory,
-    index: usize,
-    now: Time,
-    network: &mut Network,
-) {
-    use emp_firmware::HostMemory;
-    for (i, frame) in batch.frames().iter().enumerate() {
-        let mut bytes = network.buffer();
-        bytes.extend_from_slice(batch.inline(i));
-        for segment in frame.segments() {
-            let at = bytes.len();
-            bytes.resize(at + segment.bytes as usize, 0);
-            // A fault is noted by the memory and fails the run.
-            let _ = memory.read(*segment, &mut bytes[at..]);
-        }
-        network.send(now, index, frame.link, frame.to, bytes);
     }
 }

@@ -1,8 +1,9 @@
 //! One seed from beginning to verdict.
 //!
-//! Three acts. *Trouble*: everything that was drawn happens. *Healing*: faults end, receives are posted for whatever is
-//! still on its way, and all of it must arrive or fail for a known reason within bounded time. *Quiet*: what is left is
-//! cancelled, and then nothing may be under way, held, or ticking.
+//! Four acts. *Trouble*: everything that was drawn happens. *Draining*: nothing new happens, but frames are still lost and damaged as
+//! before; receives are posted for whatever is still on its way, and all of it must arrive or fail for a known reason within
+//! bounded time. *Liveness*: some nodes are well and the others are not ([`liveness`]). *Quiet*: what is left is cancelled, and then
+//! nothing may be under way, held, or ticking.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,6 +11,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use emp_firmware::{Counter, Selector, Span, Status, Time};
 
 use crate::host::{ReceiveSpec, Want};
+use crate::hard;
+use crate::liveness;
+use crate::prng::Prng;
 use crate::report::{Failure, Outcome, Statistics};
 use crate::swarm::{self, SwarmOptions, Temper};
 use crate::workload;
@@ -17,6 +21,9 @@ use crate::world::{Stop, World};
 
 /// Virtual time after which trouble is over even if applications still repeat refused posts.
 const TROUBLE_MAX: Span = Span::ms(120_000);
+
+/// How much longer everything may take while frames are still lost.
+const LASTING_FACTOR: u64 = 10;
 
 /// How often receives are posted anew for what is outstanding: those posted before may have been taken by messages of
 /// pairs that broke down.
@@ -33,12 +40,10 @@ pub fn trace_seed(seed: u64, options: &SwarmOptions) -> (Outcome, String) {
 }
 
 fn run(seed: u64, options: &SwarmOptions, trace: bool) -> (Outcome, String) {
-    let (temper, setup, mut prng) = swarm::draw(seed, options);
-    let mut world = World::new(setup);
+    let (temper, mut world, _) = make(seed, options);
     world.network_mut().trace_mut().switch(trace);
-    workload::schedule(&mut world, &temper, options, &mut prng);
     let mut healed = Time(0);
-    let acts = catch_unwind(AssertUnwindSafe(|| play(&mut world, &temper, &mut healed)));
+    let acts = catch_unwind(AssertUnwindSafe(|| play(&mut world, &temper, seed, &mut healed)));
     let verdict = acts.unwrap_or_else(|panic| Err(format!("panic: {}", panic_text(&*panic))));
     let failure = world
         .violation()
@@ -48,6 +53,25 @@ fn run(seed: u64, options: &SwarmOptions, trace: bool) -> (Outcome, String) {
     let text = if trace { story(&world) } else { String::new() };
     let statistics = statistics(&world, healed);
     (Outcome { seed, failure, statistics, digest: world.digest() }, text)
+}
+
+/// A seed's world with all that will happen in it, and the numbers of its actions.
+fn make(seed: u64, options: &SwarmOptions) -> (Temper, World, Vec<u64>) {
+    let (temper, mut setup, mut prng) = swarm::draw(seed, options);
+    options.without.reduce_setup(&mut setup);
+    let began = if options.hard { hard::harden(seed, &mut setup, &options.without) } else { Time(0) };
+    let mut world = World::beginning(began, setup);
+    workload::schedule(&mut world, &temper, options, &mut prng);
+    if options.hard {
+        hard::schedule_limits(seed, &mut world, &temper);
+    }
+    let actions = options.without.reduce_actions(&mut world);
+    (temper, world, actions)
+}
+
+/// The numbers of what will be done in a seed's world.
+pub(crate) fn actions_of(seed: u64, options: &SwarmOptions) -> Vec<u64> {
+    make(seed, options).2
 }
 
 /// The frames of a run, and then what each node counted.
@@ -70,13 +94,26 @@ fn panic_text(panic: &(dyn core::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "?".into())
 }
 
-fn play(world: &mut World, temper: &Temper, healed: &mut Time) -> Result<(), String> {
+fn play(
+    world: &mut World,
+    temper: &Temper,
+    seed: u64,
+    healed: &mut Time,
+) -> Result<(), String> {
     world.run_until(TROUBLE_MAX, |world| world.actions.is_empty());
     world.actions.clear();
-    world.network.heal();
+    world.network.mend_all();
+    if !temper.lasting {
+        world.network.heal();
+    }
     *healed = world.now();
     let bound = recovery_bound(world, temper);
-    receive_the_rest(world, bound)?;
+    let lasting = if temper.lasting { LASTING_FACTOR } else { 1 };
+    receive_the_rest(world, Span(bound.0 * lasting))?;
+    if temper.liveness && world.violation().is_none() {
+        let mut prng = Prng::new(seed ^ 0x11fe_11fe);
+        liveness::play(world, &mut prng, Span(bound.0 + 4 * temper.patience.0))?;
+    }
     receive_the_left_over(world, bound);
     for node in 0..world.nodes.len() {
         world.remove_region(node);
@@ -141,7 +178,7 @@ fn receives_ended(world: &World) -> usize {
 }
 
 /// Sends that have not ended, and messages that may still arrive, at nodes that live.
-fn open_work(world: &World) -> usize {
+pub(crate) fn open_work(world: &World) -> usize {
     sends_open(world) + outstanding(world).count()
 }
 

@@ -7,7 +7,9 @@ use emp_wire::{Kind, NodeId};
 use crate::faults::{FaultPlan, Rates};
 use crate::network::FabricSetup;
 use crate::node::{NodeSetup, Pace};
+use crate::outbox::Card;
 use crate::prng::{Ppm, Prng};
+use crate::reduce::{Part, Reduction};
 use crate::world::WorldSetup;
 
 /// How much one seed does.
@@ -29,6 +31,10 @@ pub struct SwarmOptions {
     pub profile: Option<&'static str>,
     /// The network is perfect and nodes stay up.
     pub calm: bool,
+    /// Faults last until the traffic is drained, numbers and times wrap, and what else is in [`hard`](crate::hard).
+    pub hard: bool,
+    /// What is left out.
+    pub without: Reduction,
 }
 
 impl SwarmOptions {
@@ -44,6 +50,12 @@ impl SwarmOptions {
         }
         if self.calm {
             all.push_str(" --calm");
+        }
+        if self.hard {
+            all.push_str(" --hard");
+        }
+        if self.without != Reduction::default() {
+            all.push_str(&format!(" --without {}", self.without));
         }
         all
     }
@@ -68,6 +80,12 @@ pub struct Temper {
     pub flood: bool,
     /// Shortest time after which a silent peer is given up.
     pub patience: Span,
+    /// Faults go on until the traffic is drained.
+    pub lasting: bool,
+    /// After that most nodes are well, and something is wrong with the others for good.
+    pub liveness: bool,
+    /// Interfaces change their MTU.
+    pub limits: bool,
 }
 
 impl Temper {
@@ -80,7 +98,9 @@ impl Temper {
 /// Draws the world: its temper, and how it is made.
 pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
     let mut prng = Prng::new(seed);
-    let temper = draw_temper(&mut prng, options);
+    let mut temper = draw_temper(&mut prng, options);
+    let may_limit = options.hard && !options.calm && !options.without.is_without(Part::Mtu);
+    temper.limits = Prng::new(seed ^ 0x0171_3171).percent(20) && may_limit;
     let nodes_max = if options.scale == Scale::Small { 4 } else { 6 };
     let nodes = prng.within(2..=nodes_max) as usize;
     let fabrics_count = if prng.percent(20) { 2 } else { 1 };
@@ -103,6 +123,8 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
                 links: vec![link; fabrics_count],
                 endpoints: endpoints.clone(),
                 pace: draw_pace(&mut prng, index),
+                card: Card::default(),
+                shares_with: None,
                 first_numbers: (0, 0),
             }
         })
@@ -170,6 +192,9 @@ fn draw_temper(prng: &mut Prng, options: &SwarmOptions) -> Temper {
         pauses: odds(20),
         flood: options.scale == Scale::Full && odds(6),
         patience: Profile::DEFAULT.unreachable_after,
+        lasting: options.hard,
+        liveness: options.hard && !options.without.is_without(Part::Liveness),
+        limits: false,
     };
     if temper.harsh() && odds(70) {
         temper.patience = Span::ms(prng.within(500..=2_000));

@@ -113,6 +113,12 @@ impl World {
             turns: 0,
             digest: 0,
         };
+        let tags: Vec<u16> = world.ids.iter().map(|id| id.destination_tag()).collect();
+        for node in 0..world.nodes.len() {
+            if let Some(other) = world.nodes[node].setup.shares_with {
+                world.network.share_address(node, other, tags.clone());
+            }
+        }
         for node in 0..world.nodes.len() {
             world.start(node);
         }
@@ -126,6 +132,9 @@ impl World {
             self.nodes[node].start(epoch, seed, self.network.address(node));
             self.hint(node);
             self.export_region(node);
+            if self.network.limit(node).is_some() {
+                self.apply(Action::NoticeMtu { node, repeats: 0 });
+            }
         }
     }
 

@@ -73,6 +73,7 @@ impl World {
             self.fail(format!("node {node}: {what}"));
         }
         // From here on every touch is a violation.
+        self.nodes[node].let_go_of_memory();
         self.nodes[node].memory.release(buffer);
     }
 

@@ -177,8 +177,10 @@ pub(crate) fn frame(
                 error => error,
             })?,
     }
-    // What crosses memory has no MTU, and no sum by which slices are known.
-    let limit = if line.long { LONG_FRAME_BYTES.max(room) } else { room };
+    // What crosses memory has no MTU, and no sum by which slices are known. A link cuts what is longer than any usual frame of it; what
+    // was cut as a usual one, before the peer took only shorter ones, would leave in one datagram and be lost.
+    let cut_by_link = line.long && length_bytes > batch.frame_bytes_max();
+    let limit = if cut_by_link { LONG_FRAME_BYTES.max(room) } else { room };
     if length_bytes > limit && !to.is_memory() {
         batch.cut_last(room, peer.outgoing, memory)?;
     }

@@ -224,16 +224,19 @@ impl World {
             Action::Relocate { node } => self.network.relocate(node),
             Action::SetMtu { node, frame_bytes } => {
                 self.history.limited(node, self.now);
-                self.network.set_limit(node, frame_bytes);
+                let links = self.nodes[node].setup.links.iter().enumerate();
+                let cuts = links.map(|(index, link)| u64::from(link.long_frames) << index);
+                self.network.set_limit(node, frame_bytes, cuts.sum());
                 let notices = self.now + Span(self.prng.below(MTU_LOOK_EVERY.0));
                 self.schedule(notices, Action::NoticeMtu { node, repeats: MTU_REPEATS });
             }
             Action::NoticeMtu { node, repeats } => self.notice_mtu(node, repeats),
             Action::CloseEndpoint { node, endpoint } => {
-                self.history.endpoint_closed(node, endpoint, self.now);
+                self.history.endpoint_closed(node, endpoint);
                 self.poke(node, |firmware, _, now| firmware.close_endpoint(now, endpoint));
             }
             Action::OpenEndpoint { node, endpoint } => {
+                self.history.endpoint_opened(node, endpoint, self.now);
                 let opened = self.poke(node, |firmware, _, _| firmware.open_endpoint(endpoint));
                 if let Err(error) = opened {
                     self.fail(format!("node {node}: endpoint {endpoint} not opened: {error:?}"));

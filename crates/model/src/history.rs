@@ -1,7 +1,8 @@
 //! What was done to the nodes and the network, and so which errors an application may be told.
 //!
-//! An error is right only if something happened that explains it. The rules are generous in time (an error may come late)
-//! and strict in kind: no loss, reordering or slowness, however bad, explains `Unreachable`.
+//! An error is right only if something happened that explains it. The rules are strict in kind: no loss, reordering or slowness,
+//! however bad, explains `Unreachable`. In time they are as strict as can be: what happened explains an error only if it lasted
+//! until after the last time that the observer lost the peer (each is noticed once), and until the observer itself started.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,8 @@ struct Cut {
 struct Absence {
     node: usize,
     start: Time,
+    /// When it started again.
+    end: Time,
     /// It said goodbye first.
     goodbye: bool,
 }
@@ -36,6 +39,13 @@ struct Reset {
     restarted: bool,
 }
 
+/// An endpoint was not open.
+#[derive(Clone, Copy, Debug)]
+struct Closed {
+    place: (usize, u16),
+    end: Time,
+}
+
 /// The record of one run.
 #[derive(Debug, Default)]
 pub struct History {
@@ -44,7 +54,9 @@ pub struct History {
     fabrics: usize,
     cuts: Vec<Cut>,
     absences: Vec<Absence>,
-    closed: BTreeMap<(usize, u16), Time>,
+    closed: Vec<Closed>,
+    /// When each node last started.
+    started: BTreeMap<usize, Time>,
     resets: Vec<Reset>,
     /// Nodes whose interfaces changed their MTU, and when.
     limited: Vec<(usize, Time)>,
@@ -66,7 +78,16 @@ impl History {
 
     /// A node stopped.
     pub fn stopped(&mut self, node: usize, start: Time, goodbye: bool) {
-        self.absences.push(Absence { node, start, goodbye });
+        self.absences.push(Absence { node, start, end: Time::NEVER, goodbye });
+    }
+
+    /// A node started.
+    pub fn started(&mut self, node: usize, at: Time) {
+        self.started.insert(node, at);
+        let open = |absence: &&mut Absence| absence.node == node && absence.end == Time::NEVER;
+        for absence in self.absences.iter_mut().filter(open) {
+            absence.end = at;
+        }
     }
 
     /// A node's interfaces take frames of another length from now on.
@@ -74,10 +95,18 @@ impl History {
         self.limited.push((node, at));
     }
 
-    /// An endpoint was closed at this time. [`Time::NEVER`]: it was never open.
-    pub fn endpoint_closed(&mut self, node: usize, endpoint: u16, at: Time) {
-        let last = self.closed.entry((node, endpoint)).or_insert(at);
-        *last = at.max(*last);
+    /// An endpoint was closed, or never opened.
+    pub fn endpoint_closed(&mut self, node: usize, endpoint: u16) {
+        self.closed.push(Closed { place: (node, endpoint), end: Time::NEVER });
+    }
+
+    /// An endpoint was opened at this time.
+    pub fn endpoint_opened(&mut self, node: usize, endpoint: u16, at: Time) {
+        let place = (node, endpoint);
+        let open = |closed: &&mut Closed| closed.place == place && closed.end == Time::NEVER;
+        for closed in self.closed.iter_mut().filter(open) {
+            closed.end = at;
+        }
     }
 
     /// A node reported that it lost a peer's state; perhaps because that came back in another epoch.
@@ -85,14 +114,16 @@ impl History {
         self.resets.push(Reset { observer, peer, at, restarted });
     }
 
-    /// True if this endpoint was closed at some time.
-    pub fn was_closed(&self, node: usize, endpoint: u16) -> bool {
-        self.closed.contains_key(&(node, endpoint))
+    /// True if this endpoint was not open at some time from `since` on: what was on its way to it then may be gone.
+    pub fn was_closed_since(&self, node: usize, endpoint: u16, since: Time) -> bool {
+        self.closed.iter().any(|closed| closed.place == (node, endpoint) && closed.end >= since)
     }
 
-    /// True if this endpoint was closed at or after `since`: what was on its way to it then may be gone.
-    pub fn was_closed_since(&self, node: usize, endpoint: u16, since: Time) -> bool {
-        self.closed.get(&(node, endpoint)).is_some_and(|last| *last >= since)
+    /// True if the node reported at or after `since` that it lost the peer's state.
+    pub fn was_reset(&self, observer: usize, peer: usize, since: Time) -> bool {
+        self.resets
+            .iter()
+            .any(|reset| (reset.observer, reset.peer) == (observer, peer) && reset.at >= since)
     }
 
     /// When a node was stopped for the first time at or after `since`.
@@ -127,18 +158,29 @@ impl History {
         })
     }
 
-    /// True if `observer` may be told at `now` that an operation with `peer` ended like this.
-    pub fn explains(&self, status: Status, observer: usize, peer: usize, now: Time) -> bool {
+    /// True if `observer` may be told at `now` that an operation with `peer` ended like this that was posted at `since`.
+    pub fn explains(
+        &self,
+        status: Status,
+        observer: usize,
+        peer: usize,
+        (since, now): (Time, Time),
+    ) -> bool {
+        let fresh = self.last_lost(observer, peer, since);
         let stopped = |goodbye: bool| {
             self.absences.iter().any(|absence| {
-                absence.node == peer && absence.start <= now && (absence.goodbye || !goodbye)
+                absence.node == peer
+                    && absence.start <= now
+                    && absence.end >= fresh
+                    && (absence.goodbye || !goodbye)
             })
         };
-        let silent = self.silent(observer, peer, now);
+        let silent = self.silent(observer, peer, (fresh, now));
         let broken_there = || {
-            self.resets
-                .iter()
-                .any(|reset| (reset.observer, reset.peer) == (peer, observer) && reset.at <= now)
+            self.resets.iter().any(|reset| {
+                let there = (reset.observer, reset.peer) == (peer, observer);
+                there && reset.at <= now && reset.at >= fresh
+            })
         };
         match status {
             Status::Unreachable | Status::NotFound => silent || stopped(false),
@@ -148,8 +190,17 @@ impl History {
         }
     }
 
-    /// True if two nodes were cut off from each other, on every fabric at the same time, for long.
-    fn silent(&self, a: usize, b: usize, now: Time) -> bool {
+    /// When `observer` last lost the peer's state before `since`, or started: nothing that was over by then is news to it.
+    fn last_lost(&self, observer: usize, peer: usize, since: Time) -> Time {
+        let began = self.started.get(&observer).copied().unwrap_or_default();
+        let before = self.resets.iter().filter(|reset| {
+            (reset.observer, reset.peer) == (observer, peer) && reset.at < since
+        });
+        before.map(|reset| reset.at).max().unwrap_or_default().max(began)
+    }
+
+    /// True if two nodes were cut off from each other, on every fabric at the same time, for long, and until after `fresh`.
+    fn silent(&self, a: usize, b: usize, (fresh, now): (Time, Time)) -> bool {
         let between = |cut: &Cut| (cut.from, cut.to) == (a, b) || (cut.from, cut.to) == (b, a);
         let mut spans = vec![(Time(0), now)];
         for fabric in 0..self.fabrics {
@@ -159,7 +210,7 @@ impl History {
             };
             spans = cuts.flat_map(|cut| common(cut, &spans)).collect();
         }
-        spans.iter().any(|(start, end)| end.since(*start) >= self.silence_min)
+        spans.iter().any(|(start, end)| *end >= fresh && end.since(*start) >= self.silence_min)
     }
 
     /// True if `observer` may report this.
@@ -183,7 +234,7 @@ impl History {
                 return self.limited.iter().any(|(node, at)| *node == peer && *at <= now);
             }
         };
-        self.explains(status, observer, peer, now)
+        self.explains(status, observer, peer, (now, now))
     }
 }
 
@@ -196,12 +247,45 @@ mod tests {
         let mut history = History::new(Span::ms(100), 1);
         history.cut(0, 0, 1, Time(0), Time(0) + Span::ms(10));
         let late = Time(0) + Span::ms(1_000);
-        assert!(!history.explains(Status::Unreachable, 0, 1, late));
+        assert!(!history.explains(Status::Unreachable, 0, 1, (Time(0), late)));
         history.cut(0, 1, 0, late, late + Span::ms(200));
-        assert!(!history.explains(Status::Unreachable, 0, 1, late + Span::ms(10)), "too early");
-        assert!(history.explains(Status::Unreachable, 0, 1, late + Span::ms(120)));
-        assert!(!history.explains(Status::Unreachable, 0, 2, late + Span::ms(120)));
-        assert!(!history.explains(Status::PeerClosed, 0, 1, late + Span::ms(120)));
+        assert!(!history.explains(Status::Unreachable, 0, 1, (Time(0), late + Span::ms(10))), "too early");
+        assert!(history.explains(Status::Unreachable, 0, 1, (Time(0), late + Span::ms(120))));
+        assert!(!history.explains(Status::Unreachable, 0, 2, (Time(0), late + Span::ms(120))));
+        assert!(!history.explains(Status::PeerClosed, 0, 1, (Time(0), late + Span::ms(120))));
+    }
+
+    #[test]
+    fn what_was_noticed_explains_nothing_more() {
+        let mut history = History::new(Span::ms(100), 1);
+        let at = |ms| Time(0) + Span::ms(ms);
+        history.cut(0, 0, 1, at(0), at(500));
+        assert!(history.explains(Status::Unreachable, 0, 1, (at(10), at(300))));
+        // It is given up, and given up again while it is still cut off.
+        history.reset(0, 1, at(300), false);
+        assert!(history.explains(Status::Unreachable, 0, 1, (at(310), at(490))));
+        history.reset(0, 1, at(510), false);
+        assert!(!history.explains(Status::Unreachable, 0, 1, (at(520), at(900))));
+        // The other end notices by what this one did.
+        assert!(history.explains(Status::PeerRestarted, 1, 0, (at(600), at(610))));
+        history.reset(1, 0, at(610), true);
+        assert!(!history.explains(Status::PeerRestarted, 1, 0, (at(620), at(700))));
+        // A node that starts knows nothing of what was before.
+        history.stopped(0, at(1_000), true);
+        history.started(0, at(1_100));
+        assert!(history.explains(Status::PeerClosed, 1, 0, (at(990), at(1_200))));
+        history.started(1, at(1_300));
+        assert!(!history.explains(Status::PeerClosed, 1, 0, (at(1_310), at(1_400))));
+    }
+
+    #[test]
+    fn an_endpoint_is_closed_until_it_is_opened() {
+        let mut history = History::new(Span::ms(100), 1);
+        history.endpoint_closed(1, 2);
+        assert!(history.was_closed_since(1, 2, Time(1_000)));
+        history.endpoint_opened(1, 2, Time(80));
+        assert!(history.was_closed_since(1, 2, Time(80)) && history.was_closed_since(1, 2, Time(0)));
+        assert!(!history.was_closed_since(1, 2, Time(81)) && !history.was_closed_since(1, 3, Time(0)));
     }
 
     #[test]
@@ -209,10 +293,10 @@ mod tests {
         let mut history = History::new(Span::ms(100), 2);
         let end = Time(0) + Span::ms(1_000);
         history.cut(0, 0, 1, Time(0), end);
-        assert!(!history.explains(Status::Unreachable, 0, 1, end));
+        assert!(!history.explains(Status::Unreachable, 0, 1, (Time(0), end)));
         history.cut(1, 0, 1, Time(0) + Span::ms(980), end);
-        assert!(!history.explains(Status::Unreachable, 0, 1, end), "together only briefly");
+        assert!(!history.explains(Status::Unreachable, 0, 1, (Time(0), end)), "together only briefly");
         history.cut(1, 0, 1, Time(0) + Span::ms(500), end);
-        assert!(history.explains(Status::Unreachable, 0, 1, end));
+        assert!(history.explains(Status::Unreachable, 0, 1, (Time(0), end)));
     }
 }

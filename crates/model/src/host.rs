@@ -203,7 +203,8 @@ impl World {
                 spec.completion = CompletionMode::Auto;
                 self.post_send(id);
             }
-            PostError::NoEndpoint if self.history.was_closed(spec.from, spec.endpoint) => {}
+            PostError::NoEndpoint
+                if self.history.was_closed_since(spec.from, spec.endpoint, self.now) => {}
             other => self.fail(format!("send of message {id} was refused with {other:?}")),
         }
     }
@@ -257,13 +258,12 @@ impl World {
                     (message.spec.from, message.posted.map_or(now, |posted| posted.at))
                 });
                 let explained = match (error, source) {
-                    (PostError::NoEndpoint | PostError::NoClaim, _)
-                        if self.history.was_closed(at, endpoint) =>
-                    {
-                        true
+                    (PostError::NoEndpoint, _) => {
+                        self.history.was_closed_since(at, endpoint, now)
                     }
                     (PostError::NoClaim, Some((from, since))) => {
                         self.history.pair_broke(from, at, since)
+                            || self.history.was_closed_since(at, endpoint, since)
                     }
                     _ => false,
                 };
@@ -366,7 +366,7 @@ impl World {
         let spec = &self.ledger.messages[message].spec;
         let since = self.ledger.messages[message].posted.map_or(self.now, |posted| posted.at);
         let explained = self.history.pair_broke(spec.from, node, since)
-            || self.history.was_closed(node, endpoint);
+            || self.history.was_closed_since(node, endpoint, since);
         if !discarded && !explained {
             self.fail(format!("node {node}: claimed message {message} could not be given up"));
         }

@@ -6,6 +6,7 @@ use emp_firmware::{LinkIndex, Span, Time};
 use emp_wire::{AddressFamily, LinkAddress, TAG_EVERYONE};
 
 use crate::faults::{FaultPlan, Verdict, damage};
+use crate::port::{Port, PortSetup, PortTotals};
 use crate::prng::Prng;
 use crate::trace::{Fate, Trace, TraceLine};
 
@@ -20,6 +21,8 @@ pub struct FabricSetup {
     pub jitter: Span,
     /// Bytes that the switch keeps for one outgoing port; frames beyond are lost.
     pub queue_bytes: u64,
+    /// Frames that find more bytes than this in a port's queue are marked (ECN, RFC 3168).
+    pub ecn_bytes: Option<u64>,
     /// Frames shorter than this are padded with zeros, as Ethernet does (46 on the real one; 0 for UDP).
     pub pad_bytes: usize,
     /// What happens to frames.
@@ -39,6 +42,7 @@ impl FabricSetup {
             jitter: Span(0),
             // A shallow data-centre switch has about 100 to 500 KB for a port.
             queue_bytes: 512 << 10,
+            ecn_bytes: None,
             pad_bytes: 46,
             faults: FaultPlan::default(),
             piece_bytes: usize::MAX,
@@ -58,6 +62,8 @@ pub struct Delivery {
     pub from: LinkAddress,
     /// Its bytes.
     pub frame: Vec<u8>,
+    /// A switch on its way had more in its queue than it should: congestion experienced (ECN).
+    pub marked: bool,
 }
 
 /// What the network did so far.
@@ -73,6 +79,8 @@ pub struct Totals {
     pub congested: u64,
     /// Frames that a cut lost, or that were for an address where no one is.
     pub undeliverable: u64,
+    /// Frames marked because a queue was long.
+    pub marked: u64,
     /// Frames damaged, duplicated or delivered out of order.
     pub disturbed: u64,
     /// Bytes that nodes sent.
@@ -90,7 +98,7 @@ pub struct Network {
     /// Each node's destination tag: what is filtered by where several live at one address.
     tags: Vec<u16>,
     /// Longest frame that each node's interfaces take now, in bytes.
-    limits: Vec<usize>,
+    limits: Vec<Limit>,
     /// Each node's address now.
     addresses: Vec<u32>,
     next_address: u32,
@@ -104,12 +112,26 @@ pub struct Network {
     spare: Vec<Vec<u8>>,
 }
 
+/// What a node's interfaces take.
+#[derive(Clone, Copy)]
+struct Limit {
+    bytes: usize,
+    /// Links by which longer frames leave in fragments, a bit each.
+    fragments: u64,
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self { bytes: usize::MAX, fragments: 0 }
+    }
+}
+
 struct Fabric {
     setup: FabricSetup,
     /// When each node's outgoing side is free.
     egress: Vec<Time>,
-    /// When each node's port of the switch is free.
-    port: Vec<Time>,
+    /// The switch's port to each node.
+    ports: Vec<Port>,
     /// Arrival of the last frame in order, from × to.
     last: Vec<Time>,
     /// When the last burst of losses ends, from × to.
@@ -128,7 +150,7 @@ impl Network {
             .map(|setup| Fabric {
                 setup,
                 egress: vec![Time(0); nodes],
-                port: vec![Time(0); nodes],
+                ports: vec![Port::default(); nodes],
                 last: vec![Time(0); nodes * nodes],
                 burst: vec![Time(0); nodes * nodes],
                 cuts: vec![0; nodes * nodes],
@@ -139,7 +161,7 @@ impl Network {
             fabrics,
             places: (0..nodes).map(|node| (node as u32, vec![node])).collect(),
             tags: vec![TAG_EVERYONE; nodes],
-            limits: vec![usize::MAX; nodes],
+            limits: vec![Limit::default(); nodes],
             addresses: (0..nodes as u32).collect(),
             next_address: nodes as u32,
             in_flight: BTreeMap::new(),
@@ -183,14 +205,25 @@ impl Network {
         }
     }
 
-    /// From now on a node's interfaces take frames of at most so many bytes, either way.
-    pub fn set_limit(&mut self, node: usize, bytes: Option<usize>) {
-        self.limits[node] = bytes.unwrap_or(usize::MAX);
+    /// From now on a node's interfaces take frames of at most so many bytes, either way. Longer ones leave in fragments by the
+    /// links of `fragments` (a bit each), as UDP datagrams do in those of IP, and by others not at all.
+    pub fn set_limit(&mut self, node: usize, bytes: Option<usize>, fragments: u64) {
+        self.limits[node] = Limit { bytes: bytes.unwrap_or(usize::MAX), fragments };
     }
 
     /// Longest frame that a node's interfaces take now, if that is limited.
     pub fn limit(&self, node: usize) -> Option<usize> {
-        Some(self.limits[node]).filter(|bytes| *bytes < usize::MAX)
+        Some(self.limits[node].bytes).filter(|bytes| *bytes < usize::MAX)
+    }
+
+    /// Another port of a fabric's switch to one node.
+    pub fn set_port(&mut self, fabric: usize, node: usize, port: PortSetup) {
+        self.fabrics[fabric].ports[node].setup = Some(port);
+    }
+
+    /// What a fabric's port to a node has seen so far.
+    pub fn port(&self, fabric: usize, node: usize) -> PortTotals {
+        self.fabrics[fabric].ports[node].totals
     }
 
     /// Ends all cuts.
@@ -307,7 +340,7 @@ impl Network {
         frame: &[u8],
     ) {
         self.order += 1;
-        let delivery = Delivery { to, link, from, frame: frame.to_vec() };
+        let delivery = Delivery { to, link, from, frame: frame.to_vec(), marked: false };
         self.in_flight.insert((at, self.order), delivery);
     }
 
@@ -385,17 +418,20 @@ impl Network {
         let verdict = scripted.unwrap_or_else(|| {
             let burst = &mut fabric.burst[path];
             let FabricSetup { faults, piece_bytes, joins_pieces, .. } = &fabric.setup;
-            let (sender, receiver) = (self.limits[from], self.limits[to]);
+            let (sender, receiver) = (self.limits[from], self.limits[to].bytes);
+            let long = frame.len() > *piece_bytes;
             // The sender's kernel cuts long frames as its interface takes them.
-            let piece_bytes = if frame.len() > *piece_bytes { *piece_bytes.min(&sender) } else { *piece_bytes };
+            let fragments = sender.fragments >> index & 1 == 1;
+            let piece_bytes =
+                if long || fragments { *piece_bytes.min(&sender.bytes) } else { *piece_bytes };
             let pieces = frame.len().div_ceil(piece_bytes);
             let longest = frame.len().min(piece_bytes);
             let mut verdict = faults.judge(now, &frame, burst, &mut self.prng);
             for _ in 1..pieces {
                 verdict.drop |= faults.judge(now, &frame, burst, &mut self.prng).drop;
             }
-            verdict.drop |= pieces > 1 && !joins_pieces;
-            verdict.drop |= longest > sender.min(receiver);
+            verdict.drop |= long && !joins_pieces;
+            verdict.drop |= longest > sender.bytes.min(receiver);
             verdict
         });
         // What crosses in pieces is as long as they are.
@@ -407,6 +443,8 @@ impl Network {
         } else {
             fabric.queue(leaves, path, to, frame.len(), verdict.late_ns, &mut self.prng)
         };
+        let marked = matches!(fate, Fate::Arrives(_)) && fabric.ports[to].marked;
+        self.totals.marked += u64::from(marked);
         let link = LinkIndex(index as u8);
         for frame in emp_wire::frames(&frame) {
             self.trace.add(|| TraceLine::new(now, from, to, link, frame, fate));
@@ -429,16 +467,23 @@ impl Network {
         if verdict.copy_ns > 0 {
             let mut copy = self.buffer();
             copy.extend_from_slice(&frame);
-            self.enqueue(at + Span(verdict.copy_ns), index, from, to, copy);
+            self.enqueue(at + Span(verdict.copy_ns), index, (from, to), copy, marked);
         }
         damage(&mut frame, &verdict, &mut self.prng);
-        self.enqueue(at, index, from, to, frame);
+        self.enqueue(at, index, (from, to), frame, marked);
     }
 
-    fn enqueue(&mut self, at: Time, index: usize, from: usize, to: usize, frame: Vec<u8>) {
+    fn enqueue(
+        &mut self,
+        at: Time,
+        index: usize,
+        (from, to): (usize, usize),
+        frame: Vec<u8>,
+        marked: bool,
+    ) {
         self.order += 1;
         let from = self.address(from);
-        let delivery = Delivery { to, link: LinkIndex(index as u8), from, frame };
+        let delivery = Delivery { to, link: LinkIndex(index as u8), from, frame, marked };
         self.in_flight.insert((at, self.order), delivery);
     }
 }
@@ -455,14 +500,14 @@ impl Fabric {
         prng: &mut Prng,
     ) -> Fate {
         let half = Span(self.setup.latency.0 / 2);
-        let at_switch = leaves + half;
-        let serial = serialisation(bytes, self.setup.bits_per_second);
-        let room = serialisation(self.setup.queue_bytes as usize, self.setup.bits_per_second);
-        if self.port[to].since(at_switch) > room {
+        let usual = PortSetup {
+            bits_per_second: self.setup.bits_per_second,
+            queue_bytes: self.setup.queue_bytes,
+            ecn_bytes: self.setup.ecn_bytes,
+        };
+        let Some(out) = self.ports[to].take(&usual, leaves + half, bytes) else {
             return Fate::Congested;
-        }
-        let out = self.port[to].max(at_switch) + serial;
-        self.port[to] = out;
+        };
         let mut at = out + half + Span(prng.below(self.setup.jitter.0 + 1));
         if late_ns > 0 {
             return Fate::Arrives(at + Span(late_ns));
@@ -476,75 +521,9 @@ impl Fabric {
 /// Preamble, header, check sequence and gap that Ethernet adds to every frame, in bytes.
 const WIRE_OVERHEAD_BYTES: u64 = 38;
 
-fn serialisation(bytes: usize, bits_per_second: u64) -> Span {
+pub(crate) fn serialisation(bytes: usize, bits_per_second: u64) -> Span {
     Span((bytes as u64 + WIRE_OVERHEAD_BYTES) * 8_000_000_000 / bits_per_second.max(1))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn network(setup: FabricSetup) -> Network {
-        Network::new(vec![setup], 3, Prng::new(1))
-    }
-
-    #[test]
-    fn a_frame_takes_latency_and_two_serialisations() {
-        let mut net = network(FabricSetup::lan());
-        net.send(Time(100), 0, LinkIndex(0), net.address(1), vec![0x21; 1_212]);
-        // 1,250 bytes with overhead: 1 µs at 10 Gb/s, once out of the node and once out of the switch.
-        assert_eq!(net.next_arrival(), Some(Time(100 + 5_000 + 2_000)));
-        let delivery = net.arrival(Time(7_100)).unwrap();
-        assert_eq!((delivery.to, delivery.frame.len()), (1, 1_212));
-        assert_eq!(delivery.from, LinkAddress::index(0));
-    }
-
-    #[test]
-    fn order_is_kept_and_full_queues_lose_frames() {
-        let mut setup = FabricSetup::lan();
-        setup.queue_bytes = 10_000;
-        let mut net = network(setup);
-        for i in 0..100u8 {
-            for from in [0, 2] {
-                let mut frame = vec![0; 1_400];
-                frame[1] = i;
-                net.send(Time(0), from, LinkIndex(0), net.address(1), frame);
-            }
-        }
-        assert!(net.totals().congested > 50, "two ports into one");
-        let mut last = [0; 3];
-        while let Some(delivery) = net.arrival(Time::NEVER) {
-            let from = delivery.from.as_index().unwrap() as usize;
-            assert!(delivery.frame[1] >= last[from]);
-            last[from] = delivery.frame[1];
-        }
-    }
-
-    #[test]
-    fn frames_are_lost_by_length_in_one_direction() {
-        let mut net = network(FabricSetup::lan());
-        net.lose_longer(0, 0, 1, 1_000);
-        let mut arrives = |from, to, bytes| {
-            net.send(Time(0), from, LinkIndex(0), net.address(to), vec![0x21; bytes]);
-            net.arrival(Time::NEVER).is_some()
-        };
-        assert!(arrives(0, 1, 1_000) && !arrives(0, 1, 1_001));
-        assert!(arrives(1, 0, 1_001) && arrives(0, 2, 1_001));
-        assert_eq!(net.totals().dropped, 1);
-    }
-
-    #[test]
-    fn cuts_moves_and_broadcasts() {
-        let mut net = network(FabricSetup::lan());
-        net.cut(0, 0, 1, true);
-        net.send(Time(0), 0, LinkIndex(0), LinkAddress::EVERYONE, vec![0x21; 50]);
-        assert_eq!(net.arrival(Time::NEVER).unwrap().to, 2);
-        assert!(net.arrival(Time::NEVER).is_none());
-        let old = net.address(2);
-        net.relocate(2);
-        net.send(Time(0), 0, LinkIndex(0), old, vec![0x21; 50]);
-        assert!(net.arrival(Time::NEVER).is_none(), "no one there any more");
-        net.send(Time(0), 0, LinkIndex(0), net.address(2), vec![0x21; 50]);
-        assert_eq!(net.arrival(Time::NEVER).unwrap().to, 2);
-    }
-}
+mod tests;

@@ -1,9 +1,9 @@
 //! A simulated node: one firmware, its host's memory, its receive ring, and how often it gets to run.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use emp_firmware::{
-    Completion, Config, Firmware, LinkInfo, NodeEvent, OpId, OpKind, PostError, Profile,
+    Completion, Config, Counter, Firmware, LinkInfo, NodeEvent, OpId, OpKind, PostError, Profile,
     SendDescriptor, Span, Time,
 };
 use emp_wire::{LinkAddress, NodeId};
@@ -94,6 +94,10 @@ pub struct SimNode {
     over: Vec<Completion>,
     /// Ends of sends that may not be told yet: a frame that was not taken still names their memory.
     held: Vec<Completion>,
+    /// What its earlier incarnations counted, in the order of [`Counter::ALL`].
+    past: Vec<u64>,
+    /// Most that it held of each thing, by name.
+    peaks: BTreeMap<&'static str, usize>,
     /// Frames lost because the ring was full.
     pub ring_lost: u64,
     /// The application posted something since the last turn.
@@ -169,6 +173,8 @@ impl SimNode {
             ring_slots: 0,
             over: Vec::new(),
             held: Vec::new(),
+            past: vec![0; Counter::ALL.len()],
+            peaks: BTreeMap::new(),
             ring_lost: 0,
             dirty: false,
             last_turn: None,
@@ -209,8 +215,35 @@ impl SimNode {
         self.dirty = true;
     }
 
+    /// What it has counted, over all its incarnations, in the order of [`Counter::ALL`].
+    pub fn counts(&self) -> Vec<u64> {
+        let now = self.firmware.as_ref().map(Firmware::counters);
+        let of = |counter| now.as_ref().map_or(0, |counters| counters.get(counter));
+        let each = Counter::ALL.iter().zip(&self.past);
+        each.map(|(counter, past)| past + of(*counter)).collect()
+    }
+
+    /// The most that it held of each thing when it was looked at.
+    pub fn peaks(&self) -> &BTreeMap<&'static str, usize> {
+        &self.peaks
+    }
+
+    /// Looks at what it holds; an error says what there is too much of.
+    pub fn weigh(&mut self) -> Result<(), String> {
+        let Some(firmware) = &self.firmware else { return Ok(()) };
+        for holding in firmware.holdings() {
+            let peak = self.peaks.entry(holding.name).or_default();
+            *peak = holding.held.max(*peak);
+            if holding.held > holding.limit {
+                return Err(format!("{} {}, limit {}", holding.held, holding.name, holding.limit));
+            }
+        }
+        Ok(())
+    }
+
     /// Stops it at once, as a power cut does: memory and ring are gone.
     pub fn stop(&mut self) {
+        self.past = self.counts();
         self.firmware = None;
         self.memory = SimMemory::new();
         self.ring.clear();

@@ -32,11 +32,8 @@ pub fn complete(
     memory: &mut SimMemory,
 ) -> Result<(), String> {
     if completion.op.kind() == OpKind::Undelivered {
-        // Its send has been judged; this one only says that the peer was not heard to have it.
-        return match completion.status {
-            Status::Ok => Err(format!("undelivered without a reason: {completion:?}")),
-            _ => Ok(()),
-        };
+        return explain_undelivered(ledger, witness, completion)
+            .map_err(|what| format!("node {}: {what}", witness.node));
     }
     let (kind, number) = of_context(completion.context);
     if completion.op.kind() != kind {
@@ -48,6 +45,30 @@ pub fn complete(
         other => Err(format!("{other:?} was never posted")),
     }
     .map_err(|what| format!("node {}: {what}", witness.node))
+}
+
+/// A send that had ended well was not heard to arrive: something must explain that, too.
+fn explain_undelivered(
+    ledger: &Ledger,
+    witness: &Witness<'_>,
+    completion: &Completion,
+) -> Result<(), String> {
+    let message = ledger.by_bits(completion.match_bits).map(|id| &ledger.messages[id]);
+    let discarded = message.is_some_and(|message| message.discarded);
+    let peer = witness.ids.iter().position(|id| *id == completion.peer);
+    let explained = peer.is_some_and(|peer| match completion.status {
+        Status::Abandoned if discarded => true,
+        Status::NoEndpoint | Status::Abandoned => {
+            witness.history.was_closed_since(peer, completion.peer_endpoint, Time(0))
+        }
+        Status::EndpointClosed => {
+            witness.history.was_closed_since(witness.node, completion.context as u16, Time(0))
+        }
+        status => {
+            witness.history.explains(status, witness.node, peer, (witness.now, witness.now))
+        }
+    });
+    if explained { Ok(()) } else { Err(format!("undelivered without a reason: {completion:?}")) }
 }
 
 /// The posting that a completion names, if it is this node's, and still without an end.
@@ -97,13 +118,18 @@ fn complete_send(
     let explained = match status {
         Status::Ok => !message.cancelled,
         Status::Cancelled => message.cancelled,
-        Status::NoEndpoint => witness.history.was_closed(receiver, spec.to_endpoint),
-        Status::EndpointClosed => witness.history.was_closed(sender, spec.endpoint),
+        Status::NoEndpoint => {
+            witness.history.was_closed_since(receiver, spec.to_endpoint, posted.at)
+        }
+        Status::EndpointClosed => {
+            witness.history.was_closed_since(sender, spec.endpoint, posted.at)
+        }
         Status::Abandoned => {
-            message.discarded || witness.history.was_closed(receiver, spec.to_endpoint)
+            message.discarded
+                || witness.history.was_closed_since(receiver, spec.to_endpoint, posted.at)
         }
         Status::Truncated | Status::MemoryFault => false,
-        _ => witness.history.explains(status, sender, receiver, witness.now),
+        _ => witness.history.explains(status, sender, receiver, (posted.at, witness.now)),
     };
     if explained {
         return Ok(());
@@ -156,21 +182,27 @@ fn failure_explained(
     number: ReceiveId,
 ) -> bool {
     let receive = &ledger.receives[number];
+    let since = receive.posted_at();
     match completion.status {
         Status::Cancelled => receive.cancelled,
-        Status::EndpointClosed => witness.history.was_closed(witness.node, receive.endpoint),
+        Status::EndpointClosed => {
+            witness.history.was_closed_since(witness.node, receive.endpoint, since)
+        }
         Status::Abandoned => {
             // The sender took its message back, or closed its endpoint, after it had matched.
             ledger.by_bits(completion.match_bits).is_some_and(|message| {
                 let message = &ledger.messages[message];
                 message.cancelled
-                    || witness.history.was_closed(message.spec.from, message.spec.endpoint)
+                    || message.posted.is_some_and(|posted| {
+                        let spec = &message.spec;
+                        witness.history.was_closed_since(spec.from, spec.endpoint, posted.at)
+                    })
             })
         }
         status => {
             let peer = witness.ids.iter().position(|id| *id == completion.peer);
             peer.is_some_and(|peer| {
-                witness.history.explains(status, witness.node, peer, witness.now)
+                witness.history.explains(status, witness.node, peer, (since, witness.now))
             })
         }
     }

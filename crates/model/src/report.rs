@@ -1,6 +1,7 @@
 //! What a run came to, for people and for `emp sim`.
 
 use core::fmt;
+use std::collections::BTreeMap;
 
 use emp_firmware::{Span, Time};
 
@@ -79,6 +80,10 @@ pub struct Outcome {
     pub statistics: Statistics,
     /// Equal for runs that did the same.
     pub digest: u64,
+    /// What all nodes counted, in the order of [`Counter::ALL`](emp_firmware::Counter::ALL).
+    pub counts: Vec<u64>,
+    /// Most that a node held of each thing, by name.
+    pub peaks: BTreeMap<&'static str, usize>,
 }
 
 impl fmt::Display for Outcome {

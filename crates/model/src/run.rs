@@ -52,7 +52,8 @@ fn run(seed: u64, options: &SwarmOptions, trace: bool) -> (Outcome, String) {
         .map(|(at, what)| Failure { seed, at, what, arguments: options.arguments() });
     let text = if trace { story(&world) } else { String::new() };
     let statistics = statistics(&world, healed);
-    (Outcome { seed, failure, statistics, digest: world.digest() }, text)
+    let (counts, peaks) = sums(&world);
+    (Outcome { seed, failure, statistics, digest: world.digest(), counts, peaks }, text)
 }
 
 /// A seed's world with all that will happen in it, and the numbers of its actions.
@@ -293,6 +294,20 @@ fn busy(world: &World) -> String {
         })
         .collect();
     format!("{nodes:?}, next frame at {:?}", world.network().next_arrival())
+}
+
+/// What all nodes counted, and the most that one held of each thing.
+fn sums(world: &World) -> (Vec<u64>, BTreeMap<&'static str, usize>) {
+    let mut counts = vec![0; Counter::ALL.len()];
+    let mut peaks = BTreeMap::new();
+    for node in world.nodes() {
+        counts.iter_mut().zip(node.counts()).for_each(|(sum, count)| *sum += count);
+        for (name, held) in node.peaks() {
+            let peak: &mut usize = peaks.entry(*name).or_default();
+            *peak = (*peak).max(*held);
+        }
+    }
+    (counts, peaks)
 }
 
 fn statistics(world: &World, healed: Time) -> Statistics {

@@ -218,6 +218,7 @@ fn draw_fabric(prng: &mut Prng, temper: &Temper, options: &SwarmOptions) -> Fabr
         latency,
         jitter,
         queue_bytes: 1 << prng.within(16..=21),
+        ecn_bytes: None,
         pad_bytes: *prng.pick(&[0, 46]),
         faults,
         piece_bytes: usize::MAX,

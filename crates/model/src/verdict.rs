@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use emp_firmware::{Status, Time};
+use emp_firmware::{CompletionMode, Status, Time};
 use emp_wire::NodeId;
 
 use crate::history::History;
@@ -34,9 +34,17 @@ fn nothing_lost(ledger: &Ledger, history: &History) -> Result<(), String> {
             continue;
         };
         let spec = &message.spec;
+        // What was acknowledged, or matched, is with the receiver: only that may have lost it.
+        let there = spec.synchronous || spec.completion == CompletionMode::Delivered;
+        let broke = if there {
+            history.was_reset(spec.to, spec.from, posted.at)
+                || history.was_stopped(spec.to, posted.at)
+        } else {
+            history.pair_broke(spec.from, spec.to, posted.at)
+        };
         let excused = message.taken.is_some()
             || message.discarded
-            || history.pair_broke(spec.from, spec.to, posted.at)
+            || broke
             || history.was_closed_since(spec.to, spec.to_endpoint, posted.at);
         if !excused {
             return Err(format!(

@@ -81,7 +81,7 @@ impl Draft {
             left -= spec.bytes;
             if prng.percent(1) && temper.closes {
                 spec.to_endpoint = NO_SUCH_ENDPOINT;
-                world.history_mut().endpoint_closed(spec.to, NO_SUCH_ENDPOINT, Time::NEVER);
+                world.history_mut().endpoint_closed(spec.to, NO_SUCH_ENDPOINT);
             }
             let id = world.ledger.plan(spec.clone());
             world.schedule(at, Action::Send(id));

@@ -83,6 +83,9 @@ pub struct World {
 /// Turns of all nodes at one point in virtual time. Frames take time, so only a timer that stays due gets here.
 const TURNS_AT_ONCE_MAX: u32 = 20_000;
 
+/// Turns of which one is followed by a look at what the node holds.
+const WEIGH_EVERY: u64 = 7;
+
 impl World {
     /// Makes a world and starts its nodes, at time 0.
     pub fn new(setup: WorldSetup) -> Self {
@@ -130,11 +133,20 @@ impl World {
         if self.nodes[node].firmware.is_none() {
             let (epoch, seed) = (self.prng.bits() as u32, self.prng.bits());
             self.nodes[node].start(epoch, seed, self.network.address(node));
+            self.history.started(node, self.now);
+            self.open_at_start(node);
             self.hint(node);
             self.export_region(node);
             if self.network.limit(node).is_some() {
                 self.apply(Action::NoticeMtu { node, repeats: 0 });
             }
+        }
+    }
+
+    /// A node that starts opens its endpoints.
+    fn open_at_start(&mut self, node: usize) {
+        for endpoint in self.nodes[node].setup.endpoints.clone() {
+            self.history.endpoint_opened(node, endpoint, self.now);
         }
     }
 
@@ -329,6 +341,12 @@ impl World {
             return;
         }
         let result = self.nodes[node].turn(node, self.now, &mut self.network);
+        // It looks through all peers, so not every time.
+        if self.turns.is_multiple_of(WEIGH_EVERY)
+            && let Err(what) = self.nodes[node].weigh()
+        {
+            self.fail(format!("node {node} holds {what}"));
+        }
         for completion in &result.completions {
             self.digest = mix(self.digest ^ completion.context ^ (completion.status as u64) << 40);
             if let Some(judged) = self.judge_one_sided(node, completion) {
@@ -420,6 +438,9 @@ impl World {
                     "node {index} is idle but holds {} of {all} pool slots",
                     all - free
                 ));
+            }
+            if let Some(held) = firmware.holdings().iter().find(|h| h.passing && h.held > 0) {
+                return Err(format!("node {index} is idle but holds {} {}", held.held, held.name));
             }
             if firmware.peers() > self.nodes.len() {
                 return Err(format!("node {index} knows {} peers", firmware.peers()));

@@ -331,7 +331,7 @@ fn sends_can_be_cancelled_before_they_leave() {
 fn a_missing_endpoint_is_reported() {
     for profile in Profile::ALL {
         let mut world = acquainted(2, profile);
-        world.history_mut().endpoint_closed(1, 9, emp_firmware::Time::NEVER);
+        world.history_mut().endpoint_closed(1, 9);
         let sizes = [100, 50_000, 1_000_000];
         let messages = sizes.map(|bytes| {
             world.send(MessageSpec {

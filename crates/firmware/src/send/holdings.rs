@@ -13,14 +13,14 @@ impl SendPath {
         for active in actives {
             controls = controls.max(active.controls.len());
             blocks = blocks.max(active.blocks.len());
-            flying = flying.max(active.train_end.since(active.unacked).max(0) as usize);
+            flying = flying.max(active.train_next.since(active.unacked).max(0) as usize);
         }
         let (free, slots) = self.pool.slots();
         [
             Holding::new("sends", self.messages.len(), SENDS_MAX),
             Holding::new("ended sends", self.completions.len(), COMPLETIONS_MAX),
             Holding::new("pool slots of sends", slots - free, slots),
-            Holding::new("numbered frames", flying, WINDOW_FRAMES as usize),
+            Holding::new("frames under way", flying, WINDOW_FRAMES as usize),
             Holding::new("queued controls", controls, CONTROLS_MAX),
             Holding::new("queued blocks", blocks, BLOCKS_QUEUED_MAX),
         ]

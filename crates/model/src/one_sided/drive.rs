@@ -184,7 +184,7 @@ impl World {
             PostError::Busy | PostError::PoolFull => {
                 self.schedule(self.now + RETRY_AFTER, Action::OneSided(id));
             }
-            PostError::NoEndpoint if self.history.was_closed(done.from, 0) => {}
+            PostError::NoEndpoint if self.history.was_closed_since(done.from, 0, self.now) => {}
             other => self.fail(format!("one-sided operation {id} was refused with {other:?}")),
         }
     }

@@ -68,11 +68,12 @@ impl World {
             let what = format!("operation {id} ({:?}, {} → {})", done.deed, done.from, done.to);
             return self.judge_success(id, &content).map_err(|why| format!("{what}: {why}"));
         }
+        let since = done.posted.map_or(self.now, |posted| posted.at);
         let removed = self.one_sided.export(done.to).is_some_and(|export| export.removed.is_some());
         let wrong = matches!(done.deed, Deed::Wrong { status, .. } if status == end.status);
         let explained = wrong
             || end.status == Status::BadKey && removed
-            || self.history.explains(end.status, done.from, done.to, self.now);
+            || self.history.explains(end.status, done.from, done.to, (since, self.now));
         if explained {
             return Ok(());
         }

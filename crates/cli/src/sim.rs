@@ -42,9 +42,6 @@ pub struct Args {
     /// A perfect network, and nodes that stay up.
     #[arg(long)]
     calm: bool,
-    /// Faults last until the traffic is drained, numbers and times wrap, links take part of a batch, interfaces change their MTU.
-    #[arg(long)]
-    hard: bool,
     /// With --seed: leave out parts of its trouble and actions, as a failure that was made smaller says.
     #[arg(long, value_name = "LIST", requires = "seed")]
     without: Option<String>,
@@ -119,7 +116,7 @@ fn options(args: &Args) -> anyhow::Result<SwarmOptions> {
             );
         }
     };
-    Ok(SwarmOptions { scale, profile, calm: args.calm, hard: args.hard, without })
+    Ok(SwarmOptions { scale, profile, calm: args.calm, without })
 }
 
 fn parse_range(text: &str) -> anyhow::Result<Range<u64>> {

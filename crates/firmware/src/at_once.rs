@@ -83,6 +83,10 @@ impl Firmware {
             if room > LONG_FRAME_BYTES as u64 || !batch.fits(room as usize) {
                 return None;
             }
+            if HEADER_BYTES + long_fragment(send) - LONG_BYTES <= batch.frame_bytes_max() {
+                // The peer takes only shorter ones, but for the link it is a usual one, which would leave in slices.
+                return None;
+            }
             let frames = (long_fragment(send) as u64)
                 .div_ceil((frame_bytes_max - HEADER_BYTES as u16).into());
             let lane = self.peers.long_way(peer, frames as u32)?.0;

@@ -114,6 +114,17 @@ impl Firmware {
         };
         if self.routes.was_asked(hello.nonce) {
             self.routes.hint(hello.node, link, from);
+            let epochs = header.destination_epoch == self.peers.own_epoch().check()
+                && header.source_epoch.check() != 0;
+            // What it says may never show who it is: the first frame of a message does, but not in slices.
+            if self.routes.was_stranger(hello.nonce)
+                && epochs
+                && known.is_none()
+                && let Some(peer) = self.add_peer(now, hello.node)
+            {
+                self.limit_frames(peer, hello.frame_bytes_max);
+                self.meet(now, peer, header.source_epoch, link, from);
+            }
             self.push_event(found(hello.name()));
             return Ok(());
         }
@@ -289,18 +300,19 @@ impl Firmware {
         let here = usize::from(link.0) < self.links.len();
         if here && self.greetings.may_greet(now, header, self.peers.own_epoch()) {
             let tag = destination_tag_of(header.source_tag);
-            self.ask_address(link, from, (NodeId::ANY, tag));
+            self.ask_address(link, from, (NodeId::ANY, tag), true);
         }
     }
 
-    /// Asks at an address for a node, or for whoever is there.
+    /// Asks at an address for a node, or for whoever is there; there may be a `stranger` who spoke and is not known.
     pub(crate) fn ask_address(
         &mut self,
         link: LinkIndex,
         to: LinkAddress,
         (target, destination_tag): (NodeId, u16),
+        stranger: bool,
     ) {
-        let nonce = self.routes.ask();
+        let nonce = self.routes.ask(stranger);
         let source_epoch = self.peers.own_epoch();
         let contact = Contact {
             link,

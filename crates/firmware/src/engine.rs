@@ -338,7 +338,7 @@ impl Firmware {
     pub fn resolve(&mut self, _now: Time, link: LinkIndex, address: LinkAddress, node: NodeId) {
         if usize::from(link.0) < self.links.len() {
             let tag = if node == NodeId::ANY { TAG_EVERYONE } else { node.destination_tag() };
-            self.ask_address(link, address, (node, tag));
+            self.ask_address(link, address, (node, tag), false);
         }
     }
 

@@ -100,9 +100,9 @@ impl Routes {
         self.secret.hash([self.asked])
     }
 
-    /// A nonce for a question to an address.
-    pub(crate) fn ask(&mut self) -> u64 {
-        let nonce = self.draw();
+    /// A nonce for a question to an address; its last bit says whether to one that spoke and is not known.
+    pub(crate) fn ask(&mut self, stranger: bool) -> u64 {
+        let nonce = self.draw() & !1 | u64::from(stranger);
         if self.questions.len() >= QUESTIONS_MAX {
             self.questions.pop_front();
         }
@@ -113,6 +113,11 @@ impl Routes {
     /// True if a reply answers a question to an address.
     pub(crate) fn was_asked(&self, nonce: u64) -> bool {
         self.questions.contains(&nonce)
+    }
+
+    /// True if one to someone who spoke and was not known.
+    pub(crate) fn was_stranger(&self, nonce: u64) -> bool {
+        nonce & 1 == 1 && self.was_asked(nonce)
     }
 
     pub(crate) fn hint(&mut self, node: NodeId, link: LinkIndex, address: LinkAddress) {

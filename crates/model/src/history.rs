@@ -193,9 +193,10 @@ impl History {
     /// When `observer` last lost the peer's state before `since`, or started: nothing that was over by then is news to it.
     fn last_lost(&self, observer: usize, peer: usize, since: Time) -> Time {
         let began = self.started.get(&observer).copied().unwrap_or_default();
-        let before = self.resets.iter().filter(|reset| {
-            (reset.observer, reset.peer) == (observer, peer) && reset.at < since
-        });
+        let before = self
+            .resets
+            .iter()
+            .filter(|reset| (reset.observer, reset.peer) == (observer, peer) && reset.at < since);
         before.map(|reset| reset.at).max().unwrap_or_default().max(began)
     }
 
@@ -249,7 +250,10 @@ mod tests {
         let late = Time(0) + Span::ms(1_000);
         assert!(!history.explains(Status::Unreachable, 0, 1, (Time(0), late)));
         history.cut(0, 1, 0, late, late + Span::ms(200));
-        assert!(!history.explains(Status::Unreachable, 0, 1, (Time(0), late + Span::ms(10))), "too early");
+        assert!(
+            !history.explains(Status::Unreachable, 0, 1, (Time(0), late + Span::ms(10))),
+            "too early"
+        );
         assert!(history.explains(Status::Unreachable, 0, 1, (Time(0), late + Span::ms(120))));
         assert!(!history.explains(Status::Unreachable, 0, 2, (Time(0), late + Span::ms(120))));
         assert!(!history.explains(Status::PeerClosed, 0, 1, (Time(0), late + Span::ms(120))));
@@ -284,8 +288,12 @@ mod tests {
         history.endpoint_closed(1, 2);
         assert!(history.was_closed_since(1, 2, Time(1_000)));
         history.endpoint_opened(1, 2, Time(80));
-        assert!(history.was_closed_since(1, 2, Time(80)) && history.was_closed_since(1, 2, Time(0)));
-        assert!(!history.was_closed_since(1, 2, Time(81)) && !history.was_closed_since(1, 3, Time(0)));
+        assert!(
+            history.was_closed_since(1, 2, Time(80)) && history.was_closed_since(1, 2, Time(0))
+        );
+        assert!(
+            !history.was_closed_since(1, 2, Time(81)) && !history.was_closed_since(1, 3, Time(0))
+        );
     }
 
     #[test]
@@ -295,7 +303,10 @@ mod tests {
         history.cut(0, 0, 1, Time(0), end);
         assert!(!history.explains(Status::Unreachable, 0, 1, (Time(0), end)));
         history.cut(1, 0, 1, Time(0) + Span::ms(980), end);
-        assert!(!history.explains(Status::Unreachable, 0, 1, (Time(0), end)), "together only briefly");
+        assert!(
+            !history.explains(Status::Unreachable, 0, 1, (Time(0), end)),
+            "together only briefly"
+        );
         history.cut(1, 0, 1, Time(0) + Span::ms(500), end);
         assert!(history.explains(Status::Unreachable, 0, 1, (Time(0), end)));
     }

@@ -258,9 +258,7 @@ impl World {
                     (message.spec.from, message.posted.map_or(now, |posted| posted.at))
                 });
                 let explained = match (error, source) {
-                    (PostError::NoEndpoint, _) => {
-                        self.history.was_closed_since(at, endpoint, now)
-                    }
+                    (PostError::NoEndpoint, _) => self.history.was_closed_since(at, endpoint, now),
                     (PostError::NoClaim, Some((from, since))) => {
                         self.history.pair_broke(from, at, since)
                             || self.history.was_closed_since(at, endpoint, since)

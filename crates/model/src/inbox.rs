@@ -76,15 +76,16 @@ fn place(train: &[Delivery], now: Time, firmware: &mut Firmware, memory: &mut Si
         return 0;
     };
     let bytes = train.iter().map(|delivery| delivery.frame.len()).sum();
-    let Some(landing) =
-        firmware.plan_landing(&Arriving { link, from, head, frame_bytes, bytes })
+    let Some(landing) = firmware.plan_landing(&Arriving { link, from, head, frame_bytes, bytes })
     else {
         return 0;
     };
     let (into, mut at) = (landing.memory(), 0);
     let mut heads = Vec::new();
     for delivery in train.iter().take(landing.frames()) {
-        let Some((head, payload)) = delivery.frame.split_first_chunk::<HEADER_BYTES>() else { break };
+        let Some((head, payload)) = delivery.frame.split_first_chunk::<HEADER_BYTES>() else {
+            break;
+        };
         let part = into.part(at, payload.len() as u64);
         // A fault is noted by the memory and fails the run.
         let _ = memory.write(part, &payload[..part.bytes as usize]);

@@ -117,7 +117,8 @@ fn say(
     bytes: u64,
     completion: CompletionMode,
 ) -> MessageId {
-    let message = world.ledger.plan(MessageSpec { completion, ..MessageSpec::plain(from, to, bytes) });
+    let message =
+        world.ledger.plan(MessageSpec { completion, ..MessageSpec::plain(from, to, bytes) });
     let want = Want::exactly(message);
     let receive = ReceiveSpec { node: to, endpoint: 0, want, bytes, pieces: 1 };
     world.apply(Action::Receive(receive));

@@ -53,7 +53,12 @@ impl Default for SimMemory {
 impl SimMemory {
     /// Memory in which nothing is posted.
     pub fn new() -> Self {
-        Self { pieces: BTreeMap::new(), next: 1 << 20, reads_back: false, violation: RefCell::new(None) }
+        Self {
+            pieces: BTreeMap::new(),
+            next: 1 << 20,
+            reads_back: false,
+            violation: RefCell::new(None),
+        }
     }
 
     /// Lets the firmware read what is posted for writing, as it must where links put payload there.

@@ -381,8 +381,11 @@ impl Network {
             Some(&[node]) => self.forward(now, leaves, index, from, node, frame),
             Some(nodes) => {
                 let tag = frame.get(4..6).map(|tag| u16::from_be_bytes([tag[0], tag[1]]));
+                // No interface hears itself.
                 let is_for = |node: &usize| {
-                    tag.is_some_and(|tag| tag == TAG_EVERYONE || tag == self.tags[*node])
+                    let tagged =
+                        tag.is_some_and(|tag| tag == TAG_EVERYONE || tag == self.tags[*node]);
+                    tagged && *node != from
                 };
                 let takers: Vec<usize> = nodes.iter().copied().filter(is_for).collect();
                 for node in takers {

@@ -64,9 +64,7 @@ fn explain_undelivered(
         Status::EndpointClosed => {
             witness.history.was_closed_since(witness.node, completion.context as u16, Time(0))
         }
-        status => {
-            witness.history.explains(status, witness.node, peer, (witness.now, witness.now))
-        }
+        status => witness.history.explains(status, witness.node, peer, (witness.now, witness.now)),
     });
     if explained { Ok(()) } else { Err(format!("undelivered without a reason: {completion:?}")) }
 }

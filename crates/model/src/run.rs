@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use emp_firmware::{Counter, Selector, Span, Status, Time};
 
-use crate::host::{ReceiveSpec, Want};
 use crate::hard;
+use crate::host::{ReceiveSpec, Want};
 use crate::liveness;
 use crate::prng::Prng;
 use crate::report::{Failure, Outcome, Statistics};
@@ -60,12 +60,10 @@ fn run(seed: u64, options: &SwarmOptions, trace: bool) -> (Outcome, String) {
 fn make(seed: u64, options: &SwarmOptions) -> (Temper, World, Vec<u64>) {
     let (temper, mut setup, mut prng) = swarm::draw(seed, options);
     options.without.reduce_setup(&mut setup);
-    let began = if options.hard { hard::harden(seed, &mut setup, &options.without) } else { Time(0) };
+    let began = hard::harden(seed, &mut setup, &options.without);
     let mut world = World::beginning(began, setup);
     workload::schedule(&mut world, &temper, options, &mut prng);
-    if options.hard {
-        hard::schedule_limits(seed, &mut world, &temper);
-    }
+    hard::schedule_limits(seed, &mut world, &temper);
     let actions = options.without.reduce_actions(&mut world);
     (temper, world, actions)
 }
@@ -75,7 +73,7 @@ pub(crate) fn actions_of(seed: u64, options: &SwarmOptions) -> Vec<u64> {
     make(seed, options).2
 }
 
-/// The frames of a run, and then what each node counted.
+/// The frames of a run, and then what each node counted, and the messages.
 fn story(world: &World) -> String {
     let mut text: String =
         world.network().trace().lines().iter().map(|line| format!("{line}\n")).collect();
@@ -87,6 +85,20 @@ fn story(world: &World) -> String {
         }
         text.push('\n');
     }
+    let posted = world.ledger.messages.iter().enumerate().filter(|(_, m)| m.posted.is_some());
+    for (id, message) in posted {
+        let spec = &message.spec;
+        text.push_str(&format!(
+            "message {id}: {} → {}, {} B in {} pieces, {:?}, ended {:?}, taken by {:?}\n",
+            spec.from,
+            spec.to,
+            spec.bytes,
+            spec.pieces,
+            spec.completion,
+            message.ended,
+            message.taken
+        ));
+    }
     text
 }
 
@@ -95,12 +107,7 @@ fn panic_text(panic: &(dyn core::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "?".into())
 }
 
-fn play(
-    world: &mut World,
-    temper: &Temper,
-    seed: u64,
-    healed: &mut Time,
-) -> Result<(), String> {
+fn play(world: &mut World, temper: &Temper, seed: u64, healed: &mut Time) -> Result<(), String> {
     world.run_until(TROUBLE_MAX, |world| world.actions.is_empty());
     world.actions.clear();
     world.network.mend_all();

@@ -31,8 +31,6 @@ pub struct SwarmOptions {
     pub profile: Option<&'static str>,
     /// The network is perfect and nodes stay up.
     pub calm: bool,
-    /// Faults last until the traffic is drained, numbers and times wrap, and what else is in [`hard`](crate::hard).
-    pub hard: bool,
     /// What is left out.
     pub without: Reduction,
 }
@@ -50,9 +48,6 @@ impl SwarmOptions {
         }
         if self.calm {
             all.push_str(" --calm");
-        }
-        if self.hard {
-            all.push_str(" --hard");
         }
         if self.without != Reduction::default() {
             all.push_str(&format!(" --without {}", self.without));
@@ -99,7 +94,7 @@ impl Temper {
 pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
     let mut prng = Prng::new(seed);
     let mut temper = draw_temper(&mut prng, options);
-    let may_limit = options.hard && !options.calm && !options.without.is_without(Part::Mtu);
+    let may_limit = !options.calm && !options.without.is_without(Part::Mtu);
     temper.limits = Prng::new(seed ^ 0x0171_3171).percent(20) && may_limit;
     let nodes_max = if options.scale == Scale::Small { 4 } else { 6 };
     let nodes = prng.within(2..=nodes_max) as usize;
@@ -192,8 +187,8 @@ fn draw_temper(prng: &mut Prng, options: &SwarmOptions) -> Temper {
         pauses: odds(20),
         flood: options.scale == Scale::Full && odds(6),
         patience: Profile::DEFAULT.unreachable_after,
-        lasting: options.hard,
-        liveness: options.hard && !options.without.is_without(Part::Liveness),
+        lasting: !calm,
+        liveness: !calm && !options.without.is_without(Part::Liveness),
         limits: false,
     };
     if temper.harsh() && odds(70) {

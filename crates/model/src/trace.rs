@@ -3,7 +3,7 @@
 use core::fmt;
 
 use emp_firmware::{LinkIndex, Time};
-use emp_wire::{Header, Kind};
+use emp_wire::{HEADER_BYTES, Header, Kind, Pull};
 
 /// What became of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +33,8 @@ pub struct TraceLine {
     pub link: LinkIndex,
     /// The common header, if it has one.
     pub header: Option<Header>,
+    /// Of a pull: offset, bytes and identifier.
+    pub pull: Option<(u64, u32, u16)>,
     /// Bytes of the frame, padding included.
     pub bytes: usize,
     /// What became of it.
@@ -50,7 +52,11 @@ impl TraceLine {
         fate: Fate,
     ) -> Self {
         let header = Header::parse(frame).ok().map(|(header, _)| header);
-        Self { at, from, to, link, header, bytes: frame.len(), fate }
+        let pulls = header.is_some_and(|header| header.kind == Kind::Pull);
+        let pull = frame.get(HEADER_BYTES..).filter(|_| pulls);
+        let pull = pull.and_then(|body| Pull::parse(body).ok());
+        let pull = pull.map(|pull| (pull.offset, pull.bytes, pull.pull));
+        Self { at, from, to, link, header, pull, bytes: frame.len(), fate }
     }
 
     /// True if the frame is of this kind.
@@ -80,6 +86,9 @@ impl fmt::Display for TraceLine {
                 self.bytes
             )?,
             None => write!(f, "unreadable {} B", self.bytes)?,
+        }
+        if let Some((offset, bytes, pull)) = self.pull {
+            write!(f, "  {bytes} B from {offset} as {pull:04x}")?;
         }
         match self.fate {
             Fate::Arrives(at) => write!(f, "  +{:.3}", at.since(self.at).0 as f64 / 1_000.0),

@@ -215,7 +215,10 @@ impl Draft {
                 let node = prng.index(self.nodes);
                 // Never so long that the node looks dead.
                 let span = Span(prng.log_uniform(patience / 8));
-                world.schedule(world.began() + Span(prng.below(horizon)), Action::Pause { node, span });
+                world.schedule(
+                    world.began() + Span(prng.below(horizon)),
+                    Action::Pause { node, span },
+                );
             }
         }
         if temper.closes {

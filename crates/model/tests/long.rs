@@ -466,3 +466,20 @@ fn other_systems_have_none() {
         assert_eq!(sum(&world, Counter::LongOpened) + sum(&world, Counter::FramesLong), 0);
     }
 }
+
+/// Frames that were cut for an MTU that has fallen since are no longer than the link's usual ones, so the link does not cut them: they
+/// leave in slices, though longer ones get through (`SLICE-1`, `LIMIT-1`).
+#[test]
+fn what_was_cut_for_a_longer_mtu_arrives_where_long_frames_get_through() {
+    let mut world = open(false);
+    let message = MessageSpec { pieces: 20, ..MessageSpec::plain(0, 1, 60_000) };
+    world.receive(1, Want::ANY, 60_000);
+    // It leaves in frames of the MTU, as it is in too many pieces, and the receiver's interface does not take them any more.
+    world.apply(Action::SetMtu { node: 1, frame_bytes: Some(1_000) });
+    let message = world.send(message);
+    let took = wait(&mut world, Span::ms(3_000), |world| world.arrived(message));
+    assert!(took < Span::ms(500), "{} ms", took.as_us() / 1_000);
+    assert!(count(&world, 0, Counter::FramesSliced) > 10);
+    assert_eq!(count(&world, 0, Counter::LongOpened), 1);
+    finish(&mut world);
+}

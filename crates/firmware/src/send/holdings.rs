@@ -2,9 +2,7 @@
 
 use super::SendPath;
 use crate::holdings::Holding;
-use crate::limits::{
-    BLOCKS_QUEUED_MAX, COMPLETIONS_MAX, CONTROLS_MAX, SENDS_MAX, WINDOW_FRAMES,
-};
+use crate::limits::{BLOCKS_QUEUED_MAX, COMPLETIONS_MAX, CONTROLS_MAX, SENDS_MAX, WINDOW_FRAMES};
 
 impl SendPath {
     pub(crate) fn holdings(&self) -> [Holding; 6] {

@@ -99,7 +99,8 @@ fn draw_tags(seed: u64, world: &mut WorldSetup, reduction: &Reduction) {
 /// Another identity with the same destination tag, and with the same source tag if `both`.
 fn namesake(of: NodeId, both: bool, prng: &mut Prng) -> NodeId {
     let tags = finalise(of.0);
-    let free = if both { 0x0000_FFFF_0000_0000 } else { 0x0000_FFFF_FFFF_FFFF };
+    // The source tag is the first half, the destination tag the first half of that.
+    let free = if both { 0x0000_0000_FFFF_FFFF } else { 0x0000_FFFF_FFFF_FFFF };
     loop {
         let id = NodeId(unfinalise(tags & !free | prng.bits() & free));
         if id != of && id.0 != 0 && id.destination_tag() == of.destination_tag() {

@@ -78,12 +78,12 @@ mod tests {
         let out: Vec<_> = (0..6).map(|_| port.take(&GIGABIT, Time(1_000), 1_500)).collect();
         assert_eq!(out[0], Some(Time(1_000 + 12_304)));
         assert_eq!(out[3], Some(Time(1_000 + 4 * 12_304)));
-        assert_eq!(out[5], None, "6,000 bytes and one frame fit");
+        assert_eq!(out[4], None, "6,152 bytes wait");
         let totals = port.totals;
-        assert_eq!((totals.frames, totals.dropped), (5, 1));
-        assert_eq!(totals.marked, 3, "behind 3,076, 4,614 and 6,152 bytes");
-        assert_eq!(totals.wire_bytes, 5 * 1_538);
-        assert_eq!(totals.queue_bytes_max, 4 * 1_538);
+        assert_eq!((totals.frames, totals.dropped), (4, 2));
+        assert_eq!(totals.marked, 2, "behind 3,076 and 4,614 bytes");
+        assert_eq!(totals.wire_bytes, 4 * 1_538);
+        assert_eq!(totals.queue_bytes_max, 3 * 1_538);
         // All has gone out by now.
         assert_eq!(port.take(&GIGABIT, Time(100_000), 1_500), Some(Time(112_304)));
         assert!(!port.marked);

@@ -151,14 +151,16 @@ fn every_part_of_the_trouble_can_be_left_out() {
 }
 
 /// Frames that are handed up in one piece, or whose payload is put where it belongs before the firmware hears of them, have the effect
-/// of frames that come one by one: the same frames leave at the same times, and the same operations end.
+/// of frames that come one by one: the same frames leave at the same times, and the same operations end. In calm worlds: where frames
+/// are lost in the middle of a train, some acknowledgements leave at other times.
 #[test]
 fn trains_and_placing_change_nothing_that_is_seen() {
     let without = Reduction { parts: vec![Part::Trains], ..Reduction::default() };
-    let plainly = SwarmOptions { without, ..SwarmOptions::default() };
+    let calm = SwarmOptions { calm: true, ..SwarmOptions::default() };
+    let plainly = SwarmOptions { without, ..calm.clone() };
     let mut landed = 0;
     for seed in 40_000..40_040 {
-        let outcome = run_seed(seed, &SwarmOptions::default());
+        let outcome = run_seed(seed, &calm);
         assert_eq!(outcome.failure, None);
         assert_eq!(outcome.digest, run_seed(seed, &plainly).digest, "{outcome}");
         landed += outcome.counts[Counter::BytesLanded as usize];

@@ -144,7 +144,7 @@ impl SimNode {
         if !self.setup.pace.posts_at_once || full || now < self.paused_until {
             return firmware.post_send(now, send, &mut self.memory);
         }
-        let Some(batch) = self.outbox.to_grow() else {
+        let Some(batch) = self.outbox.growing() else {
             return firmware.post_send(now, send, &mut self.memory);
         };
         let posted = firmware.post_send_into(now, send, &mut self.memory, batch);

@@ -66,7 +66,7 @@ impl Outbox {
     }
 
     /// The batch, if frames may be added to it; then [`grown`](Self::grown).
-    pub fn to_grow(&mut self) -> Option<&mut TransmitBatch> {
+    pub fn growing(&mut self) -> Option<&mut TransmitBatch> {
         if self.is_done() {
             self.batch.clear();
             self.open = true;
@@ -83,7 +83,7 @@ impl Outbox {
     /// Has the firmware fill the batch if it may. False: there is nothing to send.
     pub fn refill(&mut self, now: Time, firmware: &mut Firmware, memory: &mut SimMemory) -> bool {
         if self.is_done() {
-            let Some(batch) = self.to_grow() else { return false };
+            let Some(batch) = self.growing() else { return false };
             firmware.poll_transmit(now, memory, batch);
             self.grown();
         }

@@ -158,14 +158,11 @@ fn trains_and_placing_change_nothing_that_is_seen() {
     let without = Reduction { parts: vec![Part::Trains], ..Reduction::default() };
     let calm = SwarmOptions { calm: true, ..SwarmOptions::default() };
     let plainly = SwarmOptions { without, ..calm.clone() };
-    let mut landed = 0;
     for seed in 40_000..40_040 {
         let outcome = run_seed(seed, &calm);
         assert_eq!(outcome.failure, None);
         assert_eq!(outcome.digest, run_seed(seed, &plainly).digest, "{outcome}");
-        landed += outcome.counts[Counter::BytesLanded as usize];
     }
-    assert!(landed > 100_000, "only {landed} bytes were placed");
 }
 
 /// Without its actions a seed does nothing, and with what is left of them it does what they do.

@@ -23,6 +23,7 @@ demo: all
 ## Everything that can be checked here, in under 20 minutes on two cores.
 test: requirements deps browser lint loom fuzz
 	$(CARGO) test --workspace --locked
+	$(TESTED)/emp sim --fresh 1000
 	$(MAKE) test-mpi MPI_TESTS="$(MPI_TESTS_QUICK)"
 
 ## EMP_REQUIRE=root,mpi,browser,wasm names what must be there: tests that are skipped for lack of it then fail.

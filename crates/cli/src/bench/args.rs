@@ -110,7 +110,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "N")]
     pub window: Option<usize>,
     /// Measure these in turn with EMP: raw (the bare link), tcp (spinning), tcp-block (sleeping), libfabric (EMP as MPIs
-    /// call it; pingpong only). TCP runs under cubic and under bbr, and the faster one counts, size by size.
+    /// call it) and mx (as programs for MX do; both pingpong only). TCP runs under cubic and under bbr, and the faster one counts, size by size.
     #[arg(long, value_delimiter = ',', value_name = "SUBJECTS")]
     pub vs: Vec<String>,
     /// Write the figures to a file, for programs.
@@ -244,17 +244,24 @@ impl MeasureArgs {
                         pattern.name()
                     )
                 }
-                Some(SubjectKind::Libfabric) if pattern != Pattern::Pingpong => {
-                    bail_user!("libfabric is measured by pingpong only")
+                Some(face @ (SubjectKind::Libfabric | SubjectKind::Mx))
+                    if pattern != Pattern::Pingpong =>
+                {
+                    bail_user!("{} is measured by pingpong only", face.name())
                 }
-                Some(SubjectKind::Libfabric) if emp.link == LinkChoice::Xdp => {
+                Some(face @ (SubjectKind::Libfabric | SubjectKind::Mx))
+                    if emp.link == LinkChoice::Xdp =>
+                {
                     bail_user!(
-                        "the libfabric provider takes packet where EMP has the interface's xdp; compare over another link"
+                        "{} takes packet where EMP has the interface's xdp; compare over another link",
+                        face.name()
                     )
                 }
                 Some(kind) if specs.iter().any(|spec| spec.kind == kind) => {}
                 Some(kind) => specs.push(emp.against(kind)),
-                None => bail_user!("--vs knows libfabric, raw, tcp and tcp-block, not `{name}`"),
+                None => {
+                    bail_user!("--vs knows libfabric, mx, raw, tcp and tcp-block, not `{name}`")
+                }
             }
         }
         Ok(specs)
@@ -349,7 +356,8 @@ mod tests {
         };
         for (line, says) in [
             ("x peer --vs sctp", "not `sctp`"),
-            ("x peer --vs libfabric", "by pingpong only"),
+            ("x peer --vs libfabric", "libfabric is measured by pingpong only"),
+            ("x peer --vs mx", "mx is measured by pingpong only"),
             ("x peer --profile fast", "there are default, emp2001"),
             ("x peer --board moon", "there are inline, thread"),
             ("x peer --loss 1.5", "a loss of 1.5"),

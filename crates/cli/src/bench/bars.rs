@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::args::{BarsArgs, command_line, effort};
 use super::congestion;
 use super::environment::{Environment, load, note_conditions};
-use super::job::{LinkChoice, Spec, SubjectKind};
+use super::job::{LinkChoice, Spec};
 use super::measure::{Effort, Series, alternate, window_for};
 use super::progress::Progress;
 use super::promises::{Bar, Figure, Group, Limit, Value, all};
@@ -125,7 +125,7 @@ impl Group {
             let special = [LinkChoice::Packet, LinkChoice::Xdp, LinkChoice::Shm];
             spec.uses_link() && special.contains(&spec.link)
         };
-        self.specs.iter().any(|spec| link(spec) || spec.kind == SubjectKind::Libfabric)
+        self.specs.iter().any(|spec| link(spec) || spec.is_face())
     }
 
     /// `emp packet 1.34 µs, raw packet 0.65 µs`

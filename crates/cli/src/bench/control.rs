@@ -55,7 +55,7 @@ pub struct Card {
     pub frame_bytes_max: Option<usize>,
     /// Largest frame in bytes that its bare link has cut and put together.
     pub long_frame_bytes: Option<usize>,
-    /// Its address as libfabric has it, if it is reached that way.
+    /// Its address as the face has it, if it is reached through one.
     pub fabric: Option<Vec<u8>>,
 }
 

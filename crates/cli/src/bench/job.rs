@@ -60,6 +60,9 @@ pub enum SubjectKind {
     /// EMP through its libfabric provider, as MPIs reach it.
     #[serde(rename = "libfabric")]
     Libfabric,
+    /// EMP through its MX library, as programs for MX reach it.
+    #[serde(rename = "mx")]
+    Mx,
     /// The bare link that EMP uses: frames, no reliability.
     #[serde(rename = "raw")]
     Raw,
@@ -73,13 +76,15 @@ pub enum SubjectKind {
 
 impl SubjectKind {
     /// What EMP can be measured against.
-    pub const YARDSTICKS: [Self; 4] = [Self::Libfabric, Self::Raw, Self::Tcp, Self::TcpBlock];
+    pub const YARDSTICKS: [Self; 5] =
+        [Self::Libfabric, Self::Mx, Self::Raw, Self::Tcp, Self::TcpBlock];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Emp => "emp",
             Self::Libfabric => "libfabric",
+            Self::Mx => "mx",
             Self::Raw => "raw",
             Self::Tcp => "tcp",
             Self::TcpBlock => "tcp-block",
@@ -207,7 +212,15 @@ impl Spec {
 
     /// Whether the link choice matters to it.
     pub fn uses_link(&self) -> bool {
-        matches!(self.kind, SubjectKind::Emp | SubjectKind::Libfabric | SubjectKind::Raw)
+        matches!(
+            self.kind,
+            SubjectKind::Emp | SubjectKind::Libfabric | SubjectKind::Mx | SubjectKind::Raw
+        )
+    }
+
+    /// Whether it is EMP through one of its faces.
+    pub fn is_face(&self) -> bool {
+        matches!(self.kind, SubjectKind::Libfabric | SubjectKind::Mx)
     }
 }
 

@@ -100,6 +100,7 @@ pub fn subject(row: &Row) -> String {
     let subject = match row.subject {
         SubjectKind::Emp => "EMP",
         SubjectKind::Libfabric => "libfabric",
+        SubjectKind::Mx => "MX",
         SubjectKind::Raw => "bare",
         SubjectKind::Tcp => "TCP spinning",
         SubjectKind::TcpBlock => "TCP sleeping",

@@ -1,4 +1,4 @@
-//! The things that are measured, behind one trait: EMP, by its own interface and by libfabric's, the bare link, TCP.
+//! The things that are measured, behind one trait: EMP, by its own interface, libfabric's and MX's, the bare link, TCP.
 
 mod emp;
 mod emp_calls;
@@ -7,6 +7,7 @@ mod emp_opening;
 mod harness_link;
 mod libfabric;
 mod memory;
+mod mx;
 mod opening;
 mod place;
 mod raw;

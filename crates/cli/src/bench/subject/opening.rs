@@ -9,6 +9,7 @@ use emp_wire::{ETHERTYPE_DEFAULT, LinkAddress, NodeId};
 
 use super::emp_opening::EmpOpening;
 use super::libfabric::LibfabricOpening;
+use super::mx::MxOpening;
 use super::place::Place;
 use super::raw::Raw;
 use super::tcp_opening::TcpOpening;
@@ -28,9 +29,9 @@ const ETHERTYPE_RAW: u16 = ETHERTYPE_DEFAULT + 1;
 /// takes one, all of EMP's share the other.
 fn ethertypes(specs: &[Spec]) -> impl Iterator<Item = u16> {
     let bare = specs.iter().any(|spec| spec.kind == SubjectKind::Raw);
-    let own = |spec: &Spec| matches!(spec.kind, SubjectKind::Emp | SubjectKind::Libfabric);
-    // The provider knows the first only.
-    let first = specs.iter().position(|spec| spec.kind == SubjectKind::Libfabric);
+    let own = |spec: &Spec| spec.is_face() || spec.kind == SubjectKind::Emp;
+    // The faces know the first only.
+    let first = specs.iter().position(Spec::is_face);
     let first = first.or_else(|| specs.iter().position(own));
     specs.iter().enumerate().map(move |(at, spec)| match spec.kind {
         SubjectKind::Raw => ETHERTYPE_RAW,
@@ -76,6 +77,7 @@ fn open(
     Ok(match spec.kind {
         SubjectKind::Emp => Box::new(EmpOpening::open(spec, place, ethertype)?),
         SubjectKind::Libfabric => Box::new(LibfabricOpening::open(spec.link, place)?),
+        SubjectKind::Mx => Box::new(MxOpening::open(spec.link, place)?),
         SubjectKind::Raw => Box::new(RawOpening::open(spec.link, place, ethertype)?),
         SubjectKind::Tcp | SubjectKind::TcpBlock => Box::new(TcpOpening::open(spec, place, role)?),
     })

@@ -119,6 +119,15 @@ void test_unexpected(void)
 		CHECK(ended(a, sends[i]).code == MX_STATUS_SUCCESS);
 	}
 	CHECK(in_order && with_data >= 5);
+	/* Several that are there at once, in the order in which they came. */
+	calls = 0;
+	last = 0;
+	for (unsigned i = 0; i < 20; i++) {
+		fill(other, 100, i);
+		CHECK(ended(a, isend(a, to_b, i, other, 100)).code == MX_STATUS_SUCCESS);
+	}
+	until_calls(20);
+	CHECK(in_order);
 	OK(mx_iprobe(b, 0, 0, &status, &result));
 	CHECK(result == 0);
 	/* Left: they are shown once, found by probes, and received in their order. */

@@ -15,7 +15,6 @@ use crate::bail_user;
 use crate::bench::control::Card;
 use crate::bench::job::{Job, LinkChoice, Measure, Pattern};
 use crate::bench::patience::Patience;
-use crate::mpi;
 
 /// The variable by which the library is told its link.
 const LINK_VARIABLE: &str = "EMP_LINK";
@@ -39,10 +38,10 @@ impl MxOpening {
                 place.own
             );
         }
-        let provider = mpi::provider_file()?;
-        let directory = provider.parent().context("a file is in a directory")?;
-        // Beside the provider in a build; installed, that has a directory of its own.
-        let places = [directory, directory.parent().unwrap_or(directory)];
+        // Beside this program in a build; installed, they are in two directories.
+        let program = std::env::current_exe().context("this program has a place")?;
+        let directory = program.parent().context("a file is in a directory")?;
+        let places = [directory.to_owned(), directory.join("../lib")];
         let found = places.map(|place| place.join("libmyriexpress.so"));
         let Some(file) = found.iter().find(|file| file.is_file()) else {
             bail_user!(

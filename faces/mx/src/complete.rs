@@ -41,13 +41,18 @@ impl State {
 }
 
 impl Endpoint {
-    /// Progress for a call that only looks: whoever spins on it lets others run now and then.
+    /// A look for what has ended already, which costs no progress; then progress and another look. Whoever spins on it lets
+    /// others run now and then.
     #[inline]
     pub fn glance<T>(
         &self,
-        look: impl FnOnce(&mut State) -> Result<Option<T>, Return>,
+        mut look: impl FnMut(&mut State) -> Result<Option<T>, Return>,
     ) -> Result<Option<T>, Return> {
-        let (mut state, news) = self.progress(self.lock()?);
+        let mut state = self.lock()?;
+        if let Some(found) = look(&mut state)? {
+            return Ok(Some(found));
+        }
+        let (mut state, news) = self.progress(state);
         if news {
             self.waiters.tell(&self.face.node, false);
         }
@@ -89,11 +94,7 @@ pub extern "C" fn mx_test(
         call_on(endpoint, |endpoint| {
             // SAFETY: the header's rules: null or valid.
             let handle = unsafe { request.as_ref() }.copied().unwrap_or(0);
-            // What has ended already costs no progress.
-            let mut found = endpoint.lock()?.take(handle)?;
-            if found.is_none() {
-                found = endpoint.glance(|state| state.take(handle))?;
-            }
+            let found = endpoint.glance(|state| state.take(handle))?;
             // SAFETY: the header's rules.
             unsafe {
                 if found.is_some() {

@@ -23,8 +23,10 @@ fn built() -> &'static Path {
         let library = here.parent().expect("in a directory").join("libmyriexpress.so");
         assert!(library.exists(), "{} was not built", library.display());
         // Ordinary users may not look into the directory of the build.
-        let directory = std::env::temp_dir().join(format!("emp-mx-{}", std::process::id()));
+        let directory = directory();
         std::fs::create_dir_all(&directory).expect("a directory for the test");
+        // SAFETY: the function stays, and does not unwind.
+        unsafe { libc::atexit(remove_built) };
         std::fs::copy(library, directory.join("libmyriexpress.so")).expect("the library copied");
         let output = Command::new(run()).arg(&directory).arg("--build").output();
         let output = output.expect("the script was started");
@@ -32,6 +34,15 @@ fn built() -> &'static Path {
         assert!(output.status.success(), "the program was not built: {text}");
         directory
     })
+}
+
+fn directory() -> PathBuf {
+    std::env::temp_dir().join(format!("emp-mx-{}", std::process::id()))
+}
+
+/// All tests of this program share it, so it goes with the program.
+extern "C" fn remove_built() {
+    let _ = std::fs::remove_dir_all(directory());
 }
 
 fn run() -> PathBuf {

@@ -35,8 +35,11 @@ impl Firmware {
         self.send.excuse(now, absent);
         self.routes.excuse(now, absent);
         let absent_ms = milliseconds(Time(absent.0));
-        for (_, since_ms) in &mut self.watched {
+        for (peer, since_ms) in &mut self.watched {
             *since_ms = since_ms.wrapping_add(absent_ms);
+            // Who is watched for longer than its patience is judged by when it was last heard, and that alone.
+            let heard_ms = &mut self.peers[*peer].heard_ms;
+            *heard_ms = heard_ms.wrapping_add(absent_ms);
         }
         self.receive.excuse(absent_ms);
     }

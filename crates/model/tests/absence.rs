@@ -3,8 +3,8 @@
 
 mod support;
 
-use emp_firmware::{NodeEvent, Profile, Span, Status};
-use emp_model::{Action, MessageSpec, Want, World};
+use emp_firmware::{NodeEvent, Profile, Span, Status, Time};
+use emp_model::{Action, MessageSpec, Prng, Want, World};
 use support::{acquainted, finish, settle, wait};
 
 /// How long a node stands still: three times the patience.
@@ -51,6 +51,35 @@ fn who_waits_and_stands_still_does_not_give_the_peer_up() {
         wait(&mut world, Span::ms(50), |world| world.arrived(message));
         nobody_was_lost(&world, &profile);
         finish(&mut world);
+    }
+}
+
+/// It has waited for longer than its patience already, and the peer was heard all the time, when it stands still; several times.
+#[test]
+fn who_has_waited_long_and_stands_still_does_not_give_the_peer_up() {
+    for profile in impatient() {
+        for synchronous in [false, true] {
+            let mut world = acquainted(2, &profile);
+            // A message that the peer's program asks for much later, or one that it has yet to send.
+            let spec = MessageSpec { synchronous, ..MessageSpec::plain(0, 1, 100) };
+            let receive = world.receive(0, Want { from: Some(1), ..Want::ANY }, 100);
+            let sent = synchronous.then(|| world.send(spec));
+            for _ in 0..4 {
+                world.pass(Span::ms(2_500));
+                pause(&mut world, 0, STANDSTILL);
+                world.pass(beyond(1));
+            }
+            nobody_was_lost(&world, &profile);
+            let message = world.send(MessageSpec::plain(1, 0, 100));
+            wait(&mut world, Span::ms(50), |world| world.arrived(message));
+            assert_eq!(world.received(receive).map(|end| end.status), Some(Status::Ok));
+            if let Some(sent) = sent {
+                world.receive(1, Want::ANY, 100);
+                wait(&mut world, Span::ms(50), |world| world.sent(sent).is_some());
+            }
+            nobody_was_lost(&world, &profile);
+            finish(&mut world);
+        }
     }
 }
 
@@ -120,6 +149,38 @@ fn a_starved_node_keeps_its_peers() {
         wait(&mut world, Span::ms(50), |world| world.arrived(message));
         nobody_was_lost(&world, &profile);
         finish(&mut world);
+    }
+}
+
+/// The processes of an overloaded machine: each runs for a few milliseconds now and then, both at about the same times, and stands
+/// still for up to three times its patience between them, at whatever point of whatever messages.
+#[test]
+fn starved_nodes_keep_each_other() {
+    const END: Time = Time(15_000_000_000);
+    let profile = Profile { unreachable_after: Span::ms(1_000), ..Profile::DEFAULT };
+    for seed in 0..30 {
+        let mut world = acquainted(2, &profile);
+        let mut prng = Prng::new(seed);
+        let mut at = world.now();
+        while at < END {
+            let span = prng.below(STANDSTILL.0);
+            for node in 0..2 {
+                let span = Span(span + prng.below(Span::ms(3).0));
+                world.schedule(at, Action::Pause { node, span });
+            }
+            at = at + Span(span + Span::ms(6).0);
+        }
+        while world.now() < END {
+            let (from, bytes) = (prng.below(2) as usize, [0, 100, 20_000, 1 << 20]);
+            if prng.below(2) == 0 {
+                world.receive(1 - from, Want { from: Some(from), ..Want::ANY }, 1 << 20);
+            }
+            let bytes = bytes[prng.below(4) as usize];
+            world.send(MessageSpec::plain(from, 1 - from, bytes));
+            world.pass(Span(prng.below(STANDSTILL.0)));
+            assert!(world.violation().is_none(), "seed {seed}: {:?}", world.violation());
+        }
+        nobody_was_lost(&world, &profile);
     }
 }
 

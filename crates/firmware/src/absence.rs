@@ -34,6 +34,7 @@ impl Firmware {
         self.counters.count(Counter::Absences);
         self.send.excuse(now, absent);
         self.routes.excuse(now, absent);
+        self.carriers.excuse(now, absent);
         let absent_ms = milliseconds(Time(absent.0));
         for (peer, since_ms) in &mut self.watched {
             *since_ms = since_ms.wrapping_add(absent_ms);
@@ -42,5 +43,20 @@ impl Firmware {
             *heard_ms = heard_ms.wrapping_add(absent_ms);
         }
         self.receive.excuse(absent_ms);
+    }
+
+    /// One peer could not be heard for so long.
+    pub(crate) fn excuse_peer(&mut self, now: Time, peer: u32, deaf: Span) {
+        self.send.excuse_peer(peer, now, deaf);
+        let (now_ms, deaf_ms) = (milliseconds(now), milliseconds(Time(deaf.0)));
+        // What was heard since counts from then on.
+        let later = |since_ms: u32| {
+            now_ms.wrapping_sub(now_ms.wrapping_sub(since_ms).saturating_sub(deaf_ms))
+        };
+        let heard_ms = self.peers[peer].heard_ms;
+        self.peers[peer].heard_ms = later(heard_ms);
+        if let Ok(at) = self.watched.binary_search_by_key(&peer, |(watched, _)| *watched) {
+            self.watched[at].1 = later(self.watched[at].1);
+        }
     }
 }

@@ -193,7 +193,7 @@ impl Firmware {
         self.watch(now);
     }
 
-    /// The peer is another incarnation than the one we spoke to: the pair starts afresh (`EPOCH-3`).
+    /// The peer is another incarnation than the one we spoke to, or gave that up (`EPOCH-4`): the pair starts afresh (`EPOCH-3`).
     fn restarted(
         &mut self,
         now: Time,
@@ -204,10 +204,16 @@ impl Firmware {
     ) {
         let node = self.peers[peer].node;
         self.note_return(peer, epoch, link, from);
-        self.send.reset(peer, Status::PeerRestarted, false);
-        self.receive.reset(peer, node, Status::PeerRestarted, false, &mut self.cross);
-        self.counters.count(Counter::PeersRestarted);
-        self.push_event(NodeEvent::Restarted(node));
+        let gave_up = epoch.follows(self.peers[peer].remote_epoch);
+        let (status, counter, event) = if gave_up {
+            (Status::GivenUp, Counter::GivenUp, NodeEvent::GaveUp(node))
+        } else {
+            (Status::PeerRestarted, Counter::PeersRestarted, NodeEvent::Restarted(node))
+        };
+        self.send.reset(peer, status, false);
+        self.receive.reset(peer, node, status, false, &mut self.cross);
+        self.counters.count(counter);
+        self.push_event(event);
         self.meet(now, peer, epoch, link, from);
     }
 
@@ -341,7 +347,7 @@ impl Firmware {
                 continue;
             }
             let unknown = self.peers[peer].remote_epoch == Epoch::UNKNOWN;
-            if unknown && now.since(since) > self.profile.unreachable_after {
+            if unknown && now.since(since) > self.search_patience() {
                 self.give_up(now, peer, Status::NotFound);
                 continue;
             }

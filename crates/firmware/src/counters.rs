@@ -91,6 +91,8 @@ counters! {
     PeersForgotten = "peers_forgotten",
     /// Peers that came back in a new epoch.
     PeersRestarted = "peers_restarted",
+    /// Peers that heard nothing of this node for their time and gave it up.
+    GivenUp = "given_up",
     /// Sequenced frames that took a bulk lane.
     FramesBulk = "frames_bulk",
     /// Second lanes found, or found again.

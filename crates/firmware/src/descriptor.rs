@@ -194,6 +194,8 @@ pub enum Status {
     NotFound,
     /// The peer was restarted; what was under way to or from it is lost.
     PeerRestarted,
+    /// The peer heard nothing of this node for too long, and gave it up; what was under way to or from it is lost (`EPOCH-4`).
+    GivenUp,
     /// The peer's node was closed.
     PeerClosed,
     /// The peer has no such endpoint.
@@ -245,6 +247,7 @@ impl Status {
             Self::Unreachable => "peer unreachable",
             Self::NotFound => "no such node was found",
             Self::PeerRestarted => "peer was restarted",
+            Self::GivenUp => "peer heard nothing of this node for too long and gave it up",
             Self::PeerClosed => "peer closed its node",
             Self::NoEndpoint => "peer has no such endpoint",
             Self::EndpointClosed => "endpoint closed",

@@ -22,7 +22,7 @@ use crate::transmit::LinkIndex;
 const LOOPBACK_TURNS: usize = 64;
 
 /// How often peers that owe us something are looked after, as a part of the time after which they count as lost.
-const WATCHES_PER_SILENCE: u64 = 8;
+const WATCHES_PER_SILENCE: u64 = 16;
 
 impl Firmware {
     // ---- events in ----
@@ -74,7 +74,8 @@ impl Firmware {
     /// To be called when [`poll_timeout`](Self::poll_timeout)'s time has come. Harmless at other times.
     pub fn handle_timeout(&mut self, now: Time, memory: &mut impl HostMemory) {
         self.notice_absence(now);
-        self.send.handle_timeout(now);
+        let Self { send, carriers, peers, profile, .. } = self;
+        send.handle_timeout(now, |peer| carriers.patience(peers, peer, profile.unreachable_after));
         self.send.end_unanswered(now, memory);
         self.run_searches(now);
         self.run_seeks(now);
@@ -425,7 +426,8 @@ impl Firmware {
                 Err(_) => now_ms,
             };
             let heard = now_ms.wrapping_sub(entry.heard_ms);
-            if heard.min(now_ms.wrapping_sub(since)) > silence_ms {
+            let most = self.carriers.patience(&self.peers, peer, self.profile.unreachable_after);
+            if heard.min(now_ms.wrapping_sub(since)) > milliseconds(Time(most.0)) {
                 self.give_up(now, peer, Status::Unreachable);
                 continue;
             }

@@ -10,6 +10,7 @@ use emp_wire::{Epoch, LinkAddress, NodeId, TAG_EVERYONE};
 
 use crate::ahead::Habit;
 use crate::assembly::Assembly;
+use crate::carrier::Carriers;
 use crate::counters::{Counter, Counters};
 use crate::cross::Cross;
 use crate::descriptor::{
@@ -78,6 +79,8 @@ pub enum NodeEvent {
     Unreachable(NodeId),
     /// It came back in another epoch; all that was due is completed with an error.
     Restarted(NodeId),
+    /// It heard nothing of this node for its time, and gave it up, but lives; all that was due is completed with an error.
+    GaveUp(NodeId),
     /// It said goodbye.
     Closed(NodeId),
     /// Two nodes use this identity, so whoever talks to it takes each for the other's restart, for ever (`EPOCH-5`).
@@ -171,6 +174,8 @@ pub struct Firmware {
     pub(crate) greetings: Greetings,
     /// When an event last came in.
     pub(crate) ran_at: Time,
+    /// Links that nothing can cross now.
+    pub(crate) carriers: Carriers,
 }
 
 impl Firmware {
@@ -215,6 +220,7 @@ impl Firmware {
             former: crate::claims::Former::default(),
             greetings: Greetings::new(),
             ran_at: Time::default(),
+            carriers: Carriers::default(),
         }
     }
 

@@ -15,6 +15,7 @@ mod ahead;
 mod arithmetic;
 mod assembly;
 mod at_once;
+mod carrier;
 mod chunked;
 mod claims;
 mod contact;

@@ -134,7 +134,9 @@ impl Profile {
         checksum_payload: true,
         bundles: true,
         long_frames: true,
-        unreachable_after: Span::ms(5_000),
+        // A card that is set down and up again hears nothing for some 5 s (an e1000e: 2 s down, 3 s without a carrier), and its peer,
+        // whose own carrier is well, cannot know why.
+        unreachable_after: Span::ms(10_000),
     };
 
     /// As the SC 2001 paper: collections of three (E24), no unexpected messages (E20), whole messages unasked, the

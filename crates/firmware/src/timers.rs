@@ -27,6 +27,11 @@ impl Timers {
         self.heap.first().map(|(time, _)| *time)
     }
 
+    /// The peers that have one.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.heap.iter().map(|(_, peer)| *peer)
+    }
+
     /// Takes out a peer whose deadline has come.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<u32> {
         let (time, peer) = *self.heap.first()?;

@@ -8,6 +8,7 @@ use emp_link::{Capabilities, Link};
 use emp_wire::{Epoch, LONG_FRAME_BYTES, NodeId};
 
 use crate::board::{Board, WaitMode};
+use crate::clock;
 use crate::core::Core;
 use crate::error::BuildError;
 use crate::journal::{Journal, Level};
@@ -110,6 +111,14 @@ impl NodeBuilder {
     /// Protocol parameters. Default: [`Profile::DEFAULT`].
     pub fn profile(mut self, profile: Profile) -> Self {
         self.profile = profile;
+        self
+    }
+
+    /// How long nothing may be heard of a peer that owes something before it is given up, if not as long as
+    /// [`profile`](Self::profile) says (10 s). Time in which this node did not run does not count, nor, up to six times as much,
+    /// time in which its own interface had no carrier. Call it after `profile`, which sets it as well.
+    pub fn unreachable_after(mut self, silence: Duration) -> Self {
+        self.profile.unreachable_after = clock::span(silence);
         self
     }
 

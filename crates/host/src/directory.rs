@@ -29,6 +29,8 @@ pub enum PeerState {
     Unreachable,
     /// It came back in another epoch.
     Restarted,
+    /// It heard nothing of this node for too long, and gave it up.
+    GaveUp,
     /// It said goodbye.
     Closed,
 }
@@ -63,6 +65,7 @@ impl Directory {
             }
             NodeEvent::Unreachable(node) => self.set(*node, PeerState::Unreachable),
             NodeEvent::Restarted(node) => self.set(*node, PeerState::Restarted),
+            NodeEvent::GaveUp(node) => self.set(*node, PeerState::GaveUp),
             NodeEvent::Closed(node) => self.set(*node, PeerState::Closed),
             NodeEvent::Limited { .. }
             | NodeEvent::Claimed { .. }

@@ -17,8 +17,19 @@ const LOOK_EVERY: Span = Span::ms(10);
 /// Times that peers which did not answer are told again: each time a question may be lost.
 const REPEATS: u32 = 5;
 
-/// The same while an interface is down or gone: to ask for one that is not there may have the kernel look for its driver.
-const LOOK_EVERY_TROUBLED: Span = Span::ms(1_000);
+/// The same while an interface is gone: to ask for one that is not there may have the kernel look for its driver.
+const LOOK_EVERY_GONE: Span = Span::ms(1_000);
+
+/// How long an outage that is over is told of with errors: longer than a peer takes to notice it, and to be heard of again.
+const OUTAGE_RECENT: Span = Span::ms(60_000);
+
+/// A time in which nothing could cross a link.
+struct Outage {
+    interface: String,
+    from: Time,
+    /// `None`: it lasts.
+    until: Option<Time>,
+}
 
 /// Watches the links' interfaces.
 #[derive(Default)]
@@ -26,8 +37,8 @@ pub(crate) struct Health {
     look_at: Time,
     /// How many looks more repeat to the peers that the limit has fallen.
     repeats: u32,
-    /// What is wrong with each link, as it was last told.
-    troubles: Vec<Option<&'static str>>,
+    /// The last outage of each link, by its index.
+    outages: Vec<Option<Outage>>,
 }
 
 impl Health {
@@ -36,10 +47,26 @@ impl Health {
         now >= self.look_at
     }
 
-    /// Notes what is wrong with a link. True if that is news.
-    fn is_news(&mut self, link: usize, trouble: Option<&'static str>) -> bool {
-        self.troubles.resize(self.troubles.len().max(link + 1), None);
-        std::mem::replace(&mut self.troubles[link], trouble) != trouble
+    /// Notes how a link is now. What to say if that is news.
+    fn note(&mut self, now: Time, index: usize, interface: &str, trouble: Option<&'static str>) -> Option<String> {
+        if self.outages.len() <= index {
+            self.outages.resize_with(index + 1, || None);
+        }
+        let last = self.outages[index].as_mut().filter(|outage| outage.until.is_none());
+        let line = match (last, trouble) {
+            (Some(outage), None) => {
+                outage.until = Some(now);
+                let took = seconds(now.since(outage.from));
+                format!("interface {interface} is up again and has a carrier, after {took}")
+            }
+            (None, Some(what)) => {
+                let outage = Outage { interface: interface.to_owned(), from: now, until: None };
+                self.outages[index] = Some(outage);
+                format!("interface {interface} {what}: peers get time until it is back")
+            }
+            _ => return None,
+        };
+        Some(line)
     }
 }
 
@@ -78,15 +105,16 @@ impl Core {
                 fits = fits.map(|fits| fits.min(most));
                 continue;
             };
-            if health.is_news(index, condition.trouble) {
-                let (interface, what) = (condition.interface, condition.trouble);
-                let what = what.unwrap_or("works again");
-                journal.say_often(Level::Warn, &format!("interface {interface} {what}"));
+            if let Some(line) = health.note(now, index, condition.interface, condition.trouble) {
+                journal.say_often(Level::Warn, &line);
             }
             fits = fits.map(|fits| fits.min(condition.frame_bytes_max));
+            firmware.set_carrier(now, LinkIndex(index as u8), condition.trouble.is_none());
             if condition.trouble.is_some() {
-                health.look_at = now + LOOK_EVERY_TROUBLED;
                 fits = None;
+            }
+            if condition.is_gone() {
+                health.look_at = now + LOOK_EVERY_GONE;
             }
             // An interface that is down may have any MTU when it is up again.
             if condition.trouble.is_none()
@@ -111,9 +139,21 @@ impl Core {
         }
     }
 
-    /// Why nothing may cross some link, for the error of an operation: "interface emp0 is down".
+    /// Why nothing may cross some link, or could not lately, for the error of an operation: "interface emp0 is down", "interface emp0
+    /// had no carrier for 4.9 s, until 0.3 s ago".
     pub(crate) fn link_troubles(&mut self) -> String {
-        let troubles: Vec<_> = self.links.iter_mut().filter_map(trouble).collect();
+        let now = self.now();
+        let Self { links, health, .. } = self;
+        let mut troubles = Vec::new();
+        for (index, link) in links.iter_mut().enumerate() {
+            if let Some(trouble) = link.condition().and_then(|condition| condition.trouble()) {
+                troubles.push(trouble);
+            } else if let Some(trouble) = health.lately(now, index) {
+                troubles.push(trouble);
+            }
+        }
+        // Two links may have one interface.
+        troubles.dedup();
         troubles.join(", ")
     }
 }
@@ -131,9 +171,24 @@ fn shorter(condition: &Condition, before: usize, now: usize) -> String {
     )
 }
 
-fn trouble(link: &mut Box<dyn Link>) -> Option<String> {
-    let condition = link.condition()?;
-    condition.trouble.map(|trouble| format!("interface {} {trouble}", condition.interface))
+impl Health {
+    /// The last outage of a link, if it ended not long ago.
+    fn lately(&self, now: Time, index: usize) -> Option<String> {
+        let Outage { interface, from, until } = self.outages.get(index)?.as_ref()?;
+        let until = until.unwrap_or(now);
+        let ago = now.since(until);
+        let (took, ago_text) = (seconds(until.since(*from)), seconds(ago));
+        let told = ago <= OUTAGE_RECENT;
+        told.then(|| {
+            format!(
+                "interface {interface} was down or had no carrier for {took}, until {ago_text} ago"
+            )
+        })
+    }
+}
+
+fn seconds(span: Span) -> String {
+    format!("{:.1} s", span.0 as f64 / 1e9)
 }
 
 #[cfg(test)]

@@ -179,7 +179,8 @@ impl Node {
         }
     }
 
-    /// What is wrong with this node's interfaces now, such as "interface eth0 is down"; empty if nothing is.
+    /// What is wrong with this node's interfaces now, such as "interface eth0 is down", or was in the last minute, with how long that
+    /// took; empty if nothing is.
     pub fn link_troubles(&self) -> String {
         self.inner.shared.lock().link_troubles()
     }

@@ -18,6 +18,20 @@ pub struct Condition<'a> {
     pub trouble: Option<&'static str>,
 }
 
+impl Condition<'_> {
+    /// There is no such interface any more.
+    pub fn is_gone(&self) -> bool {
+        self.trouble == Some(GONE)
+    }
+
+    /// Why nothing can cross it, for people: "interface eth0 is down".
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.map(|trouble| format!("interface {} {trouble}", self.interface))
+    }
+}
+
+const GONE: &str = "is gone";
+
 /// Looks at an interface in the namespace of the socket `fd`: two system calls, 0.5 µs. `headers` bytes of its MTU are not
 /// the frame's, and frames were of at most `most` bytes when the link was opened.
 pub(crate) fn condition<'a>(
@@ -39,7 +53,7 @@ fn judge(
 ) -> Condition<'_> {
     let Ok((flags, mtu)) = seen else {
         let (mtu, frame_bytes_max) = (most + headers, most);
-        return Condition { interface, mtu, frame_bytes_max, trouble: Some("is gone") };
+        return Condition { interface, mtu, frame_bytes_max, trouble: Some(GONE) };
     };
     let trouble = match (flags & libc::IFF_UP, flags & libc::IFF_RUNNING) {
         (0, _) => Some("is down"),

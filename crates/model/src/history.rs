@@ -184,7 +184,8 @@ impl History {
         };
         match status {
             Status::Unreachable | Status::NotFound => silent || stopped(false),
-            Status::PeerRestarted => silent || stopped(false) || broken_there(),
+            Status::PeerRestarted => stopped(false),
+            Status::GivenUp => broken_there(),
             Status::PeerClosed => stopped(true),
             _ => false,
         }
@@ -230,6 +231,7 @@ impl History {
             NodeEvent::Claimed { .. } => return false,
             NodeEvent::Unreachable(_) => Status::Unreachable,
             NodeEvent::Restarted(_) => Status::PeerRestarted,
+            NodeEvent::GaveUp(_) => Status::GivenUp,
             NodeEvent::Closed(_) => Status::PeerClosed,
             NodeEvent::Limited { .. } => {
                 return self.limited.iter().any(|(node, at)| *node == peer && *at <= now);

@@ -391,6 +391,7 @@ impl World {
         let (NodeEvent::Found { node: id, .. }
         | NodeEvent::Unreachable(id)
         | NodeEvent::Restarted(id)
+        | NodeEvent::GaveUp(id)
         | NodeEvent::Closed(id)
         | NodeEvent::Claimed { node: id, .. }
         | NodeEvent::PathLost { node: id, .. }
@@ -403,11 +404,8 @@ impl World {
                         "node {node} reports {event:?} (node {peer}), which nothing explains"
                     ));
                 }
-                if matches!(
-                    event,
-                    NodeEvent::Unreachable(_) | NodeEvent::Restarted(_) | NodeEvent::Closed(_)
-                ) {
-                    let restarted = matches!(event, NodeEvent::Restarted(_));
+                let restarted = matches!(event, NodeEvent::Restarted(_) | NodeEvent::GaveUp(_));
+                if restarted || matches!(event, NodeEvent::Unreachable(_) | NodeEvent::Closed(_)) {
                     self.history.reset(node, peer, self.now, restarted);
                 }
             }

@@ -199,7 +199,10 @@ fn a_node_that_moves_is_found_again() {
         world.send(MessageSpec::plain(1, 0, 100));
         finish(&mut world);
         let broken = world.events().iter().any(|(_, _, event)| {
-            matches!(event, NodeEvent::Unreachable(_) | NodeEvent::Restarted(_))
+            matches!(
+                event,
+                NodeEvent::Unreachable(_) | NodeEvent::Restarted(_) | NodeEvent::GaveUp(_)
+            )
         });
         assert!(!broken, "{}: {:?}", profile.name, world.events());
     }

@@ -85,6 +85,14 @@ impl Epoch {
     pub const fn next(self) -> Self {
         Self::new(self.0.wrapping_add(1))
     }
+
+    /// True if this epoch is one of the next after `before`: its node did not start anew, but gave the pair up (`EPOCH-4`), perhaps
+    /// a few times. One that was drawn at random looks so once in four million.
+    pub const fn follows(self, before: Self) -> bool {
+        const STEPS: u32 = 1 << 10;
+        let ahead = self.0.wrapping_sub(before.0);
+        before.0 != 0 && ahead != 0 && ahead <= STEPS
+    }
 }
 
 #[cfg(test)]
@@ -103,6 +111,17 @@ mod tests {
     fn names_give_stable_identities() {
         assert_eq!(NodeId::from_name("emp-a"), NodeId::from_name("emp-a"));
         assert_ne!(NodeId::from_name("emp-a"), NodeId::from_name("emp-b"));
+    }
+
+    #[test]
+    fn epochs_that_a_node_moved_on_to_follow_the_one_before() {
+        for bits in [7, 0xFFFF, 0x1_FFFF, u32::MAX] {
+            let before = Epoch::new(bits);
+            let after = before.next().next();
+            assert!(after.follows(before) && !before.follows(after) && !before.follows(before));
+        }
+        assert!(!Epoch::new(0x8000_0007).follows(Epoch::new(7)));
+        assert!(!Epoch::new(1).follows(Epoch::UNKNOWN));
     }
 
     #[test]

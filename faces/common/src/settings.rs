@@ -29,7 +29,7 @@ pub const SETTINGS: [(&str, &str); 9] = [
     ("EAGER", "Bytes up to which messages leave whole, unasked (default: the profile's; 65536)"),
     (
         "TIMEOUT",
-        "Milliseconds of silence after which a peer is lost (default: the profile's; 5000)",
+        "Milliseconds of silence after which a peer is lost (default: the profile's; 10000)",
     ),
     (
         "WAIT",

@@ -12,6 +12,11 @@ const TABLE: [(Status, i32, &CStr); 15] = [
     (Status::Cancelled, libc::ECANCELED, c"cancelled"),
     (Status::Unreachable, libc::EHOSTUNREACH, c"peer unreachable"),
     (Status::PeerRestarted, libc::ECONNRESET, c"peer was restarted"),
+    (
+        Status::GivenUp,
+        libc::ECONNRESET,
+        c"peer heard nothing of this node for too long and gave it up",
+    ),
     (Status::PeerClosed, libc::ECONNRESET, c"peer closed its node"),
     (Status::NoEndpoint, libc::ECONNREFUSED, c"peer has no such endpoint"),
     (Status::EndpointClosed, libc::ECANCELED, c"endpoint closed"),

@@ -56,6 +56,9 @@ pub struct WhereArgs {
     pub mtu: Option<usize>,
 }
 
+/// Seconds of silence that can be chosen: many round trips, and an hour.
+const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.05..=3_600.0;
+
 /// What EMP is to be like.
 #[derive(Args, Clone, Debug)]
 pub struct EmpArgs {
@@ -65,6 +68,10 @@ pub struct EmpArgs {
     /// Protocol parameters: default, emp2001, openmx, vmmc2.
     #[arg(long, default_value = "default")]
     pub profile: String,
+    /// Seconds in which nothing is heard of the other end after which it is given up. Time in which the own interface has no carrier
+    /// does not count, up to six times as much.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub timeout: f64,
     /// Where the firmware runs: inline (in the caller), thread.
     #[arg(long, default_value = "inline")]
     pub board: String,
@@ -212,11 +219,19 @@ impl EmpArgs {
                 self.loss
             );
         }
+        if !TIMEOUT_SECONDS.contains(&self.timeout) {
+            let (least, most) = (TIMEOUT_SECONDS.start(), TIMEOUT_SECONDS.end());
+            bail_user!(
+                "a timeout of {} is not possible; choose {least} to {most} seconds",
+                self.timeout
+            );
+        }
         if let Some(wait) = self.wait.as_ref().filter(|wait| !WAITS.contains(&wait.as_str())) {
             bail_user!("there is no way of waiting called {wait}; there are {}", WAITS.join(", "));
         }
         let spec = Spec {
             profile: self.profile.clone(),
+            timeout_ms: (self.timeout * 1e3) as u64,
             board: self.board.clone(),
             guardian: !self.no_guardian,
             bundle: self.bundle,
@@ -359,6 +374,7 @@ mod tests {
             ("x peer --vs libfabric", "libfabric is measured by pingpong only"),
             ("x peer --vs mx", "mx is measured by pingpong only"),
             ("x peer --profile fast", "there are default, emp2001"),
+            ("x peer --timeout 0", "choose 0.05 to 3600 seconds"),
             ("x peer --board moon", "there are inline, thread"),
             ("x peer --loss 1.5", "a loss of 1.5"),
             ("x peer --faults rain:1%", "`rain` is none of"),

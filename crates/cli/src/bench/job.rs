@@ -129,6 +129,8 @@ pub struct Spec {
     pub link: LinkChoice,
     /// EMP's protocol parameters, by name.
     pub profile: String,
+    /// Milliseconds of silence after which EMP gives a peer up.
+    pub timeout_ms: u64,
     /// Where EMP's firmware runs, by name.
     pub board: String,
     /// EMP's guardian thread is there.
@@ -155,6 +157,7 @@ impl Spec {
             kind: SubjectKind::Emp,
             link,
             profile: "default".to_owned(),
+            timeout_ms: 10_000,
             board: "inline".to_owned(),
             guardian: true,
             bundle: false,

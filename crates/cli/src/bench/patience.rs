@@ -1,14 +1,29 @@
 //! Spinning that ends: a lost peer becomes an error instead of a hung program.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
 use super::lifeline;
 
-/// Without any progress for this long the other end is gone. Longer than EMP's own limit (5 s), so that EMP's
-/// diagnosis comes first.
-const LIMIT: Duration = Duration::from_secs(12);
+/// Without any progress for so many milliseconds the other end is gone: see [`outlast`].
+static LIMIT_MS: AtomicU64 = AtomicU64::new(12_000);
+
+/// How many times its limit EMP may wait while the own interface has no carrier, and for a peer that is heard but takes nothing; and
+/// once more, so that EMP's diagnosis comes first.
+const TIMES: u32 = 8;
+
+/// For how long nothing may happen before the other end is gone.
+pub fn limit() -> Duration {
+    Duration::from_millis(LIMIT_MS.load(Ordering::Relaxed))
+}
+
+/// Waits are longer than EMP's, which gives a silent peer up after `silence`.
+pub fn outlast(silence: Duration) {
+    let limit = u64::try_from((silence * TIMES).as_millis()).unwrap_or(u64::MAX);
+    LIMIT_MS.fetch_max(limit, Ordering::Relaxed);
+}
 
 /// Empty rounds between two looks at the clock, which costs about as much as a round.
 const ROUNDS_PER_LOOK: u32 = 1 << 12;
@@ -60,8 +75,8 @@ impl Patience {
             self.check_after = elapsed + lifeline::INTERVAL;
             lifeline::check()?;
         }
-        if elapsed > LIMIT {
-            bail!("the other end was silent for {} seconds", LIMIT.as_secs());
+        if elapsed > limit() {
+            bail!("the other end was silent for {} seconds", limit().as_secs());
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ const HELLO_LIMIT: Duration = Duration::from_secs(5);
 
 /// All later answers come after little work: opening links and getting buffers ready takes seconds on a slow machine, and
 /// what runs at both ends has limits of its own.
-const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+const ANSWER_LIMIT: Duration = Duration::from_secs(90);
 
 /// How long to listen for the other end's last words once this one has failed.
 const LAST_WORDS: Duration = Duration::from_millis(300);

@@ -137,6 +137,14 @@ struct SendPeer {
 }
 
 impl SendPeer {
+    /// So much time is no part of any silence of this peer.
+    fn excuse(&mut self, now: Time, span: Span) {
+        if let Some(active) = &mut self.active {
+            active.heard_at = now.min(active.heard_at + span);
+            active.acked_at = now.min(active.acked_at + span);
+        }
+    }
+
     fn bulk_place(&self) -> Option<usize> {
         usize::from(self.bulk_window).checked_sub(1)
     }
@@ -340,17 +348,18 @@ impl SendPath {
         }
     }
 
-    /// Nobody looked for so long: no peer is to blame that nothing of it was heard meanwhile.
+    /// Nobody looked for so long: no peer is to blame that nothing of it was heard meanwhile. Of others than those with a deadline
+    /// nothing is expected.
     pub(crate) fn excuse(&mut self, now: Time, absent: Span) {
-        if self.active == 0 {
-            return;
+        let Self { timers, peers, .. } = self;
+        for peer in timers.peers() {
+            peers[peer].excuse(now, absent);
         }
-        for peer in 0..self.peers.len() {
-            if let Some(active) = &mut self.peers[peer].active {
-                active.heard_at = now.min(active.heard_at + absent);
-                active.acked_at = now.min(active.acked_at + absent);
-            }
-        }
+    }
+
+    /// The same of one peer.
+    pub(crate) fn excuse_peer(&mut self, peer: u32, now: Time, deaf: Span) {
+        self.peers[peer].excuse(now, deaf);
     }
 
     /// True if a control frame waits to leave for a peer.

@@ -10,7 +10,7 @@ use crate::cross::RouteNews;
 use crate::lanes::Lane;
 use crate::limits::{RETRANSMIT_FLOOR, STRANGERS_SILENCE, WINDOW_FRAMES};
 use crate::profile::RetransmitUnit;
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// Runs of the timer that each only had repaired what they resent. A receiver that takes frames out of order hardly needs so
 /// many in a row; one that does not (`vmmc2`) needs all that is behind the gap.
@@ -70,8 +70,8 @@ impl SendPath {
         flight.is_waiting().then(|| flight.progress_at + timeout())
     }
 
-    /// Runs the timers that are due.
-    pub(crate) fn handle_timeout(&mut self, now: Time) {
+    /// Runs the timers that are due. `patience` tells how long a peer may be silent.
+    pub(crate) fn handle_timeout(&mut self, now: Time, patience: impl Fn(u32) -> Span) {
         self.settle_acks(now);
         while let Some(peer) = self.timers.pop_due(now) {
             // What was due may have been done since the timer was set.
@@ -83,7 +83,9 @@ impl SendPath {
             match due {
                 Some(time) if time > now => self.timers.set(peer, time),
                 // A peer that is given up is reset by the node; it has no deadline any more.
-                Some(_) if waiting && self.run_out(peer, now) => self.arm(peer, now),
+                Some(_) if waiting && self.run_out(peer, now, patience(peer)) => {
+                    self.arm(peer, now);
+                }
                 _ => {}
             }
         }
@@ -97,19 +99,16 @@ impl SendPath {
     }
 
     /// Nothing was acknowledged for a whole timer. False: the peer is given up.
-    fn run_out(&mut self, peer: u32, now: Time) -> bool {
+    fn run_out(&mut self, peer: u32, now: Time, silence_max: Span) -> bool {
         let entry = &mut self.peers[peer];
         let Some(active) = entry.active.as_deref_mut() else { return false };
         let silence = now.since(active.heard_at);
         // A peer that speaks but acknowledges nothing for that long will not: an error is better than waiting for ever.
-        let stuck = now.since(active.acked_at).0 / PATIENCE > self.profile.unreachable_after.0;
+        let stuck = now.since(active.acked_at).0 / PATIENCE > silence_max.0;
         // Whoever acknowledged anything has been measured.
         let stranger = !entry.window.is_measured() && !self.strangers.has_met(peer);
         let crowded = stranger && !self.strangers.may_resend(now);
-        if silence > self.profile.unreachable_after
-            || stuck
-            || crowded && silence > STRANGERS_SILENCE
-        {
+        if silence > silence_max || stuck || crowded && silence > STRANGERS_SILENCE {
             self.route_news.push_back(RouteNews::Lost { peer });
             return false;
         }

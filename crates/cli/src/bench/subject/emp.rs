@@ -17,7 +17,7 @@ use super::{Role, Subject, memory};
 use crate::bench::calls::{Calls, Script};
 use crate::bench::job::{Job, Measure, Pattern};
 use crate::bench::lifeline;
-use crate::bench::patience::Patience;
+use crate::bench::patience::{self, Patience};
 use crate::bench::verify;
 
 /// The endpoint that measurements use, at both ends.
@@ -44,9 +44,6 @@ const OWN_BYTES_MAX: usize = 256;
 pub(super) fn pingpong_receives(size: usize) -> usize {
     if size > TWO_RECEIVES_BYTES_MAX { 1 } else { PINGPONG_RECEIVES }
 }
-
-/// How long one operation may take. Longer than EMP's own limit for a silent peer, so that its diagnosis comes first.
-const LIMIT: Duration = Duration::from_secs(12);
 
 /// How long both ends go on making progress after a job, so that the last acknowledgements are out even without a
 /// guardian. Several times the longest delay of an acknowledgement.
@@ -356,7 +353,7 @@ impl<B, F: FnMut(Option<B>) -> B> Next<B> for F {}
 /// a result, that is handed through several functions is copied by each, and each copy waits for the one before.
 #[inline(always)]
 pub(super) fn finish<B: Send + 'static>(request: Request<B>) -> anyhow::Result<B> {
-    finish_within(request, LIMIT)
+    finish_within(request, patience::limit())
 }
 
 /// The same with another limit.

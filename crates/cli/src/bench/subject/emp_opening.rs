@@ -20,8 +20,8 @@ use super::place::Place;
 use crate::bail_user;
 use crate::bench::control::Card;
 use crate::bench::job::{LinkChoice, Spec};
-use crate::bench::lifeline;
 use crate::bench::verify;
+use crate::bench::{lifeline, patience};
 use crate::error::user_error;
 
 /// How long to look for the other node, which is known to run.
@@ -161,6 +161,8 @@ fn describe(spec: &Spec, place: &Place) -> anyhow::Result<NodeBuilder> {
     };
     let notices = |line: &str| eprintln!("{line}");
     let builder = Node::builder().profile(profile.clone()).board(board).wait_mode(wait);
+    let builder = builder.unreachable_after(Duration::from_millis(spec.timeout_ms));
+    patience::outlast(Duration::from_millis(spec.timeout_ms));
     Ok(builder.notices(notices))
 }
 

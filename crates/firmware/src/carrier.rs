@@ -1,0 +1,114 @@
+//! Links that nothing can cross, because their interface is down or has no carrier. A peer that is reached by nothing else is not
+//! silent meanwhile: this node could not have heard it (`RESEND-7`).
+
+use alloc::vec::Vec;
+
+use crate::engine::Firmware;
+use crate::lanes::Ways;
+use crate::peers::Peers;
+use crate::time::{Span, Time};
+use crate::transmit::LinkIndex;
+
+/// How many times the unreachable time a carrier may be away without counting as silence. A card that is reset is without one for
+/// seconds, and a cable that somebody plugs into another port for half a minute; who waits longer is told what is wrong.
+const OUTAGE_MAX: u64 = 6;
+
+/// The same while that cannot be heard of which nothing was heard.
+const fn outage_patience(usual: Span) -> Span {
+    Span(usual.0.saturating_mul(1 + OUTAGE_MAX))
+}
+
+/// Since when which links have no carrier, as far as the node was told.
+#[derive(Default)]
+pub(crate) struct Carriers {
+    /// By link; `None`: it has one. Empty until one is lost.
+    away_since: Vec<Option<Time>>,
+}
+
+impl Carriers {
+    fn is_away(&self, link: LinkIndex) -> bool {
+        self.since(link).is_some()
+    }
+
+    fn since(&self, link: LinkIndex) -> Option<Time> {
+        self.away_since.get(usize::from(link.0)).copied().flatten()
+    }
+
+    /// Since when nothing can come from a peer that is reached so. `None`: it can.
+    fn deaf_since(&self, ways: &Ways<'_>) -> Option<Time> {
+        if self.away_since.is_empty() {
+            return None;
+        }
+        let both = [ways.small, ways.bulk].into_iter().flatten();
+        both.map(|(link, _)| self.since(link)).reduce(|a, b| Some(a?.max(b?))).flatten()
+    }
+
+    /// Nobody looked for so long, which is excused for itself.
+    pub(crate) fn excuse(&mut self, now: Time, absent: Span) {
+        for since in self.away_since.iter_mut().flatten() {
+            *since = now.min(*since + absent);
+        }
+    }
+
+    /// How long a peer may be silent now.
+    pub(crate) fn patience(&self, peers: &Peers, peer: u32, usual: Span) -> Span {
+        let deaf = !self.away_since.is_empty() && self.deaf_since(&peers.ways(peer)).is_some();
+        if deaf { outage_patience(usual) } else { usual }
+    }
+}
+
+impl Firmware {
+    /// Says whether frames can cross a link now: its interface is up and has a carrier. To be called when that changes; more often
+    /// does no harm.
+    pub fn set_carrier(&mut self, now: Time, link: LinkIndex, carrier: bool) {
+        if usize::from(link.0) >= self.links.len() || carrier != self.carriers.is_away(link) {
+            return;
+        }
+        if carrier {
+            self.carrier_is_back(now, link);
+        } else {
+            self.carriers.away_since.resize(self.links.len(), None);
+            self.carriers.away_since[usize::from(link.0)] = Some(now);
+        }
+    }
+
+    /// Whoever could not be heard meanwhile, and can now, gets the rest of its time.
+    #[cold]
+    fn carrier_is_back(&mut self, now: Time, link: LinkIndex) {
+        let searched = self.searches_deaf_since();
+        let since = self.carriers.away_since[usize::from(link.0)].take();
+        for peer in 0..self.peers.len() {
+            let ways = self.peers.ways(peer);
+            let uses = [ways.small, ways.bulk].into_iter().flatten().any(|(by, _)| by == link);
+            // A peer that is reached by two links is deaf until the first is back, and was since the second was lost.
+            if uses && self.carriers.deaf_since(&ways).is_none() {
+                let others = [ways.small, ways.bulk].into_iter().flatten();
+                let others = others.filter_map(|(by, _)| self.carriers.since(by)).max();
+                let since = since.max(others);
+                self.excuse_peer(now, peer, now.since(since.unwrap_or(now)));
+            }
+        }
+        if let Some(since) = searched {
+            self.routes.excuse(now, now.since(since));
+        }
+        if self.carriers.away_since.iter().all(Option::is_none) {
+            self.carriers.away_since.clear();
+        }
+    }
+
+    /// How long a node may be looked for in vain now.
+    pub(crate) fn search_patience(&self) -> Span {
+        let usual = self.profile.unreachable_after;
+        self.searches_deaf_since().map_or(usual, |_| outage_patience(usual))
+    }
+
+    /// Since when no link that leads out of this machine has a carrier.
+    fn searches_deaf_since(&self) -> Option<Time> {
+        if self.carriers.away_since.is_empty() {
+            return None;
+        }
+        let out = (0..self.links.len()).filter(|index| !self.links[*index].reads_memory);
+        let all = out.map(|index| self.carriers.since(LinkIndex(index as u8)));
+        all.reduce(|a, b| Some(a?.max(b?))).flatten()
+    }
+}

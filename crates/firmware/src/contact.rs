@@ -154,7 +154,7 @@ impl Firmware {
             self.push_event(found(hello.name()));
         } else if remote == epoch {
             self.send.met(peer);
-            if self.told_limit(peer, hello.frame_bytes_max, header.word & ARRIVED_BYTES) {
+            if self.told_limit(now, peer, hello.frame_bytes_max, header.word & ARRIVED_BYTES) {
                 self.probe_limit(peer, hello.frame_bytes_max);
             }
             if self.routes.is_searching(peer) {

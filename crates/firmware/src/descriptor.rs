@@ -233,9 +233,9 @@ impl From<DoneStatus> for Status {
 }
 
 impl Status {
-    /// True if nothing is heard of the peer: an interface or a cable may be why.
+    /// True if nothing is heard of the peer, or it has heard nothing: an interface or a cable may be why.
     pub const fn is_silence(self) -> bool {
-        matches!(self, Self::Unreachable | Self::NotFound)
+        matches!(self, Self::Unreachable | Self::NotFound | Self::GivenUp)
     }
 
     /// For people.

@@ -14,7 +14,7 @@ use crate::engine::{Firmware, NodeEvent};
 use crate::lanes::{Lane, Way};
 use crate::memory::HostMemory;
 use crate::peers::milliseconds;
-use crate::send::{Explicit, Outlet};
+use crate::send::{Explicit, Outlet, SUSPECT_PART};
 use crate::time::{Span, Time};
 use crate::transmit::LinkIndex;
 
@@ -432,7 +432,7 @@ impl Firmware {
                 continue;
             }
             self.watched.push((peer, since));
-            if heard.min(now_ms.wrapping_sub(since)) > silence_ms / 2 {
+            if heard.min(now_ms.wrapping_sub(since)) > silence_ms / SUSPECT_PART as u32 {
                 // It may have moved (V28).
                 self.routes.search(now, peer);
             }

@@ -308,6 +308,13 @@ impl Lanes {
         both
     }
 
+    /// What failed before says nothing any more: lanes that are down may be looked for at once.
+    pub(crate) fn forgive(&mut self, now: Time, peer: u32) {
+        for health in self.seconds.get_mut(&peer).into_iter().flat_map(|second| &mut second.lanes) {
+            (health.failures, health.retry_at) = (0, health.retry_at.min(now));
+        }
+    }
+
     /// When the next question is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.seeks.iter().map(|seek| seek.next).min()

@@ -37,6 +37,9 @@ impl Firmware {
             return false;
         }
         self.takes_bytes_max = bytes as u16;
+        for peer in 0..self.peers.len() {
+            self.peers.forgive_ways(now, peer);
+        }
         self.tell_limit(now);
         true
     }
@@ -103,7 +106,13 @@ impl Firmware {
 
     /// A peer answers that it takes frames of at most so many bytes; as many `arrived` as the question had. True: longer ones than
     /// those that are sent would do, if they get through.
-    pub(crate) fn told_limit(&mut self, peer: u32, bytes: u16, arrived: u32) -> bool {
+    pub(crate) fn told_limit(
+        &mut self,
+        now: Time,
+        peer: u32,
+        bytes: u16,
+        arrived: u32,
+    ) -> bool {
         if self.peers[peer].shorten(bytes) {
             let node = self.peers[peer].node;
             self.counters.count(Counter::PeersLimited);
@@ -118,6 +127,7 @@ impl Firmware {
         if through {
             self.peers[peer].frame_bytes_max = wanted;
             self.counters.count(Counter::PeersRaised);
+            self.peers.forgive_ways(now, peer);
         }
         !through
     }

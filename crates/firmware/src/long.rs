@@ -231,6 +231,13 @@ impl LongPaths {
         path.failures += 1;
     }
 
+    /// What failed before says nothing any more: the next train asks.
+    fn forgive(&mut self, now: Time, peer: u32) {
+        if let Some(path) = self.paths.get_mut(&peer) {
+            (path.failures, path.retry_at) = (0, path.retry_at.min(now));
+        }
+    }
+
     /// A question was answered by this word: with how many bytes it has arrived. False: there is no such question.
     fn answered(&mut self, now: Time, peer: u32, nonce: u64, word: u32) -> bool {
         let bytes = word & ARRIVED_BYTES;
@@ -252,6 +259,13 @@ impl LongPaths {
 }
 
 impl Peers {
+    /// Interfaces between this node and a peer take longer frames again: ways that failed before are looked for as if for the first
+    /// time (`LIMIT-2`).
+    pub(crate) fn forgive_ways(&mut self, now: Time, index: u32) {
+        self.longs.forgive(now, index);
+        self.lanes.forgive(now, index);
+    }
+
     /// Long frames get through to a peer.
     pub(crate) fn has_long(&self, index: u32) -> bool {
         self[index].long.link().is_some()

@@ -99,6 +99,17 @@ impl Profile {
         self.long_frames && self.is_selective()
     }
 
+    /// Lets no message leave more than so many bytes unasked, in frames of whatever length: shorter ones leave whole, of longer ones no
+    /// more than that leaves before the receiver asks for it.
+    #[must_use]
+    pub const fn with_eager(mut self, bytes: u64) -> Self {
+        (self.eager_bytes, self.long_eager_bytes) = (bytes, bytes);
+        if bytes < self.unscheduled_bytes as u64 {
+            self.unscheduled_bytes = bytes as u32;
+        }
+        self
+    }
+
     /// EMP's own parameters.
     pub const DEFAULT: Self = Self {
         name: "default",

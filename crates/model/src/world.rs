@@ -206,6 +206,11 @@ impl World {
         result
     }
 
+    /// From now on nodes may find that frames have to be shorter.
+    pub fn frames_may_shrink(&mut self) {
+        self.history.shrinks = true;
+    }
+
     /// From now on a node runs at this pace.
     pub fn set_pace(&mut self, node: usize, pace: crate::node::Pace) {
         self.nodes[node].setup.pace = pace;

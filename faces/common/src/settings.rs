@@ -148,7 +148,7 @@ fn profile(look: &impl Fn(&str) -> Option<Set>) -> Result<Profile, String> {
     let words: Vec<_> = Profile::ALL.iter().map(|profile| (profile.name, *profile)).collect();
     let mut profile = one_of(look("PROFILE"), &words, &Profile::DEFAULT)?.clone();
     if let Some(bytes) = number(look("EAGER"), "bytes")? {
-        profile.eager_bytes = bytes;
+        profile = profile.with_eager(bytes);
     }
     let set = look("TIMEOUT");
     let variable = set.as_ref().map(|set| set.variable.clone()).unwrap_or_default();
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(with("NAME", "").unwrap().name, None);
         assert_eq!(with("PROFILE", "openmx").unwrap().profile, Profile::OPENMX);
         assert_eq!(with("FAULT", "drop:0.01").unwrap().fault.unwrap().drop, 0.01);
-        assert_eq!(with("EAGER", "70").unwrap().profile.eager_bytes, 70);
+        assert_eq!(with("EAGER", "70").unwrap().profile, Profile::DEFAULT.with_eager(70));
         assert_eq!(with("TIMEOUT", "70").unwrap().profile.unreachable_after, Span::ms(70));
         assert_eq!(with("WAIT", "sleep").unwrap().wait, WaitMode::Sleep);
         assert_eq!(with("LINGER", "5").unwrap().linger, Duration::from_millis(5));

@@ -45,6 +45,7 @@ pub(crate) use answered::ANSWERED_BYTES_MIN;
 use answered::Answers;
 use record::Active;
 pub(crate) use short::{AtOnceEnd, Form};
+pub(crate) use timer::SUSPECT_PART;
 pub(crate) use transmission::Outlet;
 use window::Window;
 

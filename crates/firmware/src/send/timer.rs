@@ -16,6 +16,10 @@ use crate::time::{Span, Time};
 /// many in a row; one that does not (`vmmc2`) needs all that is behind the gap.
 const REPAIRS_MAX: u32 = 4;
 
+/// The part of the unreachable time after which a silent peer is looked for elsewhere: long for a peer that is busy, and short for one
+/// whose cable was moved.
+pub(crate) const SUSPECT_PART: u64 = 4;
+
 /// How many times the unreachable time a peer may be heard without acknowledging anything that is due (`RESEND-4`).
 const PATIENCE: u64 = 4;
 
@@ -118,7 +122,7 @@ impl SendPath {
             }
             return true;
         }
-        if silence.0 > self.profile.unreachable_after.0 / 2 && !active.suspected {
+        if silence.0 > self.profile.unreachable_after.0 / SUSPECT_PART && !active.suspected {
             active.suspected = true;
             self.route_news.push_back(RouteNews::Suspect { peer });
         }

@@ -145,6 +145,9 @@ impl UdpLink {
         let scatter = self.scatter.as_mut()?;
         let train = &seen.train;
         let landing = sink.landing(train)?;
+        if !scatter.may_place(landing) {
+            return None;
+        }
         let frames = train.frames_with(landing.len()).filter(|frames| *frames <= PLACED_MAX)?;
         let placed_bytes = landing.len() + frames * HEADER_BYTES;
         self.counts.receive_calls += 1;
@@ -154,11 +157,8 @@ impl UdpLink {
                 self.expected = Some(seen);
                 return Some(Looked::Empty);
             }
-            Err(error) => {
-                if error.raw_os_error() == Some(libc::EFAULT) {
-                    // The user's memory is not what it was said to be: whoever copies there will find out.
-                    self.scatter = None;
-                }
+            // If the user's memory is not what it was said to be, nothing more is placed there; the train is lost.
+            Err(_) => {
                 self.counts.system_errors += 1;
                 return Some(Looked::Handed(0));
             }

@@ -12,6 +12,7 @@
 
 use std::io;
 use std::mem::{size_of, zeroed};
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use emp_wire::{Flags, HEADER_BYTES, Header, Kind, LinkAddress, Seed};
@@ -25,8 +26,58 @@ use crate::{Head, Train};
 /// Most frames whose payload is placed in one call: as many as the longest train of a sender like ours has.
 pub(super) const PLACED_MAX: usize = 64;
 
+/// Ranges of memory that are remembered as ones that the kernel could not write to: those of as many broken receives at a time.
+const REFUSED_MAX: usize = 8;
+
+/// As many trains for such a range are not placed before it is tried again: other memory may be there by then, and a train that fails is
+/// lost.
+const TRIED_AGAIN_AFTER: u32 = 1_000;
+
+/// Memory that the kernel could not write to. What is for it is fetched the usual way, and whoever copies there finds out.
+#[derive(Default)]
+struct Refused {
+    /// And how many trains more are not placed there. The last one is the oldest.
+    ranges: Vec<(Range<usize>, u32)>,
+}
+
+impl Refused {
+    fn note(&mut self, place: Range<usize>) {
+        // Pieces of one buffer come one behind the other.
+        let touches =
+            |(range, _): &(Range<usize>, u32)| range.start <= place.end && place.start <= range.end;
+        let place = match self.ranges.iter().position(touches) {
+            Some(at) => {
+                let (range, _) = self.ranges.remove(at);
+                range.start.min(place.start)..range.end.max(place.end)
+            }
+            None => place,
+        };
+        self.ranges.truncate(REFUSED_MAX - 1);
+        self.ranges.insert(0, (place, TRIED_AGAIN_AFTER));
+    }
+
+    /// Nothing is to be placed there now.
+    fn holds(&mut self, place: &Range<usize>) -> bool {
+        let within =
+            |(range, _): &(Range<usize>, u32)| range.start < place.end && place.start < range.end;
+        let Some(at) = self.ranges.iter().position(within) else { return false };
+        self.ranges[at].1 -= 1;
+        if self.ranges[at].1 == 0 {
+            self.ranges.remove(at);
+        }
+        true
+    }
+}
+
+/// Where memory is, as numbers.
+fn place_of(memory: &[u8]) -> Range<usize> {
+    let start = memory.as_ptr() as usize;
+    start..start + memory.len()
+}
+
 /// The places. See the module's invariant.
 pub(super) struct Scatter {
+    refused: Refused,
     heads: Box<[Head; PLACED_MAX]>,
     iovecs: Box<[libc::iovec; 2 * PLACED_MAX + 1]>,
     name: Box<RawName>,
@@ -103,6 +154,7 @@ impl Scatter {
         // SAFETY: all-zero is valid for this C structure (null pointer, no length).
         let iovec = unsafe { zeroed::<libc::iovec>() };
         Self {
+            refused: Refused::default(),
             heads: Box::new([[0; HEADER_BYTES]; PLACED_MAX]),
             iovecs: Box::new([iovec; 2 * PLACED_MAX + 1]),
             name: Box::new(RawName::empty()),
@@ -158,6 +210,11 @@ impl Scatter {
         merged_bytes(&self.control.0[..message.msg_controllen.min(CONTROL_BYTES)])
     }
 
+    /// False: the kernel could not write to that memory lately.
+    pub(super) fn may_place(&mut self, landing: &[u8]) -> bool {
+        self.refused.ranges.is_empty() || !self.refused.holds(&place_of(landing))
+    }
+
     /// Fetches what waits: `frames` heads to our own places, what follows them to `landing`, the rest to our own.
     pub(super) fn fetch(
         &mut self,
@@ -167,6 +224,7 @@ impl Scatter {
         landing: &mut [u8],
     ) -> io::Result<Fetched> {
         let train = &seen.train;
+        let place = place_of(landing);
         let mut left = landing;
         for index in 0..frames {
             let bytes = train.frame_bytes_of(index).saturating_sub(HEADER_BYTES).min(left.len());
@@ -181,7 +239,12 @@ impl Scatter {
             libc::iovec { iov_base: self.rest.as_mut_ptr().cast(), iov_len: self.rest.len() };
         self.iovecs[2 * frames] = rest;
         // SAFETY: each place is our own, or a part of `landing`, which is borrowed for this call alone.
-        let (bytes, message) = unsafe { self.receive(fd, 2 * frames + 1, 0)? };
+        let received = unsafe { self.receive(fd, 2 * frames + 1, 0) };
+        let (bytes, message) = received.inspect_err(|error| {
+            if error.raw_os_error() == Some(libc::EFAULT) {
+                self.refused.note(place);
+            }
+        })?;
         let from = self.name.decode().map(LinkAddress::udp);
         let segment_bytes = self.merged(&message).unwrap_or(bytes).max(1);
         let truncated = message.msg_flags & libc::MSG_TRUNC != 0;

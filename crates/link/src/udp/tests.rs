@@ -158,6 +158,82 @@ fn payload_of_trains_lands_where_it_is_wanted() {
     }
 }
 
+/// Memory that can be read and not written.
+struct ReadOnly(*mut u8, usize);
+
+impl ReadOnly {
+    fn new(bytes: usize) -> Self {
+        let (flags, none) = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, std::ptr::null_mut());
+        // SAFETY: a new mapping at a place of the kernel's choice.
+        let start = unsafe { libc::mmap(none, bytes, libc::PROT_READ, flags, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        Self(start.cast(), bytes)
+    }
+}
+
+impl Drop for ReadOnly {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and no slice of it is left.
+        unsafe { libc::munmap(self.0.cast(), self.1) };
+    }
+}
+
+/// Wants the trains of an odd time where nothing can be written.
+struct Mixed {
+    good: Taker,
+    bad: ReadOnly,
+    asked: usize,
+}
+
+impl FrameSink for Mixed {
+    fn frame(&mut self, frame: &[u8], from: &LinkAddress) {
+        self.good.frame(frame, from);
+    }
+
+    fn lands(&self) -> bool {
+        true
+    }
+
+    fn landing(&mut self, train: &crate::Train) -> Option<&mut [u8]> {
+        let payload = self.good.landing(train)?.len();
+        // The first byte of a payload tells the time of its train (`links_with_trains`).
+        let time = train.head[1].wrapping_sub(7);
+        if time % 2 == 0 {
+            return self.good.landing(train);
+        }
+        self.asked += 1;
+        assert!(payload <= self.bad.1);
+        // SAFETY: readable for as long as this lives; this program writes nothing to it, and the kernel refuses to.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.bad.0, payload) })
+    }
+
+    fn landed(&mut self, train: &crate::Train, heads: &[crate::Head]) {
+        self.good.landed(train, heads);
+    }
+}
+
+/// A train for memory that cannot be written is lost, and what is for it after that is handed up frame by frame. What is for other memory
+/// lands there as before.
+#[test]
+fn one_bad_buffer_does_not_end_placement() {
+    const TRAINS: usize = 8;
+    let (mut link, frames) = links_with_trains(40, TRAINS);
+    let good = Taker { most: 40, memory: Vec::new(), landed: 0, got: Vec::new() };
+    let mut mixed = Mixed { good, bad: ReadOnly::new(64 << 10), asked: 0 };
+    let per_train = frames.len() / TRAINS;
+    while mixed.good.got.len() < frames.len() - per_train {
+        assert!(link.wait(Some(Duration::from_secs(5))), "{} came", mixed.good.got.len());
+        link.receive_into(64, &mut mixed);
+    }
+    link.receive_into(64, &mut mixed);
+    let got = &mixed.good.got;
+    assert_eq!(got.len(), frames.len() - per_train, "one train is lost, and once");
+    assert!(got.iter().all(|frame| frames.contains(frame)));
+    assert!(mixed.asked > 1, "others were for the same memory");
+    // The first train is not placed: it makes the link look.
+    assert_eq!(mixed.good.landed, 40 * (TRAINS / 2 - 1));
+}
+
 #[test]
 fn another_train_than_the_one_seen_is_put_together_again() {
     let (link, frames) = links_with_trains(20, 1);

@@ -198,7 +198,7 @@ impl FrameSink for Mixed {
         let payload = self.good.landing(train)?.len();
         // The first byte of a payload tells the time of its train (`links_with_trains`).
         let time = train.head[1].wrapping_sub(7);
-        if time % 2 == 0 {
+        if time.is_multiple_of(2) {
             return self.good.landing(train);
         }
         self.asked += 1;

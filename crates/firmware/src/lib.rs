@@ -45,6 +45,7 @@ mod posts;
 mod profile;
 mod receive;
 mod routes;
+mod searches;
 mod seeking;
 mod send;
 mod siphash;

@@ -8,13 +8,10 @@ use emp_wire::{Epoch, Flags, Header, Hello, Kind, LinkAddress, NodeId, Sequence}
 use hashbrown::HashMap;
 
 use crate::limits::{DISCOVERIES_MAX, REPLIES_MAX};
+use crate::searches::Searches;
 use crate::siphash::SipKey;
 use crate::time::{Span, Time};
 use crate::transmit::LinkIndex;
-
-/// First and longest interval between hellos of one search: a LAN answers within the first; the longest bounds both the
-/// traffic of a search in vain and how late a node is found that comes up meanwhile.
-const SEARCH_INTERVAL: (Span, Span) = (Span::ms(1), Span::ms(100));
 
 /// Addresses kept per node that someone told us of.
 const HINTS_MAX: usize = 4;
@@ -58,18 +55,10 @@ impl Contact {
     }
 }
 
-/// A node that is being looked for.
-struct Search {
-    peer: u32,
-    since: Time,
-    next: Time,
-    interval: Span,
-}
-
 /// Searches, hints, and contact frames to be sent.
 pub(crate) struct Routes {
     secret: SipKey,
-    searches: VecDeque<Search>,
+    pub(crate) searches: Searches,
     hints: HashMap<u64, Vec<(LinkIndex, LinkAddress)>>,
     contacts: VecDeque<Contact>,
     /// Nonces of questions to an address whoever lives there.
@@ -81,7 +70,7 @@ impl Routes {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             secret: SipKey::of(seed),
-            searches: VecDeque::new(),
+            searches: Searches::default(),
             hints: HashMap::new(),
             contacts: VecDeque::new(),
             questions: VecDeque::new(),
@@ -140,50 +129,25 @@ impl Routes {
 
     /// Begins to look for a peer, unless that is going on already. False: too many searches.
     pub(crate) fn search(&mut self, now: Time, peer: u32) -> bool {
-        if self.searches.iter().any(|search| search.peer == peer) {
-            return true;
-        }
-        if self.searches.len() >= DISCOVERIES_MAX {
-            return false;
-        }
-        self.searches.push_back(Search {
-            peer,
-            since: now,
-            next: now,
-            interval: SEARCH_INTERVAL.0,
-        });
-        true
+        self.searches.begin(now, peer)
     }
 
     /// Nobody listened for answers for so long: that is no part of any search.
     pub(crate) fn excuse(&mut self, now: Time, absent: Span) {
-        for search in &mut self.searches {
-            search.since = now.min(search.since + absent);
-        }
+        self.searches.excuse(now, absent);
     }
 
     pub(crate) fn stop_search(&mut self, peer: u32) {
-        self.searches.retain(|search| search.peer != peer);
+        self.searches.stop(peer);
     }
 
     pub(crate) fn is_searching(&self, peer: u32) -> bool {
-        self.searches.iter().any(|search| search.peer == peer)
+        self.searches.contains(peer)
     }
 
     /// When the next hello of a search is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.searches.iter().map(|search| search.next).min()
-    }
-
-    /// The next peer to ask for again now, and since when it is being looked for.
-    pub(crate) fn pop_due(&mut self, now: Time) -> Option<(u32, Time)> {
-        let at = self.searches.iter().position(|search| search.next <= now)?;
-        let mut search = self.searches.remove(at)?;
-        search.next = now + search.interval;
-        search.interval = Span(search.interval.0 * 2).min(SEARCH_INTERVAL.1);
-        let found = (search.peer, search.since);
-        self.searches.push_back(search);
-        Some(found)
+        self.searches.next_deadline()
     }
 
     /// Contact frames that wait to be sent.

@@ -286,13 +286,7 @@ impl ReceivePath {
             }
             at = incoming.next_progress;
         }
-        // Seldom are there any of a peer, and the table is long.
-        let any = self.peers[peer].kept > 0;
-        let incoming = any.then_some(&self.incoming);
-        let all = incoming.into_iter().flat_map(|table| table.indices().map(|i| table.at(i)));
-        let kept = all.flatten().find_map(|message| {
-            message.kept.filter(|_| message.peer == peer && message.number == number)
-        });
+        let kept = self.kept.get(&(peer, number)).and_then(|at| self.incoming.at(*at)?.kept);
         match kept {
             Some(cause) => Verdict::NotReady(cause),
             None => {
@@ -427,10 +421,11 @@ impl ReceivePath {
             Outcome::Taken
         } else {
             incoming.kept = Some(cause);
-            self.peers[incoming.peer].kept += 1;
             Outcome::Kept(cause)
         };
+        let name = incoming.kept.map(|_| (incoming.peer, incoming.number));
         let (index, _) = self.incoming.insert(incoming)?;
+        self.kept.extend(name.map(|name| (name, index)));
         Some((index, outcome))
     }
 

@@ -134,7 +134,7 @@ impl ReceivePath {
             let claimed = self.incoming.get(claim.index, claim.generation);
             claimed.filter(|message| message.claimed).ok_or(PostError::NoClaim)?;
         }
-        if self.posted.len() + self.held.len() >= RECEIVES_MAX {
+        if self.posted.len() + self.order.held() >= RECEIVES_MAX {
             return Err(PostError::Busy);
         }
         let posted = || Posted { endpoint, selector, segments, context, bound: None };

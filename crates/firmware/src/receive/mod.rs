@@ -25,6 +25,7 @@ mod short;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use emp_wire::{AtomicOp, Datatype, DoneStatus, NodeId, NotReadyCause, Sequence};
+use hashbrown::HashMap;
 
 use crate::chunked::Chunked;
 use crate::counters::Counters;
@@ -171,8 +172,6 @@ struct ReceivePeer {
     progress: u32,
     early: u32,
     early_count: u16,
-    /// Messages of which only the place in the order is kept.
-    kept: u16,
     ack: acknowledge::Owed,
 }
 
@@ -216,9 +215,10 @@ pub(crate) struct ReceivePath {
     regions: regions::Regions,
     /// Gets and fetching atomics of this node.
     fetches: Slots<fetching::Fetch>,
-    /// Puts that are arriving, by peer and number, and what may not be told before they are here.
-    puts: Vec<(u32, u32)>,
-    held: VecDeque<ordering::Held>,
+    /// Puts that are arriving, and what may not be told before they are here.
+    order: ordering::Order,
+    /// Messages of which only the place in the order is kept, by peer and number.
+    kept: HashMap<(u32, u32), u32>,
     /// Notifications that wait for the host, or were promised to puts.
     notifications: usize,
     /// Where atomics are computed.
@@ -250,8 +250,8 @@ impl ReceivePath {
             not_ready: VecDeque::new(),
             regions: regions::Regions::new(),
             fetches: Slots::new(GETS_MAX),
-            puts: Vec::new(),
-            held: VecDeque::new(),
+            order: ordering::Order::default(),
+            kept: HashMap::new(),
             notifications: 0,
             scratch: Vec::new(),
             first: FirstNumbers::default(),
@@ -313,7 +313,7 @@ impl ReceivePath {
     pub(crate) fn is_receiving(&self) -> bool {
         self.pulls.len() > 0
             || self.fetches.len() > 0
-            || !self.puts.is_empty()
+            || !self.order.is_idle()
             || self.incoming.len() > 0
                 && self.incoming.indices().any(|i| {
                     self.incoming.at(i).is_some_and(|m| matches!(m.place, Place::Posted(_)))
@@ -329,7 +329,6 @@ impl ReceivePeer {
             progress: NONE,
             early: NONE,
             early_count: 0,
-            kept: 0,
             ack: acknowledge::Owed::new(),
         }
     }

@@ -183,8 +183,7 @@ impl ReceivePath {
     pub(super) fn take_incoming(&mut self, index: u32) -> Option<Incoming> {
         let incoming = self.incoming.remove(index)?;
         if incoming.kept.is_some() {
-            let kept = &mut self.peers[incoming.peer].kept;
-            *kept = kept.saturating_sub(1);
+            self.kept.remove(&(incoming.peer, incoming.number));
         }
         Some(incoming)
     }
@@ -234,7 +233,7 @@ impl ReceivePath {
             match_bits: message.match_bits,
             immediate: message.immediate,
         };
-        if self.puts.is_empty() {
+        if self.order.is_idle() {
             // As nearly always. It is written where it stays: what is copied at once waits for what was just written.
             self.completions.push_back(completion());
         } else {

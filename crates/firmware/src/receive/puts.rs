@@ -52,7 +52,7 @@ impl ReceivePath {
         incoming.place = Place::Region { region, offset };
         let (peer, number) = (incoming.peer, incoming.number);
         let (index, _) = self.incoming.insert(incoming).expect("not full");
-        self.puts.push((peer, number));
+        self.order.put_begins(peer, number);
         self.link_progress(peer, index);
         self.pull_rest(index);
         self.place(index, 0, payload, memory);
@@ -73,7 +73,7 @@ impl ReceivePath {
         let incoming = self.incoming.at_mut(index).expect("seen above");
         let place = Place::Region { region, offset: access.offset };
         let Place::Pool(chain) = core::mem::replace(&mut incoming.place, place) else { return };
-        self.puts.push((peer, number));
+        self.order.put_begins(peer, number);
         let part = self.regions.part(region, access.offset, bytes.into()).unwrap_or_default();
         let (mut fault, mut placed) = (false, 0);
         for range in arrived.ranges() {

@@ -132,7 +132,7 @@ impl ReceivePath {
     /// Takes a region back, and ends what is under way in it (`REGION-3`).
     pub(crate) fn remove_region(&mut self, key: u64) -> bool {
         let Some(region) = self.regions.by_key.remove(&key) else { return false };
-        if !self.puts.is_empty() {
+        if !self.order.is_idle() {
             let within: alloc::vec::Vec<u32> = self
                 .incoming
                 .indices()

@@ -341,7 +341,7 @@ fn homeless_messages_fail_one_by_one() {
                 pair.nodes[1].done.len()
             );
         }
-        if s == 9 {
+        if s == 19 {
             assert_eq!(pair.nodes[0].done.len(), 11);
         }
     }

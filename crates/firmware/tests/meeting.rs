@@ -72,7 +72,7 @@ fn a_pair_is_not_ended_by_an_answer_that_was_not_asked_for() {
     let first = peer.message(NONE, long(2_000, 2_000, 1_000), 0, &[1; 1_000]);
     real.hear(&peer, &first);
     let mut next = Forged::new(2);
-    next.epoch = peer.epoch.next();
+    next.epoch = emp_wire::Epoch::new(peer.epoch.0 ^ 0x5A5A_0000);
     // No question is open.
     real.hear(&next, &reply(&next, OWN, 0));
     // A frame from another epoch makes it ask, and its answer must have the nonce.

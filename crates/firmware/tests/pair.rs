@@ -265,7 +265,7 @@ fn a_flood_of_unexpected_messages_loses_nothing() {
 fn silence_ends_in_an_error() {
     let mut pair = Pair::new(&Profile::DEFAULT);
     pair.send(0, 99, 1, 50_000);
-    pair.run(Span::ms(6000));
+    pair.run(Span::ms(11_000));
     assert_eq!(pair.nodes[0].done.len(), 1);
     assert_eq!(pair.nodes[0].done[0].status, Status::NotFound);
     pair.check_quiet_after_loss();

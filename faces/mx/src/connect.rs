@@ -164,7 +164,13 @@ impl Endpoint {
         // The target was opened just now, or is only being opened.
         let early = matches!(
             connect.failed,
-            Some(Status::PeerRestarted | Status::PeerClosed | Status::BadKey | Status::NoEndpoint)
+            Some(
+                Status::PeerRestarted
+                    | Status::GivenUp
+                    | Status::PeerClosed
+                    | Status::BadKey
+                    | Status::NoEndpoint
+            )
         );
         if early && connect.request.is_some() && connect.tries < TRIES_MAX {
             let pause = AGAIN_AFTER * (1 << connect.tries);

@@ -68,7 +68,9 @@ impl Endpoint {
                 NodeEvent::Closed(node) => {
                     state.partners.gone(node, StatusCode::ENDPOINT_CLOSED);
                 }
-                NodeEvent::Restarted(node) => state.partners.gone(node, StatusCode::BAD_SESSION),
+                NodeEvent::Restarted(node) | NodeEvent::GaveUp(node) => {
+                    state.partners.gone(node, StatusCode::BAD_SESSION);
+                }
                 NodeEvent::Unreachable(node) => {
                     state.partners.gone(node, StatusCode::ENDPOINT_UNREACHABLE);
                 }
@@ -243,7 +245,7 @@ pub fn code(status: Status) -> StatusCode {
         Status::Truncated => StatusCode::TRUNCATED,
         Status::Cancelled => StatusCode::CANCELLED,
         Status::Unreachable | Status::NotFound => StatusCode::ENDPOINT_UNREACHABLE,
-        Status::PeerRestarted => StatusCode::BAD_SESSION,
+        Status::PeerRestarted | Status::GivenUp => StatusCode::BAD_SESSION,
         Status::PeerClosed | Status::NoEndpoint | Status::EndpointClosed => {
             StatusCode::ENDPOINT_CLOSED
         }

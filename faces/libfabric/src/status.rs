@@ -7,7 +7,7 @@ use emp_host::{PostError, Status};
 use crate::bindings::error;
 
 /// Error number, the provider's own number, and its text.
-const TABLE: [(Status, i32, &CStr); 15] = [
+const TABLE: [(Status, i32, &CStr); 16] = [
     (Status::Truncated, error::TRUNC, c"message longer than the buffer"),
     (Status::Cancelled, libc::ECANCELED, c"cancelled"),
     (Status::Unreachable, libc::EHOSTUNREACH, c"peer unreachable"),

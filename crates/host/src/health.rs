@@ -48,7 +48,13 @@ impl Health {
     }
 
     /// Notes how a link is now. What to say if that is news.
-    fn note(&mut self, now: Time, index: usize, interface: &str, trouble: Option<&'static str>) -> Option<String> {
+    fn note(
+        &mut self,
+        now: Time,
+        index: usize,
+        interface: &str,
+        trouble: Option<&'static str>,
+    ) -> Option<String> {
         if self.outages.len() <= index {
             self.outages.resize_with(index + 1, || None);
         }

@@ -68,6 +68,12 @@ impl Core {
                     }
                 }
             }
+            NodeEvent::GaveUp(node) => {
+                let (who, trouble) = (self.show(*node), self.link_troubles());
+                let because = if trouble.is_empty() { "" } else { "; " };
+                let why = "it heard nothing of this node for too long";
+                (Level::Warn, format!("peer {who} gave this node up: {why}{because}{trouble}"))
+            }
             NodeEvent::Restarted(node) => {
                 let who = self.show(*node);
                 let lost = "what was under way to it and from it is lost";

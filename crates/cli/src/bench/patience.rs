@@ -88,7 +88,7 @@ mod tests {
 
     /// A round before which nothing had happened for longer than the limit.
     fn after_a_long_time(moved: u64) -> anyhow::Result<()> {
-        let long_ago = Instant::now().checked_sub(LIMIT + Duration::from_secs(1));
+        let long_ago = Instant::now().checked_sub(limit() + Duration::from_secs(1));
         let mut patience = Patience {
             rounds: ROUNDS_PER_LOOK,
             idle_since: Some(long_ago.expect("the machine runs for longer than the limit")),

@@ -1,5 +1,5 @@
 //! Links that nothing can cross, because their interface is down or has no carrier. A peer that is reached by nothing else is not
-//! silent meanwhile: this node could not have heard it (`RESEND-7`).
+//! silent meanwhile: this node could not have heard it (`RESEND-8`).
 
 use alloc::vec::Vec;
 

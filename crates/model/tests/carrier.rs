@@ -1,4 +1,4 @@
-//! A node whose own interface has no carrier for a while: what it does not hear then is no peer's silence (`RESEND-7`).
+//! A node whose own interface has no carrier for a while: what it does not hear then is no peer's silence (`RESEND-8`).
 
 mod support;
 

@@ -106,13 +106,7 @@ impl Firmware {
 
     /// A peer answers that it takes frames of at most so many bytes; as many `arrived` as the question had. True: longer ones than
     /// those that are sent would do, if they get through.
-    pub(crate) fn told_limit(
-        &mut self,
-        now: Time,
-        peer: u32,
-        bytes: u16,
-        arrived: u32,
-    ) -> bool {
+    pub(crate) fn told_limit(&mut self, now: Time, peer: u32, bytes: u16, arrived: u32) -> bool {
         if self.peers[peer].shorten(bytes) {
             let node = self.peers[peer].node;
             self.counters.count(Counter::PeersLimited);

@@ -12,6 +12,9 @@ use crate::time::{Span, Time};
 /// traffic of a search in vain and how late a node is found that comes up meanwhile.
 const SEARCH_INTERVAL: (Span, Span) = (Span::ms(1), Span::ms(100));
 
+/// Searches for which memory is kept while there are none: what a node looks for once a job runs.
+const SEARCHES_USUAL: usize = 16;
+
 /// A node that is being looked for.
 struct Search {
     since: Time,
@@ -56,6 +59,10 @@ impl Searches {
     pub(crate) fn stop(&mut self, peer: u32) {
         if let Some(search) = self.by_peer.remove(&peer) {
             self.due.remove(&(search.next, peer));
+        }
+        if self.by_peer.is_empty() {
+            // Those of a job that starts are many, and gone a moment later.
+            self.by_peer.shrink_to(SEARCHES_USUAL);
         }
     }
 

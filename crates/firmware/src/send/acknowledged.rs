@@ -176,6 +176,7 @@ impl SendPath {
         let span = (end.since(sequence) as u32).min(crate::limits::WINDOW_FRAMES);
         active.long_from = active.long_from.filter(|from| sequence.before(*from));
         let mut long = 0;
+        let mut lost = [false; 2];
         for _ in 0..span {
             let frame = active.frame(sequence);
             // Datagrams of one stream seldom overtake each other, sixty kilobytes of them hardly ever.
@@ -184,9 +185,15 @@ impl SendPath {
             let late = (frame.order.wrapping_sub(horizon) as i32) < 0;
             if frame.state == FrameState::InFlight && late {
                 long += u32::from(frame.is_long() && active.left_long(sequence));
+                lost[frame.lane as usize] = true;
                 mark_unit_lost(active, sequence, self.profile.retransmit, self.profile.collection);
             }
             sequence = sequence.plus(1);
+        }
+        for lane in Lane::BOTH.into_iter().filter(|lane| lost[*lane as usize]) {
+            let entry = &mut self.peers[peer];
+            let windows = (&mut entry.window, &mut entry.bulk_window);
+            window_mut(windows, &mut self.bulk_windows, lane).on_loss();
         }
         if long > 0 {
             self.strike(peer, long);

@@ -19,7 +19,7 @@ const QUEUE_US: u32 = 500;
 const STALL_US: u32 = 64;
 
 /// Samples after which the least round trip is measured anew.
-const LEAST_SAMPLES: u16 = 4_096;
+const LEAST_SAMPLES: u16 = AGE_MASK;
 
 /// Shortest wait for the answer to a long frame before it is asked for: what a receiver takes for a few of them, and a sender for the
 /// question.
@@ -34,13 +34,22 @@ pub(super) struct Window {
     smoothed_us: u32,
     variation_us: u32,
     least_us: u32,
-    /// Samples since the least was taken: a path may have become longer for good.
-    least_age: u16,
+    /// In the lower [`AGE_BITS`], samples since the least was taken: a path may have become longer for good. Above them,
+    /// acknowledgements that must still come before round trips are trusted to be longer than the usual ceiling. Together, as
+    /// there is one of these for each idle peer.
+    ages: u16,
     /// Frames, times 2^SCALE.
     scaled: u16,
     /// When the window was last cut, in microseconds (wrapping).
     cut_us: u32,
 }
+
+const AGE_BITS: u32 = 12;
+const AGE_MASK: u16 = (1 << AGE_BITS) - 1;
+
+/// Acknowledgements without a frame found lost by its order, until a long wait is taken for a long round trip: acknowledgements that
+/// are lost make round trips look long, and a timer that believes that waits longer for the next.
+const LOSS_MEMORY: u16 = 15;
 
 impl Window {
     pub(super) const fn new() -> Self {
@@ -48,7 +57,7 @@ impl Window {
             smoothed_us: 0,
             variation_us: 0,
             least_us: u32::MAX,
-            least_age: 0,
+            ages: 0,
             scaled: (INITIAL << SCALE) as u16,
             cut_us: 0,
         }
@@ -71,7 +80,8 @@ impl Window {
     pub(super) fn timeout(&self, ack_delay: Span, backoff: u32) -> Span {
         let base = self.base(ack_delay);
         let floored = base.max(RETRANSMIT_FLOOR);
-        let ceiling = RETRANSMIT_CEILING.max(Span(2 * base.0)).min(RETRANSMIT_CEILING_MAX);
+        let followed = if !self.is_lossy() { Span(2 * base.0) } else { RETRANSMIT_CEILING };
+        let ceiling = RETRANSMIT_CEILING.max(followed).min(RETRANSMIT_CEILING_MAX);
         Span(floored.0 << backoff.min(16)).min(ceiling)
     }
 
@@ -85,6 +95,21 @@ impl Window {
         // So long round trips are those of a host that runs by turns: it may take a frame in one and acknowledge it in the next.
         let least = if smoothed > RETRANSMIT_CEILING { smoothed.0 } else { 0 };
         Span(smoothed.0 + spread.0.max(least) + ack_delay.0)
+    }
+
+    /// A frame was found lost because one that was sent after it has arrived.
+    pub(super) fn on_loss(&mut self) {
+        self.ages = self.ages & AGE_MASK | LOSS_MEMORY << AGE_BITS;
+    }
+
+    const fn is_lossy(&self) -> bool {
+        self.ages >> AGE_BITS > 0
+    }
+
+    fn forget_loss(&mut self) {
+        if self.is_lossy() {
+            self.ages -= 1 << AGE_BITS;
+        }
     }
 
     /// A round trip was measured.
@@ -111,7 +136,8 @@ impl Window {
     ) {
         let usual_us = self.base(ack_delay).as_us();
         let late = since_copy_us.is_some_and(|since_us| u64::from(since_us) > usual_us);
-        if late && waited > RETRANSMIT_CEILING || self.is_too_soon(since_copy_us, waited) {
+        let longer = late && waited > RETRANSMIT_CEILING;
+        if !self.is_lossy() && (longer || self.is_too_soon(since_copy_us, waited)) {
             let us = waited.min(RETRANSMIT_CEILING_MAX).as_us() as u32;
             (self.smoothed_us, self.variation_us, self.least_us) = (us, us / 4, u32::MAX);
         }
@@ -136,9 +162,10 @@ impl Window {
         let sample = sample_us.clamp(1, 1 << 28);
         // What was only supposed (`on_unclear_answer`) gives way to what is measured.
         let first = self.least_us == u32::MAX;
-        self.least_age += 1;
-        if sample <= self.least_us || self.least_age > LEAST_SAMPLES {
-            (self.least_us, self.least_age) = (sample, 0);
+        if sample <= self.least_us || self.ages & AGE_MASK == LEAST_SAMPLES {
+            (self.least_us, self.ages) = (sample, self.ages & !AGE_MASK);
+        } else {
+            self.ages += 1;
         }
         if first {
             (self.smoothed_us, self.variation_us) = (sample, sample / 2);
@@ -158,11 +185,13 @@ impl Window {
             let cut = (scaled / 2).min(part as u32);
             self.scale(scaled - cut);
             self.cut_us = now_us;
+            self.forget_loss();
         }
     }
 
     /// Takes in that frames arrived, without a measurement.
     pub(super) fn grow(&mut self, acked: u32) {
+        self.forget_loss();
         // Doubles per round trip below the initial window, then a quarter: delay, not loss, says when to stop.
         let step = if self.frames() < INITIAL { acked << SCALE } else { acked << (SCALE - 2) };
         self.scale(u32::from(self.scaled) + step);

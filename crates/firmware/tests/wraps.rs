@@ -106,7 +106,7 @@ fn trains_arrive_across_the_wrap() {
     for before in 1..12 {
         let (mut real, mut peer) = near_the_wrap(before, 1);
         real.receive(Selector::ANY, 10_000);
-        let bytes: Vec<u8> = (0..10_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..10_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
         let mut frames = vec![peer.message(NONE, long(10_000, 10_000, 1_000), 0, &bytes[..1_000])];
         for (place, part) in bytes.chunks(1_000).enumerate().skip(1) {
             let last = if place == 9 { Flags::LAST } else { NONE };

@@ -208,9 +208,7 @@ impl World {
 
     /// From now on nodes may find that frames have to be shorter.
     pub fn frames_may_shrink(&mut self) {
-        for node in 0..self.ids.len() {
-            self.history.limited(node, self.now);
-        }
+        self.history.shrinks = true;
     }
 
     /// From now on a node runs at this pace.
@@ -403,7 +401,6 @@ impl World {
         | NodeEvent::Claimed { node: id, .. }
         | NodeEvent::PathLost { node: id, .. }
         | NodeEvent::PathFound { node: id, .. }
-        | NodeEvent::LostBySize { node: id, .. }
         | NodeEvent::Limited { node: id, .. }) = &event;
         match self.ids.iter().position(|known| known == id) {
             Some(peer) => {

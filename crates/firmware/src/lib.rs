@@ -39,7 +39,6 @@ mod looks;
 mod memory;
 mod one_sided;
 mod own_words;
-mod path_size;
 mod peers;
 mod pool;
 mod posts;

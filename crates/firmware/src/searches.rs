@@ -66,6 +66,10 @@ impl Searches {
         }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.by_peer.len()
+    }
+
     pub(crate) fn contains(&self, peer: u32) -> bool {
         self.by_peer.contains_key(&peer)
     }

@@ -273,9 +273,9 @@ mod tests {
         history.reset(0, 1, at(510), false);
         assert!(!history.explains(Status::Unreachable, 0, 1, (at(520), at(900))));
         // The other end notices by what this one did.
-        assert!(history.explains(Status::PeerRestarted, 1, 0, (at(600), at(610))));
+        assert!(history.explains(Status::GivenUp, 1, 0, (at(600), at(610))));
         history.reset(1, 0, at(610), true);
-        assert!(!history.explains(Status::PeerRestarted, 1, 0, (at(620), at(700))));
+        assert!(!history.explains(Status::GivenUp, 1, 0, (at(620), at(700))));
         // A node that starts knows nothing of what was before.
         history.stopped(0, at(1_000), true);
         history.started(0, at(1_100));

@@ -266,7 +266,8 @@ fn recovery_bound(world: &World, temper: &Temper) -> Span {
     // Every peer may have to be given up once, one after the other in a chain of waiting, and a pause may be in force.
     // Where no one was away, retransmissions that backed off to their ceiling are the longest wait.
     let away = temper.harsh() || temper.closes || temper.pauses;
-    let waiting = if away { temper.patience.0 * 4 } else { 0 } + 5_000_000_000;
+    // A message for an endpoint that nobody opens is given up after as long as a silent peer (`READY-3`).
+    let waiting = temper.patience.0 * if away { 5 } else { 1 } + 5_000_000_000;
     // The slowest network drawn moves 1 Gb/s; a tenth of that is enough.
     let bytes: u64 = world.ledger.messages.iter().map(|message| message.spec.bytes).sum();
     // A slow node loses most of what comes faster than it looks: thirty times its own time.

@@ -208,7 +208,9 @@ impl World {
 
     /// From now on nodes may find that frames have to be shorter.
     pub fn frames_may_shrink(&mut self) {
-        self.history.shrinks = true;
+        for node in 0..self.ids.len() {
+            self.history.limited(node, self.now);
+        }
     }
 
     /// From now on a node runs at this pace.

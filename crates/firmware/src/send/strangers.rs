@@ -1,6 +1,6 @@
 //! Peers that spoke first and have shown nothing since: identities that somebody made up, or nodes that vanished. What is sent to them
 //! is resent within a budget for all of them together, and while that is used up they are given up soon: so they cost others little,
-//! however many they are. A node that is looked for, or acknowledges anything, is no stranger.
+//! however many they are (`RESEND-7`). A node that is looked for, or acknowledges anything, is no stranger.
 
 use alloc::vec::Vec;
 

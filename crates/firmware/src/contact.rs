@@ -134,7 +134,8 @@ impl Firmware {
             return Ok(());
         }
         let peer = known.ok_or(Counter::DropBadReply)?;
-        if self.answers_for_long(now, peer, header, hello)
+        if self.answers_for_size(now, peer, header, hello)
+            || self.answers_for_long(now, peer, header, hello)
             || self.answers_for_lane(now, peer, link, from, header, hello)
         {
             return Ok(());

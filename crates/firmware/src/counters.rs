@@ -107,6 +107,8 @@ counters! {
     FramesLong = "frames_long",
     /// Peers that take only shorter frames than before.
     PeersLimited = "peers_limited",
+    /// Ways on which long frames are lost and short ones are not (`LIMIT-3`).
+    PathsLimited = "paths_limited",
     /// Times that longer frames were found to get through to a peer again (`LIMIT-2`).
     PeersRaised = "peers_raised",
     /// Frames that left in slices, being longer than their way takes now.

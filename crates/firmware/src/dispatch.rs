@@ -80,6 +80,7 @@ impl Firmware {
         self.run_searches(now);
         self.run_seeks(now);
         self.run_long_questions(now);
+        self.run_size_searches(now);
         if self.watch_at.is_some_and(|at| at <= now) {
             self.look_after(now);
         }
@@ -314,7 +315,10 @@ impl Firmware {
                         self.routes.search(now, peer);
                     }
                     RouteNews::Lost { peer } => self.give_up(now, peer, Status::Unreachable),
-                    RouteNews::Doubted { peer } => self.doubt(peer),
+                    RouteNews::Doubted { peer } => {
+                        self.doubt(peer);
+                        self.doubt_size(now, peer);
+                    }
                     RouteNews::LaneWanted { peer, lane } => self.seek_lane(now, peer, lane, None),
                     RouteNews::LongWanted { peer } => self.seek_long(now, peer),
                     RouteNews::LongFailed { peer } => self.long_failed(now, peer),

@@ -23,6 +23,7 @@ use crate::limits::{COMPLETIONS_MAX, EVENTS_MAX};
 use crate::link_info::LinkInfo;
 use crate::long::{HELD_MIN, LongPaths};
 use crate::memory::HostMemory;
+use crate::path_size::SizeSearches;
 use crate::peers::Peers;
 use crate::profile::Profile;
 use crate::receive::ReceivePath;
@@ -107,6 +108,16 @@ pub enum NodeEvent {
         /// The link that the way leads over.
         link: LinkIndex,
     },
+    /// Frames of `lost_bytes` do not get through to a peer, though shorter ones do: none of more than `passed_bytes` are sent to it
+    /// from now on (`LIMIT-3`). Something on the way has a smaller MTU than both ends.
+    LostBySize {
+        /// Who.
+        node: NodeId,
+        /// The longest frame that was answered, in bytes.
+        passed_bytes: usize,
+        /// The shortest that was not.
+        lost_bytes: usize,
+    },
     /// A peer, or this node itself, takes only shorter frames than before: the MTU of an interface was lowered.
     Limited {
         /// Who.
@@ -154,6 +165,7 @@ pub struct Firmware {
     pub(crate) receive: ReceivePath,
     pub(crate) cross: Cross,
     pub(crate) routes: Routes,
+    pub(crate) sizes: SizeSearches,
     pub(crate) counters: Counters,
     pub(crate) events: VecDeque<NodeEvent>,
     pub(crate) loopback: TransmitBatch,
@@ -207,6 +219,7 @@ impl Firmware {
             receive: ReceivePath::new(profile.clone()),
             cross: Cross::new(),
             routes: Routes::new(seed ^ u64::from(epoch)),
+            sizes: SizeSearches::new(),
             counters: Counters::default(),
             events: VecDeque::new(),
             loopback: TransmitBatch::new(frame_bytes_max),
@@ -461,6 +474,7 @@ impl Firmware {
             self.routes.next_deadline(),
             self.peers.lanes.next_deadline(),
             self.peers.longs.next_deadline(),
+            self.sizes.next_deadline(),
             self.watch_at,
         ];
         let first = next.map(|due| due.unwrap_or(Time::NEVER)).into_iter().min();

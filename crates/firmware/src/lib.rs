@@ -39,6 +39,7 @@ mod looks;
 mod memory;
 mod one_sided;
 mod own_words;
+mod path_size;
 mod peers;
 mod pool;
 mod posts;

@@ -139,6 +139,9 @@ pub const SEEKS_MAX: usize = 256;
 /// end. Beyond it messages leave as to others. 16 bytes each.
 pub const WARY_MAX: usize = 4_096;
 
+/// Peers at a time to which the longest frame that gets through is looked for: those behind one bad hop, one after the other beyond it.
+pub const SIZE_SEARCHES_MAX: usize = 32;
+
 /// Smallest link frame that longer ones are cut for, in bytes: below it slices would be mostly headers. Half of the smallest
 /// MTU that IPv4 allows for.
 pub const SLICED_FOR_BYTES_MIN: usize = 288;

@@ -1,0 +1,223 @@
+//! Finding the longest frame that gets through to a peer (`LIMIT-3`, RFC 8899): where long frames are lost and short ones are not,
+//! nobody says so, and a sender would resend for ever.
+//!
+//! Two hellos leave together, a padded one ahead of a short one. Both answered: that length gets through. The short one alone,
+//! three times: it does not. Neither: this says nothing of lengths. A bisection finds the limit.
+
+use alloc::vec::Vec;
+
+use emp_wire::{Epoch, Header, Hello, Kind, LinkAddress};
+
+use crate::counters::Counter;
+use crate::engine::{Firmware, NodeEvent};
+use crate::lanes::Lane;
+use crate::limits::{SIZE_SEARCHES_MAX, SLICED_FOR_BYTES_MIN};
+use crate::long::ARRIVED_BYTES;
+use crate::routes::Contact;
+use crate::time::{Span, Time};
+
+/// Short hellos that must be answered, while the padded one beside them is not, before a length counts as lost: at 1 % random loss one
+/// length in a million is judged wrongly.
+const TRIES: u8 = 3;
+/// Time between two tries of one length, and how long the first answer is waited for; doubled while there is none.
+const RETRY: Span = Span::ms(2);
+const WAIT: Span = Span::ms(20);
+/// Waits without any answer after which the search ends: the peer is silent, which is another matter.
+const WAITS_MAX: u8 = 5;
+/// What the limit is found to, in bytes: less than 3 % of the smallest usual MTU.
+const EXACT_BYTES: u16 = 32;
+
+/// A search for the longest frame that reaches one peer.
+struct SizeSearch {
+    peer: u32,
+    /// Longest that gets through, shortest that does not, and the one that is tried.
+    works: u16,
+    lost: Option<u16>,
+    tried: u16,
+    /// Nonces of the padded hellos of this length, and of the short one of this try.
+    padded: u64,
+    short: u64,
+    tries: u8,
+    waits: u8,
+    due: Time,
+}
+
+/// The searches that are under way.
+pub(crate) struct SizeSearches(Vec<SizeSearch>);
+
+/// What an answer, or its absence, leads to.
+enum Step {
+    Wait,
+    Ask,
+    Ended,
+}
+
+impl SizeSearches {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.0.iter().map(|search| search.due).min()
+    }
+}
+
+impl SizeSearch {
+    /// Goes on with another length, or ends: `true` if there is one to try.
+    fn next_length(&mut self) -> bool {
+        let Some(lost) = self.lost else { return false };
+        self.tried = self.works + (lost - self.works) / 2;
+        (self.tries, self.waits) = (0, 0);
+        lost - self.works > EXACT_BYTES
+    }
+
+    fn got_through(&mut self) -> Step {
+        self.works = self.works.max(self.tried);
+        if self.next_length() { Step::Ask } else { Step::Ended }
+    }
+
+    fn short_alone(&mut self, now: Time) -> Step {
+        (self.tries, self.waits) = (self.tries + 1, 0);
+        if self.tries < TRIES {
+            self.due = now + RETRY;
+            return Step::Wait;
+        }
+        self.lost = Some(self.tried);
+        if self.next_length() { Step::Ask } else { Step::Ended }
+    }
+}
+
+impl Firmware {
+    /// Frames to a peer are lost again and again: begins to find out whether that is because of their length.
+    pub(crate) fn doubt_size(&mut self, now: Time, peer: u32) {
+        let entry = &self.peers[peer];
+        let tried = entry.frame_bytes_max;
+        let works = SLICED_FOR_BYTES_MIN as u16;
+        let searching = self.sizes.0.iter().any(|search| search.peer == peer);
+        let known = entry.remote_epoch != Epoch::UNKNOWN && tried > works + EXACT_BYTES;
+        if searching || !known || self.sizes.0.len() >= SIZE_SEARCHES_MAX {
+            return;
+        }
+        let (padded, short) = (self.routes.draw(), 0);
+        let (lost, tries, waits, due) = (None, 0, 0, now);
+        self.sizes.0.push(SizeSearch {
+            peer,
+            works,
+            lost,
+            tried,
+            padded,
+            short,
+            tries,
+            waits,
+            due,
+        });
+        self.try_length(now, self.sizes.0.len() - 1);
+    }
+
+    /// Sends the two hellos of one try.
+    fn try_length(&mut self, now: Time, index: usize) {
+        let search = &mut self.sizes.0[index];
+        search.short = self.routes.draw();
+        search.due = now + Span(WAIT.0 << search.waits);
+        let &mut SizeSearch { peer, tried, padded, short, .. } = search;
+        let Some((link, to)) = self.peers.ways(peer).pick(Lane::Small).1 else { return };
+        if *to == LinkAddress::LOOPBACK || to.is_memory() {
+            return;
+        }
+        let entry = &self.peers[peer];
+        for (nonce, frame_bytes) in [(padded, tried), (short, 0)] {
+            self.routes.push_contact(Contact {
+                link,
+                to: *to,
+                kind: Kind::Hello,
+                target: entry.node,
+                destination_tag: entry.tag,
+                nonce,
+                source_epoch: entry.local_epoch,
+                destination_epoch: entry.remote_epoch.check(),
+                word: 0,
+                frame_bytes,
+            });
+        }
+    }
+
+    /// Takes a reply that answers a hello of a search. False: it does not.
+    pub(crate) fn answers_for_size(
+        &mut self,
+        now: Time,
+        peer: u32,
+        header: &Header,
+        hello: &Hello,
+    ) -> bool {
+        let entry = &self.peers[peer];
+        let current = entry.remote_epoch == header.source_epoch
+            && entry.local_epoch.check() == header.destination_epoch;
+        let of = |search: &SizeSearch| {
+            search.peer == peer && [search.padded, search.short].contains(&hello.nonce)
+        };
+        let Some(index) = self.sizes.0.iter().position(of).filter(|_| current) else {
+            return false;
+        };
+        let search = &mut self.sizes.0[index];
+        let step = if hello.nonce == search.padded {
+            let whole = header.word & ARRIVED_BYTES >= search.tried.into();
+            if whole { search.got_through() } else { Step::Wait }
+        } else {
+            // An answer counts once.
+            search.short = search.padded;
+            search.short_alone(now)
+        };
+        self.go_on(now, index, step);
+        self.send.heard(peer, now);
+        true
+    }
+
+    fn go_on(&mut self, now: Time, index: usize, step: Step) {
+        match step {
+            Step::Wait => {}
+            Step::Ask => {
+                self.sizes.0[index].padded = self.routes.draw();
+                self.try_length(now, index);
+            }
+            Step::Ended => {
+                let search = self.sizes.0.swap_remove(index);
+                if let Some(lost) = search.lost {
+                    self.limit_path(&search, lost);
+                }
+            }
+        }
+    }
+
+    /// Longer frames are lost on the way to a peer: new ones are no longer, what was cut before leaves in slices.
+    fn limit_path(&mut self, search: &SizeSearch, lost: u16) {
+        let entry = &mut self.peers[search.peer];
+        if search.works >= entry.frame_bytes_max {
+            return;
+        }
+        entry.frame_bytes_max = search.works;
+        let node = entry.node;
+        self.counters.count(Counter::PathsLimited);
+        let (passed_bytes, lost_bytes) = (search.works.into(), lost.into());
+        self.push_event(NodeEvent::LostBySize { node, passed_bytes, lost_bytes });
+    }
+
+    /// Goes on with searches whose time has come.
+    pub(crate) fn run_size_searches(&mut self, now: Time) {
+        let mut index = 0;
+        while index < self.sizes.0.len() {
+            let search = &mut self.sizes.0[index];
+            if search.due <= now {
+                // The last try was answered, in part: this is the next. Else it is a wait for nothing.
+                let answered = search.short == search.padded;
+                search.waits += u8::from(!answered);
+                let gone = self.peers[search.peer].remote_epoch == Epoch::UNKNOWN;
+                if gone || search.waits > WAITS_MAX {
+                    self.sizes.0.swap_remove(index);
+                    continue;
+                }
+                self.try_length(now, index);
+            }
+            index += 1;
+        }
+    }
+}

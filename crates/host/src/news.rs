@@ -113,6 +113,16 @@ impl Core {
                     false => (Level::Info, format!("there is a way to {who} by {link}, too")),
                 }
             }
+            NodeEvent::LostBySize { node, passed_bytes, lost_bytes } => {
+                let who = self.show(*node);
+                (
+                    Level::Warn,
+                    format!(
+                        "frames of {lost_bytes} bytes do not reach {who}, of {passed_bytes} they do: none are longer from now on; \
+                         something on the way has a smaller MTU than both ends"
+                    ),
+                )
+            }
             NodeEvent::Limited { node, .. } if own == Some(*node) => return None,
             NodeEvent::Limited { node, frame_bytes_max } => {
                 let who = self.show(*node);

@@ -403,6 +403,7 @@ impl World {
         | NodeEvent::Claimed { node: id, .. }
         | NodeEvent::PathLost { node: id, .. }
         | NodeEvent::PathFound { node: id, .. }
+        | NodeEvent::LostBySize { node: id, .. }
         | NodeEvent::Limited { node: id, .. }) = &event;
         match self.ids.iter().position(|known| known == id) {
             Some(peer) => {

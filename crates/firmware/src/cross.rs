@@ -52,6 +52,8 @@ pub(crate) enum RouteNews {
     Lost { peer: u32 },
     /// Nothing arrives, again and again: it may take only shorter frames than it did (`LIMIT-1`).
     Doubted { peer: u32 },
+    /// The same of frames of the usual length: is it because of that?
+    SizeDoubted { peer: u32 },
     /// A lane of it was silent while the other was not (`LANE-5`).
     LaneFailed { peer: u32, lane: Lane },
     /// It would be used if it were there.

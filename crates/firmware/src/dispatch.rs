@@ -315,10 +315,8 @@ impl Firmware {
                         self.routes.search(now, peer);
                     }
                     RouteNews::Lost { peer } => self.give_up(now, peer, Status::Unreachable),
-                    RouteNews::Doubted { peer } => {
-                        self.doubt(peer);
-                        self.doubt_size(now, peer);
-                    }
+                    RouteNews::Doubted { peer } => self.doubt(peer),
+                    RouteNews::SizeDoubted { peer } => self.doubt_size(now, peer),
                     RouteNews::LaneWanted { peer, lane } => self.seek_lane(now, peer, lane, None),
                     RouteNews::LongWanted { peer } => self.seek_long(now, peer),
                     RouteNews::LongFailed { peer } => self.long_failed(now, peer),

@@ -37,6 +37,7 @@ impl Firmware {
             return false;
         }
         self.takes_bytes_max = bytes as u16;
+        self.sizes.forget();
         for peer in 0..self.peers.len() {
             self.peers.forgive_ways(now, peer);
         }

@@ -4,6 +4,7 @@
 //! Two hellos leave together, a padded one ahead of a short one. Both answered: that length gets through. The short one alone,
 //! three times: it does not. Neither: this says nothing of lengths. A bisection finds the limit.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use emp_wire::{Epoch, Header, Hello, Kind, LinkAddress};
@@ -43,7 +44,14 @@ struct SizeSearch {
 }
 
 /// The searches that are under way.
-pub(crate) struct SizeSearches(Vec<SizeSearch>);
+pub(crate) struct SizeSearches {
+    list: Vec<SizeSearch>,
+    /// Nonces of short hellos whose padded ones were answered first: their answers are still to come, and say nothing more.
+    late: VecDeque<u64>,
+}
+
+/// Such nonces that are remembered: those of one round trip of all searches.
+const LATE_MAX: usize = 2 * SIZE_SEARCHES_MAX;
 
 /// What an answer, or its absence, leads to.
 enum Step {
@@ -54,11 +62,16 @@ enum Step {
 
 impl SizeSearches {
     pub(crate) const fn new() -> Self {
-        Self(Vec::new())
+        Self { list: Vec::new(), late: VecDeque::new() }
+    }
+
+    /// What was found so far was on ways that have changed.
+    pub(crate) fn forget(&mut self) {
+        self.list.clear();
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.0.iter().map(|search| search.due).min()
+        self.list.iter().map(|search| search.due).min()
     }
 }
 
@@ -93,14 +106,14 @@ impl Firmware {
         let entry = &self.peers[peer];
         let tried = entry.frame_bytes_max;
         let works = SLICED_FOR_BYTES_MIN as u16;
-        let searching = self.sizes.0.iter().any(|search| search.peer == peer);
+        let searching = self.sizes.list.iter().any(|search| search.peer == peer);
         let known = entry.remote_epoch != Epoch::UNKNOWN && tried > works + EXACT_BYTES;
-        if searching || !known || self.sizes.0.len() >= SIZE_SEARCHES_MAX {
+        if searching || !known || self.sizes.list.len() >= SIZE_SEARCHES_MAX {
             return;
         }
         let (padded, short) = (self.routes.draw(), 0);
         let (lost, tries, waits, due) = (None, 0, 0, now);
-        self.sizes.0.push(SizeSearch {
+        self.sizes.list.push(SizeSearch {
             peer,
             works,
             lost,
@@ -111,12 +124,12 @@ impl Firmware {
             waits,
             due,
         });
-        self.try_length(now, self.sizes.0.len() - 1);
+        self.try_length(now, self.sizes.list.len() - 1);
     }
 
     /// Sends the two hellos of one try.
     fn try_length(&mut self, now: Time, index: usize) {
-        let search = &mut self.sizes.0[index];
+        let search = &mut self.sizes.list[index];
         search.short = self.routes.draw();
         search.due = now + Span(WAIT.0 << search.waits);
         let &mut SizeSearch { peer, tried, padded, short, .. } = search;
@@ -155,11 +168,17 @@ impl Firmware {
         let of = |search: &SizeSearch| {
             search.peer == peer && [search.padded, search.short].contains(&hello.nonce)
         };
-        let Some(index) = self.sizes.0.iter().position(of).filter(|_| current) else {
-            return false;
+        let Some(index) = self.sizes.list.iter().position(of).filter(|_| current) else {
+            return self.sizes.late.contains(&hello.nonce);
         };
-        let search = &mut self.sizes.0[index];
+        let search = &mut self.sizes.list[index];
         let step = if hello.nonce == search.padded {
+            if search.short != search.padded {
+                self.sizes.late.push_back(search.short);
+                if self.sizes.late.len() > LATE_MAX {
+                    self.sizes.late.pop_front();
+                }
+            }
             let whole = header.word & ARRIVED_BYTES >= search.tried.into();
             if whole { search.got_through() } else { Step::Wait }
         } else {
@@ -176,11 +195,11 @@ impl Firmware {
         match step {
             Step::Wait => {}
             Step::Ask => {
-                self.sizes.0[index].padded = self.routes.draw();
+                self.sizes.list[index].padded = self.routes.draw();
                 self.try_length(now, index);
             }
             Step::Ended => {
-                let search = self.sizes.0.swap_remove(index);
+                let search = self.sizes.list.swap_remove(index);
                 if let Some(lost) = search.lost {
                     self.limit_path(&search, lost);
                 }
@@ -204,15 +223,17 @@ impl Firmware {
     /// Goes on with searches whose time has come.
     pub(crate) fn run_size_searches(&mut self, now: Time) {
         let mut index = 0;
-        while index < self.sizes.0.len() {
-            let search = &mut self.sizes.0[index];
+        while index < self.sizes.list.len() {
+            let search = &mut self.sizes.list[index];
             if search.due <= now {
                 // The last try was answered, in part: this is the next. Else it is a wait for nothing.
                 let answered = search.short == search.padded;
                 search.waits += u8::from(!answered);
-                let gone = self.peers[search.peer].remote_epoch == Epoch::UNKNOWN;
+                // Nothing waits to be sent there any more, so nothing is to be gained.
+                let gone = !self.send.is_active(search.peer)
+                    || self.peers[search.peer].remote_epoch == Epoch::UNKNOWN;
                 if gone || search.waits > WAITS_MAX {
-                    self.sizes.0.swap_remove(index);
+                    self.sizes.list.swap_remove(index);
                     continue;
                 }
                 self.try_length(now, index);

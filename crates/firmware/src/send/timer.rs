@@ -193,6 +193,9 @@ impl SendPath {
         }
         if backoff >= DOUBT_RUNS {
             self.route_news.push_back(RouteNews::Doubted { peer });
+            if !long {
+                self.route_news.push_back(RouteNews::SizeDoubted { peer });
+            }
         }
     }
 

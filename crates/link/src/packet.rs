@@ -23,7 +23,7 @@ use crate::failure::SendFailure;
 use crate::gather::{ETHERNET_HEADER_BYTES, Gather};
 use crate::system::{self, Polled};
 use crate::{Capabilities, Link, LinkError, LinkStatistics, TxFrame, is_for, tag_of};
-use group::Group;
+use group::Membership;
 
 /// Most parts of one frame: a header, and a payload that a user's scatter list cuts into some more.
 const PARTS_MAX: usize = 16;
@@ -42,7 +42,7 @@ pub struct PacketLink {
     // Declared before the socket so that the ring is unmapped first.
     ring: PacketRing,
     socket: OwnedFd,
-    group: Option<Group>,
+    membership: Option<Membership>,
     /// This node's tag.
     tag: u16,
     capabilities: Capabilities,
@@ -76,7 +76,7 @@ impl PacketLink {
         Ok(Self {
             ring: opened.ring,
             socket: opened.socket,
-            group: opened.group,
+            membership: opened.membership,
             tag: options.node_tag,
             capabilities,
             framing: Framing {
@@ -98,9 +98,10 @@ impl PacketLink {
         self.framing.mac
     }
 
-    /// Whether the kernel looks at a frame once for all nodes of the interface, and not once for each.
+    /// Whether this node shares one look at each frame with the others of its interface. The first one does not: it has a filter
+    /// of its own.
     pub fn is_grouped(&self) -> bool {
-        self.group.is_some()
+        matches!(self.membership, Some(Membership::Member(_)))
     }
 
     /// Frames that the receive ring holds.
@@ -202,7 +203,7 @@ impl PacketLink {
     /// one.
     #[cold]
     fn note_stray(&mut self, tag: u16) {
-        if let Some(group) = &mut self.group {
+        if let Some(Membership::Member(group)) = &mut self.membership {
             group.stray(self.socket.as_fd(), tag);
         }
     }
@@ -220,7 +221,7 @@ impl PacketLink {
 
 impl Drop for PacketLink {
     fn drop(&mut self) {
-        if let Some(group) = &mut self.group {
+        if let Some(Membership::Member(group)) = &mut self.membership {
             // Failing means that the table names one member too many until another change finds its lock free.
             let _ = group.leave(self.socket.as_fd());
         }

@@ -9,7 +9,7 @@ use crate::limits::DISCOVERIES_MAX;
 use crate::time::{Span, Time};
 
 /// First and longest interval between hellos of one search: a LAN answers within the first; the longest bounds both the
-/// traffic of a search in vain and how late a node is found that comes up meanwhile.
+/// traffic of a search that finds nobody and how late a node is found that comes up meanwhile.
 const SEARCH_INTERVAL: (Span, Span) = (Span::ms(1), Span::ms(100));
 
 /// Searches for which memory is kept while there are none: what a node looks for once a job runs.

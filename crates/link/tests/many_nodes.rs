@@ -18,7 +18,8 @@ const ROLE: &str = "EMP_TEST_NODE_TAG";
 const TRIES: usize = 40;
 
 fn open(tag: u16) -> PacketLink {
-    PacketLink::open(&PacketOptions::new(INTERFACE, tag)).expect("root opens it")
+    let options = PacketOptions { group: true, ..PacketOptions::new(INTERFACE, tag) };
+    PacketLink::open(&options).expect("root opens it")
 }
 
 fn send(sender: &mut PacketLink, tag: u16, number: u8) {

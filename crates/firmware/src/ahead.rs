@@ -13,27 +13,6 @@ use crate::time::Time;
 /// (1.5 µs, MPICH over veth), at 32 KB more; at 256 KB a ping-pong was a fifth shorter with it.
 pub(crate) const ANSWER_BYTES: u64 = 32 << 10;
 
-/// Sends in a row that were posted and ended with no receive posted, for the program to count as one that does so: one may be chance.
-const SENDS_IN_A_ROW: u8 = 2;
-
-/// What this node's program does when its long sends have ended.
-#[derive(Default)]
-pub(crate) struct Habit {
-    /// Sends in a row that were posted, and ended, with no receive posted.
-    before_receives: u8,
-}
-
-impl Habit {
-    fn note(&mut self, receives: bool) {
-        self.before_receives =
-            if receives { 0 } else { (self.before_receives + 1).min(SENDS_IN_A_ROW) };
-    }
-
-    const fn sends_first(&self) -> bool {
-        self.before_receives == SENDS_IN_A_ROW
-    }
-}
-
 impl Firmware {
     /// Whether an acknowledgement that waited for this message, to ride on it, had better leave before it. If so it is due now:
     /// [`poll_transmit`](Self::poll_transmit) has it leave. [`post_send`](Self::post_send) asks by itself.
@@ -50,7 +29,7 @@ impl Firmware {
         if self.receive.has_posted(send.endpoint) {
             self.habit.note(true);
         }
-        self.habit.sends_first()
+        self.habit.is_so()
             && self
                 .peers
                 .find(send.to)

@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 
 use emp_wire::{Epoch, LinkAddress, NodeId, TAG_EVERYONE};
 
-use crate::ahead::Habit;
 use crate::assembly::Assembly;
 use crate::carrier::Carriers;
 use crate::counters::{Counter, Counters};
@@ -25,6 +24,7 @@ use crate::long::{HELD_MIN, LongPaths};
 use crate::memory::HostMemory;
 use crate::path_size::SizeSearches;
 use crate::peers::Peers;
+use crate::predict::SendsFirst;
 use crate::profile::Profile;
 use crate::receive::ReceivePath;
 use crate::routes::Routes;
@@ -176,8 +176,8 @@ pub struct Firmware {
     pub(crate) watch_at: Option<Time>,
     /// Those peers, and since when (in milliseconds, wrapping), by index.
     pub(crate) watched: Vec<(u32, u32)>,
-    /// What its program does when its long sends have ended.
-    pub(crate) habit: Habit,
+    /// Whether its program posts receives when its long sends have ended.
+    pub(crate) habit: SendsFirst,
     /// Names of those who asked for this node, until they are met.
     pub(crate) names: crate::claims::Names,
     /// Epochs that peers have left: who comes back to one is two.
@@ -227,7 +227,7 @@ impl Firmware {
             profile,
             closing: None,
             watch_at: None,
-            habit: Habit::default(),
+            habit: SendsFirst::default(),
             watched: Vec::new(),
             names: crate::claims::Names::default(),
             former: crate::claims::Former::default(),

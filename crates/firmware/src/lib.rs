@@ -43,6 +43,7 @@ mod path_size;
 mod peers;
 mod pool;
 mod posts;
+mod predict;
 mod profile;
 mod receive;
 mod routes;

@@ -13,7 +13,6 @@ use emp_firmware::{
 use emp_link::Link;
 use emp_wire::{LinkAddress, NodeId};
 
-use crate::appetite::{Appetite, FRAMES_MAX, POSTS_PER_TURN};
 use crate::board::WaitMode;
 use crate::clock;
 use crate::directory::Directory;
@@ -24,7 +23,7 @@ use crate::lanes::{self, Seldom};
 use crate::losses::Losses;
 use crate::memory::ProcessMemory;
 use crate::outgoing::Outgoing;
-use crate::patience::Patience;
+use crate::predict::WaitTimes;
 use crate::queues::{QueueKey, Queues};
 use crate::requests::{Ended, Requests, SlotKey, State};
 use crate::sleepers::Sleepers;
@@ -32,6 +31,13 @@ use crate::sleepers::Sleepers;
 /// Batches sent in one turn before links are looked at again: with the shortest parts of a train, 12 frames, more than one
 /// peer's window.
 const TRANSMIT_ROUNDS: usize = 32;
+
+/// Frames taken from one link in one turn: a few collections, so that acknowledgements leave in time.
+const FRAMES_MAX: usize = 64;
+
+/// Posts after which a caller that never waits makes a whole turn, so that acknowledgements reach its firmware. Not each
+/// time: looking at a link without a mapped ring is a system call. Of the smallest messages a frame of MTU 1500 takes as many.
+const POSTS_PER_TURN: u32 = 16;
 
 /// Time since the last turn after which a post makes one: where calls are rare, what a turn costs does not show.
 const POST_TURN_AFTER: Span = Span::us(20);
@@ -64,7 +70,7 @@ pub(crate) struct Core {
     pub(crate) events: VecDeque<NodeEvent>,
     pub(crate) directory: Directory,
     pub(crate) sleepers: Sleepers,
-    pub(crate) patience: Patience,
+    pub(crate) wait_times: WaitTimes,
     /// Where nodes may be, as the application said.
     pub(crate) hints: HashMap<NodeId, Vec<(LinkIndex, LinkAddress)>>,
     /// Something was posted or happened since the firmware was last asked what to do.
@@ -75,7 +81,6 @@ pub(crate) struct Core {
     /// `next_timer` may be wrong.
     timer_moved: bool,
     posts_since_turn: u32,
-    appetite: Appetite,
     pub(crate) last_turn: Time,
     pub(crate) last_post: Time,
     /// The time of the last post was not read from the clock.
@@ -120,13 +125,12 @@ impl Core {
             events: VecDeque::new(),
             directory: Directory::default(),
             sleepers: Sleepers::default(),
-            patience: Patience::new(wait_mode),
+            wait_times: WaitTimes::new(wait_mode),
             hints: HashMap::new(),
             dirty: true,
             next_timer: Time::NEVER,
             timer_moved: true,
             posts_since_turn: 0,
-            appetite: Appetite::default(),
             last_turn: Time::default(),
             last_post: Time::default(),
             guessed: false,
@@ -197,7 +201,7 @@ impl Core {
     /// instead.
     #[inline]
     fn receive(&mut self, now: Time) -> bool {
-        let Self { firmware: Some(firmware), links, memory, seldom, appetite, .. } = self else {
+        let Self { firmware: Some(firmware), links, memory, seldom, .. } = self else {
             return false;
         };
         let mut frames = 0;
@@ -210,20 +214,7 @@ impl Core {
             }
             let link_index = LinkIndex(index as u8);
             let mut sink = Incoming { firmware, memory, now, link: link_index, landing: None };
-            let mut received = 0;
-            while received < FRAMES_MAX {
-                let (bite, before) = (appetite.bite(), sink.firmware.unexpected_so_far());
-                let taken = link.receive_into(bite, &mut sink);
-                if taken == 0 {
-                    break;
-                }
-                received += taken;
-                let unexpected = sink.firmware.unexpected_so_far() != before;
-                appetite.fed(taken, unexpected);
-                if taken < bite || unexpected {
-                    break;
-                }
-            }
+            let received = link.receive_into(FRAMES_MAX, &mut sink);
             frames += received;
             if received != 0
                 && let Some(seldom) = seldom
@@ -444,7 +435,7 @@ impl Core {
     pub(crate) fn posted(&mut self, now: Time) {
         self.posts_since_turn += 1;
         let late = now.since(self.last_turn) >= POST_TURN_AFTER;
-        let whole = late || self.posts_since_turn >= self.appetite.posts();
+        let whole = late || self.posts_since_turn >= POSTS_PER_TURN;
         let guessed = std::mem::take(&mut self.guessed);
         let leaves = |firmware: &Firmware| firmware.has_transmit(now);
         if guessed && !whole && self.outgoing.is_done() && !self.firmware().is_some_and(leaves) {

@@ -122,7 +122,6 @@
 #![allow(clippy::result_large_err, reason = "errors hand the request or buffer back")]
 
 mod alarm;
-mod appetite;
 mod blocking;
 mod board;
 mod buffer;
@@ -150,8 +149,8 @@ mod news;
 mod node;
 mod outgoing;
 mod pages;
-mod patience;
 mod posts;
+mod predict;
 mod queues;
 mod raw;
 mod raw_one_sided;

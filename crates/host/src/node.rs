@@ -127,9 +127,9 @@ impl Node {
             sends: core.requests.count(OpKind::Send),
             receives: core.requests.count(OpKind::Receive),
             frames_dropped: core.dropped_unsent(),
-            spin_budget: core.patience.budget().map(clock::duration),
-            yields: core.patience.yields,
-            sleeps: core.patience.sleeps,
+            spin_budget: core.wait_times.budget().map(clock::duration),
+            yields: core.wait_times.yields,
+            sleeps: core.wait_times.sleeps,
         }
     }
 

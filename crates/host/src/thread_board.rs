@@ -3,7 +3,7 @@
 use emp_firmware::Time;
 
 use crate::clock;
-use crate::patience::Patience;
+use crate::predict::WaitTimes;
 use crate::shared::{Locked, Shared};
 use crate::sleepers::Watch;
 
@@ -14,7 +14,7 @@ use crate::sleepers::Watch;
 /// ringing until it is heard.
 pub(crate) fn run(shared: &Shared) {
     // Its own: how long it has nothing to do is not how long callers wait.
-    let mut patience = Patience::new(shared.wait_mode);
+    let mut wait_times = WaitTimes::new(shared.wait_mode);
     let mut poll_set = shared.poll_set();
     let mut quiet_since = clock::now();
     let mut last_yield = quiet_since;
@@ -22,14 +22,14 @@ pub(crate) fn run(shared: &Shared) {
         let Some(mut core) = shared.lock_unless_broken() else { return };
         let now = core.now();
         if core.turn(now) {
-            patience.learn(now.since(quiet_since), false);
+            wait_times.learn(now.since(quiet_since), false);
             quiet_since = now;
             shared.announce();
         }
         let quiet = now.since(quiet_since);
-        if patience.budget().is_none_or(|budget| quiet < budget) {
+        if wait_times.budget().is_none_or(|budget| quiet < budget) {
             drop(core);
-            pause(shared, now, &mut last_yield, &mut patience);
+            pause(shared, now, &mut last_yield, &mut wait_times);
             continue;
         }
         let until = core.next_turn(now);
@@ -40,13 +40,13 @@ pub(crate) fn run(shared: &Shared) {
 }
 
 /// Leaves the lock to those who want it, and the core to other threads from time to time.
-fn pause(shared: &Shared, now: Time, last_yield: &mut Time, patience: &mut Patience) {
+fn pause(shared: &Shared, now: Time, last_yield: &mut Time, wait_times: &mut WaitTimes) {
     if shared.is_wanted() {
         shared.stand_aside();
-    } else if patience.is_crowded() || now.since(*last_yield) >= shared.yield_every {
+    } else if wait_times.is_crowded() || now.since(*last_yield) >= shared.yield_every {
         std::thread::yield_now();
         *last_yield = clock::now();
-        patience.yielded(last_yield.since(now));
+        wait_times.yielded(last_yield.since(now));
     }
 }
 

@@ -78,8 +78,8 @@ impl<'a> Waiter<'a> {
             shared,
             interest,
             deadline: timeout.map_or(Time::NEVER, |timeout| now + clock::span(timeout)),
-            budget: core.patience.budget(),
-            crowded: core.patience.is_crowded(),
+            budget: core.wait_times.budget(),
+            crowded: core.wait_times.is_crowded(),
             since: now,
             quiet_since: now,
             last_yield: now,
@@ -113,8 +113,8 @@ impl<'a> Waiter<'a> {
 
     /// Notes a yield, and what it says of the cores.
     fn yielded(&mut self, core: &mut Core, before: Time, now: Time) {
-        core.patience.yielded(now.since(before));
-        self.crowded = core.patience.is_crowded();
+        core.wait_times.yielded(now.since(before));
+        self.crowded = core.wait_times.is_crowded();
         self.last_yield = now;
     }
 
@@ -172,7 +172,7 @@ impl<'a> Waiter<'a> {
             was_away = true;
             now = core.now();
         };
-        core.patience.learn(now.since(self.since), found.is_none());
+        core.wait_times.learn(now.since(self.since), found.is_none());
         match core.sleepers.watch {
             Watch::Nobody => core.sleepers.hand_over(),
             _ => self.shared.mind_watcher(&mut core, now),
@@ -195,7 +195,7 @@ impl<'a> Waiter<'a> {
         core.sleepers.rouse_watcher();
         core.sleepers.watch = Watch::Caller;
         core.sleepers.until = until;
-        core.patience.sleeps += 1;
+        core.wait_times.sleeps += 1;
         let ticket = core.sleepers.enter(self.interest.clone(), How::Watching);
         let ticks = self.shared.ticks();
         drop(core);
@@ -216,7 +216,7 @@ impl<'a> Waiter<'a> {
         let parker = Parker::mine();
         let how = if nap.is_some() { How::Napping } else { How::Parked };
         let ticket = core.sleepers.enter(self.interest.clone(), how(parker.clone()));
-        core.patience.sleeps += 1;
+        core.wait_times.sleeps += 1;
         drop(core);
         let limit = timeout(self.deadline, now);
         parker.sleep(match (limit, nap) {
@@ -240,7 +240,7 @@ impl<'a> Waiter<'a> {
             let news = self.shared.news();
             let found = check(&mut core);
             if found.is_some() || now >= self.deadline || core.is_closed() {
-                core.patience.learn(now.since(self.since), found.is_none());
+                core.wait_times.learn(now.since(self.since), found.is_none());
                 return found;
             }
             if self.spins(now) {

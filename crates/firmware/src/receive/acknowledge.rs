@@ -1,4 +1,9 @@
-//! Send acknowledgement (I6): what is owed to a peer, and when it must leave by itself because no data went back.
+//! Send acknowledgement (I6): what is owed to a peer, and when it leaves (`ACK-3`). It rides on data that goes back; by itself it leaves
+//! - after *n* frames, or messages, as the profile has it;
+//! - when the sender asks: by its flag, by sending again what is here, by a frame behind a gap or that closes one;
+//! - when the delay is over.
+//!
+//! One that the flag asks for at the end of a message waits for the program's answer where that is expected at once (`ACK-6`, `predict.rs`).
 
 use alloc::collections::VecDeque;
 
@@ -8,6 +13,7 @@ use super::sequence::Arrival;
 use super::{NotTaken, ReceivePath};
 use crate::cross::Cross;
 use crate::lanes::Lane;
+use crate::predict::AnswersSoon;
 use crate::profile::{AckTrigger, RetransmitUnit};
 use crate::time::Time;
 
@@ -28,8 +34,8 @@ pub(super) struct Owed {
     mixed: bool,
     /// The lane by which acknowledgements leave (`LANE-5`).
     lane: Lane,
-    /// Whether one that was asked for waits for the program's answer, and what became of such.
-    courtesy: Courtesy,
+    /// Whether one that was asked for waits for the program's answer.
+    answers: AnswersSoon,
     /// What it tells that cannot ride on another frame.
     tells: Tells,
 }
@@ -57,7 +63,7 @@ impl Owed {
             due: false,
             mixed: false,
             lane: Lane::Small,
-            courtesy: Courtesy::NEW,
+            answers: AnswersSoon::NEW,
             tells: Tells::Nothing,
         }
     }
@@ -68,58 +74,36 @@ impl Owed {
     }
 }
 
-/// How soon a program's answer follows a message at the latest, in microseconds, for the acknowledgement to have been well put off.
-const ANSWERED_US: u16 = 20;
-
 /// How often an idle turn finds an acknowledgement too young to leave by itself, in microseconds: a program that answers does so
 /// within about one.
 pub(crate) const IDLE_US: u32 = 2;
 
-/// Whether the program answers this peer's messages at once, so that an acknowledgement that was asked for at the end of one had
-/// better wait for that answer than leave before it: which costs the answer as long as a send takes.
-#[derive(Clone, Copy)]
-struct Courtesy {
-    /// Answers that did not come in time, in a row, up to [`MISSES_MAX`](Self::MISSES_MAX).
-    misses: u8,
-    /// As many that are asked for leave at once before one is put off again; or [`WAITS`](Self::WAITS): one is put off now. Two
-    /// bytes in all, as there may be a hundred thousand peers.
-    at_once: u8,
+/// Frames that were taken at once, in order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Debt {
+    pub(super) frames: u32,
+    /// Of those before the last: how many end their train, and their flags together.
+    pub(super) lasts: u32,
+    pub(super) flags: Flags,
+    /// Flags of the last.
+    pub(super) last: Flags,
+    /// They open or close a gap.
+    pub(super) gap: bool,
 }
 
-impl Courtesy {
-    /// With so many, one of 128 is tried all the same.
-    const MISSES_MAX: u8 = 7;
-    const WAITS: u8 = u8::MAX;
-    const NEW: Self = Self { misses: 0, at_once: 0 };
-
-    /// True: this one is put off.
-    fn begins(&mut self) -> bool {
-        let begins = self.at_once == 0;
-        self.at_once = if begins { Self::WAITS } else { self.at_once - 1 };
-        begins
-    }
-
-    /// None is put off any more. True if one was.
-    fn ends(&mut self) -> bool {
-        let waited = self.at_once == Self::WAITS;
-        if waited {
-            self.at_once = 0;
-        }
-        waited
-    }
-
-    /// What became of one.
-    fn note(&mut self, answered: bool) {
-        self.misses = if answered { 0 } else { (self.misses + 1).min(Self::MISSES_MAX) };
-        self.at_once = (1 << self.misses) - 1;
+impl Debt {
+    /// One frame.
+    #[inline]
+    pub(super) const fn of(last: Flags, gap: bool) -> Self {
+        Self { frames: 1, lasts: 0, flags: Flags(0), last, gap }
     }
 }
 
 /// Peers that wait for an acknowledgement.
 #[derive(Default)]
 pub(super) struct AckQueues {
-    /// The one whose acknowledgement was put off last.
-    put_off: Option<u32>,
+    /// The one whose acknowledgement waits for an answer since last.
+    waits: Option<u32>,
     /// Now.
     due: VecDeque<u32>,
     /// When to look whether a peer's may wait longer: most debts are paid by data that goes back, so an entry stays while
@@ -142,39 +126,31 @@ pub(crate) struct AckOut {
 }
 
 impl ReceivePath {
-    /// A sequenced frame was taken: decides whether its acknowledgement is due, or may wait for a ride (`ACK-3`).
-    pub(super) fn owe(
-        &mut self,
-        now: Time,
-        peer: u32,
-        flags: Flags,
-        at_once: bool,
-        cross: &mut Cross,
-    ) {
+    /// Sequenced frames were taken: decides whether their acknowledgement is due, or may wait for a ride (`ACK-3`).
+    #[inline(always)]
+    pub(super) fn owe(&mut self, now: Time, peer: u32, debt: Debt, cross: &mut Cross) {
         let profile = &self.profile;
         let entry = &mut self.peers[peer];
         let cell = &mut cross.acks[peer];
         cell.acknowledge = entry.received.next();
         let owed = &mut entry.ack;
-        if core::mem::take(&mut cell.carried) {
+        let carried = core::mem::take(&mut cell.carried);
+        if carried {
             (owed.frames, owed.messages, owed.delayed) = (0, 0, false);
-            if owed.courtesy.ends() {
-                let took_us = cell.carried_us.wrapping_sub(owed.arrived_us as u16);
-                owed.courtesy.note(took_us <= ANSWERED_US);
-            }
         }
-        // More came instead of an answer.
-        let overtaken = owed.courtesy.ends();
-        if overtaken {
-            owed.courtesy.note(false);
+        let mut overtaken = false;
+        if owed.answers.waits() {
+            let took_us = cell.carried_us.wrapping_sub(owed.arrived_us as u16);
+            owed.answers.end(carried && u32::from(took_us) <= AnswersSoon::HIT_US);
+            // More came instead of an answer.
+            overtaken = !carried;
         }
-        owed.frames = owed.frames.saturating_add(1);
-        if flags.has(Flags::LAST) {
-            owed.messages = owed.messages.saturating_add(1);
-        }
+        let add = |count: u16, more: u32| count.saturating_add(more.min(u16::MAX.into()) as u16);
+        owed.frames = add(owed.frames, debt.frames);
+        owed.messages = add(owed.messages, debt.lasts + u32::from(debt.last.has(Flags::LAST)));
         owed.arrived_us = microseconds(now);
         // What was not taken is not the last any more.
-        if at_once || owed.tells == Tells::Untaken {
+        if debt.gap || owed.tells == Tells::Untaken {
             owed.tells = Tells::More;
         }
         let count = match profile.ack_trigger {
@@ -183,15 +159,16 @@ impl ReceivePath {
         };
         let gap = entry.received.has_gap();
         cell.owed = !gap;
-        let mut due = at_once || overtaken || u32::from(count) >= profile.collection;
-        let mut put_off = None;
-        if !due && flags.has(Flags::ACK_REQUEST) {
-            let waits = flags.has(Flags::LAST)
+        let asked = debt.gap || overtaken || debt.flags.has(Flags::ACK_REQUEST);
+        let mut due = asked || u32::from(count) >= profile.collection;
+        let mut other = None;
+        if !due && debt.last.has(Flags::ACK_REQUEST) {
+            let waits = debt.last.has(Flags::LAST)
                 && !(gap || owed.due || owed.tells != Tells::Nothing)
                 && profile.retransmit == RetransmitUnit::Frame
-                && owed.courtesy.begins();
+                && owed.answers.begin();
             if waits {
-                put_off = self.acks.put_off.replace(peer).filter(|other| *other != peer);
+                other = self.acks.waits.replace(peer).filter(|other| *other != peer);
             }
             due = !waits;
         }
@@ -207,68 +184,50 @@ impl ReceivePath {
                 self.acks.delayed.push_back((owed.until, peer));
             }
         }
-        if let Some(other) = put_off {
-            self.end_courtesy(other, false, cross);
+        if let Some(other) = other {
+            self.end_wait(other, false, cross);
         }
     }
 
-    /// Nothing came, or is to be done: an acknowledgement that was put off `least_us` microseconds ago or more becomes due. True if
-    /// there was one.
+    /// Nothing came, or is to be done: an acknowledgement that has waited for an answer for `least_us` microseconds or more becomes due.
+    /// True if there was one.
     #[inline]
     pub(crate) fn answer_no_more(&mut self, now: Time, least_us: u32, cross: &Cross) -> bool {
-        let Some(peer) = self.acks.put_off else { return false };
-        let waited_us = microseconds(now).wrapping_sub(self.peers[peer].ack.arrived_us);
-        if waited_us < least_us && !cross.acks[peer].carried {
+        let Some(peer) = self.acks.waits else { return false };
+        if self.waited_us(now, peer) < least_us && !cross.acks[peer].carried {
             return false;
         }
-        self.acks.put_off = None;
-        self.end_courtesy(peer, false, cross)
+        self.acks.waits = None;
+        self.end_wait(peer, false, cross)
     }
 
     /// The program answers this peer, by so long a message that an acknowledgement which waits for that becomes due. True if there
-    /// is one. Whether that was soon decides on the next ones, as when it rides.
+    /// is one. Whether that was soon is learnt as when it rides.
     #[inline]
     pub(crate) fn answers_at_length(&mut self, now: Time, peer: u32, cross: &Cross) -> bool {
-        if self.acks.put_off != Some(peer) {
+        if self.acks.waits != Some(peer) {
             return false;
         }
-        let waited_us = microseconds(now).wrapping_sub(self.peers[peer].ack.arrived_us);
-        let waits = self.end_courtesy(peer, waited_us <= ANSWERED_US.into(), cross);
+        let waits = self.end_wait(peer, self.waited_us(now, peer) <= AnswersSoon::HIT_US, cross);
         if waits {
-            self.acks.put_off = None;
+            self.acks.waits = None;
         }
         waits
     }
 
-    /// One that was put off becomes due, unless it was carried; because an answer came soon enough, or did not. True if it is.
-    fn end_courtesy(&mut self, peer: u32, answered: bool, cross: &Cross) -> bool {
-        let owed = &mut self.peers[peer].ack;
-        let waits = !cross.acks[peer].carried && owed.courtesy.ends();
-        if waits {
-            owed.courtesy.note(answered);
-            if !core::mem::replace(&mut owed.due, true) {
-                self.acks.due.push_back(peer);
-            }
-        }
-        waits
+    /// Since the last frame of a peer.
+    fn waited_us(&self, now: Time, peer: u32) -> u32 {
+        microseconds(now).wrapping_sub(self.peers[peer].ack.arrived_us)
     }
 
-    /// More frames were taken at once, in order, after one that [`owe`](Self::owe) has heard of: so many, of which `lasts` end
-    /// their train, and with these flags together.
-    pub(super) fn owe_more(&mut self, peer: u32, frames: u32, lasts: u32, flags: Flags) {
-        let profile = &self.profile;
+    /// One that waits for an answer becomes due, unless it was carried. True if it is.
+    fn end_wait(&mut self, peer: u32, hit: bool, cross: &Cross) -> bool {
         let owed = &mut self.peers[peer].ack;
-        let add =
-            |count: u16, more: u32| count.saturating_add(u16::try_from(more).unwrap_or(u16::MAX));
-        (owed.frames, owed.messages) = (add(owed.frames, frames), add(owed.messages, lasts));
-        let count = match profile.ack_trigger {
-            AckTrigger::Frames => owed.frames,
-            AckTrigger::Messages => owed.messages,
-        };
-        let due = flags.has(Flags::ACK_REQUEST) || u32::from(count) >= profile.collection;
-        if frames > 0 && due && !core::mem::replace(&mut owed.due, true) {
+        let waits = !cross.acks[peer].carried && owed.answers.end(hit);
+        if waits && !core::mem::replace(&mut owed.due, true) {
             self.acks.due.push_back(peer);
         }
+        waits
     }
 
     /// A duplicate came by this lane: acknowledgements by the other may not arrive. Until something new comes by the
@@ -293,7 +252,7 @@ impl ReceivePath {
         lane == Lane::Small && entry.ack.mixed
     }
 
-    /// An acknowledgement is due whatever was or was not taken (a duplicate came).
+    /// What a peer sent asks for an acknowledgement, though nothing of it was taken.
     pub(super) fn owe_now(&mut self, peer: u32, cross: &mut Cross) {
         let entry = &mut self.peers[peer];
         cross.acks[peer].carried = false;
@@ -305,8 +264,8 @@ impl ReceivePath {
         }
     }
 
-    /// One that says that the frame that came last was not taken.
-    pub(super) fn owe_word(&mut self, peer: u32, cross: &mut Cross) {
+    /// The same, and it says that the frame that came last was not taken.
+    pub(super) fn owe_untaken(&mut self, peer: u32, cross: &mut Cross) {
         self.owe_now(peer, cross);
         self.peers[peer].ack.tells = Tells::Untaken;
     }
@@ -337,7 +296,7 @@ impl ReceivePath {
                 continue;
             }
             let untaken = core::mem::take(&mut entry.ack.tells) == Tells::Untaken;
-            entry.ack.courtesy.ends();
+            entry.ack.answers.drop_wait();
             let cell = &mut cross.acks[peer];
             let carried = core::mem::take(&mut cell.carried);
             cell.owed = false;
@@ -379,10 +338,12 @@ impl ReceivePath {
                 continue;
             }
             owed.delayed = false;
-            if owed.courtesy.ends() && !cross.acks[peer].carried {
-                owed.courtesy.note(false);
+            if cross.acks[peer].carried {
+                owed.answers.drop_wait();
+                continue;
             }
-            if !cross.acks[peer].carried && !owed.due {
+            owed.answers.end(false);
+            if !owed.due {
                 owed.due = true;
                 self.acks.due.push_back(peer);
             }

@@ -3,10 +3,13 @@
 
 use alloc::boxed::Box;
 
-use emp_wire::{BlockWord, Done, Flags, Header, Kind, NotReadyCause, Pull, Sequence};
+use emp_wire::{Done, Flags, Header, Kind, NotReadyCause, Pull, Sequence};
 
+use super::acknowledge::Debt;
+use super::describe::First;
+use super::pulling::Puller;
 use super::sequence::Arrival;
-use super::{Incoming, NONE, NotTaken, Place, ReceivePath, Wants, describe};
+use super::{Incoming, NONE, NotTaken, Place, ReceivePath, Wants};
 use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
 use crate::lanes::Lane;
@@ -65,14 +68,11 @@ impl ReceivePath {
         if arrival != Arrival::InOrder && !self.takes_unordered((peer, lane), arrival, cross) {
             return;
         }
-        let verdict = match self.take_short(peer, header, body, memory) {
-            Some(early) => {
-                if early {
-                    self.take_waiting(peer, cross, memory);
-                }
-                Verdict::Taken
-            }
-            None => self.take_usual(now, peer, header, body, cross, memory),
+        let verdict = if is_plain(header) {
+            // The same as for all that begin with a first frame, without what these do not have.
+            self.on_first(now, peer, header, body, cross, memory)
+        } else {
+            self.on_other(now, peer, header, body, cross, memory)
         };
         match verdict {
             Verdict::Taken => {}
@@ -85,7 +85,7 @@ impl ReceivePath {
         let opens_gap = arrival == Arrival::Ahead && received.opens_gap(header.sequence);
         let closed_gap = received.take(header.sequence);
         let opens_gap = opens_gap && !self.overtakes(peer, lane, arrival);
-        self.owe(now, peer, header.flags, opens_gap || closed_gap, cross);
+        self.owe(now, peer, Debt::of(header.flags, opens_gap || closed_gap), cross);
     }
 
     /// A frame was not taken. Of a train of long ones that comes without its first, which alone says where it belongs, the sender hears
@@ -104,7 +104,7 @@ impl ReceivePath {
         if counter == Counter::DropBeforeMessage && told && header.length >= TOLD_BYTES_MIN {
             // By its own lane: not in front of the word that the first was refused.
             self.answer_by(peer, lane);
-            self.owe_word(peer, cross);
+            self.owe_untaken(peer, cross);
         }
     }
 
@@ -165,9 +165,9 @@ impl ReceivePath {
         self.peers[peer].received.contains(sequence)
     }
 
-    /// Takes what a frame brings that does not go the shortest way: apart from that, which stays short so.
+    /// Takes what a frame brings that is not a message by itself.
     #[inline(never)]
-    fn take_usual(
+    fn on_other(
         &mut self,
         now: Time,
         peer: u32,
@@ -180,8 +180,7 @@ impl ReceivePath {
             Kind::Message | Kind::Put | Kind::Atomic => {
                 self.on_first(now, peer, header, body, cross, memory)
             }
-            Kind::Data => self.on_data(peer, header, body, memory),
-            Kind::Block => self.on_block(peer, header, BlockWord::parse(header.word), body, memory),
+            Kind::Data | Kind::Block => self.on_payload(peer, header, body, memory),
             Kind::Skip => {
                 self.on_skip(peer, header.sequence);
                 Verdict::Taken
@@ -225,7 +224,8 @@ impl ReceivePath {
         }
     }
 
-    /// The first frame of a message, put or atomic: in its turn it is dealt with, before its turn it waits.
+    /// The first frame of a message, put or atomic. It is matched before anything is noted of it: most messages are whole with it.
+    #[inline(always)]
     fn on_first(
         &mut self,
         now: Time,
@@ -235,11 +235,82 @@ impl ReceivePath {
         cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) -> Verdict {
-        let (incoming, payload) = match describe::first_frame(peer, header, body) {
-            Ok(described) => described,
+        let first = match First::parse(header, body) {
+            Ok(first) => first,
             Err(reason) => return Verdict::Dropped(reason.into()),
         };
+        let whole = first.is_whole(header.flags);
+        let Some(posted) = self.match_in_turn(peer, header, &first, whole) else {
+            return self.on_unmatched(now, peer, header, first, cross, memory);
+        };
+        if whole {
+            let envelope = first.envelope(peer, header.word);
+            self.place_single(posted, &envelope, first.payload, memory);
+        } else {
+            self.begin(posted, first, peer, header, memory);
+        }
+        let entry = &mut self.peers[peer];
+        entry.next_number = entry.next_number.wrapping_add(1);
+        if entry.early != NONE {
+            self.take_waiting(peer, cross, memory);
+        }
+        Verdict::Taken
+    }
+
+    /// The receive that a message goes to whose turn it is, taken off its list. `None`: it is none such, nothing waits for it, or there
+    /// is no room to remember it, as one must that is not `whole`.
+    #[inline(always)]
+    fn match_in_turn(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        first: &First<'_>,
+        whole: bool,
+    ) -> Option<u32> {
+        let usual = header.kind == Kind::Message && !header.flags.has(Flags::VOID);
+        let in_turn = header.word == self.peers[peer].next_number;
+        if !usual || !in_turn || !whole && self.incoming.is_full() {
+            return None;
+        }
+        let message = &first.message;
+        let open = self.endpoint(message.destination_endpoint)?;
+        self.take_posted(open, message.node, message.source_endpoint, message.match_bits)
+    }
+
+    /// A message of which more comes, or whose sender waits for an answer, begins to arrive at its receive.
+    #[inline(never)]
+    fn begin(
+        &mut self,
+        posted: u32,
+        first: First<'_>,
+        peer: u32,
+        header: &Header,
+        memory: &mut impl HostMemory,
+    ) {
+        let payload = first.payload;
+        let mut incoming = first.describe(peer, header);
+        incoming.place = Place::Posted(posted);
+        let (index, _) = self.incoming.insert(incoming).expect("not full");
+        self.link_progress(peer, index);
+        self.bind(index, posted);
+        self.place(Puller::Message(index), 0, payload, memory);
+        self.advance(index);
+    }
+
+    /// A first frame that no posted receive was there for, or whose turn it is not.
+    #[inline(never)]
+    fn on_unmatched(
+        &mut self,
+        now: Time,
+        peer: u32,
+        header: &Header,
+        first: First<'_>,
+        cross: &mut Cross,
+        memory: &mut impl HostMemory,
+    ) -> Verdict {
         let number = header.word;
+        let payload = first.payload;
+        let incoming = first.describe(peer, header);
         let ahead = number.wrapping_sub(self.peers[peer].next_number) as i32;
         if ahead < 0 || ahead > 0 && self.find_early(peer, number).is_some() {
             return self.on_old_message(&incoming, payload, memory);
@@ -279,7 +350,7 @@ impl ReceivePath {
                     (incoming.first_payload, incoming.received) =
                         (again.first_payload, again.received);
                     incoming.withdrawn = false;
-                    self.place(at, 0, payload, memory);
+                    self.place(Puller::Message(at), 0, payload, memory);
                     self.advance(at);
                 }
                 return Verdict::Taken;
@@ -306,7 +377,7 @@ impl ReceivePath {
         self.counters.count(Counter::NotTaken);
     }
 
-    /// A message whose turn it is.
+    /// A message, put or atomic whose turn it is.
     fn take_in_turn(
         &mut self,
         now: Time,
@@ -327,8 +398,9 @@ impl ReceivePath {
             return self.take_homeless(now, incoming);
         };
         let (node, source, bits) = (incoming.node, incoming.source_endpoint, incoming.match_bits);
-        if let Some(posted) = self.match_posted(open, node, source, bits) {
-            return self.take_matched(posted, incoming, payload, memory);
+        if self.match_posted(open, node, source, bits).is_some() {
+            // Else it would have been taken: there is no room to remember it.
+            return Outcome::Refused;
         }
         let (stored, cause) = match self.profile.unexpected {
             Unexpected::Pool => (self.store(incoming, payload), NotReadyCause::NoRoom),
@@ -344,34 +416,6 @@ impl ReceivePath {
         self.counters.count(Counter::Unexpected);
         self.endpoints[open].as_mut().expect("it is open").unexpected.push_back(index);
         outcome
-    }
-
-    /// A message that a posted receive waited for.
-    fn take_matched(
-        &mut self,
-        posted: u32,
-        mut incoming: Incoming,
-        payload: &[u8],
-        memory: &mut impl HostMemory,
-    ) -> Outcome {
-        let peer = incoming.peer;
-        incoming.place = Place::Posted(posted);
-        if incoming.train_complete() && !incoming.needs_done() {
-            // One frame, as most are: nothing to remember.
-            self.unpost(posted);
-            self.place_single(posted, &incoming.envelope(), payload, memory);
-            return Outcome::Taken;
-        }
-        if self.incoming.is_full() {
-            return Outcome::Refused;
-        }
-        self.unpost(posted);
-        let (index, _) = self.incoming.insert(incoming).expect("not full");
-        self.link_progress(peer, index);
-        self.bind(index, posted, memory);
-        self.place(index, 0, payload, memory);
-        self.advance(index);
-        Outcome::Taken
     }
 
     /// Stores a message that nothing waits for (yet) in the pool. No room there: the message comes back.
@@ -443,4 +487,12 @@ impl ReceivePath {
             None => Outcome::Refused,
         }
     }
+}
+
+/// The frame is all of a message whose sender waits for nothing, as most are.
+#[inline(always)]
+fn is_plain(header: &Header) -> bool {
+    let flags = header.flags;
+    header.kind == Kind::Message
+        && !(flags.has(Flags::LONG) || flags.has(Flags::SYNCHRONOUS) || flags.has(Flags::VOID))
 }

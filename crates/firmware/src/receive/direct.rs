@@ -6,8 +6,8 @@ use alloc::boxed::Box;
 use arrayvec::ArrayVec;
 use emp_wire::{LongPart, PIECES_MAX, Pieces, Reason};
 
+use super::ReceivePath;
 use super::pulling::Puller;
-use super::{Incoming, Place, ReceivePath};
 use crate::counters::Counter;
 use crate::memory::{FetchError, HostMemory, PeerMemory, Segment, SegmentList};
 use crate::peers::Peers;
@@ -80,7 +80,7 @@ impl ReceivePath {
         }
         self.direct.pop_front();
         let peer = incoming.peer;
-        match self.fetch_part(incoming, peers, memory) {
+        match self.fetch_part(index, peers, memory) {
             Ok(bytes) => {
                 self.counters.add(Counter::BytesFetched, bytes);
                 self.counters.add(Counter::BytesPlaced, bytes);
@@ -106,33 +106,23 @@ impl ReceivePath {
     /// Reads as much of what is left of a message as one turn takes.
     fn fetch_part(
         &self,
-        incoming: &Incoming,
+        index: u32,
         peers: &Peers,
         memory: &mut impl HostMemory,
     ) -> Result<u64, FetchError> {
+        let incoming = self.incoming.at(index).ok_or(FetchError::Refused)?;
         let direct = incoming.direct.as_ref().ok_or(FetchError::Refused)?;
         let (link, &peer) = peers[incoming.peer].route().ok_or(FetchError::Refused)?;
         let (offset, left) = incoming.pulling.left();
         let mut to = ArrayVec::<Segment, FETCH_SEGMENTS_MAX>::new();
         let mut bytes = 0;
-        let mut fill = |piece: Segment| {
+        let fill = |piece: Segment| {
             to.try_push(piece).map_err(|_| ())?;
             bytes += piece.bytes;
             Ok::<(), ()>(())
         };
-        let most = left.min(FETCH_BYTES_MAX);
         // The list is cut short where it is full: the rest has another turn.
-        let _ = match &incoming.place {
-            Place::Posted(posted) => {
-                let posted = self.posted.at(*posted).ok_or(FetchError::Refused)?;
-                posted.segments.range(offset, most, fill)
-            }
-            Place::Region { region, offset: start } => {
-                let part = self.regions.part(*region, start + offset, most);
-                fill(part.ok_or(FetchError::Refused)?)
-            }
-            Place::Pool(_) | Place::Later => Err(()),
-        };
+        let _ = self.room_of(Puller::Message(index)).range(offset, left.min(FETCH_BYTES_MAX), fill);
         let mut pieces = ArrayVec::<Segment, PIECES_MAX>::new();
         let named = |piece: Segment| pieces.try_push(piece).map_err(|_| FetchError::Refused);
         direct.pieces.range(offset, bytes, named)?;

@@ -106,11 +106,8 @@ impl ReceivePath {
             match open {
                 // Cancelled, or its endpoint was closed since: it ends as an unexpected message would have.
                 None => self.give_up(index),
-                Some(open) => match self.match_posted(open, node, source, bits) {
-                    Some(posted) => {
-                        self.unpost(posted);
-                        self.hand_over(index, posted, memory);
-                    }
+                Some(open) => match self.take_posted(open, node, source, bits) {
+                    Some(posted) => self.hand_over(index, posted, memory),
                     None => {
                         self.counters.count(Counter::Unexpected);
                         let endpoint = self.endpoints[open].as_mut().expect("it is open");

@@ -123,21 +123,6 @@ impl ReceivePath {
         })
     }
 
-    /// Bytes of a get have come.
-    pub(super) fn place_fetched(
-        &mut self,
-        index: u32,
-        offset: u64,
-        payload: &[u8],
-        memory: &mut impl HostMemory,
-    ) {
-        let Some(get) = self.fetches.at(index) else { return };
-        match get.segments.write(memory, offset, payload) {
-            Ok(placed) => self.counters.add(Counter::BytesPlaced, placed),
-            Err(_) => self.finish_fetch(index, Status::MemoryFault),
-        }
-    }
-
     /// Ends a get if all of it is here.
     pub(super) fn advance_get(&mut self, index: u32) {
         if self.fetches.at(index).is_some_and(|get| get.pulling.is_over()) {
@@ -165,8 +150,8 @@ impl ReceivePath {
         let status = match status.into() {
             // "Complete" without the bytes is an answer to another question.
             Status::Ok if values.len() as u64 != bytes => Status::Abandoned,
-            Status::Ok => match fetch.segments.write(memory, 0, values) {
-                Ok(_) => Status::Ok,
+            Status::Ok => match self.write_to(Puller::Get(index), 0, values, memory) {
+                Ok(()) => Status::Ok,
                 Err(_) => Status::MemoryFault,
             },
             failed => failed,
@@ -189,7 +174,7 @@ impl ReceivePath {
         }
     }
 
-    fn finish_fetch(&mut self, index: u32, status: Status) {
+    pub(super) fn finish_fetch(&mut self, index: u32, status: Status) {
         self.drop_pulls(Puller::Get(index));
         let generation = self.fetches.generation(index);
         let Some(fetch) = self.fetches.remove(index) else { return };

@@ -167,6 +167,27 @@ impl ReceivePath {
         })
     }
 
+    /// Takes the first posted receive that accepts a message off its endpoint's list.
+    #[inline(always)]
+    pub(super) fn take_posted(
+        &mut self,
+        open: usize,
+        node: NodeId,
+        source: u16,
+        bits: u64,
+    ) -> Option<u32> {
+        let endpoint = self.endpoints[open].as_mut().expect("it is open");
+        let accepts = |index: &u32| {
+            self.posted.at(*index).is_some_and(|p| p.selector.accepts(node, source, bits))
+        };
+        if accepts(endpoint.posted.front()?) {
+            // As most often.
+            return endpoint.posted.pop_front();
+        }
+        let at = endpoint.posted.iter().position(accepts)?;
+        endpoint.posted.remove(at)
+    }
+
     /// Takes a receive off its endpoint's list: it was matched.
     pub(super) fn unpost(&mut self, index: u32) {
         let Some(posted) = self.posted.at(index) else { return };

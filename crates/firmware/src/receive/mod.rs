@@ -11,16 +11,16 @@ mod describe;
 mod direct;
 mod early;
 mod fetching;
+mod frame;
 mod holdings;
-mod landing;
 mod matching;
 mod ordering;
 mod placement;
 mod pulling;
 mod puts;
 mod regions;
+mod runs;
 mod sequence;
-mod short;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -42,8 +42,8 @@ use crate::profile::Profile;
 use crate::slots::Slots;
 
 pub(crate) use acknowledge::IDLE_US;
-pub(crate) use landing::{Outline, Run, Taken};
 use pulling::Pulling;
+pub(crate) use runs::{Outline, Run, Taken};
 use sequence::Received;
 
 /// End of a list of incoming messages.
@@ -65,6 +65,8 @@ enum Place {
     Posted(u32),
     /// To the pool, until one is posted.
     Pool(Chain),
+    /// To what a get or fetching atomic of this node names.
+    Fetch(u32),
     /// To a region, from this offset on: a put whose turn it was.
     Region { region: u32, offset: u64 },
     /// Nowhere: there was no room. All of it will be pulled when it is matched.

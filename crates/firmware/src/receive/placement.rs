@@ -3,6 +3,7 @@
 use emp_wire::{DoneStatus, Header, NodeId, Sequence};
 
 use super::bookkeeping::Verdict;
+use super::frame::{NoSlot, Room, room};
 use super::pulling::{Puller, Pulling};
 use super::sequence::Received;
 use super::{Incoming, NONE, Place, ReceivePath};
@@ -10,76 +11,59 @@ use crate::counters::Counter;
 use crate::cross::ToSend;
 use crate::descriptor::{Completion, OpId, OpKind, Status};
 use crate::long::is_long_cut;
-use crate::memory::HostMemory;
+use crate::memory::{HostMemory, MemoryFault};
+use crate::pool::Chain;
 
 impl ReceivePath {
-    /// A further frame of a train. Contiguous numbers (`SEQ-4`) mean that its place names its train.
-    pub(super) fn on_data(
+    /// A data or block frame: its payload is copied to its place.
+    pub(super) fn on_payload(
         &mut self,
         peer: u32,
         header: &Header,
         payload: &[u8],
         memory: &mut impl HostMemory,
     ) -> Verdict {
-        let place = header.word;
-        let first = header.sequence.minus(place);
-        let Some(index) = self.find_progress(peer, first) else {
-            // If the first frame is here, the message was refused or given up: nobody wants this.
-            let known = self.peers[peer].received.contains(first);
-            if place == 0 || place >= emp_wire::TRAIN_FRAMES_MAX {
-                return Verdict::Dropped(Counter::DropBadPlace);
+        match self.slot(peer, header) {
+            Ok(slot) if payload.len() as u64 == slot.bytes() => {
+                self.note_bytes(&slot, slot.bytes());
+                self.place(slot.owner, slot.offset, payload, memory);
+                self.end_part(&slot);
+                Verdict::Taken
             }
-            if known {
-                self.counters.count(Counter::Refused);
-                return Verdict::Taken;
+            Ok(_) => Verdict::Dropped(Counter::DropBadPlace),
+            Err(NoSlot::Unwanted(counter)) => {
+                self.counters.count(counter);
+                Verdict::Taken
             }
-            return Verdict::Dropped(Counter::DropBeforeMessage);
-        };
-        let incoming = self.incoming.at_mut(index).expect("listed");
-        let fragment = u64::from(incoming.fragment);
-        let offset =
-            u64::from(incoming.first_payload) + u64::from(place.wrapping_sub(1)) * fragment;
-        let unscheduled = u64::from(incoming.unscheduled);
-        let bytes = fragment.min(unscheduled.saturating_sub(offset));
-        if place == 0 || bytes == 0 || payload.len() as u64 != bytes {
-            return Verdict::Dropped(Counter::DropBadPlace);
+            Err(NoSlot::Wrong(counter)) => Verdict::Dropped(counter),
         }
-        incoming.received += bytes as u32;
-        self.place(index, offset, payload, memory);
-        self.advance(index);
-        Verdict::Taken
     }
 
-    /// Puts bytes of a message where they belong.
+    /// Puts bytes of a message or get where they belong. If that cannot be written to, it ends.
     pub(super) fn place(
         &mut self,
-        index: u32,
+        owner: Puller,
         offset: u64,
         payload: &[u8],
         memory: &mut impl HostMemory,
     ) {
-        let incoming = self.incoming.at(index).expect("the caller has it");
-        match &incoming.place {
-            Place::Later => {}
-            Place::Pool(chain) => {
-                self.pool.write(chain, offset as usize, payload);
-                self.counters.add(Counter::BytesCopied, payload.len() as u64);
-            }
-            Place::Posted(posted) => {
-                let posted = *posted;
-                let Some(receive) = self.posted.at(posted) else { return };
-                match receive.segments.write(memory, offset, payload) {
-                    Ok(placed) => self.counters.add(Counter::BytesPlaced, placed),
-                    Err(_) => self.fail(index, Status::MemoryFault),
-                }
-            }
-            Place::Region { region, offset: start } => {
-                let (region, at) = (*region, *start + offset);
-                if self.write_region(region, at, payload, memory).is_err() {
-                    self.counters.count(Counter::RefusedFault);
-                    self.give_up_with(index, DoneStatus::Fault);
-                }
-            }
+        if self.write_to(owner, offset, payload, memory).is_ok() {
+            return;
+        }
+        match owner {
+            Puller::Get(index) => self.finish_fetch(index, Status::MemoryFault),
+            Puller::Message(index) => self.end_faulty(index),
+        }
+    }
+
+    /// Host memory that a message belongs to cannot be written to.
+    pub(super) fn end_faulty(&mut self, index: u32) {
+        let place = self.incoming.at(index).map(|incoming| &incoming.place);
+        if matches!(place, Some(Place::Region { .. })) {
+            self.counters.count(Counter::RefusedFault);
+            self.give_up_with(index, DoneStatus::Fault);
+        } else {
+            self.fail(index, Status::MemoryFault);
         }
     }
 
@@ -88,38 +72,49 @@ impl ReceivePath {
         let arrived = self.arrived(index);
         let incoming = self.incoming.at_mut(index).expect("the caller has it");
         let place = core::mem::replace(&mut incoming.place, Place::Posted(posted));
-        let mut fault = false;
+        let mut moved = Ok(());
         match place {
-            Place::Pool(chain) => {
-                let segments = &self.posted.at(posted).expect("it was matched").segments;
-                let mut placed = 0;
-                for range in arrived.ranges() {
-                    self.pool.drain(&chain, range, |at, slice| {
-                        match segments.write(memory, at as u64, slice) {
-                            Ok(n) => placed += n,
-                            Err(_) => fault = true,
-                        }
-                    });
-                }
-                self.pool.free(chain);
-                self.counters.add(Counter::BytesPlaced, placed);
-            }
+            Place::Pool(chain) => moved = self.unstore(index, chain, &arrived, memory),
             Place::Later => {
                 // Nothing was kept: the whole message is pulled.
                 incoming.received = 0;
                 (incoming.unscheduled, incoming.first_payload) = (0, 0);
             }
-            Place::Posted(_) | Place::Region { .. } => {}
+            Place::Posted(_) | Place::Fetch(_) | Place::Region { .. } => {}
         }
-        self.bind(index, posted, memory);
-        if fault {
-            self.fail(index, Status::MemoryFault);
+        self.bind(index, posted);
+        if moved.is_err() {
+            self.end_faulty(index);
         }
         self.advance(index);
     }
 
+    /// Copies what of a message waited in the pool to where it belongs now.
+    pub(super) fn unstore(
+        &mut self,
+        index: u32,
+        chain: Chain,
+        arrived: &Arrived,
+        memory: &mut impl HostMemory,
+    ) -> Result<(), MemoryFault> {
+        let place = &self.incoming.at(index).expect("the caller has it").place;
+        let room = room(place, &self.posted, &self.fetches, &self.regions);
+        let (mut placed, mut moved) = (0, Ok(()));
+        for range in arrived.ranges() {
+            self.pool.drain(&chain, range, |at, slice| {
+                match room.write(at as u64, slice, memory) {
+                    Ok(bytes) => placed += bytes,
+                    Err(fault) => moved = Err(fault),
+                }
+            });
+        }
+        self.pool.free(chain);
+        self.counters.add(Counter::BytesPlaced, placed);
+        moved
+    }
+
     /// Ties a message to its receive, and says so to a sender that waits for it.
-    pub(super) fn bind(&mut self, index: u32, posted: u32, _memory: &mut impl HostMemory) {
+    pub(super) fn bind(&mut self, index: u32, posted: u32) {
         let receive = self.posted.at_mut(posted).expect("it was matched");
         receive.bound = Some(index);
         let wanted = receive.segments.bytes();
@@ -131,6 +126,26 @@ impl ReceivePath {
             self.say_done(index, DoneStatus::Matched);
         }
         self.bring(index);
+    }
+
+    /// A message of one frame that found its receive, which is on no list any more.
+    #[inline(always)]
+    pub(super) fn place_single(
+        &mut self,
+        posted: u32,
+        envelope: &Envelope,
+        payload: &[u8],
+        memory: &mut impl HostMemory,
+    ) {
+        let receive = self.posted.at(posted).expect("it was matched");
+        let status = match Room::Buffer(&receive.segments).write(0, payload, memory) {
+            Ok(placed) => {
+                self.counters.add(Counter::BytesPlaced, placed);
+                Status::Ok
+            }
+            Err(_) => Status::MemoryFault,
+        };
+        self.report(posted, envelope, status);
     }
 
     /// Ends a message if all of it is here.
@@ -147,7 +162,7 @@ impl ReceivePath {
         let posted = match incoming.place {
             Place::Posted(posted) => posted,
             Place::Region { .. } => return self.put_arrived(index),
-            Place::Pool(_) | Place::Later => return,
+            Place::Pool(_) | Place::Fetch(_) | Place::Later => return,
         };
         if incoming.kept.is_some() || u64::from(incoming.unscheduled) < incoming.total {
             self.say_done(index, DoneStatus::Complete);
@@ -249,18 +264,6 @@ impl ReceivePath {
             is_long_cut(incoming.fragment) && matches!(incoming.place, Place::Posted(_));
         self.long_trains += u32::from(incoming.lands);
         self.peers[peer].progress = index;
-    }
-
-    pub(super) fn find_progress(&self, peer: u32, first: emp_wire::Sequence) -> Option<u32> {
-        let mut at = self.peers[peer].progress;
-        while at != NONE {
-            let incoming = self.incoming.at(at).expect("listed");
-            if incoming.first == first {
-                return Some(at);
-            }
-            at = incoming.next_progress;
-        }
-        None
     }
 
     pub(super) fn unlink_progress(&mut self, index: u32) {

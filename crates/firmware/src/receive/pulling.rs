@@ -2,15 +2,13 @@
 //! That is also the incast control: no more comes in than was asked for (`PULL-2`).
 
 use alloc::vec::Vec;
-use emp_wire::{BlockWord, Header, Sequence};
+use emp_wire::Sequence;
 
 use super::ReceivePath;
-use super::bookkeeping::Verdict;
 use crate::counters::Counter;
 use crate::cross::{Control, ToSend};
 use crate::limits::PULLS_MAX;
 use crate::long::is_long_cut;
-use crate::memory::HostMemory;
 
 /// Long frames of one block: a request takes its sender 1.8 to 2.5 µs, as much as a quarter of what receiving one of them takes.
 const BLOCK_LONG_FRAMES: u64 = 5;
@@ -149,67 +147,14 @@ impl ReceivePath {
         self.counters.count(Counter::PullsSent);
     }
 
-    /// A frame of a block.
-    pub(super) fn on_block(
-        &mut self,
-        peer: u32,
-        header: &Header,
-        word: BlockWord,
-        payload: &[u8],
-        memory: &mut impl HostMemory,
-    ) -> Verdict {
-        let pull = u32::from(word.pull % PULLS_MAX as u16);
-        let current = identifier(pull, self.pulls.generation(pull)) == word.pull;
-        let state = self.pulls.at_mut(pull).filter(|state| current && state.peer == peer);
-        let Some(state) = state else {
-            // Its message was given up: nobody wants this any more, nor that it comes again.
-            self.counters.count(Counter::DropBadHandle);
-            return Verdict::Taken;
-        };
-        let start = u64::from(word.index) * u64::from(state.fragment);
-        let wanted = u64::from(state.fragment).min(u64::from(state.bytes).saturating_sub(start));
-        let first = header.sequence.minus(word.index.into());
-        if wanted == 0
-            || payload.len() as u64 != wanted
-            || state.first.is_some_and(|known| known != first)
-        {
-            return Verdict::Dropped(Counter::DropBadPlace);
-        }
-        state.first = Some(first);
-        state.received += payload.len() as u32;
-        let complete = state.received == state.bytes;
-        let (puller, offset) = (state.puller, state.offset + start);
-        let generation = self.pulls.generation(pull);
-        match puller {
-            Puller::Message(index) => self.place(index, offset, payload, memory),
-            Puller::Get(index) => self.place_fetched(index, offset, payload, memory),
-        }
-        // A fault of the user's memory has ended the message: the place may be another pull's by now.
-        if complete && self.pulls.generation(pull) == generation {
-            self.block_complete(pull);
-        }
-        Verdict::Taken
-    }
-
     /// The pull that a peer's block names, if it is still wanted.
     pub(super) fn current_pull(&self, pull: u32, named: u16, peer: u32) -> Option<&PullState> {
         let current = identifier(pull, self.pulls.generation(pull)) == named;
         self.pulls.at(pull).filter(|state| current && state.peer == peer)
     }
 
-    /// Bytes of a block that [`plan`](Self::plan) spoke of are where they belong.
-    pub(super) fn note_placed(&mut self, sequence: Sequence, word: BlockWord, bytes: u64) {
-        let pull = u32::from(word.pull % PULLS_MAX as u16);
-        let current = identifier(pull, self.pulls.generation(pull)) == word.pull;
-        let Some(state) = self.pulls.at_mut(pull).filter(|_| current) else { return };
-        state.first = Some(sequence.minus(word.index.into()));
-        state.received += bytes as u32;
-        if state.received == state.bytes {
-            self.block_complete(pull);
-        }
-    }
-
-    fn block_complete(&mut self, pull: u32) {
+    /// All of a block is here.
+    pub(super) fn block_complete(&mut self, pull: u32) {
         let Some(state) = self.pulls.remove(pull) else { return };
         self.pulling_bytes -= u64::from(state.bytes);
         if let Some(pulling) = self.pulling_mut(state.puller) {

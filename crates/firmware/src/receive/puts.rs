@@ -4,7 +4,7 @@
 use emp_wire::DoneStatus;
 
 use super::bookkeeping::Outcome;
-use super::pulling::Pulling;
+use super::pulling::{Puller, Pulling};
 use super::regions::Access;
 use super::{Incoming, Place, ReceivePath, Wants};
 use crate::counters::Counter;
@@ -39,8 +39,9 @@ impl ReceivePath {
         }
         if whole {
             // One frame: nothing to remember.
-            let status = match self.write_region(region, offset, payload, memory) {
-                Ok(()) => DoneStatus::Complete,
+            let place = Place::Region { region, offset };
+            let status = match self.write_at(&place, 0, payload, memory) {
+                Ok(_) => DoneStatus::Complete,
                 Err(_) => {
                     self.counters.count(Counter::RefusedFault);
                     DoneStatus::Fault
@@ -55,7 +56,7 @@ impl ReceivePath {
         self.order.put_begins(peer, number);
         self.link_progress(peer, index);
         self.pull_rest(index);
-        self.place(index, 0, payload, memory);
+        self.place(Puller::Message(index), 0, payload, memory);
         self.advance(index);
         Outcome::Taken
     }
@@ -65,7 +66,7 @@ impl ReceivePath {
         let arrived = self.arrived(index);
         let incoming = self.incoming.at(index).expect("the caller has it");
         let access = wanted(incoming);
-        let (peer, number, bytes) = (incoming.peer, incoming.number, incoming.unscheduled);
+        let (peer, number) = (incoming.peer, incoming.number);
         let region = match self.find_region(&access) {
             Ok(region) => region,
             Err(status) => return self.give_up_with(index, status),
@@ -74,19 +75,8 @@ impl ReceivePath {
         let place = Place::Region { region, offset: access.offset };
         let Place::Pool(chain) = core::mem::replace(&mut incoming.place, place) else { return };
         self.order.put_begins(peer, number);
-        let part = self.regions.part(region, access.offset, bytes.into()).unwrap_or_default();
-        let (mut fault, mut placed) = (false, 0);
-        for range in arrived.ranges() {
-            self.pool.drain(&chain, range, |at, slice| {
-                fault |= memory.write(part.part(at as u64, slice.len() as u64), slice).is_err();
-                placed += slice.len() as u64;
-            });
-        }
-        self.pool.free(chain);
-        self.counters.add(Counter::BytesPlaced, placed);
-        if fault {
-            self.counters.count(Counter::RefusedFault);
-            return self.give_up_with(index, DoneStatus::Fault);
+        if self.unstore(index, chain, &arrived, memory).is_err() {
+            return self.end_faulty(index);
         }
         self.pull_rest(index);
         self.advance(index);

@@ -11,7 +11,7 @@ use crate::counters::Counter;
 use crate::cross::{Control, RegionBlock, ToSend};
 use crate::descriptor::PostError;
 use crate::limits::REGIONS_MAX;
-use crate::memory::{HostMemory, MemoryFault, Segment};
+use crate::memory::Segment;
 use crate::one_sided::{RegionId, Rights};
 use crate::slots::Slots;
 
@@ -163,21 +163,6 @@ impl ReceivePath {
             });
         }
         found
-    }
-
-    /// Writes to a region.
-    pub(super) fn write_region(
-        &mut self,
-        region: u32,
-        offset: u64,
-        payload: &[u8],
-        memory: &mut impl HostMemory,
-    ) -> Result<(), MemoryFault> {
-        let bytes = payload.len() as u64;
-        let part = self.regions.part(region, offset, bytes).filter(|part| part.bytes == bytes);
-        memory.write(part.ok_or(MemoryFault)?, payload)?;
-        self.counters.add(Counter::BytesPlaced, bytes);
-        Ok(())
     }
 
     /// The peer wants a block of a region (`GET-1`). It is found here; the send path reads and sends it.

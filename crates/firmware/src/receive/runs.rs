@@ -3,16 +3,16 @@
 //! Only memory of a posted receive or a get of this node's own, and only bytes that are still owed: whatever is written there
 //! before it was checked lies where the right bytes will come. Never a region: its owner may look at it at any time.
 
-use emp_wire::{BlockWord, Flags, Header, Kind};
+use emp_wire::{Flags, Header, Kind};
 
-use super::pulling::Puller;
+use super::ReceivePath;
+use super::acknowledge::Debt;
+use super::frame::{Part, Room, Slot};
 use super::sequence::Arrival;
-use super::{Place, ReceivePath};
 use crate::counters::Counter;
 use crate::cross::Cross;
 use crate::lanes::Lane;
-use crate::limits::PULLS_MAX;
-use crate::memory::{Segment, SegmentList};
+use crate::memory::Segment;
 use crate::time::Time;
 
 /// What the frames at the front of a train will be, if they are what they seem to be.
@@ -33,11 +33,11 @@ pub(crate) struct Taken {
     pub(crate) frames: u32,
     /// Their payload bytes.
     pub(crate) bytes: u64,
-    /// Of those between the first and the last: frames that end their train, and the flags of all together.
+    /// Of those before the last: frames that end their train, and their flags together.
     pub(crate) lasts: u32,
     pub(crate) flags: Flags,
-    /// Flags of the last, if that is not the first.
-    pub(crate) last: Option<Flags>,
+    /// Flags of the last.
+    pub(crate) last: Flags,
 }
 
 /// A train as its link sees it.
@@ -77,14 +77,15 @@ impl ReceivePath {
                 return None;
             }
         }
-        let (list, offset, left, fragment) = match first.kind {
-            Kind::Block => self.rest_of_block(peer, first, plain)?,
-            Kind::Data => self.rest_of_train(peer, first, (plain, whole))?,
-            _ => return None,
-        };
+        let slot = self.slot(peer, first).ok()?;
+        let Slot { offset, left, fragment, .. } = slot;
+        if plain && !slot.is_next || !whole && self.copies_better(&slot) {
+            return None;
+        }
         if first.length as u64 != outline.fragment || outline.fragment > fragment.into() {
             return None;
         }
+        let Room::Buffer(list) = self.room_of(slot.owner) else { return None };
         let into = list.range(offset, left, Err).err()?;
         let room = into.bytes.min(left);
         if outline.fragment < fragment.into() {
@@ -105,74 +106,28 @@ impl ReceivePath {
         (full > 0).then_some(run)
     }
 
+    /// A message that comes whole, and not in long frames: copying costs less than having it placed.
+    fn copies_better(&self, slot: &Slot) -> bool {
+        let Part::Train(index) = slot.part else { return false };
+        self.incoming.at(index).is_some_and(|incoming| {
+            !incoming.lands && u64::from(incoming.unscheduled) >= incoming.total
+        })
+    }
+
     /// Payload bytes of the frame behind this one of a message or block, if there is one.
     pub(crate) fn following(&self, peer: u32, before: &Header) -> Option<u64> {
-        let sequence = before.sequence.plus(1);
-        let plain = !self.peers[peer].received.has_gap();
-        let (_, _, left, fragment) = match before.kind {
-            Kind::Message => {
-                let next = Header { sequence, word: 1, ..*before };
-                self.rest_of_train(peer, &next, (plain, false))?
-            }
-            Kind::Data => {
-                let next = Header { sequence, word: before.word.wrapping_add(1), ..*before };
-                self.rest_of_train(peer, &next, (plain, false))?
-            }
-            Kind::Block => {
-                let next = Header { sequence, word: before.word.wrapping_add(1), ..*before };
-                self.rest_of_block(peer, &next, plain)?
-            }
+        let (kind, word) = match before.kind {
+            Kind::Message => (Kind::Data, 1),
+            Kind::Data | Kind::Block => (before.kind, before.word.wrapping_add(1)),
             _ => return None,
         };
-        (left > 0).then_some(left.min(fragment.into()))
-    }
-
-    /// What is owed of a block from this frame on, if it is `plain` that it has arrived up to it: its receiver's list, offset and
-    /// length there, and the frames' payload.
-    fn rest_of_block(
-        &self,
-        peer: u32,
-        first: &Header,
-        plain: bool,
-    ) -> Option<(&SegmentList, u64, u64, u16)> {
-        let word = BlockWord::parse(first.word);
-        let pull = u32::from(word.pull % PULLS_MAX as u16);
-        let state = self.current_pull(pull, word.pull, peer)?;
-        let start = u64::from(word.index) * u64::from(state.fragment);
-        let known =
-            state.first.is_none_or(|known| known == first.sequence.minus(word.index.into()));
-        if !known || plain && u64::from(state.received) != start {
-            return None;
-        }
-        let list = match state.puller {
-            Puller::Message(index) => self.posted_list(index)?,
-            Puller::Get(index) => &self.fetches.at(index)?.segments,
-        };
-        let left = u64::from(state.bytes).checked_sub(start)?;
-        Some((list, state.offset + start, left, state.fragment))
-    }
-
-    /// The same of a message's unscheduled part.
-    fn rest_of_train(
-        &self,
-        peer: u32,
-        first: &Header,
-        (plain, whole): (bool, bool),
-    ) -> Option<(&SegmentList, u64, u64, u16)> {
-        let before = first.word.checked_sub(1)?;
-        let index = self.find_progress(peer, first.sequence.minus(first.word))?;
-        let incoming = self.incoming.at(index)?;
-        let fragment = incoming.fragment;
-        let offset = u64::from(incoming.first_payload) + u64::from(before) * u64::from(fragment);
-        if plain && u64::from(incoming.received) != offset {
-            return None;
-        }
-        if !whole && !incoming.lands && u64::from(incoming.unscheduled) >= incoming.total {
-            // It comes whole, and not in long frames: copying costs less than having it placed.
-            return None;
-        }
-        let left = u64::from(incoming.unscheduled).checked_sub(offset)?;
-        Some((self.posted_list(index)?, offset, left, fragment))
+        let next = Header { kind, sequence: before.sequence.plus(1), word, ..*before };
+        let slot = self.slot(peer, &next).ok()?;
+        let gap = self.peers[peer].received.has_gap();
+        let lands = (gap || slot.is_next)
+            && !self.copies_better(&slot)
+            && matches!(self.room_of(slot.owner), Room::Buffer(_));
+        lands.then(|| slot.bytes())
     }
 
     /// Takes the next frames of a train that was planned for, of which this is the first: they were checked, and their payload
@@ -189,19 +144,9 @@ impl ReceivePath {
         let received = &mut self.peers[peer].received;
         received.latest = first.sequence.plus(frames - 1);
         self.counters.add(Counter::BytesPlaced, bytes);
-        match first.kind {
-            Kind::Block => {
-                self.note_placed(first.sequence, BlockWord::parse(first.word), bytes);
-            }
-            _ => {
-                let train = first.sequence.minus(first.word);
-                if let Some(index) = self.find_progress(peer, train)
-                    && let Some(incoming) = self.incoming.at_mut(index)
-                {
-                    incoming.received += bytes as u32;
-                    self.advance(index);
-                }
-            }
+        if let Ok(slot) = self.slot(peer, first) {
+            self.note_bytes(&slot, bytes);
+            self.end_part(&slot);
         }
         let received = &mut self.peers[peer].received;
         if frames == 1 {
@@ -209,22 +154,11 @@ impl ReceivePath {
             let opens_gap = received.next() != first.sequence && received.opens_gap(first.sequence);
             let closed_gap = received.take(first.sequence);
             let opens_gap = !self.overtakes(peer, lane, Arrival::Ahead) && opens_gap;
-            return self.owe(now, peer, first.flags, opens_gap || closed_gap, cross);
+            return self.owe(now, peer, Debt::of(first.flags, opens_gap || closed_gap), cross);
         }
         received.take_run(frames);
         self.overtakes(peer, lane, Arrival::Ahead);
-        self.owe(now, peer, first.flags, false, cross);
-        if let Some(last) = taken.last {
-            self.owe_more(peer, frames - 2, taken.lasts, taken.flags);
-            self.owe(now, peer, last, false, cross);
-        }
-    }
-
-    /// The memory of the receive that a message goes to.
-    fn posted_list(&self, index: u32) -> Option<&SegmentList> {
-        match self.incoming.at(index)?.place {
-            Place::Posted(posted) => Some(&self.posted.at(posted)?.segments),
-            Place::Pool(_) | Place::Region { .. } | Place::Later => None,
-        }
+        let Taken { lasts, flags, last, .. } = *taken;
+        self.owe(now, peer, Debt { frames, lasts, flags, last, gap: false }, cross);
     }
 }

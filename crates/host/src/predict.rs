@@ -1,4 +1,4 @@
-//! How long looking again pays: learned from how long recent waits took.
+//! The predictor of the host: how long looking again pays, learnt from how long recent waits took (decisions 19 and 37).
 //!
 //! A wait that ends while it spins costs nothing but the core; one that sleeps costs the fall asleep and the waking. So
 //! a thread spins for about twice as long as waits usually take, if that is worth it at all, then offers its core after
@@ -17,7 +17,7 @@ const SPIN_MIN: Span = Span::us(50);
 const SPIN_MAX: Span = Span::us(200);
 
 /// Spin where waits usually take longer: a few round trips of a fast link, for the answer that is there at once.
-const SPIN_IN_VAIN: Span = Span::us(5);
+const SPIN_LEAST: Span = Span::us(5);
 
 /// The estimate goes no higher, so that a program that has computed for long gets used to short waits again within some
 /// sixteen of them.
@@ -36,7 +36,7 @@ const YIELD_TO_WAITERS: core::ops::Range<Span> = Span::us(5)..Span::us(250);
 
 /// What a node has learned of its waits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct WaitTimes {
     mode: WaitMode,
     typical: Span,
     crowded: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Patience {
     pub(crate) sleeps: u64,
 }
 
-impl Patience {
+impl WaitTimes {
     pub(crate) const fn new(mode: WaitMode) -> Self {
         Self { mode, typical: SPIN_MIN, crowded: false, yields: 0, sleeps: 0 }
     }
@@ -58,7 +58,7 @@ impl Patience {
             WaitMode::Adaptive => {
                 let twice = 2 * self.typical.0;
                 Some(if twice > SPIN_MAX.0 {
-                    SPIN_IN_VAIN
+                    SPIN_LEAST
                 } else if twice < SPIN_MIN.0 {
                     SPIN_MIN
                 } else {
@@ -97,9 +97,9 @@ mod tests {
     use super::*;
 
     fn after(waits: impl IntoIterator<Item = u64>) -> Option<Span> {
-        let mut patience = Patience::new(WaitMode::Adaptive);
-        waits.into_iter().for_each(|us| patience.learn(Span::us(us), false));
-        patience.budget()
+        let mut times = WaitTimes::new(WaitMode::Adaptive);
+        waits.into_iter().for_each(|us| times.learn(Span::us(us), false));
+        times.budget()
     }
 
     #[test]
@@ -115,35 +115,35 @@ mod tests {
 
     #[test]
     fn long_waits_are_slept_through_and_forgotten() {
-        assert_eq!(after([5_000; 100]), Some(SPIN_IN_VAIN));
+        assert_eq!(after([5_000; 100]), Some(SPIN_LEAST));
         assert_eq!(after([5_000; 10_000].into_iter().chain([3; 30])), Some(SPIN_MIN));
     }
 
     #[test]
     fn what_was_cut_short_shows_only_that_waits_are_long() {
-        let mut patience = Patience::new(WaitMode::Adaptive);
-        (0..100).for_each(|_| patience.learn(Span(0), true));
-        assert_eq!(patience.budget(), Some(Span::us(100)));
-        (0..100).for_each(|_| patience.learn(Span::ms(1), true));
-        assert_eq!(patience.budget(), Some(SPIN_IN_VAIN));
+        let mut times = WaitTimes::new(WaitMode::Adaptive);
+        (0..100).for_each(|_| times.learn(Span(0), true));
+        assert_eq!(times.budget(), Some(Span::us(100)));
+        (0..100).for_each(|_| times.learn(Span::ms(1), true));
+        assert_eq!(times.budget(), Some(SPIN_LEAST));
     }
 
     #[test]
     fn only_others_that_wait_are_yielded_to_always() {
-        let mut patience = Patience::new(WaitMode::Adaptive);
+        let mut times = WaitTimes::new(WaitMode::Adaptive);
         for (took, crowded) in [(0, false), (20, true), (1, false), (20, true), (3_000, false)] {
-            patience.yielded(Span::us(took));
-            assert_eq!(patience.is_crowded(), crowded, "{took} us");
+            times.yielded(Span::us(took));
+            assert_eq!(times.is_crowded(), crowded, "{took} us");
         }
-        assert_eq!(patience.yields, 5);
+        assert_eq!(times.yields, 5);
     }
 
     #[test]
     fn the_other_modes_learn_nothing() {
         for (mode, budget) in [(WaitMode::Spin, None), (WaitMode::Sleep, Some(Span(0)))] {
-            let mut patience = Patience::new(mode);
-            (0..100).for_each(|_| patience.learn(Span::us(20), false));
-            assert_eq!(patience.budget(), budget);
+            let mut times = WaitTimes::new(mode);
+            (0..100).for_each(|_| times.learn(Span::us(20), false));
+            assert_eq!(times.budget(), budget);
         }
     }
 }

@@ -10,7 +10,7 @@ BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 TESTED ?= $(or $(CARGO_TARGET_DIR),target)/debug
 SEEDS ?= 0..2000
 
-.PHONY: all demo test requirements test-mpi test-mpi-full test-mpi-endurance test-cards fuzz mutants loom bench sim lint install install-built deps browser wasm deps-mpi deps-cards clean
+.PHONY: all demo test requirements test-mpi test-mpi-full test-mpi-endurance test-fabtests test-cards fuzz mutants loom bench sim lint install install-built deps browser wasm deps-mpi deps-cards clean
 
 all: export EMP_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 all: deps
@@ -52,6 +52,14 @@ test-mpi-endurance: SECONDS ?= 30
 test-mpi-endurance: deps-mpi
 	$(CARGO) build -p emp-cli -p emp-fi -p emp-mx --locked
 	tests/mpi/endurance --built $(TESTED) $(RUNS) $(SECONDS)
+
+## libfabric's own tests, which no package has: FABTESTS is a tree of them that you have built (docs/guide/libfabric.md). For
+## another libfabric than the system's, at a loss, or for a part: FABTESTS_ARGS="--libfabric DIR --loss 1 --set unit".
+FABTESTS_ARGS ?=
+test-fabtests: deps
+	@[ -n "$(FABTESTS)" ] || { echo "make test-fabtests FABTESTS=DIR: the directory of fabtests, built" >&2; exit 2; }
+	$(CARGO) build -p emp-cli -p emp-fi --locked
+	tests/fabtests/run --tests $(FABTESTS) --built $(TESTED) $(FABTESTS_ARGS)
 
 ## Two emulated machines with Debian's kernel, a cable and real cards' drivers; needs root. CARDS="--card e1000e --only udp" is
 ## a part of it. Some 10 minutes on two quiet cores; not part of `make test`.

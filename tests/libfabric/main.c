@@ -11,7 +11,8 @@ static const struct {
 	/* First: nothing has been taken into use yet. */
 	{"footprint", test_footprint}, {"away", test_away},
 	{"info", test_info},           {"objects", test_objects},
-	{"addresses", test_addresses}, {"messages", test_messages},
+	{"addresses", test_addresses}, {"places", test_places},
+	{"messages", test_messages},
 	{"tagged", test_tagged},       {"probing", test_probing},
 	{"completions", test_completions}, {"waiting", test_waiting},
 	{"memory", test_memory},       {"atomics", test_atomics},

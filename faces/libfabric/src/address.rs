@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use emp_face::node::SOME_MAC;
 use emp_host::NodeId;
 
 /// Bytes of an address. Half of what MPICH has room for.
@@ -14,6 +15,13 @@ const VERSION: u8 = 1;
 const HAS_MAC: u8 = 1;
 const HAS_IPV4: u8 = 2;
 const HAS_IPV6: u8 = 4;
+const IS_SERVICE: u8 = 8;
+
+/// Endpoint of a node by which the services it was opened for are reached.
+pub const SERVICE_ENDPOINT: u16 = 0;
+
+/// How the texts of addresses begin (`FI_ADDR_STR`).
+pub const SCHEME: &str = "fi_emp://";
 
 /// An endpoint's address.
 ///
@@ -26,6 +34,10 @@ const HAS_IPV6: u8 = 4;
 /// | 12..14 | UDP port |
 /// | 14..18, 18..24 | IPv4 address, Ethernet address |
 /// | 14..30 | or an IPv6 address; the node's raw frames are then found by broadcast |
+///
+/// As text (`FI_ADDR_STR`), a service is `fi_emp://10.1.2.3:700`; any other endpoint is
+/// `fi_emp://@IDENTITY:ENDPOINT/MAC/IP:PORT`, without what it has not; a service of a host that has a name only is
+/// `fi_emp://@IDENTITY`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct EpAddress {
     pub node: NodeId,
@@ -35,9 +47,36 @@ pub struct EpAddress {
     pub mac: Option<[u8; 6]>,
     /// Where the node takes datagrams.
     pub udp: Option<SocketAddr>,
+    /// It was made of a host and a port alone: the node's identity is that of their text, which both ends compute.
+    pub service: bool,
 }
 
 impl EpAddress {
+    /// Where a process listens that was told this address. Port 0: any process there, which nothing can be sent to.
+    pub fn at(host: SocketAddr) -> Self {
+        let node = NodeId::from_name(&host.to_string());
+        // It may take raw frames or not, and is looked for by both.
+        let (mac, udp) = (Some(SOME_MAC), Some(host));
+        Self { node, endpoint: SERVICE_ENDPOINT, mac, udp, service: true }
+    }
+
+    /// The same where a name stands for the host, as it has no IP address.
+    pub fn named(host: &str, port: u16) -> Self {
+        let service = Self::of_service(NodeId::from_name(&format!("{host}:{port}")));
+        Self { service: port != 0, ..service }
+    }
+
+    /// A service whose host is not known by an IP address.
+    fn of_service(node: NodeId) -> Self {
+        let mac = Some(SOME_MAC);
+        Self { node, endpoint: SERVICE_ENDPOINT, mac, udp: None, service: true }
+    }
+
+    /// True if there may be somebody to send to.
+    pub fn has_somebody(&self) -> bool {
+        !self.service || self.udp.is_none_or(|udp| udp.port() != 0)
+    }
+
     pub fn encode(&self) -> [u8; ADDRESS_BYTES] {
         let mut bytes = [0; ADDRESS_BYTES];
         bytes[..8].copy_from_slice(&self.node.0.to_be_bytes());
@@ -46,6 +85,9 @@ impl EpAddress {
         if let Some(mac) = self.mac {
             bytes[10] |= HAS_MAC;
             bytes[18..24].copy_from_slice(&mac);
+        }
+        if self.service {
+            bytes[10] |= IS_SERVICE;
         }
         if let Some(udp) = self.udp {
             bytes[12..14].copy_from_slice(&udp.port().to_be_bytes());
@@ -81,17 +123,25 @@ impl EpAddress {
         };
         let mac = match (has(HAS_MAC), has(HAS_IPV6)) {
             (true, false) => Some(*bytes[18..].first_chunk::<6>()?),
-            (true, true) => Some([0; 6]),
+            (true, true) => Some(SOME_MAC),
             (false, _) => None,
         };
-        Some(Self { node, endpoint, mac, udp: ip.map(|ip| SocketAddr::new(ip, port)) })
+        let udp = ip.map(|ip| SocketAddr::new(ip, port));
+        Some(Self { node, endpoint, mac, udp, service: has(IS_SERVICE) })
     }
 }
 
 impl fmt::Display for EpAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "fi_addr_emp://{:016x}:{}", self.node.0, self.endpoint)?;
-        if let Some([a, b, c, d, e, g]) = self.mac.filter(|mac| *mac != [0; 6]) {
+        if let (true, Some(udp)) = (self.service, self.udp) {
+            return write!(f, "{SCHEME}{udp}");
+        }
+        write!(f, "{SCHEME}@{:016x}", self.node.0)?;
+        if self.service {
+            return Ok(());
+        }
+        write!(f, ":{}", self.endpoint)?;
+        if let Some([a, b, c, d, e, g]) = self.mac {
             write!(f, "/{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")?;
         }
         match self.udp {
@@ -99,6 +149,35 @@ impl fmt::Display for EpAddress {
             None => Ok(()),
         }
     }
+}
+
+/// The six numbers of an Ethernet address.
+pub fn parse_mac(text: &str) -> Option<[u8; 6]> {
+    let byte = |part: &str| u8::from_str_radix(part, 16).ok().filter(|_| part.len() == 2);
+    let bytes: Option<Vec<u8>> = text.split(':').map(byte).collect();
+    bytes?.try_into().ok()
+}
+
+/// What comes after [`SCHEME`]`@`: a node's identity and endpoint, and where it may be found; or that of a service alone.
+pub fn parse_exact(text: &str) -> Option<EpAddress> {
+    let mut parts = text.split('/');
+    let first = parts.next()?;
+    let (node, endpoint) = first.split_once(':').map_or((first, None), |(n, e)| (n, Some(e)));
+    let node = u64::from_str_radix(node, 16).ok().filter(|_| node.len() == 16).map(NodeId);
+    let node = node.filter(|node| *node != NodeId::ANY)?;
+    let Some(endpoint) = endpoint else {
+        return parts.next().is_none().then_some(EpAddress::of_service(node));
+    };
+    let endpoint = endpoint.parse().ok()?;
+    let (mut mac, mut udp) = (None, None);
+    for part in parts {
+        match (parse_mac(part), part.parse::<SocketAddr>()) {
+            (Some(found), _) if mac.is_none() && udp.is_none() => mac = Some(found),
+            (_, Ok(found)) if udp.is_none() => udp = Some(found),
+            _ => return None,
+        }
+    }
+    Some(EpAddress { node, endpoint, mac, udp, service: false })
 }
 
 #[cfg(test)]
@@ -116,7 +195,8 @@ mod tests {
             (None, v6),
             (Some([0; 6]), v6),
         ] {
-            let address = EpAddress { node: NodeId(0x1122_3344_5566_7788), endpoint: 9, mac, udp };
+            let node = NodeId(0x1122_3344_5566_7788);
+            let address = EpAddress { node, endpoint: 9, mac, udp, service: false };
             if mac == Some([0; 6]) || udp.is_none_or(|udp| udp.is_ipv4()) || mac.is_none() {
                 assert_eq!(EpAddress::decode(&address.encode()), Some(address));
             }
@@ -131,12 +211,56 @@ mod tests {
 
     #[test]
     fn people_can_read_them() {
-        let udp = Some("10.1.2.3:700".parse().unwrap());
-        let mac = Some([2, 3, 4, 5, 6, 7]);
-        let address = EpAddress { node: NodeId(16), endpoint: 2, mac, udp };
+        let here: SocketAddr = "10.1.2.3:700".parse().unwrap();
+        let (mac, udp) = (Some([2, 3, 4, 5, 6, 7]), Some(here));
+        let address = EpAddress { node: NodeId(16), endpoint: 2, mac, udp, service: false };
         assert_eq!(
             address.to_string(),
-            "fi_addr_emp://0000000000000010:2/02:03:04:05:06:07/10.1.2.3:700"
+            "fi_emp://@0000000000000010:2/02:03:04:05:06:07/10.1.2.3:700"
         );
+        assert_eq!(EpAddress::at(here).to_string(), "fi_emp://10.1.2.3:700");
+        let v6 = EpAddress::at("[fd00::7]:800".parse().unwrap());
+        assert_eq!(v6.to_string(), "fi_emp://[fd00::7]:800");
+    }
+
+    #[test]
+    fn texts_are_read_again() {
+        let (v4, v6) = ("10.1.2.3:700".parse().unwrap(), "[fd00::7]:800".parse().unwrap());
+        let mac = Some([2, 3, 4, 5, 6, 7]);
+        for (mac, udp) in [(None, None), (mac, None), (mac, Some(v4)), (None, Some(v6))] {
+            let address =
+                EpAddress { node: NodeId(u64::MAX), endpoint: 512, mac, udp, service: false };
+            let text = address.to_string();
+            assert_eq!(parse_exact(text.strip_prefix("fi_emp://@").unwrap()), Some(address));
+        }
+        let named = EpAddress::named("ann", 5);
+        let text = named.to_string();
+        assert_eq!(parse_exact(text.strip_prefix("fi_emp://@").unwrap()), Some(named));
+        for bad in [
+            "",
+            "10",
+            "0000000000000010/1.2.3.4:5",
+            "0000000000000010:",
+            "0000000000000000:1",
+            "000000000000001:1",
+            "0000000000000010:70000",
+            "0000000000000010:1/",
+            "0000000000000010:1/nonsense",
+            "0000000000000010:1/1.2.3.4:5/02:03:04:05:06:07",
+            "0000000000000010:1/1.2.3.4:5/1.2.3.4:5",
+        ] {
+            assert_eq!(parse_exact(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn both_ends_compute_a_service() {
+        let host = "10.1.2.3:700".parse().unwrap();
+        let service = EpAddress::at(host);
+        assert_eq!(EpAddress::decode(&service.encode()), Some(service));
+        assert_eq!(service.node, EpAddress::at(host).node);
+        assert_ne!(service.node, EpAddress::at("10.1.2.3:701".parse().unwrap()).node);
+        assert!(service.has_somebody());
+        assert!(!EpAddress::at("10.1.2.3:0".parse().unwrap()).has_somebody());
     }
 }

@@ -1,72 +1,39 @@
-//! Address vectors: addresses by number. Inserting an address again gives the same number.
+//! Address vectors: addresses by number.
 
-use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 
+use emp_face::log;
 use emp_host::NodeId;
 
 use crate::address::{ADDRESS_BYTES, EpAddress};
+use crate::asked::{Format, text};
 use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
+use crate::entries::Entries;
 use crate::entry::enter;
 use crate::eq::{Eq, EqInner};
 use crate::handle::{Object, close_unused, fid, give, list, look, object, put_text, store};
+use crate::places::{Place, Problem, destination};
+use crate::symmetric::{hosts, ports};
 use crate::tables::{AvOps, FidOps, NONE};
 use emp_face::users::{Use, Users};
 
-struct Entry {
-    address: EpAddress,
-    bytes: [u8; ADDRESS_BYTES],
-    /// Insertions less removals.
-    count: usize,
-}
-
-/// Mixes a node and a number of an endpoint: asked for with each message whose source is wanted, where the standard hash
-/// costs as much as the rest of its receive. Nodes draw their identities at random, and only what the application inserts
-/// is kept, so that nobody else can fill one bucket.
-#[derive(Default)]
-struct Mixer(u64);
-
-/// An odd number with its bits well spread: the fractional part of the golden ratio.
-const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        // Tables look at both ends of it.
-        self.0 ^ (self.0 >> 32)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u16(&mut self, number: u16) {
-        self.write_u64(number.into());
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(SPREAD);
-    }
-}
-
-#[derive(Default)]
-struct Entries {
-    list: Vec<Option<Entry>>,
-    numbers: HashMap<(NodeId, u16), usize, BuildHasherDefault<Mixer>>,
-    /// Places of removed entries, to be used again.
-    free: Vec<usize>,
-}
+/// Flags of insertions.
+const INSERT_FLAGS: u64 = event::MORE | event::SYNC_ERR | event::USER_ID | event::FIREWALL;
+/// Flags of address vectors.
+const OPEN_FLAGS: u64 = event::EVENT | event::SYMMETRIC | event::USER_ID;
 
 /// What endpoints keep of an address vector.
 pub struct AvInner {
     domain: Arc<DomainInner>,
     entries: RwLock<Entries>,
-    /// Moves when an entry is removed.
+    /// Moves when an entry is removed, or called by another name.
     version: AtomicU64,
     events: bool,
+    /// Completions call entries as `fi_av_set_user_id` says, and until then nothing.
+    users_own: bool,
     eq: OnceLock<Arc<EqInner>>,
 }
 
@@ -89,13 +56,15 @@ static FID: FidOps = FidOps { bind, ..FidOps::new(close) };
 static OPS: AvOps = AvOps {
     size: size_of::<AvOps>(),
     insert,
-    insertsvc: NONE,
-    insertsym: NONE,
+    insertsvc,
+    insertsym,
     remove,
     lookup,
     straddr,
     av_set: NONE,
-    newer: [NONE; 3],
+    insert_auth_key: NONE,
+    lookup_auth_key: NONE,
+    set_user_id,
 };
 
 impl AvInner {
@@ -109,59 +78,55 @@ impl AvInner {
     #[inline]
     pub fn find(&self, address: FiAddr) -> Option<(NodeId, u16)> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let entry = entries.list.get(usize::try_from(address).ok()?)?.as_ref()?;
+        let entry = entries.get(address)?;
         Some((entry.address.node, entry.address.endpoint))
     }
 
-    /// The number of a node's endpoint; [`FI_ADDR_UNSPEC`] if it was not inserted.
+    /// What completions call a node's endpoint by; [`FI_ADDR_UNSPEC`] if it was not inserted.
     pub fn number(&self, node: NodeId, endpoint: u16) -> FiAddr {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        entries.numbers.get(&(node, endpoint)).map_or(FI_ADDR_UNSPEC, |number| *number as FiAddr)
+        entries.called(node, endpoint)
     }
 
     /// A node's endpoint as people know it: where it is, and its identity as errors have it elsewhere.
     pub fn describe(&self, node: NodeId, endpoint: u16) -> String {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let number = entries.numbers.get(&(node, endpoint));
-        let address = number.and_then(|number| Some(entries.list.get(*number)?.as_ref()?.address));
+        let address = entries.by_endpoint(node, endpoint).map(|entry| entry.address);
         let name = format!("{:016x}:{endpoint}", node.0);
-        match address.and_then(|address| address.udp) {
-            Some(udp) => format!("{} ({name})", udp.ip()),
-            None => name,
+        match address {
+            Some(address) if address.service => format!("{address} ({name})"),
+            Some(EpAddress { udp: Some(udp), .. }) => format!("{} ({name})", udp.ip()),
+            _ => name,
         }
     }
 
-    fn insert(&self, bytes: &[u8; ADDRESS_BYTES]) -> Option<FiAddr> {
-        let address = EpAddress::decode(bytes)?;
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        let Entries { list, numbers, free } = &mut *entries;
-        let next = free.last().copied().unwrap_or(list.len());
-        let number = *numbers.entry((address.node, address.endpoint)).or_insert(next);
-        if number == list.len() {
-            list.push(None);
-        }
-        if list[number].is_none() {
-            free.pop();
-            list[number] = Some(Entry { address, bytes: *bytes, count: 0 });
+    fn write(&self) -> RwLockWriteGuard<'_, Entries> {
+        self.entries.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Inserts an address; `called` is what completions are to call it by.
+    fn insert(&self, address: EpAddress, called: Option<FiAddr>) -> FiAddr {
+        let called = called.or(self.users_own.then_some(FI_ADDR_UNSPEC));
+        let (number, new) = self.write().insert(address, called);
+        if new {
             self.domain.learn(&address);
+        } else if called.is_some() {
+            self.version.fetch_add(1, Ordering::Release);
         }
-        list[number].as_mut()?.count += 1;
-        Some(number as FiAddr)
+        number
     }
 
-    fn remove(&self, address: FiAddr) -> bool {
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        let Entries { list, numbers, free } = &mut *entries;
-        let place = usize::try_from(address).ok().and_then(|number| list.get_mut(number));
-        let Some(Some(entry)) = place else { return false };
-        entry.count -= 1;
-        if entry.count == 0 {
+    fn remove(&self, number: FiAddr) -> bool {
+        let removed = self.write().remove(number);
+        if removed == Some(true) {
             self.version.fetch_add(1, Ordering::Release);
-            numbers.remove(&(entry.address.node, entry.address.endpoint));
-            list[address as usize] = None;
-            free.push(address as usize);
         }
-        true
+        removed.is_some()
+    }
+
+    /// The address at a place.
+    fn destination(&self, place: Place<'_>) -> Result<EpAddress, Problem> {
+        destination(place, std::slice::from_ref(&self.domain.way))
     }
 }
 
@@ -178,7 +143,7 @@ pub unsafe extern "C" fn open(
 ) -> c_int {
     enter(|| -> c_int {
         let domain: &Domain = object!(domain.cast_const());
-        let mut events = false;
+        let (mut events, mut users_own) = (false, false);
         // SAFETY: libfabric's rules.
         if let Some(attr) = unsafe { attr.as_mut() } {
             if !attr.name.is_null() || attr.rx_ctx_bits > 0 {
@@ -187,13 +152,18 @@ pub unsafe extern "C" fn open(
             if ![FI_AV_MAP, FI_AV_TABLE].contains(&attr.kind) {
                 attr.kind = FI_AV_TABLE;
             }
-            events = attr.flags & event::EVENT != 0;
+            if attr.flags & !OPEN_FLAGS != 0 {
+                return -error::BADFLAGS;
+            }
+            (events, users_own) =
+                (attr.flags & event::EVENT != 0, attr.flags & event::USER_ID != 0);
         }
         let inner = AvInner {
             domain: Arc::clone(&domain.inner),
             entries: RwLock::default(),
             version: AtomicU64::new(0),
             events,
+            users_own,
             eq: OnceLock::new(),
         };
         let fid = fid(class::AV, context, &FID);
@@ -235,6 +205,73 @@ unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, _flags: u64) -> c_int {
     })
 }
 
+/// Where the results of an insertion go.
+struct Results {
+    numbers: *mut FiAddr,
+    flags: u64,
+    context: *mut c_void,
+}
+
+/// Inserts what was found, in order; returns what the call is to return.
+///
+/// # Safety
+///
+/// libfabric's rules: the lists of the results are as long as that of the addresses.
+unsafe fn insert_all(
+    pointer: *mut Av,
+    addresses: impl Iterator<Item = Result<EpAddress, Problem>>,
+    results: &Results,
+) -> c_int {
+    let av: &Av = object!(pointer.cast_const());
+    let Results { numbers, flags, context } = *results;
+    let events = av.inner.eq.get().filter(|_| av.inner.events);
+    if av.inner.events && events.is_none() {
+        return -error::NOEQ;
+    }
+    let one_by_one = flags & event::USER_ID != 0;
+    let clash = one_by_one && (av.inner.users_own || numbers.is_null());
+    if flags & !INSERT_FLAGS != 0 || clash || events.is_some() && flags & event::SYNC_ERR != 0 {
+        return -error::BADFLAGS;
+    }
+    let mut good = 0;
+    for (index, address) in addresses.enumerate() {
+        let place = numbers.wrapping_add(index);
+        // SAFETY: libfabric's rules: with this flag the list is given, and says how to call them.
+        let called = one_by_one.then(|| unsafe { place.read() });
+        let nobody = |address: &EpAddress| format!("{address} names no port");
+        let address = address.and_then(|address| match address.has_somebody() {
+            true => Ok(address),
+            false => Err(nobody(&address)),
+        });
+        let number = match address {
+            Ok(address) => Some(av.inner.insert(address, called)),
+            Err(problem) => {
+                log::warn(&format!("address {index} of an insertion: {problem}"));
+                None
+            }
+        };
+        good += c_int::from(number.is_some());
+        if !numbers.is_null() {
+            store!(place, number.unwrap_or(FI_ADDR_UNSPEC));
+        }
+        if flags & event::SYNC_ERR != 0 && !context.is_null() {
+            let error = if number.is_some() { 0 } else { libc::EINVAL };
+            store!(context.cast::<c_int>().wrapping_add(index), error);
+        }
+        if let Some(eq) = events.filter(|_| number.is_none()) {
+            eq.push_error(FiEqEntry { fid: pointer.cast(), context, data: index as u64 });
+        }
+    }
+    match events {
+        Some(eq) => {
+            let data = u64::from(good.unsigned_abs());
+            eq.push(event::AV_COMPLETE, FiEqEntry { fid: pointer.cast(), context, data });
+            0
+        }
+        None => good,
+    }
+}
+
 /// # Safety
 ///
 /// The pointers follow libfabric's rules ([`crate::handle`]).
@@ -247,33 +284,102 @@ unsafe extern "C" fn insert(
     context: *mut c_void,
 ) -> c_int {
     enter(|| -> c_int {
-        let pointer = av;
+        let inner = {
+            let av: &Av = object!(av.cast_const());
+            Arc::clone(&av.inner)
+        };
+        if addresses.is_null() && count > 0 {
+            return -libc::EINVAL;
+        }
+        let results = Results { numbers, flags, context };
+        match inner.domain.format {
+            Format::Bytes => {
+                let foreign = || "it is none of EMP's".to_string();
+                let addresses = list!(addresses.cast::<[u8; ADDRESS_BYTES]>(), count).iter();
+                let addresses = addresses.map(|a| EpAddress::decode(a).ok_or_else(foreign));
+                // SAFETY: libfabric's rules.
+                unsafe { insert_all(av, addresses, &results) }
+            }
+            Format::Text => {
+                let texts = list!(addresses.cast::<*const c_char>(), count).iter();
+                let addresses = texts.map(|address| {
+                    // SAFETY: libfabric's rules: a text.
+                    let node = unsafe { text(*address) }?;
+                    inner.destination(Place { node, ..Place::default() })
+                });
+                // SAFETY: libfabric's rules.
+                unsafe { insert_all(av, addresses, &results) }
+            }
+        }
+    })
+}
+
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
+unsafe extern "C" fn insertsvc(
+    av: *mut Av,
+    node: *const c_char,
+    service: *const c_char,
+    numbers: *mut FiAddr,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| -> c_int {
+        // SAFETY: the same arguments under the same rules; texts are read only.
+        unsafe { insertsym(av, node, 1, service, 1, numbers, flags, context) }
+    })
+}
+
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
+unsafe extern "C" fn insertsym(
+    av: *mut Av,
+    node: *const c_char,
+    nodes: usize,
+    service: *const c_char,
+    services: usize,
+    numbers: *mut FiAddr,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| -> c_int {
+        let inner = {
+            let av: &Av = object!(av.cast_const());
+            Arc::clone(&av.inner)
+        };
+        // SAFETY: libfabric's rules: null or texts.
+        let (Ok(node), Ok(service)) = (unsafe { (text(node), text(service)) }) else {
+            return -libc::EINVAL;
+        };
+        let (Some(hosts), Some(ports)) = (hosts(node, nodes), ports(service, services)) else {
+            return -libc::EINVAL;
+        };
+        let each = hosts.flat_map(|host| ports.clone().map(move |port| (host.clone(), port)));
+        let addresses = each.map(|(host, port)| {
+            let (node, service) = (host.as_deref(), port.as_deref());
+            inner.destination(Place { node, service, numeric: false })
+        });
+        // SAFETY: libfabric's rules.
+        unsafe { insert_all(av, addresses, &Results { numbers, flags, context }) }
+    })
+}
+
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
+unsafe extern "C" fn set_user_id(av: *mut Av, number: FiAddr, called: FiAddr, flags: u64) -> c_int {
+    enter(|| -> c_int {
         let av: &Av = object!(av.cast_const());
-        if av.inner.events && av.inner.eq.get().is_none() {
-            return -error::NOEQ;
+        if flags != 0 {
+            return -error::BADFLAGS;
         }
-        let mut good = 0;
-        for (index, bytes) in
-            list!(addresses.cast::<[u8; ADDRESS_BYTES]>(), count).iter().enumerate()
-        {
-            let number = av.inner.insert(bytes);
-            good += c_int::from(number.is_some());
-            if !numbers.is_null() {
-                store!(numbers.wrapping_add(index), number.unwrap_or(FI_ADDR_UNSPEC));
-            }
-            if flags & event::SYNC_ERR != 0 && !context.is_null() {
-                let error = if number.is_some() { 0 } else { libc::EINVAL };
-                store!(context.cast::<c_int>().wrapping_add(index), error);
-            }
+        if !av.inner.users_own || !av.inner.write().call(number, called) {
+            return -libc::EINVAL;
         }
-        match av.inner.eq.get().filter(|_| av.inner.events) {
-            Some(eq) => {
-                let data = u64::from(good.unsigned_abs());
-                eq.push(event::AV_COMPLETE, FiEqEntry { fid: pointer.cast(), context, data });
-                0
-            }
-            None => good,
-        }
+        av.inner.version.fetch_add(1, Ordering::Release);
+        0
     })
 }
 
@@ -305,10 +411,9 @@ unsafe extern "C" fn lookup(
     enter(|| -> c_int {
         let av: &Av = object!(av.cast_const());
         let entries = av.inner.entries.read().unwrap_or_else(PoisonError::into_inner);
-        let place = usize::try_from(number).ok().and_then(|number| entries.list.get(number));
-        let Some(Some(entry)) = place else { return -libc::EINVAL };
+        let Some(entry) = entries.get(number) else { return -libc::EINVAL };
         // SAFETY: libfabric's rules.
-        match unsafe { put_address(&entry.bytes, into, room) } {
+        match unsafe { put_address(&av.inner.domain.format.write(&entry.address), into, room) } {
             // What fits is there, and how much there is: that is all that this call promises.
             result if result == -error::TOOSMALL => 0,
             result => result,
@@ -321,61 +426,43 @@ unsafe extern "C" fn lookup(
 /// # Safety
 ///
 /// libfabric's rules: `into` has `*room` bytes.
-pub unsafe fn put_address(
-    bytes: &[u8; ADDRESS_BYTES],
-    into: *mut c_void,
-    room: *mut usize,
-) -> c_int {
+pub unsafe fn put_address(bytes: &[u8], into: *mut c_void, room: *mut usize) -> c_int {
     // SAFETY: libfabric's rules.
     let Some(given) = (unsafe { look(room) }).copied() else { return -libc::EINVAL };
-    let count = if into.is_null() { 0 } else { given.min(ADDRESS_BYTES) };
+    let count = if into.is_null() { 0 } else { given.min(bytes.len()) };
     // SAFETY: there is room for so many bytes.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), into.cast::<u8>(), count) };
-    store!(room, ADDRESS_BYTES);
-    if count < ADDRESS_BYTES { -error::TOOSMALL } else { 0 }
+    store!(room, bytes.len());
+    if count < bytes.len() { -error::TOOSMALL } else { 0 }
 }
 
 /// # Safety
 ///
 /// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn straddr(
-    _av: *mut Av,
+    av: *mut Av,
     address: *const c_void,
     into: *mut c_char,
     room: *mut usize,
 ) -> *const c_char {
     enter(|| -> *const c_char {
         // SAFETY: libfabric's rules.
-        let (bytes, given) =
-            unsafe { (look(address.cast::<[u8; ADDRESS_BYTES]>()), look(room).copied()) };
-        let text = match bytes.and_then(EpAddress::decode) {
-            Some(address) => address.to_string(),
-            None => "not an address of EMP".into(),
+        let given = unsafe { look(room).copied() };
+        // SAFETY: libfabric's rules; the vector is one, or what stands for it is null.
+        let format = unsafe { look(av) }.map_or(Format::Bytes, |av| av.inner.domain.format);
+        // SAFETY: libfabric's rules: an address of the vector's format.
+        let known = unsafe {
+            match format {
+                Format::Bytes => look(address.cast::<[u8; ADDRESS_BYTES]>())
+                    .and_then(EpAddress::decode)
+                    .map(|address| address.to_string()),
+                Format::Text => text(address.cast()).ok().flatten().map(str::to_owned),
+            }
         };
+        let text = known.unwrap_or_else(|| "not an address of EMP".into());
         // SAFETY: libfabric's rules: so much room.
         let needed = unsafe { put_text(&text, into, given.unwrap_or(0)) };
         store!(room, needed);
         into
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-    use std::hash::BuildHasher;
-
-    #[test]
-    fn neighbouring_endpoints_and_nodes_are_told_apart_at_both_ends_of_the_hash() {
-        let hash = |node, endpoint: u16| {
-            BuildHasherDefault::<Mixer>::default().hash_one((NodeId(node), endpoint))
-        };
-        let all: Vec<u64> =
-            (0..64).flat_map(|node| (0..64).map(move |endpoint| hash(node, endpoint))).collect();
-        let different = |part: fn(&u64) -> u64| all.iter().map(part).collect::<HashSet<_>>().len();
-        assert_eq!(different(|hash| *hash), 4096);
-        // As many of 7 bits as there are, and nearly as many of 16 as 4096 draws give.
-        assert_eq!(different(|hash| hash >> 57), 128);
-        assert!(different(|hash| hash & 0xffff) > 3700, "{}", different(|hash| hash & 0xffff));
-    }
 }

@@ -11,7 +11,7 @@ pub use libc::iovec;
 /// An entry of an address vector.
 pub type FiAddr = u64;
 
-/// "Any" or "not known".
+/// "Any" or "not known"; also "not to be had".
 pub const FI_ADDR_UNSPEC: FiAddr = u64::MAX;
 
 /// What `fi_version` returns.
@@ -32,6 +32,7 @@ pub mod caps {
     pub const REMOTE_READ: u64 = 1 << 12;
     pub const REMOTE_WRITE: u64 = 1 << 13;
     pub const MULTI_RECV: u64 = 1 << 16;
+    pub const AV_USER_ID: u64 = 1 << 41;
     pub const LOCAL_COMM: u64 = 1 << 51;
     pub const REMOTE_COMM: u64 = 1 << 52;
     pub const SOURCE: u64 = 1 << 57;
@@ -79,8 +80,15 @@ pub mod bind {
 
 /// Flags of address vectors and event queues.
 pub mod event {
+    pub const MORE: u64 = 1 << 18;
     pub const EVENT: u64 = 1 << 24;
+    /// Of an address vector, and of single insertions into others.
+    pub const USER_ID: u64 = 1 << 41;
+    /// A peer that cannot be called, but calls: all peers of EMP can.
+    pub const FIREWALL: u64 = 1 << 42;
     pub const SYNC_ERR: u64 = 1 << 58;
+    /// Each host has as many endpoints: nothing that would make a difference here.
+    pub const SYMMETRIC: u64 = 1 << 59;
     pub const AV_COMPLETE: u32 = 5;
 }
 
@@ -93,6 +101,8 @@ pub const FI_MR_VIRT_ADDR: c_int = 1 << 4;
 pub const FI_MR_PROV_KEY: c_int = 1 << 6;
 /// An old name for several of these together.
 pub const FI_MR_BASIC: c_int = 1;
+/// An old name for none of them.
+pub const FI_MR_SCALABLE: c_int = 2;
 pub const FI_EP_RDM: u32 = 3;
 pub const FI_THREAD_SAFE: u32 = 1;
 pub const FI_PROGRESS_MANUAL: u32 = 2;
@@ -103,6 +113,8 @@ pub const FI_OPT_ENDPOINT: c_int = 0;
 pub const FI_OPT_MIN_MULTI_RECV: c_int = 0;
 /// Format of addresses and number of the wire protocol: values of this provider's own.
 pub const FI_PROV_SPECIFIC: u32 = 1 << 31;
+/// Addresses as texts.
+pub const FI_ADDR_STR: u32 = 9;
 
 /// Classes of objects.
 pub mod class {
@@ -115,6 +127,14 @@ pub mod class {
     pub const CQ: usize = 14;
     pub const CNTR: usize = 15;
     pub const NIC: usize = 20;
+}
+
+/// Flags of `fi_getinfo`.
+pub mod getinfo {
+    pub const PROV_ATTR_ONLY: u64 = 1 << 54;
+    pub const NUMERICHOST: u64 = 1 << 55;
+    /// `node` and `service` are where this process is to be reached.
+    pub const SOURCE: u64 = 1 << 57;
 }
 
 /// Commands of `fi_control`.

@@ -11,7 +11,8 @@ use emp_face::users::{Use, Users};
 use emp_face::ways::{Way, ways};
 use emp_host::{Endpoint, Node};
 
-use crate::address::EpAddress;
+use crate::address::{EpAddress, SERVICE_ENDPOINT};
+use crate::asked::{Format, source_of};
 use crate::bindings::*;
 use crate::entry::enter;
 use crate::handle::{Object, fid, give, look, object, take};
@@ -27,11 +28,24 @@ const EXPORTER: u16 = 2 * ENDPOINTS_MAX;
 /// Everything of a domain that its parts share.
 pub struct DomainInner {
     pub face: FaceNode,
+    /// The way that was taken.
+    pub way: Way,
+    pub format: Format,
+    service: Service,
     /// Exports this node's memory.
     exporter: OnceLock<Endpoint>,
     /// Numbers of endpoints that are free, the longest unused first: what is still under way to a closed one finds
     /// nobody for as long as possible.
     free_endpoints: Mutex<VecDeque<u16>>,
+}
+
+/// Where a domain's first endpoint listens, if that was said when it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Service {
+    None,
+    Listens(EpAddress),
+    /// It is somebody else's, or may not be had: the system's error.
+    Refused(EpAddress, c_int),
 }
 
 #[repr(C)]
@@ -90,13 +104,17 @@ pub unsafe extern "C" fn open(
             _ => return -libc::EINVAL,
         };
         let Ok(settings) = params::read() else { return -libc::EINVAL };
-        let Some(way) = ways(&settings).into_iter().find(|way| way.name() == name) else {
+        let Some(way) = way_called(&name, &settings) else {
             log::warn(&format!("{name} is not there (any more)"));
             return -libc::ENODEV;
         };
-        match DomainInner::start(&way, &settings) {
+        let Some(format) = Format::of(info.addr_format) else { return -libc::EINVAL };
+        // SAFETY: libfabric's rules.
+        let source = unsafe { source_of(info, std::slice::from_ref(&way)) };
+        match DomainInner::start(way, format, source, &settings) {
             Ok(inner) => {
-                log::inform(&format!("{name}: frames go by {}", way.kind.name()));
+                let (by, at) = (inner.way.kind.name(), inner.address(SERVICE_ENDPOINT));
+                log::inform(&format!("{name}: frames go by {by}; the first endpoint is {at}"));
                 let domain = Domain {
                     fid: fid(class::DOMAIN, context, &FID),
                     ops: &OPS,
@@ -155,12 +173,61 @@ fn registration(mode: c_int) -> c_int {
     if mode == FI_MR_BASIC { FI_MR_VIRT_ADDR | FI_MR_PROV_KEY } else { mode }
 }
 
+/// The way of this name: of those that are offered unasked, or by an interface that was asked for.
+fn way_called(name: &str, settings: &Settings) -> Option<Way> {
+    let called = |way: &Way| way.name() == name;
+    ways(settings).into_iter().find(called).or_else(|| {
+        let interface = name.strip_suffix("-udp").unwrap_or(name).to_owned();
+        let settings = Settings { interfaces: vec![interface], ..settings.clone() };
+        ways(&settings).into_iter().find(called)
+    })
+}
+
+/// Takes the place where a service is to listen, as far as it has one. The socket is the node's later on.
+fn check_place(service: &EpAddress) -> Result<(), c_int> {
+    let Some(udp) = service.udp else { return Ok(()) };
+    match std::net::UdpSocket::bind(udp) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.raw_os_error().unwrap_or(libc::EADDRINUSE)),
+    }
+}
+
 impl DomainInner {
-    fn start(way: &Way, settings: &Settings) -> Result<Self, String> {
-        let node = random_identity().map_err(|error| error.to_string())?;
-        let name = format!("fi-{}", std::process::id());
+    fn start(
+        mut way: Way,
+        format: Format,
+        source: Option<EpAddress>,
+        settings: &Settings,
+    ) -> Result<Self, String> {
+        // An interface may have several addresses: the one that was asked for is the only one then.
+        if let Some(ip) = source.and_then(|source| source.udp).map(|udp| udp.ip())
+            && way.interface.addresses.contains(&ip)
+        {
+            way.interface.addresses = vec![ip];
+        }
+        let service = source.filter(|source| source.service && source.has_somebody());
+        let service = service.map_or(Service::None, |service| match check_place(&service) {
+            Ok(()) => Service::Listens(service),
+            Err(error) => Service::Refused(service, error),
+        });
+        let start = |node, udp_port| {
+            let name = format!("fi-{}", std::process::id());
+            FaceNode::start(&way, settings, Identity { node, name, udp_port })
+        };
+        let alone = || start(random_identity().map_err(|error| error.to_string())?, 0);
+        let (face, service) = match service {
+            Service::Listens(at) => match start(at.node, at.udp.map_or(0, |udp| udp.port())) {
+                Ok(face) => (face, service),
+                // In shared memory the identity itself is the place.
+                Err(_) => (alone()?, Service::Refused(at, libc::EADDRINUSE)),
+            },
+            _ => (alone()?, service),
+        };
         Ok(Self {
-            face: FaceNode::start(way, settings, Identity { node, name, udp_port: 0 })?,
+            face,
+            way,
+            format,
+            service,
             exporter: OnceLock::new(),
             free_endpoints: Mutex::new((0..ENDPOINTS_MAX).collect()),
         })
@@ -179,9 +246,35 @@ impl DomainInner {
         Some(self.exporter.get_or_init(|| exporter))
     }
 
-    /// A number for an endpoint; `None` if there were too many.
-    pub fn next_endpoint(&self) -> Option<u16> {
-        self.free_endpoints.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    /// A number for an endpoint. `source`: where it is to be reached, if that was said.
+    pub fn next_endpoint(&self, source: Option<EpAddress>) -> Result<u16, c_int> {
+        let source = source.filter(|source| source.service && source.has_somebody());
+        match (source, self.service) {
+            (Some(source), Service::Listens(at)) if source.node == at.node => {
+                self.take_endpoint(|_| true)
+            }
+            (Some(source), Service::Refused(at, error)) if source.node == at.node => {
+                let why = std::io::Error::from_raw_os_error(error);
+                log::warn(&format!("nothing can listen at {source}: {why}"));
+                Err(-error)
+            }
+            (Some(source), _) => {
+                log::warn(&format!("{source}: its domain was opened for another address"));
+                Err(-libc::EADDRNOTAVAIL)
+            }
+            // The number of those who listen is kept for them.
+            (None, Service::Listens(_)) => self.take_endpoint(|number| number != SERVICE_ENDPOINT),
+            (None, _) => self.take_endpoint(|_| true),
+        }
+    }
+
+    fn take_endpoint(&self, fits: impl Fn(u16) -> bool) -> Result<u16, c_int> {
+        let mut free = self.free_endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever listens again after a close is to be found again.
+        let listens = free.iter().position(|number| *number == SERVICE_ENDPOINT && fits(*number));
+        let service = listens.filter(|_| matches!(self.service, Service::Listens(_)));
+        let place = service.or_else(|| free.iter().position(|number| fits(*number)));
+        place.and_then(|place| free.remove(place)).ok_or(-libc::ENOSPC)
     }
 
     /// Gives the number of a closed endpoint back.
@@ -196,7 +289,9 @@ impl DomainInner {
             Some(udp) if udp.is_ipv6() => SOME_MAC,
             _ => mac,
         });
-        EpAddress { node: self.node().id(), endpoint, mac, udp }
+        let listens = matches!(self.service, Service::Listens(_));
+        let service = listens && endpoint == SERVICE_ENDPOINT;
+        EpAddress { node: self.node().id(), endpoint, mac, udp, service }
     }
 
     /// Tells the node where another one is.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use emp_host::{ClaimId, Completion, Endpoint};
 
+use crate::asked::source_of;
 use crate::av::{Av, AvInner, put_address};
 use crate::bindings::*;
 use crate::cntr::{Cntr, CntrInner};
@@ -270,7 +271,12 @@ pub unsafe extern "C" fn open(
         let info: &FiInfo = object!(info.cast_const());
         // SAFETY: libfabric's rules.
         let (tx, rx) = unsafe { (look(info.tx_attr), look(info.rx_attr)) };
-        let Some(number) = domain.inner.next_endpoint() else { return -libc::ENOSPC };
+        // SAFETY: libfabric's rules.
+        let source = unsafe { source_of(info, std::slice::from_ref(&domain.inner.way)) };
+        let number = match domain.inner.next_endpoint(source) {
+            Ok(number) => number,
+            Err(refusal) => return refusal,
+        };
         let inner = EpInner {
             domain: Arc::clone(&domain.inner),
             number,
@@ -435,9 +441,10 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
 unsafe extern "C" fn getname(fid: *mut Fid, into: *mut c_void, room: *mut usize) -> c_int {
     enter(|| -> c_int {
         let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
-        let address = endpoint.inner.domain.address(endpoint.inner.number);
+        let domain = &endpoint.inner.domain;
+        let address = domain.format.write(&domain.address(endpoint.inner.number));
         // SAFETY: libfabric's rules.
-        unsafe { put_address(&address.encode(), into, room) }
+        unsafe { put_address(&address, into, room) }
     })
 }
 

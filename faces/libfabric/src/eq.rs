@@ -19,9 +19,18 @@ const EVENTS_MAX: usize = 4096;
 /// Flag of reads that leave the event in the queue.
 const PEEK: u64 = op::PEEK;
 
+/// What happened.
+#[derive(Clone)]
+enum Event {
+    /// Its number, and what is to be read of it.
+    Good(u32, Vec<u8>),
+    /// Something has failed: the object, context and data that it is told with, and the error.
+    Bad([usize; 2], u64, c_int),
+}
+
 /// What other objects keep of an event queue.
 pub struct EqInner {
-    events: Mutex<VecDeque<(u32, Vec<u8>)>>,
+    events: Mutex<VecDeque<Event>>,
     more: Condvar,
     waiting: WaitObject,
 }
@@ -49,11 +58,21 @@ impl EqInner {
         self.push_bytes(event, fields.iter().flat_map(|field| field.to_ne_bytes()).collect());
     }
 
+    /// Adds an address that could not be inserted.
+    pub fn push_error(&self, entry: FiEqEntry) {
+        let pointers = [entry.fid.expose_provenance(), entry.context.expose_provenance()];
+        self.push_event(Event::Bad(pointers, entry.data, libc::EINVAL));
+    }
+
     fn push_bytes(&self, event: u32, bytes: Vec<u8>) -> bool {
+        self.push_event(Event::Good(event, bytes))
+    }
+
+    fn push_event(&self, event: Event) -> bool {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         let room = events.len() < EVENTS_MAX;
         if room {
-            events.push_back((event, bytes));
+            events.push_back(event);
             self.more.notify_all();
             self.waiting.ring();
         }
@@ -67,7 +86,8 @@ impl EqInner {
     }
 
     /// Waits for an event for `time` at most (`None`: without limit), and takes it unless it is to stay.
-    fn next(&self, time: Option<Duration>, stay: bool) -> Option<(u32, Vec<u8>)> {
+    /// A failure stays until [`readerr`] takes it.
+    fn next(&self, time: Option<Duration>, stay: bool) -> Option<Event> {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         if events.is_empty() && time != Some(Duration::ZERO) {
             let none = |events: &mut VecDeque<_>| events.is_empty();
@@ -81,7 +101,11 @@ impl EqInner {
                 }
             };
         }
-        if stay { events.front().cloned() } else { events.pop_front() }
+        match events.front() {
+            Some(event @ Event::Bad(..)) => Some(event.clone()),
+            front if stay => front.cloned(),
+            _ => events.pop_front(),
+        }
     }
 }
 
@@ -165,8 +189,10 @@ unsafe extern "C" fn sread(
     enter(|| -> isize {
         let eq: &Eq = object!(eq.cast_const());
         let time = u64::try_from(timeout).ok().map(Duration::from_millis);
-        let Some((number, bytes)) = eq.inner.next(time, flags & PEEK != 0) else {
-            return -(libc::EAGAIN as isize);
+        let (number, bytes) = match eq.inner.next(time, flags & PEEK != 0) {
+            None => return -(libc::EAGAIN as isize),
+            Some(Event::Bad(..)) => return -(error::AVAIL as isize),
+            Some(Event::Good(number, bytes)) => (number, bytes),
         };
         let count = if into.is_null() { 0 } else { bytes.len().min(room) };
         // SAFETY: libfabric's rules: there is so much room.
@@ -179,10 +205,23 @@ unsafe extern "C" fn sread(
 /// # Safety
 ///
 /// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn readerr(_eq: *mut Eq, _into: *mut FiEqErrEntry, _flags: u64) -> isize {
+unsafe extern "C" fn readerr(eq: *mut Eq, into: *mut FiEqErrEntry, flags: u64) -> isize {
     enter(|| -> isize {
-        // There is nothing that fails.
-        -(libc::EAGAIN as isize)
+        let eq: &Eq = object!(eq.cast_const());
+        // SAFETY: libfabric's rules.
+        let Some(into) = (unsafe { into.as_mut() }) else { return -(libc::EINVAL as isize) };
+        let mut events = eq.inner.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Event::Bad([fid, context], data, error)) = events.front() else {
+            return -(libc::EAGAIN as isize);
+        };
+        into.fid = std::ptr::with_exposed_provenance_mut(*fid);
+        into.context = std::ptr::with_exposed_provenance_mut(*context);
+        (into.data, into.err, into.prov_errno) = (*data, *error, 0);
+        into.err_data_size = 0;
+        if flags & PEEK == 0 {
+            events.pop_front();
+        }
+        size_of::<FiEqErrEntry>() as isize
     })
 }
 

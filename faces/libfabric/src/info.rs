@@ -2,11 +2,14 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
+use crate::address::EpAddress;
+use crate::asked::{Asked, Format, asked, text as given_text};
 use crate::bindings::*;
 use crate::domain::Domain;
 use crate::entry::enter;
 use crate::handle::look;
 use crate::params;
+use crate::places::Place;
 use emp_face::log;
 use emp_face::ways::{Way, ways};
 
@@ -21,6 +24,9 @@ const REMOTE_DIRECTIONS: u64 = caps::READ | caps::WRITE | caps::REMOTE_READ | ca
 const CAPS_SECONDARY: u64 = caps::MULTI_RECV | caps::SOURCE | caps::DIRECTED_RECV;
 /// These cost nothing and are always given.
 const CAPS_PLACE: u64 = caps::LOCAL_COMM | caps::REMOTE_COMM;
+
+/// Of a domain, for those who ask for it.
+const CAPS_DOMAIN: u64 = caps::AV_USER_ID;
 
 const TX_CAPS: u64 = CAPS_PRIMARY | caps::SEND | caps::READ | caps::WRITE;
 const RX_CAPS: u64 =
@@ -52,6 +58,9 @@ pub const MESSAGE_BYTES_MAX: usize = 1 << 46;
 /// All tag bits are to be had: no field is marked.
 const TAG_FORMAT: u64 = 0xAAAA_AAAA_AAAA_AAAA;
 
+/// Interface version from which on modes of registration are bits.
+const MR_MODE_BITS_SINCE: u32 = version(1, 5);
+
 /// Endpoints of a domain.
 const ENDPOINTS: usize = crate::domain::ENDPOINTS_MAX as usize;
 /// Completion queues of a domain, and counters: memory is the only limit; this says "many".
@@ -64,7 +73,7 @@ const PROGRESS_MAX: u32 = 3;
 
 /// Wire protocol and address format, in the space of providers' own values.
 const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x45_4D50;
-const ADDRESS_FORMAT: u32 = PROTOCOL;
+pub const ADDRESS_FORMAT: u32 = PROTOCOL;
 
 /// Bytes that each block is longer than the structure in it, all zero: newer cores have members there.
 const SPARE_BYTES: usize = 256;
@@ -114,8 +123,8 @@ impl<'a> Hints<'a> {
     /// False if no way at all can be what is asked for; says why to those who listen.
     fn can_be_met(&self) -> bool {
         let problems = [
-            (self.info.is_some_and(|i| i.caps & !CAPS != 0), "capabilities"),
-            (self.info.is_some_and(|i| ![0, ADDRESS_FORMAT].contains(&i.addr_format)), "addresses"),
+            (self.info.is_some_and(|i| i.caps & !(CAPS | CAPS_DOMAIN) != 0), "capabilities"),
+            (self.info.is_some_and(|i| Format::of(i.addr_format).is_none()), "addresses"),
             (self.ep.is_some_and(|e| ![0, FI_EP_RDM].contains(&e.kind)), "endpoint type"),
             (self.ep.is_some_and(|e| ![0, PROTOCOL].contains(&e.protocol)), "protocol"),
             (self.ep.is_some_and(|e| e.max_msg_size > MESSAGE_BYTES_MAX), "message size"),
@@ -145,7 +154,10 @@ impl<'a> Hints<'a> {
             (self.domain.is_some_and(|d| d.rx_ctx_cnt > ENDPOINTS), "receive contexts"),
             (self.domain.is_some_and(|d| d.cq_cnt > QUEUES), "completion queues"),
             (self.domain.is_some_and(|d| d.cntr_cnt > QUEUES), "counters"),
-            (self.domain.is_some_and(|d| d.caps & !CAPS_PLACE != 0), "domain capabilities"),
+            (
+                self.domain.is_some_and(|d| d.caps & !(CAPS_PLACE | CAPS_DOMAIN) != 0),
+                "domain capabilities",
+            ),
             (self.domain.is_some_and(|d| d.auth_key_size != 0), "authorization keys"),
         ];
         for (problem, what) in problems {
@@ -197,8 +209,27 @@ fn many(contexts: usize) -> bool {
 /// The name of the fabric: one for all, as any node may reach any other.
 const FABRIC: &str = "emp";
 
+/// An address that the core can `free`, with its length. None if there is no memory.
+fn address(format: Format, address: &EpAddress) -> (*mut c_void, usize) {
+    let bytes = format.write(address);
+    // SAFETY: asks for memory, and writes what there is room for.
+    unsafe {
+        let block = libc::calloc(1, bytes.len() + SPARE_BYTES);
+        if block.is_null() {
+            return (block, 0);
+        }
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), block.cast::<u8>(), bytes.len());
+        (block, bytes.len())
+    }
+}
+
 /// One `fi_info`.
-fn build(way: &Way, hints: &Hints<'_>, api_version: u32) -> Option<*mut FiInfo> {
+fn build(
+    (way, source): &(Way, EpAddress),
+    destination: Option<&EpAddress>,
+    hints: &Hints<'_>,
+    api_version: u32,
+) -> Option<*mut FiInfo> {
     let info = zeroed::<FiInfo>();
     let parts = (zeroed(), zeroed(), zeroed(), zeroed(), zeroed());
     let (tx, rx, ep, domain, fabric): (
@@ -255,14 +286,20 @@ fn build(way: &Way, hints: &Hints<'_>, api_version: u32) -> Option<*mut FiInfo> 
     ep.tx_ctx_cnt = 1;
     ep.rx_ctx_cnt = 1;
 
-    fill_domain(domain, way, hints);
+    fill_domain(domain, way, hints, api_version);
 
     fabric.name = text(FABRIC);
     fabric.prov_version = crate::PROVIDER_VERSION;
     fabric.api_version = api_version;
 
     info.caps = caps;
-    info.addr_format = ADDRESS_FORMAT;
+    let format = hints.info.and_then(|hint| Format::of(hint.addr_format));
+    let format = format.unwrap_or(Format::Bytes);
+    info.addr_format = format.number();
+    (info.src_addr, info.src_addrlen) = address(format, source);
+    if let Some(destination) = destination {
+        (info.dest_addr, info.dest_addrlen) = address(format, destination);
+    }
     info.tx_attr = tx;
     info.rx_attr = rx;
     info.ep_attr = ep;
@@ -272,9 +309,10 @@ fn build(way: &Way, hints: &Hints<'_>, api_version: u32) -> Option<*mut FiInfo> 
     Some(info)
 }
 
-fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>) {
+fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>, api_version: u32) {
     let or = |asked: u32, otherwise: u32| if asked == 0 { otherwise } else { asked };
     let hint = |field: fn(&FiDomainAttr) -> u32| hints.domain.map_or(0, field);
+    let hint_caps = hints.info.map_or(0, |i| i.caps) | hints.domain.map_or(0, |d| d.caps);
     let hint_mode = hints.domain.map_or(0, |hint| hint.mr_mode);
     domain.name = text(&way.name());
     // Everything is locked as it must be, and the guardian makes progress: whatever is asked for is kept.
@@ -282,7 +320,8 @@ fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>) {
     domain.control_progress = or(hint(|d| d.control_progress), FI_PROGRESS_MANUAL);
     domain.data_progress = or(hint(|d| d.data_progress), FI_PROGRESS_MANUAL);
     domain.resource_mgmt = FI_RM_ENABLED;
-    domain.av_type = or(hint(|d| d.av_type), FI_AV_TABLE);
+    // If none is asked for: any.
+    domain.av_type = hint(|d| d.av_type);
     domain.mr_key_size = 8;
     domain.cq_data_size = 8;
     domain.cq_cnt = QUEUES;
@@ -292,25 +331,40 @@ fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>) {
     domain.max_ep_tx_ctx = 1;
     domain.max_ep_rx_ctx = 1;
     domain.cntr_cnt = QUEUES;
-    // Names of today's rules: none of them is needed. An application of before knows these two only.
-    let basic = hint_mode == FI_MR_BASIC;
-    domain.mr_mode = if basic { FI_MR_BASIC } else { 0 };
+    // Names of today's rules: none of them is needed. Applications from before those know two others only.
+    domain.mr_mode = match hint_mode {
+        FI_MR_BASIC | FI_MR_SCALABLE => hint_mode,
+        _ if api_version < MR_MODE_BITS_SINCE => FI_MR_SCALABLE,
+        _ => 0,
+    };
     domain.mr_iov_limit = 1;
     domain.mr_cnt = REGIONS;
-    domain.caps = CAPS_PLACE;
+    let asked = hint_caps & CAPS_DOMAIN;
+    domain.caps = CAPS_PLACE | asked;
 }
 
-/// Entry point of the provider: what it can do. `node` and `service` say nothing here: addresses are exchanged by those
-/// who run the processes.
+impl Hints<'_> {
+    /// Says why there is nothing: aloud to who asks for this provider by name.
+    fn refuse(&self, problem: &str) -> c_int {
+        let name = self.fabric.map_or(std::ptr::null_mut(), |fabric| fabric.prov_name);
+        // SAFETY: libfabric's rules: null or a text.
+        let wanted = !name.is_null() && unsafe { CStr::from_ptr(name) } == c"emp";
+        let say = if wanted { log::warn } else { log::inform };
+        say(&format!("fi_getinfo: {problem}"));
+        -libc::ENODATA
+    }
+}
+
+/// Entry point of the provider: what it can do.
 ///
 /// # Safety
 ///
 /// libfabric's rules (see [`crate::handle`]).
 pub unsafe extern "C" fn getinfo(
     api_version: u32,
-    _node: *const c_char,
-    _service: *const c_char,
-    _flags: u64,
+    node: *const c_char,
+    service: *const c_char,
+    flags: u64,
     hints: *const FiInfo,
     out: *mut *mut FiInfo,
 ) -> c_int {
@@ -324,11 +378,23 @@ pub unsafe extern "C" fn getinfo(
         if !hints.can_be_met() {
             return -libc::ENODATA;
         }
-        let ways = ways(&settings);
-        let fitting = ways.iter().filter(|way| hints.name(&way.name()));
+        // SAFETY: libfabric's rules.
+        let found = unsafe {
+            let place = |numeric| {
+                Ok(Place { node: given_text(node)?, service: given_text(service)?, numeric })
+            };
+            place(flags & getinfo::NUMERICHOST != 0)
+                .and_then(|place| asked(place, flags, hints.info, &settings, ways(&settings)))
+        };
+        let Asked { sources, destination } = match found {
+            Ok(found) => found,
+            Err(problem) => return hints.refuse(&problem),
+        };
+        let fitting = sources.iter().filter(|(way, _)| hints.name(&way.name()));
         let mut first: *mut FiInfo = std::ptr::null_mut();
         let mut last: *mut FiInfo = first;
-        for info in fitting.filter_map(|way| build(way, &hints, api_version)) {
+        for info in fitting.filter_map(|way| build(way, destination.as_ref(), &hints, api_version))
+        {
             if first.is_null() {
                 first = info;
             } else {

@@ -15,6 +15,7 @@
 )]
 
 mod address;
+mod asked;
 mod atomic;
 mod av;
 mod bindings;
@@ -24,6 +25,7 @@ mod cq;
 mod domain;
 mod ended;
 mod endpoint;
+mod entries;
 mod entry;
 mod eq;
 mod fabric;
@@ -36,10 +38,12 @@ mod nic;
 mod offered;
 mod params;
 mod pieces;
+mod places;
 mod remote;
 mod rma;
 mod slots;
 mod status;
+mod symmetric;
 mod tables;
 mod tagged;
 mod transfer;

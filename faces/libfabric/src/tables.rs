@@ -154,15 +154,33 @@ pub struct AvOps {
     pub size: usize,
     pub insert:
         unsafe extern "C" fn(*mut Av, *const c_void, usize, *mut FiAddr, u64, *mut c_void) -> c_int,
-    pub insertsvc: Unsupported,
-    pub insertsym: Unsupported,
+    pub insertsvc: unsafe extern "C" fn(
+        *mut Av,
+        *const c_char,
+        *const c_char,
+        *mut FiAddr,
+        u64,
+        *mut c_void,
+    ) -> c_int,
+    pub insertsym: unsafe extern "C" fn(
+        *mut Av,
+        *const c_char,
+        usize,
+        *const c_char,
+        usize,
+        *mut FiAddr,
+        u64,
+        *mut c_void,
+    ) -> c_int,
     pub remove: unsafe extern "C" fn(*mut Av, *mut FiAddr, usize, u64) -> c_int,
     pub lookup: unsafe extern "C" fn(*mut Av, FiAddr, *mut c_void, *mut usize) -> c_int,
     pub straddr:
         unsafe extern "C" fn(*mut Av, *const c_void, *mut c_char, *mut usize) -> *const c_char,
     pub av_set: Unsupported,
-    /// What cores after 1.17 have added.
-    pub newer: [Unsupported; 3],
+    /// From here on, what cores after 1.17 have added.
+    pub insert_auth_key: Unsupported,
+    pub lookup_auth_key: Unsupported,
+    pub set_user_id: unsafe extern "C" fn(*mut Av, FiAddr, FiAddr, u64) -> c_int,
 }
 
 #[repr(C)]

@@ -2,8 +2,8 @@
 //!
 //! A face is a C library with the functions of its interface. Each call enters by the [`boundary`], finds its objects by
 //! [`handles`] (or, where the interface makes C look into them, by pointers: [`pointers`]), and posts to an endpoint of a
-//! node, which was started by [`node`] on one of the machine's [`ways`] as the user's [`settings`] have it. Operations
-//! wait in [`slots`]; threads wait by [`waiting`]. `docs/guide/faces.md` shows how a face is made of these.
+//! node, which was started by [`node`] on one of the machine's [`ways`] as the user's [`settings`] have it; where interfaces
+//! name peers by numbers, [`machines`] says who that is. Operations wait in [`slots`]; threads wait by [`waiting`]. `docs/guide/faces.md` shows how a face is made of these.
 
 #![warn(missing_docs)]
 
@@ -11,6 +11,7 @@ pub mod boundary;
 pub mod fork;
 pub mod handles;
 pub mod log;
+pub mod machines;
 pub mod node;
 pub mod pointers;
 pub mod settings;

@@ -15,14 +15,13 @@ use emp_host::{
 
 use crate::abi::*;
 use crate::address::{
-    CONNECT_GET, CONNECT_PUT, ENDPOINTS_MAX, Parts, REQUEST, endpoint_of, is_nic, node_of,
+    CONNECT_GET, CONNECT_PUT, ENDPOINTS_MAX, PLACES, Parts, REQUEST, endpoint_of, is_nic, node_of,
     whereabouts,
 };
 use crate::complete::end;
 use crate::endpoint::{CONTROL, Endpoint, State};
 use crate::errors::{call_on, enter};
 use crate::names;
-use crate::open::Claim;
 use crate::partners::Fate;
 use crate::process::library;
 use crate::progress::code;
@@ -83,7 +82,7 @@ impl Endpoint {
         let to = node_of(nic, id);
         let key = state.requests.insert(request).ok_or(Return::NO_RESOURCES)?;
         let itself = to == self.face.node.id();
-        if itself || (ours && Claim::is_free(nic, id)) {
+        if itself || (ours && PLACES.is_free(nic, id)) {
             let code = match (itself, filter == self.key) {
                 (true, true) => StatusCode::SUCCESS,
                 (true, false) => StatusCode::BAD_KEY,

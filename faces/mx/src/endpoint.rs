@@ -11,6 +11,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use emp_face::handles::{Key, Table};
+use emp_face::machines::Claim;
 use emp_face::node::FaceNode;
 use emp_face::waiting::Waiters;
 use emp_face::yielding::Yielding;
@@ -51,7 +52,7 @@ pub struct Endpoint {
     pub waiters: Waiters,
     pub yielding: Yielding,
     /// What keeps the endpoint id ours on this machine.
-    pub _claim: crate::open::Claim,
+    pub _claim: Claim,
 }
 
 /// What changes.
@@ -87,7 +88,7 @@ impl Endpoint {
         (id, board, key): (u32, u32, u32),
         session: u32,
         (context_id, error_handler): (ContextId, Option<ErrorHandler>),
-        claim: crate::open::Claim,
+        claim: Claim,
     ) -> Self {
         let mut state = State::new();
         state.partners.connected(face.node.id(), session);

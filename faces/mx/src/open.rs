@@ -1,7 +1,6 @@
 //! Opening and closing endpoints, and finding them by their handles.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 use emp_face::handles::{Key, Registry};
@@ -11,7 +10,7 @@ use emp_face::pointers::{slice, store};
 use emp_host::RegionOptions;
 
 use crate::abi::*;
-use crate::address::{ENDPOINT, ENDPOINTS_MAX, OPEN_MAX, node_of, port_of};
+use crate::address::{ENDPOINT, ENDPOINTS_MAX, OPEN_MAX, PLACES, node_of, port_of};
 use crate::connect::{DOOR_BYTES, door};
 use crate::endpoint::{CONTROL, Endpoint, MESSAGES};
 use crate::errors::{call, call_on, enter};
@@ -33,48 +32,6 @@ pub fn at(place: u32) -> Option<Arc<Endpoint>> {
 /// All that are open.
 pub fn all() -> Vec<Arc<Endpoint>> {
     ENDPOINTS.all().into_iter().map(|(_, endpoint)| endpoint).collect()
-}
-
-/// Keeps an endpoint id of a NIC for this process, on this machine: a socket that nobody connects to, whose name only one
-/// can have, and which is gone with the process.
-pub struct Claim(#[allow(dead_code, reason = "held, not used")] OwnedFd);
-
-impl Claim {
-    /// Takes the id.
-    ///
-    /// # Errors
-    ///
-    /// `AddrInUse`: another endpoint has it.
-    pub fn new(nic: u64, id: u32) -> io::Result<Self> {
-        let name = format!("emp-mx-{nic:012x}-{id}");
-        // SAFETY: takes no pointers.
-        let socket =
-            unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        if socket < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just made and belongs to no one else.
-        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-        // SAFETY: a structure of plain numbers.
-        let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-        // A name that begins with a zero is no file's.
-        for (place, byte) in address.sun_path[1..].iter_mut().zip(name.bytes()) {
-            *place = byte as libc::c_char;
-        }
-        let length = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
-        use std::os::fd::AsRawFd;
-        // SAFETY: the address is valid and at least as long as said.
-        let bound = unsafe {
-            libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length as libc::socklen_t)
-        };
-        if bound == 0 { Ok(Self(socket)) } else { Err(io::Error::last_os_error()) }
-    }
-
-    /// True if no endpoint of this machine has the id.
-    pub fn is_free(nic: u64, id: u32) -> bool {
-        Self::new(nic, id).is_ok()
-    }
 }
 
 /// What the parameters of an endpoint say.
@@ -125,7 +82,7 @@ fn open_one(
     parameters: &Parameters,
 ) -> Result<EndpointHandle, Return> {
     let board = library.board(number)?;
-    let claim = Claim::new(board.nic, id).map_err(|error| match error.kind() {
+    let claim = PLACES.claim(board.nic, id).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Return::BUSY,
         _ => Return::NO_RESOURCES,
     })?;

@@ -101,8 +101,8 @@ bench: all
 sim: all
 	$(BUILT)/emp sim --seeds $(SEEDS)
 
-## The program, the libfabric provider where each libfabric looks for it (as far as PREFIX permits), the MX library with its
-## headers and tools, the documents.
+## The program, the libfabric provider where each libfabric looks for it (as far as PREFIX permits), the MX and VMMC libraries
+## with their headers and tools, the documents.
 install: all install-built
 
 ## The same with what is built already, in $(BUILT).
@@ -110,6 +110,7 @@ install-built:
 	install -Dm755 $(BUILT)/emp $(DESTDIR)$(PREFIX)/bin/emp
 	$(BUILT)/emp install-provider --prefix $(PREFIX) $(if $(DESTDIR),--destdir $(DESTDIR))
 	faces/mx/install $(BUILT) $(PREFIX) $(DESTDIR)
+	faces/vmmc/install $(BUILT) $(PREFIX) $(DESTDIR)
 	for document in README.md SPEC.md ARCHITECTURE.md; do \
 		install -Dm644 $$document $(DESTDIR)$(PREFIX)/share/doc/emp/$$document || exit 1; done
 

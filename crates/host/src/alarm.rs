@@ -4,13 +4,17 @@
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::endpoint::Endpoint;
 use crate::node::Node;
 use crate::wakeup::Bell;
 
 /// A descriptor that becomes readable when it is rung and stays so until it is hushed.
-pub struct Alarm(Bell);
+pub struct Alarm {
+    bell: Bell,
+    muted: AtomicBool,
+}
 
 impl Alarm {
     /// A new one, silent.
@@ -19,22 +23,35 @@ impl Alarm {
     ///
     /// No more descriptors are to be had.
     pub fn new() -> io::Result<Self> {
-        Bell::new().map(Self)
+        Ok(Self { bell: Bell::new()?, muted: AtomicBool::new(false) })
     }
 
     /// Makes it readable.
     pub fn ring(&self) {
-        self.0.ring();
+        self.bell.ring();
+    }
+
+    /// Completions ring it, or don't: whoever is about to take what has ended of all endpoints that ring it mutes it for the
+    /// time of that, so that nobody is woken for what will be gone.
+    pub fn mute(&self, muted: bool) {
+        self.muted.store(muted, Ordering::SeqCst);
+    }
+
+    /// An operation has ended.
+    pub(crate) fn ended(&self) {
+        if !self.muted.load(Ordering::SeqCst) {
+            self.bell.ring();
+        }
     }
 
     /// Makes it unreadable. Look for what may have rung it after this, not before.
     pub fn hush(&self) {
-        self.0.hush();
+        self.bell.hush();
     }
 
     /// The descriptor, for as long as this value lives.
     pub fn descriptor(&self) -> RawFd {
-        self.0.fd()
+        self.bell.fd()
     }
 }
 

@@ -166,6 +166,7 @@ mod system;
 mod thread_board;
 mod wait;
 mod wakeup;
+mod windows;
 
 pub use alarm::Alarm;
 pub use board::{Board, WaitMode};
@@ -189,6 +190,8 @@ pub use raw::{RawOp, RawSend};
 pub use region::{Region, RegionOptions};
 pub use remote::{Notification, Notifications, PutOptions};
 pub use request::{Finished, Pending, ReceiveRequest, Request, SendRequest, wait_all, wait_any};
+pub use signals::blocked as with_signals_blocked;
+pub use windows::{RedirectError, Window};
 
 /// The links that nodes are made of.
 pub use emp_link as link;

@@ -10,7 +10,8 @@
 //! - the safe API ([`crate::Endpoint::send`], [`crate::Endpoint::receive`]): the request owns the buffer and gives it
 //!   back after the completion ([`crate::buffer`]);
 //! - regions of the safe API ([`crate::Region`]): they keep their memory until the firmware has forgotten it;
-//! - the raw API ([`crate::Endpoint::post_send_raw`] and its siblings), where the caller has promised it.
+//! - the raw API ([`crate::Endpoint::post_send_raw`] and its siblings), where the caller has promised it;
+//! - windows ([`crate::windows`]), whose addresses are no pointers: they stand for segments that are kept there.
 //!
 //! All of it is read and written with the node's lock held and at no other time. So is what [`crate::Region::read`] and
 //! [`crate::Region::write`] copy, and that is why they and the firmware may use the same bytes.
@@ -25,12 +26,15 @@ use emp_link::{PeerMemory, PeerMemoryError};
 use emp_wire::{Checksum, LinkAddress};
 
 use crate::copy_sum::copy_and_sum;
+use crate::windows::{Windows, is_of_window};
 
 /// The "DMA engine" of a node inside a process: copies through pointers.
 pub(crate) struct ProcessMemory {
     /// What reads the memory of peers, by link. Private: only [`ProcessMemory::new`] makes one of these, so that the
     /// invariant is accepted in one place.
     peers: Vec<Option<Arc<PeerMemory>>>,
+    /// What addresses that are no pointers stand for.
+    pub(crate) windows: Windows,
 }
 
 impl ProcessMemory {
@@ -38,11 +42,51 @@ impl ProcessMemory {
     ///
     /// The caller upholds the module's invariant for all segments that this value will be shown.
     pub(crate) unsafe fn new(peers: Vec<Option<Arc<PeerMemory>>>) -> Self {
-        Self { peers }
+        Self { peers, windows: Windows::default() }
     }
 
     fn peer(&self, link: LinkIndex) -> Option<&PeerMemory> {
         self.peers.get(usize::from(link.0))?.as_deref()
+    }
+
+    /// As [`read`](HostMemory::read), of a window.
+    #[cold]
+    fn read_window(&self, from: Segment, mut into: &mut [u8]) -> Result<(), MemoryFault> {
+        for piece in self.windows.pieces(from).ok_or(MemoryFault)? {
+            let (here, rest) = into.split_at_mut(piece.bytes as usize);
+            self.read(piece, here)?;
+            into = rest;
+        }
+        Ok(())
+    }
+
+    /// As [`write`](HostMemory::write), to a window.
+    fn write_window(&mut self, to: Segment, mut from: &[u8]) -> Result<(), MemoryFault> {
+        for piece in self.windows.pieces(to).ok_or(MemoryFault)? {
+            let (here, rest) = from.split_at(piece.bytes as usize);
+            if piece.bytes != 0 {
+                // SAFETY: pieces of windows are valid for writes (module invariant), and as long as their parts of `from`.
+                unsafe { std::ptr::copy(here.as_ptr(), pointer(piece), here.len()) };
+            }
+            from = rest;
+        }
+        self.windows.arrived(to);
+        Ok(())
+    }
+
+    /// As [`fetch`](HostMemory::fetch), to where windows are.
+    #[cold]
+    fn fetch_to_windows(&mut self, from: &Peer<'_>, to: &[Segment]) -> Result<(), FetchError> {
+        let mut real = Vec::with_capacity(to.len() + 2);
+        for part in to {
+            match is_of_window(*part) {
+                true => real.extend(self.windows.pieces(*part).ok_or(FetchError::Refused)?),
+                false => real.push(*part),
+            }
+        }
+        self.fetch(from, &real)?;
+        to.iter().filter(|part| is_of_window(**part)).for_each(|part| self.windows.arrived(*part));
+        Ok(())
     }
 
     /// An operation has failed: what it announced to peers on this machine is its owner's again.
@@ -117,11 +161,27 @@ pub(crate) unsafe fn copy_in(to: Segment, from: &[u8]) {
     }
 }
 
+/// Copies from one segment to another of the same length.
+///
+/// # Safety
+///
+/// Both are covered by the module's invariant, the second for writes, and the node's lock is held.
+pub(crate) unsafe fn copy(from: Segment, to: Segment) {
+    debug_assert_eq!(from.bytes, to.bytes);
+    if from.bytes != 0 {
+        // SAFETY: by the caller's promise. They may overlap: an application may redirect a buffer to itself.
+        unsafe { std::ptr::copy(pointer(from), pointer(to), from.bytes as usize) };
+    }
+}
+
 impl HostMemory for ProcessMemory {
     #[inline]
     fn read(&self, from: Segment, into: &mut [u8]) -> Result<(), MemoryFault> {
         if into.len() as u64 != from.bytes {
             return Err(MemoryFault);
+        }
+        if is_of_window(from) {
+            return self.read_window(from, into);
         }
         if from.bytes != 0 {
             // SAFETY: the segment is valid for reads (module invariant) and as long as `into`, which was just checked.
@@ -136,6 +196,9 @@ impl HostMemory for ProcessMemory {
         if from.len() as u64 != to.bytes {
             return Err(MemoryFault);
         }
+        if is_of_window(to) {
+            return self.write_window(to, from);
+        }
         if to.bytes != 0 {
             // SAFETY: the segment was posted for receiving, so it is valid for writes (module invariant), and it is as
             // long as `from`, which was just checked.
@@ -146,6 +209,10 @@ impl HostMemory for ProcessMemory {
 
     #[inline]
     fn checksum(&self, of: Segment, sum: &mut Checksum) -> Result<(), MemoryFault> {
+        if is_of_window(of) {
+            // Nothing of a window is sent, nor placed before it was summed.
+            return Err(MemoryFault);
+        }
         // SAFETY: the segment is valid for reads (module invariant); the slice lives for this call only, in which
         // nothing is written: `&self` excludes `write`, and senders leave a buffer in flight alone.
         sum.update(unsafe { bytes(of) });
@@ -159,6 +226,11 @@ impl HostMemory for ProcessMemory {
         into: &mut [u8],
         sum: &mut Checksum,
     ) -> Result<(), MemoryFault> {
+        if is_of_window(from) {
+            self.read(from, into)?;
+            sum.update(into);
+            return Ok(());
+        }
         if into.len() as u64 != from.bytes {
             return Err(MemoryFault);
         }
@@ -176,6 +248,11 @@ impl HostMemory for ProcessMemory {
         from: &[u8],
         sum: &mut Checksum,
     ) -> Result<(), MemoryFault> {
+        if is_of_window(to) {
+            self.write(to, from)?;
+            sum.update(from);
+            return Ok(());
+        }
         if from.len() as u64 != to.bytes {
             return Err(MemoryFault);
         }
@@ -193,6 +270,9 @@ impl HostMemory for ProcessMemory {
     }
 
     fn fetch(&mut self, from: &Peer<'_>, to: &[Segment]) -> Result<(), FetchError> {
+        if to.iter().any(|part| is_of_window(*part)) {
+            return self.fetch_to_windows(from, to);
+        }
         let peers = self.peer(from.link).ok_or(FetchError::Refused)?;
         // SAFETY: the segments were posted for receiving, so they are valid for writes (module invariant), and nobody else
         // uses them while the node's lock is held, as it is here.

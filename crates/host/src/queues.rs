@@ -78,7 +78,7 @@ impl Queues {
     pub(crate) fn push(&mut self, key: QueueKey, context: u64, completion: &Completion) -> bool {
         let Some(queue) = self.find(key) else { return false };
         queue.completions.push_back(Completion { context, ..*completion });
-        queue.alarms.iter().for_each(|alarm| alarm.ring());
+        queue.alarms.iter().for_each(|alarm| alarm.ended());
         self.held += 1;
         true
     }

@@ -10,7 +10,7 @@ const FAULTS: [libc::c_int; 5] =
 /// Calls `start`, in which a thread is started, with all signals blocked but those that a thread brings about itself. The new
 /// thread inherits that: a signal to the process reaches a thread of the application, interrupts what that waits in, and its
 /// handler does not run beside the code that it was made to interrupt.
-pub(crate) fn blocked<T>(start: impl FnOnce() -> T) -> T {
+pub fn blocked<T>(start: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::uninit();
     let mut before = MaybeUninit::uninit();
     // SAFETY: `sigfillset` makes a whole set of it, `sigdelset` takes signals that there are, and `pthread_sigmask` reads one set

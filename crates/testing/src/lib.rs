@@ -4,6 +4,9 @@
 //! `EMP_REQUIRE=root,mpi,browser,wasm` names what must be there; `.ci/run` sets it. Scripts ask the same of
 //! `tools/require`, which this crate's tests hold to the same names.
 
+pub mod faces;
+pub mod lab;
+
 use std::io::Write;
 
 /// The variable that names what a test run requires, separated by commas.

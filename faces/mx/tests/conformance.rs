@@ -1,161 +1,48 @@
 //! The library held to the MX interface by a C program (`tests/mx`): alone, between two hosts, under loss, and as an
 //! ordinary user.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
+use emp_testing::faces::{Face, NOBODY, is_root, own_host, passes};
+use emp_testing::lab::Lab;
 use emp_testing::{Need, skip};
 
-mod lab;
-
-use lab::Lab;
-
-/// Bounds a run that hangs; the program itself gives up earlier, and says where.
-const LIMIT: Duration = Duration::from_secs(300);
-
-/// A directory with the library that was built with this test, and the program. Readable by everyone.
-fn built() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let here = std::env::current_exe().expect("this program has a path");
-        let library = here.parent().expect("in a directory").join("libmyriexpress.so");
-        assert!(library.exists(), "{} was not built", library.display());
-        // Ordinary users may not look into the directory of the build.
-        let directory = directory();
-        std::fs::create_dir_all(&directory).expect("a directory for the test");
-        // SAFETY: the function stays, and does not unwind.
-        unsafe { libc::atexit(remove_built) };
-        std::fs::copy(library, directory.join("libmyriexpress.so")).expect("the library copied");
-        let output = Command::new(run()).arg(&directory).arg("--build").output();
-        let output = output.expect("the script was started");
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "the program was not built: {text}");
-        directory
-    })
-}
-
-fn directory() -> PathBuf {
-    std::env::temp_dir().join(format!("emp-mx-{}", std::process::id()))
-}
-
-/// All tests of this program share it, so it goes with the program.
-extern "C" fn remove_built() {
-    let _ = std::fs::remove_dir_all(directory());
-}
-
-fn run() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mx/run")
-}
-
-/// Where processes of one test find each other in shared memory, and nobody else.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("emp-mx-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a place to meet");
-        Self(path)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// The program, with settings that no test inherits.
-fn program(wrapper: &[&str], place: &Place) -> Command {
-    let program = built().join("conformance");
-    let program = program.to_str().expect("a path of letters");
-    let all: Vec<&str> = wrapper.iter().copied().chain([program]).collect();
-    let mut command = Command::new(all[0]);
-    command.args(&all[1..]).env("XDG_RUNTIME_DIR", &place.0);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    for name in ["EMP_LINK", "EMP_INTERFACE", "EMP_NAME", "EMP_FAULT", "EMP_PROFILE", "EMP_WAIT"] {
-        command.env_remove(name);
-    }
-    command
-}
-
-/// Waits for the end; fails unless the program got there and no check has failed.
-fn passes(mut child: Child, what: &str) {
-    let start = Instant::now();
-    while child.try_wait().expect("it is a child").is_none() {
-        if start.elapsed() > LIMIT {
-            let _ = child.kill();
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let output = child.wait_with_output().expect("it has ended");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    println!("{what}:\n{text}{errors}");
-    assert!(output.status.success(), "{what}: {}", output.status);
-    assert!(text.contains(" 0 failed"), "{what}: the program did not get to its end");
-}
-
-/// What makes a host of its own for the program, with nothing but a loopback: endpoint ids are a machine's, and several
-/// tests run at once. Only root can; others take turns.
-const OWN_HOST: [&str; 6] =
-    ["unshare", "--net", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"];
-
-static TURN: Mutex<()> = Mutex::new(());
-
-fn is_root() -> bool {
-    // SAFETY: takes no arguments and cannot fail.
-    unsafe { libc::geteuid() == 0 }
-}
-
-fn alone_under(name: &str, wrapper: &[&str], place: &Place, settings: &[(&str, &str)]) {
-    let _turn = (!is_root()).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
-    let host = if is_root() { &OWN_HOST[..] } else { &[] };
-    let mut command = program(&[host, wrapper].concat(), place);
-    command.env("EMP_INTERFACE", "lo").envs(settings.iter().copied());
-    passes(command.spawn().expect("the program starts"), name);
-}
-
-fn alone(name: &str, settings: &[(&str, &str)]) {
-    alone_under(name, &[], &Place::new(name), settings);
-}
+static MX: Face = Face::new(
+    "mx",
+    "libmyriexpress.so",
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/mx/run"),
+);
 
 #[test]
 fn the_interface_is_kept() {
-    alone("auto", &[]);
+    MX.alone("auto", &[]);
 }
 
 #[test]
 fn it_is_kept_in_shared_memory() {
-    alone("shm", &[("EMP_LINK", "shm")]);
+    MX.alone("shm", &[("EMP_LINK", "shm")]);
 }
 
 #[test]
 fn it_is_kept_by_datagrams_that_get_lost() {
-    alone("loss", &[("EMP_LINK", "udp"), ("EMP_FAULT", "drop:0.01")]);
+    MX.alone("loss", &[("EMP_LINK", "udp"), ("EMP_FAULT", "drop:0.01")]);
 }
 
 #[test]
 fn it_is_kept_by_the_other_profile_asleep() {
-    alone("openmx", &[("EMP_PROFILE", "openmx"), ("EMP_WAIT", "sleep")]);
+    MX.alone("openmx", &[("EMP_PROFILE", "openmx"), ("EMP_WAIT", "sleep")]);
 }
 
 /// Without any privilege, under a user's own identity. Root becomes nobody for that.
 #[test]
 fn it_is_kept_for_ordinary_users() {
-    let place = Place::new("user");
+    let place = MX.place("user");
     if !is_root() {
-        return alone_under("user", &[], &place, &[]);
+        return MX.alone_under("user", &[], &place, &[]);
     }
-    give_to_nobody(&place);
-    alone_under("nobody", &NOBODY, &place, &[]);
-}
-
-const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-
-fn give_to_nobody(place: &Place) {
-    std::os::unix::fs::chown(&place.0, Some(65534), Some(65534)).expect("root gives a directory");
+    place.give_to_nobody();
+    MX.alone_under("nobody", &NOBODY, &place, &[]);
 }
 
 /// No memory is used that is not there, and none is lost. But for the child of a fork, where memory of the parent's threads
@@ -173,10 +60,9 @@ fn valgrind_finds_nothing() {
         "--show-leak-kinds=definite",
         "--errors-for-leak-kinds=definite",
     ];
-    let _turn = (!is_root()).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
-    let host = if is_root() { &OWN_HOST[..] } else { &[] };
-    let place = Place::new("valgrind");
-    let mut command = program(&[host, &wrapper].concat(), &place);
+    let (_turn, host) = own_host();
+    let place = MX.place("valgrind");
+    let mut command = MX.program(&[host, &wrapper].concat(), &place);
     command.args(["layout", "library", "handlers", "endpoints", "names", "info", "connecting"]);
     command.args(["addresses", "sessions", "sizes", "segments", "matching", "truncation"]);
     command.args(["synchronous", "ends", "any", "peeking", "cancel", "forget", "context_ids"]);
@@ -189,10 +75,10 @@ fn valgrind_finds_nothing() {
 /// Library, headers and tools as `make install` puts them, used from there.
 #[test]
 fn what_is_installed_works() {
-    let place = Place::new("install");
+    let place = MX.place("install");
     let to = place.0.join("root");
     let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("install");
-    let installed = Command::new(install).arg(built()).arg("/usr").arg(&to).output();
+    let installed = Command::new(install).arg(MX.built()).arg("/usr").arg(&to).output();
     let installed = installed.expect("the script was started");
     let text = String::from_utf8_lossy(&installed.stderr);
     assert!(installed.status.success(), "{text}");
@@ -218,7 +104,8 @@ fn what_is_installed_works() {
             status=0; "$root/bin/emp-mx-$tool" -S x 2>/dev/null || status=$?; [ $status = 2 ]
         done
     "#;
-    let host = if is_root() { &OWN_HOST[..] } else { &["env"] };
+    let (_turn, host) = own_host();
+    let host = if host.is_empty() { &["env"] } else { host };
     let mut command = Command::new(host[0]);
     command.args(&host[1..]).args(["sh", "-c", script, "sh"]).arg(&root);
     command.env("XDG_RUNTIME_DIR", &place.0).env("EMP_NAME", "ann").env("EMP_INTERFACE", "lo");
@@ -231,17 +118,17 @@ fn what_is_installed_works() {
 
 /// Two processes in two hosts; `settings` for both.
 fn between_hosts(name: &str, user: bool, host: [&str; 2], settings: &[(&str, &str)]) {
-    let Some(lab) = Lab::build(1500) else { return };
-    let place = Place::new(name);
+    let Some(lab) = Lab::build("mx", 1500) else { return };
+    let place = MX.place(name);
     if user {
-        give_to_nobody(&place);
+        place.give_to_nobody();
     }
     let start = |side: usize, name: &str, arguments: &[&str]| {
         let mut wrapper = vec!["ip", "netns", "exec", lab.name(side)];
         if user {
             wrapper.extend(NOBODY);
         }
-        let mut command = program(&wrapper, &place);
+        let mut command = MX.program(&wrapper, &place);
         command
             .args(arguments)
             .env("EMP_NAME", name)

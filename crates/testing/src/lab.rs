@@ -4,10 +4,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use emp_testing::{Need, skip};
+use crate::{Need, skip};
 
 /// The cable's end in either namespace.
-const INTERFACE: &str = "emp0";
+pub const INTERFACE: &str = "emp0";
 
 /// The kernel does this within a second, however busy it is.
 const CARRIER_LIMIT: Duration = Duration::from_secs(20);
@@ -18,8 +18,12 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Builds the lab. `None`, loudly, for users who may not; a panic for root, for whom it must work.
-    pub fn build(mtu: usize) -> Option<Self> {
+    /// Builds the lab, with the face's name in that of its namespaces. `None`, loudly, for users who may not.
+    ///
+    /// # Panics
+    ///
+    /// For root, for whom it must work.
+    pub fn build(face: &str, mtu: usize) -> Option<Self> {
         // SAFETY: takes no arguments and cannot fail.
         if unsafe { libc::geteuid() } != 0 {
             skip(Need::Root, "only root can make network namespaces");
@@ -27,7 +31,7 @@ impl Lab {
         }
         static LABS: AtomicU32 = AtomicU32::new(0);
         let number = LABS.fetch_add(1, Ordering::Relaxed);
-        let name = |side| format!("emp-mx-{}-{number}{side}", std::process::id());
+        let name = |side| format!("emp-{face}-{}-{number}{side}", std::process::id());
         let mut lab = Self { names: Vec::new() };
         for name in [name("a"), name("b")] {
             ip(&["netns", "add", &name]);

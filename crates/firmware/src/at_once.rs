@@ -6,9 +6,9 @@ use emp_wire::{HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, LONG_FRAME_BYTES, MESS
 use crate::descriptor::{CompletionMode, PostError, Posted, SendDescriptor};
 use crate::encode::HEAD_ROOM_BYTES;
 use crate::engine::Firmware;
-use crate::lanes::Lane;
-use crate::long::weight;
 use crate::memory::HostMemory;
+use crate::path::PathId;
+use crate::path::unit::weight;
 use crate::send::{ANSWERED_BYTES_MIN, AtOnceEnd, Form, Outlet};
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
@@ -51,7 +51,7 @@ fn long_fragment(send: &SendDescriptor) -> usize {
 
 impl Firmware {
     /// Whether this message would be the next frame to its node, and whole; and the batch has room. `last`
-    /// is any earlier time: searches for lanes depend on it, and nothing else. `None`: it is to be posted by [`post_send`](Self::post_send),
+    /// is any earlier time: searches for paths depend on it, and nothing else. `None`: it is to be posted by [`post_send`](Self::post_send),
     /// which also says what is wrong with it.
     #[inline]
     pub fn goes_at_once(
@@ -69,16 +69,17 @@ impl Firmware {
         let frame_bytes_max = self.peers[peer].frame_bytes_max;
         let bytes = send.segments.bytes();
         // As much as a buffered message may have, whether with immediate data or without.
-        let (lane, long) = if bytes + SHORT_FIELDS_BYTES <= frame_bytes_max.into() {
-            self.peers.small_way(last, peer)?;
-            (Lane::Small, None)
+        let (path, long) = if bytes + SHORT_FIELDS_BYTES <= frame_bytes_max.into() {
+            (self.peers.single_way(last, peer)?.0, None)
         } else {
             let buffered = matches!(send.completion, CompletionMode::Buffered);
             if buffered && bytes > self.single_frame_bytes_max() as u64 {
                 // Refused at any time, and not only when something else is under way.
                 return None;
             }
-            self.peers[peer].long.link()?;
+            if self.peers[peer].long == 0 {
+                return None;
+            }
             let room = HEAD_ROOM_BYTES as u64 + bytes;
             if room > LONG_FRAME_BYTES as u64 || !batch.fits(room as usize) {
                 return None;
@@ -89,11 +90,11 @@ impl Firmware {
             }
             let frames = (long_fragment(send) as u64)
                 .div_ceil((frame_bytes_max - HEADER_BYTES as u16).into());
-            let lane = self.peers.long_way(peer, frames as u32)?.0;
+            let path = self.peers.long_way(peer, frames as u32)?.0;
             let answered = self.look_for_answer(peer, send);
-            (lane, Some(Long { usual_frames: frames as u32, answered }))
+            (path, Some(Long { usual_frames: frames as u32, answered }))
         };
-        let form = (lane, long.is_some());
+        let form = (path, long.is_some());
         // What came last may have made room for it; that is taken in once.
         let end = loop {
             let end = self.send.may_go_at_once(peer, send, form);
@@ -127,18 +128,18 @@ impl Firmware {
             None => {
                 let way = self.peers[peer].route().ok_or(PostError::Busy)?;
                 let fragment = frame_bytes_max - HEADER_BYTES as u16;
-                let (lane, usual_frames) = (Lane::Small, 1);
-                Form { lane, way, long: false, weight: 1, fragment, usual_frames, lent: false, end }
+                let (path, usual_frames) = (PathId::FIRST, 1);
+                Form { path, way, long: false, weight: 1, fragment, usual_frames, lent: false, end }
             }
             Some(Long { usual_frames, answered }) => {
                 self.send.answers.post(peer);
-                let (lane, way) = self.peers.long_way(peer, usual_frames).ok_or(PostError::Busy)?;
+                let (path, way) = self.peers.long_way(peer, usual_frames).ok_or(PostError::Busy)?;
                 // It goes on in no others, and has no fields for that.
                 let body = long_fragment(&send) - LONG_BYTES;
-                let weight = weight(body as u64, frame_bytes_max, self.peers[peer].long.is_deep());
+                let weight = weight(body as u64, frame_bytes_max, self.peers[peer].is_deep(path));
                 let fragment = long_fragment(&send) as u16;
                 Form {
-                    lane,
+                    path,
                     way,
                     long: true,
                     weight,

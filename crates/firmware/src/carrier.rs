@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::engine::Firmware;
-use crate::lanes::Ways;
+use crate::path::Paths;
 use crate::peers::Peers;
 use crate::time::{Span, Time};
 use crate::transmit::LinkIndex;
@@ -35,12 +35,12 @@ impl Carriers {
     }
 
     /// Since when nothing can come from a peer that is reached so. `None`: it can.
-    fn deaf_since(&self, ways: &Ways<'_>) -> Option<Time> {
+    fn deaf_since(&self, paths: &Paths<'_>) -> Option<Time> {
         if self.away_since.is_empty() {
             return None;
         }
-        let both = [ways.small, ways.bulk].into_iter().flatten();
-        both.map(|(link, _)| self.since(link)).reduce(|a, b| Some(a?.max(b?))).flatten()
+        let all = paths.each().map(|(_, (link, _))| self.since(link));
+        all.reduce(|a, b| Some(a?.max(b?))).flatten()
     }
 
     /// Nobody looked for so long, which is excused for itself.
@@ -52,7 +52,7 @@ impl Carriers {
 
     /// How long a peer may be silent now.
     pub(crate) fn patience(&self, peers: &Peers, peer: u32, usual: Span) -> Span {
-        let deaf = !self.away_since.is_empty() && self.deaf_since(&peers.ways(peer)).is_some();
+        let deaf = !self.away_since.is_empty() && self.deaf_since(&peers.paths(peer)).is_some();
         if deaf { outage_patience(usual) } else { usual }
     }
 }
@@ -78,12 +78,11 @@ impl Firmware {
         let searched = self.searches_deaf_since();
         let since = self.carriers.away_since[usize::from(link.0)].take();
         for peer in 0..self.peers.len() {
-            let ways = self.peers.ways(peer);
-            let uses = [ways.small, ways.bulk].into_iter().flatten().any(|(by, _)| by == link);
-            // A peer that is reached by two links is deaf until the first is back, and was since the second was lost.
-            if uses && self.carriers.deaf_since(&ways).is_none() {
-                let others = [ways.small, ways.bulk].into_iter().flatten();
-                let others = others.filter_map(|(by, _)| self.carriers.since(by)).max();
+            let paths = self.peers.paths(peer);
+            let uses = paths.each().any(|(_, (by, _))| by == link);
+            // A peer that is reached by several links is deaf until the first is back, and was since the last was lost.
+            if uses && self.carriers.deaf_since(&paths).is_none() {
+                let others = paths.each().filter_map(|(_, (by, _))| self.carriers.since(by)).max();
                 let since = since.max(others);
                 self.excuse_peer(now, peer, now.since(since.unwrap_or(now)));
             }

@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use emp_wire::{Epoch, Kind, LinkAddress, NodeId};
 
 use crate::engine::{Firmware, NodeEvent};
-use crate::routes::Contact;
+use crate::path::routes::Contact;
 use crate::transmit::LinkIndex;
 
 /// Names remembered: a node that asks is met within a round trip, so these are the questions of one. 80 bytes each.

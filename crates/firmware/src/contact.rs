@@ -2,18 +2,19 @@
 
 use alloc::string::ToString;
 use emp_wire::{
-    Epoch, Header, Hello, Kind, LinkAddress, NodeId, Seed, covered_bytes, destination_tag_of,
-    verify,
+    Epoch, HEAD_BYTES_MAX, Header, Hello, Kind, LinkAddress, NodeId, Seed, TOLD_MAX, covered_bytes,
+    destination_tag_of, verify,
 };
 
 use crate::counters::Counter;
 use crate::descriptor::Status;
 use crate::encode;
 use crate::engine::{Firmware, NodeEvent};
-use crate::lanes::Lane;
-use crate::long::ARRIVED_BYTES;
+use crate::path::PathId;
+use crate::path::routes::{self, Contact};
+use crate::path::table::Target;
+use crate::path::unit::ARRIVED_BYTES;
 use crate::peers::milliseconds;
-use crate::routes::{self, Contact};
 use crate::searches::DueSearch;
 use crate::time::Time;
 use crate::transmit::{LinkIndex, TransmitBatch};
@@ -73,7 +74,7 @@ impl Firmware {
             nonce: hello.nonce,
             source_epoch: self.local_epoch(known),
             destination_epoch: header.source_epoch.check(),
-            word: self.peers.longs.answer(link, arrived_bytes),
+            word: self.peers.units.answer(link, arrived_bytes),
             frame_bytes: 0,
         };
         if !self.routes.push_contact(reply) {
@@ -84,9 +85,9 @@ impl Firmware {
             let restarted = remote != Epoch::UNKNOWN && remote != header.source_epoch;
             let moved =
                 remote == header.source_epoch && self.peers.heard_from(now, peer, link, &from);
-            if remote == header.source_epoch && self.peers.is_bulk(peer, link) {
-                // It looks for a second lane: this end will want the same one.
-                self.seek_lane(now, peer, Lane::Bulk, Some(from));
+            if remote == header.source_epoch && self.peers.is_beside_first(peer, link) {
+                // It looks for another path: this end will want the same one.
+                self.seek_path(now, peer, Target::Link(link), Some(from));
             }
             if restarted || moved || self.routes.is_searching(peer) {
                 self.challenge(now, link, from, peer);
@@ -136,7 +137,7 @@ impl Firmware {
         let peer = known.ok_or(Counter::DropBadReply)?;
         if self.answers_for_size(now, peer, header, hello)
             || self.answers_for_long(now, peer, header, hello)
-            || self.answers_for_lane(now, peer, link, from, header, hello)
+            || self.answers_for_path(now, peer, (link, from), header, hello)
         {
             return Ok(());
         }
@@ -366,8 +367,10 @@ impl Firmware {
                     self.ask_peer(LinkIndex(i as u8), LinkAddress::EVERYONE, peer);
                 }
             }
-            if let Some((link, &to)) = self.peers.ways(peer).bulk {
-                self.ask_peer(link, to, peer);
+            for path in PathId::all().skip(1) {
+                if let Some((link, &to)) = self.peers.paths(peer).way(path) {
+                    self.ask_peer(link, to, peer);
+                }
             }
             for (link, to) in hints {
                 self.ask_peer(link, to, peer);
@@ -383,9 +386,12 @@ impl Firmware {
                 return self.routes.unpop_contact(contact);
             }
             let own = self.peers.own;
-            let second = self.links.get(usize::from(contact.link.0)).and_then(|link| link.second);
             let hello = routes::hello(&contact, own, &self.name, self.takes_bytes_max);
-            let hello = hello.with_second(second);
+            // The smallest frames of a link have room for one address.
+            let told = if self.frame_bytes_max() < HEAD_BYTES_MAX { 1 } else { TOLD_MAX };
+            let link = self.links.get(usize::from(contact.link.0));
+            let beside = link.into_iter().flat_map(|link| link.beside).flatten();
+            let hello = hello.with_addresses(beside.map(|(_, address)| address).take(told));
             let body = |into: &mut [u8]| hello.emit(into);
             let (way, header) = ((contact.link, &contact.to), contact.header(own));
             encode::contact_frame(batch, way, &header, contact.frame_bytes.into(), body);

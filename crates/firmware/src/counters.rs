@@ -93,12 +93,12 @@ counters! {
     PeersRestarted = "peers_restarted",
     /// Peers that heard nothing of this node for their time and gave it up.
     GivenUp = "given_up",
-    /// Sequenced frames that took a bulk lane.
-    FramesBulk = "frames_bulk",
-    /// Second lanes found, or found again.
-    LanesFound = "lanes_found",
-    /// Lanes that failed: their frames take the other.
-    LanesFailed = "lanes_failed",
+    /// Sequenced frames that took another path than the first.
+    FramesFurther = "frames_further",
+    /// Paths found beside a first, or a first found again.
+    PathsFound = "paths_found",
+    /// Paths that failed: their frames take another.
+    PathsFailed = "paths_failed",
     /// Ways by which frames longer than the MTU were found to get through (`LONG-2`).
     LongOpened = "long_opened",
     /// Such ways given up because too many were lost (`LONG-4`).

@@ -6,9 +6,10 @@ use emp_wire::{DoneStatus, Sequence};
 use crate::chunked::Chunked;
 use crate::descriptor::Status;
 use crate::first_numbers::FirstNumbers;
-use crate::lanes::Lane;
 use crate::limits::REPLY_POOL_BYTES;
 use crate::memory::Segment;
+use crate::path::PathId;
+use crate::path::table::Target;
 use crate::pool::{Chain, Pool};
 use crate::slots::Slots;
 use crate::time::Time;
@@ -54,14 +55,16 @@ pub(crate) enum RouteNews {
     Doubted { peer: u32 },
     /// The same of frames of the usual length: is it because of that?
     SizeDoubted { peer: u32 },
-    /// A lane of it was silent while the other was not (`LANE-5`).
-    LaneFailed { peer: u32, lane: Lane },
-    /// It would be used if it were there.
-    LaneWanted { peer: u32, lane: Lane },
+    /// A path to it was silent while another was not (`PATH-5`).
+    PathFailed { peer: u32, path: PathId },
+    /// Such a path would be used if it were there.
+    PathWanted { peer: u32, target: Target },
+    /// Others than those there are: one of these may have failed.
+    PathsWanted { peer: u32 },
     /// Frames longer than the MTU would be of use, and nobody knows whether they get through (`LONG-2`).
-    LongWanted { peer: u32 },
+    LongWanted { peer: u32, path: PathId },
     /// Too many of them were lost (`LONG-4`).
-    LongFailed { peer: u32 },
+    LongFailed { peer: u32, path: PathId },
     /// A fetching atomic could not be sent: it ends at the receive path.
     Unsent { fetch: u32, status: Status },
 }

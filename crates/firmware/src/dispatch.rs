@@ -11,8 +11,8 @@ use crate::counters::Counter;
 use crate::cross::{RouteNews, ToSend};
 use crate::descriptor::Status;
 use crate::engine::{Firmware, NodeEvent};
-use crate::lanes::{Lane, Way};
 use crate::memory::HostMemory;
+use crate::path::{PathId, Way};
 use crate::peers::milliseconds;
 use crate::send::{Explicit, Outlet, SUSPECT_PART};
 use crate::time::{Span, Time};
@@ -187,9 +187,9 @@ impl Firmware {
                 self.send.on_riding_ack(now, peer, header.acknowledge);
                 self.note_habit();
             }
-            let lane = self.peers.lane_of(peer, link);
+            let path = self.peers.path_of(peer, link);
             let cross = &mut self.cross;
-            self.receive.handle(now, (peer, lane), header, body, cross, memory);
+            self.receive.handle(now, (peer, path), header, body, cross, memory);
             if self.watch_at.is_none() && self.receive.has_arrivals() {
                 self.watch(now);
             }
@@ -266,10 +266,10 @@ impl Firmware {
         bytes: &[u8],
     ) -> Result<Option<Whole>, Counter> {
         let word = SliceWord::parse(header.word, bytes.len())?;
-        let lane = self.peers.lane_of(peer, link);
+        let path = self.peers.path_of(peer, link);
         // One that does not tell all the same that the frame was taken is enough.
         let tells = word.offset == 0 || usize::from(word.offset) + bytes.len() == word.total.into();
-        if !self.receive.wants_slice((peer, lane), header.sequence, tells, &mut self.cross) {
+        if !self.receive.wants_slice((peer, path), header.sequence, tells, &mut self.cross) {
             return Ok(None);
         }
         let of = SlicedFrame {
@@ -317,10 +317,13 @@ impl Firmware {
                     RouteNews::Lost { peer } => self.give_up(now, peer, Status::Unreachable),
                     RouteNews::Doubted { peer } => self.doubt(peer),
                     RouteNews::SizeDoubted { peer } => self.doubt_size(now, peer),
-                    RouteNews::LaneWanted { peer, lane } => self.seek_lane(now, peer, lane, None),
-                    RouteNews::LongWanted { peer } => self.seek_long(now, peer),
-                    RouteNews::LongFailed { peer } => self.long_failed(now, peer),
-                    RouteNews::LaneFailed { peer, lane } => self.lane_failed(now, peer, lane),
+                    RouteNews::PathWanted { peer, target } => {
+                        self.seek_path(now, peer, target, None);
+                    }
+                    RouteNews::PathsWanted { peer } => self.seek_paths(now, peer),
+                    RouteNews::LongWanted { peer, path } => self.seek_long(now, peer, path),
+                    RouteNews::LongFailed { peer, path } => self.long_failed(now, peer, path),
+                    RouteNews::PathFailed { peer, path } => self.path_failed(now, peer, path),
                     RouteNews::Unsent { fetch, status } => self.receive.end_fetch(fetch, status),
                 }
             } else {
@@ -332,13 +335,11 @@ impl Firmware {
         }
     }
 
-    fn lane_failed(&mut self, now: Time, peer: u32, lane: Lane) {
-        let ways = self.peers.ways(peer);
-        let way = if lane == Lane::Small { ways.small } else { ways.bulk };
-        let link = way.map(|(link, _)| link);
-        if self.peers.lane_failed(now, peer, lane) {
-            self.counters.count(Counter::LanesFailed);
-            self.send.lane_failed(peer, lane);
+    fn path_failed(&mut self, now: Time, peer: u32, path: PathId) {
+        let link = self.peers.paths(peer).way(path).map(|(link, _)| link);
+        if self.peers.path_failed(now, peer, path) {
+            self.counters.count(Counter::PathsFailed);
+            self.send.path_failed(peer, path);
             let node = self.peers[peer].node;
             link.into_iter().for_each(|link| self.push_event(NodeEvent::PathLost { node, link }));
         }
@@ -439,7 +440,7 @@ impl Firmware {
                 self.routes.search(now, peer);
             }
             if u64::from(heard) >= u64::from(silence_ms) / WATCHES_PER_SILENCE
-                && let (_, Some((link, &to))) = self.peers.ways(peer).pick(Lane::Small)
+                && let Some((link, &to)) = self.peers.paths(peer).first()
             {
                 self.ask_peer(link, to, peer);
             }

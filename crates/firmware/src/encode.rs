@@ -8,8 +8,8 @@ use emp_wire::{
     ShortRest, TARGET_BYTES, store_checksum,
 };
 
-use crate::lanes::Way;
 use crate::memory::{HostMemory, MemoryFault, Segment, SegmentList};
+use crate::path::Way;
 use crate::peers::Peer;
 use crate::pool::{Chain, Pool};
 use crate::transmit::{FrameSegments, LinkIndex, Small, TransmitBatch};

@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use arrayvec::ArrayVec;
 use emp_wire::{Epoch, LinkAddress, NodeId, TAG_EVERYONE};
 
 use crate::assembly::Assembly;
@@ -17,33 +18,20 @@ use crate::descriptor::{
     SendDescriptor, Status,
 };
 use crate::greetings::Greetings;
-use crate::lanes::{Lanes, Threshold, Way, Ways};
-use crate::limits::{COMPLETIONS_MAX, EVENTS_MAX};
-use crate::link_info::LinkInfo;
-use crate::long::{HELD_MIN, LongPaths};
+use crate::limits::{COMPLETIONS_MAX, EVENTS_MAX, PATHS_MAX};
 use crate::memory::HostMemory;
-use crate::path_size::SizeSearches;
+use crate::path::link_info::LinkInfo;
+use crate::path::mtu::SizeSearches;
+use crate::path::routes::Routes;
+use crate::path::unit::{HELD_MIN, Units};
+use crate::path::{PathId, PathInUse, Way};
 use crate::peers::Peers;
 use crate::predict::SendsFirst;
 use crate::profile::Profile;
 use crate::receive::ReceivePath;
-use crate::routes::Routes;
 use crate::send::{Outlet, SendPath};
 use crate::time::Time;
 use crate::transmit::{LinkIndex, TransmitBatch};
-
-/// The lanes to a peer that are used now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LanesInUse {
-    /// For small and control frames.
-    pub small: Option<(LinkIndex, LinkAddress)>,
-    /// For trains of at least `bulk_frames` frames. `None`: they take the other.
-    pub bulk: Option<(LinkIndex, LinkAddress)>,
-    /// Least frames of a train for the bulk lane.
-    pub bulk_frames: u32,
-    /// The same where frames longer than the MTU get through by it.
-    pub bulk_frames_long: u32,
-}
 
 /// How a node starts.
 #[derive(Clone, Debug)]
@@ -94,7 +82,7 @@ pub enum NodeEvent {
         /// Where the other is.
         other: (LinkIndex, LinkAddress),
     },
-    /// One of several ways to a peer has failed; its frames take another.
+    /// One of several paths to a peer has failed; its frames take another.
     PathLost {
         /// The peer.
         node: NodeId,
@@ -198,23 +186,21 @@ impl Firmware {
         let least = links.iter().map(|link| link.frame_bytes_max).min().unwrap_or(FRAME_BYTES_MIN);
         let frame_bytes_max = least.clamp(FRAME_BYTES_MIN, FRAME_BYTES_MAX);
         let apt = profile.is_selective() && links.len() > 1;
-        let bulk = links.iter().enumerate().find_map(|(index, link)| {
-            Some((LinkIndex(index as u8), Threshold::of(link).filter(|_| apt)?))
-        });
         let bits = |of: fn(&LinkInfo) -> bool| {
             links.iter().rev().fold(0, |bits, link| bits << 1 | u64::from(of(link)))
         };
-        let (beside, segmenting) = (bits(|link| link.second.is_some()), bits(|link| link.segments));
+        let segmenting = bits(|link| link.segments);
         let long_links =
             if profile.takes_long_frames() { bits(|link| link.long_frames) } else { 0 };
-        let longs = LongPaths::new(long_links, bits(|link| link.long_frames_held >= HELD_MIN));
+        let units = Units::new(long_links, bits(|link| link.long_frames_held >= HELD_MIN));
+        let peers = Peers::new(node, Epoch::new(epoch), &links, apt, units);
         Self {
             name,
             links,
             frame_bytes_max: frame_bytes_max as u16,
             takes_bytes_max: frame_bytes_max as u16,
             assembly: Assembly::new(),
-            peers: Peers::new(node, Epoch::new(epoch), Lanes::new(bulk, beside), longs),
+            peers,
             send: SendPath::new(profile.clone(), segmenting),
             receive: ReceivePath::new(profile.clone()),
             cross: Cross::new(),
@@ -472,8 +458,8 @@ impl Firmware {
             self.send.next_deadline(),
             self.receive.next_deadline(&self.cross),
             self.routes.next_deadline(),
-            self.peers.lanes.next_deadline(),
-            self.peers.longs.next_deadline(),
+            self.peers.table.next_deadline(),
+            self.peers.units.next_deadline(),
             self.sizes.next_deadline(),
             self.watch_at,
         ];
@@ -555,15 +541,17 @@ impl Firmware {
         route.filter(|(_, address)| *address != LinkAddress::LOOPBACK)
     }
 
-    /// The lanes that frames to a peer take now, if it is known.
-    pub fn lanes(&self, node: NodeId) -> Option<LanesInUse> {
-        let ways = self.peers.ways(self.peers.peek(node)?);
-        let Ways { small, bulk, bulk_frames, .. } = ways;
-        let copied = |way: Option<Way<'_>>| way.map(|(link, address)| (link, *address));
-        let (small, bulk) = (copied(small), copied(bulk));
-        let Threshold { usual: bulk_frames, long: bulk_frames_long } = bulk_frames;
-        let some = small.is_some() || bulk.is_some();
-        some.then_some(LanesInUse { small, bulk, bulk_frames, bulk_frames_long })
+    /// The paths to a peer: the first of them first. Empty: it is not known, or nowhere.
+    pub fn paths(&self, node: NodeId) -> ArrayVec<PathInUse, PATHS_MAX> {
+        let Some(peer) = self.peers.peek(node) else { return ArrayVec::new() };
+        let paths = self.peers.paths(peer);
+        let in_use = |(path, (link, to)): (PathId, Way<'_>)| PathInUse {
+            link,
+            address: *to,
+            first: path == PathId::FIRST,
+            long_frames: paths.is_long(path),
+        };
+        paths.each().map(in_use).collect()
     }
 
     /// Notes an event for the host; if nobody asks for them the oldest go.

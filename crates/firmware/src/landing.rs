@@ -17,7 +17,6 @@ use emp_wire::{
 use crate::counters::Counter;
 use crate::encode::INLINE_PAYLOAD_BYTES_OF_TRAINS;
 use crate::engine::Firmware;
-use crate::lanes::Ways;
 use crate::memory::{HostMemory, Segment};
 use crate::receive::{Outline, Run, Taken};
 use crate::time::Time;
@@ -110,7 +109,7 @@ impl Firmware {
     /// Frames whose payload is longer than what senders copy next to its header too: shorter pieces are copied by the kernel more
     /// slowly than by [`handle_train`](Self::handle_train) out of one, which sums them as it goes, and needs no look before.
     fn expects_long_frames(&self) -> bool {
-        self.peers.longs.any() || Self::is_worth_placing(self.frame_bytes_max.into())
+        self.peers.units.any() || Self::is_worth_placing(self.frame_bytes_max.into())
     }
 
     /// Where the payload of frames that wait in a link belongs, as far as that is one piece of a posted buffer and all of it
@@ -140,8 +139,7 @@ impl Firmware {
         let current = entry.remote_epoch == first.source_epoch
             && entry.remote_epoch != Epoch::UNKNOWN
             && entry.local_epoch.check() == first.destination_epoch;
-        let Ways { small, bulk, .. } = self.peers.ways(peer);
-        if !current || ![small, bulk].contains(&Some((link, &from))) {
+        if !current || !self.peers.paths(peer).ways.contains(&Some((link, &from))) {
             return None;
         }
         let outline = Outline {
@@ -249,7 +247,7 @@ impl Firmware {
             }
         }
         self.counters.add(Counter::FramesReceived, checked.frames.into());
-        let lane = self.peers.lane_of(peer, landing.link);
+        let path = self.peers.path_of(peer, landing.link);
         let taken = Taken {
             frames: checked.frames,
             lasts: checked.lasts,
@@ -257,7 +255,7 @@ impl Firmware {
             last: checked.last,
             bytes: landing.payload_bytes(checked.frames),
         };
-        self.receive.take_placed(now, (peer, lane), first, &taken, &mut self.cross);
+        self.receive.take_placed(now, (peer, path), first, &taken, &mut self.cross);
         if self.watch_at.is_none() && self.receive.has_arrivals() {
             self.watch(now);
         }

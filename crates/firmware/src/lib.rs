@@ -30,25 +30,19 @@ mod first_numbers;
 mod greetings;
 mod holdings;
 mod landing;
-mod lanes;
-mod limited;
 pub mod limits;
-mod link_info;
-mod long;
 mod looks;
 mod memory;
 mod one_sided;
 mod own_words;
-mod path_size;
+mod path;
 mod peers;
 mod pool;
 mod posts;
 mod predict;
 mod profile;
 mod receive;
-mod routes;
 mod searches;
-mod seeking;
 mod send;
 mod siphash;
 mod slots;
@@ -62,16 +56,18 @@ pub use descriptor::{
     ClaimId, Completion, CompletionMode, OpId, OpKind, PostError, Posted, ProbeInfo,
     ReceiveDescriptor, Selector, SendDescriptor, Status,
 };
-pub use engine::{Config, Firmware, LanesInUse, NodeEvent};
+pub use engine::{Config, Firmware, NodeEvent};
 pub use holdings::Holding;
 pub use landing::{Arriving, Landing};
-pub use link_info::LinkInfo;
+
 pub use memory::{
     FetchError, HostMemory, MemoryFault, PeerMemory, Segment, SegmentList, TooManySegments,
 };
 pub use one_sided::{
     AtomicDescriptor, GetDescriptor, PutDescriptor, RegionId, RemoteRegion, Rights,
 };
+pub use path::PathInUse;
+pub use path::link_info::{LinkCost, LinkInfo};
 pub use profile::{AckTrigger, Profile, RetransmitUnit, Unexpected};
 pub use time::{Span, Time};
 pub use transmit::{LinkIndex, TransmitBatch, TransmitFrame};

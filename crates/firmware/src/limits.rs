@@ -128,11 +128,14 @@ pub const STRANGERS_SILENCE: Span = Span::ms(500);
 /// Shortest and longest back-off after "not ready".
 pub const NOT_READY_BACKOFF: (Span, Span) = (Span::us(50), Span::ms(5));
 
-/// Peers with which long trains were exchanged over a second lane. Beyond it bulk takes the only lane that others have. About
-/// 128 bytes each: 2 MiB.
-pub const LANES_MAX: usize = 16_384;
+/// Paths of one pair. Two links of two ports each; what a peer's entry notes of each is a bit in a byte.
+pub const PATHS_MAX: usize = 4;
 
-/// Second lanes being looked for at a time; trains that begin meanwhile take the lane there is.
+/// Peers with which long trains were exchanged over a path beside the first. Beyond it they take the only path that others have. About
+/// 256 bytes each: 4 MiB.
+pub const FURTHER_PATHS_MAX: usize = 16_384;
+
+/// Paths beside the first being looked for at a time; trains that begin meanwhile take the path there is.
 pub const SEEKS_MAX: usize = 256;
 
 /// Receivers that a node is sending less unasked at a time, as they had no room for it: the busiest incast has the many at the other

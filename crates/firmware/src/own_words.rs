@@ -5,8 +5,8 @@ use emp_wire::{Ack, Checksum, Close, Epoch, Flags, Kind, LinkAddress, NotReady, 
 use crate::counters::Counter;
 use crate::encode::{self, Head, INLINE_PAYLOAD_BYTES, Line, Payload};
 use crate::engine::Firmware;
-use crate::lanes::Lane;
 use crate::memory::HostMemory;
+use crate::path::PathId;
 use crate::profile::RetransmitUnit;
 use crate::receive::NotTaken;
 use crate::send::Explicit;
@@ -17,10 +17,10 @@ use crate::transmit::TransmitBatch;
 const REFUSAL_BACKOFF: Span = Span::us(50);
 
 impl Firmware {
-    /// Adds a frame without user data for a peer, by this lane. False: it has no way, or is too long for the batch's frames.
+    /// Adds a frame without user data for a peer, by this path. False: it has no way, or is too long for the batch's frames.
     fn say(
         &mut self,
-        (to, lane): (u32, Lane),
+        (to, path): (u32, PathId),
         head: &Head,
         body: impl FnOnce(&mut [u8]) -> usize,
         batch: &mut TransmitBatch,
@@ -28,7 +28,7 @@ impl Firmware {
         let line = Line {
             source_tag: self.peers.source_tag,
             peer: &self.peers[to],
-            way: self.peers.ways(to).pick(lane).1,
+            way: self.peers.paths(to).pick(path).1,
             check_payload: true,
             inline_bytes: INLINE_PAYLOAD_BYTES,
             bundles: self.profile.bundles,
@@ -69,7 +69,7 @@ impl Firmware {
                 word: ack.delay_us,
             };
             let body = |into: &mut [u8]| Ack { node: own, sack: ack.sack }.emit(into);
-            if self.say((ack.peer, ack.lane), &head, body, batch) {
+            if self.say((ack.peer, ack.path), &head, body, batch) {
                 self.counters.count(Counter::AcksSent);
             }
         }
@@ -80,7 +80,7 @@ impl Firmware {
         let own = self.peers.own;
         while !batch.is_full() {
             let Some(answer) = self.receive.poll_not_ready() else { return };
-            let NotTaken { peer: to, lane, number, sequence, cause } = answer;
+            let NotTaken { peer: to, path, number, sequence, cause } = answer;
             let peer = &self.peers[to];
             let backoff_us = REFUSAL_BACKOFF.as_us() as u32;
             self.counters.count(Counter::NotReadySent);
@@ -96,7 +96,7 @@ impl Firmware {
                 word: number,
             };
             let body = |into: &mut [u8]| NotReady { node: own, cause, backoff_us }.emit(into);
-            self.say((to, lane), &head, body, batch);
+            self.say((to, path), &head, body, batch);
         }
     }
 
@@ -120,7 +120,7 @@ impl Firmware {
                 word: 0,
             };
             let body = |into: &mut [u8]| Close { node: own }.emit(into);
-            self.say((to, Lane::Small), &head, body, batch);
+            self.say((to, PathId::FIRST), &head, body, batch);
         }
         self.closing = Some(next);
     }

@@ -1,29 +1,33 @@
 //! Who the node knows: identity, epochs, route. One entry a peer, kept while the node runs (E48, V9)
 //! or until the table is full and the peer has long left.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use emp_wire::{Epoch, Header, LinkAddress, NodeId, Seed};
 use hashbrown::HashMap;
 
 use crate::chunked::Chunked;
-use crate::lanes::{Lane, Lanes, Way, Ways, flag};
 use crate::limits::{HELLO_INTERVAL, PEERS_MAX};
-use crate::long::{LongNote, LongPaths};
+use crate::path::Way;
+use crate::path::choice::Costs;
+use crate::path::link_info::LinkInfo;
+use crate::path::table::Table;
+use crate::path::unit::Units;
 use crate::time::Time;
 use crate::transmit::LinkIndex;
 
 /// How long a peer may speak from elsewhere than its route before the route is doubted: a node with two links may use both.
-const ROUTE_QUIET_MS: u16 = 50;
+pub(crate) const ROUTE_QUIET_MS: u16 = 50;
 
 /// What is true of a peer, or not.
-mod mark {
+pub(crate) mod mark {
     /// Where frames to it go is known.
-    pub(super) const ROUTE: u8 = 1;
+    pub(crate) const ROUTE: u8 = 1;
     /// It was asked who it is, and the answer is still out.
-    pub(super) const ASKING: u8 = 2;
+    pub(crate) const ASKING: u8 = 2;
     /// It is in the list of those that have left.
-    pub(super) const DEPARTED: u8 = 4;
+    pub(crate) const DEPARTED: u8 = 4;
 }
 
 /// One peer, as both paths see it.
@@ -38,8 +42,9 @@ pub(crate) struct Peer {
     /// Seed of the checksum of frames to it, and from it.
     pub(crate) outgoing: Seed,
     pub(crate) incoming: Seed,
-    address: LinkAddress,
-    link: LinkIndex,
+    /// Where its first path leads.
+    pub(crate) address: LinkAddress,
+    pub(crate) link: LinkIndex,
     /// Three truths in one byte: bits of [`mark`].
     marks: u8,
     /// Largest frame that both ends take.
@@ -48,16 +53,14 @@ pub(crate) struct Peer {
     pub(crate) challenge: u32,
     /// When it was sent, in milliseconds (wrapping after a minute, for brevity); limits how often we ask.
     challenged_ms: u16,
-    /// When a valid frame last came from where its bulk lane leads, likewise.
-    bulk_heard_ms: u16,
-    /// What there is beside the route: bits of [`flag`].
-    lanes: u8,
-    /// What is known of long frames between it and this node.
-    pub(crate) long: LongNote,
+    /// Paths that can be used, a bit each: so that most peers need no look into the table.
+    pub(crate) up: u8,
+    /// Paths by which long frames get through, a bit each; in the upper half, those of them by which the peer has room for many.
+    pub(crate) long: u8,
     /// When a valid frame last came from it, in milliseconds (wrapping).
     pub(crate) heard_ms: u32,
     /// When one last came from where its route leads.
-    route_heard_ms: u32,
+    pub(crate) route_heard_ms: u32,
 }
 
 impl Peer {
@@ -76,9 +79,8 @@ impl Peer {
             frame_bytes_max,
             challenge: 0,
             challenged_ms: u16::MAX / 2,
-            bulk_heard_ms: 0,
-            lanes: 0,
-            long: LongNote::NONE,
+            up: 0,
+            long: 0,
             heard_ms: 0,
             route_heard_ms: 0,
         }
@@ -86,11 +88,11 @@ impl Peer {
 
     /// One of [`mark`] is set.
     #[inline]
-    fn has(&self, mark: u8) -> bool {
+    pub(crate) fn has(&self, mark: u8) -> bool {
         self.marks & mark != 0
     }
 
-    fn set(&mut self, mark: u8, set: bool) {
+    pub(crate) fn set(&mut self, mark: u8, set: bool) {
         self.marks = if set { self.marks | mark } else { self.marks & !mark };
     }
 
@@ -104,14 +106,14 @@ impl Peer {
         self.has(mark::ASKING)
     }
 
-    /// Where frames to it go, unless they take the bulk lane.
+    /// Where its first path leads.
     #[inline]
     pub(crate) fn route(&self) -> Option<Way<'_>> {
         self.has(mark::ROUTE).then_some((self.link, &self.address))
     }
 
     #[inline(always)]
-    fn heard(&mut self, now: Time, link: LinkIndex, from: &LinkAddress) -> bool {
+    pub(crate) fn heard(&mut self, now: Time, link: LinkIndex, from: &LinkAddress) -> bool {
         let now_ms = milliseconds(now);
         self.heard_ms = now_ms;
         if self.link == link && self.address == *from {
@@ -122,7 +124,7 @@ impl Peer {
     }
 
     #[inline]
-    fn is_route_quiet(&self, now_ms: u32) -> bool {
+    pub(crate) fn is_route_quiet(&self, now_ms: u32) -> bool {
         now_ms.wrapping_sub(self.route_heard_ms) > ROUTE_QUIET_MS.into()
     }
 
@@ -145,17 +147,25 @@ pub(crate) struct Peers {
     pub(crate) destination_tag: u16,
     pub(crate) source_tag: u32,
     own_epoch: Epoch,
-    entries: Chunked<Peer>,
+    pub(crate) entries: Chunked<Peer>,
     by_node: HashMap<u64, u32>,
     /// By source tag and epoch, for frames that carry no whole identity (`FRAME-4`).
     by_tag: HashMap<u64, u32>,
     last: u32,
     /// Peers whose pair was given up, and when, the first one first; each at most once.
     departed: VecDeque<(Time, u32)>,
-    /// Second lanes.
-    pub(crate) lanes: Lanes,
-    /// By which ways long frames get through.
-    pub(crate) longs: LongPaths,
+    /// Paths beside the first.
+    pub(crate) table: Table,
+    /// Of which peer, by which link and in which millisecond something last came from where a path beside the first leads: one look
+    /// into the table for each is enough.
+    pub(crate) further_heard: (u32, LinkIndex, u32),
+    /// What frames cost by the node's links.
+    pub(crate) costs: Costs,
+    /// By link: those that lead to the same nodes, a bit each; and all that stand beside another.
+    pub(crate) beside: Box<[u64]>,
+    pub(crate) beside_some: u64,
+    /// By which paths long frames get through.
+    pub(crate) units: Units,
 }
 
 fn tag_key(tag: u32, epoch: Epoch) -> u64 {
@@ -163,8 +173,20 @@ fn tag_key(tag: u32, epoch: Epoch) -> u64 {
 }
 
 impl Peers {
-    pub(crate) fn new(own: NodeId, own_epoch: Epoch, lanes: Lanes, longs: LongPaths) -> Self {
+    /// `apt`: several paths to a peer may be used.
+    pub(crate) fn new(
+        own: NodeId,
+        own_epoch: Epoch,
+        links: &[LinkInfo],
+        apt: bool,
+        units: Units,
+    ) -> Self {
         let (by_node, by_tag) = (HashMap::new(), HashMap::new());
+        let bits = |link: &LinkInfo| {
+            let beside = link.beside.iter().flatten().filter(|_| apt);
+            beside.fold(0, |bits, (link, _)| bits | 1u64.checked_shl(link.0.into()).unwrap_or(0))
+        };
+        let beside: Box<[u64]> = links.iter().map(bits).collect();
         Self {
             own,
             destination_tag: own.destination_tag(),
@@ -175,198 +197,13 @@ impl Peers {
             by_tag,
             last: 0,
             departed: VecDeque::new(),
-            lanes,
-            longs,
+            table: Table::new(),
+            further_heard: (u32::MAX, LinkIndex(0), 0),
+            costs: Costs::new(links, apt),
+            beside_some: beside.iter().fold(0, |all, bits| all | bits),
+            beside,
+            units,
         }
-    }
-
-    /// The ways to a peer that can be used now.
-    #[inline]
-    pub(crate) fn ways(&self, index: u32) -> Ways<'_> {
-        let peer = &self.entries[index];
-        let bulk_frames = self.lanes.bulk_frames();
-        let long = peer.long.link();
-        let mut ways = Ways { small: peer.route(), bulk: None, bulk_frames, long };
-        if peer.lanes != 0 && peer.has(mark::ROUTE) {
-            ways.bulk = self.lanes.way(index).filter(|_| peer.lanes & flag::BULK != 0);
-            let usable = peer.lanes & flag::SMALL_DOWN == 0 || ways.bulk.is_none();
-            ways.small = ways.small.filter(|_| usable);
-        }
-        ways
-    }
-
-    /// The way of a small message to a peer, if it takes the small lane and nothing better is to be looked for: as most do,
-    /// whether or not there is a bulk lane beside it.
-    #[inline]
-    pub(crate) fn small_way(&self, now: Time, index: u32) -> Option<Way<'_>> {
-        let peer = &self.entries[index];
-        let small = peer.lanes & flag::SMALL_DOWN == 0 && self.lanes.bulk_frames().usual > 1;
-        peer.route().filter(|_| small && !self.may_seek(now, index, Lane::Small))
-    }
-
-    /// The way of a message of so many frames of the usual length, if it leaves in one longer one by it.
-    pub(crate) fn long_way(&self, index: u32, frames: u32) -> Option<(Lane, Way<'_>)> {
-        self[index].long.link()?;
-        let ways = self.ways(index);
-        let (lane, way) = ways.pick(ways.lane_of(frames, true));
-        Some((lane, way.filter(|way| ways.is_long(Some(*way)))?))
-    }
-
-    /// Frames to a peer go there from now on. What was known of a second lane is not, unless that is another link.
-    pub(crate) fn set_route(&mut self, now: Time, index: u32, link: LinkIndex, to: LinkAddress) {
-        let peer = &mut self.entries[index];
-        if peer.link != link || !peer.has(mark::ROUTE) {
-            peer.lanes = 0;
-            self.lanes.forget(index);
-        }
-        (peer.link, peer.address) = (link, to);
-        peer.set(mark::ROUTE, true);
-        peer.route_heard_ms = milliseconds(now);
-        self.look_for_long(index);
-    }
-
-    /// Nothing is known any more of where a peer is.
-    pub(crate) fn clear_route(&mut self, index: u32) {
-        let peer = &mut self.entries[index];
-        (peer.lanes, peer.long) = (0, LongNote::NONE);
-        peer.set(mark::ROUTE, false);
-        self.lanes.forget(index);
-        self.longs.forget(index);
-    }
-
-    /// A valid frame came from there. True if the peer seems to have moved: for a while nothing came from where its
-    /// route leads, or its bulk lane, and now it speaks from elsewhere on that link (V28, `LANE-8`). Frames of a bulk lane say
-    /// nothing of the route.
-    #[inline(always)]
-    pub(crate) fn heard_from(
-        &mut self,
-        now: Time,
-        index: u32,
-        link: LinkIndex,
-        from: &LinkAddress,
-    ) -> bool {
-        if self.is_bulk(index, link) {
-            return self.bulk_heard(now, index, from);
-        }
-        self.entries[index].heard(now, link, from)
-    }
-
-    fn bulk_heard(&mut self, now: Time, index: u32, from: &LinkAddress) -> bool {
-        let now_ms = milliseconds(now);
-        let peer = &mut self.entries[index];
-        peer.heard_ms = now_ms;
-        if peer.lanes & flag::BULK == 0 {
-            // The peer has a bulk lane and this end has none: that matters if nothing comes by the route.
-            return peer.is_route_quiet(now_ms);
-        }
-        // One look into the table a millisecond is enough.
-        let quiet_ms = (now_ms as u16).wrapping_sub(peer.bulk_heard_ms);
-        if quiet_ms > 0 && self.lanes.way(index).is_some_and(|(_, to)| to == from) {
-            peer.bulk_heard_ms = now_ms as u16;
-            return false;
-        }
-        quiet_ms > ROUTE_QUIET_MS
-    }
-
-    /// The peer answered from elsewhere than it was known to be: frames to it go there from now on. If that is its bulk lane only, its route stands until it is judged by itself (`LANE-8`).
-    pub(crate) fn moved(&mut self, now: Time, index: u32, link: LinkIndex, from: LinkAddress) {
-        if self.is_bulk(index, link) {
-            self.answered(now, index, link, from);
-            let found = self.ways(index).bulk == Some((link, &from));
-            if found {
-                return;
-            }
-        }
-        self.set_route(now, index, link, from);
-    }
-
-    /// True if a frame from this peer by this link is of its bulk lane.
-    #[inline(always)]
-    pub(crate) fn is_bulk(&self, index: u32, link: LinkIndex) -> bool {
-        let peer = &self.entries[index];
-        self.lanes.bulk_link() == Some(link) && peer.has(mark::ROUTE) && peer.link != link
-    }
-
-    /// The lane of a frame from this peer by this link.
-    #[inline]
-    pub(crate) fn lane_of(&self, index: u32, link: LinkIndex) -> Lane {
-        if self.is_bulk(index, link) { Lane::Bulk } else { Lane::Small }
-    }
-
-    /// True if a lane is missing that may be looked for now.
-    #[inline]
-    pub(crate) fn may_seek(&self, now: Time, index: u32, lane: Lane) -> bool {
-        let Some(bulk) = self.lanes.bulk_link() else { return false };
-        let peer = &self.entries[index];
-        let small_down = peer.lanes & flag::SMALL_DOWN != 0;
-        let by_bulk_alone = bulk == peer.link;
-        let missing = match lane {
-            Lane::Small => small_down || by_bulk_alone,
-            Lane::Bulk => peer.lanes & flag::BULK == 0 && self.lanes.is_beside(peer.link),
-        };
-        missing
-            && peer.has(mark::ROUTE)
-            && peer.address != LinkAddress::LOOPBACK
-            && self.lanes.may_seek(now, index, lane)
-    }
-
-    /// A peer has answered on another link than that of its route, or on one that had failed: `true` if that is news.
-    pub(crate) fn answered(
-        &mut self,
-        now: Time,
-        index: u32,
-        link: LinkIndex,
-        from: LinkAddress,
-    ) -> bool {
-        let Some(bulk) = self.lanes.bulk_link() else { return false };
-        let peer = &mut self.entries[index];
-        if !peer.has(mark::ROUTE) {
-            return false;
-        }
-        let before = (peer.lanes, peer.link);
-        if link != bulk && peer.link == bulk {
-            // The better link answered after the other: the route so far becomes the bulk lane.
-            let old = core::mem::replace(&mut peer.address, from);
-            (peer.link, peer.route_heard_ms) = (link, milliseconds(now));
-            if self.lanes.is_beside(link) {
-                peer.lanes |= flag::BULK;
-                peer.bulk_heard_ms = milliseconds(now) as u16;
-                self.lanes.rise(now, index, Lane::Small, None);
-                self.lanes.rise(now, index, Lane::Bulk, Some(old));
-            } else {
-                self.lanes.forget(index);
-            }
-        } else if link == bulk && self.lanes.is_beside(peer.link) {
-            peer.lanes |= flag::BULK;
-            peer.bulk_heard_ms = milliseconds(now) as u16;
-            self.lanes.rise(now, index, Lane::Bulk, Some(from));
-        } else if link == peer.link && link != bulk && peer.lanes & flag::SMALL_DOWN != 0 {
-            peer.address = from;
-            peer.lanes &= !flag::SMALL_DOWN;
-            self.lanes.rise(now, index, Lane::Small, None);
-        }
-        // The table may be full.
-        let peer = &mut self.entries[index];
-        if peer.lanes & flag::BULK != 0 && self.lanes.way(index).is_none() {
-            peer.lanes = 0;
-        }
-        let news = before != (peer.lanes, peer.link);
-        self.look_for_long(index);
-        news
-    }
-
-    /// A lane of a peer has failed. False: it is the only one that works.
-    pub(crate) fn lane_failed(&mut self, now: Time, index: u32, lane: Lane) -> bool {
-        if !self.lanes.fall(now, index, lane) {
-            return false;
-        }
-        let peer = &mut self.entries[index];
-        match lane {
-            Lane::Small => peer.lanes |= flag::SMALL_DOWN,
-            Lane::Bulk => peer.lanes &= !flag::BULK,
-        }
-        self.look_for_long(index);
-        true
     }
 
     pub(crate) fn len(&self) -> u32 {

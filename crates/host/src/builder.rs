@@ -17,7 +17,7 @@ use crate::memory::ProcessMemory;
 use crate::node::{Node, NodeInner};
 use crate::outgoing::FRAME_PARTS_MAX;
 use crate::shared::Shared;
-use crate::{guardian, lanes, names, signals, system, thread_board};
+use crate::{guardian, names, path_choice, signals, system, thread_board};
 
 /// How long a node that is dropped waits for acknowledgements unless said otherwise: long enough for a few
 /// retransmissions at their slowest, short enough for a program's end.
@@ -42,22 +42,22 @@ pub struct NodeBuilder {
     linger: Duration,
     links: Vec<ChosenLink>,
     auto_links: Option<AutoLinks>,
-    lanes: Lanes,
+    paths: Paths,
     log: Option<Log>,
     notices: Option<Log>,
 }
 
-/// Whether a node uses two links to the same peer at once: one with rings for small and control frames, one that segments
+/// Whether a node uses several links to the same peer at once: those with rings for small and control frames, one that segments
 /// for long trains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Lanes {
+pub enum Paths {
     /// If it has such links, from the train length on that costs measured at start give.
     #[default]
     Measured,
     /// Likewise, from this many frames on: for tests.
     From(u32),
     /// No: the first link that leads to a peer takes all.
-    Off,
+    One,
 }
 
 impl Default for NodeBuilder {
@@ -73,7 +73,7 @@ impl Default for NodeBuilder {
             linger: LINGER_DEFAULT,
             links: Vec::new(),
             auto_links: None,
-            lanes: Lanes::default(),
+            paths: Paths::default(),
             log: None,
             notices: None,
         }
@@ -160,9 +160,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Whether two links to the same peer are used at once. Default: if that gains anything.
-    pub fn lanes(mut self, lanes: Lanes) -> Self {
-        self.lanes = lanes;
+    /// Whether several links to the same peer are used at once. Default: if that gains anything.
+    pub fn paths(mut self, paths: Paths) -> Self {
+        self.paths = paths;
         self
     }
 
@@ -215,15 +215,15 @@ impl NodeBuilder {
         check(&links)?;
         let kinds: Vec<_> = links.iter().map(|chosen| chosen.link.capabilities().clone()).collect();
         let mut infos: Vec<_> = links.iter().map(info).collect();
-        let division = match self.lanes {
-            Lanes::Off => None,
-            Lanes::Measured => lanes::divide(&kinds, None),
-            Lanes::From(frames) => lanes::divide(&kinds, Some(frames)),
+        let division = match self.paths {
+            Paths::One => None,
+            Paths::Measured => path_choice::divide(&kinds, None),
+            Paths::From(frames) => path_choice::divide(&kinds, Some(frames)),
         };
         if let Some(division) = &division {
             division.apply(&mut infos, &kinds);
             if let Some(costs) = &division.costs {
-                choice.lanes(costs);
+                choice.paths(costs);
                 if let Some(line) = choice.lines().last() {
                     journal.say(Level::Info, &line);
                 }
@@ -262,7 +262,7 @@ impl NodeBuilder {
             name,
             profile: self.profile,
             choice,
-            lane_costs: division.and_then(|division| division.costs),
+            path_costs: division.and_then(|division| division.costs),
             linger: self.linger,
             capabilities,
             threads: Mutex::default(),

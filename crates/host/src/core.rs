@@ -19,10 +19,10 @@ use crate::directory::Directory;
 use crate::health::Health;
 use crate::incoming::Incoming;
 use crate::journal::Journal;
-use crate::lanes::{self, Seldom};
 use crate::losses::Losses;
 use crate::memory::ProcessMemory;
 use crate::outgoing::Outgoing;
+use crate::path_choice::{self, Seldom};
 use crate::predict::WaitTimes;
 use crate::queues::{QueueKey, Queues};
 use crate::requests::{Ended, Requests, SlotKey, State};
@@ -135,7 +135,7 @@ impl Core {
             last_post: Time::default(),
             guessed: false,
             poll_by_hand,
-            seldom: lanes::seldom(&kinds).map(Seldom::new),
+            seldom: path_choice::seldom(&kinds).map(Seldom::new),
             health: Health::default(),
             journal,
             losses: Losses::default(),

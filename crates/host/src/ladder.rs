@@ -12,7 +12,7 @@ use emp_link::{
 use emp_wire::{ETHERTYPE_DEFAULT, NodeId, UDP_PORT_DEFAULT};
 
 use crate::error::BuildError;
-use crate::lanes::LaneCosts;
+use crate::path_choice::PathCosts;
 
 /// Which rungs of the ladder may be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -107,11 +107,11 @@ impl Choice {
         self.rungs.push(Rung { link, outcome });
     }
 
-    pub(crate) fn lanes(&mut self, costs: &LaneCosts) {
+    pub(crate) fn paths(&mut self, costs: &PathCosts) {
         let text = costs.to_string();
         let chosen = costs.threshold().is_some();
         let outcome = if chosen { Outcome::Chosen(text) } else { Outcome::Skipped(text) };
-        self.note("two lanes".into(), outcome);
+        self.note("two paths".into(), outcome);
     }
 
     /// The report, a line for each rung.

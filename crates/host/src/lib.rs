@@ -141,7 +141,6 @@ mod health;
 mod incoming;
 mod journal;
 mod ladder;
-mod lanes;
 mod losses;
 mod memory;
 mod names;
@@ -149,6 +148,7 @@ mod news;
 mod node;
 mod outgoing;
 mod pages;
+mod path_choice;
 mod posts;
 mod predict;
 mod queues;
@@ -171,7 +171,7 @@ mod windows;
 pub use alarm::Alarm;
 pub use board::{Board, WaitMode};
 pub use buffer::{ReceiveBuffer, Scatter, SendBuffer};
-pub use builder::{Lanes, NodeBuilder};
+pub use builder::{NodeBuilder, Paths};
 pub use claim::Claim;
 pub use closing::CutShort;
 pub use directory::{Peer, PeerState};
@@ -183,9 +183,9 @@ pub use error::{
 };
 pub use find::Who;
 pub use ladder::{AutoLinks, Choice, Outcome, Rung, Want};
-pub use lanes::{LaneCosts, LinkCosts, measure_lanes};
 pub use node::{HostCounters, Node};
 pub use pages::PageBuffer;
+pub use path_choice::{LinkCosts, PathCosts, measure_paths};
 pub use raw::{RawOp, RawSend};
 pub use region::{Region, RegionOptions};
 pub use remote::{Notification, Notifications, PutOptions};
@@ -198,8 +198,8 @@ pub use emp_link as link;
 
 pub use emp_firmware::{
     AtomicDescriptor, AtomicOp, ClaimId, Completion, CompletionMode, Counter, Counters, Datatype,
-    GetDescriptor, LinkIndex, NodeEvent, OpKind, PostError, ProbeInfo, Profile, PutDescriptor,
-    ReceiveDescriptor, RegionId, RemoteRegion, Rights, Segment, SegmentList, Selector,
-    SendDescriptor, Span, Status,
+    GetDescriptor, LinkIndex, NodeEvent, OpKind, PathInUse, PostError, ProbeInfo, Profile,
+    PutDescriptor, ReceiveDescriptor, RegionId, RemoteRegion, Rights, Segment, SegmentList,
+    Selector, SendDescriptor, Span, Status,
 };
 pub use emp_wire::{Epoch, LinkAddress, NodeId};

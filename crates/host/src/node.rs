@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use emp_firmware::{Counters, LanesInUse, LinkIndex, NodeEvent, OpKind, Profile};
+use emp_firmware::{Counters, LinkIndex, NodeEvent, OpKind, PathInUse, Profile};
 use emp_link::{Capabilities, LinkStatistics};
 use emp_wire::{Epoch, LinkAddress, NodeId};
 
@@ -15,7 +15,7 @@ use crate::directory::Peer;
 use crate::endpoint::Endpoint;
 use crate::error::OpenError;
 use crate::ladder::Choice;
-use crate::lanes::LaneCosts;
+use crate::path_choice::PathCosts;
 use crate::shared::Shared;
 use crate::sleepers::Interest;
 use crate::wait::wait_for;
@@ -37,7 +37,7 @@ pub(crate) struct NodeInner {
     pub(crate) name: String,
     pub(crate) profile: Profile,
     pub(crate) choice: Choice,
-    pub(crate) lane_costs: Option<LaneCosts>,
+    pub(crate) path_costs: Option<PathCosts>,
     pub(crate) linger: Duration,
     pub(crate) capabilities: Vec<Capabilities>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
@@ -92,15 +92,16 @@ impl Node {
         &self.inner.choice
     }
 
-    /// What the links of two lanes cost, measured at start, and so where bulk begins. `None`: all frames to a peer take one
+    /// What frames cost by the links of a node that may use two for one peer, measured at start. `None`: all frames to a peer take one
     /// link.
-    pub fn lane_costs(&self) -> Option<LaneCosts> {
-        self.inner.lane_costs
+    pub fn path_costs(&self) -> Option<PathCosts> {
+        self.inner.path_costs
     }
 
-    /// The links that frames to a node take now, small and bulk, if that is known.
-    pub fn lanes(&self, node: NodeId) -> Option<LanesInUse> {
-        self.inner.shared.lock().firmware()?.lanes(node)
+    /// The paths to a node that are used now. Empty: none is known.
+    pub fn paths(&self, node: NodeId) -> Vec<PathInUse> {
+        let core = self.inner.shared.lock();
+        core.firmware().map(|firmware| firmware.paths(node).to_vec()).unwrap_or_default()
     }
 
     /// Opens an endpoint.

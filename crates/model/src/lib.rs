@@ -39,7 +39,7 @@ pub use ledger::{Ledger, Message, MessageId, MessageSpec, Posted, Receive, Recei
 pub use measure::{Measurement, Stream, measure};
 pub use memory::{Access, BufferId, SimMemory, payload};
 pub use network::{Delivery, FabricSetup, Network, Script, Totals};
-pub use node::{NodeSetup, Pace, SimNode};
+pub use node::{NodeSetup, Pace, SimNode, divide};
 pub use one_sided::{Deed, DeedId, Done, OneSided};
 pub use outbox::Card;
 pub use port::{PortSetup, PortTotals};

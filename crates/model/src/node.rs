@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use emp_firmware::{
-    Completion, Config, Counter, Firmware, LinkInfo, NodeEvent, OpId, OpKind, PostError, Profile,
-    SendDescriptor, Span, Time,
+    Completion, Config, Counter, Firmware, LinkCost, LinkIndex, LinkInfo, NodeEvent, OpId, OpKind,
+    PostError, Profile, SendDescriptor, Span, Time,
 };
 use emp_wire::{LinkAddress, NodeId};
 
@@ -191,11 +191,9 @@ impl SimNode {
             self.memory.read_back();
         }
         let mut links = self.setup.links.clone();
-        if links.iter().any(|link| link.bulk_frames.is_some()) {
-            // Its address is the same on every fabric. One that moves tells what is no longer true.
-            let others = links.iter_mut().filter(|link| link.bulk_frames.is_none());
-            others.for_each(|link| link.second = Some(address));
-        }
+        // Its address is the same on every fabric. One that moves tells what is no longer true.
+        let told = links.iter_mut().flat_map(|link| link.beside.iter_mut().flatten());
+        told.for_each(|(_, told)| *told = address);
         let mut firmware = Firmware::new(Config {
             node: self.setup.id,
             epoch,
@@ -359,5 +357,19 @@ impl SimNode {
         }
         result.events.extend(core::iter::from_fn(|| firmware.poll_event()));
         result
+    }
+}
+
+/// Has trains of at least `frames` frames take link number `wide`, and of those that leave in longer ones as few as `long_frames`; all
+/// others lead to the same nodes.
+pub fn divide(links: &mut [LinkInfo], wide: u8, frames: u32, long_frames: u32) {
+    let [usual, cost] = LinkCost::divided(frames, long_frames);
+    for (link, index) in links.iter_mut().zip(0..) {
+        if index == wide {
+            link.cost = Some(cost);
+        } else {
+            link.cost = Some(usual);
+            link.set_beside(LinkIndex(wide), LinkAddress::EVERYONE);
+        }
     }
 }

@@ -57,7 +57,7 @@ parts! {
     /// Some frames are longer than the MTU.
     Long = "long",
     /// A second fabric is for bulk.
-    Lanes = "lanes",
+    Paths = "paths",
     /// After the traffic most nodes are well and the others are not.
     Liveness = "liveness",
 }
@@ -93,8 +93,8 @@ impl Reduction {
             if self.is_without(Part::Long) {
                 link.long_frames = false;
             }
-            if self.is_without(Part::Lanes) {
-                (link.bulk_frames, link.bulk_frames_long) = (None, None);
+            if self.is_without(Part::Paths) {
+                (link.cost, link.beside) = (None, Default::default());
             }
         }
     }

@@ -6,7 +6,7 @@ use emp_wire::{Kind, NodeId};
 
 use crate::faults::{FaultPlan, Rates};
 use crate::network::FabricSetup;
-use crate::node::{NodeSetup, Pace};
+use crate::node::{NodeSetup, Pace, divide};
 use crate::outbox::Card;
 use crate::prng::{Ppm, Prng};
 use crate::reduce::{Part, Reduction};
@@ -125,9 +125,9 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
         })
         .collect();
     let mut world = WorldSetup { fabrics, nodes: setups, seed: prng.bits() };
-    draw_lanes(seed, &mut world);
+    let wide = draw_wide(seed, &world);
     draw_segments(seed, &mut world);
-    draw_long(seed, &mut world, options.calm);
+    draw_long(seed, &mut world, &wide, options.calm);
     (temper, world, prng)
 }
 
@@ -141,13 +141,16 @@ fn draw_segments(seed: u64, world: &mut WorldSetup) {
 
 /// Half of the links carry frames longer than the MTU; of the fabrics that cut them, some do not join the pieces; and half of
 /// the links say that they have room for many. From numbers of its own, as below.
-fn draw_long(seed: u64, world: &mut WorldSetup, calm: bool) {
+fn draw_long(seed: u64, world: &mut WorldSetup, wide: &[Option<u32>], calm: bool) {
     let mut prng = Prng::new(seed ^ 0x7a11_f3a3);
     let mut sooner = Prng::new(seed ^ 0x500_1e57);
     for link in world.nodes.iter_mut().flat_map(|node| &mut node.links) {
         link.long_frames = prng.percent(50);
-        link.bulk_frames_long =
-            link.bulk_frames.map(|usual| sooner.within(2..=usual.into()) as u32);
+    }
+    for (node, wide) in world.nodes.iter_mut().zip(wide) {
+        if let Some(usual) = *wide {
+            divide(&mut node.links, 1, usual, sooner.within(2..=usual.into()) as u32);
+        }
     }
     let mut room = Prng::new(seed ^ 0xdee_b00c);
     for link in world.nodes.iter_mut().flat_map(|node| &mut node.links) {
@@ -160,19 +163,16 @@ fn draw_long(seed: u64, world: &mut WorldSetup, calm: bool) {
     }
 }
 
-/// In most worlds of two fabrics the second is for bulk. Drawn from numbers of its own, so that all else of a seed's world is
-/// as it was before there were lanes.
-fn draw_lanes(seed: u64, world: &mut WorldSetup) {
+/// In most worlds of two fabrics the second is for long trains: from how many frames on, by node. Drawn from numbers of its own, so that
+/// all else of a seed's world is as it was before a pair had several paths.
+fn draw_wide(seed: u64, world: &WorldSetup) -> Vec<Option<u32>> {
     let mut prng = Prng::new(seed ^ 0x1a9e_5eed);
     if world.fabrics.len() < 2 || !prng.percent(75) {
-        return;
+        return vec![None; world.nodes.len()];
     }
-    for node in &mut world.nodes {
-        // A node without a bulk link among others that have one must still be understood.
-        if prng.percent(90) {
-            node.links[1].bulk_frames = Some(prng.within(2..=12) as u32);
-        }
-    }
+    // A node without such a link among others that have one must still be understood.
+    let mut draw = |_: &NodeSetup| prng.percent(90).then(|| prng.within(2..=12) as u32);
+    world.nodes.iter().map(&mut draw).collect()
 }
 
 fn draw_temper(prng: &mut Prng, options: &SwarmOptions) -> Temper {

@@ -20,8 +20,10 @@ fn setup(lanes: bool) -> WorldSetup {
 fn setup_of(nodes: usize, piece_bytes: usize, lanes: bool) -> WorldSetup {
     let mut long = LinkInfo::new(piece_bytes, !lanes);
     (long.segments, long.long_frames) = (true, true);
-    (long.bulk_frames, long.bulk_frames_long) = (lanes.then_some(5), lanes.then_some(3));
-    let links = if lanes { vec![LinkInfo::new(piece_bytes, true), long] } else { vec![long] };
+    let mut links = if lanes { vec![LinkInfo::new(piece_bytes, true), long] } else { vec![long] };
+    if lanes {
+        emp_model::divide(&mut links, 1, 5, 3);
+    }
     let fabric = |latency| FabricSetup { latency, piece_bytes, ..FabricSetup::lan() };
     let fabrics = links.iter().map(|_| fabric(Span::us(5))).collect();
     let node =

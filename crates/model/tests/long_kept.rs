@@ -39,13 +39,13 @@ fn those_that_are_pulled_after_all_come_by_bulk() {
             world.pass(Span::ms(1));
         }
         assert!(count(&world, 1, Counter::NotReadySent) > 20, "the pool is full");
-        let bulk = count(&world, 0, Counter::FramesBulk);
+        let bulk = count(&world, 0, Counter::FramesFurther);
         for _ in 0..200 {
             world.receive(1, Want::ANY, bytes);
         }
         finish(&mut world);
         assert_eq!(count(&world, 0, Counter::FramesSliced), 0);
-        assert!(count(&world, 0, Counter::FramesBulk) > bulk + 20);
+        assert!(count(&world, 0, Counter::FramesFurther) > bulk + 20);
     }
 }
 

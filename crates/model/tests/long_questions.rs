@@ -22,8 +22,10 @@ fn quick(lanes: bool) -> World {
 fn quick_but(lanes: bool, latency: Span) -> World {
     let mut long = LinkInfo::new(PIECE_BYTES, !lanes);
     (long.segments, long.long_frames, long.long_frames_held) = (true, true, 64);
-    (long.bulk_frames, long.bulk_frames_long) = (lanes.then_some(5), lanes.then_some(3));
-    let links = if lanes { vec![LinkInfo::new(PIECE_BYTES, true), long] } else { vec![long] };
+    let mut links = if lanes { vec![LinkInfo::new(PIECE_BYTES, true), long] } else { vec![long] };
+    if lanes {
+        emp_model::divide(&mut links, 1, 5, 3);
+    }
     let fabric = FabricSetup {
         bits_per_second: 80_000_000_000,
         latency: Span::us(2),

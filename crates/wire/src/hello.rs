@@ -10,13 +10,15 @@ use crate::{LinkAddress, NodeId, Reason};
 pub const HELLO_BYTES: usize = 32;
 /// Longest node name, in bytes of UTF-8.
 pub const NAME_BYTES_MAX: usize = 32;
-/// Bytes of the longest second address: family, IPv6 address, port, scope.
-const SECOND_BYTES_MAX: usize = 1 + 16 + 2 + 4;
+/// Bytes of the longest further address: family, IPv6 address, port, scope.
+const TOLD_BYTES_MAX: usize = 1 + 16 + 2 + 4;
+/// Addresses of the sender on other links that one hello tells.
+pub const TOLD_MAX: usize = 3;
 /// Bytes of the largest body.
-pub const HELLO_BODY_BYTES_MAX: usize = HELLO_BYTES + NAME_BYTES_MAX + SECOND_BYTES_MAX;
+pub const HELLO_BODY_BYTES_MAX: usize = HELLO_BYTES + NAME_BYTES_MAX + TOLD_MAX * TOLD_BYTES_MAX;
 
-/// Feature: after the name comes an address of the sender on another link (`LANE-1`).
-pub const FEATURE_SECOND_ADDRESS: u32 = 1;
+/// Feature: after the name come addresses of the sender on other links (`PATH-1`).
+pub const FEATURE_ADDRESSES: u32 = 1;
 
 /// Body of a `hello` or `hello-reply` frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,8 +33,8 @@ pub struct Hello {
     pub features: u32,
     /// Largest frame that the sender takes on this link, in bytes from the common header on.
     pub frame_bytes_max: u16,
-    /// Where who hears this on one link reaches the sender on another, meant for bulk (`LANE-1`).
-    pub second: Option<LinkAddress>,
+    /// Where who hears this on one link reaches the sender on others (`PATH-1`): those that are there first.
+    told: [Option<LinkAddress>; TOLD_MAX],
     name_bytes: u8,
     name: [u8; NAME_BYTES_MAX],
 }
@@ -47,16 +49,23 @@ impl Hello {
         let mut bytes = [0; NAME_BYTES_MAX];
         bytes[..end].copy_from_slice(&name.as_bytes()[..end]);
         let name_bytes = end as u8;
-        let (features, second) = (0, None);
-        Self { node, target, nonce, features, frame_bytes_max, second, name_bytes, name: bytes }
+        let (features, told) = (0, [None; TOLD_MAX]);
+        Self { node, target, nonce, features, frame_bytes_max, told, name_bytes, name: bytes }
     }
 
-    /// The same with another address of the sender, or without.
+    /// The same with these addresses of the sender, the first [`TOLD_MAX`] of them.
     #[must_use]
-    pub fn with_second(self, second: Option<LinkAddress>) -> Self {
-        let features = self.features & !FEATURE_SECOND_ADDRESS;
-        let features = if second.is_some() { features | FEATURE_SECOND_ADDRESS } else { features };
-        Self { features, second, ..self }
+    pub fn with_addresses(self, addresses: impl Iterator<Item = LinkAddress>) -> Self {
+        let mut told = [None; TOLD_MAX];
+        told.iter_mut().zip(addresses).for_each(|(place, address)| *place = Some(address));
+        let features = self.features & !FEATURE_ADDRESSES;
+        let features = if told[0].is_some() { features | FEATURE_ADDRESSES } else { features };
+        Self { features, told, ..self }
+    }
+
+    /// Where who hears this on one link reaches the sender on others (`PATH-1`).
+    pub fn addresses(&self) -> impl Iterator<Item = LinkAddress> {
+        self.told.into_iter().flatten()
     }
 
     /// The sender's name for people; empty if it has none or if it was not UTF-8.
@@ -73,13 +82,15 @@ impl Hello {
         into[28..30].copy_from_slice(&self.frame_bytes_max.to_be_bytes());
         into[30] = self.name_bytes;
         into[31] = 0;
-        let end = HELLO_BYTES + usize::from(self.name_bytes);
+        let mut end = HELLO_BYTES + usize::from(self.name_bytes);
         into[HELLO_BYTES..end].copy_from_slice(&self.name[..usize::from(self.name_bytes)]);
-        let Some(second) = self.second else { return end };
-        into[end] = second.family() as u8;
-        let bytes = second.bytes();
-        into[end + 1..end + 1 + bytes.len()].copy_from_slice(bytes);
-        end + 1 + bytes.len()
+        for address in self.addresses() {
+            into[end] = address.family() as u8;
+            let bytes = address.bytes();
+            into[end + 1..end + 1 + bytes.len()].copy_from_slice(bytes);
+            end += 1 + bytes.len();
+        }
+        end
     }
 
     /// Reads the body.
@@ -98,27 +109,36 @@ impl Hello {
             return Err(Reason::Field);
         }
         let features = u32_at(body, 24);
-        let second = match (features & FEATURE_SECOND_ADDRESS, &body[HELLO_BYTES + name_bytes..]) {
-            (0, _) => None,
-            (_, []) => return Err(Reason::BodyShort),
-            // A family that is not known here names no place: the rest of the hello is as good without.
-            (_, [family, bytes @ ..]) => match LinkAddress::told_bytes(*family) {
-                Some(length) if bytes.len() < length => return Err(Reason::BodyShort),
-                _ => LinkAddress::told(*family, bytes),
-            },
-        };
+        let mut rest = &body[HELLO_BYTES + name_bytes..];
+        if features & FEATURE_ADDRESSES != 0 && rest.is_empty() {
+            return Err(Reason::BodyShort);
+        }
+        if features & FEATURE_ADDRESSES == 0 {
+            rest = &[];
+        }
+        let mut told = [None; TOLD_MAX];
+        for place in &mut told {
+            let [family, bytes @ ..] = rest else { break };
+            // The length of a family that is not known here isn't, either; padding has none. The rest of the hello is as good without.
+            let Some(length) = LinkAddress::told_bytes(*family) else { break };
+            if bytes.len() < length {
+                return Err(Reason::BodyShort);
+            }
+            *place = LinkAddress::told(*family, bytes);
+            rest = &bytes[length..];
+        }
         let hello = Self {
             node,
             target: NodeId(u64_at(body, 8)),
             nonce: u64_at(body, 16),
             features,
-            second: None,
+            told: [None; TOLD_MAX],
             frame_bytes_max: u16_at(body, 28),
             name_bytes: name_bytes as u8,
             name,
         };
         // One that is not understood is not announced either.
-        Ok(hello.with_second(second))
+        Ok(hello.with_addresses(told.into_iter().flatten()))
     }
 }
 
@@ -135,8 +155,8 @@ mod tests {
         body[27] = 0xFF;
         body[end] = 200;
         let read = Hello::parse(&body[..end + 5]).expect("the rest is as good without");
-        assert_eq!((read.name(), read.second), ("a", None));
-        assert_eq!(read.features, 0xFF & !FEATURE_SECOND_ADDRESS, "other bits stay");
+        assert_eq!((read.name(), read.addresses().next()), ("a", None));
+        assert_eq!(read.features, 0xFF & !FEATURE_ADDRESSES, "other bits stay");
         let mut again = [0; HELLO_BODY_BYTES_MAX];
         let length = read.emit(&mut again);
         assert_eq!(Hello::parse(&again[..length]), Ok(read));

@@ -45,7 +45,9 @@ pub use header::{
     Flags, Frames, Header, Kind, ShortRest, VERSION, begin_checksum, checksum_of, frames,
     head_checksum, store_checksum, verify, verify_unsummed,
 };
-pub use hello::{FEATURE_SECOND_ADDRESS, HELLO_BODY_BYTES_MAX, HELLO_BYTES, Hello, NAME_BYTES_MAX};
+pub use hello::{
+    FEATURE_ADDRESSES, HELLO_BODY_BYTES_MAX, HELLO_BYTES, Hello, NAME_BYTES_MAX, TOLD_MAX,
+};
 pub use identity::{Epoch, NodeId, destination_tag_of};
 pub use message::{
     IMMEDIATE_BYTES, LONG_BYTES, LongPart, MESSAGE_BODY_BYTES_MAX, MESSAGE_BYTES, Message,

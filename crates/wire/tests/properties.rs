@@ -3,8 +3,8 @@
 use emp_wire::{
     ACK_BODY_BYTES_MAX, Ack, Atomic, AtomicOp, BlockWord, Close, Datatype, Done, DoneStatus, Epoch,
     Flags, Get, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind, LinkAddress, LongPart, Message,
-    NodeId, NotReady, NotReadyCause, Pull, Put, Reason, SACK_WORDS_MAX, Seed, Sequence, Target,
-    begin_checksum, covered_bytes, store_checksum, verify,
+    NodeId, NotReady, NotReadyCause, Pull, Put, Reason, SACK_WORDS_MAX, Seed, Sequence, TOLD_MAX,
+    Target, begin_checksum, covered_bytes, store_checksum, verify,
 };
 use proptest::prelude::*;
 
@@ -60,30 +60,32 @@ fn message() -> impl Strategy<Value = (Message, usize)> {
 
 fn hello() -> impl Strategy<Value = Hello> {
     let numbers = (1u64.., any::<u64>(), any::<u64>(), any::<u32>(), any::<u16>());
-    (numbers, "\\PC{0,40}", second_address()).prop_map(
-        |((node, target, nonce, features, frame_bytes_max), name, second)| {
+    (numbers, "\\PC{0,40}", prop::collection::vec(told_address(), 0..=TOLD_MAX)).prop_map(
+        |((node, target, nonce, features, frame_bytes_max), name, told)| {
             let mut hello = Hello::new(NodeId(node), NodeId(target), nonce, frame_bytes_max, &name);
             hello.features = features;
-            hello.with_second(second)
+            hello.with_addresses(told.into_iter())
         },
     )
 }
 
-fn second_address() -> impl Strategy<Value = Option<LinkAddress>> {
+fn told_address() -> impl Strategy<Value = LinkAddress> {
     let socket = any::<std::net::SocketAddr>().prop_map(LinkAddress::udp);
     let mac = any::<[u8; 6]>().prop_map(LinkAddress::mac);
-    prop::option::of(prop_oneof![socket, mac, any::<u32>().prop_map(LinkAddress::index)])
+    prop_oneof![socket, mac, any::<u32>().prop_map(LinkAddress::index)]
 }
 
-/// A second address of a family that is not known here is passed over; all else is read (`LANE-1`).
+/// An address of a family that is not known here is passed over with what follows; all else is read (`PATH-1`).
 #[test]
-fn a_second_address_from_the_future_is_passed_over() {
-    let second = LinkAddress::udp("10.1.2.3:51966".parse().unwrap());
-    let hello = Hello::new(NodeId(7), NodeId(8), 9, 1472, "seven").with_second(Some(second));
+fn an_address_from_the_future_is_passed_over() {
+    let told = ["10.1.2.2:51966", "10.1.2.3:51966"].map(|to| LinkAddress::udp(to.parse().unwrap()));
+    let plain = Hello::new(NodeId(7), NodeId(8), 9, 1472, "seven");
+    let hello = plain.with_addresses(told.into_iter());
     let mut body = [0; HEAD_BYTES_MAX];
     let end = hello.emit(&mut body);
     assert_eq!(Hello::parse(&body[..end]), Ok(hello));
-    let bare = hello.with_second(None);
+    let bare = plain.with_addresses(told.into_iter().take(1));
+    assert_eq!(hello.addresses().collect::<Vec<_>>(), told);
     assert_eq!(Hello::parse(&body[..end - 1]), Err(Reason::BodyShort));
     body[end - 7] = 99;
     assert_eq!(Hello::parse(&body[..end]), Ok(bare));

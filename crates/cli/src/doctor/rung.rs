@@ -2,7 +2,7 @@
 
 use std::io;
 
-use emp_host::{LaneCosts, measure_lanes};
+use emp_host::{PathCosts, measure_paths};
 use serde::Serialize;
 
 use super::interfaces::{Interface, Kind};
@@ -27,18 +27,18 @@ pub struct Rung {
 pub fn choose(interface: &Interface) -> Rung {
     let mut rung = decide(interface, probe::packet_socket_on(interface.index));
     if rung.link == Some("packet")
-        && let Some(costs) = lanes(interface)
+        && let Some(costs) = costs(interface)
     {
-        rung.reason = format!("{}; two lanes with udp: {costs}", rung.reason);
+        rung.reason = format!("{}; two paths with udp: {costs}", rung.reason);
     }
     rung
 }
 
 /// What frames cost by raw frames and by datagrams.
-fn lanes(interface: &Interface) -> Option<LaneCosts> {
+fn costs(interface: &Interface) -> Option<PathCosts> {
     let ip = interface.addresses.iter().find(|ip| ip.is_ipv4())?;
     let mtu = usize::try_from(interface.mtu?).ok()?;
-    measure_lanes(&interface.name, *ip, mtu.checked_sub(IP_UDP_BYTES)?)
+    measure_paths(&interface.name, *ip, mtu.checked_sub(IP_UDP_BYTES)?)
 }
 
 fn decide(interface: &Interface, packet: io::Result<()>) -> Rung {

@@ -12,7 +12,7 @@ use emp_wire::{Flags, SACK_WORDS_MAX, Sequence};
 use super::sequence::Arrival;
 use super::{NotTaken, ReceivePath};
 use crate::cross::Cross;
-use crate::lanes::Lane;
+use crate::path::PathId;
 use crate::predict::AnswersSoon;
 use crate::profile::{AckTrigger, RetransmitUnit};
 use crate::time::Time;
@@ -30,10 +30,10 @@ pub(super) struct Owed {
     /// The peer has an entry in the delay queue, of this debt or of an older one.
     queued: bool,
     due: bool,
-    /// Frames of the bulk lane come: small ones overtake them, and a gap does not mean a loss (`LANE-4`).
+    /// Frames of other paths than the first come: its own overtake them, and a gap does not mean a loss (`PATH-4`).
     mixed: bool,
-    /// The lane by which acknowledgements leave (`LANE-5`).
-    lane: Lane,
+    /// The path by which acknowledgements leave (`PATH-5`).
+    path: PathId,
     /// Whether one that was asked for waits for the program's answer.
     answers: AnswersSoon,
     /// What it tells that cannot ride on another frame.
@@ -62,7 +62,7 @@ impl Owed {
             queued: false,
             due: false,
             mixed: false,
-            lane: Lane::Small,
+            path: PathId::FIRST,
             answers: AnswersSoon::NEW,
             tells: Tells::Nothing,
         }
@@ -114,8 +114,8 @@ pub(super) struct AckQueues {
 /// An acknowledgement to send.
 pub(crate) struct AckOut {
     pub(crate) peer: u32,
-    /// The lane to send it by.
-    pub(crate) lane: Lane,
+    /// The path to send it by.
+    pub(crate) path: PathId,
     /// The frame that came last.
     pub(crate) latest: Sequence,
     /// It was not taken.
@@ -230,26 +230,25 @@ impl ReceivePath {
         waits
     }
 
-    /// A duplicate came by this lane: acknowledgements by the other may not arrive. Until something new comes by the
-    /// small lane they take this one (`LANE-5`).
-    pub(super) fn answer_by(&mut self, peer: u32, lane: Lane) {
-        self.peers[peer].ack.lane = lane;
+    /// A duplicate came by this path: acknowledgements by another may not arrive. Until something new comes by the
+    /// first they take this one (`PATH-5`).
+    pub(super) fn answer_by(&mut self, peer: u32, path: PathId) {
+        self.peers[peer].ack.path = path;
     }
 
-    /// Notes by which lane something new came. True if what is missing before it may only have been overtaken.
-    pub(super) fn overtakes(&mut self, peer: u32, lane: Lane, arrival: Arrival) -> bool {
+    /// Notes by which path something new came. True if what is missing before it may only have been overtaken.
+    pub(super) fn overtakes(&mut self, peer: u32, path: PathId, arrival: Arrival) -> bool {
         let entry = &mut self.peers[peer];
-        match lane {
-            Lane::Bulk => entry.ack.mixed = true,
-            Lane::Small => {
-                entry.ack.lane = Lane::Small;
-                // Nothing is behind: what is missing from now on was lost, until bulk comes again.
-                if arrival == Arrival::InOrder && !entry.received.has_gap() {
-                    entry.ack.mixed = false;
-                }
+        if path == PathId::FIRST {
+            entry.ack.path = PathId::FIRST;
+            // Nothing is behind: what is missing from now on was lost, until something comes by another path again.
+            if arrival == Arrival::InOrder && !entry.received.has_gap() {
+                entry.ack.mixed = false;
             }
+        } else {
+            entry.ack.mixed = true;
         }
-        lane == Lane::Small && entry.ack.mixed
+        path == PathId::FIRST && entry.ack.mixed
     }
 
     /// What a peer sent asks for an acknowledgement, though nothing of it was taken.
@@ -313,8 +312,8 @@ impl ReceivePath {
             // The clocks of a host's threads may differ a little, and that must not read as an hour.
             let delay_us = delay_us.cast_signed().max(0).cast_unsigned();
             let (cumulative, latest) = (cell.acknowledge, entry.received.latest);
-            let lane = entry.ack.lane;
-            return Some(AckOut { peer, lane, latest, untaken, cumulative, sack, delay_us });
+            let path = entry.ack.path;
+            return Some(AckOut { peer, path, latest, untaken, cumulative, sack, delay_us });
         }
     }
 

@@ -12,9 +12,9 @@ use super::sequence::Arrival;
 use super::{Incoming, NONE, NotTaken, Place, ReceivePath, Wants};
 use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
-use crate::lanes::Lane;
 use crate::limits::{HOMELESS_MAX, INCOMING_MAX, POOL_SLOT_BYTES};
 use crate::memory::HostMemory;
+use crate::path::PathId;
 use crate::peers::milliseconds;
 use crate::profile::Unexpected;
 use crate::time::Time;
@@ -54,7 +54,7 @@ impl ReceivePath {
     pub(crate) fn handle(
         &mut self,
         now: Time,
-        (peer, lane): (u32, Lane),
+        (peer, path): (u32, PathId),
         header: &Header,
         body: &[u8],
         cross: &mut Cross,
@@ -65,7 +65,7 @@ impl ReceivePath {
         if arrival != Arrival::OutOfWindow {
             received.latest = header.sequence;
         }
-        if arrival != Arrival::InOrder && !self.takes_unordered((peer, lane), arrival, cross) {
+        if arrival != Arrival::InOrder && !self.takes_unordered((peer, path), arrival, cross) {
             return;
         }
         let verdict = if is_plain(header) {
@@ -77,14 +77,14 @@ impl ReceivePath {
         match verdict {
             Verdict::Taken => {}
             Verdict::Dropped(counter) => {
-                return self.drop_frame((peer, lane), header, counter, cross);
+                return self.drop_frame((peer, path), header, counter, cross);
             }
-            Verdict::NotReady(cause) => return self.refuse((peer, lane), header, cause),
+            Verdict::NotReady(cause) => return self.refuse((peer, path), header, cause),
         }
         let received = &mut self.peers[peer].received;
         let opens_gap = arrival == Arrival::Ahead && received.opens_gap(header.sequence);
         let closed_gap = received.take(header.sequence);
-        let opens_gap = opens_gap && !self.overtakes(peer, lane, arrival);
+        let opens_gap = opens_gap && !self.overtakes(peer, path, arrival);
         self.owe(now, peer, Debt::of(header.flags, opens_gap || closed_gap), cross);
     }
 
@@ -93,7 +93,7 @@ impl ReceivePath {
     #[inline(never)]
     fn drop_frame(
         &mut self,
-        (peer, lane): (u32, Lane),
+        (peer, path): (u32, PathId),
         header: &Header,
         counter: Counter,
         cross: &mut Cross,
@@ -102,8 +102,8 @@ impl ReceivePath {
         // Of many frames the first and the last: then it has been heard of all.
         let told = header.word == 1 || header.flags.has(Flags::LAST);
         if counter == Counter::DropBeforeMessage && told && header.length >= TOLD_BYTES_MIN {
-            // By its own lane: not in front of the word that the first was refused.
-            self.answer_by(peer, lane);
+            // By its own path: not in front of the word that the first was refused.
+            self.answer_by(peer, path);
             self.owe_untaken(peer, cross);
         }
     }
@@ -112,7 +112,7 @@ impl ReceivePath {
     #[inline(never)]
     fn takes_unordered(
         &mut self,
-        (peer, lane): (u32, Lane),
+        (peer, path): (u32, PathId),
         arrival: Arrival,
         cross: &mut Cross,
     ) -> bool {
@@ -124,7 +124,7 @@ impl ReceivePath {
             Arrival::Duplicate => {
                 // V14: the acknowledgement may have been lost.
                 self.counters.count(Counter::DropDuplicate);
-                self.answer_by(peer, lane);
+                self.answer_by(peer, path);
                 self.owe_now(peer, cross);
                 false
             }
@@ -141,7 +141,7 @@ impl ReceivePath {
     /// `tells`.
     pub(crate) fn wants_slice(
         &mut self,
-        (peer, lane): (u32, Lane),
+        (peer, path): (u32, PathId),
         sequence: Sequence,
         tells: bool,
         cross: &mut Cross,
@@ -154,7 +154,7 @@ impl ReceivePath {
                 if arrival != Arrival::OutOfWindow {
                     received.latest = sequence;
                 }
-                self.takes_unordered((peer, lane), arrival, cross)
+                self.takes_unordered((peer, path), arrival, cross)
             }
             _ => false,
         }
@@ -367,12 +367,12 @@ impl ReceivePath {
         }
     }
 
-    /// Queues what there is to say of a message that was not taken: by the lane that its first frame came by, as the other may
+    /// Queues what there is to say of a message that was not taken: by the path that its first frame came by, as the other may
     /// have failed (`LANE-5`).
-    fn refuse(&mut self, (peer, lane): (u32, Lane), header: &Header, cause: NotReadyCause) {
+    fn refuse(&mut self, (peer, path): (u32, PathId), header: &Header, cause: NotReadyCause) {
         if self.not_ready.len() < NOT_READY_QUEUED_MAX {
             let (number, sequence) = (header.word, header.sequence);
-            self.not_ready.push_back(NotTaken { peer, lane, number, sequence, cause });
+            self.not_ready.push_back(NotTaken { peer, path, number, sequence, cause });
         }
         self.counters.count(Counter::NotTaken);
     }

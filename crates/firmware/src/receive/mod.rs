@@ -32,11 +32,11 @@ use crate::counters::Counters;
 use crate::cross::{Control, ToSend};
 use crate::descriptor::{Completion, Selector};
 use crate::first_numbers::FirstNumbers;
-use crate::lanes::Lane;
 use crate::limits::{
     GETS_MAX, INCOMING_MAX, POOL_BYTES, POOL_SEND_PERCENT, PULLS_MAX, RECEIVES_MAX,
 };
 use crate::memory::SegmentList;
+use crate::path::PathId;
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
 use crate::slots::Slots;
@@ -181,8 +181,8 @@ struct ReceivePeer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotTaken {
     pub(crate) peer: u32,
-    /// The lane that it came by, and the answer leaves by.
-    pub(crate) lane: Lane,
+    /// The path that it came by, and the answer leaves by.
+    pub(crate) path: PathId,
     pub(crate) number: u32,
     pub(crate) sequence: Sequence,
     pub(crate) cause: NotReadyCause,

@@ -10,8 +10,8 @@ use super::{Incoming, NONE, Place, ReceivePath};
 use crate::counters::Counter;
 use crate::cross::ToSend;
 use crate::descriptor::{Completion, OpId, OpKind, Status};
-use crate::long::is_long_cut;
 use crate::memory::{HostMemory, MemoryFault};
+use crate::path::unit::is_long_cut;
 use crate::pool::Chain;
 
 impl ReceivePath {

@@ -8,7 +8,7 @@ use super::ReceivePath;
 use crate::counters::Counter;
 use crate::cross::{Control, ToSend};
 use crate::limits::PULLS_MAX;
-use crate::long::is_long_cut;
+use crate::path::unit::is_long_cut;
 
 /// Long frames of one block: a request takes its sender 1.8 to 2.5 µs, as much as a quarter of what receiving one of them takes.
 const BLOCK_LONG_FRAMES: u64 = 5;
@@ -240,7 +240,7 @@ const fn identifier(index: u32, generation: u32) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::long::LONG_FRAGMENT_BYTES;
+    use crate::path::unit::LONG_FRAGMENT_BYTES;
 
     #[test]
     fn blocks_of_long_frames_leave_no_crumbs() {

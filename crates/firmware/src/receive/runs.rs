@@ -11,8 +11,8 @@ use super::frame::{Part, Room, Slot};
 use super::sequence::Arrival;
 use crate::counters::Counter;
 use crate::cross::Cross;
-use crate::lanes::Lane;
 use crate::memory::Segment;
+use crate::path::PathId;
 use crate::time::Time;
 
 /// What the frames at the front of a train will be, if they are what they seem to be.
@@ -135,7 +135,7 @@ impl ReceivePath {
     pub(crate) fn take_placed(
         &mut self,
         now: Time,
-        (peer, lane): (u32, Lane),
+        (peer, path): (u32, PathId),
         first: &Header,
         taken: &Taken,
         cross: &mut Cross,
@@ -153,11 +153,11 @@ impl ReceivePath {
             // Perhaps before its turn, or what was missing.
             let opens_gap = received.next() != first.sequence && received.opens_gap(first.sequence);
             let closed_gap = received.take(first.sequence);
-            let opens_gap = !self.overtakes(peer, lane, Arrival::Ahead) && opens_gap;
+            let opens_gap = !self.overtakes(peer, path, Arrival::Ahead) && opens_gap;
             return self.owe(now, peer, Debt::of(first.flags, opens_gap || closed_gap), cross);
         }
         received.take_run(frames);
-        self.overtakes(peer, lane, Arrival::Ahead);
+        self.overtakes(peer, path, Arrival::Ahead);
         let Taken { lasts, flags, last, .. } = *taken;
         self.owe(now, peer, Debt { frames, lasts, flags, last, gap: false }, cross);
     }

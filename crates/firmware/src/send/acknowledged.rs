@@ -9,8 +9,8 @@ use super::{SendMessage, SendPath, Work, window_mut};
 use crate::ahead::ANSWER_BYTES;
 use crate::counters::Counter;
 use crate::descriptor::Status;
-use crate::lanes::Lane;
-use crate::limits::NOT_READY_BACKOFF;
+use crate::limits::{NOT_READY_BACKOFF, PATHS_MAX};
+use crate::path::PathId;
 use crate::profile::RetransmitUnit;
 use crate::time::{Span, Time};
 
@@ -30,15 +30,15 @@ pub(crate) struct Explicit<'a> {
 /// What one acknowledgement brought.
 #[derive(Default)]
 struct Progress {
-    /// By lane.
-    acked: [u32; 2],
-    /// A question ([`tail`](super::tail)) was answered, by lane: the lane works, but what was asked after has not got any further by
+    /// By path.
+    acked: [u32; PATHS_MAX],
+    /// A question ([`tail`](super::tail)) was answered, by path: the path works, but what was asked after has not got any further by
     /// that. It was not answered by itself, either.
-    answered: [bool; 2],
-    /// Order and send time of the latest transmission that arrived, by lane.
-    sample: [Option<(u32, u32)>; 2],
-    /// When the last copy left of a frame that was resent and has arrived, by lane.
-    copy_sent: [Option<u32>; 2],
+    answered: [bool; PATHS_MAX],
+    /// Order and send time of the latest transmission that arrived, by path.
+    sample: [Option<(u32, u32)>; PATHS_MAX],
+    /// When the last copy left of a frame that was resent and has arrived, by path.
+    copy_sent: [Option<u32>; PATHS_MAX],
     /// A retransmission was among what arrived: frames behind it may have waited for it, not for the wire.
     resent: bool,
     /// The record of what was acknowledged last.
@@ -64,7 +64,7 @@ impl SendPath {
             return;
         }
         let entry = &mut self.peers[peer];
-        let (sent_end, bulk) = (entry.next, entry.bulk_place());
+        let sent_end = entry.next;
         let Some(active) = entry.active.as_deref_mut() else {
             if cumulative.since(sent_end) > 0 {
                 self.counters.count(Counter::DropBadAck);
@@ -82,14 +82,13 @@ impl SendPath {
             return;
         }
         let now_us = (now.0 / 1_000) as u32;
-        let windows = [Some(&entry.window), bulk.map(|place| &self.bulk_windows[place])];
-        let least_us = |frame: &Frame| {
-            let window = windows[frame.lane as usize];
-            window.map_or(0, |window| window.answered_us(frame.is_long()))
-        };
         // Looked up before its place may be taken by another frame.
         let latest = sack.and_then(|ack| latest(active, sent_end, ack.latest));
-        let answered = latest.filter(|frame| arrived(frame, now_us, least_us(frame)));
+        let windows = (&mut entry.window, &mut entry.further);
+        let least_us = latest.map_or(0, |frame| {
+            window_mut(windows, &mut self.further, frame.path).answered_us(frame.is_long())
+        });
+        let answered = latest.filter(|frame| arrived(frame, now_us, least_us));
         let mut progress = Progress::default();
         for _ in 0..ahead.max(0) {
             let sequence = active.unacked;
@@ -101,29 +100,26 @@ impl SendPath {
             selective(active, cumulative, ack.sack, &mut progress);
         }
         let waited = now.since(active.acked_at);
-        for lane in Lane::BOTH {
-            let acked = progress.acked[lane as usize];
-            if progress.answered[lane as usize] {
-                active.flight_mut(lane).delivered_at = now;
+        for path in PathId::all() {
+            let acked = progress.acked[path.index()];
+            if progress.answered[path.index()] {
+                active.flight_mut(path).delivered_at = now;
             }
             if acked == 0 {
                 continue;
             }
             active.acked_at = now;
-            let flight = active.flight_mut(lane);
+            let flight = active.flight_mut(path);
             (flight.progress_at, flight.delivered_at, flight.backoff) = (now, now, 0);
             let delay_us = sack.map_or(0, |ack| ack.delay_us.min(HELD_BACK_MAX_US));
-            // How long the receiver sat on it is known of the frame that came last, not of those by the other lane.
-            let timed = latest.is_none_or(|frame| frame.lane == lane);
-            let window = window_mut(
-                (&mut entry.window, &mut entry.bulk_window),
-                &mut self.bulk_windows,
-                lane,
-            );
-            let copy = progress.copy_sent[lane as usize];
+            // How long the receiver sat on it is known of the frame that came last, not of those by the other path.
+            let timed = latest.is_none_or(|frame| frame.path == path);
+            let window =
+                window_mut((&mut entry.window, &mut entry.further), &mut self.further, path);
+            let copy = progress.copy_sent[path.index()];
             let since_copy = copy.and_then(|sent_us| passed_us(now_us, sent_us));
             let resent = progress.resent && !window.is_too_soon(since_copy, waited);
-            let sample = progress.sample[lane as usize];
+            let sample = progress.sample[path.index()];
             let sample = sample
                 .filter(|_| timed && (!resent || has_sack))
                 .filter(|_| !(progress.answered.contains(&true) && has_sack));
@@ -140,7 +136,7 @@ impl SendPath {
         }
         let probed = sack.is_some() && progress.resent && self.profile.selective_acks;
         if let Some(frame) = answered {
-            active.raise_acked(frame.lane, frame.order);
+            active.raise_acked(frame.path, frame.order);
         }
         // An answer to a probe says of all frames sent before it that it does not name that they are lost.
         if has_sack || probed || untaken.is_some() {
@@ -167,36 +163,36 @@ impl SendPath {
 
     /// Frames that were sent well before one that arrived are lost (`RESEND-1`).
     fn find_lost(&mut self, now: Time, peer: u32) {
-        let active = self.peers[peer].active.as_deref_mut().expect("caller has seen it");
         let reorder = self.profile.reorder_frames;
-        let acked = active.flights.map(|flight| flight.acked_order);
         let end = self.peers[peer].next;
         let active = self.peers[peer].active.as_deref_mut().expect("caller has seen it");
         let mut sequence = active.unacked;
         let span = (end.since(sequence) as u32).min(crate::limits::WINDOW_FRAMES);
         active.long_from = active.long_from.filter(|from| sequence.before(*from));
-        let mut long = 0;
-        let mut lost = [false; 2];
+        let mut long = [0; PATHS_MAX];
+        let mut lost = 0u8;
         for _ in 0..span {
             let frame = active.frame(sequence);
             // Datagrams of one stream seldom overtake each other, sixty kilobytes of them hardly ever.
             let reorder = if frame.is_long() { 0 } else { reorder };
-            let horizon = acked[frame.lane as usize].wrapping_sub(reorder);
+            let acked = active.flight(frame.path).acked_order;
+            let horizon = acked.wrapping_sub(reorder);
             let late = (frame.order.wrapping_sub(horizon) as i32) < 0;
             if frame.state == FrameState::InFlight && late {
-                long += u32::from(frame.is_long() && active.left_long(sequence));
-                lost[frame.lane as usize] = true;
+                let path = frame.path;
+                long[path.index()] += u32::from(frame.is_long() && active.left_long(sequence));
+                lost |= path.bit();
                 mark_unit_lost(active, sequence, self.profile.retransmit, self.profile.collection);
             }
             sequence = sequence.plus(1);
         }
-        for lane in Lane::BOTH.into_iter().filter(|lane| lost[*lane as usize]) {
+        for path in PathId::all().filter(|path| lost & path.bit() != 0) {
             let entry = &mut self.peers[peer];
-            let windows = (&mut entry.window, &mut entry.bulk_window);
-            window_mut(windows, &mut self.bulk_windows, lane).on_loss();
+            let windows = (&mut entry.window, &mut entry.further);
+            window_mut(windows, &mut self.further, path).on_loss();
         }
-        if long > 0 {
-            self.strike(peer, long);
+        for path in PathId::all().filter(|path| long[path.index()] > 0) {
+            self.strike(peer, path, long[path.index()]);
             self.beware(now, peer);
         }
     }
@@ -443,17 +439,18 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
     match frame.state {
         FrameState::Acked | FrameState::Unsent => return,
         FrameState::InFlight => {
-            active.flight_mut(frame.lane).in_flight -= u32::from(frame.weight);
+            active.flights.arrives(frame.path, frame.weight);
         }
-        FrameState::Lost => active.flight_mut(frame.lane).lost -= 1,
+        FrameState::Lost => active.flights.finds(frame.path),
     }
     active.frame_mut(sequence).state = FrameState::Acked;
     if frame.is_long() {
-        active.strikes = active.strikes.saturating_sub(1);
+        let flight = active.flight_mut(frame.path);
+        flight.strikes = flight.strikes.saturating_sub(1);
     }
     // Karn: a retransmitted frame does not say which copy was acknowledged.
     if !frame.resent {
-        active.raise_acked(frame.lane, frame.order);
+        active.raise_acked(frame.path, frame.order);
     }
     progress.resent |= frame.resent;
     if !frame.resent {
@@ -471,14 +468,14 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
         }
     }
     if question {
-        progress.answered[frame.lane as usize] = true;
+        progress.answered[frame.path.index()] = true;
         return;
     }
-    progress.acked[frame.lane as usize] += u32::from(frame.weight);
+    progress.acked[frame.path.index()] += u32::from(frame.weight);
     if frame.resent {
-        progress.copy_sent[frame.lane as usize] = Some(frame.sent_us);
+        progress.copy_sent[frame.path.index()] = Some(frame.sent_us);
     }
-    let sample = &mut progress.sample[frame.lane as usize];
+    let sample = &mut progress.sample[frame.path.index()];
     let later = |order: u32| (frame.order.wrapping_sub(order) as i32) > 0;
     if !frame.resent && sample.is_none_or(|(order, _)| later(order)) {
         *sample = Some((frame.order, frame.sent_us));

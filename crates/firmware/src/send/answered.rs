@@ -11,8 +11,8 @@
 
 use super::SendPath;
 use crate::descriptor::Status;
-use crate::lanes::Lane;
 use crate::memory::HostMemory;
+use crate::path::PathId;
 use crate::time::{Span, Time};
 
 /// Messages of so many bytes or more need not be copied. Shorter ones gain nothing by it: the kernel refers to pages in two calls more
@@ -147,8 +147,13 @@ impl Answers {
 
 impl SendPath {
     /// A message has left that was not copied: the answer is waited for, for two round trips as they were lately.
-    pub(super) fn await_answer(&mut self, now: Time, (peer, lane): (u32, Lane), name: (u32, u32)) {
-        let window = self.peers[peer].window(&self.bulk_windows, lane);
+    pub(super) fn await_answer(
+        &mut self,
+        now: Time,
+        (peer, path): (u32, PathId),
+        name: (u32, u32),
+    ) {
+        let window = self.peers[peer].window(&self.further, path);
         let within = window.answer_within(Span(0)).unwrap_or(self.profile.ack_delay);
         let (index, generation) = name;
         self.answers.waiting = Waiting { index, generation, due: now + within };

@@ -11,9 +11,9 @@ use super::{SendMessage, SendPath, Work};
 use crate::counters::Counter;
 use crate::cross::Control;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, SendDescriptor, Status};
-use crate::lanes::{Lane, Ways};
 use crate::limits::{BLOCKS_QUEUED_MAX, BUFFERED_MAX, CONTROLS_MAX};
 use crate::memory::HostMemory;
+use crate::path::{PathId, Paths};
 use crate::pool::Chain;
 use crate::profile::Profile;
 use crate::time::Time;
@@ -208,7 +208,7 @@ impl SendPath {
         index: u32,
         (frame_bytes_max, wary): (u16, bool),
         reads: impl Fn() -> bool,
-        ways: &Ways,
+        paths: &Paths,
     ) {
         let own = self.messages.at(index).filter(|message| message.peer == peer);
         let Some(message) = own else { return };
@@ -229,8 +229,8 @@ impl SendPath {
         let usual = if alone { 1 } else { message.usual_frames(cut.fragment).max(cut.frames) };
         let long = message.total() > u64::from(cut.first_payload) || !alone;
         let long = if long && !direct { message.cut_long(&self.profile, wary) } else { None };
-        let lane = ways.lane_of(usual, long.is_some());
-        if let Some(long) = long.filter(|_| ways.is_long(ways.pick(lane).1)) {
+        let path = paths.choose(usual, long.is_some());
+        if let Some(long) = long.filter(|_| paths.is_long(path)) {
             cut = long;
         }
         // Its receiver may know its cut by now, and place its blocks by that.
@@ -260,8 +260,16 @@ impl SendPath {
         entry.next = first.plus(cut.frames);
         let active = entry.active.as_mut().expect("a peer with a pending message is active");
         (active.train_next, active.train_end) = (first, entry.next);
-        let count = cut.frames;
-        active.records.push_back(Record { first, count, sent: 0, acked: 0, lane, what });
+        let (count, usual_frames) = (cut.frames, usual);
+        active.records.push_back(Record {
+            first,
+            count,
+            sent: 0,
+            acked: 0,
+            path,
+            usual_frames,
+            what,
+        });
     }
 
     /// Begins a block's train. False: its message is gone.
@@ -270,7 +278,7 @@ impl SendPath {
         peer: u32,
         block: QueuedBlock,
         frame_bytes_max: u16,
-        ways: &Ways,
+        paths: &Paths,
     ) -> bool {
         let long = |fragment: u16| usize::from(fragment) + HEADER_BYTES > frame_bytes_max.into();
         let (count, frames, long, what) = match block {
@@ -286,19 +294,33 @@ impl SendPath {
                 (frames(block.fragment), frames(usual), long(block.fragment), What::Region(block))
             }
         };
-        let first = self.begin(peer, count, ways.lane_of(frames, long), what);
+        let first = self.begin(peer, count, (paths.choose(frames, long), frames), what);
         let active = self.peers[peer].active.as_mut().expect("only active peers begin trains");
         (active.train_next, active.train_end) = (first, first.plus(count));
         true
     }
 
     /// Gives a record its sequence numbers.
-    pub(super) fn begin(&mut self, peer: u32, count: u32, lane: Lane, what: What) -> Sequence {
+    pub(super) fn begin(
+        &mut self,
+        peer: u32,
+        count: u32,
+        (path, usual_frames): (PathId, u32),
+        what: What,
+    ) -> Sequence {
         let entry = &mut self.peers[peer];
         let first = entry.next;
         entry.next = first.plus(count);
         let active = entry.active.as_mut().expect("only active peers begin trains");
-        active.records.push_back(Record { first, count, sent: 0, acked: 0, lane, what });
+        active.records.push_back(Record {
+            first,
+            count,
+            sent: 0,
+            acked: 0,
+            path,
+            usual_frames,
+            what,
+        });
         first
     }
 }

@@ -7,7 +7,7 @@ use emp_wire::{
 
 use super::{SendMessage, Work};
 use crate::limits::FRAME_SEGMENTS_MAX;
-use crate::long::LONG_FRAGMENT_BYTES;
+use crate::path::unit::LONG_FRAGMENT_BYTES;
 use crate::profile::Profile;
 
 /// Payload bytes of the first long frame of a message that is pulled, as its receiver soon asks for the rest, and of the last of one that
@@ -26,7 +26,7 @@ pub(super) struct Cut {
 }
 
 impl SendMessage {
-    /// Frames of all its trains, about, if none is longer than the MTU: by these its lane is chosen, because what is pulled
+    /// Frames of all its trains, about, if none is longer than the MTU: by these its path is chosen, because what is pulled
     /// streams, block behind block.
     pub(super) fn usual_frames(&self, fragment: u16) -> u32 {
         let frames = self.total().div_ceil(u64::from(fragment.max(1)));

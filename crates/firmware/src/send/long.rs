@@ -5,9 +5,9 @@ use emp_wire::{HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, MESSAGE_BYTES, Sequenc
 use super::record::{Active, Record, What};
 use super::{SendPath, SendPeer};
 use crate::cross::RouteNews;
-use crate::lanes::{Lane, Ways};
 use crate::limits::WINDOW_FRAMES;
-use crate::long::weight;
+use crate::path::unit::weight;
+use crate::path::{PathId, Paths};
 use crate::peers::{Peer, Peers};
 use crate::time::Time;
 
@@ -21,7 +21,7 @@ const STRIKES_MAX: u32 = 8 * STRIKE;
 /// window, and behind a lost first frame of a message all others are in vain. Neither says much of the way.
 const BURST_MAX: u32 = 3;
 
-/// Runs of a lane's timer with nothing acknowledged after which it is asked whether the peer runs at all. If it answers, and a long
+/// Runs of a path's timer with nothing acknowledged after which it is asked whether the peer runs at all. If it answers, and a long
 /// frame that was sent before is still not acknowledged, such do not get through; if not, it may just not have been given a
 /// processor.
 const SILENT_RUNS: u32 = 2;
@@ -33,7 +33,7 @@ const FIRST_FIELDS_BYTES: u64 =
 impl SendPath {
     /// How many frames of the usual length a frame counts as in the window: as many as it would be, or fewer where the
     /// receiver has room for many (`LONG-3`).
-    pub(super) fn weight_of(&self, record: &Record, place: u32, to: &Peer) -> u8 {
+    pub(super) fn weight_of(&self, record: &Record, place: u32, (to, path): (&Peer, PathId)) -> u8 {
         let usual_bytes = to.frame_bytes_max;
         let at = |message| self.messages.at(message);
         let (fragment, bytes) = match record.what {
@@ -60,26 +60,30 @@ impl SendPath {
         if u32::from(fragment) + HEADER_BYTES as u32 <= usual_bytes.into() {
             return 1;
         }
-        weight(bytes.min(fragment.into()), usual_bytes, to.long.is_deep())
+        weight(bytes.min(fragment.into()), usual_bytes, to.is_deep(path))
     }
 
     /// Has it found out whether long frames get through, where they would be of use now and nobody knows.
-    pub(super) fn want_long(&mut self, now: Time, peer: u32, ways: &Ways, peers: &Peers) {
-        if !peers.longs.any() || ways.long.is_some() {
+    pub(super) fn want_long(&mut self, now: Time, peer: u32, paths: &Paths, peers: &Peers) {
+        if !peers.units.any() {
             return;
         }
         let entry: &SendPeer = &self.peers[peer];
-        let Some(newest) = entry.active.as_deref().and_then(|active| active.records.back()) else {
-            return;
-        };
-        let bulk = newest.count >= ways.bulk_frames.long;
-        let (_, way) = ways.pick(if bulk { Lane::Bulk } else { newest.lane });
-        if newest.count > 1 && way.is_some_and(|way| peers.longs.may_ask(now, peer, way)) {
-            self.route_news.push_back(RouteNews::LongWanted { peer });
+        let newest = entry.active.as_deref().and_then(|active| active.records.back());
+        let Some(newest) = newest.filter(|newest| newest.count > 1) else { return };
+        let frames = newest.usual_frames.max(newest.count);
+        for (path, way) in paths.each().filter(|(path, _)| !paths.is_long(*path)) {
+            let sooner = || peers.costs.of(way.0, frames, true) < paths.cost(frames, true);
+            if peers.units.carries(way.0)
+                && (path == newest.path || sooner())
+                && peers.units.may_ask(now, peer, way)
+            {
+                self.route_news.push_back(RouteNews::LongWanted { peer, path });
+            }
         }
     }
 
-    /// The timer of a lane ran out, as many times before in a row, with this frame as the oldest under way. Whoever said
+    /// The timer of a path ran out, as many times before in a row, with this frame as the oldest under way. Whoever said
     /// something after the last run had the time between that and the one before to take what was sent then.
     pub(super) fn doubt_long(&mut self, peer: u32, oldest: Option<Sequence>, runs: u32) {
         let Some(active) = self.peers[peer].active.as_deref() else { return };
@@ -88,9 +92,9 @@ impl SendPath {
         if !long || runs < SILENT_RUNS {
             return;
         }
-        let last_run = active.flight(frame.lane).progress_at;
+        let last_run = active.flight(frame.path).progress_at;
         self.route_news.push_back(if runs > SILENT_RUNS && active.heard_at > last_run {
-            RouteNews::LongFailed { peer }
+            RouteNews::LongFailed { peer, path: frame.path }
         } else {
             RouteNews::Doubted { peer }
         });
@@ -100,17 +104,19 @@ impl SendPath {
     pub(crate) fn long_opened(&mut self, peer: u32) {
         let next = self.peers[peer].next;
         if let Some(active) = self.peers[peer].active.as_deref_mut() {
-            (active.strikes, active.long_from) = (0, Some(next));
+            active.flights.each_mut().for_each(|flight| flight.strikes = 0);
+            active.long_from = Some(next);
         }
     }
 
-    /// So many long frames were found lost at once, while what was sent after them arrived.
-    pub(super) fn strike(&mut self, peer: u32, frames: u32) {
+    /// So many long frames were found lost at once, while what was sent after them by the same path arrived.
+    pub(super) fn strike(&mut self, peer: u32, path: PathId, frames: u32) {
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
-        active.strikes += frames.min(BURST_MAX) * STRIKE;
-        if active.strikes >= STRIKES_MAX {
-            active.strikes = 0;
-            self.route_news.push_back(RouteNews::LongFailed { peer });
+        let flight = active.flight_mut(path);
+        flight.strikes += frames.min(BURST_MAX) * STRIKE;
+        if flight.strikes >= STRIKES_MAX {
+            flight.strikes = 0;
+            self.route_news.push_back(RouteNews::LongFailed { peer, path });
         }
     }
 }

@@ -33,8 +33,8 @@ use crate::counters::Counters;
 use crate::cross::{Control, RouteNews};
 use crate::descriptor::{Completion, OpKind, SendDescriptor, Status};
 use crate::first_numbers::FirstNumbers;
-use crate::lanes::Lane;
-use crate::limits::{LANES_MAX, POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
+use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX, POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
+use crate::path::PathId;
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
 use crate::slots::Slots;
@@ -129,8 +129,8 @@ struct SendPeer {
     next: Sequence,
     next_number: u32,
     window: Window,
-    /// Place of that of the bulk lane among all of them, from 1 on; 0: it was not used yet.
-    bulk_window: u16,
+    /// Place of those of the other paths among all such, from 1 on; 0: none was used yet.
+    further: u16,
     /// Its epoch and a route are known.
     found: bool,
     /// It stands in the queue of peers to be served.
@@ -146,37 +146,39 @@ impl SendPeer {
         }
     }
 
-    fn bulk_place(&self) -> Option<usize> {
-        usize::from(self.bulk_window).checked_sub(1)
+    fn further_place(&self) -> Option<usize> {
+        usize::from(self.further).checked_sub(1)
     }
 
-    /// The window of one of its lanes.
-    fn window<'a>(&'a self, bulk_windows: &'a [Window], lane: Lane) -> &'a Window {
-        match (lane, self.bulk_place()) {
-            (Lane::Bulk, Some(place)) => &bulk_windows[place],
+    /// The window of one of its paths.
+    #[inline]
+    fn window<'a>(&'a self, further: &'a [FurtherWindows], path: PathId) -> &'a Window {
+        match (path.index().checked_sub(1), self.further_place()) {
+            (Some(path), Some(place)) => &further[place][path],
             _ => &self.window,
         }
     }
 }
 
-/// The window of one of a peer's lanes, to be changed. Its parts, because the peer's other parts are in use meanwhile.
+/// The window of one of a peer's paths, to be changed. Its parts, because the peer's other parts are in use meanwhile.
 fn window_mut<'a>(
-    (small, place): (&'a mut Window, &mut u16),
-    bulk_windows: &'a mut Vec<Window>,
-    lane: Lane,
+    (first, place): (&'a mut Window, &mut u16),
+    further: &'a mut Vec<FurtherWindows>,
+    path: PathId,
 ) -> &'a mut Window {
-    if lane == Lane::Small {
-        return small;
-    }
+    let Some(path) = path.index().checked_sub(1) else { return first };
     if *place == 0 {
-        if bulk_windows.len() >= LANES_MAX {
-            return small;
+        if further.len() >= FURTHER_PATHS_MAX {
+            return first;
         }
-        bulk_windows.push(Window::new());
-        *place = bulk_windows.len() as u16;
+        further.push([const { Window::new() }; PATHS_MAX - 1]);
+        *place = further.len() as u16;
     }
-    &mut bulk_windows[usize::from(*place) - 1]
+    &mut further[usize::from(*place) - 1][path]
 }
+
+/// Windows of a peer's paths beside the first.
+type FurtherWindows = [Window; PATHS_MAX - 1];
 
 /// The send path of a node.
 pub(crate) struct SendPath {
@@ -187,8 +189,8 @@ pub(crate) struct SendPath {
     peers: Chunked<SendPeer>,
     messages: Slots<SendMessage>,
     pool: Pool,
-    /// Windows of bulk lanes. A peer that had one keeps its place.
-    bulk_windows: Vec<Window>,
+    /// Windows of paths beside the first. A peer that had such keeps its place.
+    further: Vec<FurtherWindows>,
     /// Boxes of peers that became idle. Each is moved between here and its peer, never copied.
     #[expect(clippy::vec_box, reason = "4 KiB each: the box is what is kept")]
     spare: Vec<Box<Active>>,
@@ -233,7 +235,7 @@ impl SendPath {
             peers: Chunked::new(),
             messages: Slots::new(SENDS_MAX),
             pool: Pool::new(POOL_BYTES / 100 * POOL_SEND_PERCENT),
-            bulk_windows: Vec::new(),
+            further: Vec::new(),
             spare: Vec::new(),
             ready: VecDeque::new(),
             loopback: None,
@@ -264,7 +266,7 @@ impl SendPath {
             next: self.first.sequence,
             next_number: self.first.message,
             window: Window::new(),
-            bulk_window: 0,
+            further: 0,
             found: false,
             queued: false,
         });
@@ -279,7 +281,7 @@ impl SendPath {
         self.peers[peer].found = true;
         if let Some(active) = &mut self.peers[peer].active {
             (active.heard_at, active.suspected) = (now, false);
-            active.flights.iter_mut().for_each(|flight| flight.progress_at = now);
+            active.flights.each_mut().for_each(|flight| flight.progress_at = now);
             self.mark_ready(peer);
         }
     }
@@ -439,8 +441,8 @@ impl SendPath {
         (entry.next, entry.next_number) = (self.first.sequence, self.first.message);
         (entry.window, entry.found) = (Window::new(), found);
         self.strangers.set_met(peer, false);
-        if let Some(place) = entry.bulk_place() {
-            self.bulk_windows[place] = Window::new();
+        if let Some(place) = entry.further_place() {
+            self.further[place] = [const { Window::new() }; PATHS_MAX - 1];
         }
     }
 

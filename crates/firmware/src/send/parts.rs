@@ -10,7 +10,7 @@ use emp_wire::Sequence;
 use super::record::{Record, What};
 use super::{SendMessage, SendPath};
 use crate::encode::{INLINE_PAYLOAD_BYTES, INLINE_PAYLOAD_BYTES_OF_TRAINS};
-use crate::lanes::{Way, Ways};
+use crate::path::{Paths, Way};
 use crate::transmit::LinkIndex;
 
 /// Payload bytes of the shortest part. One call's fixed costs at both ends (about 3 µs) are what copying and checking 16 KB take,
@@ -61,10 +61,10 @@ impl SendPath {
 
     /// Frames after which a batch that goes on with this one, the next of the current train, is sent. `None`: as many as it
     /// takes.
-    pub(super) fn part_from(&self, peer: u32, sequence: Sequence, ways: &Ways) -> Option<u32> {
+    pub(super) fn part_from(&self, peer: u32, sequence: Sequence, paths: &Paths) -> Option<u32> {
         let active = self.peers[peer].active.as_deref()?;
         let record = &active.records[active.record_of(sequence)?];
-        let (_, way) = ways.pick(record.lane);
+        let (_, way) = paths.pick(record.path);
         let (link, _) = way?;
         // Short trains leave together, as many as there are.
         if !self.segments(link) || record.count < TRAIN_FRAMES_MIN {

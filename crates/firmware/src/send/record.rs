@@ -7,8 +7,8 @@ use emp_wire::Sequence;
 
 use super::tail::Tail;
 use crate::cross::{Control, RegionBlock};
-use crate::lanes::Lane;
-use crate::limits::WINDOW_FRAMES;
+use crate::limits::{PATHS_MAX, WINDOW_FRAMES};
+use crate::path::PathId;
 use crate::time::Time;
 
 /// A run of frames with contiguous sequence numbers (`SEQ-4`).
@@ -19,8 +19,9 @@ pub(super) struct Record {
     /// Frames that were sent at least once: a prefix.
     pub(super) sent: u32,
     pub(super) acked: u32,
-    /// The lane that suits a train of this length (`LANE-3`).
-    pub(super) lane: Lane,
+    /// The path that it takes (`PATH-3`), and the frames of the usual length that it was chosen for.
+    pub(super) path: PathId,
+    pub(super) usual_frames: u32,
     pub(super) what: What,
 }
 
@@ -78,14 +79,14 @@ pub(super) enum FrameState {
 /// One frame in the window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Frame {
-    /// Number of its last transmission among all of its lane: what loss detection goes by.
+    /// Number of its last transmission among all of its path: what loss detection goes by.
     pub(super) order: u32,
     /// When that was, in microseconds (wrapping).
     pub(super) sent_us: u32,
     pub(super) state: FrameState,
     pub(super) resent: bool,
-    /// The lane that it took last.
-    pub(super) lane: Lane,
+    /// The path that it took last.
+    pub(super) path: PathId,
     /// How many frames of the usual length it counts as (`LONG-3`).
     pub(super) weight: u8,
 }
@@ -97,7 +98,7 @@ impl Frame {
     }
 }
 
-/// What is under way by one lane: frames of one do not show what became of those of the other (`LANE-4`).
+/// What is under way by one path: frames of one do not show what became of those of the other (`LANE-4`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flight {
     /// Frames in flight, by their weight.
@@ -114,12 +115,79 @@ pub(super) struct Flight {
     pub(super) progress_at: Time,
     /// Last time something of it was acknowledged.
     pub(super) delivered_at: Time,
+    /// Long frames that were lost lately, against those that arrived ([`long`](super::long)).
+    pub(super) strikes: u32,
 }
 
 impl Flight {
     /// Its timer runs.
     pub(super) const fn is_waiting(&self) -> bool {
         self.in_flight > 0 || self.lost > 0
+    }
+}
+
+/// What is under way by all paths.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Flights {
+    each: [Flight; PATHS_MAX],
+    /// The same of all together: most often that is all that is asked for.
+    in_flight: u32,
+    lost: u32,
+}
+
+impl Flights {
+    /// Of a peer to which nothing was sent yet. Transmissions are counted on from `order`.
+    fn new(order: u32, now: Time) -> Self {
+        let flight = Flight { order, acked_order: order, progress_at: now, ..Flight::default() };
+        Self { each: [flight; PATHS_MAX], in_flight: 0, lost: 0 }
+    }
+
+    #[inline]
+    pub(super) const fn of(&self, path: PathId) -> &Flight {
+        &self.each[path.index()]
+    }
+
+    /// To be changed, but for what is under way and lost.
+    #[inline]
+    pub(super) const fn of_mut(&mut self, path: PathId) -> &mut Flight {
+        &mut self.each[path.index()]
+    }
+
+    pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut Flight> {
+        self.each.iter_mut()
+    }
+
+    /// Frames in flight by all paths, by their weight.
+    #[inline]
+    pub(super) const fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// A frame leaves.
+    #[inline]
+    fn departs(&mut self, path: PathId, weight: u8) {
+        self.each[path.index()].in_flight += u32::from(weight);
+        self.in_flight += u32::from(weight);
+    }
+
+    /// One that was in flight has arrived.
+    #[inline]
+    pub(super) fn arrives(&mut self, path: PathId, weight: u8) {
+        self.each[path.index()].in_flight -= u32::from(weight);
+        self.in_flight -= u32::from(weight);
+    }
+
+    /// One that was in flight is found lost.
+    fn loses(&mut self, path: PathId, weight: u8) {
+        self.arrives(path, weight);
+        self.each[path.index()].lost += 1;
+        self.lost += 1;
+    }
+
+    /// One that was found lost has arrived, or is sent again.
+    pub(super) fn finds(&mut self, path: PathId) {
+        self.each[path.index()].lost -= 1;
+        self.lost -= 1;
     }
 }
 
@@ -151,8 +219,7 @@ pub(super) struct Active {
     pub(super) controls: VecDeque<Control>,
     /// Oldest sequence number that is not acknowledged.
     pub(super) unacked: Sequence,
-    /// By lane.
-    pub(super) flights: [Flight; 2],
+    pub(super) flights: Flights,
     /// What left since an acknowledgement was last requested: a frame counts as one, a long one as up to [`REQUEST_WEIGHT_MAX`].
     pub(super) since_request: u32,
     /// The frame that requested one last.
@@ -163,8 +230,6 @@ pub(super) struct Active {
     pub(super) credit: u32,
     /// Refusals since the last message that was taken.
     pub(super) refusals: u32,
-    /// Long frames that were lost lately, against those that arrived ([`long`](super::long)).
-    pub(super) strikes: u32,
     /// Frames before this one were first sent when long ones did not get through, or had not been found to: what becomes of them
     /// says nothing of the way. `None`: there are none.
     pub(super) long_from: Option<Sequence>,
@@ -202,13 +267,12 @@ impl Active {
             blocks: VecDeque::new(),
             controls: VecDeque::new(),
             unacked: Sequence(0),
-            flights: [Flight::default(); 2],
+            flights: Flights::default(),
             since_request: 0,
             requested: Sequence(u32::MAX),
             repairs: 0,
             credit: 0,
             refusals: 0,
-            strikes: 0,
             long_from: None,
             acked_at: Time::default(),
             heard_at: Time::default(),
@@ -233,46 +297,47 @@ impl Active {
         (self.since_request, self.requested) = (0, sequence);
     }
 
-    /// A frame leaves by this lane; gives its place in the lane's order of transmission.
+    /// A frame leaves by this path; gives its place in the path's order of transmission.
     #[inline]
-    pub(super) fn note_departure(&mut self, lane: Lane, now: Time, weight: u8) -> u32 {
+    pub(super) fn note_departure(&mut self, path: PathId, now: Time, weight: u8) -> u32 {
         self.since_request += u32::from(weight.div_ceil(REQUEST_WEIGHT).min(REQUEST_WEIGHT_MAX));
         if !self.is_flying() {
             (self.acked_at, self.heard_at) = (now, now);
         }
-        let flight = self.flight_mut(lane);
+        let flight = self.flight_mut(path);
         if !flight.is_waiting() {
             flight.progress_at = now;
         }
         flight.order = flight.order.wrapping_add(1);
-        flight.in_flight += u32::from(weight);
-        flight.order
+        let order = flight.order;
+        self.flights.departs(path, weight);
+        order
     }
 
-    /// A frame of this order of transmission by this lane has arrived.
-    pub(super) fn raise_acked(&mut self, lane: Lane, order: u32) {
-        let flight = self.flight_mut(lane);
+    /// A frame of this order of transmission by this path has arrived.
+    pub(super) fn raise_acked(&mut self, path: PathId, order: u32) {
+        let flight = self.flight_mut(path);
         if (order.wrapping_sub(flight.acked_order) as i32) > 0 {
             flight.acked_order = order;
         }
     }
 
-    pub(super) const fn flight(&self, lane: Lane) -> &Flight {
-        &self.flights[lane as usize]
+    pub(super) const fn flight(&self, path: PathId) -> &Flight {
+        self.flights.of(path)
     }
 
-    pub(super) const fn flight_mut(&mut self, lane: Lane) -> &mut Flight {
-        &mut self.flights[lane as usize]
+    pub(super) const fn flight_mut(&mut self, path: PathId) -> &mut Flight {
+        self.flights.of_mut(path)
     }
 
     /// Frames found lost and not sent again yet.
     pub(super) const fn lost(&self) -> u32 {
-        self.flights[0].lost + self.flights[1].lost
+        self.flights.lost
     }
 
     /// Something waits for an acknowledgement or to be sent again.
     pub(super) const fn is_flying(&self) -> bool {
-        self.flights[0].is_waiting() || self.flights[1].is_waiting()
+        self.flights.in_flight > 0 || self.flights.lost > 0
     }
 
     /// Makes it as new for a peer whose next sequence number is `next`. Its queues keep their memory, within reason.
@@ -295,10 +360,9 @@ impl Active {
         }
         (self.unacked, self.train_next, self.train_end) = (next, next, next);
         // Transmissions are counted on from the frames' number: only their order counts, and so tests reach their wrap as well.
-        let (order, acked_order) = (next.0, next.0);
-        self.flights = [Flight { order, acked_order, progress_at: now, ..Flight::default() }; 2];
+        self.flights = Flights::new(next.0, now);
         (self.since_request, self.repairs, self.refusals) = (0, 0, 0);
-        (self.credit, self.strikes) = (0, 0);
+        self.credit = 0;
         (self.long_from, self.requested) = (None, next.minus(1));
         self.tail = Tail::new(next.minus(1));
         (self.acked_at, self.heard_at) = (now, now);
@@ -347,10 +411,8 @@ impl Active {
         let frame = self.frame_mut(sequence);
         if frame.state == FrameState::InFlight {
             frame.state = FrameState::Lost;
-            let (lane, weight) = (frame.lane, frame.weight);
-            let flight = self.flight_mut(lane);
-            flight.in_flight -= u32::from(weight);
-            flight.lost += 1;
+            let (path, weight) = (frame.path, frame.weight);
+            self.flights.loses(path, weight);
         }
     }
 
@@ -451,10 +513,11 @@ mod tests {
         let now = Time(5);
         let mut active = Active::new();
         active.repairs = 4;
-        (active.since_request, active.refusals, active.credit, active.strikes) = (1, 2, 3, 4);
+        (active.since_request, active.refusals, active.credit) = (1, 2, 3);
         (active.unacked, active.requested) = (Sequence(7), Sequence(8));
         (active.train_next, active.train_end) = (Sequence(9), Sequence(10));
-        active.flights = [Flight { in_flight: 1, lost: 1, backoff: 9, ..Flight::default() }; 2];
+        let flight = Flight { in_flight: 1, lost: 1, backoff: 9, strikes: 4, ..Flight::default() };
+        active.flights = Flights { each: [flight; PATHS_MAX], in_flight: 4, lost: 4 };
         active.window[3] = Frame { state: FrameState::Lost, weight: 1, ..Frame::default() };
         active.controls.push_back(Control::Done { handle: 1, status: DoneStatus::Complete });
         (active.pending, active.awaiting) = ([1].into(), [2].into());
@@ -482,7 +545,6 @@ mod tests {
             repairs,
             credit,
             refusals,
-            strikes,
             long_from,
             acked_at,
             heard_at,
@@ -496,14 +558,24 @@ mod tests {
         assert!(window.iter().all(|frame| frame.state == FrameState::Unsent && frame.weight == 0));
         assert_eq!([records.len(), pending.len(), awaiting.len(), blocks.len()], [0; 4]);
         assert_eq!([controls.len(), usize::from(suspected), usize::from(message_turn)], [0; 3]);
-        assert_eq!([since_request, repairs, credit, refusals, strikes], [0; 5]);
+        assert_eq!([since_request, repairs, credit, refusals], [0; 4]);
         assert_eq!([unacked, train_next, train_end], [Sequence(70); 3]);
         assert_eq!((requested, long_from), (Sequence(69), None));
         assert_eq!((acked_at, heard_at, ready_at), (now, now, Time(0)));
-        for flight in flights {
-            let Flight { in_flight, lost, order, acked_order, backoff, progress_at, delivered_at } =
-                flight;
-            assert_eq!([in_flight, lost, backoff], [0; 3]);
+        let Flights { each, in_flight, lost } = flights;
+        assert_eq!([in_flight, lost], [0; 2]);
+        for flight in each {
+            let Flight {
+                in_flight,
+                lost,
+                order,
+                acked_order,
+                backoff,
+                progress_at,
+                delivered_at,
+                strikes,
+            } = flight;
+            assert_eq!([in_flight, lost, backoff, strikes], [0; 4]);
             assert_eq!([order, acked_order], [70; 2], "they count on from the numbers");
             assert_eq!((progress_at, delivered_at), (now, Time(0)));
         }

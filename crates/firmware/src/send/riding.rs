@@ -96,17 +96,17 @@ impl SendPath {
         let entry = &mut self.peers[peer];
         let Some(active) = entry.active.as_deref_mut() else { return false };
         let Some((message, frame)) = single(active, cumulative) else { return false };
-        let Frame { order, sent_us, lane, weight, .. } = frame;
+        let Frame { order, sent_us, path, weight, .. } = frame;
         active.records.pop_front();
         *active.frame_mut(active.unacked) = Frame::default();
         active.unacked = cumulative;
-        active.raise_acked(lane, order);
+        active.raise_acked(path, order);
         (active.repairs, active.refusals, active.acked_at) = (0, 0, now);
-        let flight = active.flight_mut(lane);
-        flight.in_flight -= u32::from(weight);
+        active.flights.arrives(path, weight);
+        let flight = active.flight_mut(path);
         (flight.progress_at, flight.delivered_at, flight.backoff) = (now, now, 0);
-        let windows = (&mut entry.window, &mut entry.bulk_window);
-        let window = window_mut(windows, &mut self.bulk_windows, lane);
+        let windows = (&mut entry.window, &mut entry.further);
+        let window = window_mut(windows, &mut self.further, path);
         let came_us = (came.0 / 1_000) as u32;
         match passed_us(came_us, sent_us) {
             Some(sample) => window.on_round_trip(sample, weight.into(), came_us),

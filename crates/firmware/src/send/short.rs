@@ -12,16 +12,16 @@ use crate::descriptor::{
     Completion, CompletionMode, OpKind, PostError, Posted, SendDescriptor, Status,
 };
 use crate::encode::{self, EncodeError, Head, Line, Payload};
-use crate::lanes::{Lane, Way};
 use crate::limits::{FRAME_SEGMENTS_MAX, WINDOW_FRAMES};
 use crate::memory::HostMemory;
+use crate::path::{PathId, Way};
 use crate::profile::Profile;
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
 /// As what a message leaves at once.
 pub(crate) struct Form<'a> {
-    pub(crate) lane: Lane,
+    pub(crate) path: PathId,
     pub(crate) way: Way<'a>,
     /// In a frame that may be longer than the MTU; and how many of the usual length that counts as (`LONG-3`).
     pub(crate) long: bool,
@@ -57,15 +57,15 @@ const LITTLE_FRAMES: u32 = 44;
 const LENT_BYTES_MIN: u64 = 4096;
 
 impl SendPath {
-    /// Whether this message would be the next frame to its peer by `lane`, and whole: then
-    /// [`post_at_once`](Self::post_at_once) may send it, if that lane is there and takes such frames ([`Peers::small_way`],
+    /// Whether this message would be the next frame to its peer by `path`, and whole: then
+    /// [`post_at_once`](Self::post_at_once) may send it, if that path is there and takes such frames ([`Peers::small_way`],
     /// [`Peers::long_way`]).
     #[inline(always)]
     pub(crate) fn may_go_at_once(
         &self,
         peer: u32,
         send: &SendDescriptor,
-        (lane, long): (Lane, bool),
+        (path, long): (PathId, bool),
     ) -> Option<AtOnceEnd> {
         let bytes = send.segments.bytes();
         if send.synchronous || bytes > self.profile.eager_bytes || self.messages.is_full() {
@@ -83,7 +83,7 @@ impl SendPath {
         let may = active.is_waiting()
             && active.refusals == 0
             && (entry.next.since(active.unacked) as u32) < WINDOW_FRAMES
-            && active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames();
+            && active.flight(path).in_flight < entry.window(&self.further, path).frames();
         may.then_some(end)
     }
 
@@ -109,11 +109,8 @@ impl SendPath {
     /// Nothing is under way to a peer that had to be sent again, and little else.
     #[inline]
     fn has_little_under_way(&self, peer: u32) -> bool {
-        let little = |active: &Active| {
-            active.lost() == 0
-                && active.flights.iter().map(|flight| flight.in_flight).sum::<u32>()
-                    <= LITTLE_FRAMES
-        };
+        let little =
+            |active: &Active| active.lost() == 0 && active.flights.in_flight() <= LITTLE_FRAMES;
         self.peers[peer].active.as_deref().is_none_or(little)
     }
 
@@ -132,11 +129,11 @@ impl SendPath {
         let Some((index, generation)) = self.messages.next_name() else {
             return Err(PostError::Busy);
         };
-        let Form { lane, way, long, weight, fragment, usual_frames, lent, end } = form;
-        let (lane, weight, fragment) = (*lane, *weight, *fragment);
+        let Form { path, way, long, weight, fragment, usual_frames, lent, end } = form;
+        let (path, weight, fragment) = (*path, *weight, *fragment);
         let over = *end == AtOnceEnd::Over;
         // Both are looked at: that is shorter than to choose.
-        let asks = self.asks(&self.peers[peer], lane, weight);
+        let asks = self.asks(&self.peers[peer], path, weight);
         let request = asks | (*end == AtOnceEnd::Acknowledged);
         let (sequence, number) = (self.peers[peer].next, self.peers[peer].next_number);
         let bytes = send.segments.bytes() as u32;
@@ -196,7 +193,7 @@ impl SendPath {
                 self.pool.write(chain, 0, batch.last_bytes(bytes as usize));
             }
         } else if *end == AtOnceEnd::Answered {
-            self.await_answer(now, (peer, lane), (index, generation));
+            self.await_answer(now, (peer, path), (index, generation));
         }
         let copies = u64::from(over) + u64::from(!lent);
         self.counters.add(Counter::BytesCopied, copies * u64::from(bytes));
@@ -229,7 +226,7 @@ impl SendPath {
         // Behind the message, whose place is named in its frame, and before its frame, which may be the only one under way.
         self.settle_ack_beside(now, peer);
         let what = What::Message { message: index, number };
-        self.note_at_once(now, peer, what, (lane, weight), request);
+        self.note_at_once(now, peer, what, (path, weight), request);
         Ok(Posted { op, over: completion })
     }
 
@@ -240,7 +237,7 @@ impl SendPath {
         now: Time,
         peer: u32,
         what: What,
-        (lane, weight): (Lane, u8),
+        (path, weight): (PathId, u8),
         request: bool,
     ) {
         let entry = &mut self.peers[peer];
@@ -248,11 +245,20 @@ impl SendPath {
         entry.next = first.plus(1);
         entry.next_number = entry.next_number.wrapping_add(1);
         let active = self.activate_at(peer, first, now);
-        let was_waiting = active.flight(lane).is_waiting();
-        let order = active.note_departure(lane, now, weight);
+        let was_waiting = active.flight(path).is_waiting();
+        let order = active.note_departure(path, now, weight);
         let (state, sent_us) = (FrameState::InFlight, (now.0 / 1_000) as u32);
-        *active.frame_mut(first) = Frame { order, sent_us, state, resent: false, lane, weight };
-        active.records.push_back(Record { first, count: 1, sent: 1, acked: 0, lane, what });
+        *active.frame_mut(first) = Frame { order, sent_us, state, resent: false, path, weight };
+        let usual_frames = 1;
+        active.records.push_back(Record {
+            first,
+            count: 1,
+            sent: 1,
+            acked: 0,
+            path,
+            usual_frames,
+            what,
+        });
         let next = first.plus(1);
         (active.train_next, active.train_end) = (next, next);
         if request {
@@ -265,8 +271,8 @@ impl SendPath {
         if weight > 1 {
             self.counters.count(Counter::FramesLong);
         }
-        if lane == Lane::Bulk {
-            self.counters.count(Counter::FramesBulk);
+        if path != PathId::FIRST {
+            self.counters.count(Counter::FramesFurther);
         }
         if weight > 1 {
             self.arm(peer, now);

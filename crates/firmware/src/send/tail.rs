@@ -12,8 +12,8 @@ use super::SendPath;
 use super::acknowledged::Explicit;
 use super::record::{Active, FrameState, Record, What};
 use crate::counters::Counter;
-use crate::lanes::Lane;
 use crate::limits::WINDOW_FRAMES;
+use crate::path::PathId;
 use crate::time::Time;
 
 /// The long frame that left last, whenever it had left before.
@@ -23,8 +23,8 @@ pub(super) struct Tail {
     sent_at: Time,
     /// When it was asked after one last.
     asked_at: Time,
-    /// The lane by which the question is to leave.
-    question: Option<Lane>,
+    /// The path by which the question is to leave.
+    question: Option<PathId>,
 }
 
 impl Tail {
@@ -40,29 +40,29 @@ impl Tail {
 }
 
 impl Active {
-    /// The lane of the long frame that left last, if it is not known to have arrived or to be lost.
-    fn tail_lane(&self) -> Option<Lane> {
+    /// The path of the long frame that left last, if it is not known to have arrived or to be lost.
+    fn tail_path(&self) -> Option<PathId> {
         let sequence = self.tail.frame;
         let near = (sequence.since(self.unacked) as u32) < WINDOW_FRAMES;
         let frame = self.frame(sequence);
-        (near && frame.state == FrameState::InFlight && frame.is_long()).then_some(frame.lane)
+        (near && frame.state == FrameState::InFlight && frame.is_long()).then_some(frame.path)
     }
 
     /// The same, and since when nothing is heard of it. It is asked after once.
-    fn unheard(&self) -> Option<(Lane, Time)> {
-        let lane = self.tail_lane()?;
-        let flight = self.flight(lane);
+    fn unheard(&self) -> Option<(PathId, Time)> {
+        let path = self.tail_path()?;
+        let flight = self.flight(path);
         let since = self.tail.sent_at.max(flight.progress_at);
-        (flight.backoff == 0 && self.tail.asked_at < since).then_some((lane, since))
+        (flight.backoff == 0 && self.tail.asked_at < since).then_some((path, since))
     }
 
-    /// A question is asked by a lane in place of a frame that would be resent, if the last long one left by it and a number, `next`, is
+    /// A question is asked by a path in place of a frame that would be resent, if the last long one left by it and a number, `next`, is
     /// free for it. False: it is not asked.
-    pub(super) fn ask_in_place(&mut self, next: Sequence, lane: Lane, now: Time) -> bool {
+    pub(super) fn ask_in_place(&mut self, next: Sequence, path: PathId, now: Time) -> bool {
         let free = (next.since(self.unacked) as u32) < WINDOW_FRAMES;
-        let asks = free && self.tail_lane() == Some(lane);
+        let asks = free && self.tail_path() == Some(path);
         if asks {
-            (self.tail.asked_at, self.tail.question) = (now, Some(lane));
+            (self.tail.asked_at, self.tail.question) = (now, Some(path));
         }
         asks
     }
@@ -73,11 +73,11 @@ impl SendPath {
     pub(super) fn tail_due(&self, peer: u32) -> Option<Time> {
         let entry = &self.peers[peer];
         let active = entry.active.as_deref().filter(|_| self.profile.tail_probe)?;
-        let (lane, since) = active.unheard()?;
+        let (path, since) = active.unheard()?;
         // Who was not asked to answer at once may wait for a frame on which the acknowledgement rides.
         let delay =
             if active.is_requesting() { Default::default() } else { self.profile.ack_delay };
-        Some(since + entry.window(&self.bulk_windows, lane).answer_within(delay)?)
+        Some(since + entry.window(&self.further, path).answer_within(delay)?)
     }
 
     /// Asks, if it is time to.
@@ -86,22 +86,22 @@ impl SendPath {
             return;
         }
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
-        let Some((lane, _)) = active.unheard() else { return };
-        (active.tail.asked_at, active.tail.question) = (now, Some(lane));
+        let Some((path, _)) = active.unheard() else { return };
+        (active.tail.asked_at, active.tail.question) = (now, Some(path));
     }
 
     /// The number of the question that is to leave, if there is one.
     #[inline]
     pub(super) fn begin_question(&mut self, peer: u32) -> Option<Sequence> {
         let entry = &mut self.peers[peer];
-        let lane = entry.active.as_deref_mut()?.tail.question.take()?;
+        let path = entry.active.as_deref_mut()?.tail.question.take()?;
         let sequence = entry.next;
         let active = entry.active.as_deref().filter(|_| entry.found)?;
-        if (sequence.since(active.unacked) as u32) >= WINDOW_FRAMES || active.tail_lane().is_none()
+        if (sequence.since(active.unacked) as u32) >= WINDOW_FRAMES || active.tail_path().is_none()
         {
             return None;
         }
-        self.begin(peer, 1, lane, What::Question);
+        self.begin(peer, 1, (path, 1), What::Question);
         self.counters.count(Counter::TailProbes);
         Some(sequence)
     }

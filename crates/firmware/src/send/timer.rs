@@ -7,8 +7,8 @@ use super::record::{Active, Flight, FrameState};
 use super::{SendPath, window_mut};
 use crate::counters::Counter;
 use crate::cross::RouteNews;
-use crate::lanes::Lane;
 use crate::limits::{RETRANSMIT_FLOOR, STRANGERS_SILENCE, WINDOW_FRAMES};
+use crate::path::PathId;
 use crate::profile::RetransmitUnit;
 use crate::time::{Span, Time};
 
@@ -23,8 +23,8 @@ pub(crate) const SUSPECT_PART: u64 = 4;
 /// How many times the unreachable time a peer may be heard without acknowledging anything that is due (`RESEND-4`).
 const PATIENCE: u64 = 4;
 
-/// Runs of a lane's timer after which what it resends goes by the other lane: the probe, and one that may have met the
-/// same burst of losses. If that arrives and nothing by this lane does, the lane has failed (`LANE-5`).
+/// Runs of a path's timer after which what it resends goes by the other path: the probe, and one that may have met the
+/// same burst of losses. If that arrives and nothing by this path does, the path has failed (`LANE-5`).
 pub(super) const DETOUR_RUNS: u32 = 2;
 
 /// Runs of the timer after which the peer is asked whether it still takes frames of this length. By then every other cause has
@@ -58,19 +58,18 @@ impl SendPath {
         if !entry.found {
             return None;
         }
-        let resend = Lane::BOTH.into_iter().filter_map(|lane| self.lane_due(peer, lane)).min();
+        let resend = PathId::all().filter_map(|path| self.path_due(peer, path)).min();
         let ready =
             (!active.pending.is_empty() && active.ready_at > now).then_some(active.ready_at);
         [resend, self.tail_due(peer), ready].into_iter().flatten().min()
     }
 
-    /// When the timer of one lane runs out.
-    fn lane_due(&self, peer: u32, lane: Lane) -> Option<Time> {
+    /// When the timer of one path runs out.
+    fn path_due(&self, peer: u32, path: PathId) -> Option<Time> {
         let entry = &self.peers[peer];
-        let flight = entry.active.as_deref()?.flight(lane);
-        let timeout = || {
-            entry.window(&self.bulk_windows, lane).timeout(self.profile.ack_delay, flight.backoff)
-        };
+        let flight = entry.active.as_deref()?.flight(path);
+        let timeout =
+            || entry.window(&self.further, path).timeout(self.profile.ack_delay, flight.backoff);
         flight.is_waiting().then(|| flight.progress_at + timeout())
     }
 
@@ -117,7 +116,7 @@ impl SendPath {
             return false;
         }
         if crowded {
-            for flight in &mut active.flights {
+            for flight in active.flights.each_mut() {
                 (flight.progress_at, flight.backoff) = (now, flight.backoff + 1);
             }
             return true;
@@ -127,27 +126,27 @@ impl SendPath {
             self.route_news.push_back(RouteNews::Suspect { peer });
         }
         self.ask_after_tail(peer, now);
-        for lane in Lane::BOTH {
-            if self.lane_due(peer, lane).is_some_and(|due| due <= now) {
-                self.lane_run_out(peer, lane, now);
+        for path in PathId::all() {
+            if self.path_due(peer, path).is_some_and(|due| due <= now) {
+                self.path_run_out(peer, path, now);
             }
         }
         self.mark_ready(peer);
         true
     }
 
-    /// Nothing of one lane was acknowledged for a whole timer of it.
-    fn lane_run_out(&mut self, peer: u32, lane: Lane, now: Time) {
+    /// Nothing of one path was acknowledged for a whole timer of it.
+    fn path_run_out(&mut self, peer: u32, path: PathId, now: Time) {
         let entry = &mut self.peers[peer];
         let next = entry.next;
         let Some(active) = entry.active.as_deref_mut() else { return };
-        let Flight { backoff, progress_at, .. } = *active.flight(lane);
+        let Flight { backoff, progress_at, .. } = *active.flight(path);
         let probing = backoff == 0 && self.profile.tail_probe;
         let unit = self.profile.retransmit;
-        let oldest = oldest_in_flight(active, lane);
+        let oldest = oldest_in_flight(active, path);
         // A question tells as much, and is not 60 KB if the answer is only late.
         let long = |oldest: Sequence| active.frame(oldest).is_long();
-        let asks = probing && oldest.is_some_and(long) && active.ask_in_place(next, lane, now);
+        let asks = probing && oldest.is_some_and(long) && active.ask_in_place(next, path, now);
         let oldest = oldest.filter(|_| !asks);
         if let Some(oldest) = oldest {
             mark_unit_lost(active, oldest, unit, self.profile.collection);
@@ -161,13 +160,13 @@ impl SendPath {
             // With selective acknowledgements the answer to one frame tells what became of all others. Without them the
             // first run resends the profile's unit; silence after that says nothing of any frame in flight.
             if unit != RetransmitUnit::Frame && backoff > 0 {
-                mark_all_lost(active, lane);
+                mark_all_lost(active, path);
             }
         }
         // Each run repaired what it resent and nothing else moved: the receiver drops what is behind the gap.
         active.repairs += 1;
         if active.repairs > REPAIRS_MAX {
-            mark_all_lost(active, lane);
+            mark_all_lost(active, path);
         }
         active.credit = active.lost().min(CREDIT_MAX);
         let long = oldest.is_some_and(|oldest| active.frame(oldest).is_long());
@@ -177,19 +176,20 @@ impl SendPath {
         self.doubt_long(peer, oldest, backoff);
         let entry = &mut self.peers[peer];
         let Some(active) = entry.active.as_deref_mut() else { return };
-        let other = active.flight(lane.other()).delivered_at;
-        let flight = active.flight_mut(lane);
+        let others = PathId::all().filter(|other| *other != path);
+        let other = others.map(|other| active.flight(other).delivered_at).max().unwrap_or_default();
+        let flight = active.flight_mut(path);
         flight.backoff += 1;
         flight.progress_at = now;
         if !probing {
-            let windows = (&mut entry.window, &mut entry.bulk_window);
-            window_mut(windows, &mut self.bulk_windows, lane).on_timeout();
+            let windows = (&mut entry.window, &mut entry.further);
+            window_mut(windows, &mut self.further, path).on_timeout();
         }
         if backoff > DETOUR_RUNS && other > progress_at {
-            self.route_news.push_back(RouteNews::LaneFailed { peer, lane });
+            self.route_news.push_back(RouteNews::PathFailed { peer, path });
         } else if backoff == DETOUR_RUNS {
-            // What is resent from now on goes by the other lane, if there is one by then.
-            self.route_news.push_back(RouteNews::LaneWanted { peer, lane: lane.other() });
+            // What is resent from now on goes by the other path, if there is one by then.
+            self.route_news.push_back(RouteNews::PathsWanted { peer });
         }
         if backoff >= DOUBT_RUNS {
             self.route_news.push_back(RouteNews::Doubted { peer });
@@ -199,10 +199,10 @@ impl SendPath {
         }
     }
 
-    /// A lane of a peer is not used any more: what is under way by it goes by the other.
-    pub(crate) fn lane_failed(&mut self, peer: u32, lane: Lane) {
+    /// A path of a peer is not used any more: what is under way by it goes by the other.
+    pub(crate) fn path_failed(&mut self, peer: u32, path: PathId) {
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
-        mark_all_lost(active, lane);
+        mark_all_lost(active, path);
         active.credit = active.lost().min(CREDIT_MAX);
         self.mark_ready(peer);
     }
@@ -213,16 +213,16 @@ fn in_window(active: &Active) -> impl Iterator<Item = Sequence> + use<> {
     (0..WINDOW_FRAMES).map(move |i| unacked.plus(i))
 }
 
-fn oldest_in_flight(active: &Active, lane: Lane) -> Option<Sequence> {
+fn oldest_in_flight(active: &Active, path: PathId) -> Option<Sequence> {
     in_window(active).find(|sequence| {
         let frame = active.frame(*sequence);
-        frame.state == FrameState::InFlight && frame.lane == lane
+        frame.state == FrameState::InFlight && frame.path == path
     })
 }
 
-fn mark_all_lost(active: &mut Active, lane: Lane) {
+fn mark_all_lost(active: &mut Active, path: PathId) {
     for sequence in in_window(active) {
-        if active.frame(sequence).lane == lane {
+        if active.frame(sequence).path == path {
             active.mark_lost(sequence);
         }
     }

@@ -10,9 +10,9 @@ use super::record::{Active, FrameState, What};
 use super::{Outlet, SendPath};
 use crate::counters::Counter;
 use crate::encode::{Alike, Head, INLINE_PAYLOAD_BYTES, Line};
-use crate::lanes::{Lane, Ways};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::{HostMemory, Segment, SegmentList};
+use crate::path::{PathId, Paths};
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
@@ -48,7 +48,7 @@ impl SendPath {
         &mut self,
         now: Time,
         peer: u32,
-        ways: &Ways,
+        paths: &Paths,
         part: &mut Option<u32>,
         out: &mut Outlet<'_, impl HostMemory>,
     ) {
@@ -56,16 +56,16 @@ impl SendPath {
         if !self.whole_trains || !active.train_next.before(active.train_end) {
             return;
         }
-        *part = part.or_else(|| self.part_from(peer, active.train_next, ways));
+        *part = part.or_else(|| self.part_from(peer, active.train_next, paths));
         let room = part.unwrap_or(u32::MAX).min(out.batch.room());
-        if let Some(run) = self.plan_run(peer, ways, room) {
-            let built = self.build_run(now, peer, &run, ways, out);
+        if let Some(run) = self.plan_run(peer, paths, room) {
+            let built = self.build_run(now, peer, &run, paths, out);
             *part = part.map(|part| part - built);
         }
     }
 
     /// The frames that [`choose`](Self::choose) would give one after the other and that are alike.
-    fn plan_run(&self, peer: u32, ways: &Ways, room: u32) -> Option<Run> {
+    fn plan_run(&self, peer: u32, paths: &Paths, room: u32) -> Option<Run> {
         let entry = &self.peers[peer];
         let active = entry.active.as_deref()?;
         let undisturbed = active.lost() == 0 && active.controls.is_empty() && active.refusals == 0;
@@ -75,9 +75,9 @@ impl SendPath {
         let first = active.train_next;
         let numbers = WINDOW_FRAMES.checked_sub(first.since(active.unacked) as u32)?;
         let record = active.record_of(first)?;
-        let (lane, _) = ways.pick(active.records[record].lane);
-        let in_flight = active.flight(lane).in_flight;
-        let window = entry.window(&self.bulk_windows, lane).frames().saturating_sub(in_flight);
+        let (path, _) = paths.pick(active.records[record].path);
+        let in_flight = active.flight(path).in_flight;
+        let window = entry.window(&self.further, path).frames().saturating_sub(in_flight);
         let place = first.since(active.records[record].first) as u32;
         // The last one may be shorter, and says that it is the last.
         let middle = (active.records[record].count - 1).saturating_sub(place);
@@ -126,14 +126,14 @@ impl SendPath {
         now: Time,
         peer: u32,
         run: &Run,
-        ways: &Ways,
+        paths: &Paths,
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> u32 {
         let Outlet { peers, cross, memory, batch, .. } = out;
         let Run { first, frames, record, source } = run;
         let check_payload = self.profile.checksum_payload;
         let Some(active) = self.peers[peer].active.as_deref() else { return 0 };
-        let (lane, way) = ways.pick(active.records[*record].lane);
+        let (path, way) = paths.pick(active.records[*record].path);
         let inline_bytes = self.inline_bytes(way, &active.records[*record]);
         let (source_tag, bundles) = (peers.source_tag, false);
         let line = Line {
@@ -156,11 +156,11 @@ impl SendPath {
             return 0;
         }
         let entry = &mut self.peers[peer];
-        let window = entry.window(&self.bulk_windows, lane).frames();
+        let window = entry.window(&self.further, path).frames();
         let active = entry.active.as_deref_mut().expect("the run is of an active peer");
         let mut built = 0;
         while built < *frames {
-            let left = window.saturating_sub(active.flight(lane).in_flight + 1);
+            let left = window.saturating_sub(active.flight(path).in_flight + 1);
             // V20, as for single frames.
             let low = left < self.profile.request_ack_below
                 && (active.since_request >= self.profile.collection
@@ -171,7 +171,7 @@ impl SendPath {
             if alike.frame(built, low, batch, payload, *memory).is_err() {
                 break;
             }
-            active.note_sent(first.plus(built), lane, now);
+            active.note_sent(first.plus(built), path, now);
             if low {
                 active.note_request(first.plus(built));
             }
@@ -187,8 +187,8 @@ impl SendPath {
             let copied = u64::from(built) * u64::from(source.fragment);
             self.counters.add(Counter::BytesCopied, copied);
         }
-        if lane == Lane::Bulk {
-            self.counters.add(Counter::FramesBulk, built.into());
+        if path != PathId::FIRST {
+            self.counters.add(Counter::FramesFurther, built.into());
         }
         built
     }
@@ -224,10 +224,10 @@ impl SendPath {
 impl Active {
     /// A frame went out for the first time.
     #[inline]
-    fn note_sent(&mut self, sequence: Sequence, lane: Lane, now: Time) {
-        let order = self.note_departure(lane, now, 1);
+    fn note_sent(&mut self, sequence: Sequence, path: PathId, now: Time) {
+        let order = self.note_departure(path, now, 1);
         let frame = self.frame_mut(sequence);
-        frame.lane = lane;
+        frame.path = path;
         (frame.order, frame.sent_us) = (order, (now.0 / 1_000) as u32);
         (frame.state, frame.resent, frame.weight) = (FrameState::InFlight, false, 1);
     }

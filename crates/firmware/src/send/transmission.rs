@@ -11,9 +11,10 @@ use crate::counters::Counter;
 use crate::cross::{Control, Cross, RouteNews};
 use crate::descriptor::Status;
 use crate::encode::{self, EncodeError, Head, Line, Payload};
-use crate::lanes::{Lane, Ways};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::{HostMemory, SegmentList};
+use crate::path::table::Target;
+use crate::path::{PathId, Paths};
 use crate::peers::Peers;
 use crate::profile::Profile;
 use crate::time::Time;
@@ -64,14 +65,14 @@ impl SendPath {
         let mut whole = true;
         let mut part = None;
         let frame_bytes_max = out.peers[peer].frame_bytes_max;
-        let ways = out.peers.ways(peer);
+        let paths = out.peers.paths(peer);
         while !out.batch.is_full() {
             let (peers, memory) = (out.peers, out.memory);
             let reads = || {
                 let route = peers[peer].route();
                 route.is_some_and(|(link, &to)| memory.stamp(link, to).is_some())
             };
-            let Some(sequence) = self.choose(now, peer, frame_bytes_max, &ways, reads) else {
+            let Some(sequence) = self.choose(now, peer, frame_bytes_max, &paths, reads) else {
                 break;
             };
             if self.would_be_cut(peer, sequence, out.batch.room()) {
@@ -80,16 +81,16 @@ impl SendPath {
             }
             let of_train = self.train_goes_on_with(peer) == Some(sequence);
             if of_train {
-                part = part.or_else(|| self.part_from(peer, sequence, &ways));
+                part = part.or_else(|| self.part_from(peer, sequence, &paths));
             }
-            match self.emit(now, peer, sequence, &ways, out) {
+            match self.emit(now, peer, sequence, &paths, out) {
                 Ok(()) => {
                     part = part.map(|part| part - u32::from(of_train));
-                    self.emit_run(now, peer, &ways, &mut part, out);
+                    self.emit_run(now, peer, &paths, &mut part, out);
                 }
                 Err(EncodeError::Unsendable) => {
                     self.counters.count(Counter::DropTooLong);
-                    self.sent(now, peer, sequence, (Lane::Small, 1));
+                    self.sent(now, peer, sequence, (PathId::FIRST, 1));
                 }
                 Err(EncodeError::Full) => {
                     whole = false;
@@ -102,8 +103,8 @@ impl SendPath {
                 break;
             }
         }
-        self.want_lanes(now, peer, &ways, out.peers);
-        self.want_long(now, peer, &ways, out.peers);
+        self.want_paths(now, peer, &paths, out.peers);
+        self.want_long(now, peer, &paths, out.peers);
         self.settle(peer);
         self.arm(peer, now);
         whole
@@ -114,22 +115,25 @@ impl SendPath {
         unsent(self.peers[peer].active.as_deref()?)
     }
 
-    /// Has lanes looked for that would be of use now and are not there (`LANE-2`, `LANE-6`).
-    fn want_lanes(&mut self, now: Time, peer: u32, ways: &Ways, peers: &Peers) {
-        // One of which it is not known yet that it may leave in few long frames is worth the search, too.
-        let long = || {
-            let newest = self.peers[peer].active.as_deref()?.records.back()?;
-            let many = peers.longs.any() && newest.count >= ways.bulk_frames.long;
-            Some(newest.lane == Lane::Bulk || many)
-        };
-        if peers.lanes.bulk_link().is_none() {
+    /// Has paths looked for that would be of use now and are not there (`PATH-2`, `PATH-6`).
+    fn want_paths(&mut self, now: Time, peer: u32, paths: &Paths<'_>, peers: &Peers) {
+        if !peers.has_several() {
             return;
         }
-        if ways.bulk.is_none() && long() == Some(true) && peers.may_seek(now, peer, Lane::Bulk) {
-            self.route_news.push_back(RouteNews::LaneWanted { peer, lane: Lane::Bulk });
+        let newest = self.peers[peer].active.as_deref().and_then(|active| active.records.back());
+        if let Some(frames) = newest.map(|newest| newest.usual_frames.max(newest.count)) {
+            let now_ns = paths.cost(frames, true);
+            for link in peers.missing(now, peer) {
+                // That long frames get through by it is not known yet, and worth the search.
+                let cost = peers.costs.of(link, frames, peers.units.carries(link));
+                if cost.is_some_and(|cost| now_ns.is_none_or(|now_ns| cost < now_ns)) {
+                    let target = Target::Link(link);
+                    self.route_news.push_back(RouteNews::PathWanted { peer, target });
+                }
+            }
         }
-        if peers.may_seek(now, peer, Lane::Small) {
-            self.route_news.push_back(RouteNews::LaneWanted { peer, lane: Lane::Small });
+        if peers.may_seek(now, peer, Target::First) {
+            self.route_news.push_back(RouteNews::PathWanted { peer, target: Target::First });
         }
     }
 
@@ -139,7 +143,7 @@ impl SendPath {
         now: Time,
         peer: u32,
         frame_bytes_max: u16,
-        ways: &Ways,
+        paths: &Paths,
         reads: impl Fn() -> bool,
     ) -> Option<Sequence> {
         if let Some(question) = self.begin_question(peer) {
@@ -150,47 +154,49 @@ impl SendPath {
         if !entry.found {
             return None;
         }
-        // Frames that may be in flight by the lane that one meant for `lane` takes.
-        let fits = |lane: Lane, more: u32| {
-            let (lane, _) = ways.pick(lane);
-            active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames() + more
+        // Frames that may be in flight by the path that one meant for `path` takes.
+        let fits = |path: PathId, more: u32| {
+            let (path, _) = paths.pick(path);
+            active.flight(path).in_flight < entry.window(&self.further, path).frames() + more
         };
         let room = |sequence: Sequence| (sequence.since(active.unacked) as u32) < WINDOW_FRAMES;
         // What a timer found is resent whatever else may be in flight: nobody knows whether that is.
         if active.lost() > 0 {
             let lost = lowest_lost(active)?;
-            if active.credit > 0 || fits(active.frame(lost).lane, WINDOW_RESERVE) {
+            if active.credit > 0 || fits(active.frame(lost).path, WINDOW_RESERVE) {
                 // A receiver that takes nothing out of order needs what was never sent before it.
                 let first = unsent(active).filter(|unsent| unsent.before(lost));
                 return Some(first.filter(|first| *first == active.unacked).unwrap_or(lost));
             }
         }
         let sequence = entry.next;
-        if !active.controls.is_empty() && room(sequence) && fits(Lane::Small, WINDOW_RESERVE) {
+        if !active.controls.is_empty() && room(sequence) && fits(PathId::FIRST, WINDOW_RESERVE) {
             let active = self.peers[peer].active.as_deref_mut()?;
             let control = active.controls.pop_front().expect("not empty");
-            self.begin(peer, 1, Lane::Small, What::Control(control));
+            self.begin(peer, 1, (PathId::FIRST, 1), What::Control(control));
             return Some(sequence);
         }
         if unsent(active).is_none() {
-            let any = fits(Lane::Small, 0) || fits(Lane::Bulk, 0);
-            if !room(sequence) || !any || !self.begin_train(now, peer, frame_bytes_max, ways, reads)
+            let any = paths.each().any(|(path, _)| fits(path, 0));
+            if !room(sequence)
+                || !any
+                || !self.begin_train(now, peer, frame_bytes_max, paths, reads)
             {
                 return None;
             }
         }
-        self.next_unsent(peer, ways)
+        self.next_unsent(peer, paths)
     }
 
     /// The next frame of the current train, if it may be sent now.
-    fn next_unsent(&self, peer: u32, ways: &Ways) -> Option<Sequence> {
+    fn next_unsent(&self, peer: u32, paths: &Paths) -> Option<Sequence> {
         let entry = &self.peers[peer];
         let active = entry.active.as_deref()?;
         let sequence = unsent(active)?;
         let train = active.record_of(sequence).expect("chosen frames have records");
-        let (lane, _) = ways.pick(active.records[train].lane);
+        let (path, _) = paths.pick(active.records[train].path);
         let room = (sequence.since(active.unacked) as u32) < WINDOW_FRAMES
-            && active.flight(lane).in_flight < entry.window(&self.bulk_windows, lane).frames();
+            && active.flight(path).in_flight < entry.window(&self.further, path).frames();
         ((room || sequence == active.unacked) && !active.in_doubt()).then_some(sequence)
     }
 
@@ -200,7 +206,7 @@ impl SendPath {
         now: Time,
         peer: u32,
         frame_bytes_max: u16,
-        ways: &Ways,
+        paths: &Paths,
         reads: impl Fn() -> bool,
     ) -> bool {
         loop {
@@ -213,11 +219,11 @@ impl SendPath {
             if message_may && (turn || active.blocks.is_empty()) {
                 let index = active.pending.pop_front().expect("not empty");
                 let wary = self.is_wary(now, peer);
-                self.begin_message(peer, index, (frame_bytes_max, wary), reads, ways);
+                self.begin_message(peer, index, (frame_bytes_max, wary), reads, paths);
                 return true;
             }
             let Some(block) = active.blocks.pop_front() else { return false };
-            if self.begin_block(peer, block, frame_bytes_max, ways) {
+            if self.begin_block(peer, block, frame_bytes_max, paths) {
                 return true;
             }
         }
@@ -229,7 +235,7 @@ impl SendPath {
         now: Time,
         peer: u32,
         sequence: Sequence,
-        ways: &Ways,
+        paths: &Paths,
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<(), EncodeError> {
         let Outlet { peers, cross, memory, batch, frame_bytes_max } = out;
@@ -238,16 +244,16 @@ impl SendPath {
         let index = active.record_of(sequence).expect("chosen frames have records");
         let record = &active.records[index];
         let place = sequence.since(record.first) as u32;
-        let (lane, way) = ways.pick(lane_of(active, record, sequence));
-        let weight = self.weight_of(record, place, &peers[peer]);
-        let flags = self.flags(peer, sequence, record, place, (lane, weight));
+        let (path, way) = paths.pick(path_for(active, record, sequence, paths));
+        let weight = self.weight_of(record, place, (&peers[peer], path));
+        let flags = self.flags(peer, sequence, record, place, (path, weight));
         let requested = flags.has(Flags::ACK_REQUEST);
         let acknowledge = cross.acks[peer].acknowledge;
         let (own, source_tag) = (peers.own, peers.source_tag);
         let head = |kind, flags: Flags, word| Head { kind, flags, sequence, acknowledge, word };
         let Profile { checksum_payload: check_payload, bundles, .. } = self.profile;
         let inline_bytes = self.inline_bytes(way, record);
-        let long = ways.is_long(way);
+        let long = paths.is_long(path);
         // Where a train lands, each frame has a link frame of its own.
         let bundles = bundles && record.count == 1;
         let line = Line {
@@ -345,7 +351,7 @@ impl SendPath {
         if cross.acks[peer].carry(now) {
             self.counters.count(Counter::AcksPiggybacked);
         }
-        self.sent(now, peer, sequence, (lane, weight));
+        self.sent(now, peer, sequence, (path, weight));
         if requested && let Some(active) = self.peers[peer].active.as_deref_mut() {
             active.note_request(sequence);
         }
@@ -367,7 +373,7 @@ impl SendPath {
         sequence: Sequence,
         record: &Record,
         place: u32,
-        (lane, weight): (Lane, u8),
+        (path, weight): (PathId, u8),
     ) -> Flags {
         let entry = &self.peers[peer];
         let active = entry.active.as_deref().expect("the peer is active");
@@ -387,7 +393,7 @@ impl SendPath {
             What::Question => true,
             _ => false,
         };
-        let low = self.asks(entry, lane, weight);
+        let low = self.asks(entry, path, weight);
         let resent = active.frame(sequence).state == FrameState::Lost;
         let tried = place == 0 && active.refusals > 0;
         Flags::ACK
@@ -399,10 +405,10 @@ impl SendPath {
     /// way, whose answer lets as many frames go as were sent before it. Otherwise a sender that is ahead of its receiver would have each
     /// frame answered alone, and the answer let one frame go, which asks again.
     #[inline]
-    pub(super) fn asks(&self, entry: &SendPeer, lane: Lane, weight: u8) -> bool {
+    pub(super) fn asks(&self, entry: &SendPeer, path: PathId, weight: u8) -> bool {
         let active = entry.active.as_deref();
-        let in_flight = active.map_or(0, |active| active.flight(lane).in_flight);
-        let window = entry.window(&self.bulk_windows, lane).frames();
+        let in_flight = active.map_or(0, |active| active.flight(path).in_flight);
+        let window = entry.window(&self.further, path).frames();
         let left = window.saturating_sub(in_flight + u32::from(weight));
         let since = active.map_or(0, |active| active.since_request);
         let last = || left == 0 && !active.is_some_and(Active::is_requesting);
@@ -410,24 +416,24 @@ impl SendPath {
     }
 
     /// Notes that a frame went out (or would have, had it been possible).
-    fn sent(&mut self, now: Time, peer: u32, sequence: Sequence, (lane, weight): (Lane, u8)) {
+    fn sent(&mut self, now: Time, peer: u32, sequence: Sequence, (path, weight): (PathId, u8)) {
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
-        let order = active.note_departure(lane, now, weight);
+        let order = active.note_departure(path, now, weight);
         let frame = active.frame_mut(sequence);
         let first_time = frame.state == FrameState::Unsent;
         frame.resent = !first_time;
         (frame.order, frame.sent_us, frame.weight) = (order, (now.0 / 1_000) as u32, weight);
-        let lost_by = core::mem::replace(&mut frame.lane, lane);
+        let lost_by = core::mem::replace(&mut frame.path, path);
         let was_lost = core::mem::replace(&mut frame.state, FrameState::InFlight);
-        if lane == Lane::Bulk {
-            self.counters.count(Counter::FramesBulk);
+        if path != PathId::FIRST {
+            self.counters.count(Counter::FramesFurther);
         }
         if weight > 1 {
             active.tail.left(sequence, now);
             self.counters.count(Counter::FramesLong);
         }
         if was_lost == FrameState::Lost {
-            active.flight_mut(lost_by).lost -= 1;
+            active.flights.finds(lost_by);
             active.credit = active.credit.saturating_sub(weight.into());
             self.counters.count(Counter::FramesResent);
         } else {
@@ -476,12 +482,14 @@ fn unsent(active: &Active) -> Option<Sequence> {
     active.train_next.before(active.train_end).then_some(active.train_next)
 }
 
-/// The lane that a frame is meant for: that of its train; but what a lane's timer resends again and again takes the other.
-fn lane_of(active: &Active, record: &Record, sequence: Sequence) -> Lane {
+/// The path that a frame is meant for: that of its train; but what a path's timer resends again and again takes another.
+fn path_for(active: &Active, record: &Record, sequence: Sequence, paths: &Paths<'_>) -> PathId {
     let frame = active.frame(sequence);
     match frame.state {
-        FrameState::Lost if active.flight(frame.lane).backoff > DETOUR_RUNS => frame.lane.other(),
-        _ => record.lane,
+        FrameState::Lost if active.flight(frame.path).backoff > DETOUR_RUNS => {
+            paths.other(frame.path)
+        }
+        _ => record.path,
     }
 }
 

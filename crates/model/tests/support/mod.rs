@@ -37,8 +37,8 @@ const LONG_PIECE_BYTES: usize = 1_472;
 pub fn two_lanes_with_long_frames() -> World {
     let mut long = LinkInfo::new(LONG_PIECE_BYTES, false);
     (long.segments, long.long_frames) = (true, true);
-    (long.bulk_frames, long.bulk_frames_long) = (Some(5), Some(3));
-    let links = vec![LinkInfo::new(LONG_PIECE_BYTES, true), long];
+    let mut links = vec![LinkInfo::new(LONG_PIECE_BYTES, true), long];
+    emp_model::divide(&mut links, 1, 5, 3);
     let fabric = || FabricSetup {
         latency: Span::us(5),
         piece_bytes: LONG_PIECE_BYTES,

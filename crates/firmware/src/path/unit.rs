@@ -12,10 +12,11 @@ use hashbrown::HashMap;
 
 use crate::counters::Counter;
 use crate::engine::Firmware;
-use crate::lanes::{Lane, Way};
-use crate::limits::{LANES_MAX, WINDOW_FRAMES};
+use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX, WINDOW_FRAMES};
+use crate::path::of_peer::set_bits;
+use crate::path::routes::Contact;
+use crate::path::{PathId, Way};
 use crate::peers::Peers;
-use crate::routes::Contact;
 use crate::time::{Span, Time};
 use crate::transmit::LinkIndex;
 
@@ -59,30 +60,6 @@ const OPEN_FAILURES_MAX: u32 = 2;
 /// A path that was open for so long is good: when it fails, that counts as the first time.
 const SOUND_AFTER: Span = Span::ms(10_000);
 
-/// What a peer's entry notes of long frames, in one byte, as there may be a hundred thousand entries: the link by which they
-/// get through, from 1 on, or none; and in the highest bit that the peer has room for many.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LongNote(u8);
-
-impl LongNote {
-    pub(crate) const NONE: Self = Self(0);
-    const DEEP: u8 = 1 << 7;
-
-    fn new(link: LinkIndex, deep: bool) -> Self {
-        Self((link.0 + 1) | if deep { Self::DEEP } else { 0 })
-    }
-
-    #[inline]
-    pub(crate) fn link(self) -> Option<LinkIndex> {
-        (self.0 & !Self::DEEP).checked_sub(1).map(LinkIndex)
-    }
-
-    #[inline]
-    pub(crate) const fn is_deep(self) -> bool {
-        self.0 & Self::DEEP != 0
-    }
-}
-
 /// How many frames of up to `usual_bytes` bytes one with so much body and payload counts as (`WINDOW-1`): more than one if it is longer
 /// than those. `deep`: the peer has room for many.
 pub(crate) fn weight(bytes: u64, usual_bytes: u16, deep: bool) -> u8 {
@@ -96,9 +73,8 @@ pub(crate) fn weight(bytes: u64, usual_bytes: u16, deep: bool) -> u8 {
     bytes.div_ceil(unit).clamp(2, u8::MAX.into()) as u8
 }
 
-/// What is known of a way.
-struct Path {
-    link: LinkIndex,
+/// What is known of long frames by a path.
+struct Unit {
     to: LinkAddress,
     open: bool,
     /// The peer has said that it has room for many.
@@ -107,30 +83,34 @@ struct Path {
     since: Time,
     /// When it may be asked about again, if it is not.
     retry_at: Time,
-    /// Failures and questions in vain in a row.
+    /// Failures and questions without an answer in a row.
     failures: u32,
 }
 
 /// A question that is out.
 struct Ask {
     peer: u32,
+    link: LinkIndex,
     nonce: u64,
     next: Time,
     tries: u32,
 }
 
-/// The ways of all peers by which long frames were wanted.
-pub(crate) struct LongPaths {
+/// The paths of all peers by which long frames were wanted.
+pub(crate) struct Units {
     /// Links that carry such frames, one bit each, and those that hold many.
     links: u64,
     deep: u64,
-    paths: HashMap<u32, Path>,
+    /// Links that ever did.
+    ever: u64,
+    /// By peer and link.
+    paths: HashMap<(u32, LinkIndex), Unit>,
     asks: VecDeque<Ask>,
 }
 
-impl LongPaths {
+impl Units {
     pub(crate) fn new(links: u64, deep: u64) -> Self {
-        Self { links, deep, paths: HashMap::new(), asks: VecDeque::new() }
+        Self { links, deep, ever: links, paths: HashMap::new(), asks: VecDeque::new() }
     }
 
     /// The link carries long frames.
@@ -157,57 +137,51 @@ impl LongPaths {
         let bit = 1u64.checked_shl(link.0.into()).unwrap_or(0);
         let before = self.links;
         self.links = if carries { before | bit } else { before & !bit };
+        self.ever |= self.links;
         self.links != before
     }
 
-    /// Long frames are known to get through by this way.
-    pub(crate) fn is_open(&self, peer: u32, (link, to): Way<'_>) -> bool {
-        self.carries(link)
-            && self
-                .paths
-                .get(&peer)
-                .is_some_and(|path| path.open && (path.link, &path.to) == (link, to))
+    fn unit(&self, peer: u32, (link, to): Way<'_>) -> Option<&Unit> {
+        self.paths.get(&(peer, link)).filter(|unit| unit.to == *to)
     }
 
     /// True if that is not known, and may be asked now.
-    pub(crate) fn may_ask(&self, now: Time, peer: u32, (link, to): Way<'_>) -> bool {
+    pub(crate) fn may_ask(&self, now: Time, peer: u32, way @ (link, to): Way<'_>) -> bool {
         if !self.carries(link) || *to == LinkAddress::LOOPBACK {
             return false;
         }
-        let old = self.paths.get(&peer).filter(|path| (path.link, &path.to) == (link, to));
-        old.is_none_or(|path| !path.open && path.retry_at <= now)
-            && !self.asks.iter().any(|ask| ask.peer == peer)
+        self.unit(peer, way).is_none_or(|unit| !unit.open && unit.retry_at <= now)
+            && !self.asks.iter().any(|ask| (ask.peer, ask.link) == (peer, link))
     }
 
     /// Begins to ask. `nonce` is nobody else's.
     fn ask(&mut self, now: Time, peer: u32, (link, to): (LinkIndex, LinkAddress), nonce: u64) {
-        let full = self.paths.len() >= LANES_MAX && !self.paths.contains_key(&peer);
+        let full = self.paths.len() >= FURTHER_PATHS_MAX && !self.paths.contains_key(&(peer, link));
         if full || self.asks.len() >= ASKS_MAX {
             return;
         }
-        let new =
-            || Path { link, to, open: false, deep: false, since: now, retry_at: now, failures: 0 };
-        let path = self.paths.entry(peer).or_insert_with(new);
-        if (path.link, path.to) != (link, to) {
-            *path = new();
+        let new = || Unit { to, open: false, deep: false, since: now, retry_at: now, failures: 0 };
+        let unit = self.paths.entry((peer, link)).or_insert_with(new);
+        if unit.to != to {
+            *unit = new();
         }
-        self.asks.push_back(Ask { peer, nonce, next: now, tries: 0 });
+        self.asks.push_back(Ask { peer, link, nonce, next: now, tries: 0 });
     }
 
-    /// The next question that is due: whom to ask, and by which nonce. Those that were asked in vain end.
-    fn pop_due(&mut self, now: Time) -> Option<(u32, u64)> {
+    /// The next question that is due: whom to ask, by which link and nonce. Those that nobody answered end.
+    fn pop_due(&mut self, now: Time) -> Option<(u32, LinkIndex, u64)> {
         loop {
             let at = self.asks.iter().position(|ask| ask.next <= now)?;
             let ask = &mut self.asks[at];
-            let (peer, nonce, tries) = (ask.peer, ask.nonce, ask.tries);
+            let (peer, link, nonce, tries) = (ask.peer, ask.link, ask.nonce, ask.tries);
             if tries >= ASK_TRIES {
                 self.asks.remove(at);
-                self.fail(now, peer);
+                self.fail(now, peer, link);
                 continue;
             }
             ask.next = now + Span(ASK_INTERVAL.0 << tries);
             ask.tries += 1;
-            return Some((peer, nonce));
+            return Some((peer, link, nonce));
         }
     }
 
@@ -216,25 +190,32 @@ impl LongPaths {
         self.asks.iter().map(|ask| ask.next).min()
     }
 
-    /// Long frames do not get through to a peer any more, or did not.
-    fn fail(&mut self, now: Time, peer: u32) {
-        let Some(path) = self.paths.get_mut(&peer) else { return };
-        if path.open && now.since(path.since) >= SOUND_AFTER {
-            path.failures = 0;
+    /// Long frames do not get through to a peer by this link any more, or did not.
+    fn fail(&mut self, now: Time, peer: u32, link: LinkIndex) {
+        let Some(unit) = self.paths.get_mut(&(peer, link)) else { return };
+        if unit.open && now.since(unit.since) >= SOUND_AFTER {
+            unit.failures = 0;
         }
-        if path.open {
+        if unit.open {
             // It worked: a machine that is crowded for a while is no reason to do without for long.
-            path.failures = path.failures.min(OPEN_FAILURES_MAX);
+            unit.failures = unit.failures.min(OPEN_FAILURES_MAX);
         }
-        path.open = false;
-        path.retry_at = now + Span(RETRY.0.0 << path.failures.min(16)).min(RETRY.1);
-        path.failures += 1;
+        unit.open = false;
+        unit.retry_at = now + Span(RETRY.0.0 << unit.failures.min(16)).min(RETRY.1);
+        unit.failures += 1;
+    }
+
+    /// Links by which a peer may have been asked.
+    fn known_links(&self) -> impl Iterator<Item = LinkIndex> + use<> {
+        set_bits(self.ever)
     }
 
     /// What failed before says nothing any more: the next train asks.
     fn forgive(&mut self, now: Time, peer: u32) {
-        if let Some(path) = self.paths.get_mut(&peer) {
-            (path.failures, path.retry_at) = (0, path.retry_at.min(now));
+        for link in self.known_links() {
+            if let Some(unit) = self.paths.get_mut(&(peer, link)) {
+                (unit.failures, unit.retry_at) = (0, unit.retry_at.min(now));
+            }
         }
     }
 
@@ -243,41 +224,43 @@ impl LongPaths {
         let bytes = word & ARRIVED_BYTES;
         let at = self.asks.iter().position(|ask| (ask.peer, ask.nonce) == (peer, nonce));
         let Some(at) = at.filter(|_| bytes as usize >= LONG_FRAME_BYTES) else { return false };
-        self.asks.remove(at);
-        if let Some(path) = self.paths.get_mut(&peer) {
-            (path.open, path.since, path.deep) = (true, now, word & DEEP != 0);
+        let Some(ask) = self.asks.remove(at) else { return false };
+        if let Some(unit) = self.paths.get_mut(&(peer, ask.link)) {
+            (unit.open, unit.since, unit.deep) = (true, now, word & DEEP != 0);
         }
         true
     }
 
     /// Everything about a peer is forgotten.
     pub(crate) fn forget(&mut self, peer: u32) {
-        if self.paths.remove(&peer).is_some() {
+        let links = self.known_links();
+        if links.filter(|link| self.paths.remove(&(peer, *link)).is_some()).count() > 0 {
             self.asks.retain(|ask| ask.peer != peer);
         }
     }
 }
 
 impl Peers {
-    /// Interfaces between this node and a peer take longer frames again: ways that failed before are looked for as if for the first
+    /// Interfaces between this node and a peer take longer frames again: paths that failed before are looked for as if for the first
     /// time (`LIMIT-2`).
-    pub(crate) fn forgive_ways(&mut self, now: Time, index: u32) {
-        self.longs.forgive(now, index);
-        self.lanes.forgive(now, index);
+    pub(crate) fn forgive_paths(&mut self, now: Time, index: u32) {
+        self.units.forgive(now, index);
+        self.table.forgive(now, index);
     }
 
-    /// Long frames get through to a peer.
-    pub(crate) fn has_long(&self, index: u32) -> bool {
-        self[index].long.link().is_some()
-    }
-
-    /// After a change of a peer's ways, or of what is known of them: notes by which link long frames get through.
+    /// After a change of a peer's paths, or of what is known of them: notes by which long frames get through.
     pub(crate) fn look_for_long(&mut self, index: u32) {
-        let ways = self.ways(index);
-        let both = [ways.bulk, ways.small].into_iter().flatten();
-        let open = both.into_iter().find(|way| self.longs.is_open(index, *way));
-        let deep = self.longs.paths.get(&index).is_some_and(|path| path.deep);
-        self[index].long = open.map_or(LongNote::NONE, |(link, _)| LongNote::new(link, deep));
+        let (mut long, mut deep) = (0, 0);
+        if self.units.any() {
+            for (path, way) in self.paths(index).each() {
+                let unit = self.units.unit(index, way).filter(|unit| unit.open);
+                if let Some(unit) = unit.filter(|_| self.units.carries(way.0)) {
+                    long |= path.bit();
+                    deep |= if unit.deep { path.bit() } else { 0 };
+                }
+            }
+        }
+        self[index].long = long | deep << PATHS_MAX;
     }
 }
 
@@ -286,20 +269,20 @@ impl Firmware {
     pub fn set_long_frames(&mut self, link: LinkIndex, carries: bool) {
         let able =
             self.links.get(usize::from(link.0)).is_some() && self.profile.takes_long_frames();
-        if self.peers.longs.set(link, carries && able) {
+        if self.peers.units.set(link, carries && able) {
             for peer in 0..self.peers.len() {
                 self.peers.look_for_long(peer);
             }
         }
     }
 
-    /// Asks whether long frames get through to a peer by the way of its long trains, unless that is known.
-    pub(crate) fn seek_long(&mut self, now: Time, peer: u32) {
-        let way = self.peers.ways(peer).pick(Lane::Bulk).1.map(|(link, to)| (link, *to));
+    /// Asks whether long frames get through to a peer by a path, unless that is known.
+    pub(crate) fn seek_long(&mut self, now: Time, peer: u32, path: PathId) {
+        let way = self.peers.paths(peer).way(path).map(|(link, to)| (link, *to));
         let Some((link, to)) = way.filter(|_| self.closing.is_none()) else { return };
-        if self.peers.longs.may_ask(now, peer, (link, &to)) {
+        if self.peers.units.may_ask(now, peer, (link, &to)) {
             let nonce = self.routes.draw();
-            self.peers.longs.ask(now, peer, (link, to), nonce);
+            self.peers.units.ask(now, peer, (link, to), nonce);
             self.run_long_questions(now);
         }
     }
@@ -307,11 +290,12 @@ impl Firmware {
     /// Asks the questions that are due (`LONG-2`).
     pub(crate) fn run_long_questions(&mut self, now: Time) {
         while self.routes.has_room() {
-            let Some((peer, nonce)) = self.peers.longs.pop_due(now) else { return };
-            let way = self.peers.ways(peer).pick(Lane::Bulk).1.map(|(link, to)| (link, *to));
+            let Some((peer, link, nonce)) = self.peers.units.pop_due(now) else { return };
+            let by = |(_, (by, _)): &(PathId, Way<'_>)| *by == link;
+            let way = self.peers.paths(peer).each().find(by).map(|(_, (_, to))| *to);
             let entry = &self.peers[peer];
-            let Some((link, to)) = way.filter(|_| entry.remote_epoch != Epoch::UNKNOWN) else {
-                self.peers.longs.forget(peer);
+            let Some(to) = way.filter(|_| entry.remote_epoch != Epoch::UNKNOWN) else {
+                self.peers.units.forget(peer);
                 continue;
             };
             self.routes.push_contact(Contact {
@@ -340,7 +324,7 @@ impl Firmware {
         let entry = &self.peers[peer];
         let current = entry.remote_epoch == header.source_epoch
             && entry.local_epoch.check() == header.destination_epoch;
-        if !current || !self.peers.longs.answered(now, peer, hello.nonce, header.word) {
+        if !current || !self.peers.units.answered(now, peer, hello.nonce, header.word) {
             return false;
         }
         self.peers.look_for_long(peer);
@@ -349,10 +333,12 @@ impl Firmware {
         true
     }
 
-    /// Too many long frames to a peer were lost (`LONG-4`).
-    pub(crate) fn long_failed(&mut self, now: Time, peer: u32) {
-        if self.peers.has_long(peer) {
-            self.peers.longs.fail(now, peer);
+    /// Too many long frames to a peer were lost by a path (`LONG-4`).
+    pub(crate) fn long_failed(&mut self, now: Time, peer: u32, path: PathId) {
+        let paths = self.peers.paths(peer);
+        let link = paths.way(path).filter(|_| paths.is_long(path)).map(|(link, _)| link);
+        if let Some(link) = link {
+            self.peers.units.fail(now, peer, link);
             self.peers.look_for_long(peer);
             self.counters.count(Counter::LongClosed);
         }
@@ -369,9 +355,13 @@ mod tests {
         (LINK, LinkAddress::index(4))
     }
 
-    fn open(longs: &mut LongPaths, now: Time) {
+    fn is_open(longs: &Units, way: Way<'_>) -> bool {
+        longs.unit(7, way).is_some_and(|unit| unit.open)
+    }
+
+    fn open(longs: &mut Units, now: Time) {
         longs.ask(now, 7, way(), 99);
-        assert_eq!(longs.pop_due(now), Some((7, 99)));
+        assert_eq!(longs.pop_due(now), Some((7, LINK, 99)));
         assert!(!longs.answered(now, 7, 98, LONG_FRAME_BYTES as u32), "nobody asked that");
         assert!(!longs.answered(now, 7, 99, 1_472), "it was cut short");
         assert!(longs.answered(now, 7, 99, LONG_FRAME_BYTES as u32));
@@ -379,40 +369,41 @@ mod tests {
 
     #[test]
     fn a_path_opens_by_an_answer_and_closes_for_longer_and_longer() {
-        let mut longs = LongPaths::new(0b10, 0);
+        let mut longs = Units::new(0b10, 0);
         let (link, to) = way();
         let mut now = Time(5);
         assert!(!longs.may_ask(now, 7, (LinkIndex(0), &to)), "that link does not");
         for rest_ms in [200, 400, 800] {
-            assert!(longs.may_ask(now, 7, (link, &to)) && !longs.is_open(7, (link, &to)));
+            assert!(longs.may_ask(now, 7, (link, &to)) && !is_open(&longs, (link, &to)));
             open(&mut longs, now);
-            assert!(longs.is_open(7, (link, &to)) && !longs.may_ask(now, 7, (link, &to)));
-            longs.fail(now, 7);
-            assert!(!longs.is_open(7, (link, &to)));
+            assert!(is_open(&longs, (link, &to)) && !longs.may_ask(now, 7, (link, &to)));
+            longs.fail(now, 7, LINK);
+            assert!(!is_open(&longs, (link, &to)));
             assert!(!longs.may_ask(now + Span::ms(rest_ms - 1), 7, (link, &to)));
             now = now + Span::ms(rest_ms);
         }
         open(&mut longs, now);
         now = now + SOUND_AFTER;
-        longs.fail(now, 7);
+        longs.fail(now, 7, LINK);
         assert!(longs.may_ask(now + RETRY.0, 7, (link, &to)), "it had been good");
     }
 
     #[test]
     fn who_holds_many_says_so_of_questions_that_arrived_whole() {
-        let (deep, shallow) = (LongPaths::new(0b11, 0b10), LongPaths::new(0b11, 0));
+        let (deep, shallow) = (Units::new(0b11, 0b10), Units::new(0b11, 0));
         let whole = LONG_FRAME_BYTES as u32;
         assert_eq!(deep.answer(LINK, whole), whole | 1 << 16);
         assert_eq!(deep.answer(LINK, 1_472), 1_472);
         assert_eq!(deep.answer(LinkIndex(0), whole), whole);
         assert_eq!(shallow.answer(LINK, whole), whole);
-        let mut longs = LongPaths::new(0b10, 0);
+        let mut longs = Units::new(0b10, 0);
         for (word, opens, is_deep) in
             [(1_472 | DEEP, false, false), (whole | DEEP, true, true), (whole, true, false)]
         {
             longs.ask(Time(5), 7, way(), 99);
             assert_eq!(longs.answered(Time(5), 7, 99, word), opens);
-            assert_eq!(longs.paths.get(&7).map(|path| path.deep), Some(is_deep), "{word:x}");
+            let unit = longs.paths.get(&(7, LINK));
+            assert_eq!(unit.map(|unit| unit.deep), Some(is_deep), "{word:x}");
         }
     }
 
@@ -426,25 +417,21 @@ mod tests {
         for deep in [false, true] {
             assert_eq!([weight(1_440, 1_472, deep), weight(1_441, 1_472, deep)], [1, 2]);
         }
-        let (long, deep) = (LongNote::new(LinkIndex(63), false), LongNote::new(LinkIndex(0), true));
-        assert_eq!((long.link(), long.is_deep()), (Some(LinkIndex(63)), false));
-        assert_eq!((deep.link(), deep.is_deep()), (Some(LinkIndex(0)), true));
-        assert_eq!(LongNote::NONE.link(), None);
     }
 
     #[test]
     fn another_address_is_another_path() {
-        let mut longs = LongPaths::new(0b10, 0);
+        let mut longs = Units::new(0b10, 0);
         open(&mut longs, Time(5));
         let moved = (LINK, &LinkAddress::index(5));
-        assert!(!longs.is_open(7, moved) && longs.may_ask(Time(5), 7, moved));
+        assert!(!is_open(&longs, moved) && longs.may_ask(Time(5), 7, moved));
         longs.forget(7);
-        assert!(!longs.is_open(7, (LINK, &LinkAddress::index(4))));
+        assert!(!is_open(&longs, (LINK, &LinkAddress::index(4))));
     }
 
     #[test]
     fn questions_in_vain_end() {
-        let mut longs = LongPaths::new(0b10, 0);
+        let mut longs = Units::new(0b10, 0);
         let (link, to) = way();
         longs.ask(Time(0), 7, way(), 99);
         let mut now = Time(0);

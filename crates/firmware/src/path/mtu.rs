@@ -11,10 +11,9 @@ use emp_wire::{Epoch, Header, Hello, Kind, LinkAddress};
 
 use crate::counters::Counter;
 use crate::engine::{Firmware, NodeEvent};
-use crate::lanes::Lane;
 use crate::limits::{SIZE_SEARCHES_MAX, SLICED_FOR_BYTES_MIN};
-use crate::long::ARRIVED_BYTES;
-use crate::routes::Contact;
+use crate::path::routes::Contact;
+use crate::path::unit::ARRIVED_BYTES;
 use crate::time::{Span, Time};
 
 /// Short hellos that must be answered, while the padded one beside them is not, before a length counts as lost: at 1 % random loss one
@@ -65,7 +64,7 @@ impl SizeSearches {
         Self { list: Vec::new(), late: VecDeque::new() }
     }
 
-    /// What was found so far was on ways that have changed.
+    /// What was found so far was on paths that have changed.
     pub(crate) fn forget(&mut self) {
         self.list.clear();
     }
@@ -133,7 +132,7 @@ impl Firmware {
         search.short = self.routes.draw();
         search.due = now + Span(WAIT.0 << search.waits);
         let &mut SizeSearch { peer, tried, padded, short, .. } = search;
-        let Some((link, to)) = self.peers.ways(peer).pick(Lane::Small).1 else { return };
+        let Some((link, to)) = self.peers.paths(peer).first() else { return };
         if *to == LinkAddress::LOOPBACK || to.is_memory() {
             return;
         }

@@ -1,7 +1,7 @@
-//! Two lanes: which link of a node is for bulk, from how many frames on, and what the links cost (decision 16).
+//! Paths over two links: what frames cost by each, so that a train takes the one by which it is there soonest (decisions 16, 35).
 //!
 //! Small frames go by the link that needs no system call to receive (packet, xdp), long trains by the one that carries
-//! many frames in a call (udp). The threshold is where both take equally long, by costs that are measured at start.
+//! many frames in a call (udp). The firmware compares the costs, which are measured at start.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use emp_firmware::{LinkInfo, Span, Time};
+use emp_firmware::{LinkCost, LinkIndex, LinkInfo, Span, Time};
 use emp_link::{
     Capabilities, Link, PacketLink, PacketOptions, TxFrame, UdpLink, UdpOptions, interfaces,
 };
@@ -43,10 +43,13 @@ const TRAIN_ON_WIRE: usize = 8;
 /// rings took longer than the bare link's, which a long frame saves.
 const FRAME_NS: u64 = 300;
 
+/// Frames of the longest train that is compared for people to read: of a megabyte at MTU 1500.
+const FRAMES_COMPARED: u32 = 1 << 10;
+
 /// Measurements of each cost; the least counts, because all that disturbs makes it more.
 const TRIES: u32 = 7;
 
-/// What comes back is waited for so long; on a jammed machine the lane is done without.
+/// What comes back is waited for so long; on a jammed machine the second path is done without.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Destination tag of frames that measure: no node's need to be, because nobody else has the socket.
@@ -63,7 +66,7 @@ pub struct LinkCosts {
 
 /// How a node's frames are divided between two links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LaneCosts {
+pub struct PathCosts {
     /// By the link for small frames.
     pub small: LinkCosts,
     /// By the one for bulk.
@@ -72,28 +75,46 @@ pub struct LaneCosts {
     pub long: Option<LinkCosts>,
 }
 
-impl LaneCosts {
-    /// Least frames of a train that is sooner there by the bulk link. `None`: no train is.
-    pub fn threshold(&self) -> Option<u32> {
-        let gain =
-            self.small.further_ns.checked_sub(self.bulk.further_ns).filter(|gain| *gain > 0)?;
-        // The receiver's look at the bulk link comes half an interval late on average.
-        let bulk_ns = self.bulk.alone_ns + BULK_LOOK_EVERY.0 / 2;
-        let frames = 1 + bulk_ns.saturating_sub(self.small.alone_ns).div_ceil(gain);
-        u32::try_from(frames.max(2)).ok()
+impl PathCosts {
+    /// What the firmware compares: of the link for small frames, and of the one for bulk.
+    pub fn of_links(&self) -> [LinkCost; 2] {
+        let Self { small, bulk, long } = *self;
+        // The receiver's look at the bulk link comes half an interval late on average. Where long frames get through there were long
+        // messages before, and those so short come behind each other if they matter: so its bulk link is looked at each time.
+        let later_ns = BULK_LOOK_EVERY.0 / 2;
+        let first = LinkCost {
+            first_ns: small.alone_ns,
+            further_ns: small.further_ns + FRAME_NS,
+            long_ns: None,
+            segments: false,
+        };
+        let second = LinkCost {
+            first_ns: bulk.alone_ns + later_ns,
+            further_ns: bulk.further_ns + FRAME_NS,
+            long_ns: long.map(|long| (long.alone_ns, long.further_ns)),
+            segments: true,
+        };
+        [first, second]
     }
 
-    /// The same where frames longer than the MTU get through to a peer: it has had long messages before, and those so short come
-    /// behind each other if they matter, so its bulk link is looked at each time.
+    /// Least frames of a train that is sooner there by the bulk link. `None`: no train is.
+    pub fn threshold(&self) -> Option<u32> {
+        self.least(false)
+    }
+
+    /// The same where frames longer than the MTU get through to a peer.
     pub fn threshold_long(&self) -> Option<u32> {
-        let gain = (self.small.further_ns + FRAME_NS).checked_sub(self.long?.further_ns)?;
-        let later = self.long?.alone_ns.saturating_sub(self.small.alone_ns);
-        let frames = 1 + later.div_ceil(Some(gain).filter(|gain| *gain > 0)?);
-        Some(u32::try_from(frames.max(2)).ok()?.min(self.threshold()?))
+        self.long.and_then(|_| self.least(true))
+    }
+
+    fn least(&self, long: bool) -> Option<u32> {
+        let [small, bulk] = self.of_links();
+        let sooner = |frames: &u32| bulk.of(*frames, long) < small.of(*frames, false);
+        (2..=FRAMES_COMPARED).find(sooner)
     }
 }
 
-impl fmt::Display for LaneCosts {
+impl fmt::Display for PathCosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.threshold() {
             Some(frames) => write!(f, "bulk from {frames} frames on"),
@@ -105,7 +126,7 @@ impl fmt::Display for LaneCosts {
         let us = |ns: u64| ns as f64 / 1e3;
         write!(
             f,
-            "; a full frame costs {:.2} µs by the small lane and {:.2} by the bulk lane, each further one {:.2} and {:.2}",
+            "; a full frame costs {:.2} µs by the first path and {:.2} by the other, each further one {:.2} and {:.2}",
             us(self.small.alone_ns),
             us(self.bulk.alone_ns),
             us(self.small.further_ns),
@@ -122,9 +143,9 @@ pub(crate) struct Division {
     /// Index of the bulk link.
     pub(crate) bulk: usize,
     /// What was measured; `None` if the application named the threshold.
-    pub(crate) costs: Option<LaneCosts>,
-    pub(crate) frames: Option<u32>,
-    pub(crate) frames_long: Option<u32>,
+    pub(crate) costs: Option<PathCosts>,
+    /// What the firmware compares. `None`: no train gains by the bulk link.
+    links: Option<[LinkCost; 2]>,
 }
 
 /// True if looking for frames on a link costs no system call.
@@ -147,26 +168,25 @@ pub(crate) fn divide(links: &[Capabilities], forced: Option<u32>) -> Option<Divi
     if ip.is_loopback() {
         return None;
     }
-    if forced.is_some() {
-        return Some(Division { bulk, costs: None, frames: forced, frames_long: None });
+    if let Some(frames) = forced {
+        let links = Some(LinkCost::divided(frames.max(1), frames.max(1)));
+        return Some(Division { bulk, costs: None, links });
     }
     let costs =
-        measure_lanes(&ring.interface, ip, ring.frame_bytes_max.min(links[bulk].frame_bytes_max))?;
-    let (frames, frames_long) = (costs.threshold(), costs.threshold_long());
-    Some(Division { bulk, costs: Some(costs), frames, frames_long })
+        measure_paths(&ring.interface, ip, ring.frame_bytes_max.min(links[bulk].frame_bytes_max))?;
+    let gains = costs.threshold().or_else(|| costs.threshold_long()).is_some();
+    Some(Division { bulk, costs: Some(costs), links: gains.then(|| costs.of_links()) })
 }
 
 impl Division {
-    /// Tells the firmware what it must know: the threshold, and what to tell peers of the bulk link's address.
+    /// Tells the firmware what it must know: what frames cost, and what to tell peers of the bulk link's address.
     pub(crate) fn apply(&self, infos: &mut [LinkInfo], links: &[Capabilities]) {
-        infos[self.bulk].bulk_frames = self.frames;
-        infos[self.bulk].bulk_frames_long = self.frames_long;
-        let Some(socket) = links[self.bulk].address.as_udp().filter(|_| self.frames.is_some())
-        else {
-            return;
-        };
+        let Some([small, bulk]) = self.links else { return };
+        let Some(socket) = links[self.bulk].address.as_udp() else { return };
+        infos[self.bulk].cost = Some(bulk);
         let all = interfaces().unwrap_or_default();
         for (info, link) in infos.iter_mut().zip(links).filter(|(_, link)| is_ring(link)) {
+            info.cost = Some(small);
             let mut socket = socket;
             if socket.ip().is_unspecified() {
                 let of = all.iter().find(|interface| interface.name == link.interface);
@@ -175,7 +195,7 @@ impl Division {
                 let Some(ip) = ips.iter().find(same) else { continue };
                 socket.set_ip(*ip);
             }
-            info.second = Some(LinkAddress::udp(socket));
+            info.set_beside(LinkIndex(self.bulk as u8), LinkAddress::udp(socket));
         }
     }
 }
@@ -232,14 +252,14 @@ impl Seldom {
 }
 
 /// Costs by interface, IP address and frame length.
-type Measured = HashMap<(String, IpAddr, usize), LaneCosts>;
+type Measured = HashMap<(String, IpAddr, usize), PathCosts>;
 
 /// What this process has measured so far: many nodes of one process measure once.
 static MEASURED: Mutex<Option<Measured>> = Mutex::new(None);
 
 /// Measures what frames of so many bytes cost by raw frames on an interface and by datagrams from an address, once per
 /// process. `None`: one of the two is not to be had.
-pub fn measure_lanes(interface: &str, ip: IpAddr, frame_bytes: usize) -> Option<LaneCosts> {
+pub fn measure_paths(interface: &str, ip: IpAddr, frame_bytes: usize) -> Option<PathCosts> {
     let mut measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
     let known = measured.get_or_insert_default();
     let key = (interface.to_owned(), ip, frame_bytes);
@@ -248,7 +268,7 @@ pub fn measure_lanes(interface: &str, ip: IpAddr, frame_bytes: usize) -> Option<
     }
     let small = packet_costs(interface, frame_bytes)?;
     let (bulk, long) = udp_costs(ip, frame_bytes)?;
-    let costs = LaneCosts { small, bulk, long };
+    let costs = PathCosts { small, bulk, long };
     known.insert(key, costs);
     Some(costs)
 }
@@ -367,29 +387,31 @@ mod tests {
     #[test]
     fn the_threshold_is_where_both_take_as_long() {
         let half_look = BULK_LOOK_EVERY.0 / 2;
-        let lanes = LaneCosts { small: costs(500, 600), bulk: costs(2_000, 100), long: None };
-        let frames = u64::from(lanes.threshold().unwrap());
+        let paths = PathCosts { small: costs(500, 600), bulk: costs(2_000, 100), long: None };
+        let frames = u64::from(paths.threshold().unwrap());
         let small = |n: u64| 500 + (n - 1) * 600;
         let bulk = |n: u64| 2_000 + half_look + (n - 1) * 100;
-        assert!(bulk(frames) <= small(frames) && bulk(frames - 1) > small(frames - 1));
-        assert!(lanes.to_string().starts_with("bulk from"), "{lanes}");
-        assert_eq!(lanes.threshold_long(), None);
-        // In one long frame it takes longer by two frames and less.
-        let long = Some(costs(500 + 2 * (600 + FRAME_NS - 50), 50));
-        let lanes = LaneCosts { long, ..lanes };
-        assert_eq!(lanes.threshold_long(), Some(3));
-        let slow = LaneCosts { long: Some(costs(90_000, 50)), ..lanes };
+        assert!(bulk(frames) < small(frames) && bulk(frames - 1) >= small(frames - 1));
+        assert!(paths.to_string().starts_with("bulk from"), "{paths}");
+        assert_eq!(paths.threshold_long(), None);
+        // In one long frame it takes longer by less than two frames.
+        let long = Some(costs(500 + 2 * (600 + FRAME_NS - 50) - 1, 50));
+        let paths = PathCosts { long, ..paths };
+        assert_eq!(paths.threshold_long(), Some(3));
+        let slow = PathCosts { long: Some(costs(90_000, 50)), ..paths };
         assert_eq!(slow.threshold_long(), Some(frames as u32));
-        assert!(lanes.to_string().contains("from 3 if"), "{lanes}");
+        assert!(paths.to_string().contains("from 3 if"), "{paths}");
     }
 
     #[test]
     fn what_gains_nothing_is_not_done() {
         let long = Some(costs(1_000, 10));
-        let lanes = LaneCosts { small: costs(500, 100), bulk: costs(2_000, 100), long };
-        assert_eq!((lanes.threshold(), lanes.threshold_long()), (None, None));
-        let lanes = LaneCosts { small: costs(9_000, 900), bulk: costs(2_000, 100), long };
-        assert_eq!(lanes.threshold(), Some(2));
+        let paths = PathCosts { small: costs(500, 100), bulk: costs(2_000, 100), long: None };
+        assert_eq!((paths.threshold(), paths.threshold_long()), (None, None));
+        let paths = PathCosts { long, ..paths };
+        assert_eq!((paths.threshold(), paths.threshold_long()), (None, Some(3)));
+        let paths = PathCosts { small: costs(9_000, 900), bulk: costs(2_000, 100), long };
+        assert_eq!(paths.threshold(), Some(2));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Two lanes on a real wire: packet for small frames, UDP for bulk, between two network namespaces.
+//! Two paths on a real wire: packet for small frames, UDP for bulk, between two network namespaces.
 //!
 //! Needs root; says so where it is not to be had.
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use common::{BOARDS, LONG, Pair, both, pattern};
 use emp_firmware::Counter;
-use emp_host::{AutoLinks, Board, Lanes, LinkIndex, Node, NodeBuilder, NodeId, Selector, Want};
+use emp_host::{AutoLinks, Board, LinkIndex, Node, NodeBuilder, NodeId, Paths, Selector, Want};
 use emp_link::{
     Capabilities, Link, LinkAddress, PacketLink, PacketOptions, TxFrame, UdpLink, UdpOptions,
 };
@@ -72,7 +72,7 @@ fn pair(lab: &Lab, board: Board) -> (Pair, [Arc<AtomicBool>; 2]) {
             let [small, bulk] = gates.clone();
             builder
                 .board(board)
-                .lanes(Lanes::From(BULK_FRAMES))
+                .paths(Paths::From(BULK_FRAMES))
                 .link(Gate { inner: packet(name), open: small })
                 .link(Gate { inner: udp(side, name), open: bulk })
         })
@@ -106,7 +106,8 @@ fn exchange(pair: &Pair, sizes: &[usize]) {
 const SIZES: [usize; 7] = [0, 32, 1_400, 9_000, 65_537, 300_000, 3 << 20];
 
 fn bulk_of(node: &Node, peer: &Node) -> Option<LinkIndex> {
-    node.lanes(peer.id()).and_then(|lanes| lanes.bulk).map(|(link, _)| link)
+    let paths = node.paths(peer.id());
+    paths.iter().find(|path| !path.first).map(|path| path.link)
 }
 
 #[test]
@@ -120,10 +121,10 @@ fn bulk_and_small_frames_take_a_link_each() {
             for (node, peer) in [(&pair.a, &pair.b), (&pair.b, &pair.a)] {
                 assert_eq!(bulk_of(node, peer), Some(LinkIndex(1)));
                 assert_eq!(node.route(peer.id()).map(|(link, _)| link), Some(LinkIndex(0)));
-                let bulk = node.counters().get(Counter::FramesBulk);
-                // A second exchange alone has so many: the first began before the lane was there.
+                let bulk = node.counters().get(Counter::FramesFurther);
+                // A second exchange alone has so many: the first began before the path was there.
                 // None is longer than 60 KB.
-                assert!(bulk as usize > (3 << 20) / (60 << 10), "{bulk} frames by the bulk lane");
+                assert!(bulk as usize > (3 << 20) / (60 << 10), "{bulk} frames by the other path");
                 assert!(node.counters().get(Counter::FramesLong) > 0);
                 let [small, wide] = node.link_statistics()[..] else { panic!("two links") };
                 assert!(small.frames_sent > 0 && wide.frames_sent >= bulk);
@@ -138,7 +139,7 @@ fn bulk_and_small_frames_take_a_link_each() {
 
 /// A port that closes in the middle of the traffic: it goes on by the other link. When the port opens it is used again.
 #[test]
-fn a_lane_that_is_blocked_hands_over_to_the_other() {
+fn a_path_that_is_blocked_hands_over_to_the_other() {
     let Some(lab) = Lab::build(1500) else { return };
     for blocked in [1, 0] {
         let (pair, gates) = pair(&lab, Board::Thread);
@@ -146,15 +147,14 @@ fn a_lane_that_is_blocked_hands_over_to_the_other() {
         assert!(bulk_of(&pair.a, &pair.b).is_some());
         gates[blocked].store(false, Ordering::Relaxed);
         exchange(&pair, &SIZES);
-        let failed = |node: &Node| node.counters().get(Counter::LanesFailed);
+        let failed = |node: &Node| node.counters().get(Counter::PathsFailed);
         assert!(failed(&pair.a) + failed(&pair.b) >= 1, "link {blocked}");
         gates[blocked].store(true, Ordering::Relaxed);
         let limit = Instant::now() + LONG;
         loop {
             exchange(&pair, &[32, 100_000]);
-            let ways = |node: &Node, peer: &Node| node.lanes(peer.id()).expect("they speak");
-            let (a, b) = (ways(&pair.a, &pair.b), ways(&pair.b, &pair.a));
-            if [a.small, a.bulk, b.small, b.bulk].iter().all(Option::is_some) {
+            let (a, b) = (pair.a.paths(pair.b.id()), pair.b.paths(pair.a.id()));
+            if (a.len(), b.len()) == (2, 2) {
                 break;
             }
             assert!(Instant::now() < limit, "link {blocked} is not used again: {a:?} {b:?}");
@@ -197,7 +197,7 @@ fn trains_leave_a_bulk_link_that_no_longer_segments() {
             (capabilities.segmentation, capabilities.long_frame_bytes) = (false, 0);
             builder
                 .board(Board::Thread)
-                .lanes(Lanes::From(BULK_FRAMES))
+                .paths(Paths::From(BULK_FRAMES))
                 .link(packet(name))
                 .link(NoOffloads { inner, capabilities, lost: Arc::clone(&lost) })
         })
@@ -205,7 +205,7 @@ fn trains_leave_a_bulk_link_that_no_longer_segments() {
     let pair = Pair { a: node(0, "a"), b: node(1, "b") };
     exchange(&pair, &SIZES);
     exchange(&pair, &SIZES);
-    let bulk = || pair.a.counters().get(Counter::FramesBulk);
+    let bulk = || pair.a.counters().get(Counter::FramesFurther);
     assert!(bulk() > 0);
     lost.store(true, Ordering::Relaxed);
     // By its end the links were looked at.
@@ -253,7 +253,7 @@ fn a_mixed_pair_speaks_udp() {
 
 /// Nodes that start from now on meet those of no other side in shared memory: the lab's hosts stand for machines.
 fn apart(side: usize) {
-    let place = std::env::temp_dir().join(format!("emp-lanes-{}-{side}", std::process::id()));
+    let place = std::env::temp_dir().join(format!("emp-paths-{}-{side}", std::process::id()));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&place).expect("a place");
     // SAFETY: nothing in this program reads the environment but by `std::env`, which locks it.
     unsafe { std::env::set_var("XDG_RUNTIME_DIR", &place) };
@@ -271,9 +271,9 @@ fn auto_takes_both_and_says_what_they_cost() {
         };
         let pair = Pair { a: node(0, "a"), b: node(1, "b") };
         assert_eq!(pair.a.links()[1].frame_bytes_max, mtu - 28);
-        let costs = pair.a.lane_costs().expect("both links are there");
+        let costs = pair.a.path_costs().expect("both links are there");
         let said = pair.a.choice().to_string();
-        assert!(said.contains("two lanes: ") && said.contains("a full frame costs"), "{said}");
+        assert!(said.contains("two paths: ") && said.contains("a full frame costs"), "{said}");
         exchange(&pair, &SIZES);
         exchange(&pair, &SIZES);
         // The peer's socket is found by what its hellos tell, without any hint. A jammed machine may measure that
@@ -288,7 +288,7 @@ fn auto_takes_both_and_says_what_they_cost() {
         }
     }
     for side in 0..2 {
-        let place = std::env::temp_dir().join(format!("emp-lanes-{}-{side}", std::process::id()));
+        let place = std::env::temp_dir().join(format!("emp-paths-{}-{side}", std::process::id()));
         let _ = std::fs::remove_dir_all(place);
     }
 }

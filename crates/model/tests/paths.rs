@@ -1,11 +1,11 @@
-//! Two links to one node at once (`LANE-1` to `LANE-6`): a quick lane for small frames, a slower and wider one for long trains.
+//! Two links to one node at once (`PATH-1` to `PATH-6`): a quick path for small frames, a slower and wider one for long trains.
 
 mod support;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use emp_firmware::{Counter, Firmware, LinkIndex, LinkInfo, Profile, Span};
+use emp_firmware::{Counter, Firmware, LinkCost, LinkIndex, LinkInfo, Profile, Span};
 use emp_model::{
     FabricSetup, FaultPlan, MessageSpec, NodeSetup, Ppm, Rates, Want, World, WorldSetup,
 };
@@ -17,14 +17,11 @@ const BULK_FRAMES: u32 = 5;
 
 const BULK: LinkIndex = LinkIndex(1);
 
-/// Two nodes, the second lane twenty times as late as the first. `second`: what each of them is told of where the other
-/// takes bulk is found over the first lane only, as with a socket whose port the system chose.
+/// Two nodes, the second path twenty times as late as the first. `second`: what each of them is told of where the other
+/// takes bulk is found over the first path only, as with a socket whose port the system chose.
 fn setup(latencies: [Span; 2]) -> WorldSetup {
-    let mut small = LinkInfo::new(1_472, true);
-    small.bulk_frames = None;
-    let mut bulk = LinkInfo::new(1_472, false);
-    bulk.bulk_frames = Some(BULK_FRAMES);
-    let links = vec![small, bulk];
+    let mut links = vec![LinkInfo::new(1_472, true), LinkInfo::new(1_472, false)];
+    emp_model::divide(&mut links, 1, BULK_FRAMES, BULK_FRAMES);
     let node =
         |index| NodeSetup { links: links.clone(), ..NodeSetup::new(index, Profile::DEFAULT) };
     WorldSetup {
@@ -34,8 +31,8 @@ fn setup(latencies: [Span; 2]) -> WorldSetup {
     }
 }
 
-/// A world in which both nodes have found the other's second lane.
-fn two_lanes(latencies: [Span; 2]) -> World {
+/// A world in which both nodes have found the other's second path.
+fn two_paths(latencies: [Span; 2]) -> World {
     let mut world = acquainted_setup(setup(latencies));
     for (from, to) in [(0, 1), (1, 0)] {
         exchange(&mut world, from, to, 100_000);
@@ -45,8 +42,18 @@ fn two_lanes(latencies: [Span; 2]) -> World {
 }
 
 fn has_bulk(world: &World, node: usize) -> bool {
-    let lanes = world.firmware(node).lanes(world.id(1 - node)).expect("they know each other");
-    lanes.bulk.is_some()
+    bulk(world, node).is_some()
+}
+
+/// Where its first path to the other leads, and the other.
+fn first(world: &World, node: usize) -> Option<LinkAddress> {
+    let paths = world.firmware(node).paths(world.id(1 - node));
+    paths.iter().find(|path| path.first).map(|path| path.address)
+}
+
+fn bulk(world: &World, node: usize) -> Option<LinkAddress> {
+    let paths = world.firmware(node).paths(world.id(1 - node));
+    paths.iter().find(|path| path.link == BULK && !path.first).map(|path| path.address)
 }
 
 fn exchange(world: &mut World, from: usize, to: usize, bytes: u64) {
@@ -60,24 +67,24 @@ fn sum(world: &World, counter: Counter) -> u64 {
 }
 
 #[test]
-fn long_trains_take_the_bulk_lane_and_all_else_the_small_one() {
-    let mut world = two_lanes([Span::us(2), Span::us(20)]);
-    let before = count(&world, 0, Counter::FramesBulk);
+fn long_trains_take_the_bulk_path_and_all_else_the_small_one() {
+    let mut world = two_paths([Span::us(2), Span::us(20)]);
+    let before = count(&world, 0, Counter::FramesFurther);
     exchange(&mut world, 0, 1, 64);
     exchange(&mut world, 0, 1, 4 * 1_400);
-    assert_eq!(count(&world, 0, Counter::FramesBulk), before, "four frames are no bulk");
+    assert_eq!(count(&world, 0, Counter::FramesFurther), before, "four frames are no bulk");
     exchange(&mut world, 0, 1, 1 << 20);
-    let frames = count(&world, 0, Counter::FramesBulk) - before;
-    assert!(frames >= (1 << 20) / 1_472, "{frames} frames of a megabyte took the bulk lane");
+    let frames = count(&world, 0, Counter::FramesFurther) - before;
+    assert!(frames >= (1 << 20) / 1_472, "{frames} frames of a megabyte took the other path");
     // The pulls and the acknowledgements that the other end sent meanwhile are small.
     assert!(count(&world, 1, Counter::PullsSent) > 10);
-    assert_eq!(sum(&world, Counter::LanesFailed), 0);
+    assert_eq!(sum(&world, Counter::PathsFailed), 0);
 }
 
 /// Small frames overtake long trains all the time: none of these is taken for lost, and acknowledgements do not multiply.
 #[test]
 fn what_is_overtaken_is_not_lost() {
-    let mut world = two_lanes([Span::us(2), Span::us(60)]);
+    let mut world = two_paths([Span::us(2), Span::us(60)]);
     let (resent, acks) = (sum(&world, Counter::FramesResent), sum(&world, Counter::AcksSent));
     let frames = sum(&world, Counter::FramesSent);
     for (from, to) in [(0, 1), (1, 0)] {
@@ -90,17 +97,17 @@ fn what_is_overtaken_is_not_lost() {
     }
     finish(&mut world);
     assert_eq!(sum(&world, Counter::FramesResent), resent);
-    assert_eq!(sum(&world, Counter::LanesFailed), 0);
+    assert_eq!(sum(&world, Counter::PathsFailed), 0);
     let (acks, frames) =
         (sum(&world, Counter::AcksSent) - acks, sum(&world, Counter::FramesSent) - frames);
     assert!(acks * 3 < frames, "{acks} acknowledgements for {frames} frames");
 }
 
-/// One lane loses and reorders, then the other: everything arrives, and nothing is resent much more often than it is lost.
+/// One path loses and reorders, then the other: everything arrives, and nothing is resent much more often than it is lost.
 #[test]
-fn each_lane_repairs_its_own_losses() {
+fn each_path_repairs_its_own_losses() {
     for fabric in 0..2 {
-        let mut world = two_lanes([Span::us(2), Span::us(30)]);
+        let mut world = two_paths([Span::us(2), Span::us(30)]);
         let rates = Rates { drop: Ppm::percent(2), reorder: Ppm::percent(2), ..Rates::default() };
         world.network_mut().set_faults(fabric, FaultPlan::uniform(rates));
         let before = (sum(&world, Counter::FramesResent), world.network().totals().dropped);
@@ -114,7 +121,7 @@ fn each_lane_repairs_its_own_losses() {
             lost > 0 && resent <= 3 * lost + 40,
             "{resent} resent, {lost} lost, fabric {fabric}"
         );
-        assert_eq!(sum(&world, Counter::LanesFailed), 0, "fabric {fabric}");
+        assert_eq!(sum(&world, Counter::PathsFailed), 0, "fabric {fabric}");
     }
 }
 
@@ -126,10 +133,10 @@ fn cut(world: &mut World, fabric: usize, ways: &[(usize, usize)], cut: bool) {
 
 const BOTH_WAYS: [(usize, usize); 2] = [(0, 1), (1, 0)];
 
-/// A lane that dies in the middle of a message, wholly or one way, costs milliseconds; its frames take the other. When
+/// A path that dies in the middle of a message, wholly or one way, costs milliseconds; its frames take the other. When
 /// it works again it is used again.
 #[test]
-fn a_dead_lane_hands_over_and_comes_back() {
+fn a_dead_path_hands_over_and_comes_back() {
     for (fabric, ways) in [
         (1, &BOTH_WAYS[..]),
         (1, &[(0, 1)]),
@@ -138,7 +145,7 @@ fn a_dead_lane_hands_over_and_comes_back() {
         (0, &[(0, 1)]),
         (0, &[(1, 0)]),
     ] {
-        let mut world = two_lanes([Span::us(2), Span::us(20)]);
+        let mut world = two_paths([Span::us(2), Span::us(20)]);
         world.receive(1, Want::ANY, 4 << 20);
         let message = world.send(MessageSpec::plain(0, 1, 4 << 20));
         world.pass(Span::us(300));
@@ -154,23 +161,22 @@ fn a_dead_lane_hands_over_and_comes_back() {
         }
         finish(&mut world);
         cut(&mut world, fabric, ways, false);
-        // A failed lane is tried again when it is needed; at first after a tenth of a second, then ever later.
+        // A failed path is tried again when it is needed; at first after a tenth of a second, then ever later.
         for _ in 0..20 {
             world.pass(Span::ms(500));
             exchange(&mut world, 0, 1, 100_000);
             exchange(&mut world, 1, 0, 100_000);
         }
         for node in 0..2 {
-            let lanes = world.firmware(node).lanes(world.id(1 - node)).expect("known");
-            let both = lanes.small.is_some() && lanes.bulk.is_some();
-            assert!(both, "node {node}: {lanes:?}, fabric {fabric}, {ways:?}");
+            let paths = world.firmware(node).paths(world.id(1 - node));
+            assert_eq!(paths.len(), 2, "node {node}: {paths:?}, fabric {fabric}, {ways:?}");
         }
     }
 }
 
-/// A port that a firewall closes: the lane never comes up, all goes by the other, and searches get rare.
+/// A port that a firewall closes: the path never comes up, all goes by the other, and searches get rare.
 #[test]
-fn a_lane_that_never_answers_is_done_without() {
+fn a_path_that_never_answers_is_done_without() {
     let mut world = World::new(setup([Span::us(2), Span::us(20)]));
     cut(&mut world, 1, &BOTH_WAYS, true);
     let before = world.network().totals().undeliverable;
@@ -178,7 +184,7 @@ fn a_lane_that_never_answers_is_done_without() {
         exchange(&mut world, 0, 1, 100_000);
         world.pass(Span::ms(50));
     }
-    assert!(!has_bulk(&world, 0) && sum(&world, Counter::FramesBulk) == 0);
+    assert!(!has_bulk(&world, 0) && sum(&world, Counter::FramesFurther) == 0);
     let asked = world.network().totals().undeliverable - before;
     assert!((1..=80).contains(&asked), "{asked} frames into the void in ten seconds");
 }
@@ -200,7 +206,7 @@ fn a_node_without_the_better_link_is_reached_by_the_other() {
         firmware.route(world.id(1 - node)).map(|(link, _)| link)
     };
     assert_eq!((route(&world, 0), route(&world, 1)), (Some(BULK), Some(BULK)));
-    // It gets the better link: that is found too, and the other becomes the bulk lane.
+    // It gets the better link: that is found too, and the other becomes the other path.
     cut(&mut world, 0, &BOTH_WAYS, false);
     for _ in 0..20 {
         world.pass(Span::ms(500));
@@ -211,11 +217,11 @@ fn a_node_without_the_better_link_is_reached_by_the_other() {
     assert!(has_bulk(&world, 0));
 }
 
-/// A world in which both nodes hold their small lanes for failed: the first fabric is cut.
+/// A world in which both nodes hold their first paths for failed: the first fabric is cut.
 fn by_bulk_alone() -> World {
-    let mut world = two_lanes([Span::us(2), Span::us(20)]);
+    let mut world = two_paths([Span::us(2), Span::us(20)]);
     cut(&mut world, 0, &BOTH_WAYS, true);
-    // A lane counts as failed if it brings nothing while the other does.
+    // A path counts as failed if it brings nothing while the other does.
     for _ in 0..200 {
         for (from, to) in BOTH_WAYS {
             for bytes in [100, 100_000] {
@@ -226,13 +232,12 @@ fn by_bulk_alone() -> World {
         world.pass(Span::us(100));
     }
     finish(&mut world);
-    let small = |node| world.firmware(node).lanes(world.id(1 - node)).and_then(|lanes| lanes.small);
-    assert_eq!((small(0), small(1)), (None, None));
+    assert_eq!((first(&world, 0), first(&world, 1)), (None, None));
     world
 }
 
 /// A peer of which only the bulk link is heard has moved: its frames come from elsewhere, and what answers them must not go
-/// on to where it was (`LANE-8`).
+/// on to where it was (`PATH-8`).
 #[test]
 fn a_peer_that_is_heard_by_bulk_alone_may_move() {
     for bytes in [100, 100_000, 1 << 20] {
@@ -250,9 +255,9 @@ fn a_peer_that_is_heard_by_bulk_alone_may_move() {
     }
 }
 
-/// The same after the small lane works again: it is found again although its address is another one.
+/// The same after the first path works again: it is found again although its address is another one.
 #[test]
-fn a_small_lane_is_found_again_where_the_peer_has_moved_to() {
+fn a_small_path_is_found_again_where_the_peer_has_moved_to() {
     let mut world = by_bulk_alone();
     world.network_mut().relocate(1);
     exchange(&mut world, 1, 0, 100_000);
@@ -261,15 +266,13 @@ fn a_small_lane_is_found_again_where_the_peer_has_moved_to() {
         world.pass(Span::ms(500));
         exchange(&mut world, 0, 1, 100_000);
     }
-    let lanes = world.firmware(0).lanes(world.id(1)).expect("known");
     let here = Some(world.network().address(1));
-    assert_eq!(lanes.small.map(|(_, to)| to), here);
-    assert_eq!(lanes.bulk.map(|(_, to)| to), here);
+    assert_eq!((first(&world, 0), bulk(&world, 0)), (here, here));
 }
 
-/// Frames that say that they come from a peer, but from elsewhere, move nothing: who is there must answer (`LANE-8`).
+/// Frames that say that they come from a peer, but from elsewhere, move nothing: who is there must answer (`PATH-8`).
 #[test]
-fn frames_from_elsewhere_alone_move_no_lane() {
+fn frames_from_elsewhere_alone_move_no_path() {
     let mut world = by_bulk_alone();
     let (there, elsewhere) = (world.network().address(1), LinkAddress::index(77));
     // Genuine frames of node 1, kept by who listened, come again and again from another address.
@@ -292,8 +295,7 @@ fn frames_from_elsewhere_alone_move_no_lane() {
         for frame in &frames {
             world.network_mut().inject(now, 0, BULK, elsewhere, frame);
         }
-        let bulk = world.firmware(0).lanes(world.id(1)).and_then(|lanes| lanes.bulk);
-        assert_eq!(bulk.map(|(_, to)| to), Some(there), "round {round}");
+        assert_eq!(bulk(&world, 0), Some(there), "round {round}");
     }
     let asked = sent(&world, 0, Kind::Hello) - hellos;
     assert!((1..=100).contains(&asked), "{asked} questions for {} frames", frames.len() * 100);
@@ -303,10 +305,10 @@ fn frames_from_elsewhere_alone_move_no_lane() {
     assert_eq!(sum(&world, Counter::PeersLost), 0);
 }
 
-/// "Not ready" that leaves by a lane that has failed one way does not arrive: it takes the lane by which the frame came that
+/// "Not ready" that leaves by a path that has failed one way does not arrive: it takes the path by which the frame came that
 /// it answers.
 #[test]
-fn what_is_not_taken_is_answered_by_the_lane_it_came_by() {
+fn what_is_not_taken_is_answered_by_the_path_it_came_by() {
     let mut setup = setup([Span::us(2), Span::us(20)]);
     for node in &mut setup.nodes {
         node.profile.unreachable_after = Span::ms(200);
@@ -327,5 +329,52 @@ fn what_is_not_taken_is_answered_by_the_lane_it_came_by() {
     }
     finish(&mut world);
     assert!(count(&world, 0, Counter::NotReadySent) > 0);
+    assert_eq!(sum(&world, Counter::PeersLost), 0);
+}
+
+/// Three links lead to the same nodes, of which the third is the best for long trains: all paths are found when they are of use, and
+/// any two may fail.
+#[test]
+fn a_pair_has_more_than_two_paths() {
+    let mut setup = setup([Span::us(2), Span::us(20)]);
+    setup.fabrics.push(FabricSetup { latency: Span::us(30), ..FabricSetup::lan() });
+    for node in &mut setup.nodes {
+        let mut widest = LinkInfo::new(1_472, false);
+        widest.cost =
+            Some(LinkCost { first_ns: 20_000, further_ns: 0, ..LinkCost::divided(2, 2)[1] });
+        node.links[1].cost = Some(LinkCost { further_ns: 500, ..node.links[1].cost.unwrap() });
+        node.links[0].set_beside(LinkIndex(2), LinkAddress::EVERYONE);
+        node.links.push(widest);
+    }
+    let mut world = acquainted_setup(setup);
+    // Ten frames are for the second, a hundred for the third.
+    for bytes in [10 * 1_400, 140_000, 10 * 1_400, 140_000] {
+        for (from, to) in BOTH_WAYS {
+            exchange(&mut world, from, to, bytes);
+        }
+    }
+    let links = |world: &World, node: usize| {
+        let paths = world.firmware(node).paths(world.id(1 - node));
+        let mut links: Vec<_> = paths.iter().map(|path| path.link.0).collect();
+        links.sort_unstable();
+        links
+    };
+    assert_eq!((links(&world, 0), links(&world, 1)), (vec![0, 1, 2], vec![0, 1, 2]));
+    for (bytes, suits) in [(64, 0), (10 * 1_400, 1), (140_000, 2)] {
+        world.network_mut().trace_mut().clear();
+        exchange(&mut world, 0, 1, bytes);
+        let trace = world.network().trace();
+        let sent = [0, 1, 2].map(|link| trace.count(0, |line| line.link == LinkIndex(link)));
+        assert_eq!((0..3).max_by_key(|link| sent[*link]), Some(suits), "{bytes} bytes: {sent:?}");
+    }
+    for alive in 0..3 {
+        for fabric in 0..3 {
+            cut(&mut world, fabric, &BOTH_WAYS, fabric != alive);
+        }
+        for (from, to) in BOTH_WAYS {
+            exchange(&mut world, from, to, 300_000);
+            exchange(&mut world, from, to, 64);
+        }
+    }
     assert_eq!(sum(&world, Counter::PeersLost), 0);
 }

@@ -4,7 +4,6 @@ use emp_wire::{Epoch, LinkAddress};
 
 use crate::counters::Counter;
 use crate::engine::{FRAME_BYTES_MIN, Firmware, NodeEvent};
-use crate::lanes::Lane;
 use crate::limits::SLICED_FOR_BYTES_MIN;
 use crate::peers::{Peer, milliseconds};
 use crate::time::Time;
@@ -39,7 +38,7 @@ impl Firmware {
         self.takes_bytes_max = bytes as u16;
         self.sizes.forget();
         for peer in 0..self.peers.len() {
-            self.peers.forgive_ways(now, peer);
+            self.peers.forgive_paths(now, peer);
         }
         self.tell_limit(now);
         true
@@ -60,7 +59,7 @@ impl Firmware {
             let lately = milliseconds(now).wrapping_sub(entry.heard_ms) <= silence_ms;
             if known
                 && lately
-                && let (_, Some((link, to))) = self.peers.ways(peer).pick(Lane::Small)
+                && let Some((link, to)) = self.peers.paths(peer).first()
             {
                 let to = *to;
                 self.ask_peer(link, to, peer);
@@ -122,7 +121,7 @@ impl Firmware {
         if through {
             self.peers[peer].frame_bytes_max = wanted;
             self.counters.count(Counter::PeersRaised);
-            self.peers.forgive_ways(now, peer);
+            self.peers.forgive_paths(now, peer);
         }
         !through
     }
@@ -130,16 +129,16 @@ impl Firmware {
     /// Asks how long frames a peer takes, by one of as many bytes as it says, and this node takes: so whether they get through. By the
     /// way that it is known by, so that nobody can have others sent such frames.
     pub(crate) fn probe_limit(&mut self, peer: u32, bytes: u16) {
-        if let (_, Some((link, to))) = self.peers.ways(peer).pick(Lane::Small) {
+        if let Some((link, to)) = self.peers.paths(peer).first() {
             let to = *to;
             self.ask_peer_with(link, to, peer, bytes.min(self.takes_bytes_max));
         }
     }
 
-    /// Nothing arrives at a peer by one of its ways: does it still take frames of this length? The timer that ran out limits how
+    /// Nothing arrives at a peer by one of its paths: does it still take frames of this length? The timer that ran out limits how
     /// often that is asked; it must not keep a question from being asked where the peer has moved to.
     pub(crate) fn doubt(&mut self, peer: u32) {
-        let way = self.peers.ways(peer).pick(Lane::Small).1;
+        let way = self.peers.paths(peer).first();
         if let Some((link, to)) = way.filter(|(_, to)| **to != LinkAddress::LOOPBACK) {
             let to = *to;
             self.ask_peer(link, to, peer);

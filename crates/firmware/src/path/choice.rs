@@ -1,0 +1,168 @@
+//! Which path a train takes: the one by which it is there soonest, by what frames cost on each link (`PATH-3`).
+
+use alloc::boxed::Box;
+
+use crate::limits::PATHS_MAX;
+use crate::path::link_info::{LinkCost, LinkInfo};
+use crate::path::{PathId, Way};
+use crate::transmit::LinkIndex;
+
+/// What frames cost by each of the node's links.
+pub(crate) struct Costs {
+    /// By link. `None`: it takes no part in the choice.
+    links: Box<[Option<LinkCost>]>,
+    /// Links by which nothing is gained now, a bit each.
+    gainless: u64,
+}
+
+impl Costs {
+    pub(crate) fn new(links: &[LinkInfo], apt: bool) -> Self {
+        Self { links: links.iter().map(|link| link.cost.filter(|_| apt)).collect(), gainless: 0 }
+    }
+
+    /// Nanoseconds that a train of so many frames of the usual length takes by a link; with `long`, if it may leave in frames longer
+    /// than the MTU. `None`: nobody knows.
+    #[inline]
+    pub(crate) fn of(&self, link: LinkIndex, frames: u32, long: bool) -> Option<u64> {
+        let cost = (*self.links.get(usize::from(link.0))?)?;
+        let gainless = self.gainless >> (link.0 & 63) & 1 == 1;
+        (!gainless).then(|| cost.of(frames, long))
+    }
+
+    /// A link has begun or ceased to carry several frames in a call. True if that changes the path of trains.
+    pub(crate) fn set_segments(&mut self, link: LinkIndex, segments: bool) -> bool {
+        let known = self.links.get(usize::from(link.0)).is_some_and(|cost| {
+            // Only one that was chosen for that loses by it.
+            cost.is_some_and(|cost| cost.segments)
+        });
+        let bit = 1u64.checked_shl(link.0.into()).unwrap_or(0);
+        let before = self.gainless;
+        if known {
+            self.gainless = if segments { before & !bit } else { before | bit };
+        }
+        self.gainless != before
+    }
+}
+
+/// The paths to a peer that can be used now, and what is known of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Paths<'a> {
+    pub(crate) ways: [Option<Way<'a>>; PATHS_MAX],
+    pub(crate) costs: &'a Costs,
+    /// Those by which frames longer than the MTU get through (`LONG-3`), a bit each.
+    pub(crate) long: u8,
+}
+
+impl<'a> Paths<'a> {
+    /// One of them, if it can be used.
+    #[inline]
+    pub(crate) fn way(&self, path: PathId) -> Option<Way<'a>> {
+        self.ways.get(path.index()).copied().flatten()
+    }
+
+    /// Frames longer than the MTU may take it.
+    #[inline]
+    pub(crate) fn is_long(&self, path: PathId) -> bool {
+        self.long & path.bit() != 0
+    }
+
+    /// The path of a frame that is meant for `path`: the first that can be used if that cannot.
+    #[inline]
+    pub(crate) fn pick(&self, path: PathId) -> (PathId, Option<Way<'a>>) {
+        match self.way(path) {
+            Some(way) => (path, Some(way)),
+            None => self.each().next().map_or((PathId::FIRST, None), |(id, way)| (id, Some(way))),
+        }
+    }
+
+    /// The way of control frames.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<Way<'a>> {
+        self.pick(PathId::FIRST).1
+    }
+
+    /// All that can be used.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (PathId, Way<'a>)> + use<'a> {
+        let ways = self.ways;
+        PathId::all().filter_map(move |path| Some((path, ways[path.index()]?)))
+    }
+
+    /// Another than this one, if there is one.
+    pub(crate) fn other(&self, path: PathId) -> PathId {
+        let others = || self.each().map(|(id, _)| id).filter(|id| *id != path);
+        others().find(|id| id.index() > path.index()).or_else(|| others().next()).unwrap_or(path)
+    }
+
+    /// The path of a train of so many frames (`PATH-3`); `long`: it may leave in frames longer than the MTU, by which it is fewer.
+    /// Where nothing is known of what frames cost, the first.
+    #[inline]
+    pub(crate) fn choose(&self, frames: u32, long: bool) -> PathId {
+        let mut best = (PathId::FIRST, None);
+        for (path, (link, _)) in self.each() {
+            let Some(cost) = self.costs.of(link, frames, long && self.is_long(path)) else {
+                continue;
+            };
+            if best.1.is_none_or(|least| cost < least) {
+                best = (path, Some(cost));
+            }
+        }
+        self.pick(best.0).0
+    }
+
+    /// Nanoseconds that such a train takes by the path that it is to take.
+    pub(crate) fn cost(&self, frames: u32, long: bool) -> Option<u64> {
+        let path = self.choose(frames, long);
+        let (link, _) = self.way(path)?;
+        self.costs.of(link, frames, long && self.is_long(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use emp_wire::LinkAddress;
+
+    /// Two links of which the second is quicker from 5 frames on, or 3 if they leave as a long one.
+    fn costs() -> Costs {
+        let links = LinkCost::divided(5, 3)
+            .map(|cost| LinkInfo { cost: Some(cost), ..LinkInfo::new(1_472, true) });
+        Costs::new(&links, true)
+    }
+
+    #[test]
+    fn a_train_takes_the_path_that_suits_it_or_the_one_there_is() {
+        let addresses = [LinkAddress::index(3), LinkAddress::index(4)];
+        let [first, second] = [PathId::new(0), PathId::new(1)];
+        let ways =
+            [Some((LinkIndex(0), &addresses[0])), Some((LinkIndex(1), &addresses[1])), None, None];
+        let costs = costs();
+        let paths = Paths { ways, costs: &costs, long: second.bit() };
+        assert_eq!((paths.choose(4, false), paths.choose(5, false)), (first, second));
+        assert_eq!((paths.choose(2, true), paths.choose(3, true)), (first, second));
+        assert_eq!(Paths { long: 0, ..paths }.choose(4, true), first);
+        assert_eq!((paths.pick(first), paths.pick(second)), ((first, ways[0]), (second, ways[1])));
+        assert_eq!((paths.other(first), paths.other(second)), (second, first));
+        let alone = |at: usize| {
+            let mut ways = [None; PATHS_MAX];
+            ways[at] = paths.ways[at];
+            Paths { ways, ..paths }
+        };
+        assert_eq!(alone(0).pick(second), (first, ways[0]));
+        assert_eq!(alone(1).pick(first), (second, ways[1]));
+        assert_eq!((alone(1).choose(1, false), alone(0).choose(9, false)), (second, first));
+        assert_eq!((alone(1).other(second), alone(1).pick(PathId::OTHER).0), (second, second));
+    }
+
+    #[test]
+    fn trains_take_a_link_while_it_carries_many_frames_in_a_call() {
+        let mut costs = costs();
+        let bulk = LinkIndex(1);
+        assert!(!costs.set_segments(bulk, true), "nothing new");
+        assert!(!costs.set_segments(LinkIndex(0), false), "the other link");
+        assert!(costs.of(bulk, 9, false).is_some());
+        assert!(costs.set_segments(bulk, false) && !costs.set_segments(bulk, false));
+        assert_eq!(costs.of(bulk, 9, true), None);
+        assert!(costs.set_segments(bulk, true));
+        assert!(costs.of(bulk, 9, false).is_some());
+    }
+}

@@ -1,0 +1,99 @@
+//! What the firmware must know of the node's links.
+
+use emp_wire::LinkAddress;
+
+use crate::limits::PATHS_MAX;
+use crate::transmit::LinkIndex;
+
+/// What the firmware must know of a link. Its place in [`Config::links`](crate::Config::links) is its [`LinkIndex`](crate::LinkIndex).
+#[derive(Clone, Copy, Debug)]
+pub struct LinkInfo {
+    /// Largest frame in bytes, common header included.
+    pub frame_bytes_max: usize,
+    /// A hello to everyone reaches nodes that are not configured (or configured peers): worth asking when searching.
+    pub broadcast: bool,
+    /// Its peers are on this machine, and may name their memory to be read ([`HostMemory::fetch`](crate::HostMemory::fetch), `DIRECT-1`).
+    pub reads_memory: bool,
+    /// Frames of one train leave in one call, and arrive together: long trains are given to it in parts.
+    pub segments: bool,
+    /// Frames of up to [`LONG_FRAME_BYTES`](emp_wire::LONG_FRAME_BYTES) arrive whole or not at all, whatever `frame_bytes_max` is
+    /// (`LONG-1`).
+    pub long_frames: bool,
+    /// As many of them can wait unread, of whatever senders. 0: nobody knows.
+    pub long_frames_held: u32,
+    /// What frames cost by it: trains take the link by which they are there soonest (`PATH-3`). `None`: it takes no part in the choice,
+    /// and is taken only if the pair is known by it.
+    pub cost: Option<LinkCost>,
+    /// Links by which the same nodes are reached, best first, and this node's address on each, which is told on this link (`PATH-1`).
+    pub beside: [Option<(LinkIndex, LinkAddress)>; PATHS_MAX - 1],
+}
+
+impl LinkInfo {
+    /// A link that takes small and large alike, and stands beside no other.
+    pub const fn new(frame_bytes_max: usize, broadcast: bool) -> Self {
+        Self {
+            frame_bytes_max,
+            broadcast,
+            reads_memory: false,
+            segments: false,
+            long_frames: false,
+            long_frames_held: 0,
+            cost: None,
+            beside: [None; PATHS_MAX - 1],
+        }
+    }
+
+    /// It stands beside this one, where the node has this address. False: there is no room for more.
+    pub fn set_beside(&mut self, link: LinkIndex, address: LinkAddress) -> bool {
+        let known = |place: &&mut Option<(LinkIndex, LinkAddress)>| {
+            place.is_none_or(|(other, _)| other == link)
+        };
+        let place = self.beside.iter_mut().find(known);
+        place.map(|place| *place = Some((link, address))).is_some()
+    }
+}
+
+/// What the frames of a train cost by a link, sender and receiver together, in nanoseconds: as far as it differs between links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkCost {
+    /// The first frame of the usual length.
+    pub first_ns: u64,
+    /// Each further one.
+    pub further_ns: u64,
+    /// The same where they leave as parts of frames longer than the MTU, if the link carries such.
+    pub long_ns: Option<(u64, u64)>,
+    /// It is so only while the link carries several frames in a call.
+    pub segments: bool,
+}
+
+impl LinkCost {
+    /// Of a train of so many frames of the usual length; `long`: it may leave in longer ones.
+    #[inline]
+    pub const fn of(&self, frames: u32, long: bool) -> u64 {
+        let further = frames.saturating_sub(1) as u64;
+        let usual = self.first_ns + further * self.further_ns;
+        match self.long_ns {
+            Some((first, each)) if long && first + further * each < usual => first + further * each,
+            _ => usual,
+        }
+    }
+
+    /// Of two links of which trains of at least `frames` frames shall take the second, and of those that leave in longer ones as few as
+    /// `long_frames`: for who names the division instead of measuring it. Neither may be 0.
+    pub const fn divided(frames: u32, long_frames: u32) -> [Self; 2] {
+        /// What a frame costs by the first; any figure will do.
+        const FRAME_NS: u64 = 1_000;
+        const fn from(frames: u32) -> u64 {
+            FRAME_NS * (frames as u64 - 1) + FRAME_NS / 2
+        }
+        let first =
+            Self { first_ns: FRAME_NS, further_ns: FRAME_NS, long_ns: None, segments: false };
+        let second = Self {
+            first_ns: from(frames),
+            further_ns: 0,
+            long_ns: Some((from(long_frames), 0)),
+            segments: true,
+        };
+        [first, second]
+    }
+}

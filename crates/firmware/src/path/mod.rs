@@ -1,0 +1,69 @@
+//! How to get to a peer: a pair has one to [`PATHS_MAX`] paths, each with its own link, next hop, unit, round trip, loss detection,
+//! window and health (`PATH-1` to `PATH-8`).
+//!
+//! The first is the one that the pair is known by; most have no other. Others lead over links beside it, and are looked for when a
+//! train would be there sooner by them.
+
+use emp_wire::LinkAddress;
+
+use crate::limits::PATHS_MAX;
+use crate::transmit::LinkIndex;
+
+pub(crate) mod choice;
+pub(crate) mod limited;
+pub(crate) mod link_info;
+pub(crate) mod mtu;
+mod of_peer;
+pub(crate) mod routes;
+mod seek;
+pub(crate) mod table;
+pub(crate) mod unit;
+
+pub(crate) use choice::Paths;
+
+/// A link and an address on it, where that is stored: a copy of what was just copied waits for that.
+pub(crate) type Way<'a> = (LinkIndex, &'a LinkAddress);
+
+/// A path to a peer that can be used now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathInUse {
+    /// The link that it leads over.
+    pub link: LinkIndex,
+    /// Where the peer is on it.
+    pub address: LinkAddress,
+    /// The pair is known by it: control frames take it. Without such a path, which has failed then, they take the one that is named first.
+    pub first: bool,
+    /// Frames longer than the MTU get through by it.
+    pub long_frames: bool,
+}
+
+/// Which of the paths to a peer: its place in the pair's list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct PathId(u8);
+
+impl PathId {
+    /// The one that the pair is known by.
+    pub(crate) const FIRST: Self = Self(0);
+    /// Frames came by a link that is none of this node's paths to the peer.
+    pub(crate) const OTHER: Self = Self(PATHS_MAX as u8);
+
+    pub(crate) const fn new(index: usize) -> Self {
+        Self(index as u8)
+    }
+
+    /// All that a pair may have.
+    pub(crate) fn all() -> impl DoubleEndedIterator<Item = Self> {
+        (0..PATHS_MAX as u8).map(Self)
+    }
+
+    #[inline]
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Its bit in a set of paths.
+    #[inline]
+    pub(crate) const fn bit(self) -> u8 {
+        1 << self.0
+    }
+}

@@ -1,0 +1,275 @@
+//! The paths of one peer: which can be used, where its frames come from, what an answer from elsewhere changes (`PATH-1` to `PATH-8`).
+
+use emp_wire::LinkAddress;
+
+use crate::limits::PATHS_MAX;
+use crate::path::table::Target;
+use crate::path::{PathId, Paths, Way};
+use crate::peers::{Peer, Peers, ROUTE_QUIET_MS, mark, milliseconds};
+use crate::time::Time;
+use crate::transmit::LinkIndex;
+
+impl Peer {
+    /// The peer has room for many long frames by this path.
+    #[inline]
+    pub(crate) const fn is_deep(&self, path: PathId) -> bool {
+        (self.long >> PATHS_MAX) & path.bit() != 0
+    }
+
+    /// Its first path is known, and has not failed.
+    #[inline]
+    pub(crate) const fn is_first_up(&self) -> bool {
+        self.up & PathId::FIRST.bit() != 0
+    }
+}
+
+impl Peers {
+    /// The paths to a peer that can be used now.
+    #[inline]
+    pub(crate) fn paths(&self, index: u32) -> Paths<'_> {
+        let peer = &self.entries[index];
+        let mut ways = [None; PATHS_MAX];
+        ways[0] = peer.route();
+        if peer.up & !PathId::FIRST.bit() != 0 {
+            self.add_further(index, &mut ways);
+        }
+        Paths { ways, costs: &self.costs, long: peer.long & ((1 << PATHS_MAX) - 1) }
+    }
+
+    fn add_further<'a>(&'a self, index: u32, ways: &mut [Option<Way<'a>>; PATHS_MAX]) {
+        let peer = &self.entries[index];
+        for path in PathId::all().skip(1).filter(|path| peer.up & path.bit() != 0) {
+            ways[path.index()] = self.table.way(index, path);
+        }
+        if !peer.is_first_up() && ways[1..].iter().any(Option::is_some) {
+            ways[0] = None;
+        }
+    }
+
+    /// The way of a message of one frame to a peer, and the path that it is, if nothing better is to be looked for.
+    #[inline]
+    pub(crate) fn single_way(&self, now: Time, index: u32) -> Option<(PathId, Way<'_>)> {
+        if self.may_seek(now, index, Target::First) {
+            return None;
+        }
+        let peer = &self.entries[index];
+        if peer.up == PathId::FIRST.bit() {
+            return Some((PathId::FIRST, peer.route()?));
+        }
+        let paths = self.paths(index);
+        let (path, way) = paths.pick(paths.choose(1, false));
+        Some((path, way?))
+    }
+
+    /// The path of a message of so many frames of the usual length, if it leaves in one longer one by it.
+    pub(crate) fn long_way(&self, index: u32, frames: u32) -> Option<(PathId, Way<'_>)> {
+        if self[index].long == 0 {
+            return None;
+        }
+        let paths = self.paths(index);
+        let path = paths.choose(frames, true);
+        Some((path, paths.way(path).filter(|_| paths.is_long(path))?))
+    }
+
+    /// Frames to a peer go there from now on. What was known of other paths is not, unless that is another link.
+    pub(crate) fn set_route(&mut self, now: Time, index: u32, link: LinkIndex, to: LinkAddress) {
+        let peer = &mut self.entries[index];
+        if peer.link != link || !peer.has(mark::ROUTE) {
+            peer.up = PathId::FIRST.bit();
+            self.table.forget(index);
+        }
+        (peer.link, peer.address) = (link, to);
+        peer.set(mark::ROUTE, true);
+        peer.route_heard_ms = milliseconds(now);
+        self.look_for_long(index);
+    }
+
+    /// Nothing is known any more of where a peer is.
+    pub(crate) fn clear_route(&mut self, index: u32) {
+        let peer = &mut self.entries[index];
+        (peer.up, peer.long) = (0, 0);
+        peer.set(mark::ROUTE, false);
+        self.table.forget(index);
+        self.units.forget(index);
+    }
+
+    /// A valid frame came from there. True if the peer seems to have moved: for a while nothing came from where its first path
+    /// leads, or that by this link, and now it speaks from elsewhere on that link (V28, `PATH-8`). Frames of other paths
+    /// say nothing of the first.
+    #[inline(always)]
+    pub(crate) fn heard_from(
+        &mut self,
+        now: Time,
+        index: u32,
+        link: LinkIndex,
+        from: &LinkAddress,
+    ) -> bool {
+        let peer = &self.entries[index];
+        if peer.link != link && peer.up & !PathId::FIRST.bit() != 0 {
+            return self.further_heard(now, index, link, from);
+        }
+        self.entries[index].heard(now, link, from)
+    }
+
+    fn further_heard(
+        &mut self,
+        now: Time,
+        index: u32,
+        link: LinkIndex,
+        from: &LinkAddress,
+    ) -> bool {
+        let now_ms = milliseconds(now);
+        let peer = &mut self.entries[index];
+        peer.heard_ms = now_ms;
+        if self.further_heard == (index, link, now_ms) {
+            return false;
+        }
+        let path = self.table.path(index, link).filter(|path| peer.up & path.bit() != 0);
+        let Some(path) = path else {
+            // The peer has a path that this end has not: that matters if nothing comes by the first.
+            return peer.is_route_quiet(now_ms);
+        };
+        let quiet_ms = self.table.heard(index, path, from, now_ms as u16);
+        if quiet_ms == 0 {
+            self.further_heard = (index, link, now_ms);
+        }
+        quiet_ms > ROUTE_QUIET_MS
+    }
+
+    /// The peer answered from elsewhere than it was known to be: frames to it go there from now on. If that is a path beside its first,
+    /// that stands until it is judged by itself (`PATH-8`).
+    pub(crate) fn moved(&mut self, now: Time, index: u32, link: LinkIndex, from: LinkAddress) {
+        if self.is_beside_first(index, link) {
+            self.answered(now, index, link, from);
+            let path = self.path_of(index, link);
+            if path != PathId::FIRST && self.paths(index).way(path) == Some((link, &from)) {
+                return;
+            }
+        }
+        self.set_route(now, index, link, from);
+    }
+
+    /// True if this link may be that of another path to a peer than the first.
+    #[inline]
+    pub(crate) fn is_beside_first(&self, index: u32, link: LinkIndex) -> bool {
+        let peer = &self.entries[index];
+        peer.link != link && peer.has(mark::ROUTE) && self.is_beside(peer.link, link)
+    }
+
+    /// True if nodes that are reached by the one may be reached by the other as well.
+    fn is_beside(&self, first: LinkIndex, link: LinkIndex) -> bool {
+        let bits = self.beside.get(usize::from(first.0));
+        bits.is_some_and(|bits| bits.checked_shr(link.0.into()).is_some_and(|bits| bits & 1 == 1))
+    }
+
+    /// A first path by this link would be better than by that one.
+    pub(crate) fn is_better(&self, link: LinkIndex, than: LinkIndex) -> bool {
+        link.0 < than.0
+            && self.beside_some.checked_shr(than.0.into()).is_some_and(|bits| bits & 1 == 1)
+    }
+
+    /// The path of a frame from this peer by this link.
+    #[inline]
+    pub(crate) fn path_of(&self, index: u32, link: LinkIndex) -> PathId {
+        let peer = &self.entries[index];
+        if peer.link == link {
+            return PathId::FIRST;
+        }
+        self.table.path(index, link).unwrap_or(PathId::OTHER)
+    }
+
+    /// True if a path is missing that may be looked for now.
+    #[inline]
+    pub(crate) fn may_seek(&self, now: Time, index: u32, target: Target) -> bool {
+        if self.beside_some == 0 {
+            return false;
+        }
+        let peer = &self.entries[index];
+        let missing = match target {
+            Target::First => !peer.is_first_up() || self.is_better(LinkIndex(0), peer.link),
+            Target::Link(link) => {
+                let path = self.path_of(index, link);
+                path != PathId::FIRST
+                    && (path == PathId::OTHER || peer.up & path.bit() == 0)
+                    && self.is_beside(peer.link, link)
+            }
+        };
+        missing
+            && peer.has(mark::ROUTE)
+            && peer.address != LinkAddress::LOOPBACK
+            && self.table.may_seek(now, index, target)
+    }
+
+    /// Peers may be reached by several links.
+    #[inline]
+    pub(crate) const fn has_several(&self) -> bool {
+        self.beside_some != 0
+    }
+
+    /// Links by which a peer might be reached beside its first path, and is not now.
+    pub(crate) fn missing(&self, now: Time, index: u32) -> impl Iterator<Item = LinkIndex> + '_ {
+        let bits = self.beside.get(usize::from(self.entries[index].link.0)).copied().unwrap_or(0);
+        set_bits(bits).filter(move |link| self.may_seek(now, index, Target::Link(*link)))
+    }
+
+    /// A peer has answered on another link than that of its first path, or on one that had failed: `true` if that is news.
+    pub(crate) fn answered(
+        &mut self,
+        now: Time,
+        index: u32,
+        link: LinkIndex,
+        from: LinkAddress,
+    ) -> bool {
+        let peer = &self.entries[index];
+        if self.beside_some == 0 || !peer.has(mark::ROUTE) {
+            return false;
+        }
+        let (now_ms, first) = (milliseconds(now), peer.link);
+        let before = (peer.up, first);
+        if link == first {
+            if !peer.is_first_up() {
+                self.entries[index].address = from;
+                self.entries[index].up |= PathId::FIRST.bit();
+                self.table.first_rises(now, index);
+            }
+        } else if self.is_better(link, first) {
+            let pair = self.is_beside(link, first);
+            let peer = &mut self.entries[index];
+            let old = core::mem::replace(&mut peer.address, from);
+            (peer.link, peer.route_heard_ms) = (link, now_ms);
+            if pair {
+                self.table.change_first(now, index, link, (first, old), now_ms as u16);
+            } else {
+                self.table.forget(index);
+            }
+            self.entries[index].up = PathId::FIRST.bit() | self.table.up(index);
+        } else if self.is_beside(first, link) {
+            self.table.rise(now, index, (link, from), now_ms as u16);
+            let peer = &mut self.entries[index];
+            peer.up = peer.up & PathId::FIRST.bit() | self.table.up(index);
+        }
+        let peer = &self.entries[index];
+        let news = before != (peer.up, peer.link);
+        self.look_for_long(index);
+        news
+    }
+
+    /// A path to a peer has failed. False: it is the only one that works.
+    pub(crate) fn path_failed(&mut self, now: Time, index: u32, path: PathId) -> bool {
+        if !self.table.fall(now, index, path) {
+            return false;
+        }
+        self.entries[index].up &= !path.bit();
+        self.look_for_long(index);
+        true
+    }
+}
+
+/// Links whose bits are set.
+pub(super) fn set_bits(mut bits: u64) -> impl Iterator<Item = LinkIndex> {
+    core::iter::from_fn(move || {
+        let link = bits.trailing_zeros();
+        bits &= bits.checked_sub(1)?;
+        Some(LinkIndex(link as u8))
+    })
+}

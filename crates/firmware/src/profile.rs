@@ -87,7 +87,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Frames may overtake each other, and it is told which are missing: what two lanes need (`LANE-7`), and frames longer than
+    /// Frames may overtake each other, and it is told which are missing: what two lanes need (`PATH-7`), and frames longer than
     /// the MTU, of which one lost one must not cost a window of them.
     pub const fn is_selective(&self) -> bool {
         self.accept_out_of_order && self.selective_acks

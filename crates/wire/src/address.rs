@@ -83,7 +83,7 @@ impl LinkAddress {
         }
     }
 
-    /// An address of one link that was told on another (`LANE-1`): the number of its family and as many of `bytes` as
+    /// An address of one link that was told on another (`PATH-1`): the number of its family and as many of `bytes` as
     /// that has. `None` for what names no place on a wire.
     pub fn told(family: u8, bytes: &[u8]) -> Option<Self> {
         let (family, length) = Self::told_family(family)?;

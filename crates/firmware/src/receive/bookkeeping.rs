@@ -368,7 +368,7 @@ impl ReceivePath {
     }
 
     /// Queues what there is to say of a message that was not taken: by the path that its first frame came by, as the other may
-    /// have failed (`LANE-5`).
+    /// have failed (`PATH-5`).
     fn refuse(&mut self, (peer, path): (u32, PathId), header: &Header, cause: NotReadyCause) {
         if self.not_ready.len() < NOT_READY_QUEUED_MAX {
             let (number, sequence) = (header.word, header.sequence);

@@ -98,7 +98,7 @@ impl Frame {
     }
 }
 
-/// What is under way by one path: frames of one do not show what became of those of the other (`LANE-4`).
+/// What is under way by one path: frames of one do not show what became of those of the other (`PATH-4`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flight {
     /// Frames in flight, by their weight.

@@ -24,7 +24,7 @@ pub(crate) const SUSPECT_PART: u64 = 4;
 const PATIENCE: u64 = 4;
 
 /// Runs of a path's timer after which what it resends goes by the other path: the probe, and one that may have met the
-/// same burst of losses. If that arrives and nothing by this path does, the path has failed (`LANE-5`).
+/// same burst of losses. If that arrives and nothing by this path does, the path has failed (`PATH-5`).
 pub(super) const DETOUR_RUNS: u32 = 2;
 
 /// Runs of the timer after which the peer is asked whether it still takes frames of this length. By then every other cause has

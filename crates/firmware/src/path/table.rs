@@ -151,17 +151,14 @@ pub(crate) struct Question {
 
 /// Paths beside the first of all pairs that have such or were looked for them.
 pub(crate) struct Table {
-    #[expect(
-        clippy::box_collection,
-        reason = "an entry is large, and the map grows by moving them"
-    )]
-    entries: Box<HashMap<u32, Box<Entry>>>,
+    /// Boxed, as an entry is large and the map grows by moving them.
+    entries: HashMap<u32, Box<Entry>>,
     seeks: VecDeque<Seek>,
 }
 
 impl Table {
     pub(crate) fn new() -> Self {
-        Self { entries: Box::default(), seeks: VecDeque::new() }
+        Self { entries: HashMap::new(), seeks: VecDeque::new() }
     }
 
     /// Where a path beside the first leads, if it is up.

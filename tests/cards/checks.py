@@ -17,6 +17,9 @@ B = ADDRESSES["b"]
 WHOLE = "--wait adaptive --seconds 2 --size-max 1M"
 SHORT = "--wait adaptive --seconds 1 --size-max 256K"
 
+# Long enough for five time-outs and a search, on guests that take a tenth of a second for each.
+SEARCHED = "--wait adaptive --seconds 6 --size-max 256K"
+
 # Seconds of traffic around a disturbance.
 DISTURBED = "--wait adaptive --seconds 10 --size-max 256K"
 
@@ -40,13 +43,18 @@ class State:
     set: Callable = lambda _pair: nullcontext()
 
 
+LOST_BY_SIZE = "long frames lost on the way"
+
+# What has to be said of it: the size that is lost and the one that passes.
+SIZE_NAMED = r"frames of (\d+) bytes do not reach .* of (\d+) they do"
+
 USUAL = State("")
 STATES = [
     State("offloads off", lambda pair: pair.offloads("off")),
     State("offloads on", lambda pair: pair.offloads("on")),
     State("MTU 9000", lambda pair: pair.mtu(9000)),
     State("VLAN", lambda pair: pair.vlan()),
-    State("long frames lost on the way", lambda pair: pair.lossy_above(1400)),
+    State(LOST_BY_SIZE, lambda pair: pair.lossy_above(1400)),
 ]
 
 
@@ -72,13 +80,20 @@ def checks_of(card):
             Check(f"{link}, ping-pong", lambda pair, address, link=link: pingpong(pair, link, address)),
         ]
     for state in STATES:
-        checks += [Check(f"{link}, {state.name}", verified(link, SHORT), state) for link in LINKS]
+        options, says = (SEARCHED, SIZE_NAMED) if state.name == LOST_BY_SIZE else (SHORT, None)
+        checks += [Check(f"{link}, {state.name}", verified(link, options, says=says), state) for link in LINKS]
         if state.name == "offloads off":
             checks.append(Check(f"copies, {state.name}", copies, state))
     for link in LINKS:
         checks += [
             Check(f"{link}, cable pulled", verified(link, DISTURBED, cable_pulled)),
             Check(f"{link}, interface down", verified(link, DISTURBED, interface_down)),
+        ]
+    # Both links tell of carrier and MTU by the same means; xdp and auto are made of them.
+    for link in ["packet", "udp"]:
+        checks += [
+            Check(f"{link}, MTU lowered", lambda pair, address, link=link: lowered(pair, link, address)),
+            Check(f"{link}, cable out for good", lambda pair, address, link=link: cable_out(pair, link, address)),
         ]
     return checks
 
@@ -94,22 +109,27 @@ def driver(pair, card):
     return f"{card.module}, {queues} receive queue{'s' if queues > 1 else ''}", output
 
 
-def verified(link, options, meanwhile=None):
-    """What runs `emp bench verify`, and does something to the cable or an interface meanwhile."""
+def verified(link, options, meanwhile=None, says=None):
+    """What runs `emp bench verify`, and does something to the cable or an interface meanwhile. Either end has to print what `says` matches."""
 
     def run(pair, address):
         during = None if meanwhile is None else lambda: meanwhile(pair)
         output = verify(pair, link, address, options, during)
+        if says is not None and re.search(says, output) is None:
+            raise Failure(f"neither end said what matches `{says}`", output)
         return next(line for line in output.splitlines() if line.startswith("verify: ")), output
 
     return run
 
 
+PINGPONG_SIZES = ["32", "64K", "1M"]
+
+
 def pingpong(pair, link, address):
     """Round trips of three sizes, spinning as programs do that want the shortest. Says what they took, which compares with nothing."""
-    output = bench(pair, f"pingpong --link {link} --sizes 32,64K,1M --seconds 0.4 --runs 4", address)
+    output = bench(pair, f"pingpong --link {link} --sizes {','.join(PINGPONG_SIZES)} --seconds 0.4 --runs 4", address)
     rows = [line.split() for line in output.splitlines()]
-    times = [f"{row[0]} {row[3]} µs" for row in rows if len(row) > 4 and row[1] == "emp"]
+    times = [f"{row[0]} {row[3]} µs" for row in rows if len(row) > 4 and row[0] in PINGPONG_SIZES and row[1] == "emp"]
     if len(times) != 3:
         raise Failure("pingpong did not show three sizes", output)
     return ", ".join(times), output
@@ -145,6 +165,57 @@ def interface_down(pair):
     begun(pair)
     pair.b.must(f"ip link set {INTERFACE} down; sleep {DOWN}; ip link set {INTERFACE} up; {carrier()}", FLOW_LIMIT)
     goes_on(pair)
+
+
+# An MTU that is lowered under a run, and what has to be said of it.
+LOW_MTU = 1200
+MTU_NAMED = rf"the MTU of {INTERFACE} is {LOW_MTU} now: frames have at most \d+ bytes"
+
+
+def lowered(pair, link, address):
+    try:
+        return verified(link, DISTURBED, mtu_lowered, says=MTU_NAMED)(pair, address)
+    finally:
+        pair.b.must(f"ip link set {INTERFACE} mtu 1500 && {carrier()}", FLOW_LIMIT)
+
+
+def mtu_lowered(pair):
+    """At one end, which tells the other."""
+    begun(pair)
+    pair.b.must(f"ip link set {INTERFACE} mtu {LOW_MTU} && {carrier()}", FLOW_LIMIT)
+    goes_on(pair)
+
+
+# Seconds of silence that are borne where the cable stays out, six times as many without a carrier (RESEND-8). A driver that looks at its cable
+# every two seconds and a kernel that tells of it a second later leave no room for less.
+SILENCE = 5
+
+
+def cable_out(pair, link, address):
+    """A cable that is never plugged in again ends a run with an error that names the interface and what it lacks, if its driver tells."""
+    told = False
+
+    def pulled():
+        nonlocal told
+        begun(pair)
+        pair.plug(False)
+        lost = f"for i in $(seq 40); do [ $(cat /sys/class/net/{INTERFACE}/carrier) = 0 ] && exit 0; sleep 0.1; done; exit 1"
+        told = pair.b.run(lost, FLOW_LIMIT).code == 0
+
+    began = time.monotonic()
+    try:
+        output = verify(pair, link, address, f"--wait adaptive --seconds 60 --size-max 256K --timeout {SILENCE}", pulled)
+    except Failure as failure:
+        named = re.search(rf"peer unreachable.*{INTERFACE} (has|was down or had) no carrier", str(failure))
+        if "peer unreachable" not in str(failure) or told and not named:
+            raise Failure(f"the error does not name {INTERFACE} and its carrier: {failure}", failure.output) from failure
+        said = "" if told else "; the driver did not say that the carrier is lost"
+        return f"after {time.monotonic() - began:.0f} s: {failure}{said}", failure.output
+    finally:
+        pair.plug(True)
+        for guest in (pair.a, pair.b):
+            guest.must(carrier(), FLOW_LIMIT)
+    raise Failure("a run without a cable ended well", output)
 
 
 def begun(pair):

@@ -39,6 +39,8 @@ pub struct TransmitBatch {
     /// Filled where they lie: one has 200 bytes, and moving it into a list took as long as the rest of building a frame.
     frames: Box<[TransmitFrame]>,
     count: usize,
+    /// Frames that it takes: fewer than it has room for once it was ended.
+    count_max: usize,
     inline: Box<[u8]>,
     /// Inline bytes of all frames so far.
     used: usize,
@@ -63,12 +65,13 @@ impl TransmitBatch {
         let inline = vec![0; room_bytes * Self::FRAMES_MAX + LONG_FRAME_BYTES].into_boxed_slice();
         let frames = vec![TransmitFrame::none(); Self::FRAMES_MAX].into_boxed_slice();
         let (whole, sliced, parted) = (Vec::new(), 0, 0);
-        Self { frames, count: 0, inline, used: 0, room_bytes, whole, sliced, parted }
+        let count_max = Self::FRAMES_MAX;
+        Self { frames, count: 0, count_max, inline, used: 0, room_bytes, whole, sliced, parted }
     }
 
     /// Forgets the frames.
     pub fn clear(&mut self) {
-        (self.count, self.used) = (0, 0);
+        (self.count, self.count_max, self.used) = (0, self.frames.len(), 0);
     }
 
     /// The frames, in the order to send them.
@@ -83,12 +86,17 @@ impl TransmitBatch {
 
     /// True if no further frame fits.
     pub fn is_full(&self) -> bool {
-        self.count == self.frames.len()
+        self.count == self.count_max
+    }
+
+    /// Takes no further frame until it is cleared: a link may send what stands together in a batch in one segmented call.
+    pub(crate) fn end(&mut self) {
+        self.count_max = self.count;
     }
 
     /// Frames that still fit.
     pub(crate) fn room(&self) -> u32 {
-        (self.frames.len() - self.count) as u32
+        (self.count_max - self.count) as u32
     }
 
     /// The longest frame that fits, in bytes.

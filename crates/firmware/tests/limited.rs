@@ -319,3 +319,37 @@ fn an_old_hello_shortens_nothing() {
     }
     assert_eq!(pair.nodes[0].firmware.counters().get(Counter::PeersLimited), 1);
 }
+
+/// A link may send what stands in one batch as one datagram that is cut later, so what finds out whether a length gets through
+/// (`LIMIT-3`) stands alone.
+#[test]
+fn what_tries_a_length_leaves_alone() {
+    let mut pair = Pair::new(&Profile::DEFAULT);
+    pair.send(0, 2, 1, 10);
+    pair.receive(1, Selector::ANY, 100);
+    pair.run(Span::ms(50));
+    for bits in 2..6 {
+        pair.receive(1, Selector::ANY, HALF);
+        pair.send(0, 2, bits, 20_000);
+    }
+    let mut tried = 0;
+    let end = pair.now + Span::ms(500);
+    while pair.now < end && pair.nodes[0].firmware.counters().get(Counter::PathsLimited) == 0 {
+        for i in 0..2 {
+            let frames = frames_of(&mut pair, i);
+            let tries = |frame: &Vec<u8>| {
+                frame.len() > LOWERED - 400
+                    && Header::parse(frame).is_ok_and(|(header, _)| header.kind == Kind::Hello)
+            };
+            let lengths = frames.iter().filter(|frame| tries(frame)).count();
+            tried += lengths;
+            assert!(lengths == 0 || frames.len() == 1, "{} frames with it", frames.len() - 1);
+            for frame in frames.iter().filter(|frame| frame.len() <= LOWERED) {
+                give(&mut pair, 1 - i, frame);
+            }
+        }
+        pair.now = pair.now + Span::us(20);
+    }
+    assert_eq!(pair.nodes[0].firmware.counters().get(Counter::PathsLimited), 1);
+    assert!(tried >= 5, "{tried}");
+}

@@ -140,6 +140,8 @@ struct Fabric {
     cuts: Vec<u16>,
     /// Longest frame that passes, in bytes, from × to.
     longest: Vec<usize>,
+    /// What crosses in pieces passes however long they are.
+    pieces_pass: bool,
 }
 
 impl Network {
@@ -155,6 +157,7 @@ impl Network {
                 burst: vec![Time(0); nodes * nodes],
                 cuts: vec![0; nodes * nodes],
                 longest: vec![usize::MAX; nodes * nodes],
+                pieces_pass: false,
             })
             .collect();
         Self {
@@ -311,6 +314,12 @@ impl Network {
         self.fabrics[fabric].longest[from * nodes + to] = bytes;
     }
 
+    /// Whether what crosses a fabric in pieces passes whatever [`lose_longer`](Self::lose_longer) says, as through a virtual switch that
+    /// forwards what a sender's kernel has not yet cut.
+    pub fn pass_pieces(&mut self, fabric: usize, pass: bool) {
+        self.fabrics[fabric].pieces_pass = pass;
+    }
+
     /// When a node's outgoing side has sent all it was given.
     pub fn egress_free(&self, node: usize) -> Time {
         self.fabrics.iter().map(|fabric| fabric.egress[node]).max().unwrap_or_default()
@@ -438,7 +447,9 @@ impl Network {
             verdict
         });
         // What crosses in pieces is as long as they are.
-        let too_long = frame.len().min(fabric.setup.piece_bytes) > fabric.longest[path];
+        let in_pieces = frame.len() > fabric.setup.piece_bytes;
+        let too_long = frame.len().min(fabric.setup.piece_bytes) > fabric.longest[path]
+            && !(in_pieces && fabric.pieces_pass);
         let fate = if fabric.cuts[path] > 0 {
             Fate::Cut
         } else if verdict.drop || too_long {

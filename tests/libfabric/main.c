@@ -16,7 +16,8 @@ static const struct {
 	{"tagged", test_tagged},       {"probing", test_probing},
 	{"completions", test_completions}, {"waiting", test_waiting},
 	{"memory", test_memory},       {"atomics", test_atomics},
-	{"threads", test_threads},     {"failures", test_failures},
+	{"threads", test_threads},     {"manual", test_manual},
+	{"failures", test_failures},
 };
 
 int main(int count, char **arguments)

@@ -14,7 +14,9 @@ use crate::domain::{Domain, DomainInner};
 use crate::entries::Entries;
 use crate::entry::enter;
 use crate::eq::{Eq, EqInner};
-use crate::handle::{Object, close_unused, fid, give, list, look, object, put_text, store};
+use crate::handle::{
+    Object, close_unused, downcast, fid, give, list, look, object, put_text, store,
+};
 use crate::places::{Place, Problem, destination};
 use crate::symmetric::{hosts, ports};
 use crate::tables::{AvOps, FidOps, NONE};
@@ -49,8 +51,14 @@ pub struct Av {
     uses: Mutex<Option<Use>>,
 }
 
-// SAFETY: `repr(C)`, and begins with its fid.
-unsafe impl Object for Av {}
+// SAFETY: `repr(C)`, and begins with its fid, whose table no other type has.
+unsafe impl Object for Av {
+    const CLASS: usize = class::AV;
+
+    fn table() -> &'static FidOps {
+        &FID
+    }
+}
 
 static FID: FidOps = FidOps { bind, ..FidOps::new(close) };
 static OPS: AvOps = AvOps {
@@ -191,12 +199,12 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 /// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, _flags: u64) -> c_int {
     enter(|| -> c_int {
-        let av: &Av = object!(fid.cast::<Av>().cast_const());
+        let av: &Av = downcast!(fid);
         let common: &Fid = object!(to.cast_const());
         if common.fclass != class::EQ {
             return -libc::EINVAL;
         }
-        let eq: &Eq = object!(to.cast::<Eq>().cast_const());
+        let eq: &Eq = downcast!(to);
         if av.inner.eq.set(Arc::clone(&eq.inner)).is_err() {
             return -libc::EINVAL;
         }

@@ -54,12 +54,17 @@ pub mod op {
     pub const REMOTE_CQ_DATA: u64 = 1 << 17;
     pub const MORE: u64 = 1 << 18;
     pub const PEEK: u64 = 1 << 19;
+    pub const FENCE: u64 = 1 << 21;
     pub const COMPLETION: u64 = 1 << 24;
     pub const INJECT: u64 = 1 << 25;
     pub const INJECT_COMPLETE: u64 = 1 << 26;
     pub const TRANSMIT_COMPLETE: u64 = 1 << 27;
     pub const DELIVERY_COMPLETE: u64 = 1 << 28;
+    pub const COMMIT_COMPLETE: u64 = 1 << 30;
     pub const MATCH_COMPLETE: u64 = 1 << 31;
+    /// How far an operation is to be before it is told to have ended, at least.
+    pub const COMPLETION_LEVELS: u64 =
+        INJECT_COMPLETE | TRANSMIT_COMPLETE | DELIVERY_COMPLETE | MATCH_COMPLETE;
     pub const DISCARD: u64 = 1 << 58;
     pub const CLAIM: u64 = 1 << 59;
 }
@@ -135,6 +140,15 @@ pub mod getinfo {
     pub const NUMERICHOST: u64 = 1 << 55;
     /// `node` and `service` are where this process is to be reached.
     pub const SOURCE: u64 = 1 << 57;
+}
+
+/// Flags of registering memory.
+pub mod mr_flags {
+    /// Memory of a device, by descriptor or otherwise, and memory that survives a loss of power.
+    pub const REFUSED: u64 = DMABUF | HMEM_DEVICE_ONLY | PMEM;
+    const DMABUF: u64 = 1 << 40;
+    const HMEM_DEVICE_ONLY: u64 = 1 << 46;
+    const PMEM: u64 = 1 << 49;
 }
 
 /// Commands of `fi_control`.
@@ -225,6 +239,15 @@ pub struct FiDomainAttr {
     pub max_err_data: usize,
     pub mr_cnt: usize,
     pub tclass: u32,
+}
+
+/// What follows it in cores from 2.5 on.
+#[repr(C)]
+pub struct FiDomainAttrSince25 {
+    pub max_ep_auth_key: usize,
+    pub max_group_id: u32,
+    pub max_cntr_value: u64,
+    pub max_err_cntr_value: u64,
 }
 
 #[repr(C)]

@@ -1,26 +1,32 @@
 //! Counters of ended operations.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::bindings::*;
-use crate::domain::Domain;
-use crate::endpoint::{EpInner, wait_any};
+use crate::domain::{Domain, DomainInner};
+use crate::endpoint::EpInner;
 use crate::entry::enter;
-use crate::handle::{Object, close_unused, fid, give, object};
+use crate::handle::{Object, close_unused, downcast, fid, give, object};
 use crate::tables::{CntrOps, FidOps};
-use crate::waiting::WaitObject;
+use crate::waiting::{Asleep, WaitObject, wait_any};
 use emp_face::users::{Use, Users};
 use emp_face::yielding::Yielding;
 
-/// Longest sleep of a wait before the counter is looked at again: the application may change it, too.
-const SLICE: Duration = Duration::from_millis(10);
+/// Longest sleep of a wait before the counter is looked at again, in case endpoints of another domain are bound to it.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// Counters count operations (`FI_CNTR_EVENTS_COMP`), and nothing else.
+const COUNTS_OPERATIONS: u32 = 0;
 
 /// What endpoints keep of a counter.
-#[derive(Default)]
 pub struct CntrInner {
+    /// The node that endpoints of this counter belong to.
+    domain: Arc<DomainInner>,
+    /// Threads in [`wait`], which whoever changes the counter wakes.
+    sleepers: AtomicUsize,
     good: AtomicU64,
     bad: AtomicU64,
     /// Endpoints that are bound to it.
@@ -43,19 +49,46 @@ pub struct Cntr {
     _of: Use,
 }
 
-// SAFETY: `repr(C)`, and begins with its fid.
-unsafe impl Object for Cntr {}
+// SAFETY: `repr(C)`, and begins with its fid, whose table no other type has.
+unsafe impl Object for Cntr {
+    const CLASS: usize = class::CNTR;
+
+    fn table() -> &'static FidOps {
+        &FID
+    }
+}
 
 static FID: FidOps = FidOps { control, ..FidOps::new(close) };
 static OPS: CntrOps =
     CntrOps { size: size_of::<CntrOps>(), read, readerr, add, set, wait, adderr, seterr };
 
 impl CntrInner {
+    fn new(domain: &Arc<DomainInner>, waiting: WaitObject) -> Self {
+        Self {
+            domain: Arc::clone(domain),
+            sleepers: AtomicUsize::new(0),
+            good: AtomicU64::new(0),
+            bad: AtomicU64::new(0),
+            endpoints: Mutex::default(),
+            seen: AtomicU64::new(0),
+            tried: AtomicU64::new(0),
+            yielding: Yielding::default(),
+            waiting,
+        }
+    }
+
     /// Notes an operation that has ended.
     pub fn count(&self, good: bool) {
         let counter = if good { &self.good } else { &self.bad };
         counter.fetch_add(1, Ordering::Release);
+        self.changed();
+    }
+
+    fn changed(&self) {
         self.waiting.ring();
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            self.domain.node().nudge();
+        }
     }
 
     fn sum(&self) -> u64 {
@@ -94,7 +127,11 @@ pub unsafe extern "C" fn open(
     enter(|| -> c_int {
         let domain: &Domain = object!(domain.cast_const());
         // SAFETY: libfabric's rules.
-        let wait_obj = unsafe { attr.as_ref() }.map_or(wait::NONE, |attr| attr.wait_obj);
+        let (events, wait_obj) =
+            unsafe { attr.as_ref() }.map_or((0, wait::NONE), |attr| (attr.events, attr.wait_obj));
+        if events != COUNTS_OPERATIONS {
+            return -libc::ENOSYS;
+        }
         let waiting = match WaitObject::open(wait_obj) {
             Ok(waiting) => waiting,
             Err(refusal) => return refusal,
@@ -102,7 +139,7 @@ pub unsafe extern "C" fn open(
         let fid = fid(class::CNTR, context, &FID);
         // SAFETY: libfabric's rules.
         unsafe {
-            let inner = Arc::new(CntrInner { waiting, ..CntrInner::default() });
+            let inner = Arc::new(CntrInner::new(&domain.inner, waiting));
             let (users, of) = (Users::default(), domain.users.one());
             give(Cntr { fid, ops: &OPS, inner, users, _of: of }, into)
         }
@@ -124,7 +161,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 /// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
     enter(|| -> c_int {
-        let counter: &Cntr = object!(fid.cast::<Cntr>().cast_const());
+        let counter: &Cntr = downcast!(fid);
         // SAFETY: libfabric's rules.
         unsafe { counter.inner.waiting.control(command, argument) }
     })
@@ -166,7 +203,7 @@ unsafe extern "C" fn add(counter: *mut Cntr, value: u64) -> c_int {
     enter(|| -> c_int {
         let counter: &Cntr = object!(counter.cast_const());
         counter.inner.good.fetch_add(value, Ordering::Release);
-        counter.inner.waiting.ring();
+        counter.inner.changed();
         0
     })
 }
@@ -178,7 +215,7 @@ unsafe extern "C" fn set(counter: *mut Cntr, value: u64) -> c_int {
     enter(|| -> c_int {
         let counter: &Cntr = object!(counter.cast_const());
         counter.inner.good.store(value, Ordering::Release);
-        counter.inner.waiting.ring();
+        counter.inner.changed();
         0
     })
 }
@@ -190,7 +227,7 @@ unsafe extern "C" fn adderr(counter: *mut Cntr, value: u64) -> c_int {
     enter(|| -> c_int {
         let counter: &Cntr = object!(counter.cast_const());
         counter.inner.bad.fetch_add(value, Ordering::Release);
-        counter.inner.waiting.ring();
+        counter.inner.changed();
         0
     })
 }
@@ -202,7 +239,7 @@ unsafe extern "C" fn seterr(counter: *mut Cntr, value: u64) -> c_int {
     enter(|| -> c_int {
         let counter: &Cntr = object!(counter.cast_const());
         counter.inner.bad.store(value, Ordering::Release);
-        counter.inner.waiting.ring();
+        counter.inner.changed();
         0
     })
 }
@@ -216,7 +253,9 @@ unsafe extern "C" fn wait(counter: *mut Cntr, threshold: u64, timeout: c_int) ->
         let counter = &counter.inner;
         let end = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
         let bad_before = counter.bad.load(Ordering::Acquire);
+        let _asleep = Asleep::new(&counter.sleepers);
         loop {
+            let nudges = counter.domain.node().nudges();
             counter.progress();
             if counter.good.load(Ordering::Acquire) >= threshold {
                 return 0;
@@ -228,7 +267,7 @@ unsafe extern "C" fn wait(counter: *mut Cntr, threshold: u64, timeout: c_int) ->
             if left.is_zero() {
                 return -libc::ETIMEDOUT;
             }
-            wait_any(&counter.endpoints(), left.min(SLICE));
+            wait_any(&counter.domain, &counter.endpoints(), nudges, left.min(SLICE));
         }
     })
 }

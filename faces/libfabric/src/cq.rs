@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::bindings::*;
-use crate::domain::Domain;
-use crate::endpoint::{EpInner, wait_any};
+use crate::domain::{Domain, DomainInner};
+use crate::endpoint::EpInner;
 use crate::entry::enter;
-use crate::handle::{Object, close_unused, fid, give, object, put_text, store};
+use crate::handle::{Object, close_unused, downcast, fid, give, object, put_text, store};
 use crate::tables::{CqOps, FidOps};
-use crate::waiting::WaitObject;
+use crate::waiting::{Asleep, WaitObject, wait_any};
 use emp_face::users::{Use, Users};
 use emp_face::yielding::Yielding;
 
@@ -23,7 +23,7 @@ const DEPTH_MIN: usize = 16 << 10;
 /// Lengths of the queue that entries which nobody here asked for may fill.
 const OVERRUN: usize = 4;
 
-/// Longest sleep before the queue is looked at again; bounds how late a signal is noticed.
+/// Longest sleep before the queue is looked at again, in case endpoints of another domain are bound to it.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// An operation that has ended.
@@ -58,6 +58,10 @@ pub struct CqInner {
     /// Endpoints that are bound to it. Locked before an endpoint, which is locked before `ended`.
     pub endpoints: Mutex<Vec<Arc<EpInner>>>,
     signalled: AtomicBool,
+    /// The node that endpoints of this queue belong to.
+    domain: Arc<DomainInner>,
+    /// Threads in [`sreadfrom`], which whoever adds an entry wakes.
+    sleepers: AtomicUsize,
     /// Entries were dropped.
     overrun: AtomicBool,
     pub waiting: WaitObject,
@@ -74,8 +78,14 @@ pub struct Cq {
     _of: Use,
 }
 
-// SAFETY: `repr(C)`, and begins with its fid.
-unsafe impl Object for Cq {}
+// SAFETY: `repr(C)`, and begins with its fid, whose table no other type has.
+unsafe impl Object for Cq {
+    const CLASS: usize = class::CQ;
+
+    fn table() -> &'static FidOps {
+        &FID
+    }
+}
 
 static FID: FidOps = FidOps { control, ..FidOps::new(close) };
 static OPS: CqOps =
@@ -93,7 +103,17 @@ impl CqInner {
         let mut ended = self.lock();
         ended.push_back(entry);
         self.count.store(ended.len(), Ordering::Relaxed);
+        drop(ended);
         self.waiting.ring();
+        self.wake();
+    }
+
+    /// Wakes those who sleep until there is an entry: it may have been another thread that has added it.
+    #[inline]
+    fn wake(&self) {
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            self.domain.node().nudge();
+        }
     }
 
     /// Adds an entry for which no operation of ours was posted: peers decide how many there are. Beyond several times the
@@ -240,6 +260,8 @@ pub unsafe extern "C" fn open(
             format: form,
             endpoints: Mutex::default(),
             signalled: AtomicBool::new(false),
+            domain: Arc::clone(&domain.inner),
+            sleepers: AtomicUsize::new(0),
             overrun: AtomicBool::new(false),
             waiting,
             yielding: Yielding::default(),
@@ -268,7 +290,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 /// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
     enter(|| -> c_int {
-        let queue: &Cq = object!(fid.cast::<Cq>().cast_const());
+        let queue: &Cq = downcast!(fid);
         // SAFETY: libfabric's rules.
         unsafe { queue.inner.waiting.control(command, argument) }
     })
@@ -338,7 +360,10 @@ unsafe extern "C" fn sreadfrom(
         let cq: &Cq = object!(cq.cast_const());
         let end = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
         let again = -(libc::EAGAIN as isize);
+        // From here on entries and signals are told, so that none is missed between a look and a sleep.
+        let _asleep = Asleep::new(&cq.inner.sleepers);
         loop {
+            let nudges = cq.inner.domain.node().nudges();
             // SAFETY: the same arguments under the same rules.
             let result = unsafe { readfrom(pointer, into, room, sources) };
             if result != again || cq.inner.signalled.swap(false, Ordering::AcqRel) {
@@ -350,7 +375,7 @@ unsafe extern "C" fn sreadfrom(
             }
             let endpoints =
                 cq.inner.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            wait_any(&endpoints, left.min(SLICE));
+            wait_any(&cq.inner.domain, &endpoints, nudges, left.min(SLICE));
         }
     })
 }
@@ -362,6 +387,7 @@ unsafe extern "C" fn signal(cq: *mut Cq) -> c_int {
     enter(|| -> c_int {
         let cq: &Cq = object!(cq.cast_const());
         cq.inner.signalled.store(true, Ordering::Release);
+        cq.inner.wake();
         0
     })
 }
@@ -380,6 +406,11 @@ unsafe extern "C" fn readerr(cq: *mut Cq, into: *mut FiCqErrEntry, _flags: u64) 
         };
         let Some(entry) = ended.pop_front() else { return -(libc::EAGAIN as isize) };
         cq.inner.count.store(ended.len(), Ordering::Relaxed);
+        drop(ended);
+        // Who looks for a message again and again reads nothing but that there is none.
+        if failure.error == libc::ENOMSG {
+            cq.inner.progress();
+        }
         // Nothing is written past the members that all versions have.
         into.op_context = std::ptr::with_exposed_provenance_mut(entry.context);
         into.flags = entry.flags;

@@ -15,7 +15,7 @@ use crate::address::{EpAddress, SERVICE_ENDPOINT};
 use crate::asked::{Format, source_of};
 use crate::bindings::*;
 use crate::entry::enter;
-use crate::handle::{Object, fid, give, look, object, take};
+use crate::handle::{Object, downcast, fid, give, look, object, take};
 use crate::tables::{DomainOps, FidOps, MrOps, NONE};
 use crate::{av, cntr, cq, endpoint, mr, params};
 
@@ -61,8 +61,14 @@ pub struct Domain {
     _of: Use,
 }
 
-// SAFETY: `repr(C)`, and begins with its fid.
-unsafe impl Object for Domain {}
+// SAFETY: `repr(C)`, and begins with its fid, whose table no other type has.
+unsafe impl Object for Domain {
+    const CLASS: usize = class::DOMAIN;
+
+    fn table() -> &'static FidOps {
+        &FID
+    }
+}
 
 static FID: FidOps = FidOps::new(close);
 static OPS: DomainOps = DomainOps {
@@ -157,7 +163,7 @@ pub unsafe extern "C" fn open2(
 /// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     enter(|| -> c_int {
-        let domain: &Domain = object!(fid.cast::<Domain>().cast_const());
+        let domain: &Domain = downcast!(fid);
         if domain.users.any() {
             return -libc::EBUSY;
         }

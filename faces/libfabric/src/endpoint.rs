@@ -4,22 +4,24 @@
 //! ever taken for the other and both have all 64 match bits.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use emp_host::{ClaimId, Completion, Endpoint};
 
 use crate::asked::source_of;
-use crate::av::{Av, AvInner, put_address};
+use crate::av::{Av, AvInner};
 use crate::bindings::*;
 use crate::cntr::{Cntr, CntrInner};
 use crate::cq::{Cq, CqInner};
 use crate::domain::{Domain, DomainInner};
 use crate::entry::enter;
 use crate::eq::Eq;
-use crate::handle::{Object, fid, give, look, object, store, take};
+use crate::handle::{Object, downcast, fid, give, look, object, take};
+use crate::info::IOV_LIMIT;
 use crate::neighbours::Neighbours;
+use crate::options::{control, getname, getopt, setopt};
 use crate::slots::Operations;
 use crate::tables::{
     AtomicOps, COLLECTIVE, CmOps, EpOps, FidOps, MsgOps, NONE, RmaOps, TaggedOps, UnsupportedTable,
@@ -84,6 +86,8 @@ pub struct EpInner {
     pub tx_flags: AtomicU64,
     pub rx_flags: AtomicU64,
     pub min_multi_recv: AtomicUsize,
+    /// Segments of a message that it sends, and receives: as its `fi_info` says.
+    pub iov_limits: (usize, usize),
     binding: Mutex<Bound>,
     /// What it is bound to, which must not be closed before it.
     uses: Mutex<Vec<Use>>,
@@ -105,8 +109,14 @@ pub struct Ep {
     _of: Use,
 }
 
-// SAFETY: `repr(C)`, and begins with its fid.
-unsafe impl Object for Ep {}
+// SAFETY: `repr(C)`, and begins with its fid, whose table no other type has.
+unsafe impl Object for Ep {
+    const CLASS: usize = class::EP;
+
+    fn table() -> &'static FidOps {
+        &FID
+    }
+}
 
 static FID: FidOps = FidOps { bind, control, ..FidOps::new(close) };
 static OPS: EpOps = EpOps {
@@ -150,7 +160,7 @@ impl EpInner {
         self.enabled.get().is_none_or(|enabled| enabled.untagged.is_idle())
     }
 
-    fn enable(self: &Arc<Self>) -> Result<(), c_int> {
+    pub fn enable(self: &Arc<Self>) -> Result<(), c_int> {
         if self.enabled.get().is_some() {
             return Ok(());
         }
@@ -241,20 +251,6 @@ fn leave(endpoints: &Endpoints, endpoint: &Arc<EpInner>) {
     endpoints.retain(|other| !Arc::ptr_eq(other, endpoint));
 }
 
-/// Sleeps until something has ended at one of the endpoints, at most for `time`. Endpoints of several domains are not
-/// slept on together; a short sleep looks after all of them in turn.
-pub fn wait_any(endpoints: &[Arc<EpInner>], time: Duration) {
-    let enabled: Vec<_> = endpoints.iter().filter_map(|endpoint| endpoint.enabled.get()).collect();
-    let nodes: Vec<_> = enabled.iter().flat_map(|e| [&e.tagged, &e.untagged]).collect();
-    if nodes.is_empty() {
-        std::thread::sleep(time.min(Duration::from_millis(1)));
-        return;
-    }
-    let one_domain = endpoints.windows(2).all(|two| Arc::ptr_eq(&two[0].domain, &two[1].domain));
-    let time = if one_domain { time } else { time.min(Duration::from_millis(1)) };
-    Endpoint::wait_completions_of(&nodes, time);
-}
-
 /// Opens an endpoint.
 ///
 /// # Safety
@@ -284,6 +280,10 @@ pub unsafe extern "C" fn open(
             tx_flags: AtomicU64::new(tx.map_or(0, |tx| tx.op_flags)),
             rx_flags: AtomicU64::new(rx.map_or(0, |rx| rx.op_flags)),
             min_multi_recv: AtomicUsize::new(MIN_MULTI_RECV),
+            iov_limits: (
+                tx.map_or(IOV_LIMIT, |tx| tx.iov_limit),
+                rx.map_or(IOV_LIMIT, |rx| rx.iov_limit),
+            ),
             binding: Mutex::default(),
             uses: Mutex::default(),
             enabled: OnceLock::new(),
@@ -347,7 +347,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 /// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
     enter(|| -> c_int {
-        let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
+        let endpoint: &Ep = downcast!(fid);
         let common: &Fid = object!(to.cast_const());
         if endpoint.inner.enabled.get().is_some() {
             return -error::OPBADSTATE;
@@ -360,7 +360,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
         };
         match common.fclass {
             class::CQ => {
-                let queue: &Cq = object!(to.cast::<Cq>().cast_const());
+                let queue: &Cq = downcast!(to);
                 let selective = flags & bind::SELECTIVE_COMPLETION != 0;
                 let (tx, rx) = (flags & bind::TRANSMIT != 0, flags & bind::RECV != 0);
                 let known = bind::TRANSMIT | bind::RECV | bind::SELECTIVE_COMPLETION;
@@ -381,7 +381,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
                 user(&queue.users)
             }
             class::AV => {
-                let av: &Av = object!(to.cast::<Av>().cast_const());
+                let av: &Av = downcast!(to);
                 if bound.av.is_some() {
                     return -libc::EINVAL;
                 }
@@ -389,16 +389,19 @@ unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
                 user(&av.users)
             }
             class::CNTR => {
-                let counter: &Cntr = object!(to.cast::<Cntr>().cast_const());
+                let counter: &Cntr = downcast!(to);
                 if flags == 0 || flags & !bind::COUNTED != 0 {
                     return -error::BADFLAGS;
+                }
+                if bound.counters.iter().any(|(_, directions)| directions & flags != 0) {
+                    return -libc::EINVAL;
                 }
                 bound.counters.push((Arc::clone(&counter.inner), flags));
                 user(&counter.users)
             }
             // Nothing happens to an endpoint that an event would tell of.
             class::EQ => {
-                let events: &Eq = object!(to.cast::<Eq>().cast_const());
+                let events: &Eq = downcast!(to);
                 user(&events.users)
             }
             _ => -libc::EINVAL,
@@ -409,100 +412,9 @@ unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
 /// # Safety
 ///
 /// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
-    enter(|| -> c_int {
-        let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
-        let inner = &endpoint.inner;
-        match command {
-            control::ENABLE => inner.enable().err().unwrap_or(0),
-            control::GETOPSFLAG | control::SETOPSFLAG => {
-                let flags: &u64 = object!(argument.cast::<u64>().cast_const());
-                let flags = *flags;
-                let of = match flags & (bind::TRANSMIT | bind::RECV) {
-                    bind::TRANSMIT => &inner.tx_flags,
-                    bind::RECV => &inner.rx_flags,
-                    _ => return -libc::EINVAL,
-                };
-                if command == control::SETOPSFLAG {
-                    of.store(flags & !(bind::TRANSMIT | bind::RECV), Ordering::Relaxed);
-                } else {
-                    store!(argument.cast::<u64>(), of.load(Ordering::Relaxed));
-                }
-                0
-            }
-            _ => -libc::ENOSYS,
-        }
-    })
-}
-
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn getname(fid: *mut Fid, into: *mut c_void, room: *mut usize) -> c_int {
-    enter(|| -> c_int {
-        let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
-        let domain = &endpoint.inner.domain;
-        let address = domain.format.write(&domain.address(endpoint.inner.number));
-        // SAFETY: libfabric's rules.
-        unsafe { put_address(&address, into, room) }
-    })
-}
-
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn getopt(
-    fid: *mut Fid,
-    level: c_int,
-    name: c_int,
-    into: *mut c_void,
-    room: *mut usize,
-) -> c_int {
-    enter(|| -> c_int {
-        let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
-        let given: &usize = object!(room.cast_const());
-        if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
-            return -libc::ENOPROTOOPT;
-        }
-        if *given < size_of::<usize>() {
-            return -error::TOOSMALL;
-        }
-        store!(into.cast::<usize>(), endpoint.inner.min_multi_recv.load(Ordering::Relaxed));
-        store!(room, size_of::<usize>());
-        0
-    })
-}
-
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn setopt(
-    fid: *mut Fid,
-    level: c_int,
-    name: c_int,
-    value: *const c_void,
-    len: usize,
-) -> c_int {
-    enter(|| -> c_int {
-        let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
-        if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
-            return -libc::ENOPROTOOPT;
-        }
-        if len != size_of::<usize>() {
-            return -libc::EINVAL;
-        }
-        let value: &usize = object!(value.cast::<usize>());
-        endpoint.inner.min_multi_recv.store(*value, Ordering::Relaxed);
-        0
-    })
-}
-
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
     enter(|| -> isize {
-        let endpoint: &Ep = object!(fid.cast::<Ep>().cast_const());
+        let endpoint: &Ep = downcast!(fid);
         match endpoint.inner.enabled.get() {
             Some(enabled) => {
                 let mut state = endpoint.inner.lock();

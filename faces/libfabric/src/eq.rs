@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::bindings::*;
 use crate::entry::enter;
 use crate::fabric::Fabric;
-use crate::handle::{Object, close_unused, fid, give, list, object, put_text, store};
+use crate::handle::{Object, close_unused, downcast, fid, give, list, object, put_text, store};
 use crate::tables::{EqOps, FidOps};
 use crate::waiting::WaitObject;
 use emp_face::users::{Use, Users};
@@ -45,8 +45,14 @@ pub struct Eq {
     _of: Use,
 }
 
-// SAFETY: `repr(C)`, and begins with its fid.
-unsafe impl Object for Eq {}
+// SAFETY: `repr(C)`, and begins with its fid, whose table no other type has.
+unsafe impl Object for Eq {
+    const CLASS: usize = class::EQ;
+
+    fn table() -> &'static FidOps {
+        &FID
+    }
+}
 
 static FID: FidOps = FidOps { control, ..FidOps::new(close) };
 static OPS: EqOps = EqOps { size: size_of::<EqOps>(), read, readerr, write, sread, strerror };
@@ -153,7 +159,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 /// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
     enter(|| -> c_int {
-        let events: &Eq = object!(fid.cast::<Eq>().cast_const());
+        let events: &Eq = downcast!(fid);
         // SAFETY: libfabric's rules.
         unsafe { events.inner.waiting.control(command, argument) }
     })

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::bindings::*;
 use crate::entry::enter;
-use crate::handle::{Object, close_unused, fid, give, list, object};
+use crate::handle::{Object, close_unused, downcast, fid, give, list, object};
 use crate::tables::{FabricOps, FidOps, NONE};
 use crate::{cntr, cq, domain, eq};
 use emp_face::users::Users;
@@ -17,8 +17,14 @@ pub struct Fabric {
     pub users: Users,
 }
 
-// SAFETY: `repr(C)`, and begins with its fid.
-unsafe impl Object for Fabric {}
+// SAFETY: `repr(C)`, and begins with its fid, whose table no other type has.
+unsafe impl Object for Fabric {
+    const CLASS: usize = class::FABRIC;
+
+    fn table() -> &'static FidOps {
+        &FID
+    }
+}
 
 static FID: FidOps = FidOps::new(close);
 static OPS: FabricOps = FabricOps {
@@ -75,15 +81,15 @@ unsafe extern "C" fn trywait(_fabric: *mut Fabric, fids: *mut *mut Fid, count: c
             let common: &Fid = object!(fid.cast_const());
             let ready = match common.fclass {
                 class::CQ => {
-                    let queue: &cq::Cq = object!(fid.cast::<cq::Cq>().cast_const());
+                    let queue: &cq::Cq = downcast!(fid);
                     queue.inner.is_ready()
                 }
                 class::CNTR => {
-                    let counter: &cntr::Cntr = object!(fid.cast::<cntr::Cntr>().cast_const());
+                    let counter: &cntr::Cntr = downcast!(fid);
                     counter.inner.is_ready()
                 }
                 class::EQ => {
-                    let events: &eq::Eq = object!(fid.cast::<eq::Eq>().cast_const());
+                    let events: &eq::Eq = downcast!(fid);
                     events.inner.is_ready()
                 }
                 _ => return -libc::EINVAL,

@@ -18,8 +18,27 @@ use emp_face::users::Users;
 ///
 /// # Safety
 ///
-/// `repr(C)`, with the `Fid` first.
-pub unsafe trait Object: Sized {}
+/// `repr(C)`, with the `Fid` first, whose class and table are these and which no other type's are.
+pub unsafe trait Object: Sized {
+    /// Its class of objects.
+    const CLASS: usize;
+
+    /// The table in its fid: that it is ours says that the object is.
+    fn table() -> &'static FidOps;
+}
+
+/// An object that C passes as one of any kind: `None` if it is null, of another class, or another provider's.
+///
+/// # Safety
+///
+/// Null or an open object, of whatever provider: all begin with the same members.
+pub unsafe fn down<'a, T: Object>(fid: *const Fid) -> Option<&'a T> {
+    // SAFETY: the caller says so.
+    let common = unsafe { look(fid) }?;
+    let ours = common.fclass == T::CLASS && std::ptr::eq(common.ops, T::table());
+    // SAFETY: the table is that of objects of type `T` alone, which are made here.
+    if ours { unsafe { look(fid.cast::<T>()) } } else { None }
+}
 
 /// The common part of a new object.
 pub fn fid(fclass: usize, context: *mut c_void, ops: &'static FidOps) -> Fid {
@@ -83,6 +102,18 @@ macro_rules! object {
     };
 }
 pub(crate) use object;
+
+/// The object of this type behind a fid from C; ends the function with `-EINVAL` if it is none.
+macro_rules! downcast {
+    ($fid:expr) => {
+        // SAFETY: libfabric's rules (see `handle`); the reference is used within the call only.
+        match unsafe { $crate::handle::down($fid.cast_const()) } {
+            Some(object) => object,
+            None => return -(libc::EINVAL as i32) as _,
+        }
+    };
+}
+pub(crate) use downcast;
 
 /// A list from C.
 macro_rules! list {

@@ -7,7 +7,8 @@ use crate::asked::{Asked, Format, asked, text as given_text};
 use crate::bindings::*;
 use crate::domain::Domain;
 use crate::entry::enter;
-use crate::handle::look;
+use crate::fabric::Fabric;
+use crate::handle::{Object, down, look};
 use crate::params;
 use crate::places::Place;
 use emp_face::log;
@@ -47,7 +48,9 @@ pub const INJECT_BYTES: usize = 1024;
 const ORDERS: u64 = FI_ORDER_SAS | FI_ORDER_ATOMIC;
 /// Runs of remote memory that one read or write names: what MPIs make use of.
 pub const REMOTE_IOV_LIMIT: usize = 4;
-/// Segments of one operation: what MPIs use, and more than the two that need no allocation.
+/// Segments of one operation, as offered unasked: what other providers have, and applications are tested with.
+const IOV_USUAL: usize = 4;
+/// The same, at most.
 pub const IOV_LIMIT: usize = 8;
 /// Operations of one endpoint that may be outstanding, unless more are asked for.
 const DEPTH: usize = 1024;
@@ -57,6 +60,10 @@ pub const DEPTH_MAX: usize = 32 << 10;
 pub const MESSAGE_BYTES_MAX: usize = 1 << 46;
 /// All tag bits are to be had: no field is marked.
 const TAG_FORMAT: u64 = 0xAAAA_AAAA_AAAA_AAAA;
+
+/// Version of the wire protocol, and bytes of a region's key.
+const PROTOCOL_VERSION: u32 = 1;
+const KEY_BYTES: usize = 8;
 
 /// Interface version from which on modes of registration are bits.
 const MR_MODE_BITS_SINCE: u32 = version(1, 5);
@@ -77,6 +84,8 @@ pub const ADDRESS_FORMAT: u32 = PROTOCOL;
 
 /// Bytes that each block is longer than the structure in it, all zero: newer cores have members there.
 const SPARE_BYTES: usize = 256;
+
+const _: () = assert!(size_of::<FiDomainAttrSince25>() <= SPARE_BYTES);
 
 /// A zeroed block that the core can `free`. Null if there is no memory.
 fn zeroed<T>() -> *mut T {
@@ -159,6 +168,23 @@ impl<'a> Hints<'a> {
                 "domain capabilities",
             ),
             (self.domain.is_some_and(|d| d.auth_key_size != 0), "authorization keys"),
+            (self.domain.is_some_and(|d| d.mr_iov_limit > 1), "segments of a region"),
+            (self.domain.is_some_and(|d| d.mr_cnt > REGIONS), "regions"),
+            (self.domain.is_some_and(|d| d.max_err_data > 0), "error data"),
+            (self.domain.is_some_and(|d| d.mr_key_size > KEY_BYTES), "key size"),
+            (self.domain.is_some_and(|d| d.max_ep_stx_ctx > 0), "shared transmit contexts"),
+            (self.domain.is_some_and(|d| d.max_ep_srx_ctx > 0), "shared receive contexts"),
+            (self.domain.is_some_and(|d| many(d.max_ep_tx_ctx)), "contexts of an endpoint"),
+            (self.domain.is_some_and(|d| many(d.max_ep_rx_ctx)), "contexts of an endpoint"),
+            (self.ep.is_some_and(|e| e.max_order_raw_size > MESSAGE_BYTES_MAX), "ordered size"),
+            (self.ep.is_some_and(|e| e.max_order_war_size > MESSAGE_BYTES_MAX), "ordered size"),
+            (self.ep.is_some_and(|e| e.max_order_waw_size > MESSAGE_BYTES_MAX), "ordered size"),
+            (self.ep.is_some_and(|e| e.msg_prefix_size > 0), "message prefixes"),
+            (self.ep.is_some_and(|e| e.protocol_version > PROTOCOL_VERSION), "protocol version"),
+            (
+                self.fabric.is_some_and(|f| f.prov_version > crate::PROVIDER_VERSION),
+                "provider version",
+            ),
         ];
         for (problem, what) in problems {
             if problem {
@@ -175,9 +201,13 @@ impl<'a> Hints<'a> {
             // SAFETY: libfabric's rules: null or a text.
             name.is_null() || unsafe { CStr::from_ptr(name) }.to_str() == Ok(ours)
         };
-        // SAFETY: libfabric's rules: null or an open domain.
-        let open = self.domain.and_then(|hint| unsafe { look(hint.domain.cast::<Domain>()) });
-        open.is_none_or(|open| open.name == domain)
+        // SAFETY: libfabric's rules: null or an open domain, of whatever provider.
+        let open = self.domain.map_or(Some(None), |hint| unsafe { given(hint.domain) });
+        let Some(open) = open else { return false };
+        // SAFETY: likewise, a fabric.
+        let fabric = self.fabric.map_or(Some(None), |hint| unsafe { given::<Fabric>(hint.fabric) });
+        fabric.is_some()
+            && open.is_none_or(|open: &Domain| open.name == domain)
             && self.domain.is_none_or(|hint| is(hint.name, domain))
             && self.fabric.is_none_or(|hint| is(hint.name, FABRIC))
     }
@@ -186,6 +216,16 @@ impl<'a> Hints<'a> {
     fn caps(&self) -> u64 {
         with_directions(self.info.map_or(0, |info| info.caps)) | CAPS_PLACE
     }
+}
+
+/// An object that hints hand in: `Some(None)` if there is none, `None` if it is another provider's.
+///
+/// # Safety
+///
+/// Null or an open object of any provider.
+unsafe fn given<'a, T: Object>(pointer: *mut c_void) -> Option<Option<&'a T>> {
+    // SAFETY: the caller says so.
+    if pointer.is_null() { Some(None) } else { unsafe { down(pointer.cast()) }.map(Some) }
 }
 
 /// Capabilities as they are meant: all if none is named, all directions of messages, or of remote memory, if none of
@@ -264,18 +304,18 @@ fn build(
     tx.msg_order = ORDERS;
     tx.inject_size = INJECT_BYTES;
     tx.size = hints.tx.map_or(0, |hint| hint.size).max(DEPTH);
-    tx.iov_limit = IOV_LIMIT;
+    tx.iov_limit = hints.tx.map_or(0, |hint| hint.iov_limit).max(IOV_USUAL);
     tx.rma_iov_limit = if caps & CAPS_REMOTE == 0 { 0 } else { REMOTE_IOV_LIMIT };
 
     rx.caps = caps & RX_CAPS;
     rx.op_flags = hints.rx.map_or(0, |hint| hint.op_flags);
     rx.msg_order = ORDERS;
     rx.size = hints.rx.map_or(0, |hint| hint.size).max(DEPTH);
-    rx.iov_limit = IOV_LIMIT;
+    rx.iov_limit = hints.rx.map_or(0, |hint| hint.iov_limit).max(IOV_USUAL);
 
     ep.kind = FI_EP_RDM;
     ep.protocol = PROTOCOL;
-    ep.protocol_version = 1;
+    ep.protocol_version = PROTOCOL_VERSION;
     ep.max_msg_size = MESSAGE_BYTES_MAX;
     // Of atomics, all that fit are ordered.
     ep.max_order_raw_size = MESSAGE_BYTES_MAX;
@@ -287,6 +327,11 @@ fn build(
     ep.rx_ctx_cnt = 1;
 
     fill_domain(domain, way, hints, api_version);
+    let newer: *mut FiDomainAttrSince25 = std::ptr::from_mut(domain).wrapping_add(1).cast();
+    // SAFETY: the block is so much longer, and all zero is a valid value.
+    let newer = unsafe { &mut *newer };
+    // Whatever a hint wants: counters go round at 64 bits.
+    (newer.max_cntr_value, newer.max_err_cntr_value) = (u64::MAX, u64::MAX);
 
     fabric.name = text(FABRIC);
     fabric.prov_version = crate::PROVIDER_VERSION;
@@ -322,7 +367,7 @@ fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>, api_vers
     domain.resource_mgmt = FI_RM_ENABLED;
     // If none is asked for: any.
     domain.av_type = hint(|d| d.av_type);
-    domain.mr_key_size = 8;
+    domain.mr_key_size = KEY_BYTES;
     domain.cq_data_size = 8;
     domain.cq_cnt = QUEUES;
     domain.ep_cnt = ENDPOINTS;

@@ -11,7 +11,7 @@ use emp_host::Rights;
 use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
 use crate::entry::enter;
-use crate::handle::{Object, fid, give, list, object, one, take};
+use crate::handle::{Object, downcast, fid, give, list, object, one, take};
 use crate::status::refusal;
 use crate::tables::{FidOps, MrOps};
 use crate::transfer::segment;
@@ -27,8 +27,14 @@ pub struct Mr {
     _of: Use,
 }
 
-// SAFETY: `repr(C)`, and begins with its fid.
-unsafe impl Object for Mr {}
+// SAFETY: `repr(C)`, and begins with its fid, whose table no other type has.
+unsafe impl Object for Mr {
+    const CLASS: usize = class::MR;
+
+    fn table() -> &'static FidOps {
+        &FID
+    }
+}
 
 static FID: FidOps = FidOps { bind, control, ..FidOps::new(close) };
 pub static OPS: MrOps = MrOps { size: size_of::<MrOps>(), reg, regv, regattr };
@@ -51,10 +57,14 @@ unsafe fn register(
     parts: &[iovec],
     access: u64,
     key: u64,
+    flags: u64,
     into: *mut *mut Mr,
     context: *mut c_void,
 ) -> c_int {
-    let domain: &Domain = object!(domain.cast::<Domain>().cast_const());
+    if flags & mr_flags::REFUSED != 0 {
+        return -libc::EOPNOTSUPP;
+    }
+    let domain: &Domain = downcast!(domain);
     let [memory] = parts else { return -libc::EINVAL };
     let Some(segment) = segment(memory) else { return -libc::EINVAL };
     let mut rights = Rights::NONE;
@@ -96,13 +106,13 @@ unsafe extern "C" fn reg(
     access: u64,
     _offset: u64,
     key: u64,
-    _flags: u64,
+    flags: u64,
     into: *mut *mut Mr,
     context: *mut c_void,
 ) -> c_int {
     enter(|| -> c_int {
         // SAFETY: libfabric's rules.
-        unsafe { register(domain, &one(buf, len), access, key, into, context) }
+        unsafe { register(domain, &one(buf, len), access, key, flags, into, context) }
     })
 }
 
@@ -116,14 +126,14 @@ unsafe extern "C" fn regv(
     access: u64,
     _offset: u64,
     key: u64,
-    _flags: u64,
+    flags: u64,
     into: *mut *mut Mr,
     context: *mut c_void,
 ) -> c_int {
     enter(|| -> c_int {
         let parts = list!(iov, count);
         // SAFETY: libfabric's rules.
-        unsafe { register(domain, parts, access, key, into, context) }
+        unsafe { register(domain, parts, access, key, flags, into, context) }
     })
 }
 
@@ -133,14 +143,19 @@ unsafe extern "C" fn regv(
 unsafe extern "C" fn regattr(
     domain: *mut Fid,
     attr: *const FiMrAttr,
-    _flags: u64,
+    flags: u64,
     into: *mut *mut Mr,
 ) -> c_int {
     enter(|| -> c_int {
         let attr: &FiMrAttr = object!(attr);
+        if flags & mr_flags::REFUSED != 0 {
+            // What stands in the place of the parts is something else.
+            return -libc::EOPNOTSUPP;
+        }
         let parts = list!(attr.mr_iov, attr.iov_count);
+        let (access, key, context) = (attr.access, attr.requested_key, attr.context);
         // SAFETY: libfabric's rules.
-        unsafe { register(domain, parts, attr.access, attr.requested_key, into, attr.context) }
+        unsafe { register(domain, parts, access, key, flags, into, context) }
     })
 }
 

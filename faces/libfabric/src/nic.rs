@@ -8,7 +8,7 @@ use emp_link::Interface;
 
 use crate::bindings::{Fid, class, control};
 use crate::entry::enter;
-use crate::handle::{Object, object, put_text, store, take};
+use crate::handle::{Object, downcast, put_text, store, take};
 use crate::tables::FidOps;
 
 #[repr(C)]
@@ -55,8 +55,14 @@ pub struct Nic {
     own: Box<Own>,
 }
 
-// SAFETY: `repr(C)`, and begins with its fid.
-unsafe impl Object for Nic {}
+// SAFETY: `repr(C)`, and begins with its fid, whose table no other type has.
+unsafe impl Object for Nic {
+    const CLASS: usize = class::NIC;
+
+    fn table() -> &'static FidOps {
+        &FID
+    }
+}
 
 /// What the pointers of a [`Nic`] point to.
 struct Own {
@@ -159,7 +165,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 /// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
     enter(|| -> c_int {
-        let nic: &Nic = object!(fid.cast::<Nic>().cast_const());
+        let nic: &Nic = downcast!(fid);
         if command != control::DUP || argument.is_null() {
             return -libc::ENOSYS;
         }
@@ -173,7 +179,7 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
 /// The pointers follow libfabric's rules ([`crate::handle`]).
 unsafe extern "C" fn tostr(fid: *const Fid, into: *mut c_char, room: usize) -> c_int {
     enter(|| -> c_int {
-        let nic: &Nic = object!(fid.cast::<Nic>());
+        let nic: &Nic = downcast!(fid.cast_mut());
         let facts = &nic.own.facts;
         let say = |text: &Option<CString>| match text {
             Some(text) => text.to_string_lossy().into_owned(),

@@ -10,11 +10,12 @@ use emp_host::{
 use crate::bindings::*;
 use crate::ended::end_remote;
 use crate::endpoint::{Enabled, EpInner, State};
-use crate::info::{INJECT_BYTES, IOV_LIMIT, MESSAGE_BYTES_MAX, REMOTE_IOV_LIMIT};
+use crate::info::{IOV_LIMIT, REMOTE_IOV_LIMIT};
+use crate::lend::{Lent, lend};
 use crate::remote::Transfer;
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
-use crate::transfer::{EAGAIN, EINVAL, copy, segment};
+use crate::transfer::{EAGAIN, EINVAL, segments};
 
 /// One run of remote memory and the local memory that belongs to it.
 struct Piece {
@@ -103,21 +104,16 @@ impl EpInner {
         }
         let flags = self.flags(transfer.flags);
         let inject = writes && flags & op::INJECT != 0;
-        let bytes = transfer.parts.iter().map(|part| part.iov_len).fold(0, usize::saturating_add);
-        if bytes > if inject { INJECT_BYTES } else { MESSAGE_BYTES_MAX } {
-            return -(libc::EMSGSIZE as isize);
-        }
-        let Some(mut parts) = transfer.parts.iter().map(segment).collect::<Option<VecDeque<_>>>()
-        else {
-            return EINVAL;
-        };
-        // The buffer is free at once: the pieces are taken from a copy that the slot keeps.
+        let Some(list) = segments(transfer.parts) else { return EINVAL };
+        // The pieces of an inject are taken from a copy that the slot keeps: none of them is the node's at once.
+        let level = flags & !op::COMPLETION_LEVELS;
         // SAFETY: libfabric's rules.
-        let kept = inject.then(|| unsafe { copy(transfer.parts) });
-        if let Some(copy) = &kept {
-            let address = copy.as_ptr().expose_provenance() as u64;
-            parts = VecDeque::from([Segment { address, bytes: copy.len() as u64 }]);
-        }
+        let Lent { segments: list, copy, .. } =
+            match unsafe { lend(transfer.parts, list, inject, level, 0) } {
+                Ok(lent) => lent,
+                Err(refused) => return refused,
+            };
+        let parts: VecDeque<_> = list.as_slice().iter().copied().collect();
         let region = |run: &FiRmaIov| RemoteRegion { key: run.key, offset: run.addr, ..target };
         let Some(waiting) = cut(parts, remote, region) else { return EINVAL };
         let data = transfer.data;
@@ -129,7 +125,7 @@ impl EpInner {
         let (direction, told) =
             if writes { (bind::WRITE, op::WRITE) } else { (bind::READ, op::READ) };
         let slot = state.slots.insert(Operation {
-            kind: Kind::Pieces { told: op::RMA | told, direction, pieces, _copy: kept },
+            kind: Kind::Pieces { told: op::RMA | told, direction, pieces, _copy: copy },
             raw: None,
             tagged: false,
             report: Self::reports(enabled, flags, transfer.nameless),

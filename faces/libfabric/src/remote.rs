@@ -3,16 +3,17 @@
 use std::sync::atomic::Ordering;
 
 use emp_host::{
-    AtomicDescriptor, AtomicOp, CompletionMode, Datatype, GetDescriptor, PostError, PutDescriptor,
-    RawOp, RemoteRegion, Segment, SegmentList,
+    AtomicDescriptor, AtomicOp, Datatype, GetDescriptor, PostError, PutDescriptor, RawOp,
+    RemoteRegion, Segment, SegmentList,
 };
 
 use crate::bindings::*;
 use crate::endpoint::{Enabled, EpInner, untagged_number};
-use crate::info::{INJECT_BYTES, IOV_LIMIT, MESSAGE_BYTES_MAX};
+use crate::info::{IOV_LIMIT, MESSAGE_BYTES_MAX};
+use crate::lend::{Lent, is_refused, lend};
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
-use crate::transfer::{EAGAIN, EINVAL, copy, segment, segments};
+use crate::transfer::{EAGAIN, EINVAL, segment, segments};
 
 /// Bytes to be moved between memory of ours and a region of a peer.
 pub struct Transfer<'a> {
@@ -151,37 +152,33 @@ impl EpInner {
             Ok(target) => target,
             Err(refused) => return refused,
         };
-        let Some(mut list) = segments(transfer.parts) else { return EINVAL };
+        let most = self.iov_limits.0;
+        let Some(list) = segments(transfer.parts).filter(|_| transfer.parts.len() <= most) else {
+            return EINVAL;
+        };
         let flags = self.flags(transfer.flags);
         let inject = transfer.nameless || flags & op::INJECT != 0;
-        let most = if inject { INJECT_BYTES } else { MESSAGE_BYTES_MAX };
-        if list.bytes() > most as u64 {
-            return -(libc::EMSGSIZE as isize);
-        }
-        let (mut kept, mut completion) = (None, CompletionMode::Auto);
-        if inject && list.bytes() <= enabled.single_frame as u64 {
-            completion = CompletionMode::Buffered;
-        } else if inject {
-            // Frames of this link are too small: the copy is kept here.
-            // SAFETY: libfabric's rules.
-            let bytes = unsafe { copy(transfer.parts) };
-            let address = bytes.as_ptr().expose_provenance() as u64;
-            list = SegmentList::one(Segment { address, bytes: bytes.len() as u64 });
-            kept = Some(bytes);
-        }
+        // They end when the target is done, whatever level is asked for; the node keeps what it has copied until then.
+        let level = flags & !op::COMPLETION_LEVELS;
+        // SAFETY: libfabric's rules.
+        let lent = unsafe { lend(transfer.parts, list, inject, level, enabled.single_frame) };
+        let Lent { segments, completion, copy } = match lent {
+            Ok(lent) => lent,
+            Err(refused) => return refused,
+        };
         let manner = Manner {
             told: op::RMA | op::WRITE,
             direction: bind::WRITE,
             context: transfer.context,
             report: Self::reports(enabled, flags, transfer.nameless),
             nameless: transfer.nameless,
-            copy: kept,
+            copy,
         };
         self.post_remote(enabled, manner, |context| {
             let put = PutDescriptor {
                 target,
                 endpoint: 0,
-                segments: list,
+                segments,
                 immediate: transfer.data,
                 completion,
                 context,
@@ -210,6 +207,9 @@ impl EpInner {
             return -(libc::EMSGSIZE as isize);
         }
         let flags = self.flags(transfer.flags);
+        if is_refused(flags) {
+            return EINVAL;
+        }
         let manner = Manner {
             told: op::RMA | op::READ,
             direction: bind::READ,
@@ -265,6 +265,9 @@ impl EpInner {
         let (compare, fetch_into) = (lists.1.flatten(), lists.2.flatten());
         let Ok(count) = u32::try_from(count) else { return -(libc::EMSGSIZE as isize) };
         let flags = self.flags(atomic.flags);
+        if is_refused(flags) {
+            return EINVAL;
+        }
         let manner = Manner {
             told: op::ATOMIC | if fetches { op::READ } else { op::WRITE },
             direction,

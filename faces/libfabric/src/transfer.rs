@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use emp_host::{
-    CompletionMode, NodeId, RawSend, ReceiveDescriptor, Segment, SegmentList, Selector,
-    SendDescriptor,
+    NodeId, RawSend, ReceiveDescriptor, Segment, SegmentList, Selector, SendDescriptor,
 };
 
 use crate::bindings::*;
 use crate::ended::{end_send, found, hand_over, nothing};
 use crate::endpoint::{Enabled, EpInner, State, tagged_number, untagged_number};
-use crate::info::{DEPTH_MAX, INJECT_BYTES, IOV_LIMIT, MESSAGE_BYTES_MAX};
+use crate::info::{DEPTH_MAX, IOV_LIMIT};
+use crate::lend::{Lent, lend};
 use crate::slots::{Kind, Multi, Operation};
 use crate::status::refusal;
 
@@ -69,21 +69,6 @@ pub fn segments(parts: &[iovec]) -> Option<SegmentList> {
     }
 }
 
-/// A copy of a message's bytes.
-///
-/// # Safety
-///
-/// libfabric's rules: the parts are readable.
-pub unsafe fn copy(parts: &[iovec]) -> Box<[u8]> {
-    let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.iov_len).sum());
-    for part in parts {
-        // SAFETY: the caller says so.
-        let part = unsafe { crate::handle::slice(part.iov_base.cast::<u8>(), part.iov_len) };
-        bytes.extend_from_slice(part);
-    }
-    bytes.into()
-}
-
 impl EpInner {
     /// True if the endpoint was not opened for this.
     #[inline]
@@ -103,35 +88,22 @@ impl EpInner {
         if self.lacks(send.tagged, caps::SEND) {
             return -(libc::EOPNOTSUPP as isize);
         }
-        let Some(mut list) = segments(send.parts) else { return EINVAL };
-        if list.bytes() > MESSAGE_BYTES_MAX as u64 {
-            return -(libc::EMSGSIZE as isize);
-        }
+        let most = self.iov_limits.0;
+        let Some(list) = segments(send.parts).filter(|_| send.parts.len() <= most) else {
+            return EINVAL;
+        };
         if enabled.bound.tx_cq.as_ref().is_some_and(|queue| queue.is_full()) {
             return EAGAIN;
         }
         let flags = send.flags.unwrap_or_else(|| self.tx_flags.load(Ordering::Relaxed));
         let inject = send.nameless || flags & op::INJECT != 0;
-        let mut owned = None;
-        let completion = if inject {
-            if list.bytes() > INJECT_BYTES as u64 {
-                return -(libc::EMSGSIZE as isize);
-            }
-            if list.bytes() <= enabled.single_frame as u64 {
-                CompletionMode::Buffered
-            } else {
-                // Frames of this link are too small: the copy is kept here.
-                // SAFETY: libfabric's rules.
-                let bytes = unsafe { copy(send.parts) };
-                let address = bytes.as_ptr().expose_provenance() as u64;
-                list = SegmentList::one(Segment { address, bytes: bytes.len() as u64 });
-                owned = Some(bytes);
-                CompletionMode::Delivered
-            }
-        } else if flags & (op::DELIVERY_COMPLETE | op::MATCH_COMPLETE) != 0 {
-            CompletionMode::Delivered
-        } else {
-            CompletionMode::Auto
+        // An inject call has no completion that could wait.
+        let level = if send.nameless { flags & !op::COMPLETION_LEVELS } else { flags };
+        // SAFETY: libfabric's rules.
+        let lent = unsafe { lend(send.parts, list, inject, level, enabled.single_frame) };
+        let Lent { segments, completion, copy } = match lent {
+            Ok(lent) => lent,
+            Err(refused) => return refused,
         };
         let mut state = self.lock();
         if state.is_crowded(self, enabled) {
@@ -146,9 +118,9 @@ impl EpInner {
             endpoint: 0,
             to_endpoint,
             match_bits: send.tag,
-            segments: list,
+            segments,
             immediate: send.data,
-            synchronous: flags & op::MATCH_COMPLETE != 0 && !inject,
+            synchronous: level & op::MATCH_COMPLETE != 0,
             completion,
             // The lock is held: nobody looks for it before it is there.
             context: state.slots.next() as u64,
@@ -161,7 +133,7 @@ impl EpInner {
         // After the post: what matters most is that the message leaves.
         let report = !send.nameless && (!enabled.bound.tx_selective || flags & op::COMPLETION != 0);
         let operation = |raw| Operation {
-            kind: Kind::Send { _copy: owned },
+            kind: Kind::Send { _copy: copy },
             raw,
             tagged: send.tagged,
             report,
@@ -190,6 +162,9 @@ impl EpInner {
         let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
         if self.lacks(receive.tagged, caps::RECV) {
             return -(libc::EOPNOTSUPP as isize);
+        }
+        if receive.parts.len() > self.iov_limits.1 {
+            return EINVAL;
         }
         if enabled.bound.rx_cq.as_ref().is_some_and(|queue| queue.is_full()) {
             return EAGAIN;

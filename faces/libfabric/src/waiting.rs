@@ -5,13 +5,17 @@
 //! It says "look", not "there is something": `fi_trywait` must be asked before sleeping, as the manual demands.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use emp_face::log;
 use emp_face::waiting::WaitFd;
+use emp_host::Endpoint;
 
 use crate::bindings::{control, wait};
 use crate::domain::DomainInner;
-use crate::endpoint::Enabled;
+use crate::endpoint::{Enabled, EpInner};
 use crate::handle::store;
 
 /// What an object was opened with: nothing to be handed out, or a descriptor.
@@ -80,4 +84,35 @@ impl WaitObject {
             _ => -libc::ENOSYS,
         }
     }
+}
+
+/// A thread that sleeps, or is about to, as long as this is held.
+pub struct Asleep<'a>(&'a AtomicUsize);
+
+impl<'a> Asleep<'a> {
+    pub fn new(sleepers: &'a AtomicUsize) -> Self {
+        sleepers.fetch_add(1, Ordering::SeqCst);
+        Self(sleepers)
+    }
+}
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Sleeps until something has ended at one of the endpoints, at most for `time`, or until the domain's node was nudged more
+/// often than `nudges`. Endpoints of several domains are not slept on together; a short sleep looks after all of them in
+/// turn.
+pub fn wait_any(domain: &DomainInner, endpoints: &[Arc<EpInner>], nudges: u64, time: Duration) {
+    let enabled: Vec<_> = endpoints.iter().filter_map(|endpoint| endpoint.enabled.get()).collect();
+    let nodes: Vec<_> = enabled.iter().flat_map(|e| [&e.tagged, &e.untagged]).collect();
+    if nodes.is_empty() {
+        std::thread::sleep(time.min(Duration::from_millis(1)));
+        return;
+    }
+    let all_here = endpoints.iter().all(|one| std::ptr::eq(&*one.domain, domain));
+    let time = if all_here { time } else { time.min(Duration::from_millis(1)) };
+    Endpoint::wait_completions_unless_nudged(&nodes, nudges, time);
 }

@@ -1,0 +1,126 @@
+//! Whose the bytes of an operation are until it has ended: the application's, or a copy's (`FI_INJECT`).
+
+use emp_host::{CompletionMode, Segment, SegmentList};
+
+use crate::bindings::*;
+use crate::info::{INJECT_BYTES, MESSAGE_BYTES_MAX};
+use crate::transfer::EINVAL;
+
+/// Flags by which an operation is told to have ended no sooner than when the peer has it.
+const WAITS: u64 = op::DELIVERY_COMPLETE | op::MATCH_COMPLETE | op::TRANSMIT_COMPLETE;
+
+/// Flags that an operation may not have: nothing keeps their promise.
+const REFUSED: u64 = op::FENCE | op::COMMIT_COMPLETE;
+
+/// True if the flags ask for what is not to be had.
+#[inline]
+pub fn is_refused(flags: u64) -> bool {
+    flags & REFUSED != 0
+}
+
+/// Bytes as they are posted.
+pub struct Lent {
+    pub segments: SegmentList,
+    pub completion: CompletionMode,
+    /// The copy, if the application's buffer is free at once and the operation goes on.
+    pub copy: Option<Box<[u8]>>,
+}
+
+/// A copy of the bytes of these parts.
+///
+/// # Safety
+///
+/// libfabric's rules: the parts are readable.
+unsafe fn copy(parts: &[iovec]) -> Box<[u8]> {
+    let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.iov_len).sum());
+    for part in parts {
+        // SAFETY: the caller says so.
+        let part = unsafe { crate::handle::slice(part.iov_base.cast::<u8>(), part.iov_len) };
+        bytes.extend_from_slice(part);
+    }
+    bytes.into()
+}
+
+/// Sees to it that what is posted stays as it is. `segments` are those of `parts`; `one_frame`: bytes that the node copies
+/// by itself when it is told to, 0 if it does not.
+///
+/// # Errors
+///
+/// What the call is to return.
+///
+/// # Safety
+///
+/// libfabric's rules: the parts are readable.
+#[inline]
+pub unsafe fn lend(
+    parts: &[iovec],
+    segments: SegmentList,
+    inject: bool,
+    flags: u64,
+    one_frame: usize,
+) -> Result<Lent, isize> {
+    let bytes = segments.bytes();
+    let most = if inject { INJECT_BYTES } else { MESSAGE_BYTES_MAX };
+    if bytes > most as u64 {
+        return Err(-(libc::EMSGSIZE as isize));
+    }
+    if is_refused(flags) {
+        return Err(EINVAL);
+    }
+    let waits = flags & WAITS != 0;
+    if !inject {
+        let completion = if waits { CompletionMode::Delivered } else { CompletionMode::Auto };
+        return Ok(Lent { segments, completion, copy: None });
+    }
+    if !waits && bytes <= one_frame as u64 {
+        return Ok(Lent { segments, completion: CompletionMode::Buffered, copy: None });
+    }
+    // It ends later than the call, or frames of this link are too small: the bytes are kept here.
+    // SAFETY: the caller says so.
+    let copy = unsafe { copy(parts) };
+    let address = copy.as_ptr().expose_provenance() as u64;
+    let segments = SegmentList::one(Segment { address, bytes: copy.len() as u64 });
+    Ok(Lent { segments, completion: CompletionMode::Delivered, copy: Some(copy) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lent(bytes: &[u8], inject: bool, flags: u64, one_frame: usize) -> Result<Lent, isize> {
+        let parts = crate::handle::one(bytes.as_ptr().cast(), bytes.len());
+        let segments = crate::transfer::segments(&parts).unwrap();
+        // SAFETY: the part is a slice.
+        unsafe { lend(&parts, segments, inject, flags, one_frame) }
+    }
+
+    #[test]
+    fn who_keeps_the_bytes_depends_on_when_the_operation_ends() {
+        let short = [1; 100];
+        for (inject, flags, one_frame, completion, copied) in [
+            (false, 0, 1400, CompletionMode::Auto, false),
+            (false, op::INJECT_COMPLETE, 1400, CompletionMode::Auto, false),
+            (false, op::DELIVERY_COMPLETE, 1400, CompletionMode::Delivered, false),
+            (false, op::TRANSMIT_COMPLETE, 1400, CompletionMode::Delivered, false),
+            (true, 0, 1400, CompletionMode::Buffered, false),
+            (true, 0, 50, CompletionMode::Delivered, true),
+            (true, op::DELIVERY_COMPLETE, 1400, CompletionMode::Delivered, true),
+            (true, op::MATCH_COMPLETE, 1400, CompletionMode::Delivered, true),
+            (true, op::TRANSMIT_COMPLETE, 1400, CompletionMode::Delivered, true),
+        ] {
+            let lent = lent(&short, inject, flags, one_frame).unwrap();
+            assert_eq!((lent.completion, lent.copy.is_some()), (completion, copied), "{flags:x}");
+            assert_eq!(lent.segments.bytes(), 100);
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_or_not_to_be_had_is_refused() {
+        let long = vec![0; INJECT_BYTES + 1];
+        assert_eq!(lent(&long, true, 0, 9000).err(), Some(-(libc::EMSGSIZE as isize)));
+        assert!(lent(&long, false, 0, 9000).is_ok());
+        for flag in [op::FENCE, op::COMMIT_COMPLETE] {
+            assert_eq!(lent(&long[..9], false, flag, 9000).err(), Some(EINVAL));
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! An endpoint's name, flags and options, and enabling it.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
+
+use crate::av::put_address;
+use crate::bindings::*;
+use crate::endpoint::Ep;
+use crate::entry::enter;
+use crate::handle::{downcast, object, store};
+
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
+pub unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
+    enter(|| -> c_int {
+        let endpoint: &Ep = downcast!(fid);
+        let inner = &endpoint.inner;
+        match command {
+            control::ENABLE => inner.enable().err().unwrap_or(0),
+            control::GETOPSFLAG | control::SETOPSFLAG => {
+                let flags: &u64 = object!(argument.cast::<u64>().cast_const());
+                let flags = *flags;
+                let of = match flags & (bind::TRANSMIT | bind::RECV) {
+                    bind::TRANSMIT => &inner.tx_flags,
+                    bind::RECV => &inner.rx_flags,
+                    _ => return -libc::EINVAL,
+                };
+                if command == control::SETOPSFLAG {
+                    of.store(flags & !(bind::TRANSMIT | bind::RECV), Ordering::Relaxed);
+                } else {
+                    store!(argument.cast::<u64>(), of.load(Ordering::Relaxed));
+                }
+                0
+            }
+            _ => -libc::ENOSYS,
+        }
+    })
+}
+
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
+pub unsafe extern "C" fn getname(fid: *mut Fid, into: *mut c_void, room: *mut usize) -> c_int {
+    enter(|| -> c_int {
+        let endpoint: &Ep = downcast!(fid);
+        let domain = &endpoint.inner.domain;
+        let address = domain.format.write(&domain.address(endpoint.inner.number));
+        // SAFETY: libfabric's rules.
+        unsafe { put_address(&address, into, room) }
+    })
+}
+
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
+pub unsafe extern "C" fn getopt(
+    fid: *mut Fid,
+    level: c_int,
+    name: c_int,
+    into: *mut c_void,
+    room: *mut usize,
+) -> c_int {
+    enter(|| -> c_int {
+        let endpoint: &Ep = downcast!(fid);
+        let given: &usize = object!(room.cast_const());
+        if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
+            return -libc::ENOPROTOOPT;
+        }
+        if *given < size_of::<usize>() {
+            return -error::TOOSMALL;
+        }
+        store!(into.cast::<usize>(), endpoint.inner.min_multi_recv.load(Ordering::Relaxed));
+        store!(room, size_of::<usize>());
+        0
+    })
+}
+
+/// # Safety
+///
+/// The pointers follow libfabric's rules ([`crate::handle`]).
+pub unsafe extern "C" fn setopt(
+    fid: *mut Fid,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: usize,
+) -> c_int {
+    enter(|| -> c_int {
+        let endpoint: &Ep = downcast!(fid);
+        if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
+            return -libc::ENOPROTOOPT;
+        }
+        if len != size_of::<usize>() {
+            return -libc::EINVAL;
+        }
+        let value: &usize = object!(value.cast::<usize>());
+        endpoint.inner.min_multi_recv.store(*value, Ordering::Relaxed);
+        0
+    })
+}

@@ -105,6 +105,11 @@ impl FaultPlan {
     }
 
     /// The rates for every kind.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Rates> {
+        self.rates.iter()
+    }
+
+    /// The same, to be changed.
     pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Rates> {
         self.rates.iter_mut()
     }

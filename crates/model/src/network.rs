@@ -252,6 +252,12 @@ impl Network {
         Span(self.fabrics.iter().map(slowest).max().unwrap_or(0))
     }
 
+    /// The worst rate at which any kind of frame is lost on any fabric, bursts aside, in parts of one.
+    pub fn loss_max(&self) -> f64 {
+        let rates = self.fabrics.iter().flat_map(|fabric| fabric.setup.faults.all());
+        f64::from(rates.map(|rates| rates.drop.0).max().unwrap_or(0)) / 1e6
+    }
+
     /// Ends all faults and cuts. What is on its way stays as it is.
     pub fn heal(&mut self) {
         for fabric in &mut self.fabrics {

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use emp_firmware::limits::RETRANSMIT_CEILING;
 use emp_firmware::{Counter, Selector, Span, Status, Time};
 
 use crate::hard;
@@ -279,9 +280,26 @@ fn recovery_bound(world: &World, temper: &Temper) -> Span {
     });
     // Without selective acknowledgements a loss may cost a timer for each collection behind it.
     let blind = world.nodes().iter().any(|node| !node.setup.profile.selective_acks);
-    let timer = world.network.latency_max().0 * 6 + 1_000_000;
-    let timers = if blind { bytes / 1_000 * timer } else { 0 };
+    let timer = Span(world.network.latency_max().0 * 6 + 1_000_000);
+    let timers = if blind {
+        bytes / 1_000 * resent_until_taken(timer, world.network.loss_max().min(0.99)).0
+    } else {
+        0
+    };
     Span(waiting + bytes * 80 + slowest.max().unwrap_or(0) * 30 + timers)
+}
+
+/// How long a frame takes on average to get through where so large a part is lost, if each loss costs a timer, which doubles up to its
+/// ceiling. (Nine of ten frames of one kind may be lost: ten copies of each, most of them a whole ceiling apart.)
+fn resent_until_taken(timer: Span, loss: f64) -> Span {
+    let timers = (0..17).map(|run| Span(timer.0 << run).min(RETRANSMIT_CEILING.max(timer)));
+    let mut unlikely = 1.0;
+    let mut sum = 0.0;
+    for timer in timers {
+        sum += unlikely * timer.0 as f64;
+        unlikely *= loss;
+    }
+    Span((sum + unlikely / (1.0 - loss) * RETRANSMIT_CEILING.0 as f64) as u64)
 }
 
 fn busy(world: &World) -> String {

@@ -37,7 +37,8 @@ struct Progress {
     answered: [bool; PATHS_MAX],
     /// Order and send time of the latest transmission that arrived, by path.
     sample: [Option<(u32, u32)>; PATHS_MAX],
-    /// When the last copy left of a frame that was resent and has arrived, by path.
+    /// When the latest copy left of those frames that were resent and have arrived, by path: what arrived long before and is acknowledged
+    /// only now, as a gap before it was filled, waited for that.
     copy_sent: [Option<u32>; PATHS_MAX],
     /// A retransmission was among what arrived: frames behind it may have waited for it, not for the wire.
     resent: bool,
@@ -473,7 +474,10 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
     }
     progress.acked[frame.path.index()] += u32::from(frame.weight);
     if frame.resent {
-        progress.copy_sent[frame.path.index()] = Some(frame.sent_us);
+        let copy = &mut progress.copy_sent[frame.path.index()];
+        if copy.is_none_or(|sent_us| passed_us(frame.sent_us, sent_us).is_some()) {
+            *copy = Some(frame.sent_us);
+        }
     }
     let sample = &mut progress.sample[frame.path.index()];
     let later = |order: u32| (frame.order.wrapping_sub(order) as i32) > 0;

@@ -68,8 +68,12 @@ impl SendPath {
     fn path_due(&self, peer: u32, path: PathId) -> Option<Time> {
         let entry = &self.peers[peer];
         let flight = entry.active.as_deref()?.flight(path);
-        let timeout =
-            || entry.window(&self.further, path).timeout(self.profile.ack_delay, flight.backoff);
+        // A peer is given up for not answering: what it is to answer leaves more often than that.
+        let asked_within = Span(self.profile.unreachable_after.0 / SUSPECT_PART);
+        let timeout = || {
+            let window = entry.window(&self.further, path);
+            window.timeout(self.profile.ack_delay, flight.backoff).min(asked_within)
+        };
         flight.is_waiting().then(|| flight.progress_at + timeout())
     }
 

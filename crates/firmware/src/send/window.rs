@@ -34,6 +34,9 @@ pub(super) struct Window {
     smoothed_us: u32,
     variation_us: u32,
     least_us: u32,
+    /// A round trip that is supposed, and not measured ([`Self::on_unclear_answer`]): the timer is long enough for it until it ran out once
+    /// or something is measured. 0: none.
+    supposed_us: u32,
     /// In the lower [`AGE_BITS`], samples since the least was taken: a path may have become longer for good. Above them,
     /// acknowledgements that must still come before round trips are trusted to be longer than the usual ceiling. Together, as
     /// there is one of these for each idle peer.
@@ -57,6 +60,7 @@ impl Window {
             smoothed_us: 0,
             variation_us: 0,
             least_us: u32::MAX,
+            supposed_us: 0,
             ages: 0,
             scaled: (INITIAL << SCALE) as u16,
             cut_us: 0,
@@ -79,10 +83,16 @@ impl Window {
     /// longest that the peer sits on an acknowledgement.
     pub(super) fn timeout(&self, ack_delay: Span, backoff: u32) -> Span {
         let base = self.base(ack_delay);
-        let floored = base.max(RETRANSMIT_FLOOR);
+        let supposed = self.supposed_timer();
+        let floored = base.max(RETRANSMIT_FLOOR).max(supposed);
         let followed = if !self.is_lossy() { Span(2 * base.0) } else { RETRANSMIT_CEILING };
-        let ceiling = RETRANSMIT_CEILING.max(followed).min(RETRANSMIT_CEILING_MAX);
+        let ceiling = RETRANSMIT_CEILING.max(followed).max(supposed).min(RETRANSMIT_CEILING_MAX);
         Span(floored.0 << backoff.min(16)).min(ceiling)
+    }
+
+    /// A timer that is long enough for a supposed round trip. Nothing if none is.
+    const fn supposed_timer(&self) -> Span {
+        Span::us(2 * self.supposed_us as u64)
     }
 
     /// The same without floor, back-off and ceiling.
@@ -114,32 +124,38 @@ impl Window {
 
     /// A round trip was measured.
     pub(super) const fn is_measured(&self) -> bool {
-        self.smoothed_us > 0
+        self.smoothed_us > 0 || self.supposed_us > 0
     }
 
     /// Frames were acknowledged after `waited` without an acknowledgement, and so many microseconds after the last copy of one left: too
-    /// few for an answer to that. So nothing waited for it.
+    /// few for an answer to that: what fills a gap often leaves alone, and takes the least. So nothing waited for it.
     pub(super) fn is_too_soon(&self, since_copy_us: Option<u32>, waited: Span) -> bool {
         waited > RETRANSMIT_CEILING
-            && since_copy_us.is_some_and(|since_us| since_us < self.answered_us(false))
+            && since_copy_us.is_some_and(|since_us| since_us < self.answered_us(true))
     }
 
     /// Frames were acknowledged that had all been resent, after `waited` without an acknowledgement, and so many microseconds after
     /// the last copy left. That measures nothing (Karn). But if it took longer than the usual ceiling, and the last copy was not answered in
-    /// the usual time, an earlier one was: round trips have become longer than the timer, which would find each frame lost and never
-    /// measure one. So the timer is long enough for what was seen, until something is measured.
+    /// the usual time, an earlier one may have been: round trips would have become longer than the timer, which would find each frame lost
+    /// and never measure one. So that is supposed, and tried with one timer that is long enough for it. If that ran out as well, what it
+    /// waited for was lost: a supposition is never the ground of the next, or each loss would double the timer.
     pub(super) fn on_unclear_answer(
         &mut self,
         since_copy_us: Option<u32>,
         waited: Span,
         ack_delay: Span,
     ) {
-        let usual_us = self.base(ack_delay).as_us();
-        let late = since_copy_us.is_some_and(|since_us| u64::from(since_us) > usual_us);
+        if self.supposed_us > 0 {
+            if waited >= self.supposed_timer() {
+                self.supposed_us = 0;
+            }
+            return;
+        }
+        let usual = self.base(ack_delay).max(RETRANSMIT_FLOOR).as_us();
+        let late = since_copy_us.is_some_and(|since_us| u64::from(since_us) > usual);
         let longer = late && waited > RETRANSMIT_CEILING;
         if !self.is_lossy() && (longer || self.is_too_soon(since_copy_us, waited)) {
-            let us = waited.min(RETRANSMIT_CEILING_MAX).as_us() as u32;
-            (self.smoothed_us, self.variation_us, self.least_us) = (us, us / 4, u32::MAX);
+            self.supposed_us = waited.min(RETRANSMIT_CEILING_MAX).as_us() as u32;
         }
     }
 
@@ -161,7 +177,10 @@ impl Window {
         // A measured zero would read as "not measured".
         let sample = sample_us.clamp(1, 1 << 28);
         // What was only supposed (`on_unclear_answer`) gives way to what is measured.
-        let first = self.least_us == u32::MAX;
+        let first = self.smoothed_us == 0 || self.supposed_us > 0;
+        if first {
+            (self.least_us, self.supposed_us) = (u32::MAX, 0);
+        }
         if sample <= self.least_us || self.ages & AGE_MASK == LEAST_SAMPLES {
             (self.least_us, self.ages) = (sample, self.ages & !AGE_MASK);
         } else {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use emp_firmware::{Completion, ProbeInfo, Selector};
+use emp_firmware::{ClaimId, Completion, ProbeInfo, Selector};
 
 use crate::endpoint::Endpoint;
 use crate::node::Node;
@@ -101,6 +101,18 @@ impl Endpoint {
     pub fn probe_raw(&self, selector: Selector, claim: bool) -> Option<ProbeInfo> {
         let mut core = self.inner.node.shared.lock();
         core.probe(self.inner.number, selector, claim)
+    }
+
+    /// Gives up a message that [`probe_raw`](Self::probe_raw) has set aside: its sender's send ends as abandoned if it still
+    /// waits.
+    pub fn discard_raw(&self, claim: ClaimId) {
+        let shared = &self.inner.node.shared;
+        let mut core = shared.lock();
+        let now = core.now();
+        if let Some(firmware) = core.firmware_mut() {
+            firmware.discard(now, claim);
+            shared.posted(&mut core, now);
+        }
     }
 
     /// True if the last call of [`poll_completions`](Self::poll_completions) or its like on this node found nothing to do at

@@ -7,7 +7,9 @@
 
 #![warn(missing_docs)]
 
+pub mod addresses;
 pub mod boundary;
+pub mod claim;
 pub mod fork;
 pub mod handles;
 pub mod log;

@@ -1,0 +1,8 @@
+//! Linker arguments of the shared object.
+
+fn main() {
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libvipl.so");
+    // Threads and thread-local data of a node may outlive a `dlclose`: the code must stay mapped.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    println!("cargo::rerun-if-changed=build.rs");
+}

@@ -23,6 +23,7 @@ use crate::listen::Gate;
 use crate::open;
 use crate::service::Service;
 use crate::state::State;
+use crate::unexpected::DATA;
 
 /// Number of the EMP endpoint. Not one of the small ones that programs of other kinds use.
 pub const CHANNEL: u16 = 0x5649;
@@ -164,7 +165,8 @@ impl Nic {
     ) -> Result<Option<T>, Return> {
         self.blocked.fetch_add(1, Ordering::Relaxed);
         let _blocked = Blocked(&self.blocked);
-        let peering = Cell::new(false);
+        // What the next sleep ends with, beside completions.
+        let (peering, starving) = (Cell::new(false), Cell::new(false));
         let look = || {
             let mut state = self.lock_even_closed();
             if state.closed {
@@ -172,14 +174,25 @@ impl Nic {
             }
             let news = self.progress(&mut state);
             peering.set(state.peering != 0);
+            starving.set(state.starving != 0);
             (look(&mut state).map(Ok), news)
         };
         let sleep = |nudges, left: Option<Duration>| {
             let slice = peering.get().then_some(PEER_SLICE);
             let left = [left, slice].into_iter().flatten().min();
-            emp_host::Endpoint::wait_completions_unless_nudged(&[&self.endpoint], nudges, left);
+            self.sleep(starving.get(), nudges, left);
         };
         self.waiters.wait_by(&self.face.node, end, look, sleep).transpose()
+    }
+
+    /// Waits until the node has something; if `messages`, also one that no receive takes.
+    pub fn sleep(&self, messages: bool, nudges: u64, left: Option<Duration>) {
+        let own = [&self.endpoint];
+        if messages {
+            emp_host::Endpoint::wait_message_unless_nudged(&own, DATA, nudges, left);
+        } else {
+            emp_host::Endpoint::wait_completions_unless_nudged(&own, nudges, left);
+        }
     }
 
     /// A look for what is there already, which costs no progress; then progress and another look. Whoever spins on it lets

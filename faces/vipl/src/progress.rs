@@ -21,7 +21,7 @@ pub fn success(side: Side, operation: u16, length: u32) -> Outcome {
 pub fn send_error(status: Status, reliable: bool) -> u32 {
     match status {
         Status::Ok => 0,
-        Status::Abandoned => REMOTE_DESC_ERROR,
+        Status::Abandoned if reliable => REMOTE_DESC_ERROR,
         Status::BadKey | Status::NoRights | Status::BadGeneration | Status::OutOfBounds => {
             RDMA_PROT_ERROR
         }
@@ -71,14 +71,15 @@ impl Nic {
             news |= self.ended(state, &completion);
         }
         state.completions = completions;
-        if count == 0 && self.endpoint.is_idle() && state.peering == 0 {
+        // Also what the node has taken in while nobody called.
+        if state.starving != 0 {
+            news |= self.take_unexpected(state);
+        }
+        if count == 0 && self.endpoint.is_idle() && state.peering + state.owing == 0 {
             return news;
         }
         if count == 0 {
             news |= self.take_events(state);
-        }
-        if state.starving != 0 {
-            news |= self.take_unexpected(state);
         }
         if state.owing != 0 {
             news |= self.post_owed(state);

@@ -9,7 +9,7 @@ use std::thread::{JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
 use emp_face::boundary;
-use emp_host::{Endpoint, NodeId};
+use emp_host::NodeId;
 
 use crate::control::Purpose;
 use crate::errors::lacking;
@@ -133,9 +133,12 @@ impl Nic {
             }
             self.call_handlers();
             if !self.service.pause(Duration::ZERO) && !self.service.is_stopped() {
-                let peering = self.lock_even_closed().peering != 0;
+                let (peering, starving) = {
+                    let state = self.lock_even_closed();
+                    (state.peering != 0, state.starving != 0)
+                };
                 let slice = if peering { TICK } else { ALIVE_EVERY };
-                Endpoint::wait_completions_unless_nudged(&[&self.endpoint], nudges, Some(slice));
+                self.sleep(starving, nudges, Some(slice));
             }
             self.service.waiting.store(false, Ordering::SeqCst);
         }

@@ -13,7 +13,7 @@ use crate::state::State;
 use crate::wire::CONTROL;
 
 /// Every message but those to the library itself.
-const DATA: Selector = Selector { ignore_bits: !CONTROL, ..Selector::bits(0) };
+pub const DATA: Selector = Selector { ignore_bits: !CONTROL, ..Selector::bits(0) };
 
 impl Nic {
     /// Deals with all of them. True if that has ended descriptors.

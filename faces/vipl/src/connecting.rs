@@ -197,12 +197,7 @@ fn of_attempt(state: &mut State, conn: u32, attempt: u32) -> Option<(Key, &mut V
 }
 
 /// The VI that is connected so.
-fn of_connection(
-    state: &mut State,
-    peer: NodeId,
-    conn: u32,
-    from: u32,
-) -> Option<(Key, &mut Vi)> {
+fn of_connection(state: &mut State, peer: NodeId, conn: u32, from: u32) -> Option<(Key, &mut Vi)> {
     let key = *state.conns.get(&conn)?;
     let vi = state.vis.get_mut(key)?;
     let remote = vi.remote.as_ref()?;

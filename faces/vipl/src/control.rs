@@ -81,7 +81,12 @@ impl Nic {
     }
 
     /// A message has arrived.
-    pub fn control_arrived(&self, state: &mut State, number: usize, completion: &Completion) -> bool {
+    pub fn control_arrived(
+        &self,
+        state: &mut State,
+        number: usize,
+        completion: &Completion,
+    ) -> bool {
         if completion.status != Status::Ok {
             if completion.status == Status::Truncated {
                 self.post_control(number);
@@ -91,7 +96,8 @@ impl Nic {
         let bytes = self.inbox.bytes(number, completion.bytes as usize);
         self.post_control(number);
         // Whatever else comes is no message of this library's.
-        Message::decode(&bytes).is_some_and(|message| self.handle_message(state, completion.peer, message))
+        Message::decode(&bytes)
+            .is_some_and(|message| self.handle_message(state, completion.peer, message))
     }
 
     /// Sends a message. `false`: it is known that it does not get there.

@@ -120,10 +120,8 @@ fn read_segments(
             return Err(PROTECTION_ERROR);
         }
     }
-    let segment = |one: &DescriptorSegment| Segment {
-        address: one.address,
-        bytes: u64::from(one.length),
-    };
+    let segment =
+        |one: &DescriptorSegment| Segment { address: one.address, bytes: u64::from(one.length) };
     work.segments = match data {
         [] => SegmentList::empty(),
         [one] => SegmentList::one(segment(one)),

@@ -28,8 +28,10 @@ impl Queue {
     fn flush(&mut self, side: Side, keep: bool) -> Vec<emp_host::RawOp> {
         let mut under_way = Vec::new();
         for entry in &mut self.entries {
-            let flushed =
-                Stage::Ended(Outcome::error(operation_status(side, entry.operation), FLUSHED_ERROR));
+            let flushed = Stage::Ended(Outcome::error(
+                operation_status(side, entry.operation),
+                FLUSHED_ERROR,
+            ));
             if entry.owed.take().is_some() {
                 self.owes -= 1;
             }

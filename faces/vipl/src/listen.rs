@@ -59,8 +59,7 @@ impl Gate {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: id };
         let (epoll, socket) = (self.epoll.as_raw_fd(), claim.descriptor());
         // SAFETY: the event is valid for the call.
-        let added =
-            unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, socket, &raw mut event) };
+        let added = unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, socket, &raw mut event) };
         if added < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 

@@ -178,7 +178,11 @@ pub fn ptag(state: &mut State, handle: Handle) -> Result<(Key, &mut Ptag), Retur
 }
 
 /// A region by its handle and first byte.
-fn region(state: &mut State, address: *mut c_void, handle: MemHandle) -> Result<&mut Region, Return> {
+fn region(
+    state: &mut State,
+    address: *mut c_void,
+    handle: MemHandle,
+) -> Result<&mut Region, Return> {
     let region = state.regions.get_mut(handle).ok_or(Return::INVALID_PARAMETER)?;
     if region.base != address.addr() as u64 {
         return Err(Return::INVALID_PARAMETER);

@@ -108,7 +108,8 @@ pub extern "C" fn VipNSGetHostByName(
             return Err(Return::INVALID_PARAMETER);
         }
         // SAFETY: not null, so by the header's rules a text.
-        let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Return::ERROR_NAMESERVICE)?;
+        let name =
+            unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Return::ERROR_NAMESERVICE)?;
         let index = usize::try_from(index).map_err(|_| Return::ERROR_NAMESERVICE)?;
         let host = nic.hosts_of(name).get(index).copied().ok_or(Return::ERROR_NAMESERVICE)?;
         // SAFETY: not null, and by the header's rules with room for an address.

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use emp_face::claim::Claim;
 use emp_face::node::FaceNode;
-use emp_face::settings::Settings;
-use emp_face::ways::Way;
 use emp_face::pointers::store;
+use emp_face::settings::Settings;
 use emp_face::waiting::{Waiters, end_of};
+use emp_face::ways::Way;
 use emp_face::yielding::Yielding;
 
 use crate::abi::*;
@@ -198,7 +198,10 @@ impl Nic {
     /// A look for what is there already, which costs no progress; then progress and another look. Whoever spins on it lets
     /// others run now and then.
     #[inline]
-    pub fn glance<T>(&self, mut look: impl FnMut(&mut State) -> Option<T>) -> Result<Option<T>, Return> {
+    pub fn glance<T>(
+        &self,
+        mut look: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<Option<T>, Return> {
         let mut state = self.lock()?;
         if let Some(found) = look(&mut state) {
             return Ok(Some(found));

@@ -1,8 +1,8 @@
 //! Opening and closing NICs, and finding them by their handles.
 
 use std::ffi::{CStr, c_char};
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use emp_face::addresses::nic_of;
 use emp_face::claim::Claim;

@@ -79,10 +79,8 @@ impl Nic {
     /// Posts what a descriptor asks for. `Err`: there is no room now.
     fn launch(&self, vi: &Vi, work: &Work, context: u64) -> Result<Launched, ()> {
         let operation = operation_status(Side::Send, work.operation);
-        let ended = |error| Launched {
-            stage: Stage::Ended(Outcome::error(operation, error)),
-            owed: None,
-        };
+        let ended =
+            |error| Launched { stage: Stage::Ended(Outcome::error(operation, error)), owed: None };
         let Some(remote) = &vi.remote else { return Ok(ended(FLUSHED_ERROR)) };
         let segments = work.segments.clone();
         let target = || RemoteRegion {
@@ -189,19 +187,16 @@ impl Nic {
             let reading = vi.send.reads != 0;
             let Some(work) = vi.send.unhold(serial) else { break };
             let context = Context { vi: place, side: Side::Send, serial }.pack();
-            let launched = if work.fence && reading {
-                Err(())
-            } else {
-                self.launch(vi, &work, context)
-            };
+            let launched =
+                if work.fence && reading { Err(()) } else { self.launch(vi, &work, context) };
             let Some(entry) = vi.send.get_mut(serial) else { break };
             let Ok(launched) = launched else {
                 entry.stage = Stage::Held(work);
                 vi.send.held += 1;
                 break;
             };
-            let reads = work.operation == OP_RDMA_READ
-                && matches!(launched.stage, Stage::Flying { .. });
+            let reads =
+                work.operation == OP_RDMA_READ && matches!(launched.stage, Stage::Flying { .. });
             (entry.stage, entry.owed) = (launched.stage, launched.owed);
             vi.send.owes += usize::from(launched.owed.is_some());
             vi.send.reads += usize::from(reads);
@@ -219,7 +214,8 @@ impl Nic {
         match self.tell_of_write(&remote, told, synchronous, context) {
             Ok(sent) => {
                 entry.owed = None;
-                if let (RawSend::Flying(_), Stage::Flying { parts, .. }) = (sent, &mut entry.stage) {
+                if let (RawSend::Flying(_), Stage::Flying { parts, .. }) = (sent, &mut entry.stage)
+                {
                     *parts += 1;
                 }
                 vi.send.owes -= 1;
@@ -288,16 +284,8 @@ impl Nic {
                 Err(()) => Stage::Held(Box::new(work)),
             }
         };
-        let entry = Entry {
-            address: descriptor,
-            operation,
-            bytes,
-            used,
-            stage,
-            owed,
-            forced: 0,
-            error: 0,
-        };
+        let entry =
+            Entry { address: descriptor, operation, bytes, used, stage, owed, forced: 0, error: 0 };
         vi.queue(side).push(entry);
         let news = self.retire(&mut state, key, side);
         state.note(key);

@@ -169,7 +169,8 @@ impl Nic {
         if let Some(entry) = queue.get_mut(context.serial) {
             let owed = entry.owed.take().is_some();
             if entry.forced != 0 {
-                outcome = Outcome::error(operation_status(context.side, entry.operation), entry.forced);
+                outcome =
+                    Outcome::error(operation_status(context.side, entry.operation), entry.forced);
             }
             entry.stage = Stage::Ended(outcome);
             queue.owes -= usize::from(owed);
@@ -189,7 +190,8 @@ impl Nic {
     /// Posts what could not be posted before.
     #[cold]
     fn post_owed(&self, state: &mut State) -> bool {
-        let owing = |(key, vi): (Key, &crate::vi::Vi)| (vi.send.held + vi.send.owes != 0).then_some(key);
+        let owing =
+            |(key, vi): (Key, &crate::vi::Vi)| (vi.send.held + vi.send.owes != 0).then_some(key);
         let keys: Vec<Key> = state.vis.all().filter_map(owing).collect();
         let mut news = false;
         for key in keys {

@@ -71,10 +71,8 @@ impl Service {
     fn pause(&self, time: Duration) -> bool {
         let mut flags = self.flags.lock().unwrap_or_else(PoisonError::into_inner);
         if !flags.stop && !flags.woken {
-            let (after, _) = self
-                .changed
-                .wait_timeout(flags, time)
-                .unwrap_or_else(PoisonError::into_inner);
+            let (after, _) =
+                self.changed.wait_timeout(flags, time).unwrap_or_else(PoisonError::into_inner);
             flags = after;
         }
         std::mem::take(&mut flags.woken)

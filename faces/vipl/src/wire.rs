@@ -222,8 +222,7 @@ mod tests {
     use super::*;
 
     fn messages() -> Vec<Message> {
-        let offer =
-            Offer { reliability: 4, max_transfer: 7, rdma_write: true, rdma_read: false };
+        let offer = Offer { reliability: 4, max_transfer: 7, rdma_write: true, rdma_read: false };
         let from = Party {
             conn: 1,
             attempt: 2,

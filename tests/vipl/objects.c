@@ -250,7 +250,8 @@ void test_names(void)
 	/* There is one address of this name. */
 	RETURNS(VipNSGetHostByName(a.nic, (char *)called, found, 1), VIP_ERROR_NAMESERVICE);
 	OK(VipNSGetHostByName(a.nic, "10.1.2.3", found, 0));
-	CHECK(found->HostAddress[2] == 10 && found->HostAddress[5] == 3);
+	const VIP_UINT8 *bytes = found->HostAddress;
+	CHECK(bytes[2] == 10 && bytes[5] == 3);
 	/* Nobody there can be asked. */
 	length = sizeof name;
 	RETURNS(VipNSGetHostByAddr(a.nic, found, name, &length), VIP_ERROR_NAMESERVICE);

@@ -7,7 +7,6 @@
 
 #![warn(missing_docs)]
 
-pub mod addresses;
 pub mod boundary;
 pub mod claim;
 pub mod fork;

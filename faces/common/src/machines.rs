@@ -6,10 +6,10 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use emp_host::NodeId;
 
+pub use crate::claim::Claim;
 use crate::node::{SOME_MAC, Whereabouts};
 
 /// First two bytes of a number that is made of an IPv4 address: those of an Ethernet address that was given locally. The
@@ -100,42 +100,12 @@ impl Places {
     ///
     /// `AddrInUse`: another process has it.
     pub fn claim(&self, machine: u64, place: u32) -> io::Result<Claim> {
-        Claim::new(&format!("emp-{}-{machine:012x}-{place}", self.name))
+        Claim::new(format!("emp-{}-{machine:012x}-{place}", self.name).as_bytes())
     }
 
     /// True if no process of this machine has a place.
     pub fn is_free(&self, machine: u64, place: u32) -> bool {
         self.claim(machine, place).is_ok()
-    }
-}
-
-/// Keeps a name of this machine for this process: a socket that nobody connects to, whose name only one can have, and which is
-/// gone with the process.
-pub struct Claim(#[allow(dead_code, reason = "held, not used")] OwnedFd);
-
-impl Claim {
-    fn new(name: &str) -> io::Result<Self> {
-        // SAFETY: takes no pointers.
-        let socket =
-            unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        if socket < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just made and belongs to no one else.
-        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-        // SAFETY: a structure of plain numbers.
-        let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-        // A name that begins with a zero is no file's.
-        for (place, byte) in address.sun_path[1..].iter_mut().zip(name.bytes()) {
-            *place = byte as libc::c_char;
-        }
-        let length = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
-        // SAFETY: the address is valid and at least as long as said.
-        let bound = unsafe {
-            libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length as libc::socklen_t)
-        };
-        if bound == 0 { Ok(Self(socket)) } else { Err(io::Error::last_os_error()) }
     }
 }
 

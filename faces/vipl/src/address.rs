@@ -1,10 +1,8 @@
 //! Who is who: handles, addresses of NICs, connection points, and the node that everyone can find.
 
-use std::net::SocketAddr;
-
-use emp_face::addresses::{NIC_BITS, ip_of, is_nic};
 use emp_face::handles::Kind;
-use emp_face::node::{SOME_MAC, Whereabouts};
+use emp_face::machines::{Claim, Places, is_number};
+use emp_face::node::Whereabouts;
 use emp_host::NodeId;
 
 use crate::abi::{NetAddress, Return};
@@ -22,33 +20,33 @@ pub const HOST_BYTES: usize = 6;
 /// name of a socket.
 pub const DISCRIMINATOR_MAX: usize = 64;
 
-/// First byte of the identity of the node that everyone can find. It is a `V`.
-const DOOR_MARK: u64 = 0x56;
+/// The node of a machine's NIC that everyone can find is the only place there. Its mark is an `I`.
+const PLACES: Places = Places::new("vipl", 0x49, 0xf400);
+const DOOR: u32 = 0;
 
-/// UDP port of that node. Above the ports that Linux gives out by itself (32768 to 60999), so that it is free.
-const DOOR_PORT: u16 = 61_500;
-
-/// The node of a machine's NIC that everyone can find.
+/// The node of a NIC that everyone can find.
 pub fn door_of(host: u64) -> NodeId {
-    NodeId(DOOR_MARK << 56 | host)
+    PLACES.node(host, DOOR)
 }
 
 /// The NIC of such a node; `None` if it is none.
 pub fn host_of(node: NodeId) -> Option<u64> {
-    let host = node.0 & ((1 << NIC_BITS) - 1);
-    (node.0 >> NIC_BITS == DOOR_MARK << 8 && is_nic(host)).then_some(host)
+    PLACES.of(node).filter(|(host, place)| *place == DOOR && is_number(*host)).map(|(host, _)| host)
 }
 
 /// The port where such a node takes datagrams.
 pub fn door_port() -> u16 {
-    DOOR_PORT
+    PLACES.port(DOOR)
 }
 
 /// Where such a node may be found.
 pub fn door_at(host: u64) -> Whereabouts {
-    let udp = ip_of(host).map(|ip| SocketAddr::new(ip.into(), DOOR_PORT));
-    let own = host.to_be_bytes()[2..].try_into().unwrap_or(SOME_MAC);
-    Whereabouts { node: door_of(host), mac: Some(if udp.is_some() { SOME_MAC } else { own }), udp }
+    PLACES.whereabouts(host, DOOR)
+}
+
+/// Makes this process the one that has such a node, unless another one of this machine has it.
+pub fn claim_door(host: u64) -> Option<Claim> {
+    PLACES.claim(host, DOOR).ok()
 }
 
 /// A connection point: `VIP_NET_ADDRESS`.
@@ -83,7 +81,7 @@ impl Point {
             std::slice::from_raw_parts((&raw const (*address).bytes).cast::<u8>(), host_len + len)
         };
         let host = bytes[..host_len].iter().fold(0, |host, byte| host << 8 | u64::from(*byte));
-        if !is_nic(host) {
+        if !is_number(host) {
             return Err(Return::INVALID_PARAMETER);
         }
         Ok(Self { host, discriminator: bytes[host_len..].to_vec() })
@@ -151,9 +149,9 @@ mod tests {
     fn doors_are_told_from_other_nodes() {
         let host = 0x0245_0a01_0203;
         assert_eq!(host_of(door_of(host)), Some(host));
-        assert_eq!(host_of(NodeId(0x5601 << 48 | host)), None);
+        assert_eq!(host_of(NodeId(0x4901 << 48 | host)), None);
         assert_eq!(host_of(NodeId(7)), None);
-        assert_eq!(door_at(host).udp, Some("10.1.2.3:61500".parse().unwrap()));
+        assert_eq!(door_at(host).udp, Some("10.1.2.3:62464".parse().unwrap()));
         assert_eq!(door_at(0x0203_0405_06ff).mac, Some([2, 3, 4, 5, 6, 0xff]));
     }
 }

@@ -8,18 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use emp_face::claim::Claim;
 use emp_face::log;
 
-use crate::address::Point;
+use crate::address::{Point, claim_door};
 use crate::nic::Nic;
 use crate::wire::Message;
 use crate::{ending, open};
 
 /// A node that this process has beside that of a NIC, since others can find it.
 pub struct Door(Arc<Nic>);
-
-/// The name that the process has which has the node.
-pub fn name(host: u64) -> Vec<u8> {
-    format!("emp-vipl-{host:012x}").into_bytes()
-}
 
 /// Where the user's settings leave no choice, one line is enough for all attempts.
 static TOLD: AtomicBool = AtomicBool::new(false);
@@ -36,7 +31,7 @@ impl Nic {
         if self.claim.is_some() || self.door.get().is_some() {
             return;
         }
-        let Ok(claim) = Claim::new(&name(self.host)) else { return };
+        let Some(claim) = claim_door(self.host) else { return };
         match open::start(&self.way, &self.settings, Some(claim)) {
             Ok(nic) => {
                 log::inform("VIPL: this process takes connection requests for its machine now");

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_ulong, c_void};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use emp_face::addresses::nic_of;
+use emp_face::machines::number_of;
 use emp_face::pointers::put_text;
 
 use crate::abi::*;
@@ -21,7 +21,7 @@ fn resolve(name: &str) -> Vec<u64> {
     let found = (name, 0).to_socket_addrs().map(Vec::from_iter).unwrap_or_default();
     let mut hosts: Vec<u64> = Vec::new();
     for ip in found.iter().map(SocketAddr::ip).filter(IpAddr::is_ipv4) {
-        let host = nic_of(Some(ip), None);
+        let host = number_of(Some(ip), None);
         if !hosts.contains(&host) {
             hosts.push(host);
         }

@@ -4,17 +4,16 @@ use std::ffi::{CStr, c_char};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use emp_face::addresses::nic_of;
 use emp_face::claim::Claim;
 use emp_face::handles::{Key, Registry};
+use emp_face::machines::{number_of, own_name};
 use emp_face::node::{FaceNode, Identity, random_identity};
 use emp_face::settings::{Settings, environment};
 use emp_face::ways::{Way, ways};
 
 use crate::abi::{Handle, Return};
-use crate::address::{NIC, door_of, door_port};
+use crate::address::{NIC, claim_door, door_of, door_port};
 use crate::control::CONTROLS_POSTED;
-use crate::door;
 use crate::ending;
 use crate::errors::{enter, lacking, wrong};
 use crate::nic::{CHANNEL, Nic, Parts};
@@ -49,10 +48,7 @@ fn choose(name: &str, ways: Vec<Way>) -> Option<Way> {
 
 /// What this machine is called.
 fn machine(settings: &Settings) -> String {
-    let own = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = settings.name.clone().unwrap_or_else(own);
-    let name = name.trim();
-    if name.is_empty() { "localhost".into() } else { name.into() }
+    settings.name.clone().unwrap_or_else(own_name)
 }
 
 fn open(name: &str) -> Result<Handle, Return> {
@@ -77,7 +73,7 @@ fn open(name: &str) -> Result<Handle, Return> {
         return Err(lacking(&format!("{} has no address", way.name())));
     }
     // The first process has the node that everyone can find; so there is no node beside that of the NIC as a rule.
-    let claim = Claim::new(&door::name(host)).ok();
+    let claim = claim_door(host);
     let nic = start(&way, &settings, claim).map_err(|problem| lacking(&problem))?;
     let Some(handle) = NICS.insert(Arc::clone(&nic)) else {
         ending::close(&nic);
@@ -93,7 +89,7 @@ fn open(name: &str) -> Result<Handle, Return> {
 
 /// The address of a way's NIC; 0: it has none.
 fn host_of(way: &Way) -> u64 {
-    nic_of(way.ip(), way.interface.mac.filter(|mac| *mac != [0; 6]))
+    number_of(way.ip(), way.interface.mac.filter(|mac| *mac != [0; 6]))
 }
 
 /// Starts the node of a NIC; that which everyone can find, if this process has its name.

@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
 
     fn point(&mut self) -> Option<Point> {
         let (host, discriminator) = (self.u64()?, self.text()?);
-        let fits = discriminator.len() <= DISCRIMINATOR_MAX && emp_face::addresses::is_nic(host);
+        let fits = discriminator.len() <= DISCRIMINATOR_MAX && emp_face::machines::is_number(host);
         fits.then(|| Point { host, discriminator: discriminator.to_vec() })
     }
 

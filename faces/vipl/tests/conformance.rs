@@ -1,166 +1,52 @@
-//! The library held to VIPL by a C program (`tests/vipl`): alone, between two hosts, under loss, and as an
-//! ordinary user.
+//! The library held to its header by a C program (`tests/vipl`): alone, between two hosts, under loss, and as an ordinary user;
+//! with AddressSanitizer and valgrind.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
+use emp_testing::faces::{Face, NOBODY, command, is_root, own_host, passes};
+use emp_testing::lab::{INTERFACE, Lab};
 use emp_testing::{Need, skip};
 
-#[path = "../../mx/tests/lab/mod.rs"]
-mod lab;
+static VIPL: Face =
+    Face::new("vipl", "libvipl.so", concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vipl/run"));
 
-use lab::Lab;
-
-/// Bounds a run that hangs; the program itself gives up earlier, and says where.
-const LIMIT: Duration = Duration::from_secs(300);
-
-/// A directory with the library that was built with this test, and the program. Readable by everyone.
-fn built() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let here = std::env::current_exe().expect("this program has a path");
-        let library = here.parent().expect("in a directory").join("libvipl.so");
-        assert!(library.exists(), "{} was not built", library.display());
-        // Ordinary users may not look into the directory of the build.
-        let directory = directory();
-        std::fs::create_dir_all(&directory).expect("a directory for the test");
-        // SAFETY: the function stays, and does not unwind.
-        unsafe { libc::atexit(remove_built) };
-        std::fs::copy(library, directory.join("libvipl.so")).expect("the library copied");
-        let output = Command::new(run()).arg(&directory).arg("--build").output();
-        let output = output.expect("the script was started");
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "the program was not built: {text}");
-        directory
-    })
-}
-
-fn directory() -> PathBuf {
-    std::env::temp_dir().join(format!("emp-vipl-{}", std::process::id()))
-}
-
-/// All tests of this program share it, so it goes with the program.
-extern "C" fn remove_built() {
-    let _ = std::fs::remove_dir_all(directory());
-}
-
-fn run() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vipl/run")
-}
-
-/// Where processes of one test find each other in shared memory, and nobody else.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("emp-vipl-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a place to meet");
-        Self(path)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// The program, with settings that no test inherits.
-fn program(wrapper: &[&str], place: &Place) -> Command {
-    let program = built().join("conformance");
-    let program = program.to_str().expect("a path of letters");
-    let all: Vec<&str> = wrapper.iter().copied().chain([program]).collect();
-    let mut command = Command::new(all[0]);
-    command.args(&all[1..]).env("XDG_RUNTIME_DIR", &place.0);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    for name in ["EMP_LINK", "EMP_INTERFACE", "EMP_NAME", "EMP_FAULT", "EMP_PROFILE", "EMP_WAIT"] {
-        command.env_remove(name);
-    }
-    command
-}
-
-/// Waits for the end; fails unless the program got there and no check has failed.
-fn passes(mut child: Child, what: &str) {
-    let start = Instant::now();
-    while child.try_wait().expect("it is a child").is_none() {
-        if start.elapsed() > LIMIT {
-            let _ = child.kill();
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let output = child.wait_with_output().expect("it has ended");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    println!("{what}:\n{text}{errors}");
-    assert!(output.status.success(), "{what}: {}", output.status);
-    assert!(text.contains(" 0 failed"), "{what}: the program did not get to its end");
-}
-
-/// What makes a host of its own for the program, with nothing but a loopback: endpoint ids are a machine's, and several
-/// tests run at once. Only root can; others take turns.
-const OWN_HOST: [&str; 6] =
-    ["unshare", "--net", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"];
-
-static TURN: Mutex<()> = Mutex::new(());
-
-fn is_root() -> bool {
-    // SAFETY: takes no arguments and cannot fail.
-    unsafe { libc::geteuid() == 0 }
-}
-
-fn alone_under(name: &str, wrapper: &[&str], place: &Place, settings: &[(&str, &str)]) {
-    let _turn = (!is_root()).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
-    let host = if is_root() { &OWN_HOST[..] } else { &[] };
-    let mut command = program(&[host, wrapper].concat(), place);
-    command.env("EMP_INTERFACE", "lo").envs(settings.iter().copied());
-    passes(command.spawn().expect("the program starts"), name);
-}
-
-fn alone(name: &str, settings: &[(&str, &str)]) {
-    alone_under(name, &[], &Place::new(name), settings);
-}
+/// Short enough that the program looks at what silence leads to.
+const SILENCE: (&str, &str) = ("EMP_TIMEOUT", "3000");
 
 #[test]
 fn the_interface_is_kept() {
-    alone("auto", &[]);
+    VIPL.alone("auto", &[SILENCE]);
 }
 
 #[test]
-fn it_is_kept_in_shared_memory() {
-    alone("shm", &[("EMP_LINK", "shm")]);
+fn it_is_kept_in_shared_memory_that_loses_frames() {
+    VIPL.alone("shm", &[SILENCE, ("EMP_LINK", "shm"), ("EMP_FAULT", "drop:0.01")]);
 }
 
 #[test]
 fn it_is_kept_by_datagrams_that_get_lost() {
-    alone("loss", &[("EMP_LINK", "udp"), ("EMP_FAULT", "drop:0.01")]);
+    VIPL.alone("loss", &[SILENCE, ("EMP_LINK", "udp"), ("EMP_FAULT", "drop:0.01")]);
 }
 
 #[test]
 fn it_is_kept_by_the_other_profile_asleep() {
-    alone("openmx", &[("EMP_PROFILE", "openmx"), ("EMP_WAIT", "sleep")]);
+    let settings = [("EMP_PROFILE", "openmx"), ("EMP_WAIT", "sleep"), ("EMP_FAULT", "drop:0.01")];
+    VIPL.alone("openmx", &settings);
 }
 
 /// Without any privilege, under a user's own identity. Root becomes nobody for that.
 #[test]
 fn it_is_kept_for_ordinary_users() {
-    let place = Place::new("user");
+    let place = VIPL.place("user");
     if !is_root() {
-        return alone_under("user", &[], &place, &[]);
+        return VIPL.alone_under("user", &[], &place, &[SILENCE]);
     }
-    give_to_nobody(&place);
-    alone_under("nobody", &NOBODY, &place, &[]);
+    place.give_to_nobody();
+    VIPL.alone_under("nobody", &NOBODY, &place, &[SILENCE]);
 }
 
-const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-
-fn give_to_nobody(place: &Place) {
-    std::os::unix::fs::chown(&place.0, Some(65534), Some(65534)).expect("root gives a directory");
-}
-
-/// No memory is used that is not there, and none is lost. But for the child of a fork, where memory of the parent's threads
-/// is nobody's, and for what takes minutes so.
+/// No memory is used that is not there, and none is lost.
 #[test]
 fn valgrind_finds_nothing() {
     if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
@@ -177,10 +63,10 @@ fn valgrind_finds_nothing() {
         "--show-leak-kinds=definite",
         "--errors-for-leak-kinds=definite",
     ];
-    let _turn = (!is_root()).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
-    let host = if is_root() { &OWN_HOST[..] } else { &[] };
-    let place = Place::new("valgrind");
-    let mut command = program(&[host, &wrapper].concat(), &place);
+    let (_turn, host) = own_host();
+    let place = VIPL.place("valgrind");
+    let mut command = VIPL.program(&[host, &wrapper].concat(), &place);
+    // But for what takes minutes so, and the child of a fork, where memory of the parent's threads is nobody's.
     command.args(["layout", "nics", "tags", "memory", "vis", "vi_attributes", "names"]);
     command.args(["connecting", "requests", "agreement", "peers", "discriminators", "sizes"]);
     command.args(["segments", "immediate", "order", "queues", "cqs", "writes", "reads", "fence"]);
@@ -190,24 +76,37 @@ fn valgrind_finds_nothing() {
     passes(command.spawn().expect("valgrind is there"), "valgrind");
 }
 
-/// Two processes in two hosts; `settings` for both.
+/// The program's memory, which the library writes to, is watched by the compiler's checks: what C has called with it, and what
+/// is lost at the end.
+#[test]
+fn address_sanitizer_finds_nothing() {
+    let directory = VIPL.built().join("sanitized");
+    std::fs::create_dir_all(&directory).expect("a directory for the test");
+    std::fs::copy(VIPL.built().join("libvipl.so"), directory.join("libvipl.so"))
+        .expect("the library copied");
+    VIPL.build(&directory, "-fsanitize=address,undefined -fno-sanitize-recover=all");
+    let (_turn, host) = own_host();
+    let place = VIPL.place("sanitizer");
+    let mut command = command(&directory.join("conformance"), host, &place);
+    command.env("EMP_INTERFACE", "lo").env(SILENCE.0, SILENCE.1);
+    passes(command.spawn().expect("the program starts"), "AddressSanitizer");
+}
+
+/// Two processes in two hosts; `settings` for both. The active one knows the other by this name.
 fn between_hosts(name: &str, user: bool, host: &str, settings: &[(&str, &str)]) {
-    let Some(lab) = Lab::build(1500) else { return };
-    let place = Place::new(name);
+    let Some(lab) = Lab::build("vipl", 1500) else { return };
+    let place = VIPL.place(name);
     if user {
-        give_to_nobody(&place);
+        place.give_to_nobody();
     }
     let start = |side: usize, name: &str, arguments: &[&str]| {
         let mut wrapper = vec!["ip", "netns", "exec", lab.name(side)];
         if user {
             wrapper.extend(NOBODY);
         }
-        let mut command = program(&wrapper, &place);
-        command
-            .args(arguments)
-            .env("EMP_NAME", name)
-            .env("EMP_INTERFACE", "emp0")
-            .envs(settings.iter().copied());
+        let mut command = VIPL.program(&wrapper, &place);
+        command.args(arguments).env("EMP_NAME", name).env("EMP_INTERFACE", INTERFACE);
+        command.env(SILENCE.0, SILENCE.1).envs(settings.iter().copied());
         command.spawn().expect("the program starts")
     };
     let passive = start(1, "bob", &["passive"]);

@@ -163,7 +163,8 @@ void test_requests(void)
 	wrong->DiscriminatorLen = 65;
 	BAD(VipConnectWait(a.nic, wrong, 1, out, &remote, &connection));
 	wrong->DiscriminatorLen = 1;
-	wrong->HostAddress[5] ^= 1;
+	VIP_UINT8 *last = (VIP_UINT8 *)wrong + 9;
+	*last ^= 1;
 	/* Not an address of this NIC. */
 	BAD(VipConnectWait(a.nic, wrong, 1, out, &remote, &connection));
 	BAD(VipConnectRequest(a.vi, wrong, address(&b, "y"), LONG, &remote));

@@ -116,10 +116,15 @@ pub struct MeasureArgs {
     /// Messages outstanding [default: about 4 MiB of them, 4 to 256; 1 of put, get and atomic].
     #[arg(long, value_name = "N")]
     pub window: Option<usize>,
-    /// Measure these in turn with EMP: raw (the bare link), tcp (spinning), tcp-block (sleeping), libfabric (EMP as MPIs
-    /// call it) and mx (as programs for MX do; both pingpong only). TCP runs under cubic and under bbr, and the faster one counts, size by size.
+    /// Measure these in turn with EMP: raw (the bare link), tcp (spinning), tcp-block (sleeping). TCP runs under cubic and under bbr,
+    /// and the faster one counts, size by size. Faces of EMP may be named here as well.
     #[arg(long, value_delimiter = ',', value_name = "SUBJECTS")]
     pub vs: Vec<String>,
+    /// Measure these faces in turn with EMP's own API, and say what each adds to it: libfabric (as MPIs call it), mx, vmmc (as
+    /// programs for these do), host (that API itself, which is always measured), or all. Pingpong only; the libraries take their link
+    /// from EMP_LINK and FI_EMP_LINK.
+    #[arg(long, value_delimiter = ',', value_name = "FACES")]
+    pub face: Vec<String>,
     /// Write the figures to a file, for programs.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -246,37 +251,66 @@ impl EmpArgs {
     }
 }
 
+/// The faces of these names; `host` is EMP itself, `all` all of them.
+pub fn faces(names: &[String]) -> anyhow::Result<Vec<SubjectKind>> {
+    let mut kinds = Vec::new();
+    for name in names {
+        match SubjectKind::yardsticks().find(|kind| kind.is_face() && kind.name() == name) {
+            Some(face) => kinds.push(face),
+            None if name == "host" => {}
+            None if name == "all" => {
+                kinds.extend(SubjectKind::yardsticks().filter(|kind| kind.is_face()));
+            }
+            None => {
+                let known = SubjectKind::yardsticks().filter(|kind| kind.is_face());
+                let known: Vec<_> = known.map(SubjectKind::name).collect();
+                bail_user!("--face knows {}, host and all, not `{name}`", known.join(", "))
+            }
+        }
+    }
+    Ok(kinds)
+}
+
 impl MeasureArgs {
+    /// What EMP is measured against.
+    fn named(&self) -> anyhow::Result<Vec<SubjectKind>> {
+        let mut kinds = Vec::new();
+        for name in &self.vs {
+            match SubjectKind::yardsticks().find(|kind| kind.name() == name) {
+                Some(kind) => kinds.push(kind),
+                None => {
+                    let known: Vec<_> = SubjectKind::yardsticks().map(SubjectKind::name).collect();
+                    bail_user!("--vs knows {}, not `{name}`", known.join(", "))
+                }
+            }
+        }
+        kinds.extend(faces(&self.face)?);
+        Ok(kinds)
+    }
+
     /// EMP first, then what it is measured against.
     pub fn specs(&self, pattern: Pattern) -> anyhow::Result<Vec<Spec>> {
         let emp = self.emp.spec()?;
         let mut specs = vec![emp.clone()];
-        for name in &self.vs {
-            match SubjectKind::YARDSTICKS.into_iter().find(|kind| kind.name() == name) {
-                Some(SubjectKind::Raw) if pattern.one_sided() => {
+        for kind in self.named()? {
+            match kind {
+                SubjectKind::Raw if pattern.one_sided() => {
                     bail_user!(
                         "a bare link cannot {}; compare with tcp, which asks and answers",
                         pattern.name()
                     )
                 }
-                Some(face @ (SubjectKind::Libfabric | SubjectKind::Mx))
-                    if pattern != Pattern::Pingpong =>
-                {
+                face if face.is_face() && pattern != Pattern::Pingpong => {
                     bail_user!("{} is measured by pingpong only", face.name())
                 }
-                Some(face @ (SubjectKind::Libfabric | SubjectKind::Mx))
-                    if emp.link == LinkChoice::Xdp =>
-                {
+                face if face.is_face() && emp.link == LinkChoice::Xdp => {
                     bail_user!(
                         "{} takes packet where EMP has the interface's xdp; compare over another link",
                         face.name()
                     )
                 }
-                Some(kind) if specs.iter().any(|spec| spec.kind == kind) => {}
-                Some(kind) => specs.push(emp.against(kind)),
-                None => {
-                    bail_user!("--vs knows libfabric, mx, raw, tcp and tcp-block, not `{name}`")
-                }
+                kind if specs.iter().any(|spec| spec.kind == kind) => {}
+                kind => specs.push(emp.against(kind)),
             }
         }
         Ok(specs)
@@ -373,6 +407,8 @@ mod tests {
             ("x peer --vs sctp", "not `sctp`"),
             ("x peer --vs libfabric", "libfabric is measured by pingpong only"),
             ("x peer --vs mx", "mx is measured by pingpong only"),
+            ("x peer --face vmmc", "vmmc is measured by pingpong only"),
+            ("x peer --face sctp", "--face knows libfabric, mx, vmmc, host and all, not `sctp`"),
             ("x peer --profile fast", "there are default, emp2001"),
             ("x peer --timeout 0", "choose 0.05 to 3600 seconds"),
             ("x peer --board moon", "there are inline, thread"),
@@ -394,7 +430,12 @@ mod tests {
     #[test]
     fn libfabric_is_compared_over_the_same_link() {
         let pingpong = |line: &str| args(line).specs(Pattern::Pingpong);
-        assert_eq!(pingpong("x peer --vs libfabric").unwrap()[1].kind, SubjectKind::Libfabric);
+        assert_eq!(pingpong("x peer --vs libfabric").unwrap()[1].kind, SubjectKind::LIBFABRIC);
+        let kinds = |line: &str| -> Vec<_> {
+            pingpong(line).unwrap().iter().map(|spec| spec.kind.name()).collect()
+        };
+        assert_eq!(kinds("x peer --face host,mx,mx --vs tcp"), ["emp", "tcp", "mx"]);
+        assert_eq!(kinds("x peer --face all"), ["emp", "libfabric", "mx", "vmmc"]);
         let error = pingpong("x peer --link xdp --vs libfabric").unwrap_err();
         assert!(error.is::<UserError>() && error.to_string().contains("another link"), "{error}");
     }

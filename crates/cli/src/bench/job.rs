@@ -4,8 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use emp_link::{FaultPlan, FaultPlanError};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
+use super::subject::FACES;
 use crate::error::user_error;
 
 /// What the two ends do.
@@ -52,43 +54,60 @@ impl Pattern {
 }
 
 /// What is measured against what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "&str")]
 pub enum SubjectKind {
     /// EMP through its public interface.
-    #[serde(rename = "emp")]
     Emp,
-    /// EMP through its libfabric provider, as MPIs reach it.
-    #[serde(rename = "libfabric")]
-    Libfabric,
-    /// EMP through its MX library, as programs for MX reach it.
-    #[serde(rename = "mx")]
-    Mx,
+    /// EMP through one of its faces, as programs for other interfaces reach it: by the name in [`FACES`].
+    Face(&'static str),
     /// The bare link that EMP uses: frames, no reliability.
-    #[serde(rename = "raw")]
     Raw,
     /// TCP with `TCP_NODELAY`, polled without sleeping.
-    #[serde(rename = "tcp")]
     Tcp,
     /// TCP with `TCP_NODELAY`, sleeping in the kernel.
-    #[serde(rename = "tcp-block")]
     TcpBlock,
 }
 
 impl SubjectKind {
+    /// EMP through its libfabric provider, as MPIs reach it.
+    pub const LIBFABRIC: Self = Self::Face("libfabric");
+
     /// What EMP can be measured against.
-    pub const YARDSTICKS: [Self; 5] =
-        [Self::Libfabric, Self::Mx, Self::Raw, Self::Tcp, Self::TcpBlock];
+    pub fn yardsticks() -> impl Iterator<Item = Self> {
+        let faces = FACES.iter().map(|face| Self::Face(face.name));
+        faces.chain([Self::Raw, Self::Tcp, Self::TcpBlock])
+    }
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Emp => "emp",
-            Self::Libfabric => "libfabric",
-            Self::Mx => "mx",
+            Self::Face(name) => name,
             Self::Raw => "raw",
             Self::Tcp => "tcp",
             Self::TcpBlock => "tcp-block",
         }
+    }
+
+    /// Whether it is EMP through one of its faces.
+    pub fn is_face(self) -> bool {
+        matches!(self, Self::Face(_))
+    }
+}
+
+impl<'de> Deserialize<'de> for SubjectKind {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        let mut all = Self::yardsticks().chain([Self::Emp]);
+        let found = all.find(|kind| kind.name() == name);
+        found.ok_or_else(|| D::Error::custom(format!("there is no subject {name}")))
+    }
+}
+
+impl From<SubjectKind> for &'static str {
+    fn from(kind: SubjectKind) -> Self {
+        kind.name()
     }
 }
 
@@ -215,15 +234,12 @@ impl Spec {
 
     /// Whether the link choice matters to it.
     pub fn uses_link(&self) -> bool {
-        matches!(
-            self.kind,
-            SubjectKind::Emp | SubjectKind::Libfabric | SubjectKind::Mx | SubjectKind::Raw
-        )
+        !self.is_tcp()
     }
 
     /// Whether it is EMP through one of its faces.
     pub fn is_face(&self) -> bool {
-        matches!(self.kind, SubjectKind::Libfabric | SubjectKind::Mx)
+        self.kind.is_face()
     }
 }
 

@@ -211,7 +211,7 @@ pub fn all() -> Vec<Group> {
         group(
             Pingpong,
             8,
-            vec![auto().against(SubjectKind::Libfabric), auto()],
+            vec![auto().against(SubjectKind::LIBFABRIC), auto()],
             vec![at_most("8 B one way, libfabric less host API, µs", Difference(1), 0.35)],
         ),
         group(

@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-use crate::bench::{Pattern, Row, SubjectKind, Verdict, show_size};
+use crate::bench::{Face, Pattern, Row, SubjectKind, Verdict, show_size};
 
 /// Columns that a table may take.
 const WIDTH: u16 = 100;
@@ -99,8 +99,7 @@ fn with_congestion(name: &str, row: &Row) -> String {
 pub fn subject(row: &Row) -> String {
     let subject = match row.subject {
         SubjectKind::Emp => "EMP",
-        SubjectKind::Libfabric => "libfabric",
-        SubjectKind::Mx => "MX",
+        SubjectKind::Face(name) => Face::named(name).map_or(name, |face| face.title),
         SubjectKind::Raw => "bare",
         SubjectKind::Tcp => "TCP spinning",
         SubjectKind::TcpBlock => "TCP sleeping",

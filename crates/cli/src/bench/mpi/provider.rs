@@ -37,7 +37,7 @@ pub struct Cost {
 /// Measures it in a lab of its own; `None` if that cannot be done over the link that the provider is told.
 pub fn measure() -> anyhow::Result<Option<Cost>> {
     let Some(host) = host()? else { return Ok(None) };
-    let specs = vec![host.against(SubjectKind::Libfabric), host];
+    let specs = vec![host.against(SubjectKind::LIBFABRIC), host];
     let all = Pair::new(MTU_DEFAULT)?.run(|peer| {
         let mut session = Session::open(peer, specs, &Named::default(), None)?;
         alternate(&mut session, &[0, 1], (Pattern::Pingpong, SIZE, 1), EFFORT, &mut |_| ())

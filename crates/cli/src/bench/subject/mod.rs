@@ -1,13 +1,13 @@
-//! The things that are measured, behind one trait: EMP, by its own interface, libfabric's and MX's, the bare link, TCP.
+//! The things that are measured, behind one trait: EMP, by its own interface and its faces, the bare link, TCP.
 
 mod emp;
 mod emp_calls;
 mod emp_one_sided;
 mod emp_opening;
+mod faces;
 mod harness_link;
 mod libfabric;
 mod memory;
-mod mx;
 mod opening;
 mod place;
 mod raw;
@@ -21,6 +21,7 @@ mod tcp_calls;
 mod tcp_opening;
 
 pub use emp_opening::OpenNode;
+pub use faces::{FACES, Face};
 pub use opening::open_all;
 pub use place::{End, Named, Place};
 

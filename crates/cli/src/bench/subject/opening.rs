@@ -8,8 +8,7 @@ use emp_link::{
 use emp_wire::{ETHERTYPE_DEFAULT, LinkAddress, NodeId};
 
 use super::emp_opening::EmpOpening;
-use super::libfabric::LibfabricOpening;
-use super::mx::MxOpening;
+use super::faces::Face;
 use super::place::Place;
 use super::raw::Raw;
 use super::tcp_opening::TcpOpening;
@@ -76,8 +75,10 @@ fn open(
 ) -> anyhow::Result<Box<dyn Opening>> {
     Ok(match spec.kind {
         SubjectKind::Emp => Box::new(EmpOpening::open(spec, place, ethertype)?),
-        SubjectKind::Libfabric => Box::new(LibfabricOpening::open(spec.link, place)?),
-        SubjectKind::Mx => Box::new(MxOpening::open(spec.link, place)?),
+        SubjectKind::Face(name) => match Face::named(name) {
+            Some(face) => face.open(spec.link, place)?,
+            None => bail_user!("there is no face {name}"),
+        },
         SubjectKind::Raw => Box::new(RawOpening::open(spec.link, place, ethertype)?),
         SubjectKind::Tcp | SubjectKind::TcpBlock => Box::new(TcpOpening::open(spec, place, role)?),
     })
@@ -179,13 +180,14 @@ mod tests {
 
     #[test]
     fn two_subjects_do_not_share_an_ethertype() {
-        use SubjectKind::{Emp, Libfabric, Raw, Tcp};
+        use SubjectKind::{Emp, Raw, Tcp};
+        const LIBFABRIC: SubjectKind = SubjectKind::LIBFABRIC;
         let (first, second) = (ETHERTYPE_DEFAULT, ETHERTYPE_RAW);
         assert_eq!(found(&[Emp, Emp]), [first, second]);
         assert_eq!(found(&[Emp, Raw]), [first, second]);
-        assert_eq!(found(&[Libfabric, Emp]), [first, second]);
-        assert_eq!(found(&[Emp, Tcp, Libfabric]), [second, first, first]);
+        assert_eq!(found(&[LIBFABRIC, Emp]), [first, second]);
+        assert_eq!(found(&[Emp, Tcp, LIBFABRIC]), [second, first, first]);
         // There is no third: the bare link's is its own.
-        assert_eq!(found(&[Emp, Raw, Libfabric]), [first, second, first]);
+        assert_eq!(found(&[Emp, Raw, LIBFABRIC]), [first, second, first]);
     }
 }

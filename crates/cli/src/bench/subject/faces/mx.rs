@@ -5,14 +5,15 @@
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::{null_mut, without_provenance_mut};
 
 use anyhow::{Context, bail};
 use emp_host::PageBuffer;
 
+use super::Port;
+use super::library::Library;
 use crate::bail_user;
 use crate::bench::subject::memory;
 
@@ -88,7 +89,7 @@ struct Calls {
 }
 
 /// An endpoint and the buffers of its requests.
-pub struct Mx {
+struct Mx {
     calls: Calls,
     endpoint: Endpoint,
     peer: Address,
@@ -99,9 +100,13 @@ pub struct Mx {
     posted: VecDeque<Request>,
 }
 
+/// Opens an endpoint of the library in a file, on an interface.
+pub fn open(file: &Path, interface: &str) -> anyhow::Result<Box<dyn Port>> {
+    Ok(Box::new(Mx::open(file, interface)?))
+}
+
 impl Mx {
-    /// Opens an endpoint of the library in a file, on an interface.
-    pub fn open(file: &Path, interface: &str) -> anyhow::Result<Self> {
+    fn open(file: &Path, interface: &str) -> anyhow::Result<Self> {
         let (calls, init) = load(file)?;
         let mut mx = Self {
             calls,
@@ -159,81 +164,6 @@ impl Mx {
         bail!("{what}: {}", text.to_string_lossy())
     }
 
-    /// This end's NIC id and endpoint id.
-    pub fn address(&self) -> anyhow::Result<Vec<u8>> {
-        let (mut own, mut nic, mut id) = (Address::default(), 0u64, 0u32);
-        // SAFETY: the endpoint is open; pointers are to locals.
-        unsafe {
-            self.check("mx_get_endpoint_addr", (self.calls.own)(self.endpoint, &raw mut own))?;
-            let taken = (self.calls.decompose)(own, &raw mut nic, &raw mut id);
-            self.check("mx_decompose_endpoint_addr", taken)?;
-        }
-        Ok([&nic.to_be_bytes()[..], &id.to_be_bytes()[..]].concat())
-    }
-
-    /// Connects to the other end.
-    pub fn meet(&mut self, address: &[u8]) -> anyhow::Result<()> {
-        let (nic, id) = address.split_first_chunk().context("too short an address")?;
-        let id = id.try_into().context("too long an address")?;
-        let (nic, id) = (u64::from_be_bytes(*nic), u32::from_be_bytes(id));
-        let mut peer = Address::default();
-        // SAFETY: the endpoint is open; the pointer is to a local.
-        let connected = unsafe {
-            (self.calls.connect)(self.endpoint, nic, id, FILTER, CONNECT_MS, &raw mut peer)
-        };
-        self.peer = peer;
-        self.check("mx_connect", connected)
-    }
-
-    /// Makes messages so long, and buffers for so many receives. To be called when nothing is under way.
-    pub fn resize(&mut self, size: usize, receives: usize) -> anyhow::Result<()> {
-        if !self.sends.is_empty() || !self.posted.is_empty() {
-            bail!("{} sends and {} receives have not ended", self.sends.len(), self.posted.len());
-        }
-        if self.out.len() != size || self.into.len() != receives {
-            self.out = memory::filled(size)?;
-            self.into = memory::several(receives, size)?;
-        }
-        Ok(())
-    }
-
-    /// Posts a send of the message.
-    #[inline]
-    pub fn send(&mut self) -> anyhow::Result<()> {
-        let pointer = self.out.as_ptr().cast_mut().cast::<c_void>();
-        let mut segment = Segment { pointer, length: self.out.len() as u32 };
-        let mut request = null_mut();
-        // SAFETY: the endpoint is open, and the buffer stays as it is until the send has ended.
-        let result = unsafe {
-            let (segment, request) = (&raw mut segment, &raw mut request);
-            (self.calls.send)(self.endpoint, segment, 1, self.peer, MATCH, null_mut(), request)
-        };
-        self.sends.push_back(request);
-        self.check("mx_isend", result)
-    }
-
-    /// Receives that can be posted at a time.
-    pub fn receives(&self) -> usize {
-        self.into.len()
-    }
-
-    /// Posts a receive into one of the buffers, of which no other is posted.
-    #[inline]
-    pub fn receive(&mut self, number: usize) -> anyhow::Result<()> {
-        let buffer = &mut self.into[number];
-        let length = buffer.len() as u32;
-        let mut segment = Segment { pointer: buffer.as_mut_ptr().cast(), length };
-        let mut request = null_mut();
-        // SAFETY: the endpoint is open, and the buffer is not touched until the receive has ended.
-        let result = unsafe {
-            let (segment, request) = (&raw mut segment, &raw mut request);
-            let context = without_provenance_mut(number);
-            (self.calls.receive)(self.endpoint, segment, 1, MATCH, u64::MAX, context, request)
-        };
-        self.posted.push_back(request);
-        self.check("mx_irecv", result)
-    }
-
     /// Whether a request has ended; it is gone then.
     #[inline]
     fn ended(&self, mut request: Request) -> anyhow::Result<bool> {
@@ -254,10 +184,80 @@ impl Mx {
         }
         Ok(true)
     }
+}
 
-    /// Whether the next message is here. Sends that have ended are asked for beside it, as a program does.
+impl Port for Mx {
+    fn address(&self) -> anyhow::Result<Vec<u8>> {
+        let (mut own, mut nic, mut id) = (Address::default(), 0u64, 0u32);
+        // SAFETY: the endpoint is open; pointers are to locals.
+        unsafe {
+            self.check("mx_get_endpoint_addr", (self.calls.own)(self.endpoint, &raw mut own))?;
+            let taken = (self.calls.decompose)(own, &raw mut nic, &raw mut id);
+            self.check("mx_decompose_endpoint_addr", taken)?;
+        }
+        Ok([&nic.to_be_bytes()[..], &id.to_be_bytes()[..]].concat())
+    }
+
+    fn meet(&mut self, address: &[u8]) -> anyhow::Result<()> {
+        let (nic, id) = address.split_first_chunk().context("too short an address")?;
+        let id = id.try_into().context("too long an address")?;
+        let (nic, id) = (u64::from_be_bytes(*nic), u32::from_be_bytes(id));
+        let mut peer = Address::default();
+        // SAFETY: the endpoint is open; the pointer is to a local.
+        let connected = unsafe {
+            (self.calls.connect)(self.endpoint, nic, id, FILTER, CONNECT_MS, &raw mut peer)
+        };
+        self.peer = peer;
+        self.check("mx_connect", connected)
+    }
+
+    fn resize(&mut self, size: usize, receives: usize) -> anyhow::Result<()> {
+        if !self.sends.is_empty() || !self.posted.is_empty() {
+            bail!("{} sends and {} receives have not ended", self.sends.len(), self.posted.len());
+        }
+        if self.out.len() != size || self.into.len() != receives {
+            self.out = memory::filled(size)?;
+            self.into = memory::several(receives, size)?;
+        }
+        Ok(())
+    }
+
     #[inline]
-    pub fn arrived(&mut self) -> anyhow::Result<bool> {
+    fn send(&mut self) -> anyhow::Result<()> {
+        let pointer = self.out.as_ptr().cast_mut().cast::<c_void>();
+        let mut segment = Segment { pointer, length: self.out.len() as u32 };
+        let mut request = null_mut();
+        // SAFETY: the endpoint is open, and the buffer stays as it is until the send has ended.
+        let result = unsafe {
+            let (segment, request) = (&raw mut segment, &raw mut request);
+            (self.calls.send)(self.endpoint, segment, 1, self.peer, MATCH, null_mut(), request)
+        };
+        self.sends.push_back(request);
+        self.check("mx_isend", result)
+    }
+
+    fn receives(&self) -> usize {
+        self.into.len()
+    }
+
+    #[inline]
+    fn receive(&mut self, number: usize) -> anyhow::Result<()> {
+        let buffer = &mut self.into[number];
+        let length = buffer.len() as u32;
+        let mut segment = Segment { pointer: buffer.as_mut_ptr().cast(), length };
+        let mut request = null_mut();
+        // SAFETY: the endpoint is open, and the buffer is not touched until the receive has ended.
+        let result = unsafe {
+            let (segment, request) = (&raw mut segment, &raw mut request);
+            let context = without_provenance_mut(number);
+            (self.calls.receive)(self.endpoint, segment, 1, MATCH, u64::MAX, context, request)
+        };
+        self.posted.push_back(request);
+        self.check("mx_irecv", result)
+    }
+
+    #[inline]
+    fn arrived(&mut self) -> anyhow::Result<bool> {
         let Some(&first) = self.posted.front() else { bail!("no receive is posted") };
         if !self.ended(first)? {
             return Ok(false);
@@ -271,8 +271,7 @@ impl Mx {
         Ok(true)
     }
 
-    /// Whether all sends have ended.
-    pub fn sent(&mut self) -> anyhow::Result<bool> {
+    fn sent(&mut self) -> anyhow::Result<bool> {
         while let Some(&oldest) = self.sends.front()
             && self.ended(oldest)?
         {
@@ -281,8 +280,7 @@ impl Mx {
         Ok(self.sends.is_empty())
     }
 
-    /// Makes progress.
-    pub fn progress(&self) -> anyhow::Result<()> {
+    fn progress(&self) -> anyhow::Result<()> {
         // SAFETY: the endpoint is open.
         self.check("mx_progress", unsafe { (self.calls.progress)(self.endpoint) })
     }
@@ -298,51 +296,30 @@ impl Drop for Mx {
     }
 }
 
-/// Loads the library, which stays for as long as this process lives; with its `mx__init_api`, and with errors that are returned.
+/// Loads the library; with its `mx__init_api`, and with errors that are returned.
 fn load(file: &Path) -> anyhow::Result<(Calls, unsafe extern "C" fn(c_int) -> c_int)> {
     type Handler = unsafe extern "C" fn(*mut c_char, c_int) -> c_int;
-    let path = CString::new(file.as_os_str().as_bytes())?;
-    // SAFETY: the path ends with a zero.
-    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if library.is_null() {
-        bail_user!("{} cannot be loaded", file.display());
-    }
+    let library = Library::load(file)?;
     // SAFETY: each symbol is what the header says.
     unsafe {
         let set: unsafe extern "C" fn(Handler) -> *mut c_void =
-            find(library, c"mx_set_error_handler")?;
-        let returning: *const Handler = find(library, c"MX_ERRORS_RETURN")?;
+            library.find(c"mx_set_error_handler")?;
+        let returning: *const Handler = library.find(c"MX_ERRORS_RETURN")?;
         set(*returning);
         let calls = Calls {
-            open: find(library, c"mx_open_endpoint")?,
-            close: find(library, c"mx_close_endpoint")?,
-            finalize: find(library, c"mx_finalize")?,
-            own: find(library, c"mx_get_endpoint_addr")?,
-            decompose: find(library, c"mx_decompose_endpoint_addr")?,
-            connect: find(library, c"mx_connect")?,
-            info: find(library, c"mx_get_info")?,
-            send: find(library, c"mx_isend")?,
-            receive: find(library, c"mx_irecv")?,
-            test: find(library, c"mx_test")?,
-            progress: find(library, c"mx_progress")?,
-            text: find(library, c"mx_strerror")?,
+            open: library.find(c"mx_open_endpoint")?,
+            close: library.find(c"mx_close_endpoint")?,
+            finalize: library.find(c"mx_finalize")?,
+            own: library.find(c"mx_get_endpoint_addr")?,
+            decompose: library.find(c"mx_decompose_endpoint_addr")?,
+            connect: library.find(c"mx_connect")?,
+            info: library.find(c"mx_get_info")?,
+            send: library.find(c"mx_isend")?,
+            receive: library.find(c"mx_irecv")?,
+            test: library.find(c"mx_test")?,
+            progress: library.find(c"mx_progress")?,
+            text: library.find(c"mx_strerror")?,
         };
-        Ok((calls, find(library, c"mx__init_api")?))
+        Ok((calls, library.find(c"mx__init_api")?))
     }
-}
-
-/// A symbol of the library.
-///
-/// # Safety
-///
-/// What the library has by that name is a pointer of type `F`.
-unsafe fn find<F: Copy>(library: *mut c_void, name: &CStr) -> anyhow::Result<F> {
-    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-    // SAFETY: the library is loaded, and the name ends with a zero.
-    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-    if found.is_null() {
-        bail!("the MX library has no {}", name.to_string_lossy());
-    }
-    // SAFETY: the caller says that this is what it is.
-    Ok(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&found) })
 }

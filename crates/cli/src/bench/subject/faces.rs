@@ -1,0 +1,217 @@
+//! EMP through its faces: what programs for their interfaces call. Only the ping-pong, to be compared with the host API's.
+
+mod library;
+mod mx;
+mod vmmc;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use super::emp::pingpong_receives;
+use super::libfabric::LibfabricOpening;
+use super::opening::Opening;
+use super::place::Place;
+use super::{Role, Subject};
+use crate::bail_user;
+use crate::bench::control::Card;
+use crate::bench::job::{Job, LinkChoice, Measure, Pattern};
+use crate::bench::patience::Patience;
+
+/// The variable by which the libraries are told their link.
+const LINK_VARIABLE: &str = "EMP_LINK";
+
+/// How long both ends go on making progress after a job, as for EMP itself: until the last acknowledgements are out.
+const SETTLE: Duration = Duration::from_micros(400);
+
+/// A way into EMP beside its own API.
+pub struct Face {
+    /// Its name on the command line, and among the words that both ends share.
+    pub name: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
+    how: How,
+}
+
+/// How an end of it is opened.
+enum How {
+    /// As libfabric's clients do.
+    Provider,
+    /// By a library that is beside this program: its file, and what opens it on an interface.
+    Library(&'static str, fn(&Path, &str) -> anyhow::Result<Box<dyn Port>>),
+}
+
+/// All of them: another one is a line here, and a [`Port`].
+pub const FACES: [Face; 3] = [
+    Face { name: "libfabric", title: "libfabric", how: How::Provider },
+    Face { name: "mx", title: "MX", how: How::Library("libmyriexpress.so", mx::open) },
+    Face { name: "vmmc", title: "VMMC", how: How::Library("libvmmc.so", vmmc::open) },
+];
+
+/// What the ping-pong asks of a face's library: one end of a pair, with its buffers.
+trait Port {
+    /// What the other end must know.
+    fn address(&self) -> anyhow::Result<Vec<u8>>;
+    /// Connects to the other end.
+    fn meet(&mut self, address: &[u8]) -> anyhow::Result<()>;
+    /// Makes messages so long, and buffers for so many receives. Nothing is under way.
+    fn resize(&mut self, size: usize, receives: usize) -> anyhow::Result<()>;
+    /// Receives that can be posted at a time.
+    fn receives(&self) -> usize;
+    /// Posts a send of the message.
+    fn send(&mut self) -> anyhow::Result<()>;
+    /// Posts a receive into one of the buffers, where the interface has receives.
+    fn receive(&mut self, number: usize) -> anyhow::Result<()>;
+    /// Whether the next message is here.
+    fn arrived(&mut self) -> anyhow::Result<bool>;
+    /// Whether all sends have ended.
+    fn sent(&mut self) -> anyhow::Result<bool>;
+    /// Makes progress.
+    fn progress(&self) -> anyhow::Result<()>;
+}
+
+impl Face {
+    /// A face by its name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        static ALL: [Face; FACES.len()] = FACES;
+        ALL.iter().find(|face| face.name == name)
+    }
+
+    /// Opens an end.
+    pub fn open(&self, link: LinkChoice, place: &Place) -> anyhow::Result<Box<dyn Opening>> {
+        let How::Library(file, open) = self.how else {
+            return Ok(Box::new(LibfabricOpening::open(link, place)?));
+        };
+        let told = std::env::var(LINK_VARIABLE).unwrap_or_else(|_| "auto".to_owned());
+        if told != link.to_string() {
+            bail_user!(
+                "the {} library takes its link from {LINK_VARIABLE}: set {LINK_VARIABLE}={link} at {}, where it is {told}",
+                self.title,
+                place.own
+            );
+        }
+        // Beside this program in a build; installed, they are in two directories.
+        let program = std::env::current_exe().context("this program has a place")?;
+        let directory = program.parent().context("a file is in a directory")?;
+        let places = [directory.to_owned(), directory.join("../lib")];
+        let found = places.map(|place| place.join(file));
+        let Some(file) = found.iter().find(|file| file.is_file()) else {
+            bail_user!("{file} is not beside this program; `make install` puts it there");
+        };
+        let port = open(file, &place.interface.name)?;
+        Ok(Box::new(FaceOpening { port, link, title: self.title }))
+    }
+}
+
+/// A port that is open and knows no one yet.
+struct FaceOpening {
+    port: Box<dyn Port>,
+    link: LinkChoice,
+    title: &'static str,
+}
+
+impl Opening for FaceOpening {
+    fn card(&self) -> Card {
+        // An end without an address can't be met, which the other end then says.
+        let fabric = self.port.address().ok();
+        Card { links: vec![self.link.to_string()], fabric, ..Card::default() }
+    }
+
+    fn connect(mut self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>> {
+        let Some(address) = &other.fabric else {
+            bail!("the other end has no {} address", self.title);
+        };
+        self.port.meet(address)?;
+        Ok(Box::new(Measured { port: self.port, unposted: 0 }))
+    }
+}
+
+/// One end of a pair.
+struct Measured {
+    port: Box<dyn Port>,
+    /// Messages of the job for which no receive was posted yet.
+    unposted: u64,
+}
+
+impl Measured {
+    fn post_receive(&mut self, number: u64) -> anyhow::Result<()> {
+        if self.unposted == 0 {
+            return Ok(());
+        }
+        self.unposted -= 1;
+        self.port.receive(number as usize % self.port.receives())
+    }
+
+    /// Waits for the next message.
+    fn arrival(&mut self) -> anyhow::Result<()> {
+        let mut patience = Patience::default();
+        while !self.port.arrived()? {
+            patience.idle()?;
+        }
+        Ok(())
+    }
+
+    /// Sends first and then posts the receive for the message after the next, while this one is on its way: as the host
+    /// API's ping-pong does.
+    fn ping(&mut self, job: &Job) -> anyhow::Result<()> {
+        for number in 0..job.count {
+            self.port.send()?;
+            if number > 0 {
+                self.post_receive(number - 1)?;
+            }
+            self.arrival()?;
+        }
+        self.drain()
+    }
+
+    fn pong(&mut self, job: &Job) -> anyhow::Result<()> {
+        for number in 0..job.count {
+            self.arrival()?;
+            self.port.send()?;
+            self.post_receive(number)?;
+        }
+        self.drain()
+    }
+
+    /// Waits for the ends of all sends.
+    fn drain(&mut self) -> anyhow::Result<()> {
+        let mut patience = Patience::default();
+        while !self.port.sent()? {
+            patience.idle()?;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> anyhow::Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < SETTLE {
+            self.port.progress()?;
+        }
+        Ok(())
+    }
+}
+
+impl Subject for Measured {
+    fn prepare(&mut self, _role: Role, job: &Job) -> anyhow::Result<()> {
+        if job.pattern != Pattern::Pingpong {
+            bail!("faces are only measured by ping-pongs");
+        }
+        self.port.resize(job.size, pingpong_receives(job.size))?;
+        self.unposted = job.count;
+        (0..self.port.receives() as u64).try_for_each(|number| self.post_receive(number))
+    }
+
+    fn active(&mut self, job: &Job) -> anyhow::Result<Measure> {
+        let start = Instant::now();
+        self.ping(job)?;
+        let elapsed = start.elapsed();
+        self.settle()?;
+        Ok(Measure { job: *job, elapsed, arrived: 1.0 })
+    }
+
+    fn passive(&mut self, job: &Job) -> anyhow::Result<()> {
+        self.pong(job)?;
+        self.settle()
+    }
+}

@@ -241,6 +241,38 @@ static void multi_receive(void)
 	world_close(&world);
 }
 
+/* Two buffers: the second takes nothing before the first is used up. */
+static void two_multi_receives(void)
+{
+	enum { BYTES = 100, LEAST = 30, EACH = 30 };
+	static unsigned char buffers[2][BYTES], out[EACH];
+	struct fi_cq_tagged_entry entry;
+	struct world world;
+	size_t least = LEAST;
+
+	world_open(&world, NULL);
+	EQUAL(fi_setopt(&world.b.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least), 0);
+	for (int i = 0; i < 2; i++) {
+		struct iovec iov = {buffers[i], BYTES};
+		struct fi_msg message = {&iov, NULL, 1, FI_ADDR_UNSPEC, buffers[i], 0};
+
+		EQUAL(fi_recvmsg(world.b.ep, &message, FI_MULTI_RECV), 0);
+	}
+	for (int i = 0; i < 6; i++) {
+		fill(out, EACH, i);
+		EQUAL(fi_inject(world.a.ep, out, EACH, world.a.peer), 0);
+	}
+	for (int i = 0; i < 6; i++) {
+		EQUAL(next(&world, &world.b, &entry), 1);
+		CHECK(entry.op_context == buffers[i / 3] && entry.buf == buffers[i / 3] + i % 3 * EACH);
+		EQUAL(entry.len, EACH);
+		EQUAL(!!(entry.flags & FI_MULTI_RECV), i % 3 == 2);
+		CHECK(is_filled(entry.buf, EACH, i));
+	}
+	nothing(&world, &world.b);
+	world_close(&world);
+}
+
 /* fi_cancel(3): of several operations with one context one is cancelled; it is the receive, as a send is on its way. */
 static void cancelled_by_context(void)
 {
@@ -286,5 +318,6 @@ void test_messages(void)
 	to_oneself_and_unexpected();
 	directed();
 	multi_receive();
+	two_multi_receives();
 	cancelled_by_context();
 }

@@ -283,6 +283,59 @@ pub struct Completion {
     pub match_bits: u64,
     /// Immediate data of a received message, or of a put.
     pub immediate: Option<u64>,
+    /// Where in its buffer a received message is.
+    pub place: BufferPlace,
+}
+
+impl Completion {
+    /// Of a receive that no message was matched to.
+    pub(crate) const fn unmatched(op: OpId, context: u64, status: Status) -> Self {
+        Self {
+            op,
+            context,
+            status,
+            bytes: 0,
+            total_bytes: 0,
+            peer: NodeId::ANY,
+            peer_endpoint: 0,
+            match_bits: 0,
+            immediate: None,
+            place: BufferPlace::WHOLE,
+        }
+    }
+}
+
+/// Where in its buffer a received message is, and whether others may follow it there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BufferPlace(u64);
+
+impl BufferPlace {
+    /// At the start, and the buffer is the host's again: as of all but receives for several messages.
+    pub const WHOLE: Self = Self(0);
+    /// Above all offsets: buffers have fewer than 2^63 bytes.
+    const MORE: u64 = 1 << 63;
+
+    /// So many bytes in, and the operation goes on.
+    pub(crate) const fn more(offset: u64) -> Self {
+        Self(offset | Self::MORE)
+    }
+
+    /// The same, and the operation is over.
+    pub(crate) const fn last(self) -> Self {
+        Self(self.0 & !Self::MORE)
+    }
+
+    /// Bytes of the buffer before the message.
+    #[inline]
+    pub const fn offset(self) -> u64 {
+        self.0 & !Self::MORE
+    }
+
+    /// True: the buffer is the firmware's still, and other completions of the operation follow.
+    #[inline]
+    pub const fn is_more(self) -> bool {
+        self.0 & Self::MORE != 0
+    }
 }
 
 /// A send that was posted.

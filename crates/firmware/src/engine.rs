@@ -305,6 +305,37 @@ impl Firmware {
         Ok(op)
     }
 
+    /// Posts a receive for several messages, one behind the other in its buffer, until fewer than `least_free` bytes are free. Each has a
+    /// completion of its own, which says [where](Completion::place) it is; the buffer is the host's again with the one that does not say that
+    /// [more follow](BufferPlace::is_more). Cancelled, it ends with another completion when the messages under way have ended.
+    pub fn post_multi_receive(
+        &mut self,
+        now: Time,
+        receive: ReceiveDescriptor,
+        least_free: u64,
+        memory: &mut impl HostMemory,
+    ) -> Result<OpId, PostError> {
+        if self.closing.is_some() {
+            return Err(PostError::Closing);
+        }
+        if self.is_unheard() {
+            return Err(PostError::Busy);
+        }
+        let directed = receive.selector.from != NodeId::ANY;
+        let op = self.receive.post_multi(receive, least_free, memory)?;
+        if directed {
+            self.watch(now);
+        }
+        self.relay(now);
+        Ok(op)
+    }
+
+    /// The application has not yet asked for so many completions that the host has taken: what bounds receives for several messages.
+    #[inline]
+    pub fn set_unread(&mut self, completions: usize) {
+        self.receive.set_unread(completions);
+    }
+
     /// Tries to cancel. True: a completion with `Cancelled` follows. False: too late, it ends as it will.
     pub fn cancel(&mut self, now: Time, op: OpId) -> bool {
         let cancelled = match op.kind() {

@@ -53,7 +53,7 @@ mod transmit;
 pub use at_once::AtOnce;
 pub use counters::{Counter, Counters};
 pub use descriptor::{
-    ClaimId, Completion, CompletionMode, OpId, OpKind, PostError, Posted, ProbeInfo,
+    BufferPlace, ClaimId, Completion, CompletionMode, OpId, OpKind, PostError, Posted, ProbeInfo,
     ReceiveDescriptor, Selector, SendDescriptor, Status,
 };
 pub use engine::{Config, Firmware, NodeEvent};

@@ -201,9 +201,10 @@ impl Core {
     /// instead.
     #[inline]
     fn receive(&mut self, now: Time) -> bool {
-        let Self { firmware: Some(firmware), links, memory, seldom, .. } = self else {
+        let Self { firmware: Some(firmware), links, memory, seldom, queues, .. } = self else {
             return false;
         };
+        firmware.set_unread(queues.held());
         let mut frames = 0;
         for (index, link) in links.iter_mut().enumerate() {
             if let Some(seldom) = seldom
@@ -427,6 +428,24 @@ impl Core {
         self.insert(state, |firmware, memory, context| {
             receive.context = context;
             firmware.post_receive(now, receive, memory)
+        })
+    }
+
+    /// The same of a receive for several messages ([`Firmware::post_multi_receive`]).
+    ///
+    /// # Safety
+    ///
+    /// The segments are covered by the invariant of [`crate::memory`].
+    pub(crate) unsafe fn post_multi_receive(
+        &mut self,
+        now: Time,
+        mut receive: ReceiveDescriptor,
+        least_free: u64,
+        state: State,
+    ) -> Result<SlotKey, PostError> {
+        self.insert(state, |firmware, memory, context| {
+            receive.context = context;
+            firmware.post_multi_receive(now, receive, least_free, memory)
         })
     }
 

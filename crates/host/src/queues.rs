@@ -118,6 +118,12 @@ impl Queues {
         self.held >= HELD_MAX
     }
 
+    /// Completions that wait for the application.
+    #[inline]
+    pub(crate) const fn held(&self) -> usize {
+        self.held
+    }
+
     /// True if the queue has nothing to hand out.
     #[inline]
     pub(crate) fn is_empty(&mut self, key: QueueKey) -> bool {

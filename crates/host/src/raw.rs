@@ -147,6 +147,38 @@ impl Endpoint {
         }
     }
 
+    /// Posts a receive for several messages into memory that the caller manages: one behind the other, until fewer than `least_free` bytes are
+    /// free. Each has a completion, which says where it is ([`Completion::place`]); after the one of which no more follow the memory is the
+    /// caller's. Cancelled, it has one more, which says `Cancelled`, when the messages under way have ended.
+    ///
+    /// # Safety
+    ///
+    /// As for [`post_receive_raw`](Self::post_receive_raw), until the completion of which no more follow. What a completion has told of may be
+    /// read before.
+    pub unsafe fn post_multi_receive_raw(
+        &self,
+        mut receive: ReceiveDescriptor,
+        least_free: u64,
+    ) -> Result<RawOp, PostError> {
+        receive.endpoint = self.inner.number;
+        let state = State::Raw { queue: self.inner.queue, context: receive.context };
+        let shared = &self.inner.node.shared;
+        let mut core = shared.lock();
+        let now = core.receive_post_time(&receive.selector);
+        // SAFETY: the caller keeps the segments valid until the last completion is handed out.
+        match unsafe { core.post_multi_receive(now, receive, least_free, state) } {
+            Ok(key) => {
+                let op = core.requests.op(key);
+                shared.posted(&mut core, now);
+                Ok(op)
+            }
+            Err(error) => {
+                make_room(&mut core, error, now);
+                Err(error)
+            }
+        }
+    }
+
     /// Tries to cancel an operation of the raw API. True: its completion will say `Cancelled`. False: too late.
     pub fn cancel_raw(&self, op: RawOp) -> bool {
         let shared = &self.inner.node.shared;

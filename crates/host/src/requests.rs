@@ -3,7 +3,7 @@
 //! An operation's slot is found by its descriptor's context, so that a completion needs no search. Slots are reused:
 //! once the slab has grown to what is outstanding at a time, posting allocates nothing.
 
-use emp_firmware::{Completion, OpId, OpKind, PostError, Posted, Status};
+use emp_firmware::{BufferPlace, Completion, OpId, OpKind, PostError, Posted, Status};
 use emp_wire::NodeId;
 
 use crate::queues::QueueKey;
@@ -147,8 +147,10 @@ impl Requests {
         let key = completion.context as usize;
         let slot = self.slots.get_mut(key).filter(|slot| slot.op == completion.op)?;
         let Some(State::Raw { queue, context }) = slot.state else { return None };
-        slot.state = None;
-        self.free.push(key);
+        if !completion.place.is_more() {
+            slot.state = None;
+            self.free.push(key);
+        }
         Some((queue, context))
     }
 
@@ -162,6 +164,9 @@ impl Requests {
         }
         match slot.state {
             None | Some(State::Done(_)) => return Ended::Unknown,
+            Some(State::Raw { queue, context }) if completion.place.is_more() => {
+                return Ended::Raw(queue, context);
+            }
             Some(State::InFlight) => {
                 slot.state = Some(State::Done(*completion));
                 return Ended::Request(key);
@@ -212,6 +217,7 @@ impl Requests {
             peer_endpoint: 0,
             match_bits: 0,
             immediate: None,
+            place: BufferPlace::WHOLE,
         };
         slots.map(completion).collect()
     }

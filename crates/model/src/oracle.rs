@@ -1,7 +1,7 @@
 //! The judge of one completion: is it the first of its operation, does something explain its status, is every value that
 //! it shows right, and are the bytes those that were sent?
 
-use emp_firmware::{Completion, OpKind, Status, Time};
+use emp_firmware::{BufferPlace, Completion, OpKind, Status, Time};
 use emp_wire::NodeId;
 
 use crate::history::History;
@@ -249,6 +249,7 @@ fn check_arrival(
         peer_endpoint: spec.endpoint,
         match_bits: match_bits(id, spec.tag),
         immediate: spec.immediate.then(|| immediate_of(id)),
+        place: BufferPlace::WHOLE,
     };
     if wanted != *completion {
         return Err(format!("message {id} should show {wanted:?} but shows {completion:?}"));

@@ -1,14 +1,12 @@
 //! From the node's completions to entries of completion queues.
 
-use std::sync::atomic::Ordering;
-
-use emp_host::{Completion, Endpoint, OpKind, ReceiveDescriptor, Segment, SegmentList, Status};
+use emp_host::{Completion, Endpoint, OpKind, Status};
 
 use crate::bindings::*;
 use crate::cq::{Ended, Failure};
 use crate::endpoint::{Enabled, EpInner, State};
 use crate::slots::{Kind, Operation};
-use crate::status::{failure, refusal};
+use crate::status::failure;
 use emp_face::log;
 
 /// The endpoint's number, of that of either of the two that it is on its node.
@@ -37,7 +35,7 @@ impl State {
         }
         if !self.parked.is_empty() {
             for slot in std::mem::take(&mut self.parked) {
-                self.post_again(ep, enabled, slot);
+                self.resume_pieces(enabled, slot);
             }
         }
     }
@@ -57,9 +55,7 @@ impl State {
         let source = self.source(ep, enabled, completion);
         let Some(operation) = self.slots.get(slot) else { return };
         match operation.kind {
-            Kind::Multi(_) => {
-                return self.end_one_of_several(ep, enabled, (slot, source), completion);
-            }
+            Kind::Multi => return self.end_one_of_several(enabled, (slot, source), completion),
             Kind::Pieces { .. } => return self.end_piece(enabled, slot, completion),
             Kind::Send { .. } => end_send(enabled, operation, completion.status),
             Kind::Remote { told, direction, .. } => {
@@ -89,80 +85,26 @@ impl State {
     /// A message has arrived in a buffer for several, or the buffer is not posted any more.
     fn end_one_of_several(
         &mut self,
-        ep: &EpInner,
         enabled: &Enabled,
         (slot, source): (usize, FiAddr),
         completion: &Completion,
     ) {
         let Some(operation) = self.slots.get(slot) else { return };
-        operation.raw = None;
-        let Kind::Multi(multi) = &mut operation.kind else { return };
-        let (buffer, bytes) = (multi.next, completion.bytes as usize);
-        multi.next += bytes;
-        multi.left -= bytes.min(multi.left);
-        let least = ep.min_multi_recv.load(Ordering::Relaxed).max(1);
-        let over = multi.last || multi.left < least || completion.status != Status::Ok;
+        let over = !completion.place.is_more();
         let flags = if over { op::MULTI_RECV } else { 0 };
         let operation = &*operation;
+        let buffer = operation.buffer + completion.place.offset() as usize;
         let entry = received(operation, completion, source, flags, buffer);
         hand_over(enabled, operation, entry, completion.status == Status::Ok || operation.report);
         if over {
             self.slots.remove(slot);
-        } else {
-            self.post_again(ep, enabled, slot);
         }
     }
 
-    /// Posts what is left of a buffer for several messages.
-    pub fn post_again(&mut self, ep: &EpInner, enabled: &Enabled, slot: usize) {
-        let Some(operation) = self.slots.get(slot) else { return };
-        if let Kind::Pieces { .. } = operation.kind {
-            return self.resume_pieces(enabled, slot);
-        }
-        let Kind::Multi(multi) = &operation.kind else { return };
-        let segment = Segment { address: multi.next as u64, bytes: multi.left as u64 };
-        let receive = ReceiveDescriptor {
-            endpoint: 0,
-            selector: multi.selector,
-            segments: SegmentList::one(segment),
-            claim: None,
-            context: slot as u64,
-        };
-        // SAFETY: by libfabric's rules the buffer is the provider's until an entry gives it back; its address was
-        // exposed when it was posted first.
-        match unsafe { enabled.endpoint(operation.tagged).post_receive_raw(receive) } {
-            Ok(raw) => operation.raw = Some(raw),
-            Err(refused) if refusal(refused) == -(libc::EAGAIN as isize) => self.parked.push(slot),
-            Err(_) => self.end_unposted(ep, enabled, slot, Status::EndpointClosed),
-        }
-    }
-
-    /// Ends a buffer for several messages that is not posted.
-    pub fn end_unposted(&mut self, ep: &EpInner, enabled: &Enabled, slot: usize, status: Status) {
-        self.parked.retain(|parked| *parked != slot);
-        let Some(operation) = self.slots.remove(slot) else { return };
-        let Kind::Multi(multi) = &operation.kind else { return };
-        let (error, detail) = failure(status).unwrap_or((0, 0));
-        let entry = Ended {
-            flags: kind_flags(&operation) | op::RECV | op::MULTI_RECV,
-            buffer: multi.next,
-            failure: Some(Failure { error, detail, overflow: 0 }),
-            ..blank(&operation)
-        };
-        let _ = ep;
-        hand_over(enabled, &operation, entry, true);
-    }
-
-    /// The endpoint is being closed: what is not posted will not be.
+    /// The endpoint is being closed: what was not posted yet will not be.
     pub fn stop_receiving(&mut self) {
         for slot in std::mem::take(&mut self.parked) {
             self.slots.remove(slot);
-        }
-        let several: Vec<_> = self.slots.all().map(|(slot, _)| slot).collect();
-        for slot in several {
-            if let Some(Operation { kind: Kind::Multi(multi), .. }) = self.slots.get(slot) {
-                multi.last = true;
-            }
         }
     }
 }

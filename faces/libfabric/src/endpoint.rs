@@ -66,7 +66,7 @@ pub struct State {
     pub completions: Vec<Completion>,
     /// Messages that were claimed, by the context of the call.
     pub claims: Vec<(usize, ClaimId)>,
-    /// Buffers for several messages that could not be posted again yet.
+    /// Transfers in pieces of which the next could not be posted yet.
     pub parked: Vec<usize>,
 }
 
@@ -418,7 +418,7 @@ unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
         match endpoint.inner.enabled.get() {
             Some(enabled) => {
                 let mut state = endpoint.inner.lock();
-                state.cancel(&endpoint.inner, enabled, context.expose_provenance())
+                state.cancel(enabled, context.expose_provenance())
             }
             None => -(libc::ENOENT as isize),
         }

@@ -1,7 +1,7 @@
 //! Operations of an endpoint that have not ended, each in a slot whose number is the context that the firmware gives back.
 
 use emp_face::slots::Slots;
-use emp_host::{RawOp, Selector};
+use emp_host::RawOp;
 
 use crate::pieces::Pieces;
 
@@ -32,19 +32,9 @@ pub enum Kind {
     /// A receive of one message.
     Receive,
     /// A buffer that takes messages one after the other.
-    Multi(Box<Multi>),
+    Multi,
     /// A claimed message that is thrown away.
     Discard,
-}
-
-/// A buffer for several messages.
-pub struct Multi {
-    /// Where the next message goes, and bytes that are left there.
-    pub next: usize,
-    pub left: usize,
-    pub selector: Selector,
-    /// No more messages: it was cancelled when one was arriving.
-    pub last: bool,
 }
 
 /// An operation that has not ended.

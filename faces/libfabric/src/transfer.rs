@@ -11,7 +11,7 @@ use crate::ended::{end_send, found, hand_over, nothing};
 use crate::endpoint::{Enabled, EpInner, State, tagged_number, untagged_number};
 use crate::info::{DEPTH_MAX, IOV_LIMIT};
 use crate::lend::{Lent, lend};
-use crate::slots::{Kind, Multi, Operation};
+use crate::slots::{Kind, Operation};
 use crate::status::refusal;
 
 pub const EAGAIN: isize = -(libc::EAGAIN as isize);
@@ -245,14 +245,12 @@ impl State {
         claim: Option<emp_host::ClaimId>,
     ) -> isize {
         let Some(list) = segments(parts) else { return EINVAL };
-        if flags & op::MULTI_RECV != 0 && claim.is_none() && !operation.tagged {
-            let [buffer] = parts else { return EINVAL };
-            let next = buffer.iov_base.expose_provenance();
-            let multi = Multi { next, left: buffer.iov_len, selector, last: false };
-            operation.kind = Kind::Multi(Box::new(multi));
-            let slot = self.slots.insert(operation);
-            self.post_again(ep, enabled, slot);
-            return 0;
+        let several = flags & op::MULTI_RECV != 0 && claim.is_none() && !operation.tagged;
+        if several {
+            if parts.len() != 1 {
+                return EINVAL;
+            }
+            operation.kind = Kind::Multi;
         }
         let tagged = operation.tagged;
         let slot = self.slots.insert(operation);
@@ -263,8 +261,17 @@ impl State {
             claim,
             context: slot as u64,
         };
+        let endpoint = enabled.endpoint(tagged);
         // SAFETY: the caller leaves the buffer alone until the completion is told; addresses are exposed in `segments`.
-        match unsafe { enabled.endpoint(tagged).post_receive_raw(receive) } {
+        let posted = unsafe {
+            if several {
+                let least_free = ep.min_multi_recv.load(Ordering::Relaxed);
+                endpoint.post_multi_receive_raw(receive, least_free as u64)
+            } else {
+                endpoint.post_receive_raw(receive)
+            }
+        };
+        match posted {
             Ok(raw) => {
                 if let Some(operation) = self.slots.get(slot) {
                     operation.raw = Some(raw);
@@ -366,7 +373,7 @@ impl State {
     }
 
     /// Cancels the operation with this context.
-    pub fn cancel(&mut self, ep: &EpInner, enabled: &Enabled, context: usize) -> isize {
+    pub fn cancel(&mut self, enabled: &Enabled, context: usize) -> isize {
         let named = |operation: &Operation| !operation.nameless && operation.context == context;
         let receive = |operation: &Operation| named(operation) && !operation.is_send();
         let found = self.slots.all().find(|(_, operation)| receive(operation));
@@ -378,15 +385,9 @@ impl State {
             // As with all one-sided operations it is too late.
             return 0;
         }
-        if let Kind::Multi(multi) = &mut operation.kind {
-            multi.last = true;
-        }
-        match raw {
+        if let Some(raw) = raw {
             // If it is too late, it ends as it will.
-            Some(raw) => {
-                enabled.endpoint(tagged).cancel_raw(raw);
-            }
-            None => self.end_unposted(ep, enabled, slot, emp_host::Status::Cancelled),
+            enabled.endpoint(tagged).cancel_raw(raw);
         }
         0
     }

@@ -7,6 +7,7 @@ use emp_wire::{Done, Flags, Header, Kind, NotReadyCause, Pull, Sequence};
 
 use super::acknowledge::Debt;
 use super::describe::First;
+use super::frame::Spot;
 use super::pulling::Puller;
 use super::sequence::Arrival;
 use super::{Incoming, NONE, NotTaken, Place, ReceivePath, Wants};
@@ -240,14 +241,14 @@ impl ReceivePath {
             Err(reason) => return Verdict::Dropped(reason.into()),
         };
         let whole = first.is_whole(header.flags);
-        let Some(posted) = self.match_in_turn(peer, header, &first, whole) else {
+        let Some(spot) = self.match_in_turn(peer, header, &first, whole) else {
             return self.on_unmatched(now, peer, header, first, cross, memory);
         };
         if whole {
             let envelope = first.envelope(peer, header.word);
-            self.place_single(posted, &envelope, first.payload, memory);
+            self.place_single(spot, &envelope, first.payload, memory);
         } else {
-            self.begin(posted, first, peer, header, memory);
+            self.begin(spot, first, peer, header, memory);
         }
         let entry = &mut self.peers[peer];
         entry.next_number = entry.next_number.wrapping_add(1);
@@ -266,7 +267,7 @@ impl ReceivePath {
         header: &Header,
         first: &First<'_>,
         whole: bool,
-    ) -> Option<u32> {
+    ) -> Option<Spot> {
         let usual = header.kind == Kind::Message && !header.flags.has(Flags::VOID);
         let in_turn = header.word == self.peers[peer].next_number;
         if !usual || !in_turn || !whole && self.incoming.is_full() {
@@ -274,14 +275,15 @@ impl ReceivePath {
         }
         let message = &first.message;
         let open = self.endpoint(message.destination_endpoint)?;
-        self.take_posted(open, message.node, message.source_endpoint, message.match_bits)
+        let from = (message.node, message.source_endpoint, message.match_bits);
+        self.take_posted(open, from, first.total())
     }
 
     /// A message of which more comes, or whose sender waits for an answer, begins to arrive at its receive.
     #[inline(never)]
     fn begin(
         &mut self,
-        posted: u32,
+        spot: Spot,
         first: First<'_>,
         peer: u32,
         header: &Header,
@@ -289,10 +291,10 @@ impl ReceivePath {
     ) {
         let payload = first.payload;
         let mut incoming = first.describe(peer, header);
-        incoming.place = Place::Posted(posted);
+        incoming.place = Place::Posted(spot);
         let (index, _) = self.incoming.insert(incoming).expect("not full");
         self.link_progress(peer, index);
-        self.bind(index, posted);
+        self.bind(index, spot);
         self.place(Puller::Message(index), 0, payload, memory);
         self.advance(index);
     }

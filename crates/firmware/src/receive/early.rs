@@ -85,6 +85,7 @@ impl ReceivePath {
             incoming.early = false;
             let next = incoming.next_early;
             let (void, number, wants) = (incoming.void, incoming.endpoint, incoming.wants);
+            let total = incoming.total;
             let (node, source, bits) =
                 (incoming.node, incoming.source_endpoint, incoming.match_bits);
             let entry = &mut self.peers[peer];
@@ -106,7 +107,7 @@ impl ReceivePath {
             match open {
                 // Cancelled, or its endpoint was closed since: it ends as an unexpected message would have.
                 None => self.give_up(index),
-                Some(open) => match self.take_posted(open, node, source, bits) {
+                Some(open) => match self.take_posted(open, (node, source, bits), total) {
                     Some(posted) => self.hand_over(index, posted, memory),
                     None => {
                         self.counters.count(Counter::Unexpected);

@@ -8,7 +8,7 @@ use super::ReceivePath;
 use super::pulling::{Puller, Pulling};
 use crate::counters::Counter;
 use crate::cross::{Control, GetBlock, ToSend};
-use crate::descriptor::{Completion, INDEX_BITS, OpId, OpKind, PostError, Status};
+use crate::descriptor::{BufferPlace, Completion, INDEX_BITS, OpId, OpKind, PostError, Status};
 use crate::memory::{HostMemory, SegmentList};
 use crate::one_sided::{AtomicDescriptor, GetDescriptor, RemoteRegion};
 
@@ -195,6 +195,7 @@ impl ReceivePath {
             peer_endpoint: fetch.target.to_endpoint,
             match_bits: fetch.target.key,
             immediate: None,
+            place: BufferPlace::WHOLE,
         });
     }
 }

@@ -15,6 +15,13 @@ use crate::limits::PULLS_MAX;
 use crate::memory::{HostMemory, MemoryFault, Segment, SegmentList};
 use crate::slots::Slots;
 
+/// The room that a posted receive has for a message: its buffer from this byte on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Spot {
+    pub(super) receive: u32,
+    pub(super) at: u64,
+}
+
 /// What a frame carries a piece of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
@@ -224,8 +231,8 @@ impl ReceivePath {
 
 /// Memory of the host that bytes go to.
 pub(super) enum Room<'a> {
-    /// A buffer that was posted: what lies beyond its end is dropped.
-    Buffer(&'a SegmentList),
+    /// A buffer that was posted, from this byte on: what lies beyond its end is dropped.
+    Buffer(&'a SegmentList, u64),
     /// The rest of a region from where a put begins: it must hold all.
     Region(Segment),
     /// None: they are not wanted, or wait in the pool.
@@ -241,12 +248,12 @@ pub(super) fn room<'a>(
     regions: &Regions,
 ) -> Room<'a> {
     match *place {
-        Place::Posted(index) => match posted.at(index) {
-            Some(posted) => Room::Buffer(&posted.segments),
+        Place::Posted(Spot { receive, at }) => match posted.at(receive) {
+            Some(posted) => Room::Buffer(&posted.segments, at),
             None => Room::Nowhere,
         },
         Place::Fetch(index) => match fetches.at(index) {
-            Some(fetch) => Room::Buffer(&fetch.segments),
+            Some(fetch) => Room::Buffer(&fetch.segments, 0),
             None => Room::Nowhere,
         },
         Place::Region { region, offset } => {
@@ -266,7 +273,7 @@ impl Room<'_> {
         memory: &mut impl HostMemory,
     ) -> Result<u64, MemoryFault> {
         match self {
-            Self::Buffer(list) => list.write(memory, offset, payload),
+            Self::Buffer(list, at) => list.write(memory, at + offset, payload),
             Self::Region(all) => {
                 let bytes = payload.len() as u64;
                 let part = all.part(offset, bytes);
@@ -287,7 +294,7 @@ impl Room<'_> {
         mut visit: impl FnMut(Segment) -> Result<(), E>,
     ) -> Result<(), E> {
         match self {
-            Self::Buffer(list) => list.range(offset, bytes, visit),
+            Self::Buffer(list, at) => list.range(at + offset, bytes, visit),
             Self::Region(all) => visit(all.part(offset, bytes)),
             Self::Nowhere => Ok(()),
         }

@@ -1,7 +1,8 @@
 //! Matching: posted receives in post order, unexpected messages in their senders' order, and what the host may ask of both.
 
+use super::frame::Spot;
 use super::pulling::Puller;
-use super::{Endpoint, Place, Posted, ReceivePath, ReceivePeer};
+use super::{Endpoint, Incoming, NONE, Place, Posted, ReceivePath, ReceivePeer};
 use crate::cross::{Cross, ToSend};
 use crate::descriptor::{
     ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector, Status,
@@ -86,21 +87,19 @@ impl ReceivePath {
         for message in closed.unexpected {
             self.give_up(message);
         }
-        let bound: Vec<u32> = self
-            .posted
-            .indices()
-            .filter_map(|i| self.posted.at(i).filter(|p| p.endpoint == number)?.bound)
-            .collect();
-        for message in bound {
-            self.fail(message, Status::EndpointClosed);
-        }
-        let claimed: Vec<u32> = self
+        let left: Vec<u32> = self
             .incoming
             .indices()
-            .filter(|i| self.incoming.at(*i).is_some_and(|m| m.endpoint == number && m.claimed))
+            .filter(|i| self.incoming.at(*i).is_some_and(|message| message.endpoint == number))
             .collect();
-        for message in claimed {
-            self.give_up(message);
+        for message in left {
+            match self.incoming.at(message) {
+                Some(Incoming { place: Place::Posted(_), .. }) => {
+                    self.fail(message, Status::EndpointClosed);
+                }
+                Some(Incoming { claimed: true, .. }) => self.give_up(message),
+                _ => {}
+            }
         }
     }
 
@@ -137,7 +136,8 @@ impl ReceivePath {
         if self.posted.len() + self.order.held() >= RECEIVES_MAX {
             return Err(PostError::Busy);
         }
-        let posted = || Posted { endpoint, selector, segments, context, bound: None };
+        let (bound, multi) = (false, NONE);
+        let posted = || Posted { endpoint, selector, segments, context, bound, multi };
         let (index, generation) = self.posted.insert_with(posted).ok_or(PostError::Busy)?;
         let message = match claim {
             Some(claim) => Some(claim.index),
@@ -146,7 +146,7 @@ impl ReceivePath {
         match message {
             Some(message) => {
                 self.incoming.at_mut(message).expect("listed").claimed = false;
-                self.hand_over(message, index, memory);
+                self.hand_over(message, Spot { receive: index, at: 0 }, memory);
             }
             None => self.endpoints[open].as_mut().expect("open").posted.push_back(index),
         }
@@ -167,25 +167,40 @@ impl ReceivePath {
         })
     }
 
-    /// Takes the first posted receive that accepts a message off its endpoint's list.
+    /// Room for a message of so many bytes in the first posted receive that accepts it; that is taken off its endpoint's list, unless it
+    /// takes more.
     #[inline(always)]
     pub(super) fn take_posted(
         &mut self,
         open: usize,
-        node: NodeId,
-        source: u16,
-        bits: u64,
-    ) -> Option<u32> {
+        message: (NodeId, u16, u64),
+        total: u64,
+    ) -> Option<Spot> {
         let endpoint = self.endpoints[open].as_mut().expect("it is open");
-        let accepts = |index: &u32| {
-            self.posted.at(*index).is_some_and(|p| p.selector.accepts(node, source, bits))
-        };
-        if accepts(endpoint.posted.front()?) {
+        let receive = *endpoint.posted.front()?;
+        let (node, source, bits) = message;
+        let posted = self.posted.at(receive)?;
+        if posted.selector.accepts(node, source, bits) && posted.multi == NONE {
             // As most often.
-            return endpoint.posted.pop_front();
+            endpoint.posted.pop_front();
+            return Some(Spot { receive, at: 0 });
         }
-        let at = endpoint.posted.iter().position(accepts)?;
-        endpoint.posted.remove(at)
+        self.find_posted(open, message, total)
+    }
+
+    #[inline(never)]
+    fn find_posted(
+        &mut self,
+        open: usize,
+        (node, source, bits): (NodeId, u16, u64),
+        total: u64,
+    ) -> Option<Spot> {
+        let receive = self.match_posted(open, node, source, bits)?;
+        if self.posted.at(receive)?.multi == NONE {
+            self.unpost(receive);
+            return Some(Spot { receive, at: 0 });
+        }
+        self.may_share().then(|| self.share(receive, total))
     }
 
     /// Takes a receive off its endpoint's list: it was matched.
@@ -207,14 +222,14 @@ impl ReceivePath {
         })
     }
 
-    fn take_unexpected(&mut self, open: usize, selector: &Selector) -> Option<u32> {
+    pub(super) fn take_unexpected(&mut self, open: usize, selector: &Selector) -> Option<u32> {
         let at = self.find_unexpected(open, selector)?;
         self.endpoints[open].as_mut().expect("open").unexpected.remove(at)
     }
 
     pub(crate) fn cancel(&mut self, op: OpId) -> bool {
         match self.posted.get(op.index(), op.generation()) {
-            Some(posted) if posted.bound.is_none() => {}
+            Some(posted) if !posted.bound && !self.is_consumed(posted) => {}
             _ => return false,
         }
         self.unpost(op.index());
@@ -256,18 +271,11 @@ impl ReceivePath {
     /// Ends a receive that no message was matched to.
     fn end_unmatched(&mut self, index: u32, status: Status) {
         let op = OpId::new(OpKind::Receive, index, self.posted.generation(index));
+        if !self.end_multi(index, status) {
+            return;
+        }
         let Some(posted) = self.posted.remove(index) else { return };
-        self.completions.push_back(Completion {
-            op,
-            context: posted.context,
-            status,
-            bytes: 0,
-            total_bytes: 0,
-            peer: NodeId::ANY,
-            peer_endpoint: 0,
-            match_bits: 0,
-            immediate: None,
-        });
+        self.completions.push_back(Completion::unmatched(op, posted.context, status));
     }
 
     /// A peer is given up. Receives that its messages were bound to end with `status`; messages that are wholly here may
@@ -324,9 +332,7 @@ impl ReceivePath {
         let waiting: Vec<u32> = self
             .posted
             .indices()
-            .filter(|i| {
-                self.posted.at(*i).is_some_and(|p| p.bound.is_none() && p.selector.from == node)
-            })
+            .filter(|i| self.posted.at(*i).is_some_and(|p| !p.bound && p.selector.from == node))
             .collect();
         for posted in waiting {
             self.unpost(posted);
@@ -350,8 +356,8 @@ impl ReceivePath {
         self.unlink_progress(index);
         self.drop_pulls(Puller::Message(index));
         let Some(mut message) = self.take_incoming(index) else { return };
-        if let Place::Posted(posted) = core::mem::replace(&mut message.place, Place::Later) {
-            self.report(posted, &message.envelope(), status);
+        if let Place::Posted(spot) = core::mem::replace(&mut message.place, Place::Later) {
+            self.report(spot, &message.envelope(), status);
         }
     }
 

@@ -14,6 +14,7 @@ mod fetching;
 mod frame;
 mod holdings;
 mod matching;
+mod multi;
 mod ordering;
 mod placement;
 mod pulling;
@@ -55,14 +56,16 @@ struct Posted {
     selector: Selector,
     segments: SegmentList,
     context: u64,
-    /// The message that it was matched to, while that arrives.
-    bound: Option<u32>,
+    /// It was matched to a message, which arrives.
+    bound: bool,
+    /// What it has if it is for several messages, or [`NONE`].
+    multi: u32,
 }
 
 /// Where a message's bytes go.
 enum Place {
     /// To a posted receive.
-    Posted(u32),
+    Posted(frame::Spot),
     /// To the pool, until one is posted.
     Pool(Chain),
     /// To what a get or fetching atomic of this node names.
@@ -202,6 +205,9 @@ pub(crate) struct ReceivePath {
     /// Messages for endpoints that are not open, in order of arrival.
     homeless: VecDeque<u32>,
     posted: Slots<Posted>,
+    multis: Slots<multi::Multi>,
+    /// Completions that the host has taken and the application has not.
+    unread: usize,
     incoming: Slots<Incoming>,
     pool: Pool,
     pulls: Slots<pulling::PullState>,
@@ -241,6 +247,8 @@ impl ReceivePath {
             open: 0,
             homeless: VecDeque::new(),
             posted: Slots::new(RECEIVES_MAX),
+            multis: Slots::new(RECEIVES_MAX),
+            unread: 0,
             incoming: Slots::new(INCOMING_MAX),
             pool: Pool::new(POOL_BYTES / 100 * (100 - POOL_SEND_PERCENT)),
             pulls: Slots::new(PULLS_MAX),
@@ -303,7 +311,7 @@ impl ReceivePath {
             .posted
             .indices()
             .filter_map(|i| self.posted.at(i))
-            .filter(|posted| posted.bound.is_none() && posted.selector.from != NodeId::ANY)
+            .filter(|posted| !posted.bound && posted.selector.from != NodeId::ANY)
             .map(|posted| posted.selector.from)
             .collect();
         nodes.sort_unstable();

@@ -50,7 +50,7 @@ impl ReceivePath {
     /// Tells the host of the end of message `number` of a peer, as soon as no put before it is arriving.
     pub(super) fn tell_in_order(&mut self, peer: u32, number: u32, completion: Completion) {
         if !self.order.put_before(peer, number) {
-            return self.completions.push_back(completion);
+            return self.tell(completion);
         }
         // Several may wait for one put, and have come in another order than they were posted; most came last.
         let held = self.order.held.entry(peer).or_default();
@@ -68,10 +68,13 @@ impl ReceivePath {
             && !self.order.put_before(peer, *next)
             && let Some(held) = self.order.held.get_mut(&peer)
         {
-            self.completions.extend(held.pop_front().map(|(_, completion)| completion));
+            let first = held.pop_front();
             self.order.held_count -= 1;
             if held.is_empty() {
                 self.order.held.remove(&peer);
+            }
+            if let Some((_, completion)) = first {
+                self.tell(completion);
             }
         }
     }
@@ -85,7 +88,7 @@ impl ReceivePath {
             if completion.op.kind() == OpKind::Notified {
                 self.notifications -= 1;
             } else {
-                self.completions.push_back(Completion { status, ..completion });
+                self.tell(Completion { status, ..completion });
             }
         }
     }

@@ -3,13 +3,13 @@
 use emp_wire::{DoneStatus, Header, NodeId, Sequence};
 
 use super::bookkeeping::Verdict;
-use super::frame::{NoSlot, Room, room};
+use super::frame::{NoSlot, Room, Spot, room};
 use super::pulling::{Puller, Pulling};
 use super::sequence::Received;
 use super::{Incoming, NONE, Place, ReceivePath};
 use crate::counters::Counter;
 use crate::cross::ToSend;
-use crate::descriptor::{Completion, OpId, OpKind, Status};
+use crate::descriptor::{BufferPlace, Completion, OpId, OpKind, Status};
 use crate::memory::{HostMemory, MemoryFault};
 use crate::path::unit::is_long_cut;
 use crate::pool::Chain;
@@ -68,10 +68,10 @@ impl ReceivePath {
     }
 
     /// Gives a waiting message the receive that it matched: what is here is copied, the rest will be placed.
-    pub(super) fn hand_over(&mut self, index: u32, posted: u32, memory: &mut impl HostMemory) {
+    pub(super) fn hand_over(&mut self, index: u32, spot: Spot, memory: &mut impl HostMemory) {
         let arrived = self.arrived(index);
         let incoming = self.incoming.at_mut(index).expect("the caller has it");
-        let place = core::mem::replace(&mut incoming.place, Place::Posted(posted));
+        let place = core::mem::replace(&mut incoming.place, Place::Posted(spot));
         let mut moved = Ok(());
         match place {
             Place::Pool(chain) => moved = self.unstore(index, chain, &arrived, memory),
@@ -82,7 +82,7 @@ impl ReceivePath {
             }
             Place::Posted(_) | Place::Fetch(_) | Place::Region { .. } => {}
         }
-        self.bind(index, posted);
+        self.bind(index, spot);
         if moved.is_err() {
             self.end_faulty(index);
         }
@@ -114,10 +114,10 @@ impl ReceivePath {
     }
 
     /// Ties a message to its receive, and says so to a sender that waits for it.
-    pub(super) fn bind(&mut self, index: u32, posted: u32) {
-        let receive = self.posted.at_mut(posted).expect("it was matched");
-        receive.bound = Some(index);
-        let wanted = receive.segments.bytes();
+    pub(super) fn bind(&mut self, index: u32, spot: Spot) {
+        let receive = self.posted.at_mut(spot.receive).expect("it was matched");
+        receive.bound = receive.multi == NONE;
+        let wanted = receive.segments.bytes() - spot.at;
         let incoming = self.incoming.at_mut(index).expect("the caller has it");
         let start = u64::from(incoming.unscheduled);
         incoming.pulling = Pulling::of(start, incoming.total.min(wanted).max(start));
@@ -132,20 +132,20 @@ impl ReceivePath {
     #[inline(always)]
     pub(super) fn place_single(
         &mut self,
-        posted: u32,
+        spot: Spot,
         envelope: &Envelope,
         payload: &[u8],
         memory: &mut impl HostMemory,
     ) {
-        let receive = self.posted.at(posted).expect("it was matched");
-        let status = match Room::Buffer(&receive.segments).write(0, payload, memory) {
+        let receive = self.posted.at(spot.receive).expect("it was matched");
+        let status = match Room::Buffer(&receive.segments, spot.at).write(0, payload, memory) {
             Ok(placed) => {
                 self.counters.add(Counter::BytesPlaced, placed);
                 Status::Ok
             }
             Err(_) => Status::MemoryFault,
         };
-        self.report(posted, envelope, status);
+        self.report(spot, envelope, status);
     }
 
     /// Ends a message if all of it is here.
@@ -159,8 +159,8 @@ impl ReceivePath {
         if !here || !incoming.pulling.is_over() {
             return;
         }
-        let posted = match incoming.place {
-            Place::Posted(posted) => posted,
+        let spot = match incoming.place {
+            Place::Posted(spot) => spot,
             Place::Region { .. } => return self.put_arrived(index),
             Place::Pool(_) | Place::Fetch(_) | Place::Later => return,
         };
@@ -168,16 +168,16 @@ impl ReceivePath {
             self.say_done(index, DoneStatus::Complete);
         }
         let incoming = self.take_incoming(index).expect("seen above");
-        self.report(posted, &incoming.envelope(), Status::Ok);
+        self.report(spot, &incoming.envelope(), Status::Ok);
     }
 
     /// Ends a receive whose message can't be placed; the message is given up.
     pub(super) fn fail(&mut self, index: u32, status: Status) {
         let Some(incoming) = self.incoming.at_mut(index) else { return };
-        let Place::Posted(posted) = incoming.place else { return };
+        let Place::Posted(spot) = incoming.place else { return };
         let envelope = incoming.envelope();
         incoming.place = Place::Later;
-        self.report(posted, &envelope, status);
+        self.report(spot, &envelope, status);
         self.give_up(index);
     }
 
@@ -225,29 +225,20 @@ impl ReceivePath {
     /// Tells the host how a matched receive ended, and forgets it. A buffer that was too short is the receiver's affair alone
     /// (`MSG-4`).
     #[inline(always)]
-    pub(super) fn report(&mut self, posted: u32, message: &Envelope, status: Status) {
-        let op = OpId::new(OpKind::Receive, posted, self.posted.generation(posted));
+    pub(super) fn report(&mut self, spot: Spot, message: &Envelope, status: Status) {
+        let Some(receive) = self.posted.at(spot.receive) else { return };
+        if receive.multi != NONE {
+            return self.report_share(spot, message, status);
+        }
+        let op = OpId::new(OpKind::Receive, spot.receive, self.posted.generation(spot.receive));
         let last = |receive: &mut super::Posted| (receive.segments.bytes(), receive.context);
-        let Some((capacity, context)) = self.posted.discard(posted, last) else { return };
-        let status = if status == Status::Ok && message.total > capacity {
-            Status::Truncated
-        } else {
-            status
-        };
+        let Some((capacity, context)) = self.posted.discard(spot.receive, last) else { return };
+        let too_long = status == Status::Ok && message.total > capacity;
+        let status = if too_long { Status::Truncated } else { status };
         if matches!(status, Status::Ok | Status::Truncated) {
             self.counters.count(Counter::MessagesReceived);
         }
-        let completion = || Completion {
-            op,
-            context,
-            status,
-            bytes: message.total.min(capacity),
-            total_bytes: message.total,
-            peer: message.node,
-            peer_endpoint: message.source_endpoint,
-            match_bits: message.match_bits,
-            immediate: message.immediate,
-        };
+        let completion = || message.completion(op, context, status, capacity);
         if self.order.is_idle() {
             // As nearly always. It is written where it stays: what is copied at once waits for what was just written.
             self.completions.push_back(completion());
@@ -358,6 +349,31 @@ pub(super) struct Envelope {
     pub(super) match_bits: u64,
     pub(super) immediate: Option<u64>,
     pub(super) total: u64,
+}
+
+impl Envelope {
+    /// The end of a receive that had room for so many bytes of it.
+    #[inline(always)]
+    pub(super) fn completion(
+        &self,
+        op: OpId,
+        context: u64,
+        status: Status,
+        room: u64,
+    ) -> Completion {
+        Completion {
+            op,
+            context,
+            status,
+            bytes: self.total.min(room),
+            total_bytes: self.total,
+            peer: self.node,
+            peer_endpoint: self.source_endpoint,
+            match_bits: self.match_bits,
+            immediate: self.immediate,
+            place: BufferPlace::WHOLE,
+        }
+    }
 }
 
 impl Incoming {

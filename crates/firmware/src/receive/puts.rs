@@ -9,7 +9,7 @@ use super::regions::Access;
 use super::{Incoming, Place, ReceivePath, Wants};
 use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
-use crate::descriptor::{Completion, OpId, OpKind, Status};
+use crate::descriptor::{BufferPlace, Completion, OpId, OpKind, Status};
 use crate::limits::NOTIFICATIONS_MAX;
 use crate::memory::HostMemory;
 use crate::one_sided::Rights;
@@ -132,6 +132,7 @@ impl ReceivePath {
             peer_endpoint: incoming.source_endpoint,
             match_bits: incoming.match_bits,
             immediate: incoming.immediate,
+            place: BufferPlace::WHOLE,
         };
         self.tell_in_order(incoming.peer, incoming.number, completion);
     }

@@ -85,8 +85,8 @@ impl ReceivePath {
         if first.length as u64 != outline.fragment || outline.fragment > fragment.into() {
             return None;
         }
-        let Room::Buffer(list) = self.room_of(slot.owner) else { return None };
-        let into = list.range(offset, left, Err).err()?;
+        let Room::Buffer(list, at) = self.room_of(slot.owner) else { return None };
+        let into = list.range(at + offset, left, Err).err()?;
         let room = into.bytes.min(left);
         if outline.fragment < fragment.into() {
             // The last one, and by itself.
@@ -126,7 +126,7 @@ impl ReceivePath {
         let gap = self.peers[peer].received.has_gap();
         let lands = (gap || slot.is_next)
             && !self.copies_better(&slot)
-            && matches!(self.room_of(slot.owner), Room::Buffer(_));
+            && matches!(self.room_of(slot.owner), Room::Buffer(..));
         lands.then(|| slot.bytes())
     }
 

@@ -491,6 +491,7 @@ impl SendPath {
             peer_endpoint: message.descriptor.to_endpoint,
             match_bits: message.descriptor.match_bits,
             immediate: message.descriptor.immediate,
+            place: crate::descriptor::BufferPlace::WHOLE,
         });
     }
 }

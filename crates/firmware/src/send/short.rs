@@ -212,6 +212,7 @@ impl SendPath {
             peer_endpoint: send.to_endpoint,
             match_bits: send.match_bits,
             immediate: send.immediate,
+            place: crate::descriptor::BufferPlace::WHOLE,
         });
         self.messages.insert_with(|| SendMessage {
             number: Some(number),

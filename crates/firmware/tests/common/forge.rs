@@ -91,7 +91,7 @@ impl Real {
         self.collect();
     }
 
-    fn collect(&mut self) {
+    pub fn collect(&mut self) {
         while let Some(completion) = self.firmware.poll_completion() {
             self.done.push(completion);
         }

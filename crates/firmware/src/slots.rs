@@ -114,8 +114,18 @@ impl<T> Slots<T> {
     /// Removes an item where it lies, once `last` has seen it. Unlike [`remove`](Self::remove) it moves nothing.
     #[inline(always)]
     pub(crate) fn discard<R>(&mut self, index: u32, last: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.discard_named(index, |item, _| last(item))
+    }
+
+    /// The same, and `last` sees its generation.
+    #[inline(always)]
+    pub(crate) fn discard_named<R>(
+        &mut self,
+        index: u32,
+        last: impl FnOnce(&mut T, u32) -> R,
+    ) -> Option<R> {
         let entry = self.entries.get_mut(index as usize)?;
-        let seen = last(entry.item.as_mut()?);
+        let seen = last(entry.item.as_mut()?, entry.generation);
         entry.item = None;
         self.note_free(index);
         Some(seen)

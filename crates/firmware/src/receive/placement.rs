@@ -230,9 +230,14 @@ impl ReceivePath {
         if receive.multi != NONE {
             return self.report_share(spot, message, status);
         }
-        let op = OpId::new(OpKind::Receive, spot.receive, self.posted.generation(spot.receive));
-        let last = |receive: &mut super::Posted| (receive.segments.bytes(), receive.context);
-        let Some((capacity, context)) = self.posted.discard(spot.receive, last) else { return };
+        let last = |receive: &mut super::Posted, generation| {
+            (receive.segments.bytes(), receive.context, generation)
+        };
+        let Some((capacity, context, generation)) = self.posted.discard_named(spot.receive, last)
+        else {
+            return;
+        };
+        let op = OpId::new(OpKind::Receive, spot.receive, generation);
         let too_long = status == Status::Ok && message.total > capacity;
         let status = if too_long { Status::Truncated } else { status };
         if matches!(status, Status::Ok | Status::Truncated) {

@@ -302,11 +302,11 @@ const ACKNOWLEDGED_MAX: usize = 4;
 struct Checked {
     first: Option<Header>,
     frames: u32,
-    /// Of those before the last: how many end their train, and their flags together.
+    /// Of those between the first and the last: how many end their train, and their flags together.
     lasts: u32,
     flags: Flags,
-    /// Flags of the last.
-    last: Flags,
+    /// Flags of the last, if that is not the first.
+    last: Option<Flags>,
     /// What rides on them, in order.
     acknowledged: ArrayVec<Sequence, ACKNOWLEDGED_MAX>,
 }
@@ -322,11 +322,13 @@ impl Checked {
             }
             self.acknowledged.push(header.acknowledge);
         }
-        self.first.get_or_insert(*header);
-        // Of the first there is none before.
-        let before = core::mem::replace(&mut self.last, header.flags);
-        self.flags = self.flags.with(before);
-        self.lasts += u32::from(before.has(Flags::LAST));
+        if self.first.is_none() {
+            self.first = Some(*header);
+        } else {
+            let before = self.last.replace(header.flags).unwrap_or_default();
+            self.flags = self.flags.with(before);
+            self.lasts += u32::from(before.has(Flags::LAST));
+        }
         self.frames += 1;
         true
     }

@@ -33,11 +33,11 @@ pub(crate) struct Taken {
     pub(crate) frames: u32,
     /// Their payload bytes.
     pub(crate) bytes: u64,
-    /// Of those before the last: frames that end their train, and their flags together.
+    /// Of those between the first and the last: frames that end their train, and the flags of all together.
     pub(crate) lasts: u32,
     pub(crate) flags: Flags,
-    /// Flags of the last.
-    pub(crate) last: Flags,
+    /// Flags of the last, if that is not the first.
+    pub(crate) last: Option<Flags>,
 }
 
 /// A train as its link sees it.
@@ -158,7 +158,12 @@ impl ReceivePath {
         }
         received.take_run(frames);
         self.overtakes(peer, path, Arrival::Ahead);
+        // What the first begins, as a delay, is as if it had come alone.
+        self.owe(now, peer, Debt::of(first.flags, false), cross);
         let Taken { lasts, flags, last, .. } = *taken;
-        self.owe(now, peer, Debt { frames, lasts, flags, last, gap: false }, cross);
+        if let Some(last) = last {
+            let frames = frames - 1;
+            self.owe(now, peer, Debt { frames, lasts, flags, last, gap: false }, cross);
+        }
     }
 }

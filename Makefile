@@ -101,7 +101,7 @@ bench: all
 sim: all
 	$(BUILT)/emp sim --seeds $(SEEDS)
 
-## The program, the libfabric provider where each libfabric looks for it (as far as PREFIX permits), the MX and VMMC libraries
+## The program, the libfabric provider where each libfabric looks for it (as far as PREFIX permits), the MX, VMMC and VIPL libraries
 ## with their headers and tools, the documents.
 install: all install-built
 
@@ -111,6 +111,7 @@ install-built:
 	$(BUILT)/emp install-provider --prefix $(PREFIX) $(if $(DESTDIR),--destdir $(DESTDIR))
 	faces/mx/install $(BUILT) $(PREFIX) $(DESTDIR)
 	faces/vmmc/install $(BUILT) $(PREFIX) $(DESTDIR)
+	faces/vipl/install $(BUILT) $(PREFIX) $(DESTDIR)
 	for document in README.md SPEC.md ARCHITECTURE.md; do \
 		install -Dm644 $$document $(DESTDIR)$(PREFIX)/share/doc/emp/$$document || exit 1; done
 

@@ -99,7 +99,13 @@ impl Nic {
                     unsafe { handler(context(pointer), &raw mut event) }
                 }
                 Some(Call::Error(None, event)) => {
-                    log::warn(&format!("VIPL: VI {:x}: {}", event.vi, event.code.describe()));
+                    let text = format!("VIPL: VI {:x}: {}", event.vi, event.code.describe());
+                    // That the other side disconnects is no fault; of one that is lost the node tells.
+                    if event.code == ErrorCode::CONN_LOST {
+                        log::inform(&text);
+                    } else {
+                        log::warn(&text);
+                    }
                 }
             }
         }

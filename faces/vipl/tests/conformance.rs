@@ -129,3 +129,56 @@ fn it_is_kept_between_hosts_that_lose_frames() {
 fn it_is_kept_between_hosts_for_ordinary_users() {
     between_hosts("users", true, "10.77.0.2", &[]);
 }
+/// Library, header and tools as `make install` puts them, used from there.
+#[test]
+fn what_is_installed_works() {
+    let place = VIPL.place("install");
+    let to = place.0.join("root");
+    let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("install");
+    let installed = Command::new(install).arg(VIPL.built()).arg("/usr").arg(&to).output();
+    let installed = installed.expect("the script was started");
+    let text = String::from_utf8_lossy(&installed.stderr);
+    assert!(installed.status.success(), "{text}");
+    let root = to.join("usr");
+    // A side that waits, a side that runs against it, a program that is built as a user would, and one that loads the
+    // library by the name that programs of VIA's time have.
+    let script = r#"
+        set -eu
+        root=$1
+        flags=$(sed -n 's/^Libs: *//p' "$root/lib/pkgconfig/vipl.pc")
+        case $flags in *-lvipl*) ;; *) exit 3 ;; esac
+        printf '#include <vipl.h>\nint main(void) { VIP_NIC_HANDLE n; return VipOpenNic("", &n) || VipCloseNic(n); }' |
+            cc -xc - -o "$root/tiny" -I"$root/include" -L"$root/lib" -lvipl
+        LD_LIBRARY_PATH=$root/lib "$root/tiny"
+        printf '#include <dlfcn.h>\nint main(void) { void *l = dlopen("vipl.so", RTLD_NOW); return !l || !dlsym(l, "VipConnectPeerWait"); }' |
+            cc -xc - -o "$root/loads"
+        LD_LIBRARY_PATH=$root/lib "$root/loads"
+        # Whatever fails, nobody is left waiting.
+        trap 'kill $side 2>/dev/null || :' EXIT
+        for tool in pingpong stream; do
+            for level in 1 2 4; do
+                "$root/bin/emp-vipl-$tool" -l $level & side=$!
+                "$root/bin/emp-vipl-$tool" -d ann -l $level -M 64 -N 20 -V
+                wait $side
+            done
+            "$root/bin/emp-vipl-$tool" -d ann -n nic7 2>&1 | grep 'no NIC'
+            status=0; "$root/bin/emp-vipl-$tool" -M 1 2>/dev/null || status=$?; [ $status = 2 ]
+            status=0; "$root/bin/emp-vipl-$tool" -l 3 2>/dev/null || status=$?; [ $status = 2 ]
+        done
+        "$root/bin/emp-vipl-ring" -c 3 -r 1 -M 4096 -N 10 -V & one=$!
+        "$root/bin/emp-vipl-ring" -c 3 -r 2 -M 4096 -N 10 -V & two=$!
+        "$root/bin/emp-vipl-ring" -c 3 -r 0 -M 4096 -N 10 -V ann ann ann
+        wait $one
+        wait $two
+    "#;
+    let (_turn, host) = own_host();
+    let host = if host.is_empty() { &["env"] } else { host };
+    let mut command = Command::new(host[0]);
+    command.args(&host[1..]).args(["sh", "-c", script, "sh"]).arg(&root);
+    command.env("XDG_RUNTIME_DIR", &place.0).env("EMP_NAME", "ann").env("EMP_INTERFACE", "lo");
+    let output = command.output().expect("a shell");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {text}{errors}", output.status);
+    assert!(text.contains("messages/s") && text.contains("half of a round trip"), "{text}");
+}

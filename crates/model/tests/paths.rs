@@ -381,3 +381,21 @@ fn a_pair_has_more_than_two_paths() {
     }
     assert_eq!(sum(&world, Counter::PeersLost), 0);
 }
+
+/// While acknowledgements by the first path are lost they take another; what comes by the first again, in order, brings them back.
+#[test]
+fn acknowledgements_come_back_to_the_first_path() {
+    let mut world = two_paths([Span::us(2), Span::us(20)]);
+    let acknowledged_by = |world: &mut World| {
+        world.network_mut().trace_mut().clear();
+        exchange(world, 0, 1, 64);
+        let lines = world.network().trace().lines().iter();
+        lines.filter(|line| line.from == 1 && line.is(Kind::Ack)).map(|line| line.link).last()
+    };
+    assert_eq!(acknowledged_by(&mut world), Some(LinkIndex(0)));
+    cut(&mut world, 0, &[(1, 0)], true);
+    assert_eq!(acknowledged_by(&mut world), Some(BULK));
+    cut(&mut world, 0, &[(1, 0)], false);
+    assert_eq!(sum(&world, Counter::PathsFailed), 0);
+    assert_eq!(acknowledged_by(&mut world), Some(LinkIndex(0)));
+}

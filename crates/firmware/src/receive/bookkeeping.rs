@@ -85,7 +85,8 @@ impl ReceivePath {
         let received = &mut self.peers[peer].received;
         let opens_gap = arrival == Arrival::Ahead && received.opens_gap(header.sequence);
         let closed_gap = received.take(header.sequence);
-        let opens_gap = opens_gap && !self.overtakes(peer, path, arrival);
+        // Noted of every frame: what comes in order by the first path brings acknowledgements back to it.
+        let opens_gap = !self.overtakes(peer, path, arrival) && opens_gap;
         self.owe(now, peer, Debt::of(header.flags, opens_gap || closed_gap), cross);
     }
 

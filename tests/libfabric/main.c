@@ -17,7 +17,7 @@ static const struct {
 	{"completions", test_completions}, {"waiting", test_waiting},
 	{"memory", test_memory},       {"atomics", test_atomics},
 	{"threads", test_threads},     {"manual", test_manual},
-	{"failures", test_failures},
+	{"events", test_events},       {"failures", test_failures},
 };
 
 int main(int count, char **arguments)

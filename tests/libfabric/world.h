@@ -62,6 +62,7 @@ void test_objects(void);
 void test_addresses(void);
 void test_places(void);
 void test_manual(void);
+void test_events(void);
 void test_messages(void);
 void test_tagged(void);
 void test_probing(void);

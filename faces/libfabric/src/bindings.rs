@@ -35,6 +35,7 @@ pub mod caps {
     pub const AV_USER_ID: u64 = 1 << 41;
     pub const LOCAL_COMM: u64 = 1 << 51;
     pub const REMOTE_COMM: u64 = 1 << 52;
+    pub const RMA_EVENT: u64 = 1 << 56;
     pub const SOURCE: u64 = 1 << 57;
     pub const DIRECTED_RECV: u64 = 1 << 59;
 }

@@ -15,6 +15,7 @@ use crate::address::{EpAddress, SERVICE_ENDPOINT};
 use crate::asked::{Format, source_of};
 use crate::bindings::*;
 use crate::entry::enter;
+use crate::events::Counted;
 use crate::handle::{Object, downcast, fid, give, look, object, take};
 use crate::tables::{DomainOps, FidOps, MrOps, NONE};
 use crate::{av, cntr, cq, endpoint, mr, params};
@@ -32,6 +33,7 @@ pub struct DomainInner {
     pub way: Way,
     pub format: Format,
     service: Service,
+    pub counted: Counted,
     /// Exports this node's memory.
     exporter: OnceLock<Endpoint>,
     /// Numbers of endpoints that are free, the longest unused first: what is still under way to a closed one finds
@@ -234,6 +236,7 @@ impl DomainInner {
             way,
             format,
             service,
+            counted: Counted::default(),
             exporter: OnceLock::new(),
             free_endpoints: Mutex::new((0..ENDPOINTS_MAX).collect()),
         })

@@ -5,6 +5,7 @@ use emp_host::{Completion, Endpoint, OpKind, Status};
 use crate::bindings::*;
 use crate::cq::{Ended, Failure};
 use crate::endpoint::{Enabled, EpInner, State};
+use crate::events;
 use crate::slots::{Kind, Operation};
 use crate::status::failure;
 use emp_face::log;
@@ -35,7 +36,7 @@ impl State {
         }
         if !self.parked.is_empty() {
             for slot in std::mem::take(&mut self.parked) {
-                self.resume_pieces(enabled, slot);
+                self.resume(enabled, slot);
             }
         }
     }
@@ -43,7 +44,10 @@ impl State {
     /// Deals with an operation that has ended.
     fn end(&mut self, ep: &EpInner, enabled: &Enabled, completion: &Completion) {
         let slot = completion.context as usize;
-        if !matches!(completion.status, Status::Ok | Status::Truncated | Status::Cancelled) {
+        let event = self.slots.get(slot).is_some_and(|op| matches!(op.kind, Kind::Event(_)));
+        let usual = matches!(completion.status, Status::Ok | Status::Truncated | Status::Cancelled);
+        // That an event found nobody is no failure of the operation it tells of.
+        if !usual && !event {
             warn(enabled, completion);
         }
         if completion.op.kind() == OpKind::Undelivered {
@@ -58,9 +62,16 @@ impl State {
             Kind::Multi => return self.end_one_of_several(enabled, (slot, source), completion),
             Kind::Pieces { .. } => return self.end_piece(enabled, slot, completion),
             Kind::Send { .. } => end_send(enabled, operation, completion.status),
-            Kind::Remote { told, direction, .. } => {
+            Kind::Remote { told, direction, ref mut event, .. } => {
+                let event = event.take();
                 end_remote(enabled, operation, completion.status, told, direction);
+                self.slots.free(slot);
+                if let Some(event) = event.filter(|_| completion.status == Status::Ok) {
+                    self.announce(enabled, *event);
+                }
+                return;
             }
+            Kind::Event(_) => {}
             Kind::Receive => {
                 let entry = received(operation, completion, source, 0, operation.buffer);
                 hand_over(enabled, operation, entry, true);
@@ -98,6 +109,15 @@ impl State {
         hand_over(enabled, operation, entry, completion.status == Status::Ok || operation.report);
         if over {
             self.slots.remove(slot);
+        }
+    }
+
+    /// Goes on with an operation for which there was no room.
+    fn resume(&mut self, enabled: &Enabled, slot: usize) {
+        match self.slots.get(slot).map(|operation| &operation.kind) {
+            Some(Kind::Pieces { .. }) => self.resume_pieces(enabled, slot),
+            Some(Kind::Event(_)) => self.post_event(enabled, slot),
+            _ => {}
         }
     }
 
@@ -158,7 +178,19 @@ fn undelivered(enabled: &Enabled, completion: &Completion) {
 
 /// A peer has written to memory of ours, and says so.
 fn notified(ep: &EpInner, enabled: &Enabled, completion: &Completion) {
-    count(enabled, bind::REMOTE_WRITE, true);
+    let counts = ep.caps & caps::RMA_EVENT != 0;
+    // From a peer's endpoint for tagged messages.
+    if completion.peer_endpoint.is_multiple_of(2) {
+        if counts {
+            events::arrived(ep, enabled, completion);
+        }
+        return;
+    }
+    if counts {
+        events::count(ep, enabled, bind::REMOTE_WRITE, completion.match_bits);
+    } else {
+        count(enabled, bind::REMOTE_WRITE, true);
+    }
     let Some(queue) = &enabled.bound.rx_cq else { return };
     let source = if ep.caps & caps::SOURCE != 0 {
         enabled.av.number(completion.peer, number_of(completion.peer_endpoint))
@@ -242,7 +274,7 @@ pub fn hand_over(enabled: &Enabled, operation: &Operation, entry: Ended, counts:
     }
 }
 
-fn count(enabled: &Enabled, direction: u64, good: bool) {
+pub fn count(enabled: &Enabled, direction: u64, good: bool) {
     for (counter, directions) in &enabled.bound.counters {
         if directions & direction != 0 {
             counter.count(good);

@@ -197,6 +197,10 @@ impl EpInner {
         }
         // Calls that enable an endpoint are not made at the same time.
         let _ = self.enabled.set(enabled);
+        if self.caps & caps::RMA_EVENT != 0 {
+            self.domain.take_events();
+            self.domain.counted.enabled(self);
+        }
         Ok(())
     }
 
@@ -234,19 +238,20 @@ impl EpInner {
         for (counter, _) in &enabled.bound.counters {
             leave(&counter.endpoints, self);
         }
+        self.domain.counted.closing(self);
     }
 }
 
-type Endpoints = Mutex<Vec<Arc<EpInner>>>;
+pub type Endpoints = Mutex<Vec<Arc<EpInner>>>;
 
-fn join(endpoints: &Endpoints, endpoint: &Arc<EpInner>) {
+pub fn join(endpoints: &Endpoints, endpoint: &Arc<EpInner>) {
     let mut endpoints = endpoints.lock().unwrap_or_else(PoisonError::into_inner);
     if !endpoints.iter().any(|other| Arc::ptr_eq(other, endpoint)) {
         endpoints.push(Arc::clone(endpoint));
     }
 }
 
-fn leave(endpoints: &Endpoints, endpoint: &Arc<EpInner>) {
+pub fn leave(endpoints: &Endpoints, endpoint: &Arc<EpInner>) {
     let mut endpoints = endpoints.lock().unwrap_or_else(PoisonError::into_inner);
     endpoints.retain(|other| !Arc::ptr_eq(other, endpoint));
 }

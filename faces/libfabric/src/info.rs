@@ -26,6 +26,8 @@ const CAPS_SECONDARY: u64 = caps::MULTI_RECV | caps::SOURCE | caps::DIRECTED_REC
 /// These cost nothing and are always given.
 const CAPS_PLACE: u64 = caps::LOCAL_COMM | caps::REMOTE_COMM;
 
+/// For those who ask for it only: it costs frames.
+const CAPS_EVENTS: u64 = caps::RMA_EVENT;
 /// Of a domain, for those who ask for it.
 const CAPS_DOMAIN: u64 = caps::AV_USER_ID;
 
@@ -132,7 +134,10 @@ impl<'a> Hints<'a> {
     /// False if no way at all can be what is asked for; says why to those who listen.
     fn can_be_met(&self) -> bool {
         let problems = [
-            (self.info.is_some_and(|i| i.caps & !(CAPS | CAPS_DOMAIN) != 0), "capabilities"),
+            (
+                self.info.is_some_and(|i| i.caps & !(CAPS | CAPS_DOMAIN | CAPS_EVENTS) != 0),
+                "capabilities",
+            ),
             (self.info.is_some_and(|i| Format::of(i.addr_format).is_none()), "addresses"),
             (self.ep.is_some_and(|e| ![0, FI_EP_RDM].contains(&e.kind)), "endpoint type"),
             (self.ep.is_some_and(|e| ![0, PROTOCOL].contains(&e.protocol)), "protocol"),
@@ -147,7 +152,10 @@ impl<'a> Hints<'a> {
             (self.tx.is_some_and(|t| t.size > DEPTH_MAX), "tx size"),
             (self.tx.is_some_and(|t| t.iov_limit > IOV_LIMIT), "tx segments"),
             (self.tx.is_some_and(|t| t.rma_iov_limit > REMOTE_IOV_LIMIT), "remote segments"),
-            (self.rx.is_some_and(|r| r.caps & !(RX_CAPS | CAPS_PLACE) != 0), "rx capabilities"),
+            (
+                self.rx.is_some_and(|r| r.caps & !(RX_CAPS | CAPS_PLACE | CAPS_EVENTS) != 0),
+                "rx capabilities",
+            ),
             (self.rx.is_some_and(|r| r.op_flags & !RX_FLAGS != 0), "rx flags"),
             (self.rx.is_some_and(|r| r.msg_order & !ORDERS != 0), "rx order"),
             (self.rx.is_some_and(|r| r.comp_order != 0), "rx completion order"),
@@ -307,7 +315,7 @@ fn build(
     tx.iov_limit = hints.tx.map_or(0, |hint| hint.iov_limit).max(IOV_USUAL);
     tx.rma_iov_limit = if caps & CAPS_REMOTE == 0 { 0 } else { REMOTE_IOV_LIMIT };
 
-    rx.caps = caps & RX_CAPS;
+    rx.caps = caps & (RX_CAPS | CAPS_EVENTS);
     rx.op_flags = hints.rx.map_or(0, |hint| hint.op_flags);
     rx.msg_order = ORDERS;
     rx.size = hints.rx.map_or(0, |hint| hint.size).max(DEPTH);

@@ -28,6 +28,7 @@ mod endpoint;
 mod entries;
 mod entry;
 mod eq;
+mod events;
 mod fabric;
 mod handle;
 mod info;

@@ -4,11 +4,12 @@
 //! Keys are the application's own, or chosen here if the domain was opened so (`FI_MR_PROV_KEY`).
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use emp_host::Rights;
 
 use crate::bindings::*;
+use crate::cntr::Cntr;
 use crate::domain::{Domain, DomainInner};
 use crate::entry::enter;
 use crate::handle::{Object, downcast, fid, give, list, object, one, take};
@@ -24,6 +25,8 @@ pub struct Mr {
     key: u64,
     /// Where it is exported; `None`: nobody may reach it.
     exported: Option<Arc<DomainInner>>,
+    /// Counters that are bound to it.
+    uses: Mutex<Vec<Use>>,
     _of: Use,
 }
 
@@ -41,7 +44,9 @@ pub static OPS: MrOps = MrOps { size: size_of::<MrOps>(), reg, regv, regattr };
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        if let Some(exporter) = self.exported.as_ref().and_then(|domain| domain.exporter()) {
+        let Some(domain) = &self.exported else { return };
+        domain.counted.forget(self.key);
+        if let Some(exporter) = domain.exporter() {
             exporter.remove_region_raw(self.key);
         }
     }
@@ -91,7 +96,8 @@ unsafe fn register(
         exported = Some(Arc::clone(&domain.inner));
     }
     let fid = fid(class::MR, context, &FID);
-    let region = Mr { fid, mem_desc: std::ptr::null_mut(), key, exported, _of: domain.users.one() };
+    let (mem_desc, uses, of) = (std::ptr::null_mut(), Mutex::default(), domain.users.one());
+    let region = Mr { fid, mem_desc, key, exported, uses, _of: of };
     // SAFETY: libfabric's rules, which the caller keeps.
     unsafe { give(region, into) }
 }
@@ -160,14 +166,32 @@ unsafe extern "C" fn regattr(
 }
 
 /// Binding to an endpoint is asked for where `FI_MR_ENDPOINT` is; here regions belong to all endpoints of their domain.
+/// A counter counts what others do to the region.
 ///
 /// # Safety
 ///
 /// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn bind(_region: *mut Fid, to: *mut Fid, _flags: u64) -> c_int {
+unsafe extern "C" fn bind(region: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
     enter(|| -> c_int {
+        let region: &Mr = downcast!(region);
         let common: &Fid = object!(to.cast_const());
-        if common.fclass == class::EP { 0 } else { -libc::ENOSYS }
+        match common.fclass {
+            class::EP => 0,
+            class::CNTR => {
+                let counter: &Cntr = downcast!(to);
+                if flags == 0 || flags & !(bind::REMOTE_READ | bind::REMOTE_WRITE) != 0 {
+                    return -error::BADFLAGS;
+                }
+                let Some(domain) = &region.exported else { return -libc::EINVAL };
+                if !domain.counted.bind(region.key, &counter.inner, flags) {
+                    return -libc::EINVAL;
+                }
+                let mut uses = region.uses.lock().unwrap_or_else(PoisonError::into_inner);
+                uses.push(counter.users.one());
+                0
+            }
+            _ => -libc::ENOSYS,
+        }
     })
 }
 

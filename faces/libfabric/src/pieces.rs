@@ -10,6 +10,7 @@ use emp_host::{
 use crate::bindings::*;
 use crate::ended::end_remote;
 use crate::endpoint::{Enabled, EpInner, State};
+use crate::events::Event;
 use crate::info::{IOV_LIMIT, REMOTE_IOV_LIMIT};
 use crate::lend::{Lent, lend};
 use crate::remote::Transfer;
@@ -34,6 +35,8 @@ pub struct Pieces {
     writes: bool,
     /// Told to the target when all is there: with the last piece, which waits for the others to end.
     data: Option<u64>,
+    /// What the target is told when all has ended: that there is no data does not mean that it counts nothing.
+    event: Option<Event>,
 }
 
 impl Pieces {
@@ -117,7 +120,12 @@ impl EpInner {
         let region = |run: &FiRmaIov| RemoteRegion { key: run.key, offset: run.addr, ..target };
         let Some(waiting) = cut(parts, remote, region) else { return EINVAL };
         let data = transfer.data;
-        let pieces = Box::new(Pieces { waiting, under_way: 0, failed: None, writes, data });
+        let event = self.tells().then_some(()).filter(|()| data.is_none()).and(remote.first());
+        let event = event.map(|run| match writes {
+            true => Event::of_write(region(run)),
+            false => Event::of_read(region(run)),
+        });
+        let pieces = Box::new(Pieces { waiting, under_way: 0, failed: None, writes, data, event });
         let mut state = self.lock();
         if state.is_crowded(self, enabled) {
             return EAGAIN;
@@ -210,9 +218,12 @@ impl State {
         }
         let status = pieces.failed.unwrap_or(Status::Ok);
         if let Some(operation) = self.slots.remove(slot)
-            && let Kind::Pieces { told, direction, .. } = operation.kind
+            && let Kind::Pieces { told, direction, pieces, .. } = &operation.kind
         {
-            end_remote(enabled, &operation, status, told, direction);
+            end_remote(enabled, &operation, status, *told, *direction);
+            if let Some(event) = pieces.event.filter(|_| status == Status::Ok) {
+                self.announce(enabled, event);
+            }
         }
     }
 }

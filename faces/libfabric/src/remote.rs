@@ -9,6 +9,7 @@ use emp_host::{
 
 use crate::bindings::*;
 use crate::endpoint::{Enabled, EpInner, untagged_number};
+use crate::events::Event;
 use crate::info::{IOV_LIMIT, MESSAGE_BYTES_MAX};
 use crate::lend::{Lent, is_refused, lend};
 use crate::slots::{Kind, Operation};
@@ -56,6 +57,10 @@ struct Manner {
     report: bool,
     nameless: bool,
     copy: Option<Box<[u8]>>,
+    /// What the target is told when it has ended.
+    event: Option<Box<Event>>,
+    /// It is posted from the endpoint for tagged messages.
+    tagged: bool,
 }
 
 /// The list of the segments of elements, or `None` if it is too long or one of them is nowhere.
@@ -92,6 +97,11 @@ impl EpInner {
         Ok(RemoteRegion { to, to_endpoint, key, generation: 0, offset })
     }
 
+    /// True if targets are told of what is done to them (`FI_RMA_EVENT`).
+    pub(crate) fn tells(&self) -> bool {
+        self.caps & caps::RMA_EVENT != 0
+    }
+
     pub(crate) fn flags(&self, of_call: Option<u64>) -> u64 {
         of_call.unwrap_or_else(|| self.tx_flags.load(Ordering::Relaxed))
     }
@@ -115,10 +125,11 @@ impl EpInner {
             kind: Kind::Remote {
                 told: manner.told,
                 direction: manner.direction,
+                event: manner.event,
                 _copy: manner.copy,
             },
             raw: None,
-            tagged: false,
+            tagged: manner.tagged,
             report: manner.report,
             nameless: manner.nameless,
             context: manner.context,
@@ -166,6 +177,9 @@ impl EpInner {
             Ok(lent) => lent,
             Err(refused) => return refused,
         };
+        // The event goes with the write, unless it has data to be told already.
+        let carries = self.tells() && transfer.data.is_none();
+        let immediate = transfer.data.or(carries.then_some(0));
         let manner = Manner {
             told: op::RMA | op::WRITE,
             direction: bind::WRITE,
@@ -173,19 +187,15 @@ impl EpInner {
             report: Self::reports(enabled, flags, transfer.nameless),
             nameless: transfer.nameless,
             copy,
+            event: None,
+            tagged: carries,
         };
         self.post_remote(enabled, manner, |context| {
-            let put = PutDescriptor {
-                target,
-                endpoint: 0,
-                segments,
-                immediate: transfer.data,
-                completion,
-                context,
-            };
+            let put =
+                PutDescriptor { target, endpoint: 0, segments, immediate, completion, context };
             // SAFETY: the caller keeps the buffer (or the slot its copy) until the completion is dealt with; addresses are
             // exposed in `segments`.
-            unsafe { enabled.untagged.post_put_raw(put) }
+            unsafe { enabled.endpoint(carries).post_put_raw(put) }
         })
     }
 
@@ -217,6 +227,8 @@ impl EpInner {
             report: Self::reports(enabled, flags, transfer.nameless),
             nameless: transfer.nameless,
             copy: None,
+            event: self.tells().then(|| Box::new(Event::of_read(target))),
+            tagged: false,
         };
         self.post_remote(enabled, manner, |context| {
             let get = GetDescriptor { target, endpoint: 0, segments, context };
@@ -275,6 +287,10 @@ impl EpInner {
             report: Self::reports(enabled, flags, atomic.nameless),
             nameless: atomic.nameless,
             copy: None,
+            event: self.tells().then(|| {
+                Box::new(if fetches { Event::of_read(target) } else { Event::of_write(target) })
+            }),
+            tagged: false,
         };
         self.post_remote(enabled, manner, |context| {
             let descriptor = AtomicDescriptor {

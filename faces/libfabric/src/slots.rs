@@ -3,6 +3,7 @@
 use emp_face::slots::Slots;
 use emp_host::RawOp;
 
+use crate::events::Event;
 use crate::pieces::Pieces;
 
 /// What an operation is.
@@ -15,6 +16,8 @@ pub enum Kind {
         told: u64,
         /// What counters count it as.
         direction: u64,
+        /// What the target is told when it has ended.
+        event: Option<Box<Event>>,
         /// The bytes, if the application has its buffer back already.
         _copy: Option<Box<[u8]>>,
     },
@@ -29,6 +32,8 @@ pub enum Kind {
         /// The bytes, if the application has its buffer back already.
         _copy: Option<Box<[u8]>>,
     },
+    /// What tells a target of an operation that has ended.
+    Event(Box<Event>),
     /// A receive of one message.
     Receive,
     /// A buffer that takes messages one after the other.
@@ -55,7 +60,10 @@ pub struct Operation {
 impl Operation {
     /// It is for a peer to end, not for a message that comes.
     pub fn is_send(&self) -> bool {
-        matches!(self.kind, Kind::Send { .. } | Kind::Remote { .. } | Kind::Pieces { .. })
+        matches!(
+            self.kind,
+            Kind::Send { .. } | Kind::Remote { .. } | Kind::Pieces { .. } | Kind::Event(_)
+        )
     }
 }
 

@@ -1,0 +1,154 @@
+/* Counters of what others did to this process's memory: FI_RMA_EVENT, fi_mr_bind(3), fi_ep_bind(3). */
+#include "world.h"
+
+#include <unistd.h>
+
+struct counted {
+	struct fid_mr *mr;
+	struct fid_cntr *reads, *writes;
+};
+
+static void counted_open(struct counted *it, struct side *side, void *memory, size_t bytes,
+			 uint64_t access, uint64_t key)
+{
+	EQUAL(fi_cntr_open(side->domain, NULL, &it->reads, NULL), 0);
+	EQUAL(fi_cntr_open(side->domain, NULL, &it->writes, NULL), 0);
+	EQUAL(fi_mr_reg(side->domain, memory, bytes, access, 0, key, 0, &it->mr, NULL), 0);
+	EQUAL(fi_mr_bind(it->mr, &it->reads->fid, FI_REMOTE_READ), 0);
+	EQUAL(fi_mr_bind(it->mr, &it->writes->fid, FI_REMOTE_WRITE), 0);
+	EQUAL(fi_mr_bind(it->mr, &it->writes->fid, FI_REMOTE_WRITE), -FI_EINVAL);
+	EQUAL(fi_mr_bind(it->mr, &it->writes->fid, FI_SEND), -FI_EBADFLAGS);
+	EQUAL(fi_close(&it->writes->fid), -FI_EBUSY);
+}
+
+static void counted_close(struct counted *it)
+{
+	EQUAL(fi_close(&it->mr->fid), 0);
+	EQUAL(fi_close(&it->reads->fid), 0);
+	EQUAL(fi_close(&it->writes->fid), 0);
+}
+
+/* Both counters come to these values, and stay there. */
+static void come_to(struct world *world, struct counted *it, uint64_t reads, uint64_t writes)
+{
+	double end = now() + PATIENCE;
+
+	while ((fi_cntr_read(it->reads) < reads || fi_cntr_read(it->writes) < writes) && now() < end)
+		fi_cq_read(world->a.cq, NULL, 0);
+	EQUAL(fi_cntr_read(it->reads), reads);
+	EQUAL(fi_cntr_read(it->writes), writes);
+}
+
+static void ended(struct world *world)
+{
+	struct fi_cq_tagged_entry entry;
+
+	EQUAL(next(world, &world->a, &entry), 1);
+}
+
+static void each_kind(int announced)
+{
+	struct world world;
+	uint64_t events = announced ? FI_RMA_EVENT : 0;
+	struct options options = {.caps = FI_MSG | FI_RMA | FI_ATOMIC | events};
+	struct counted open, guarded;
+	uint64_t there[8] = {0}, secret[8] = {7}, here[8] = {1}, got = 0;
+	struct fid_ep *ep;
+
+	world_open(&world, &options);
+	EQUAL(world.info->caps & FI_RMA_EVENT, events);
+	ep = world.a.ep;
+	counted_open(&open, &world.b, there, sizeof there, FI_REMOTE_READ | FI_REMOTE_WRITE, 11);
+	counted_open(&guarded, &world.b, secret, sizeof secret, FI_REMOTE_READ, 12);
+	uint64_t n = announced;
+
+	EQUAL(fi_write(ep, here, sizeof here, NULL, world.a.peer, 0, 11, NULL), 0);
+	ended(&world);
+	come_to(&world, &open, 0, n);
+	CHECK(there[0] == 1);
+	EQUAL(fi_inject_write(ep, here, 8, world.a.peer, 0, 11), 0);
+	come_to(&world, &open, 0, 2 * n);
+	EQUAL(fi_read(ep, here, sizeof here, NULL, world.a.peer, 0, 11, NULL), 0);
+	ended(&world);
+	come_to(&world, &open, n, 2 * n);
+	EQUAL(fi_atomic(ep, here, 1, NULL, world.a.peer, 0, 11, FI_UINT64, FI_SUM, NULL), 0);
+	ended(&world);
+	come_to(&world, &open, n, 3 * n);
+	EQUAL(fi_fetch_atomic(ep, here, 1, NULL, &got, NULL, world.a.peer, 0, 11, FI_UINT64, FI_SUM,
+			      NULL), 0);
+	ended(&world);
+	come_to(&world, &open, 2 * n, 3 * n);
+
+	/* Data is told as ever, and counts. */
+	struct fi_cq_tagged_entry entry;
+	EQUAL(fi_writedata(ep, here, 8, NULL, 77, world.a.peer, 0, 11, NULL), 0);
+	ended(&world);
+	EQUAL(next(&world, &world.b, &entry), 1);
+	CHECK((entry.flags & FI_REMOTE_CQ_DATA) && entry.data == 77);
+	come_to(&world, &open, 2 * n, 4 * n);
+
+	/* What may be read only is announced all the same; what was refused is not. */
+	EQUAL(fi_read(ep, here, 8, NULL, world.a.peer, 0, 12, NULL), 0);
+	ended(&world);
+	CHECK(here[0] == 7);
+	come_to(&world, &guarded, n, 0);
+	EQUAL(fi_write(ep, here, 8, NULL, world.a.peer, 0, 12, NULL), 0);
+	struct fi_cq_err_entry error;
+	EQUAL(next_error(&world, &world.a, &error), 1);
+	EQUAL(error.err, FI_EACCES);
+	turn(&world, 0.02);
+	come_to(&world, &guarded, n, 0);
+
+	/* Several runs are one operation. */
+	struct iovec iov = {here, 32};
+	struct fi_rma_iov runs[2] = {{.addr = 0, .len = 16, .key = 11}, {.addr = 32, .len = 16, .key = 11}};
+	struct fi_msg_rma message = {.msg_iov = &iov, .iov_count = 1, .addr = world.a.peer,
+				     .rma_iov = runs, .rma_iov_count = 2};
+	EQUAL(fi_writemsg(ep, &message, FI_COMPLETION), 0);
+	ended(&world);
+	EQUAL(fi_readmsg(ep, &message, FI_COMPLETION), 0);
+	ended(&world);
+	turn(&world, 0.02);
+	come_to(&world, &open, 3 * n, 5 * n);
+	counted_close(&open);
+	counted_close(&guarded);
+	/* Nothing of it is an entry of a queue. */
+	nothing(&world, &world.b);
+	nothing(&world, &world.a);
+	world_close(&world);
+}
+
+/* A counter of the endpoint counts all regions, and a wait for it ends. */
+static void of_an_endpoint(void)
+{
+	struct world world;
+	struct options options = {.caps = FI_MSG | FI_RMA | FI_RMA_EVENT, .disabled = 1};
+	struct fid_cntr *counter;
+	struct fid_mr *mr;
+	char there[64], here[64];
+
+	world_open(&world, &options);
+	EQUAL(fi_cntr_open(world.b.domain, NULL, &counter, NULL), 0);
+	EQUAL(fi_ep_bind(world.b.ep, &counter->fid, FI_REMOTE_WRITE | FI_REMOTE_READ), 0);
+	EQUAL(fi_enable(world.a.ep), 0);
+	EQUAL(fi_enable(world.b.ep), 0);
+	EQUAL(fi_mr_reg(world.b.domain, there, 64, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 5, 0, &mr, NULL), 0);
+	EQUAL(fi_write(world.a.ep, here, 64, NULL, world.a.peer, 0, 5, NULL), 0);
+	EQUAL(fi_read(world.a.ep, here, 64, NULL, world.a.peer, 0, 5, NULL), 0);
+	ended(&world);
+	ended(&world);
+	EQUAL(fi_cntr_wait(counter, 2, 1000 * PATIENCE), 0);
+	EQUAL(fi_cntr_read(counter), 2);
+	EQUAL(fi_close(&mr->fid), 0);
+	EQUAL(fi_close(&world.b.ep->fid), 0);
+	EQUAL(fi_close(&counter->fid), 0);
+	EQUAL(fi_endpoint(world.b.domain, world.info, &world.b.ep, NULL), 0);
+	world_close(&world);
+}
+
+void test_events(void)
+{
+	each_kind(1);
+	each_kind(0);
+	of_an_endpoint();
+}

@@ -80,7 +80,7 @@ static void hints_are_kept_or_refused(void)
 	REFUSED(h->caps = FI_MSG | FI_MULTICAST);
 	REFUSED(h->caps = FI_MSG | FI_COLLECTIVE);
 	REFUSED(h->caps = FI_MSG | FI_HMEM);
-	REFUSED(h->caps = FI_RMA | FI_RMA_EVENT);
+	REFUSED(h->caps = FI_RMA | FI_TRIGGER);
 	REFUSED(h->tx_attr->rma_iov_limit = 100);
 	REFUSED(h->tx_attr->msg_order = FI_ORDER_RMA_WAW);
 	REFUSED(h->addr_format = FI_SOCKADDR_IN);

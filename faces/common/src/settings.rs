@@ -21,12 +21,15 @@ pub const SETTINGS: [(&str, &str); 9] = [
     ),
     (
         "INTERFACE",
-        "Network interfaces to use, best first, separated by commas (default: all that are up)",
+        "Network interfaces to use, best first, separated by commas (default: the cards that are up and have an IP address; where there is none, the next best kind)",
     ),
     ("NAME", "Name of this machine, as others know it (default: its host name)"),
     ("PROFILE", "Protocol parameters: default, emp2001, openmx, or vmmc2 (default: default)"),
     ("FAULT", "Faults to inject for tests, such as drop:0.01 (default: none)"),
-    ("EAGER", "Bytes up to which messages leave whole, unasked (default: the profile's; 65536)"),
+    (
+        "EAGER",
+        "Bytes up to which messages leave whole, unasked (default: the profile's; 65536, and 524288 where frames longer than the MTU get through)",
+    ),
     (
         "TIMEOUT",
         "Milliseconds of silence after which a peer is lost (default: the profile's; 10000)",
@@ -195,6 +198,22 @@ mod tests {
         assert_eq!(with("TIMEOUT", "70").unwrap().profile.unreachable_after, Span::ms(70));
         assert_eq!(with("WAIT", "sleep").unwrap().wait, WaitMode::Sleep);
         assert_eq!(with("LINGER", "5").unwrap().linger, Duration::from_millis(5));
+    }
+
+    #[test]
+    fn the_defaults_are_those_that_are_said() {
+        let said = |name| SETTINGS.iter().find(|(known, _)| *known == name).unwrap().1;
+        let set = Settings::read(|_| None).unwrap();
+        let ms = |time: u64| format!("{time})");
+        assert!(said("TIMEOUT").ends_with(&ms(set.profile.unreachable_after.0 / 1_000_000)));
+        assert!(said("LINGER").ends_with(&format!("(default: {})", set.linger.as_millis())));
+        assert!(said("LINK").ends_with("(default: auto)") && set.link == LinkWish::Auto);
+        assert!(said("WAIT").ends_with("(default: adaptive)") && set.wait == WaitMode::Adaptive);
+        assert!(said("FAULT").ends_with("(default: none)") && set.fault.is_none());
+        assert!(said("PROFILE").ends_with(&format!("(default: {})", set.profile.name)));
+        for bytes in [set.profile.eager_bytes, set.profile.long_eager_bytes] {
+            assert!(said("EAGER").contains(&format!(" {bytes}")));
+        }
     }
 
     #[test]

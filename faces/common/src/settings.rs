@@ -36,7 +36,7 @@ pub const SETTINGS: [(&str, &str); 9] = [
     ),
     (
         "WAIT",
-        "How blocking calls wait: adaptive (look for as long as recent waits make it worth while, then sleep), spin, or sleep (default: adaptive)",
+        "How blocking calls wait: adaptive (look for as long as recent waits make it worth while, then sleep), spin (also those that only look: they never give the core away), or sleep (default: adaptive)",
     ),
     ("LINGER", "Milliseconds that closing waits for acknowledgements at most (default: 2000)"),
 ];

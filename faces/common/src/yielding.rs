@@ -42,6 +42,24 @@ impl Default for Yielding {
     }
 }
 
+thread_local! {
+    /// That of all queues which a thread looks at in turn: that one of them is empty says nothing of the others.
+    static OF_THIS_THREAD: Yielding = Yielding::default();
+}
+
+/// A queue that this thread looks at had something.
+#[inline]
+pub fn found() {
+    // A thread that is ending has nothing to offer any more.
+    let _ = OF_THIS_THREAD.try_with(Yielding::found);
+}
+
+/// A queue that this thread looks at had nothing.
+#[inline]
+pub fn nothing() {
+    let _ = OF_THIS_THREAD.try_with(Yielding::nothing);
+}
+
 impl Yielding {
     /// There was something.
     #[inline]
@@ -103,6 +121,21 @@ mod tests {
         }
         assert_eq!(alone, PATIENCE_MAX);
         assert_eq!(patience(alone, false), PATIENCE_MAX);
+    }
+
+    #[test]
+    fn a_thread_that_finds_something_in_one_queue_is_not_idle() {
+        for _ in 1..PATIENCE_MAX {
+            nothing();
+        }
+        let empty = || OF_THIS_THREAD.with(|all| all.empty.load(Ordering::Relaxed));
+        assert_eq!(empty(), PATIENCE_MAX - 1);
+        found();
+        assert_eq!(empty(), 0);
+        nothing();
+        let elsewhere =
+            std::thread::spawn(|| OF_THIS_THREAD.with(|all| all.empty.load(Ordering::Relaxed)));
+        assert_eq!((empty(), elsewhere.join().unwrap()), (1, 0));
     }
 
     #[test]

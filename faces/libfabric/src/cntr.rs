@@ -13,7 +13,7 @@ use crate::handle::{Object, close_unused, downcast, fid, give, object};
 use crate::tables::{CntrOps, FidOps};
 use crate::waiting::{Asleep, WaitObject, wait_any};
 use emp_face::users::{Use, Users};
-use emp_face::yielding::Yielding;
+use emp_face::yielding;
 
 /// Longest sleep of a wait before the counter is looked at again, in case endpoints of another domain are bound to it.
 const SLICE: Duration = Duration::from_millis(50);
@@ -35,7 +35,6 @@ pub struct CntrInner {
     seen: AtomicU64,
     /// Good and bad together when `fi_trywait` was called last.
     tried: AtomicU64,
-    yielding: Yielding,
     pub waiting: WaitObject,
 }
 
@@ -72,7 +71,6 @@ impl CntrInner {
             endpoints: Mutex::default(),
             seen: AtomicU64::new(0),
             tried: AtomicU64::new(0),
-            yielding: Yielding::default(),
             waiting,
         }
     }
@@ -176,10 +174,11 @@ unsafe extern "C" fn read(counter: *mut Cntr) -> u64 {
         counter.inner.progress();
         let value = counter.inner.good.load(Ordering::Acquire);
         let idle = counter.inner.endpoints().iter().all(|endpoint| endpoint.is_idle());
+        let idle = idle && !counter.inner.domain.spins;
         if counter.inner.seen.swap(value, Ordering::Relaxed) == value && idle {
-            counter.inner.yielding.nothing();
+            yielding::nothing();
         } else {
-            counter.inner.yielding.found();
+            yielding::found();
         }
         value
     })

@@ -14,7 +14,7 @@ use crate::handle::{Object, close_unused, downcast, fid, give, object, put_text,
 use crate::tables::{CqOps, FidOps};
 use crate::waiting::{Asleep, WaitObject, wait_any};
 use emp_face::users::{Use, Users};
-use emp_face::yielding::Yielding;
+use emp_face::yielding;
 
 /// Entries that a queue holds before operations are refused for it, unless more are asked for: those that were posted may
 /// all end at once.
@@ -65,7 +65,6 @@ pub struct CqInner {
     /// Entries were dropped.
     overrun: AtomicBool,
     pub waiting: WaitObject,
-    yielding: Yielding,
 }
 
 #[repr(C)]
@@ -157,15 +156,15 @@ impl CqInner {
             if self.overrun.load(Ordering::Relaxed) {
                 return -(error::OVERRUN as isize);
             }
-            // Gives the core away, unless there is something to do.
-            if idle {
-                self.yielding.nothing()
+            // Gives the core away, unless there is something to do, or the user wants calls to spin.
+            if idle && !self.domain.spins {
+                yielding::nothing();
             } else {
-                self.yielding.found()
+                yielding::found();
             }
             return -(libc::EAGAIN as isize);
         }
-        self.yielding.found();
+        yielding::found();
         let mut ended = self.lock();
         let mut count = 0;
         while count < room
@@ -264,7 +263,6 @@ pub unsafe extern "C" fn open(
             sleepers: AtomicUsize::new(0),
             overrun: AtomicBool::new(false),
             waiting,
-            yielding: Yielding::default(),
         };
         let fid = fid(class::CQ, context, &FID);
         // SAFETY: libfabric's rules.

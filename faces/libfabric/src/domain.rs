@@ -9,7 +9,7 @@ use emp_face::node::{FaceNode, Identity, SOME_MAC, Whereabouts, random_identity}
 use emp_face::settings::Settings;
 use emp_face::users::{Use, Users};
 use emp_face::ways::{Way, ways};
-use emp_host::{Endpoint, Node};
+use emp_host::{Endpoint, Node, WaitMode};
 
 use crate::address::{EpAddress, SERVICE_ENDPOINT};
 use crate::asked::{Format, source_of};
@@ -34,6 +34,8 @@ pub struct DomainInner {
     pub format: Format,
     service: Service,
     pub counted: Counted,
+    /// Calls that find nothing return at once, and never give the core away (`FI_EMP_WAIT=spin`).
+    pub spins: bool,
     /// Exports this node's memory.
     exporter: OnceLock<Endpoint>,
     /// Numbers of endpoints that are free, the longest unused first: what is still under way to a closed one finds
@@ -237,6 +239,7 @@ impl DomainInner {
             format,
             service,
             counted: Counted::default(),
+            spins: settings.wait == WaitMode::Spin,
             exporter: OnceLock::new(),
             free_endpoints: Mutex::new((0..ENDPOINTS_MAX).collect()),
         })

@@ -4,6 +4,19 @@
 //! and posts it to the endpoint's node; reading a completion queue ([`cq`]) makes progress, and [`ended`] makes entries
 //! of what has ended. [`info`] says what is on offer, and [`domain`] starts the node. What EMP's faces share is in `emp_face`.
 //!
+//! | here | libfabric |
+//! |---|---|
+//! | way ([`places`], [`asked`]) | a `fi_info`: an interface, and the kind of link by which frames leave it |
+//! | node ([`domain`]) | `fid_domain`; its two endpoints of EMP make one `fid_ep` ([`endpoint`]) |
+//! | service ([`address`]) | the `src_addr` that was asked for with `FI_SOURCE` |
+//! | number, entry ([`entries`]) | `fi_addr_t`, what `fi_av_insert` stored for it |
+//! | nameless | an inject call: no context, no completion |
+//! | lent, copy ([`lend`]) | a buffer until its completion, `FI_INJECT` |
+//! | immediate | `FI_REMOTE_CQ_DATA` |
+//! | pieces ([`pieces`]) | one read or write with several `fi_rma_iov` |
+//! | event ([`events`]) | `FI_RMA_EVENT` |
+//! | told, ended ([`ended`]) | a completion, and its flags |
+//!
 //! What is on offer: reliable datagrams (`FI_EP_RDM`) with tagged and untagged messages ([`transfer`]), remote memory and
 //! atomics ([`remote`], [`mr`]). Functions that are not offered say so ([`tables`]).
 

@@ -120,7 +120,7 @@ pub struct MeasureArgs {
     /// and the faster one counts, size by size. Faces of EMP may be named here as well.
     #[arg(long, value_delimiter = ',', value_name = "SUBJECTS")]
     pub vs: Vec<String>,
-    /// Measure these faces in turn with EMP's own API, and say what each adds to it: libfabric (as MPIs call it), mx, vmmc (as
+    /// Measure these faces in turn with EMP's own API, and say what each adds to it: libfabric (as MPIs call it), mx, vipl, vmmc (as
     /// programs for these do), host (that API itself, which is always measured), or all. Pingpong only; the libraries take their link
     /// from EMP_LINK and FI_EMP_LINK.
     #[arg(long, value_delimiter = ',', value_name = "FACES")]
@@ -408,7 +408,10 @@ mod tests {
             ("x peer --vs libfabric", "libfabric is measured by pingpong only"),
             ("x peer --vs mx", "mx is measured by pingpong only"),
             ("x peer --face vmmc", "vmmc is measured by pingpong only"),
-            ("x peer --face sctp", "--face knows libfabric, mx, vmmc, host and all, not `sctp`"),
+            (
+                "x peer --face sctp",
+                "--face knows libfabric, mx, vipl, vmmc, host and all, not `sctp`",
+            ),
             ("x peer --profile fast", "there are default, emp2001"),
             ("x peer --timeout 0", "choose 0.05 to 3600 seconds"),
             ("x peer --board moon", "there are inline, thread"),
@@ -435,7 +438,7 @@ mod tests {
             pingpong(line).unwrap().iter().map(|spec| spec.kind.name()).collect()
         };
         assert_eq!(kinds("x peer --face host,mx,mx --vs tcp"), ["emp", "tcp", "mx"]);
-        assert_eq!(kinds("x peer --face all"), ["emp", "libfabric", "mx", "vmmc"]);
+        assert_eq!(kinds("x peer --face all"), ["emp", "libfabric", "mx", "vipl", "vmmc"]);
         let error = pingpong("x peer --link xdp --vs libfabric").unwrap_err();
         assert!(error.is::<UserError>() && error.to_string().contains("another link"), "{error}");
     }

@@ -2,6 +2,7 @@
 
 mod library;
 mod mx;
+mod vipl;
 mod vmmc;
 
 use std::path::Path;
@@ -43,9 +44,10 @@ enum How {
 }
 
 /// All of them: another one is a line here, and a [`Port`].
-pub const FACES: [Face; 3] = [
+pub const FACES: [Face; 4] = [
     Face { name: "libfabric", title: "libfabric", how: How::Provider },
     Face { name: "mx", title: "MX", how: How::Library("libmyriexpress.so", mx::open) },
+    Face { name: "vipl", title: "VIPL", how: How::Library("libvipl.so", vipl::open) },
     Face { name: "vmmc", title: "VMMC", how: How::Library("libvmmc.so", vmmc::open) },
 ];
 

@@ -390,7 +390,7 @@ fn acknowledgements_come_back_to_the_first_path() {
         world.network_mut().trace_mut().clear();
         exchange(world, 0, 1, 64);
         let lines = world.network().trace().lines().iter();
-        lines.filter(|line| line.from == 1 && line.is(Kind::Ack)).map(|line| line.link).last()
+        lines.filter(|line| line.from == 1 && line.is(Kind::Ack)).map(|line| line.link).next_back()
     };
     assert_eq!(acknowledged_by(&mut world), Some(LinkIndex(0)));
     cut(&mut world, 0, &[(1, 0)], true);

@@ -5,7 +5,9 @@ mod common;
 use common::forge::*;
 use emp_firmware::limits::*;
 use emp_firmware::*;
-use emp_wire::{Done, DoneStatus, Flags, Get, Kind, Message, NotReadyCause, Pull};
+use emp_wire::{
+    Done, DoneStatus, Flags, Get, Kind, Message, NodeId, NotReadyCause, Pull, Put, SliceWord,
+};
 
 const NONE: Flags = Flags(0);
 
@@ -299,4 +301,124 @@ fn answers_to_hellos_are_bounded() {
     assert_eq!(real.count(Counter::DropHello), beyond as u64);
     assert_eq!(of_kind(&real.speak(), Kind::HelloReply).len(), REPLIES_MAX);
     assert_eq!(real.firmware.peers(), 0, "they cost no state");
+}
+
+/// How much of a thing the node holds, by the name that it gives it.
+fn held(real: &Real, name: &str) -> usize {
+    real.firmware.holdings().iter().find(|holding| holding.name == name).expect("it is named").held
+}
+
+/// Frames that are put together from slices: those of further peers find no room, and what was begun becomes whole.
+#[test]
+fn frames_in_slices_are_bounded() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let peers = 3 * ASSEMBLIES_MAX as u64;
+    let mut peers: Vec<_> = (2..2 + peers).map(|id| Forged::met(id, &mut real)).collect();
+    let slice = |peer: &Forged, frame: &[u8], from: usize, to: usize| {
+        let word = SliceWord { offset: from as u16, total: frame.len() as u16 }.emit();
+        peer.frame(Kind::Slice, NONE, peer.sequence - 1, word, &frame[from..to])
+    };
+    let frames: Vec<_> = peers.iter_mut().map(|p| p.message(NONE, None, 7, &[5; 600])).collect();
+    for (peer, frame) in peers.iter().zip(&frames) {
+        real.hear(peer, &slice(peer, frame, 0, 320));
+    }
+    assert_eq!(held(&real, "assemblies"), ASSEMBLIES_MAX);
+    assert_eq!(real.count(Counter::DropSlice), 2 * ASSEMBLIES_MAX as u64);
+    for (peer, frame) in peers.iter().zip(&frames) {
+        real.receive(Selector::ANY, 600);
+        real.hear(peer, &slice(peer, frame, 320, frame.len()));
+    }
+    assert_eq!(real.done.len(), ASSEMBLIES_MAX, "whole are those that were begun first");
+    assert_eq!(held(&real, "assemblies"), ASSEMBLIES_MAX);
+}
+
+/// Notifications that nobody looks at: puts beyond them are refused, and taken when the host has looked.
+#[test]
+fn notifications_that_wait_are_bounded() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peer = Forged::met(2, &mut real);
+    let memory = Segment { address: INTO, bytes: 64 };
+    real.firmware.export_region(Some(4), memory, Rights::REMOTE_WRITE, 0).unwrap();
+    let put = |peer: &mut Forged, number: u32| {
+        let put = Put { target: peer.target(4), long: None, immediate: Some(number.into()) };
+        let mut body = vec![0; Put::body_bytes_for(put.flags())];
+        put.emit(&mut body);
+        body.extend_from_slice(&[9; 8]);
+        peer.next(Kind::Put, put.flags(), number, &body)
+    };
+    // Number 0 is that of the message by which they met. The host takes none of its completions.
+    let last = NOTIFICATIONS_MAX as u32;
+    let hear = |real: &mut Real, peer: &Forged, frame: &[u8]| {
+        real.firmware.handle_frame(real.now, LinkIndex(0), peer.address(), frame, &mut real.memory);
+    };
+    for number in 1..=last {
+        let frame = put(&mut peer, number);
+        hear(&mut real, &peer, &frame);
+    }
+    assert_eq!(held(&real, "notifications"), NOTIFICATIONS_MAX);
+    assert_eq!(real.count(Counter::NotTaken), 0);
+    for again in 0..2 {
+        let frame = put(&mut peer, last + 1);
+        peer.sequence -= 1;
+        hear(&mut real, &peer, &frame);
+        assert_eq!(real.count(Counter::NotTaken), again + 1);
+    }
+    assert_eq!(held(&real, "notifications"), NOTIFICATIONS_MAX);
+    // The host looks: there is room.
+    let notified =
+        |real: &Real| real.done.iter().filter(|d| d.op.kind() == OpKind::Notified).count();
+    while let Some(completion) = real.firmware.poll_completion() {
+        real.done.push(completion);
+    }
+    assert_eq!(notified(&real), NOTIFICATIONS_MAX);
+    assert_eq!(held(&real, "notifications"), 0);
+    let frame = put(&mut peer, last + 1);
+    real.hear(&peer, &frame);
+    assert_eq!(notified(&real), NOTIFICATIONS_MAX + 1);
+    assert_eq!(real.count(Counter::PutsServed), NOTIFICATIONS_MAX as u64 + 1);
+}
+
+/// Gets that are not complete: one more is an error, and each of the others ends, here with that nobody has that name.
+#[test]
+fn gets_are_bounded() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let target = RemoteRegion { to: NodeId(9), to_endpoint: 0, key: 4, generation: 0, offset: 0 };
+    let get = |real: &mut Real, context| {
+        let segments = SegmentList::one(Segment { address: INTO, bytes: 8 });
+        let get = GetDescriptor { target, endpoint: 0, segments, context };
+        real.firmware.post_get(real.now, get, &mut real.memory)
+    };
+    for context in 0..GETS_MAX as u64 {
+        get(&mut real, context).unwrap();
+    }
+    assert_eq!(get(&mut real, 0), Err(PostError::Busy));
+    assert_eq!(held(&real, "gets"), GETS_MAX);
+    real.pass(Span::ms(30_000));
+    let ended = real.done.iter().filter(|done| done.status == Status::NotFound).count();
+    assert_eq!((ended, held(&real, "gets")), (GETS_MAX, 0));
+    get(&mut real, 0).expect("there is room again");
+}
+
+/// What nobody asks for goes, the oldest first.
+#[test]
+fn events_are_bounded() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    while real.firmware.poll_event().is_some() {}
+    let beyond = 20;
+    for id in 0..EVENTS_MAX as u64 + beyond {
+        let mut peer = Forged::new(100 + id);
+        let frame = peer.message(Flags::VOID, None, 0, &[]);
+        real.hear(&peer, &frame);
+        let goodbye = peer.frame(Kind::Close, NONE, 0, 0, &peer.node.0.to_be_bytes());
+        real.hear(&peer, &goodbye);
+    }
+    assert_eq!(held(&real, "events"), EVENTS_MAX);
+    let events: Vec<_> = std::iter::from_fn(|| real.firmware.poll_event()).collect();
+    // Two of each peer: that it was found, and that it left.
+    let left = |event: &NodeEvent| matches!(event, NodeEvent::Closed(_));
+    let closed: Vec<_> = events.into_iter().filter(left).collect();
+    let end = 100 + EVENTS_MAX as u64 + beyond;
+    let first = end - EVENTS_MAX as u64 / 2;
+    let wanted: Vec<_> = (first..end).map(|id| NodeEvent::Closed(NodeId(id))).collect();
+    assert!(closed == wanted, "{:?} to {:?}", closed.first(), closed.last());
 }

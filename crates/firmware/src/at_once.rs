@@ -9,13 +9,14 @@ use crate::engine::Firmware;
 use crate::memory::HostMemory;
 use crate::path::PathId;
 use crate::path::unit::weight;
-use crate::send::{ANSWERED_BYTES_MIN, AtOnceEnd, Form, Outlet};
+use crate::send::{AtOnceEnd, Form, Outlet};
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
 /// Says that a message may leave at once, and how. Good until anything else is asked of the firmware.
 pub struct AtOnce {
     peer: u32,
+    path: PathId,
     /// It is too long for a usual frame.
     long: Option<Long>,
     end: AtOnceEnd,
@@ -26,8 +27,6 @@ pub struct AtOnce {
 struct Long {
     /// It would take so many of the usual length.
     usual_frames: u32,
-    /// An answer is counted on: it stays with the host until it is acknowledged.
-    answered: bool,
 }
 
 impl AtOnce {
@@ -35,7 +34,7 @@ impl AtOnce {
     /// name it, and wait or be sent by reference like others.
     #[inline]
     pub fn lasts(&self) -> bool {
-        self.end == AtOnceEnd::Acknowledged || self.long.is_some_and(|long| long.answered)
+        self.end == AtOnceEnd::Acknowledged
     }
 }
 
@@ -70,7 +69,7 @@ impl Firmware {
         let bytes = send.segments.bytes();
         // As much as a buffered message may have, whether with immediate data or without.
         let (path, long) = if bytes + SHORT_FIELDS_BYTES <= frame_bytes_max.into() {
-            (self.peers.single_way(last, peer)?.0, None)
+            (self.peers.single_path(last, peer)?, None)
         } else {
             let buffered = matches!(send.completion, CompletionMode::Buffered);
             if buffered && bytes > self.single_frame_bytes_max() as u64 {
@@ -91,8 +90,7 @@ impl Firmware {
             let frames = (long_fragment(send) as u64)
                 .div_ceil((frame_bytes_max - HEADER_BYTES as u16).into());
             let path = self.peers.long_way(peer, frames as u32)?.0;
-            let answered = self.look_for_answer(peer, send);
-            (path, Some(Long { usual_frames: frames as u32, answered }))
+            (path, Some(Long { usual_frames: frames as u32 }))
         };
         let form = (path, long.is_some());
         // What came last may have made room for it; that is taken in once.
@@ -102,7 +100,7 @@ impl Firmware {
                 break end?;
             }
         };
-        Some(AtOnce { peer, long, end })
+        Some(AtOnce { peer, path, long, end })
     }
 
     /// Posts a message that [`goes_at_once`](Self::goes_at_once). Its frame is added to the batch; then `depart` is called,
@@ -122,54 +120,27 @@ impl Firmware {
         (batch, lends): (&mut TransmitBatch, bool),
         depart: impl FnOnce(&TransmitBatch) -> Time,
     ) -> Result<Posted, PostError> {
-        let AtOnce { peer, long, end } = *at_once;
+        let AtOnce { peer, path, long, end } = *at_once;
         let frame_bytes_max = self.peers[peer].frame_bytes_max;
         let form = match long {
             None => {
-                let way = self.peers[peer].route().ok_or(PostError::Busy)?;
+                let way = self.peers.way(peer, path).ok_or(PostError::Busy)?;
                 let fragment = frame_bytes_max - HEADER_BYTES as u16;
-                let (path, usual_frames) = (PathId::FIRST, 1);
+                let usual_frames = 1;
                 Form { path, way, long: false, weight: 1, fragment, usual_frames, lent: false, end }
             }
-            Some(Long { usual_frames, answered }) => {
-                self.send.answers.post(peer);
-                let (path, way) = self.peers.long_way(peer, usual_frames).ok_or(PostError::Busy)?;
+            Some(Long { usual_frames }) => {
+                let way = self.peers.way(peer, path).ok_or(PostError::Busy)?;
                 // It goes on in no others, and has no fields for that.
                 let body = long_fragment(&send) - LONG_BYTES;
                 let weight = weight(body as u64, frame_bytes_max, self.peers[peer].is_deep(path));
                 let fragment = long_fragment(&send) as u16;
-                Form {
-                    path,
-                    way,
-                    long: true,
-                    weight,
-                    fragment,
-                    usual_frames,
-                    lent: lends,
-                    end: if answered { AtOnceEnd::Answered } else { end },
-                }
+                Form { path, way, long: true, weight, fragment, usual_frames, lent: lends, end }
             }
         };
         let (peers, cross, frame_bytes_max) = (&self.peers, &mut self.cross, self.takes_bytes_max);
         let mut out = Outlet { peers, cross, memory, batch, frame_bytes_max };
         self.send.post_at_once(peer, send, &form, &mut out, depart)
-    }
-
-    /// Whether an answer is counted on to acknowledge this message, which leaves at once in a long frame. Not inlined: this is for long ones,
-    /// and the way of short ones is counted in instructions.
-    #[inline(never)]
-    fn look_for_answer(&mut self, peer: u32, send: &SendDescriptor) -> bool {
-        let bytes = send.segments.bytes();
-        // In one piece, which a link can refer to.
-        let copied = matches!(send.completion, CompletionMode::Auto)
-            && send.segments.as_slice().len() == 1
-            && (ANSWERED_BYTES_MIN..=self.profile.long_buffered_bytes.into()).contains(&bytes);
-        let sight = copied.then(|| {
-            let answered =
-                self.send.has_nothing_unanswered(peer) && self.receive.has_posted(send.endpoint);
-            (answered, self.unexpected_so_far())
-        });
-        self.send.answers.look(peer, sight)
     }
 
     /// As [`post_send`](Self::post_send); a small message that nothing stands before is in `batch` when this returns, as if

@@ -72,11 +72,10 @@ impl Firmware {
     }
 
     /// To be called when [`poll_timeout`](Self::poll_timeout)'s time has come. Harmless at other times.
-    pub fn handle_timeout(&mut self, now: Time, memory: &mut impl HostMemory) {
+    pub fn handle_timeout(&mut self, now: Time, _memory: &mut impl HostMemory) {
         self.notice_absence(now);
         let Self { send, carriers, peers, profile, .. } = self;
         send.handle_timeout(now, |peer| carriers.patience(peers, peer, profile.unreachable_after));
-        self.send.end_unanswered(now, memory);
         self.run_searches(now);
         self.run_seeks(now);
         self.run_long_questions(now);
@@ -222,7 +221,6 @@ impl Firmware {
                         sack: &ack.sack,
                         delay_us: header.word,
                     });
-                    self.send.answers.on_ack(peer);
                     self.send.on_ack(now, peer, header.acknowledge, sack);
                     self.note_habit();
                 }

@@ -1,7 +1,5 @@
 //! Building a frame in a batch: header, body, payload by copy or by reference, checksum (none where there is no wire, `CRC-4`).
 
-pub(crate) mod lone;
-
 use emp_wire::{
     ACK_BODY_BYTES_MAX, ATOMIC_BYTES, Checksum, Flags, GET_BYTES, HEADER_BYTES, Header,
     IMMEDIATE_BYTES, Kind, LONG_BYTES, LONG_FRAME_BYTES, MESSAGE_BODY_BYTES_MAX, Sequence,
@@ -93,9 +91,73 @@ impl From<MemoryFault> for EncodeError {
     }
 }
 
+/// Payload bytes of frames that are surely summed part by part.
+const SHORT_PAYLOAD_BYTES_MAX: u64 = (SUMMED_APART_BYTES_MAX - HEAD_ROOM_BYTES) as u64;
+
 /// Adds a frame for `peer` to the batch; `body` writes the kind's fields and returns their length. Returns the payload
 /// bytes that were copied.
+#[inline]
 pub(crate) fn frame(
+    batch: &mut TransmitBatch,
+    line: &Line<'_>,
+    head: &Head,
+    body: impl FnOnce(&mut [u8]) -> usize,
+    payload: Payload<'_>,
+    memory: &impl HostMemory,
+) -> Result<u64, EncodeError> {
+    if payload.bytes() <= SHORT_PAYLOAD_BYTES_MAX {
+        short_frame(batch, line, head, body, payload, memory)
+    } else {
+        any_frame(batch, line, head, body, payload, memory)
+    }
+}
+
+/// One whose payload is copied next to its fields, and summed with them.
+#[inline]
+fn short_frame(
+    batch: &mut TransmitBatch,
+    line: &Line<'_>,
+    head: &Head,
+    body: impl FnOnce(&mut [u8]) -> usize,
+    payload: Payload<'_>,
+    memory: &impl HostMemory,
+) -> Result<u64, EncodeError> {
+    let way @ (_, to) = line.way.ok_or(EncodeError::Unsendable)?;
+    let room = usize::from(line.peer.frame_bytes_max);
+    let bytes = payload.bytes() as usize;
+    let most = HEAD_ROOM_BYTES + bytes;
+    let small =
+        (line.bundles && most <= room).then_some(Small { node: line.peer.node, most, room });
+    let mut length_bytes = 0;
+    batch.add(way, small, |inline, _| {
+        let (into, rest) = inline.split_first_chunk_mut().ok_or(EncodeError::Unsendable)?;
+        let fields_bytes = body(rest);
+        let body_bytes = fields_bytes + bytes;
+        length_bytes = HEADER_BYTES + body_bytes;
+        let whole = rest.get_mut(..body_bytes).ok_or(EncodeError::Unsendable)?;
+        let (fields, copy) = whole.split_at_mut(fields_bytes);
+        match payload {
+            Payload::None => {}
+            Payload::Host { list, offset, .. } => list.read(memory, offset, copy)?,
+            Payload::Pool { pool, chain, offset, .. } => pool.read(chain, offset as usize, copy),
+        }
+        let header = header(line, head, body_bytes as u16, bytes > 0);
+        if to.is_memory() {
+            header.emit_seeded(into, line.peer.outgoing);
+        } else {
+            let payload = if line.check_payload { &*copy } else { &[] };
+            header.emit_summed(into, line.peer.outgoing, &ShortRest { fields, payload });
+        }
+        Ok::<_, EncodeError>(length_bytes)
+    })?;
+    if length_bytes > room && !to.is_memory() {
+        batch.cut_last(room, line.peer.outgoing, memory)?;
+    }
+    Ok(bytes as u64)
+}
+
+/// The same, however long it is.
+fn any_frame(
     batch: &mut TransmitBatch,
     line: &Line<'_>,
     head: &Head,

@@ -495,7 +495,6 @@ impl Firmware {
             self.watch_at,
         ];
         let first = next.map(|due| due.unwrap_or(Time::NEVER)).into_iter().min();
-        let first = first.map(|due| due.min(self.send.answers.due()));
         first.filter(|due| *due != Time::NEVER)
     }
 
@@ -544,13 +543,6 @@ impl Firmware {
     #[inline]
     pub fn has_arrivals(&self) -> bool {
         self.receive.has_arrivals()
-    }
-
-    /// Messages so far that no receive was posted for when they came, those among them that there was no room for counted
-    /// each time that they were turned away.
-    #[inline]
-    pub fn unexpected_so_far(&self) -> u64 {
-        self.receive.counters.get(Counter::Unexpected) + self.counters.get(Counter::NotTaken)
     }
 
     /// Slots of the pool that are free, and all slots: they agree when nothing is held.

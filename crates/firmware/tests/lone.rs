@@ -1,4 +1,4 @@
-//! A lone small message's frame is built in one go (`encode/lone.rs`): byte for byte as the general way builds it.
+//! The frame of a message that leaves within its post is byte for byte as that of one that waited.
 
 mod common;
 

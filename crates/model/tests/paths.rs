@@ -236,6 +236,20 @@ fn by_bulk_alone() -> World {
     world
 }
 
+/// Messages that leave within their post take no path that has failed, either.
+#[test]
+fn small_messages_leave_a_failed_path_alone() {
+    let mut world = by_bulk_alone();
+    world.network_mut().trace_mut().clear();
+    for _ in 0..20 {
+        exchange(&mut world, 0, 1, 64);
+        exchange(&mut world, 1, 0, 64);
+    }
+    let trace = world.network().trace();
+    let lost = |node| trace.count(node, |line| line.link != BULK && line.is(Kind::Message));
+    assert_eq!((lost(0), lost(1)), (0, 0));
+}
+
 /// A peer of which only the bulk link is heard has moved: its frames come from elsewhere, and what answers them must not go
 /// on to where it was (`PATH-8`).
 #[test]

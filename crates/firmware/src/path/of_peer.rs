@@ -46,19 +46,35 @@ impl Peers {
         }
     }
 
-    /// The way of a message of one frame to a peer, and the path that it is, if nothing better is to be looked for.
-    #[inline]
-    pub(crate) fn single_way(&self, now: Time, index: u32) -> Option<(PathId, Way<'_>)> {
+    /// The path of a message of one frame to a peer, if it has one and nothing better is to be looked for.
+    #[inline(always)]
+    pub(crate) fn single_path(&self, now: Time, index: u32) -> Option<PathId> {
+        let peer = &self.entries[index];
+        if self.beside_some == 0 && peer.is_first_up() {
+            return Some(PathId::FIRST);
+        }
+        self.single_path_of_several(now, index)
+    }
+
+    #[inline(never)]
+    fn single_path_of_several(&self, now: Time, index: u32) -> Option<PathId> {
         if self.may_seek(now, index, Target::First) {
             return None;
         }
-        let peer = &self.entries[index];
-        if peer.up == PathId::FIRST.bit() {
-            return Some((PathId::FIRST, peer.route()?));
+        if self.entries[index].up == PathId::FIRST.bit() {
+            return Some(PathId::FIRST);
         }
         let paths = self.paths(index);
-        let (path, way) = paths.pick(paths.choose(1, false));
-        Some((path, way?))
+        Some(paths.choose(1, false)).filter(|path| paths.way(*path).is_some())
+    }
+
+    /// One of a peer's paths, if it can be used.
+    #[inline]
+    pub(crate) fn way(&self, index: u32, path: PathId) -> Option<Way<'_>> {
+        match path {
+            PathId::FIRST => self[index].route(),
+            _ => self.table.way(index, path),
+        }
     }
 
     /// The path of a message of so many frames of the usual length, if it leaves in one longer one by it.

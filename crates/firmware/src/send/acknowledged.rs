@@ -5,7 +5,7 @@ use emp_wire::{DoneStatus, NotReadyCause, SACK_WORDS_MAX, Sequence};
 
 use super::record::{Active, Frame, FrameState, What};
 use super::tail::untaken;
-use super::{SendMessage, SendPath, Work, window_mut};
+use super::{Held, SendMessage, SendPath, Stage, Work, window_mut};
 use crate::ahead::ANSWER_BYTES;
 use crate::counters::Counter;
 use crate::descriptor::Status;
@@ -220,7 +220,7 @@ impl SendPath {
             return self.forget(index);
         }
         let Some(message) = self.messages.at_mut(index) else { return };
-        (message.acked, message.in_train) = (true, false);
+        message.stage = Stage::Acked;
         let active = self.peers[peer].active.as_deref_mut().expect("it had a record");
         if message.needs_done && !message.is_done() {
             active.awaiting.push_back(index);
@@ -241,10 +241,9 @@ impl SendPath {
     }
 
     fn complete(&mut self, index: u32) {
-        self.answers.ended(index);
         let Some(message) = self.messages.at(index) else { return };
         let status = match message.done {
-            Some(DoneStatus::Abandoned) if message.homeless => Status::NoEndpoint,
+            Some(DoneStatus::Abandoned) if message.held == Held::NoEndpoint => Status::NoEndpoint,
             Some(done) => done.into(),
             None => Status::Ok,
         };
@@ -267,13 +266,13 @@ impl SendPath {
             self.counters.count(Counter::DropBadHandle);
             return;
         };
-        self.kept(peer, index, false);
+        self.held(peer, index, Held::Place);
         let Some(message) = self.messages.at_mut(index) else { return };
         message.done = Some(status);
         if !message.is_done() {
             return;
         }
-        if message.acked || !matches!(status, DoneStatus::Complete | DoneStatus::Matched) {
+        if message.is_acked() || !matches!(status, DoneStatus::Complete | DoneStatus::Matched) {
             self.complete(index);
             self.settle(peer);
         }
@@ -303,7 +302,8 @@ impl SendPath {
         let Some(index) = index else { return };
         self.beware(now, peer);
         if cause.kept() {
-            self.kept(peer, index, cause == NotReadyCause::NoEndpoint);
+            let endpoint = cause != NotReadyCause::NoEndpoint;
+            self.held(peer, index, if endpoint { Held::Place } else { Held::NoEndpoint });
         } else {
             self.refused(now, peer, index, number, backoff_us);
         }
@@ -312,17 +312,16 @@ impl SendPath {
     }
 
     /// The receiver has a message's place in the order, not its bytes: it will pull them, and say `done`.
-    pub(super) fn kept(&mut self, peer: u32, index: u32, homeless: bool) {
+    pub(super) fn held(&mut self, peer: u32, index: u32, held: Held) {
         let Some(message) = self.messages.at_mut(index) else { return };
         // Long or synchronous ones go on: their `done` was to come anyway.
-        if message.kept || message.needs_done && !homeless || !matches!(message.work, Work::Message)
-        {
+        let awaits = message.needs_done && held == Held::Place;
+        if message.held != Held::No || awaits || !matches!(message.work, Work::Message) {
             return;
         }
-        let awaited = message.acked && message.needs_done;
-        let queued = core::mem::take(&mut message.queued);
-        (message.in_train, message.acked, message.needs_done) = (false, true, true);
-        (message.kept, message.homeless) = (true, homeless);
+        let awaited = message.is_acked() && message.needs_done;
+        let queued = message.stage == Stage::Queued;
+        (message.stage, message.needs_done, message.held) = (Stage::Acked, true, held);
         self.withdraw(peer, index);
         if let Some(active) = self.peers[peer].active.as_deref_mut() {
             if queued {
@@ -340,7 +339,7 @@ impl SendPath {
     fn refused(&mut self, now: Time, peer: u32, index: u32, number: u32, backoff_us: u32) {
         self.withdraw(peer, index);
         let Some(message) = self.messages.at_mut(index) else { return };
-        (message.in_train, message.acked, message.queued) = (false, false, true);
+        message.stage = Stage::Queued;
         let messages = &self.messages;
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
         // Those that have a number come before those that have none, in order.
@@ -384,8 +383,13 @@ impl SendMessage {
     /// Its host has done with it, and its receiver has nothing to say of it.
     #[inline]
     pub(super) const fn is_forgotten_when_acked(&self) -> bool {
-        let plain = matches!(self.work, Work::Message) && !self.queued;
+        let plain = matches!(self.work, Work::Message) && !matches!(self.stage, Stage::Queued);
         plain && self.completed && !self.needs_done
+    }
+
+    /// All of its train is acknowledged.
+    pub(super) fn is_acked(&self) -> bool {
+        self.stage == Stage::Acked
     }
 
     fn is_done(&self) -> bool {
@@ -393,7 +397,8 @@ impl SendMessage {
             None => false,
             // Matched is all that a synchronous message needs; one that is pulled needs its data taken as well.
             Some(DoneStatus::Matched) => {
-                !self.kept && u64::from(self.unscheduled) == self.descriptor.segments.bytes()
+                self.held == Held::No
+                    && u64::from(self.unscheduled) == self.descriptor.segments.bytes()
             }
             Some(_) => true,
         }

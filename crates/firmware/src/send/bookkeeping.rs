@@ -7,7 +7,7 @@ use emp_wire::{
 
 use super::cut::Cut;
 use super::record::{QueuedBlock, Record, What};
-use super::{SendMessage, SendPath, Work};
+use super::{Held, SendMessage, SendPath, Stage, Work};
 use crate::counters::Counter;
 use crate::cross::Control;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, SendDescriptor, Status};
@@ -63,7 +63,7 @@ impl SendPath {
         work: Work,
         chain: Option<Chain>,
     ) -> Result<OpId, PostError> {
-        let message = SendMessage { queued: true, ..SendMessage::new(peer, work, send, chain) };
+        let message = SendMessage::new(peer, work, send, chain);
         let (index, generation) = self.messages.insert(message).ok_or(PostError::Busy)?;
         self.activate(peer, now).pending.push_back(index);
         if self.peers[peer].found {
@@ -172,7 +172,7 @@ impl SendPath {
             return;
         };
         // A pull of a message that we sent whole: the peer had no room for it, and its word on that was lost.
-        self.kept(peer, index, false);
+        self.held(peer, index, Held::Place);
         let Some(message) = self.messages.at(index) else { return };
         let inside = offset
             .checked_add(u64::from(bytes))
@@ -253,7 +253,7 @@ impl SendPath {
             && (message.work.needs_done()
                 || message.descriptor.synchronous
                 || u64::from(cut.unscheduled) < total);
-        (message.in_train, message.queued) = (true, false);
+        message.stage = Stage::Sending;
         message.usual_frames = usual;
         let what = What::Message { message: index, number };
         let first = entry.next;
@@ -342,15 +342,12 @@ impl SendMessage {
             fragment: 0,
             usual_frames: 0,
             direct: false,
-            queued: false,
-            in_train: false,
-            acked: false,
+            stage: Stage::Queued,
             needs_done: false,
             done: None,
             completed: false,
             void: false,
-            kept: false,
-            homeless: false,
+            held: Held::No,
             descriptor: send,
         }
     }

@@ -6,7 +6,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 mod acknowledged;
-mod answered;
 mod body;
 mod bookkeeping;
 mod cut;
@@ -41,8 +40,6 @@ use crate::slots::Slots;
 use crate::time::{Span, Time};
 use crate::timers::Timers;
 pub(crate) use acknowledged::Explicit;
-pub(crate) use answered::ANSWERED_BYTES_MIN;
-use answered::Answers;
 use record::Active;
 pub(crate) use short::{AtOnceEnd, Form};
 pub(crate) use timer::SUSPECT_PART;
@@ -104,12 +101,7 @@ struct SendMessage {
     usual_frames: u32,
     /// Its first frame names its memory, for the receiver to read.
     direct: bool,
-    /// It stands in the peer's queue of messages to be sent.
-    queued: bool,
-    /// Its train is in the records.
-    in_train: bool,
-    /// All of the train is acknowledged.
-    acked: bool,
+    stage: Stage,
     /// The receiver must say `done` before it is complete: it is pulled, or synchronous.
     needs_done: bool,
     done: Option<DoneStatus>,
@@ -117,9 +109,29 @@ struct SendMessage {
     completed: bool,
     /// Cancelled after it had got its number.
     void: bool,
-    /// The peer has its place in the order, not its bytes; if `homeless`, for an endpoint that is not open.
-    kept: bool,
-    homeless: bool,
+    held: Held,
+}
+
+/// How far a message has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// It stands in the peer's queue of messages to be sent, for the first time or again.
+    Queued,
+    /// Its train is in the records.
+    Sending,
+    /// All of the train is acknowledged, or the receiver has its place in the order.
+    Acked,
+}
+
+/// Whether the receiver has a message's place in the order without its bytes, which it pulls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Held {
+    /// As far as is known it has not, or has both.
+    No,
+    /// It had no room.
+    Place,
+    /// The message is for an endpoint that is not open.
+    NoEndpoint,
 }
 
 /// A peer as the send path sees it. Small: there may be a hundred thousand idle ones.
@@ -153,10 +165,10 @@ impl SendPeer {
     /// The window of one of its paths.
     #[inline]
     fn window<'a>(&'a self, further: &'a [FurtherWindows], path: PathId) -> &'a Window {
-        match (path.index().checked_sub(1), self.further_place()) {
-            (Some(path), Some(place)) => &further[place][path],
-            _ => &self.window,
+        if path == PathId::FIRST {
+            return &self.window;
         }
+        self.further_place().map_or(&self.window, |place| &further[place][path.index() - 1])
     }
 }
 
@@ -207,8 +219,6 @@ pub(crate) struct SendPath {
     wary: wary::Wary,
     /// What may still be resent to peers that never acknowledged anything.
     strangers: strangers::Strangers,
-    /// Whether messages are answered, and one that waits for that.
-    pub(crate) answers: Answers,
     /// The endpoint of a long message that has ended since this was last asked: its host had waited for that.
     long_ended: Option<u16>,
     /// An acknowledgement that is taken in later.
@@ -245,7 +255,6 @@ impl SendPath {
             awaits: false,
             wary: wary::Wary::default(),
             strangers: strangers::Strangers::default(),
-            answers: Answers::new(),
             long_ended: None,
             late: None,
             replied: Vec::new(),
@@ -309,7 +318,7 @@ impl SendPath {
     pub(crate) fn undelivered(&self) -> impl Iterator<Item = NodeId> + '_ {
         let counts = |message: &&SendMessage| {
             let sent = matches!(message.work, Work::Message | Work::Put { .. });
-            sent && message.completed && !message.void && !message.acked
+            sent && message.completed && !message.void && !message.is_acked()
         };
         let messages = self.messages.indices().filter_map(|i| self.messages.at(i));
         messages.filter(counts).map(|message| message.descriptor.to)
@@ -331,7 +340,7 @@ impl SendPath {
         self.messages
             .indices()
             .filter_map(|i| self.messages.at(i))
-            .filter(|message| message.acked && message.needs_done)
+            .filter(|message| message.is_acked() && message.needs_done)
             .map(|message| message.peer)
     }
 
@@ -450,8 +459,9 @@ impl SendPath {
     fn finish(&mut self, index: u32, status: Status) {
         self.report(index, status);
         let last = self.messages.discard(index, |message| {
-            let named = message.needs_done || message.in_train || message.queued;
-            (message.chain.take(), named.then_some((message.peer, message.queued)))
+            let queued = message.stage == Stage::Queued;
+            let named = message.needs_done || !message.is_acked();
+            (message.chain.take(), named.then_some((message.peer, queued)))
         });
         let Some((chain, named_at)) = last else { return };
         if let Some(chain) = chain {

@@ -130,16 +130,21 @@ impl Flight {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flights {
     each: [Flight; PATHS_MAX],
-    /// The same of all together: most often that is all that is asked for.
-    in_flight: u32,
+    /// Of all together, frames in flight by their weight, and lost ones: most often that is all that is asked for.
+    waiting: u32,
     lost: u32,
+    /// Another path than the first was used.
+    further: bool,
 }
 
 impl Flights {
-    /// Of a peer to which nothing was sent yet. Transmissions are counted on from `order`.
-    fn new(order: u32, now: Time) -> Self {
-        let flight = Flight { order, acked_order: order, progress_at: now, ..Flight::default() };
-        Self { each: [flight; PATHS_MAX], in_flight: 0, lost: 0 }
+    /// Makes them as of a peer to which nothing was sent yet. Transmissions are counted on from `order`.
+    fn restart(&mut self, order: u32, now: Time) {
+        let used = if self.further { PATHS_MAX } else { 1 };
+        for flight in &mut self.each[..used] {
+            *flight = Flight { order, acked_order: order, progress_at: now, ..Flight::default() };
+        }
+        (self.waiting, self.lost, self.further) = (0, 0, false);
     }
 
     #[inline]
@@ -160,34 +165,35 @@ impl Flights {
     /// Frames in flight by all paths, by their weight.
     #[inline]
     pub(super) const fn in_flight(&self) -> u32 {
-        self.in_flight
+        self.waiting - self.lost
     }
 
     /// A frame leaves.
     #[inline]
     fn departs(&mut self, path: PathId, weight: u8) {
         self.each[path.index()].in_flight += u32::from(weight);
-        self.in_flight += u32::from(weight);
+        self.waiting += u32::from(weight);
+        self.further |= path != PathId::FIRST;
     }
 
     /// One that was in flight has arrived.
     #[inline]
     pub(super) fn arrives(&mut self, path: PathId, weight: u8) {
         self.each[path.index()].in_flight -= u32::from(weight);
-        self.in_flight -= u32::from(weight);
+        self.waiting -= u32::from(weight);
     }
 
     /// One that was in flight is found lost.
     fn loses(&mut self, path: PathId, weight: u8) {
         self.arrives(path, weight);
         self.each[path.index()].lost += 1;
-        self.lost += 1;
+        (self.waiting, self.lost) = (self.waiting + 1, self.lost + 1);
     }
 
     /// One that was found lost has arrived, or is sent again.
     pub(super) fn finds(&mut self, path: PathId) {
         self.each[path.index()].lost -= 1;
-        self.lost -= 1;
+        (self.waiting, self.lost) = (self.waiting - 1, self.lost - 1);
     }
 }
 
@@ -293,13 +299,13 @@ impl Active {
 
     /// A frame requests an acknowledgement.
     #[inline]
-    pub(super) fn note_request(&mut self, sequence: Sequence) {
+    fn note_request(&mut self, sequence: Sequence) {
         (self.since_request, self.requested) = (0, sequence);
     }
 
     /// A frame leaves by this path; gives its place in the path's order of transmission.
     #[inline]
-    pub(super) fn note_departure(&mut self, path: PathId, now: Time, weight: u8) -> u32 {
+    fn note_departure(&mut self, path: PathId, now: Time, weight: u8) -> u32 {
         self.since_request += u32::from(weight.div_ceil(REQUEST_WEIGHT).min(REQUEST_WEIGHT_MAX));
         if !self.is_flying() {
             (self.acked_at, self.heard_at) = (now, now);
@@ -312,6 +318,42 @@ impl Active {
         let order = flight.order;
         self.flights.departs(path, weight);
         order
+    }
+
+    /// A frame leaves by this path, for the first time or again, and may request an acknowledgement. True if it had been found lost.
+    #[inline(always)]
+    pub(super) fn on_sent(
+        &mut self,
+        sequence: Sequence,
+        (path, weight): (PathId, u8),
+        request: bool,
+        now: Time,
+    ) -> bool {
+        let order = self.note_departure(path, now, weight);
+        let frame = self.frame_mut(sequence);
+        let (before, lost_by) = (frame.state, frame.path);
+        *frame = Frame {
+            order,
+            sent_us: (now.0 / 1_000) as u32,
+            state: FrameState::InFlight,
+            resent: before != FrameState::Unsent,
+            path,
+            weight,
+        };
+        if request {
+            self.note_request(sequence);
+        }
+        if weight > 1 {
+            self.tail.left(sequence, now);
+        }
+        let lost = before == FrameState::Lost;
+        if lost {
+            self.flights.finds(lost_by);
+            self.credit = self.credit.saturating_sub(weight.into());
+        } else if sequence == self.train_next {
+            self.train_next = sequence.plus(1);
+        }
+        lost
     }
 
     /// A frame of this order of transmission by this path has arrived.
@@ -337,7 +379,7 @@ impl Active {
 
     /// Something waits for an acknowledgement or to be sent again.
     pub(super) const fn is_flying(&self) -> bool {
-        self.flights.in_flight > 0 || self.flights.lost > 0
+        self.flights.waiting > 0
     }
 
     /// Makes it as new for a peer whose next sequence number is `next`. Its queues keep their memory, within reason.
@@ -360,7 +402,7 @@ impl Active {
         }
         (self.unacked, self.train_next, self.train_end) = (next, next, next);
         // Transmissions are counted on from the frames' number: only their order counts, and so tests reach their wrap as well.
-        self.flights = Flights::new(next.0, now);
+        self.flights.restart(next.0, now);
         (self.since_request, self.repairs, self.refusals) = (0, 0, 0);
         self.credit = 0;
         (self.long_from, self.requested) = (None, next.minus(1));
@@ -517,7 +559,8 @@ mod tests {
         (active.unacked, active.requested) = (Sequence(7), Sequence(8));
         (active.train_next, active.train_end) = (Sequence(9), Sequence(10));
         let flight = Flight { in_flight: 1, lost: 1, backoff: 9, strikes: 4, ..Flight::default() };
-        active.flights = Flights { each: [flight; PATHS_MAX], in_flight: 4, lost: 4 };
+        let (waiting, lost, further) = (8, 4, true);
+        active.flights = Flights { each: [flight; PATHS_MAX], waiting, lost, further };
         active.window[3] = Frame { state: FrameState::Lost, weight: 1, ..Frame::default() };
         active.controls.push_back(Control::Done { handle: 1, status: DoneStatus::Complete });
         (active.pending, active.awaiting) = ([1].into(), [2].into());
@@ -562,8 +605,8 @@ mod tests {
         assert_eq!([unacked, train_next, train_end], [Sequence(70); 3]);
         assert_eq!((requested, long_from), (Sequence(69), None));
         assert_eq!((acked_at, heard_at, ready_at), (now, now, Time(0)));
-        let Flights { each, in_flight, lost } = flights;
-        assert_eq!([in_flight, lost], [0; 2]);
+        let Flights { each, waiting, lost, further } = flights;
+        assert_eq!([waiting, lost, u32::from(further)], [0; 3]);
         for flight in each {
             let Flight {
                 in_flight,

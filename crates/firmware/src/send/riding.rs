@@ -65,12 +65,6 @@ impl SendPath {
         }
     }
 
-    /// True if all that was ever sent to this peer is acknowledged, be it by what waits to be taken in.
-    pub(crate) fn has_nothing_unanswered(&self, peer: u32) -> bool {
-        let waits = |late: Late| late.peer == peer && late.cumulative == self.peers[peer].next;
-        self.peers[peer].active.is_none() || self.late.is_some_and(waits)
-    }
-
     /// True if it concerns only a message that its host has done with, and nothing waits for room in the window.
     #[inline]
     fn may_wait(&self, peer: u32, cumulative: Sequence) -> bool {

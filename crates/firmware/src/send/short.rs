@@ -4,9 +4,9 @@
 use emp_wire::{Flags, Kind, Message};
 
 use super::bookkeeping::{handle, op_id};
-use super::record::{Active, Frame, FrameState, Record, What};
+use super::record::{Active, Record, What};
 use super::transmission::Outlet;
-use super::{SendMessage, SendPath, Work};
+use super::{SendMessage, SendPath, Stage, Work};
 use crate::counters::Counter;
 use crate::descriptor::{
     Completion, CompletionMode, OpKind, PostError, Posted, SendDescriptor, Status,
@@ -42,8 +42,6 @@ pub(crate) enum AtOnceEnd {
     Over,
     /// When it is acknowledged: until then it stays with the host. That is asked for, and may ride on the answer (`ACK-6`).
     Acknowledged,
-    /// Likewise, but an answer is counted on, and it is not asked for ([`answered`](super::answered)).
-    Answered,
 }
 
 /// Frames that may be under way, as [`Flight::in_flight`](super::record::Flight) counts them, for a message that is longer than most to
@@ -164,15 +162,10 @@ impl SendPath {
         let (source_tag, peer_entry, long) = (peers.source_tag, &peers[peer], *long);
         let line =
             Line { source_tag, peer: peer_entry, way, check_payload, inline_bytes, bundles, long };
-        let built = if bytes <= encode::lone::PAYLOAD_BYTES_MAX && !long {
-            let payload = (&send.segments, bytes);
-            encode::lone::message(batch, &line, &head, &fields(), payload, *memory)
-        } else {
-            let list = &send.segments;
-            let payload = Payload::Host { list, offset: 0, bytes: bytes.into() };
-            let body = move |into: &mut [u8]| fields().emit(into);
-            encode::frame(batch, &line, &head, body, payload, *memory).map(drop)
-        };
+        let list = &send.segments;
+        let payload = Payload::Host { list, offset: 0, bytes: bytes.into() };
+        let body = move |into: &mut [u8]| fields().emit(into);
+        let built = encode::frame(batch, &line, &head, body, payload, *memory).map(drop);
         match built {
             Ok(()) => {}
             Err(EncodeError::Full) => return Err(PostError::Busy),
@@ -192,8 +185,6 @@ impl SendPath {
             } else {
                 self.pool.write(chain, 0, batch.last_bytes(bytes as usize));
             }
-        } else if *end == AtOnceEnd::Answered {
-            self.await_answer(now, (peer, path), (index, generation));
         }
         let copies = u64::from(over) + u64::from(!lent);
         self.counters.add(Counter::BytesCopied, copies * u64::from(bytes));
@@ -220,7 +211,7 @@ impl SendPath {
             first_payload: bytes,
             fragment,
             usual_frames: *usual_frames,
-            in_train: true,
+            stage: Stage::Sending,
             completed: over,
             ..SendMessage::new(peer, Work::Message, send, chain)
         });
@@ -247,9 +238,6 @@ impl SendPath {
         entry.next_number = entry.next_number.wrapping_add(1);
         let active = self.activate_at(peer, first, now);
         let was_waiting = active.flight(path).is_waiting();
-        let order = active.note_departure(path, now, weight);
-        let (state, sent_us) = (FrameState::InFlight, (now.0 / 1_000) as u32);
-        *active.frame_mut(first) = Frame { order, sent_us, state, resent: false, path, weight };
         let usual_frames = 1;
         active.records.push_back(Record {
             first,
@@ -260,21 +248,9 @@ impl SendPath {
             usual_frames,
             what,
         });
-        let next = first.plus(1);
-        (active.train_next, active.train_end) = (next, next);
-        if request {
-            active.note_request(first);
-        }
-        if weight > 1 {
-            active.tail.left(first, now);
-        }
-        self.counters.count(Counter::FramesSent);
-        if weight > 1 {
-            self.counters.count(Counter::FramesLong);
-        }
-        if path != PathId::FIRST {
-            self.counters.count(Counter::FramesFurther);
-        }
+        (active.train_next, active.train_end) = (first, first.plus(1));
+        let resent = active.on_sent(first, (path, weight), request, now);
+        self.count_sent((path, weight), resent);
         if weight > 1 {
             self.arm(peer, now);
         } else if !was_waiting {

@@ -6,7 +6,7 @@
 
 use emp_wire::{BlockWord, Flags, HEADER_BYTES, Kind, Sequence};
 
-use super::record::{Active, FrameState, What};
+use super::record::{FrameState, What};
 use super::{Outlet, SendPath};
 use crate::counters::Counter;
 use crate::encode::{Alike, Head, INLINE_PAYLOAD_BYTES, Line};
@@ -171,13 +171,9 @@ impl SendPath {
             if alike.frame(built, low, batch, payload, *memory).is_err() {
                 break;
             }
-            active.note_sent(first.plus(built), path, now);
-            if low {
-                active.note_request(first.plus(built));
-            }
+            active.on_sent(first.plus(built), (path, 1), low, now);
             built += 1;
         }
-        active.train_next = first.plus(built);
         active.records[*record].sent += built;
         if built > 0 && cross.acks[peer].carry(now) {
             self.counters.count(Counter::AcksPiggybacked);
@@ -218,18 +214,6 @@ impl SendPath {
         let entry = &self.peers[peer];
         let beyond = |known: Sequence| acknowledge.since(known) > 0;
         beyond(entry.next) || entry.active.as_deref().is_some_and(|active| beyond(active.unacked))
-    }
-}
-
-impl Active {
-    /// A frame went out for the first time.
-    #[inline]
-    fn note_sent(&mut self, sequence: Sequence, path: PathId, now: Time) {
-        let order = self.note_departure(path, now, 1);
-        let frame = self.frame_mut(sequence);
-        frame.path = path;
-        (frame.order, frame.sent_us) = (order, (now.0 / 1_000) as u32);
-        (frame.state, frame.resent, frame.weight) = (FrameState::InFlight, false, 1);
     }
 }
 

@@ -6,7 +6,7 @@ use super::body::Body;
 use super::bookkeeping::handle;
 use super::record::{Active, FrameState, Record, What};
 use super::timer::DETOUR_RUNS;
-use super::{SendMessage, SendPath, SendPeer, Work};
+use super::{SendMessage, SendPath, SendPeer, Stage, Work};
 use crate::counters::Counter;
 use crate::cross::{Control, Cross, RouteNews};
 use crate::descriptor::Status;
@@ -90,7 +90,10 @@ impl SendPath {
                 }
                 Err(EncodeError::Unsendable) => {
                     self.counters.count(Counter::DropTooLong);
-                    self.sent(now, peer, sequence, (PathId::FIRST, 1));
+                    let record = self.peers[peer].active.as_deref();
+                    if let Some(record) = record.and_then(|active| active.record_of(sequence)) {
+                        self.on_sent(now, peer, (record, sequence), (PathId::FIRST, 1), false);
+                    }
                 }
                 Err(EncodeError::Full) => {
                     whole = false;
@@ -351,10 +354,7 @@ impl SendPath {
         if cross.acks[peer].carry(now) {
             self.counters.count(Counter::AcksPiggybacked);
         }
-        self.sent(now, peer, sequence, (path, weight));
-        if requested && let Some(active) = self.peers[peer].active.as_deref_mut() {
-            active.note_request(sequence);
-        }
+        self.on_sent(now, peer, (index, sequence), (path, weight), requested);
         Ok(())
     }
 
@@ -415,34 +415,32 @@ impl SendPath {
         left < self.profile.request_ack_below && (since >= self.profile.collection || last())
     }
 
-    /// Notes that a frame went out (or would have, had it been possible).
-    fn sent(&mut self, now: Time, peer: u32, sequence: Sequence, (path, weight): (PathId, u8)) {
+    /// Notes that a frame of this record went out (or would have, had it been possible), and whether it requests an acknowledgement.
+    fn on_sent(
+        &mut self,
+        now: Time,
+        peer: u32,
+        (record, sequence): (usize, Sequence),
+        form: (PathId, u8),
+        request: bool,
+    ) {
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
-        let order = active.note_departure(path, now, weight);
-        let frame = active.frame_mut(sequence);
-        let first_time = frame.state == FrameState::Unsent;
-        frame.resent = !first_time;
-        (frame.order, frame.sent_us, frame.weight) = (order, (now.0 / 1_000) as u32, weight);
-        let lost_by = core::mem::replace(&mut frame.path, path);
-        let was_lost = core::mem::replace(&mut frame.state, FrameState::InFlight);
-        if path != PathId::FIRST {
-            self.counters.count(Counter::FramesFurther);
+        let resent = active.on_sent(sequence, form, request, now);
+        if !resent {
+            active.records[record].sent += 1;
         }
+        self.count_sent(form, resent);
+    }
+
+    /// Counts a frame that went out.
+    #[inline]
+    pub(super) fn count_sent(&mut self, (path, weight): (PathId, u8), resent: bool) {
+        self.counters.count(if resent { Counter::FramesResent } else { Counter::FramesSent });
         if weight > 1 {
-            active.tail.left(sequence, now);
             self.counters.count(Counter::FramesLong);
         }
-        if was_lost == FrameState::Lost {
-            active.flights.finds(lost_by);
-            active.credit = active.credit.saturating_sub(weight.into());
-            self.counters.count(Counter::FramesResent);
-        } else {
-            let index = active.record_of(sequence).expect("chosen frames have records");
-            active.records[index].sent += 1;
-            if sequence == active.train_next {
-                active.train_next = sequence.plus(1);
-            }
-            self.counters.count(Counter::FramesSent);
+        if path != PathId::FIRST {
+            self.counters.count(Counter::FramesFurther);
         }
     }
 
@@ -463,14 +461,14 @@ impl SendPath {
         let Some(message) = record.what.message() else { return };
         let block = matches!(record.what, What::Block { .. });
         record.what = What::Skip;
-        if started || block || self.messages.at(message).is_some_and(|message| message.acked) {
+        if started || block || self.messages.at(message).is_some_and(SendMessage::is_acked) {
             // The receiver waits for bytes that can't be had: the pair is broken, and both sides shall know.
             self.report(message, Status::MemoryFault);
             self.route_news.push_back(crate::cross::RouteNews::Lost { peer });
         } else {
             active.pending.push_front(message);
             if let Some(message) = self.messages.at_mut(message) {
-                message.queued = true;
+                message.stage = Stage::Queued;
             }
             self.void(message, Status::MemoryFault);
         }

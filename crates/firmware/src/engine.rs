@@ -545,6 +545,13 @@ impl Firmware {
         self.receive.has_arrivals()
     }
 
+    /// Messages so far that no receive was posted for when they came, those among them that there was no room for counted
+    /// each time that they were turned away.
+    #[inline]
+    pub fn unexpected_so_far(&self) -> u64 {
+        self.receive.counters.get(Counter::Unexpected) + self.counters.get(Counter::NotTaken)
+    }
+
     /// Slots of the pool that are free, and all slots: they agree when nothing is held.
     pub fn pool_slots(&self) -> (usize, usize) {
         let (send, receive) = (self.send.pool_slots(), self.receive.pool_slots());

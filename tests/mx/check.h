@@ -103,6 +103,7 @@ void test_wakeup(void);
 void test_timeouts(void);
 void test_wrong_handles(void);
 void test_threads(void);
+void test_match_stress(void);
 void test_many_requests(void);
 void test_many_endpoints(void);
 void test_killed_peer(void);

@@ -54,6 +54,7 @@ static const struct {
 	{"timeouts", test_timeouts, 1},
 	{"wrong_handles", test_wrong_handles, 1},
 	{"threads", test_threads, 1},
+	{"match_stress", test_match_stress, 1},
 	{"many_requests", test_many_requests, 1},
 	{"many_endpoints", test_many_endpoints, 0},
 	{"killed_peer", test_killed_peer, 0},

@@ -5,6 +5,8 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use emp_firmware::{
     Completion, Counters, Firmware, LinkIndex, NodeEvent, OpKind, PostError, ProbeInfo,
@@ -68,6 +70,8 @@ pub(crate) struct Core {
     /// Completions of the raw API.
     pub(crate) queues: Queues,
     pub(crate) events: VecDeque<NodeEvent>,
+    /// How many events there were; read without the lock.
+    pub(crate) events_told: Arc<AtomicU64>,
     pub(crate) directory: Directory,
     pub(crate) sleepers: Sleepers,
     pub(crate) wait_times: WaitTimes,
@@ -123,6 +127,7 @@ impl Core {
             held: VecDeque::new(),
             queues: Queues::default(),
             events: VecDeque::new(),
+            events_told: Arc::default(),
             directory: Directory::default(),
             sleepers: Sleepers::default(),
             wait_times: WaitTimes::new(wait_mode),
@@ -379,6 +384,7 @@ impl Core {
                 self.events.pop_front();
             }
             self.events.push_back(event);
+            self.events_told.fetch_add(1, Ordering::Release);
             self.sleepers.event();
         }
     }

@@ -201,6 +201,13 @@ impl Node {
         self.inner.shared.lock().events.pop_front()
     }
 
+    /// How many things have happened to peers so far: as long as this is the same, [`take_event`](Self::take_event) has nothing
+    /// new. Costs no lock.
+    #[inline]
+    pub fn events_told(&self) -> u64 {
+        self.inner.shared.events_told.load(std::sync::atomic::Ordering::Acquire)
+    }
+
     /// Waits for the next thing that happens to a peer, at most for `timeout` (`None`: without limit).
     pub fn wait_event(&self, timeout: impl Into<Option<Duration>>) -> Option<NodeEvent> {
         wait_for(&self.inner.shared, &Interest::Events, timeout.into(), |core| {

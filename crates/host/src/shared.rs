@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use emp_firmware::{OpKind, Span, Time};
 
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     news: AtomicU64,
     /// Moves when threads that wait are to look at something else than completions ([`Node::nudge`](crate::Node::nudge)).
     nudges: AtomicU64,
+    /// Events of the node so far.
+    pub(crate) events_told: Arc<AtomicU64>,
     /// The last turn by a caller who did not wait found nothing to do.
     pub(crate) idle: AtomicBool,
     /// The node's own threads are to end.
@@ -55,6 +57,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(core: Core, board: Board, wait_mode: WaitMode) -> std::io::Result<Self> {
+        let events_told = Arc::clone(&core.events_told);
         let descriptors = core.descriptors();
         let (bell, guardian_bell) = (Bell::new()?, Bell::new()?);
         let poll_set = PollSet::new(&descriptors, &bell);
@@ -66,6 +69,7 @@ impl Shared {
             ticks: AtomicU64::new(0),
             news: AtomicU64::new(0),
             nudges: AtomicU64::new(0),
+            events_told,
             idle: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             board,

@@ -77,6 +77,8 @@ pub struct State {
     pub connects: Table<Connect>,
     /// What requests get for a deadline.
     pub timeout: Option<Duration>,
+    /// Events of the node that were taken.
+    pub events_seen: u64,
     /// Room for what progress takes from the node.
     pub completions: Vec<Completion>,
 }
@@ -227,6 +229,7 @@ impl State {
             wakeups: 0,
             connects: Table::new(REQUESTS_MAX),
             timeout: None,
+            events_seen: 0,
             completions: Vec::with_capacity(COMPLETIONS_AT_ONCE),
         }
     }

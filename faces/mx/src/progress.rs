@@ -63,6 +63,12 @@ impl Endpoint {
     /// Notes which partners have gone.
     #[inline]
     pub fn take_events(&self, state: &mut State) {
+        // Before they are taken: what comes meanwhile is seen the next time.
+        let told = self.face.node.events_told();
+        if told == state.events_seen {
+            return;
+        }
+        state.events_seen = told;
         while let Some(event) = self.face.node.take_event() {
             match event {
                 NodeEvent::Closed(node) => {

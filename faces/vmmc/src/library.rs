@@ -93,6 +93,8 @@ pub struct State {
     pub unasked: u32,
     /// Imports that wait for their exporter.
     pub asking: usize,
+    /// Events of the node that were taken.
+    pub events_seen: u64,
     /// Room for what progress takes from the node.
     pub completions: Vec<Completion>,
 }

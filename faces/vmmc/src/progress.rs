@@ -65,6 +65,12 @@ impl Library {
 
     /// Notes which processes have gone: with each go all mappings of it.
     pub fn take_events(&self, state: &mut State) {
+        // Before they are taken: what comes meanwhile is seen the next time.
+        let told = self.face.node.events_told();
+        if told == state.events_seen {
+            return;
+        }
+        state.events_seen = told;
         while let Some(event) = self.face.node.take_event() {
             let (node, code) = match event {
                 NodeEvent::Closed(node) => (node, Code::CLOSED),

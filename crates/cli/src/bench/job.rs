@@ -61,6 +61,8 @@ pub enum SubjectKind {
     Emp,
     /// EMP through one of its faces, as programs for other interfaces reach it: by the name in [`FACES`].
     Face(&'static str),
+    /// An MPI over EMP, and over TCP: measured beside the others by programs of its own, by the names in [`Self::MPIS`].
+    Mpi(&'static str),
     /// The bare link that EMP uses: frames, no reliability.
     Raw,
     /// TCP with `TCP_NODELAY`, polled without sleeping.
@@ -73,6 +75,9 @@ impl SubjectKind {
     /// EMP through its libfabric provider, as MPIs reach it.
     pub const LIBFABRIC: Self = Self::Face("libfabric");
 
+    /// An MPI over EMP, and over TCP.
+    pub const MPIS: [Self; 2] = [Self::Mpi("mpi-emp"), Self::Mpi("mpi-tcp")];
+
     /// What EMP can be measured against.
     pub fn yardsticks() -> impl Iterator<Item = Self> {
         let faces = FACES.iter().map(|face| Self::Face(face.name));
@@ -83,7 +88,7 @@ impl SubjectKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Emp => "emp",
-            Self::Face(name) => name,
+            Self::Face(name) | Self::Mpi(name) => name,
             Self::Raw => "raw",
             Self::Tcp => "tcp",
             Self::TcpBlock => "tcp-block",
@@ -99,7 +104,7 @@ impl SubjectKind {
 impl<'de> Deserialize<'de> for SubjectKind {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let name = String::deserialize(from)?;
-        let mut all = Self::yardsticks().chain([Self::Emp]);
+        let mut all = Self::yardsticks().chain(Self::MPIS).chain([Self::Emp]);
         let found = all.find(|kind| kind.name() == name);
         found.ok_or_else(|| D::Error::custom(format!("there is no subject {name}")))
     }

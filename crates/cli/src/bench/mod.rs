@@ -52,7 +52,7 @@ pub use session::Session;
 #[cfg(test)]
 pub use share::test_row as test_share_row;
 pub use share::{Row as ShareRow, SubjectName as ShareSubject};
-pub use subject::{Face, Named};
+pub use subject::{FACES, Face, Named};
 pub use verify_run::{outcome as verify_outcome, plan as verify_plan};
 pub use {measure::Effort, sizes::show as show_size};
 

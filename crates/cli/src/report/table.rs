@@ -100,6 +100,8 @@ pub fn subject(row: &Row) -> String {
     let subject = match row.subject {
         SubjectKind::Emp => "EMP",
         SubjectKind::Face(name) => Face::named(name).map_or(name, |face| face.title),
+        SubjectKind::Mpi("mpi-emp") => "MPI over EMP",
+        SubjectKind::Mpi(_) => "MPI over TCP",
         SubjectKind::Raw => "bare",
         SubjectKind::Tcp => "TCP spinning",
         SubjectKind::TcpBlock => "TCP sleeping",

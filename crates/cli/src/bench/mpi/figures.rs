@@ -157,9 +157,9 @@ fn fastest(samples: &[Sample], job: &Job, transport: Transport) -> (Option<Strin
 }
 
 /// Medians of all samples, in the order of patterns and sizes; of TCP the faster ones.
-pub fn rows(mpi: &Mpi, samples: &[Sample]) -> Vec<Row> {
+pub fn rows(mpi: &Mpi, jobs: &[Job], samples: &[Sample]) -> Vec<Row> {
     let mut rows = Vec::new();
-    for job in JOBS_MESSAGES.iter().chain(JOBS_ONE_SIDED) {
+    for job in jobs {
         let (_, emp) = fastest(samples, job, Transport::Emp);
         for transport in super::ALL {
             let (congestion, own) = fastest(samples, job, transport);
@@ -226,7 +226,7 @@ mod tests {
             read("bbr", 1 << 20, 4e-4),
             read("cubic", 8, 4e-6),
         ];
-        let rows = rows(&mpi(), &all.concat());
+        let rows = rows(&mpi(), &[JOBS_MESSAGES, JOBS_ONE_SIDED].concat(), &all.concat());
         let told: Vec<_> = rows
             .iter()
             .map(|row| (row.size, row.congestion.as_deref().unwrap(), row.samples))
@@ -242,7 +242,7 @@ mod tests {
         };
         let mut all = read(Transport::Emp, [2e-6, 20e-6, 4e-6]);
         all.extend(read(Transport::Tcp, [4e-6, 40e-6, 8e-6]));
-        let rows = rows(&mpi(), &all);
+        let rows = rows(&mpi(), &[JOBS_MESSAGES, JOBS_ONE_SIDED].concat(), &all);
         assert_eq!(rows.len(), 2);
         assert_eq!((rows[0].emp_to_this, rows[1].emp_to_this), (None, Some(0.5)));
         assert_eq!((rows[0].subject.as_str(), rows[1].subject.as_str()), ("EMP", "btl/tcp"));

@@ -90,28 +90,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut units = units(&mpi, args)?;
     let program = program::compile(&mpi)?;
     let load = load();
-    let slice = args.seconds / args.runs as f64;
-    let limit = |unit: &Unit| START + SLACK * slice.max(0.05) * unit.jobs.len() as f64;
-    let longest = units.iter().map(limit).fold(START, f64::max);
     let progress = Progress::new(units.len() * args.runs + 1);
-    let mut samples: Vec<Sample> = Vec::new();
-    let mut turns = turns(units.len(), args.runs).into_iter();
-    let mut running: Option<usize> = None;
-    capture_each(&mpi, Duration::from_secs_f64(longest), |ended| {
-        if let (Some(capture), Some(at)) = (ended, running) {
-            take_in(&mut units[at], &mpi, &capture, &mut samples)?;
-        }
-        running = turns.find(|at| !units[*at].failed);
-        let Some(at) = running else { return Ok(None) };
-        progress.step(&format!("{} over {}", mpi.name(), units[at].transport.name(&mpi)));
-        let words = units[at].jobs.iter().map(|job| format!("{}:{}", job.pattern, job.size).into());
-        let head = [program.path().into(), format!("{slice:.6}").into()];
-        Ok(Some(Launch {
-            settings: units[at].settings.clone(),
-            program: head.into_iter().chain(words).collect(),
-            congestion: units[at].congestion.clone(),
-        }))
-    })?;
+    let slice = args.seconds / args.runs as f64;
+    let samples = measure(&mpi, &program, &mut units, (slice, args.runs), &progress)?;
     let provider = if args.tells_of_the_provider() {
         progress.step("libfabric and the host API");
         provider::measure()?
@@ -123,7 +104,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         environment: Environment::of_lab(MTU_DEFAULT, load),
         command: command_line(),
         mpi: mpi.name(),
-        results: rows(&mpi, &samples),
+        results: rows(&mpi, &[JOBS_MESSAGES, JOBS_ONE_SIDED].concat(), &samples),
         provider,
     };
     print(&page::table(&results))?;
@@ -135,6 +116,77 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         plot::write_curves(path, &page::title(&results), page::curves(&results))?;
     }
     Ok(())
+}
+
+/// Runs the units in turn, `runs` times, each measurement `slice` seconds long.
+fn measure(
+    mpi: &mpi::Mpi,
+    program: &program::Program,
+    units: &mut [Unit],
+    (slice, runs): (f64, usize),
+    progress: &Progress,
+) -> anyhow::Result<Vec<Sample>> {
+    let limit = |unit: &Unit| START + SLACK * slice.max(0.05) * unit.jobs.len() as f64;
+    let longest = units.iter().map(limit).fold(START, f64::max);
+    let mut samples: Vec<Sample> = Vec::new();
+    let mut turns = turns(units.len(), runs).into_iter();
+    let mut running: Option<usize> = None;
+    capture_each(mpi, Duration::from_secs_f64(longest), |ended| {
+        if let (Some(capture), Some(at)) = (ended, running) {
+            take_in(&mut units[at], mpi, &capture, &mut samples)?;
+        }
+        running = turns.find(|at| !units[*at].failed);
+        let Some(at) = running else { return Ok(None) };
+        progress.step(&format!("{} over {}", mpi.name(), units[at].transport.name(mpi)));
+        let words = units[at].jobs.iter().map(|job| format!("{}:{}", job.pattern, job.size).into());
+        let head = [program.path().into(), format!("{slice:.6}").into()];
+        Ok(Some(Launch {
+            settings: units[at].settings.clone(),
+            program: head.into_iter().chain(words).collect(),
+            congestion: units[at].congestion.clone(),
+        }))
+    })?;
+    Ok(samples)
+}
+
+/// Ping-pongs of an MPI at these sizes, over EMP and over what it has for TCP; with its name. For those who compare them with
+/// something else.
+pub fn pingpongs(
+    sizes: &[usize],
+    slice: Duration,
+    runs: usize,
+) -> anyhow::Result<(String, Vec<Row>)> {
+    let mpi = mpi::choose(None)?;
+    let provider = mpi::provider_directory()?;
+    let jobs: Vec<Job> =
+        sizes.iter().map(|size| Job { pattern: "pingpong", size: *size }).collect();
+    let mut units = Vec::new();
+    for transport in [Transport::Emp, Transport::Tcp].into_iter().filter(|one| one.is_there(&mpi)) {
+        units.extend(units_of(&mpi, transport, &provider, &jobs));
+    }
+    let program = program::compile(&mpi)?;
+    let progress = Progress::new(units.len() * runs);
+    let samples = measure(&mpi, &program, &mut units, (slice.as_secs_f64(), runs), &progress)?;
+    Ok((mpi.name(), rows(&mpi, &jobs, &samples)))
+}
+
+/// The runs of one transport: all but EMP carry messages by TCP, under whichever congestion control it is faster.
+fn units_of(
+    mpi: &mpi::Mpi,
+    transport: Transport,
+    provider: &std::path::Path,
+    jobs: &[Job],
+) -> Vec<Unit> {
+    let names = if transport == Transport::Emp { Vec::new() } else { congestion::available() };
+    let each = names.iter().cloned().map(Some).chain(names.is_empty().then_some(None));
+    let unit = |congestion| Unit {
+        transport,
+        congestion,
+        settings: Settings::new(mpi, transport, provider),
+        jobs: jobs.to_vec(),
+        failed: false,
+    };
+    each.map(unit).collect()
 }
 
 impl Args {
@@ -163,16 +215,7 @@ fn units(mpi: &mpi::Mpi, args: &Args) -> anyhow::Result<Vec<Unit>> {
             let jobs: Vec<Job> =
                 all.iter().filter(|job| job.pattern.starts_with(only)).copied().collect();
             if !jobs.is_empty() {
-                // All but EMP carry messages by TCP: under whichever congestion control it is faster.
-                let names = if transport == Transport::Emp { &[][..] } else { &names[..] };
-                let each = names.iter().cloned().map(Some).chain(names.is_empty().then_some(None));
-                units.extend(each.map(|congestion| Unit {
-                    transport,
-                    congestion,
-                    settings: Settings::new(mpi, transport, &provider),
-                    jobs: jobs.clone(),
-                    failed: false,
-                }));
+                units.extend(units_of(mpi, transport, &provider, &jobs));
             }
         }
     }

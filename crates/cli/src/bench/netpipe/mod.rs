@@ -18,16 +18,19 @@ use serde::{Deserialize, Serialize};
 use self::np_out::Columns;
 use self::schedule::{PERTURBATION_DEFAULT, Size, schedule};
 use self::trial::{Effort, Outcome, Runners};
-use super::args::{EmpArgs, WhereArgs, check_seconds, command_line};
+use super::args::{EmpArgs, WhereArgs, check_seconds, command_line, faces};
 use super::environment::{Environment, load, note_conditions};
+use super::job::{Pattern, SubjectKind};
+use super::mpi::{Row as MpiRow, pingpongs};
 use super::progress::Progress;
 use super::results::{Row, write_json};
 use super::session::Session;
 use super::sizes;
 use crate::bail_user;
-use crate::error::print;
+use crate::error::{UserError, print};
+use crate::mpi::Transport;
 use crate::output::{check_directory, check_writable};
-use crate::report::{html, ratio, table};
+use crate::report::{faces as report_faces, html, ratio, table};
 
 /// Trials per subject and size, as in NetPIPE.
 const TRIALS_DEFAULT: usize = 7;
@@ -57,6 +60,10 @@ pub struct Args {
     /// Measure these in turn with EMP: raw (the bare links), tcp (spinning), tcp-block (sleeping); or none.
     #[arg(long, value_delimiter = ',', value_name = "SUBJECTS", default_value = "raw,tcp")]
     vs: Vec<String>,
+    /// And EMP's faces, and an MPI over EMP and over TCP: libfabric, mx, vmmc, mpi, or all. EMP is measured as it chooses its links
+    /// then, not over each.
+    #[arg(long, value_delimiter = ',', value_name = "FACES")]
+    faces: Vec<String>,
     /// Smallest message.
     #[arg(long, default_value = "1", value_name = "SIZE")]
     start: String,
@@ -142,15 +149,27 @@ impl Point {
 /// Runs `emp bench netpipe`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let emp = args.emp.spec()?;
-    let yardsticks = subjects::yardsticks(&args.vs)?;
+    let mut yardsticks = subjects::yardsticks(&args.vs)?;
+    let by_name: Vec<String> = args.faces.iter().filter(|name| *name != MPI).cloned().collect();
+    let faces = faces(&by_name)?;
     let sizes = args.sizes()?;
     let effort = args.effort()?;
     check_writable(args.json.iter().chain(&args.html))?;
     args.np_out.as_ref().map_or(Ok(()), |directory| check_directory(directory, "np.out"))?;
+    if !args.faces.is_empty() {
+        // Links apart are another page's.
+        yardsticks.retain(|kind| *kind != SubjectKind::Raw);
+        yardsticks.extend(faces);
+    }
     let load = load();
-    let run = args.place.with_peer(|peer| {
+    let mut run = args.place.with_peer(|peer| {
         let open = |specs| args.place.open(peer, specs);
-        let (specs, auto) = subjects::all(&emp, &yardsticks, open)?;
+        let (specs, auto) = if args.faces.is_empty() {
+            subjects::all(&emp, &yardsticks, open)?
+        } else {
+            let others = yardsticks.iter().map(|kind| emp.against(*kind));
+            (std::iter::once(emp.clone()).chain(others).collect(), None)
+        };
         let mut session = args.place.open(peer, specs)?;
         let results = measure(&mut session, &sizes, effort)?;
         let environment = Environment::of(session.place(), args.place.lab, load);
@@ -164,12 +183,54 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             results,
         })
     })?;
+    if args.faces.iter().any(|name| name == MPI || name == "all") {
+        run.results.extend(mpis(&sizes, effort, &run)?);
+    }
     let rows: Vec<Row> =
         run.results.iter().filter(|point| point.round).map(|point| point.row.clone()).collect();
     print(&table::pivot(&rows))?;
+    print(&report_faces::added(&rows))?;
     print(&ratio::show(&ratio::all(&run.results)))?;
     note_conditions(load);
     args.write(&run)
+}
+
+/// What `--faces` calls an MPI over EMP and over TCP.
+const MPI: &str = "mpi";
+
+/// The steps of the schedule by an MPI. Without one, the page says what the others are.
+fn mpis(sizes: &[Size], effort: Effort, run: &Run) -> anyhow::Result<Vec<Point>> {
+    let steps: Vec<usize> = sizes.iter().filter(|size| size.round).map(|size| size.bytes).collect();
+    let (mpi, rows) = match pingpongs(&steps, effort.trial, effort.trials) {
+        Ok(found) => found,
+        Err(error) if error.is::<UserError>() => {
+            eprintln!("note: without an MPI: {error}");
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(error),
+    };
+    eprintln!("note: the MPI is {mpi}");
+    let point = |row: MpiRow| {
+        let [over_emp, over_tcp] = SubjectKind::MPIS;
+        let us = row.one_way_us?;
+        let row = Row {
+            pattern: Pattern::Pingpong,
+            subject: if row.transport == Transport::Emp { over_emp } else { over_tcp },
+            link: None,
+            mtu: run.environment.mtu,
+            congestion: row.congestion,
+            size: Some(row.size),
+            one_way_us: Some(us),
+            mean_us: row.mean_us,
+            gbps: row.gbps,
+            messages_per_s: row.messages_per_s,
+            samples: row.samples,
+            copies: None,
+        };
+        // The program counts its round trips itself, and tells of their mean in each round.
+        Some(Point { row, best_us: us, worst_us: us, repeats: 0, round: true })
+    };
+    Ok(rows.into_iter().filter_map(point).collect())
 }
 
 fn measure(session: &mut Session, sizes: &[Size], effort: Effort) -> anyhow::Result<Vec<Point>> {
@@ -242,7 +303,6 @@ impl Args {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::bench::{Pattern, SubjectKind};
 
     /// A point whose trials all took the same time.
     pub fn point(subject: SubjectKind, bytes: usize, us: f64) -> Point {

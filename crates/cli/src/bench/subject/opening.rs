@@ -79,6 +79,7 @@ fn open(
             Some(face) => face.open(spec.link, place)?,
             None => bail_user!("there is no face {name}"),
         },
+        SubjectKind::Mpi(_) => bail_user!("an MPI has programs of its own"),
         SubjectKind::Raw => Box::new(RawOpening::open(spec.link, place, ethertype)?),
         SubjectKind::Tcp | SubjectKind::TcpBlock => Box::new(TcpOpening::open(spec, place, role)?),
     })

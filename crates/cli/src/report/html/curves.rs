@@ -3,13 +3,16 @@
 use std::ops::Range;
 
 use super::chart::{Axis, Chart, Curve};
-use crate::bench::{Point, SubjectKind, show_size};
+use crate::bench::{FACES, Point, SubjectKind, show_size};
 use crate::report::plot::{around, show_time};
 use crate::report::ratio::Ratio;
 use crate::report::table;
 
 /// Ratio of greatest to least from which every power of two has no room any more.
 const RATIO_WIDE: f64 = 256.0;
+
+/// Colours of faces, in the order of their list; from the fifth on they repeat.
+const FACE_CLASSES: [&str; 4] = ["face-a", "face-b", "face-c", "face-d"];
 
 /// All points of one subject, from small sizes to large.
 pub struct Line<'a> {
@@ -59,6 +62,12 @@ fn class(point: &Point) -> &'static str {
     match (point.row.subject, point.row.link.as_deref()) {
         (SubjectKind::Tcp, _) => "tcp",
         (SubjectKind::TcpBlock, _) => "block",
+        (SubjectKind::Face(name), _) => {
+            let place = FACES.iter().position(|face| face.name == name).unwrap_or(0);
+            FACE_CLASSES[place % FACE_CLASSES.len()]
+        }
+        (SubjectKind::Mpi("mpi-emp"), _) => "mpi",
+        (SubjectKind::Mpi(_), _) => "mpi-tcp",
         (_, Some("packet")) => "packet",
         (_, Some("udp")) => "udp",
         (_, Some("xdp")) => "xdp",

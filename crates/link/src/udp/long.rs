@@ -9,8 +9,7 @@
 //! Where pieces are spliced ([`super::splice`]) the frame names pages until its receiver has read them, longer than the call
 //! that sends it. The firmware gives a buffer back when the peer has acknowledged what is in it, so a page that changes sooner
 //! than it is read belongs to a frame whose bytes have already come another way: a duplicate, which the peer drops by its
-//! number, or because its checksum is wrong. (Of a message that was copied when no answer came in time, `emp-firmware`'s
-//! `send/answered.rs`, they may come only then, out of the copy.) Operations that ended without an answer (the peer was silent for too long) give
+//! number, or because its checksum is wrong. Operations that ended without an answer (the peer was silent for too long) give
 //! buffers back as well: what a peer that wakes up late finds in their pages has a wrong checksum. Where a frame says that its
 //! payload is not under the checksum (`CRC-3`), nothing would tell, so it is copied. Nothing waits for the kernel to let go of pages.
 

@@ -1,6 +1,8 @@
 //! Times in which this node did not run although something was due: its process was stopped or starved, or the machine
 //! stood still. What it did not hear meanwhile is no peer's silence (`RESEND-5`).
 
+use emp_wire::{Flags, Header};
+
 use crate::counters::Counter;
 use crate::engine::Firmware;
 use crate::peers::milliseconds;
@@ -10,14 +12,29 @@ use crate::time::{Span, Time};
 /// shares its processor is not held to be away all the time; far shorter than any patience, so that what is not excused does not count.
 const ABSENCE_MIN: Span = Span::ms(10);
 
+/// Bytes behind the header of the shortest frames whose payload a link may refer to instead of copying it.
+pub const REFERRED_BYTES_MIN: u16 = 16 << 10;
+
 impl Firmware {
     /// To be called first with each event that comes in.
     #[inline]
     pub(crate) fn notice_absence(&mut self, now: Time) {
         let before = core::mem::replace(&mut self.ran_at, now);
-        if now.since(before) >= ABSENCE_MIN {
+        let absent = now.since(before);
+        if absent >= ABSENCE_MIN {
             self.excuse_peers(before, now);
+            // Half, as clocks and settings differ a little.
+            self.distrusts |= absent.0 >= self.profile.unreachable_after.0 / 2;
         }
+    }
+
+    /// A frame that may have waited for so long that its sender has given up, and uses the memory for something else: the kernel may have
+    /// read its payload out of that only now, and no checksum would tell (`CRC-5`). Shorter ones are always copied when they leave.
+    #[inline]
+    pub(crate) fn is_stale(&self, header: &Header) -> bool {
+        self.distrusts
+            && header.flags.has(Flags::PAYLOAD_UNCHECKED)
+            && header.length >= REFERRED_BYTES_MIN
     }
 
     /// Moves the beginnings of all silences on by the time in which nobody looked. What was not due does not count as

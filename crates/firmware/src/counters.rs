@@ -117,6 +117,8 @@ counters! {
     FramesAssembled = "frames_assembled",
     /// Dropped: a slice that does not continue what is here of its frame.
     DropSlice = "drop_lone_slice",
+    /// Dropped: a long frame without a checksum over its payload that may have waited here for longer than its sender waits (`CRC-5`).
+    DropStalePayload = "drop_stale_payload",
     /// Dropped: shorter than a header.
     DropTooShort = "drop_too_short",
     /// Dropped: another version.

@@ -60,6 +60,7 @@ impl Firmware {
             Ok((header, body)) if names_memory(&header, body) && !self.reads_memory(link) => {
                 Err(Counter::DropPieces)
             }
+            Ok((header, _)) if self.is_stale(&header) => Err(Counter::DropStalePayload),
             Ok((header, body)) => self.admit(now, way, &header, frame, body).map(|peer| {
                 self.counters.count(Counter::FramesReceived);
                 self.deliver(now, peer, way, &header, body, memory);

@@ -27,7 +27,7 @@ use crate::path::unit::{HELD_MIN, Units};
 use crate::path::{PathId, PathInUse, Way};
 use crate::peers::Peers;
 use crate::predict::SendsFirst;
-use crate::profile::Profile;
+use crate::profile::{Integrity, Profile};
 use crate::receive::ReceivePath;
 use crate::send::{Outlet, SendPath};
 use crate::time::Time;
@@ -172,6 +172,8 @@ pub struct Firmware {
     pub(crate) former: crate::claims::Former,
     /// Who was told lately that its frames miss this node.
     pub(crate) greetings: Greetings,
+    /// Nothing came in for long, and what waits in the links may be as old (`CRC-5`).
+    pub(crate) distrusts: bool,
     /// When an event last came in.
     pub(crate) ran_at: Time,
     /// Links that nothing can cross now.
@@ -190,6 +192,8 @@ impl Firmware {
             links.iter().rev().fold(0, |bits, link| bits << 1 | u64::from(of(link)))
         };
         let segmenting = bits(|link| link.segments);
+        let by_carrier = profile.integrity == Integrity::Carrier;
+        let summing = if by_carrier { bits(|link| link.sums) } else { 0 };
         let long_links =
             if profile.takes_long_frames() { bits(|link| link.long_frames) } else { 0 };
         let units = Units::new(long_links, bits(|link| link.long_frames_held >= HELD_MIN));
@@ -201,7 +205,7 @@ impl Firmware {
             takes_bytes_max: frame_bytes_max as u16,
             assembly: Assembly::new(),
             peers,
-            send: SendPath::new(profile.clone(), segmenting),
+            send: SendPath::new(profile.clone(), segmenting, summing),
             receive: ReceivePath::new(profile.clone()),
             cross: Cross::new(),
             routes: Routes::new(seed ^ u64::from(epoch)),
@@ -218,6 +222,7 @@ impl Firmware {
             names: crate::claims::Names::default(),
             former: crate::claims::Former::default(),
             greetings: Greetings::new(),
+            distrusts: false,
             ran_at: Time::default(),
             carriers: Carriers::default(),
         }

@@ -23,7 +23,8 @@ use crate::time::Time;
 use crate::transmit::LinkIndex;
 
 /// Flags that a frame in the middle of a train may have.
-const USUAL: Flags = Flags(Flags::ACK.0 | Flags::ACK_REQUEST.0 | Flags::LAST.0);
+const USUAL: Flags =
+    Flags(Flags::ACK.0 | Flags::ACK_REQUEST.0 | Flags::LAST.0 | Flags::PAYLOAD_UNCHECKED.0);
 
 /// Frames of one length, the last perhaps shorter, that came from one address and wait in a link.
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +161,7 @@ impl Firmware {
         heads: &[[u8; HEADER_BYTES]],
         memory: &mut impl HostMemory,
     ) {
+        self.notice_absence(now);
         let heads = &heads[..heads.len().min(landing.frames())];
         let Some(head) = heads.first() else { return };
         let Landing { link, from, frame_bytes, bytes, .. } = *landing;
@@ -186,8 +188,13 @@ impl Firmware {
             let Some(header) = landing.header(checked.frames, head) else { break };
             let payload = landing.payload(checked.frames);
             let mut sum = head_checksum(head, seed);
-            let summed = memory.checksum(payload, &mut sum).is_ok();
-            if !summed || sum.value() != checksum_of(head) || !checked.note(&header) {
+            let summed = header.flags.has(Flags::PAYLOAD_UNCHECKED)
+                || memory.checksum(payload, &mut sum).is_ok();
+            if self.is_stale(&header)
+                || !summed
+                || sum.value() != checksum_of(head)
+                || !checked.note(&header)
+            {
                 break;
             }
         }
@@ -219,7 +226,14 @@ impl Firmware {
             let Some(header) = landing.header(checked.frames, head) else { break };
             let to = landing.payload(checked.frames);
             let mut sum = head_checksum(head, seed);
-            let copied = memory.write_and_sum(to, payload, &mut sum).is_ok();
+            let copied = if header.flags.has(Flags::PAYLOAD_UNCHECKED) {
+                // Its header shows that it is the frame that belongs there.
+                sum.value() == checksum_of(head)
+                    && !self.is_stale(&header)
+                    && memory.write(to, payload).is_ok()
+            } else {
+                memory.write_and_sum(to, payload, &mut sum).is_ok()
+            };
             if !copied || sum.value() != checksum_of(head) || !checked.note(&header) {
                 break;
             }

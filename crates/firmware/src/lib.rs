@@ -50,6 +50,7 @@ mod time;
 mod timers;
 mod transmit;
 
+pub use absence::REFERRED_BYTES_MIN;
 pub use at_once::AtOnce;
 pub use counters::{Counter, Counters};
 pub use descriptor::{
@@ -68,7 +69,7 @@ pub use one_sided::{
 };
 pub use path::PathInUse;
 pub use path::link_info::{LinkCost, LinkInfo};
-pub use profile::{AckTrigger, Profile, RetransmitUnit, Unexpected};
+pub use profile::{AckTrigger, Integrity, Profile, RetransmitUnit, Unexpected};
 pub use time::{Span, Time};
 pub use transmit::{LinkIndex, TransmitBatch, TransmitFrame};
 

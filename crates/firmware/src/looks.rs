@@ -11,6 +11,7 @@ impl Firmware {
     /// depend on it. True if there was anything: then [`poll_timeout`](Self::poll_timeout) may have changed.
     #[inline]
     pub fn catch_up(&mut self, now: Time) -> bool {
+        self.distrusts = false;
         let settled = self.send.settle_acks(now);
         self.receive.answer_no_more(now, 0, &self.cross) | settled
     }
@@ -19,6 +20,8 @@ impl Firmware {
     /// acknowledgement that waits for that goes on waiting for some microseconds.
     #[inline]
     pub fn idle(&mut self, now: Time) -> bool {
+        // What waited in the links has been seen.
+        self.distrusts = false;
         let settled = self.send.settle_acks(now);
         self.receive.answer_no_more(now, IDLE_US, &self.cross) | settled
     }

@@ -76,14 +76,32 @@ pub struct Profile {
     pub request_ack_below: u32,
     /// Frames acknowledged past a missing one before it counts as lost.
     pub reorder_frames: u32,
-    /// Payloads are under the checksum, not only headers.
+    /// Payloads are under the checksum, not only headers, where the carrier has none of its own.
     pub checksum_payload: bool,
+    /// What payloads are checked by where it has.
+    pub integrity: Integrity,
     /// Small frames that leave together share link frames (`BUNDLE-1`).
     pub bundles: bool,
     /// Frames longer than the MTU, where a link carries them (`LONG-1`).
     pub long_frames: bool,
     /// Without a single frame from a peer for this long while something is due from it, it is unreachable.
     pub unreachable_after: Span,
+}
+
+/// What payloads are checked by on links whose carrier has a checksum of its own, as UDP (`CRC-3`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Integrity {
+    /// By the carrier alone, as TCP's are.
+    #[default]
+    Carrier,
+    /// By the frame's checksum as well, from the sender's memory to the receiver's.
+    EndToEnd,
+}
+
+impl Integrity {
+    /// All, by the names that users have for them.
+    pub const ALL: [(&'static str, Self); 2] =
+        [("carrier", Self::Carrier), ("end-to-end", Self::EndToEnd)];
 }
 
 impl Profile {
@@ -143,6 +161,7 @@ impl Profile {
         request_ack_below: 96,
         reorder_frames: 3,
         checksum_payload: true,
+        integrity: Integrity::Carrier,
         bundles: true,
         long_frames: true,
         // A card that is set down and up again hears nothing for some 5 s (an e1000e: 2 s down, 3 s without a carrier), and its peer,

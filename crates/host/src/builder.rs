@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use emp_firmware::{Config, Firmware, LinkInfo, Profile};
+use emp_firmware::{Config, Firmware, Integrity, LinkInfo, Profile};
 use emp_link::{Capabilities, Link};
 use emp_wire::{Epoch, LONG_FRAME_BYTES, NodeId};
 
@@ -119,6 +119,13 @@ impl NodeBuilder {
     /// time in which its own interface had no carrier. Call it after `profile`, which sets it as well.
     pub fn unreachable_after(mut self, silence: Duration) -> Self {
         self.profile.unreachable_after = clock::span(silence);
+        self
+    }
+
+    /// What payloads are checked by on links whose carrier has a checksum of its own (`udp`), if not by that alone. Call it after
+    /// [`profile`](Self::profile), which sets it as well.
+    pub fn integrity(mut self, integrity: Integrity) -> Self {
+        self.profile.integrity = integrity;
         self
     }
 
@@ -315,7 +322,8 @@ fn info(chosen: &ChosenLink) -> LinkInfo {
     let info = LinkInfo::new(capabilities.frame_bytes_max, chosen.asks_everyone);
     let long_frames_held = u32::try_from(capabilities.long_frames_held).unwrap_or(u32::MAX);
     let long_frames = has_long_frames(capabilities);
-    LinkInfo { reads_memory, segments, long_frames, long_frames_held, ..info }
+    let sums = capabilities.sums;
+    LinkInfo { reads_memory, segments, sums, long_frames, long_frames_held, ..info }
 }
 
 /// Frames longer than the MTU are to be made for this link. Where there is no MTU, as in a machine's memory, they are only taken.

@@ -198,8 +198,8 @@ pub use emp_link as link;
 
 pub use emp_firmware::{
     AtomicDescriptor, AtomicOp, BufferPlace, ClaimId, Completion, CompletionMode, Counter,
-    Counters, Datatype, GetDescriptor, LinkIndex, NodeEvent, OpKind, PathInUse, PostError,
-    ProbeInfo, Profile, PutDescriptor, ReceiveDescriptor, RegionId, RemoteRegion, Rights, Segment,
-    SegmentList, Selector, SendDescriptor, Span, Status,
+    Counters, Datatype, GetDescriptor, Integrity, LinkIndex, NodeEvent, OpKind, PathInUse,
+    PostError, ProbeInfo, Profile, PutDescriptor, ReceiveDescriptor, RegionId, RemoteRegion,
+    Rights, Segment, SegmentList, Selector, SendDescriptor, Span, Status,
 };
 pub use emp_wire::{Epoch, LinkAddress, NodeId};

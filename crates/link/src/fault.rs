@@ -66,8 +66,10 @@ pub struct FaultLink<L> {
 impl<L: Link> FaultLink<L> {
     /// Wraps a link. A quiet plan costs nothing.
     pub fn new(inner: L, plan: &FaultPlan) -> Self {
-        // What a checksum would have thrown away is lost where there is none (`CRC-4`): flipped bits are for wires.
-        let unsummed = inner.capabilities().address.is_memory();
+        // What a checksum would have thrown away is lost where there is none, or the carrier's throws it away below this (`CRC-3`,
+        // `CRC-4`): flipped bits are for wires.
+        let link = inner.capabilities();
+        let unsummed = link.address.is_memory() || link.sums;
         let injector = |wanted: bool, seed| {
             (wanted && !plan.is_quiet()).then(|| Injector::new(plan.clone(), unsummed, seed))
         };

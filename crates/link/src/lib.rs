@@ -63,6 +63,8 @@ pub struct Capabilities {
     pub batch_max: usize,
     /// Frames of one size to one address can leave in one segmented system call.
     pub segmentation: bool,
+    /// What carries the frames has a checksum over all of each.
+    pub sums: bool,
     /// A frame to [`LinkAddress::EVERYONE`] reaches nodes that were never configured.
     pub broadcast: bool,
     /// Opening it took a privilege (CAP_NET_RAW).

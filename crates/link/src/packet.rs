@@ -69,6 +69,7 @@ impl PacketLink {
             parts_max: PARTS_MAX,
             batch_max: BATCH_MAX,
             segmentation: false,
+            sums: false,
             broadcast: true,
             privileged: true,
             address: LinkAddress::mac(opened.mac),

@@ -98,6 +98,7 @@ impl ShmLink {
             parts_max: PARTS_MAX,
             batch_max: BATCH_MAX,
             segmentation: false,
+            sums: false,
             broadcast: options.broadcast,
             privileged: false,
             address: LinkAddress::shm(opened.number),

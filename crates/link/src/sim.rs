@@ -116,6 +116,7 @@ impl Fabric {
             parts_max: PARTS_MAX,
             batch_max: BATCH_MAX,
             segmentation: false,
+            sums: false,
             broadcast: true,
             privileged: false,
             address: LinkAddress::index(index),

@@ -115,6 +115,7 @@ impl UdpLink {
             parts_max: PARTS_MAX,
             batch_max: BATCH_MAX,
             segmentation: segments,
+            sums: true,
             broadcast: false,
             privileged: false,
             address: LinkAddress::udp(opened.local),

@@ -70,6 +70,7 @@ impl XdpLink {
             parts_max: framing.parts_max,
             batch_max: BATCH_MAX,
             segmentation: false,
+            sums: false,
             broadcast: true,
             privileged: true,
             address: LinkAddress::mac(framing.mac),

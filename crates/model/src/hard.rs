@@ -134,7 +134,7 @@ pub fn schedule_limits(seed: u64, world: &mut World, temper: &Temper) {
     for _ in 0..prng.within(1..=3) {
         let node = prng.index(world.nodes.len());
         let usual = world.nodes[node].setup.links.iter().map(|link| link.frame_bytes_max).min();
-        let bytes = prng.within(320..=usual.unwrap_or(1_500) as u64 - 8) as usize;
+        let bytes = prng.within(520..=usual.unwrap_or(1_500) as u64 - 8) as usize;
         let at = world.began() + Span(prng.below(span));
         world.schedule(at, Action::SetMtu { node, frame_bytes: Some(bytes) });
         if prng.percent(70) {

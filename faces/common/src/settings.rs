@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use emp_host::{Profile, Span, WaitMode};
+use emp_host::{Integrity, Profile, Span, WaitMode};
 use emp_link::FaultPlan;
 
 /// How long closing waits for acknowledgements at most, unless said otherwise. Peers that have ended say goodbye, so this
@@ -14,7 +14,7 @@ const TIMEOUT_MIN_MS: u64 = 50;
 const TIMEOUT_MAX_MS: u64 = 3_600_000;
 
 /// What there is to set: the name without `EMP_`, and what it does.
-pub const SETTINGS: [(&str, &str); 9] = [
+pub const SETTINGS: [(&str, &str); 10] = [
     (
         "LINK",
         "Links to use: auto, packet (raw Ethernet frames), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (processes of this machine only); auto has shm for the processes of this machine (default: auto)",
@@ -39,6 +39,10 @@ pub const SETTINGS: [(&str, &str); 9] = [
         "How blocking calls wait: adaptive (look for as long as recent waits make it worth while, then sleep), spin (also those that only look: they never give the core away), or sleep (default: adaptive)",
     ),
     ("LINGER", "Milliseconds that closing waits for acknowledgements at most (default: 2000)"),
+    (
+        "INTEGRITY",
+        "What payloads are checked by over udp: carrier (UDP's checksum, as TCP's are) or end-to-end (EMP's as well) (default: carrier)",
+    ),
 ];
 
 /// Which kinds of links are wanted.
@@ -153,6 +157,7 @@ fn profile(look: &impl Fn(&str) -> Option<Set>) -> Result<Profile, String> {
     if let Some(bytes) = number(look("EAGER"), "bytes")? {
         profile = profile.with_eager(bytes);
     }
+    profile.integrity = one_of(look("INTEGRITY"), &Integrity::ALL, profile.integrity)?;
     let set = look("TIMEOUT");
     let variable = set.as_ref().map(|set| set.variable.clone()).unwrap_or_default();
     if let Some(time) = number(set, "milliseconds")? {
@@ -196,6 +201,9 @@ mod tests {
         assert_eq!(with("FAULT", "drop:0.01").unwrap().fault.unwrap().drop, 0.01);
         assert_eq!(with("EAGER", "70").unwrap().profile, Profile::DEFAULT.with_eager(70));
         assert_eq!(with("TIMEOUT", "70").unwrap().profile.unreachable_after, Span::ms(70));
+        assert_eq!(with("INTEGRITY", "").unwrap().profile.integrity, Integrity::Carrier);
+        let asked = with("INTEGRITY", "end-to-end").unwrap();
+        assert_eq!(asked.profile.integrity, Integrity::EndToEnd);
         assert_eq!(with("WAIT", "sleep").unwrap().wait, WaitMode::Sleep);
         assert_eq!(with("LINGER", "5").unwrap().linger, Duration::from_millis(5));
     }
@@ -218,7 +226,8 @@ mod tests {
 
     #[test]
     fn mistakes_name_the_variable() {
-        for name in ["LINK", "PROFILE", "FAULT", "EAGER", "TIMEOUT", "WAIT", "LINGER"] {
+        for name in ["LINK", "PROFILE", "FAULT", "EAGER", "TIMEOUT", "WAIT", "LINGER", "INTEGRITY"]
+        {
             let error = with(name, "nonsense").unwrap_err();
             assert!(error.starts_with(&format!("EMP_{name}=nonsense")), "{error}");
         }

@@ -69,6 +69,7 @@ mod tests {
             (c"timeout", "FI_EMP_TIMEOUT"),
             (c"wait", "FI_EMP_WAIT"),
             (c"linger", "FI_EMP_LINGER"),
+            (c"integrity", "FI_EMP_INTEGRITY"),
         ] {
             assert!(with(name, "nonsense").unwrap_err().starts_with(variable));
         }

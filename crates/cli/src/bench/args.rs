@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use emp_firmware::Profile;
+use emp_firmware::{Integrity, Profile};
 
 use super::job::{LinkChoice, Pattern, Spec, SubjectKind};
 use super::measure::Effort;
@@ -72,6 +72,9 @@ pub struct EmpArgs {
     /// does not count, up to six times as much.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub timeout: f64,
+    /// What EMP's payloads are checked by over udp: carrier (UDP's checksum, as TCP's are), end-to-end (EMP's as well).
+    #[arg(long, default_value = "carrier")]
+    pub integrity: String,
     /// Where the firmware runs: inline (in the caller), thread.
     #[arg(long, default_value = "inline")]
     pub board: String,
@@ -215,6 +218,10 @@ impl EmpArgs {
             let known: Vec<_> = Profile::ALL.iter().map(|profile| profile.name).collect();
             bail_user!("there is no profile {}; there are {}", self.profile, known.join(", "));
         }
+        if !Integrity::ALL.iter().any(|(name, _)| *name == self.integrity) {
+            let known = Integrity::ALL.map(|(name, _)| name);
+            bail_user!("there is no integrity {}; there are {}", self.integrity, known.join(", "));
+        }
         if !BOARDS.contains(&self.board.as_str()) {
             bail_user!("there is no board {}; there are {}", self.board, BOARDS.join(", "));
         }
@@ -237,6 +244,7 @@ impl EmpArgs {
         let spec = Spec {
             profile: self.profile.clone(),
             timeout_ms: (self.timeout * 1e3) as u64,
+            integrity: self.integrity.clone(),
             board: self.board.clone(),
             guardian: !self.no_guardian,
             bundle: self.bundle,
@@ -415,6 +423,7 @@ mod tests {
             ("x peer --profile fast", "there are default, emp2001"),
             ("x peer --timeout 0", "choose 0.05 to 3600 seconds"),
             ("x peer --board moon", "there are inline, thread"),
+            ("x peer --integrity none", "there are carrier, end-to-end"),
             ("x peer --loss 1.5", "a loss of 1.5"),
             ("x peer --faults rain:1%", "`rain` is none of"),
             ("x peer --wait long", "there are spin, adaptive, sleep"),

@@ -155,6 +155,9 @@ pub struct Spec {
     pub profile: String,
     /// Milliseconds of silence after which EMP gives a peer up.
     pub timeout_ms: u64,
+    /// What EMP's payloads are checked by, by name.
+    #[serde(default = "by_carrier")]
+    pub integrity: String,
     /// Where EMP's firmware runs, by name.
     pub board: String,
     /// EMP's guardian thread is there.
@@ -174,6 +177,10 @@ pub struct Spec {
     pub seed: u64,
 }
 
+fn by_carrier() -> String {
+    "carrier".to_owned()
+}
+
 impl Spec {
     /// EMP as it comes, over a link.
     pub fn emp(link: LinkChoice) -> Self {
@@ -182,6 +189,7 @@ impl Spec {
             link,
             profile: "default".to_owned(),
             timeout_ms: 10_000,
+            integrity: by_carrier(),
             board: "inline".to_owned(),
             guardian: true,
             bundle: false,

@@ -16,6 +16,8 @@ pub struct LinkInfo {
     pub reads_memory: bool,
     /// Frames of one train leave in one call, and arrive together: long trains are given to it in parts.
     pub segments: bool,
+    /// Its carrier has a checksum over what it carries: payloads need none of EMP's (`CRC-3`).
+    pub sums: bool,
     /// Frames of up to [`LONG_FRAME_BYTES`](emp_wire::LONG_FRAME_BYTES) arrive whole or not at all, whatever `frame_bytes_max` is
     /// (`LONG-1`).
     pub long_frames: bool,
@@ -36,6 +38,7 @@ impl LinkInfo {
             broadcast,
             reads_memory: false,
             segments: false,
+            sums: false,
             long_frames: false,
             long_frames_held: 0,
             cost: None,

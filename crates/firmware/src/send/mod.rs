@@ -195,6 +195,8 @@ type FurtherWindows = [Window; PATHS_MAX - 1];
 /// The send path of a node.
 pub(crate) struct SendPath {
     profile: Profile,
+    /// Links whose carrier checks payloads, a bit each.
+    summing: u64,
     pub(crate) counters: Counters,
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) route_news: VecDeque<RouteNews>,
@@ -236,8 +238,16 @@ pub(crate) struct SendPath {
 const SPARE_MAX: usize = 256;
 
 impl SendPath {
-    pub(crate) fn new(profile: Profile, segmenting: u64) -> Self {
+    /// Whether payloads that take this way are under the frame's checksum (`CRC-3`).
+    #[inline]
+    pub(crate) fn checks_payload(&self, way: Option<crate::path::Way<'_>>) -> bool {
+        let summed = way.is_some_and(|(link, _)| self.summing >> (link.0 % 64) & 1 == 1);
+        self.profile.checksum_payload && !summed
+    }
+
+    pub(crate) fn new(profile: Profile, segmenting: u64, summing: u64) -> Self {
         Self {
+            summing,
             profile,
             counters: Counters::default(),
             completions: VecDeque::new(),

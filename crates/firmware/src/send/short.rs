@@ -153,7 +153,7 @@ impl SendPath {
         let flags = Flags::ACK.with(Flags::LAST).with_if(request, Flags::ACK_REQUEST);
         let (flags, acknowledge) = (flags.with(fields().flags()), cell.acknowledge);
         let head = Head { kind: Kind::Message, flags, sequence, acknowledge, word: number };
-        let Profile { checksum_payload: check_payload, bundles, .. } = self.profile;
+        let (bundles, check_payload) = (self.profile.bundles, self.checks_payload(Some(*way)));
         let way = Some(*way);
         // If it is over, the buffer is the caller's own again when this returns: all of it is copied, whatever its length, or gone.
         let lent = (*lent || !over) && *long && send.segments.as_slice().len() == 1;

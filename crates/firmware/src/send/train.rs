@@ -131,9 +131,9 @@ impl SendPath {
     ) -> u32 {
         let Outlet { peers, cross, memory, batch, .. } = out;
         let Run { first, frames, record, source } = run;
-        let check_payload = self.profile.checksum_payload;
         let Some(active) = self.peers[peer].active.as_deref() else { return 0 };
         let (path, way) = paths.pick(active.records[*record].path);
+        let check_payload = self.checks_payload(way);
         let inline_bytes = self.inline_bytes(way, &active.records[*record]);
         let (source_tag, bundles) = (peers.source_tag, false);
         let line = Line {

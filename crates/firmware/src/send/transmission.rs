@@ -16,7 +16,6 @@ use crate::memory::{HostMemory, SegmentList};
 use crate::path::table::Target;
 use crate::path::{PathId, Paths};
 use crate::peers::Peers;
-use crate::profile::Profile;
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
@@ -254,7 +253,7 @@ impl SendPath {
         let acknowledge = cross.acks[peer].acknowledge;
         let (own, source_tag) = (peers.own, peers.source_tag);
         let head = |kind, flags: Flags, word| Head { kind, flags, sequence, acknowledge, word };
-        let Profile { checksum_payload: check_payload, bundles, .. } = self.profile;
+        let (bundles, check_payload) = (self.profile.bundles, self.checks_payload(way));
         let inline_bytes = self.inline_bytes(way, record);
         let long = paths.is_long(path);
         // Where a train lands, each frame has a link frame of its own.

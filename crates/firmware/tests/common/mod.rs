@@ -45,6 +45,8 @@ pub struct Pair {
     pub address: [u32; 2],
     /// The nodes are processes of one machine: their frames cross its memory.
     pub memory_link: bool,
+    /// The longest frame that the link takes.
+    pub longest: usize,
 }
 
 pub const HALF: u64 = 8 << 20;
@@ -90,6 +92,7 @@ impl Pair {
             drop: Box::new(|_, _| false),
             address: [0, 1],
             memory_link: false,
+            longest: if link.long_frames { emp_wire::LONG_FRAME_BYTES } else { 1500 },
         }
     }
 
@@ -116,7 +119,7 @@ impl Pair {
                         bytes.extend_from_slice(&node.memory.0[at..at + s.bytes as usize]);
                     }
                     assert_eq!(bytes.len(), frame.bytes());
-                    assert!(bytes.len() <= 1500);
+                    assert!(bytes.len() <= self.longest);
                     let ok = match frame.to.as_index() {
                         Some(a) => a == self.address[1 - i],
                         None => true,

@@ -108,6 +108,7 @@ pub fn pair() -> ([Node; 2], [Endpoint; 2]) {
             parts_max: 16,
             batch_max: SLOTS,
             segmentation: false,
+            sums: false,
             broadcast: true,
             privileged: false,
             address: LinkAddress::index(end as u32),

@@ -9,9 +9,9 @@
 //! Where pieces are spliced ([`super::splice`]) the frame names pages until its receiver has read them, longer than the call
 //! that sends it. The firmware gives a buffer back when the peer has acknowledged what is in it, so a page that changes sooner
 //! than it is read belongs to a frame whose bytes have already come another way: a duplicate, which the peer drops by its
-//! number, or because its checksum is wrong. Operations that ended without an answer (the peer was silent for too long) give
-//! buffers back as well: what a peer that wakes up late finds in their pages has a wrong checksum. Where a frame says that its
-//! payload is not under the checksum (`CRC-3`), nothing would tell, so it is copied. Nothing waits for the kernel to let go of pages.
+//! number. No payload that is under a frame's checksum is spliced (`CRC-3`). Operations that ended without an answer (the peer was silent for
+//! too long) give buffers back as well: a peer that wakes up late does not take such frames (`CRC-5`). Nothing waits for the kernel to let
+//! go of pages.
 
 use std::io;
 use std::net::SocketAddr;
@@ -127,7 +127,7 @@ impl UdpLink {
         self.long.try_splicing_again();
         let usable = self.segments_max > 1;
         let mut segment = self.long.segment_of(bytes).filter(|_| usable);
-        let named = lasts && segment.is_some() && is_summed(frame);
+        let named = lasts && segment.is_some() && !is_summed(frame);
         let mut pieces = splice::split(frame.parts).filter(|_| named);
         let name = SocketName::of(to);
         let mut in_vain = None;
@@ -199,7 +199,8 @@ fn is_question(frame: &TxFrame<'_>) -> bool {
     first & 0x1F == Kind::Hello as u8
 }
 
-/// False if the frame says that its payload is not under its checksum.
+/// False if the frame says that its payload is not under its checksum. One that is was summed in memory that must not change any more, which is
+/// promised of no memory that a program may write to: it is copied, so that what is sent is what was summed.
 fn is_summed(frame: &TxFrame<'_>) -> bool {
     let flags = frame.parts.first().and_then(|head| head.get(FLAGS_OFFSET)).copied().unwrap_or(0);
     !Flags(flags).has(Flags::PAYLOAD_UNCHECKED)

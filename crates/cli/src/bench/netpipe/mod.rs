@@ -60,7 +60,7 @@ pub struct Args {
     /// Measure these in turn with EMP: raw (the bare links), tcp (spinning), tcp-block (sleeping); or none.
     #[arg(long, value_delimiter = ',', value_name = "SUBJECTS", default_value = "raw,tcp")]
     vs: Vec<String>,
-    /// And EMP's faces, and an MPI over EMP and over TCP: libfabric, mx, vipl, vmmc, mpi, or all. EMP is measured as it chooses its links
+    /// And EMP's faces, and an MPI over EMP and over TCP: libfabric, mx, vmmc, mpi, or all. EMP is measured as it chooses its links
     /// then, not over each.
     #[arg(long, value_delimiter = ',', value_name = "FACES")]
     faces: Vec<String>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use emp_firmware::Profile;
+use emp_firmware::{Integrity, Profile};
 use emp_host::{Board, Endpoint, LinkIndex, Node, NodeBuilder, WaitMode};
 use emp_link::{
     FaultPlan, Link, LinkError, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink,
@@ -162,6 +162,11 @@ fn describe(spec: &Spec, place: &Place) -> anyhow::Result<NodeBuilder> {
     let notices = |line: &str| eprintln!("{line}");
     let builder = Node::builder().profile(profile.clone()).board(board).wait_mode(wait);
     let builder = builder.unreachable_after(Duration::from_millis(spec.timeout_ms));
+    let Some((_, integrity)) = Integrity::ALL.iter().find(|(name, _)| *name == spec.integrity)
+    else {
+        bail_user!("there is no integrity {} at {}", spec.integrity, place.own);
+    };
+    let builder = builder.integrity(*integrity);
     patience::outlast(Duration::from_millis(spec.timeout_ms));
     Ok(builder.notices(notices))
 }

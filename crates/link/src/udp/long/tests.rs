@@ -16,7 +16,7 @@ use crate::{FrameSink, Link, Train, UdpOptions, system};
 /// A frame of so many bytes for node 1, with contents of its own.
 fn frame(number: u8, bytes: usize) -> Vec<u8> {
     let mut frame: Vec<u8> = (0..bytes).map(|i| (i * 7 + i / 256) as u8 ^ number).collect();
-    frame[..2].copy_from_slice(&[0x24, 0]);
+    frame[..2].copy_from_slice(&[0x24, Flags::PAYLOAD_UNCHECKED.0]);
     frame[2..4].copy_from_slice(&((bytes - HEADER_BYTES) as u16).to_be_bytes());
     frame[DESTINATION_TAG_OFFSET..][..2].copy_from_slice(&[0, 1]);
     frame
@@ -257,14 +257,14 @@ fn another_frame_than_the_one_seen_is_put_together_again() {
 
 /// Three calls splice a frame, one copies it.
 #[test]
-fn payload_is_named_only_if_it_is_long_and_summed() {
+fn payload_is_named_only_if_it_is_long_and_not_summed() {
     let (mut a, mut b) = (open(), open());
     let to = b.capabilities().address;
-    let mut unsummed = frame(1, 61_472);
-    unsummed[FLAGS_OFFSET] = Flags::PAYLOAD_UNCHECKED.0;
+    let mut summed = frame(1, 61_472);
+    summed[FLAGS_OFFSET] = 0;
     let least = HEADER_BYTES + splice::SPLICED_BYTES_MIN;
     for (frame, calls) in
-        [(frame(1, 61_472), 3), (unsummed, 1), (frame(2, least), 3), (frame(3, least - 1), 1)]
+        [(frame(1, 61_472), 3), (summed, 1), (frame(2, least), 3), (frame(3, least - 1), 1)]
     {
         let before = a.statistics().send_calls;
         send(&mut a, to, &frame);

@@ -81,6 +81,7 @@ impl Firmware {
         self.run_seeks(now);
         self.run_long_questions(now);
         self.run_size_searches(now);
+        self.receive.look_for_silence(now);
         if self.watch_at.is_some_and(|at| at <= now) {
             self.look_after(now);
         }

@@ -302,6 +302,7 @@ impl Firmware {
             return Err(PostError::Busy);
         }
         let directed = receive.selector.from != NodeId::ANY;
+        self.receive.set_time(now);
         let op = self.receive.post(receive, memory)?;
         if directed {
             self.watch(now);

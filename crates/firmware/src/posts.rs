@@ -67,6 +67,7 @@ impl Firmware {
         let peer = self.destination(now, get.target.to, get.endpoint)?;
         let known = self.peers[peer].remote_epoch != Epoch::UNKNOWN;
         let fragment = known.then(|| self.fragment_bytes(peer));
+        self.receive.set_time(now);
         let op = self.receive.post_get(peer, get, fragment)?;
         self.watch(now);
         self.relay(now);

@@ -75,7 +75,7 @@ fn one_message_has_so_many_blocks_under_way_and_no_more() {
     assert!(real.bytes(INTO, total) == pattern(5, 0, total));
 }
 
-/// Incast: over all senders no more is asked for than the profile has, and each sender gets its turn.
+/// Incast: over all senders no more is asked for than the profile has, of eight at a time, and all have their turn.
 #[test]
 fn all_senders_together_are_asked_for_so_much_and_no_more() {
     let Profile { pull_bytes_max, pull_block_bytes, .. } = Profile::DEFAULT;
@@ -83,7 +83,6 @@ fn all_senders_together_are_asked_for_so_much_and_no_more() {
     let mut peers: Vec<Forged> = (2..14).map(|id| Forged::met(id, &mut real)).collect();
     let total = 10 * u64::from(pull_block_bytes);
     let mut out: Vec<(usize, Pull)> = Vec::new();
-    let mut served = vec![false; peers.len()];
     let bytes = |out: &[(usize, Pull)]| out.iter().map(|(_, p)| u64::from(p.bytes)).sum::<u64>();
     let hear_all = |real: &mut Real, peers: &mut [Forged], out: &mut Vec<(usize, Pull)>| {
         // One turn of the node: what it says is for all of them.
@@ -108,22 +107,19 @@ fn all_senders_together_are_asked_for_so_much_and_no_more() {
         announce(&mut real, peer, bits, total);
     }
     hear_all(&mut real, &mut peers, &mut out);
-    assert_eq!(
-        out.len() as u64,
-        pull_bytes_max / u64::from(pull_block_bytes),
-        "all there is room for"
-    );
-    let mut rounds = 0;
+    // The first were asked when there were no others.
+    let room = pull_bytes_max / u64::from(pull_block_bytes);
+    assert_eq!(out.len() as u64, room, "all there is room for");
     while !out.is_empty() {
         let (i, pull) = out.remove(0);
-        served[i] = true;
         let seed = peers[i].node.0;
         answer(&mut real, &mut peers[i], seed, &pull);
         hear_all(&mut real, &mut peers, &mut out);
-        rounds += 1;
-        if rounds == 3 * 12 {
-            assert!(served.iter().all(|served| *served), "each had its turn: {served:?}");
-        }
+        let mut asked: Vec<usize> = out.iter().map(|(i, _)| *i).collect();
+        asked.sort_unstable();
+        asked.dedup();
+        // One that waits may be asked for a block of as the oldest.
+        assert!(asked.len() <= 9, "{asked:?}");
     }
     assert_eq!(real.done.len(), peers.len());
     assert!(real.done.iter().all(|done| done.status == Status::Ok));
@@ -271,7 +267,8 @@ fn pulls_that_waited_are_not_sent_to_the_next_incarnation() {
         real.receive(Selector::ANY, total);
         announce(&mut real, &mut peer, bits, total);
     }
-    assert_eq!(listen(&mut real, &mut peer).len(), 17);
+    // One message of a sender at a time.
+    assert_eq!(listen(&mut real, &mut peer).len(), 4);
     let said = said_to_the_next(&mut real, &peer);
     assert_eq!(of_kind(&said, Kind::Pull).len(), 0, "{:?}", kinds(&said));
     assert_eq!(real.done.len(), 8);

@@ -351,6 +351,11 @@ impl ReceivePath {
 
     /// When the next delayed acknowledgement may be due. Debts that were paid meanwhile are skipped, within reason.
     pub(crate) fn next_deadline(&self, cross: &Cross) -> Option<Time> {
+        let pulls = self.credit.due();
+        [self.next_delayed(cross), pulls].into_iter().flatten().min()
+    }
+
+    fn next_delayed(&self, cross: &Cross) -> Option<Time> {
         /// Entries looked at: this is asked after every batch, and looking once too often costs less.
         const LOOKED_AT: usize = 4;
         let delayed = &self.acks.delayed;

@@ -178,6 +178,7 @@ impl ReceivePath {
         cross: &mut Cross,
         memory: &mut impl HostMemory,
     ) -> Verdict {
+        self.credit.set_time(now);
         match header.kind {
             Kind::Message | Kind::Put | Kind::Atomic => {
                 self.on_first(now, peer, header, body, cross, memory)

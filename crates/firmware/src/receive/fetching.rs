@@ -178,7 +178,7 @@ impl ReceivePath {
         self.drop_pulls(Puller::Get(index));
         let generation = self.fetches.generation(index);
         let Some(fetch) = self.fetches.remove(index) else { return };
-        self.serve_pull_queue();
+        self.serve_pulls();
         self.counters.count(match fetch.kind {
             OpKind::Get => Counter::Gets,
             _ => Counter::Atomics,

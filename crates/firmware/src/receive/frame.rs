@@ -138,6 +138,7 @@ impl ReceivePath {
                 if let Some(state) = self.pulls.at_mut(pull) {
                     state.first = Some(slot.first);
                     state.received += bytes as u32;
+                    self.credit.hear(state.peer);
                 }
             }
         }
@@ -152,6 +153,8 @@ impl ReceivePath {
                 let state = self.pulls.get(pull, generation);
                 if state.is_some_and(|state| state.received == state.bytes) {
                     self.block_complete(pull);
+                } else if self.credit.is_answered_again() {
+                    self.serve_pulls();
                 }
             }
         }

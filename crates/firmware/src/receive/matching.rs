@@ -328,7 +328,7 @@ impl ReceivePath {
         });
         self.to_send.extend(values.into_iter().map(|values| ToSend::Forget { values }));
         // Only now that no message of the peer is left: others may take the room.
-        self.serve_pull_queue();
+        self.serve_pulls();
         let waiting: Vec<u32> = self
             .posted
             .indices()

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 mod acknowledge;
 mod atomics;
 mod bookkeeping;
+mod credit;
 mod describe;
 mod direct;
 mod early;
@@ -211,10 +212,10 @@ pub(crate) struct ReceivePath {
     incoming: Slots<Incoming>,
     pool: Pool,
     pulls: Slots<pulling::PullState>,
-    pulling_bytes: u64,
+    /// What is asked of whom.
+    credit: credit::Credit<pulling::Puller>,
     /// Messages that [`lands`](Incoming::lands) says it of.
     long_trains: u32,
-    pull_queue: VecDeque<pulling::Puller>,
     /// Messages that are read from their senders' memory, by index and generation.
     direct: VecDeque<(u32, u32)>,
     acks: acknowledge::AckQueues,
@@ -252,9 +253,8 @@ impl ReceivePath {
             incoming: Slots::new(INCOMING_MAX),
             pool: Pool::new(POOL_BYTES / 100 * (100 - POOL_SEND_PERCENT)),
             pulls: Slots::new(PULLS_MAX),
-            pulling_bytes: 0,
+            credit: credit::Credit::new(),
             long_trains: 0,
-            pull_queue: VecDeque::new(),
             direct: VecDeque::new(),
             acks: acknowledge::AckQueues::default(),
             not_ready: VecDeque::new(),

@@ -213,7 +213,7 @@ impl ReceivePath {
             self.pool.free(chain);
         }
         // Only now: it may itself have waited for room.
-        self.serve_pull_queue();
+        self.serve_pulls();
     }
 
     pub(super) fn say_done(&mut self, index: u32, status: DoneStatus) {

@@ -9,6 +9,7 @@ use crate::counters::Counter;
 use crate::cross::{Control, ToSend};
 use crate::limits::PULLS_MAX;
 use crate::path::unit::is_long_cut;
+use crate::time::Time;
 
 /// Long frames of one block: a request takes its sender 1.8 to 2.5 µs, as much as a quarter of what receiving one of them takes.
 const BLOCK_LONG_FRAMES: u64 = 5;
@@ -18,7 +19,7 @@ const BLOCK_LONG_FRAMES: u64 = 5;
 const LONG_BLOCKS_MAX: u32 = 2;
 
 /// What blocks are asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Puller {
     /// An incoming message.
     Message(u32),
@@ -34,13 +35,11 @@ pub(super) struct Pulling {
     end: u64,
     /// Blocks under way.
     out: u32,
-    /// It stands in the queue of those that wait for room.
-    waits: bool,
 }
 
 impl Pulling {
     pub(super) const fn of(start: u64, end: u64) -> Self {
-        Self { next: start, end, out: 0, waits: false }
+        Self { next: start, end, out: 0 }
     }
 
     pub(super) const fn is_over(&self) -> bool {
@@ -64,7 +63,7 @@ impl Pulling {
 
 /// A block that was asked for.
 pub(super) struct PullState {
-    peer: u32,
+    pub(super) peer: u32,
     pub(super) puller: Puller,
     pub(super) offset: u64,
     pub(super) bytes: u32,
@@ -82,32 +81,76 @@ impl ReceivePath {
         }
     }
 
-    /// Asks for as many blocks of a message or region as it may have under way.
+    /// Has the rest of a message or region asked for, when its turn comes.
     pub(super) fn pull_more(&mut self, puller: Puller) {
-        loop {
-            let profile = &self.profile;
-            let (most, block) = (profile.pull_blocks.max(1), profile.pull_block_bytes.max(1));
-            let bytes_max = profile.pull_bytes_max;
-            let (pulling_bytes, full) = (self.pulling_bytes, self.pulls.is_full());
-            let long = self.long_cut(puller);
-            let most = if long.is_some() { most.min(LONG_BLOCKS_MAX) } else { most };
-            let Some(pulling) = self.pulling_mut(puller) else { return };
-            let left = pulling.end - pulling.next;
-            if left == 0 || pulling.out >= most {
-                return;
-            }
-            let bytes = match long {
-                Some(frame) => long_block(left, frame, block),
-                None => left.min(u64::from(block)),
-            };
-            if full || pulling_bytes > 0 && pulling_bytes + bytes > bytes_max {
-                // Its turn comes when another block is in.
-                return self.wait_to_pull(puller);
-            }
-            let offset = pulling.next;
-            pulling.next += bytes;
-            pulling.out += 1;
-            self.ask_block(puller, offset, bytes as u32);
+        let Some(pulling) = self.pulling_mut(puller) else { return };
+        let (_, left) = pulling.left();
+        let peer = self.peer_of(puller);
+        self.credit.want(peer, puller, left);
+        self.serve_pulls();
+    }
+
+    /// Asks for blocks as long as there is room, of those whose turn it is (`CREDIT-1`).
+    pub(super) fn serve_pulls(&mut self) {
+        while self.serve_pull() || self.credit.take_back() {}
+        self.credit.look_later();
+    }
+
+    /// Asks for the next block. False: there is none, or no room for it.
+    fn serve_pull(&mut self) -> bool {
+        let next = self.credit.turns().find_map(|puller| Some((puller, self.next_block(puller)?)));
+        let Some((puller, bytes)) = next else { return false };
+        if !self.credit.has_room(bytes, self.profile.pull_bytes_max) || self.pulls.is_full() {
+            return false;
+        }
+        let Some(pulling) = self.pulling_mut(puller) else { return false };
+        let offset = pulling.next;
+        pulling.next += bytes;
+        pulling.out += 1;
+        self.credit.ask(puller, bytes);
+        self.ask_block(puller, offset, bytes as u32);
+        true
+    }
+
+    /// Bytes of its next block, if it may have another under way.
+    fn next_block(&self, puller: Puller) -> Option<u64> {
+        let (most, block) = (self.profile.pull_blocks.max(1), self.profile.pull_block_bytes.max(1));
+        let long = self.long_cut(puller);
+        let most = if long.is_some() { most.min(LONG_BLOCKS_MAX) } else { most };
+        let pulling = match puller {
+            Puller::Message(index) => &self.incoming.at(index)?.pulling,
+            Puller::Get(index) => &self.fetches.at(index)?.pulling,
+        };
+        let (_, left) = pulling.left();
+        if left == 0 || pulling.out >= most {
+            return None;
+        }
+        let (share, out) = self.credit.share(self.peer_of(puller), self.profile.pull_bytes_max);
+        let bytes = match long {
+            Some(frame) => long_block(left, frame, block, share),
+            None => left.min(u64::from(block)),
+        };
+        (out == 0 || out + bytes <= share).then_some(bytes)
+    }
+
+    /// What time it is, for what is asked for next.
+    #[inline]
+    pub(crate) fn set_time(&mut self, now: Time) {
+        self.credit.set_time(now);
+    }
+
+    /// A sender may not have answered for too long by now.
+    pub(crate) fn look_for_silence(&mut self, now: Time) {
+        self.credit.set_time(now);
+        if self.credit.due().is_some_and(|due| due <= now) {
+            self.serve_pulls();
+        }
+    }
+
+    fn peer_of(&self, puller: Puller) -> u32 {
+        match puller {
+            Puller::Message(index) => self.incoming.at(index).expect("the caller has it").peer,
+            Puller::Get(index) => self.fetches.at(index).expect("the caller has it").peer,
         }
     }
 
@@ -142,7 +185,6 @@ impl ReceivePath {
             }
             Puller::Get(index) => self.get_block(index, offset, bytes, pull),
         };
-        self.pulling_bytes += u64::from(bytes);
         self.to_send.push_back(ToSend::Control { peer, control });
         self.counters.count(Counter::PullsSent);
     }
@@ -156,55 +198,20 @@ impl ReceivePath {
     /// All of a block is here.
     pub(super) fn block_complete(&mut self, pull: u32) {
         let Some(state) = self.pulls.remove(pull) else { return };
-        self.pulling_bytes -= u64::from(state.bytes);
+        self.credit.end(state.peer, state.bytes.into());
         if let Some(pulling) = self.pulling_mut(state.puller) {
             pulling.out -= 1;
-            if self.pull_queue.is_empty() {
-                self.pull_more(state.puller);
-            } else {
-                // Others wait for room: it has had its turn.
-                self.wait_to_pull(state.puller);
-            }
             match state.puller {
                 Puller::Message(index) => self.advance(index),
                 Puller::Get(index) => self.advance_get(index),
             }
         }
-        self.serve_pull_queue();
-    }
-
-    /// Puts a message or get at the end of the queue of those that wait for room, if there is anything left to ask for.
-    fn wait_to_pull(&mut self, puller: Puller) {
-        let Some(pulling) = self.pulling_mut(puller) else { return };
-        if pulling.next < pulling.end && !core::mem::replace(&mut pulling.waits, true) {
-            self.pull_queue.push_back(puller);
-        }
-    }
-
-    /// Lets those pull that waited for room, in turn, until there is none.
-    pub(super) fn serve_pull_queue(&mut self) {
-        for _ in 0..self.pull_queue.len() {
-            if self.pulling_bytes >= self.profile.pull_bytes_max || self.pulls.is_full() {
-                return;
-            }
-            let Some(puller) = self.pull_queue.pop_front() else { return };
-            let Some(pulling) = self.pulling_mut(puller) else { continue };
-            if !core::mem::take(&mut pulling.waits) {
-                continue;
-            }
-            let before = pulling.next;
-            self.pull_more(puller);
-            let stuck = |pulling: &mut Pulling| pulling.waits && pulling.next == before;
-            if self.pulling_mut(puller).is_some_and(stuck) {
-                // No room for a block of it: it is still the first.
-                self.pull_queue.rotate_right(1);
-                return;
-            }
-        }
+        self.serve_pulls();
     }
 
     /// A message or get is given up, and its pulls with it. Blocks that are under way find another generation.
     pub(super) fn drop_pulls(&mut self, puller: Puller) {
+        self.credit.forget(puller);
         if self.pulling_mut(puller).is_none_or(|pulling| pulling.out == 0) {
             return;
         }
@@ -215,7 +222,7 @@ impl ReceivePath {
             .collect();
         for pull in own {
             if let Some(state) = self.pulls.remove(pull) {
-                self.pulling_bytes -= u64::from(state.bytes);
+                self.credit.end(state.peer, state.bytes.into());
             }
         }
         if let Some(pulling) = self.pulling_mut(puller) {
@@ -225,10 +232,12 @@ impl ReceivePath {
 }
 
 /// Bytes of the next block of long frames of this length, where so many are left, and a block usually has so many: several frames,
-/// so that their receiver asks seldom. What would be less than a frame by itself belongs to the block before it.
-fn long_block(left: u64, frame: u16, usual: u32) -> u64 {
+/// so that their receiver asks seldom, as far as its sender's share goes. What would be less than a frame by itself belongs to the
+/// block before it.
+fn long_block(left: u64, frame: u16, usual: u32, share: u64) -> u64 {
     let frame = u64::from(frame);
-    let block = (BLOCK_LONG_FRAMES * frame).max(usual.into());
+    let frames = (share / frame).clamp(1, BLOCK_LONG_FRAMES);
+    let block = (frames * frame).max(usual.into());
     if left < block + frame { left } else { block }
 }
 
@@ -245,12 +254,15 @@ mod tests {
     #[test]
     fn blocks_of_long_frames_leave_no_crumbs() {
         let frame = u64::from(LONG_FRAGMENT_BYTES);
-        assert_eq!(long_block(1, LONG_FRAGMENT_BYTES, 60 << 10), 1);
-        assert_eq!(long_block(5 * frame, LONG_FRAGMENT_BYTES, 60 << 10), 5 * frame);
-        assert_eq!(long_block(6 * frame - 1, LONG_FRAGMENT_BYTES, 60 << 10), 6 * frame - 1);
-        assert_eq!(long_block(6 * frame, LONG_FRAGMENT_BYTES, 60 << 10), 5 * frame);
+        assert_eq!(long_block(1, LONG_FRAGMENT_BYTES, 60 << 10, u64::MAX), 1);
+        assert_eq!(long_block(5 * frame, LONG_FRAGMENT_BYTES, 60 << 10, u64::MAX), 5 * frame);
+        assert_eq!(
+            long_block(6 * frame - 1, LONG_FRAGMENT_BYTES, 60 << 10, u64::MAX),
+            6 * frame - 1
+        );
+        assert_eq!(long_block(6 * frame, LONG_FRAGMENT_BYTES, 60 << 10, u64::MAX), 5 * frame);
         // A profile whose blocks are longer keeps them.
-        assert_eq!(long_block(u64::MAX, LONG_FRAGMENT_BYTES, 4 << 20), 4 << 20);
+        assert_eq!(long_block(u64::MAX, LONG_FRAGMENT_BYTES, 4 << 20, u64::MAX), 4 << 20);
     }
 
     /// The last block of a message may be nearly a frame longer, and so may the other's only one.

@@ -54,7 +54,7 @@ impl ReceivePath {
     /// Something is under way whose place is known: it was asked for, or is the rest of a message in long frames.
     #[inline]
     pub(crate) const fn expects_landing(&self) -> bool {
-        self.pulling_bytes > 0 || self.long_trains > 0
+        self.credit.out() > 0 || self.long_trains > 0
     }
 
     /// Where a train that begins with this frame of a known peer goes. `None`: frame by frame, as it comes. `whole`: also of
@@ -144,6 +144,7 @@ impl ReceivePath {
         let received = &mut self.peers[peer].received;
         received.latest = first.sequence.plus(frames - 1);
         self.counters.add(Counter::BytesPlaced, bytes);
+        self.credit.set_time(now);
         if let Ok(slot) = self.slot(peer, first) {
             self.note_bytes(&slot, bytes);
             self.end_part(&slot);

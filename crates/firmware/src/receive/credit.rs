@@ -1,0 +1,348 @@
+//! Whose turn it is to be asked for more (`CREDIT-1` to `CREDIT-3`): of each sender the message of which least is left, of all senders a few
+//! whose is shortest, now and then the oldest; and not of one that does not answer.
+//!
+//! What is asked for and is not here fills the port's queue on the way, so it is bounded over all senders. Shortest first ends most
+//! messages soonest; several senders at once, because one of them may be busy with others; one message of a sender, as all of its
+//! messages come by one wire.
+
+use alloc::collections::BTreeSet;
+
+use hashbrown::HashMap;
+
+use crate::time::{Span, Time};
+
+/// Senders that are asked at a time (as in Homa): one alone may be slow, and then the port is idle; each adds a block to its queue.
+const SENDERS_MAX: usize = 8;
+
+/// Every so manieth block goes to what has waited longest (5 %): short messages that go on coming would keep a long one waiting for ever.
+const OLDEST_EVERY: u32 = 20;
+
+/// A sender of which nothing that was asked for has come for so long does not answer, and what it owes keeps nobody else waiting: several
+/// round trips of a LAN, and as long as a whole block of 300 KB takes at 1 Gb/s.
+const SILENCE: Span = Span::ms(2);
+
+/// A message or get, by how much of it is left to ask for, and when it came.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Place<K> {
+    left: u64,
+    age: u64,
+    key: K,
+}
+
+/// What is asked of one sender.
+struct Sender<K> {
+    /// What of it is left to ask for.
+    wants: BTreeSet<Place<K>>,
+    /// Bytes under way.
+    out: u64,
+    /// When it was asked while nothing was under way, or last sent some of it.
+    heard: Time,
+    silent: bool,
+}
+
+/// Whose turn it is. `K` names a message or get.
+pub(super) struct Credit<K> {
+    now: Time,
+    senders: HashMap<u32, Sender<K>>,
+    /// The first want of each sender that answers.
+    heads: BTreeSet<(Place<K>, u32)>,
+    /// All wants, by their age: sender and bytes left.
+    ages: BTreeSet<(u64, u32, u64, K)>,
+    places: HashMap<K, (u32, Place<K>)>,
+    next_age: u64,
+    /// Blocks asked for.
+    asked: u32,
+    /// Bytes under way, of senders that answer and of others.
+    out: u64,
+    silent: u64,
+    /// When a sender may have to be given up.
+    due: Option<Time>,
+    /// One that had been given up has answered.
+    answered_again: bool,
+}
+
+impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
+    pub(super) fn new() -> Self {
+        Self {
+            now: Time(0),
+            senders: HashMap::new(),
+            heads: BTreeSet::new(),
+            ages: BTreeSet::new(),
+            places: HashMap::new(),
+            next_age: 0,
+            asked: 0,
+            out: 0,
+            silent: 0,
+            due: None,
+            answered_again: false,
+        }
+    }
+
+    /// What time it is.
+    #[inline]
+    pub(super) fn set_time(&mut self, now: Time) {
+        self.now = self.now.max(now);
+    }
+
+    /// Bytes that were asked for and are not here.
+    pub(super) const fn out(&self) -> u64 {
+        self.out + self.silent
+    }
+
+    /// So many bytes may be asked for now, if `most` may be under way. A block may always be, if nothing else is.
+    pub(super) const fn has_room(&self, bytes: u64, most: u64) -> bool {
+        self.out == 0 || self.out + bytes <= most
+    }
+
+    /// So much of a message of this sender is to be asked for, when its turn comes.
+    pub(super) fn want(&mut self, peer: u32, key: K, left: u64) {
+        let age = match self.places.get(&key) {
+            Some((_, place)) => place.age,
+            None => self.next_age,
+        };
+        self.next_age += u64::from(age == self.next_age);
+        self.put(peer, key, age, left);
+    }
+
+    fn put(&mut self, peer: u32, key: K, age: u64, left: u64) {
+        self.forget(key);
+        if left == 0 {
+            return;
+        }
+        let place = Place { left, age, key };
+        let now = self.now;
+        let sender = self.senders.entry(peer).or_insert_with(|| Sender {
+            wants: BTreeSet::new(),
+            out: 0,
+            heard: now,
+            silent: false,
+        });
+        if !sender.silent {
+            if let Some(head) = sender.wants.first() {
+                self.heads.remove(&(*head, peer));
+            }
+            let head = sender.wants.first().map_or(place, |head| place.min(*head));
+            self.heads.insert((head, peer));
+        }
+        sender.wants.insert(place);
+        self.ages.insert((age, peer, left, key));
+        self.places.insert(key, (peer, place));
+    }
+
+    /// Nothing more is to be asked for of it.
+    pub(super) fn forget(&mut self, key: K) {
+        let Some((peer, place)) = self.places.remove(&key) else { return };
+        self.ages.remove(&(place.age, peer, place.left, key));
+        let Some(sender) = self.senders.get_mut(&peer) else { return };
+        self.heads.remove(&(place, peer));
+        sender.wants.remove(&place);
+        if let (Some(head), false) = (sender.wants.first(), sender.silent) {
+            self.heads.insert((*head, peer));
+        }
+        self.settle(peer);
+    }
+
+    /// Those that may be asked for a block now, in turn.
+    pub(super) fn turns(&self) -> impl Iterator<Item = K> + '_ {
+        let oldest = self.asked % OLDEST_EVERY == OLDEST_EVERY - 1;
+        let answers = |peer: &u32| self.senders.get(peer).is_some_and(|sender| !sender.silent);
+        let oldest = self.ages.iter().find(|(_, peer, ..)| answers(peer)).filter(|_| oldest);
+        let heads = self.heads.iter().take(SENDERS_MAX).map(|(place, _)| place.key);
+        oldest.map(|(.., key)| *key).into_iter().chain(heads)
+    }
+
+    /// A block of so many bytes is asked for.
+    pub(super) fn ask(&mut self, key: K, bytes: u64) {
+        let Some(&(peer, place)) = self.places.get(&key) else { return };
+        self.asked = self.asked.wrapping_add(1);
+        if let Some(sender) = self.senders.get_mut(&peer) {
+            if sender.out == 0 {
+                sender.heard = self.now;
+            }
+            sender.out += bytes;
+            *if sender.silent { &mut self.silent } else { &mut self.out } += bytes;
+        }
+        self.put(peer, key, place.age, place.left.saturating_sub(bytes));
+    }
+
+    /// Something that was asked for comes.
+    #[inline]
+    pub(super) fn hear(&mut self, peer: u32) {
+        let Some(sender) = self.senders.get_mut(&peer) else { return };
+        sender.heard = self.now;
+        if core::mem::take(&mut sender.silent) {
+            self.silent -= sender.out;
+            self.out += sender.out;
+            if let Some(head) = sender.wants.first() {
+                self.heads.insert((*head, peer));
+            }
+            self.answered_again = true;
+        }
+    }
+
+    /// True once after a sender answered that was not counted on any more.
+    #[inline]
+    pub(super) const fn is_answered_again(&mut self) -> bool {
+        core::mem::replace(&mut self.answered_again, false)
+    }
+
+    /// How much a sender may have under way of so much, and has: of several each a part.
+    pub(super) fn share(&self, peer: u32, most: u64) -> (u64, u64) {
+        let parts = self.heads.len().clamp(1, SENDERS_MAX) as u64;
+        let out = self.senders.get(&peer).map_or(0, |sender| sender.out);
+        (most / parts, out)
+    }
+
+    /// A block of so many bytes of this sender is here, or will not be.
+    pub(super) fn end(&mut self, peer: u32, bytes: u64) {
+        let Some(sender) = self.senders.get_mut(&peer) else { return };
+        sender.out -= bytes;
+        *if sender.silent { &mut self.silent } else { &mut self.out } -= bytes;
+        // Who owes nothing any more is as good as any: nothing else would be heard of it before it is asked.
+        if sender.out == 0 && core::mem::take(&mut sender.silent) {
+            if let Some(head) = sender.wants.first() {
+                self.heads.insert((*head, peer));
+            }
+            self.answered_again = true;
+        }
+        self.settle(peer);
+    }
+
+    /// Nothing is to be had of a sender any more, and nothing is under way.
+    fn settle(&mut self, peer: u32) {
+        let idle = |sender: &Sender<K>| sender.wants.is_empty() && sender.out == 0;
+        if self.senders.get(&peer).is_some_and(idle) {
+            self.senders.remove(&peer);
+        }
+    }
+
+    /// Takes back what senders were asked for that do not answer. True if there are such.
+    pub(super) fn take_back(&mut self) -> bool {
+        let Self { now, senders, heads, out, silent, .. } = self;
+        let mut some = false;
+        for (peer, sender) in senders.iter_mut() {
+            if !sender.silent && sender.out > 0 && now.since(sender.heard) >= SILENCE {
+                (sender.silent, some) = (true, true);
+                *out -= sender.out;
+                *silent += sender.out;
+                if let Some(head) = sender.wants.first() {
+                    heads.remove(&(*head, *peer));
+                }
+            }
+        }
+        some
+    }
+
+    /// Notes when the next sender will not have answered for too long, if somebody waits for what it has.
+    pub(super) fn look_later(&mut self) {
+        let counted = |sender: &&Sender<K>| !sender.silent && sender.out > 0;
+        let first = || self.senders.values().filter(counted).map(|sender| sender.heard).min();
+        let first = (!self.heads.is_empty()).then(first).flatten();
+        self.due = first.map(|first| first + SILENCE);
+    }
+
+    /// When that is to be looked at.
+    #[inline]
+    pub(super) const fn due(&self) -> Option<Time> {
+        self.due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    const BLOCK: u64 = 100;
+
+    fn turns(credit: &Credit<u32>) -> Vec<u32> {
+        credit.turns().collect()
+    }
+
+    #[test]
+    fn of_each_sender_the_shortest_and_of_all_the_eight_shortest() {
+        let mut credit = Credit::new();
+        for peer in 0..10 {
+            credit.want(peer, 100 + peer, 1_000 - u64::from(peer));
+            credit.want(peer, 200 + peer, 2_000);
+        }
+        assert_eq!(turns(&credit), [109, 108, 107, 106, 105, 104, 103, 102]);
+        // What comes later and is shorter has its turn first.
+        credit.want(4, 300, 10);
+        assert_eq!(turns(&credit), [300, 109, 108, 107, 106, 105, 103, 102]);
+        credit.forget(300);
+        assert_eq!(turns(&credit)[5], 104);
+    }
+
+    #[test]
+    fn now_and_then_the_oldest_is_asked_for() {
+        let mut credit = Credit::new();
+        credit.want(1, 1, 1_000_000);
+        let mut old = 0;
+        for i in 0..200 {
+            credit.want(1, 10 + i, BLOCK);
+            let key = turns(&credit)[0];
+            old += u32::from(key == 1);
+            credit.ask(key, BLOCK);
+            credit.end(1, BLOCK);
+        }
+        assert_eq!(old, 200 / OLDEST_EVERY);
+    }
+
+    #[test]
+    fn who_does_not_answer_keeps_nobody_waiting() {
+        let mut credit = Credit::new();
+        credit.want(1, 1, 10 * BLOCK);
+        credit.want(2, 2, 20 * BLOCK);
+        credit.ask(1, 3 * BLOCK);
+        credit.ask(2, BLOCK);
+        assert!(!credit.has_room(1, 4 * BLOCK));
+        credit.look_later();
+        assert_eq!(credit.due(), Some(Time(0) + SILENCE));
+        credit.set_time(Time(SILENCE.0 - 1));
+        credit.hear(2);
+        assert!(!credit.is_answered_again());
+        credit.set_time(Time(SILENCE.0));
+        assert!(credit.take_back() && !credit.take_back());
+        assert!(credit.has_room(3 * BLOCK, 4 * BLOCK));
+        assert_eq!((turns(&credit), credit.out()), (alloc::vec![2], 4 * BLOCK));
+        // It speaks: what it owes counts again, and it has its turn.
+        credit.hear(1);
+        assert!(credit.is_answered_again());
+        assert!(!credit.has_room(1, 4 * BLOCK));
+        assert_eq!(turns(&credit), [1, 2]);
+        credit.end(1, 3 * BLOCK);
+        assert_eq!(credit.out(), BLOCK);
+    }
+
+    /// What it did not send was given up, and is not to come any more: another message of it has its turn.
+    #[test]
+    fn who_owes_nothing_any_more_is_asked_again() {
+        let mut credit = Credit::new();
+        credit.want(1, 1, BLOCK);
+        credit.want(1, 2, 2 * BLOCK);
+        credit.ask(1, BLOCK);
+        credit.set_time(Time(SILENCE.0));
+        assert!(credit.take_back());
+        assert_eq!(turns(&credit), []);
+        credit.end(1, BLOCK);
+        assert_eq!(turns(&credit), [2]);
+        assert!(credit.has_room(BLOCK, BLOCK));
+    }
+
+    #[test]
+    fn what_is_over_is_forgotten() {
+        let mut credit = Credit::new();
+        credit.want(1, 1, BLOCK);
+        credit.want(1, 2, 2 * BLOCK);
+        credit.ask(1, BLOCK);
+        assert_eq!(turns(&credit), [2]);
+        credit.forget(2);
+        credit.end(1, BLOCK);
+        credit.look_later();
+        assert!(credit.senders.is_empty() && credit.places.is_empty());
+        assert!(credit.heads.is_empty() && credit.ages.is_empty());
+        assert_eq!((credit.out(), credit.due()), (0, None));
+    }
+}

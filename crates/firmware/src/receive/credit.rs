@@ -14,7 +14,7 @@ use crate::time::{Span, Time};
 /// Senders that are asked at a time (as in Homa): one alone may be slow, and then the port is idle; each adds a block to its queue.
 const SENDERS_MAX: usize = 8;
 
-/// Every so manieth block goes to what has waited longest (5 %): short messages that go on coming would keep a long one waiting for ever.
+/// One block of so many goes to what has waited longest (5 %): short messages that go on coming would keep a long one waiting for ever.
 const OLDEST_EVERY: u32 = 20;
 
 /// A sender of which nothing that was asked for has come for so long does not answer, and what it owes keeps nobody else waiting: several
@@ -52,7 +52,7 @@ pub(super) struct Credit<K> {
     next_age: u64,
     /// Blocks asked for.
     asked: u32,
-    /// Bytes under way, of senders that answer and of others.
+    /// Bytes under way, which count against the bound (`CREDIT-2`), of senders that answer; and of others, which do not count.
     out: u64,
     silent: u64,
     /// When a sender may have to be given up.

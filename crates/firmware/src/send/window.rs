@@ -18,6 +18,9 @@ const QUEUE_US: u32 = 500;
 /// Round trips, in microseconds, that are never measured as nothing: longer than those of one machine and of one switch.
 const STALL_US: u32 = 64;
 
+/// Marks a round trip that is only supposed: longer than any that is measured.
+const SUPPOSED: u32 = 1 << 31;
+
 /// Samples after which the least round trip is measured anew.
 const LEAST_SAMPLES: u16 = AGE_MASK;
 
@@ -33,10 +36,10 @@ const INITIAL_TIMEOUT: Span = Span::ms(1);
 pub(super) struct Window {
     smoothed_us: u32,
     variation_us: u32,
+    /// The least; or, with [`SUPPOSED`], a round trip that is supposed, and not measured ([`Self::on_unclear_answer`]): the timer is long
+    /// enough for it until it ran out once or something is measured. `u32::MAX`: neither. Together, as there is one of these for
+    /// each idle peer.
     least_us: u32,
-    /// A round trip that is supposed, and not measured ([`Self::on_unclear_answer`]): the timer is long enough for it until it ran out once
-    /// or something is measured. 0: none.
-    supposed_us: u32,
     /// In the lower [`AGE_BITS`], samples since the least was taken: a path may have become longer for good. Above them,
     /// acknowledgements that must still come before round trips are trusted to be longer than the usual ceiling. Together, as
     /// there is one of these for each idle peer.
@@ -60,7 +63,6 @@ impl Window {
             smoothed_us: 0,
             variation_us: 0,
             least_us: u32::MAX,
-            supposed_us: 0,
             ages: 0,
             scaled: (INITIAL << SCALE) as u16,
             cut_us: 0,
@@ -76,7 +78,7 @@ impl Window {
     /// the least will do: those that wait for each other make up most of a usual round trip, and what is sent again goes alone.
     pub(super) fn answered_us(&self, long: bool) -> u32 {
         let usual = self.smoothed_us / 2;
-        if long { usual.min(self.least_us) } else { usual }
+        if long { usual.min(self.least_us & !SUPPOSED) } else { usual }
     }
 
     /// The time after which a missing acknowledgement is worth a retransmission: round trip, its variation, and the
@@ -90,9 +92,15 @@ impl Window {
         Span(floored.0 << backoff.min(16)).min(ceiling)
     }
 
+    /// The round trip that is supposed. 0: none is.
+    const fn supposed_us(&self) -> u32 {
+        let supposed = self.least_us != u32::MAX && self.least_us & SUPPOSED != 0;
+        if supposed { self.least_us & !SUPPOSED } else { 0 }
+    }
+
     /// A timer that is long enough for a supposed round trip. Nothing if none is.
     const fn supposed_timer(&self) -> Span {
-        Span::us(2 * self.supposed_us as u64)
+        Span::us(2 * self.supposed_us() as u64)
     }
 
     /// The same without floor, back-off and ceiling.
@@ -124,7 +132,7 @@ impl Window {
 
     /// A round trip was measured.
     pub(super) const fn is_measured(&self) -> bool {
-        self.smoothed_us > 0 || self.supposed_us > 0
+        self.smoothed_us > 0 || self.supposed_us() > 0
     }
 
     /// Frames were acknowledged after `waited` without an acknowledgement, and so many microseconds after the last copy of one left: too
@@ -145,9 +153,9 @@ impl Window {
         waited: Span,
         ack_delay: Span,
     ) {
-        if self.supposed_us > 0 {
+        if self.supposed_us() > 0 {
             if waited >= self.supposed_timer() {
-                self.supposed_us = 0;
+                self.least_us = u32::MAX;
             }
             return;
         }
@@ -155,7 +163,7 @@ impl Window {
         let late = since_copy_us.is_some_and(|since_us| u64::from(since_us) > usual);
         let longer = late && waited > RETRANSMIT_CEILING;
         if !self.is_lossy() && (longer || self.is_too_soon(since_copy_us, waited)) {
-            self.supposed_us = waited.min(RETRANSMIT_CEILING_MAX).as_us() as u32;
+            self.least_us = SUPPOSED | waited.min(RETRANSMIT_CEILING_MAX).as_us() as u32;
         }
     }
 
@@ -177,9 +185,9 @@ impl Window {
         // A measured zero would read as "not measured".
         let sample = sample_us.clamp(1, 1 << 28);
         // What was only supposed (`on_unclear_answer`) gives way to what is measured.
-        let first = self.smoothed_us == 0 || self.supposed_us > 0;
+        let first = self.smoothed_us == 0 || self.supposed_us() > 0;
         if first {
-            (self.least_us, self.supposed_us) = (u32::MAX, 0);
+            self.least_us = u32::MAX;
         }
         if sample <= self.least_us || self.ages & AGE_MASK == LEAST_SAMPLES {
             (self.least_us, self.ages) = (sample, self.ages & !AGE_MASK);

@@ -133,7 +133,25 @@ fn why_not_chosen(
                 }
             }
         }
-        Family::Mpich | Family::Intel => {}
+        // It prefers providers by its own list, on which EMP is not.
+        Family::Intel => {
+            match (variable("I_MPI_OFI_PROVIDER"), variable("FI_PROVIDER")) {
+                (Some(own), _) if own == "emp" => {}
+                (Some(own), _) => reasons.push(format!("I_MPI_OFI_PROVIDER={own} is not emp")),
+                (None, Some(list)) if list == "emp" => {}
+                // A list that leaves EMP out is named where libfabric did not show it.
+                (None, Some(list)) if !list.is_empty() => {
+                    reasons.push(format!("it may take another one of FI_PROVIDER={list}"));
+                }
+                (None, _) => {
+                    reasons.push("it takes another provider unless FI_PROVIDER=emp".to_owned());
+                }
+            }
+            if let Some(fabrics) = variable("I_MPI_FABRICS").filter(|f| !f.contains("ofi")) {
+                reasons.push(format!("I_MPI_FABRICS={fabrics} leaves libfabric out"));
+            }
+        }
+        Family::Mpich => {}
     }
     reasons
 }

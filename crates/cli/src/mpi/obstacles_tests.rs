@@ -51,6 +51,27 @@ fn an_mpich_with_two_networks_wants_to_be_told() {
 }
 
 #[test]
+fn intel_mpi_wants_to_be_told() {
+    let with = |set: &[(&str, &str)]| {
+        let set: Vec<_> = set.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect();
+        let look = |name: &str| set.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
+        why_not_chosen(&mpi(Family::Intel), None, look)
+    };
+    assert_eq!(with(&[]), ["it takes another provider unless FI_PROVIDER=emp"]);
+    assert!(with(&[("FI_PROVIDER", "emp")]).is_empty());
+    assert!(with(&[("I_MPI_OFI_PROVIDER", "emp"), ("I_MPI_FABRICS", "shm:ofi")]).is_empty());
+    assert_eq!(
+        with(&[("FI_PROVIDER", "tcp,emp")]),
+        ["it may take another one of FI_PROVIDER=tcp,emp"]
+    );
+    let both = with(&[("I_MPI_OFI_PROVIDER", "psm3"), ("I_MPI_FABRICS", "shm")]);
+    assert_eq!(
+        both,
+        ["I_MPI_OFI_PROVIDER=psm3 is not emp", "I_MPI_FABRICS=shm leaves libfabric out"]
+    );
+}
+
+#[test]
 fn a_provider_that_is_not_found_says_where_it_was_looked_for() {
     let place = Some(Path::new("/nowhere/libfabric"));
     assert!(why_not_found(place, |_| None).contains("no libemp-fi.so in /nowhere/libfabric"));

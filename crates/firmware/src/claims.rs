@@ -5,7 +5,8 @@ use alloc::string::{String, ToString};
 
 use emp_wire::{Epoch, Kind, LinkAddress, NodeId};
 
-use crate::engine::{Firmware, NodeEvent};
+use crate::engine::Firmware;
+use crate::event::NodeEvent;
 use crate::path::routes::Contact;
 use crate::transmit::LinkIndex;
 

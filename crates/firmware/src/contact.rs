@@ -9,7 +9,8 @@ use emp_wire::{
 use crate::counters::Counter;
 use crate::descriptor::Status;
 use crate::encode;
-use crate::engine::{Firmware, NodeEvent};
+use crate::engine::Firmware;
+use crate::event::NodeEvent;
 use crate::path::PathId;
 use crate::path::routes::{self, Contact};
 use crate::path::table::Target;

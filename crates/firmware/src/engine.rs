@@ -17,6 +17,7 @@ use crate::descriptor::{
     ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector,
     SendDescriptor, Status,
 };
+use crate::event::NodeEvent;
 use crate::greetings::Greetings;
 use crate::limits::{COMPLETIONS_MAX, EVENTS_MAX, PATHS_MAX};
 use crate::memory::HostMemory;
@@ -48,71 +49,6 @@ pub struct Config {
     pub links: Vec<LinkInfo>,
     /// Seed of all randomness: secret, as nonces are only as hard to guess as it is. Draw it from the system's generator.
     pub seed: u64,
-}
-
-/// Something that happened to a peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NodeEvent {
-    /// A node answered: after [`Firmware::resolve`], or after discovery.
-    Found {
-        /// Its identity.
-        node: NodeId,
-        /// The link it answered on.
-        link: LinkIndex,
-        /// Where.
-        address: LinkAddress,
-        /// Its name for people, perhaps empty.
-        name: String,
-    },
-    /// Nothing was heard of it for the profile's time; all that was due is completed with an error (V7).
-    Unreachable(NodeId),
-    /// It came back in another epoch; all that was due is completed with an error.
-    Restarted(NodeId),
-    /// It heard nothing of this node for its time, and gave it up, but lives; all that was due is completed with an error.
-    GaveUp(NodeId),
-    /// It said goodbye.
-    Closed(NodeId),
-    /// Two nodes use this identity, so whoever talks to it takes each for the other's restart, for ever (`EPOCH-5`).
-    /// Told once. If the identity is this node's own, one of the two is this node.
-    Claimed {
-        /// The identity.
-        node: NodeId,
-        /// Where the one was last known, unless it is this node.
-        known: Option<(LinkIndex, LinkAddress)>,
-        /// Where the other is.
-        other: (LinkIndex, LinkAddress),
-    },
-    /// One of several paths to a peer has failed; its frames take another.
-    PathLost {
-        /// The peer.
-        node: NodeId,
-        /// The link that the way leads over.
-        link: LinkIndex,
-    },
-    /// A further way to a peer was found, or one that had failed works again.
-    PathFound {
-        /// The peer.
-        node: NodeId,
-        /// The link that the way leads over.
-        link: LinkIndex,
-    },
-    /// Frames of `lost_bytes` do not get through to a peer, though shorter ones do: none of more than `passed_bytes` are sent to it
-    /// from now on (`LIMIT-3`). Something on the way has a smaller MTU than both ends.
-    LostBySize {
-        /// Who.
-        node: NodeId,
-        /// The longest frame that was answered, in bytes.
-        passed_bytes: usize,
-        /// The shortest that was not.
-        lost_bytes: usize,
-    },
-    /// A peer, or this node itself, takes only shorter frames than before: the MTU of an interface was lowered.
-    Limited {
-        /// Who.
-        node: NodeId,
-        /// The largest that it takes now, in bytes.
-        frame_bytes_max: usize,
-    },
 }
 
 /// The smallest frame that links must take: any header with its body, and a little payload.

@@ -26,6 +26,7 @@ mod descriptor;
 mod dispatch;
 mod encode;
 mod engine;
+mod event;
 mod first_numbers;
 mod greetings;
 mod holdings;
@@ -57,7 +58,8 @@ pub use descriptor::{
     BufferPlace, ClaimId, Completion, CompletionMode, OpId, OpKind, PostError, Posted, ProbeInfo,
     ReceiveDescriptor, Selector, SendDescriptor, Status,
 };
-pub use engine::{Config, Firmware, NodeEvent};
+pub use engine::{Config, Firmware};
+pub use event::NodeEvent;
 pub use holdings::Holding;
 pub use landing::{Arriving, Landing};
 

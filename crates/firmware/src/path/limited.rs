@@ -3,7 +3,8 @@
 use emp_wire::{Epoch, LinkAddress};
 
 use crate::counters::Counter;
-use crate::engine::{FRAME_BYTES_MIN, Firmware, NodeEvent};
+use crate::engine::{FRAME_BYTES_MIN, Firmware};
+use crate::event::NodeEvent;
 use crate::limits::SLICED_FOR_BYTES_MIN;
 use crate::peers::{Peer, milliseconds};
 use crate::time::Time;

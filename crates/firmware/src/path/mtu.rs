@@ -10,7 +10,8 @@ use alloc::vec::Vec;
 use emp_wire::{Epoch, Header, Hello, Kind, LinkAddress};
 
 use crate::counters::Counter;
-use crate::engine::{Firmware, NodeEvent};
+use crate::engine::Firmware;
+use crate::event::NodeEvent;
 use crate::limits::{SIZE_SEARCHES_MAX, SLICED_FOR_BYTES_MIN};
 use crate::path::routes::Contact;
 use crate::path::unit::ARRIVED_BYTES;

@@ -3,7 +3,8 @@
 use emp_wire::{Epoch, Header, Hello, Kind, LinkAddress};
 
 use crate::counters::Counter;
-use crate::engine::{Firmware, NodeEvent};
+use crate::engine::Firmware;
+use crate::event::NodeEvent;
 use crate::path::routes::Contact;
 use crate::path::table::{Question, Target};
 use crate::time::Time;

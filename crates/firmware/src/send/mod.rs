@@ -9,6 +9,7 @@ mod acknowledged;
 mod body;
 mod bookkeeping;
 mod cut;
+mod flight;
 mod holdings;
 mod long;
 mod one_sided;

@@ -44,7 +44,7 @@ pub(crate) enum AtOnceEnd {
     Acknowledged,
 }
 
-/// Frames that may be under way, as [`Flight::in_flight`](super::record::Flight) counts them, for a message that is longer than most to
+/// Frames that may be under way, as [`Flight::in_flight`](super::flight::Flight) counts them, for a message that is longer than most to
 /// leave at once: 64 KB at MTU 1500. Behind more it would wait, and what waits leaves in fewer calls. Those that are then copied are
 /// complete with that; otherwise both of two programs that send a few messages and then wait would have to send as many
 /// acknowledgements (1.8 µs each); one that sends more goes on meanwhile.

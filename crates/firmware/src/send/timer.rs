@@ -3,7 +3,8 @@
 use emp_wire::Sequence;
 
 use super::acknowledged::mark_unit_lost;
-use super::record::{Active, Flight, FrameState};
+use super::flight::Flight;
+use super::record::{Active, FrameState};
 use super::{SendPath, window_mut};
 use crate::counters::Counter;
 use crate::cross::RouteNews;

@@ -1,0 +1,72 @@
+//! What a node tells its host of peers and paths, unasked.
+
+use alloc::string::String;
+
+use emp_wire::{LinkAddress, NodeId};
+
+use crate::transmit::LinkIndex;
+
+/// Something that happened to a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeEvent {
+    /// A node answered: after [`Firmware::resolve`](crate::Firmware::resolve), or after discovery.
+    Found {
+        /// Its identity.
+        node: NodeId,
+        /// The link it answered on.
+        link: LinkIndex,
+        /// Where.
+        address: LinkAddress,
+        /// Its name for people, perhaps empty.
+        name: String,
+    },
+    /// Nothing was heard of it for the profile's time; all that was due is completed with an error (V7).
+    Unreachable(NodeId),
+    /// It came back in another epoch; all that was due is completed with an error.
+    Restarted(NodeId),
+    /// It heard nothing of this node for its time, and gave it up, but lives; all that was due is completed with an error.
+    GaveUp(NodeId),
+    /// It said goodbye.
+    Closed(NodeId),
+    /// Two nodes use this identity, so whoever talks to it takes each for the other's restart, for ever (`EPOCH-5`).
+    /// Told once. If the identity is this node's own, one of the two is this node.
+    Claimed {
+        /// The identity.
+        node: NodeId,
+        /// Where the one was last known, unless it is this node.
+        known: Option<(LinkIndex, LinkAddress)>,
+        /// Where the other is.
+        other: (LinkIndex, LinkAddress),
+    },
+    /// One of several paths to a peer has failed; its frames take another.
+    PathLost {
+        /// The peer.
+        node: NodeId,
+        /// The link that the way leads over.
+        link: LinkIndex,
+    },
+    /// A further way to a peer was found, or one that had failed works again.
+    PathFound {
+        /// The peer.
+        node: NodeId,
+        /// The link that the way leads over.
+        link: LinkIndex,
+    },
+    /// Frames of `lost_bytes` do not get through to a peer, though shorter ones do: none of more than `passed_bytes` are sent to it
+    /// from now on (`LIMIT-3`). Something on the way has a smaller MTU than both ends.
+    LostBySize {
+        /// Who.
+        node: NodeId,
+        /// The longest frame that was answered, in bytes.
+        passed_bytes: usize,
+        /// The shortest that was not.
+        lost_bytes: usize,
+    },
+    /// A peer, or this node itself, takes only shorter frames than before: the MTU of an interface was lowered.
+    Limited {
+        /// Who.
+        node: NodeId,
+        /// The largest that it takes now, in bytes.
+        frame_bytes_max: usize,
+    },
+}

@@ -1,0 +1,104 @@
+//! What is under way to a peer, by path.
+
+use crate::limits::PATHS_MAX;
+use crate::path::PathId;
+use crate::time::Time;
+
+/// What is under way by one path: frames of one do not show what became of those of the other (`PATH-4`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flight {
+    /// Frames in flight, by their weight.
+    pub(super) in_flight: u32,
+    /// Found lost, and not sent again yet.
+    pub(super) lost: u32,
+    /// Transmissions so far.
+    pub(super) order: u32,
+    /// The latest of them that is known to have arrived.
+    pub(super) acked_order: u32,
+    /// Timer runs since the last progress.
+    pub(super) backoff: u32,
+    /// Last time something of it was acknowledged, transmission began, or its timer ran.
+    pub(super) progress_at: Time,
+    /// Last time something of it was acknowledged.
+    pub(super) delivered_at: Time,
+    /// Long frames that were lost lately, against those that arrived ([`long`](super::long)).
+    pub(super) strikes: u32,
+}
+
+impl Flight {
+    /// Its timer runs.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.in_flight > 0 || self.lost > 0
+    }
+}
+
+/// What is under way by all paths.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Flights {
+    pub(super) each: [Flight; PATHS_MAX],
+    /// Of all together, frames in flight by their weight, and lost ones: most often that is all that is asked for.
+    pub(super) waiting: u32,
+    pub(super) lost: u32,
+    /// Another path than the first was used.
+    pub(super) further: bool,
+}
+
+impl Flights {
+    /// Makes them as of a peer to which nothing was sent yet. Transmissions are counted on from `order`.
+    pub(super) fn restart(&mut self, order: u32, now: Time) {
+        let used = if self.further { PATHS_MAX } else { 1 };
+        for flight in &mut self.each[..used] {
+            *flight = Flight { order, acked_order: order, progress_at: now, ..Flight::default() };
+        }
+        (self.waiting, self.lost, self.further) = (0, 0, false);
+    }
+
+    #[inline]
+    pub(super) const fn of(&self, path: PathId) -> &Flight {
+        &self.each[path.index()]
+    }
+
+    /// To be changed, but for what is under way and lost.
+    #[inline]
+    pub(super) const fn of_mut(&mut self, path: PathId) -> &mut Flight {
+        &mut self.each[path.index()]
+    }
+
+    pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut Flight> {
+        self.each.iter_mut()
+    }
+
+    /// Frames in flight by all paths, by their weight.
+    #[inline]
+    pub(super) const fn in_flight(&self) -> u32 {
+        self.waiting - self.lost
+    }
+
+    /// A frame leaves.
+    #[inline]
+    pub(super) fn departs(&mut self, path: PathId, weight: u8) {
+        self.each[path.index()].in_flight += u32::from(weight);
+        self.waiting += u32::from(weight);
+        self.further |= path != PathId::FIRST;
+    }
+
+    /// One that was in flight has arrived.
+    #[inline]
+    pub(super) fn arrives(&mut self, path: PathId, weight: u8) {
+        self.each[path.index()].in_flight -= u32::from(weight);
+        self.waiting -= u32::from(weight);
+    }
+
+    /// One that was in flight is found lost.
+    pub(super) fn loses(&mut self, path: PathId, weight: u8) {
+        self.arrives(path, weight);
+        self.each[path.index()].lost += 1;
+        (self.waiting, self.lost) = (self.waiting + 1, self.lost + 1);
+    }
+
+    /// One that was found lost has arrived, or is sent again.
+    pub(super) fn finds(&mut self, path: PathId) {
+        self.each[path.index()].lost -= 1;
+        (self.waiting, self.lost) = (self.waiting - 1, self.lost - 1);
+    }
+}

@@ -206,3 +206,30 @@ fn a_train_that_may_have_changed_is_not_taken() {
     real.hear(&peer, &data);
     assert_eq!((real.done.len(), real.count(Counter::DropStalePayload)), (0, 1));
 }
+
+/// What is sent again is checked as what was lost.
+#[test]
+fn lost_frames_are_made_good_whatever_checks_them() {
+    for long_frames in [false, true] {
+        let mut pair = acquainted(&Profile::DEFAULT, LinkInfo { long_frames, ..carrier() });
+        let mut count = 0u32;
+        pair.drop = Box::new(move |_, _| {
+            count += 1;
+            count % 13 == 0
+        });
+        for bytes in [8, 1_400, 5_000, 60_000, 200_000, 1_000_000] {
+            pair.receive(1, Selector::ANY, HALF);
+            pair.send(0, 2, 1, bytes);
+            pair.run(Span::ms(2_000));
+        }
+        let done = common::ok(&pair.nodes[1].done, OpKind::Receive);
+        for node in &pair.nodes {
+            assert_eq!(
+                node.firmware.counters().get(Counter::DropChecksum),
+                0,
+                "long: {long_frames}, {done} done"
+            );
+        }
+        assert_eq!(done, 6);
+    }
+}

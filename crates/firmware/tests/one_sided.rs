@@ -10,7 +10,11 @@ const KEY: u64 = 0xFEED;
 
 /// Node 1 (identity 2) exports its second half.
 fn exported(profile: &Profile, rights: Rights) -> (Pair, RegionId) {
-    let mut pair = Pair::new(profile);
+    exported_over(profile, rights, LinkInfo::new(1500, true))
+}
+
+fn exported_over(profile: &Profile, rights: Rights, link: LinkInfo) -> (Pair, RegionId) {
+    let mut pair = Pair::over(profile, link);
     let memory = Segment { address: HALF, bytes: HALF };
     let region = pair.nodes[1].firmware.export_region(Some(KEY), memory, rights, 0).unwrap();
     (pair, region)
@@ -136,10 +140,12 @@ fn gets_of_every_size_bring_what_is_there() {
     }
 }
 
+/// Also where payloads are the carrier's to check: an atomic's operands count as fields, and are summed (`CRC-3`).
 #[test]
 fn what_is_lost_comes_again() {
-    for n in [2, 3, 7] {
-        let (mut pair, _) = exported(Profile::ALL[0], Rights::BOTH);
+    for (n, sums) in [2, 3, 7].into_iter().flat_map(|n| [(n, false), (n, true)]) {
+        let link = LinkInfo { sums, ..LinkInfo::new(1500, true) };
+        let (mut pair, _) = exported_over(Profile::ALL[0], Rights::BOTH, link);
         lossy(&mut pair, n);
         put(&mut pair, at(2, 0), 300_000, Some(5));
         get(&mut pair, at(2, 4 << 20), 300_000);

@@ -81,6 +81,11 @@ pub const TAG_EVERYONE: u16 = 0xFFFF;
 /// Room that any frame's header and body fields fit in, in bytes.
 pub const HEAD_BYTES_MAX: usize = HEADER_BYTES + HELLO_BODY_BYTES_MAX;
 
+/// Whether frames of this kind have a payload that may be left out of their checksum (`CRC-3`). What others carry counts as fields.
+pub const fn has_bulk(kind: Kind) -> bool {
+    matches!(kind, Kind::Message | Kind::Data | Kind::Block | Kind::Put)
+}
+
 /// Body bytes of a frame that its checksum covers (`CRC-3`): all, or only the fields if the payload is unchecked.
 pub fn covered_bytes(header: &Header) -> usize {
     let length = usize::from(header.length);

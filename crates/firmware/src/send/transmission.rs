@@ -1,6 +1,6 @@
 //! Transmission (I2): chooses the next frame of each peer and builds it, without copying what is large.
 
-use emp_wire::{BlockWord, DoneStatus, Flags, Kind, Sequence, emit_pieces};
+use emp_wire::{BlockWord, DoneStatus, Flags, Kind, Sequence, emit_pieces, has_bulk};
 
 use super::body::Body;
 use super::bookkeeping::handle;
@@ -327,7 +327,12 @@ impl SendPath {
                 });
                 let payload = payload(&mut self.pool, sending, offset, bytes);
                 // The list of pieces may be long.
-                let line = Line { bundles: line.bundles && pieces.is_none(), ..line };
+                let line = Line {
+                    bundles: line.bundles && pieces.is_none(),
+                    // An atomic's operands count as fields.
+                    check_payload: line.check_payload || !has_bulk(body.kind()),
+                    ..line
+                };
                 let body = |into: &mut [u8]| {
                     let fields = body.emit(into);
                     let Some((stamp, list)) = &pieces else { return fields };

@@ -215,7 +215,7 @@ fn lost_frames_are_made_good_whatever_checks_them() {
         let mut count = 0u32;
         pair.drop = Box::new(move |_, _| {
             count += 1;
-            count % 13 == 0
+            count.is_multiple_of(13)
         });
         for bytes in [8, 1_400, 5_000, 60_000, 200_000, 1_000_000] {
             pair.receive(1, Selector::ANY, HALF);

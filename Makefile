@@ -36,13 +36,13 @@ MPI_TESTS_QUICK = openmpi-netpipe openmpi-hpcc-plain openmpi-beyond-plain openmp
 
 ## Unmodified MPI programs on EMP between two hosts of a lab: see tests/mpi/run.
 test-mpi: deps-mpi
-	$(CARGO) build -p emp-cli -p emp-fi -p emp-mx --locked
+	$(CARGO) build -p emp-cli -p emp-fi -p emp-mx -p emp-vmmc -p emp-vipl --locked
 	tests/mpi/install $(TESTED)
 	tests/mpi/run --built $(TESTED) $(MPI_TESTS)
 
 ## The same with nothing left out, at 1 % loss too: a quarter of an hour.
 test-mpi-full: deps-mpi
-	$(CARGO) build -p emp-cli -p emp-fi -p emp-mx --locked
+	$(CARGO) build -p emp-cli -p emp-fi -p emp-mx -p emp-vmmc -p emp-vipl --locked
 	tests/mpi/run --full --built $(TESTED)
 
 ## 16 ranks on two hosts under a mixed load, RUNS times for SECONDS each, MPICH and Open MPI in turn: half an
@@ -50,7 +50,7 @@ test-mpi-full: deps-mpi
 test-mpi-endurance: RUNS ?= 50
 test-mpi-endurance: SECONDS ?= 30
 test-mpi-endurance: deps-mpi
-	$(CARGO) build -p emp-cli -p emp-fi -p emp-mx --locked
+	$(CARGO) build -p emp-cli -p emp-fi -p emp-mx -p emp-vmmc -p emp-vipl --locked
 	tests/mpi/endurance --built $(TESTED) $(RUNS) $(SECONDS)
 
 ## libfabric's own tests, which no package has: FABTESTS is a tree of them that you have built (docs/guide/libfabric.md). For

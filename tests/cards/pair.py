@@ -126,7 +126,7 @@ def changeable(guest):
 
 
 def switch(guest, states):
-    """Some features need others, whose order ethtool knows; it tells of what it could not do in vain."""
+    """Some features need others, whose order ethtool knows; what it says of those that it could not do is of no use."""
     guest.must(f"ethtool -K {INTERFACE} {' '.join(f'{name} {state}' for name, state in states.items())} && {carrier()}", CARRIER_LIMIT + 5)
 
 

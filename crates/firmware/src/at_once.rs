@@ -61,7 +61,8 @@ impl Firmware {
     ) -> Option<AtOnce> {
         let open = self.closing.is_none() && self.receive.is_open(send.endpoint);
         // An acknowledgement that is due leaves by itself, and before the message.
-        if !open || batch.is_full() || self.receive.has_due_acks() || self.is_unheard() {
+        if !open || batch.is_full() || self.receive.has_due_acks() || self.is_full_of_completions()
+        {
             return None;
         }
         let peer = self.peers.find(send.to)?;

@@ -95,7 +95,7 @@ impl Firmware {
         }
     }
 
-    /// How long a node may be looked for in vain now.
+    /// How long a node may be looked for without an answer now.
     pub(crate) fn search_patience(&self) -> Span {
         let usual = self.profile.unreachable_after;
         self.searches_deaf_since().map_or(usual, |_| outage_patience(usual))

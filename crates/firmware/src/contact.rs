@@ -343,7 +343,7 @@ impl Firmware {
         self.routes.push_contact(contact);
     }
 
-    /// Sends the hellos of searches that are due (`HELLO-3`), and ends those that were in vain.
+    /// Sends the hellos of searches that are due (`HELLO-3`), and ends those that nobody answered.
     pub(crate) fn run_searches(&mut self, now: Time) {
         // Each search adds a hello per link and hint; those that find the queue full are first next time.
         while self.routes.has_room() {

@@ -446,8 +446,8 @@ impl Firmware {
                 self.ask_peer(link, to, peer);
             }
         }
-        let homeless = self.receive.expire_homeless(now_ms, silence_ms);
-        if !self.watched.is_empty() || homeless {
+        let without_endpoint = self.receive.expire_without_endpoint(now_ms, silence_ms);
+        if !self.watched.is_empty() || without_endpoint {
             let span = self.profile.unreachable_after.0 / WATCHES_PER_SILENCE;
             self.watch_at = Some(now + Span(span.max(1)));
         }

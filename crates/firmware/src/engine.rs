@@ -206,7 +206,7 @@ impl Firmware {
         if !self.receive.is_open(from_endpoint) {
             return Err(PostError::NoEndpoint);
         }
-        if self.is_unheard() {
+        if self.is_full_of_completions() {
             return Err(PostError::Busy);
         }
         let peer = match self.peers.find(to) {
@@ -220,7 +220,7 @@ impl Firmware {
     }
 
     /// Too many operations have ended that the host has not asked for.
-    pub(crate) fn is_unheard(&self) -> bool {
+    pub(crate) fn is_full_of_completions(&self) -> bool {
         self.send.completions.len() + self.receive.completions.len() >= COMPLETIONS_MAX
     }
 
@@ -234,7 +234,7 @@ impl Firmware {
         if self.closing.is_some() {
             return Err(PostError::Closing);
         }
-        if self.is_unheard() {
+        if self.is_full_of_completions() {
             return Err(PostError::Busy);
         }
         let directed = receive.selector.from != NodeId::ANY;
@@ -260,7 +260,7 @@ impl Firmware {
         if self.closing.is_some() {
             return Err(PostError::Closing);
         }
-        if self.is_unheard() {
+        if self.is_full_of_completions() {
             return Err(PostError::Busy);
         }
         let directed = receive.selector.from != NodeId::ANY;

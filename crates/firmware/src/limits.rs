@@ -38,7 +38,7 @@ pub const INCOMING_MAX: usize = 32_768;
 pub const EARLY_MAX: usize = WINDOW_FRAMES as usize;
 
 /// Messages kept (without their bytes) for endpoints that are not open: a peer that starts a moment earlier is no error.
-pub const HOMELESS_MAX: usize = 4_096;
+pub const WITHOUT_ENDPOINT_MAX: usize = 4_096;
 
 /// Bytes of the pool that holds unexpected data and buffered sends. MPICH's and Open MPI's default eager traffic fits;
 /// beyond it senders hear "not ready" and nothing is lost.
@@ -140,7 +140,7 @@ pub const SEEKS_MAX: usize = 256;
 
 /// Receivers that a node is sending less unasked at a time, as they had no room for it: the busiest incast has the many at the other
 /// end. Beyond it messages leave as to others. 16 bytes each.
-pub const WARY_MAX: usize = 4_096;
+pub const CROWDED_RECEIVERS_MAX: usize = 4_096;
 
 /// Peers at a time to which the longest frame that gets through is looked for: those behind one bad hop, one after the other beyond it.
 pub const SIZE_SEARCHES_MAX: usize = 32;

@@ -113,7 +113,7 @@ impl Firmware {
             }
             let head = Head {
                 kind: Kind::Close,
-                // Acknowledgements that waited for data going back wait in vain now.
+                // Acknowledgements that waited for data going back wait for nothing now.
                 flags: Flags::ACK,
                 sequence: Sequence(0),
                 acknowledge: self.cross.acks[to].acknowledge,

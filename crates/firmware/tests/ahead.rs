@@ -137,7 +137,7 @@ fn it_rides_on_what_is_shorter() {
     assert!(kinds.iter().all(|kind| *kind == Kind::Message), "{kinds:?}");
 }
 
-/// That it was not waited for in vain is as well known as if it had ridden: it goes on being put off.
+/// That it was not waited for without need is as well known as if it had ridden: it goes on being put off.
 #[test]
 fn one_that_leaves_before_an_answer_is_no_miss() {
     let mut turns = Turns::new(LONG, Posts::AfterSend);

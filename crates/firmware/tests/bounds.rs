@@ -61,7 +61,7 @@ fn messages_before_their_turn_are_bounded_by_peer() {
 fn messages_for_endpoints_that_are_not_open_are_bounded() {
     let mut real = Real::new(&Profile::DEFAULT);
     let mut peer = Forged::met(2, &mut real);
-    for i in 0..HOMELESS_MAX {
+    for i in 0..WITHOUT_ENDPOINT_MAX {
         let frame = peer.message_for(5, NONE, None, i as u64, &[b'x'; 1000]);
         let number = peer.number - 1;
         real.hear(&peer, &frame);
@@ -86,7 +86,7 @@ fn messages_for_endpoints_that_are_not_open_are_bounded() {
     let frame = other.message_for(5, NONE, None, 4_096, b"x");
     real.hear(&other, &frame);
     assert_eq!(refusals(&mut real, &mut other), []);
-    for i in 0..=HOMELESS_MAX as u64 {
+    for i in 0..=WITHOUT_ENDPOINT_MAX as u64 {
         let found = real.firmware.probe(5, Selector::ANY, true).expect("it was kept");
         assert_eq!(found.match_bits, i);
     }

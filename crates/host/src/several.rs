@@ -14,7 +14,7 @@ impl Endpoint {
     /// As [`poll_completions`](Self::poll_completions), for several endpoints of one node: a face may have several for
     /// what is one endpoint to its callers. Those of other nodes than the first one's are passed by.
     ///
-    /// This is what a face's callers spin on: a look in vain takes the lock once and touches as little as it can.
+    /// This is what a face's callers spin on: a look that finds nothing takes the lock once and touches as little as it can.
     #[inline]
     pub fn poll_completions_of(endpoints: &[&Endpoint], into: &mut Vec<Completion>) -> usize {
         let [first, ..] = endpoints else { return 0 };

@@ -18,12 +18,14 @@ thread_local!(static COUNT: Cell<u64> = const { Cell::new(0) });
 
 // SAFETY: passes everything on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
+    // SAFETY: what `GlobalAlloc` asks of callers is what `System` asks; so for the others.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.with(|count| count.set(count.get() + 1));
         // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc(layout) }
     }
 
+    // SAFETY: as above.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller's promise is passed on.
         unsafe { System.dealloc(pointer, layout) }

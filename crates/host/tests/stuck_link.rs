@@ -17,7 +17,7 @@ use emp_link::{Capabilities, Fabric, Link, SimLink, TxFrame};
 struct Sticky {
     inner: SimLink,
     stuck: Arc<AtomicBool>,
-    /// Frames that were offered in vain, each time that they were.
+    /// Frames that were offered and refused, each time that they were.
     refused: Arc<AtomicU64>,
 }
 

@@ -96,7 +96,7 @@ const LONG_FRAME_HELD_BYTES: usize = 128 << 10;
 /// kernel reports by the same error.
 const DOUBTS_MAX: u32 = 4;
 /// Sends after which segmentation that was given up is tried again, once: a path's MTU may be as long as it was, and one call
-/// in vain among so many costs nothing.
+/// that fails among so many costs nothing.
 const RETRY_SEGMENTS_SENDS: u32 = 4096;
 
 impl UdpLink {

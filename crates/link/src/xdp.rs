@@ -32,7 +32,7 @@ use crate::{Capabilities, Link, LinkError, LinkStatistics, TxFrame};
 
 /// Most frames in one call, as for the packet link.
 const BATCH_MAX: usize = 64;
-/// Looks in vain between two looks at whether all is well: a look costs 10 ns, so some 2 µs.
+/// Looks that find nothing between two looks at whether all is well: a look costs 10 ns, so some 2 µs.
 const EMPTY_POLLS_PER_CHECK: u32 = 256;
 /// Longest sleep while frames wait to be sent, because the kernel was too busy to take them.
 const UNSENT_NAP: Duration = Duration::from_millis(1);

@@ -20,18 +20,21 @@ static HEAP_BYTES: AtomicIsize = AtomicIsize::new(0);
 
 // SAFETY: every call goes to the system's allocator unchanged; beside it only a counter is moved.
 unsafe impl GlobalAlloc for Weighing {
+    // SAFETY: what `GlobalAlloc` asks of callers is what `System` asks; so for the others.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         HEAP_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
         // SAFETY: the caller keeps `alloc`'s contract, which is the same.
         unsafe { System.alloc(layout) }
     }
 
+    // SAFETY: as above.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         HEAP_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
         // SAFETY: the caller keeps `alloc_zeroed`'s contract, which is the same.
         unsafe { System.alloc_zeroed(layout) }
     }
 
+    // SAFETY: as above.
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         HEAP_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
         // SAFETY: `memory` came from `System` with this layout, as the caller promises.

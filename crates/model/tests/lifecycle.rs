@@ -208,7 +208,7 @@ fn a_node_that_moves_is_found_again() {
     }
 }
 
-/// The same when both ends send, and their timers go off together: the question that is asked in vain where the node was must not
+/// The same when both ends send, and their timers go off together: the question that nobody answers where the node was must not
 /// be in place of the one where it is.
 #[test]
 fn a_node_that_moves_is_found_by_what_it_sends() {

@@ -23,7 +23,7 @@ fn busy(held: u32) -> World {
         world.send(MessageSpec::plain(0, 1, 4 << 20));
         finish(&mut world);
     }
-    // Longer than a sender is wary.
+    // Longer than a sender takes its receiver for crowded.
     world.pass(Span::ms(20));
     assert_eq!(count(&world, 0, Counter::LongClosed), 0);
     world

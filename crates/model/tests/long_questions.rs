@@ -44,7 +44,7 @@ fn quick_but(lanes: bool, latency: Span) -> World {
         }
     }
     finish(&mut world);
-    // Longer than a sender is wary.
+    // Longer than a sender takes its receiver for crowded.
     world.pass(Span::ms(20));
     world
 }

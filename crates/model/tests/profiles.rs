@@ -131,7 +131,7 @@ fn emp2001_keeps_no_unexpected_messages() {
     assert_eq!(
         sent(&world, 0, Kind::Data),
         3,
-        "the message was sent, and is not sent in vain again"
+        "the message was sent, and is not sent again without need"
     );
     world.receive(1, Want::ANY, 5_000);
     let took = wait(&mut world, Span::ms(100), |world| world.arrived(message));

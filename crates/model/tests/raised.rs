@@ -1,5 +1,5 @@
 //! Frames become too long for the way of two lanes, with traffic on it, and fit again after a while: both lanes and long frames are in
-//! use again at once, however often they were looked for in vain meanwhile (`LIMIT-2`).
+//! use again at once, however often they were looked for without an answer meanwhile (`LIMIT-2`).
 
 mod support;
 

@@ -18,7 +18,7 @@
 //! word says that the frame is whole; the hint says that it is worth looking at. Whoever looks at
 //! the status word all the time takes its cache line away from the kernel between its writing the
 //! line's other fields and the word itself, for which the kernel then waits: 60 to 150 ns of a
-//! frame's 700. A hint that is wrong makes a look in vain, or a frame wait for some looks.
+//! frame's 700. A hint that is wrong makes a look that finds nothing, or a frame wait for some looks.
 
 use std::cell::Cell;
 use std::io;

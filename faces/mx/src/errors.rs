@@ -90,6 +90,10 @@ fn report(endpoint: Option<&Endpoint>, code: Return) -> Return {
 }
 
 /// Prints and ends the process.
+///
+/// # Safety
+///
+/// `text` is null or a text that ends with a zero.
 unsafe extern "C" fn errors_are_fatal(text: *mut c_char, code: Return) -> Return {
     enter(|| {
         // SAFETY: a text, or null from an application that calls this itself.
@@ -101,6 +105,10 @@ unsafe extern "C" fn errors_are_fatal(text: *mut c_char, code: Return) -> Return
 }
 
 /// The code becomes what the call returns.
+///
+/// # Safety
+///
+/// None is needed: `unsafe` as the type of handlers is.
 unsafe extern "C" fn errors_return(_text: *mut c_char, code: Return) -> Return {
     enter(|| code)
 }

@@ -50,7 +50,7 @@ const ASK_TRIES: u32 = 5;
 /// its next train.
 const ASKS_MAX: usize = 4;
 
-/// After questions in vain, or when too many were lost, the next question waits so long, twice as long each time, and at most
+/// After questions without an answer, or when too many were lost, the next question waits so long, twice as long each time, and at most
 /// so long: each costs a path that takes none 60 KB.
 const RETRY: (Span, Span) = (Span::ms(200), Span::ms(60_000));
 

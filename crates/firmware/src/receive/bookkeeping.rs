@@ -13,7 +13,7 @@ use super::sequence::Arrival;
 use super::{Incoming, NONE, NotTaken, Place, ReceivePath, Wants};
 use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
-use crate::limits::{HOMELESS_MAX, INCOMING_MAX, POOL_SLOT_BYTES};
+use crate::limits::{INCOMING_MAX, POOL_SLOT_BYTES, WITHOUT_ENDPOINT_MAX};
 use crate::memory::HostMemory;
 use crate::path::PathId;
 use crate::peers::milliseconds;
@@ -399,7 +399,7 @@ impl ReceivePath {
             Wants::Atomic { .. } => return self.take_atomic(incoming, payload, cross, memory),
         }
         let Some(open) = self.endpoint(incoming.endpoint) else {
-            return self.take_homeless(now, incoming);
+            return self.keep_without_endpoint(now, incoming);
         };
         let (node, source, bits) = (incoming.node, incoming.source_endpoint, incoming.match_bits);
         if self.match_posted(open, node, source, bits).is_some() {
@@ -478,14 +478,14 @@ impl ReceivePath {
     }
 
     /// A message for an endpoint that is not open waits for that, for a while (`READY-3`).
-    fn take_homeless(&mut self, now: Time, mut incoming: Incoming) -> Outcome {
-        if self.homeless.len() >= HOMELESS_MAX {
+    fn keep_without_endpoint(&mut self, now: Time, mut incoming: Incoming) -> Outcome {
+        if self.without_endpoint.len() >= WITHOUT_ENDPOINT_MAX {
             return Outcome::Refused;
         }
-        incoming.homeless_ms = Some(milliseconds(now));
+        incoming.without_endpoint_ms = Some(milliseconds(now));
         match self.keep(incoming, NotReadyCause::NoEndpoint) {
             Some((index, outcome)) => {
-                self.homeless.push_back(index);
+                self.without_endpoint.push_back(index);
                 outcome
             }
             None => Outcome::Refused,

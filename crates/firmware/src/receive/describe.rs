@@ -88,7 +88,7 @@ impl<'a> First<'a> {
             reply: None,
             notifies: false,
             kept: None,
-            homeless_ms: None,
+            without_endpoint_ms: None,
             peer,
             node: message.node,
             number: header.word,

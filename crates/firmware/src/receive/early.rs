@@ -19,12 +19,12 @@ impl ReceivePath {
     ) -> Verdict {
         let (peer, number) = (incoming.peer, incoming.number);
         let matched = !incoming.void && matches!(incoming.wants, Wants::Receive);
-        let homeless = matched && self.endpoint(incoming.endpoint).is_none();
+        let without_endpoint = matched && self.endpoint(incoming.endpoint).is_none();
         // Half of the table is for messages in their turn: early ones must not lock those out that they wait for.
         let crowded = self.incoming.len() >= INCOMING_MAX / 2;
         let many = usize::from(self.peers[peer].early_count) >= EARLY_MAX;
         // What it will need in its turn is promised now: then it cannot be refused any more.
-        if homeless || crowded || many || !self.claim(&mut incoming, true, cross) {
+        if without_endpoint || crowded || many || !self.claim(&mut incoming, true, cross) {
             self.counters.count(Counter::DropEarly);
             return Verdict::NotReady(NotReadyCause::Full);
         }

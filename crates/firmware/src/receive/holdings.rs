@@ -3,8 +3,8 @@
 use super::ReceivePath;
 use crate::holdings::Holding;
 use crate::limits::{
-    COMPLETIONS_MAX, EARLY_MAX, GETS_MAX, HOMELESS_MAX, INCOMING_MAX, NOTIFICATIONS_MAX, PULLS_MAX,
-    RECEIVES_MAX,
+    COMPLETIONS_MAX, EARLY_MAX, GETS_MAX, INCOMING_MAX, NOTIFICATIONS_MAX, PULLS_MAX, RECEIVES_MAX,
+    WITHOUT_ENDPOINT_MAX,
 };
 
 impl ReceivePath {
@@ -16,7 +16,11 @@ impl ReceivePath {
             Holding::new("ended receives", self.completions.len(), COMPLETIONS_MAX),
             Holding::new("incoming messages", self.incoming.len(), INCOMING_MAX),
             Holding::new("early messages of a peer", early.max().unwrap_or(0), EARLY_MAX),
-            Holding::new("messages for no endpoint", self.homeless.len(), HOMELESS_MAX),
+            Holding::new(
+                "messages for no endpoint",
+                self.without_endpoint.len(),
+                WITHOUT_ENDPOINT_MAX,
+            ),
             Holding::new("pool slots of arrivals", slots - free, slots),
             Holding::new("pulls", self.pulls.len(), PULLS_MAX),
             Holding::new("gets", self.fetches.len(), GETS_MAX),

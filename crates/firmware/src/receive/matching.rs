@@ -40,11 +40,11 @@ impl ReceivePath {
 
     /// Messages that came before their endpoint was opened are its first unexpected ones.
     fn take_home(&mut self, number: u16, index: usize) {
-        let Self { homeless, incoming, endpoints, counters, .. } = self;
+        let Self { without_endpoint, incoming, endpoints, counters, .. } = self;
         let endpoint = endpoints[index].as_mut().expect("just opened");
-        homeless.retain(|message| match incoming.at_mut(*message) {
+        without_endpoint.retain(|message| match incoming.at_mut(*message) {
             Some(waiting) if waiting.endpoint == number => {
-                waiting.homeless_ms = None;
+                waiting.without_endpoint_ms = None;
                 endpoint.unexpected.push_back(*message);
                 counters.count(crate::counters::Counter::Unexpected);
                 false
@@ -54,13 +54,13 @@ impl ReceivePath {
     }
 
     /// Gives up messages whose endpoint was not opened in time. True: others still wait.
-    pub(crate) fn expire_homeless(&mut self, now_ms: u32, patience_ms: u32) -> bool {
-        while let Some(index) = self.homeless.front().copied() {
-            let since = self.incoming.at(index).and_then(|message| message.homeless_ms);
+    pub(crate) fn expire_without_endpoint(&mut self, now_ms: u32, patience_ms: u32) -> bool {
+        while let Some(index) = self.without_endpoint.front().copied() {
+            let since = self.incoming.at(index).and_then(|message| message.without_endpoint_ms);
             if since.is_some_and(|since| now_ms.wrapping_sub(since) <= patience_ms) {
                 return true;
             }
-            self.homeless.pop_front();
+            self.without_endpoint.pop_front();
             self.give_up(index);
         }
         false
@@ -68,8 +68,10 @@ impl ReceivePath {
 
     /// Nobody could open an endpoint for so many milliseconds.
     pub(crate) fn excuse(&mut self, absent_ms: u32) {
-        for index in &self.homeless {
-            if let Some(since) = self.incoming.at_mut(*index).and_then(|m| m.homeless_ms.as_mut()) {
+        for index in &self.without_endpoint {
+            if let Some(since) =
+                self.incoming.at_mut(*index).and_then(|m| m.without_endpoint_ms.as_mut())
+            {
                 *since = since.wrapping_add(absent_ms);
             }
         }
@@ -368,7 +370,7 @@ impl ReceivePath {
             return;
         }
         let stays = |index: &u32| gone.binary_search(index).is_err();
-        self.homeless.retain(stays);
+        self.without_endpoint.retain(stays);
         for endpoint in self.endpoints.iter_mut().flatten() {
             endpoint.unexpected.retain(stays);
         }

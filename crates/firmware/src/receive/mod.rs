@@ -130,7 +130,7 @@ struct Incoming {
     /// Its train is under way in long frames, which are put where they belong by links that can.
     lands: bool,
     /// When it came for an endpoint that is not open, in milliseconds (wrapping).
-    homeless_ms: Option<u32>,
+    without_endpoint_ms: Option<u32>,
     /// What is pulled of it.
     pulling: Pulling,
     /// Where its sender has it, if that may be read.
@@ -204,7 +204,7 @@ pub(crate) struct ReceivePath {
     endpoints: Vec<Option<Endpoint>>,
     open: usize,
     /// Messages for endpoints that are not open, in order of arrival.
-    homeless: VecDeque<u32>,
+    without_endpoint: VecDeque<u32>,
     posted: Slots<Posted>,
     multis: Slots<multi::Multi>,
     /// Completions that the host has taken and the application has not.
@@ -246,7 +246,7 @@ impl ReceivePath {
             endpoint_index: Vec::new(),
             endpoints: Vec::new(),
             open: 0,
-            homeless: VecDeque::new(),
+            without_endpoint: VecDeque::new(),
             posted: Slots::new(RECEIVES_MAX),
             multis: Slots::new(RECEIVES_MAX),
             unread: 0,

@@ -194,7 +194,7 @@ impl SendPath {
         }
         for path in PathId::all().filter(|path| long[path.index()] > 0) {
             self.strike(peer, path, long[path.index()]);
-            self.beware(now, peer);
+            self.note_crowded(now, peer);
         }
     }
 
@@ -300,7 +300,7 @@ impl SendPath {
         });
         // Said again, or too late: another copy was taken meanwhile.
         let Some(index) = index else { return };
-        self.beware(now, peer);
+        self.note_crowded(now, peer);
         if cause.kept() {
             let endpoint = cause != NotReadyCause::NoEndpoint;
             self.held(peer, index, if endpoint { Held::Place } else { Held::NoEndpoint });

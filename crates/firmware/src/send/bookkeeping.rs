@@ -201,12 +201,12 @@ impl SendPath {
             .then_some((index, generation))
     }
 
-    /// Begins a message's train, `wary` of its receiver or not: it gets its number (`MSG-3`), its cut into frames, and its sequence numbers.
+    /// Begins a message's train, whose receiver is `crowded` or not: it gets its number (`MSG-3`), its cut into frames, and its sequence numbers.
     pub(super) fn begin_message(
         &mut self,
         peer: u32,
         index: u32,
-        (frame_bytes_max, wary): (u16, bool),
+        (frame_bytes_max, crowded): (u16, bool),
         reads: impl Fn() -> bool,
         paths: &Paths,
     ) {
@@ -228,7 +228,7 @@ impl SendPath {
         let alone = cut.frames == 1;
         let usual = if alone { 1 } else { message.usual_frames(cut.fragment).max(cut.frames) };
         let long = message.total() > u64::from(cut.first_payload) || !alone;
-        let long = if long && !direct { message.cut_long(&self.profile, wary) } else { None };
+        let long = if long && !direct { message.cut_long(&self.profile, crowded) } else { None };
         let path = paths.choose(usual, long.is_some());
         if let Some(long) = long.filter(|_| paths.is_long(path)) {
             cut = long;

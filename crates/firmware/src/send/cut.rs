@@ -53,15 +53,15 @@ impl SendMessage {
         sent.then_some(Cut { unscheduled, first_payload, fragment: self.fragment, frames })
     }
 
-    /// Its cut into frames longer than the MTU (`LONG-3`), `wary` of the receiver ([`wary`](super::wary)). `None`: it is not to have
+    /// Its cut into frames longer than the MTU (`LONG-3`), `crowded`: the receiver had less room than it was sent lately ([`crowded`](super::crowded)). `None`: it is not to have
     /// such.
-    pub(super) fn cut_long(&self, profile: &Profile, wary: bool) -> Option<Cut> {
+    pub(super) fn cut_long(&self, profile: &Profile, crowded: bool) -> Option<Cut> {
         let named = self.descriptor.segments.as_slice().len() <= FRAME_SEGMENTS_MAX;
         let able = (named || self.chain.is_some())
             && !self.void
             && matches!(self.work, Work::Message | Work::Put { .. });
         let usual = profile.eager_bytes;
-        let most = if wary { usual } else { usual.max(profile.long_eager_bytes) };
+        let most = if crowded { usual } else { usual.max(profile.long_eager_bytes) };
         let whole = self.total() <= most;
         let wanted = if whole { self.total() } else { profile.unscheduled_bytes.into() };
         able.then(|| Cut::new_long(self.total(), self.bodies(), wanted))

@@ -18,7 +18,7 @@ const STRIKE: u32 = 8;
 const STRIKES_MAX: u32 = 8 * STRIKE;
 
 /// Long frames that were lost together count as no more than so many: a receiver without room for an instant loses a whole
-/// window, and behind a lost first frame of a message all others are in vain. Neither says much of the way.
+/// window, and behind a lost first frame of a message all others are dropped. Neither says much of the way.
 const BURST_MAX: u32 = 3;
 
 /// Runs of a path's timer with nothing acknowledged after which it is asked whether the peer runs at all. If it answers, and a long

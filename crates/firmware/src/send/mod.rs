@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 mod acknowledged;
 mod body;
 mod bookkeeping;
+mod crowded;
 mod cut;
 mod flight;
 mod holdings;
@@ -22,7 +23,6 @@ mod tail;
 mod timer;
 mod train;
 mod transmission;
-mod wary;
 mod window;
 
 use alloc::collections::VecDeque;
@@ -219,7 +219,7 @@ pub(crate) struct SendPath {
     /// A message began to wait for a `done` since this was last asked.
     awaits: bool,
     /// Receivers that had less room than they were sent.
-    wary: wary::Wary,
+    crowded_receivers: crowded::Crowded,
     /// What may still be resent to peers that never acknowledged anything.
     strangers: strangers::Strangers,
     /// The endpoint of a long message that has ended since this was last asked: its host had waited for that.
@@ -264,7 +264,7 @@ impl SendPath {
             timers: Timers::new(),
             active: 0,
             awaits: false,
-            wary: wary::Wary::default(),
+            crowded_receivers: crowded::Crowded::default(),
             strangers: strangers::Strangers::default(),
             long_ended: None,
             late: None,

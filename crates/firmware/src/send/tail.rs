@@ -1,5 +1,5 @@
 //! Long frames that nothing behind them shows to be lost: asking early after the last (`RESEND-6`), and hearing of those that came
-//! in vain (`ACK-7`).
+//! too early to be taken (`ACK-7`).
 //!
 //! What follows a lost frame shows that it is lost; behind the last of a message nothing does, and its timer is as long as an
 //! ordinary kernel may keep a receiver from running: ten times as long as such a frame takes. To resend 60 KB each time that
@@ -49,7 +49,7 @@ impl Active {
     }
 
     /// The same, and since when nothing is heard of it. It is asked after once.
-    fn unheard(&self) -> Option<(PathId, Time)> {
+    fn unanswered_tail(&self) -> Option<(PathId, Time)> {
         let path = self.tail_path()?;
         let flight = self.flight(path);
         let since = self.tail.sent_at.max(flight.progress_at);
@@ -73,7 +73,7 @@ impl SendPath {
     pub(super) fn tail_due(&self, peer: u32) -> Option<Time> {
         let entry = &self.peers[peer];
         let active = entry.active.as_deref().filter(|_| self.profile.tail_probe)?;
-        let (path, since) = active.unheard()?;
+        let (path, since) = active.unanswered_tail()?;
         // Who was not asked to answer at once may wait for a frame on which the acknowledgement rides.
         let delay =
             if active.is_requesting() { Default::default() } else { self.profile.ack_delay };
@@ -86,7 +86,7 @@ impl SendPath {
             return;
         }
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
-        let Some((path, _)) = active.unheard() else { return };
+        let Some((path, _)) = active.unanswered_tail() else { return };
         (active.tail.asked_at, active.tail.question) = (now, Some(path));
     }
 

@@ -176,7 +176,7 @@ impl SendPath {
         active.credit = active.lost().min(CREDIT_MAX);
         let long = oldest.is_some_and(|oldest| active.frame(oldest).is_long());
         if long {
-            self.beware(now, peer);
+            self.note_crowded(now, peer);
         }
         self.doubt_long(peer, oldest, backoff);
         let entry = &mut self.peers[peer];

@@ -220,8 +220,8 @@ impl SendPath {
             active.message_turn = !turn;
             if message_may && (turn || active.blocks.is_empty()) {
                 let index = active.pending.pop_front().expect("not empty");
-                let wary = self.is_wary(now, peer);
-                self.begin_message(peer, index, (frame_bytes_max, wary), reads, paths);
+                let crowded = self.is_crowded(now, peer);
+                self.begin_message(peer, index, (frame_bytes_max, crowded), reads, paths);
                 return true;
             }
             let Some(block) = active.blocks.pop_front() else { return false };

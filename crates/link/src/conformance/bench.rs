@@ -121,7 +121,7 @@ pub(super) fn send_batch(link: &mut dyn Link, batch: &[TxFrame<'_>]) -> Outcome 
     Ok(())
 }
 
-/// Receives until `count` frames are there, or in vain for too long, which is an error.
+/// Receives until `count` frames are there, or nothing comes for too long, which is an error.
 pub(super) fn collect(link: &mut dyn Link, count: usize) -> Result<Vec<Vec<u8>>, String> {
     let start = Instant::now();
     let mut got = Vec::new();

@@ -318,7 +318,7 @@ fn a_ring_that_never_ends_is_left() {
     works(&world, &mut link);
 }
 
-/// A peer that rings without end wakes this end in vain, and no more than that.
+/// A peer that rings without end wakes this end for nothing, and no more than that.
 #[test]
 fn a_flood_of_bells_does_no_harm() {
     let world = World::new();

@@ -36,7 +36,7 @@ pub(super) struct Long {
     segment_bytes: usize,
     /// `None`: payload is copied.
     pipe: Option<Pipe>,
-    /// Frames in a row that were spliced in vain, and could be copied.
+    /// Frames in a row whose splicing failed, and could be copied.
     doubts: u32,
     /// Frames that were copied since splicing was given up. `None`: it was not, or cannot be had here.
     copied: Option<u32>,
@@ -70,7 +70,7 @@ impl Long {
         self.segment_bytes = segment_bytes;
     }
 
-    /// A frame that was spliced in vain went when it was copied.
+    /// A frame whose splicing failed went when it was copied.
     fn doubt(&mut self, error: &io::Error) {
         self.doubts += 1;
         if self.doubts >= DOUBTS_MAX {

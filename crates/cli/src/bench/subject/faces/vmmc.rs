@@ -78,6 +78,11 @@ struct Vmmc {
     sends: VecDeque<u64>,
 }
 
+/// Counts a notification.
+///
+/// # Safety
+///
+/// `context` is an `AtomicU64` that lives while the handler may be called.
 unsafe extern "C" fn note(_notification: *const c_void, context: *mut c_void) {
     // SAFETY: the context that was given with this handler: it lives as long as the buffer is exported.
     unsafe { &*context.cast::<AtomicU64>() }.fetch_add(1, Ordering::Release);

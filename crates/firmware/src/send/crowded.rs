@@ -7,7 +7,7 @@
 use hashbrown::HashMap;
 
 use super::SendPath;
-use crate::limits::{RETRANSMIT_FLOOR, WARY_MAX};
+use crate::limits::{CROWDED_RECEIVERS_MAX, RETRANSMIT_FLOOR};
 use crate::time::{Span, Time};
 
 /// How long a receiver is sent less: a loss costs one run of the timer or more, so what sending too much costs stays below a fiftieth.
@@ -15,7 +15,7 @@ const LASTS: Span = Span(50 * RETRANSMIT_FLOOR.0);
 
 /// Whom to send less.
 #[derive(Default)]
-pub(super) struct Wary {
+pub(super) struct Crowded {
     /// Until when, by peer.
     until: HashMap<u32, Time>,
     /// The latest of these.
@@ -24,12 +24,12 @@ pub(super) struct Wary {
 
 impl SendPath {
     /// A peer had less room than it was sent.
-    pub(super) fn beware(&mut self, now: Time, peer: u32) {
-        let Wary { until, latest } = &mut self.wary;
-        if until.len() >= WARY_MAX && !until.contains_key(&peer) {
+    pub(super) fn note_crowded(&mut self, now: Time, peer: u32) {
+        let Crowded { until, latest } = &mut self.crowded_receivers;
+        if until.len() >= CROWDED_RECEIVERS_MAX && !until.contains_key(&peer) {
             until.retain(|_, until| *until > now);
         }
-        if until.len() < WARY_MAX || until.contains_key(&peer) {
+        if until.len() < CROWDED_RECEIVERS_MAX || until.contains_key(&peer) {
             until.insert(peer, now + LASTS);
             *latest = now + LASTS;
         }
@@ -37,8 +37,8 @@ impl SendPath {
 
     /// True if that was lately.
     #[inline]
-    pub(super) fn is_wary(&self, now: Time, peer: u32) -> bool {
-        let Wary { until, latest } = &self.wary;
+    pub(super) fn is_crowded(&self, now: Time, peer: u32) -> bool {
+        let Crowded { until, latest } = &self.crowded_receivers;
         *latest > now && until.get(&peer).is_some_and(|until| *until > now)
     }
 }

@@ -1,4 +1,4 @@
-//! Contact between nodes: asking, answering, meeting, and telling an incarnation from its predecessor.
+//! Contact between nodes: asking, answering, meeting, and telling an incarnation from its predecessor (`PAIR-1`).
 
 use alloc::string::ToString;
 use emp_wire::{

@@ -67,7 +67,7 @@ impl Kind {
         Self::Skip,
     ];
 
-    /// The kind of this number.
+    /// The kind of this number. Those from 16 on are reserved for frames with an extension block (`VERSION-3`).
     pub const fn from_number(number: u8) -> Option<Self> {
         if number == 0 || number as usize > Self::ALL.len() {
             return None;

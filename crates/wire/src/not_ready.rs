@@ -1,4 +1,4 @@
-//! `not-ready`: the receiver had no room for a message (`READY-1`; V16, O26).
+//! `not-ready`: the receiver had no room for a message (`READY-4`; V16, O26).
 //!
 //! The word is the message's number, the sequence field the number of the frame that was not taken. That first frame was not taken; the sender puts a `skip` in its place. A *kept* message
 //! stands in the receiver's order without its bytes: they will be pulled when it is matched. A *refused* one must be

@@ -26,7 +26,7 @@ impl UdpLink {
         frame.to.as_udp().filter(|to| to.is_ipv4() == self.local.is_ipv4())
     }
 
-    /// Sends a copy of the frame to every configured peer. Copies that find no room are lost:
+    /// Sends a copy of the frame to every configured peer (`HELLO-5`). Copies that find no room are lost:
     /// frames to everyone only look for nodes, and are repeated.
     pub(super) fn send_to_everyone(&mut self, frame: &TxFrame<'_>) {
         for index in 0..self.peers.len() {

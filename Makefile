@@ -20,7 +20,8 @@ all: deps
 demo: all
 	$(BUILT)/emp demo
 
-## Everything that can be checked here, in under 20 minutes on two cores.
+## Lint, loom, tests, two fuzz targets for a minute each, 1,000 new seeds of the simulator, a part of the MPI programs: under half an hour on two
+## cores. What it leaves out: test-mpi-full, test-mpi-endurance, test-fabtests, test-cards, mutants.
 test: requirements deps browser lint loom fuzz
 	$(CARGO) test --workspace --locked
 	$(TESTED)/emp sim --fresh 1000
@@ -91,6 +92,7 @@ lint: deps wasm
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@CARGO=$(CARGO) tools/check-portable
 	@tools/check-spec
+	@tests/vectors/make.py --check
 	$(CARGO) check --locked --manifest-path fuzz/Cargo.toml --target-dir $(BUILT)/../fuzz
 
 ## The figures that EMP holds itself to, against the bare link and TCP in the same run: under a minute after the build.

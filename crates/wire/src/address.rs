@@ -83,16 +83,11 @@ impl LinkAddress {
         }
     }
 
-    /// An address of one link that was told on another (`PATH-1`): the number of its family and as many of `bytes` as
-    /// that has. `None` for what names no place on a wire.
+    /// An address of one link that was told on another (`PATH-1`): the number of its family, and its bytes. `None` for what names no
+    /// place on a wire.
     pub fn told(family: u8, bytes: &[u8]) -> Option<Self> {
         let (family, length) = Self::told_family(family)?;
-        Some(Self::build(family, bytes.get(..length)?))
-    }
-
-    /// Bytes of an address of this family that is told on another link.
-    pub fn told_bytes(family: u8) -> Option<usize> {
-        Self::told_family(family).map(|(_, length)| length)
+        (bytes.len() == length).then(|| Self::build(family, bytes))
     }
 
     const fn told_family(family: u8) -> Option<(AddressFamily, usize)> {

@@ -3,6 +3,7 @@
 //! A hello goes to everyone on a link, or to one address. The node it names (or any, if it names none) answers with its
 //! epoch towards the asker and the same nonce. A reply proves that the node *now* is in that epoch, which a stale frame can't.
 
+use crate::extension::{self, Extensions};
 use crate::header::{u16_at, u32_at, u64_at};
 use crate::{LinkAddress, NodeId, Reason};
 
@@ -10,15 +11,12 @@ use crate::{LinkAddress, NodeId, Reason};
 pub const HELLO_BYTES: usize = 32;
 /// Longest node name, in bytes of UTF-8.
 pub const NAME_BYTES_MAX: usize = 32;
-/// Bytes of the longest further address: family, IPv6 address, port, scope.
-const TOLD_BYTES_MAX: usize = 1 + 16 + 2 + 4;
+/// Bytes of the longest further address: type, length, family, IPv6 address, port, scope.
+const TOLD_BYTES_MAX: usize = 2 + 1 + 16 + 2 + 4;
 /// Addresses of the sender on other links that one hello tells.
 pub const TOLD_MAX: usize = 3;
 /// Bytes of the largest body.
 pub const HELLO_BODY_BYTES_MAX: usize = HELLO_BYTES + NAME_BYTES_MAX + TOLD_MAX * TOLD_BYTES_MAX;
-
-/// Feature: after the name come addresses of the sender on other links (`PATH-1`).
-pub const FEATURE_ADDRESSES: u32 = 1;
 
 /// Body of a `hello` or `hello-reply` frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,8 +47,8 @@ impl Hello {
         let mut bytes = [0; NAME_BYTES_MAX];
         bytes[..end].copy_from_slice(&name.as_bytes()[..end]);
         let name_bytes = end as u8;
-        let (features, told) = (0, [None; TOLD_MAX]);
-        Self { node, target, nonce, features, frame_bytes_max, told, name_bytes, name: bytes }
+        let told = [None; TOLD_MAX];
+        Self { node, target, nonce, features: 0, frame_bytes_max, told, name_bytes, name: bytes }
     }
 
     /// The same with these addresses of the sender, the first [`TOLD_MAX`] of them.
@@ -58,9 +56,7 @@ impl Hello {
     pub fn with_addresses(self, addresses: impl Iterator<Item = LinkAddress>) -> Self {
         let mut told = [None; TOLD_MAX];
         told.iter_mut().zip(addresses).for_each(|(place, address)| *place = Some(address));
-        let features = self.features & !FEATURE_ADDRESSES;
-        let features = if told[0].is_some() { features | FEATURE_ADDRESSES } else { features };
-        Self { features, told, ..self }
+        Self { told, ..self }
     }
 
     /// Where who hears this on one link reaches the sender on others (`PATH-1`).
@@ -85,10 +81,7 @@ impl Hello {
         let mut end = HELLO_BYTES + usize::from(self.name_bytes);
         into[HELLO_BYTES..end].copy_from_slice(&self.name[..usize::from(self.name_bytes)]);
         for address in self.addresses() {
-            into[end] = address.family() as u8;
-            let bytes = address.bytes();
-            into[end + 1..end + 1 + bytes.len()].copy_from_slice(bytes);
-            end += 1 + bytes.len();
+            end += extension::emit_address(address, &mut into[end..]);
         }
         end
     }
@@ -108,57 +101,25 @@ impl Hello {
         if node == NodeId::ANY {
             return Err(Reason::Field);
         }
-        let features = u32_at(body, 24);
-        let mut rest = &body[HELLO_BYTES + name_bytes..];
-        if features & FEATURE_ADDRESSES != 0 && rest.is_empty() {
-            return Err(Reason::BodyShort);
-        }
-        if features & FEATURE_ADDRESSES == 0 {
-            rest = &[];
-        }
         let mut told = [None; TOLD_MAX];
-        for place in &mut told {
-            let [family, bytes @ ..] = rest else { break };
-            // The length of a family that is not known here isn't, either; padding has none. The rest of the hello is as good without.
-            let Some(length) = LinkAddress::told_bytes(*family) else { break };
-            if bytes.len() < length {
-                return Err(Reason::BodyShort);
+        let mut places = told.iter_mut();
+        for item in Extensions::of(&body[HELLO_BYTES + name_bytes..]) {
+            let (kind, value) = item?;
+            if let Some(address) = extension::address(kind, value)
+                && let Some(place) = places.next()
+            {
+                *place = Some(address);
             }
-            *place = LinkAddress::told(*family, bytes);
-            rest = &bytes[length..];
         }
-        let hello = Self {
+        Ok(Self {
             node,
             target: NodeId(u64_at(body, 8)),
             nonce: u64_at(body, 16),
-            features,
-            told: [None; TOLD_MAX],
+            features: u32_at(body, 24),
+            told,
             frame_bytes_max: u16_at(body, 28),
             name_bytes: name_bytes as u8,
             name,
-        };
-        // One that is not understood is not announced either.
-        Ok(hello.with_addresses(told.into_iter().flatten()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Found by fuzzing: what was read said that an address follows, and what it wrote had none.
-    #[test]
-    fn an_address_of_an_unknown_family_is_not_announced_again() {
-        let mut body = [0; HELLO_BODY_BYTES_MAX];
-        let hello = Hello::new(NodeId(1), NodeId(2), 3, 1_500, "a");
-        let end = hello.emit(&mut body);
-        body[27] = 0xFF;
-        body[end] = 200;
-        let read = Hello::parse(&body[..end + 5]).expect("the rest is as good without");
-        assert_eq!((read.name(), read.addresses().next()), ("a", None));
-        assert_eq!(read.features, 0xFF & !FEATURE_ADDRESSES, "other bits stay");
-        let mut again = [0; HELLO_BODY_BYTES_MAX];
-        let length = read.emit(&mut again);
-        assert_eq!(Hello::parse(&again[..length]), Ok(read));
+        })
     }
 }

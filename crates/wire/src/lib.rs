@@ -17,6 +17,7 @@ mod checksum;
 mod close;
 mod data;
 mod done;
+mod extension;
 mod get;
 mod header;
 mod hello;
@@ -45,9 +46,7 @@ pub use header::{
     Flags, Frames, Header, Kind, ShortRest, VERSION, begin_checksum, checksum_of, frames,
     head_checksum, store_checksum, verify, verify_unsummed,
 };
-pub use hello::{
-    FEATURE_ADDRESSES, HELLO_BODY_BYTES_MAX, HELLO_BYTES, Hello, NAME_BYTES_MAX, TOLD_MAX,
-};
+pub use hello::{HELLO_BODY_BYTES_MAX, HELLO_BYTES, Hello, NAME_BYTES_MAX, TOLD_MAX};
 pub use identity::{Epoch, NodeId, destination_tag_of};
 pub use message::{
     IMMEDIATE_BYTES, LONG_BYTES, LongPart, MESSAGE_BODY_BYTES_MAX, MESSAGE_BYTES, Message,

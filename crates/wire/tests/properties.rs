@@ -75,21 +75,42 @@ fn told_address() -> impl Strategy<Value = LinkAddress> {
     prop_oneof![socket, mac, any::<u32>().prop_map(LinkAddress::index)]
 }
 
-/// An address of a family that is not known here is passed over with what follows; all else is read (`PATH-1`).
+/// Items that are not known here are passed over, wherever they stand; all else is read (`HELLO-6`, `PATH-1`).
 #[test]
-fn an_address_from_the_future_is_passed_over() {
+fn extensions_from_the_future_are_passed_over() {
     let told = ["10.1.2.2:51966", "10.1.2.3:51966"].map(|to| LinkAddress::udp(to.parse().unwrap()));
     let plain = Hello::new(NodeId(7), NodeId(8), 9, 1472, "seven");
     let hello = plain.with_addresses(told.into_iter());
     let mut body = [0; HEAD_BYTES_MAX];
     let end = hello.emit(&mut body);
-    assert_eq!(Hello::parse(&body[..end]), Ok(hello));
-    let bare = plain.with_addresses(told.into_iter().take(1));
-    assert_eq!(hello.addresses().collect::<Vec<_>>(), told);
-    assert_eq!(Hello::parse(&body[..end - 1]), Err(Reason::BodyShort));
-    body[end - 7] = 99;
-    assert_eq!(Hello::parse(&body[..end]), Ok(bare));
+    let body = &body[..end];
+    assert_eq!(Hello::parse(body), Ok(hello));
+    let (fixed, list) = body.split_at(end - 2 * ADDRESS_ITEM_BYTES);
+    let (first, second) = list.split_at(ADDRESS_ITEM_BYTES);
+    let unknown_family = [&[1, 3, 99, 5, 6][..], &[1, 0]].concat();
+    for stranger in [&[77, 0][..], &[200, 3, 1, 2, 3], &unknown_family, &[1, 4, 4, 10, 1, 2]] {
+        for order in
+            [[stranger, first, second], [first, stranger, second], [first, second, stranger]]
+        {
+            let read = Hello::parse(&[&[fixed][..], &order].concat().concat());
+            assert_eq!(read, Ok(hello), "{order:?}");
+        }
+    }
+    // Zeros end the list: those of a hello that tries a length (`LIMIT-2`).
+    let padded = [fixed, first, &[0; 40], second].concat();
+    assert_eq!(Hello::parse(&padded), Ok(plain.with_addresses(told.into_iter().take(1))));
+    assert_eq!(Hello::parse(&[body, &[0]].concat()), Ok(hello));
+    // A list that is cut is refused.
+    for cut in [1, 2, ADDRESS_ITEM_BYTES - 1] {
+        assert_eq!(Hello::parse(&body[..end - cut]), Err(Reason::BodyShort), "{cut}");
+    }
+    // More addresses than there is room for.
+    let many = [fixed, first, second, second, second, second].concat();
+    assert_eq!(Hello::parse(&many).map(|read| read.addresses().count()), Ok(TOLD_MAX));
 }
+
+/// Type, length, family, IPv4 address, port.
+const ADDRESS_ITEM_BYTES: usize = 2 + 1 + 4 + 2;
 
 /// A whole frame as a sender builds it: header, body fields, payload, checksum.
 fn frame(mut header: Header, fields: &[u8], payload: &[u8], seed: Seed) -> Vec<u8> {

@@ -1,0 +1,53 @@
+//! What may follow the name in a `hello` (`HELLO-6`): items of type, length and value, of which a receiver skips those that it does
+//! not know. So a later version can say more to nodes that speak this one.
+
+use crate::{LinkAddress, Reason};
+
+/// Ends the list: what is behind it are the zeros of a hello that tries a length (`LIMIT-2`).
+const END: u8 = 0;
+/// An address of the sender on another link: family and bytes (`PATH-1`).
+const ADDRESS: u8 = 1;
+/// Bytes of type and length.
+const HEAD_BYTES: usize = 2;
+
+/// The items of a list: type and value, or why there is no more to be read.
+pub(crate) struct Extensions<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Extensions<'a> {
+    /// Those that begin here and end with these bytes, or before.
+    pub(crate) const fn of(list: &'a [u8]) -> Self {
+        Self { rest: list }
+    }
+}
+
+impl<'a> Iterator for Extensions<'a> {
+    type Item = Result<(u8, &'a [u8]), Reason>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (kind, rest) = self.rest.split_first().filter(|(kind, _)| **kind != END)?;
+        let item =
+            rest.split_first().and_then(|(bytes, rest)| rest.split_at_checked(usize::from(*bytes)));
+        let (value, rest) = item.unzip();
+        self.rest = rest.unwrap_or(&[]);
+        Some(value.map(|value| (*kind, value)).ok_or(Reason::BodyShort))
+    }
+}
+
+/// The address that an item tells. `None`: it tells something else, or an address of a family or length that is not known here.
+pub(crate) fn address(kind: u8, value: &[u8]) -> Option<LinkAddress> {
+    let (family, bytes) = value.split_first().filter(|_| kind == ADDRESS)?;
+    LinkAddress::told(*family, bytes)
+}
+
+/// Writes an item that tells this address; returns its bytes.
+pub(crate) fn emit_address(address: LinkAddress, into: &mut [u8]) -> usize {
+    let bytes = address.bytes();
+    into[0] = ADDRESS;
+    into[1] = 1 + bytes.len() as u8;
+    into[HEAD_BYTES] = address.family() as u8;
+    let end = HEAD_BYTES + 1 + bytes.len();
+    into[HEAD_BYTES + 1..end].copy_from_slice(bytes);
+    end
+}

@@ -1,0 +1,485 @@
+#!/usr/bin/env python3
+"""Writes the test vectors of EMP's wire format: a second encoder, made from part I of SPEC.md and from nothing else.
+
+    tests/vectors/make.py            writes them
+    tests/vectors/make.py --check    says whether they are what it would write
+
+`crates/wire/tests/vectors.rs` decodes and encodes each with the first one. See README.md beside this file.
+"""
+
+import json
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).parent
+
+KINDS = {
+    "hello": 1, "hello-reply": 2, "message": 3, "data": 4, "ack": 5, "not-ready": 6, "pull": 7, "block": 8,
+    "done": 9, "close": 10, "put": 11, "get": 12, "atomic": 13, "slice": 14, "skip": 15,
+}
+CONTACT = ("hello", "hello-reply")
+BULK = ("message", "data", "block", "put")
+COMMON_FLAGS = {"ACK": 0x01, "ACK-REQUEST": 0x02, "PAYLOAD-UNCHECKED": 0x04, "LAST": 0x08}
+OWN_FLAGS = {
+    "message": {"LONG": 0x10, "IMMEDIATE": 0x20, "SYNCHRONOUS": 0x40, "VOID": 0x80},
+    "put": {"LONG": 0x10, "IMMEDIATE": 0x20},
+    "atomic": {"FETCH": 0x10},
+    "done": {"REPLY": 0x10},
+    "ack": {"UNTAKEN": 0x10},
+}
+
+
+# ---- identities (ID-2, FRAME-3, FRAME-4) and checksums (CRC-1, CRC-2)
+
+def mix(z):
+    """splitmix64's finaliser."""
+    mask = (1 << 64) - 1
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+    return z ^ (z >> 31)
+
+
+def identity(name):
+    fnv = 0xCBF29CE484222325
+    for byte in name.encode():
+        fnv = ((fnv ^ byte) * 0x100000001B3) & ((1 << 64) - 1)
+    return mix(fnv) or 1
+
+
+def source_tag(node):
+    return mix(node) >> 32
+
+
+def destination_tag(node):
+    tag = mix(node) >> 48
+    return {0: 1, 0xFFFF: 0xFFFE}.get(tag, tag)
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+# ---- fields
+
+def u(value, size):
+    return value.to_bytes(size, "big")
+
+
+def hexed(value, size):
+    return f"0x{value:0{2 * size}x}"
+
+
+class Node:
+    def __init__(self, name, epoch):
+        self.name, self.id, self.epoch = name, identity(name), epoch
+
+    def shown(self):
+        return {
+            "name": self.name, "identity": hexed(self.id, 8), "epoch": hexed(self.epoch, 4),
+            "destination_tag": hexed(destination_tag(self.id), 2), "source_tag": hexed(source_tag(self.id), 4),
+        }
+
+
+A, B = Node("a", 0x5EED0A01), Node("b", 0xC0DE0B02)
+
+
+def seed(kind, source=A, destination=B):
+    if kind in CONTACT:
+        return 0
+    return crc32c(u(destination.id, 8) + u(source.id, 8) + u(destination.epoch, 4))
+
+
+def frame(kind, body=b"", payload=b"", *, flags=(), word=0, sequence=0, acknowledge=0, tag=None, check=None, memory=False,
+          number=None, version=1, length=None, covers=None):
+    """A frame from A to B: its bytes, in three parts, and its header's fields."""
+    bits = {**COMMON_FLAGS, **OWN_FLAGS.get(kind, {})}
+    flag_bits = sum(bits[flag] for flag in flags)
+    number = KINDS[kind] if number is None else number
+    length = len(body) + len(payload) if length is None else length
+    tag = destination_tag(B.id) if tag is None else tag
+    check = B.epoch & 0xFFFF if check is None else check
+    start = (
+        u(version << 5 | number, 1) + u(flag_bits, 1) + u(length, 2) + u(tag, 2) + u(check, 2) + u(source_tag(A.id), 4)
+        + u(A.epoch, 4) + u(sequence, 4) + u(acknowledge, 4) + u(word, 4)
+    )
+    if covers is None:
+        covers = b"" if kind in BULK and "PAYLOAD-UNCHECKED" in flags else payload
+    begin = seed(kind)
+    checksum = begin if memory else crc32c(start + u(begin, 4) + body + covers)
+    head = start + u(checksum, 4)
+    fields = {
+        "kind": kind, "flags": sorted(flags, key=bits.get), "length": length, "destination_tag": hexed(tag, 2),
+        "destination_epoch": hexed(check, 2), "source_tag": hexed(source_tag(A.id), 4), "source_epoch": hexed(A.epoch, 4),
+        "sequence": sequence, "acknowledge": acknowledge, "word": word, "checksum": hexed(checksum, 4),
+    }
+    return (head, body, payload), fields
+
+
+class Body:
+    """Fields in order: their bytes and what is shown of them."""
+
+    def __init__(self):
+        self.bytes, self.shown = b"", {}
+
+    def number(self, name, value, size, as_hex=False):
+        self.bytes += u(value, size)
+        self.shown[name] = hexed(value, size) if as_hex else value
+        return self
+
+    def zero(self, size):
+        self.bytes += bytes(size)
+        return self
+
+
+FILES = {}
+
+
+def vector(name, kind, body=None, payload=b"", *, file=None, of_word=None, behind=b"", **header):
+    """`behind` are bytes of the body that are no field: padding, extensions from the future."""
+    body = body or Body()
+    memory = header.get("memory", False)
+    parts, fields = frame(kind, body.bytes + behind, payload, **header)
+    entry = {"name": name}
+    if memory:
+        entry["carrier"] = "memory"
+    if behind:
+        entry["decode_only"] = True
+    entry |= {"hex": [part.hex() for part in parts if part], "header": fields}
+    if of_word:
+        entry["word"] = of_word
+    if body.shown:
+        entry["body"] = body.shown
+    if payload:
+        entry["payload"] = payload.hex()
+    FILES.setdefault(file or kind, []).append(entry)
+    return b"".join(parts)
+
+
+TEXT = b"Ethernet Message Passing"
+OPEN = {"sequence": 7, "acknowledge": 5}
+
+
+# ---- hello, hello-reply, close (HELLO-1, HELLO-6, PATH-1, CLOSE-1)
+
+ADDRESSES = {
+    "ethernet": (1, bytes.fromhex("02656d700001")),
+    "ipv4": (4, bytes([10, 1, 2, 3]) + u(51966, 2)),
+    "ipv6": (6, bytes.fromhex("fe800000000000000000000000000001") + u(51966, 2) + u(2, 4)),
+    "simulated": (9, u(17, 4)),
+}
+
+
+def hello(target=B.id, nonce=0x1122334455667788, largest=1500, name="a", told=(), features=0):
+    body = Body().number("node", A.id, 8, True).number("target", target, 8, True).number("nonce", nonce, 8, True)
+    body.number("features", features, 4, True).number("frame_bytes_max", largest, 2)
+    encoded = name.encode()
+    body.bytes += u(len(encoded), 1) + b"\0" + encoded
+    body.shown["name"] = name
+    body.shown["addresses"] = []
+    for told_of in told:
+        family, address = ADDRESSES[told_of]
+        body.bytes += u(1, 1) + u(1 + len(address), 1) + u(family, 1) + address
+        body.shown["addresses"].append({"family": family, "bytes": address.hex()})
+    return body
+
+
+vector("for a node of which only the name is known, to everyone", "hello", hello(), check=0)
+vector("for whoever hears it", "hello", hello(target=0, name=""), tag=0xFFFF, check=0)
+vector("to a node whose epoch is to be checked", "hello", hello(name="a node with a name of 32 letters"))
+for told_of in ADDRESSES:
+    vector(f"with an address of family {told_of}", "hello", hello(told=[told_of]), check=0)
+vector("with three addresses", "hello", hello(told=["ethernet", "ipv4", "ipv6"]), check=0)
+vector("with features that nobody knows", "hello", hello(features=0x80000002), check=0)
+vector("with an extension that nobody knows, behind an address", "hello", hello(told=["ipv4"]), check=0,
+       behind=u(0xC8, 1) + u(3, 1) + b"\1\2\3")
+vector("that tries a length: zeros after its fields", "hello", hello(told=["ethernet"], largest=256), behind=bytes(120))
+vector("an answer", "hello-reply", hello(), word=66)
+vector("an answer to a hello of 61,472 bytes, by a node with room for many", "hello-reply", hello(told=["ethernet"]),
+       word=1 << 16 | 61472)
+CLOSE = Body().number("node", A.id, 8, True)
+vector("that acknowledges nothing", "close", CLOSE)
+vector("that acknowledges", "close", CLOSE, flags=["ACK"], acknowledge=9)
+
+
+# ---- ack, not-ready, skip (ACK-1, ACK-2, ACK-5, ACK-7, READY-4, SEQ-5)
+
+def ack(words):
+    body = Body().number("node", A.id, 8, True)
+    body.bytes += b"".join(u(word, 8) for word in words)
+    body.shown["selective"] = [hexed(word, 8) for word in words]
+    return body
+
+
+vector("of all that came in order", "ack", ack([]), flags=["ACK"], sequence=8, acknowledge=9, word=42)
+vector("of 9 and of 11 too: 10 is missing", "ack", ack([0b1]), flags=["ACK"], sequence=11, acknowledge=10)
+vector("with four words", "ack", ack([1, 0, 1 << 63, 0xFFFFFFFFFFFFFFFF]), flags=["ACK"], sequence=300, acknowledge=45)
+vector("of a frame that came and was not taken", "ack", ack([]), flags=["ACK", "UNTAKEN"], sequence=12, acknowledge=10)
+for cause, meaning in ((1, "too many messages wait"), (2, "no such endpoint"), (3, "nothing unexpected"), (4, "no room")):
+    refusal = Body().number("node", A.id, 8, True).number("cause", cause, 4).number("backoff_us", 50 * cause, 4)
+    vector(meaning, "not-ready", refusal, sequence=17, word=3)
+vector("in the place of a withdrawn frame", "skip", flags=["ACK"], **OPEN)
+vector("that asks for an acknowledgement", "skip", flags=["ACK", "ACK-REQUEST"], **OPEN)
+
+
+# ---- message, data, pull, block, done (MSG-1 to MSG-5, DATA-1, PULL-1, PULL-3, DONE-1, DIRECT-1)
+
+def long_part(body, total, unscheduled, fragment, pieces=0):
+    body.number("total_bytes", total, 8).number("unscheduled_bytes", unscheduled, 4)
+    return body.number("fragment_bytes", fragment, 2).number("pieces", pieces, 2)
+
+
+def memory_of_sender(body, pieces):
+    body.number("stamp", 0xAB, 8, True)
+    body.shown["memory"] = []
+    for address, size in pieces:
+        body.bytes += u(address, 8) + u(size, 8)
+        body.shown["memory"].append([hexed(address, 8), size])
+    return body
+
+
+PIECES = [(0x7F0000001000, 8192), (0x7F0000009040, 1808)]
+
+
+def message(long=None, immediate=None, pieces=()):
+    body = Body().number("node", A.id, 8, True).number("source_endpoint", 1, 2).number("destination_endpoint", 2, 2)
+    body.zero(2).number("frame_bytes_max", 1500, 2).number("match_bits", 0xFEEDFACECAFE0001, 8, True)
+    body.number("handle", 0x00070009, 4, True)
+    if long:
+        long_part(body, *long, pieces=len(pieces))
+    if immediate is not None:
+        body.number("immediate", immediate, 8, True)
+    return memory_of_sender(body, pieces) if pieces else body
+
+
+SHORT = ["ACK", "LAST"]
+vector("without bytes", "message", message(), flags=SHORT, **OPEN, word=3)
+vector("of one frame", "message", message(), TEXT, flags=SHORT, **OPEN, word=3)
+vector("of one frame, first of a pair", "message", message(), TEXT, flags=["LAST"], word=0)
+vector("that asks for an acknowledgement", "message", message(), TEXT, flags=["ACK", "ACK-REQUEST", "LAST"], **OPEN, word=3)
+vector("whose payload its carrier checks", "message", message(), TEXT, flags=["ACK", "PAYLOAD-UNCHECKED", "LAST"], **OPEN, word=3)
+vector("in shared memory", "message", message(), TEXT, flags=SHORT, **OPEN, word=3, memory=True)
+vector("with immediate data", "message", message(immediate=0x0102030405060708), TEXT, flags=SHORT + ["IMMEDIATE"], **OPEN, word=3)
+vector("synchronous", "message", message(), TEXT, flags=SHORT + ["SYNCHRONOUS"], **OPEN, word=3)
+vector("withdrawn", "message", message(), flags=SHORT + ["VOID"], **OPEN, word=3)
+vector("first of a train that is the whole message", "message", message(long=(60, 60, 24)), TEXT, flags=["ACK", "LONG"], **OPEN, word=3)
+vector("first of a message of which the rest is pulled", "message", message(long=(1 << 20, 61440, 24)), TEXT, flags=["ACK", "LONG"], **OPEN, word=3)
+vector("pulled whole", "message", message(long=(1 << 20, 0, 1432)), flags=["ACK", "LONG", "LAST"], **OPEN, word=3)
+vector("long, immediate data, synchronous", "message", message(long=(60, 60, 24), immediate=9), TEXT,
+       flags=["ACK", "LONG", "IMMEDIATE", "SYNCHRONOUS"], **OPEN, word=3)
+vector("long, its payload checked by its carrier", "message", message(long=(60, 60, 24)), TEXT,
+       flags=["ACK", "PAYLOAD-UNCHECKED", "LONG"], **OPEN, word=3)
+vector("that names its sender's memory", "message", message(long=(10000, 0, 1432), pieces=PIECES),
+       flags=["ACK", "LAST", "LONG"], **OPEN, word=3, memory=True)
+
+vector("second of a train", "data", payload=TEXT, flags=["ACK"], sequence=8, acknowledge=5, word=1)
+vector("last of a train", "data", payload=TEXT[:12], flags=["ACK", "ACK-REQUEST", "LAST"], sequence=9, acknowledge=5, word=2)
+vector("whose payload its carrier checks", "data", payload=TEXT, flags=["ACK", "PAYLOAD-UNCHECKED"], sequence=8, acknowledge=5, word=1)
+
+PULL = Body().number("node", A.id, 8, True).number("offset", 61440, 8).number("bytes", 65536, 4).number("pull", 0x0102, 2).zero(2)
+vector("for a part of a message", "pull", PULL, flags=["ACK"], **OPEN, word=0x00070009)
+
+
+def block(name, place, payload, flags):
+    vector(name, "block", payload=payload, flags=flags, sequence=20 + place, acknowledge=5, word=0x0102 << 16 | place,
+           of_word={"pull": 0x0102, "place": place})
+
+
+block("first", 0, TEXT, ["ACK"])
+block("last", 44, TEXT[:5], ["ACK", "LAST"])
+block("whose payload its carrier checks", 1, TEXT, ["ACK", "PAYLOAD-UNCHECKED"])
+
+
+def done(status):
+    return Body().number("node", A.id, 8, True).number("status", status, 4)
+
+
+STATUS = ["complete", "matched", "abandoned", "no such key", "another generation", "out of bounds", "no rights", "memory fault"]
+for status, meaning in enumerate(STATUS):
+    vector(meaning, "done", done(status), flags=["ACK"], **OPEN, word=0x00070009)
+vector("with the values that an atomic fetched", "done", done(0), u(5, 1) + bytes(7), flags=["ACK", "REPLY"], **OPEN, word=0x00040004)
+vector("a get that was refused", "done", done(5), flags=["ACK", "REPLY"], **OPEN, word=0x00040004)
+
+
+# ---- put, get, atomic (REGION-1, PUT-1, GET-1, ATOMIC-1 to ATOMIC-3)
+
+def target():
+    body = Body().number("node", A.id, 8, True).number("source_endpoint", 1, 2).number("destination_endpoint", 2, 2)
+    body.zero(2).number("frame_bytes_max", 1500, 2).number("key", 0x4B4559, 8, True).number("handle", 0x00040004, 4, True)
+    return body.number("generation", 6, 4).number("offset", 4096, 8)
+
+
+def put(long=None, immediate=None, pieces=()):
+    body = target()
+    if long:
+        long_part(body, *long, pieces=len(pieces))
+    if immediate is not None:
+        body.number("immediate", immediate, 8, True)
+    return memory_of_sender(body, pieces) if pieces else body
+
+
+vector("of one frame", "put", put(), TEXT, flags=SHORT, **OPEN, word=4)
+vector("whose payload its carrier checks", "put", put(), TEXT, flags=["ACK", "PAYLOAD-UNCHECKED", "LAST"], **OPEN, word=4)
+vector("that notifies", "put", put(immediate=0x2A), TEXT, flags=SHORT + ["IMMEDIATE"], **OPEN, word=4)
+vector("first of a train", "put", put(long=(60, 60, 24)), TEXT, flags=["ACK", "LONG"], **OPEN, word=4)
+vector("first of a train, notifies", "put", put(long=(60, 60, 24), immediate=0x2A), TEXT, flags=["ACK", "LONG", "IMMEDIATE"], **OPEN, word=4)
+vector("that names its sender's memory", "put", put(long=(10000, 0, 1432), pieces=PIECES), flags=SHORT + ["LONG"], **OPEN,
+       word=4, memory=True)
+
+
+def get(size):
+    return target().number("bytes", size, 4).number("pull", 0x0304, 2).number("fragment_bytes", 1432, 2)
+
+
+vector("of a block", "get", get(61440), flags=["ACK"], **OPEN)
+vector("of no bytes: may the place be read?", "get", get(0), flags=["ACK"], **OPEN)
+
+
+def atomic(operator, datatype, count):
+    return target().number("operator", operator, 1).number("datatype", datatype, 1).zero(2).number("count", count, 4)
+
+
+vector("sum of two unsigned integers of 64 bits", "atomic", atomic(3, 8, 2), b"\1" + bytes(7) + b"\2" + bytes(7), flags=SHORT, **OPEN, word=5)
+vector("the same, fetching", "atomic", atomic(3, 8, 2), b"\1" + bytes(7) + b"\2" + bytes(7), flags=SHORT + ["FETCH"], **OPEN, word=5)
+vector("swap if equal, signed 32 bits: operand, then what to compare with", "atomic", atomic(13, 5, 1), b"\7\0\0\0\5\0\0\0",
+       flags=SHORT + ["FETCH"], **OPEN, word=5)
+vector("read: no operands", "atomic", atomic(11, 12, 3), flags=SHORT + ["FETCH"], **OPEN, word=5)
+vector("operands are fields: they stay under the checksum", "atomic", atomic(12, 2, 4), b"\1\2\3\4",
+       flags=["ACK", "PAYLOAD-UNCHECKED", "LAST"], **OPEN, word=5)
+
+
+# ---- slice (SLICE-1)
+
+CUT = vector("cut into the slices of slice.json", "data", payload=bytes(range(256)), flags=["ACK", "LAST"], sequence=40, acknowledge=5, word=1)
+for at, end in ((0, 128), (128, 256), (256, 288)):
+    vector(f"bytes {at} to {end} of a frame of {len(CUT)}", "slice", payload=CUT[at:end], sequence=40, word=at << 16 | len(CUT),
+           of_word={"place": at, "total": len(CUT)})
+
+
+# ---- several frames in one link frame (BUNDLE-1)
+
+def joined(parts_and_fields):
+    return b"".join(parts_and_fields[0])
+
+
+BUNDLED = [
+    joined(frame("message", message().bytes, TEXT, flags=SHORT, sequence=7 + i, acknowledge=5, word=3 + i)) for i in range(2)
+] + [joined(frame("ack", ack([]).bytes, flags=["ACK"], sequence=8, acknowledge=9))]
+
+
+def bundle(name, frames, behind=b""):
+    FILES.setdefault("bundle", []).append(
+        {"name": name, "hex": [part.hex() for part in [*frames, behind] if part], "frames": [len(part) for part in frames]})
+
+
+bundle("one frame", BUNDLED[:1])
+bundle("two messages and an acknowledgement", BUNDLED)
+bundle("a short frame and what Ethernet pads", BUNDLED[2:], bytes(20))
+bundle("two frames and zeros that could hold a third", BUNDLED[:2], bytes(40))
+bundle("a frame of a kind that nobody knows between two others",
+       [BUNDLED[0], joined(frame("message", message().bytes, TEXT, number=19)), BUNDLED[1]])
+
+
+# ---- refused frames (DROP-1)
+
+def refused(name, reason, data, **more):
+    FILES.setdefault("refused", []).append({"name": name, "reason": reason, **more, "hex": [data[:32].hex(), data[32:].hex()]})
+
+
+def flipped(data, at, bit=0):
+    return data[:at] + u(data[at] ^ 1 << bit, 1) + data[at + 1:]
+
+
+def refused_body(name, reason, kind, body, payload=b"", **header):
+    refused(name, reason, joined(frame(kind, body, payload, **header)))
+
+
+GOOD = BUNDLED[0]
+LONG_GOOD = message(long=(60, 60, 24)).bytes
+refused("nothing", "too_short", b"")
+refused("one byte less than a header", "too_short", GOOD[:31])
+refused("version 2", "wrong_version", joined(frame("message", message().bytes, TEXT, flags=SHORT, version=2)))
+refused("version 0", "wrong_version", joined(frame("message", message().bytes, TEXT, flags=SHORT, version=0)))
+refused("kind 0", "unknown_kind", joined(frame("message", message().bytes, TEXT, number=0)))
+refused("kind 19: a message with an extension block (VERSION-3)", "unknown_kind",
+        joined(frame("message", u(8, 2) + bytes(2) + b"\1\1\5\0" + message().bytes, TEXT, number=19)))
+refused("a body that is cut", "bad_length", GOOD[:-1])
+refused("a length of one more than there is", "bad_length", joined(frame("data", b"", TEXT, length=len(TEXT) + 1)))
+refused("one flipped bit of the payload", "bad_checksum", flipped(GOOD, len(GOOD) - 1))
+refused("one flipped bit of the match bits", "bad_checksum", flipped(GOOD, 32 + 20, 6))
+refused("one flipped bit of the sequence number", "bad_checksum", flipped(GOOD, 19))
+refused("one flipped bit of the checksum", "bad_checksum", flipped(GOOD, 28, 7))
+refused("a flipped bit of a field where the payload is unchecked", "bad_checksum",
+        flipped(joined(frame("message", message().bytes, TEXT, flags=SHORT + ["PAYLOAD-UNCHECKED"])), 32 + 11))
+refused("for another node with the same tag", "bad_checksum",
+        GOOD[:28] + u(crc32c(GOOD[:28] + u(seed("message", A, Node("c", B.epoch)), 4) + GOOD[32:]), 4) + GOOD[32:])
+refused("for another epoch with the same low 16 bits", "bad_checksum",
+        GOOD[:28] + u(crc32c(GOOD[:28] + u(seed("message", A, Node("b", B.epoch ^ 1 << 31)), 4) + GOOD[32:]), 4) + GOOD[32:])
+refused("a hello that is summed with the seed of a pair", "bad_checksum",
+        (lambda parts: parts[0][:28] + u(crc32c(parts[0][:28] + u(seed("message"), 4) + parts[1]), 4) + parts[1])(
+            frame("hello", hello().bytes)[0]))
+refused("from shared memory, with a checksum in place of the seed", "bad_checksum", GOOD, carrier="memory")
+for kind, shortest in (("hello", hello(name="").bytes), ("hello-reply", hello(name="").bytes), ("message", message().bytes),
+                       ("ack", ack([]).bytes), ("not-ready", refusal.bytes), ("pull", PULL.bytes), ("done", done(0).bytes),
+                       ("close", CLOSE.bytes), ("put", put().bytes), ("get", get(1).bytes), ("atomic", atomic(3, 8, 1).bytes)):
+    refused_body(f"a {kind} whose body is a byte short", "body_short", kind, shortest[:-1])
+refused_body("a long message without its long part", "body_short", "message", message().bytes, flags=["LONG"])
+refused_body("an extension of a hello that is cut", "body_short", "hello", hello(told=["ipv4"]).bytes[:-1])
+refused_body("an extension of a hello without a length", "body_short", "hello", hello().bytes + b"\1")
+refused_body("a hello of no node", "bad_field", "hello", bytes(8) + hello().bytes[8:])
+refused_body("a hello whose name is longer than its body", "bad_field", "hello", hello(name="").bytes[:30] + b"\x05\0" + b"abcd")
+refused_body("a hello with a name of 33 bytes", "bad_field", "hello", hello(name="").bytes[:30] + b"\x21\0" + b"x" * 33)
+refused_body("an ack with five words", "bad_field", "ack", ack([1] * 5).bytes)
+refused_body("an ack with half a word", "bad_field", "ack", ack([]).bytes + bytes(4))
+refused_body("not ready without a cause", "bad_field", "not-ready", refusal.bytes[:8] + u(0, 4) + refusal.bytes[12:])
+refused_body("not ready for a cause that nobody knows", "bad_field", "not-ready", refusal.bytes[:8] + u(5, 4) + refusal.bytes[12:])
+refused_body("a pull of no bytes", "bad_field", "pull", PULL.bytes[:16] + bytes(4) + PULL.bytes[20:])
+refused_body("done with a status that nobody knows", "bad_field", "done", done(8).bytes)
+refused_body("more payload than leaves unasked", "bad_field", "message", message(long=(60, 20, 24)).bytes, TEXT, flags=["LONG"])
+refused_body("more unasked than there is", "bad_field", "message", message(long=(60, 61, 24)).bytes, TEXT, flags=["LONG"])
+refused_body("further frames without bytes", "bad_field", "message", message(long=(60, 60, 0)).bytes, TEXT, flags=["LONG"])
+refused_body("a message of 2^63 bytes", "bad_field", "message", message(long=(1 << 63, 0, 24)).bytes, flags=["LONG"])
+refused_body("nine pieces of memory", "bad_field", "message",
+             message(long=(9, 0, 24), pieces=[(4096 * i, 1) for i in range(1, 10)]).bytes, flags=["LONG"])
+refused_body("pieces of memory that are not as long as the message", "bad_field", "put",
+             put(long=(9999, 0, 24), pieces=PIECES).bytes, flags=["LONG"])
+refused_body("a get in frames without bytes", "bad_field", "get", get(1).bytes[:-2] + bytes(2))
+refused_body("an atomic with an operator that nobody knows", "bad_field", "atomic", atomic(20, 8, 1).bytes, bytes(8))
+refused_body("an atomic with a datatype that nobody knows", "bad_field", "atomic", atomic(3, 15, 1).bytes, bytes(8))
+refused_body("an atomic with fewer operands than it says", "bad_field", "atomic", atomic(3, 8, 2).bytes, bytes(8))
+refused_body("an atomic without elements", "bad_field", "atomic", atomic(3, 8, 0).bytes)
+refused_body("bits of a floating-point number", "bad_field", "atomic", atomic(7, 11, 1).bytes, bytes(4))
+refused_body("a slice without bytes", "bad_field", "slice", b"", word=64 << 16 | 288)
+refused_body("a slice beyond the end of its frame", "bad_field", "slice", b"", bytes(64), word=256 << 16 | 288)
+refused_body("a slice of less than a header", "bad_field", "slice", b"", bytes(31), word=31)
+
+
+def written(entries):
+    text = {"source": A.shown(), "destination": B.shown(), "vectors": entries}
+    return json.dumps(text, indent=1) + "\n"
+
+
+def main():
+    check = sys.argv[1:] == ["--check"]
+    wrong = 0
+    for name, entries in FILES.items():
+        path = HERE / f"{name}.json"
+        if not check:
+            path.write_text(written(entries))
+        elif not path.exists() or path.read_text() != written(entries):
+            print(f"{path.name} is not what make.py writes", file=sys.stderr)
+            wrong = 1
+    known = {f"{name}.json" for name in FILES}
+    for path in HERE.glob("*.json"):
+        if path.name not in known:
+            print(f"make.py knows nothing of {path.name}", file=sys.stderr)
+            wrong = 1
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,6 +2,7 @@
 #include "world.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 enum { BYTES = 3 << 20 };
 static unsigned char remote[BYTES], local[BYTES];
@@ -356,8 +357,97 @@ static void counted(void)
 	world_close(&world);
 }
 
+static uint64_t address(const volatile void *of)
+{
+	return (uint64_t)(uintptr_t)of;
+}
+
+/* One region for all that the process has: what is mapped is reached by its address, and what is not is an error to who asked,
+ * whatever the length and the way of the bytes; the process goes on. */
+static void everything(void)
+{
+	enum { PAGE = 4096, LONG = 1 << 20 };
+	struct world world;
+	struct fid_mr *region, *readable;
+	struct fi_cq_tagged_entry entry;
+	int64_t one = 1, old = 0;
+	int context;
+
+	world_open(&world, NULL);
+	struct fid_ep *ep = world.a.ep;
+	fi_addr_t to = world.a.peer;
+	EQUAL(fi_mr_reg(world.b.domain, NULL, SIZE_MAX, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 21, 0, &region, NULL), 0);
+	EQUAL(fi_mr_reg(world.b.domain, NULL, SIZE_MAX, FI_REMOTE_READ, 0, 22, 0, &readable, NULL), 0);
+	EQUAL(fi_mr_key(region), 21);
+	static const size_t lengths[] = {0, 1, 8, 300, 1500, 5000, 70001, LONG};
+	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+		size_t bytes = lengths[i];
+
+		memset(remote, 0x11, BYTES);
+		fill(local, bytes, (int)i);
+		EQUAL(fi_write(ep, local, bytes, NULL, to, address(remote + 3), 21, &context), 0);
+		ended(&world, &context, FI_RMA | FI_WRITE);
+		CHECK(!memcmp(remote + 3, local, bytes));
+		CHECK(remote[2] == 0x11 && remote[bytes + 3] == 0x11);
+		fill(remote, BYTES, 100 + (int)i);
+		memset(local, 0, BYTES);
+		EQUAL(fi_read(ep, local, bytes, NULL, to, address(remote + 2), 22, &context), 0);
+		ended(&world, &context, FI_RMA | FI_READ);
+		CHECK(!memcmp(remote + 2, local, bytes) && local[bytes] == 0);
+	}
+	/* Memory that came after the region did. */
+	static const int both = PROT_READ | PROT_WRITE, private = MAP_PRIVATE | MAP_ANONYMOUS;
+	unsigned char *late = mmap(NULL, 3 * PAGE + 2 * LONG, both, private, -1, 0);
+	CHECK(late != MAP_FAILED);
+	EQUAL(fi_write(ep, "late", 4, NULL, to, address(late), 21, &context), 0);
+	ended(&world, &context, FI_RMA | FI_WRITE);
+	CHECK(!memcmp(late, "late", 4));
+	int64_t *number = (int64_t *)(late + 64);
+	EQUAL(fi_fetch_atomic(ep, &one, 1, NULL, &old, NULL, to, address(number), 21, FI_INT64, FI_SUM, &context), 0);
+	ended(&world, &context, FI_ATOMIC | FI_READ);
+	CHECK(*number == 1 && old == 0);
+
+	/* Gone, half gone, not to be written to, and never there. */
+	unsigned char *hole = late + PAGE + LONG, *guard = hole + PAGE;
+	EQUAL(munmap(hole, PAGE), 0);
+	EQUAL(mprotect(guard, PAGE, PROT_READ), 0);
+	for (int i = 0; i < 2; i++) {
+		static const size_t parts[] = {1, 8, 300, 1500};
+		for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+			fails(&world, fi_write(ep, local, parts[k], NULL, to, address(hole), 21, NULL), FI_EFAULT);
+			fails(&world, fi_read(ep, local, parts[k], NULL, to, address(hole), 21, NULL), FI_EFAULT);
+			fails(&world, fi_write(ep, local, parts[k], NULL, to, address(guard), 21, NULL), FI_EFAULT);
+			fails(&world, fi_write(ep, local, parts[k], NULL, to, 64, 21, NULL), FI_EFAULT);
+			fails(&world, fi_read(ep, local, parts[k], NULL, to, 0, 21, NULL), FI_EFAULT);
+		}
+		fails(&world, fi_write(ep, local, LONG, NULL, to, address(hole) - LONG / 2, 21, NULL), FI_EFAULT);
+		fails(&world, fi_read(ep, local, LONG, NULL, to, address(hole) - LONG / 2, 21, NULL), FI_EFAULT);
+		fails(&world, fi_write(ep, local, LONG, NULL, to, address(hole), 21, NULL), FI_EFAULT);
+		fails(&world, fi_read(ep, local, LONG, NULL, to, address(hole), 21, NULL), FI_EFAULT);
+		fails(&world, fi_atomic(ep, &one, 1, NULL, to, address(hole), 21, FI_INT64, FI_SUM, NULL), FI_EFAULT);
+		fails(&world, fi_fetch_atomic(ep, &one, 1, NULL, &old, NULL, to, address(guard), 21, FI_INT64, FI_SUM,
+					      NULL), FI_EFAULT);
+	}
+	fails(&world, fi_read(ep, local, 8, NULL, to, ~0ULL - 16, 21, NULL), FI_EINVAL);
+	fails(&world, fi_write(ep, local, 8, NULL, to, address(late), 22, NULL), FI_EACCES);
+	EQUAL(fi_read(ep, local, 8, NULL, to, address(guard), 21, &context), 0);
+	ended(&world, &context, FI_RMA | FI_READ);
+	/* Others of the same pair are none the worse for it. */
+	EQUAL(fi_tinject(ep, "x", 1, to, 1), 0);
+	EQUAL(fi_trecv(world.b.ep, local, 8, NULL, FI_ADDR_UNSPEC, 1, 0, &context), 0);
+	EQUAL(next(&world, &world.b, &entry), 1);
+	EQUAL(munmap(late, 3 * PAGE + 2 * LONG), 0);
+	EQUAL(fi_close(&region->fid), 0);
+	fails(&world, fi_read(ep, local, 8, NULL, to, address(remote), 21, NULL), FI_ENOKEY);
+	EQUAL(fi_close(&readable->fid), 0);
+	/* Nothing else begins at null. */
+	EQUAL(fi_mr_reg(world.b.domain, NULL, 4096, FI_REMOTE_READ, 0, 23, 0, &region, NULL), -FI_EINVAL);
+	world_close(&world);
+}
+
 void test_memory(void)
 {
+	everything();
 	sizes();
 	forms();
 	several_runs();

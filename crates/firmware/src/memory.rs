@@ -64,6 +64,11 @@ pub trait HostMemory {
         Ok(())
     }
 
+    /// False: frames hold a copy of these bytes instead of naming them, as a link could not read them by itself.
+    fn lends(&self, _segment: Segment) -> bool {
+        true
+    }
+
     /// A peer on this machine reads this host's memory, if frames to it name it: under this name for the memory's present
     /// state. The name must change, before an operation that failed is told to its owner, so that what its owner does with
     /// the memory then is not taken for the message. `None`: the peer does not.

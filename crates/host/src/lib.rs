@@ -136,6 +136,7 @@ mod element;
 mod endpoint;
 mod error;
 mod find;
+mod guarded;
 mod guardian;
 mod health;
 mod incoming;

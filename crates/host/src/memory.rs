@@ -11,7 +11,8 @@
 //!   back after the completion ([`crate::buffer`]);
 //! - regions of the safe API ([`crate::Region`]): they keep their memory until the firmware has forgotten it;
 //! - the raw API ([`crate::Endpoint::post_send_raw`] and its siblings), where the caller has promised it;
-//! - windows ([`crate::windows`]), whose addresses are no pointers: they stand for segments that are kept there.
+//! - windows ([`crate::windows`]), whose addresses are no pointers: they stand for segments that are kept there;
+//! - all memory of the process ([`crate::guarded`]), whose addresses are none either: the kernel copies.
 //!
 //! All of it is read and written with the node's lock held and at no other time. So is what [`crate::Region::read`] and
 //! [`crate::Region::write`] copy, and that is why they and the firmware may use the same bytes.
@@ -26,6 +27,7 @@ use emp_link::{PeerMemory, PeerMemoryError};
 use emp_wire::{Checksum, LinkAddress};
 
 use crate::copy_sum::copy_and_sum;
+use crate::guarded::{self, is_guarded};
 use crate::windows::{Windows, is_of_window};
 
 /// The "DMA engine" of a node inside a process: copies through pointers.
@@ -49,9 +51,12 @@ impl ProcessMemory {
         self.peers.get(usize::from(link.0))?.as_deref()
     }
 
-    /// As [`read`](HostMemory::read), of a window.
+    /// As [`read`](HostMemory::read), of what is no pointer.
     #[cold]
-    fn read_window(&self, from: Segment, mut into: &mut [u8]) -> Result<(), MemoryFault> {
+    fn read_apart(&self, from: Segment, mut into: &mut [u8]) -> Result<(), MemoryFault> {
+        if is_guarded(from) {
+            return guarded::read(from, into);
+        }
         for piece in self.windows.pieces(from).ok_or(MemoryFault)? {
             let (here, rest) = into.split_at_mut(piece.bytes as usize);
             self.read(piece, here)?;
@@ -60,8 +65,11 @@ impl ProcessMemory {
         Ok(())
     }
 
-    /// As [`write`](HostMemory::write), to a window.
-    fn write_window(&mut self, to: Segment, mut from: &[u8]) -> Result<(), MemoryFault> {
+    /// As [`write`](HostMemory::write), to what is no pointer.
+    fn write_apart(&mut self, to: Segment, mut from: &[u8]) -> Result<(), MemoryFault> {
+        if is_guarded(to) {
+            return guarded::write(to, from);
+        }
         for piece in self.windows.pieces(to).ok_or(MemoryFault)? {
             let (here, rest) = from.split_at(piece.bytes as usize);
             if piece.bytes != 0 {
@@ -74,14 +82,16 @@ impl ProcessMemory {
         Ok(())
     }
 
-    /// As [`fetch`](HostMemory::fetch), to where windows are.
+    /// As [`fetch`](HostMemory::fetch), to where it really goes.
     #[cold]
-    fn fetch_to_windows(&mut self, from: &Peer<'_>, to: &[Segment]) -> Result<(), FetchError> {
+    fn fetch_apart(&mut self, from: &Peer<'_>, to: &[Segment]) -> Result<(), FetchError> {
         let mut real = Vec::with_capacity(to.len() + 2);
         for part in to {
-            match is_of_window(*part) {
-                true => real.extend(self.windows.pieces(*part).ok_or(FetchError::Refused)?),
-                false => real.push(*part),
+            if is_of_window(*part) {
+                real.extend(self.windows.pieces(*part).ok_or(FetchError::Refused)?);
+            } else {
+                // Of guarded memory too: the kernel checks both sides of such a copy.
+                real.push(if is_guarded(*part) { guarded::real(*part) } else { *part });
             }
         }
         self.fetch(from, &real)?;
@@ -93,6 +103,12 @@ impl ProcessMemory {
     pub(crate) fn revoke(&self) {
         self.peers.iter().flatten().for_each(|peers| peers.revoke());
     }
+}
+
+/// True if the segment's address is no pointer.
+#[inline]
+const fn is_apart(segment: Segment) -> bool {
+    segment.address >> 62 != 0
 }
 
 /// Address and length of each segment.
@@ -180,8 +196,8 @@ impl HostMemory for ProcessMemory {
         if into.len() as u64 != from.bytes {
             return Err(MemoryFault);
         }
-        if is_of_window(from) {
-            return self.read_window(from, into);
+        if is_apart(from) {
+            return self.read_apart(from, into);
         }
         if from.bytes != 0 {
             // SAFETY: the segment is valid for reads (module invariant) and as long as `into`, which was just checked.
@@ -196,8 +212,8 @@ impl HostMemory for ProcessMemory {
         if from.len() as u64 != to.bytes {
             return Err(MemoryFault);
         }
-        if is_of_window(to) {
-            return self.write_window(to, from);
+        if is_apart(to) {
+            return self.write_apart(to, from);
         }
         if to.bytes != 0 {
             // SAFETY: the segment was posted for receiving, so it is valid for writes (module invariant), and it is as
@@ -209,8 +225,8 @@ impl HostMemory for ProcessMemory {
 
     #[inline]
     fn checksum(&self, of: Segment, sum: &mut Checksum) -> Result<(), MemoryFault> {
-        if is_of_window(of) {
-            // Nothing of a window is sent, nor placed before it was summed.
+        if is_apart(of) {
+            // Nothing of a window is sent, nor is either placed before it was summed, and what frames hold is a copy.
             return Err(MemoryFault);
         }
         // SAFETY: the segment is valid for reads (module invariant); the slice lives for this call only, in which
@@ -226,7 +242,7 @@ impl HostMemory for ProcessMemory {
         into: &mut [u8],
         sum: &mut Checksum,
     ) -> Result<(), MemoryFault> {
-        if is_of_window(from) {
+        if is_apart(from) {
             self.read(from, into)?;
             sum.update(into);
             return Ok(());
@@ -248,7 +264,7 @@ impl HostMemory for ProcessMemory {
         from: &[u8],
         sum: &mut Checksum,
     ) -> Result<(), MemoryFault> {
-        if is_of_window(to) {
+        if is_apart(to) {
             self.write(to, from)?;
             sum.update(from);
             return Ok(());
@@ -265,17 +281,21 @@ impl HostMemory for ProcessMemory {
         Ok(())
     }
 
+    fn lends(&self, segment: Segment) -> bool {
+        !is_apart(segment)
+    }
+
     fn stamp(&self, link: LinkIndex, peer: LinkAddress) -> Option<u64> {
         self.peer(link)?.stamp(&peer)
     }
 
     fn fetch(&mut self, from: &Peer<'_>, to: &[Segment]) -> Result<(), FetchError> {
-        if to.iter().any(|part| is_of_window(*part)) {
-            return self.fetch_to_windows(from, to);
+        if to.iter().any(|part| is_apart(*part)) {
+            return self.fetch_apart(from, to);
         }
         let peers = self.peer(from.link).ok_or(FetchError::Refused)?;
         // SAFETY: the segments were posted for receiving, so they are valid for writes (module invariant), and nobody else
-        // uses them while the node's lock is held, as it is here.
+        // uses them while the node's lock is held, as it is here; or they were guarded, and the kernel finds out.
         let read = unsafe { peers.read(&from.peer, from.stamp, runs(from.pieces), runs(to)) };
         read.map_err(|error| match error {
             PeerMemoryError::Refused => FetchError::Refused,

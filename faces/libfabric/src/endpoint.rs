@@ -19,7 +19,7 @@ use crate::domain::{Domain, DomainInner};
 use crate::entry::enter;
 use crate::eq::Eq;
 use crate::handle::{Object, downcast, fid, give, look, object, take};
-use crate::info::IOV_LIMIT;
+use crate::info::{IOV_LIMIT, with_directions, with_initiators};
 use crate::neighbours::Neighbours;
 use crate::options::{control, getname, getopt, setopt};
 use crate::slots::Operations;
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn open(
         let inner = EpInner {
             domain: Arc::clone(&domain.inner),
             number,
-            caps: crate::info::with_directions(info.caps),
+            caps: with_initiators(with_directions(info.caps)),
             tx_flags: AtomicU64::new(tx.map_or(0, |tx| tx.op_flags)),
             rx_flags: AtomicU64::new(rx.map_or(0, |rx| rx.op_flags)),
             min_multi_recv: AtomicUsize::new(MIN_MULTI_RECV),

@@ -249,6 +249,12 @@ pub fn with_directions(caps: u64) -> u64 {
     })
 }
 
+/// The same with the right to begin reads and writes for who names only those of the target: libfabric's own providers give it.
+pub fn with_initiators(caps: u64) -> u64 {
+    let none = caps & CAPS_REMOTE != 0 && caps & (caps::READ | caps::WRITE) == 0;
+    if none { caps | caps::READ | caps::WRITE } else { caps }
+}
+
 fn many(contexts: usize) -> bool {
     // All bits set asks for a shared context, of which there are none either.
     contexts > 1
@@ -307,7 +313,7 @@ fn build(
         unsafe { (&mut *info, &mut *tx, &mut *rx, &mut *ep, &mut *domain, &mut *fabric) };
     let caps = hints.caps();
 
-    tx.caps = caps & TX_CAPS;
+    tx.caps = with_initiators(caps) & TX_CAPS;
     tx.op_flags = hints.tx.map_or(0, |hint| hint.op_flags);
     tx.msg_order = ORDERS;
     tx.inject_size = INJECT_BYTES;

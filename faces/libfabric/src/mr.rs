@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use emp_host::Rights;
+use emp_host::{PostError, Rights, Segment};
 
 use crate::bindings::*;
 use crate::cntr::Cntr;
@@ -16,6 +16,7 @@ use crate::handle::{Object, downcast, fid, give, list, object, one, take};
 use crate::status::refusal;
 use crate::tables::{FidOps, MrOps};
 use crate::transfer::segment;
+use emp_face::log;
 use emp_face::users::Use;
 
 #[repr(C)]
@@ -52,7 +53,7 @@ impl Drop for Mr {
     }
 }
 
-/// Registers one run of memory.
+/// Registers one run of memory; null, with the greatest length, is all that the process has or will have.
 ///
 /// # Safety
 ///
@@ -71,7 +72,11 @@ unsafe fn register(
     }
     let domain: &Domain = downcast!(domain);
     let [memory] = parts else { return -libc::EINVAL };
-    let Some(segment) = segment(memory) else { return -libc::EINVAL };
+    let everything = memory.iov_base.is_null() && memory.iov_len == usize::MAX;
+    let Some(segment) = (if everything { Some(Segment::default()) } else { segment(memory) })
+    else {
+        return -libc::EINVAL;
+    };
     let mut rights = Rights::NONE;
     for (bit, right) in
         [(bind::REMOTE_READ, Rights::REMOTE_READ), (bind::REMOTE_WRITE, Rights::REMOTE_WRITE)]
@@ -84,10 +89,22 @@ unsafe fn register(
     let (mut key, mut exported) = (key, None);
     if rights != Rights::NONE || chosen_here {
         let Some(exporter) = domain.inner.exporter() else { return -libc::ENODEV };
+        let wanted = (!chosen_here).then_some(key);
         // SAFETY: libfabric's rules: readable and writable as `access` says until it is closed.
-        match unsafe { exporter.export_region_raw((!chosen_here).then_some(key), segment, rights) }
-        {
+        let region = unsafe {
+            match everything {
+                true => exporter.export_address_space_raw(wanted, rights),
+                false => exporter.export_region_raw(wanted, segment, rights),
+            }
+        };
+        match region {
             Ok(region) => key = region.key,
+            Err(PostError::MemoryFault) if everything => {
+                log::warn(
+                    "the whole address space cannot be registered: process_vm_readv is forbidden here",
+                );
+                return -libc::EOPNOTSUPP;
+            }
             Err(refused) => return refusal(refused) as c_int,
         }
         if domain.mr_mode & FI_MR_VIRT_ADDR != 0 {

@@ -7,6 +7,7 @@
 use emp_wire::{BlockWord, Flags, HEADER_BYTES, Kind, Sequence};
 
 use super::record::{FrameState, What};
+use super::transmission::inline_of;
 use super::{Outlet, SendPath};
 use crate::counters::Counter;
 use crate::encode::{Alike, Head, INLINE_PAYLOAD_BYTES, Line};
@@ -135,6 +136,7 @@ impl SendPath {
         let (path, way) = paths.pick(active.records[*record].path);
         let check_payload = self.checks_payload(way);
         let inline_bytes = self.inline_bytes(way, &active.records[*record]);
+        let inline_bytes = inline_of(*memory, source.memory, inline_bytes);
         let (source_tag, bundles) = (peers.source_tag, false);
         let line = Line {
             source_tag,

@@ -12,7 +12,7 @@ use crate::cross::{Control, Cross, RouteNews};
 use crate::descriptor::Status;
 use crate::encode::{self, EncodeError, Head, Line, Payload};
 use crate::limits::WINDOW_FRAMES;
-use crate::memory::{HostMemory, SegmentList};
+use crate::memory::{HostMemory, Segment, SegmentList};
 use crate::path::table::Target;
 use crate::path::{PathId, Paths};
 use crate::peers::Peers;
@@ -292,6 +292,7 @@ impl SendPath {
                 let head = head(Kind::Block, flags, word);
                 let list = SegmentList::one(part);
                 let payload = Payload::Host { list: &list, offset: 0, bytes: part.bytes };
+                let line = Line { inline_bytes: inline_of(*memory, part, inline_bytes), ..line };
                 encode::frame(batch, &line, &head, |_| 0, payload, *memory)?
             }
             What::Message { message, number } if place == 0 && self.is_plain(message) => {
@@ -477,6 +478,11 @@ impl SendPath {
             self.void(message, Status::MemoryFault);
         }
     }
+}
+
+/// Up to how many bytes of a region are copied next to a frame's header: all of those that cannot be named.
+pub(super) fn inline_of(memory: &impl HostMemory, part: Segment, usual: u64) -> u64 {
+    if memory.lends(part) { usual } else { u64::MAX }
 }
 
 /// The next frame of the current train that was never sent.

@@ -196,6 +196,79 @@ static void forms(struct world *world)
 	EQUAL(error.err, FI_ENOKEY);
 }
 
+/* One operation on several runs, in two regions, of which the parts here know nothing: one end, and one count, for all of it. */
+static void several_runs(struct world *world)
+{
+	struct fid_ep *ep = world->a.ep;
+	static int64_t far[8];
+	int64_t ones[6] = {1, 2, 3, 4, 5, 6}, old[6], against[6] = {11, 12, 13, 14, 15, 0};
+	struct fi_ioc here[] = {{ones, 1}, {ones + 1, 5}}, back[] = {{old, 4}, {old + 4, 2}}, compare = {against, 6};
+	struct fi_rma_ioc runs[] = {{8, 2, 9}, {16, 1, 10}, {40, 0, 9}, {32, 3, 9}};
+	struct fi_msg_atomic message = {here, NULL, 2, world->a.peer, runs, 4, FI_INT64, FI_SUM, &message, 0};
+	struct fi_cq_tagged_entry entry;
+	struct fi_cq_err_entry error;
+	struct fid_mr *region;
+
+	EQUAL(fi_mr_reg(world->b.domain, far, sizeof far, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 10, 0, &region, NULL), 0);
+	for (int form = 0; form < 4; form++) {
+		for (int i = 0; i < 8; i++)
+			target.whole[i] = far[i] = 10;
+		memset(old, 0, sizeof old);
+		ones[5] = 6;
+		message.op = FI_SUM;
+		if (form == 0) {
+			EQUAL(fi_atomicmsg(ep, &message, 0), 0);
+		} else if (form == 1) {
+			/* The operands are free at once. */
+			EQUAL(fi_atomicmsg(ep, &message, FI_INJECT), 0);
+			ones[5] = 99;
+		} else if (form == 2) {
+			EQUAL(fi_fetch_atomicmsg(ep, &message, back, NULL, 2, 0), 0);
+		} else {
+			message.op = FI_CSWAP_GT;
+			EQUAL(fi_compare_atomicmsg(ep, &message, &compare, NULL, 1, back, NULL, 2, 0), 0);
+		}
+		EQUAL(next(world, &world->a, &entry), 1);
+		CHECK(entry.op_context == &message && entry.flags & FI_ATOMIC);
+		CHECK(entry.flags & (form < 2 ? FI_WRITE : FI_READ));
+		nothing(world, &world->a);
+		static const int64_t sums[] = {11, 12, 13, 14, 15, 16}, swapped[] = {1, 2, 3, 4, 5, 10};
+		const int64_t *wanted = form == 3 ? swapped : sums;
+		CHECK(target.whole[1] == wanted[0] && target.whole[2] == wanted[1] && far[2] == wanted[2]);
+		CHECK(target.whole[4] == wanted[3] && target.whole[5] == wanted[4] && target.whole[6] == wanted[5]);
+		CHECK(target.whole[0] == 10 && target.whole[3] == 10 && target.whole[7] == 10 && far[1] == 10 && far[3] == 10);
+		for (int i = 0; i < 6 && form >= 2; i++)
+			EQUAL(old[i], 10);
+	}
+	/* A read without operands. */
+	message.op = FI_ATOMIC_READ;
+	message.iov_count = 0;
+	EQUAL(fi_fetch_atomicmsg(ep, &message, back, NULL, 2, 0), 0);
+	EQUAL(next(world, &world->a, &entry), 1);
+	EQUAL(old[0], 1);
+	EQUAL(old[5], 10);
+	message.iov_count = 2;
+	message.op = FI_SUM;
+	/* Sides of different length; more runs than announced; one that is refused, told once. */
+	runs[3].count = 2;
+	EQUAL(fi_atomicmsg(ep, &message, 0), -FI_EINVAL);
+	struct fi_rma_ioc many[5] = {{0, 2, 9}, {16, 1, 9}, {24, 1, 9}, {32, 1, 9}, {40, 1, 9}};
+	message.rma_iov = many;
+	message.rma_iov_count = 5;
+	EQUAL(fi_atomicmsg(ep, &message, 0), -FI_EINVAL);
+	message.rma_iov_count = 0;
+	EQUAL(fi_atomicmsg(ep, &message, 0), -FI_EINVAL);
+	message.rma_iov = runs;
+	message.rma_iov_count = 4;
+	runs[3].count = 3;
+	runs[1].key = 11;
+	EQUAL(fi_atomicmsg(ep, &message, 0), 0);
+	EQUAL(next_error(world, &world->a, &error), 1);
+	EQUAL(error.err, FI_ENOKEY);
+	nothing(world, &world->a);
+	EQUAL(fi_close(&region->fid), 0);
+}
+
 /* Exactly once and in order, however many are under way. */
 static void many(struct world *world)
 {
@@ -239,6 +312,7 @@ void test_atomics(void)
 	EQUAL(families[1], 12 * 7 + 10 * 2 + 8 * 3);
 	EQUAL(families[2], 12 * 2 + 10 * 4 + 8 * 1);
 	forms(&world);
+	several_runs(&world);
 	many(&world);
 	EQUAL(fi_close(&region->fid), 0);
 	world_close(&world);

@@ -146,8 +146,71 @@ static void of_an_endpoint(void)
 	world_close(&world);
 }
 
+/* As Sandia's SHMEM has it: the domain is opened for events, the endpoint that is written to as well, and those that write are
+ * not; counters are bound when endpoints are enabled already, and what they send by is shared. */
+static void of_a_domain(void)
+{
+	struct world world;
+	struct options options = {.caps = FI_RMA | FI_ATOMIC | FI_RMA_EVENT};
+	struct fid_cntr *puts, *gets, *told;
+	struct fid_ep *writer;
+	struct fid_stx *stx;
+	struct fid_mr *mr;
+	char there[64] = "", here[64] = "written", name[64];
+	size_t bytes = sizeof name;
+	fi_addr_t to = FI_ADDR_UNSPEC;
+
+	world_open(&world, &options);
+	CHECK(world.info->domain_attr->max_ep_stx_ctx > 0);
+	EQUAL(fi_cntr_open(world.b.domain, NULL, &told, NULL), 0);
+	EQUAL(fi_mr_reg(world.b.domain, there, 64, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0, &mr, NULL), 0);
+	EQUAL(fi_mr_bind(mr, &told->fid, FI_REMOTE_WRITE), 0);
+
+	struct fi_info *info = fi_dupinfo(world.info);
+	info->caps = FI_RMA | FI_WRITE | FI_READ | FI_ATOMIC | FI_RECV;
+	info->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
+	info->tx_attr->caps = info->caps;
+	info->rx_attr->caps = FI_RECV;
+	info->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
+	EQUAL(fi_endpoint(world.a.domain, info, &writer, NULL), 0);
+	EQUAL(fi_stx_context(world.a.domain, NULL, &stx, NULL), 0);
+	EQUAL(fi_ep_bind(writer, &stx->fid, 0), 0);
+	EQUAL(fi_ep_bind(writer, &world.a.cq->fid, FI_SELECTIVE_COMPLETION | FI_TRANSMIT | FI_RECV), 0);
+	EQUAL(fi_ep_bind(writer, &world.a.av->fid, 0), 0);
+	EQUAL(fi_enable(writer), 0);
+	EQUAL(fi_close(&stx->fid), -FI_EBUSY);
+	EQUAL(fi_cntr_open(world.a.domain, NULL, &puts, NULL), 0);
+	EQUAL(fi_cntr_open(world.a.domain, NULL, &gets, NULL), 0);
+	EQUAL(fi_ep_bind(writer, &puts->fid, FI_WRITE), 0);
+	EQUAL(fi_ep_bind(writer, &gets->fid, FI_READ), 0);
+	EQUAL(fi_ep_bind(writer, &gets->fid, FI_WRITE), -FI_EINVAL);
+	EQUAL(fi_ep_bind(writer, &world.a.cq->fid, FI_RECV), -FI_EOPBADSTATE);
+	EQUAL(fi_close(&puts->fid), -FI_EBUSY);
+
+	EQUAL(fi_getname(&world.b.ep->fid, name, &bytes), 0);
+	EQUAL(fi_av_insert(world.a.av, name, 1, &to, 0, NULL), 1);
+	EQUAL(fi_inject_write(writer, here, 8, to, 0, 1), 0);
+	EQUAL(fi_write(writer, here, 8, NULL, to, 8, 1, NULL), 0);
+	EQUAL(fi_cntr_wait(puts, 2, 1000 * PATIENCE), 0);
+	EQUAL(fi_cntr_wait(told, 2, 1000 * PATIENCE), 0);
+	CHECK(!memcmp(there, "written", 8) && !memcmp(there + 8, "written", 8));
+	EQUAL(fi_read(writer, here + 16, 8, NULL, to, 8, 1, NULL), 0);
+	EQUAL(fi_cntr_wait(gets, 1, 1000 * PATIENCE), 0);
+	CHECK(!memcmp(here + 16, "written", 8));
+	EQUAL(fi_cntr_read(puts), 2);
+	EQUAL(fi_close(&writer->fid), 0);
+	EQUAL(fi_close(&stx->fid), 0);
+	EQUAL(fi_close(&puts->fid), 0);
+	EQUAL(fi_close(&gets->fid), 0);
+	EQUAL(fi_close(&mr->fid), 0);
+	EQUAL(fi_close(&told->fid), 0);
+	fi_freeinfo(info);
+	world_close(&world);
+}
+
 void test_events(void)
 {
+	of_a_domain();
 	each_kind(1);
 	each_kind(0);
 	of_an_endpoint();

@@ -2,6 +2,7 @@
 #include "world.h"
 
 #include <pthread.h>
+#include <rdma/fi_collective.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -268,6 +269,29 @@ static void other_hints(void)
 	fi_freeinfo(hints);
 }
 
+/* There are no collectives: the capability is not offered, and each way to them says so. */
+static void no_collectives(void)
+{
+	struct world world;
+	struct fi_info *hints = hints_new(), *info = NULL;
+	struct fi_collective_attr attr = {.op = FI_SUM, .datatype = FI_INT32};
+	struct fi_av_set_attr set_attr = {.count = 1};
+	struct fid_av_set *set;
+	int32_t number = 1, result;
+
+	hints->caps |= FI_COLLECTIVE;
+	EQUAL(fi_getinfo(API, NULL, NULL, 0, hints, &info), -FI_ENODATA);
+	fi_freeinfo(hints);
+	world_open(&world, NULL);
+	CHECK(!(world.info->caps & FI_COLLECTIVE));
+	EQUAL(fi_query_collective(world.a.domain, FI_BARRIER, &attr, 0), -FI_EOPNOTSUPP);
+	EQUAL(fi_query_collective(world.a.domain, FI_ALLREDUCE, &attr, 0), -FI_EOPNOTSUPP);
+	EQUAL(fi_av_set(world.a.av, &set_attr, &set, NULL), -FI_ENOSYS);
+	EQUAL(fi_barrier(world.a.ep, 0, NULL), -FI_ENOSYS);
+	EQUAL(fi_allreduce(world.a.ep, &number, 1, NULL, &result, NULL, 0, FI_INT32, FI_SUM, 0, NULL), -FI_ENOSYS);
+	world_close(&world);
+}
+
 /* From 2.5 on the structure ends with these; whoever made it left room for them. */
 static void highest_counts(void)
 {
@@ -321,6 +345,7 @@ static void initiator_rights(void)
 void test_manual(void)
 {
 	highest_counts();
+	no_collectives();
 	initiator_rights();
 	foreign_objects();
 	injects_with_a_level(FI_DELIVERY_COMPLETE, 0);

@@ -126,7 +126,10 @@ static void what_is_not_there_says_so(void)
 
 	world_open(&world, NULL);
 	EQUAL(fi_poll_open(world.a.domain, NULL, &poll), -FI_ENOSYS);
-	EQUAL(fi_stx_context(world.a.domain, NULL, &stx, NULL), -FI_ENOSYS);
+	EQUAL(fi_stx_context(world.a.domain, NULL, &stx, &stx), 0);
+	CHECK(stx->fid.fclass == FI_CLASS_STX_CTX && stx->fid.context == &stx);
+	EQUAL(fi_close(&world.a.domain->fid), -FI_EBUSY);
+	EQUAL(fi_close(&stx->fid), 0);
 	EQUAL(fi_srx_context(world.a.domain, NULL, &ep, NULL), -FI_ENOSYS);
 	EQUAL(fi_scalable_ep(world.a.domain, world.info, &ep, NULL), -FI_ENOSYS);
 	EQUAL(fi_passive_ep(world.fabric, world.info, &pep, NULL), -FI_ENOSYS);

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use crate::bindings::*;
 use crate::endpoint::Ep;
-use crate::entry::enter;
+use crate::entry::entry;
 use crate::handle::{list, object};
 use crate::info::INJECT_BYTES;
 use crate::offered::{Family, compwritevalid, operation, readwritevalid, writevalid};
@@ -28,51 +28,90 @@ pub static OPS: AtomicOps = AtomicOps {
     compwritevalid,
 };
 
-const EINVAL: isize = -(libc::EINVAL as isize);
-const EOPNOTSUPP: isize = -(libc::EOPNOTSUPP as isize);
-
-/// The parts of one call.
-struct Call<'a> {
-    family: Family,
+/// One call but for the elements here.
+#[derive(Clone, Copy)]
+struct Call {
     peer: FiAddr,
-    offset: u64,
-    key: u64,
     datatype: u32,
     op: u32,
-    operands: &'a [FiIoc],
-    compare: &'a [FiIoc],
-    result: &'a [FiIoc],
     context: *mut c_void,
     flags: Option<u64>,
     nameless: bool,
 }
 
-impl Call<'_> {
+/// The elements here: operands, where results go, what to compare with. Which of them there are says what kind of call it is.
+#[derive(Clone, Copy)]
+enum Here<'a> {
+    Base(&'a [FiIoc]),
+    Fetch(&'a [FiIoc], &'a [FiIoc]),
+    Compare(&'a [FiIoc], &'a [FiIoc], &'a [FiIoc]),
+}
+
+fn elements(list: &[FiIoc]) -> usize {
+    list.iter().map(|part| part.count).fold(0, usize::saturating_add)
+}
+
+impl Call {
+    fn new(peer: FiAddr, datatype: u32, op: u32, context: *mut c_void) -> Self {
+        Self { peer, datatype, op, context, flags: None, nameless: false }
+    }
+
+    fn of(message: &FiMsgAtomic, flags: u64) -> Self {
+        let FiMsgAtomic { addr, datatype, op, context, .. } = *message;
+        Self { flags: Some(flags), ..Self::new(addr, datatype, op, context) }
+    }
+
+    /// Does it with so many elements of one run there.
+    ///
+    /// # Safety
+    ///
+    /// As [`post`](Self::post).
+    unsafe fn at(self, ep: &Ep, here: Here<'_>, addr: u64, key: u64) -> isize {
+        let count = match here {
+            Here::Base(list) | Here::Fetch([], list) => elements(list),
+            Here::Fetch(list, _) | Here::Compare(list, ..) => elements(list),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.post(ep, here, &[FiRmaIoc { addr, count, key }]) }
+    }
+
     /// # Safety
     ///
     /// As [`crate::endpoint::EpInner::atomic`].
-    unsafe fn post(&self, ep: &Ep) -> isize {
-        let Some((datatype, operation)) = operation(self.family, self.datatype, self.op) else {
-            return EOPNOTSUPP;
+    unsafe fn post(self, ep: &Ep, here: Here<'_>, remote: &[FiRmaIoc]) -> isize {
+        let (family, operands, result, compare) = match here {
+            Here::Base(operands) => (Family::Base, operands, None, None),
+            Here::Fetch(operands, result) => (Family::Fetch, operands, Some(result), None),
+            Here::Compare(operands, result, compare) => {
+                (Family::Compare, operands, Some(result), Some(compare))
+            }
         };
-        if self.nameless
-            && self.operands.iter().map(|part| part.count * datatype.bytes()).sum::<usize>()
-                > INJECT_BYTES
-        {
+        // A read has no operands: how many elements are meant is said by either list.
+        let counted = if operands.is_empty() { result.unwrap_or(&[]) } else { operands };
+        let count = remote.iter().map(|run| run.count).fold(0, usize::saturating_add);
+        if elements(counted) != count {
+            return -(libc::EINVAL as isize);
+        }
+        let Some((datatype, operation)) = operation(family, self.datatype, self.op) else {
+            return -(libc::EOPNOTSUPP as isize);
+        };
+        if self.nameless && elements(operands).saturating_mul(datatype.bytes()) > INJECT_BYTES {
             return -(libc::EMSGSIZE as isize);
         }
+        let Self { peer, flags, nameless, .. } = self;
+        let context = self.context.expose_provenance();
         let atomic = Atomic {
-            peer: self.peer,
-            offset: self.offset,
-            key: self.key,
+            peer,
+            remote,
+            count,
             datatype,
             operation,
-            operands: self.operands,
-            compare: (self.family == Family::Compare).then_some(self.compare),
-            result: (self.family != Family::Base).then_some(self.result),
-            context: self.context.expose_provenance(),
-            flags: self.flags,
-            nameless: self.nameless,
+            operands,
+            compare,
+            result,
+            context,
+            flags,
+            nameless,
         };
         // SAFETY: the caller's promise.
         unsafe { ep.inner.atomic(&atomic) }
@@ -84,353 +123,111 @@ fn ioc(addr: *const c_void, count: usize) -> [FiIoc; 1] {
     [FiIoc { addr: addr.cast_mut(), count }]
 }
 
-/// The call of a `…msg` function, whose remote side is one run of as many elements. `None`: it is not.
-fn of_message<'a>(
-    family: Family,
-    message: &'a FiMsgAtomic,
-    operands: &'a [FiIoc],
-    remote: &[FiRmaIoc],
-    others: (&'a [FiIoc], &'a [FiIoc]),
-    flags: u64,
-) -> Option<Call<'a>> {
-    let [remote] = remote else { return None };
-    let counted = if operands.is_empty() { others.1 } else { operands };
-    let count = counted.iter().try_fold(0usize, |sum, part| sum.checked_add(part.count))?;
-    (count == remote.count).then_some(Call {
-        family,
-        peer: message.addr,
-        offset: remote.addr,
-        key: remote.key,
-        datatype: message.datatype,
-        op: message.op,
-        operands,
-        compare: others.0,
-        result: others.1,
-        context: message.context,
-        flags: Some(flags),
-        nameless: false,
-    })
-}
-
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn write(
-    ep: *mut Ep,
-    buffer: *const c_void,
-    count: usize,
-    desc: *mut c_void,
-    peer: FiAddr,
-    offset: u64,
-    key: u64,
-    datatype: u32,
-    op: u32,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let (list, mut desc) = (ioc(buffer, count), desc);
-        // SAFETY: the same buffer under the same rules.
-        unsafe {
-            writev(ep, list.as_ptr(), &raw mut desc, 1, peer, offset, key, datatype, op, context)
-        }
-    })
-}
-
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn writev(
-    ep: *mut Ep,
-    iov: *const FiIoc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    peer: FiAddr,
-    offset: u64,
-    key: u64,
-    datatype: u32,
-    op: u32,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
-        let call = Call {
-            family: Family::Base,
-            peer,
-            offset,
-            key,
-            datatype,
-            op,
-            operands: list!(iov, count),
-            compare: &[],
-            result: &[],
-            context,
-            flags: None,
-            nameless: false,
-        };
+entry! {
+    fn write(
+        ep: &Ep, buffer: *const c_void, count: usize, _desc: *mut c_void, peer: FiAddr, offset: u64,
+        key: u64, datatype: u32, op: u32, context: *mut c_void,
+    ) -> isize {
+        let call = Call::new(peer, datatype, op, context);
         // SAFETY: libfabric's rules.
-        unsafe { call.post(ep) }
-    })
-}
+        unsafe { call.at(ep, Here::Base(&ioc(buffer, count)), offset, key) }
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn writemsg(ep: *mut Ep, message: *const FiMsgAtomic, flags: u64) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn writev(
+        ep: &Ep, iov: *const FiIoc, _desc: *mut *mut c_void, count: usize, peer: FiAddr,
+        offset: u64, key: u64, datatype: u32, op: u32, context: *mut c_void,
+    ) -> isize {
+        let operands = list!(iov, count);
+        // SAFETY: libfabric's rules.
+        unsafe { Call::new(peer, datatype, op, context).at(ep, Here::Base(operands), offset, key) }
+    }
+
+    fn writemsg(ep: &Ep, message: *const FiMsgAtomic, flags: u64) -> isize {
+        let message: &FiMsgAtomic = object!(message);
+        let here = Here::Base(list!(message.msg_iov, message.iov_count));
+        let remote = list!(message.rma_iov, message.rma_iov_count);
+        // SAFETY: libfabric's rules.
+        unsafe { Call::of(message, flags).post(ep, here, remote) }
+    }
+
+    fn inject(
+        ep: &Ep, buffer: *const c_void, count: usize, peer: FiAddr, offset: u64, key: u64,
+        datatype: u32, op: u32,
+    ) -> isize {
+        let call = Call::new(peer, datatype, op, std::ptr::null_mut());
+        let call = Call { nameless: true, ..call };
+        // SAFETY: libfabric's rules.
+        unsafe { call.at(ep, Here::Base(&ioc(buffer, count)), offset, key) }
+    }
+
+    fn readwrite(
+        ep: &Ep, buffer: *const c_void, count: usize, _desc: *mut c_void, result: *mut c_void,
+        _result_desc: *mut c_void, peer: FiAddr, offset: u64, key: u64, datatype: u32, op: u32,
+        context: *mut c_void,
+    ) -> isize {
+        let call = Call::new(peer, datatype, op, context);
+        let (buffer, result) = (ioc(buffer, count), ioc(result, count));
+        // SAFETY: libfabric's rules.
+        unsafe { call.at(ep, Here::Fetch(&buffer, &result), offset, key) }
+    }
+
+    fn readwritev(
+        ep: &Ep, iov: *const FiIoc, _desc: *mut *mut c_void, count: usize, resultv: *const FiIoc,
+        _result_desc: *mut *mut c_void, result_count: usize, peer: FiAddr, offset: u64, key: u64,
+        datatype: u32, op: u32, context: *mut c_void,
+    ) -> isize {
+        let call = Call::new(peer, datatype, op, context);
+        let here = Here::Fetch(list!(iov, count), list!(resultv, result_count));
+        // SAFETY: libfabric's rules.
+        unsafe { call.at(ep, here, offset, key) }
+    }
+
+    fn readwritemsg(
+        ep: &Ep, message: *const FiMsgAtomic, resultv: *const FiIoc,
+        _result_desc: *mut *mut c_void, result_count: usize, flags: u64,
+    ) -> isize {
         let message: &FiMsgAtomic = object!(message);
         let operands = list!(message.msg_iov, message.iov_count);
+        let here = Here::Fetch(operands, list!(resultv, result_count));
         let remote = list!(message.rma_iov, message.rma_iov_count);
-        match of_message(Family::Base, message, operands, remote, (&[], &[]), flags) {
-            // SAFETY: libfabric's rules.
-            Some(call) => unsafe { call.post(ep) },
-            None => EINVAL,
-        }
-    })
-}
-
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn inject(
-    ep: *mut Ep,
-    buffer: *const c_void,
-    count: usize,
-    peer: FiAddr,
-    offset: u64,
-    key: u64,
-    datatype: u32,
-    op: u32,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
-        let call = Call {
-            family: Family::Base,
-            peer,
-            offset,
-            key,
-            datatype,
-            op,
-            operands: &ioc(buffer, count),
-            compare: &[],
-            result: &[],
-            context: std::ptr::null_mut(),
-            flags: None,
-            nameless: true,
-        };
         // SAFETY: libfabric's rules.
-        unsafe { call.post(ep) }
-    })
-}
+        unsafe { Call::of(message, flags).post(ep, here, remote) }
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn readwrite(
-    ep: *mut Ep,
-    buffer: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    result: *mut c_void,
-    _result_desc: *mut c_void,
-    peer: FiAddr,
-    offset: u64,
-    key: u64,
-    datatype: u32,
-    op: u32,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
-        let call = Call {
-            family: Family::Fetch,
-            peer,
-            offset,
-            key,
-            datatype,
-            op,
-            operands: &ioc(buffer, count),
-            compare: &[],
-            result: &ioc(result, count),
-            context,
-            flags: None,
-            nameless: false,
-        };
+    fn compwrite(
+        ep: &Ep, buffer: *const c_void, count: usize, _desc: *mut c_void, compare: *const c_void,
+        _compare_desc: *mut c_void, result: *mut c_void, _result_desc: *mut c_void, peer: FiAddr,
+        offset: u64, key: u64, datatype: u32, op: u32, context: *mut c_void,
+    ) -> isize {
+        let call = Call::new(peer, datatype, op, context);
+        let (buffer, compare) = (ioc(buffer, count), ioc(compare, count));
         // SAFETY: libfabric's rules.
-        unsafe { call.post(ep) }
-    })
-}
+        unsafe { call.at(ep, Here::Compare(&buffer, &ioc(result, count), &compare), offset, key) }
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn readwritev(
-    ep: *mut Ep,
-    iov: *const FiIoc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    resultv: *const FiIoc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    peer: FiAddr,
-    offset: u64,
-    key: u64,
-    datatype: u32,
-    op: u32,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
-        let call = Call {
-            family: Family::Fetch,
-            peer,
-            offset,
-            key,
-            datatype,
-            op,
-            operands: list!(iov, count),
-            compare: &[],
-            result: list!(resultv, result_count),
-            context,
-            flags: None,
-            nameless: false,
-        };
+    fn compwritev(
+        ep: &Ep, iov: *const FiIoc, _desc: *mut *mut c_void, count: usize, comparev: *const FiIoc,
+        _compare_desc: *mut *mut c_void, compare_count: usize, resultv: *const FiIoc,
+        _result_desc: *mut *mut c_void, result_count: usize, peer: FiAddr, offset: u64, key: u64,
+        datatype: u32, op: u32, context: *mut c_void,
+    ) -> isize {
+        let call = Call::new(peer, datatype, op, context);
+        let (operands, compare) = (list!(iov, count), list!(comparev, compare_count));
+        let here = Here::Compare(operands, list!(resultv, result_count), compare);
         // SAFETY: libfabric's rules.
-        unsafe { call.post(ep) }
-    })
-}
+        unsafe { call.at(ep, here, offset, key) }
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn readwritemsg(
-    ep: *mut Ep,
-    message: *const FiMsgAtomic,
-    resultv: *const FiIoc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn compwritemsg(
+        ep: &Ep, message: *const FiMsgAtomic, comparev: *const FiIoc,
+        _compare_desc: *mut *mut c_void, compare_count: usize, resultv: *const FiIoc,
+        _result_desc: *mut *mut c_void, result_count: usize, flags: u64,
+    ) -> isize {
         let message: &FiMsgAtomic = object!(message);
         let operands = list!(message.msg_iov, message.iov_count);
+        let (result, compare) = (list!(resultv, result_count), list!(comparev, compare_count));
         let remote = list!(message.rma_iov, message.rma_iov_count);
-        let others = (&[][..], list!(resultv, result_count));
-        match of_message(Family::Fetch, message, operands, remote, others, flags) {
-            // SAFETY: libfabric's rules.
-            Some(call) => unsafe { call.post(ep) },
-            None => EINVAL,
-        }
-    })
-}
-
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn compwrite(
-    ep: *mut Ep,
-    buffer: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    compare: *const c_void,
-    _compare_desc: *mut c_void,
-    result: *mut c_void,
-    _result_desc: *mut c_void,
-    peer: FiAddr,
-    offset: u64,
-    key: u64,
-    datatype: u32,
-    op: u32,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
-        let call = Call {
-            family: Family::Compare,
-            peer,
-            offset,
-            key,
-            datatype,
-            op,
-            operands: &ioc(buffer, count),
-            compare: &ioc(compare, count),
-            result: &ioc(result, count),
-            context,
-            flags: None,
-            nameless: false,
-        };
         // SAFETY: libfabric's rules.
-        unsafe { call.post(ep) }
-    })
-}
-
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn compwritev(
-    ep: *mut Ep,
-    iov: *const FiIoc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    comparev: *const FiIoc,
-    _compare_desc: *mut *mut c_void,
-    compare_count: usize,
-    resultv: *const FiIoc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    peer: FiAddr,
-    offset: u64,
-    key: u64,
-    datatype: u32,
-    op: u32,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
-        let call = Call {
-            family: Family::Compare,
-            peer,
-            offset,
-            key,
-            datatype,
-            op,
-            operands: list!(iov, count),
-            compare: list!(comparev, compare_count),
-            result: list!(resultv, result_count),
-            context,
-            flags: None,
-            nameless: false,
-        };
-        // SAFETY: libfabric's rules.
-        unsafe { call.post(ep) }
-    })
-}
-
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn compwritemsg(
-    ep: *mut Ep,
-    message: *const FiMsgAtomic,
-    comparev: *const FiIoc,
-    _compare_desc: *mut *mut c_void,
-    compare_count: usize,
-    resultv: *const FiIoc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
-        let message: &FiMsgAtomic = object!(message);
-        let operands = list!(message.msg_iov, message.iov_count);
-        let remote = list!(message.rma_iov, message.rma_iov_count);
-        let others = (list!(comparev, compare_count), list!(resultv, result_count));
-        match of_message(Family::Compare, message, operands, remote, others, flags) {
-            // SAFETY: libfabric's rules.
-            Some(call) => unsafe { call.post(ep) },
-            None => EINVAL,
-        }
-    })
+        unsafe { Call::of(message, flags).post(ep, Here::Compare(operands, result, compare), remote) }
+    }
 }

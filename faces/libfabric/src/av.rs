@@ -12,7 +12,7 @@ use crate::asked::{Format, text};
 use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
 use crate::entries::Entries;
-use crate::entry::enter;
+use crate::entry::entry;
 use crate::eq::{Eq, EqInner};
 use crate::handle::{
     Object, close_unused, downcast, fid, give, list, look, object, put_text, store,
@@ -138,19 +138,11 @@ impl AvInner {
     }
 }
 
-/// Opens an address vector.
-///
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn open(
-    domain: *mut Domain,
-    attr: *mut FiAvAttr,
-    into: *mut *mut Av,
-    context: *mut c_void,
-) -> c_int {
-    enter(|| -> c_int {
-        let domain: &Domain = object!(domain.cast_const());
+entry! {
+    /// Opens an address vector.
+    pub fn open(
+        domain: &Domain, attr: *mut FiAvAttr, into: *mut *mut Av, context: *mut c_void,
+    ) -> c_int {
         let (mut events, mut users_own) = (false, false);
         // SAFETY: libfabric's rules.
         if let Some(attr) = unsafe { attr.as_mut() } {
@@ -181,25 +173,14 @@ pub unsafe extern "C" fn open(
             let inner = Arc::new(inner);
             give(Av { fid, ops: &OPS, inner, users, _of: of, uses: Mutex::default() }, into)
         }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    enter(|| -> c_int {
+    fn close(fid: *mut Fid) -> c_int {
         // SAFETY: libfabric's rules.
         unsafe { close_unused(fid, |av: &Av| &av.users) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, _flags: u64) -> c_int {
-    enter(|| -> c_int {
-        let av: &Av = downcast!(fid);
+    fn bind(av: Fid<Av>, to: *mut Fid, _flags: u64) -> c_int {
         let common: &Fid = object!(to.cast_const());
         if common.fclass != class::EQ {
             return -libc::EINVAL;
@@ -210,7 +191,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, _flags: u64) -> c_int {
         }
         *av.uses.lock().unwrap_or_else(PoisonError::into_inner) = Some(eq.users.one());
         0
-    })
+    }
 }
 
 /// Where the results of an insertion go.
@@ -280,18 +261,11 @@ unsafe fn insert_all(
     }
 }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn insert(
-    av: *mut Av,
-    addresses: *const c_void,
-    count: usize,
-    numbers: *mut FiAddr,
-    flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    enter(|| -> c_int {
+entry! {
+    fn insert(
+        av: *mut Av, addresses: *const c_void, count: usize, numbers: *mut FiAddr, flags: u64,
+        context: *mut c_void,
+    ) -> c_int {
         let inner = {
             let av: &Av = object!(av.cast_const());
             Arc::clone(&av.inner)
@@ -319,40 +293,20 @@ unsafe extern "C" fn insert(
                 unsafe { insert_all(av, addresses, &results) }
             }
         }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn insertsvc(
-    av: *mut Av,
-    node: *const c_char,
-    service: *const c_char,
-    numbers: *mut FiAddr,
-    flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    enter(|| -> c_int {
+    fn insertsvc(
+        av: *mut Av, node: *const c_char, service: *const c_char, numbers: *mut FiAddr, flags: u64,
+        context: *mut c_void,
+    ) -> c_int {
         // SAFETY: the same arguments under the same rules; texts are read only.
         unsafe { insertsym(av, node, 1, service, 1, numbers, flags, context) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn insertsym(
-    av: *mut Av,
-    node: *const c_char,
-    nodes: usize,
-    service: *const c_char,
-    services: usize,
-    numbers: *mut FiAddr,
-    flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    enter(|| -> c_int {
+    fn insertsym(
+        av: *mut Av, node: *const c_char, nodes: usize, service: *const c_char, services: usize,
+        numbers: *mut FiAddr, flags: u64, context: *mut c_void,
+    ) -> c_int {
         let inner = {
             let av: &Av = object!(av.cast_const());
             Arc::clone(&av.inner)
@@ -371,15 +325,9 @@ unsafe extern "C" fn insertsym(
         });
         // SAFETY: libfabric's rules.
         unsafe { insert_all(av, addresses, &Results { numbers, flags, context }) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn set_user_id(av: *mut Av, number: FiAddr, called: FiAddr, flags: u64) -> c_int {
-    enter(|| -> c_int {
-        let av: &Av = object!(av.cast_const());
+    fn set_user_id(av: &Av, number: FiAddr, called: FiAddr, flags: u64) -> c_int {
         if flags != 0 {
             return -error::BADFLAGS;
         }
@@ -388,15 +336,9 @@ unsafe extern "C" fn set_user_id(av: *mut Av, number: FiAddr, called: FiAddr, fl
         }
         av.inner.version.fetch_add(1, Ordering::Release);
         0
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn remove(av: *mut Av, numbers: *mut FiAddr, count: usize, _flags: u64) -> c_int {
-    enter(|| -> c_int {
-        let av: &Av = object!(av.cast_const());
+    fn remove(av: &Av, numbers: *mut FiAddr, count: usize, _flags: u64) -> c_int {
         let mut result = 0;
         for number in list!(numbers.cast_const(), count) {
             if !av.inner.remove(*number) {
@@ -404,20 +346,9 @@ unsafe extern "C" fn remove(av: *mut Av, numbers: *mut FiAddr, count: usize, _fl
             }
         }
         result
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn lookup(
-    av: *mut Av,
-    number: FiAddr,
-    into: *mut c_void,
-    room: *mut usize,
-) -> c_int {
-    enter(|| -> c_int {
-        let av: &Av = object!(av.cast_const());
+    fn lookup(av: &Av, number: FiAddr, into: *mut c_void, room: *mut usize) -> c_int {
         let entries = av.inner.entries.read().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = entries.get(number) else { return -libc::EINVAL };
         // SAFETY: libfabric's rules.
@@ -426,7 +357,7 @@ unsafe extern "C" fn lookup(
             result if result == -error::TOOSMALL => 0,
             result => result,
         }
-    })
+    }
 }
 
 /// Writes an address as far as there is room, and says how long it is.
@@ -444,16 +375,10 @@ pub unsafe fn put_address(bytes: &[u8], into: *mut c_void, room: *mut usize) -> 
     if count < bytes.len() { -error::TOOSMALL } else { 0 }
 }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn straddr(
-    av: *mut Av,
-    address: *const c_void,
-    into: *mut c_char,
-    room: *mut usize,
-) -> *const c_char {
-    enter(|| -> *const c_char {
+entry! {
+    fn straddr(
+        av: *mut Av, address: *const c_void, into: *mut c_char, room: *mut usize,
+    ) -> *const c_char {
         // SAFETY: libfabric's rules.
         let given = unsafe { look(room).copied() };
         // SAFETY: libfabric's rules; the vector is one, or what stands for it is null.
@@ -472,5 +397,5 @@ unsafe extern "C" fn straddr(
         let needed = unsafe { put_text(&text, into, given.unwrap_or(0)) };
         store!(room, needed);
         into
-    })
+    }
 }

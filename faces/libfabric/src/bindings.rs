@@ -109,6 +109,8 @@ pub const FI_MR_PROV_KEY: c_int = 1 << 6;
 pub const FI_MR_BASIC: c_int = 1;
 /// An old name for none of them.
 pub const FI_MR_SCALABLE: c_int = 2;
+/// Of an endpoint's transmit contexts: it shares one.
+pub const FI_SHARED_CONTEXT: usize = usize::MAX;
 pub const FI_EP_RDM: u32 = 3;
 pub const FI_THREAD_SAFE: u32 = 1;
 pub const FI_PROGRESS_MANUAL: u32 = 2;
@@ -127,6 +129,7 @@ pub mod class {
     pub const FABRIC: usize = 1;
     pub const DOMAIN: usize = 2;
     pub const EP: usize = 3;
+    pub const STX: usize = 8;
     pub const AV: usize = 11;
     pub const MR: usize = 12;
     pub const EQ: usize = 13;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
 use crate::endpoint::EpInner;
-use crate::entry::enter;
-use crate::handle::{Object, close_unused, downcast, fid, give, object};
+use crate::entry::entry;
+use crate::handle::{Object, close_unused, fid, give};
 use crate::tables::{CntrOps, FidOps};
 use crate::waiting::{Asleep, WaitObject, wait_any};
 use emp_face::users::{Use, Users};
@@ -111,19 +111,11 @@ impl CntrInner {
     }
 }
 
-/// Opens a counter.
-///
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn open(
-    domain: *mut Domain,
-    attr: *mut FiCntrAttr,
-    into: *mut *mut Cntr,
-    context: *mut c_void,
-) -> c_int {
-    enter(|| -> c_int {
-        let domain: &Domain = object!(domain.cast_const());
+entry! {
+    /// Opens a counter.
+    pub fn open(
+        domain: &Domain, attr: *mut FiCntrAttr, into: *mut *mut Cntr, context: *mut c_void,
+    ) -> c_int {
         // SAFETY: libfabric's rules.
         let (events, wait_obj) =
             unsafe { attr.as_ref() }.map_or((0, wait::NONE), |attr| (attr.events, attr.wait_obj));
@@ -141,36 +133,19 @@ pub unsafe extern "C" fn open(
             let (users, of) = (Users::default(), domain.users.one());
             give(Cntr { fid, ops: &OPS, inner, users, _of: of }, into)
         }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    enter(|| -> c_int {
+    fn close(fid: *mut Fid) -> c_int {
         // SAFETY: libfabric's rules.
         unsafe { close_unused(fid, |counter: &Cntr| &counter.users) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
-    enter(|| -> c_int {
-        let counter: &Cntr = downcast!(fid);
+    fn control(counter: Fid<Cntr>, command: c_int, argument: *mut c_void) -> c_int {
         // SAFETY: libfabric's rules.
         unsafe { counter.inner.waiting.control(command, argument) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn read(counter: *mut Cntr) -> u64 {
-    enter(|| -> u64 {
-        let counter: &Cntr = object!(counter.cast_const());
+    fn read(counter: &Cntr) -> u64 {
         counter.inner.progress();
         let value = counter.inner.good.load(Ordering::Acquire);
         let idle = counter.inner.endpoints().iter().all(|endpoint| endpoint.is_idle());
@@ -181,74 +156,38 @@ unsafe extern "C" fn read(counter: *mut Cntr) -> u64 {
             yielding::found();
         }
         value
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn readerr(counter: *mut Cntr) -> u64 {
-    enter(|| -> u64 {
-        let counter: &Cntr = object!(counter.cast_const());
+    fn readerr(counter: &Cntr) -> u64 {
         counter.inner.progress();
         counter.inner.bad.load(Ordering::Acquire)
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn add(counter: *mut Cntr, value: u64) -> c_int {
-    enter(|| -> c_int {
-        let counter: &Cntr = object!(counter.cast_const());
+    fn add(counter: &Cntr, value: u64) -> c_int {
         counter.inner.good.fetch_add(value, Ordering::Release);
         counter.inner.changed();
         0
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn set(counter: *mut Cntr, value: u64) -> c_int {
-    enter(|| -> c_int {
-        let counter: &Cntr = object!(counter.cast_const());
+    fn set(counter: &Cntr, value: u64) -> c_int {
         counter.inner.good.store(value, Ordering::Release);
         counter.inner.changed();
         0
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn adderr(counter: *mut Cntr, value: u64) -> c_int {
-    enter(|| -> c_int {
-        let counter: &Cntr = object!(counter.cast_const());
+    fn adderr(counter: &Cntr, value: u64) -> c_int {
         counter.inner.bad.fetch_add(value, Ordering::Release);
         counter.inner.changed();
         0
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn seterr(counter: *mut Cntr, value: u64) -> c_int {
-    enter(|| -> c_int {
-        let counter: &Cntr = object!(counter.cast_const());
+    fn seterr(counter: &Cntr, value: u64) -> c_int {
         counter.inner.bad.store(value, Ordering::Release);
         counter.inner.changed();
         0
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn wait(counter: *mut Cntr, threshold: u64, timeout: c_int) -> c_int {
-    enter(|| -> c_int {
-        let counter: &Cntr = object!(counter.cast_const());
+    fn wait(counter: &Cntr, threshold: u64, timeout: c_int) -> c_int {
         let counter = &counter.inner;
         let end = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
         let bad_before = counter.bad.load(Ordering::Acquire);
@@ -268,5 +207,5 @@ unsafe extern "C" fn wait(counter: *mut Cntr, threshold: u64, timeout: c_int) ->
             }
             wait_any(&counter.domain, &counter.endpoints(), nudges, left.min(SLICE));
         }
-    })
+    }
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
 use crate::endpoint::EpInner;
-use crate::entry::enter;
-use crate::handle::{Object, close_unused, downcast, fid, give, object, put_text, store};
+use crate::entry::entry;
+use crate::handle::{Object, close_unused, fid, give, object, put_text, store};
 use crate::tables::{CqOps, FidOps};
 use crate::waiting::{Asleep, WaitObject, wait_any};
 use emp_face::users::{Use, Users};
@@ -224,19 +224,11 @@ impl CqInner {
     }
 }
 
-/// Opens a completion queue.
-///
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn open(
-    domain: *mut Domain,
-    attr: *mut FiCqAttr,
-    into: *mut *mut Cq,
-    context: *mut c_void,
-) -> c_int {
-    enter(|| -> c_int {
-        let domain: &Domain = object!(domain.cast_const());
+entry! {
+    /// Opens a completion queue.
+    pub fn open(
+        domain: &Domain, attr: *mut FiCqAttr, into: *mut *mut Cq, context: *mut c_void,
+    ) -> c_int {
         let (mut depth, mut form, mut waiting) = (0, format::UNSPEC, WaitObject::default());
         // SAFETY: libfabric's rules.
         if let Some(attr) = unsafe { attr.as_mut() } {
@@ -270,52 +262,24 @@ pub unsafe extern "C" fn open(
             let (inner, users) = (Arc::new(inner), Users::default());
             give(Cq { fid, ops: &OPS, inner, users, _of: domain.users.one() }, into)
         }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    enter(|| -> c_int {
+    fn close(fid: *mut Fid) -> c_int {
         // SAFETY: libfabric's rules.
         unsafe { close_unused(fid, |queue: &Cq| &queue.users) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
-    enter(|| -> c_int {
-        let queue: &Cq = downcast!(fid);
+    fn control(queue: Fid<Cq>, command: c_int, argument: *mut c_void) -> c_int {
         // SAFETY: libfabric's rules.
         unsafe { queue.inner.waiting.control(command, argument) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn read(cq: *mut Cq, into: *mut c_void, room: usize) -> isize {
-    enter(|| -> isize {
-        let cq: &Cq = object!(cq.cast_const());
+    fn read(cq: &Cq, into: *mut c_void, room: usize) -> isize {
         // SAFETY: libfabric's rules: there is room for so many entries.
         cq.inner.read(room, |index, entry| unsafe { cq.inner.put(into, index, entry) })
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn readfrom(
-    cq: *mut Cq,
-    into: *mut c_void,
-    room: usize,
-    sources: *mut FiAddr,
-) -> isize {
-    enter(|| -> isize {
-        let cq: &Cq = object!(cq.cast_const());
+    fn readfrom(cq: &Cq, into: *mut c_void, room: usize, sources: *mut FiAddr) -> isize {
         cq.inner.read(room, |index, entry| {
             // SAFETY: libfabric's rules: there is room for so many entries.
             unsafe { cq.inner.put(into, index, entry) };
@@ -323,37 +287,19 @@ unsafe extern "C" fn readfrom(
                 store!(sources.wrapping_add(index), entry.source);
             }
         })
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn sread(
-    cq: *mut Cq,
-    into: *mut c_void,
-    room: usize,
-    condition: *const c_void,
-    timeout: c_int,
-) -> isize {
-    enter(|| -> isize {
+    fn sread(
+        cq: *mut Cq, into: *mut c_void, room: usize, condition: *const c_void, timeout: c_int,
+    ) -> isize {
         // SAFETY: the same arguments under the same rules.
         unsafe { sreadfrom(cq, into, room, std::ptr::null_mut(), condition, timeout) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn sreadfrom(
-    cq: *mut Cq,
-    into: *mut c_void,
-    room: usize,
-    sources: *mut FiAddr,
-    _condition: *const c_void,
-    timeout: c_int,
-) -> isize {
-    enter(|| -> isize {
+    fn sreadfrom(
+        cq: *mut Cq, into: *mut c_void, room: usize, sources: *mut FiAddr,
+        _condition: *const c_void, timeout: c_int,
+    ) -> isize {
         let pointer = cq;
         let cq: &Cq = object!(cq.cast_const());
         let end = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
@@ -375,27 +321,15 @@ unsafe extern "C" fn sreadfrom(
                 cq.inner.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone();
             wait_any(&cq.inner.domain, &endpoints, nudges, left.min(SLICE));
         }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn signal(cq: *mut Cq) -> c_int {
-    enter(|| -> c_int {
-        let cq: &Cq = object!(cq.cast_const());
+    fn signal(cq: &Cq) -> c_int {
         cq.inner.signalled.store(true, Ordering::Release);
         cq.inner.wake();
         0
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn readerr(cq: *mut Cq, into: *mut FiCqErrEntry, _flags: u64) -> isize {
-    enter(|| -> isize {
-        let cq: &Cq = object!(cq.cast_const());
+    fn readerr(cq: &Cq, into: *mut FiCqErrEntry, _flags: u64) -> isize {
         // SAFETY: libfabric's rules.
         let Some(into) = (unsafe { into.as_mut() }) else { return -(libc::EINVAL as isize) };
         let mut ended = cq.inner.lock();
@@ -421,23 +355,14 @@ unsafe extern "C" fn readerr(cq: *mut Cq, into: *mut FiCqErrEntry, _flags: u64) 
         into.prov_errno = failure.detail;
         into.err_data_size = 0;
         1
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn strerror(
-    _cq: *mut Cq,
-    detail: c_int,
-    _data: *const c_void,
-    into: *mut c_char,
-    room: usize,
-) -> *const c_char {
-    enter(|| -> *const c_char {
+    fn strerror(
+        _cq: *mut Cq, detail: c_int, _data: *const c_void, into: *mut c_char, room: usize,
+    ) -> *const c_char {
         let text: &'static CStr = crate::status::describe(detail);
         // SAFETY: libfabric's rules: so much room.
         unsafe { put_text(&text.to_string_lossy(), into, room) };
         text.as_ptr()
-    })
+    }
 }

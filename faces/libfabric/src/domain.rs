@@ -14,11 +14,11 @@ use emp_host::{Endpoint, Node, WaitMode};
 use crate::address::{EpAddress, SERVICE_ENDPOINT};
 use crate::asked::{Format, source_of};
 use crate::bindings::*;
-use crate::entry::enter;
+use crate::entry::entry;
 use crate::events::Counted;
 use crate::handle::{Object, downcast, fid, give, look, object, take};
 use crate::tables::{DomainOps, FidOps, MrOps, NONE};
-use crate::{av, cntr, cq, endpoint, mr, params};
+use crate::{av, cntr, cq, endpoint, mr, params, stx};
 
 /// Endpoints of one domain; each is two of the node's.
 pub const ENDPOINTS_MAX: u16 = 256;
@@ -33,6 +33,8 @@ pub struct DomainInner {
     pub way: Way,
     pub format: Format,
     service: Service,
+    /// Targets are told of what is done to them (`FI_RMA_EVENT`).
+    pub tells: bool,
     pub counted: Counted,
     /// Calls that find nothing return at once, and never give the core away (`FI_EMP_WAIT=spin`).
     pub spins: bool,
@@ -83,26 +85,19 @@ static OPS: DomainOps = DomainOps {
     scalable_ep: NONE,
     cntr_open: cntr::open,
     poll_open: NONE,
-    stx_ctx: NONE,
+    stx_ctx: stx::open,
     srx_ctx: NONE,
     query_atomic: crate::offered::query,
-    query_collective: NONE,
+    query_collective: crate::offered::query_collective,
     endpoint2: endpoint::open2,
 };
 
-/// Opens a domain.
-///
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn open(
-    fabric: *mut crate::fabric::Fabric,
-    info: *mut FiInfo,
-    into: *mut *mut Domain,
-    context: *mut c_void,
-) -> c_int {
-    enter(|| -> c_int {
-        let fabric: &crate::fabric::Fabric = object!(fabric.cast_const());
+entry! {
+    /// Opens a domain.
+    pub fn open(
+        fabric: &crate::fabric::Fabric, info: *mut FiInfo, into: *mut *mut Domain,
+        context: *mut c_void,
+    ) -> c_int {
         let info: &FiInfo = object!(info.cast_const());
         // SAFETY: libfabric's rules.
         let name = unsafe { look(info.domain_attr) }.map(|domain| domain.name);
@@ -121,7 +116,8 @@ pub unsafe extern "C" fn open(
         let Some(format) = Format::of(info.addr_format) else { return -libc::EINVAL };
         // SAFETY: libfabric's rules.
         let source = unsafe { source_of(info, std::slice::from_ref(&way)) };
-        match DomainInner::start(way, format, source, &settings) {
+        let tells = info.caps & caps::RMA_EVENT != 0;
+        match DomainInner::start(way, format, source, tells, &settings) {
             Ok(inner) => {
                 let (by, at) = (inner.way.kind.name(), inner.address(SERVICE_ENDPOINT));
                 log::inform(&format!("{name}: frames go by {by}; the first endpoint is {at}"));
@@ -143,30 +139,17 @@ pub unsafe extern "C" fn open(
                 -libc::ENODEV
             }
         }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn open2(
-    fabric: *mut crate::fabric::Fabric,
-    info: *mut FiInfo,
-    into: *mut *mut Domain,
-    _flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    enter(|| -> c_int {
+    pub fn open2(
+        fabric: *mut crate::fabric::Fabric, info: *mut FiInfo, into: *mut *mut Domain, _flags: u64,
+        context: *mut c_void,
+    ) -> c_int {
         // SAFETY: the same arguments under the same rules.
         unsafe { open(fabric, info, into, context) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    enter(|| -> c_int {
+    fn close(fid: *mut Fid) -> c_int {
         let domain: &Domain = downcast!(fid);
         if domain.users.any() {
             return -libc::EBUSY;
@@ -175,7 +158,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
         // SAFETY: libfabric's rules.
         drop(unsafe { take::<Domain>(fid) });
         0
-    })
+    }
 }
 
 /// What the bits of a registration mode mean, the old name for several of them resolved.
@@ -207,6 +190,7 @@ impl DomainInner {
         mut way: Way,
         format: Format,
         source: Option<EpAddress>,
+        tells: bool,
         settings: &Settings,
     ) -> Result<Self, String> {
         // An interface may have several addresses: the one that was asked for is the only one then.
@@ -238,6 +222,7 @@ impl DomainInner {
             way,
             format,
             service,
+            tells,
             counted: Counted::default(),
             spins: settings.wait == WaitMode::Spin,
             exporter: OnceLock::new(),

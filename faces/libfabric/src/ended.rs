@@ -275,11 +275,7 @@ pub fn hand_over(enabled: &Enabled, operation: &Operation, entry: Ended, counts:
 }
 
 pub fn count(enabled: &Enabled, direction: u64, good: bool) {
-    for (counter, directions) in &enabled.bound.counters {
-        if directions & direction != 0 {
-            counter.count(good);
-        }
-    }
+    enabled.bound.counters.of(direction).for_each(|counter| counter.count(good));
 }
 
 /// The entry of a probe that has found a message.

@@ -16,13 +16,14 @@ use crate::bindings::*;
 use crate::cntr::{Cntr, CntrInner};
 use crate::cq::{Cq, CqInner};
 use crate::domain::{Domain, DomainInner};
-use crate::entry::enter;
+use crate::entry::entry;
 use crate::eq::Eq;
 use crate::handle::{Object, downcast, fid, give, look, object, take};
 use crate::info::{IOV_LIMIT, with_directions, with_initiators};
 use crate::neighbours::Neighbours;
 use crate::options::{control, getname, getopt, setopt};
 use crate::slots::Operations;
+use crate::stx::Stx;
 use crate::tables::{
     AtomicOps, COLLECTIVE, CmOps, EpOps, FidOps, MsgOps, NONE, RmaOps, TaggedOps, UnsupportedTable,
 };
@@ -45,8 +46,34 @@ pub struct Bound {
     pub tx_selective: bool,
     pub rx_selective: bool,
     pub av: Option<Arc<AvInner>>,
-    /// Counters, and the directions that each counts.
-    pub counters: Vec<(Arc<CntrInner>, u64)>,
+    pub counters: Counters,
+}
+
+/// The counter of each direction, from `FI_READ` to `FI_REMOTE_WRITE`. Programs bind some to endpoints that are enabled already.
+#[derive(Default)]
+pub struct Counters([OnceLock<Arc<CntrInner>>; 6]);
+
+impl Counters {
+    /// The places of these directions.
+    fn places(&self, directions: u64) -> impl Iterator<Item = &OnceLock<Arc<CntrInner>>> {
+        let first = bind::READ.trailing_zeros() as usize;
+        let bound = move |place: &usize| directions >> (first + place) & 1 == 1;
+        self.0.iter().enumerate().filter(move |(place, _)| bound(place)).map(|(_, counter)| counter)
+    }
+
+    /// Those that count one of these directions; one that counts several comes several times.
+    pub fn of(&self, directions: u64) -> impl Iterator<Item = &Arc<CntrInner>> {
+        self.places(directions).filter_map(OnceLock::get)
+    }
+
+    /// False: one of the directions has a counter already. Not to be called by two at a time.
+    fn bind(&self, counter: &Arc<CntrInner>, directions: u64) -> bool {
+        let free = self.of(directions).next().is_none();
+        if free {
+            self.places(directions).for_each(|place| drop(place.set(Arc::clone(counter))));
+        }
+        free
+    }
 }
 
 /// An endpoint that can be used.
@@ -191,17 +218,20 @@ impl EpInner {
             join(&queue.endpoints, self);
             queue.waiting.join(&self.domain, &enabled);
         }
-        for (counter, _) in &enabled.bound.counters {
-            join(&counter.endpoints, self);
-            counter.waiting.join(&self.domain, &enabled);
-        }
+        enabled.bound.counters.of(bind::COUNTED).for_each(|counter| self.serve(counter, &enabled));
         // Calls that enable an endpoint are not made at the same time.
         let _ = self.enabled.set(enabled);
-        if self.caps & caps::RMA_EVENT != 0 {
+        if self.tells() {
             self.domain.take_events();
             self.domain.counted.enabled(self);
         }
         Ok(())
+    }
+
+    /// From now on it makes progress when the counter is looked at.
+    fn serve(self: &Arc<Self>, counter: &CntrInner, enabled: &Enabled) {
+        join(&counter.endpoints, self);
+        counter.waiting.join(&self.domain, enabled);
     }
 
     /// Ends the endpoint: what was sent is sent, as far as that is to be had in a bounded time, and no memory of the
@@ -235,7 +265,7 @@ impl EpInner {
         for queue in [&enabled.bound.tx_cq, &enabled.bound.rx_cq].into_iter().flatten() {
             leave(&queue.endpoints, self);
         }
-        for (counter, _) in &enabled.bound.counters {
+        for counter in enabled.bound.counters.of(bind::COUNTED) {
             leave(&counter.endpoints, self);
         }
         self.domain.counted.closing(self);
@@ -256,19 +286,11 @@ pub fn leave(endpoints: &Endpoints, endpoint: &Arc<EpInner>) {
     endpoints.retain(|other| !Arc::ptr_eq(other, endpoint));
 }
 
-/// Opens an endpoint.
-///
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn open(
-    domain: *mut Domain,
-    info: *mut FiInfo,
-    into: *mut *mut Ep,
-    context: *mut c_void,
-) -> c_int {
-    enter(|| -> c_int {
-        let domain: &Domain = object!(domain.cast_const());
+entry! {
+    /// Opens an endpoint.
+    pub fn open(
+        domain: &Domain, info: *mut FiInfo, into: *mut *mut Ep, context: *mut c_void,
+    ) -> c_int {
         let info: &FiInfo = object!(info.cast_const());
         // SAFETY: libfabric's rules.
         let (tx, rx) = unsafe { (look(info.tx_attr), look(info.rx_attr)) };
@@ -314,47 +336,29 @@ pub unsafe extern "C" fn open(
         };
         // SAFETY: libfabric's rules.
         unsafe { give(endpoint, into) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn open2(
-    domain: *mut Domain,
-    info: *mut FiInfo,
-    into: *mut *mut Ep,
-    _flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    enter(|| -> c_int {
+    pub fn open2(
+        domain: *mut Domain, info: *mut FiInfo, into: *mut *mut Ep, _flags: u64,
+        context: *mut c_void,
+    ) -> c_int {
         // SAFETY: the same arguments under the same rules.
         unsafe { open(domain, info, into, context) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    enter(|| -> c_int {
+    fn close(fid: *mut Fid) -> c_int {
         // SAFETY: libfabric's rules.
         if let Some(endpoint) = unsafe { take::<Ep>(fid) } {
             endpoint.inner.close();
             endpoint.inner.uses.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
         0
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
-    enter(|| -> c_int {
-        let endpoint: &Ep = downcast!(fid);
+    fn bind(endpoint: Fid<Ep>, to: *mut Fid, flags: u64) -> c_int {
         let common: &Fid = object!(to.cast_const());
-        if endpoint.inner.enabled.get().is_some() {
+        let enabled = endpoint.inner.enabled.get();
+        if enabled.is_some() && common.fclass != class::CNTR {
             return -error::OPBADSTATE;
         }
         let mut bound = endpoint.inner.binding.lock().unwrap_or_else(PoisonError::into_inner);
@@ -398,11 +402,19 @@ unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
                 if flags == 0 || flags & !bind::COUNTED != 0 {
                     return -error::BADFLAGS;
                 }
-                if bound.counters.iter().any(|(_, directions)| directions & flags != 0) {
+                let counters = enabled.map_or(&bound.counters, |enabled| &enabled.bound.counters);
+                if !counters.bind(&counter.inner, flags) {
                     return -libc::EINVAL;
                 }
-                bound.counters.push((Arc::clone(&counter.inner), flags));
+                if let Some(enabled) = enabled {
+                    endpoint.inner.serve(&counter.inner, enabled);
+                }
                 user(&counter.users)
+            }
+            // All endpoints of a domain share what it sends by.
+            class::STX => {
+                let context: &Stx = downcast!(to);
+                user(&context.users)
             }
             // Nothing happens to an endpoint that an event would tell of.
             class::EQ => {
@@ -411,15 +423,9 @@ unsafe extern "C" fn bind(fid: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
             }
             _ => -libc::EINVAL,
         }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
-    enter(|| -> isize {
-        let endpoint: &Ep = downcast!(fid);
+    fn cancel(endpoint: Fid<Ep>, context: *mut c_void) -> isize {
         match endpoint.inner.enabled.get() {
             Some(enabled) => {
                 let mut state = endpoint.inner.lock();
@@ -427,5 +433,5 @@ unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> isize {
             }
             None => -(libc::ENOENT as isize),
         }
-    })
+    }
 }

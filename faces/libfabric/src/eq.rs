@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::bindings::*;
-use crate::entry::enter;
+use crate::entry::entry;
 use crate::fabric::Fabric;
-use crate::handle::{Object, close_unused, downcast, fid, give, list, object, put_text, store};
+use crate::handle::{Object, close_unused, fid, give, list, put_text, store};
 use crate::tables::{EqOps, FidOps};
 use crate::waiting::WaitObject;
 use emp_face::users::{Use, Users};
@@ -115,19 +115,11 @@ impl EqInner {
     }
 }
 
-/// Opens an event queue.
-///
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn open(
-    fabric: *mut Fabric,
-    attr: *mut FiEqAttr,
-    into: *mut *mut Eq,
-    context: *mut c_void,
-) -> c_int {
-    enter(|| -> c_int {
-        let fabric: &Fabric = object!(fabric.cast_const());
+entry! {
+    /// Opens an event queue.
+    pub fn open(
+        fabric: &Fabric, attr: *mut FiEqAttr, into: *mut *mut Eq, context: *mut c_void,
+    ) -> c_int {
         // SAFETY: libfabric's rules.
         let wait_obj = unsafe { attr.as_ref() }.map_or(wait::NONE, |attr| attr.wait_obj);
         let waiting = match WaitObject::open(wait_obj) {
@@ -141,59 +133,26 @@ pub unsafe extern "C" fn open(
             let (users, of) = (Users::default(), fabric.users.one());
             give(Eq { fid, ops: &OPS, inner, users, _of: of }, into)
         }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    enter(|| -> c_int {
+    fn close(fid: *mut Fid) -> c_int {
         // SAFETY: libfabric's rules.
         unsafe { close_unused(fid, |events: &Eq| &events.users) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
-    enter(|| -> c_int {
-        let events: &Eq = downcast!(fid);
+    fn control(events: Fid<Eq>, command: c_int, argument: *mut c_void) -> c_int {
         // SAFETY: libfabric's rules.
         unsafe { events.inner.waiting.control(command, argument) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn read(
-    eq: *mut Eq,
-    event: *mut u32,
-    into: *mut c_void,
-    room: usize,
-    flags: u64,
-) -> isize {
-    enter(|| -> isize {
+    fn read(eq: *mut Eq, event: *mut u32, into: *mut c_void, room: usize, flags: u64) -> isize {
         // SAFETY: the same arguments under the same rules.
         unsafe { sread(eq, event, into, room, 0, flags) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn sread(
-    eq: *mut Eq,
-    event: *mut u32,
-    into: *mut c_void,
-    room: usize,
-    timeout: c_int,
-    flags: u64,
-) -> isize {
-    enter(|| -> isize {
-        let eq: &Eq = object!(eq.cast_const());
+    fn sread(
+        eq: &Eq, event: *mut u32, into: *mut c_void, room: usize, timeout: c_int, flags: u64,
+    ) -> isize {
         let time = u64::try_from(timeout).ok().map(Duration::from_millis);
         let (number, bytes) = match eq.inner.next(time, flags & PEEK != 0) {
             None => return -(libc::EAGAIN as isize),
@@ -205,15 +164,9 @@ unsafe extern "C" fn sread(
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), into.cast::<u8>(), count) };
         store!(event, number);
         count as isize
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn readerr(eq: *mut Eq, into: *mut FiEqErrEntry, flags: u64) -> isize {
-    enter(|| -> isize {
-        let eq: &Eq = object!(eq.cast_const());
+    fn readerr(eq: &Eq, into: *mut FiEqErrEntry, flags: u64) -> isize {
         // SAFETY: libfabric's rules.
         let Some(into) = (unsafe { into.as_mut() }) else { return -(libc::EINVAL as isize) };
         let mut events = eq.inner.events.lock().unwrap_or_else(PoisonError::into_inner);
@@ -228,39 +181,18 @@ unsafe extern "C" fn readerr(eq: *mut Eq, into: *mut FiEqErrEntry, flags: u64) -
             events.pop_front();
         }
         size_of::<FiEqErrEntry>() as isize
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn write(
-    eq: *mut Eq,
-    event: u32,
-    from: *const c_void,
-    len: usize,
-    _flags: u64,
-) -> isize {
-    enter(|| -> isize {
-        let eq: &Eq = object!(eq.cast_const());
+    fn write(eq: &Eq, event: u32, from: *const c_void, len: usize, _flags: u64) -> isize {
         let bytes = list!(from.cast::<u8>(), len).to_vec();
         if eq.inner.push_bytes(event, bytes) { len as isize } else { -(libc::EAGAIN as isize) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn strerror(
-    _eq: *mut Eq,
-    _error: c_int,
-    _data: *const c_void,
-    into: *mut c_char,
-    room: usize,
-) -> *const c_char {
-    enter(|| -> *const c_char {
+    fn strerror(
+        _eq: *mut Eq, _error: c_int, _data: *const c_void, into: *mut c_char, room: usize,
+    ) -> *const c_char {
         // SAFETY: libfabric's rules: so much room.
         unsafe { put_text("no error", into, room) };
         c"no error".as_ptr()
-    })
+    }
 }

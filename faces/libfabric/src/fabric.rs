@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use crate::bindings::*;
-use crate::entry::enter;
+use crate::entry::entry;
 use crate::handle::{Object, close_unused, downcast, fid, give, list, object};
 use crate::tables::{FabricOps, FidOps, NONE};
 use crate::{cntr, cq, domain, eq};
@@ -37,18 +37,9 @@ static OPS: FabricOps = FabricOps {
     domain2: domain::open2,
 };
 
-/// Entry point of the provider: opens a fabric.
-///
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn open(
-    attr: *mut FiFabricAttr,
-    into: *mut *mut Fabric,
-    context: *mut c_void,
-) -> c_int {
-    enter(|| -> c_int {
-        let attr: &FiFabricAttr = object!(attr.cast_const());
+entry! {
+    /// Entry point of the provider: opens a fabric.
+    pub fn open(attr: &FiFabricAttr, into: *mut *mut Fabric, context: *mut c_void) -> c_int {
         let fid = fid(class::FABRIC, context, &FID);
         // SAFETY: libfabric's rules.
         unsafe {
@@ -57,26 +48,15 @@ pub unsafe extern "C" fn open(
                 into,
             )
         }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    enter(|| -> c_int {
+    fn close(fid: *mut Fid) -> c_int {
         // SAFETY: libfabric's rules.
         unsafe { close_unused(fid, |fabric: &Fabric| &fabric.users) }
-    })
-}
+    }
 
-/// Zero if the caller may sleep on the wait objects of all these.
-///
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn trywait(_fabric: *mut Fabric, fids: *mut *mut Fid, count: c_int) -> c_int {
-    enter(|| -> c_int {
+    /// Zero if the caller may sleep on the wait objects of all these.
+    fn trywait(_fabric: *mut Fabric, fids: *mut *mut Fid, count: c_int) -> c_int {
         for fid in list!(fids.cast_const(), usize::try_from(count).unwrap_or(0)) {
             let common: &Fid = object!(fid.cast_const());
             let ready = match common.fclass {
@@ -99,5 +79,5 @@ unsafe extern "C" fn trywait(_fabric: *mut Fabric, fids: *mut *mut Fid, count: c
             }
         }
         0
-    })
+    }
 }

@@ -6,7 +6,7 @@ use crate::address::EpAddress;
 use crate::asked::{Asked, Format, asked, text as given_text};
 use crate::bindings::*;
 use crate::domain::Domain;
-use crate::entry::enter;
+use crate::entry::entry;
 use crate::fabric::Fabric;
 use crate::handle::{Object, down, look};
 use crate::params;
@@ -142,7 +142,8 @@ impl<'a> Hints<'a> {
             (self.ep.is_some_and(|e| ![0, FI_EP_RDM].contains(&e.kind)), "endpoint type"),
             (self.ep.is_some_and(|e| ![0, PROTOCOL].contains(&e.protocol)), "protocol"),
             (self.ep.is_some_and(|e| e.max_msg_size > MESSAGE_BYTES_MAX), "message size"),
-            (self.ep.is_some_and(|e| many(e.tx_ctx_cnt) || many(e.rx_ctx_cnt)), "contexts"),
+            (self.ep.is_some_and(|e| many(e.tx_ctx_cnt) && !shares(e)), "transmit contexts"),
+            (self.ep.is_some_and(|e| many(e.rx_ctx_cnt)), "receive contexts"),
             (self.ep.is_some_and(|e| e.auth_key_size != 0), "authorization keys"),
             (self.tx.is_some_and(|t| t.caps & !(TX_CAPS | CAPS_PLACE) != 0), "tx capabilities"),
             (self.tx.is_some_and(|t| t.op_flags & !TX_FLAGS != 0), "tx flags"),
@@ -180,7 +181,7 @@ impl<'a> Hints<'a> {
             (self.domain.is_some_and(|d| d.mr_cnt > REGIONS), "regions"),
             (self.domain.is_some_and(|d| d.max_err_data > 0), "error data"),
             (self.domain.is_some_and(|d| d.mr_key_size > KEY_BYTES), "key size"),
-            (self.domain.is_some_and(|d| d.max_ep_stx_ctx > 0), "shared transmit contexts"),
+            (self.domain.is_some_and(|d| d.max_ep_stx_ctx > ENDPOINTS), "shared transmit contexts"),
             (self.domain.is_some_and(|d| d.max_ep_srx_ctx > 0), "shared receive contexts"),
             (self.domain.is_some_and(|d| many(d.max_ep_tx_ctx)), "contexts of an endpoint"),
             (self.domain.is_some_and(|d| many(d.max_ep_rx_ctx)), "contexts of an endpoint"),
@@ -256,8 +257,12 @@ pub fn with_initiators(caps: u64) -> u64 {
 }
 
 fn many(contexts: usize) -> bool {
-    // All bits set asks for a shared context, of which there are none either.
+    // All bits set asks for a shared context.
     contexts > 1
+}
+
+fn shares(endpoint: &FiEpAttr) -> bool {
+    endpoint.tx_ctx_cnt == FI_SHARED_CONTEXT
 }
 
 /// The name of the fabric: one for all, as any node may reach any other.
@@ -337,7 +342,7 @@ fn build(
     ep.max_order_waw_size = MESSAGE_BYTES_MAX;
     let format = hints.ep.map_or(0, |hint| hint.mem_tag_format);
     ep.mem_tag_format = if format == 0 { TAG_FORMAT } else { format };
-    ep.tx_ctx_cnt = 1;
+    ep.tx_ctx_cnt = if hints.ep.is_some_and(shares) { FI_SHARED_CONTEXT } else { 1 };
     ep.rx_ctx_cnt = 1;
 
     fill_domain(domain, way, hints, api_version);
@@ -389,6 +394,7 @@ fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>, api_vers
     domain.rx_ctx_cnt = domain.ep_cnt;
     domain.max_ep_tx_ctx = 1;
     domain.max_ep_rx_ctx = 1;
+    domain.max_ep_stx_ctx = ENDPOINTS;
     domain.cntr_cnt = QUEUES;
     // Names of today's rules: none of them is needed. Applications from before those know two others only.
     domain.mr_mode = match hint_mode {
@@ -414,20 +420,12 @@ impl Hints<'_> {
     }
 }
 
-/// Entry point of the provider: what it can do.
-///
-/// # Safety
-///
-/// libfabric's rules (see [`crate::handle`]).
-pub unsafe extern "C" fn getinfo(
-    api_version: u32,
-    node: *const c_char,
-    service: *const c_char,
-    flags: u64,
-    hints: *const FiInfo,
-    out: *mut *mut FiInfo,
-) -> c_int {
-    enter(|| -> c_int {
+entry! {
+    /// Entry point of the provider: what it can do.
+    pub fn getinfo(
+        api_version: u32, node: *const c_char, service: *const c_char, flags: u64,
+        hints: *const FiInfo, out: *mut *mut FiInfo,
+    ) -> c_int {
         // SAFETY: libfabric's rules.
         let hints = unsafe { Hints::new(hints) };
         if out.is_null() {
@@ -469,5 +467,5 @@ pub unsafe extern "C" fn getinfo(
         // SAFETY: not null, and libfabric's rules.
         unsafe { out.write(first) };
         0
-    })
+    }
 }

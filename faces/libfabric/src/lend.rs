@@ -31,7 +31,7 @@ pub struct Lent {
 /// # Safety
 ///
 /// libfabric's rules: the parts are readable.
-unsafe fn copy(parts: &[iovec]) -> Box<[u8]> {
+pub unsafe fn copy(parts: &[iovec]) -> Box<[u8]> {
     let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.iov_len).sum());
     for part in parts {
         // SAFETY: the caller says so.

@@ -13,7 +13,7 @@
 //! | nameless | an inject call: no context, no completion |
 //! | lent, copy ([`lend`]) | a buffer until its completion, `FI_INJECT` |
 //! | immediate | `FI_REMOTE_CQ_DATA` |
-//! | pieces ([`pieces`]) | one read or write with several `fi_rma_iov` |
+//! | pieces ([`pieces`]) | one read, write or atomic with several `fi_rma_iov` or `fi_rma_ioc` |
 //! | event ([`events`]) | `FI_RMA_EVENT` |
 //! | told, ended ([`ended`]) | a completion, and its flags |
 //!
@@ -59,6 +59,7 @@ mod remote;
 mod rma;
 mod slots;
 mod status;
+mod stx;
 mod symmetric;
 mod tables;
 mod tagged;

@@ -11,7 +11,7 @@ use emp_host::{PostError, Rights, Segment};
 use crate::bindings::*;
 use crate::cntr::Cntr;
 use crate::domain::{Domain, DomainInner};
-use crate::entry::enter;
+use crate::entry::entry;
 use crate::handle::{Object, downcast, fid, give, list, object, one, take};
 use crate::status::refusal;
 use crate::tables::{FidOps, MrOps};
@@ -119,57 +119,25 @@ unsafe fn register(
     unsafe { give(region, into) }
 }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn reg(
-    domain: *mut Fid,
-    buf: *const c_void,
-    len: usize,
-    access: u64,
-    _offset: u64,
-    key: u64,
-    flags: u64,
-    into: *mut *mut Mr,
-    context: *mut c_void,
-) -> c_int {
-    enter(|| -> c_int {
+entry! {
+    fn reg(
+        domain: *mut Fid, buf: *const c_void, len: usize, access: u64, _offset: u64, key: u64,
+        flags: u64, into: *mut *mut Mr, context: *mut c_void,
+    ) -> c_int {
         // SAFETY: libfabric's rules.
         unsafe { register(domain, &one(buf, len), access, key, flags, into, context) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn regv(
-    domain: *mut Fid,
-    iov: *const iovec,
-    count: usize,
-    access: u64,
-    _offset: u64,
-    key: u64,
-    flags: u64,
-    into: *mut *mut Mr,
-    context: *mut c_void,
-) -> c_int {
-    enter(|| -> c_int {
+    fn regv(
+        domain: *mut Fid, iov: *const iovec, count: usize, access: u64, _offset: u64, key: u64,
+        flags: u64, into: *mut *mut Mr, context: *mut c_void,
+    ) -> c_int {
         let parts = list!(iov, count);
         // SAFETY: libfabric's rules.
         unsafe { register(domain, parts, access, key, flags, into, context) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn regattr(
-    domain: *mut Fid,
-    attr: *const FiMrAttr,
-    flags: u64,
-    into: *mut *mut Mr,
-) -> c_int {
-    enter(|| -> c_int {
+    fn regattr(domain: *mut Fid, attr: *const FiMrAttr, flags: u64, into: *mut *mut Mr) -> c_int {
         let attr: &FiMrAttr = object!(attr);
         if flags & mr_flags::REFUSED != 0 {
             // What stands in the place of the parts is something else.
@@ -179,17 +147,11 @@ unsafe extern "C" fn regattr(
         let (access, key, context) = (attr.access, attr.requested_key, attr.context);
         // SAFETY: libfabric's rules.
         unsafe { register(domain, parts, access, key, flags, into, context) }
-    })
-}
+    }
 
-/// Binding to an endpoint is asked for where `FI_MR_ENDPOINT` is; here regions belong to all endpoints of their domain.
-/// A counter counts what others do to the region.
-///
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn bind(region: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
-    enter(|| -> c_int {
+    /// Binding to an endpoint is asked for where `FI_MR_ENDPOINT` is; here regions belong to all endpoints of their domain.
+    /// A counter counts what others do to the region.
+    fn bind(region: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
         let region: &Mr = downcast!(region);
         let common: &Fid = object!(to.cast_const());
         match common.fclass {
@@ -209,25 +171,15 @@ unsafe extern "C" fn bind(region: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
             }
             _ => -libc::ENOSYS,
         }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn control(_region: *mut Fid, command: c_int, _: *mut c_void) -> c_int {
-    enter(|| -> c_int {
+    fn control(_region: *mut Fid, command: c_int, _unused2: *mut c_void) -> c_int {
         if command == control::ENABLE { 0 } else { -libc::ENOSYS }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    enter(|| -> c_int {
+    fn close(fid: *mut Fid) -> c_int {
         // SAFETY: libfabric's rules.
         drop(unsafe { take::<Mr>(fid) });
         0
-    })
+    }
 }

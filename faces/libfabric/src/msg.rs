@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use crate::bindings::*;
 use crate::endpoint::Ep;
-use crate::entry::enter;
+use crate::entry::entry;
 use crate::handle::{list, object, one};
 use crate::tables::MsgOps;
 use crate::transfer::{Receive, Send};
@@ -32,51 +32,28 @@ fn plain(parts: &[iovec], to: FiAddr, data: Option<u64>, context: *mut c_void) -
     Send { tagged: false, parts, to, tag: 0, data, context, flags: None, nameless: false }
 }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn recv(
-    ep: *mut Ep,
-    buffer: *mut c_void,
-    len: usize,
-    _desc: *mut c_void,
-    from: FiAddr,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
+entry! {
+    fn recv(
+        ep: *mut Ep, buffer: *mut c_void, len: usize, _desc: *mut c_void, from: FiAddr,
+        context: *mut c_void,
+    ) -> isize {
         // SAFETY: the same buffer under the same rules.
         unsafe { recvv(ep, one(buffer, len).as_ptr(), std::ptr::null_mut(), 1, from, context) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn recvv(
-    ep: *mut Ep,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    from: FiAddr,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn recvv(
+        ep: &Ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, from: FiAddr,
+        context: *mut c_void,
+    ) -> isize {
         let parts = list!(iov, count);
         let context = context.expose_provenance();
         let receive =
             Receive { tagged: false, parts, from, tag: 0, ignore: ANY_BITS, context, flags: None };
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.receive(&receive) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn recvmsg(ep: *mut Ep, message: *const FiMsg, flags: u64) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn recvmsg(ep: &Ep, message: *const FiMsg, flags: u64) -> isize {
         let message: &FiMsg = object!(message);
         let receive = Receive {
             tagged: false,
@@ -89,108 +66,53 @@ unsafe extern "C" fn recvmsg(ep: *mut Ep, message: *const FiMsg, flags: u64) -> 
         };
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.receive(&receive) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn send(
-    ep: *mut Ep,
-    buffer: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    to: FiAddr,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn send(
+        ep: &Ep, buffer: *const c_void, len: usize, _desc: *mut c_void, to: FiAddr,
+        context: *mut c_void,
+    ) -> isize {
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&plain(&one(buffer, len), to, None, context)) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn sendv(
-    ep: *mut Ep,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    to: FiAddr,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn sendv(
+        ep: &Ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, to: FiAddr,
+        context: *mut c_void,
+    ) -> isize {
         let send = plain(list!(iov, count), to, None, context);
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&send) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn sendmsg(ep: *mut Ep, message: *const FiMsg, flags: u64) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn sendmsg(ep: &Ep, message: *const FiMsg, flags: u64) -> isize {
         let message: &FiMsg = object!(message);
         let data = (flags & op::REMOTE_CQ_DATA != 0).then_some(message.data);
         let parts = list!(message.msg_iov, message.iov_count);
         let send = Send { flags: Some(flags), ..plain(parts, message.addr, data, message.context) };
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&send) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn inject(ep: *mut Ep, buffer: *const c_void, len: usize, to: FiAddr) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn inject(ep: &Ep, buffer: *const c_void, len: usize, to: FiAddr) -> isize {
         let parts = one(buffer, len);
         let send = Send { nameless: true, ..plain(&parts, to, None, std::ptr::null_mut()) };
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&send) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn senddata(
-    ep: *mut Ep,
-    buffer: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    data: u64,
-    to: FiAddr,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn senddata(
+        ep: &Ep, buffer: *const c_void, len: usize, _desc: *mut c_void, data: u64, to: FiAddr,
+        context: *mut c_void,
+    ) -> isize {
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&plain(&one(buffer, len), to, Some(data), context)) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn injectdata(
-    ep: *mut Ep,
-    buffer: *const c_void,
-    len: usize,
-    data: u64,
-    to: FiAddr,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn injectdata(ep: &Ep, buffer: *const c_void, len: usize, data: u64, to: FiAddr) -> isize {
         let parts = one(buffer, len);
         let send = Send { nameless: true, ..plain(&parts, to, Some(data), std::ptr::null_mut()) };
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&send) }
-    })
+    }
 }

@@ -7,7 +7,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use emp_link::Interface;
 
 use crate::bindings::{Fid, class, control};
-use crate::entry::enter;
+use crate::entry::entry;
 use crate::handle::{Object, downcast, put_text, store, take};
 use crate::tables::FidOps;
 
@@ -149,36 +149,22 @@ fn build(facts: Facts) -> *mut Nic {
     }))
 }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
-    enter(|| -> c_int {
+entry! {
+    fn close(fid: *mut Fid) -> c_int {
         // SAFETY: libfabric's rules.
         drop(unsafe { take::<Nic>(fid) });
         0
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
-    enter(|| -> c_int {
-        let nic: &Nic = downcast!(fid);
+    fn control(nic: Fid<Nic>, command: c_int, argument: *mut c_void) -> c_int {
         if command != control::DUP || argument.is_null() {
             return -libc::ENOSYS;
         }
         store!(argument.cast::<*mut Nic>(), build(nic.own.facts.clone()));
         0
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn tostr(fid: *const Fid, into: *mut c_char, room: usize) -> c_int {
-    enter(|| -> c_int {
+    fn tostr(fid: *const Fid, into: *mut c_char, room: usize) -> c_int {
         let nic: &Nic = downcast!(fid.cast_mut());
         let facts = &nic.own.facts;
         let say = |text: &Option<CString>| match text {
@@ -198,7 +184,7 @@ unsafe extern "C" fn tostr(fid: *const Fid, into: *mut c_char, room: usize) -> c
         // SAFETY: libfabric's rules: so much room.
         unsafe { put_text(&text, into, room) };
         0
-    })
+    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! Which atomic operations there are: `fi_atomicvalid` and its kin, `fi_query_atomic`.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use emp_host::{AtomicOp, Datatype};
 
 use crate::bindings::*;
 use crate::domain::Domain;
 use crate::endpoint::Ep;
-use crate::entry::enter;
-use crate::handle::{object, store};
+use crate::entry::entry;
+use crate::handle::store;
 
 /// The three families of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,8 +84,7 @@ fn elements_max(domain_bytes: usize, family: Family, datatype: u32, op: u32) -> 
 }
 
 /// Says how many elements an operation of the family takes at most.
-fn valid(ep: *mut Ep, family: Family, datatype: u32, op: u32, count: *mut usize) -> c_int {
-    let ep: &Ep = object!(ep.cast_const());
+fn valid(ep: &Ep, family: Family, datatype: u32, op: u32, count: *mut usize) -> c_int {
     let bytes = ep.inner.domain.node().atomic_bytes_max();
     match elements_max(bytes, family, datatype, op) {
         Some(most) => {
@@ -96,60 +95,37 @@ fn valid(ep: *mut Ep, family: Family, datatype: u32, op: u32, count: *mut usize)
     }
 }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn writevalid(
-    ep: *mut Ep,
-    datatype: u32,
-    op: u32,
-    count: *mut usize,
-) -> c_int {
-    enter(|| -> c_int { valid(ep, Family::Base, datatype, op, count) })
-}
+entry! {
+    pub fn writevalid(ep: &Ep, datatype: u32, op: u32, count: *mut usize) -> c_int {
+        valid(ep, Family::Base, datatype, op, count)
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn readwritevalid(
-    ep: *mut Ep,
-    datatype: u32,
-    op: u32,
-    count: *mut usize,
-) -> c_int {
-    enter(|| -> c_int { valid(ep, Family::Fetch, datatype, op, count) })
-}
+    pub fn readwritevalid(ep: &Ep, datatype: u32, op: u32, count: *mut usize) -> c_int {
+        valid(ep, Family::Fetch, datatype, op, count)
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn compwritevalid(
-    ep: *mut Ep,
-    datatype: u32,
-    op: u32,
-    count: *mut usize,
-) -> c_int {
-    enter(|| -> c_int { valid(ep, Family::Compare, datatype, op, count) })
+    pub fn compwritevalid(ep: &Ep, datatype: u32, op: u32, count: *mut usize) -> c_int {
+        valid(ep, Family::Compare, datatype, op, count)
+    }
 }
 
 /// Flags of `fi_query_atomic`.
 const FETCH_ATOMIC: u64 = 1 << 58;
 const COMPARE_ATOMIC: u64 = 1 << 59;
 
-/// `fi_query_atomic`.
-///
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn query(
-    domain: *mut Domain,
-    datatype: u32,
-    op: u32,
-    attr: *mut FiAtomicAttr,
-    flags: u64,
-) -> c_int {
-    enter(|| -> c_int {
-        let domain: &Domain = object!(domain.cast_const());
+entry! {
+    /// `fi_query_collective`: there are none (decision 61).
+    pub fn query_collective(
+        domain: &Domain, _collective: u32, _attr: *mut c_void, _flags: u64,
+    ) -> c_int {
+        let _ = domain;
+        -libc::EOPNOTSUPP
+    }
+
+    /// `fi_query_atomic`.
+    pub fn query(
+        domain: &Domain, datatype: u32, op: u32, attr: *mut FiAtomicAttr, flags: u64,
+    ) -> c_int {
         let family = match flags {
             0 => Family::Base,
             FETCH_ATOMIC => Family::Fetch,
@@ -163,7 +139,7 @@ pub unsafe extern "C" fn query(
         };
         store!(attr, FiAtomicAttr { count, size: known.bytes() });
         0
-    })
+    }
 }
 
 #[cfg(test)]

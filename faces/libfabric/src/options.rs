@@ -6,15 +6,11 @@ use std::sync::atomic::Ordering;
 use crate::av::put_address;
 use crate::bindings::*;
 use crate::endpoint::Ep;
-use crate::entry::enter;
-use crate::handle::{downcast, object, store};
+use crate::entry::entry;
+use crate::handle::{object, store};
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
-    enter(|| -> c_int {
-        let endpoint: &Ep = downcast!(fid);
+entry! {
+    pub fn control(endpoint: Fid<Ep>, command: c_int, argument: *mut c_void) -> c_int {
         let inner = &endpoint.inner;
         match command {
             control::ENABLE => inner.enable().err().unwrap_or(0),
@@ -35,34 +31,18 @@ pub unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c
             }
             _ => -libc::ENOSYS,
         }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn getname(fid: *mut Fid, into: *mut c_void, room: *mut usize) -> c_int {
-    enter(|| -> c_int {
-        let endpoint: &Ep = downcast!(fid);
+    pub fn getname(endpoint: Fid<Ep>, into: *mut c_void, room: *mut usize) -> c_int {
         let domain = &endpoint.inner.domain;
         let address = domain.format.write(&domain.address(endpoint.inner.number));
         // SAFETY: libfabric's rules.
         unsafe { put_address(&address, into, room) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn getopt(
-    fid: *mut Fid,
-    level: c_int,
-    name: c_int,
-    into: *mut c_void,
-    room: *mut usize,
-) -> c_int {
-    enter(|| -> c_int {
-        let endpoint: &Ep = downcast!(fid);
+    pub fn getopt(
+        endpoint: Fid<Ep>, level: c_int, name: c_int, into: *mut c_void, room: *mut usize,
+    ) -> c_int {
         let given: &usize = object!(room.cast_const());
         if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
             return -libc::ENOPROTOOPT;
@@ -73,21 +53,11 @@ pub unsafe extern "C" fn getopt(
         store!(into.cast::<usize>(), endpoint.inner.min_multi_recv.load(Ordering::Relaxed));
         store!(room, size_of::<usize>());
         0
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-pub unsafe extern "C" fn setopt(
-    fid: *mut Fid,
-    level: c_int,
-    name: c_int,
-    value: *const c_void,
-    len: usize,
-) -> c_int {
-    enter(|| -> c_int {
-        let endpoint: &Ep = downcast!(fid);
+    pub fn setopt(
+        endpoint: Fid<Ep>, level: c_int, name: c_int, value: *const c_void, len: usize,
+    ) -> c_int {
         if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
             return -libc::ENOPROTOOPT;
         }
@@ -97,5 +67,5 @@ pub unsafe extern "C" fn setopt(
         let value: &usize = object!(value.cast::<usize>());
         endpoint.inner.min_multi_recv.store(*value, Ordering::Relaxed);
         0
-    })
+    }
 }

@@ -1,10 +1,10 @@
-//! Reads and writes whose remote side is several runs of memory: a piece for each run, and one end for all.
+//! Reads, writes and atomics whose remote side is several runs of memory: a piece for each run, and one end for all.
 
 use std::collections::VecDeque;
 
 use emp_host::{
-    Completion, CompletionMode, GetDescriptor, PostError, PutDescriptor, RawOp, RemoteRegion,
-    Segment, SegmentList, Status,
+    AtomicDescriptor, Completion, CompletionMode, GetDescriptor, PostError, PutDescriptor, RawOp,
+    RemoteRegion, Segment, SegmentList, Status,
 };
 
 use crate::bindings::*;
@@ -13,15 +13,21 @@ use crate::endpoint::{Enabled, EpInner, State};
 use crate::events::Event;
 use crate::info::{IOV_LIMIT, REMOTE_IOV_LIMIT};
 use crate::lend::{Lent, lend};
-use crate::remote::Transfer;
+use crate::remote::{Manner, Transfer};
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
 use crate::transfer::{EAGAIN, EINVAL, segments};
 
-/// One run of remote memory and the local memory that belongs to it.
-struct Piece {
-    target: RemoteRegion,
-    segments: SegmentList,
+/// One run of remote memory, and what is done there with the local memory that belongs to it.
+pub struct Piece {
+    pub target: RemoteRegion,
+    pub work: Work,
+}
+
+pub enum Work {
+    Put(SegmentList),
+    Get(SegmentList),
+    Atomic(Box<AtomicDescriptor>),
 }
 
 /// What is left of an operation in pieces.
@@ -32,7 +38,6 @@ pub struct Pieces {
     under_way: usize,
     /// Why the first of those that failed did; nothing is posted after it.
     failed: Option<Status>,
-    writes: bool,
     /// Told to the target when all is there: with the last piece, which waits for the others to end.
     data: Option<u64>,
     /// What the target is told when all has ended: that there is no data does not mean that it counts nothing.
@@ -40,6 +45,10 @@ pub struct Pieces {
 }
 
 impl Pieces {
+    pub fn new(waiting: VecDeque<Piece>, data: Option<u64>, event: Option<Event>) -> Box<Self> {
+        Box::new(Self { waiting, under_way: 0, failed: None, data, event })
+    }
+
     /// True if the next piece, of which there is one, has to wait for those under way.
     fn holds_back(&self) -> bool {
         self.data.is_some() && self.waiting.len() == 1 && self.under_way > 0
@@ -52,7 +61,7 @@ impl Pieces {
 
 /// Takes the next `bytes` off the front of `parts`, as a list of segments. `None`: there are not so many, or they lie in
 /// too many places.
-fn take(parts: &mut VecDeque<Segment>, bytes: u64) -> Option<SegmentList> {
+pub fn take(parts: &mut VecDeque<Segment>, bytes: u64) -> Option<SegmentList> {
     let mut list = [Segment::default(); IOV_LIMIT];
     let (mut used, mut left) = (0, bytes);
     while left > 0 {
@@ -76,9 +85,11 @@ fn cut(
     mut parts: VecDeque<Segment>,
     remote: &[FiRmaIov],
     region: impl Fn(&FiRmaIov) -> RemoteRegion,
+    work: fn(SegmentList) -> Work,
 ) -> Option<VecDeque<Piece>> {
     let piece = |run: &FiRmaIov| {
-        take(&mut parts, run.len as u64).map(|segments| Piece { target: region(run), segments })
+        let segments = take(&mut parts, run.len as u64)?;
+        Some(Piece { target: region(run), work: work(segments) })
     };
     let pieces = remote.iter().map(piece).collect::<Option<VecDeque<_>>>()?;
     parts.iter().all(|part| part.bytes == 0).then_some(pieces)
@@ -118,27 +129,43 @@ impl EpInner {
             };
         let parts: VecDeque<_> = list.as_slice().iter().copied().collect();
         let region = |run: &FiRmaIov| RemoteRegion { key: run.key, offset: run.addr, ..target };
-        let Some(waiting) = cut(parts, remote, region) else { return EINVAL };
+        let work = if writes { Work::Put } else { Work::Get };
+        let Some(waiting) = cut(parts, remote, region, work) else { return EINVAL };
         let data = transfer.data;
         let event = self.tells().then_some(()).filter(|()| data.is_none()).and(remote.first());
         let event = event.map(|run| match writes {
             true => Event::of_write(region(run)),
             false => Event::of_read(region(run)),
         });
-        let pieces = Box::new(Pieces { waiting, under_way: 0, failed: None, writes, data, event });
+        let (direction, told) =
+            if writes { (bind::WRITE, op::WRITE) } else { (bind::READ, op::READ) };
+        let manner = Manner {
+            told: op::RMA | told,
+            direction,
+            context: transfer.context,
+            report: Self::reports(enabled, flags, transfer.nameless),
+            nameless: transfer.nameless,
+            copy,
+            event: None,
+            tagged: false,
+        };
+        self.post_pieces(enabled, Pieces::new(waiting, data, event), manner)
+    }
+
+    /// Posts an operation in pieces. What is left of it when this returns is posted as there is room.
+    pub fn post_pieces(&self, enabled: &Enabled, pieces: Box<Pieces>, manner: Manner) -> isize {
         let mut state = self.lock();
         if state.is_crowded(self, enabled) {
             return EAGAIN;
         }
-        let (direction, told) =
-            if writes { (bind::WRITE, op::WRITE) } else { (bind::READ, op::READ) };
+        let Manner { told, direction, copy, .. } = manner;
         let slot = state.slots.insert(Operation {
-            kind: Kind::Pieces { told: op::RMA | told, direction, pieces, _copy: copy },
+            kind: Kind::Pieces { told, direction, pieces, _copy: copy },
             raw: None,
-            tagged: false,
-            report: Self::reports(enabled, flags, transfer.nameless),
-            nameless: transfer.nameless,
-            context: transfer.context,
+            tagged: manner.tagged,
+            report: manner.report,
+            nameless: manner.nameless,
+            context: manner.context,
             buffer: 0,
             tag: 0,
         });
@@ -169,7 +196,7 @@ impl State {
         {
             let last = pieces.waiting.len() == 1;
             let data = pieces.data.filter(|_| last);
-            match post(enabled, piece, pieces.writes, data, slot as u64) {
+            match post(enabled, piece, data, slot as u64) {
                 Ok(_) => {
                     pieces.waiting.pop_front();
                     pieces.under_way += 1;
@@ -231,21 +258,30 @@ impl State {
 fn post(
     enabled: &Enabled,
     piece: &Piece,
-    writes: bool,
     immediate: Option<u64>,
     context: u64,
 ) -> Result<RawOp, PostError> {
-    let (target, segments) = (piece.target, piece.segments.clone());
-    if writes {
-        let completion = CompletionMode::Auto;
-        let put = PutDescriptor { target, endpoint: 0, segments, immediate, completion, context };
-        // SAFETY: by libfabric's rules the parts (or the slot's copy of them) stay as they are until the operation is told
-        // to have ended, which is after all its pieces have; addresses were exposed when it was cut.
-        unsafe { enabled.untagged.post_put_raw(put) }
-    } else {
-        let get = GetDescriptor { target, endpoint: 0, segments, context };
-        // SAFETY: likewise, and nobody else uses the parts until then.
-        unsafe { enabled.untagged.post_get_raw(get) }
+    let (target, endpoint) = (piece.target, 0);
+    // SAFETY: by libfabric's rules the parts (or the slot's copy of them) stay as they are until the operation is told to have
+    // ended, which is after all its pieces have, and what is written to is used by nobody else until then; addresses were
+    // exposed when it was cut.
+    unsafe {
+        match &piece.work {
+            Work::Put(segments) => {
+                let (segments, completion) = (segments.clone(), CompletionMode::Auto);
+                let put =
+                    PutDescriptor { target, endpoint, segments, immediate, completion, context };
+                enabled.untagged.post_put_raw(put)
+            }
+            Work::Get(segments) => {
+                let segments = segments.clone();
+                enabled.untagged.post_get_raw(GetDescriptor { target, endpoint, segments, context })
+            }
+            Work::Atomic(atomic) => {
+                let atomic = AtomicDescriptor { context, ..(**atomic).clone() };
+                enabled.untagged.post_atomic_raw(atomic)
+            }
+        }
     }
 }
 
@@ -271,9 +307,10 @@ mod tests {
             generation: 0,
             offset: run.addr,
         };
-        let pieces = cut(parts.collect(), remote, region)?;
+        let pieces = cut(parts.collect(), remote, region, Work::Put)?;
         let list = |piece: &Piece| {
-            piece.segments.as_slice().iter().map(|s| (s.address, s.bytes)).collect()
+            let Work::Put(segments) = &piece.work else { panic!("it is a put") };
+            segments.as_slice().iter().map(|s| (s.address, s.bytes)).collect()
         };
         Some(pieces.iter().map(|piece| (piece.target.offset, list(piece))).collect())
     }

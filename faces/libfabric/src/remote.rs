@@ -1,5 +1,6 @@
 //! Posting one-sided operations: what all functions of remote memory and atomics come down to.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use emp_host::{
@@ -10,8 +11,9 @@ use emp_host::{
 use crate::bindings::*;
 use crate::endpoint::{Enabled, EpInner, untagged_number};
 use crate::events::Event;
-use crate::info::{IOV_LIMIT, MESSAGE_BYTES_MAX};
-use crate::lend::{Lent, is_refused, lend};
+use crate::info::{IOV_LIMIT, MESSAGE_BYTES_MAX, REMOTE_IOV_LIMIT};
+use crate::lend::{self, Lent, is_refused, lend};
+use crate::pieces::{Piece, Pieces, Work, take};
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
 use crate::transfer::{EAGAIN, EINVAL, segment, segments};
@@ -35,8 +37,10 @@ pub struct Transfer<'a> {
 /// An atomic operation.
 pub struct Atomic<'a> {
     pub peer: FiAddr,
-    pub offset: u64,
-    pub key: u64,
+    /// Where the elements are.
+    pub remote: &'a [FiRmaIoc],
+    /// How many they are in all: as many as in each list.
+    pub count: usize,
     pub datatype: Datatype,
     pub operation: AtomicOp,
     pub operands: &'a [FiIoc],
@@ -48,19 +52,19 @@ pub struct Atomic<'a> {
 }
 
 /// What posting needs to know beside the descriptor.
-struct Manner {
+pub struct Manner {
     /// Flags of the completion.
-    told: u64,
+    pub told: u64,
     /// What counters count it as.
-    direction: u64,
-    context: usize,
-    report: bool,
-    nameless: bool,
-    copy: Option<Box<[u8]>>,
+    pub direction: u64,
+    pub context: usize,
+    pub report: bool,
+    pub nameless: bool,
+    pub copy: Option<Box<[u8]>>,
     /// What the target is told when it has ended.
-    event: Option<Box<Event>>,
+    pub event: Option<Box<Event>>,
     /// It is posted from the endpoint for tagged messages.
-    tagged: bool,
+    pub tagged: bool,
 }
 
 /// The list of the segments of elements, or `None` if it is too long or one of them is nowhere.
@@ -74,6 +78,54 @@ fn elements(list: &[FiIoc], bytes: usize) -> Option<SegmentList> {
         *place = segment(&iovec { iov_base: part.addr, iov_len })?;
     }
     SegmentList::new(&segments[..list.len()]).ok()
+}
+
+/// Cuts an atomic operation along its remote runs. The pieces take operands and what to compare with from the copy, as some of
+/// them are posted when the application may have its memory back. `None`: there are too many runs, or places for results.
+///
+/// # Safety
+///
+/// libfabric's rules: both are readable.
+unsafe fn cut_atomic(
+    atomic: &Atomic<'_>,
+    whole: &AtomicDescriptor,
+) -> (Option<VecDeque<Piece>>, Box<[u8]>) {
+    let element = whole.datatype.bytes();
+    let has_operands = whole.operation.has_operands();
+    let operands = if has_operands { atomic.operands } else { &[] };
+    let lists = operands.iter().chain(atomic.compare.unwrap_or(&[]));
+    let part = |part: &FiIoc| iovec { iov_base: part.addr, iov_len: part.count * element };
+    // SAFETY: the caller says so.
+    let copy = unsafe { lend::copy(&lists.map(part).collect::<Vec<_>>()) };
+    let all =
+        Segment { address: copy.as_ptr().expose_provenance() as u64, bytes: copy.len() as u64 };
+    let bytes = (whole.count as usize * element) as u64;
+    let behind = if has_operands { bytes } else { 0 };
+    let results = whole.fetch_into.as_ref().map_or(&[][..], |list| list.as_slice());
+    let mut results: VecDeque<Segment> = results.iter().copied().collect();
+    let mut at = 0;
+    let piece = |run: &FiRmaIoc| {
+        let bytes = (run.count * element) as u64;
+        let from = |start: u64| SegmentList::one(all.part(start + at, bytes));
+        let target = RemoteRegion { key: run.key, offset: run.addr, ..whole.target };
+        let piece = AtomicDescriptor {
+            target,
+            count: run.count as u32,
+            operands: if has_operands { from(0) } else { SegmentList::empty() },
+            compare: whole.compare.as_ref().map(|_| from(behind)),
+            fetch_into: match whole.fetch_into {
+                Some(_) => Some(take(&mut results, bytes)?),
+                None => None,
+            },
+            ..whole.clone()
+        };
+        at += bytes;
+        Some(Piece { target, work: Work::Atomic(Box::new(piece)) })
+    };
+    let few = atomic.remote.len() <= REMOTE_IOV_LIMIT;
+    let runs = atomic.remote.iter().filter(|run| run.count > 0 && few);
+    let pieces = runs.map(piece).collect::<Option<VecDeque<_>>>();
+    (pieces.filter(|_| few), copy)
 }
 
 impl EpInner {
@@ -97,9 +149,10 @@ impl EpInner {
         Ok(RemoteRegion { to, to_endpoint, key, generation: 0, offset })
     }
 
-    /// True if targets are told of what is done to them (`FI_RMA_EVENT`).
+    /// True if targets are told of what is done to them, and this one listens (`FI_RMA_EVENT`): its domain was opened for that
+    /// (Sandia's SHMEM asks for it there, and not of the endpoints that it writes by), or it was itself.
     pub(crate) fn tells(&self) -> bool {
-        self.caps & caps::RMA_EVENT != 0
+        self.domain.tells || self.caps & caps::RMA_EVENT != 0
     }
 
     pub(crate) fn flags(&self, of_call: Option<u64>) -> u64 {
@@ -245,26 +298,25 @@ impl EpInner {
     /// used otherwise until the operation is told to have ended.
     pub unsafe fn atomic(&self, atomic: &Atomic<'_>) -> isize {
         let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
-        let Atomic { peer, offset, key, datatype, operation, .. } = *atomic;
+        let Atomic { peer, datatype, operation, .. } = *atomic;
         let fetches = atomic.result.is_some();
         let (direction, cap) =
             if fetches { (bind::READ, caps::READ) } else { (bind::WRITE, caps::WRITE) };
-        let target = match self.target(enabled, caps::ATOMIC | cap, peer, offset, key) {
+        let Some(run) = atomic.remote.first() else { return EINVAL };
+        let target = match self.target(enabled, caps::ATOMIC | cap, peer, run.addr, run.key) {
             Ok(target) => target,
             Err(refused) => return refused,
         };
         let bytes = datatype.bytes();
+        let count = atomic.count;
         let sum =
             |list: &[FiIoc]| list.iter().map(|part| part.count).fold(0, usize::saturating_add);
-        // A read has no operands, but says by them how many elements are meant.
-        let counted =
-            if operation.has_operands() { atomic.operands } else { atomic.result.unwrap_or(&[]) };
-        let count = sum(counted);
         let same = |list: Option<&[FiIoc]>| list.is_none_or(|list| sum(list) == count);
-        if count == 0 || !same(atomic.compare) || !same(atomic.result) {
+        let operands = operation.has_operands().then_some(atomic.operands);
+        if count == 0 || ![operands, atomic.compare, atomic.result].into_iter().all(same) {
             return EINVAL;
         }
-        let operands = if operation.has_operands() { atomic.operands } else { &[] };
+        let operands = operands.unwrap_or(&[]);
         let lists = (
             elements(operands, bytes),
             atomic.compare.map(|list| elements(list, bytes)),
@@ -280,7 +332,7 @@ impl EpInner {
         if is_refused(flags) {
             return EINVAL;
         }
-        let manner = Manner {
+        let mut manner = Manner {
             told: op::ATOMIC | if fetches { op::READ } else { op::WRITE },
             direction,
             context: atomic.context,
@@ -292,18 +344,27 @@ impl EpInner {
             }),
             tagged: false,
         };
+        let descriptor = AtomicDescriptor {
+            target,
+            endpoint: 0,
+            operation,
+            datatype,
+            count,
+            operands,
+            compare,
+            fetch_into,
+            context: 0,
+        };
+        if atomic.remote.len() > 1 {
+            // SAFETY: the lists are readable, by libfabric's rules.
+            let (cut, copy) = unsafe { cut_atomic(atomic, &descriptor) };
+            let Some(cut) = cut else { return EINVAL };
+            manner.copy = Some(copy);
+            let event = manner.event.take().map(|event| *event);
+            return self.post_pieces(enabled, Pieces::new(cut, None, event), manner);
+        }
         self.post_remote(enabled, manner, |context| {
-            let descriptor = AtomicDescriptor {
-                target,
-                endpoint: 0,
-                operation,
-                datatype,
-                count,
-                operands,
-                compare,
-                fetch_into,
-                context,
-            };
+            let descriptor = AtomicDescriptor { context, ..descriptor };
             // SAFETY: operands are copied before this returns; the caller leaves the place of the results alone until the
             // completion is told; addresses are exposed in `elements`.
             unsafe { enabled.untagged.post_atomic_raw(descriptor) }

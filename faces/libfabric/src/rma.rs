@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use crate::bindings::*;
 use crate::endpoint::Ep;
-use crate::entry::enter;
+use crate::entry::entry;
 use crate::handle::{list, object, one};
 use crate::remote::Transfer;
 use crate::tables::RmaOps;
@@ -64,176 +64,82 @@ unsafe fn message(
     }
 }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn read(
-    ep: *mut Ep,
-    buffer: *mut c_void,
-    len: usize,
-    _desc: *mut c_void,
-    from: FiAddr,
-    offset: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+entry! {
+    fn read(
+        ep: &Ep, buffer: *mut c_void, len: usize, _desc: *mut c_void, from: FiAddr, offset: u64,
+        key: u64, context: *mut c_void,
+    ) -> isize {
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.get(&plain(&one(buffer, len), from, offset, key, context)) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn readv(
-    ep: *mut Ep,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    from: FiAddr,
-    offset: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn readv(
+        ep: &Ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, from: FiAddr,
+        offset: u64, key: u64, context: *mut c_void,
+    ) -> isize {
         let parts = list!(iov, count);
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.get(&plain(parts, from, offset, key, context)) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn readmsg(ep: *mut Ep, asked: *const FiMsgRma, flags: u64) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn readmsg(ep: &Ep, asked: *const FiMsgRma, flags: u64) -> isize {
         let asked: &FiMsgRma = object!(asked);
         let parts = list!(asked.msg_iov, asked.iov_count);
         let remote = list!(asked.rma_iov, asked.rma_iov_count);
         // SAFETY: libfabric's rules.
         unsafe { message(ep, asked, remote, parts, flags, false) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn write(
-    ep: *mut Ep,
-    buffer: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    to: FiAddr,
-    offset: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn write(
+        ep: &Ep, buffer: *const c_void, len: usize, _desc: *mut c_void, to: FiAddr, offset: u64,
+        key: u64, context: *mut c_void,
+    ) -> isize {
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.put(&plain(&one(buffer, len), to, offset, key, context)) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn writev(
-    ep: *mut Ep,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    to: FiAddr,
-    offset: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn writev(
+        ep: &Ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, to: FiAddr, offset: u64,
+        key: u64, context: *mut c_void,
+    ) -> isize {
         let parts = list!(iov, count);
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.put(&plain(parts, to, offset, key, context)) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn writemsg(ep: *mut Ep, asked: *const FiMsgRma, flags: u64) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn writemsg(ep: &Ep, asked: *const FiMsgRma, flags: u64) -> isize {
         let asked: &FiMsgRma = object!(asked);
         let parts = list!(asked.msg_iov, asked.iov_count);
         let remote = list!(asked.rma_iov, asked.rma_iov_count);
         // SAFETY: libfabric's rules.
         unsafe { message(ep, asked, remote, parts, flags, true) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn inject(
-    ep: *mut Ep,
-    buffer: *const c_void,
-    len: usize,
-    to: FiAddr,
-    offset: u64,
-    key: u64,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn inject(
+        ep: &Ep, buffer: *const c_void, len: usize, to: FiAddr, offset: u64, key: u64,
+    ) -> isize {
         let parts = one(buffer, len);
         let plain = plain(&parts, to, offset, key, std::ptr::null_mut());
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.put(&Transfer { nameless: true, ..plain }) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn writedata(
-    ep: *mut Ep,
-    buffer: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    data: u64,
-    to: FiAddr,
-    offset: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn writedata(
+        ep: &Ep, buffer: *const c_void, len: usize, _desc: *mut c_void, data: u64, to: FiAddr,
+        offset: u64, key: u64, context: *mut c_void,
+    ) -> isize {
         let parts = one(buffer, len);
         let plain = plain(&parts, to, offset, key, context);
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.put(&Transfer { data: Some(data), ..plain }) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn injectdata(
-    ep: *mut Ep,
-    buffer: *const c_void,
-    len: usize,
-    data: u64,
-    to: FiAddr,
-    offset: u64,
-    key: u64,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn injectdata(
+        ep: &Ep, buffer: *const c_void, len: usize, data: u64, to: FiAddr, offset: u64, key: u64,
+    ) -> isize {
         let parts = one(buffer, len);
         let plain = plain(&parts, to, offset, key, std::ptr::null_mut());
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.put(&Transfer { data: Some(data), nameless: true, ..plain }) }
-    })
+    }
 }

@@ -7,6 +7,7 @@ use std::ffi::{c_char, c_int, c_void};
 use crate::bindings::*;
 use crate::{
     av::Av, cntr::Cntr, cq::Cq, domain::Domain, endpoint::Ep, eq::Eq, fabric::Fabric, mr::Mr,
+    stx::Stx,
 };
 
 /// A function that is not offered, whatever its arguments.
@@ -33,7 +34,7 @@ pub struct UnsupportedTable<const N: usize> {
 }
 
 impl<const N: usize> UnsupportedTable<N> {
-    const NEW: Self = Self { size: size_of::<Self>(), entries: [NONE; N] };
+    pub const NEW: Self = Self { size: size_of::<Self>(), entries: [NONE; N] };
 }
 
 /// More entries than today's collectives, for cores that have more.
@@ -113,10 +114,11 @@ pub struct DomainOps {
     pub cntr_open:
         unsafe extern "C" fn(*mut Domain, *mut FiCntrAttr, *mut *mut Cntr, *mut c_void) -> c_int,
     pub poll_open: Unsupported,
-    pub stx_ctx: Unsupported,
+    pub stx_ctx:
+        unsafe extern "C" fn(*mut Domain, *mut FiTxAttr, *mut *mut Stx, *mut c_void) -> c_int,
     pub srx_ctx: Unsupported,
     pub query_atomic: unsafe extern "C" fn(*mut Domain, u32, u32, *mut FiAtomicAttr, u64) -> c_int,
-    pub query_collective: Unsupported,
+    pub query_collective: unsafe extern "C" fn(*mut Domain, u32, *mut c_void, u64) -> c_int,
     pub endpoint2:
         unsafe extern "C" fn(*mut Domain, *mut FiInfo, *mut *mut Ep, u64, *mut c_void) -> c_int,
 }

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use crate::bindings::*;
 use crate::endpoint::Ep;
-use crate::entry::enter;
+use crate::entry::entry;
 use crate::handle::{list, object, one};
 use crate::tables::TaggedOps;
 use crate::transfer::{Receive, Send};
@@ -35,55 +35,28 @@ fn plain(
     Send { tagged: true, parts, to, tag, data, context, flags: None, nameless: false }
 }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn recv(
-    ep: *mut Ep,
-    buffer: *mut c_void,
-    len: usize,
-    _desc: *mut c_void,
-    from: FiAddr,
-    tag: u64,
-    ignore: u64,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
+entry! {
+    fn recv(
+        ep: *mut Ep, buffer: *mut c_void, len: usize, _desc: *mut c_void, from: FiAddr, tag: u64,
+        ignore: u64, context: *mut c_void,
+    ) -> isize {
         let (parts, none) = (one(buffer, len), std::ptr::null_mut());
         // SAFETY: the same buffer under the same rules.
         unsafe { recvv(ep, parts.as_ptr(), none, 1, from, tag, ignore, context) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn recvv(
-    ep: *mut Ep,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    from: FiAddr,
-    tag: u64,
-    ignore: u64,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn recvv(
+        ep: &Ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, from: FiAddr, tag: u64,
+        ignore: u64, context: *mut c_void,
+    ) -> isize {
         let parts = list!(iov, count);
         let context = context.expose_provenance();
         let receive = Receive { tagged: true, parts, from, tag, ignore, context, flags: None };
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.receive(&receive) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn recvmsg(ep: *mut Ep, message: *const FiMsgTagged, flags: u64) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn recvmsg(ep: &Ep, message: *const FiMsgTagged, flags: u64) -> isize {
         let message: &FiMsgTagged = object!(message);
         let receive = Receive {
             tagged: true,
@@ -96,119 +69,56 @@ unsafe extern "C" fn recvmsg(ep: *mut Ep, message: *const FiMsgTagged, flags: u6
         };
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.receive(&receive) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn send(
-    ep: *mut Ep,
-    buffer: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    to: FiAddr,
-    tag: u64,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn send(
+        ep: &Ep, buffer: *const c_void, len: usize, _desc: *mut c_void, to: FiAddr, tag: u64,
+        context: *mut c_void,
+    ) -> isize {
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&plain(&one(buffer, len), to, tag, None, context)) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn sendv(
-    ep: *mut Ep,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    to: FiAddr,
-    tag: u64,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn sendv(
+        ep: &Ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, to: FiAddr, tag: u64,
+        context: *mut c_void,
+    ) -> isize {
         let send = plain(list!(iov, count), to, tag, None, context);
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&send) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn sendmsg(ep: *mut Ep, message: *const FiMsgTagged, flags: u64) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn sendmsg(ep: &Ep, message: *const FiMsgTagged, flags: u64) -> isize {
         let message: &FiMsgTagged = object!(message);
         let data = (flags & op::REMOTE_CQ_DATA != 0).then_some(message.data);
         let parts = list!(message.msg_iov, message.iov_count);
         let plain = plain(parts, message.addr, message.tag, data, message.context);
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&Send { flags: Some(flags), ..plain }) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn inject(
-    ep: *mut Ep,
-    buffer: *const c_void,
-    len: usize,
-    to: FiAddr,
-    tag: u64,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn inject(ep: &Ep, buffer: *const c_void, len: usize, to: FiAddr, tag: u64) -> isize {
         let parts = one(buffer, len);
         let send = Send { nameless: true, ..plain(&parts, to, tag, None, std::ptr::null_mut()) };
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&send) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn senddata(
-    ep: *mut Ep,
-    buffer: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    data: u64,
-    to: FiAddr,
-    tag: u64,
-    context: *mut c_void,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn senddata(
+        ep: &Ep, buffer: *const c_void, len: usize, _desc: *mut c_void, data: u64, to: FiAddr,
+        tag: u64, context: *mut c_void,
+    ) -> isize {
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&plain(&one(buffer, len), to, tag, Some(data), context)) }
-    })
-}
+    }
 
-/// # Safety
-///
-/// The pointers follow libfabric's rules ([`crate::handle`]).
-unsafe extern "C" fn injectdata(
-    ep: *mut Ep,
-    buffer: *const c_void,
-    len: usize,
-    data: u64,
-    to: FiAddr,
-    tag: u64,
-) -> isize {
-    enter(|| -> isize {
-        let ep: &Ep = object!(ep.cast_const());
+    fn injectdata(
+        ep: &Ep, buffer: *const c_void, len: usize, data: u64, to: FiAddr, tag: u64,
+    ) -> isize {
         let parts = one(buffer, len);
         let send =
             Send { nameless: true, ..plain(&parts, to, tag, Some(data), std::ptr::null_mut()) };
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&send) }
-    })
+    }
 }

@@ -1,0 +1,51 @@
+//! Shared transmit contexts: what several endpoints send by. Here all endpoints of a domain share its node, whoever says so; such
+//! a context is counted as in use by those that are bound to it, and does nothing else.
+
+use std::ffi::c_void;
+
+use emp_face::users::{Use, Users};
+
+use crate::bindings::*;
+use crate::domain::Domain;
+use crate::entry::entry;
+use crate::handle::{Object, close_unused, fid, give};
+use crate::tables::{FidOps, UnsupportedTable};
+
+#[repr(C)]
+pub struct Stx {
+    fid: Fid,
+    ops: *const UnsupportedTable<7>,
+    /// Endpoints that are bound to it.
+    pub users: Users,
+    _of: Use,
+}
+
+// SAFETY: `repr(C)`, and begins with its fid, whose table no other type has.
+unsafe impl Object for Stx {
+    const CLASS: usize = class::STX;
+
+    fn table() -> &'static FidOps {
+        &FID
+    }
+}
+
+static FID: FidOps = FidOps::new(close);
+/// The table of an endpoint, of which a context has nothing.
+static OPS: UnsupportedTable<7> = UnsupportedTable::NEW;
+
+entry! {
+    /// Opens one. Whatever attributes are asked for: there are no others.
+    pub fn open(
+        domain: &Domain, _attr: *mut FiTxAttr, into: *mut *mut Stx, context: *mut c_void,
+    ) -> libc::c_int {
+        let fid = fid(class::STX, context, &FID);
+        let (users, of) = (Users::default(), domain.users.one());
+        // SAFETY: libfabric's rules.
+        unsafe { give(Stx { fid, ops: &OPS, users, _of: of }, into) }
+    }
+
+    fn close(fid: *mut Fid) -> libc::c_int {
+        // SAFETY: libfabric's rules.
+        unsafe { close_unused(fid, |context: &Stx| &context.users) }
+    }
+}

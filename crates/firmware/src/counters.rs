@@ -99,6 +99,8 @@ counters! {
     PathsFound = "paths_found",
     /// Paths that failed: their frames take another.
     PathsFailed = "paths_failed",
+    /// Searches for a path or for the longest frame that gets through that did not begin, as too many were under way.
+    SearchesRefused = "searches_refused",
     /// Ways by which frames longer than the MTU were found to get through (`LONG-2`).
     LongOpened = "long_opened",
     /// Such ways given up because too many were lost (`LONG-4`).

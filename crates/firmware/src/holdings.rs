@@ -3,7 +3,10 @@
 use alloc::vec::Vec;
 
 use crate::engine::Firmware;
-use crate::limits::{ASSEMBLIES_MAX, DISCOVERIES_MAX, EVENTS_MAX, PEERS_MAX, REPLIES_MAX};
+use crate::limits::{
+    ASSEMBLIES_MAX, DISCOVERIES_MAX, EVENTS_MAX, FURTHER_PATHS_MAX, PEERS_MAX, REPLIES_MAX,
+    SEEKS_MAX, SIZE_SEARCHES_MAX,
+};
 
 /// A table, queue or pool of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +42,10 @@ impl Firmware {
             Holding::new("events", self.events.len(), EVENTS_MAX),
             Holding::new("contacts", self.routes.contacts(), REPLIES_MAX),
             Holding::new("searches", self.routes.searches(), DISCOVERIES_MAX),
+            Holding::new("searches for paths", self.peers.table.searches(), SEEKS_MAX),
+            Holding::new("searches for lengths", self.sizes.len(), SIZE_SEARCHES_MAX),
             Holding::lasting("peers", self.peers(), PEERS_MAX),
+            Holding::lasting("peers with paths", self.peers.table.len(), FURTHER_PATHS_MAX),
             // A frame of which a slice was lost for good keeps its place until others need it.
             Holding::lasting("assemblies", self.assembly.len(), ASSEMBLIES_MAX),
         ]);

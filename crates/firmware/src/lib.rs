@@ -15,6 +15,7 @@ mod ahead;
 mod arithmetic;
 mod assembly;
 mod at_once;
+mod by_peer;
 mod carrier;
 mod chunked;
 mod claims;
@@ -33,6 +34,8 @@ mod holdings;
 mod landing;
 pub mod limits;
 mod looks;
+#[cfg(test)]
+mod lost_peers;
 mod memory;
 mod one_sided;
 mod own_words;

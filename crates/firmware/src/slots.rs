@@ -5,6 +5,18 @@ use alloc::vec::Vec;
 /// No entry.
 const NONE: u32 = u32::MAX;
 
+#[cfg(test)]
+std::thread_local! {
+    /// Entries that were looked at, of all tables: what tests measure walks by.
+    pub(crate) static LOOKS: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
+}
+
+#[inline(always)]
+fn note_look() {
+    #[cfg(test)]
+    LOOKS.set(LOOKS.get() + 1);
+}
+
 /// Items addressed by index and generation.
 pub(crate) struct Slots<T> {
     entries: Vec<Entry<T>>,
@@ -84,6 +96,7 @@ impl<T> Slots<T> {
     /// The item at `index`, whatever its generation.
     #[inline]
     pub(crate) fn at(&self, index: u32) -> Option<&T> {
+        note_look();
         self.entries.get(index as usize)?.item.as_ref()
     }
 
@@ -148,7 +161,10 @@ impl<T> Slots<T> {
 
     /// Indices in use. For rare walks over everything (a peer was lost).
     pub(crate) fn indices(&self) -> impl Iterator<Item = u32> + '_ {
-        let used = |(i, entry): (usize, &Entry<T>)| entry.item.is_some().then_some(i as u32);
+        let used = |(i, entry): (usize, &Entry<T>)| {
+            note_look();
+            entry.item.is_some().then_some(i as u32)
+        };
         self.entries.iter().enumerate().filter_map(used)
     }
 }

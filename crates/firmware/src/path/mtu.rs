@@ -70,6 +70,11 @@ impl SizeSearches {
         self.list.clear();
     }
 
+    /// Searches that are under way.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.list.iter().map(|search| search.due).min()
     }
@@ -108,7 +113,11 @@ impl Firmware {
         let works = SLICED_FOR_BYTES_MIN as u16;
         let searching = self.sizes.list.iter().any(|search| search.peer == peer);
         let known = entry.remote_epoch != Epoch::UNKNOWN && tried > works + EXACT_BYTES;
-        if searching || !known || self.sizes.list.len() >= SIZE_SEARCHES_MAX {
+        if searching || !known {
+            return;
+        }
+        if self.sizes.list.len() >= SIZE_SEARCHES_MAX {
+            self.counters.count(Counter::SearchesRefused);
             return;
         }
         let (padded, short) = (self.routes.draw(), 0);

@@ -192,3 +192,18 @@ impl Routes {
 pub(crate) fn hello(contact: &Contact, own: NodeId, name: &str, frame_bytes_max: u16) -> Hello {
     Hello::new(own, contact.target, contact.nonce, frame_bytes_max, name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Questions to addresses whose answers are believed: of many the latest.
+    #[test]
+    fn questions_to_addresses_are_bounded() {
+        let mut routes = Routes::new(7);
+        let asked: Vec<u64> = (0..QUESTIONS_MAX + 3).map(|_| routes.ask(false)).collect();
+        let believed = asked.iter().map(|nonce| routes.was_asked(*nonce));
+        assert!(believed.enumerate().all(|(at, believed)| believed == (at >= 3)));
+        assert_eq!(routes.questions.len(), QUESTIONS_MAX);
+    }
+}

@@ -29,7 +29,10 @@ impl Firmware {
             return;
         }
         let nonce = self.routes.draw();
-        self.peers.table.seek(now, peer, target, nonce);
+        if !self.peers.table.seek(now, peer, target, nonce) {
+            self.counters.count(Counter::SearchesRefused);
+            return;
+        }
         if let Target::Link(link) = target {
             let hinted = || {
                 let hints = self.routes.hints(self.peers[peer].node);

@@ -161,6 +161,16 @@ impl Table {
         Self { entries: HashMap::new(), seeks: VecDeque::new() }
     }
 
+    /// Peers that have such paths, or were looked for them.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Searches that are under way.
+    pub(crate) fn searches(&self) -> usize {
+        self.seeks.len()
+    }
+
     /// Where a path beside the first leads, if it is up.
     pub(crate) fn way(&self, peer: u32, path: PathId) -> Option<Way<'_>> {
         let entry = self.entries.get(&peer)?;
@@ -219,18 +229,22 @@ impl Table {
         self.seeks.iter().any(|seek| (seek.peer, seek.target) == (peer, target))
     }
 
-    /// Begins to look for a path. The first question is due at once. `nonce` is nobody else's.
-    pub(crate) fn seek(&mut self, now: Time, peer: u32, target: Target, nonce: u64) {
-        if self.seeks.len() >= SEEKS_MAX || self.is_seeking(peer, target) {
-            return;
+    /// Begins to look for a path. The first question is due at once. `nonce` is nobody else's. False: there is no room for it.
+    pub(crate) fn seek(&mut self, now: Time, peer: u32, target: Target, nonce: u64) -> bool {
+        if self.is_seeking(peer, target) {
+            return true;
         }
-        let Some(entry) = self.entry(peer) else { return };
+        if self.seeks.len() >= SEEKS_MAX {
+            return false;
+        }
+        let Some(entry) = self.entry(peer) else { return false };
         if let Target::Link(link) = target
             && entry.path_mut(link).is_none()
         {
-            return;
+            return false;
         }
         self.seeks.push_back(Seek { peer, target, nonce, next: now, tries: 0 });
+        true
     }
 
     /// A peer's entry, unless there are too many. A new one's first path is up: the peer is known by it.
@@ -437,7 +451,7 @@ mod tests {
             assert_eq!(path, Some(PathId::new(link.into())));
         }
         assert_eq!(table.rise(Time(0), 7, (LinkIndex(9), address(9)), 0), None);
-        table.seek(Time(0), 7, Target::Link(LinkIndex(9)), 5);
+        assert!(!table.seek(Time(0), 7, Target::Link(LinkIndex(9)), 5));
         assert_eq!(table.sought(5), None);
         // A better link than the first's makes room among the others for that.
         table.change_first(Time(1), 7, LinkIndex(2), (LinkIndex(0), address(0)), 0);

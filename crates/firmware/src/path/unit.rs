@@ -429,6 +429,23 @@ mod tests {
         assert!(!is_open(&longs, (LINK, &LinkAddress::index(4))));
     }
 
+    /// Peers that are asked at a time are few, as each question is as long as the longest frame; others are asked after them.
+    #[test]
+    fn questions_at_a_time_are_bounded() {
+        let mut longs = Units::new(0b10, 0);
+        let (link, to) = way();
+        let peers = ASKS_MAX as u32 + 3;
+        for peer in 0..peers {
+            longs.ask(Time(0), peer, way(), peer.into());
+        }
+        assert_eq!(longs.asks.len(), ASKS_MAX);
+        let last = peers - 1;
+        assert!(longs.may_ask(Time(0), last, (link, &to)));
+        assert!(longs.answered(Time(0), 0, 0, LONG_FRAME_BYTES as u32));
+        longs.ask(Time(0), last, way(), 99);
+        assert!(longs.answered(Time(0), last, 99, LONG_FRAME_BYTES as u32));
+    }
+
     #[test]
     fn questions_in_vain_end() {
         let mut longs = Units::new(0b10, 0);

@@ -294,7 +294,7 @@ impl ReceivePath {
         let payload = first.payload;
         let mut incoming = first.describe(peer, header);
         incoming.place = Place::Posted(spot);
-        let (index, _) = self.incoming.insert(incoming).expect("not full");
+        let index = self.add_incoming(incoming).expect("not full");
         self.link_progress(peer, index);
         self.bind(index, spot);
         self.place(Puller::Message(index), 0, payload, memory);
@@ -438,11 +438,19 @@ impl ReceivePath {
         self.counters.add(Counter::BytesCopied, payload.len() as u64);
         incoming.place = Place::Pool(chain);
         let (peer, complete) = (incoming.peer, incoming.train_complete());
-        let (index, _) = self.incoming.insert(incoming).expect("not full");
+        let index = self.add_incoming(incoming).expect("not full");
         if !complete {
             self.link_progress(peer, index);
         }
         Ok(index)
+    }
+
+    /// A message has its place in the table. `None`: that is full.
+    pub(super) fn add_incoming(&mut self, incoming: Incoming) -> Option<u32> {
+        let peer = incoming.peer;
+        let (index, _) = self.incoming.insert(incoming)?;
+        self.incoming_of.add(peer, index);
+        Some(index)
     }
 
     /// What is longer than usual, as its sender could not know that nobody waits for it, leaves half of the pool to others.
@@ -472,7 +480,7 @@ impl ReceivePath {
             Outcome::Kept(cause)
         };
         let name = incoming.kept.map(|_| (incoming.peer, incoming.number));
-        let (index, _) = self.incoming.insert(incoming)?;
+        let index = self.add_incoming(incoming)?;
         self.kept.extend(name.map(|name| (name, index)));
         Some((index, outcome))
     }

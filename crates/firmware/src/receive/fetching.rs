@@ -1,7 +1,5 @@
 //! Gets and fetching atomics at their initiator: what other nodes' memory sends here (`GET-2`, `ATOMIC-4`).
 
-use alloc::vec::Vec;
-
 use emp_wire::{DoneStatus, NodeId};
 
 use super::ReceivePath;
@@ -42,7 +40,7 @@ impl ReceivePath {
         let pulling = Pulling::of(0, segments.bytes());
         let kind = OpKind::Get;
         let fetch = Fetch { kind, peer, target, endpoint, segments, context, pulling, fragment: 0 };
-        let (index, generation) = self.fetches.insert(fetch).ok_or(PostError::Busy)?;
+        let (index, generation) = self.add_fetch(fetch)?;
         if let Some(fragment) = fragment {
             self.start_get(index, fragment);
         }
@@ -61,13 +59,26 @@ impl ReceivePath {
         let pulling = Pulling::of(0, 0);
         let segments = into;
         let fetch = Fetch { kind, peer, target, endpoint, segments, context, pulling, fragment: 0 };
-        let (index, generation) = self.fetches.insert(fetch).ok_or(PostError::Busy)?;
+        let (index, generation) = self.add_fetch(fetch)?;
         Ok((OpId::new(kind, index | FETCH_MARK, generation), name(index, generation)))
     }
 
     /// The atomic was not posted after all.
     pub(crate) fn forget_fetch(&mut self, op: OpId) {
-        self.fetches.remove(op.index() & !FETCH_MARK);
+        self.take_fetch(op.index() & !FETCH_MARK);
+    }
+
+    fn add_fetch(&mut self, fetch: Fetch) -> Result<(u32, u32), PostError> {
+        let peer = fetch.peer;
+        let (index, generation) = self.fetches.insert(fetch).ok_or(PostError::Busy)?;
+        self.fetches_of.add(peer, index);
+        Ok((index, generation))
+    }
+
+    fn take_fetch(&mut self, index: u32) -> Option<Fetch> {
+        let fetch = self.fetches.remove(index)?;
+        self.fetches_of.remove(fetch.peer, index);
+        Some(fetch)
     }
 
     fn start_get(&mut self, index: u32, fragment: u16) {
@@ -84,7 +95,7 @@ impl ReceivePath {
 
     /// A peer's epoch and largest frame are known: gets that waited for that begin.
     pub(crate) fn met(&mut self, peer: u32, fragment: u16) {
-        for index in self.fetches_of(peer) {
+        for index in self.fetches_of.of(peer) {
             let fetch = self.fetches.at(index).expect("listed");
             if fetch.kind == OpKind::Get && fetch.fragment == 0 {
                 self.start_get(index, fragment);
@@ -94,15 +105,7 @@ impl ReceivePath {
 
     /// True if something is to be fetched from a peer.
     pub(crate) fn fetches_from(&self, peer: u32) -> bool {
-        !self.fetches_of(peer).is_empty()
-    }
-
-    fn fetches_of(&self, peer: u32) -> Vec<u32> {
-        if self.fetches.len() == 0 {
-            return Vec::new();
-        }
-        let of = |index: &u32| self.fetches.at(*index).is_some_and(|fetch| fetch.peer == peer);
-        self.fetches.indices().filter(of).collect()
+        self.fetches_of.has(peer)
     }
 
     /// The frame that asks for a block of a get.
@@ -169,7 +172,7 @@ impl ReceivePath {
 
     /// A peer is given up.
     pub(super) fn end_fetches_of(&mut self, peer: u32, status: Status) {
-        for index in self.fetches_of(peer) {
+        for index in self.fetches_of.of(peer) {
             self.finish_fetch(index, status);
         }
     }
@@ -177,7 +180,7 @@ impl ReceivePath {
     pub(super) fn finish_fetch(&mut self, index: u32, status: Status) {
         self.drop_pulls(Puller::Get(index));
         let generation = self.fetches.generation(index);
-        let Some(fetch) = self.fetches.remove(index) else { return };
+        let Some(fetch) = self.take_fetch(index) else { return };
         self.serve_pulls();
         self.counters.count(match fetch.kind {
             OpKind::Get => Counter::Gets,

@@ -139,7 +139,9 @@ impl ReceivePath {
             return Err(PostError::Busy);
         }
         let (bound, multi) = (false, NONE);
-        let posted = || Posted { endpoint, selector, segments, context, bound, multi };
+        let post = self.posts;
+        self.posts += 1;
+        let posted = || Posted { endpoint, selector, segments, context, bound, multi, post };
         let (index, generation) = self.posted.insert_with(posted).ok_or(PostError::Busy)?;
         let message = match claim {
             Some(claim) => Some(claim.index),
@@ -210,7 +212,10 @@ impl ReceivePath {
         let Some(posted) = self.posted.at(index) else { return };
         let Some(open) = self.endpoint(posted.endpoint) else { return };
         let list = &mut self.endpoints[open].as_mut().expect("open").posted;
-        if let Some(at) = list.iter().position(|other| *other == index) {
+        // They stand in post order.
+        let before = |other: &u32| self.posted.at(*other).is_some_and(|p| p.post < posted.post);
+        let at = list.partition_point(before);
+        if list.get(at) == Some(&index) {
             list.remove(at);
         }
     }
@@ -293,11 +298,7 @@ impl ReceivePath {
     ) {
         self.end_puts_of(peer, status);
         self.end_fetches_of(peer, status);
-        let all: Vec<u32> = self
-            .incoming
-            .indices()
-            .filter(|i| self.incoming.at(*i).is_some_and(|message| message.peer == peer))
-            .collect();
+        let all = self.incoming_of.of(peer);
         let mut gone = Vec::new();
         for index in all {
             let message = self.incoming.at(index).expect("listed");
@@ -331,12 +332,7 @@ impl ReceivePath {
         self.to_send.extend(values.into_iter().map(|values| ToSend::Forget { values }));
         // Only now that no message of the peer is left: others may take the room.
         self.serve_pulls();
-        let waiting: Vec<u32> = self
-            .posted
-            .indices()
-            .filter(|i| self.posted.at(*i).is_some_and(|p| !p.bound && p.selector.from == node))
-            .collect();
-        for posted in waiting {
+        for posted in self.waiting_for(node) {
             self.unpost(posted);
             self.end_unmatched_of(posted, node, status);
         }

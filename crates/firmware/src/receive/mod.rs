@@ -10,6 +10,7 @@ mod bookkeeping;
 mod credit;
 mod describe;
 mod direct;
+mod directed;
 mod early;
 mod fetching;
 mod frame;
@@ -29,6 +30,7 @@ use alloc::collections::VecDeque;
 use emp_wire::{AtomicOp, Datatype, DoneStatus, NodeId, NotReadyCause, Sequence};
 use hashbrown::HashMap;
 
+use crate::by_peer::ByPeer;
 use crate::chunked::Chunked;
 use crate::counters::Counters;
 use crate::cross::{Control, ToSend};
@@ -61,6 +63,8 @@ struct Posted {
     bound: bool,
     /// What it has if it is for several messages, or [`NONE`].
     multi: u32,
+    /// Its number among all posts.
+    post: u64,
 }
 
 /// Where a message's bytes go.
@@ -206,10 +210,14 @@ pub(crate) struct ReceivePath {
     /// Messages for endpoints that are not open, in order of arrival.
     without_endpoint: VecDeque<u32>,
     posted: Slots<Posted>,
+    /// Receives posted so far, and which of them wait for a node by name.
+    posts: u64,
+    directed: directed::Directed,
     multis: Slots<multi::Multi>,
     /// Completions that the host has taken and the application has not.
     unread: usize,
     incoming: Slots<Incoming>,
+    incoming_of: ByPeer,
     pool: Pool,
     pulls: Slots<pulling::PullState>,
     /// What is asked of whom.
@@ -224,6 +232,7 @@ pub(crate) struct ReceivePath {
     regions: regions::Regions,
     /// Gets and fetching atomics of this node.
     fetches: Slots<fetching::Fetch>,
+    fetches_of: ByPeer,
     /// Puts that are arriving, and what may not be told before they are here.
     order: ordering::Order,
     /// Messages of which only the place in the order is kept, by peer and number.
@@ -248,9 +257,12 @@ impl ReceivePath {
             open: 0,
             without_endpoint: VecDeque::new(),
             posted: Slots::new(RECEIVES_MAX),
+            posts: 0,
+            directed: directed::Directed::default(),
             multis: Slots::new(RECEIVES_MAX),
             unread: 0,
             incoming: Slots::new(INCOMING_MAX),
+            incoming_of: ByPeer::default(),
             pool: Pool::new(POOL_BYTES / 100 * (100 - POOL_SEND_PERCENT)),
             pulls: Slots::new(PULLS_MAX),
             credit: credit::Credit::new(),
@@ -260,6 +272,7 @@ impl ReceivePath {
             not_ready: VecDeque::new(),
             regions: regions::Regions::new(),
             fetches: Slots::new(GETS_MAX),
+            fetches_of: ByPeer::default(),
             order: ordering::Order::default(),
             kept: HashMap::new(),
             notifications: 0,
@@ -301,8 +314,7 @@ impl ReceivePath {
 
     /// True if a message of this peer is still here, be it one that was whole when the peer left.
     pub(crate) fn holds(&self, peer: u32) -> bool {
-        let messages = self.incoming.indices().filter_map(|i| self.incoming.at(i));
-        messages.into_iter().any(|message| message.peer == peer)
+        self.incoming_of.has(peer)
     }
 
     /// Nodes that unmatched receives wait for by name.

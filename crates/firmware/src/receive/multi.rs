@@ -49,7 +49,9 @@ impl ReceivePath {
             ended: None,
         };
         let (multi, _) = self.multis.insert(multi).ok_or(PostError::Busy)?;
-        let posted = Posted { endpoint, selector, segments, context, bound: false, multi };
+        let post = self.posts;
+        self.posts += 1;
+        let posted = Posted { endpoint, selector, segments, context, bound: false, multi, post };
         let (index, generation) = self.posted.insert(posted).ok_or(PostError::Busy)?;
         // Listed first: it may be consumed by what is here.
         self.endpoints[open].as_mut().expect("open").posted.push_back(index);

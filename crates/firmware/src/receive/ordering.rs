@@ -81,8 +81,9 @@ impl ReceivePath {
 
     /// A peer is given up with puts under way: what came after them is not what their initiator meant to be seen.
     pub(super) fn end_puts_of(&mut self, peer: u32, status: Status) {
-        let mut later = self.order.puts.split_off(&(peer, 0));
-        self.order.puts.append(&mut later.split_off(&(peer + 1, 0)));
+        while let Some(&put) = self.order.puts.range((peer, 0)..=(peer, u32::MAX)).next() {
+            self.order.puts.remove(&put);
+        }
         for (_, completion) in self.order.held.remove(&peer).into_iter().flatten() {
             self.order.held_count -= 1;
             if completion.op.kind() == OpKind::Notified {

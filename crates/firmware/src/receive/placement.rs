@@ -197,6 +197,7 @@ impl ReceivePath {
     /// Takes a message out of the table.
     pub(super) fn take_incoming(&mut self, index: u32) -> Option<Incoming> {
         let incoming = self.incoming.remove(index)?;
+        self.incoming_of.remove(incoming.peer, index);
         if incoming.kept.is_some() {
             self.kept.remove(&(incoming.peer, incoming.number));
         }

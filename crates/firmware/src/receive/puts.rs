@@ -52,7 +52,7 @@ impl ReceivePath {
         }
         incoming.place = Place::Region { region, offset };
         let (peer, number) = (incoming.peer, incoming.number);
-        let (index, _) = self.incoming.insert(incoming).expect("not full");
+        let index = self.add_incoming(incoming).expect("not full");
         self.order.put_begins(peer, number);
         self.link_progress(peer, index);
         self.pull_rest(index);

@@ -42,3 +42,25 @@ impl SendPath {
         *latest > now && until.get(&peer).is_some_and(|until| *until > now)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+
+    /// More receivers than are noted: those beyond are sent as much as others, and there is room once what was noted is over.
+    #[test]
+    fn those_that_are_noted_are_bounded() {
+        let mut send = SendPath::new(Profile::DEFAULT, 0, 0);
+        let most = CROWDED_RECEIVERS_MAX as u32;
+        for peer in 0..most + 10 {
+            send.note_crowded(Time(0), peer);
+        }
+        assert_eq!(send.crowded_receivers.until.len(), CROWDED_RECEIVERS_MAX);
+        assert!(send.is_crowded(Time(0), most - 1) && !send.is_crowded(Time(0), most));
+        let later = Time(0) + LASTS;
+        send.note_crowded(later, most);
+        assert!(send.is_crowded(later, most) && !send.is_crowded(later, 0));
+        assert_eq!(send.crowded_receivers.until.len(), 1);
+    }
+}

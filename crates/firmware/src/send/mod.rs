@@ -441,18 +441,19 @@ impl SendPath {
     /// Gives a peer up: all that was due ends with `status`, and its numbers start afresh.
     pub(crate) fn reset(&mut self, peer: u32, status: Status, found: bool) {
         self.late = self.late.filter(|late| late.peer != peer);
+        let mut lost = Vec::new();
         if let Some(mut active) = self.peers[peer].active.take() {
+            // All that is not over stands in one of these.
+            lost.extend(active.pending.iter().chain(&active.awaiting));
+            lost.extend(active.records.iter().filter_map(|record| record.what.message()));
             let queued = active.controls.iter().filter_map(Control::values);
             let sent = active.records.iter().filter_map(|record| record.what.values());
             self.replied.extend(queued.chain(sent));
             active.window = [record::Frame::default(); crate::limits::WINDOW_FRAMES as usize];
             self.retire(active);
         }
-        let lost: Vec<u32> = self
-            .messages
-            .indices()
-            .filter(|i| self.messages.at(*i).is_some_and(|message| message.peer == peer))
-            .collect();
+        lost.sort_unstable();
+        lost.dedup();
         for message in lost {
             self.finish(message, status);
         }

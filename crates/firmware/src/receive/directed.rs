@@ -1,0 +1,57 @@
+//! Which receives wait for one node by name: asked when it is given up, so that they end.
+//!
+//! Nothing is noted with the post, as most receives are matched before anybody asks: each is looked at by the first such question after
+//! it, and not again. So all questions together cost no more than all posts and what they found.
+
+use alloc::vec::Vec;
+
+use emp_wire::NodeId;
+use hashbrown::HashMap;
+
+use super::ReceivePath;
+
+/// What earlier questions have seen.
+#[derive(Default)]
+pub(super) struct Directed {
+    /// By node: receives that wait for it, with their generations. Some are over.
+    by_node: HashMap<u64, Vec<(u32, u32)>>,
+    /// How many these are.
+    noted: usize,
+    /// Posts before this one were looked at.
+    seen: u64,
+}
+
+/// Notes of receives that are over are thrown away when there are so many more than receives.
+const STALE_MAX: usize = 1_024;
+
+impl ReceivePath {
+    /// Receives that wait for this node by name, and have no message yet.
+    pub(super) fn waiting_for(&mut self, node: NodeId) -> Vec<u32> {
+        if self.directed.noted > self.posted.len() + STALE_MAX {
+            self.directed = Directed::default();
+        }
+        let Self { directed, endpoints, posted, posts, .. } = self;
+        for endpoint in endpoints.iter().flatten() {
+            // In post order.
+            for index in endpoint.posted.iter().rev() {
+                let Some(receive) = posted.at(*index) else { continue };
+                if receive.post < directed.seen {
+                    break;
+                }
+                if receive.selector.from != NodeId::ANY {
+                    let of = directed.by_node.entry(receive.selector.from.0).or_default();
+                    of.push((*index, posted.generation(*index)));
+                    directed.noted += 1;
+                }
+            }
+        }
+        directed.seen = *posts;
+        let noted = directed.by_node.remove(&node.0).unwrap_or_default();
+        directed.noted -= noted.len();
+        // What had a message of that node has ended with it.
+        let waits = |(index, generation): &(u32, u32)| posted.get(*index, *generation).is_some();
+        let mut own: Vec<u32> = noted.into_iter().filter(waits).map(|(index, _)| index).collect();
+        own.sort_unstable();
+        own
+    }
+}

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use emp_face::log;
 use emp_host::NodeId;
 
-use crate::address::{ADDRESS_BYTES, EpAddress};
+use crate::address::{ADDRESS_BYTES, EpAddress, SCHEME};
 use crate::asked::{Format, text};
 use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
@@ -283,7 +283,15 @@ entry! {
                 unsafe { insert_all(av, addresses, &results) }
             }
             Format::Text => {
-                let texts = list!(addresses.cast::<*const c_char>(), count).iter();
+                // Mercury, and providers of shared memory, have the text itself where the manual has a pointer to it.
+                let itself = addresses.cast::<c_char>();
+                let pointer = if count == 1 { size_of::<*const c_char>() } else { 0 };
+                let start = list!(addresses.cast::<u8>(), pointer);
+                let texts = match count == 1 && SCHEME.as_bytes().starts_with(start) {
+                    true => std::slice::from_ref(&itself),
+                    false => list!(addresses.cast::<*const c_char>(), count),
+                };
+                let texts = texts.iter();
                 let addresses = texts.map(|address| {
                     // SAFETY: libfabric's rules: a text.
                     let node = unsafe { text(*address) }?;

@@ -193,9 +193,11 @@ impl EpInner {
         }
         let mut binding = self.binding.lock().unwrap_or_else(PoisonError::into_inner);
         let wants = |direction: u64| self.caps & direction != 0;
-        if wants(caps::SEND) && binding.tx_cq.is_none()
-            || wants(caps::RECV) && binding.rx_cq.is_none()
-        {
+        // Who has a counter may do with what that says: Chapel has endpoints without a queue that others write to.
+        let counted = binding.counters.of(bind::COUNTED).next().is_some();
+        let lacks = wants(caps::SEND) && binding.tx_cq.is_none()
+            || wants(caps::RECV) && binding.rx_cq.is_none();
+        if lacks && !counted {
             return Err(-error::NOCQ);
         }
         let Some(av) = binding.av.clone() else { return Err(-error::NOAV) };

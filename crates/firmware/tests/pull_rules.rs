@@ -125,6 +125,107 @@ fn all_senders_together_are_asked_for_so_much_and_no_more() {
     assert!(real.done.iter().all(|done| done.status == Status::Ok));
 }
 
+/// Of several senders that have something left each has its part of what is asked for.
+#[test]
+fn no_sender_has_more_than_its_part() {
+    let Profile { pull_bytes_max, pull_block_bytes, .. } = Profile::DEFAULT;
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peers: Vec<Forged> = (2..10).map(|id| Forged::met(id, &mut real)).collect();
+    let total = 30 * u64::from(pull_block_bytes);
+    for peer in &mut peers {
+        let bits = peer.node.0;
+        real.receive(Selector::bits(bits), total);
+        announce(&mut real, peer, bits, total);
+    }
+    let mut out: Vec<Vec<Pull>> = peers.iter().map(|_| Vec::new()).collect();
+    let mut left = vec![total; peers.len()];
+    for turn in 0..120 {
+        let said = real.speak();
+        let mut asked_now = vec![0; peers.len()];
+        for (at, peer) in peers.iter_mut().enumerate() {
+            let own: Vec<&Said> = said.iter().filter(|said| said.to == peer.address()).collect();
+            for one in own.iter().filter(|said| said.kind().sequenced()) {
+                let number = one.header.sequence.0;
+                peer.acknowledge = Some(number + 1);
+                let frame = peer.ack(number + 1, number, 0);
+                real.hear(peer, &frame);
+            }
+            for pull in own.iter().filter(|s| s.kind() == Kind::Pull).map(|s| s.pull()) {
+                asked_now[at] += u64::from(pull.bytes);
+                out[at].push(pull);
+            }
+            left[at] -= asked_now[at];
+        }
+        let senders = left.iter().filter(|left| **left > 0).count().max(1) as u64;
+        let part = (pull_bytes_max / senders).max(pull_block_bytes.into());
+        for (out, asked) in out.iter().zip(&asked_now) {
+            let bytes: u64 = out.iter().map(|pull| u64::from(pull.bytes)).sum();
+            // The first were asked when there were no others.
+            assert!(turn == 0 || *asked == 0 || bytes <= part, "{bytes} bytes of one of {senders}");
+        }
+        let longest = (0..out.len()).max_by_key(|at| out[*at].len()).expect("there are some");
+        if !out[longest].is_empty() {
+            let pull = out[longest].remove(0);
+            let seed = peers[longest].node.0;
+            answer(&mut real, &mut peers[longest], seed, &pull);
+        }
+    }
+}
+
+/// Senders that send what they were asked for, however slowly, keep their part; what one owes that sends nothing for 2 ms is asked of
+/// another (`CREDIT-3`).
+#[test]
+fn a_slow_sender_is_not_a_silent_one() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peers: Vec<Forged> = (2..9).map(|id| Forged::met(id, &mut real)).collect();
+    let total = 20 * u64::from(Profile::DEFAULT.pull_block_bytes);
+    for peer in &mut peers {
+        let bits = peer.node.0;
+        real.receive(Selector::bits(bits), total);
+        announce(&mut real, peer, bits, total);
+    }
+    let mut asked: std::collections::BTreeMap<u64, Vec<Pull>> = Default::default();
+    let mut listen_to_all = |real: &mut Real, peers: &mut [Forged]| {
+        let said = real.pass(Span::us(1));
+        for peer in peers {
+            let own: Vec<_> = said.iter().filter(|said| said.to == peer.address()).collect();
+            for one in own.into_iter().filter(|said| said.kind().sequenced()) {
+                let number = one.header.sequence.0;
+                peer.acknowledge = Some(number + 1);
+                let frame = peer.ack(number + 1, number, 0);
+                real.hear(peer, &frame);
+                if one.kind() == Kind::Pull {
+                    asked.entry(peer.node.0).or_default().push(one.pull());
+                }
+            }
+        }
+        asked.clone()
+    };
+    let first = listen_to_all(&mut real, &mut peers);
+    assert!(first.len() < peers.len(), "there is no room for all");
+    // A frame of each once a millisecond.
+    let mut blocks: Vec<(usize, Vec<Vec<u8>>)> = Vec::new();
+    for (at, peer) in peers.iter_mut().enumerate() {
+        if let Some(pulls) = first.get(&peer.node.0) {
+            let seed = peer.node.0;
+            blocks.push((at, block_of(peer, seed, &pulls[0])));
+        }
+    }
+    for turn in 0..20 {
+        for (at, frames) in &blocks {
+            real.hear(&peers[*at], &frames[turn]);
+        }
+        real.now = real.now + Span::ms(1);
+        real.firmware.handle_timeout(real.now, &mut real.memory);
+        let now = listen_to_all(&mut real, &mut peers);
+        assert_eq!(now.len(), first.len(), "after {turn} ms: what they owe is still to come");
+    }
+    real.now = real.now + Span::ms(2);
+    real.firmware.handle_timeout(real.now, &mut real.memory);
+    let now = listen_to_all(&mut real, &mut peers);
+    assert_eq!(now.len(), peers.len(), "those that fell silent keep nobody waiting");
+}
+
 /// A message whose receive is closed under it is given up with its pulls. Blocks of these that still come are of nobody's
 /// message, although another pull has their place in the table.
 #[test]

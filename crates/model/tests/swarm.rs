@@ -73,7 +73,7 @@ fn seeds_with_a_history() {
     // A long frame that was resent as 113 slices where one of fifty was truncated: it never came whole.
     run(7_014_398..7_014_399, &SwarmOptions::default());
     // Each loss doubled the timer, which then was longer than a peer may be silent.
-    for seed in [459_360_003_150, 459_360_006_047] {
+    for seed in [459_360_003_150, 459_360_006_047, 744_749_487_404] {
         run(seed..seed + 1, &SwarmOptions::default());
     }
     // A message that was refused, and cut anew when it was sent again, for frames of another length than its blocks had.

@@ -424,6 +424,61 @@ mod tests {
         }
     }
 
+    /// Runs a search to its end without an answer; whether everyone may be asked in it.
+    fn search(table: &mut Table, now: &mut Time, target: Target) -> bool {
+        assert!(table.may_seek(*now, 7, target));
+        assert!(table.seek(*now, 7, target, 99));
+        let mut everyone = false;
+        while let Some(due) = table.next_deadline() {
+            *now = due;
+            everyone |= table.pop_due(due).is_some_and(|question| question.everyone);
+        }
+        *now = *now + RETRY.1;
+        everyone
+    }
+
+    /// A better link than the only one by which the peer is known is not looked for any more after eight searches; a first path that
+    /// failed is, as others carry on meanwhile, but everyone is not asked for ever.
+    #[test]
+    fn searches_that_ask_everyone_end() {
+        let mut table = Table::new();
+        let mut now = Time(0);
+        for _ in 0..BROADCASTS_MAX {
+            assert!(search(&mut table, &mut now, Target::First));
+        }
+        assert!(!table.may_seek(now + Span(1_000 * RETRY.1.0), 7, Target::First));
+        let mut table = Table::new();
+        assert!(table.rise(now, 7, (LINK, address(4)), 0).is_some());
+        assert!(table.fall(now, 7, PathId::FIRST));
+        now = now + RETRY.1;
+        for _ in 0..BROADCASTS_MAX {
+            assert!(search(&mut table, &mut now, Target::First));
+        }
+        for _ in 0..20 {
+            assert!(!search(&mut table, &mut now, Target::First));
+        }
+    }
+
+    /// A path that fails again and again rests longer and longer, one that was sound before as after its first failure.
+    #[test]
+    fn a_path_that_was_sound_is_tried_again_soon() {
+        let mut table = Table::new();
+        let mut now = Time(0);
+        let mut fails_after = |up: Span, rest_ms: u64| {
+            assert_eq!(table.rise(now, 7, (LINK, address(4)), 0), Some(PATH));
+            now = now + up;
+            assert!(table.fall(now, 7, PATH));
+            assert!(!table.may_seek(now + Span(Span::ms(rest_ms).0 - 1), 7, TARGET));
+            now = now + Span::ms(rest_ms);
+            assert!(table.may_seek(now, 7, TARGET));
+        };
+        for rest_ms in [100, 200, 400] {
+            fails_after(Span::ms(1), rest_ms);
+        }
+        fails_after(SOUND_AFTER, 100);
+        fails_after(Span::ms(1), 200);
+    }
+
     #[test]
     fn all_paths_but_one_may_fail() {
         let mut table = Table::new();

@@ -388,6 +388,20 @@ mod tests {
         assert!(longs.may_ask(now + RETRY.0, 7, (link, &to)), "it had been good");
     }
 
+    /// However often a way that works is closed, it does not rest for longer than a second.
+    #[test]
+    fn a_way_that_works_does_not_rest_for_long() {
+        let mut longs = Units::new(0b10, 0);
+        let (link, to) = way();
+        let mut now = Time(5);
+        for _ in 0..10 {
+            open(&mut longs, now);
+            longs.fail(now, 7, LINK);
+            now = now + Span::ms(200 << OPEN_FAILURES_MAX);
+            assert!(longs.may_ask(now, 7, (link, &to)));
+        }
+    }
+
     #[test]
     fn who_holds_many_says_so_of_questions_that_arrived_whole() {
         let (deep, shallow) = (Units::new(0b11, 0b10), Units::new(0b11, 0));

@@ -326,9 +326,50 @@ mod tests {
         credit.set_time(Time(SILENCE.0));
         assert!(credit.take_back());
         assert_eq!(turns(&credit), []);
+        assert!(!credit.is_answered_again());
         credit.end(1, BLOCK);
+        assert!(credit.is_answered_again(), "who waits for a turn has to look");
         assert_eq!(turns(&credit), [2]);
         assert!(credit.has_room(BLOCK, BLOCK));
+    }
+
+    /// That it is asked for more is no sign of life.
+    #[test]
+    fn who_is_asked_again_has_not_answered() {
+        let mut credit = Credit::new();
+        credit.want(1, 1, 10 * BLOCK);
+        credit.ask(1, BLOCK);
+        credit.set_time(Time(SILENCE.0 - 1));
+        credit.ask(1, BLOCK);
+        assert!(!credit.take_back());
+        credit.set_time(Time(SILENCE.0));
+        assert!(credit.take_back());
+    }
+
+    #[test]
+    fn several_senders_have_a_part_each() {
+        let mut credit = Credit::new();
+        for peer in 0..12 {
+            let parts = u64::from(peer).clamp(1, SENDERS_MAX as u64);
+            assert_eq!(credit.share(0, 800), (800 / parts, 0));
+            credit.want(peer, peer, 10 * BLOCK);
+        }
+        credit.ask(0, BLOCK);
+        assert_eq!(credit.share(0, 800), (100, BLOCK));
+    }
+
+    /// What is wanted anew, as more of it is known, keeps its age.
+    #[test]
+    fn what_is_wanted_anew_is_no_younger() {
+        let mut credit = Credit::new();
+        credit.want(1, 1, 1_000_000);
+        credit.want(2, 2, 1_000_000);
+        credit.want(1, 1, 2_000_000);
+        credit.want(3, 3, u64::MAX);
+        for _ in 1..OLDEST_EVERY {
+            credit.ask(3, 1);
+        }
+        assert_eq!(turns(&credit)[0], 1);
     }
 
     #[test]

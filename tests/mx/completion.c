@@ -19,10 +19,8 @@ void test_ends(void)
 	OK(mx_context(&request, &context));
 	CHECK(context == memory);
 	CHECK(ended(a, isend(a, to_b, 1, other, 10)).code == MX_STATUS_SUCCESS);
-	start = seconds();
-	do
-		OK(mx_test(b, &request, &status, &result));
-	while (!result && seconds() - start < 20);
+	result = 0;
+	UNTIL_BY(result, OK(mx_test(b, &request, &status, &result)));
 	CHECK(result == 1 && request == NULL && status.context == memory);
 	/* Once is all. */
 	RETURNS(mx_test(b, &request, &status, &result), MX_BAD_REQUEST);
@@ -139,10 +137,9 @@ void test_cancel(void)
 	/* After it has ended. */
 	request = irecv(b, 2, ALL, memory, 8);
 	ended(a, isend(a, to_b, 2, other, 8));
-	for (int i = 0; i < 100; i++) {
-		OK(mx_progress(b));
-		pause_ms(1);
-	}
+	mx_request_t there = NULL;
+	OK(mx_peek(b, LONG, &there, &result));
+	CHECK(result == 1 && there == request);
 	OK(mx_cancel(b, &request, &result));
 	CHECK(result == 0 && request != NULL);
 	CHECK(ended(b, request).code == MX_STATUS_SUCCESS);
@@ -166,10 +163,7 @@ void test_forget(void)
 		if (!late)
 			OK(mx_forget(b, &request));
 		ended(a, isend(a, to_b, 1, other, 8));
-		for (int i = 0; i < 2000 && memory[7] != 2; i++) {
-			OK(mx_progress(b));
-			pause_ms(1);
-		}
+		UNTIL_BY(*(volatile unsigned char *)&memory[7] == 2, OK(mx_progress(b)));
 		if (late) {
 			mx_request_t seen;
 			OK(mx_peek(b, LONG, &seen, &result));

@@ -1,16 +1,7 @@
 /* Sizes, places and values that programs have compiled in. */
-#include <assert.h>
-#include <stdalign.h>
-#include <stddef.h>
-
 #include "check.h"
 #include "mx_internals/mx__driver_interface.h"
 #include "mx_internals/mx__fops.h"
-
-#define SIZE(type, bytes, align)                                                                   \
-	static_assert(sizeof(type) == (bytes) && alignof(type) == (align), #type)
-#define AT(type, member, place) static_assert(offsetof(type, member) == (place), #type "." #member)
-#define IS(name, value) static_assert((name) == (value), #name)
 
 SIZE(mx_endpoint_t, 8, 8);
 SIZE(mx_request_t, 8, 8);

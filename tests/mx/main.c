@@ -7,71 +7,53 @@
  *                               HOST:BOARD or an address; NAME is what it calls itself, if that is not the same
  *   conformance open ID         opens an endpoint, and stays until it is ended: for a test
  */
-#include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
-
-int checks, failures;
-const char *current = "", *program;
 
 mx_endpoint_t a, b;
 mx_endpoint_addr_t to_b, to_a;
 uint32_t id_a, id_b;
 uint64_t nic;
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-	int needs_both;
-} tests[] = {
+/* Both endpoints are open for it. */
+#define BOTH 1
+
+static const struct test tests[] = {
 	{"layout", test_layout, 0},
 	{"library", test_library, 0},
-	{"handlers", test_handlers, 1},
+	{"handlers", test_handlers, BOTH},
 	{"endpoints", test_endpoints, 0},
-	{"names", test_names, 1},
-	{"info", test_info, 1},
-	{"connecting", test_connecting, 1},
-	{"addresses", test_addresses, 1},
+	{"names", test_names, BOTH},
+	{"info", test_info, BOTH},
+	{"connecting", test_connecting, BOTH},
+	{"addresses", test_addresses, BOTH},
 	{"sessions", test_sessions, 0},
-	{"sizes", test_sizes, 1},
-	{"segments", test_segments, 1},
-	{"matching", test_matching, 1},
-	{"truncation", test_truncation, 1},
-	{"synchronous", test_synchronous, 1},
-	{"ends", test_ends, 1},
-	{"any", test_any, 1},
-	{"peeking", test_peeking, 1},
-	{"cancel", test_cancel, 1},
-	{"forget", test_forget, 1},
+	{"sizes", test_sizes, BOTH},
+	{"segments", test_segments, BOTH},
+	{"matching", test_matching, BOTH},
+	{"truncation", test_truncation, BOTH},
+	{"synchronous", test_synchronous, BOTH},
+	{"ends", test_ends, BOTH},
+	{"any", test_any, BOTH},
+	{"peeking", test_peeking, BOTH},
+	{"cancel", test_cancel, BOTH},
+	{"forget", test_forget, BOTH},
 	{"context_ids", test_context_ids, 0},
-	{"probing", test_probing, 1},
-	{"self", test_self, 1},
-	{"unexpected", test_unexpected, 1},
-	{"progression", test_progression, 1},
-	{"wakeup", test_wakeup, 1},
-	{"timeouts", test_timeouts, 1},
-	{"wrong_handles", test_wrong_handles, 1},
-	{"threads", test_threads, 1},
-	{"match_stress", test_match_stress, 1},
-	{"many_requests", test_many_requests, 1},
+	{"probing", test_probing, BOTH},
+	{"self", test_self, BOTH},
+	{"unexpected", test_unexpected, BOTH},
+	{"progression", test_progression, BOTH},
+	{"wakeup", test_wakeup, BOTH},
+	{"timeouts", test_timeouts, BOTH},
+	{"wrong_handles", test_wrong_handles, BOTH},
+	{"threads", test_threads, BOTH},
+	{"match_stress", test_match_stress, BOTH},
+	{"many_requests", test_many_requests, BOTH},
 	{"many_endpoints", test_many_endpoints, 0},
 	{"killed_peer", test_killed_peer, 0},
-	{"fork", test_fork, 1},
+	{"fork", test_fork, BOTH},
 };
-
-double seconds(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-void pause_ms(unsigned ms)
-{
-	usleep(ms * 1000);
-}
 
 void open_both(void)
 {
@@ -126,21 +108,8 @@ mx_status_t ended(mx_endpoint_t at, mx_request_t request)
 	MUST(mx_wait(at, &request, LONG, &status, &result));
 	CHECK(result == 1);
 	CHECK(request == NULL);
+	provoked("status", status.code);
 	return status;
-}
-
-void fill(unsigned char *memory, size_t length, unsigned seed)
-{
-	for (size_t i = 0; i < length; i++)
-		memory[i] = (unsigned char)(seed * 31 + i * 7 + (i >> 8));
-}
-
-int is_filled(const unsigned char *memory, size_t length, unsigned seed)
-{
-	for (size_t i = 0; i < length; i++)
-		if (memory[i] != (unsigned char)(seed * 31 + i * 7 + (i >> 8)))
-			return 0;
-	return 1;
 }
 
 static int open_and_stay(uint32_t id)
@@ -153,23 +122,25 @@ static int open_and_stay(uint32_t id)
 		pause();
 }
 
-static int wanted(const char *name, int count, char **names)
+static void around(const struct test *test, int before)
 {
-	if (count == 0)
-		return 1;
-	for (int i = 0; i < count; i++)
-		if (strcmp(name, names[i]) == 0)
-			return 1;
-	return 0;
+	if (before) {
+		if (test->run != test_library)
+			MUST(mx_init());
+		if (test->kind == BOTH)
+			open_both();
+	} else {
+		if (test->kind == BOTH)
+			close_both();
+		if (test->run != test_library)
+			MUST(mx_finalize());
+	}
 }
 
 int main(int count, char **arguments)
 {
-	int pairing = count > 1 && (!strcmp(arguments[1], "active") || !strcmp(arguments[1], "passive"));
-	program = arguments[0];
+	begin_program(arguments);
 	mx_set_error_handler(MX_ERRORS_RETURN);
-	/* A call that hangs is a failure, and says where. */
-	alarm(pairing ? 280 : 240);
 	if (count > 2 && !strcmp(arguments[1], "open")) {
 		MUST(mx_init());
 		return open_and_stay((uint32_t)atoi(arguments[2]));
@@ -180,30 +151,13 @@ int main(int count, char **arguments)
 		mx_close_endpoint(NULL);
 		return 7;
 	}
-	if (pairing) {
+	if (count > 1 && (!strcmp(arguments[1], "active") || !strcmp(arguments[1], "passive"))) {
 		MUST(mx_init());
 		const char *host = count > 2 ? arguments[2] : NULL;
 		pair(!strcmp(arguments[1], "active"), host, count > 3 ? arguments[3] : host);
 		OK(mx_finalize());
 	} else {
-		for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-			double start = seconds();
-			if (!wanted(tests[i].name, count - 1, arguments + 1))
-				continue;
-			current = tests[i].name;
-			if (tests[i].run != test_library)
-				MUST(mx_init());
-			if (tests[i].needs_both)
-				open_both();
-			tests[i].run();
-			if (tests[i].needs_both)
-				close_both();
-			if (tests[i].run != test_library)
-				MUST(mx_finalize());
-			printf("%-16s %.2f s\n", tests[i].name, seconds() - start);
-			fflush(stdout);
-		}
+		run_tests(tests, sizeof tests / sizeof *tests, count - 1, arguments + 1, around, stdout);
 	}
-	printf("%d checks, %d failed\n", checks, failures);
-	return failures != 0;
+	return end_program(stdout);
 }

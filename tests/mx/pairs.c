@@ -184,9 +184,7 @@ static void handled(void)
 		CHECK(ended(own, isend(own, peer, 6, from, lengths[i])).code == MX_STATUS_SUCCESS);
 	}
 	if (!active) {
-		double start = seconds();
-		while (shown < COUNT && seconds() - start < 30)
-			OK(mx_progress(own));
+		UNTIL_BY(shown >= COUNT, OK(mx_progress(own)));
 		CHECK(shown == COUNT);
 	}
 	meet();

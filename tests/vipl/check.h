@@ -1,58 +1,20 @@
-/* What the tests of the VIPL face share: checks that count, and the world that most of them run in. */
+/* What the tests of the VIPL face share: the world that most of them run in. */
 #ifndef CHECK_H
 #define CHECK_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <pthread.h>
 
 #include "vipl.h"
 
-extern int checks, failures;
-extern const char *current;
-/* This program, to be run again. */
-extern const char *program;
+#define SUCCESS VIP_SUCCESS
+#define CODE_NAME(code) code_name(code)
 
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		checks++;                                                                          \
-		if (!(condition)) {                                                                \
-			failures++;                                                                \
-			fprintf(stderr, "%s:%d: in %s: %s\n", __FILE__, __LINE__, current,         \
-			    #condition);                                                           \
-		}                                                                                  \
-	} while (0)
+#include "../faces/check.h"
 
 const char *code_name(VIP_RETURN code);
 
-/* A call's return code is the one that is documented. */
-#define RETURNS(call, wanted)                                                                      \
-	do {                                                                                       \
-		VIP_RETURN got_ = (call);                                                          \
-		checks++;                                                                          \
-		if (got_ != (wanted)) {                                                            \
-			failures++;                                                                \
-			fprintf(stderr, "%s:%d: in %s: %s: %s, not %s\n", __FILE__, __LINE__,      \
-			    current, #call, code_name(got_), code_name(wanted));                   \
-		}                                                                                  \
-	} while (0)
-
-#define OK(call) RETURNS(call, VIP_SUCCESS)
 #define BAD(call) RETURNS(call, VIP_INVALID_PARAMETER)
 
-/* Nothing further makes sense. */
-#define MUST(call)                                                                                 \
-	do {                                                                                       \
-		VIP_RETURN got_ = (call);                                                          \
-		if (got_ != VIP_SUCCESS) {                                                         \
-			fprintf(stderr, "%s:%d: in %s: %s: %s\n", __FILE__, __LINE__, current,     \
-			    #call, code_name(got_));                                               \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
-
-/* Long enough for anything that is to happen, whatever else the machine does. */
-#define LONG 30000ul
 /* A handle of no kind. */
 #define NOTHING ((void *)0x1234)
 
@@ -64,7 +26,9 @@ enum {
 	DATA = 1 << 20,
 	/* From one descriptor to the next: room for all its segments. */
 	STRIDE = 8192,
-	TRANSFER = 4 << 20
+	TRANSFER = 4 << 20,
+	/* Of a side, without a test that asks. */
+	ERRORS_MAX = 64
 };
 
 /* One end: a NIC of its own, memory, and a VI of it. */
@@ -75,11 +39,10 @@ struct side {
 	unsigned char *memory;
 	VIP_MEM_HANDLE handle;
 	VIP_VI_HANDLE vi;
-	/* The next error that the handler is told of, and how many there were. */
-	volatile int errors;
-	volatile VIP_ERROR_CODE code;
-	volatile VIP_RESOURCE_CODE resource;
-	void *volatile failed;
+	/* The errors that the handler was told of and no test has asked for yet, the first ones first. */
+	VIP_ERROR_DESCRIPTOR errors[ERRORS_MAX];
+	int error_count;
+	pthread_mutex_t lock;
 };
 extern struct side a, b;
 
@@ -107,16 +70,15 @@ void post_recv(struct side *side, VIP_DESCRIPTOR *descriptor);
 /* Waits for the next of a queue, which must be this one and have exactly this status. */
 void sent(struct side *side, VIP_DESCRIPTOR *wanted, VIP_UINT32 status);
 void received(struct side *side, VIP_DESCRIPTOR *wanted, VIP_UINT32 status, VIP_UINT32 length);
-/* The next error that a side's handler is told of is this. */
-void told(struct side *side, VIP_RESOURCE_CODE resource, VIP_ERROR_CODE code);
+/* The next error that a side's handler is told of is this. Returns what it was told. */
+VIP_ERROR_DESCRIPTOR told(struct side *side, VIP_RESOURCE_CODE resource, VIP_ERROR_CODE code);
+/* Errors that it was told of and nobody has asked for. */
+int untold(struct side *side);
+/* Has errors told by `told` again, none of which are left over. No handler runs any more that was set before. */
+void expect_errors(struct side *side);
 VIP_VI_STATE state_of(VIP_VI_HANDLE vi);
 /* Waits until it is so. */
 void becomes(VIP_VI_HANDLE vi, VIP_VI_STATE state);
-
-void fill(unsigned char *memory, size_t length, unsigned seed);
-int is_filled(const unsigned char *memory, size_t length, unsigned seed);
-double seconds(void);
-void pause_ms(unsigned ms);
 
 #define DONE VIP_STATUS_DONE
 #define RECEIVED (VIP_STATUS_DONE | VIP_STATUS_OP_RECEIVE)
@@ -151,6 +113,7 @@ void test_no_receive(void);
 void test_disconnect(void);
 void test_deregister(void);
 void test_notify(void);
+void test_errors(void);
 void test_status_in_memory(void);
 void test_wrong_handles(void);
 void test_threads(void);

@@ -31,9 +31,7 @@ static void cq_handler(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi, 
 
 static void called(int times, void *with)
 {
-	double start = seconds();
-	while (calls < times && seconds() - start < 20)
-		pause_ms(1);
+	UNTIL(calls >= times);
 	CHECK(calls == times);
 	CHECK(last == with);
 }
@@ -110,6 +108,27 @@ void test_notify(void)
 	part_both();
 	OK(VipDestroyCQ(cq));
 	CHECK(calls == 2);
+}
+
+/* A handler that returns when it is let, and then not at once. */
+static struct {
+	int running, calls, leave;
+} slow;
+
+static void slow_handler(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *error)
+{
+	CHECK(context == &slow && error->ErrorCode == VIP_ERROR_CONN_LOST);
+	/* It may be replaced while it runs, also by itself. */
+	OK(VipErrorCallback(error->NicHandle, &slow, slow_handler));
+	SET(slow.running, 1);
+	SET(slow.calls, slow.calls + 1);
+	UNTIL(GET(slow.leave));
+	pause_ms(50);
+	SET(slow.running, 0);
+}
+
+void test_errors(void)
+{
 	/* The handler of errors is told what nobody asked for; without one, the log is. */
 	connect_both(VIP_SERVICE_RELIABLE_DELIVERY);
 	OK(VipErrorCallback(b.nic, NULL, NULL));
@@ -119,7 +138,28 @@ void test_notify(void)
 	OK(VipDisconnect(b.vi));
 	OK(VipDestroyVi(a.vi));
 	OK(VipDestroyVi(b.vi));
-	CHECK(b.errors == 0);
+	CHECK(untold(&b) == 0);
+	/* One that was replaced runs no more, and of a VI that is gone nothing is told. */
+	memset(&slow, 0, sizeof slow);
+	connect_both(VIP_SERVICE_RELIABLE_DELIVERY);
+	VIP_VI_HANDLE beside_a = new_vi(&a, VIP_SERVICE_RELIABLE_DELIVERY);
+	VIP_VI_HANDLE beside_b = new_vi(&b, VIP_SERVICE_RELIABLE_DELIVERY);
+	join(beside_a, beside_b);
+	OK(VipErrorCallback(b.nic, &slow, slow_handler));
+	OK(VipDisconnect(a.vi));
+	UNTIL(GET(slow.running));
+	OK(VipDisconnect(beside_a));
+	becomes(beside_b, VIP_STATE_ERROR);
+	OK(VipDisconnect(beside_b));
+	OK(VipDestroyVi(beside_b));
+	OK(VipDestroyVi(beside_a));
+	SET(slow.leave, 1);
+	expect_errors(&b);
+	CHECK(!GET(slow.running) && GET(slow.calls) == 1);
+	OK(VipDisconnect(b.vi));
+	OK(VipDestroyVi(a.vi));
+	OK(VipDestroyVi(b.vi));
+	CHECK(untold(&b) == 0);
 }
 
 /* Programs may look at the descriptor itself, without any call. */
@@ -131,9 +171,7 @@ void test_status_in_memory(void)
 		fill(data(&a, 0), 100000, (unsigned)round);
 		post_recv(&b, in);
 		post_send(&a, out);
-		double start = seconds();
-		while (!(*(volatile VIP_UINT32 *)&in->CS.Status & DONE) && seconds() - start < 20)
-			;
+		UNTIL_BY(*(volatile VIP_UINT32 *)&in->CS.Status & DONE, );
 		CHECK(in->CS.Status == RECEIVED && in->CS.Length == 100000);
 		CHECK(is_filled(data(&b, 0), 100000, (unsigned)round));
 		OK(VipRecvDone(b.vi, &got));

@@ -1,9 +1,5 @@
 /* What programs are compiled with: sizes, offsets and values. */
-#include <stddef.h>
-
 #include "check.h"
-
-#define AT(type, member, offset) CHECK(offsetof(type, member) == (offset))
 
 void test_layout(void)
 {

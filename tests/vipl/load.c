@@ -188,7 +188,7 @@ void test_killed_peer(void)
 		OK(VipDisconnect(a.vi));
 		drain(a.vi);
 		OK(VipDestroyVi(a.vi));
-		a.errors = 0;
+		expect_errors(&a);
 	}
 }
 

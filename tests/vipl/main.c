@@ -6,56 +6,47 @@
  *   conformance active HOST       the same things, between two processes: HOST is the other one's name or address
  *   conformance stay POINT        waits to be connected to, and stays until it is ended: for tests
  */
-#include <pthread.h>
-#include <signal.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "check.h"
 
-int checks, failures;
-const char *current = "", *program;
-struct side a, b;
+struct side a = {.lock = PTHREAD_MUTEX_INITIALIZER}, b = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-} tests[] = {
-	{"layout", test_layout},
-	{"nics", test_nics},
-	{"tags", test_tags},
-	{"memory", test_memory},
-	{"vis", test_vis},
-	{"vi_attributes", test_vi_attributes},
-	{"names", test_names},
-	{"connecting", test_connecting},
-	{"requests", test_requests},
-	{"agreement", test_agreement},
-	{"peers", test_peers},
-	{"discriminators", test_discriminators},
-	{"sizes", test_sizes},
-	{"segments", test_segments},
-	{"immediate", test_immediate},
-	{"order", test_order},
-	{"queues", test_queues},
-	{"cqs", test_cqs},
-	{"writes", test_writes},
-	{"reads", test_reads},
-	{"fence", test_fence},
-	{"protection", test_protection},
-	{"descriptors", test_descriptors},
-	{"lengths", test_lengths},
-	{"no_receive", test_no_receive},
-	{"disconnect", test_disconnect},
-	{"deregister", test_deregister},
-	{"notify", test_notify},
-	{"status_in_memory", test_status_in_memory},
-	{"wrong_handles", test_wrong_handles},
-	{"threads", test_threads},
-	{"many", test_many},
-	{"killed_peer", test_killed_peer},
-	{"stopped_door", test_stopped_door},
-	{"fork", test_fork},
+static const struct test tests[] = {
+	{"layout", test_layout, 0},
+	{"nics", test_nics, 0},
+	{"tags", test_tags, 0},
+	{"memory", test_memory, 0},
+	{"vis", test_vis, 0},
+	{"vi_attributes", test_vi_attributes, 0},
+	{"names", test_names, 0},
+	{"connecting", test_connecting, 0},
+	{"requests", test_requests, 0},
+	{"agreement", test_agreement, 0},
+	{"peers", test_peers, 0},
+	{"discriminators", test_discriminators, 0},
+	{"sizes", test_sizes, 0},
+	{"segments", test_segments, 0},
+	{"immediate", test_immediate, 0},
+	{"order", test_order, 0},
+	{"queues", test_queues, 0},
+	{"cqs", test_cqs, 0},
+	{"writes", test_writes, 0},
+	{"reads", test_reads, 0},
+	{"fence", test_fence, 0},
+	{"protection", test_protection, 0},
+	{"descriptors", test_descriptors, 0},
+	{"lengths", test_lengths, 0},
+	{"no_receive", test_no_receive, 0},
+	{"disconnect", test_disconnect, 0},
+	{"deregister", test_deregister, 0},
+	{"notify", test_notify, 0},
+	{"errors", test_errors, 0},
+	{"status_in_memory", test_status_in_memory, 0},
+	{"wrong_handles", test_wrong_handles, 0},
+	{"threads", test_threads, 0},
+	{"many", test_many, 0},
+	{"killed_peer", test_killed_peer, 0},
+	{"stopped_door", test_stopped_door, 0},
+	{"fork", test_fork, 0},
 };
 
 const char *code_name(VIP_RETURN code)
@@ -68,56 +59,50 @@ const char *code_name(VIP_RETURN code)
 	return (unsigned)code < sizeof names / sizeof *names ? names[code] : "no such code";
 }
 
-double seconds(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-void pause_ms(unsigned ms)
-{
-	usleep(ms * 1000);
-}
-
-void fill(unsigned char *memory, size_t length, unsigned seed)
-{
-	for (size_t i = 0; i < length; i++)
-		memory[i] = (unsigned char)(seed * 31 + i * 7 + (i >> 8));
-}
-
-int is_filled(const unsigned char *memory, size_t length, unsigned seed)
-{
-	for (size_t i = 0; i < length; i++)
-		if (memory[i] != (unsigned char)(seed * 31 + i * 7 + (i >> 8)))
-			return 0;
-	return 1;
-}
-
 static void error_handler(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *error)
 {
 	struct side *side = context;
 	CHECK(error->NicHandle == side->nic);
-	side->code = error->ErrorCode;
-	side->resource = error->ResourceCode;
-	side->failed = error->DescriptorPtr;
-	__sync_fetch_and_add(&side->errors, 1);
-	/* The next one only when this was looked at. */
-	for (int i = 0; i < 500 && side->errors > 0; i++)
-		pause_ms(1);
+	provoked("error", error->ErrorCode);
+	pthread_mutex_lock(&side->lock);
+	CHECK(side->error_count < ERRORS_MAX);
+	if (side->error_count < ERRORS_MAX)
+		side->errors[side->error_count++] = *error;
+	pthread_mutex_unlock(&side->lock);
 }
 
-void told(struct side *side, VIP_RESOURCE_CODE resource, VIP_ERROR_CODE code)
+int untold(struct side *side)
 {
-	double start = seconds();
-	while (side->errors == 0 && seconds() - start < 20)
-		pause_ms(1);
-	CHECK(side->errors == 1);
-	CHECK(side->resource == resource);
-	CHECK(side->code == code);
-	if (side->code != code || side->resource != resource)
-		fprintf(stderr, "  in %s: resource %d, code %d\n", current, side->resource, side->code);
-	side->errors = 0;
+	pthread_mutex_lock(&side->lock);
+	int count = side->error_count;
+	pthread_mutex_unlock(&side->lock);
+	return count;
+}
+
+VIP_ERROR_DESCRIPTOR told(struct side *side, VIP_RESOURCE_CODE resource, VIP_ERROR_CODE code)
+{
+	VIP_ERROR_DESCRIPTOR error;
+	memset(&error, 0xff, sizeof error);
+	UNTIL(untold(side) != 0);
+	pthread_mutex_lock(&side->lock);
+	if (side->error_count) {
+		error = side->errors[0];
+		memmove(side->errors, side->errors + 1, (size_t)--side->error_count * sizeof error);
+	}
+	pthread_mutex_unlock(&side->lock);
+	CHECK(error.ResourceCode == resource);
+	CHECK(error.ErrorCode == code);
+	if (error.ErrorCode != code || error.ResourceCode != resource)
+		fprintf(stderr, "  in %s: resource %d, code %d\n", current, error.ResourceCode, error.ErrorCode);
+	return error;
+}
+
+void expect_errors(struct side *side)
+{
+	OK(VipErrorCallback(side->nic, side, error_handler));
+	pthread_mutex_lock(&side->lock);
+	side->error_count = 0;
+	pthread_mutex_unlock(&side->lock);
 }
 
 void open_side(struct side *side, const char *name)
@@ -125,7 +110,7 @@ void open_side(struct side *side, const char *name)
 	VIP_MEM_ATTRIBUTES shared;
 	MUST(VipOpenNic(name, &side->nic));
 	MUST(VipQueryNic(side->nic, &side->about));
-	MUST(VipErrorCallback(side->nic, side, error_handler));
+	expect_errors(side);
 	MUST(VipCreatePtag(side->nic, &side->tag));
 	if (posix_memalign((void **)&side->memory, 4096, MEMORY_BYTES))
 		exit(1);
@@ -133,7 +118,6 @@ void open_side(struct side *side, const char *name)
 	shared.Ptag = side->tag;
 	shared.EnableRdmaWrite = shared.EnableRdmaRead = VIP_TRUE;
 	MUST(VipRegisterMem(side->nic, side->memory, MEMORY_BYTES, &shared, &side->handle));
-	side->errors = 0;
 	side->vi = NULL;
 }
 
@@ -237,16 +221,18 @@ void drain(VIP_VI_HANDLE vi)
 
 void part_both(void)
 {
+	int connected = state_of(b.vi) == VIP_STATE_CONNECTED;
 	OK(VipDisconnect(a.vi));
-	if (state_of(b.vi) == VIP_STATE_CONNECTED)
+	if (connected)
 		told(&b, VIP_RESOURCE_VI, VIP_ERROR_CONN_LOST);
 	OK(VipDisconnect(b.vi));
 	drain(a.vi);
 	drain(b.vi);
 	OK(VipDestroyVi(a.vi));
 	OK(VipDestroyVi(b.vi));
-	pause_ms(2);
-	a.errors = b.errors = 0;
+	/* Of VIs that are gone nothing is told. */
+	expect_errors(&a);
+	expect_errors(&b);
 }
 
 unsigned char *data(struct side *side, size_t offset)
@@ -293,6 +279,9 @@ static void is_done(VIP_RETURN code, VIP_DESCRIPTOR *got, VIP_DESCRIPTOR *wanted
 {
 	CHECK(got == wanted);
 	RETURNS(code, status & VIP_STATUS_ERROR_MASK ? VIP_DESCRIPTOR_ERROR : VIP_SUCCESS);
+	for (VIP_UINT32 bit = 1; bit <= VIP_STATUS_IMMEDIATE; bit <<= 1)
+		if (wanted->CS.Status & bit)
+			provoked("status", bit);
 	CHECK(wanted->CS.Status == status);
 	if (wanted->CS.Status != status)
 		fprintf(stderr, "  in %s: status %x, not %x\n", current, wanted->CS.Status, status);
@@ -322,47 +311,29 @@ VIP_VI_STATE state_of(VIP_VI_HANDLE vi)
 
 void becomes(VIP_VI_HANDLE vi, VIP_VI_STATE state)
 {
-	double start = seconds();
-	while (state_of(vi) != state && seconds() - start < 20)
-		pause_ms(1);
-	CHECK(state_of(vi) == state);
+	UNTIL(state_of(vi) == state);
 }
 
-static int wanted(const char *name, int count, char **names)
+static void around(const struct test *test, int before)
 {
-	if (count == 0)
-		return 1;
-	for (int i = 0; i < count; i++)
-		if (strcmp(name, names[i]) == 0)
-			return 1;
-	return 0;
+	(void)test;
+	if (before) {
+		open_side(&a, NULL);
+		open_side(&b, NULL);
+	} else {
+		close_side(&a);
+		close_side(&b);
+	}
 }
 
 int main(int count, char **arguments)
 {
-	int pairing = count > 1 && (!strcmp(arguments[1], "active") || !strcmp(arguments[1], "passive"));
-	program = arguments[0];
-	/* A call that hangs is a failure, and says where. */
-	alarm(pairing ? 280 : 240);
+	begin_program(arguments);
 	if (count > 2 && !strcmp(arguments[1], "stay"))
 		return stay(arguments[2]);
-	if (pairing) {
+	if (count > 1 && (!strcmp(arguments[1], "active") || !strcmp(arguments[1], "passive")))
 		pair(!strcmp(arguments[1], "active"), count > 2 ? arguments[2] : NULL);
-	} else {
-		for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-			double start = seconds();
-			if (!wanted(tests[i].name, count - 1, arguments + 1))
-				continue;
-			current = tests[i].name;
-			open_side(&a, NULL);
-			open_side(&b, NULL);
-			tests[i].run();
-			close_side(&a);
-			close_side(&b);
-			printf("%-16s %.2f s\n", tests[i].name, seconds() - start);
-			fflush(stdout);
-		}
-	}
-	printf("%d checks, %d failed\n", checks, failures);
-	return failures != 0;
+	else
+		run_tests(tests, sizeof tests / sizeof *tests, count - 1, arguments + 1, around, stdout);
+	return end_program(stdout);
 }

@@ -157,10 +157,8 @@ void test_queues(void)
 	post_send(&a, out);
 	/* Done while nobody asks, and still there. */
 	sent(&a, out, DONE);
-	start = seconds();
-	VIP_RETURN code;
-	while ((code = VipRecvDone(b.vi, &got)) == VIP_NOT_DONE && seconds() - start < 20)
-		;
+	VIP_RETURN code = VIP_NOT_DONE;
+	UNTIL_BY(code != VIP_NOT_DONE, code = VipRecvDone(b.vi, &got));
 	OK(code);
 	CHECK(got == in);
 	post_send(&a, out);
@@ -215,10 +213,8 @@ void test_cqs(void)
 	CHECK(got == in);
 	OK(VipSendWait(b.vi, LONG, &got));
 	MUST(VipPostSend(other_end, out, b.handle));
-	double start = seconds();
-	VIP_RETURN code;
-	while ((code = VipCQDone(mixed, &vi, &receive)) == VIP_NOT_DONE && seconds() - start < 20)
-		;
+	VIP_RETURN code = VIP_NOT_DONE;
+	UNTIL_BY(code != VIP_NOT_DONE, code = VipCQDone(mixed, &vi, &receive));
 	OK(code);
 	CHECK(vi == first && receive == VIP_TRUE);
 	OK(VipRecvDone(vi, &got));

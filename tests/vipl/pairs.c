@@ -169,6 +169,8 @@ void pair(int active, const char *host)
 	/* As peers, the name of the other one known to one side only: the passive one has learned it by then. */
 	current = "refused";
 	a.vi = new_vi(&a, VIP_SERVICE_RELIABLE_DELIVERY);
+	VIP_DESCRIPTOR *in = descriptor(&a, 0, 0, 10), *out = descriptor(&a, 1, 0, 10);
+	post_recv(&a, in);
 	if (active) {
 		VIP_RETURN code;
 		do
@@ -193,12 +195,12 @@ void pair(int active, const char *host)
 		OK(VipConnectPeerRequest(a.vi, address(&a, "left"), other(host, "right"), LONG));
 	OK(VipConnectPeerWait(a.vi, NULL));
 	CHECK(state_of(a.vi) == VIP_STATE_CONNECTED);
-	pause_ms(100);
+	/* Whoever disconnects first, the other one has seen that it is connected. */
+	post_send(&a, out);
+	received(&a, in, RECEIVED, 10);
 	OK(VipDisconnect(a.vi));
+	drain(a.vi);
 	OK(VipDestroyVi(a.vi));
-	a.errors = 0;
 	OK(VipNSShutdown(a.nic));
-	pause_ms(50);
-	a.errors = 0;
 	close_side(&a);
 }

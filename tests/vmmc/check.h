@@ -1,53 +1,13 @@
-/* What the tests of the VMMC face share: checks that count, and the other process that most of them talk to. */
+/* What the tests of the VMMC face share: the other process that most of them talk to. */
 #ifndef CHECK_H
 #define CHECK_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "vmmc.h"
 
-extern int checks, failures;
-extern const char *current, *program;
+#define SUCCESS VMMC_OK
+#define CODE_NAME(code) vmmc_error(code)
 
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		__atomic_add_fetch(&checks, 1, __ATOMIC_RELAXED);                                  \
-		if (!(condition)) {                                                                \
-			__atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED);                        \
-			fprintf(stderr, "%s:%d: in %s: %s\n", __FILE__, __LINE__, current,         \
-			    #condition);                                                           \
-		}                                                                                  \
-	} while (0)
-
-/* A call returns what is documented. */
-#define RETURNS(call, wanted)                                                                      \
-	do {                                                                                       \
-		int got_ = (call);                                                                 \
-		__atomic_add_fetch(&checks, 1, __ATOMIC_RELAXED);                                  \
-		if (got_ != (wanted)) {                                                            \
-			__atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED);                        \
-			fprintf(stderr, "%s:%d: in %s: %s: %d (%s), not %d\n", __FILE__, __LINE__, \
-			    current, #call, got_, vmmc_error(got_), wanted);                       \
-		}                                                                                  \
-	} while (0)
-
-#define OK(call) RETURNS(call, VMMC_OK)
-
-/* Nothing further makes sense. */
-#define MUST(call)                                                                                 \
-	do {                                                                                       \
-		int got_ = (call);                                                                 \
-		if (got_ != VMMC_OK) {                                                             \
-			fprintf(stderr, "%s:%d: in %s: %s: %s\n", __FILE__, __LINE__, current,     \
-			    #call, vmmc_error(got_));                                              \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
-
-/* Long enough for anything that is to happen, whatever else the machine does. */
-#define LONG 30000u
+#include "../faces/check.h"
 
 /* Another process, which does what it is told, one line at a time (peer.c). */
 struct peer {
@@ -73,12 +33,8 @@ int ask(struct peer *peer, const char *format, ...) __attribute__((format(printf
 extern long long heard[8];
 void init_peer(struct peer *peer, int number);
 
-void fill(unsigned char *memory, size_t length, unsigned seed);
-int is_filled(const unsigned char *memory, size_t length, unsigned seed);
 /* Waits until it is. */
 int gets_filled(const volatile unsigned char *memory, size_t length, unsigned seed);
-double seconds(void);
-void pause_ms(unsigned ms);
 vmmc_proxy_t import(struct peer *peer, uint32_t id, uint64_t bytes);
 
 /* The tests. */

@@ -102,8 +102,7 @@ void test_restart(void)
 	OK(ask(&them, "again"));
 	init_peer(&them, (int)them.self.number);
 	OK(ask(&them, "export 2 3000 0 %u", VMMC_ANY_PROCESS));
-	for (double end = seconds() + 30; bytes == 0 && seconds() < end;)
-		pause_ms(1);
+	UNTIL(bytes != 0);
 	CHECK(bytes == 3000);
 	OK(vmmc_send(memory, again, 2000));
 	OK(ask(&them, "filled 2 0 2000 4"));
@@ -122,8 +121,7 @@ void test_silence(void)
 	vmmc_proxy_t proxy = import(&them, 1, 100000), other = import(&them, 2, 100000);
 	vmmc_send_t request;
 	/* It stands still: nothing is lost, and calls say that nothing is known. */
-	kill(them.pid, SIGSTOP);
-	pause_ms(50);
+	stop_process(them.pid);
 	fill(memory, 100000, 2);
 	OK(vmmc_send_start(memory, proxy, 100000, 0, &request));
 	RETURNS(vmmc_send_test(&request), VMMC_E_PENDING);
@@ -135,8 +133,7 @@ void test_silence(void)
 	OK(ask(&them, "filled 1 0 100000 2"));
 	CHECK(heard[0] == 1);
 	/* For too long. */
-	kill(them.pid, SIGSTOP);
-	pause_ms(50);
+	stop_process(them.pid);
 	OK(vmmc_send_start(memory, proxy, 100000, 0, &request));
 	RETURNS(vmmc_send_wait(&request, LONG), VMMC_E_UNREACHABLE);
 	RETURNS(vmmc_send(memory, proxy, 1), VMMC_E_UNREACHABLE);
@@ -199,8 +196,7 @@ void test_itself(void)
 	OK(vmmc_send(memory, proxy, 100));
 	CHECK(gets_filled(room, 100, 6));
 	OK(vmmc_send_notify(memory, proxy, sizeof memory));
-	for (double end = seconds() + 30; __atomic_load_n(&told, __ATOMIC_ACQUIRE) == 0 && seconds() < end;)
-		vmmc_poll();
+	UNTIL_BY(GET(told) != 0, vmmc_poll());
 	CHECK(told == 1 && is_filled(room, sizeof room, 6));
 	OK(vmmc_unexport(5));
 	RETURNS(fails(proxy), VMMC_E_STALE);
@@ -234,12 +230,13 @@ void test_many(void)
 	}
 }
 
-static int code_of_waiting;
+static int code_of_waiting, about_to_wait;
 
 static void *wait_for_ever(void *ignored)
 {
 	vmmc_proxy_t proxy;
 	(void)ignored;
+	SET(about_to_wait, 1);
 	code_of_waiting = vmmc_import(&them.self, 999, VMMC_FOREVER, &proxy, NULL);
 	return NULL;
 }
@@ -247,7 +244,9 @@ static void *wait_for_ever(void *ignored)
 void test_finalized(void)
 {
 	pthread_t thread;
+	SET(about_to_wait, 0);
 	pthread_create(&thread, NULL, wait_for_ever, NULL);
+	UNTIL(GET(about_to_wait));
 	pause_ms(100);
 	OK(vmmc_finalize());
 	pthread_join(thread, NULL);

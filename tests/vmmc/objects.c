@@ -187,8 +187,7 @@ void test_permission(void)
 	RETURNS(vmmc_import(&them.self, 1, LONG, &proxy, NULL), VMMC_E_PERMISSION);
 	volatile int64_t bytes = 5;
 	OK(vmmc_import_start(&them.self, 1, &proxy, &bytes));
-	for (double end = seconds() + 30; bytes == 0 && seconds() < end;)
-		pause_ms(1);
+	UNTIL(bytes != 0);
 	CHECK(bytes == VMMC_E_PERMISSION);
 	RETURNS(vmmc_send("x", proxy, 1), VMMC_E_PERMISSION);
 	OK(vmmc_unimport(proxy));
@@ -254,10 +253,10 @@ void test_waiting_imports(void)
 	volatile int64_t bytes = 7, nothing = 7;
 	uint64_t size = 0;
 	/* Blocks until the buffer is exported. */
-	pthread_create(&thread, NULL, export_later, NULL);
 	double start = seconds();
+	pthread_create(&thread, NULL, export_later, NULL);
 	OK(vmmc_import(&them.self, 1, VMMC_FOREVER, &proxy, &size));
-	CHECK(seconds() - start > 0.15 && size == 1000);
+	CHECK(seconds() - start > 0.19 && size == 1000);
 	pthread_join(thread, NULL);
 	OK(vmmc_unimport(proxy));
 	/* Without blocking. */
@@ -269,8 +268,7 @@ void test_waiting_imports(void)
 	CHECK(info.state == VMMC_E_PENDING && info.generation == 0 && info.bytes == 0);
 	RETURNS(vmmc_send("x", proxy, 1), VMMC_E_PENDING);
 	OK(ask(&them, "export 2 300 0 %u", VMMC_ANY_PROCESS));
-	for (double end = seconds() + 30; bytes == 0 && seconds() < end;)
-		pause_ms(1);
+	UNTIL(bytes != 0);
 	CHECK(bytes == 300);
 	OK(vmmc_send("x", proxy + 299, 1));
 	OK(vmmc_unimport(proxy));
@@ -290,8 +288,7 @@ void test_waiting_imports(void)
 	start_peer(&late);
 	init_peer(&late, 100);
 	OK(ask(&late, "export 1 70 0 %u", VMMC_ANY_PROCESS));
-	for (double end = seconds() + 30; bytes == 0 && seconds() < end;)
-		pause_ms(1);
+	UNTIL(bytes != 0);
 	CHECK(bytes == 70);
 	OK(vmmc_unimport(proxy));
 	stop_peer(&late);

@@ -85,9 +85,7 @@ int serve(FILE *from, FILE *to)
 			fprintf(to, "0 %d\n", watch(buffer, (size_t)n[1], (unsigned)n[2]));
 		} else if (!strcmp(word, "notified")) {
 			/* how many: waits for them, without a call */
-			double end = seconds() + LONG / 1000;
-			while (__atomic_load_n(&notified, __ATOMIC_ACQUIRE) < n[0] && seconds() < end)
-				pause_ms(1);
+			UNTIL(GET(notified) >= n[0]);
 			fprintf(to, "0 %d %u %llu %llu %u %d\n", notified, last.id, (unsigned long long)last.offset,
 			    (unsigned long long)last.bytes, last.from.number, in_order);
 			notified = 0, in_order = 1, memset(&last, 0, sizeof last);

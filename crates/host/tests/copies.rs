@@ -2,8 +2,6 @@
 //! gathers and places them (`docs/decisions/0017-trains.md`).
 
 mod common;
-#[path = "../../link/tests/lab/mod.rs"]
-mod lab;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +12,7 @@ use emp_host::{Board, Node, NodeId, Selector};
 use emp_link::{
     CAPTURE_BYTES, Capabilities, CaptureLink, Link, PacketLink, PacketOptions, TxFrame, UdpLink,
 };
-use lab::{INTERFACE, Lab};
+use emp_testing::lab::{INTERFACE, Lab};
 
 /// Large against the part of a message that is sent before the receiver says where it goes.
 const BYTES: usize = 4 << 20;

@@ -3,8 +3,6 @@
 //! Needs root; says so where it is not to be had.
 
 mod common;
-#[path = "../../link/tests/lab/mod.rs"]
-mod lab;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::{BOARDS, LONG, Pair, both, pattern};
 use emp_host::{AutoLinks, Board, Counter, Node, Selector, Want};
-use lab::{INTERFACE, Lab};
+use emp_testing::lab::{INTERFACE, Lab};
 
 /// Bytes of one message: enough for many blocks.
 const BYTES: usize = 1 << 20;

@@ -1,8 +1,6 @@
 //! Regions, puts, gets and atomics: what they do, how they fail, and that the target's application need not lift a finger.
 
 mod common;
-#[path = "../../link/tests/lab/mod.rs"]
-mod lab;
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -14,7 +12,7 @@ use emp_host::{
     WaitMode,
 };
 use emp_link::{FaultLink, FaultPlan, Link, PacketLink, PacketOptions, UdpLink, UdpOptions};
-use lab::{INTERFACE, Lab};
+use emp_testing::lab::{INTERFACE, Lab};
 
 const SIZES: [usize; 8] = [0, 1, 32, 1400, 1500, 9000, 65_537, 2 << 20];
 

@@ -3,15 +3,13 @@
 //! Needs root; says so where it is not to be had.
 
 mod common;
-#[path = "../../link/tests/lab/mod.rs"]
-mod lab;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{LONG, pattern};
 use emp_host::{AutoLinks, Board, Node, Selector, Status, Want};
-use lab::{INTERFACE, Lab};
+use emp_testing::lab::{INTERFACE, Lab};
 
 /// The limit of silence of node `a`: the kernel may take a second to say that there is no carrier, and as long to find neighbours again.
 const PATIENCE: Duration = Duration::from_millis(3_000);

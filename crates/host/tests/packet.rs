@@ -3,8 +3,6 @@
 //! Needs root; says so where it is not to be had.
 
 mod common;
-#[path = "../../link/tests/lab/mod.rs"]
-mod lab;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +13,8 @@ use emp_host::{
     Board, CompletionMode, Node, NodeBuilder, NodeId, Selector, SendOptions, Status, WaitMode,
 };
 use emp_link::{Capabilities, FaultLink, FaultPlan, Link, PacketLink, PacketOptions, TxFrame};
+use emp_testing::lab::{INTERFACE, Lab};
 use emp_wire::{Flags, Header};
-use lab::{INTERFACE, Lab};
 
 /// The end of the cable in one of the hosts. Sockets stay in the namespace that they were opened in.
 fn end_of_cable(lab: &Lab, side: usize, name: &str) -> PacketLink {

@@ -3,8 +3,6 @@
 //! Needs root; says so where it is not to be had.
 
 mod common;
-#[path = "../../link/tests/lab/mod.rs"]
-mod lab;
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
@@ -18,7 +16,7 @@ use emp_host::{AutoLinks, Board, LinkIndex, Node, NodeBuilder, NodeId, Paths, Se
 use emp_link::{
     Capabilities, Link, LinkAddress, PacketLink, PacketOptions, TxFrame, UdpLink, UdpOptions,
 };
-use lab::{INTERFACE, Lab};
+use emp_testing::lab::{INTERFACE, Lab};
 
 /// The threshold of these tests, in frames.
 const BULK_FRAMES: u32 = 4;

@@ -3,12 +3,10 @@
 //! Needs root; says so where it is not to be had.
 
 mod common;
-#[path = "../../link/tests/lab/mod.rs"]
-mod lab;
 
 use common::{BOARDS, LONG, Pair, both, pattern};
 use emp_host::{AutoLinks, Board, Node, Outcome, Selector, Want};
-use lab::{INTERFACE, Lab};
+use emp_testing::lab::{INTERFACE, Lab};
 
 fn start(lab: &Lab, side: usize, want: Want, board: Board) -> Node {
     let name = ["a", "b"][side];

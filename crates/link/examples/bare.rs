@@ -12,10 +12,7 @@ use emp_link::{
     Link, LinkAddress, PacketLink, PacketOptions, TxFrame, UdpLink, UdpOptions, XdpLink, XdpOptions,
 };
 
-#[path = "../tests/lab/mod.rs"]
-mod lab;
-
-use lab::{INTERFACE, Lab};
+use emp_testing::lab::{INTERFACE, Lab};
 
 /// Round trips between two looks at the clock: a look costs some 25 ns.
 const LAP: usize = 10;

@@ -9,9 +9,7 @@ use emp_link::{
 };
 use emp_testing::{Need, skip};
 
-mod lab;
-
-use lab::{INTERFACE, Lab};
+use emp_testing::lab::{INTERFACE, Lab};
 
 type Ends = Result<[Box<dyn Link>; 2], String>;
 

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use emp_link::{Link, LinkAddress, TxFrame, UdpLink, UdpOptions};
 
-mod lab;
-
-use lab::{INTERFACE, Lab};
+use emp_testing::lab::{INTERFACE, Lab};
 
 const TAG: u16 = 1;
 const HEAD_BYTES: usize = 32;

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use emp_link::{Link, LinkAddress, PacketLink, PacketOptions, TxFrame};
 
-mod lab;
-
-use lab::{INTERFACE, Lab};
+use emp_testing::lab::{INTERFACE, Lab};
 
 /// Tells a process of this test that it is a node, and which; it lives until it is killed.
 const ROLE: &str = "EMP_TEST_NODE_TAG";

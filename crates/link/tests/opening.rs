@@ -10,9 +10,7 @@ use emp_link::{
 };
 use emp_testing::{Need, skip};
 
-mod lab;
-
-use lab::{INTERFACE, Lab};
+use emp_testing::lab::{INTERFACE, Lab};
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

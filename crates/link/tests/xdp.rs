@@ -9,9 +9,7 @@ use emp_link::{
     Link, LinkAddress, LinkError, PacketLink, PacketOptions, TxFrame, XdpLink, XdpMode, XdpOptions,
 };
 
-mod lab;
-
-use lab::{INTERFACE, Lab};
+use emp_testing::lab::{INTERFACE, Lab};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 const TAG: u16 = 7;

@@ -1,21 +1,24 @@
-//! How the faces' libraries are held to their interfaces: by C programs, which a script of each face builds against the library
-//! that was built with the test, run alone, between two hosts, under loss, and as an ordinary user.
+//! How the faces' libraries are held to their interfaces: by C programs, which `tests/faces/run` builds against the library that
+//! was built with the test, run alone, between two hosts, under loss, as an ordinary user, with valgrind and AddressSanitizer.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::lab::{INTERFACE, Lab};
+use crate::{Need, skip};
+
 /// Bounds a run that hangs; the programs themselves give up earlier, and say where.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// What makes a host of its own for a program, with nothing but a loopback: places on a machine are one process's each, and several
 /// tests run at once. Only root can; others take turns.
-pub const OWN_HOST: [&str; 6] =
+const OWN_HOST: [&str; 6] =
     ["unshare", "--net", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"];
 
 /// Runs a program without any privilege.
-pub const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
 /// Settings that no program of a test inherits.
 const SETTINGS: [&str; 10] = [
@@ -33,16 +36,37 @@ const SETTINGS: [&str; 10] = [
 
 /// A face under test.
 pub struct Face {
+    /// The name of its folders: sources in `faces`, the conformance program in `tests`.
     name: &'static str,
     library: &'static str,
-    script: &'static str,
+    /// For all runs.
+    settings: &'static [(&'static str, &'static str)],
     built: OnceLock<PathBuf>,
 }
 
+/// How one of two processes is run: on this side of the cable, called this, with these arguments.
+pub struct Side<'a> {
+    /// 0 or 1.
+    pub side: usize,
+    /// What its host is called.
+    pub name: &'a str,
+    /// Of the program.
+    pub arguments: &'a [&'a str],
+}
+
+/// EMP's sources.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 impl Face {
-    /// One with this library, whose programs are built by this script: given a directory with the library and `--build`.
-    pub const fn new(name: &'static str, library: &'static str, script: &'static str) -> Self {
-        Self { name, library, script, built: OnceLock::new() }
+    /// One with this library, whose programs run with these settings of the environment.
+    pub const fn new(
+        name: &'static str,
+        library: &'static str,
+        settings: &'static [(&'static str, &'static str)],
+    ) -> Self {
+        Self { name, library, settings, built: OnceLock::new() }
     }
 
     /// A directory with the library that was built with this test, and the programs. Readable by everyone; it goes with this
@@ -58,79 +82,204 @@ impl Face {
             assert!(library.exists(), "{} was not built", library.display());
             // Ordinary users may not look into the directory of the build.
             let directory = temporary(self.name);
-            std::fs::create_dir_all(&directory).expect("a directory for the test");
             remove_at_exit(&directory);
-            std::fs::copy(library, directory.join(self.library)).expect("the library copied");
-            self.build(&directory, "");
+            self.build(&library, &directory, "");
             directory
         })
     }
 
-    /// Builds the programs in a directory that has the library, with these flags of the compiler.
-    ///
-    /// # Panics
-    ///
-    /// If they cannot be built.
-    pub fn build(&self, directory: &Path, flags: &str) {
-        let mut command = Command::new(self.script);
-        let output = command.arg(directory).arg("--build").env("CFLAGS", flags).output();
-        let output = output.expect("the script was started");
+    /// Builds the programs in a directory, which gets the library, with these flags of the compiler.
+    fn build(&self, library: &Path, directory: &Path, flags: &str) {
+        std::fs::create_dir_all(directory).expect("a directory for the test");
+        std::fs::copy(library, directory.join(self.library)).expect("the library copied");
+        let mut command = Command::new(root().join("tests/faces/run"));
+        command.arg(self.name).arg(directory).arg("--build").env("CFLAGS", flags);
+        let output = command.output().expect("the script was started");
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "the program was not built: {text}");
     }
 
     /// The program, with settings that no test inherits.
-    ///
-    /// # Panics
-    ///
-    /// As for [`built`](Self::built).
-    pub fn program(&self, wrapper: &[&str], place: &Place) -> Command {
-        command(&self.built().join("conformance"), wrapper, place)
+    fn program(&self, wrapper: &[&str], place: &Place) -> Command {
+        self.program_at(&self.built().join("conformance"), wrapper, place)
     }
 
-    /// Runs it alone under these wrappers, on a host of its own if that can be made.
+    fn program_at(&self, program: &Path, wrapper: &[&str], place: &Place) -> Command {
+        let mut command = command(program, wrapper, place);
+        command.envs(self.settings.iter().copied());
+        command
+    }
+
+    /// Runs it alone, on a host of its own if that can be made; with settings of the environment. What it has written.
     ///
     /// # Panics
     ///
     /// If a check fails.
-    pub fn alone_under(
+    pub fn alone(&self, what: &str, settings: &[(&str, &str)]) -> String {
+        let (_turn, host) = own_host();
+        let mut command = self.program(host, &self.place(what));
+        command.env("EMP_INTERFACE", "lo").envs(settings.iter().copied());
+        passes(command.spawn().expect("the program starts"), what)
+    }
+
+    /// Runs it alone without any privilege, under a user's own identity. Root becomes nobody for that.
+    ///
+    /// # Panics
+    ///
+    /// If a check fails.
+    pub fn for_ordinary_users(&self) {
+        let (_turn, host) = own_host();
+        let place = self.place("user");
+        let user: &[&str] = if is_root() { &NOBODY } else { &[] };
+        if is_root() {
+            place.give_to_nobody();
+        }
+        let mut command = self.program(&[host, user].concat(), &place);
+        passes(command.env("EMP_INTERFACE", "lo").spawn().expect("the program starts"), "user");
+    }
+
+    /// Runs these tests, by their names with spaces between, under valgrind: no memory is used that is not there, and none is
+    /// lost. With the suppressions of the face, if it has a file `valgrind.supp` beside the program.
+    ///
+    /// # Panics
+    ///
+    /// If a check fails, or valgrind finds something.
+    pub fn under_valgrind(&self, tests: &str) {
+        if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
+            return skip(Need::Mpi, "valgrind is not installed");
+        }
+        let known = root().join("tests").join(self.name).join("valgrind.supp");
+        let known = known.exists().then(|| format!("--suppressions={}", known.display()));
+        let valgrind = [
+            "valgrind",
+            "--quiet",
+            "--fair-sched=yes", // else a program that computes in a loop keeps the library's threads from running
+            "--error-exitcode=33",
+            "--leak-check=full",
+            "--show-leak-kinds=definite",
+            "--errors-for-leak-kinds=definite",
+        ];
+        let known: Vec<&str> = known.as_deref().into_iter().collect();
+        let (_turn, host) = own_host();
+        let mut command = command(
+            &self.built().join("conformance"),
+            &[host, &valgrind, &known].concat(),
+            &self.place("valgrind"),
+        );
+        command.args(tests.split_whitespace()).env("EMP_INTERFACE", "lo");
+        passes(command.spawn().expect("valgrind is there"), "valgrind");
+    }
+
+    /// Runs it with the program's memory, which the library writes to, watched by the compiler's checks: what C has called with
+    /// it, and what is lost at the end. `tests`: these, all if it is empty.
+    ///
+    /// # Panics
+    ///
+    /// If a check fails, or the compiler's.
+    pub fn with_sanitizers(&self, tests: &str) {
+        let directory = self.built().join("sanitized");
+        let flags = "-fsanitize=address,undefined -fno-sanitize-recover=all";
+        self.build(&self.built().join(self.library), &directory, flags);
+        let (_turn, host) = own_host();
+        let mut command =
+            self.program_at(&directory.join("conformance"), host, &self.place("sanitizer"));
+        command.args(tests.split_whitespace()).env("EMP_INTERFACE", "lo");
+        passes(command.spawn().expect("the program starts"), "AddressSanitizer");
+    }
+
+    /// Runs it in two processes in two hosts, the second of which is begun first; as ordinary users if `user`. If `joined`,
+    /// what one writes the other reads, and only the first of them reports.
+    ///
+    /// # Panics
+    ///
+    /// If a check fails.
+    pub fn between_hosts(
         &self,
         what: &str,
-        wrapper: &[&str],
-        place: &Place,
+        (user, joined): (bool, bool),
+        sides: [&Side<'_>; 2],
         settings: &[(&str, &str)],
     ) {
-        let (_turn, host) = own_host();
-        let mut command = self.program(&[host, wrapper].concat(), place);
-        command.env("EMP_INTERFACE", "lo").envs(settings.iter().copied());
-        passes(command.spawn().expect("the program starts"), what);
+        let Some(lab) = Lab::build(1500) else { return };
+        let place = self.place(what);
+        if user {
+            place.give_to_nobody();
+        }
+        let command = |side: &Side<'_>| {
+            let mut wrapper = vec!["ip", "netns", "exec", lab.name(side.side)];
+            if user {
+                wrapper.extend(NOBODY);
+            }
+            let mut command = self.program(&wrapper, &place);
+            command.args(side.arguments).env("EMP_NAME", side.name);
+            command.env("EMP_INTERFACE", INTERFACE).envs(settings.iter().copied());
+            command
+        };
+        let (mut active, mut passive) = (command(sides[0]), command(sides[1]));
+        if joined {
+            passive.stdin(Stdio::piped());
+        }
+        let mut passive = passive.spawn().expect("the program starts");
+        if joined {
+            let (to, from) = (passive.stdin.take(), passive.stdout.take());
+            active.stdin(from.expect("piped")).stdout(to.expect("piped"));
+        }
+        let running = active.spawn().expect("the program starts");
+        // With it go its ends of the pipes, for whose end the other one waits.
+        drop(active);
+        passes(running, what);
+        let (good, text) = ends(passive, "the other side");
+        assert!(good && (joined || text.contains(" 0 failed")), "the other side has failed");
     }
 
-    /// The same without wrappers.
+    /// Library, headers and tools as `make install` puts them, used from there by a script of the shell: `$root` is where they
+    /// are, `$side` the process that it may leave behind, `flags NAME` what pkg-config's file has as libraries, `build NAME`
+    /// builds a program of its input, `refuses COMMAND` is well if that is a mistake. What it has written.
     ///
     /// # Panics
     ///
-    /// If a check fails.
-    pub fn alone(&self, what: &str, settings: &[(&str, &str)]) {
-        self.alone_under(what, &[], &self.place(what), settings);
+    /// If the script fails.
+    pub fn installed(&self, script: &str) -> String {
+        let place = self.place("install");
+        let to = place.0.join("root");
+        let install = root().join("faces").join(self.name).join("install");
+        let installed = Command::new(install).arg(self.built()).arg("/usr").arg(&to).output();
+        let installed = installed.expect("the script was started");
+        let text = String::from_utf8_lossy(&installed.stderr);
+        assert!(installed.status.success(), "{text}");
+        let script = format!("{INSTALLED}\n{script}");
+        let (_turn, host) = own_host();
+        let host = if host.is_empty() { &["env"] } else { host };
+        let mut command = Command::new(host[0]);
+        command.args(&host[1..]).args(["sh", "-c", &script, "sh"]).arg(to.join("usr"));
+        command.env("XDG_RUNTIME_DIR", &place.0).env("EMP_NAME", "ann").env("EMP_INTERFACE", "lo");
+        let output = command.output().expect("a shell");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {text}{errors}", output.status);
+        text
     }
 
     /// A place for one test.
-    ///
-    /// # Panics
-    ///
-    /// If there is no room for it.
-    pub fn place(&self, what: &str) -> Place {
+    fn place(&self, what: &str) -> Place {
         Place::new(&format!("{}-{what}", self.name))
     }
 }
 
+/// How scripts for what is installed begin.
+const INSTALLED: &str = r#"
+    set -eu
+    root=$1 side=
+    # Whatever fails, nobody is left waiting.
+    trap '[ -z "$side" ] || kill $side 2>/dev/null || :' EXIT
+    flags() { sed -n 's/^Libs: *//p' "$root/lib/pkgconfig/$1.pc" | grep -e "-l$1" >/dev/null; }
+    build() { ${CC:-cc} -xc - -o "$root/$1" -I"$root/include" -L"$root/lib" $2; }
+    refuses() { status=0; "$@" 2>/dev/null || status=$?; [ $status = 2 ]; }
+    export LD_LIBRARY_PATH="$root/lib"
+"#;
+
 /// A program of a face.
-///
-/// # Panics
-///
-/// If its path is not of letters.
-pub fn command(program: &Path, wrapper: &[&str], place: &Place) -> Command {
+fn command(program: &Path, wrapper: &[&str], place: &Place) -> Command {
     let program = program.to_str().expect("a path of letters");
     let all: Vec<&str> = wrapper.iter().copied().chain([program]).collect();
     let mut command = Command::new(all[0]);
@@ -143,7 +292,7 @@ pub fn command(program: &Path, wrapper: &[&str], place: &Place) -> Command {
 }
 
 /// The beginning of a command for a host of its own, or what makes users take turns who cannot make one.
-pub fn own_host() -> (Option<MutexGuard<'static, ()>>, &'static [&'static str]) {
+fn own_host() -> (Option<MutexGuard<'static, ()>>, &'static [&'static str]) {
     static TURN: Mutex<()> = Mutex::new(());
     match is_root() {
         true => (None, &OWN_HOST),
@@ -152,7 +301,7 @@ pub fn own_host() -> (Option<MutexGuard<'static, ()>>, &'static [&'static str]) 
 }
 
 /// True if this is root.
-pub fn is_root() -> bool {
+fn is_root() -> bool {
     // SAFETY: takes no arguments and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
@@ -177,7 +326,7 @@ fn remove_at_exit(directory: &Path) {
 }
 
 /// Where processes of one test find each other in shared memory, and nobody else.
-pub struct Place(pub PathBuf);
+struct Place(PathBuf);
 
 impl Place {
     fn new(name: &str) -> Self {
@@ -186,12 +335,8 @@ impl Place {
         Self(path)
     }
 
-    /// Gives it to nobody, for programs that run as that.
-    ///
-    /// # Panics
-    ///
-    /// If this is not root.
-    pub fn give_to_nobody(&self) {
+    /// Gives it to nobody, for programs that run as that; root may.
+    fn give_to_nobody(&self) {
         std::os::unix::fs::chown(&self.0, Some(65534), Some(65534))
             .expect("root gives a directory");
     }
@@ -203,23 +348,16 @@ impl Drop for Place {
     }
 }
 
-/// Waits for the end.
-///
-/// # Panics
-///
-/// Unless the program got there and no check has failed.
-pub fn passes(child: Child, what: &str) {
+/// Waits for the end: the program must get there, and no check may have failed. What it has written.
+fn passes(child: Child, what: &str) -> String {
     let (success, text) = ends(child, what);
     assert!(success, "{what} has failed");
     assert!(text.contains(" 0 failed"), "{what}: the program did not get to its end");
+    text
 }
 
 /// Waits for the end: whether it is a good one, and all that was written.
-///
-/// # Panics
-///
-/// If the system refuses to say.
-pub fn ends(mut child: Child, what: &str) -> (bool, String) {
+fn ends(mut child: Child, what: &str) -> (bool, String) {
     let start = Instant::now();
     while child.try_wait().expect("it is a child").is_none() {
         if start.elapsed() > LIMIT {

@@ -1,5 +1,7 @@
 //! Two hosts on one machine: network namespaces joined by a virtual cable.
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -18,12 +20,12 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Builds the lab, with the face's name in that of its namespaces. `None`, loudly, for users who may not.
+    /// Builds the lab. `None`, loudly, for users who may not.
     ///
     /// # Panics
     ///
     /// For root, for whom it must work.
-    pub fn build(face: &str, mtu: usize) -> Option<Self> {
+    pub fn build(mtu: usize) -> Option<Self> {
         // SAFETY: takes no arguments and cannot fail.
         if unsafe { libc::geteuid() } != 0 {
             skip(Need::Root, "only root can make network namespaces");
@@ -31,7 +33,7 @@ impl Lab {
         }
         static LABS: AtomicU32 = AtomicU32::new(0);
         let number = LABS.fetch_add(1, Ordering::Relaxed);
-        let name = |side| format!("emp-{face}-{}-{number}{side}", std::process::id());
+        let name = |side| format!("emp{}-{number}{side}", std::process::id());
         let mut lab = Self { names: Vec::new() };
         for name in [name("a"), name("b")] {
             ip(&["netns", "add", &name]);
@@ -43,11 +45,13 @@ impl Lab {
             "-n", a, "link", "add", INTERFACE, "mtu", &mtu, "type", "veth", "peer", "name",
             INTERFACE, "mtu", &mtu, "netns", b,
         ]);
-        for (side, name) in lab.names.iter().enumerate() {
-            let address = format!("10.77.0.{}/24", side + 1);
-            ip(&["-n", name, "address", "add", &address, "dev", INTERFACE]);
-            ip(&["-n", name, "link", "set", "lo", "up"]);
-            ip(&["-n", name, "link", "set", INTERFACE, "up"]);
+        for side in 0..2 {
+            let v4 = format!("10.77.0.{}/24", side + 1);
+            let v6 = format!("fd77::{}/64", side + 1);
+            lab.ip(side, &["address", "add", &v4, "dev", INTERFACE]);
+            lab.ip(side, &["address", "add", &v6, "dev", INTERFACE, "nodad"]);
+            lab.ip(side, &["link", "set", "lo", "up"]);
+            lab.ip(side, &["link", "set", INTERFACE, "up"]);
         }
         // The kernel tells of a cable a moment after both ends are up; programs that begin before see none.
         let has_carrier = |name: &String| {
@@ -66,6 +70,52 @@ impl Lab {
     /// The name of one of the two namespaces.
     pub fn name(&self, side: usize) -> &str {
         &self.names[side]
+    }
+
+    /// Replaces the cable by one whose ends have so many queues, receive and send.
+    ///
+    /// # Panics
+    ///
+    /// If the kernel refuses.
+    pub fn set_queues(&self, ends: [[usize; 2]; 2]) {
+        let [[rx, tx], [peer_rx, peer_tx]] = ends;
+        let (end, peer) = (
+            format!("{INTERFACE} numrxqueues {rx} numtxqueues {tx}"),
+            format!("{INTERFACE} numrxqueues {peer_rx} numtxqueues {peer_tx}"),
+        );
+        let cable = format!("link add {end} type veth peer name {peer} netns {}", self.names[1]);
+        self.ip(0, &["link", "delete", INTERFACE]);
+        self.ip(0, &cable.split(' ').collect::<Vec<_>>());
+        (0..2).for_each(|side| self.ip(side, &["link", "set", INTERFACE, "up"]));
+    }
+
+    /// Runs `ip` in one of the two namespaces.
+    ///
+    /// # Panics
+    ///
+    /// If that fails.
+    pub fn ip(&self, side: usize, arguments: &[&str]) {
+        ip(&[&["-n", self.names[side].as_str()], arguments].concat());
+    }
+
+    /// Runs `work` in a thread that lives in one of the namespaces. Sockets that it opens stay
+    /// there.
+    ///
+    /// # Panics
+    ///
+    /// If it does, or if the thread cannot get there.
+    pub fn inside<T: Send>(&self, side: usize, work: impl FnOnce() -> T + Send) -> T {
+        let path = format!("/var/run/netns/{}", self.names[side]);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                let namespace = File::open(path).expect("the namespace exists");
+                // SAFETY: the descriptor is open; only this thread changes its namespace.
+                let result = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+                assert_eq!(result, 0, "setns: {}", std::io::Error::last_os_error());
+                work()
+            });
+            thread.join().expect("the work inside the namespace succeeds")
+        })
     }
 }
 

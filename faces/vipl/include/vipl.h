@@ -356,7 +356,10 @@ VIP_RETURN VipRecvNotify(VIP_VI_HANDLE ViHandle, VIP_PVOID Context,
 VIP_RETURN VipCQNotify(VIP_CQ_HANDLE CQHandle, VIP_PVOID Context,
     void (*Handler)(VIP_PVOID Context, VIP_NIC_HANDLE NicHandle, VIP_VI_HANDLE ViHandle,
         VIP_BOOLEAN RecvQueue));
-/* Null: lines in the log (EMP_LOG), as before the first call. */
+/*
+ * Null: lines in the log (EMP_LOG), as before the first call. Once this returns, the handler before does not run any more, unless
+ * it has called this. Of a VI that was destroyed nothing is told.
+ */
 VIP_RETURN VipErrorCallback(VIP_NIC_HANDLE NicHandle, VIP_PVOID Context,
     void (*Handler)(VIP_PVOID Context, VIP_ERROR_DESCRIPTOR *ErrorDesc));
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use emp_face::claim::Claim;
@@ -66,6 +66,8 @@ pub struct Nic {
     pub way: Way,
     pub settings: Settings,
     state: Mutex<State>,
+    /// The error handler has returned.
+    pub told: Condvar,
     pub inbox: Inbox,
     pub waiters: Waiters,
     /// Threads that wait in calls.
@@ -115,6 +117,7 @@ impl Nic {
             way,
             settings,
             state: Mutex::new(State::new()),
+            told: Condvar::new(),
             inbox: Inbox::default(),
             waiters: Waiters::default(),
             blocked: AtomicU32::new(0),

@@ -2,6 +2,7 @@
 //! calls them, with nothing locked.
 
 use std::ffi::c_void;
+use std::sync::PoisonError;
 
 use emp_face::handles::Key;
 use emp_face::log;
@@ -80,7 +81,9 @@ impl Nic {
                 if state.closed {
                     return;
                 }
-                state.next_call()
+                let call = state.next_call();
+                state.telling = matches!(call, Some(Call::Error(Some(_), _)));
+                call
             };
             let context = std::ptr::with_exposed_provenance_mut::<c_void>;
             let handle = self.handle();
@@ -97,6 +100,8 @@ impl Nic {
                 Some(Call::Error(Some((handler, pointer)), mut event)) => {
                     // SAFETY: likewise; the event outlives the call.
                     unsafe { handler(context(pointer), &raw mut event) }
+                    self.lock_even_closed().telling = false;
+                    self.told.notify_all();
                 }
                 Some(Call::Error(None, event)) => {
                     let text = format!("VIPL: VI {:x}: {}", event.vi, event.code.describe());
@@ -178,7 +183,12 @@ pub extern "C" fn VipErrorCallback(
 ) -> Return {
     enter(|| {
         let nic = nic(handle)?;
-        nic.lock()?.error_handler = handler.map(|handler| (handler, context.expose_provenance()));
+        let mut state = nic.lock()?;
+        state.error_handler = handler.map(|handler| (handler, context.expose_provenance()));
+        // What the one before stands on may be gone once this returns.
+        while state.telling && !nic.service.is_current() {
+            state = nic.told.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
         Ok(())
     })
 }

@@ -46,6 +46,8 @@ pub struct State {
     /// Asynchronous errors that the handler was not told of.
     pub events: VecDeque<ErrorDescriptor>,
     pub error_handler: Option<(ErrorHandler, usize)>,
+    /// The service thread is in the error handler.
+    pub telling: bool,
     /// Registrations of handlers.
     pub notifies: usize,
     /// `VipNSInit` was called.
@@ -75,6 +77,7 @@ impl State {
             outgoing: Slots::default(),
             events: VecDeque::new(),
             error_handler: None,
+            telling: false,
             notifies: 0,
             names: false,
             completions: Vec::with_capacity(COMPLETIONS_AT_ONCE),

@@ -199,6 +199,8 @@ pub extern "C" fn VipDestroyVi(handle: Handle) -> Return {
         }
         let Some(vi) = state.vis.remove(key) else { return Ok(()) };
         state.conns.remove(&vi.conn);
+        // Nobody can ask about it any more.
+        state.events.retain(|event| event.vi != handle);
         state.notifies -= vi.send.notify.len() + vi.receive.notify.len();
         if let Some(tag) = state.ptags.get_mut(vi.ptag) {
             tag.users -= 1;

@@ -117,7 +117,8 @@ impl Face {
     /// If a check fails.
     pub fn alone(&self, what: &str, settings: &[(&str, &str)]) -> String {
         let (_turn, host) = own_host();
-        let mut command = self.program(host, &self.place(what));
+        let place = self.place(what);
+        let mut command = self.program(host, &place);
         command.env("EMP_INTERFACE", "lo").envs(settings.iter().copied());
         passes(command.spawn().expect("the program starts"), what)
     }
@@ -161,11 +162,9 @@ impl Face {
         ];
         let known: Vec<&str> = known.as_deref().into_iter().collect();
         let (_turn, host) = own_host();
-        let mut command = command(
-            &self.built().join("conformance"),
-            &[host, &valgrind, &known].concat(),
-            &self.place("valgrind"),
-        );
+        let place = self.place("valgrind");
+        let mut command =
+            command(&self.built().join("conformance"), &[host, &valgrind, &known].concat(), &place);
         command.args(tests.split_whitespace()).env("EMP_INTERFACE", "lo");
         passes(command.spawn().expect("valgrind is there"), "valgrind");
     }
@@ -181,8 +180,8 @@ impl Face {
         let flags = "-fsanitize=address,undefined -fno-sanitize-recover=all";
         self.build(&self.built().join(self.library), &directory, flags);
         let (_turn, host) = own_host();
-        let mut command =
-            self.program_at(&directory.join("conformance"), host, &self.place("sanitizer"));
+        let place = self.place("sanitizer");
+        let mut command = self.program_at(&directory.join("conformance"), host, &place);
         command.args(tests.split_whitespace()).env("EMP_INTERFACE", "lo");
         passes(command.spawn().expect("the program starts"), "AddressSanitizer");
     }

@@ -2,20 +2,13 @@
 #ifndef COMMON_H
 #define COMMON_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-
+#include "../../common/tools/measure.h"
 #include "mx_extensions.h"
 #include "myriexpress.h"
 
 /* Where the two sides of a measurement are, unless said otherwise. */
 #define RECEIVER_ID 4
 #define KEY 0x656d7031u /* "emp1" */
-
-static const char *tool;
 
 static inline void fail(const char *what, mx_return_t code)
 {
@@ -29,30 +22,12 @@ static inline void must(const char *what, mx_return_t code)
 		fail(what, code);
 }
 
-static inline double now(void)
-{
-	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
-
-/* A number from the command line; a mistake ends the tool with code 2. */
-static inline unsigned long number(const char *option, const char *text, unsigned long max)
-{
-	char *end;
-	unsigned long value = strtoul(text, &end, 0);
-	if (*text == 0 || *text == '-' || *end != 0 || value > max) {
-		fprintf(stderr, "%s: -%s %s: must be a number of at most %lu\n", tool, option, text, max);
-		exit(2);
-	}
-	return value;
-}
-
 /* What both sides of a measurement are told. */
 struct options {
+	struct span span;
 	const char *destination;
-	unsigned long board, id, remote_id, start, end, repetitions, multiplier;
-	int verify, blocking;
+	unsigned long board, id, remote_id;
+	int blocking;
 };
 
 static inline void usage(const char *what, const char *more)
@@ -65,73 +40,36 @@ static inline void usage(const char *what, const char *more)
 	    "  -r ID            its endpoint id (%d)\n"
 	    "  -b BOARD         board of this side (any)\n"
 	    "  -e ID            endpoint id of this side (%d if it waits, any if not)\n"
-	    "  -S BYTES         shortest message (1)\n"
-	    "  -E BYTES         longest message (4194304)\n"
-	    "  -M FACTOR        from each length to the next (2)\n"
-	    "  -N COUNT         messages of each length (1000; fewer of long ones)\n"
-	    "  -V               verify what arrives\n"
+	    SPAN_USAGE
 	    "  -w               wait by sleeping in mx_wait, not by looking with mx_test\n%s",
 	    tool, what, tool, tool, RECEIVER_ID, RECEIVER_ID, more);
 }
 
 static inline struct options read_options(int count, char **arguments, const char *what, const char *more)
 {
-	struct options options = {.destination = NULL,
+	struct options options = {.span = SPAN,
 		.board = MX_ANY_NIC,
 		.id = MX_ANY_ENDPOINT,
-		.remote_id = RECEIVER_ID,
-		.start = 1,
-		.end = 4 << 20,
-		.repetitions = 1000,
-		.multiplier = 2};
+		.remote_id = RECEIVER_ID};
 	int option;
-	while ((option = getopt(count, arguments, "d:r:b:e:S:E:M:N:Vwh")) != -1) {
+	while ((option = getopt(count, arguments, "d:r:b:e:wh" SPAN_LETTERS)) != -1) {
 		switch (option) {
-		case 'd':
-			options.destination = optarg;
-			break;
-		case 'r':
-			options.remote_id = number("r", optarg, 255);
-			break;
-		case 'b':
-			options.board = number("b", optarg, 255);
-			break;
-		case 'e':
-			options.id = number("e", optarg, 255);
-			break;
-		case 'S':
-			options.start = number("S", optarg, 1ul << 30);
-			break;
-		case 'E':
-			options.end = number("E", optarg, 1ul << 30);
-			break;
-		case 'M':
-			options.multiplier = number("M", optarg, 1024);
-			break;
-		case 'N':
-			options.repetitions = number("N", optarg, 1ul << 30);
-			break;
-		case 'V':
-			options.verify = 1;
-			break;
-		case 'w':
-			options.blocking = 1;
-			break;
-		case 'h':
-			usage(what, more);
-			exit(0);
+		case 'd': options.destination = optarg; break;
+		case 'r': options.remote_id = number(option, optarg, 255); break;
+		case 'b': options.board = number(option, optarg, 255); break;
+		case 'e': options.id = number(option, optarg, 255); break;
+		case 'w': options.blocking = 1; break;
+		case 'h': usage(what, more); exit(0);
 		default:
-			exit(2);
+			if (!read_span(&options.span, option, optarg, 1ul << 30))
+				exit(2);
 		}
 	}
 	if (optind < count) {
 		fprintf(stderr, "%s: %s: unknown argument (-h shows what there is)\n", tool, arguments[optind]);
 		exit(2);
 	}
-	if (options.multiplier < 2 || options.repetitions < 1 || options.start > options.end) {
-		fprintf(stderr, "%s: -M must be at least 2, -N at least 1, and -S at most -E\n", tool);
-		exit(2);
-	}
+	check_span(&options.span);
 	return options;
 }
 
@@ -177,35 +115,6 @@ static inline mx_status_t finish(mx_request_t request)
 		exit(1);
 	}
 	return status;
-}
-
-static inline void fill(unsigned char *memory, uint64_t length, uint64_t seed)
-{
-	for (uint64_t i = 0; i < length; i++)
-		memory[i] = (unsigned char)(seed + i * 13 + (i >> 8));
-}
-
-static inline void verify(const unsigned char *memory, uint64_t length, uint64_t seed)
-{
-	for (uint64_t i = 0; i < length; i++)
-		if (memory[i] != (unsigned char)(seed + i * 13 + (i >> 8))) {
-			fprintf(stderr, "%s: byte %llu of a message of %llu is wrong\n", tool,
-			    (unsigned long long)i, (unsigned long long)length);
-			exit(1);
-		}
-}
-
-/* Long messages are sent less often: about as many bytes as 1000 of 64 KB. */
-static inline uint64_t repetitions(const struct options *options, uint64_t length)
-{
-	uint64_t most = length ? (64ull << 20) / length + 4 : options->repetitions;
-	return options->repetitions < most ? options->repetitions : most;
-}
-
-/* The next length; 0 comes before 1. */
-static inline uint64_t next_length(uint64_t length, const struct options *options)
-{
-	return length == 0 ? 1 : length * options->multiplier;
 }
 
 /* Opens this side, and connects it if it is the active one; the passive one learns its peer by the first round. */

@@ -22,11 +22,11 @@ static void lead(const struct options *options, unsigned char *out, unsigned cha
 {
 	struct round round;
 	printf("%10s %12s %14s   half of a round trip\n", "bytes", "us", "MB/s");
-	for (uint64_t length = options->start; length <= options->end; length = next_length(length, options)) {
+	for (uint64_t length = options->span.start; length <= options->span.end; length = next_length(length, &options->span)) {
 		double start;
 		round.length = length;
-		round.repetitions = repetitions(options, length);
-		round.verify = (uint64_t)options->verify;
+		round.repetitions = repetitions(&options->span, length);
+		round.verify = (uint64_t)options->span.verify;
 		finish(start_send(ROUND, &round, sizeof round));
 		start = now();
 		run(round, out, in, 1);
@@ -60,17 +60,17 @@ int main(int count, char **arguments)
 	unsigned char *out, *in;
 	tool = "emp-mx-pingpong";
 	options = read_options(count, arguments, "half round-trip times of messages between two MX endpoints", "");
-	out = calloc(1, options.end + 1);
-	in = calloc(1, options.end + 1);
+	out = calloc(1, options.span.end + 1);
+	in = calloc(1, options.span.end + 1);
 	if (out == NULL || in == NULL) {
-		fprintf(stderr, "%s: no memory for messages of %lu bytes\n", tool, options.end);
+		fprintf(stderr, "%s: no memory for messages of %lu bytes\n", tool, options.span.end);
 		return 1;
 	}
 	open_side(&options);
 	if (options.destination != NULL)
 		lead(&options, out, in);
 	else
-		follow(out, in, options.end);
+		follow(out, in, options.span.end);
 	must("closing", mx_close_endpoint(endpoint));
 	must("ending", mx_finalize());
 	free(out);

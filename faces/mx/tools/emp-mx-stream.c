@@ -30,11 +30,11 @@ static void lead(const struct options *options, unsigned char *memory)
 {
 	struct round round;
 	printf("%10s %14s %14s   from here to there\n", "bytes", "MB/s", "messages/s");
-	for (uint64_t length = options->start; length <= options->end; length = next_length(length, options)) {
+	for (uint64_t length = options->span.start; length <= options->span.end; length = next_length(length, &options->span)) {
 		double start;
 		round.length = length;
-		round.repetitions = repetitions(options, length);
-		round.verify = (uint64_t)options->verify;
+		round.repetitions = repetitions(&options->span, length);
+		round.verify = (uint64_t)options->span.verify;
 		finish(start_send(ROUND, &round, sizeof round));
 		/* The other side is ready. */
 		finish(start_receive(DONE, NULL, 0));
@@ -73,16 +73,16 @@ int main(int count, char **arguments)
 	unsigned char *memory;
 	tool = "emp-mx-stream";
 	options = read_options(count, arguments, "throughput from one MX endpoint to another", "");
-	memory = calloc(AT_ONCE, options.end + 1);
+	memory = calloc(AT_ONCE, options.span.end + 1);
 	if (memory == NULL) {
-		fprintf(stderr, "%s: no memory for messages of %lu bytes\n", tool, options.end);
+		fprintf(stderr, "%s: no memory for messages of %lu bytes\n", tool, options.span.end);
 		return 1;
 	}
 	open_side(&options);
 	if (options.destination != NULL)
 		lead(&options, memory);
 	else
-		follow(memory, options.end);
+		follow(memory, options.span.end);
 	must("closing", mx_close_endpoint(endpoint));
 	must("ending", mx_finalize());
 	free(memory);

@@ -2,13 +2,7 @@
 #ifndef COMMON_H
 #define COMMON_H
 
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-
+#include "../../common/tools/measure.h"
 #include "vipl.h"
 
 enum {
@@ -21,8 +15,6 @@ enum {
 };
 /* Milliseconds until the other side must be there. */
 #define THERE 20000ul
-
-static const char *tool;
 
 static inline const char *describe(VIP_RETURN code)
 {
@@ -41,90 +33,54 @@ static inline void must(const char *what, VIP_RETURN code)
 	}
 }
 
-static inline double now(void)
-{
-	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
-
-/* A number from the command line; a mistake ends the tool with code 2. */
-static inline unsigned long number(const char *option, const char *text, unsigned long max)
-{
-	char *end;
-	unsigned long value = strtoul(text, &end, 0);
-	if (*text == 0 || *text == '-' || *end != 0 || value > max) {
-		fprintf(stderr, "%s: -%s %s: must be a number of at most %lu\n", tool, option, text, max);
-		exit(2);
-	}
-	return value;
-}
-
 /* What both sides of a measurement are told. */
 struct options {
+	struct span span;
 	const char *destination, *point, *nic;
-	unsigned long level, start, end, repetitions, factor, count, rank;
-	int verify, blocking;
+	unsigned long level, count, rank;
+	int blocking;
 };
 
 static inline void usage(const char *what, const char *synopsis)
 {
 	fprintf(stderr,
 	    "%s: %s\n\n%s"
-	    "  -p POINT    the discriminator that is waited at (%s)\n"
-	    "  -n NIC      name of the NIC (the first)\n"
-	    "  -l LEVEL    1 unreliable, 2 reliable delivery, 4 reliable reception (2)\n"
-	    "  -S BYTES    shortest message (1)\n"
-	    "  -E BYTES    longest message (4194304)\n"
-	    "  -M FACTOR   from each length to the next (2)\n"
-	    "  -N COUNT    messages of each length (1000; fewer of long ones)\n"
-	    "  -V          verify what arrives\n"
-	    "  -w          wait by sleeping in VipRecvWait, not by looking with VipRecvDone\n",
+	    "  -p POINT         the discriminator that is waited at (%s)\n"
+	    "  -n NIC           name of the NIC (the first)\n"
+	    "  -l LEVEL         1 unreliable, 2 reliable delivery, 4 reliable reception (2)\n"
+	    SPAN_USAGE
+	    "  -w               wait by sleeping in VipRecvWait, not by looking with VipRecvDone\n",
 	    tool, what, synopsis, tool);
 }
 
 static inline struct options read_options(int count, char **arguments, const char *letters,
     const char *what, const char *synopsis)
 {
-	struct options options = {.point = tool, .level = 2, .start = 1, .end = 4 << 20,
-		.repetitions = 1000, .factor = 2};
+	struct options options = {.span = SPAN, .point = tool, .level = 2};
 	int option;
 	while ((option = getopt(count, arguments, letters)) != -1) {
 		switch (option) {
 		case 'd': options.destination = optarg; break;
 		case 'p': options.point = optarg; break;
 		case 'n': options.nic = optarg; break;
-		case 'l': options.level = number("l", optarg, 4); break;
-		case 'S': options.start = number("S", optarg, 64ul << 20); break;
-		case 'E': options.end = number("E", optarg, 64ul << 20); break;
-		case 'M': options.factor = number("M", optarg, 65536); break;
-		case 'N': options.repetitions = number("N", optarg, 1ul << 30); break;
-		case 'c': options.count = number("c", optarg, 64); break;
-		case 'r': options.rank = number("r", optarg, 63); break;
-		case 'V': options.verify = 1; break;
+		case 'l': options.level = number(option, optarg, 4); break;
+		case 'c': options.count = number(option, optarg, 64); break;
+		case 'r': options.rank = number(option, optarg, 63); break;
 		case 'w': options.blocking = 1; break;
 		case 'h': usage(what, synopsis); exit(0);
-		default: usage(what, synopsis); exit(2);
+		default:
+			if (read_span(&options.span, option, optarg, 64ul << 20))
+				break;
+			usage(what, synopsis);
+			exit(2);
 		}
 	}
-	if (options.factor < 2 || options.repetitions == 0 || options.start > options.end || strlen(options.point) > 48 ||
-	    (options.level != 1 && options.level != 2 && options.level != 4)) {
-		fprintf(stderr, "%s: -M must be at least 2, -N at least 1, -S at most -E, -p at most 48 bytes, -l 1, 2 or 4\n", tool);
+	check_span(&options.span);
+	if (strlen(options.point) > 48 || (options.level != 1 && options.level != 2 && options.level != 4)) {
+		fprintf(stderr, "%s: -p must have at most 48 bytes, and -l must be 1, 2 or 4\n", tool);
 		exit(2);
 	}
 	return options;
-}
-
-static inline uint64_t next_length(uint64_t length, const struct options *options)
-{
-	return length == 0 ? 1 : length * options->factor;
-}
-
-/* Fewer of those that take long. */
-static inline uint64_t repetitions(const struct options *options, uint64_t length)
-{
-	uint64_t some = (256ull << 20) / (length + 1) + 1;
-	return options->repetitions < some ? options->repetitions : some;
 }
 
 /* One side: memory with descriptors first, then a buffer for each, and a VI. */
@@ -144,7 +100,7 @@ static inline void open_nic(const struct options *options, size_t bytes)
 	must("a protection tag", VipCreatePtag(nic, &tag));
 	memory_bytes = bytes;
 	if (posix_memalign((void **)&memory, 4096, bytes)) {
-		fprintf(stderr, "%s: no memory for messages of %lu bytes\n", tool, options->end);
+		fprintf(stderr, "%s: no memory for messages of %lu bytes\n", tool, options->span.end);
 		exit(1);
 	}
 	memset(memory, 0, bytes);
@@ -254,22 +210,6 @@ static inline void sent(VIP_VI_HANDLE vi, int blocking)
 		while ((code = VipSendDone(vi, &d)) == VIP_NOT_DONE)
 			;
 	must("sending", code);
-}
-
-static inline void fill(unsigned char *bytes, uint64_t length, uint64_t seed)
-{
-	for (uint64_t i = 0; i < length; i++)
-		bytes[i] = (unsigned char)(seed + i * 13 + (i >> 8));
-}
-
-static inline void verify(const unsigned char *bytes, uint64_t length, uint64_t seed)
-{
-	for (uint64_t i = 0; i < length; i++)
-		if (bytes[i] != (unsigned char)(seed + i * 13 + (i >> 8))) {
-			fprintf(stderr, "%s: byte %llu of %llu is wrong\n", tool, (unsigned long long)i,
-			    (unsigned long long)length);
-			exit(1);
-		}
 }
 
 #endif

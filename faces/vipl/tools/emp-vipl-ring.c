@@ -59,7 +59,7 @@ int main(int count, char **arguments)
 	gethostname(own, sizeof own - 1);
 	if (next == NULL)
 		next = called ? called : own;
-	room = (options.end + 4095) / 4096 * 4096 + 4096;
+	room = (options.span.end + 4095) / 4096 * 4096 + 4096;
 	open_nic(&options, 4096 + 8 * room);
 	to_next = new_vi(&options);
 	from_last = new_vi(&options);
@@ -78,8 +78,8 @@ int main(int count, char **arguments)
 	int leads = options.rank == 0;
 	if (leads)
 		printf("%10s %12s %14s   one process to the next\n", "bytes", "us", "MB/s");
-	for (uint64_t length = options.start; length <= options.end; length = next_length(length, &options)) {
-		uint64_t rounds = repetitions(&options, length);
+	for (uint64_t length = options.span.start; length <= options.span.end; length = next_length(length, &options.span)) {
+		uint64_t rounds = repetitions(&options.span, length);
 		double begun = now();
 		for (uint64_t i = 0; i < rounds; i++) {
 			VIP_DESCRIPTOR *write = descriptor(3, length);
@@ -87,7 +87,7 @@ int main(int count, char **arguments)
 				fill(buffer, length, i);
 			else
 				take(from_last, 0, options.blocking);
-			if (options.verify)
+			if (options.span.verify)
 				verify(buffer, length, i);
 			if (!leads)
 				must("posting a receive", VipPostRecv(from_last, descriptor(0, 0), handle));
@@ -103,7 +103,7 @@ int main(int count, char **arguments)
 			sent(to_next, options.blocking);
 			if (leads) {
 				take(from_last, 0, options.blocking);
-				verify(buffer, options.verify ? length : 0, i);
+				verify(buffer, options.span.verify ? length : 0, i);
 				must("posting a receive", VipPostRecv(from_last, descriptor(0, 0), handle));
 			}
 		}

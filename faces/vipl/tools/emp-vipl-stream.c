@@ -66,9 +66,9 @@ int main(int count, char **arguments)
 		return 0;
 	}
 	printf("%10s %12s %14s\n", "bytes", "messages/s", "MB/s");
-	for (uint64_t length = options.start; length <= options.end; length = next_length(length, &options)) {
+	for (uint64_t length = options.span.start; length <= options.span.end; length = next_length(length, &options.span)) {
 		double begun;
-		round = (struct round){length, repetitions(&options, length), (uint64_t)options.verify};
+		round = (struct round){length, repetitions(&options.span, length), (uint64_t)options.span.verify};
 		tell(&round);
 		begun = now();
 		flow(&round);

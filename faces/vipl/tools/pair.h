@@ -17,7 +17,7 @@ static unsigned under_way, next_send;
 
 static inline void start(const struct options *options)
 {
-	room = options->end < sizeof(struct round) ? 4096 : (options->end + 4095) / 4096 * 4096;
+	room = options->span.end < sizeof(struct round) ? 4096 : (options->span.end + 4095) / 4096 * 4096;
 	blocking = options->blocking;
 	open_nic(options, 4096 + (RECEIVES + SENDS) * room);
 	vi = new_vi(options);

@@ -1,11 +1,7 @@
 /* emp-vmmc: measures deposits between two VMMC processes. */
 #include <getopt.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "../../common/tools/measure.h"
 #include "vmmc.h"
 
 /* Process number of the side that waits, unless said otherwise. */
@@ -18,9 +14,9 @@ enum { SLOTS = 16 };
 #define THERE 20000
 
 struct options {
+	struct span span;
 	const char *what, *destination;
-	unsigned long number, remote, start, end, repetitions, factor;
-	int verify;
+	unsigned long number, remote;
 };
 
 /* What the active side tells the other of each length, in its orders. */
@@ -50,13 +46,6 @@ static void note(const vmmc_notification_t *notification, void *context)
 	__atomic_add_fetch((uint64_t *)context, 1, __ATOMIC_RELEASE);
 }
 
-static double now(void)
-{
-	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
-
 /* Waits until a number that the other side, or a handler, changes is so large. */
 static void reaches(volatile uint64_t *number, uint64_t wanted)
 {
@@ -70,22 +59,6 @@ static void reaches(volatile uint64_t *number, uint64_t wanted)
 			must("the other side", info.state);
 		}
 	}
-}
-
-static void fill(unsigned char *memory, uint64_t length, uint64_t seed)
-{
-	for (uint64_t i = 0; i < length; i++)
-		memory[i] = (unsigned char)(seed + i * 13 + (i >> 8));
-}
-
-static void verify(const unsigned char *memory, uint64_t length, uint64_t seed)
-{
-	for (uint64_t i = 0; i < length; i++)
-		if (memory[i] != (unsigned char)(seed + i * 13 + (i >> 8))) {
-			fprintf(stderr, "emp-vmmc: byte %llu of %llu is wrong\n", (unsigned long long)i,
-			    (unsigned long long)length);
-			exit(1);
-		}
 }
 
 static void import_all(const vmmc_process_t *from)
@@ -182,16 +155,16 @@ static void lead(const struct options *options, unsigned char *out)
 {
 	int there_and_back = !strcmp(options->what, "pingpong");
 	vmmc_process_t other = {0, (uint32_t)options->remote, 0};
-	struct order order = {.verify = (uint64_t)options->verify};
+	struct order order = {.verify = (uint64_t)options->span.verify};
 	must(options->destination, vmmc_node(options->destination, &other.node));
 	must("who this is", vmmc_self(&order.from));
 	import_all(&other);
 	printf(there_and_back ? "%10s %14s %14s   half of a round trip\n" : "%10s %14s %14s   from here to there\n", "bytes",
 	    there_and_back ? "us" : "deposits/s", "MB/s");
-	for (uint64_t length = options->start; length <= options->end; length *= options->factor) {
-		uint64_t most = (64ull << 20) / length + 4, ready = ordered;
+	for (uint64_t length = options->span.start; length <= options->span.end; length = next_length(length, &options->span)) {
+		uint64_t ready = ordered;
 		order.length = length;
-		order.repetitions = options->repetitions < most ? options->repetitions : most;
+		order.repetitions = repetitions(&options->span, length);
 		must("sending", vmmc_send_notify(&order, their_orders, sizeof order));
 		/* The other side has its imports, too. */
 		reaches(&ordered, ready + 1);
@@ -223,7 +196,7 @@ static void follow(const struct options *options, unsigned char *out)
 		struct order order = orders;
 		if (order.last)
 			break;
-		if (order.length > options->end) {
+		if (order.length > options->span.end) {
 			fprintf(stderr, "emp-vmmc: the other side sends more than -E allows here\n");
 			exit(1);
 		}
@@ -240,47 +213,28 @@ static void usage(FILE *to)
 	    "emp-vmmc: measures deposits between two VMMC processes\n\n"
 	    "usage: emp-vmmc pingpong|stream|ring [-p NUMBER]                      waits for the other side\n"
 	    "       emp-vmmc pingpong|stream|ring -d HOST [-r NUMBER] [OPTIONS]    runs against it\n\n"
-	    "  -d HOST    where the other side is\n"
-	    "  -r NUMBER  its process number (%d)\n"
-	    "  -p NUMBER  process number of this side (%d if it waits, any if not)\n"
-	    "  -S BYTES   shortest deposit (1)\n"
-	    "  -E BYTES   longest deposit (4194304)\n"
-	    "  -M FACTOR  from each length to the next (2)\n"
-	    "  -N COUNT   deposits of each length (1000; fewer of long ones)\n"
-	    "  -V         verify what arrives (pingpong, ring)\n",
+	    "  -d HOST          where the other side is\n"
+	    "  -r NUMBER        its process number (%d)\n"
+	    "  -p NUMBER        process number of this side (%d if it waits, any if not)\n"
+	    SPAN_USAGE,
 	    WAITER, WAITER);
-}
-
-/* A number from the command line; a mistake ends the tool with code 2. */
-static unsigned long number(int option, const char *text, unsigned long max)
-{
-	char *end;
-	unsigned long value = strtoul(text, &end, 0);
-	if (*text == 0 || *text == '-' || *end != 0 || value > max) {
-		fprintf(stderr, "emp-vmmc: -%c %s: must be a number of at most %lu\n", option, text, max);
-		exit(2);
-	}
-	return value;
 }
 
 int main(int count, char **arguments)
 {
-	struct options options = {.number = VMMC_ANY_PROCESS, .remote = WAITER, .start = 1, .end = 4 << 20, .repetitions = 1000,
-	    .factor = 2};
+	struct options options = {.span = SPAN, .number = VMMC_ANY_PROCESS, .remote = WAITER};
 	vmmc_process_t anyone = {VMMC_ANY_NODE, VMMC_ANY_PROCESS, 0};
 	int option;
-	while ((option = getopt(count, arguments, "d:r:p:S:E:M:N:Vh")) != -1) {
+	tool = "emp-vmmc";
+	while ((option = getopt(count, arguments, "d:r:p:h" SPAN_LETTERS)) != -1) {
 		switch (option) {
 		case 'd': options.destination = optarg; break;
 		case 'r': options.remote = number(option, optarg, VMMC_PROCESSES - 1); break;
 		case 'p': options.number = number(option, optarg, VMMC_PROCESSES - 1); break;
-		case 'S': options.start = number(option, optarg, 1ul << 30); break;
-		case 'E': options.end = number(option, optarg, 1ul << 30); break;
-		case 'M': options.factor = number(option, optarg, 1ul << 30); break;
-		case 'N': options.repetitions = number(option, optarg, 1ul << 30); break;
-		case 'V': options.verify = 1; break;
 		case 'h': usage(stdout); return 0;
-		default: return 2;
+		default:
+			if (!read_span(&options.span, option, optarg, 1ul << 30))
+				return 2;
 		}
 	}
 	options.what = optind < count ? arguments[optind] : "";
@@ -289,16 +243,17 @@ int main(int count, char **arguments)
 		usage(stderr);
 		return 2;
 	}
-	if (options.factor < 2 || options.repetitions < 1 || options.start < 1 || options.start > options.end) {
-		fprintf(stderr, "emp-vmmc: -M must be at least 2, -N and -S at least 1, and -S at most -E\n");
+	check_span(&options.span);
+	if (options.span.start < 1) {
+		fprintf(stderr, "%s: -S must be at least 1\n", tool);
 		return 2;
 	}
 	/* A count behind the ring, after slots of any length: so the ring's lengths are whole words. */
-	size_t bytes = SLOTS * options.end + sizeof(uint64_t);
+	size_t bytes = SLOTS * options.span.end + sizeof(uint64_t);
 	unsigned char *out = calloc(1, bytes);
 	data = calloc(1, bytes);
 	if (!out || !data) {
-		fprintf(stderr, "emp-vmmc: no memory for deposits of %lu bytes\n", options.end);
+		fprintf(stderr, "emp-vmmc: no memory for deposits of %lu bytes\n", options.span.end);
 		return 1;
 	}
 	if (!options.destination && options.number == VMMC_ANY_PROCESS)

@@ -3,6 +3,7 @@
 //! Nothing here allocates once the queues have grown to what is outstanding at a time, as long as lists have at most
 //! two segments.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use emp_firmware::{Completion, OpId, PostError, ReceiveDescriptor, SendDescriptor, Status};
@@ -78,14 +79,43 @@ impl Endpoint {
         more: bool,
     ) -> Result<RawSend, PostError> {
         // SAFETY: as the caller promises.
-        let (mut core, begun) = unsafe { self.begin_send_raw(send, more) }?;
+        let (core, begun) = unsafe { self.begin_send_raw(send, more) }?;
+        Ok(self.end_or_fly(core, begun, more))
+    }
+
+    /// The same, but only if nothing has happened to any peer since [`Node::events_told`](crate::Node::events_told) was as `told`
+    /// says. `None`: something has, perhaps to the one that the message is for, and nothing was posted. A message for a node
+    /// that has gone would else reach the one that is started in its place.
+    ///
+    /// # Safety
+    ///
+    /// As for [`post_send_raw_or_end`](Self::post_send_raw_or_end).
+    #[inline]
+    pub unsafe fn post_send_raw_unless_told(
+        &self,
+        send: SendDescriptor,
+        told: u64,
+    ) -> Result<Option<RawSend>, PostError> {
+        let shared = &self.inner.node.shared;
+        let core = shared.lock();
+        // Told under this lock.
+        if shared.events_told.load(Ordering::Relaxed) != told {
+            return Ok(None);
+        }
+        // SAFETY: as the caller promises.
+        let (core, begun) = unsafe { self.begin_locked(core, send, false) }?;
+        Ok(Some(self.end_or_fly(core, begun, false)))
+    }
+
+    #[inline]
+    fn end_or_fly(&self, mut core: Locked<'_>, begun: Begun, more: bool) -> RawSend {
         let now = core.last_post;
         let posted = match begun {
             Begun::Flying(key) => RawSend::Flying(core.requests.op(key)),
             Begun::Over(completion) => RawSend::Over(completion.status),
         };
         self.inner.node.shared.posted_with(&mut core, now, more);
-        Ok(posted)
+        posted
     }
 
     /// Posts a send, and hands back the core as it was locked for that.
@@ -96,14 +126,28 @@ impl Endpoint {
     #[inline]
     unsafe fn begin_send_raw(
         &self,
-        mut send: SendDescriptor,
+        send: SendDescriptor,
         more: bool,
     ) -> Result<(Locked<'_>, Begun), PostError> {
+        // SAFETY: as the caller promises.
+        unsafe { self.begin_locked(self.inner.node.shared.lock(), send, more) }
+    }
+
+    /// The same with the core that is locked already.
+    ///
+    /// # Safety
+    ///
+    /// As for [`post_send_raw`](Self::post_send_raw).
+    #[inline]
+    unsafe fn begin_locked<'a>(
+        &self,
+        mut core: Locked<'a>,
+        mut send: SendDescriptor,
+        more: bool,
+    ) -> Result<(Locked<'a>, Begun), PostError> {
         send.endpoint = self.inner.number;
         let state = State::Raw { queue: self.inner.queue, context: send.context };
-        let shared = &self.inner.node.shared;
-        let mut core = shared.lock();
-        let departs = shared.sends_itself(&core, more);
+        let departs = self.inner.node.shared.sends_itself(&core, more);
         // SAFETY: the caller keeps the segments valid until the completion is handed out.
         match unsafe { core.post_send(send, state, (more, departs)) } {
             Ok(begun) => Ok((core, begun)),

@@ -47,7 +47,9 @@ impl Endpoint {
     pub fn take_completions(&self, state: &mut State) -> bool {
         self.face.hint_later();
         let mut completions = std::mem::take(&mut state.completions);
-        let count = emp_host::Endpoint::poll_completions_of(&self.both(), &mut completions);
+        // Who has connected before what it has sent: messages tell the session of their sender.
+        let both = [&self.control, &self.messages];
+        let count = emp_host::Endpoint::poll_completions_of(&both, &mut completions);
         let mut news = false;
         if count != 0 {
             // Before what came after them: an endpoint that was opened again connects after it was closed.
@@ -180,6 +182,16 @@ impl Endpoint {
     fn post_deferred(&self, state: &mut State) -> bool {
         let mut news = false;
         while let Some(key) = state.deferred.front().copied() {
+            // Others that wait are for partners that are there.
+            self.take_events(state);
+            let seen = state.events_seen;
+            if state.requests.get_mut(key).is_some_and(|request| matches!(request.kind, Kind::Send))
+                && self.refuse_gone(state, key)
+            {
+                state.deferred.pop_front();
+                news = true;
+                continue;
+            }
             let Some(request) = state.requests.get_mut(key) else {
                 state.deferred.pop_front();
                 continue;
@@ -192,7 +204,11 @@ impl Endpoint {
                 Deferred::Send { to, segments, synchronous } => {
                     let send = self.descriptor(key, *to, request.match_info, segments.clone());
                     // SAFETY: the application keeps its segments until the request has ended.
-                    unsafe { self.post_send(send, *synchronous) }
+                    match unsafe { self.post_send(send, *synchronous, seen) } {
+                        Ok(None) => continue,
+                        Ok(Some(posted)) => Ok(posted),
+                        Err(error) => Err(error),
+                    }
                 }
                 Deferred::Receive { match_bits, mask, segments } => {
                     let receive = ReceiveDescriptor {

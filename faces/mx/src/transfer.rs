@@ -98,7 +98,7 @@ impl Endpoint {
         }
     }
 
-    /// Posts a send.
+    /// Posts a send, if nothing has happened to partners since that was looked at: else the look is to be taken again.
     ///
     /// # Safety
     ///
@@ -108,13 +108,15 @@ impl Endpoint {
         &self,
         mut send: SendDescriptor,
         synchronous: bool,
-    ) -> Result<RawSend, PostError> {
+        seen: u64,
+    ) -> Result<Option<RawSend>, PostError> {
         send.synchronous = synchronous;
         // SAFETY: as the caller says; the request ends when the completion was handed out, or with this call.
-        unsafe { self.messages.post_send_raw_or_end(send, false) }
+        unsafe { self.messages.post_send_raw_unless_told(send, seen) }
     }
 
-    /// Posts a request whose parts are known, or puts it behind those that wait for room already.
+    /// Posts a request whose parts are known, or puts it behind those that wait for room already; or ends it, as its partner has
+    /// gone.
     ///
     /// # Safety
     ///
@@ -126,12 +128,18 @@ impl Endpoint {
         key: Key,
         (to, match_info, segments, synchronous): (NodeId, u64, SegmentList, bool),
     ) -> Result<(), Return> {
-        let posted = if state.deferred.is_empty() {
+        let posted = loop {
+            if !state.deferred.is_empty() {
+                break Err(PostError::Busy);
+            }
             let send = self.descriptor(key, to, match_info, segments.clone());
             // SAFETY: as the caller says.
-            unsafe { self.post_send(send, synchronous) }
-        } else {
-            Err(PostError::Busy)
+            match unsafe { self.post_send(send, synchronous, state.events_seen) } {
+                Ok(Some(posted)) => break Ok(posted),
+                Err(error) => break Err(error),
+                Ok(None) if self.refuse_gone(state, key) => return Ok(()),
+                Ok(None) => {}
+            }
         };
         let Some(request) = state.requests.get_mut(key) else { return Ok(()) };
         match posted {
@@ -150,6 +158,23 @@ impl Endpoint {
             Err(error) => return Err(self.refused(state, key, error)),
         }
         Ok(())
+    }
+
+    /// Ends a send whose partner has gone. False: it has not, or not yet.
+    pub fn refuse_gone(&self, state: &mut State, key: Key) -> bool {
+        self.take_events(state);
+        let Some(to) = state.requests.get_mut(key).map(|request| request.source) else {
+            return false;
+        };
+        let partner = state.partners.get_mut(self.place(), to);
+        let Some(code) = partner.and_then(|partner| partner.refuses(to)) else { return false };
+        if let Some(request) = state.requests.get_mut(key) {
+            (request.code, request.xfer_length) = (code, 0);
+        }
+        if state.requests.end(key) {
+            self.waiters.tell(&self.face.node, false);
+        }
+        true
     }
 
     /// A post that cannot succeed: the request was never there.
@@ -221,21 +246,14 @@ fn send(endpoint: EndpointHandle, sending: Sending) -> Return {
         endpoint.take_events(&mut state);
         let partner = state.partners.get_mut(endpoint.place(), to);
         let partner = partner.ok_or(Return::BAD_ENDPOINT)?;
-        let (node, refused) = (partner.node, partner.refuses(to));
+        let (node, gone) = (partner.node, partner.refuses(to).is_some());
         let mut new =
             Request::new(Kind::Send, match_info, context.expose_provenance(), request.is_null());
         new.source = to;
         (new.msg_length, new.xfer_length) = (bytes, bytes);
         new.deadline = state.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let key = state.requests.insert(new).ok_or(Return::NO_RESOURCES)?;
-        if let Some(code) = refused {
-            if let Some(request) = state.requests.get_mut(key) {
-                (request.code, request.xfer_length) = (code, 0);
-            }
-            if state.requests.end(key) {
-                endpoint.waiters.tell(&endpoint.face.node, false);
-            }
-        } else {
+        if !gone || !endpoint.refuse_gone(&mut state, key) {
             let parts = (node, match_info, segments, synchronous);
             // SAFETY: the header's rules: buffers stay until the request has ended.
             unsafe { endpoint.start_send(&mut state, key, parts) }?;

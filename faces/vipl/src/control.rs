@@ -8,9 +8,9 @@ use emp_host::{
     SendDescriptor, Status,
 };
 
-use crate::nic::{CHANNEL, Nic};
+use crate::nic::{CONTROL, Nic};
 use crate::state::State;
-use crate::wire::{BYTES_MAX, CONTROL, Message};
+use crate::wire::{BYTES_MAX, Message};
 
 /// Receives for such messages. More than come at once as a rule; the others wait in the node.
 pub const CONTROLS_POSTED: usize = 32;
@@ -69,15 +69,15 @@ impl Nic {
         let memory = self.inbox.0[number * BYTES_MAX].as_ptr();
         let address = memory.expose_provenance() as u64;
         let receive = ReceiveDescriptor {
-            endpoint: CHANNEL,
-            selector: Selector { ignore_bits: !CONTROL, ..Selector::bits(CONTROL) },
+            endpoint: CONTROL,
+            selector: Selector::ANY,
             segments: SegmentList::one(Segment { address, bytes: BYTES_MAX as u64 }),
             claim: None,
             context: ARRIVED | number as u64,
         };
         // SAFETY: the memory is the NIC's, atomic, and stays until its node is closed. Only with the node closing is there
         // no room, and then nothing comes any more.
-        let _ = unsafe { self.endpoint.post_receive_raw(receive) };
+        let _ = unsafe { self.control.post_receive_raw(receive) };
     }
 
     /// A message has arrived.
@@ -116,9 +116,9 @@ impl Nic {
         };
         let send = SendDescriptor {
             to,
-            endpoint: CHANNEL,
-            to_endpoint: CHANNEL,
-            match_bits: CONTROL,
+            endpoint: CONTROL,
+            to_endpoint: CONTROL,
+            match_bits: 0,
             segments: SegmentList::one(segment),
             immediate: None,
             synchronous: false,
@@ -126,7 +126,7 @@ impl Nic {
             context: SENT | slot as u64,
         };
         // SAFETY: the bytes are the outgoing message's, which stays, unchanged, until the node is done with it.
-        match unsafe { self.endpoint.post_send_raw_or_end(send, false) } {
+        match unsafe { self.control.post_send_raw_or_end(send, false) } {
             Ok(RawSend::Flying(_)) => true,
             Ok(RawSend::Over(status)) => {
                 state.outgoing.remove(slot);

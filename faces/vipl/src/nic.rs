@@ -23,10 +23,11 @@ use crate::listen::Gate;
 use crate::open;
 use crate::service::Service;
 use crate::state::State;
-use crate::unexpected::DATA;
 
-/// Number of the EMP endpoint. Not one of the small ones that programs of other kinds use.
+/// Number of the EMP endpoint for what descriptors are of. Not one of the small ones that programs of other kinds use.
 pub const CHANNEL: u16 = 0x5649;
+/// That of messages to the library itself: their receives, which are always posted, are in nobody's way there.
+pub const CONTROL: u16 = 0x564a;
 
 /// Handles tell so many apart and more; these bound what one process can fill memory with.
 pub const VIS_MAX: usize = 16_384;
@@ -53,6 +54,7 @@ const PEER_SLICE: Duration = Duration::from_millis(5);
 pub struct Nic {
     pub face: FaceNode,
     pub endpoint: emp_host::Endpoint,
+    pub control: emp_host::Endpoint,
     pub name: String,
     /// What the machine is called.
     pub machine: String,
@@ -94,6 +96,7 @@ impl Drop for Blocked<'_> {
 pub struct Parts {
     pub face: FaceNode,
     pub endpoint: emp_host::Endpoint,
+    pub control: emp_host::Endpoint,
     pub machine: String,
     pub host: u64,
     pub way: Way,
@@ -103,10 +106,11 @@ pub struct Parts {
 
 impl Nic {
     pub fn new(parts: Parts) -> std::io::Result<Self> {
-        let Parts { face, endpoint, machine, host, way, settings, claim } = parts;
+        let Parts { face, endpoint, control, machine, host, way, settings, claim } = parts;
         Ok(Self {
             face,
             endpoint,
+            control,
             name: way.name(),
             machine,
             host,
@@ -155,6 +159,12 @@ impl Nic {
         self.place.load(Ordering::Relaxed)
     }
 
+    /// The two endpoints of the node, for progress and waiting.
+    #[inline]
+    pub fn both(&self) -> [&emp_host::Endpoint; 2] {
+        [&self.endpoint, &self.control]
+    }
+
     /// Threads that wait look again.
     pub fn tell(&self) {
         self.waiters.tell(&self.face.node, false);
@@ -190,9 +200,14 @@ impl Nic {
 
     /// Waits until the node has something; if `messages`, also one that no receive takes.
     pub fn sleep(&self, messages: bool, nudges: u64, left: Option<Duration>) {
-        let own = [&self.endpoint];
+        let own = self.both();
         if messages {
-            emp_host::Endpoint::wait_message_unless_nudged(&own, DATA, nudges, left);
+            emp_host::Endpoint::wait_message_unless_nudged(
+                &own,
+                emp_host::Selector::ANY,
+                nudges,
+                left,
+            );
         } else {
             emp_host::Endpoint::wait_completions_unless_nudged(&own, nudges, left);
         }

@@ -16,7 +16,7 @@ use crate::address::{NIC, claim_door, door_of, door_port};
 use crate::control::CONTROLS_POSTED;
 use crate::ending;
 use crate::errors::{enter, lacking, wrong};
-use crate::nic::{CHANNEL, Nic, Parts};
+use crate::nic::{CHANNEL, CONTROL, Nic, Parts};
 use crate::service;
 
 /// NICs of one process: as many as an owner of handles has numbers.
@@ -109,9 +109,11 @@ pub fn start(way: &Way, settings: &Settings, claim: Option<Claim>) -> Result<Arc
     };
     let face = FaceNode::start(way, settings, identity)?;
     let endpoint = face.node.endpoint(CHANNEL).map_err(|error| error.to_string())?;
+    let control = face.node.endpoint(CONTROL).map_err(|error| error.to_string())?;
     endpoint.want_notices();
+    control.want_notices();
     let (way, settings) = (way.clone(), settings.clone());
-    let parts = Parts { face, endpoint, machine, host, way, settings, claim };
+    let parts = Parts { face, endpoint, control, machine, host, way, settings, claim };
     let nic = Arc::new(Nic::new(parts).map_err(|error| error.to_string())?);
     (0..CONTROLS_POSTED).for_each(|number| nic.post_control(number));
     service::start(&nic);

@@ -44,7 +44,7 @@ impl Nic {
         &self,
         remote: &Remote,
         segments: SegmentList,
-        (immediate, bits): (Option<u64>, u64),
+        immediate: Option<u64>,
         synchronous: bool,
         context: u64,
     ) -> Result<RawSend, PostError> {
@@ -52,7 +52,7 @@ impl Nic {
             to: remote.node,
             endpoint: CHANNEL,
             to_endpoint: CHANNEL,
-            match_bits: bits | u64::from(remote.conn),
+            match_bits: remote.conn.into(),
             segments,
             immediate,
             synchronous,
@@ -72,8 +72,8 @@ impl Nic {
         synchronous: bool,
         context: u64,
     ) -> Result<RawSend, PostError> {
-        let told = Some(u64::from(bytes) << 32 | u64::from(immediate));
-        self.message(remote, SegmentList::empty(), (told, WROTE), synchronous, context)
+        let told = Some(WROTE | u64::from(bytes) << 32 | u64::from(immediate));
+        self.message(remote, SegmentList::empty(), told, synchronous, context)
     }
 
     /// Posts what a descriptor asks for. `Err`: there is no room now.
@@ -141,7 +141,7 @@ impl Nic {
             }
             _ => {
                 let immediate = work.immediate.map(u64::from);
-                match self.message(remote, segments, (immediate, 0), synchronous, context) {
+                match self.message(remote, segments, immediate, synchronous, context) {
                     Ok(RawSend::Flying(op)) => Ok(Launched::flying(op)),
                     Ok(RawSend::Over(status)) => Ok(match send_error(status, vi.is_reliable()) {
                         0 => Launched {
@@ -160,7 +160,7 @@ impl Nic {
     fn launch_receive(&self, conn: u32, work: &Work, context: u64) -> Result<Stage, ()> {
         let receive = ReceiveDescriptor {
             endpoint: CHANNEL,
-            selector: Selector { ignore_bits: WROTE, ..Selector::bits(conn.into()) },
+            selector: Selector::bits(conn.into()),
             segments: work.segments.clone(),
             claim: None,
             context,

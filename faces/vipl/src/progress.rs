@@ -46,16 +46,14 @@ fn received(completion: &Completion) -> Outcome {
     if error & !LENGTH_ERROR != 0 {
         return Outcome::error(STATUS_RECEIVE, error);
     }
-    let immediate = completion.immediate;
-    if completion.match_bits & WROTE != 0 {
-        let told = immediate.unwrap_or(0);
+    if let Some(told) = completion.immediate.filter(|told| told & WROTE != 0) {
         return Outcome {
             status: STATUS_REMOTE_RDMA_WRITE,
-            length: (told >> 32) as u32,
+            length: ((told & !WROTE) >> 32) as u32,
             immediate: Some(told as u32),
         };
     }
-    let immediate = immediate.map(|immediate| immediate as u32);
+    let immediate = completion.immediate.map(|immediate| immediate as u32);
     Outcome { status: STATUS_RECEIVE | error, length, immediate }
 }
 
@@ -65,7 +63,8 @@ impl Nic {
     pub fn progress(&self, state: &mut State) -> bool {
         self.face.hint_later();
         let mut completions = std::mem::take(&mut state.completions);
-        let count = self.endpoint.poll_completions(&mut completions);
+        // What connections have brought comes before what is said of them.
+        let count = emp_host::Endpoint::poll_completions_of(&self.both(), &mut completions);
         let mut news = false;
         for completion in completions.drain(..) {
             news |= self.ended(state, &completion);

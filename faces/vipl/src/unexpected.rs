@@ -10,17 +10,13 @@ use crate::descriptor::Outcome;
 use crate::nic::{CHANNEL, Nic};
 use crate::queue::{Context, Side, Stage};
 use crate::state::State;
-use crate::wire::CONTROL;
-
-/// Every message but those to the library itself.
-pub const DATA: Selector = Selector { ignore_bits: !CONTROL, ..Selector::bits(0) };
 
 impl Nic {
     /// Deals with all of them. True if that has ended descriptors.
     #[cold]
     pub fn take_unexpected(&self, state: &mut State) -> bool {
         let mut news = false;
-        while let Some(found) = self.endpoint.probe_raw(DATA, true) {
+        while let Some(found) = self.endpoint.probe_raw(Selector::ANY, true) {
             let Some(claim) = found.claim else { break };
             news |= self.unexpected(state, &found, claim);
         }
@@ -79,7 +75,7 @@ impl Nic {
 
     /// Gives up what has come for a connection that is over.
     pub fn discard_unexpected(&self, conn: u32) {
-        let selector = Selector { ignore_bits: crate::wire::WROTE, ..Selector::bits(conn.into()) };
+        let selector = Selector::bits(conn.into());
         while let Some(claim) =
             self.endpoint.probe_raw(selector, true).and_then(|found| found.claim)
         {

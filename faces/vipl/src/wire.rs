@@ -1,15 +1,14 @@
-//! What the libraries of two processes tell each other about connections: messages of EMP with the match bits of
-//! [`CONTROL`], and datagrams within a machine. Numbers are little endian.
+//! What the libraries of two processes tell each other about connections: messages of EMP at an endpoint of their own, and
+//! datagrams within a machine. Numbers are little endian.
 
 use std::net::SocketAddr;
 
 use crate::abi::ErrorCode;
 use crate::address::{DISCRIMINATOR_MAX, Point};
 
-/// Match bits: a message to the library itself; else the low 32 bits are the number of a connection.
-pub const CONTROL: u64 = 1 << 63;
-/// It stands for an RDMA write that consumes a receive.
-pub const WROTE: u64 = 1 << 62;
+/// In what a message carries beside its bytes: it stands for an RDMA write that consumes a receive. Behind it, the write's bytes
+/// and its immediate data, 32 bits each. Not in the match bits: those are the number of a connection, all of them.
+pub const WROTE: u64 = 1 << 63;
 
 /// The longest of these messages, in bytes: a request with two addresses.
 pub const BYTES_MAX: usize = 256;

@@ -1,4 +1,5 @@
 /* The library, its endpoints, names and facts. */
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,6 +43,17 @@ void test_library(void)
 	RETURNS(mx_finalize(), MX_NOT_INITIALIZED);
 	OK(mx_init());
 	RETURNS(mx_close_endpoint(endpoint), MX_BAD_ENDPOINT);
+	OK(mx_finalize());
+	/* Files are used up. */
+	struct rlimit before, none;
+	OK(mx_init());
+	CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+	none = before;
+	none.rlim_cur = 0;
+	CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	RETURNS(mx_open_endpoint(0, MX_ANY_ENDPOINT, KEY, NULL, 0, &endpoint), MX_NO_RESOURCES);
+	CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+	OK(mx_open_endpoint(0, MX_ANY_ENDPOINT, KEY, NULL, 0, &endpoint));
 	OK(mx_finalize());
 	/* Settings that make no sense, and an interface that is not there. */
 	setenv("EMP_LINK", "carrier pigeon", 1);

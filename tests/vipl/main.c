@@ -8,7 +8,7 @@
  */
 #include "check.h"
 
-struct side a = {.lock = PTHREAD_MUTEX_INITIALIZER}, b = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct side a, b;
 
 static const struct test tests[] = {
 	{"layout", test_layout, 0},
@@ -108,6 +108,7 @@ void expect_errors(struct side *side)
 void open_side(struct side *side, const char *name)
 {
 	VIP_MEM_ATTRIBUTES shared;
+	pthread_mutex_init(&side->lock, NULL);
 	MUST(VipOpenNic(name, &side->nic));
 	MUST(VipQueryNic(side->nic, &side->about));
 	expect_errors(side);
@@ -205,18 +206,26 @@ void connect_both(VIP_RELIABILITY_LEVEL level)
 	join(a.vi, b.vi);
 }
 
-void drain(VIP_VI_HANDLE vi)
+static void note_status(const VIP_DESCRIPTOR *descriptor)
+{
+	for (VIP_UINT32 bit = 1; bit <= VIP_STATUS_IMMEDIATE; bit <<= 1)
+		if (descriptor->CS.Status & bit)
+			provoked("status", bit);
+}
+
+static void drain_queue(VIP_VI_HANDLE vi, VIP_RETURN (*next)(VIP_VI_HANDLE vi, VIP_DESCRIPTOR **descriptor))
 {
 	VIP_DESCRIPTOR *descriptor;
 	VIP_RETURN result;
-	do
-		result = VipSendDone(vi, &descriptor);
-	while (result == VIP_SUCCESS || (result == VIP_DESCRIPTOR_ERROR && descriptor));
+	while ((result = next(vi, &descriptor)) == VIP_SUCCESS || (result == VIP_DESCRIPTOR_ERROR && descriptor))
+		note_status(descriptor);
 	CHECK(result == VIP_DESCRIPTOR_ERROR && !descriptor);
-	do
-		result = VipRecvDone(vi, &descriptor);
-	while (result == VIP_SUCCESS || (result == VIP_DESCRIPTOR_ERROR && descriptor));
-	CHECK(result == VIP_DESCRIPTOR_ERROR && !descriptor);
+}
+
+void drain(VIP_VI_HANDLE vi)
+{
+	drain_queue(vi, VipSendDone);
+	drain_queue(vi, VipRecvDone);
 }
 
 void part_both(void)
@@ -279,9 +288,7 @@ static void is_done(VIP_RETURN code, VIP_DESCRIPTOR *got, VIP_DESCRIPTOR *wanted
 {
 	CHECK(got == wanted);
 	RETURNS(code, status & VIP_STATUS_ERROR_MASK ? VIP_DESCRIPTOR_ERROR : VIP_SUCCESS);
-	for (VIP_UINT32 bit = 1; bit <= VIP_STATUS_IMMEDIATE; bit <<= 1)
-		if (wanted->CS.Status & bit)
-			provoked("status", bit);
+	note_status(wanted);
 	CHECK(wanted->CS.Status == status);
 	if (wanted->CS.Status != status)
 		fprintf(stderr, "  in %s: status %x, not %x\n", current, wanted->CS.Status, status);

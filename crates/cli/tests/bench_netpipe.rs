@@ -69,6 +69,67 @@ fn emp_over_every_link_the_bare_links_and_tcp_are_measured() {
     assert!(count >= 3, "{count} files");
 }
 
+/// EMP, its faces and an MPI on one page, also where there is no MPI.
+#[test]
+fn faces_and_an_mpi_are_on_one_page() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let run = |name: &str, without: bool| {
+        let mut command = emp(&["bench", "netpipe", "--lab", "--vs", "tcp", "--faces", "all"]);
+        command.args(SHORT).arg("--json").arg(path(name)).arg("--html").arg(path("page.html"));
+        command.args(["--np-out"]).arg(path("np")).env_remove("EMP_LINK").env_remove("FI_EMP_LINK");
+        if without {
+            // Nothing of an MPI is found there.
+            command.env("PATH", "/usr/sbin:/sbin");
+        }
+        let output = command.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        let page = fs::read_to_string(path("page.html")).unwrap();
+        let run: Value = serde_json::from_slice(&fs::read(path(name)).unwrap()).unwrap();
+        let subjects: std::collections::BTreeSet<String> = run["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["subject"].as_str().unwrap().to_owned())
+            .collect();
+        (page, subjects, errors.into_owned())
+    };
+    let (page, subjects, errors) = run("all.json", false);
+    let faces = ["emp", "libfabric", "mx", "tcp", "vipl", "vmmc"];
+    for face in faces {
+        assert!(subjects.contains(face), "{face}: {subjects:?}");
+    }
+    let names = ["MX", "VIPL", "VMMC", "libfabric", "TCP"];
+    for name in names {
+        assert!(page.contains(name), "{name} is not on the page");
+    }
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    assert!(
+        page.contains("<svg") && page.contains("<table") && page.ends_with("</html>\n"),
+        "{page}"
+    );
+    let has_mpi = subjects.iter().any(|subject| subject.starts_with("mpi"));
+    if !has_mpi {
+        assert!(errors.contains("note: without an MPI"), "{errors}");
+        skip(Need::Mpi, "no MPI was measured");
+    }
+    for file in ["np.mx.out", "np.vmmc.out", "np.vipl.out", "np.libfabric.out"] {
+        assert!(
+            fs::read_dir(path("np")).unwrap().flatten().any(|entry| {
+                entry.file_name().to_string_lossy().starts_with(file.trim_end_matches(".out"))
+            }),
+            "{file}"
+        );
+    }
+    let (page, subjects, errors) = run("none.json", true);
+    assert!(errors.contains("note: without an MPI"), "{errors}");
+    assert!(!subjects.iter().any(|subject| subject.starts_with("mpi")) && page.contains("VMMC"));
+}
+
 #[test]
 fn netpipe_5_has_five_columns() {
     let listener = Listener::start();

@@ -1,6 +1,7 @@
 //! How the faces' libraries are held to their interfaces: by C programs, which `tests/faces/run` builds against the library that
 //! was built with the test, run alone, between two hosts, under loss, as an ordinary user, with valgrind and AddressSanitizer.
 
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -42,6 +43,62 @@ pub struct Face {
     /// For all runs.
     settings: &'static [(&'static str, &'static str)],
     built: OnceLock<PathBuf>,
+}
+
+/// Codes of a header, of which each is to be seen.
+pub struct Codes {
+    /// What the program calls them when it has seen one.
+    pub kind: &'static str,
+    /// The first of them; the others are in the lines behind it.
+    pub first: &'static str,
+    /// Those that nothing leads to, and why.
+    pub never: &'static [(&'static str, &'static str)],
+}
+
+/// All headers in a directory.
+fn header_text(directory: &Path) -> String {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(directory).expect("headers").flatten() {
+        let path = entry.path();
+        if path.is_file() {
+            text += &std::fs::read_to_string(path).expect("a text");
+        }
+    }
+    text
+}
+
+/// The functions that headers declare, by how their names begin.
+fn declared(headers: &str, begin: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let code: String =
+        headers.split("/*").map(|part| part.split_once("*/").map_or(part, |p| p.1)).collect();
+    for line in code.lines().filter(|line| !line.starts_with(['#', '\t', ' ', '}'])) {
+        let Some((before, _)) = line.split_once('(') else { continue };
+        let name = before.rsplit([' ', '*']).next().unwrap_or_default();
+        if name.starts_with(begin) && !before.starts_with("typedef") && before.contains(' ') {
+            names.insert(name.to_owned());
+        }
+    }
+    names
+}
+
+/// Constants and their values: that of this name, and those of the lines behind it up to one that has none.
+fn constants(headers: &str, first: &str) -> Vec<(String, i64)> {
+    let words = |line: &str| -> Option<(String, i64)> {
+        let line = line.trim().trim_start_matches("#define ");
+        let (name, rest) = line.split_once([' ', '='])?;
+        let value = rest.trim_start_matches([' ', '=', '(']);
+        let end = value.find(|c: char| !(c.is_ascii_hexdigit() || c == '-' || c == 'x'));
+        let value = &value[..end.unwrap_or(value.len())];
+        let value = match value.strip_prefix("0x") {
+            Some(hex) => i64::from_str_radix(hex, 16),
+            None => value.parse(),
+        };
+        Some((name.to_owned(), value.ok()?))
+    };
+    let lines = headers.lines().map(words);
+    let lines = lines.skip_while(|word| word.as_ref().is_none_or(|(name, _)| name != first));
+    lines.map_while(|word| word).collect()
 }
 
 /// How one of two processes is run: on this side of the cable, called this, with these arguments.
@@ -121,6 +178,38 @@ impl Face {
         let mut command = self.program(host, &place);
         command.env("EMP_INTERFACE", "lo").envs(settings.iter().copied());
         passes(command.spawn().expect("the program starts"), what)
+    }
+
+    /// Holds a run of all tests to the headers of the face: the program uses every function, and every code was seen, but for
+    /// those of which is said why none is.
+    ///
+    /// # Panics
+    ///
+    /// If one is missing, or was seen that never should.
+    pub fn is_complete(&self, functions: &str, codes: &[Codes], written: &str) {
+        let headers = header_text(&root().join("faces").join(self.name).join("include"));
+        let used = Command::new("nm").arg("-D").arg(self.built().join("conformance")).output();
+        let used = used.expect("nm is where the compiler is");
+        let used = String::from_utf8_lossy(&used.stdout);
+        let used: HashSet<&str> = used.split_whitespace().collect();
+        let declared = declared(&headers, functions);
+        assert!(declared.len() > 20, "functions of the headers: {declared:?}");
+        let mut missing: Vec<String> =
+            declared.into_iter().filter(|name| !used.contains(&**name)).collect();
+        for codes in codes {
+            let listed = constants(&headers, codes.first);
+            assert!(listed.len() > 5, "codes from {} on: {listed:?}", codes.first);
+            for (name, value) in &listed {
+                let seen = written.contains(&format!("provoked {} {value}\n", codes.kind));
+                if seen == codes.never.iter().any(|(never, _)| never == name) {
+                    missing.push(format!("{name} ({})", if seen { "seen" } else { "not seen" }));
+                }
+            }
+            for (never, _) in codes.never {
+                assert!(listed.iter().any(|(name, _)| name == never), "{never} is no code");
+            }
+        }
+        assert!(missing.is_empty(), "the conformance program is not complete: {missing:?}");
     }
 
     /// Runs it alone without any privilege, under a user's own identity. Root becomes nobody for that.
@@ -369,4 +458,26 @@ fn ends(mut child: Child, what: &str) -> (bool, String) {
         + &String::from_utf8_lossy(&output.stderr);
     println!("{what}: {}\n{text}", output.status);
     (output.status.success(), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "/* mx_none(1); */\n#define MX_A 1\n#define MX_B (-2) /* two */\n#define MX_C 0x10\n\n#define MX_D 4\n\
+        typedef enum e {\n\tMX_OK = 0,\n\tMX_BAD = 7\n} e;\nint mx_one(int a,\n    int b);\nconst char *mx_two(int code);\n\
+        typedef void (*mx_type)(int);\n\tmx_three(4);\n";
+
+    #[test]
+    fn headers_say_what_there_is() {
+        let names: Vec<String> = declared(HEADER, "mx_").into_iter().collect();
+        assert_eq!(names, ["mx_one", "mx_two"]);
+        let pairs = |first| constants(HEADER, first);
+        let named = |list: &[(&str, i64)]| -> Vec<(String, i64)> {
+            list.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+        };
+        assert_eq!(pairs("MX_A"), named(&[("MX_A", 1), ("MX_B", -2), ("MX_C", 16)]));
+        assert_eq!(pairs("MX_OK"), named(&[("MX_OK", 0), ("MX_BAD", 7)]));
+        assert_eq!(pairs("MX_Z"), []);
+    }
 }

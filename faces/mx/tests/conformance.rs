@@ -1,13 +1,59 @@
 //! The library held to its header by a C program (`tests/mx`): alone, between two hosts, under loss, as an ordinary user, with
 //! AddressSanitizer and valgrind.
 
-use emp_testing::faces::{Face, Side};
+use emp_testing::faces::{Codes, Face, Side};
 
 static MX: Face = Face::new("mx", "libmyriexpress.so", &[]);
 
+const NOWHERE: &str = "MX numbers it; its documents name no call that returns it";
+
+const RETURNS: Codes = Codes {
+    kind: "return",
+    first: "MX_SUCCESS",
+    never: &[
+        ("MX_NO_DRIVER", "there is no driver that might be missing"),
+        ("MX_NO_PERM", "EMP runs without privilege, on another link"),
+        ("MX_BAD_ADDR_LIST", NOWHERE),
+        ("MX_BAD_ADDR_COUNT", NOWHERE),
+        ("MX_BAD_ROOT", NOWHERE),
+        ("MX_NOT_COMPLETED", NOWHERE),
+        ("MX_BAD_NIC", NOWHERE),
+        ("MX_REQUEST_PENDING", NOWHERE),
+        ("MX_NO_MATCH", NOWHERE),
+        ("MX_BAD_KERNEL_VERSION", "there is no driver of another version"),
+        ("MX_NIC_DEAD", "a NIC has no firmware that might have died"),
+        (
+            "MX_NOT_SUPPORTED_WITH_CONTEXT_ID",
+            "all that MX refuses with context ids works with them",
+        ),
+    ],
+};
+
+const STATUSES: Codes = Codes {
+    kind: "status",
+    first: "MX_STATUS_SUCCESS",
+    never: &[
+        ("MX_STATUS_PENDING", "only requests that have ended have a status"),
+        ("MX_STATUS_BUFFERED", "a send that is buffered has ended well"),
+        ("MX_STATUS_REJECTED", NOWHERE),
+        (
+            "MX_STATUS_TIMEOUT",
+            "it is MX_STATUS_ENDPOINT_UNREACHABLE, as mx_set_request_timeout has it",
+        ),
+        ("MX_STATUS_CANCELLED", "a request that was cancelled is gone"),
+        ("MX_STATUS_ENDPOINT_UNKNOWN", NOWHERE),
+        ("MX_STATUS_BAD_ENDPOINT", "mx_iconnect itself refuses such an id"),
+        ("MX_STATUS_BAD_RDMAWIN", NOWHERE),
+        ("MX_STATUS_ABORTED", "only of memory that the application has taken away"),
+        ("MX_STATUS_EVENTQ_FULL", "the queue grows with what is outstanding"),
+        ("MX_STATUS_NO_RESOURCES", "what finds no room waits"),
+    ],
+};
+
 #[test]
 fn the_interface_is_kept() {
-    MX.alone("auto", &[]);
+    let written = MX.alone("auto", &[]);
+    MX.is_complete("mx_", &[RETURNS, STATUSES], &written);
 }
 
 #[test]

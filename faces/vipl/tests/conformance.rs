@@ -1,16 +1,51 @@
 //! The library held to its header by a C program (`tests/vipl`): alone, between two hosts, under loss, as an ordinary user, with
 //! AddressSanitizer and valgrind.
 
-use emp_testing::faces::{Face, Side};
+use emp_testing::faces::{Codes, Face, Side};
 
 /// Short enough that the program looks at what silence leads to.
 const SILENCE: (&str, &str) = ("EMP_TIMEOUT", "3000");
 
 static VIPL: Face = Face::new("vipl", "libvipl.so", &[SILENCE]);
 
+const RETURNS: Codes = Codes {
+    kind: "return",
+    first: "VIP_SUCCESS",
+    never: &[("VIP_NOT_REACHABLE", "later than VIA 1.0, where it is VIP_TIMEOUT")],
+};
+
+const ERRORS: Codes = Codes {
+    kind: "error",
+    first: "VIP_ERROR_POST_DESC",
+    never: &[
+        ("VIP_ERROR_VI_OVERRUN", "a queue that is full refuses what is posted"),
+        ("VIP_ERROR_RDMAW_DATA", "damaged frames are sent again"),
+        ("VIP_ERROR_RDMAW_ABORT", "an RDMA write of a peer that is lost ends with the connection"),
+        ("VIP_ERROR_COMP_PROT", "descriptors are read when they are posted"),
+        (
+            "VIP_ERROR_RDMA_TRANSPORT",
+            "what the network loses is sent again, or the connection is lost",
+        ),
+        ("VIP_ERROR_CATASTROPHIC", "a NIC is software of this process"),
+    ],
+};
+
+const STATUSES: Codes = Codes {
+    kind: "status",
+    first: "VIP_STATUS_DONE",
+    never: &[
+        (
+            "VIP_STATUS_PARTIAL_ERROR",
+            "a message is placed whole, or its receive says that it is too short",
+        ),
+        ("VIP_STATUS_ERROR_MASK", "all errors together"),
+    ],
+};
+
 #[test]
 fn the_interface_is_kept() {
-    VIPL.alone("auto", &[]);
+    let written = VIPL.alone("auto", &[]);
+    VIPL.is_complete("Vip", &[RETURNS, ERRORS, STATUSES], &written);
 }
 
 #[test]

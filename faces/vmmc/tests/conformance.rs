@@ -1,7 +1,7 @@
 //! The library held to its header by a C program (`tests/vmmc`): alone, between two hosts, under loss, as an ordinary user, with
 //! AddressSanitizer and valgrind.
 
-use emp_testing::faces::{Face, Side};
+use emp_testing::faces::{Codes, Face, Side};
 
 /// Short enough that the program looks at what silence leads to.
 const SILENCE: (&str, &str) = ("EMP_TIMEOUT", "3000");
@@ -10,7 +10,9 @@ static VMMC: Face = Face::new("vmmc", "libvmmc.so", &[SILENCE]);
 
 #[test]
 fn the_interface_is_kept() {
-    VMMC.alone("auto", &[]);
+    let written = VMMC.alone("auto", &[]);
+    let codes = Codes { kind: "return", first: "VMMC_OK", never: &[] };
+    VMMC.is_complete("vmmc_", &[codes], &written);
 }
 
 #[test]

@@ -149,6 +149,9 @@ fn measure(
     Ok(samples)
 }
 
+/// The shortest messages that the program measures, in bytes: they carry a number.
+pub const BYTES_MIN: usize = 4;
+
 /// Ping-pongs of an MPI at these sizes, over EMP and over what it has for TCP; with its name. For those who compare them with
 /// something else.
 pub fn pingpongs(

@@ -21,7 +21,7 @@ use self::trial::{Effort, Outcome, Runners};
 use super::args::{EmpArgs, WhereArgs, check_seconds, command_line, faces};
 use super::environment::{Environment, load, note_conditions};
 use super::job::{Pattern, SubjectKind};
-use super::mpi::{Row as MpiRow, pingpongs};
+use super::mpi::{BYTES_MIN, Row as MpiRow, pingpongs};
 use super::progress::Progress;
 use super::results::{Row, write_json};
 use super::session::Session;
@@ -60,7 +60,7 @@ pub struct Args {
     /// Measure these in turn with EMP: raw (the bare links), tcp (spinning), tcp-block (sleeping); or none.
     #[arg(long, value_delimiter = ',', value_name = "SUBJECTS", default_value = "raw,tcp")]
     vs: Vec<String>,
-    /// And EMP's faces, and an MPI over EMP and over TCP: libfabric, mx, vmmc, mpi, or all. EMP is measured as it chooses its links
+    /// And EMP's faces, and an MPI over EMP and over TCP: libfabric, mx, vipl, vmmc, mpi, or all. EMP is measured as it chooses its links
     /// then, not over each.
     #[arg(long, value_delimiter = ',', value_name = "FACES")]
     faces: Vec<String>,
@@ -183,8 +183,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             results,
         })
     })?;
+    let mut failure = None;
     if args.faces.iter().any(|name| name == MPI || name == "all") {
-        run.results.extend(mpis(&sizes, effort, &run)?);
+        match mpis(&sizes, effort, &run) {
+            Ok(points) => run.results.extend(points),
+            // What was measured before is not lost.
+            Err(error) => failure = Some(error),
+        }
     }
     let rows: Vec<Row> =
         run.results.iter().filter(|point| point.round).map(|point| point.row.clone()).collect();
@@ -192,7 +197,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     print(&report_faces::added(&rows))?;
     print(&ratio::show(&ratio::all(&run.results)))?;
     note_conditions(load);
-    args.write(&run)
+    args.write(&run)?;
+    failure.map_or(Ok(()), Err)
 }
 
 /// What `--faces` calls an MPI over EMP and over TCP.
@@ -200,7 +206,12 @@ const MPI: &str = "mpi";
 
 /// The steps of the schedule by an MPI. Without one, the page says what the others are.
 fn mpis(sizes: &[Size], effort: Effort, run: &Run) -> anyhow::Result<Vec<Point>> {
-    let steps: Vec<usize> = sizes.iter().filter(|size| size.round).map(|size| size.bytes).collect();
+    let steps = sizes.iter().filter(|size| size.round && size.bytes >= BYTES_MIN);
+    let steps: Vec<usize> = steps.map(|size| size.bytes).collect();
+    if steps.is_empty() {
+        eprintln!("note: without an MPI: it is measured from {BYTES_MIN} bytes on");
+        return Ok(Vec::new());
+    }
     let (mpi, rows) = match pingpongs(&steps, effort.trial, effort.trials) {
         Ok(found) => found,
         Err(error) if error.is::<UserError>() => {

@@ -3,6 +3,7 @@
 //! Every function that C calls runs in [`enter`]. A panic there is a defect of EMP and leaves its state unknown, so from
 //! then on every call fails at once: the application gets an error that it can report, not a process that is gone.
 
+use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -31,6 +32,44 @@ pub fn enter<R>(body: impl FnOnce() -> R, refused: impl FnOnce(Refusal) -> R) ->
         0 => guard(&STATE, body, refused),
         state => refused(refuse(state)),
     }
+}
+
+/// What functions of a face return if no call can be served.
+pub trait Failed {
+    /// That value.
+    fn failed() -> Self;
+}
+
+/// For functions whose result is otherwise not negative.
+impl Failed for c_int {
+    fn failed() -> Self {
+        -1
+    }
+}
+
+impl Failed for usize {
+    fn failed() -> Self {
+        0
+    }
+}
+
+/// For texts: they are never null.
+impl Failed for *const c_char {
+    fn failed() -> Self {
+        c"EMP is broken".as_ptr()
+    }
+}
+
+impl<T> Failed for Option<T> {
+    fn failed() -> Self {
+        None
+    }
+}
+
+/// As [`enter`], for results that say themselves what they are if no call can be served.
+#[inline]
+pub fn enter_or_fail<R: Failed>(body: impl FnOnce() -> R) -> R {
+    enter(body, |_| R::failed())
 }
 
 /// From now on no call is served in this process. Does nothing that a child of a process with threads may not do.

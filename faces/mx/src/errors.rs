@@ -1,10 +1,11 @@
 //! The boundary to C, and what happens when a call fails: the error handler is asked, the endpoint's or the process's.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use emp_face::boundary;
+use emp_face::boundary::Failed;
+pub use emp_face::boundary::enter_or_fail as enter;
 use emp_face::log;
 
 use crate::abi::{ErrorHandler, RETURNS, Return, STATUSES, StatusCode};
@@ -12,39 +13,10 @@ use crate::endpoint::Endpoint;
 use crate::open::endpoint;
 use crate::process::library;
 
-/// What a function returns if no call can be served.
-pub trait Failed {
-    fn failed() -> Self;
-}
-
 impl Failed for Return {
     fn failed() -> Self {
         Self::BAD_BAD_BAD
     }
-}
-
-impl Failed for c_int {
-    fn failed() -> Self {
-        -1
-    }
-}
-
-impl Failed for *const c_char {
-    fn failed() -> Self {
-        c"EMP is broken".as_ptr()
-    }
-}
-
-impl Failed for Option<ErrorHandler> {
-    fn failed() -> Self {
-        None
-    }
-}
-
-/// Runs what C has called.
-#[inline]
-pub fn enter<R: Failed>(body: impl FnOnce() -> R) -> R {
-    boundary::enter(body, |_| R::failed())
 }
 
 /// The handler for calls that are not about an endpoint; 0: none was set, so errors are fatal.
@@ -150,6 +122,7 @@ pub extern "C" fn mx_strstatus(code: StatusCode) -> *const c_char {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use emp_face::boundary;
 
     #[test]
     fn every_entry_point_is_guarded() {

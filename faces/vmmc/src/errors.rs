@@ -3,39 +3,17 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::Arc;
 
-use emp_face::boundary;
+use emp_face::boundary::Failed;
+pub use emp_face::boundary::enter_or_fail as enter;
 use emp_host::{PostError, Status};
 
 use crate::abi::{CODES, Code};
 use crate::library::{Library, library};
 
-/// What a function returns if no call can be served.
-pub trait Failed {
-    fn failed() -> Self;
-}
-
 impl Failed for Code {
     fn failed() -> Self {
         Self::BROKEN
     }
-}
-
-impl Failed for usize {
-    fn failed() -> Self {
-        0
-    }
-}
-
-impl Failed for *const c_char {
-    fn failed() -> Self {
-        c"EMP is broken".as_ptr()
-    }
-}
-
-/// Runs what C has called.
-#[inline]
-pub fn enter<R: Failed>(body: impl FnOnce() -> R) -> R {
-    boundary::enter(body, |_| R::failed())
 }
 
 /// Runs a call of a library that is initialized.
@@ -94,6 +72,7 @@ pub extern "C" fn vmmc_error(code: c_int) -> *const c_char {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use emp_face::boundary;
 
     #[test]
     fn every_entry_point_is_guarded() {

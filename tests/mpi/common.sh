@@ -26,6 +26,15 @@ install_mpich() {
         tar -C "$kept" -xzf "$kept/mpi4py-$SUITE_VERSION.tar.gz" && touch "$kept/ready-$SUITE_VERSION"
 }
 
+# install_wheels NAME package…: another MPI from that registry, once, in a place of its own.
+install_wheels() {
+    local place=$kept/$1
+    shift
+    [ -f "$place/ready" ] && return
+    mkdir -p "$kept" && rm -rf "$place" && /usr/bin/python3 -m venv "$place" &&
+        "$place/bin/pip" install -q "$@" && touch "$place/ready"
+}
+
 # NetPIPE for MPICH: the distribution's program on the MPICH above, which has the same binary interface. Its package is
 # unpacked and not installed, as it would bring the distribution's MPICH along.
 install_netpipe() {

@@ -115,8 +115,9 @@ impl Settings {
                 self.set("OMPI_MCA_opal_common_ucx_devices", "any");
             }
         }
-        if mpi.major() < 5 && transport != Transport::Ucx {
-            // One-sided operations by messages: Debian's defaults exclude them too, and leave none.
+        if transport != Transport::Ucx {
+            // One-sided operations by messages: Debian's defaults of 4 exclude them too, and leave none; of 5 this one prints an
+            // error for each window that it does not serve.
             self.set("OMPI_MCA_osc", "^ucx");
         }
         if !handed_on.is_empty() {
@@ -167,6 +168,10 @@ mod tests {
         }
         let later = lines(Family::OpenMpi, "5.0.11", Transport::Emp);
         assert!(later.contains(&"OMPI_MCA_opal_common_ofi_provider_include=emp".to_owned()));
+        for transport in [Transport::Emp, Transport::Tcp] {
+            let later = lines(Family::OpenMpi, "5.0.11", transport);
+            assert!(later.contains(&"OMPI_MCA_osc=^ucx".to_owned()), "{later:?}");
+        }
     }
 
     #[test]

@@ -59,6 +59,9 @@ struct Job<'a> {
 pub fn run(args: MpirunArgs) -> anyhow::Result<()> {
     let mpi = mpi::choose(args.mpi)?;
     let settings = settings(&mpi, args.over)?;
+    if let Some(warning) = args.program.first().and_then(|program| mpi::mismatch(&mpi, program)) {
+        eprintln!("emp: {warning}");
+    }
     let lab = Lab::find_or_make(args.name)?;
     let hosts = lab.hosts();
     let names: Vec<&str> = hosts.iter().map(Host::name).collect();

@@ -5,20 +5,24 @@ mod mx;
 mod vipl;
 mod vmmc;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
 use super::emp::pingpong_receives;
-use super::libfabric::LibfabricOpening;
+use super::libfabric;
 use super::opening::Opening;
 use super::place::Place;
-use super::{Role, Subject};
+use super::{Role, Subject, memory};
 use crate::bail_user;
 use crate::bench::control::Card;
 use crate::bench::job::{Job, LinkChoice, Measure, Pattern};
 use crate::bench::patience::Patience;
+use crate::mpi;
+
+/// What opens an end of a library in a file, on an interface.
+type Open = fn(&Path, &str) -> anyhow::Result<Box<dyn Port>>;
 
 /// The variable by which the libraries are told their link.
 const LINK_VARIABLE: &str = "EMP_LINK";
@@ -39,8 +43,8 @@ pub struct Face {
 enum How {
     /// As libfabric's clients do.
     Provider,
-    /// By a library that is beside this program: its file, and what opens it on an interface.
-    Library(&'static str, fn(&Path, &str) -> anyhow::Result<Box<dyn Port>>),
+    /// By a library that is beside this program: its file, and what opens it.
+    Library(&'static str, Open),
 }
 
 /// All of them: another one is a line here, and a [`Port`].
@@ -52,13 +56,15 @@ pub const FACES: [Face; 4] = [
 ];
 
 /// What the ping-pong asks of a face's library: one end of a pair, with its buffers.
-trait Port {
+pub trait Port {
     /// What the other end must know.
     fn address(&self) -> anyhow::Result<Vec<u8>>;
     /// Connects to the other end.
     fn meet(&mut self, address: &[u8]) -> anyhow::Result<()>;
     /// Makes messages so long, and buffers for so many receives. Nothing is under way.
     fn resize(&mut self, size: usize, receives: usize) -> anyhow::Result<()>;
+    /// Another subject has the memory until the next [`resize`](Self::resize).
+    fn leave_memory(&mut self) {}
     /// Receives that can be posted at a time.
     fn receives(&self) -> usize;
     /// Posts a send of the message.
@@ -70,7 +76,7 @@ trait Port {
     /// Whether all sends have ended.
     fn sent(&mut self) -> anyhow::Result<bool>;
     /// Makes progress.
-    fn progress(&self) -> anyhow::Result<()>;
+    fn progress(&mut self) -> anyhow::Result<()>;
 }
 
 impl Face {
@@ -82,27 +88,34 @@ impl Face {
 
     /// Opens an end.
     pub fn open(&self, link: LinkChoice, place: &Place) -> anyhow::Result<Box<dyn Opening>> {
-        let How::Library(file, open) = self.how else {
-            return Ok(Box::new(LibfabricOpening::open(link, place)?));
+        let (variable, open) = match self.how {
+            How::Provider => (libfabric::LINK_VARIABLE, libfabric::open as Open),
+            How::Library(_, open) => (LINK_VARIABLE, open),
         };
-        let told = std::env::var(LINK_VARIABLE).unwrap_or_else(|_| "auto".to_owned());
+        let told = std::env::var(variable).unwrap_or_else(|_| "auto".to_owned());
         if told != link.to_string() {
             bail_user!(
-                "the {} library takes its link from {LINK_VARIABLE}: set {LINK_VARIABLE}={link} at {}, where it is {told}",
+                "{} on EMP takes its link from {variable}: set {variable}={link} at {}, where it is {told}",
                 self.title,
                 place.own
             );
         }
+        let port = open(&self.file()?, &place.interface.name)?;
+        Ok(Box::new(FaceOpening { port, link, title: self.title }))
+    }
+
+    /// The library.
+    fn file(&self) -> anyhow::Result<PathBuf> {
+        let How::Library(file, _) = self.how else { return mpi::provider_file() };
         // Beside this program in a build; installed, they are in two directories.
         let program = std::env::current_exe().context("this program has a place")?;
         let directory = program.parent().context("a file is in a directory")?;
         let places = [directory.to_owned(), directory.join("../lib")];
         let found = places.map(|place| place.join(file));
-        let Some(file) = found.iter().find(|file| file.is_file()) else {
+        let Some(file) = found.into_iter().find(|file| file.is_file()) else {
             bail_user!("{file} is not beside this program; `make install` puts it there");
         };
-        let port = open(file, &place.interface.name)?;
-        Ok(Box::new(FaceOpening { port, link, title: self.title }))
+        Ok(file)
     }
 }
 
@@ -195,6 +208,12 @@ impl Measured {
 }
 
 impl Subject for Measured {
+    fn leave_memory(&mut self, job: &Job) {
+        if memory::is_shared(job) {
+            self.port.leave_memory();
+        }
+    }
+
     fn prepare(&mut self, _role: Role, job: &Job) -> anyhow::Result<()> {
         if job.pattern != Pattern::Pingpong {
             bail!("faces are only measured by ping-pongs");

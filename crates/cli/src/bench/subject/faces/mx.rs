@@ -280,7 +280,7 @@ impl Port for Mx {
         Ok(self.sends.is_empty())
     }
 
-    fn progress(&self) -> anyhow::Result<()> {
+    fn progress(&mut self) -> anyhow::Result<()> {
         // SAFETY: the endpoint is open.
         self.check("mx_progress", unsafe { (self.calls.progress)(self.endpoint) })
     }

@@ -333,7 +333,7 @@ impl Port for Vipl {
         Ok(true)
     }
 
-    fn progress(&self) -> anyhow::Result<()> {
+    fn progress(&mut self) -> anyhow::Result<()> {
         // Nothing is done: this looks, and brings things on.
         self.take("VipRecvDone", self.calls.receive_done).map(drop)
     }

@@ -241,7 +241,7 @@ impl Port for Vmmc {
     }
 
     #[inline]
-    fn progress(&self) -> anyhow::Result<()> {
+    fn progress(&mut self) -> anyhow::Result<()> {
         // SAFETY: takes no pointers; the handler that may run is above.
         self.check("vmmc_poll", unsafe { (self.calls.poll)() })
     }

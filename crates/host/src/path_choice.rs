@@ -281,6 +281,8 @@ fn packet_costs(interface: &str, frame_bytes: usize) -> Option<LinkCosts> {
     let options = PacketOptions {
         ethertype: ETHERTYPE,
         ring_bytes: Some(RING_BYTES),
+        // It is there for milliseconds, and takes nothing.
+        group: false,
         ..PacketOptions::new(interface, TAG)
     };
     let mut link = PacketLink::open(&options).ok()?;

@@ -171,3 +171,34 @@ fn an_interface_that_was_down_has_its_nodes_again() {
     let again: Vec<usize> = (0..nodes.len()).map(|i| reach(&mut sender, &mut nodes, i)).collect();
     assert!(again.iter().all(|tries| *tries == 1), "{again:?}: what was mended stays so");
 }
+
+/// A frame for the node that does without the group is handed to some member of it all the same: it must not wake that one each time.
+#[test]
+fn a_member_is_not_woken_by_frames_of_the_node_outside_its_group() {
+    const FRAMES: usize = 64;
+    let Some(lab) = Lab::build(1500) else { return };
+    let mut sender = lab.inside(1, || open(1));
+    lab.inside(0, || {
+        let mut nodes = nodes([400, 401]);
+        // The first show whose they are; what the member looks at is a millisecond apart at least.
+        for _ in 0..4 {
+            send(&mut sender, 400, 1);
+            std::thread::sleep(Duration::from_millis(3));
+            assert!(received_now(&mut nodes[1].1).is_empty());
+        }
+        let woken = |member: &mut PacketLink| member.wait(Some(Duration::from_millis(1)));
+        let mut count = 0;
+        for _ in 0..FRAMES {
+            send(&mut sender, 400, 2);
+            count += usize::from(woken(&mut nodes[1].1));
+            assert!(received_now(&mut nodes[1].1).is_empty());
+        }
+        // One in 32 is let through.
+        assert!(count < FRAMES / 4, "woken by {count} of {FRAMES} frames");
+        let mut own = 0;
+        while nodes[0].1.receive(64, &mut |_, _| own += 1) > 0 {}
+        assert_eq!(own, 4 + FRAMES, "the node that they are for has them all");
+        send(&mut sender, 401, 3);
+        assert_eq!(received(&mut nodes[1].1), [3]);
+    });
+}

@@ -26,6 +26,9 @@ const RUNS_DEFAULT: usize = 25;
 /// Slices that `--runs` may ask for.
 const RUNS_MAX: usize = 1_000;
 
+/// Idle nodes that `--idle-nodes` may ask for: each has a receive ring of 2 MiB that the kernel doesn't swap.
+const IDLE_NODES_MAX: usize = 500;
+
 /// Seconds per subject and size.
 const SECONDS_DEFAULT: f64 = 0.5;
 
@@ -119,6 +122,9 @@ pub struct MeasureArgs {
     /// Messages outstanding [default: about 4 MiB of them, 4 to 256; 1 of put, get and atomic].
     #[arg(long, value_name = "N")]
     pub window: Option<usize>,
+    /// Start so many other nodes of EMP at each end first, on the same interface; they sleep. What that costs a host with many ranks.
+    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
+    pub idle_nodes: usize,
     /// Measure these in turn with EMP: raw (the bare link), tcp (spinning), tcp-block (sleeping). TCP runs under cubic and under bbr,
     /// and the faster one counts, size by size. Faces of EMP may be named here as well.
     #[arg(long, value_delimiter = ',', value_name = "SUBJECTS")]
@@ -298,7 +304,13 @@ impl MeasureArgs {
 
     /// EMP first, then what it is measured against.
     pub fn specs(&self, pattern: Pattern) -> anyhow::Result<Vec<Spec>> {
-        let emp = self.emp.spec()?;
+        if self.idle_nodes > IDLE_NODES_MAX {
+            bail_user!(
+                "{} idle nodes are too many; choose up to {IDLE_NODES_MAX}",
+                self.idle_nodes
+            );
+        }
+        let emp = Spec { idle_nodes: self.idle_nodes, ..self.emp.spec()? };
         let mut specs = vec![emp.clone()];
         for kind in self.named()? {
             match kind {

@@ -175,6 +175,9 @@ pub struct Spec {
     pub faults: String,
     /// Seed of loss and faults.
     pub seed: u64,
+    /// Other nodes of EMP that each end starts on the same interface before this one, and that sleep.
+    #[serde(default)]
+    pub idle_nodes: usize,
 }
 
 fn by_carrier() -> String {
@@ -198,12 +201,13 @@ impl Spec {
             loss: 0.0,
             faults: String::new(),
             seed: 1,
+            idle_nodes: 0,
         }
     }
 
     /// Something to measure EMP against: the same link where that means something.
     pub fn against(&self, kind: SubjectKind) -> Self {
-        Self { kind, loss: 0.0, faults: String::new(), ..self.clone() }
+        Self { kind, loss: 0.0, faults: String::new(), idle_nodes: 0, ..self.clone() }
     }
 
     /// What is to go wrong with EMP's frames.
@@ -230,6 +234,9 @@ impl Spec {
         }
         if self.wait.as_deref() == Some("adaptive") && self.kind == SubjectKind::Emp {
             text += " adaptive";
+        }
+        if self.idle_nodes > 0 {
+            text += &format!(" beside {} idle", self.idle_nodes);
         }
         if let Some(congestion) = self.congestion.as_ref().filter(|_| self.is_tcp()) {
             text += &format!(" {congestion}");

@@ -3,6 +3,7 @@
 use std::io;
 
 use emp_host::{PathCosts, measure_paths};
+use emp_link::{PacketLink, PacketOptions};
 use serde::Serialize;
 
 use super::interfaces::{Interface, Kind};
@@ -31,7 +32,29 @@ pub fn choose(interface: &Interface) -> Rung {
     {
         rung.reason = format!("{}; two paths with udp: {costs}", rung.reason);
     }
+    if rung.link == Some("packet") {
+        rung.reason = format!("{}; {}", rung.reason, many_nodes(&interface.name));
+    }
     rung
+}
+
+/// What further nodes on the interface cost each frame, found out with two.
+fn many_nodes(interface: &str) -> &'static str {
+    /// For experiments on one machine (IEEE local experimental 2): not the one that nodes listen to.
+    const ETHERTYPE: u16 = 0x88B6;
+    let open = |tag| {
+        let usual = PacketOptions::new(interface, tag);
+        PacketLink::open(&PacketOptions { ethertype: ETHERTYPE, ring_bytes: Some(0), ..usual })
+    };
+    match (open(1), open(2)) {
+        (Ok(first), Ok(second)) if first.is_grouped() || second.is_grouped() => {
+            "the kernel looks at a frame once for all of a user's nodes"
+        }
+        _ => {
+            "the kernel looks at a frame once for each node, some 0.1 µs (no PACKET_FANOUT group: no directory for its table, or an \
+             old kernel)"
+        }
+    }
 }
 
 /// What frames cost by raw frames and by datagrams.

@@ -9,12 +9,16 @@ use crate::gather::ETHERNET_HEADER_BYTES;
 const ETHERTYPE_OFFSET: u32 = 12;
 /// Ancillary load: what the kernel thinks a frame is (`PACKET_HOST` and so on).
 const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
+/// Ancillary load: a random number.
+const RANDOM: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
 /// The program's answer for "take it": more bytes than any frame has.
 const TAKE_ALL: u32 = 0x4_0000;
 
 const LOAD_HALF: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
+const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
 const LOAD_BYTE: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
 const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const IF_ANY_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
 const fn step(code: u32, k: u32) -> libc::sock_filter {
@@ -45,13 +49,73 @@ pub(crate) fn own_frames(ethertype: u16, node_tag: u16) -> [libc::sock_filter; 1
     ]
 }
 
-/// Takes what was sent to this machine, whatever its tag.
-pub(crate) fn incoming_frames() -> [libc::sock_filter; 5] {
-    [
+/// Tags of others that a member of a group can be told to pass over.
+pub(super) const PASSED_OVER_MAX: usize = 8;
+
+/// Of frames that are passed over, one in so many is taken all the same: should one of their nodes become a member, and the group's
+/// program take this one for it, it shows. A power of two.
+const SAMPLE: u32 = 32;
+
+/// Takes what was sent to this machine, whatever its tag: others' frames show that a group's program is wrong. But not those with
+/// the tags of nodes that are in no group, whose every frame the kernel hands to some member: of these a sample.
+pub(super) fn members_frames(passed_over: &[u16]) -> Vec<libc::sock_filter> {
+    let tag_offset = (ETHERNET_HEADER_BYTES + DESTINATION_TAG_OFFSET) as u32;
+    let tags = &passed_over[..passed_over.len().min(PASSED_OVER_MAX)];
+    let mut steps = vec![
         step(LOAD_BYTE, PACKET_TYPE),
-        branch(u32::from(libc::PACKET_OUTGOING), 2, 0),
-        branch(u32::from(libc::PACKET_OTHERHOST), 1, 0),
+        branch(u32::from(libc::PACKET_OUTGOING), tags.len() as u8 + 5, 0),
+        branch(u32::from(libc::PACKET_OTHERHOST), tags.len() as u8 + 4, 0),
+        step(LOAD_HALF, tag_offset),
+    ];
+    let compare = |(i, tag): (usize, &u16)| branch(u32::from(*tag), (tags.len() - i) as u8, 0);
+    steps.extend(tags.iter().enumerate().map(compare));
+    steps.extend([
         step(RETURN, TAKE_ALL),
+        step(LOAD_WORD, RANDOM),
+        libc::sock_filter { code: IF_ANY_BIT as u16, jt: 0, jf: 1, k: SAMPLE - 1 },
         step(RETURN, 0),
-    ]
+        step(RETURN, TAKE_ALL),
+    ]);
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel's machine answers for an incoming frame with this tag; `random` is its random number.
+    fn run(program: &[libc::sock_filter], kind: u8, tag: u16, random: u32) -> u32 {
+        let (mut at, mut loaded) = (0, 0);
+        loop {
+            let libc::sock_filter { code, jt, jf, k } = program[at];
+            let jump = |yes: bool| usize::from(if yes { jt } else { jf });
+            at += 1;
+            match u32::from(code) {
+                LOAD_BYTE => loaded = kind.into(),
+                LOAD_HALF => loaded = tag.into(),
+                LOAD_WORD => loaded = random,
+                IF_EQUAL => at += jump(loaded == k),
+                IF_ANY_BIT => at += jump(loaded & k != 0),
+                RETURN => return k,
+                code => panic!("unknown instruction {code:#x}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_member_takes_all_but_what_it_passes_over() {
+        let tags: Vec<u16> = (0..PASSED_OVER_MAX as u16 + 3).map(|i| 100 + i).collect();
+        for count in 0..tags.len() {
+            let program = members_frames(&tags[..count]);
+            let passed_over = &tags[..count.min(PASSED_OVER_MAX)];
+            for tag in 95..115 {
+                let over = passed_over.contains(&tag);
+                let host = libc::PACKET_HOST;
+                assert_eq!(run(&program, host, tag, 1), if over { 0 } else { TAKE_ALL }, "{tag}");
+                assert_eq!(run(&program, host, tag, SAMPLE), TAKE_ALL, "the sample, {tag}");
+                assert_eq!(run(&program, libc::PACKET_OUTGOING, tag, 0), 0);
+                assert_eq!(run(&program, libc::PACKET_OTHERHOST, tag, 0), 0);
+            }
+        }
+    }
 }

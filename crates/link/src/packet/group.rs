@@ -11,6 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::time::{Duration, Instant};
 
 use super::demux::{self, program};
+use super::filter;
 use super::members::{FILE_BYTES_MAX, Members};
 use crate::shm::place::Place;
 use crate::{locks, system};
@@ -56,6 +57,9 @@ pub(super) struct Group {
     looked_at: Option<Instant>,
     /// A frame that came here though its tag is another member's, and the table's generation then.
     suspect: Option<(u16, u32)>,
+    /// Tags of which frames came here that are no member's: the node that does without the group, other users' nodes. This
+    /// socket's filter drops most of these.
+    passed_over: Vec<u16>,
 }
 
 /// What a link is to its interface's group.
@@ -102,7 +106,14 @@ impl Group {
         write(&file, &members)?;
         drop(lock);
         let process = std::process::id();
-        Ok(Membership::Member(Self { file, slot, process, looked_at: None, suspect: None }))
+        Ok(Membership::Member(Self {
+            file,
+            slot,
+            process,
+            looked_at: None,
+            suspect: None,
+            passed_over: Vec::new(),
+        }))
     }
 
     /// A frame came here whose tag is not this node's. If it is another member's by a table that has not changed lately, the
@@ -117,12 +128,33 @@ impl Group {
         // Failing means that the table stays as it is: the next stray frame tries again.
         let Ok(members) = read(&self.file) else { return };
         if members.list().iter().all(|member| member.tag != tag) {
-            return;
+            return self.pass_over(socket, tag);
+        }
+        if self.passed_over.contains(&tag) {
+            self.passed_over.retain(|other| *other != tag);
+            self.attach_filter(socket);
         }
         let suspect = (tag, members.generation);
         if self.suspect.replace(suspect) == Some(suspect) {
             let _ = self.mend(socket, suspect);
         }
+    }
+
+    /// Frames with this tag are nobody's here: each would be copied into this node's ring, and wake it.
+    fn pass_over(&mut self, socket: BorrowedFd<'_>, tag: u16) {
+        if self.passed_over.contains(&tag) {
+            return;
+        }
+        if self.passed_over.len() == filter::PASSED_OVER_MAX {
+            self.passed_over.remove(0);
+        }
+        self.passed_over.push(tag);
+        self.attach_filter(socket);
+    }
+
+    fn attach_filter(&self, socket: BorrowedFd<'_>) {
+        // Failing means that the filter stays as it is, and takes more than it need.
+        let _ = system::attach_filter(socket, &filter::members_frames(&self.passed_over));
     }
 
     fn mend(&mut self, socket: BorrowedFd<'_>, (tag, generation): (u16, u32)) -> io::Result<()> {

@@ -13,6 +13,7 @@ use emp_host::{
 };
 
 use super::emp_calls::EmpCalls;
+use super::emp_opening::OpenNode;
 use super::{Role, Subject, memory};
 use crate::bench::calls::{Calls, Script};
 use crate::bench::job::{Job, Measure, Pattern};
@@ -68,6 +69,9 @@ pub struct Emp {
     receives: VecDeque<ReceiveRequest<PageBuffer>>,
     /// Messages of the job for which no receive was posted yet.
     unposted: u64,
+    /// Nodes that are there and do nothing.
+    #[expect(dead_code, reason = "they are held, not used")]
+    idle: Vec<OpenNode>,
 }
 
 impl Emp {
@@ -92,7 +96,13 @@ impl Emp {
             spare: Vec::new(),
             receives: VecDeque::new(),
             unposted: 0,
+            idle: Vec::new(),
         }
+    }
+
+    /// The same, with nodes that last as long as it does.
+    pub(super) fn beside(self, idle: Vec<OpenNode>) -> Self {
+        Self { idle, ..self }
     }
 
     pub(super) fn wanted(&self, match_bits: u64) -> Selector {

@@ -13,10 +13,10 @@ use emp_link::{
 };
 use emp_wire::{HEAD_BYTES_MAX, LinkAddress, NodeId};
 
-use super::Subject;
 use super::emp::{ENDPOINT, Emp};
 use super::opening::Opening;
 use super::place::Place;
+use super::{Subject, idle};
 use crate::bail_user;
 use crate::bench::control::Card;
 use crate::bench::job::{LinkChoice, Spec};
@@ -53,6 +53,8 @@ pub struct EmpOpening {
     peer: IpAddr,
     /// Small messages are to share frames.
     bundle: bool,
+    /// Nodes that do nothing.
+    idle: Vec<OpenNode>,
 }
 
 /// Where the other end's node reaches this one.
@@ -132,11 +134,13 @@ impl OpenNode {
 impl EmpOpening {
     /// Starts the node.
     pub fn open(spec: &Spec, place: &Place, ethertype: u16) -> anyhow::Result<Self> {
+        // First, as those of a busy host would be.
+        let idle = idle::start(spec, place, ethertype)?;
         let open = OpenNode::start(spec, place, ethertype)?;
         let endpoint = open.node.endpoint(ENDPOINT)?;
         // Before the other end knows of this node: what came for a closed endpoint would end with an error.
         let lanes = verify::Lanes::open(&open.node)?;
-        Ok(Self { open, endpoint, lanes, bundle: spec.bundle, peer: place.peer })
+        Ok(Self { open, endpoint, lanes, bundle: spec.bundle, peer: place.peer, idle })
     }
 }
 
@@ -268,6 +272,7 @@ impl Opening for EmpOpening {
     fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>> {
         let to = (self.open.find(other, self.peer)?, ENDPOINT).into();
         let ends = (self.endpoint, self.lanes);
-        Ok(Box::new(Emp::new(self.open.node, ends, to, self.open.faults, self.bundle)))
+        let emp = Emp::new(self.open.node, ends, to, self.open.faults, self.bundle);
+        Ok(Box::new(emp.beside(self.idle)))
     }
 }

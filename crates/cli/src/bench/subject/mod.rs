@@ -6,6 +6,7 @@ mod emp_one_sided;
 mod emp_opening;
 mod faces;
 mod harness_link;
+mod idle;
 mod libfabric;
 mod memory;
 mod opening;

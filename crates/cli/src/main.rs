@@ -5,6 +5,7 @@ mod demo;
 mod doctor;
 mod error;
 mod lab;
+mod measured;
 mod mpi;
 mod output;
 mod process;

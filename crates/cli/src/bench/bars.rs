@@ -1,7 +1,6 @@
 //! `emp bench bars`: the figures that EMP promises ([`super::promises`]), measured and judged.
 
 use anyhow::bail;
-use serde::{Deserialize, Serialize};
 
 use super::args::{BarsArgs, command_line, effort};
 use super::congestion;
@@ -14,23 +13,9 @@ use super::results::{Results, Row};
 use super::stats;
 use crate::bail_user;
 use crate::error::{UserError, print};
+use crate::measured::Verdict;
 use crate::output::check_writable;
 use crate::report::table;
-
-/// How a bar came out.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// Its name.
-    pub name: String,
-    /// The ratio, difference or figure. Null if it could not be measured.
-    pub value: Option<f64>,
-    /// `≤ 2` or `≥ 0.9`; `-` of a figure that is only told.
-    pub limit: String,
-    /// It holds; null if it could not be measured, or has no limit.
-    pub pass: Option<bool>,
-    /// The figures behind it, or why there are none.
-    pub figures: String,
-}
 
 /// Runs `emp bench bars`.
 pub fn run(args: &BarsArgs) -> anyhow::Result<()> {

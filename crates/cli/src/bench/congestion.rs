@@ -9,9 +9,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use super::job::{Spec, SubjectKind};
 use super::measure::Series;
-
-/// Congestion controls that TCP is measured under, Linux's default first.
-pub const NAMES: [&str; 2] = ["cubic", "bbr"];
+pub use crate::measured::CONGESTION_NAMES as NAMES;
 
 /// Those of them that this process may choose for a connection: kernels have them or not, and allow them to everybody or to root.
 /// Tried, because no list says what is allowed to whom.

@@ -1,47 +1,12 @@
-//! Where a benchmark ran: without it, figures can't be compared.
+//! Finding out where a benchmark runs.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
-
 use super::subject::Place;
 use crate::doctor::ethtool::Ethtool;
-
-/// Facts about the machine and the path that was measured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Environment {
-    /// UTC, `2026-01-31T12:00:00Z`.
-    pub date: String,
-    /// Version of emp.
-    pub version: String,
-    /// Commit it was built from, if the build named one in `EMP_COMMIT`.
-    pub commit: Option<String>,
-    /// Kernel release.
-    pub kernel: String,
-    /// CPU model.
-    pub cpu: String,
-    /// Logical CPUs.
-    pub cores: usize,
-    /// How many programs wanted a core just before, on average over a minute.
-    pub load: f64,
-    /// The two ends are network namespaces on this machine.
-    pub lab: bool,
-    /// Interface between the two ends.
-    pub interface: String,
-    /// MTU in force.
-    pub mtu: usize,
-    /// Links that may be used here, and why not others.
-    pub links: Vec<String>,
-    /// The interface's driver, if it says.
-    pub driver: Option<String>,
-    /// Offloads of the interface that are on, of `gro`, `gso`, `tso`, `lro`; null if it does not say.
-    pub offloads: Option<Vec<String>>,
-    /// What steers TCP's connections here unless they choose: `cubic`, `bbr`, …. The same machine may stream six times as much with
-    /// one as with the other; results name the one that they were measured under.
-    #[serde(default)]
-    pub tcp_congestion: String,
-}
+pub use crate::measured::Environment;
+use crate::measured::is_loaded;
 
 impl Environment {
     /// The facts of a lab whose ends other programs are: what is known without a place of our own in it.
@@ -84,9 +49,6 @@ impl Environment {
     }
 }
 
-/// Load, in programs per core, above which others are likely to have disturbed the figures.
-const LOAD_NOTED: f64 = 0.3;
-
 /// How many programs want a core now, on average over a minute.
 pub fn load() -> f64 {
     let text = first_line("/proc/loadavg");
@@ -98,14 +60,9 @@ const TCP_CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 /// Says so if the load before a run was high enough to make its figures doubtful.
 pub fn note_conditions(load: f64) {
-    if is_loaded(load) {
+    if is_loaded(load, cores()) {
         eprintln!("note: other programs use this machine (load {load:.1}); figures may be far off");
     }
-}
-
-/// Whether others are likely to have disturbed the figures.
-pub fn is_loaded(load: f64) -> bool {
-    load / cores() as f64 > LOAD_NOTED
 }
 
 /// Each link, with the reason why it can be used here or not.

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::args::{EmpArgs, WhereArgs, command_line, effort};
 use super::calls::{Play, Script, Tally};
@@ -21,6 +21,7 @@ use super::session::Session;
 use super::{sizes, stats};
 use crate::bail_user;
 use crate::error::print;
+use crate::measured::LogpRow as Row;
 use crate::output::check_writable;
 use crate::report::calls_table;
 
@@ -69,34 +70,6 @@ pub struct Args {
     /// Write the figures to a file, for programs.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-}
-
-/// One subject at one size: medians in µs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// What was measured.
-    pub subject: SubjectKind,
-    /// EMP's link.
-    pub link: Option<String>,
-    /// EMP's board.
-    pub board: Option<String>,
-    /// What steers TCP.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub congestion: Option<String>,
-    /// Bytes of a request and of an answer.
-    pub size: usize,
-    /// Half a round trip.
-    pub half_round_trip_us: f64,
-    /// What of it neither end's processor spends.
-    pub latency_us: f64,
-    /// Of receiving an answer that is there, and posting the next receive.
-    pub receive_overhead_us: f64,
-    /// Of sending a request.
-    pub send_overhead_us: f64,
-    /// Between requests, when many are under way.
-    pub gap_us: f64,
-    /// Slices behind the medians.
-    pub samples: usize,
 }
 
 #[derive(Serialize)]

@@ -32,29 +32,17 @@ mod verify;
 mod verify_run;
 mod work;
 
-pub use bars::Verdict;
-pub use congestion::NAMES as CONGESTION_NAMES;
-pub use environment::{Environment, is_loaded, links, load, note_conditions};
-pub use job::{LinkChoice, Pattern, Spec, SubjectKind};
-pub use logp::Row as LogpRow;
-pub use mpi::{Cost as MpiProviderCost, Results as MpiResults, Row as MpiRow};
-#[cfg(test)]
-pub use netpipe::tests::point as test_point;
-pub use netpipe::{Point, Run as NetpipeRun};
-pub use overlap::Row as OverlapRow;
-#[cfg(test)]
-pub use overlap::tests::row as test_overlap_row;
+pub use environment::{links, load, note_conditions};
+pub use job::{LinkChoice, Spec};
+pub use measure::Effort;
 pub use pair::{MTU_DEFAULT, Pair};
 pub use pattern::{Work, measure_sizes};
 pub use progress::Progress;
-pub use results::Row;
 pub use session::Session;
-#[cfg(test)]
-pub use share::test_row as test_share_row;
-pub use share::{Row as ShareRow, SubjectName as ShareSubject};
-pub use subject::{FACES, Face, Named};
+pub use subject::Named;
 pub use verify_run::{outcome as verify_outcome, plan as verify_plan};
-pub use {measure::Effort, sizes::show as show_size};
+
+use crate::measured::Pattern;
 
 /// Measure: `emp bench listen` on one host and `emp bench PATTERN PEER` on the other, or `emp bench PATTERN --lab`.
 #[derive(clap::Args)]

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::args::{BOARDS, WhereArgs, command_line, effort};
 use super::calls::{Play, Script, Tally};
@@ -20,6 +20,7 @@ use super::session::Session;
 use super::{sizes, stats};
 use crate::bail_user;
 use crate::error::print;
+use crate::measured::OverlapRow as Row;
 use crate::output::check_writable;
 use crate::report::calls_table;
 
@@ -76,40 +77,6 @@ pub struct Args {
     /// Write the figures to a file, for programs.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-}
-
-/// One subject with so much work. Times are medians.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// What was measured.
-    pub subject: SubjectKind,
-    /// EMP's board.
-    pub board: Option<String>,
-    /// What steers TCP.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub congestion: Option<String>,
-    /// EMP's link.
-    pub link: Option<String>,
-    /// Bytes of a message.
-    pub size: usize,
-    /// Messages each way in a round.
-    pub batch: usize,
-    /// Computing in a round in µs.
-    pub work_us: f64,
-    /// Part of the time that user code got, 0 to 100.
-    pub user_percent: f64,
-    /// Payload sent by this end, in 10^9 bits per second of all the time.
-    pub gbps: f64,
-    /// That as a part of what it is without work.
-    pub of_idle: f64,
-    /// Microseconds to post a receive.
-    pub post_receive_us: f64,
-    /// Microseconds to post a send.
-    pub post_send_us: f64,
-    /// Microseconds of waiting, for each message one way and one back.
-    pub wait_us: f64,
-    /// Slices behind the medians.
-    pub samples: usize,
 }
 
 #[derive(Serialize)]
@@ -295,15 +262,6 @@ fn one_line(rows: &[Row]) -> String {
     figures.collect::<Vec<_>>().join(", ")
 }
 
-impl Row {
-    /// A subject and its board or what steers it: `emp inline`, `tcp cubic`.
-    pub fn name(&self) -> String {
-        let more = self.board.as_ref().or(self.congestion.as_ref());
-        let more = more.map(|more| format!(" {more}")).unwrap_or_default();
-        format!("{}{more}", self.subject.name())
-    }
-}
-
 /// What is left of the throughput when user code has half of the time.
 fn summary(rows: &[Row]) -> String {
     let mut names: Vec<String> = rows.iter().map(Row::name).collect();
@@ -333,28 +291,9 @@ fn at_half(rows: &[&Row]) -> Option<f64> {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
-
-    /// A row of EMP inline.
-    pub fn row(user_percent: f64, of_idle: f64) -> Row {
-        Row {
-            subject: SubjectKind::Emp,
-            board: Some("inline".to_owned()),
-            congestion: None,
-            link: Some("packet".to_owned()),
-            size: 10_000,
-            batch: 5,
-            work_us: 12.5,
-            user_percent,
-            gbps: 8.0 * of_idle,
-            of_idle,
-            post_receive_us: 0.25,
-            post_send_us: 1.5,
-            wait_us: 9.0,
-            samples: 25,
-        }
-    }
+    use crate::measured::fixtures::overlap_row as row;
 
     #[test]
     fn work_has_its_share_if_nothing_overlaps() {

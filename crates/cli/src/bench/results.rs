@@ -6,11 +6,12 @@ use std::path::Path;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use super::bars::Verdict;
 use super::environment::Environment;
-use super::job::{Measure, Pattern, SubjectKind};
+use super::job::Measure;
 use super::measure::Series;
 use super::session::Session;
+pub use crate::measured::Row;
+use crate::measured::Verdict;
 
 /// A whole run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,37 +25,6 @@ pub struct Results {
     /// Only of `emp bench bars`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bars: Vec<Verdict>,
-}
-
-/// One subject at one size. Figures that don't apply are null.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// What was done.
-    pub pattern: Pattern,
-    /// By whom.
-    pub subject: SubjectKind,
-    /// Over which link; null for TCP.
-    pub link: Option<String>,
-    /// Of the interface, or as asked for.
-    pub mtu: usize,
-    /// What steered TCP: of those it was measured under, the one under which it was faster at this size. Of others left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub congestion: Option<String>,
-    /// Bytes of a message; null if they vary.
-    pub size: Option<usize>,
-    /// Microseconds one way.
-    pub one_way_us: Option<f64>,
-    /// The same as the mean over all messages.
-    pub mean_us: Option<f64>,
-    /// Payload, in 10^9 bits per second.
-    pub gbps: Option<f64>,
-    /// Messages per second.
-    pub messages_per_s: Option<f64>,
-    /// Slices behind the medians.
-    pub samples: usize,
-    /// User-space copies of each payload byte, both ends together, in the last slice; where that is counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub copies: Option<f64>,
 }
 
 impl Row {
@@ -96,6 +66,7 @@ pub fn write_json(path: &Path, run: &impl Serialize) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measured::{Pattern, SubjectKind};
 
     fn row() -> Row {
         Row {

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bench::{
-    Effort, LinkChoice, MTU_DEFAULT, Named, Pair, Pattern, Progress, Row, Session, Spec,
-    SubjectKind, Work, links, load, measure_sizes, note_conditions, verify_outcome, verify_plan,
+    Effort, LinkChoice, MTU_DEFAULT, Named, Pair, Progress, Session, Spec, Work, links, load,
+    measure_sizes, note_conditions, verify_outcome, verify_plan,
 };
 use crate::error::print;
+use crate::measured::{Pattern, Row, SubjectKind};
 use crate::output::{check_directory, make_directory};
 use crate::report::{plot, table};
 

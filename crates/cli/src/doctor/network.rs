@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::finding::{Finding, read};
 use super::interfaces::Interface;
-use crate::bench::CONGESTION_NAMES;
+use crate::measured::CONGESTION_NAMES;
 use crate::process::{self, CAP_NET_ADMIN};
 
 /// Bytes of receive buffer that EMP's udp link asks for.

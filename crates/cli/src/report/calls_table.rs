@@ -1,7 +1,7 @@
 //! Tables of `emp bench overlap` and `emp bench logp`.
 
 use super::table::{align_right, bare, number};
-use crate::bench::{LogpRow, OverlapRow, show_size};
+use crate::measured::{LogpRow, OverlapRow, show_size};
 
 /// Throughput against the share of user code, and where the rest of the time goes.
 pub fn overlap(rows: &[OverlapRow]) -> String {
@@ -85,7 +85,8 @@ pub fn logp(rows: &[LogpRow]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{SubjectKind, test_overlap_row};
+    use crate::measured::SubjectKind;
+    use crate::measured::fixtures::overlap_row as test_overlap_row;
 
     #[test]
     fn tables_fit_the_page_and_costs_are_those_of_most_work() {

@@ -1,7 +1,7 @@
 //! What each face adds to the host API: the difference where messages are short, the ratio where they are long.
 
 use super::table::{align_right, bare, number, subject};
-use crate::bench::{Row, SubjectKind, show_size};
+use crate::measured::{Row, SubjectKind, show_size};
 
 /// A row for each face and size; nothing without faces.
 pub fn added(rows: &[Row]) -> String {
@@ -35,7 +35,7 @@ fn host(rows: &[Row], face: &Row) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::test_point as point;
+    use crate::measured::fixtures::point;
 
     #[test]
     fn a_face_stands_beside_the_host_api_at_its_size() {

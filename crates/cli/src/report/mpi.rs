@@ -2,7 +2,7 @@
 
 use super::plot::Curve;
 use super::table::{align_right, bare, number};
-use crate::bench::{MpiProviderCost, MpiResults, MpiRow, show_size};
+use crate::measured::{MpiProviderCost, MpiResults, MpiRow, show_size};
 
 /// What stands above the curves.
 pub fn title(results: &MpiResults) -> String {

@@ -8,7 +8,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::table;
-use crate::bench::{Row, show_size};
+use crate::measured::{Row, show_size};
 
 /// Pixels: both plots side by side on an ordinary screen.
 const PICTURE: (u32, u32) = (1280, 560);
@@ -166,7 +166,7 @@ fn chart(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{Pattern, SubjectKind};
+    use crate::measured::{Pattern, SubjectKind};
 
     fn row(subject: SubjectKind, size: usize, us: f64) -> Row {
         Row {

@@ -2,7 +2,7 @@
 //! up or down and whatever the size.
 
 use super::table;
-use crate::bench::{Point, SubjectKind, show_size};
+use crate::measured::{Point, SubjectKind, show_size};
 
 /// How one of EMP's curves stands to TCP's.
 pub struct Ratio {
@@ -82,7 +82,7 @@ pub fn show(ratios: &[Ratio]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::test_point as point;
+    use crate::measured::fixtures::point;
 
     #[test]
     fn the_mean_is_geometric() {

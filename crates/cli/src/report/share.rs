@@ -8,7 +8,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::table::{align_right, bare, number};
-use crate::bench::{ShareRow, ShareSubject, show_size};
+use crate::measured::{ShareRow, ShareSubject, show_size};
 
 /// Pixels of the picture: four panels, two by two.
 const PICTURE: (u32, u32) = (1280, 800);
@@ -19,6 +19,7 @@ fn colour(subject: ShareSubject) -> RGBColor {
         ShareSubject::Emp => RGBColor(0, 90, 181),
         ShareSubject::TcpCubic => RGBColor(220, 80, 30),
         ShareSubject::TcpBbr => RGBColor(110, 110, 110),
+        ShareSubject::EmpBesideCubic => RGBColor(120, 60, 160),
     }
 }
 
@@ -49,8 +50,13 @@ pub fn table(rows: &[ShareRow]) -> String {
         ]);
     }
     align_right(&mut table, &[0, 1, 3, 4, 5, 6, 7, 8]);
+    let parts = rows.iter().filter_map(|row| {
+        let (size, part) = (show_size(row.size), row.emp_part? * 100.0);
+        Some(format!("{} senders of {size}, every other TCP's: EMP has {part:.0} %\n", row.senders))
+    });
+    let parts: String = parts.collect();
     format!(
-        "{table}\n64 B p99: the 99th percentile of a ping-pong's round trip beside the senders\n"
+        "{table}\n{parts}64 B p99: the 99th percentile of a ping-pong's round trip beside the senders\n"
     )
 }
 
@@ -136,13 +142,18 @@ fn draw_panel(
         })
         .label_style(("sans-serif", 14))
         .draw()?;
-    let subjects = [ShareSubject::Emp, ShareSubject::TcpCubic, ShareSubject::TcpBbr];
+    let subjects = [
+        ShareSubject::Emp,
+        ShareSubject::TcpCubic,
+        ShareSubject::TcpBbr,
+        ShareSubject::EmpBesideCubic,
+    ];
     for (at, subject) in subjects.into_iter().enumerate() {
         let colour = colour(subject);
         let bars = rows.iter().filter(|row| row.subject == subject).filter_map(|row| {
             let group = groups.iter().position(|group| *group == (row.size, row.senders))?;
-            let left = group as f64 + 0.14 + 0.25 * at as f64;
-            Some(Rectangle::new([(left, 0.0), (left + 0.22, (panel.figure)(row))], colour.filled()))
+            let left = group as f64 + 0.08 + 0.21 * at as f64;
+            Some(Rectangle::new([(left, 0.0), (left + 0.18, (panel.figure)(row))], colour.filled()))
         });
         chart
             .draw_series(bars)?
@@ -162,7 +173,7 @@ fn draw_panel(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::test_share_row as row;
+    use crate::measured::fixtures::share_row as row;
 
     #[test]
     fn the_table_fits_the_page() {

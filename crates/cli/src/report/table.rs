@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-use crate::bench::{Face, Pattern, Row, SubjectKind, Verdict, show_size};
+use crate::measured::{Pattern, Row, SubjectKind, Verdict, face_title, show_size};
 
 /// Columns that a table may take.
 const WIDTH: u16 = 100;
@@ -99,7 +99,7 @@ fn with_congestion(name: &str, row: &Row) -> String {
 pub fn subject(row: &Row) -> String {
     let subject = match row.subject {
         SubjectKind::Emp => "EMP",
-        SubjectKind::Face(name) => Face::named(name).map_or(name, |face| face.title),
+        SubjectKind::Face(name) => face_title(name),
         SubjectKind::Mpi("mpi-emp") => "MPI over EMP",
         SubjectKind::Mpi(_) => "MPI over TCP",
         SubjectKind::Raw => "bare",

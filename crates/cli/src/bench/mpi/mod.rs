@@ -27,8 +27,7 @@ use crate::mpi::{self, Family, Settings, Transport};
 use crate::output::check_writable;
 use crate::report::{mpi as page, plot};
 
-pub use self::figures::{Results, Row};
-pub use self::provider::Cost;
+use self::figures::{Results, Row};
 
 /// Seconds that a launch may take besides measuring: on a busy machine the ranks take their time to start.
 const START: f64 = 60.0;

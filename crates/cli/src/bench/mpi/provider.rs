@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
 
 use super::super::job::{LinkChoice, Measure, Pattern, Spec, SubjectKind};
 use super::super::measure::{Effort, alternate};
@@ -12,27 +11,13 @@ use super::super::session::Session;
 use super::super::stats;
 use super::super::subject::Named;
 use crate::bail_user;
+use crate::measured::MpiProviderCost as Cost;
 
 /// Bytes of a message: the smallest of the MPI's ping-pongs.
 const SIZE: usize = 8;
 
 /// A second for each of the two, in slices so short that many pass undisturbed.
 const EFFORT: Effort = Effort { slice: Duration::from_millis(10), runs: 101 };
-
-/// The two ping-pongs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
-    /// Bytes of a message.
-    pub size: usize,
-    /// Microseconds one way through the host API; the median over slices.
-    pub host_us: f64,
-    /// Through libfabric.
-    pub libfabric_us: f64,
-    /// The median of the differences between neighbouring slices.
-    pub adds_us: f64,
-    /// Slices behind the medians.
-    pub samples: usize,
-}
 
 /// Measures it in a lab of its own; `None` if that cannot be done over the link that the provider is told.
 pub fn measure() -> anyhow::Result<Option<Cost>> {

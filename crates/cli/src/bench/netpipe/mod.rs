@@ -13,7 +13,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use serde::{Deserialize, Serialize};
 
 use self::np_out::Columns;
 use self::schedule::{PERTURBATION_DEFAULT, Size, schedule};
@@ -21,13 +20,14 @@ use self::trial::{Effort, Outcome, Runners};
 use super::args::{EmpArgs, WhereArgs, check_seconds, command_line, faces};
 use super::environment::{Environment, load, note_conditions};
 use super::job::{Pattern, SubjectKind};
-use super::mpi::{BYTES_MIN, Row as MpiRow, pingpongs};
+use super::mpi::{BYTES_MIN, pingpongs};
 use super::progress::Progress;
 use super::results::{Row, write_json};
 use super::session::Session;
 use super::sizes;
 use crate::bail_user;
 use crate::error::{UserError, print};
+use crate::measured::{MpiRow, NetpipeRun as Run, Point};
 use crate::mpi::Transport;
 use crate::output::{check_directory, check_writable};
 use crate::report::{faces as report_faces, html, ratio, table};
@@ -96,39 +96,6 @@ pub struct Args {
     json: Option<PathBuf>,
 }
 
-/// A whole run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Run {
-    /// Where it was measured.
-    pub environment: Environment,
-    /// The command line.
-    pub command: String,
-    /// The links that EMP chooses by itself here, best first.
-    pub auto: Option<String>,
-    /// Trials per subject and size.
-    pub trials: usize,
-    /// Seconds of a trial.
-    pub seconds: f64,
-    /// The figures, from small sizes to large.
-    pub results: Vec<Point>,
-}
-
-/// One subject at one size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
-    /// Medians over the trials.
-    #[serde(flatten)]
-    pub row: Row,
-    /// The shortest time of one way in µs: NetPIPE's figure.
-    pub best_us: f64,
-    /// The longest in µs.
-    pub worst_us: f64,
-    /// Round trips of a trial.
-    pub repeats: u64,
-    /// A step of the schedule, not a size beside one.
-    pub round: bool,
-}
-
 impl Point {
     fn of(session: &Session, size: Size, outcome: &Outcome) -> Self {
         Self {
@@ -138,11 +105,6 @@ impl Point {
             repeats: outcome.series.job.count,
             round: size.round,
         }
-    }
-
-    /// Bytes of a message.
-    pub fn bytes(&self) -> usize {
-        self.row.size.unwrap_or(0)
     }
 }
 
@@ -312,28 +274,9 @@ impl Args {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
-
-    /// A point whose trials all took the same time.
-    pub fn point(subject: SubjectKind, bytes: usize, us: f64) -> Point {
-        let link = matches!(subject, SubjectKind::Emp | SubjectKind::Raw);
-        let row = Row {
-            pattern: Pattern::Pingpong,
-            subject,
-            link: link.then(|| "packet".to_owned()),
-            mtu: 1500,
-            size: Some(bytes),
-            one_way_us: Some(us),
-            gbps: Some(bytes as f64 * 8e-3 / us),
-            messages_per_s: Some(1e6 / us),
-            samples: 7,
-            mean_us: Some(us),
-            copies: None,
-            congestion: (subject == SubjectKind::Tcp).then(|| "cubic".to_owned()),
-        };
-        Point { row, best_us: us, worst_us: us, repeats: 1000, round: true }
-    }
+    use crate::measured::fixtures::point;
 
     #[test]
     fn json_rows_are_those_of_the_other_patterns_and_more() {

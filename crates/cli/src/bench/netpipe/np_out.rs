@@ -74,9 +74,9 @@ fn line(point: &Point, columns: Columns) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::point;
     use super::*;
-    use crate::bench::SubjectKind;
+    use crate::measured::SubjectKind;
+    use crate::measured::fixtures::point;
 
     #[test]
     fn lines_are_those_of_netpipe() {

@@ -6,30 +6,10 @@ use super::super::environment::Environment;
 use super::crew::Measured;
 use super::order::SubjectName;
 use crate::lab::Ports;
+pub use crate::measured::ShareRow as Row;
 
 /// The part of the round trips that are shorter than the one that is told.
 const TAIL: f64 = 0.99;
-
-/// One subject with so many senders of messages of a size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// What shared the port.
-    pub subject: SubjectName,
-    /// Bytes of a message.
-    pub size: usize,
-    /// Hosts that sent.
-    pub senders: usize,
-    /// Rate of the port, heads included, in 10^9 bits per second.
-    pub port_gbps: f64,
-    /// Payload that arrived from all of them, in the same unit.
-    pub goodput_gbps: f64,
-    /// Jain's index of the senders' shares: 1 is even, 1 / senders is all to one.
-    pub jain: f64,
-    /// Part of the frames towards the receiver that its port dropped.
-    pub dropped_share: f64,
-    /// The 99th percentile of the round trip of a 64-byte ping-pong beside them, in µs; null if none came back.
-    pub small_p99_us: Option<f64>,
-}
 
 /// A whole run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -60,21 +40,16 @@ pub fn outcome(
         jain: jain(&measured.bytes),
         dropped_share: if frames == 0 { 0.0 } else { measured.dropped as f64 / frames as f64 },
         small_p99_us: percentile(&measured.round_trips_us, TAIL),
+        emp_part: emp_part(subject, &measured.bytes),
     }
 }
 
-impl Row {
-    /// `0.46 Gb/s, Jain 0.98, 0.31 % dropped, 64 B p99 2310 µs`
-    pub fn in_words(&self) -> String {
-        format!(
-            "{:.3} Gb/s, Jain {:.2}, {:.2} % dropped, 64 B p99 {}",
-            self.goodput_gbps,
-            self.jain,
-            self.dropped_share * 100.0,
-            self.small_p99_us
-                .map_or_else(|| "none came back".to_owned(), |us| format!("{us:.0} µs"))
-        )
-    }
+/// The part that came from EMP's senders, if there are others beside them.
+fn emp_part(subject: SubjectName, shares: &[u64]) -> Option<f64> {
+    let total: u64 = shares.iter().sum();
+    let emp = shares.iter().enumerate().filter(|(sender, _)| subject.is_emp(*sender));
+    let is_mixed = subject == SubjectName::EmpBesideCubic && total > 0;
+    is_mixed.then(|| emp.map(|(_, share)| share).sum::<u64>() as f64 / total as f64)
 }
 
 /// Jain's index of fairness: the square of the sum over the number times the sum of squares.
@@ -91,22 +66,9 @@ fn percentile(sorted: &[f64], part: f64) -> Option<f64> {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
-
-    /// A row whose figures say where they belong.
-    pub fn row(subject: SubjectName, senders: usize, goodput: f64) -> Row {
-        Row {
-            subject,
-            size: 32 << 10,
-            senders,
-            port_gbps: 0.5,
-            goodput_gbps: goodput,
-            jain: 0.987,
-            dropped_share: 0.0123,
-            small_p99_us: Some(123_456.7),
-        }
-    }
+    use crate::measured::fixtures::share_row as row;
 
     #[test]
     fn fairness_is_jains_index() {
@@ -114,6 +76,15 @@ pub mod tests {
         assert_eq!(jain(&[8, 0, 0, 0]), 0.25);
         assert!((jain(&[1, 3]) - 0.8).abs() < 1e-12);
         assert_eq!(jain(&[0, 0]), 0.0);
+    }
+
+    #[test]
+    fn only_where_others_are_beside_it_emp_has_a_part() {
+        let beside = SubjectName::EmpBesideCubic;
+        assert_eq!(emp_part(beside, &[3, 1]), Some(0.75));
+        assert_eq!(emp_part(beside, &[1, 4, 1, 4]), Some(0.2));
+        assert_eq!(emp_part(beside, &[0, 0]), None);
+        assert_eq!(emp_part(SubjectName::Emp, &[3, 1]), None);
     }
 
     #[test]

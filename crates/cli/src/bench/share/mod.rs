@@ -33,9 +33,7 @@ use crate::lab::{Plan, Ports, PrivateLab, QUEUE_DEFAULT, Topology};
 use crate::output::check_writable;
 use crate::report::share as page;
 
-pub use self::figures::Row;
-#[cfg(test)]
-pub use self::figures::tests::row as test_row;
+use self::figures::Row;
 pub use self::order::SubjectName;
 pub use self::worker::run as run_worker;
 
@@ -75,7 +73,8 @@ pub struct Args {
     /// Message sizes, such as 1K,32K,1M.
     #[arg(long, default_value = "32K,1M")]
     sizes: String,
-    /// What is measured, in turn: emp, tcp-cubic, tcp-bbr.
+    /// What is measured, in turn: emp, tcp-cubic, tcp-bbr; emp-beside-cubic has EMP's and TCP's senders share the port, one
+    /// after the other.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "emp,tcp-cubic,tcp-bbr")]
     subjects: Vec<SubjectName>,
     /// EMP's link.
@@ -176,6 +175,9 @@ impl Args {
         }
         if let Some(wrong) = self.senders.iter().find(|n| !(1..=SENDERS_MAX).contains(*n)) {
             bail_user!("{wrong} senders are not possible; choose 1 to {SENDERS_MAX}");
+        }
+        if self.subjects.contains(&SubjectName::EmpBesideCubic) && self.senders.contains(&1) {
+            bail_user!("emp-beside-cubic needs a sender of each kind: --senders 2");
         }
         let sizes = sizes::parse(&self.sizes)?;
         let there = congestion::available();

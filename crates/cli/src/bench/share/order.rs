@@ -7,38 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::control::Card;
 use super::super::job::LinkChoice;
 use super::super::measure::window_for;
-
-/// What shares the port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum SubjectName {
-    /// EMP by its host API: one node at the receiver.
-    Emp,
-    /// TCP under cubic, sleeping in the kernel.
-    TcpCubic,
-    /// TCP under bbr.
-    TcpBbr,
-}
-
-impl SubjectName {
-    /// As it is written.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Emp => "emp",
-            Self::TcpCubic => "tcp-cubic",
-            Self::TcpBbr => "tcp-bbr",
-        }
-    }
-
-    /// What is to steer it, if it is TCP.
-    pub fn congestion(self) -> Option<&'static str> {
-        match self {
-            Self::Emp => None,
-            Self::TcpCubic => Some("cubic"),
-            Self::TcpBbr => Some("bbr"),
-        }
-    }
-}
+pub use crate::measured::ShareSubject as SubjectName;
 
 /// What a host does.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::order::{Answer, Command, Order, Report, Role, SubjectName};
 use super::{emp, tcp};
+use crate::bench::control::Card;
 
 /// Bytes of the small ping-pong's messages.
 pub const SMALL_BYTES: usize = 64;
@@ -99,10 +100,7 @@ pub fn run() -> anyhow::Result<()> {
         Role::Sender { .. } | Role::Prober { .. } => 0,
     };
     let board = Board::new(senders);
-    let opened = match order.subject {
-        SubjectName::Emp => emp::open(&order, &board),
-        SubjectName::TcpCubic | SubjectName::TcpBbr => tcp::open(&order, &board),
-    };
+    let opened = open(&order, &board);
     let card = match opened {
         Ok(card) => card,
         Err(problem) => return say(&Answer::Failed(format!("{problem:#}"))),
@@ -116,6 +114,20 @@ pub fn run() -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Opens this host's part, or both parts where EMP and TCP share the port.
+fn open(order: &Order, board: &Arc<Board>) -> anyhow::Result<Card> {
+    let is_emp = match (&order.role, order.subject) {
+        (Role::Receiver { .. }, SubjectName::EmpBesideCubic) => {
+            let (emp, tcp) = (emp::open(order, board)?, tcp::open(order, board)?);
+            return Ok(Card { tcp_port: tcp.tcp_port, ..emp });
+        }
+        (Role::Sender { number, .. }, subject) => subject.is_emp(*number),
+        // As the first sender.
+        (Role::Receiver { .. } | Role::Prober { .. }, subject) => subject.is_emp(0),
+    };
+    if is_emp { emp::open(order, board) } else { tcp::open(order, board) }
 }
 
 /// One line, whole.

@@ -19,6 +19,7 @@ use crate::bail_user;
 use crate::bench::control::Card;
 use crate::bench::job::{Job, LinkChoice, Measure, Pattern};
 use crate::bench::patience::Patience;
+use crate::measured::{FACES, face_title};
 use crate::mpi;
 
 /// What opens an end of a library in a file, on an interface.
@@ -30,12 +31,9 @@ const LINK_VARIABLE: &str = "EMP_LINK";
 /// How long both ends go on making progress after a job, as for EMP itself: until the last acknowledgements are out.
 const SETTLE: Duration = Duration::from_micros(400);
 
-/// A way into EMP beside its own API.
+/// A way into EMP beside its own API: its name in [`FACES`], and how it is opened.
 pub struct Face {
-    /// Its name on the command line, and among the words that both ends share.
-    pub name: &'static str,
-    /// Its name for people.
-    pub title: &'static str,
+    name: &'static str,
     how: How,
 }
 
@@ -47,12 +45,12 @@ enum How {
     Library(&'static str, Open),
 }
 
-/// All of them: another one is a line here, and a [`Port`].
-pub const FACES: [Face; 4] = [
-    Face { name: "libfabric", title: "libfabric", how: How::Provider },
-    Face { name: "mx", title: "MX", how: How::Library("libmyriexpress.so", mx::open) },
-    Face { name: "vipl", title: "VIPL", how: How::Library("libvipl.so", vipl::open) },
-    Face { name: "vmmc", title: "VMMC", how: How::Library("libvmmc.so", vmmc::open) },
+/// All of them: another one is a line here, one in [`FACES`], and a [`Port`].
+const ALL: [Face; FACES.len()] = [
+    Face { name: "libfabric", how: How::Provider },
+    Face { name: "mx", how: How::Library("libmyriexpress.so", mx::open) },
+    Face { name: "vipl", how: How::Library("libvipl.so", vipl::open) },
+    Face { name: "vmmc", how: How::Library("libvmmc.so", vmmc::open) },
 ];
 
 /// What the ping-pong asks of a face's library: one end of a pair, with its buffers.
@@ -82,8 +80,8 @@ pub trait Port {
 impl Face {
     /// A face by its name.
     pub fn named(name: &str) -> Option<&'static Self> {
-        static ALL: [Face; FACES.len()] = FACES;
-        ALL.iter().find(|face| face.name == name)
+        static FOUND: [Face; ALL.len()] = ALL;
+        FOUND.iter().find(|face| face.name == name)
     }
 
     /// Opens an end.
@@ -96,12 +94,12 @@ impl Face {
         if told != link.to_string() {
             bail_user!(
                 "{} on EMP takes its link from {variable}: set {variable}={link} at {}, where it is {told}",
-                self.title,
+                face_title(self.name),
                 place.own
             );
         }
         let port = open(&self.file()?, &place.interface.name)?;
-        Ok(Box::new(FaceOpening { port, link, title: self.title }))
+        Ok(Box::new(FaceOpening { port, link, title: face_title(self.name) }))
     }
 
     /// The library.

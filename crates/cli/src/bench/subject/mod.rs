@@ -22,7 +22,6 @@ mod tcp_calls;
 mod tcp_opening;
 
 pub use emp_opening::OpenNode;
-pub use faces::{FACES, Face};
 pub use opening::open_all;
 pub use place::{End, Named, Place};
 

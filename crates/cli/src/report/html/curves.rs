@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::chart::{Axis, Chart, Curve};
-use crate::bench::{FACES, Point, SubjectKind, show_size};
+use crate::measured::{FACES, Point, SubjectKind, show_size};
 use crate::report::plot::{around, show_time};
 use crate::report::ratio::Ratio;
 use crate::report::table;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::curves::{Line, best_gbps, bytes_in_words};
 use super::escape;
-use crate::bench::{Environment, NetpipeRun, SubjectKind, is_loaded};
+use crate::measured::{Environment, NetpipeRun, SubjectKind, is_loaded};
 use crate::report::ratio::Ratio;
 
 /// Title, and where and when.
@@ -84,7 +84,7 @@ pub fn notes(run: &NetpipeRun) -> String {
         notes += "<p class=\"note\">Both ends share one machine and a virtual cable, which shows what software costs and \
                   nothing of a card or a wire. Read the ratios; the figures themselves do not carry over.</p>\n";
     }
-    if is_loaded(run.environment.load) {
+    if is_loaded(run.environment.load, run.environment.cores) {
         let _ = writeln!(
             notes,
             "<p class=\"note\">Other programs used this machine when the run began (load {:.1} on {} cores). \

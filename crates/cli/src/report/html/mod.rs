@@ -7,7 +7,7 @@ mod facts;
 mod figures;
 
 use super::ratio;
-use crate::bench::{CONGESTION_NAMES, NetpipeRun};
+use crate::measured::{CONGESTION_NAMES, NetpipeRun};
 
 /// Everything about how it looks; the colours of the curves too.
 const STYLE: &str = include_str!("style.css");

@@ -1,5 +1,6 @@
 use super::*;
-use crate::bench::{Environment, NetpipeRun, Point, SubjectKind, test_point};
+use crate::measured::fixtures::point as test_point;
+use crate::measured::{Environment, NetpipeRun, Point, SubjectKind};
 
 fn run() -> NetpipeRun {
     let sizes = [1, 64, 1500, 64 << 10, 8 << 20];

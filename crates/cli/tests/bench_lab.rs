@@ -122,6 +122,21 @@ fn bars_are_measured_and_judged_one_by_one() {
 }
 
 #[test]
+fn a_ping_pong_is_measured_beside_nodes_that_do_nothing() {
+    if !is_root() {
+        return;
+    }
+    let idle = ["pingpong", "--link", "packet", "--vs", "tcp", "--idle-nodes", "5"];
+    let (written, _) = measured(&[&idle[..], &SHORT[..]].concat());
+    let results = written["results"].as_array().unwrap();
+    assert_eq!(results.len(), 4);
+    assert!(results.iter().all(|row| row["one_way_us"].as_f64().unwrap() > 0.0), "{written}");
+    assert!(written["command"].as_str().unwrap().contains("--idle-nodes 5"));
+    let many = mistake(&mut emp(&["bench", "pingpong", "--lab", "--idle-nodes", "501"]));
+    assert!(many.contains("501 idle nodes are too many"), "{many}");
+}
+
+#[test]
 fn the_other_patterns_give_throughput() {
     if !is_root() {
         return;

@@ -41,6 +41,25 @@ fn a_port_is_shared_by_emp_and_by_tcp_under_either_congestion_control() {
 }
 
 #[test]
+fn emp_and_tcp_share_a_port() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("share.json");
+    let shape = ["--senders", "2", "--port-rate", "200mbit", "--sizes", "32K"];
+    let mut command = emp(&["bench", "share", "--lab", "--seconds", "1", "--wait", "sleep"]);
+    command.args(shape).args(["--subjects", "emp-beside-cubic"]);
+    let printed = succeed(command.arg("--json").arg(&json));
+    let written: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    let row = &written["results"][0];
+    // Neither has it all.
+    assert!((0.01..=0.99).contains(&row["emp_part"].as_f64().unwrap()), "{row}");
+    assert!((0.01..=0.205).contains(&row["goodput_gbps"].as_f64().unwrap()), "{row}");
+    assert!(printed.contains("every other TCP's: EMP has"), "{printed}");
+}
+
+#[test]
 fn an_interrupt_leaves_no_lab_and_no_process() {
     if !is_root() {
         return;
@@ -76,6 +95,10 @@ fn an_interrupt_leaves_no_lab_and_no_process() {
 fn mistakes_are_one_line_and_exit_code_2() {
     for (arguments, says) in [
         (vec![], "in a lab only"),
+        (
+            vec!["--lab", "--senders", "1,2", "--subjects", "emp-beside-cubic"],
+            "needs a sender of each kind",
+        ),
         (vec!["--lab", "--senders", "0"], "0 senders are not possible"),
         (vec!["--lab", "--senders", "2,99"], "99 senders are not possible"),
         (vec!["--lab", "--senders", "many"], "invalid value 'many'"),

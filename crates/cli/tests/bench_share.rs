@@ -49,7 +49,7 @@ fn emp_and_tcp_share_a_port() {
     let json = directory.path().join("share.json");
     let shape = ["--senders", "2", "--port-rate", "200mbit", "--sizes", "32K"];
     let mut command = emp(&["bench", "share", "--lab", "--seconds", "1", "--wait", "sleep"]);
-    command.args(shape).args(["--subjects", "emp-beside-cubic"]);
+    command.args(shape).args(["--subjects", "emp+cubic"]);
     let printed = succeed(command.arg("--json").arg(&json));
     let written: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
     let row = &written["results"][0];
@@ -96,7 +96,7 @@ fn mistakes_are_one_line_and_exit_code_2() {
     for (arguments, says) in [
         (vec![], "in a lab only"),
         (
-            vec!["--lab", "--senders", "1,2", "--subjects", "emp-beside-cubic"],
+            vec!["--lab", "--senders", "1,2", "--subjects", "emp+cubic"],
             "needs a sender of each kind",
         ),
         (vec!["--lab", "--senders", "0"], "0 senders are not possible"),

@@ -142,6 +142,8 @@ pub enum ShareSubject {
     /// TCP under bbr.
     TcpBbr,
     /// Both at once: of the senders, the first, third and so on are EMP's, the others TCP's under cubic. The ping-pong is EMP's.
+    #[serde(rename = "emp+cubic")]
+    #[value(name = "emp+cubic")]
     EmpBesideCubic,
 }
 
@@ -152,7 +154,7 @@ impl ShareSubject {
             Self::Emp => "emp",
             Self::TcpCubic => "tcp-cubic",
             Self::TcpBbr => "tcp-bbr",
-            Self::EmpBesideCubic => "emp-beside-cubic",
+            Self::EmpBesideCubic => "emp+cubic",
         }
     }
 

@@ -73,7 +73,7 @@ pub struct Args {
     /// Message sizes, such as 1K,32K,1M.
     #[arg(long, default_value = "32K,1M")]
     sizes: String,
-    /// What is measured, in turn: emp, tcp-cubic, tcp-bbr; emp-beside-cubic has EMP's and TCP's senders share the port, one
+    /// What is measured, in turn: emp, tcp-cubic, tcp-bbr; emp+cubic has EMP's and TCP's senders share the port, one
     /// after the other.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "emp,tcp-cubic,tcp-bbr")]
     subjects: Vec<SubjectName>,
@@ -177,7 +177,7 @@ impl Args {
             bail_user!("{wrong} senders are not possible; choose 1 to {SENDERS_MAX}");
         }
         if self.subjects.contains(&SubjectName::EmpBesideCubic) && self.senders.contains(&1) {
-            bail_user!("emp-beside-cubic needs a sender of each kind: --senders 2");
+            bail_user!("emp+cubic needs a sender of each kind: --senders 2");
         }
         let sizes = sizes::parse(&self.sizes)?;
         let there = congestion::available();

@@ -93,6 +93,7 @@ lint: deps wasm
 	@CARGO=$(CARGO) tools/check-portable
 	@tools/check-spec
 	@tests/vectors/make.py --check
+	@! grep -rn "crate::bench" crates/cli/src/report crates/cli/src/measured
 	$(CARGO) check --locked --manifest-path fuzz/Cargo.toml --target-dir $(BUILT)/../fuzz
 
 ## The figures that EMP holds itself to, against the bare link and TCP in the same run: under a minute after the build.

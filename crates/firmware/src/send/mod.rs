@@ -176,7 +176,6 @@ pub(crate) struct SendPath {
     /// Windows, and round trips of paths beside the first, of peers that needed such. They keep their place.
     further: Vec<Further>,
     /// Boxes of peers that became idle. Each is moved between here and its peer, never copied.
-    #[expect(clippy::vec_box, reason = "4 KiB each: the box is what is kept")]
     spare: Vec<Box<Active>>,
     /// Peers with something to send, in turn.
     ready: VecDeque<u32>,
@@ -204,7 +203,7 @@ pub(crate) struct SendPath {
     pub(crate) first: FirstNumbers,
 }
 
-/// Boxes kept for reuse: peers that are active at the same time, in a usual burst. 4 KiB each.
+/// Boxes kept for reuse: peers that are active at the same time, in a usual burst. 5 KiB each.
 const SPARE_MAX: usize = 256;
 
 impl SendPath {

@@ -195,10 +195,10 @@ impl SendPath {
             self.begin(peer, 1, (PathId::FIRST, 1), What::Control(control));
             return Some(sequence);
         }
-        if unsent(active).is_none() {
-            if !room || !self.begin_train(now, peer, frame_bytes_max, paths, reads) {
-                return None;
-            }
+        if unsent(active).is_none()
+            && (!room || !self.begin_train(now, peer, frame_bytes_max, paths, reads))
+        {
+            return None;
         }
         let (sequence, path, bytes) = self.next_unsent(peer, paths, frame_bytes_max)?;
         if !self.fits(now, peer, paths, (path, bytes, 0)) {

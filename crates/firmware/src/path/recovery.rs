@@ -56,6 +56,11 @@ impl Recovery {
         }
     }
 
+    /// Something that left later has arrived.
+    pub(crate) const fn is_past(&self, departure: Departure) -> bool {
+        is_after(self.latest.order, departure.order)
+    }
+
     /// The place of the latest transmission that has arrived.
     #[cfg(test)]
     pub(crate) const fn arrived_order(&self) -> u32 {

@@ -82,7 +82,6 @@ struct Unit {
     failures: u32,
 }
 
-/// A question that is out.
 struct Ask {
     peer: u32,
     link: LinkIndex,
@@ -205,8 +204,11 @@ impl Units {
         set_bits(self.ever)
     }
 
-    /// What failed before says nothing any more: the next train asks.
+    /// What failed before says nothing any more: the next train asks, and what is asked already is asked anew.
     fn forgive(&mut self, now: Time, peer: u32) {
+        for ask in self.asks.iter_mut().filter(|ask| ask.peer == peer) {
+            (ask.next, ask.tries) = (now, 0);
+        }
         for link in self.known_links() {
             if let Some(unit) = self.paths.get_mut(&(peer, link)) {
                 (unit.failures, unit.retry_at) = (0, unit.retry_at.min(now));

@@ -152,8 +152,10 @@ impl SendPath {
         if let Some(frame) = answered {
             active.note_arrived(&frame);
         }
-        // An answer to a probe says of all frames sent before it that it does not name that they are lost.
-        if has_sack || probed || untaken.is_some() {
+        // An answer to a probe says of all frames sent before it that it does not name that they are lost. A question leaves before what
+        // has lower numbers: a receiver that takes nothing out of turn has dropped it when it answers those.
+        let overtaken = active.is_overtaken();
+        if has_sack || probed || overtaken || untaken.is_some() {
             self.find_lost(now, peer);
         }
         if let Some(sequence) = untaken {

@@ -1,0 +1,36 @@
+//! All tests of the engine, in one program: each program of its own would compile the engine anew.
+
+mod ack_intake;
+mod ahead;
+mod at_once;
+mod bounds;
+mod bundles;
+mod claims;
+mod closing;
+mod common;
+mod covered;
+mod delayed_acks;
+mod direct;
+mod greeting;
+mod half_arrived;
+mod hard_cases;
+mod integrity;
+mod landing;
+mod limited;
+mod lone;
+mod lost_peer;
+mod matching_rules;
+mod meeting;
+mod memory_faults;
+mod misdirected;
+mod multi_receive;
+mod one_sided;
+mod pair;
+mod path_bounds;
+mod path_rules;
+mod placement_rules;
+mod pull_rules;
+mod trains;
+mod unsummed;
+mod window_rules;
+mod wraps;

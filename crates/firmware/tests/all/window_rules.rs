@@ -1,0 +1,336 @@
+//! How much a sender lets be under way (`WINDOW-1` to `WINDOW-6`), and how long it waits after a refusal (`READY-2`).
+
+use crate::common::forge::*;
+use emp_firmware::limits::{NOT_READY_BACKOFF, WINDOW_FRAMES};
+use emp_firmware::*;
+use emp_wire::{Flags, Kind, NotReadyCause};
+
+/// A message that leaves unasked, in so many frames: the first has the fields of a longer message.
+const TRAIN_FRAMES: u32 = 44;
+const TRAIN_BYTES: u64 = (MTU - 32 - 44) as u64 + 43 * (MTU - 32) as u64;
+
+/// A sender that always has more to send.
+struct Stream {
+    real: Real,
+    peer: Forged,
+    /// The number after the last that left, and the first that is not acknowledged.
+    sent: u32,
+    acked: u32,
+    posted: u32,
+}
+
+impl Stream {
+    fn new() -> Self {
+        let mut real = Real::new(&Profile::DEFAULT);
+        let peer = Forged::met(2, &mut real);
+        Self { real, peer, sent: 0, acked: 0, posted: 0 }
+    }
+
+    /// Lets it send what it may; gives how many frames are under way then.
+    fn fill(&mut self) -> u32 {
+        while self.posted < self.acked + 2 * WINDOW_FRAMES {
+            self.real.send(&self.peer, TRAIN_BYTES);
+            self.posted += TRAIN_FRAMES;
+        }
+        let said = self.real.speak();
+        self.note(&said);
+        self.sent - self.acked
+    }
+
+    fn note(&mut self, said: &[Said]) {
+        for one in said.iter().filter(|said| said.kind().sequenced()) {
+            self.sent = self.sent.max(one.header.sequence.0 + 1);
+        }
+    }
+
+    /// All that is under way is acknowledged after this round trip.
+    fn round(&mut self, trip: Span) {
+        self.real.now = self.real.now + trip;
+        self.acked = self.sent;
+        let frame = self.peer.ack(self.acked, self.acked - 1, 0);
+        self.real.hear(&self.peer, &frame);
+    }
+
+    /// Rounds of this length; frames under way in the last one.
+    fn rounds(&mut self, count: u32, trip: Span) -> u32 {
+        for _ in 0..count {
+            self.fill();
+            self.round(trip);
+        }
+        self.fill()
+    }
+}
+
+#[test]
+fn short_round_trips_open_the_window_up_to_its_limit() {
+    let mut stream = Stream::new();
+    let mut before = stream.fill();
+    // 72 KB.
+    assert!((47..=50).contains(&before), "{before}");
+    for round in 0..30 {
+        stream.round(Span::us(100));
+        let now = stream.fill();
+        assert!(now >= before, "round {round}: {now} after {before}");
+        // Not more than twice as many at once.
+        assert!(now <= 2 * before, "round {round}: {now} after {before}");
+        before = now;
+    }
+    assert_eq!(before, WINDOW_FRAMES);
+}
+
+#[test]
+fn long_round_trips_shrink_it_in_proportion_and_to_less_than_a_frame() {
+    let mut stream = Stream::new();
+    assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
+    // The least was 100 µs: 120 more are no excess for so large a window.
+    assert_eq!(stream.rounds(5, Span::us(210)), WINDOW_FRAMES);
+    let little = stream.rounds(1, Span::us(300));
+    assert!((WINDOW_FRAMES * 3 / 4..WINDOW_FRAMES).contains(&little), "{little}");
+    // Never by more than half, and not twice in one round trip.
+    let mut before = little;
+    for round in 0..8 {
+        stream.round(Span::us(5_000));
+        let now = stream.fill();
+        assert!(now <= before && now * 2 + 2 >= before, "round {round}: {now} after {before}");
+        before = now;
+    }
+    assert_eq!(before, 1);
+}
+
+/// Frames that are longer than the window leave one by one, and not each time that one is acknowledged.
+#[test]
+fn a_window_of_less_than_a_frame_is_paced() {
+    let mut stream = Stream::new();
+    stream.rounds(30, Span::us(100));
+    stream.rounds(12, Span::us(5_000));
+    let mut left = Vec::new();
+    for _ in 0..1_000 {
+        let said = stream.real.pass(Span::us(100));
+        stream.note(&said);
+        if stream.sent > stream.acked {
+            assert_eq!(stream.sent - stream.acked, 1);
+            left.push(stream.real.now);
+            stream.round(Span::us(5_000));
+        }
+    }
+    // Half a frame in a round trip of 5 ms, and less and less; 20 ms at most.
+    assert!(left.len() >= 5, "{left:?}");
+    let waits = left.windows(2).map(|pair| pair[1].since(pair[0]));
+    for wait in waits {
+        assert!(wait >= Span::us(9_900) && wait <= Span::us(20_200), "{left:?}");
+    }
+}
+
+/// Where a queue stands, as one does that overflows; else it takes an eighth. Neither counts twice for what had left before.
+#[test]
+fn loss_halves_it_once_for_what_was_under_way() {
+    for (trip, left) in [(Span::us(180), WINDOW_FRAMES / 2), (Span::us(100), WINDOW_FRAMES * 7 / 8)]
+    {
+        let mut stream = Stream::new();
+        assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
+        assert_eq!(stream.rounds(3, trip), WINDOW_FRAMES);
+        let first = stream.acked;
+        // The first of the window is lost, the next forty have come; then the fiftieth, and sixty more.
+        for (latest, bits) in [(40, (1u64 << 40) - 1), (60, ((1u64 << 60) - 1) & !(1 << 49))] {
+            stream.real.now = stream.real.now + if latest == 40 { trip } else { Span::us(5) };
+            let frame = stream.peer.ack(first, first + latest, bits);
+            stream.real.hear(&stream.peer, &frame);
+            let said = stream.real.speak();
+            stream.note(&said);
+        }
+        stream.round(Span::us(5));
+        let now = stream.fill();
+        assert!((left - 2..=left + 2).contains(&now), "{now}");
+        // From there it grows by a frame a round.
+        let later = stream.rounds(10, Span::us(100));
+        assert!((now + 8..=now + 12).contains(&later), "{later} after {now}");
+    }
+}
+
+#[test]
+fn after_a_pause_it_is_as_at_first() {
+    let mut stream = Stream::new();
+    let initial = stream.fill();
+    assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
+    // All that was posted leaves and is acknowledged.
+    loop {
+        let before = stream.sent;
+        stream.round(Span::us(100));
+        let said = stream.real.speak();
+        stream.note(&said);
+        if stream.sent == before {
+            break;
+        }
+    }
+    stream.real.now = stream.real.now + Span::ms(55);
+    let now = stream.fill();
+    assert!(now <= initial + 1, "{now}, at first {initial}");
+}
+
+/// However many acknowledgements come at the end of a long round trip: they are about the same frames in the same queue.
+#[test]
+fn one_round_trip_cuts_it_once() {
+    let mut stream = Stream::new();
+    assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
+    stream.real.now = stream.real.now + Span::us(5_000);
+    let first = stream.acked;
+    for part in 1..=4 {
+        stream.acked = first + part * WINDOW_FRAMES / 4;
+        let frame = stream.peer.ack(stream.acked, stream.acked - 1, 0);
+        stream.real.hear(&stream.peer, &frame);
+        stream.real.now = stream.real.now + Span::us(1);
+    }
+    let now = stream.fill();
+    assert!((WINDOW_FRAMES / 2..WINDOW_FRAMES).contains(&now), "{now}");
+}
+
+/// Karn's rule where bits come with it: what was resent gives no round trip, however soon an answer to an earlier copy comes.
+#[test]
+fn resent_frames_do_not_make_round_trips_look_short() {
+    let mut stream = Stream::new();
+    let trip = Span::us(5_000);
+    assert_eq!(stream.rounds(30, trip), WINDOW_FRAMES);
+    let first = stream.acked;
+    let bits = |from: u32, to: u32| (from..to).fold(0, |bits, bit| bits | 1 << bit);
+    // The first four are late.
+    stream.real.now = stream.real.now + trip;
+    let frame = stream.peer.ack(first, first + 40, bits(3, 40));
+    stream.real.hear(&stream.peer, &frame);
+    let resent = stream.real.speak();
+    assert!((0..4).all(|i| resent.iter().any(|said| said.header.sequence.0 == first + i)));
+    stream.note(&resent);
+    // Two of them come a moment after they were resent.
+    stream.real.now = stream.real.now + Span::us(50);
+    let frame = stream.peer.ack(first + 2, first + 1, bits(1, 38));
+    stream.real.hear(&stream.peer, &frame);
+    stream.round(trip);
+    let mut before = stream.fill();
+    assert!(before >= WINDOW_FRAMES / 2 - 2, "{before}: once for the four that seemed lost");
+    for _ in 0..5 {
+        let now = stream.rounds(1, trip);
+        assert!(now >= before, "round trips are as they were: {now} after {before}");
+        before = now;
+    }
+}
+
+#[test]
+fn the_second_run_of_the_timer_halves_it_the_first_does_not() {
+    let mut stream = Stream::new();
+    assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
+    for (runs, most) in [(1, WINDOW_FRAMES), (2, WINDOW_FRAMES / 2)] {
+        let before = stream.real.count(Counter::TailProbes) + stream.real.count(Counter::Timeouts);
+        let ran = |stream: &Stream| {
+            let counted = stream.real.count(Counter::TailProbes);
+            counted + stream.real.count(Counter::Timeouts) - before
+        };
+        while ran(&stream) < runs {
+            let said = stream.real.pass(Span::us(50));
+            stream.note(&said);
+        }
+        // What comes then was sent too long ago to be measured, and opens the window by a quarter at most.
+        stream.acked = stream.sent;
+        let frame = stream.peer.ack(stream.acked, stream.acked - 1, 0);
+        stream.real.hear(&stream.peer, &frame);
+        let now = stream.fill();
+        let open = most + WINDOW_FRAMES / 4;
+        assert!((most..=open.min(WINDOW_FRAMES)).contains(&now), "{runs} runs: {now}");
+        // By a frame a round.
+        assert_eq!(stream.rounds(WINDOW_FRAMES, Span::us(100)), WINDOW_FRAMES);
+    }
+}
+
+/// Not even what may leave beyond the window goes beyond the numbers that a receiver takes (`SEQ-3`).
+#[test]
+fn no_number_leaves_that_its_receiver_would_not_take() {
+    let mut stream = Stream::new();
+    stream.rounds(30, Span::us(100));
+    // What was posted is sent to its end; then as many messages of a frame each as there are numbers.
+    loop {
+        let before = stream.sent;
+        stream.round(Span::us(100));
+        let said = stream.real.speak();
+        stream.note(&said);
+        if stream.sent == before {
+            break;
+        }
+    }
+    for _ in 0..WINDOW_FRAMES {
+        stream.real.send(&stream.peer, 10);
+    }
+    let said = stream.real.speak();
+    stream.note(&said);
+    assert_eq!(stream.sent - stream.acked, WINDOW_FRAMES);
+    stream.real.receive(Selector::ANY, 10);
+    let frame = stream.peer.message(Flags::SYNCHRONOUS, None, 0, b"x");
+    stream.real.hear(&stream.peer, &frame);
+    let said = stream.real.speak();
+    assert!(!said.iter().any(|said| said.kind().sequenced()), "{:?}", kinds(&said));
+    // The answer leaves when there is a number for it.
+    stream.round(Span::us(100));
+    assert_eq!(of_kind(&stream.real.speak(), Kind::Done).len(), 1);
+}
+
+/// Refuses the message whose first frame has this number until it comes again: after how long.
+fn refuse(real: &mut Real, peer: &Forged, first: &Said, suggested_us: u32) -> (Span, Said) {
+    let refused = real.now;
+    let sequence = first.header.sequence.0;
+    let frame = peer.not_ready(first.header.word, sequence, NotReadyCause::Full, suggested_us);
+    real.hear(peer, &frame);
+    // A skip takes its place at once.
+    let said = real.speak();
+    assert_eq!(kinds(&said), [Kind::Skip]);
+    assert_eq!(said[0].header.sequence.0, sequence);
+    real.hear(peer, &peer.ack(sequence + 1, sequence, 0));
+    loop {
+        let said = real.pass(Span::us(10));
+        if let Some(again) = of_kind(&said, Kind::Message).first() {
+            assert_eq!(again.header.word, first.header.word, "its number stays");
+            return (again.at.since(refused), again.clone());
+        }
+        assert!(real.now.since(refused) < Span::ms(50), "it never comes again");
+    }
+}
+
+#[test]
+fn a_refused_message_comes_again_after_50_us_that_double_up_to_5_ms() {
+    let (least, most) = NOT_READY_BACKOFF;
+    assert_eq!((least, most), (Span::us(50), Span::ms(5)));
+    let mut real = Real::new(&Profile::DEFAULT);
+    let peer = Forged::met(2, &mut real);
+    real.send(&peer, 100);
+    let mut first = of_kind(&real.speak(), Kind::Message)[0].clone();
+    for message in 0..3 {
+        let mut wanted = least;
+        for time in 0..15 {
+            let (took, again) = refuse(&mut real, &peer, &first, 0);
+            assert_eq!(took, wanted, "message {message}, refused {time} times before");
+            wanted = Span((2 * wanted.0).min(most.0));
+            first = again;
+            if time == 3 {
+                // Another waits behind it: of refused messages one tries its luck at a time.
+                real.send(&peer, 100);
+            }
+        }
+        // What is taken ends it: the next one leaves at once, and begins with the least again.
+        let taken = first.header.sequence.0;
+        real.hear(&peer, &peer.ack(taken + 1, taken, 0));
+        assert_eq!(real.done.len(), message + 1);
+        first = of_kind(&real.speak(), Kind::Message)[0].clone();
+        assert_eq!(first.at, real.now);
+    }
+    assert!(real.done.iter().all(|done| done.status == Status::Ok));
+}
+
+#[test]
+fn a_receiver_may_ask_for_a_longer_wait_within_the_limit() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let peer = Forged::met(2, &mut real);
+    real.send(&peer, 100);
+    let first = of_kind(&real.speak(), Kind::Message)[0].clone();
+    let (took, first) = refuse(&mut real, &peer, &first, 1_000);
+    assert_eq!(took, Span::ms(1));
+    let (took, first) = refuse(&mut real, &peer, &first, 10);
+    assert_eq!(took, Span::us(100), "less than its own it does not wait");
+    let (took, _) = refuse(&mut real, &peer, &first, u32::MAX);
+    assert_eq!(took, Span::ms(5));
+}

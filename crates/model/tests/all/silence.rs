@@ -1,0 +1,26 @@
+//! A peer that falls silent while its long messages are on their way costs the others nothing (`CREDIT-3`).
+
+use crate::support::crew::{Crew, TEN_GIGABIT};
+use emp_firmware::Span;
+
+/// Eight peers send five long messages each; one is cut off in the middle.
+#[test]
+fn a_silent_peer_costs_the_others_nothing() {
+    for long in [false, true] {
+        let goodput = |silent: bool| {
+            let mut crew =
+                if long { Crew::long(8, TEN_GIGABIT) } else { Crew::new(8, TEN_GIGABIT) };
+            (1..=8).for_each(|from| crew.stream(from, 1 << 20));
+            crew.run(Span::ms(40), 5);
+            if silent {
+                crew.world.network_mut().cut(0, 8, 0, true);
+                crew.streams[7].stopped = true;
+            }
+            crew.measure(Span::ms(100), 5)[..7].iter().sum::<f64>()
+        };
+        let (all, without) = (goodput(false), goodput(true));
+        println!("seven of eight: {all}, with the eighth silent {without}, long {long}");
+        // They may have its share as well.
+        assert!(without >= 0.97 * all, "{without} instead of {all}");
+    }
+}

@@ -376,6 +376,8 @@ fn command(program: &Path, wrapper: &[&str], place: &Place) -> Command {
     SETTINGS.iter().for_each(|name| {
         command.env_remove(name);
     });
+    // Cargo's names the directory of an earlier build before the program's own, which has the library under test.
+    command.env_remove("LD_LIBRARY_PATH");
     command
 }
 

@@ -200,7 +200,7 @@ impl Congestion {
         }
     }
 
-    /// A round is over: what was sent when it began has arrived.
+    /// A round is over: what was sent when it began has arrived (`WINDOW-2`).
     fn round(&mut self, acked: &Acked, rtt: &Rtt) {
         let marked = core::mem::take(&mut self.marked);
         self.came_before = core::mem::take(&mut self.acked);
@@ -248,7 +248,7 @@ impl Congestion {
         self.alpha = (alpha - (alpha >> MARKED_GAIN_SHIFT) + (share >> MARKED_GAIN_SHIFT)) as u16;
     }
 
-    /// Whether a queue stands that is not ours, and whether one was seen to be empty.
+    /// Whether a queue stands that is not ours, and whether one was seen to be empty (`WINDOW-5`).
     fn note_floor(&mut self, least_us: u32, base_us: u32, drained: bool) {
         let delay_us = least_us.saturating_sub(base_us);
         self.floor_us = self.floor_us.min(least_us);

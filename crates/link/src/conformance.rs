@@ -8,7 +8,7 @@ mod delivery;
 mod landing;
 mod limits;
 mod long;
-mod waiting;
+mod sleeping;
 
 use crate::Link;
 
@@ -58,8 +58,8 @@ pub const CHECKS: [Check; 18] = [
     Check { name: "a budget is respected", run: limits::budget },
     Check { name: "a flood does no harm", run: limits::flood },
     Check { name: "an interface may go down and up", run: limits::down_and_up },
-    Check { name: "waiting ends with a frame or the time", run: waiting::wait },
-    Check { name: "the descriptor shows frames", run: waiting::readiness },
+    Check { name: "waiting ends with a frame or the time", run: sleeping::wait },
+    Check { name: "the descriptor shows frames", run: sleeping::readiness },
 ];
 
 /// Runs all checks; the error names each that failed.

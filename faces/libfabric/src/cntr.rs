@@ -11,7 +11,7 @@ use crate::endpoint::EpInner;
 use crate::entry::entry;
 use crate::handle::{Object, close_unused, fid, give};
 use crate::tables::{CntrOps, FidOps};
-use crate::waiting::{Asleep, WaitObject, wait_any};
+use crate::wait_objects::{Asleep, WaitObject, wait_any};
 use emp_face::users::{Use, Users};
 use emp_face::yielding;
 

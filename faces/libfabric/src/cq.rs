@@ -12,7 +12,7 @@ use crate::endpoint::EpInner;
 use crate::entry::entry;
 use crate::handle::{Object, close_unused, fid, give, object, put_text, store};
 use crate::tables::{CqOps, FidOps};
-use crate::waiting::{Asleep, WaitObject, wait_any};
+use crate::wait_objects::{Asleep, WaitObject, wait_any};
 use emp_face::users::{Use, Users};
 use emp_face::yielding;
 

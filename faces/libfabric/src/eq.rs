@@ -10,7 +10,7 @@ use crate::entry::entry;
 use crate::fabric::Fabric;
 use crate::handle::{Object, close_unused, fid, give, list, put_text, store};
 use crate::tables::{EqOps, FidOps};
-use crate::waiting::WaitObject;
+use crate::wait_objects::WaitObject;
 use emp_face::users::{Use, Users};
 
 /// Events that wait to be read; more are refused.

@@ -64,7 +64,7 @@ mod symmetric;
 mod tables;
 mod tagged;
 mod transfer;
-mod waiting;
+mod wait_objects;
 
 use std::cell::UnsafeCell;
 

@@ -39,6 +39,8 @@ fn with(root: &Path, arguments: &[&str]) -> Command {
 
 fn finding(root: &Path, mut command: Command) -> Command {
     command.env("EMP_MPI_PATH", root).env("FI_PROVIDER_PATH", root.join("provider"));
+    // What `vars.sh` does by the loader's path.
+    command.env("I_MPI_OFI_LIBRARY", root.join("lib/libfabric.so.1"));
     command
 }
 

@@ -15,7 +15,7 @@ mod show;
 mod stale;
 
 use std::io::{IsTerminal, stdout};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -31,6 +31,8 @@ pub struct Args {
     /// For programs to read.
     #[arg(long)]
     json: bool,
+    /// A program of MPI's or libfabric's: which libfabric it loads in this environment, and whether that leads to EMP.
+    program: Option<PathBuf>,
 }
 
 /// Everything found; also the form of `--json`.
@@ -48,6 +50,8 @@ struct Report {
 
 /// Runs `emp doctor`.
 pub fn run(args: Args) -> anyhow::Result<()> {
+    // First, as a name that is wrong is to be said at once.
+    let program = args.program.as_deref().map(mpi::findings_of).transpose()?;
     let interfaces = interfaces::inspect(Path::new("/"));
     let report = Report {
         privilege: privilege::inspect(),
@@ -57,7 +61,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         left_behind: stale::inspect(),
         rungs: interfaces.iter().map(rung::choose).collect(),
         interfaces,
-        mpi: mpi::findings(),
+        mpi: mpi::findings().into_iter().chain(program).collect(),
     };
     if args.json {
         return print(&(serde_json::to_string_pretty(&report)? + "\n"));

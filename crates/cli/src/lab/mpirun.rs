@@ -383,6 +383,7 @@ mod tests {
                 launcher: "/usr/bin/mpirun".into(),
                 compiler: None,
                 libfabric: Some("/usr/lib/libfabric.so.1".into()),
+                module: None,
                 ucx: true,
                 parameter_file: None,
             };

@@ -98,7 +98,8 @@ fn text(all: &[(Mpi, Settings)]) -> String {
         let gap = if nth == 0 { "" } else { "\n" };
         let _ = writeln!(text, "{gap}{} ({})", mpi.name(), mpi.launcher.display());
         if mpi.libfabric.is_none() {
-            text += "  cannot take EMP: it was built without libfabric\n";
+            let (problem, advice) = super::find::without_libfabric(mpi);
+            let _ = writeln!(text, "  cannot take EMP: {problem}; {advice}");
             continue;
         }
         for (name, value) in &settings.variables {
@@ -125,6 +126,7 @@ mod tests {
             launcher: "/usr/bin/mpirun".into(),
             compiler: None,
             libfabric: Some("/usr/lib/libfabric.so.1".into()),
+            module: None,
             ucx: true,
             parameter_file: None,
         };

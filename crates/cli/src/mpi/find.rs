@@ -4,8 +4,15 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::loader::Loader;
 use super::{Family, Mpi, program};
 use crate::bail_user;
+
+/// The name by which libfabric is asked for.
+pub const LIBFABRIC: &str = "libfabric.so.1";
+
+/// Names another for Intel MPI: a path, or what the loader is to look for.
+pub const INTEL_LIBRARY: &str = "I_MPI_OFI_LIBRARY";
 
 /// A list of directories in which MPIs are looked for before all others: of their programs, or those above.
 pub const PATH_VARIABLE: &str = "EMP_MPI_PATH";
@@ -22,9 +29,10 @@ const USUAL: [&str; 5] = [
 /// Every MPI there is, in the order in which a user would mean them.
 pub fn find() -> Vec<Mpi> {
     let variable = |name: &str| env::var_os(name);
+    let loader = Loader::default();
     let mut found: Vec<Mpi> = Vec::new();
     for directory in directories(variable) {
-        for mpi in [open_mpi(&directory), mpich(&directory), intel(&directory)] {
+        for mpi in [open_mpi(&directory), mpich(&directory), intel(&directory, &loader, variable)] {
             let Some(mpi) = mpi else { continue };
             let place = |mpi: &Mpi| mpi.launcher.canonicalize().ok();
             if !found.iter().any(|other| place(other) == place(&mpi)) {
@@ -43,12 +51,11 @@ pub fn choose(family: Option<Family>) -> anyhow::Result<Mpi> {
     match able {
         Some(index) => Ok(all.swap_remove(index)),
         None => match all.first() {
-            Some(mpi) => bail_user!(
-                "{} in {} was built without libfabric and cannot take EMP; {}",
-                mpi.name(),
-                mpi.launcher.display(),
-                how_to_install(Some(mpi.family))
-            ),
+            Some(mpi) => {
+                let (problem, advice) = without_libfabric(mpi);
+                let launcher = mpi.launcher.display();
+                bail_user!("{} in {launcher} cannot take EMP: {problem}; {advice}", mpi.name())
+            }
             None => {
                 let name = family.map_or("MPI".to_owned(), |family| family.to_string());
                 bail_user!("no {name} found; {}", how_to_install(family))
@@ -110,12 +117,13 @@ fn open_mpi(directory: &Path) -> Option<Mpi> {
     };
     let modules = path("pkglibdir")?;
     // Later versions have libfabric compiled into the library and its modules alike.
+    let module = modules.join("mca_mtl_ofi.so");
     let holders = [
-        modules.join("mca_mtl_ofi.so"),
+        module.clone(),
         path("libdir")?.join("libmpi.so.40"),
         directory.join("../lib/libmpi.so.40"),
     ];
-    let libfabric = holders.iter().find_map(|holder| program::loaded(holder, "libfabric.so.1"));
+    let libfabric = holders.iter().find_map(|holder| Loader::default().needed(holder, LIBFABRIC));
     let parameter_file = path("sysconfdir").map(|dir| dir.join("openmpi-mca-params.conf"));
     Some(Mpi {
         family: Family::OpenMpi,
@@ -123,6 +131,7 @@ fn open_mpi(directory: &Path) -> Option<Mpi> {
         launcher,
         compiler: first_in(directory, &["mpicc.openmpi", "mpicc"]),
         libfabric,
+        module: Some(module).filter(|module| module.is_file()),
         ucx: modules.join("mca_pml_ucx.so").is_file(),
         parameter_file: parameter_file.filter(|file| file.is_file()),
     })
@@ -135,19 +144,59 @@ fn mpich(directory: &Path) -> Option<Mpi> {
     let device = field(&text, "MPICH Device").unwrap_or_default();
     // It may load a libfabric for its other libraries' sake and not speak it.
     let speaks = |name: &str| device.split([':', ' ', ',']).any(|part| part == name);
-    let libfabric = if speaks("ofi") { program::loaded(&info, "libfabric.so.1") } else { None };
+    let libfabric = if speaks("ofi") { Loader::default().needed(&info, LIBFABRIC) } else { None };
     Some(Mpi {
         family: Family::Mpich,
         version: field(&text, "MPICH Version")?,
         launcher,
         compiler: first_in(directory, &["mpicc.mpich", "mpicc"]),
         libfabric,
+        module: None,
         ucx: speaks("ucx"),
         parameter_file: None,
     })
 }
 
-fn intel(directory: &Path) -> Option<Mpi> {
+/// Which libfabric an Intel MPI's library opens: not its own, unless the loader finds that (its `vars.sh` sees to it), and
+/// whatever `I_MPI_OFI_LIBRARY_INTERNAL` says, which is for that script.
+pub fn opened_by_intel(
+    program: Option<&Path>,
+    loader: &Loader,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Option<PathBuf> {
+    let named = variable(INTEL_LIBRARY).filter(|named| !named.is_empty());
+    match named.as_deref().and_then(|named| named.to_str()) {
+        Some(path) if path.contains('/') => Some(PathBuf::from(path)).filter(|path| path.is_file()),
+        named => loader.opened(program, named.unwrap_or(LIBFABRIC)),
+    }
+}
+
+/// The libfabric that comes with an Intel MPI in this directory.
+fn with_intel(root: &Path) -> Option<PathBuf> {
+    let own = ["opt/mpi/libfabric/lib", "lib", "libfabric/lib"];
+    own.iter().map(|path| root.join(path)).find(|path| path.join(LIBFABRIC).is_file())
+}
+
+/// What is the matter with an MPI that loads no libfabric, and what to do.
+pub fn without_libfabric(mpi: &Mpi) -> (String, String) {
+    match mpi.family {
+        Family::Intel => {
+            let root = mpi.launcher.parent().and_then(Path::parent);
+            let advice = match root.and_then(with_intel) {
+                Some(own) => format!("its own is found with LD_LIBRARY_PATH={}", own.display()),
+                None => "install one, or source its vars.sh".to_owned(),
+            };
+            (format!("the loader finds no {LIBFABRIC} for it"), advice)
+        }
+        family => ("it was built without libfabric".to_owned(), how_to_install(Some(family))),
+    }
+}
+
+fn intel(
+    directory: &Path,
+    loader: &Loader,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Option<Mpi> {
     if first_in(directory, &["mpichversion"]).is_some() {
         return None;
     }
@@ -156,18 +205,13 @@ fn intel(directory: &Path) -> Option<Mpi> {
     let (_, rest) = text.split_once("Intel(R) MPI Library")?;
     let (_, version) = rest.split_once("Version ")?;
     let version = version.split_whitespace().next()?.to_owned();
-    let root = directory.parent()?;
-    let own = [
-        "opt/mpi/libfabric/lib/libfabric.so.1",
-        "lib/libfabric.so.1",
-        "libfabric/lib/libfabric.so.1",
-    ];
     Some(Mpi {
         family: Family::Intel,
         version,
         launcher,
         compiler: first_in(directory, &["mpicc"]),
-        libfabric: own.iter().map(|path| root.join(path)).find(|path| path.is_file()),
+        libfabric: opened_by_intel(None, loader, variable),
+        module: None,
         ucx: false,
         parameter_file: None,
     })

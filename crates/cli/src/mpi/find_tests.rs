@@ -52,22 +52,50 @@ fn an_mpich_says_which_networks_it_speaks() {
     let mpi = mpich(bin).unwrap();
     assert_eq!(mpi.name(), "MPICH 4.0.2");
     assert_eq!((mpi.ucx, mpi.libfabric.is_some(), mpi.compiler.is_some()), (true, false, true));
-    assert_eq!(intel(bin), None);
+    assert_eq!(intel(bin, &Loader::default(), |_| None), None);
 }
 
-#[test]
-fn an_intel_mpi_is_known_by_its_launcher() {
-    let dir = tempfile::tempdir().unwrap();
-    let (bin, lib) = (dir.path().join("bin"), dir.path().join("lib"));
+/// An Intel MPI in a directory, with a libfabric of its own.
+fn intel_in(root: &Path) -> PathBuf {
+    let (bin, lib) = (root.join("bin"), root.join("lib"));
     fs::create_dir_all(&bin).unwrap();
     fs::create_dir_all(&lib).unwrap();
-    fs::write(lib.join("libfabric.so.1"), "").unwrap();
+    fs::write(lib.join(LIBFABRIC), "").unwrap();
     program(
         &bin,
         "mpiexec.hydra",
         "echo 'Intel(R) MPI Library for Linux* OS, Version 2021.16 Build 2025'",
     );
-    let mpi = intel(&bin).unwrap();
+    bin
+}
+
+#[test]
+fn an_intel_mpi_is_known_by_its_launcher() {
+    let dir = tempfile::tempdir().unwrap();
+    let bin = intel_in(dir.path());
+    let mpi = intel(&bin, &Loader::default(), |_| None).unwrap();
     assert_eq!(mpi.name(), "Intel MPI 2021.16");
-    assert_eq!(mpi.libfabric, Some(lib.join("libfabric.so.1")));
+    // Its own libfabric is where no loader looks.
+    assert_ne!(mpi.libfabric, Some(dir.path().join("lib").join(LIBFABRIC)));
+    let without = Mpi { libfabric: None, ..mpi };
+    let (problem, advice) = without_libfabric(&without);
+    assert!(problem.contains("finds no libfabric.so.1"), "{problem}");
+    let own = format!("LD_LIBRARY_PATH={}", dir.path().join("lib").display());
+    assert!(advice.contains(&own), "{advice}");
+}
+
+#[test]
+fn an_intel_mpi_opens_the_libfabric_that_is_named_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let bin = intel_in(dir.path());
+    let file = dir.path().join("lib").join(LIBFABRIC);
+    let named = |value: &Path| {
+        let value = value.as_os_str().to_owned();
+        let variable = move |name: &str| (name == "I_MPI_OFI_LIBRARY").then(|| value.clone());
+        intel(&bin, &Loader::default(), variable).unwrap().libfabric
+    };
+    assert_eq!(named(&file), Some(file.clone()));
+    assert_eq!(named(Path::new("/nowhere/libfabric.so.1")), None);
+    assert_eq!(named(Path::new("libno-such-fabric.so.1")), None);
+    assert!(named(Path::new("libc.so.6")).is_some_and(|path| path.ends_with("libc.so.6")));
 }

@@ -6,6 +6,7 @@ mod find;
 mod install;
 mod libfabric;
 mod linked;
+mod loader;
 mod obstacles;
 mod probe;
 mod program;
@@ -17,7 +18,7 @@ pub use find::{choose, find};
 pub use install::{Args as InstallArgs, run as run_install};
 pub use libfabric::refusal;
 pub use linked::mismatch;
-pub use obstacles::inspect as findings;
+pub use obstacles::{inspect as findings, program as findings_of};
 pub use probe::{Args as ProbeArgs, run as run_probe};
 pub use provider::{directory as provider_directory, file as provider_file};
 pub use settings::{Settings, Transport};
@@ -63,6 +64,8 @@ pub struct Mpi {
     pub compiler: Option<PathBuf>,
     /// The libfabric that its processes load; `None` if it was built without.
     pub libfabric: Option<PathBuf>,
+    /// The module that loads libfabric, if it is not the MPI's library that does (Open MPI 4).
+    pub module: Option<PathBuf>,
     /// It speaks UCX too, so that something has to say which of the two is meant.
     pub ucx: bool,
     /// The file that sets its parameters for the whole machine (Open MPI).

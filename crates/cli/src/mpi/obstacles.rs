@@ -4,8 +4,14 @@ use std::env;
 use std::fs;
 use std::path::Path;
 
+use super::find::without_libfabric;
+use super::libfabric::ask;
+use super::linked::{self, Linked};
+use super::loader::Loader;
+use super::probe::Answer;
 use super::provider::{self, holds_provider};
 use super::{Family, Mpi, Settings, Transport, find, libfabric};
+use crate::bail_user;
 use crate::doctor::Finding;
 
 /// What makes a shell's MPIs take EMP.
@@ -28,50 +34,102 @@ pub fn inspect() -> Vec<Finding> {
     findings
 }
 
-fn one(mpi: &Mpi, provider: Option<&Path>) -> Finding {
-    let name = mpi.name();
-    let Some(library) = &mpi.libfabric else {
-        let advice = match mpi.family {
-            Family::Mpich => "the Python package mpich has one that does",
-            _ => "install one that was built with libfabric",
-        };
-        return Finding::warn(&name, "cannot take EMP: it was built without libfabric", advice);
+/// What is to be said of a program: of the libfabric that it loads as things are, and of its MPI.
+pub fn program(command: &Path) -> anyhow::Result<Finding> {
+    let path = env::var_os("PATH");
+    let Some(file) = linked::place(command.as_os_str(), path.as_deref()) else {
+        bail_user!("there is no program {}", command.display());
     };
-    let Some(now) = libfabric::ask(library, &[]) else {
+    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+    let all = find();
+    let Some(linked) = linked::look(&file, &Loader::default(), &all) else {
+        let advice = "name the program that a script starts";
+        return Ok(Finding::warn(&name, "is a script, or linked statically", advice));
+    };
+    Ok(of_program(&name, &linked, &all, provider::directory().ok().as_deref()))
+}
+
+fn of_program(name: &str, linked: &Linked, all: &[Mpi], provider: Option<&Path>) -> Finding {
+    let (family, library) = match (&linked.mpi, &linked.libfabric) {
+        (Some((family, library)), _) => (*family, library.as_path()),
+        (None, Some(library)) => return without_mpi(name, library, provider),
+        (None, None) => {
+            return Finding::note(name, "loads neither an MPI nor libfabric when it starts");
+        }
+    };
+    let Some(mpi) = linked::owner(family, library, all) else {
+        let value = format!("is linked to {family}, of which no launcher is found here");
+        return Finding::note(name, value);
+    };
+    let mpi = Mpi { libfabric: linked.libfabric.clone(), ..mpi.clone() };
+    let finding = one(&mpi, provider);
+    let value = format!("is {}'s and {}", mpi.name(), finding.value);
+    Finding { name: name.to_owned(), value, ..finding }
+}
+
+/// A program that calls libfabric itself.
+fn without_mpi(name: &str, library: &Path, provider: Option<&Path>) -> Finding {
+    let to_set =
+        provider.map(|path| vec![("FI_PROVIDER_PATH".to_owned(), path.display().to_string())]);
+    match offered(library, to_set) {
+        Ok((place, None)) => Finding::ok(name, format!("has EMP among its providers; {place}")),
+        Ok((place, Some(why))) => {
+            let advice = "FI_PROVIDER_PATH names the directory of EMP's provider, FI_PROVIDER=emp has it alone";
+            Finding::warn(name, format!("would not find EMP now: {why}; {place}"), advice)
+        }
+        Err(finding) => Finding { name: name.to_owned(), ..finding },
+    }
+}
+
+/// The libfabric, for people, and why it does not show EMP, if it does not. What keeps it from EMP even with the variables
+/// `to_set` is a finding of its own.
+fn offered(
+    library: &Path,
+    to_set: Option<Vec<(String, String)>>,
+) -> Result<(String, Option<String>), Finding> {
+    let Some(now) = ask(library, &[]) else {
         let value = format!("its libfabric, {}, does not answer", library.display());
-        return Finding::warn(&name, value, "FI_LOG_LEVEL=info fi_info shows what it does");
+        return Err(Finding::warn("", value, "FI_LOG_LEVEL=info fi_info shows what it does"));
     };
     let (major, minor) = now.version;
     let place = format!("libfabric {major}.{minor} in {}", library.display());
-    let variable = |name: &str| env::var(name).ok();
-    let mut obstacles = Vec::new();
-    if !now.providers.iter().any(|name| name == "emp") {
-        let places = libfabric::places(library, now.version);
-        obstacles.push(why_not_found(places.directory.as_deref(), variable));
-        let set = provider.map(|provider| Settings::new(mpi, Transport::Emp, provider));
-        let then = set.and_then(|set| libfabric::ask(library, &set.variables));
-        if provider.is_some() && then.is_none_or(|then| !then.providers.iter().any(|p| p == "emp"))
-        {
-            let value = format!("cannot take EMP: {place} refuses the provider in any case");
-            let advice = "FI_LOG_LEVEL=info fi_info -p emp says why: no interface that is up, or FI_EMP_* values";
-            return Finding::warn(&name, value, advice);
-        }
+    let has_emp = |answer: &Answer| answer.providers.iter().any(|name| name == "emp");
+    if has_emp(&now) {
+        return Ok((place, None));
     }
+    if let Some(variables) = to_set
+        && !ask(library, &variables).is_some_and(|then| has_emp(&then))
+    {
+        let value = format!("cannot take EMP: {place} refuses the provider in any case");
+        let advice = "FI_LOG_LEVEL=info fi_info -p emp says why: no interface that is up, or FI_EMP_* values";
+        return Err(Finding::warn("", value, advice));
+    }
+    let places = libfabric::places(library, now.version);
+    let why = why_not_found(places.directory.as_deref(), |name| env::var(name).ok());
+    Ok((place, Some(why)))
+}
+
+fn one(mpi: &Mpi, provider: Option<&Path>) -> Finding {
+    let name = mpi.name();
+    let Some(library) = &mpi.libfabric else {
+        let (problem, advice) = without_libfabric(mpi);
+        return Finding::warn(&name, format!("cannot take EMP: {problem}"), advice);
+    };
+    let to_set = provider.map(|path| Settings::new(mpi, Transport::Emp, path).variables);
+    let (place, why) = match offered(library, to_set) {
+        Ok(found) => found,
+        Err(finding) => return Finding { name, ..finding },
+    };
     let file = mpi.parameter_file.as_ref();
     let file = file.and_then(|path| Some((path.as_path(), fs::read_to_string(path).ok()?)));
-    obstacles.extend(why_not_chosen(
-        mpi,
-        file.as_ref().map(|(path, text)| (*path, text.as_str())),
-        variable,
-    ));
+    let file = file.as_ref().map(|(path, text)| (*path, text.as_str()));
+    let mut obstacles: Vec<String> = why.into_iter().collect();
+    obstacles.extend(why_not_chosen(mpi, file, |name| env::var(name).ok()));
     if obstacles.is_empty() {
         return Finding::ok(&name, format!("takes EMP as it is; {place}"));
     }
-    Finding::warn(
-        &name,
-        format!("would not take EMP now: {}; {place}", obstacles.join("; ")),
-        REMEDY,
-    )
+    let value = format!("would not take EMP now: {}; {place}", obstacles.join("; "));
+    Finding::warn(&name, value, REMEDY)
 }
 
 /// Why a libfabric did not show EMP.

@@ -9,6 +9,7 @@ fn mpi(family: Family) -> Mpi {
         launcher: "/usr/bin/mpirun".into(),
         compiler: None,
         libfabric: None,
+        module: None,
         ucx: true,
         parameter_file: None,
     }
@@ -86,4 +87,24 @@ fn an_mpi_without_libfabric_cannot_take_emp() {
     let finding = one(&mpi(Family::Mpich), None);
     assert!(finding.value.contains("built without libfabric"), "{finding:?}");
     assert!(finding.advice.is_some());
+}
+
+#[test]
+fn a_program_is_told_of_by_what_it_loads() {
+    let linked = |mpi: Option<(Family, &str)>| Linked {
+        mpi: mpi.map(|(family, library)| (family, library.into())),
+        libfabric: None,
+    };
+    let of = |mpi| of_program("p", &linked(mpi), &[self::mpi(Family::Mpich)], None);
+    assert!(of(None).value.contains("neither an MPI nor libfabric"));
+    let mpich = of(Some((Family::Mpich, "/usr/lib/libmpi.so.12")));
+    assert_eq!(mpich.name, "p");
+    assert!(mpich.value.contains("is MPICH 4.1.4's and cannot take EMP"), "{mpich:?}");
+    let other = of(Some((Family::OpenMpi, "/usr/lib/libmpi.so.40")));
+    assert!(other.value.contains("no launcher is found"), "{other:?}");
+    // What is no libfabric gives no answer.
+    let libfabric = Some("/nowhere/libfabric.so.1".into());
+    let finding = of_program("p", &Linked { mpi: None, libfabric }, &[], None);
+    assert!(finding.name == "p" && finding.value.contains("does not answer"), "{finding:?}");
+    assert!(program(Path::new("/nowhere/program")).is_err());
 }

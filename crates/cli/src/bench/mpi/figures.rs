@@ -155,6 +155,7 @@ mod tests {
             launcher: "/usr/bin/mpirun".into(),
             compiler: None,
             libfabric: None,
+            module: None,
             ucx: false,
             parameter_file: None,
         }

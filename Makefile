@@ -74,13 +74,14 @@ fuzz: deps
 	fuzz/run parse -max_total_time=$(FUZZ_SECONDS) -max_len=300
 	fuzz/run firmware -max_total_time=$(FUZZ_SECONDS) -max_len=2048 -len_control=0
 
-## Which changes of the frame formats and the engine no test notices, by cargo-mutants: many hours for all of them. For a part:
-## make mutants MUTANTS="--shard 0/100", or MUTANTS="--file crates/firmware/src/send/window.rs". What is known to
-## survive, and why: docs/notebook/2026-11-22-mutants.md.
+## Which changes of the frame formats and the engine no test notices, by cargo-mutants: all of the formats', of the engine's the part
+## MUTANTS_SHARD; or what cargo-mutants' own options choose: make mutants MUTANTS="--file crates/firmware/src/send/window.rs". Lists
+## how many were tried and which live. Half an hour on a quiet machine; the whole engine (MUTANTS_SHARD=0/1) a night and more.
+MUTANTS_SHARD ?= 0/100
 MUTANTS ?=
 mutants: deps
 	command -v cargo-mutants >/dev/null || $(CARGO) install cargo-mutants --locked
-	$(CARGO) mutants --package emp-wire --package emp-firmware --output $(BUILT)/.. $(MUTANTS)
+	tools/mutants $(dir $(BUILT))mutants $(MUTANTS_SHARD) $(MUTANTS)
 
 ## Every order of memory accesses that the shared-memory ring allows, by loom. Its own target directory, because it is
 ## another configuration of everything. About 15 s after the build.

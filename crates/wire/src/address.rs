@@ -219,4 +219,55 @@ mod tests {
         assert_eq!(LinkAddress::index(7).as_shm(), None);
         assert_eq!(std::format!("{address}"), "shm:0102030405060708");
     }
+
+    #[test]
+    fn each_family_gives_back_its_address_and_no_other() {
+        let mac = LinkAddress::mac([1, 2, 3, 4, 5, 6]);
+        assert_eq!(mac.as_mac(), Some([1, 2, 3, 4, 5, 6]));
+        assert_eq!((mac.as_index(), mac.as_udp()), (None, None));
+        let index = LinkAddress::index(0x0102_0304);
+        assert_eq!(index.as_index(), Some(0x0102_0304));
+        assert_eq!((index.as_mac(), index.as_udp()), (None, None));
+        for text in ["192.0.2.7:51966", "[fe80::12%3]:65535"] {
+            let address: core::net::SocketAddr = text.parse().unwrap();
+            assert_eq!(LinkAddress::udp(address).as_udp(), Some(address));
+            assert_eq!(LinkAddress::udp(address).as_mac(), None);
+        }
+    }
+
+    /// They are compared in words: neither may differences in two of these cancel each other, nor one hide another.
+    #[test]
+    fn addresses_that_differ_anywhere_differ() {
+        let of = |octets: [u8; 16], scope| {
+            let ip = core::net::Ipv6Addr::from(octets);
+            LinkAddress::udp(core::net::SocketAddrV6::new(ip, 7, 0, scope).into())
+        };
+        let zero = of([0; 16], 0);
+        assert_eq!(zero, of([0; 16], 0));
+        for one in 0..16 {
+            let mut octets = [0; 16];
+            octets[one] = 0x40;
+            assert_ne!(of(octets, 0), zero, "{one}");
+            for other in 0..one {
+                octets[other] = 0x40;
+                assert_ne!(of(octets, 0), zero, "{one} and {other}");
+                octets[other] = 0;
+            }
+        }
+        assert_ne!(of([0; 16], 1 << 24), zero);
+        let mut octets = [0; 16];
+        octets[14] = 1;
+        assert_ne!(of(octets, 1 << 24), zero);
+    }
+
+    #[test]
+    fn different_addresses_are_looked_for_in_different_places() {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let place = |index| {
+            let mut hasher = DefaultHasher::new();
+            LinkAddress::index(index).hash(&mut hasher);
+            hasher.finish()
+        };
+        assert_ne!(place(1), place(2));
+    }
 }

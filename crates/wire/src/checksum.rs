@@ -112,6 +112,13 @@ mod tests {
     }
 
     #[test]
+    fn a_sum_is_carried_on_from_its_state() {
+        let mut carried = Checksum::from_state(Checksum::of(b"12345").state());
+        carried.update(b"6789");
+        assert_eq!(carried.value(), 0xE306_9283);
+    }
+
+    #[test]
     fn identity_and_epoch_are_covered() {
         let (a, b) = (NodeId(1), NodeId(2));
         let base = Seed::between(a, b, Epoch(5));

@@ -34,6 +34,7 @@ mod tests {
     fn order_survives_the_wrap() {
         let last = Sequence(u32::MAX);
         assert!(last.before(last.plus(1)));
+        assert!(!last.before(last) && !last.plus(1).before(last));
         assert_eq!(last.plus(3).since(last), 3);
         assert_eq!(last.since(last.plus(3)), -3);
         assert_eq!(Sequence(2).minus(5), Sequence(u32::MAX - 2));

@@ -81,6 +81,26 @@ fn a_pull_asks_for_something() {
 }
 
 #[test]
+fn a_put_may_be_without_bytes_but_not_without_fields() {
+    let target = Target {
+        node: NodeId(1),
+        source_endpoint: 0,
+        destination_endpoint: 0,
+        frame_bytes_max: 1_500,
+        key: 1,
+        handle: 2,
+        generation: 3,
+        offset: 4,
+    };
+    let put = Put { target, long: None, immediate: None };
+    let mut body = [0; TARGET_BYTES];
+    put.emit(&mut body);
+    assert_eq!(Put::parse(Flags::default(), &body), Ok((put, &[][..])));
+    assert_eq!(Put::parse(Flags::default(), &body[1..]), Err(Reason::BodyShort));
+    assert_eq!(Put::parse(Flags::IMMEDIATE, &body), Err(Reason::BodyShort));
+}
+
+#[test]
 fn a_get_asks_for_frames_with_bytes() {
     let target = Target {
         node: NodeId(1),

@@ -6,7 +6,8 @@ use emp_face::settings::Settings;
 use emp_face::ways::Way;
 
 use crate::address::{ADDRESS_BYTES, EpAddress};
-use crate::bindings::{FI_ADDR_STR, FiInfo, getinfo};
+use crate::bindings::{FI_ADDR_STR, FiInfo};
+use crate::flags::InfoFlags;
 use crate::handle::look;
 use crate::info::ADDRESS_FORMAT;
 use crate::places::{Place, Problem, destination, sources};
@@ -124,7 +125,7 @@ pub unsafe fn source_of(info: &FiInfo, own: &[Way]) -> Option<EpAddress> {
 /// libfabric's rules ([`crate::handle`]).
 pub unsafe fn asked(
     place: Place<'_>,
-    flags: u64,
+    flags: InfoFlags,
     hints: Option<&FiInfo>,
     settings: &Settings,
     own: Vec<Way>,
@@ -140,8 +141,8 @@ pub unsafe fn asked(
         (source, of(|hints| (hints.dest_addr, hints.dest_addrlen)))
     };
     let given = place.node.is_some() || place.service.is_some();
-    let given = given && flags & getinfo::PROV_ATTR_ONLY == 0;
-    let is_source = flags & getinfo::SOURCE != 0;
+    let given = given && !flags.has(InfoFlags::PROV_ATTR_ONLY);
+    let is_source = flags.has(InfoFlags::SOURCE);
     let destination = match (given && !is_source, peer) {
         (true, _) => Some(destination(place, &own)?),
         (false, peer) => match peer? {

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use crate::bindings::*;
 use crate::endpoint::Ep;
 use crate::entry::entry;
+use crate::flags::OpFlags;
 use crate::handle::{list, object};
 use crate::info::INJECT_BYTES;
 use crate::offered::{Family, compwritevalid, operation, readwritevalid, writevalid};
@@ -35,7 +36,7 @@ struct Call {
     datatype: u32,
     op: u32,
     context: *mut c_void,
-    flags: Option<u64>,
+    flags: Option<OpFlags>,
     nameless: bool,
 }
 
@@ -56,7 +57,7 @@ impl Call {
         Self { peer, datatype, op, context, flags: None, nameless: false }
     }
 
-    fn of(message: &FiMsgAtomic, flags: u64) -> Self {
+    fn of(message: &FiMsgAtomic, flags: OpFlags) -> Self {
         let FiMsgAtomic { addr, datatype, op, context, .. } = *message;
         Self { flags: Some(flags), ..Self::new(addr, datatype, op, context) }
     }
@@ -142,7 +143,7 @@ entry! {
         unsafe { Call::new(peer, datatype, op, context).at(ep, Here::Base(operands), offset, key) }
     }
 
-    fn writemsg(ep: &Ep, message: *const FiMsgAtomic, flags: u64) -> isize {
+    fn writemsg(ep: &Ep, message: *const FiMsgAtomic, flags: OpFlags) -> isize {
         let message: &FiMsgAtomic = object!(message);
         let here = Here::Base(list!(message.msg_iov, message.iov_count));
         let remote = list!(message.rma_iov, message.rma_iov_count);
@@ -184,7 +185,7 @@ entry! {
 
     fn readwritemsg(
         ep: &Ep, message: *const FiMsgAtomic, resultv: *const FiIoc,
-        _result_desc: *mut *mut c_void, result_count: usize, flags: u64,
+        _result_desc: *mut *mut c_void, result_count: usize, flags: OpFlags,
     ) -> isize {
         let message: &FiMsgAtomic = object!(message);
         let operands = list!(message.msg_iov, message.iov_count);
@@ -221,7 +222,7 @@ entry! {
     fn compwritemsg(
         ep: &Ep, message: *const FiMsgAtomic, comparev: *const FiIoc,
         _compare_desc: *mut *mut c_void, compare_count: usize, resultv: *const FiIoc,
-        _result_desc: *mut *mut c_void, result_count: usize, flags: u64,
+        _result_desc: *mut *mut c_void, result_count: usize, flags: OpFlags,
     ) -> isize {
         let message: &FiMsgAtomic = object!(message);
         let operands = list!(message.msg_iov, message.iov_count);

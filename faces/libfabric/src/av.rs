@@ -14,6 +14,7 @@ use crate::domain::{Domain, DomainInner};
 use crate::entries::Entries;
 use crate::entry::entry;
 use crate::eq::{Eq, EqInner};
+use crate::flags::AvFlags;
 use crate::handle::{
     Object, close_unused, downcast, fid, give, list, look, object, put_text, store,
 };
@@ -23,9 +24,10 @@ use crate::tables::{AvOps, FidOps, NONE};
 use emp_face::users::{Use, Users};
 
 /// Flags of insertions.
-const INSERT_FLAGS: u64 = event::MORE | event::SYNC_ERR | event::USER_ID | event::FIREWALL;
+const INSERT_FLAGS: AvFlags =
+    AvFlags::MORE.with(AvFlags::SYNC_ERR).with(AvFlags::USER_ID).with(AvFlags::FIREWALL);
 /// Flags of address vectors.
-const OPEN_FLAGS: u64 = event::EVENT | event::SYMMETRIC | event::USER_ID;
+const OPEN_FLAGS: AvFlags = AvFlags::EVENT.with(AvFlags::SYMMETRIC).with(AvFlags::USER_ID);
 
 /// What endpoints keep of an address vector.
 pub struct AvInner {
@@ -152,11 +154,11 @@ entry! {
             if ![FI_AV_MAP, FI_AV_TABLE].contains(&attr.kind) {
                 attr.kind = FI_AV_TABLE;
             }
-            if attr.flags & !OPEN_FLAGS != 0 {
+            if attr.flags.exceeds(OPEN_FLAGS) {
                 return -error::BADFLAGS;
             }
             (events, users_own) =
-                (attr.flags & event::EVENT != 0, attr.flags & event::USER_ID != 0);
+                (attr.flags.has(AvFlags::EVENT), attr.flags.has(AvFlags::USER_ID));
         }
         let inner = AvInner {
             domain: Arc::clone(&domain.inner),
@@ -197,7 +199,7 @@ entry! {
 /// Where the results of an insertion go.
 struct Results {
     numbers: *mut FiAddr,
-    flags: u64,
+    flags: AvFlags,
     context: *mut c_void,
 }
 
@@ -217,9 +219,9 @@ unsafe fn insert_all(
     if av.inner.events && events.is_none() {
         return -error::NOEQ;
     }
-    let one_by_one = flags & event::USER_ID != 0;
+    let one_by_one = flags.has(AvFlags::USER_ID);
     let clash = one_by_one && (av.inner.users_own || numbers.is_null());
-    if flags & !INSERT_FLAGS != 0 || clash || events.is_some() && flags & event::SYNC_ERR != 0 {
+    if flags.exceeds(INSERT_FLAGS) || clash || events.is_some() && flags.has(AvFlags::SYNC_ERR) {
         return -error::BADFLAGS;
     }
     let mut good = 0;
@@ -243,7 +245,7 @@ unsafe fn insert_all(
         if !numbers.is_null() {
             store!(place, number.unwrap_or(FI_ADDR_UNSPEC));
         }
-        if flags & event::SYNC_ERR != 0 && !context.is_null() {
+        if flags.has(AvFlags::SYNC_ERR) && !context.is_null() {
             let error = if number.is_some() { 0 } else { libc::EINVAL };
             store!(context.cast::<c_int>().wrapping_add(index), error);
         }
@@ -254,7 +256,7 @@ unsafe fn insert_all(
     match events {
         Some(eq) => {
             let data = u64::from(good.unsigned_abs());
-            eq.push(event::AV_COMPLETE, FiEqEntry { fid: pointer.cast(), context, data });
+            eq.push(FI_AV_COMPLETE, FiEqEntry { fid: pointer.cast(), context, data });
             0
         }
         None => good,
@@ -263,7 +265,7 @@ unsafe fn insert_all(
 
 entry! {
     fn insert(
-        av: *mut Av, addresses: *const c_void, count: usize, numbers: *mut FiAddr, flags: u64,
+        av: *mut Av, addresses: *const c_void, count: usize, numbers: *mut FiAddr, flags: AvFlags,
         context: *mut c_void,
     ) -> c_int {
         let inner = {
@@ -304,7 +306,7 @@ entry! {
     }
 
     fn insertsvc(
-        av: *mut Av, node: *const c_char, service: *const c_char, numbers: *mut FiAddr, flags: u64,
+        av: *mut Av, node: *const c_char, service: *const c_char, numbers: *mut FiAddr, flags: AvFlags,
         context: *mut c_void,
     ) -> c_int {
         // SAFETY: the same arguments under the same rules; texts are read only.
@@ -313,7 +315,7 @@ entry! {
 
     fn insertsym(
         av: *mut Av, node: *const c_char, nodes: usize, service: *const c_char, services: usize,
-        numbers: *mut FiAddr, flags: u64, context: *mut c_void,
+        numbers: *mut FiAddr, flags: AvFlags, context: *mut c_void,
     ) -> c_int {
         let inner = {
             let av: &Av = object!(av.cast_const());

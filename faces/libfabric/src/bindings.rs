@@ -8,6 +8,8 @@ use std::ffi::{c_char, c_int, c_void};
 
 pub use libc::iovec;
 
+use crate::flags::{AvFlags, Caps, CqFlags, Directions, InfoFlags, OpFlags};
+
 /// An entry of an address vector.
 pub type FiAddr = u64;
 
@@ -19,84 +21,8 @@ pub const fn version(major: u32, minor: u32) -> u32 {
     (major << 16) | minor
 }
 
-/// Capabilities of an endpoint.
-pub mod caps {
-    pub const MSG: u64 = 1 << 1;
-    pub const RMA: u64 = 1 << 2;
-    pub const TAGGED: u64 = 1 << 3;
-    pub const ATOMIC: u64 = 1 << 4;
-    pub const READ: u64 = 1 << 8;
-    pub const WRITE: u64 = 1 << 9;
-    pub const RECV: u64 = 1 << 10;
-    pub const SEND: u64 = 1 << 11;
-    pub const REMOTE_READ: u64 = 1 << 12;
-    pub const REMOTE_WRITE: u64 = 1 << 13;
-    pub const MULTI_RECV: u64 = 1 << 16;
-    pub const AV_USER_ID: u64 = 1 << 41;
-    pub const LOCAL_COMM: u64 = 1 << 51;
-    pub const REMOTE_COMM: u64 = 1 << 52;
-    pub const RMA_EVENT: u64 = 1 << 56;
-    pub const SOURCE: u64 = 1 << 57;
-    pub const DIRECTED_RECV: u64 = 1 << 59;
-}
-
-/// Flags of operations, and of their completions.
-pub mod op {
-    pub const MSG: u64 = 1 << 1;
-    pub const RMA: u64 = 1 << 2;
-    pub const TAGGED: u64 = 1 << 3;
-    pub const ATOMIC: u64 = 1 << 4;
-    pub const READ: u64 = 1 << 8;
-    pub const WRITE: u64 = 1 << 9;
-    pub const RECV: u64 = 1 << 10;
-    pub const SEND: u64 = 1 << 11;
-    pub const REMOTE_WRITE: u64 = 1 << 13;
-    pub const MULTI_RECV: u64 = 1 << 16;
-    pub const REMOTE_CQ_DATA: u64 = 1 << 17;
-    pub const MORE: u64 = 1 << 18;
-    pub const PEEK: u64 = 1 << 19;
-    pub const FENCE: u64 = 1 << 21;
-    pub const COMPLETION: u64 = 1 << 24;
-    pub const INJECT: u64 = 1 << 25;
-    pub const INJECT_COMPLETE: u64 = 1 << 26;
-    pub const TRANSMIT_COMPLETE: u64 = 1 << 27;
-    pub const DELIVERY_COMPLETE: u64 = 1 << 28;
-    pub const COMMIT_COMPLETE: u64 = 1 << 30;
-    pub const MATCH_COMPLETE: u64 = 1 << 31;
-    /// How far an operation is to be before it is told to have ended, at least.
-    pub const COMPLETION_LEVELS: u64 =
-        INJECT_COMPLETE | TRANSMIT_COMPLETE | DELIVERY_COMPLETE | MATCH_COMPLETE;
-    pub const DISCARD: u64 = 1 << 58;
-    pub const CLAIM: u64 = 1 << 59;
-}
-
-/// Flags of `fi_ep_bind`.
-pub mod bind {
-    pub const RECV: u64 = 1 << 10;
-    pub const SEND: u64 = 1 << 11;
-    pub const TRANSMIT: u64 = SEND;
-    pub const SELECTIVE_COMPLETION: u64 = 1 << 59;
-    /// What a counter can count: sends, receives, reads and writes, and the reads and writes of others.
-    pub const COUNTED: u64 = SEND | RECV | READ | WRITE | REMOTE_READ | REMOTE_WRITE;
-    pub const READ: u64 = 1 << 8;
-    pub const WRITE: u64 = 1 << 9;
-    pub const REMOTE_READ: u64 = 1 << 12;
-    pub const REMOTE_WRITE: u64 = 1 << 13;
-}
-
-/// Flags of address vectors and event queues.
-pub mod event {
-    pub const MORE: u64 = 1 << 18;
-    pub const EVENT: u64 = 1 << 24;
-    /// Of an address vector, and of single insertions into others.
-    pub const USER_ID: u64 = 1 << 41;
-    /// A peer that cannot be called, but calls: all peers of EMP can.
-    pub const FIREWALL: u64 = 1 << 42;
-    pub const SYNC_ERR: u64 = 1 << 58;
-    /// Each host has as many endpoints: nothing that would make a difference here.
-    pub const SYMMETRIC: u64 = 1 << 59;
-    pub const AV_COMPLETE: u32 = 5;
-}
+/// The event that an insertion has ended.
+pub const FI_AV_COMPLETE: u32 = 5;
 
 pub const FI_ORDER_SAS: u64 = 1 << 8;
 /// Atomics of one endpoint to one other, of each kind after each.
@@ -136,23 +62,6 @@ pub mod class {
     pub const CQ: usize = 14;
     pub const CNTR: usize = 15;
     pub const NIC: usize = 20;
-}
-
-/// Flags of `fi_getinfo`.
-pub mod getinfo {
-    pub const PROV_ATTR_ONLY: u64 = 1 << 54;
-    pub const NUMERICHOST: u64 = 1 << 55;
-    /// `node` and `service` are where this process is to be reached.
-    pub const SOURCE: u64 = 1 << 57;
-}
-
-/// Flags of registering memory.
-pub mod mr_flags {
-    /// Memory of a device, by descriptor or otherwise, and memory that survives a loss of power.
-    pub const REFUSED: u64 = DMABUF | HMEM_DEVICE_ONLY | PMEM;
-    const DMABUF: u64 = 1 << 40;
-    const HMEM_DEVICE_ONLY: u64 = 1 << 46;
-    const PMEM: u64 = 1 << 49;
 }
 
 /// Commands of `fi_control`.
@@ -236,7 +145,7 @@ pub struct FiDomainAttr {
     pub max_ep_srx_ctx: usize,
     pub cntr_cnt: usize,
     pub mr_iov_limit: usize,
-    pub caps: u64,
+    pub caps: Caps,
     pub mode: u64,
     pub auth_key: *mut u8,
     pub auth_key_size: usize,
@@ -273,9 +182,9 @@ pub struct FiEpAttr {
 
 #[repr(C)]
 pub struct FiTxAttr {
-    pub caps: u64,
+    pub caps: Caps,
     pub mode: u64,
-    pub op_flags: u64,
+    pub op_flags: OpFlags,
     pub msg_order: u64,
     pub comp_order: u64,
     pub inject_size: usize,
@@ -287,9 +196,9 @@ pub struct FiTxAttr {
 
 #[repr(C)]
 pub struct FiRxAttr {
-    pub caps: u64,
+    pub caps: Caps,
     pub mode: u64,
-    pub op_flags: u64,
+    pub op_flags: OpFlags,
     pub msg_order: u64,
     pub comp_order: u64,
     pub total_buffered_recv: usize,
@@ -300,7 +209,7 @@ pub struct FiRxAttr {
 #[repr(C)]
 pub struct FiInfo {
     pub next: *mut FiInfo,
-    pub caps: u64,
+    pub caps: Caps,
     pub mode: u64,
     pub addr_format: u32,
     pub src_addrlen: usize,
@@ -327,7 +236,7 @@ pub struct FiProvider {
         u32,
         *const c_char,
         *const c_char,
-        u64,
+        InfoFlags,
         *const FiInfo,
         *mut *mut FiInfo,
     ) -> c_int,
@@ -347,7 +256,7 @@ pub struct FiAvAttr {
     pub ep_per_node: usize,
     pub name: *const c_char,
     pub map_addr: *mut c_void,
-    pub flags: u64,
+    pub flags: AvFlags,
 }
 
 #[repr(C)]
@@ -364,7 +273,7 @@ pub struct FiCqAttr {
 #[repr(C)]
 pub struct FiCqTaggedEntry {
     pub op_context: *mut c_void,
-    pub flags: u64,
+    pub flags: CqFlags,
     pub len: usize,
     pub buf: *mut c_void,
     pub data: u64,
@@ -374,7 +283,7 @@ pub struct FiCqTaggedEntry {
 #[repr(C)]
 pub struct FiCqErrEntry {
     pub op_context: *mut c_void,
-    pub flags: u64,
+    pub flags: CqFlags,
     pub len: usize,
     pub buf: *mut c_void,
     pub data: u64,
@@ -505,7 +414,7 @@ pub struct FiAtomicAttr {
 pub struct FiMrAttr {
     pub mr_iov: *const iovec,
     pub iov_count: usize,
-    pub access: u64,
+    pub access: Directions,
     pub offset: u64,
     pub requested_key: u64,
     pub context: *mut c_void,

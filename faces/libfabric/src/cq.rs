@@ -10,6 +10,7 @@ use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
 use crate::endpoint::EpInner;
 use crate::entry::entry;
+use crate::flags::CqFlags;
 use crate::handle::{Object, close_unused, fid, give, object, put_text, store};
 use crate::tables::{CqOps, FidOps};
 use crate::wait_objects::{Asleep, WaitObject, wait_any};
@@ -29,7 +30,7 @@ const SLICE: Duration = Duration::from_millis(50);
 /// An operation that has ended.
 pub struct Ended {
     pub context: usize,
-    pub flags: u64,
+    pub flags: CqFlags,
     pub len: usize,
     pub buffer: usize,
     pub data: u64,

@@ -16,6 +16,7 @@ use crate::asked::{Format, source_of};
 use crate::bindings::*;
 use crate::entry::entry;
 use crate::events::Counted;
+use crate::flags::Caps;
 use crate::handle::{Object, downcast, fid, give, look, object, take};
 use crate::tables::{DomainOps, FidOps, MrOps, NONE};
 use crate::{av, cntr, cq, endpoint, mr, params, stx};
@@ -116,7 +117,7 @@ entry! {
         let Some(format) = Format::of(info.addr_format) else { return -libc::EINVAL };
         // SAFETY: libfabric's rules.
         let source = unsafe { source_of(info, std::slice::from_ref(&way)) };
-        let tells = info.caps & caps::RMA_EVENT != 0;
+        let tells = info.caps.has(Caps::RMA_EVENT);
         match DomainInner::start(way, format, source, tells, &settings) {
             Ok(inner) => {
                 let (by, at) = (inner.way.kind.name(), inner.address(SERVICE_ENDPOINT));

@@ -6,6 +6,7 @@ use crate::bindings::*;
 use crate::cq::{Ended, Failure};
 use crate::endpoint::{Enabled, EpInner, State};
 use crate::events;
+use crate::flags::{Caps, CqFlags, Directions};
 use crate::slots::{Kind, Operation};
 use crate::status::failure;
 use emp_face::log;
@@ -73,7 +74,8 @@ impl State {
             }
             Kind::Event(_) => {}
             Kind::Receive => {
-                let entry = received(operation, completion, source, 0, operation.buffer);
+                let entry =
+                    received(operation, completion, source, CqFlags::NONE, operation.buffer);
                 hand_over(enabled, operation, entry, true);
             }
             Kind::Discard => {}
@@ -85,7 +87,7 @@ impl State {
     #[inline]
     fn source(&mut self, ep: &EpInner, enabled: &Enabled, completion: &Completion) -> FiAddr {
         let matched = matches!(completion.status, Status::Ok | Status::Truncated);
-        if completion.op.kind() != OpKind::Receive || !matched || ep.caps & caps::SOURCE == 0 {
+        if completion.op.kind() != OpKind::Receive || !matched || !ep.caps.has(Caps::SOURCE) {
             return FI_ADDR_UNSPEC;
         }
         let (av, node) = (&enabled.av, completion.peer);
@@ -102,7 +104,7 @@ impl State {
     ) {
         let Some(operation) = self.slots.get(slot) else { return };
         let over = !completion.place.is_more();
-        let flags = if over { op::MULTI_RECV } else { 0 };
+        let flags = if over { CqFlags::MULTI_RECV } else { CqFlags::NONE };
         let operation = &*operation;
         let buffer = operation.buffer + completion.place.offset() as usize;
         let entry = received(operation, completion, source, flags, buffer);
@@ -141,14 +143,14 @@ fn warn(enabled: &Enabled, completion: &Completion) {
     log::warn(&format!("{what:?} {way} {peer}: {why}{because}{trouble}"));
 }
 
-fn kind_flags(operation: &Operation) -> u64 {
-    if operation.tagged { op::TAGGED } else { op::MSG }
+fn kind_flags(tagged: bool) -> CqFlags {
+    if tagged { CqFlags::TAGGED } else { CqFlags::MSG }
 }
 
 fn blank(operation: &Operation) -> Ended {
     Ended {
         context: operation.context,
-        flags: kind_flags(operation),
+        flags: kind_flags(operation.tagged),
         len: 0,
         buffer: 0,
         data: 0,
@@ -166,7 +168,7 @@ fn undelivered(enabled: &Enabled, completion: &Completion) {
     let tagged = completion.peer_endpoint.is_multiple_of(2);
     queue.push(Ended {
         context: 0,
-        flags: op::SEND | if tagged { op::TAGGED } else { op::MSG },
+        flags: CqFlags::SEND.with(kind_flags(tagged)),
         len: 0,
         buffer: 0,
         data: completion.immediate.unwrap_or(0),
@@ -178,7 +180,7 @@ fn undelivered(enabled: &Enabled, completion: &Completion) {
 
 /// A peer has written to memory of ours, and says so.
 fn notified(ep: &EpInner, enabled: &Enabled, completion: &Completion) {
-    let counts = ep.caps & caps::RMA_EVENT != 0;
+    let counts = ep.caps.has(Caps::RMA_EVENT);
     // From a peer's endpoint for tagged messages.
     if completion.peer_endpoint.is_multiple_of(2) {
         if counts {
@@ -187,19 +189,19 @@ fn notified(ep: &EpInner, enabled: &Enabled, completion: &Completion) {
         return;
     }
     if counts {
-        events::count(ep, enabled, bind::REMOTE_WRITE, completion.match_bits);
+        events::count(ep, enabled, Directions::REMOTE_WRITE, completion.match_bits);
     } else {
-        count(enabled, bind::REMOTE_WRITE, true);
+        count(enabled, Directions::REMOTE_WRITE, true);
     }
     let Some(queue) = &enabled.bound.rx_cq else { return };
-    let source = if ep.caps & caps::SOURCE != 0 {
+    let source = if ep.caps.has(Caps::SOURCE) {
         enabled.av.number(completion.peer, number_of(completion.peer_endpoint))
     } else {
         FI_ADDR_UNSPEC
     };
     queue.push_unasked(Ended {
         context: 0,
-        flags: op::RMA | op::REMOTE_WRITE | op::REMOTE_CQ_DATA,
+        flags: CqFlags::RMA.with(CqFlags::REMOTE_WRITE).with(CqFlags::REMOTE_CQ_DATA),
         len: completion.bytes as usize,
         buffer: 0,
         data: completion.immediate.unwrap_or(0),
@@ -212,8 +214,8 @@ fn notified(ep: &EpInner, enabled: &Enabled, completion: &Completion) {
 /// The end of a send.
 #[inline]
 pub fn end_send(enabled: &Enabled, operation: &Operation, status: Status) {
-    let told = kind_flags(operation) | op::SEND;
-    end_remote(enabled, operation, status, told, bind::SEND);
+    let told = kind_flags(operation.tagged).with(CqFlags::SEND);
+    end_remote(enabled, operation, status, told, Directions::SEND);
 }
 
 /// The end of what was posted for a peer: a send or a one-sided operation.
@@ -221,8 +223,8 @@ pub fn end_remote(
     enabled: &Enabled,
     operation: &Operation,
     status: Status,
-    told: u64,
-    direction: u64,
+    told: CqFlags,
+    direction: Directions,
 ) {
     let failure = failure(status);
     count(enabled, direction, failure.is_none());
@@ -244,15 +246,15 @@ fn received(
     operation: &Operation,
     completion: &Completion,
     source: FiAddr,
-    flags: u64,
+    flags: CqFlags,
     buffer: usize,
 ) -> Ended {
     let failure = failure(completion.status);
     let overflow = completion.total_bytes.saturating_sub(completion.bytes) as usize;
-    let data = completion.immediate.map_or(0, |_| op::REMOTE_CQ_DATA);
+    let data = completion.immediate.map_or(CqFlags::NONE, |_| CqFlags::REMOTE_CQ_DATA);
     let matched = matches!(completion.status, Status::Ok | Status::Truncated);
     Ended {
-        flags: kind_flags(operation) | op::RECV | data | flags,
+        flags: kind_flags(operation.tagged).with(CqFlags::RECV).with(data).with(flags),
         len: completion.bytes as usize,
         buffer,
         data: completion.immediate.unwrap_or(0),
@@ -266,15 +268,16 @@ fn received(
 /// Puts the entry of a receive into its queue, if the application wants it.
 pub fn hand_over(enabled: &Enabled, operation: &Operation, entry: Ended, counts: bool) {
     if counts {
-        count(enabled, bind::RECV, entry.failure.is_none());
+        count(enabled, Directions::RECV, entry.failure.is_none());
     }
-    let wanted = operation.report || entry.failure.is_some() || entry.flags & op::MULTI_RECV != 0;
+    let wanted =
+        operation.report || entry.failure.is_some() || entry.flags.has(CqFlags::MULTI_RECV);
     if let Some(queue) = enabled.bound.rx_cq.as_ref().filter(|_| wanted) {
         queue.push(entry);
     }
 }
 
-pub fn count(enabled: &Enabled, direction: u64, good: bool) {
+pub fn count(enabled: &Enabled, direction: Directions, good: bool) {
     enabled.bound.counters.of(direction).for_each(|counter| counter.count(good));
 }
 
@@ -285,14 +288,14 @@ pub fn found(
     operation: &Operation,
     info: &emp_host::ProbeInfo,
 ) -> Ended {
-    let data = info.immediate.map_or(0, |_| op::REMOTE_CQ_DATA);
-    let source = if ep.caps & caps::SOURCE != 0 {
+    let data = info.immediate.map_or(CqFlags::NONE, |_| CqFlags::REMOTE_CQ_DATA);
+    let source = if ep.caps.has(Caps::SOURCE) {
         enabled.av.number(info.from, number_of(info.from_endpoint))
     } else {
         FI_ADDR_UNSPEC
     };
     Ended {
-        flags: kind_flags(operation) | op::RECV | data,
+        flags: kind_flags(operation.tagged).with(CqFlags::RECV).with(data),
         len: info.total_bytes as usize,
         data: info.immediate.unwrap_or(0),
         tag: info.match_bits,
@@ -304,7 +307,7 @@ pub fn found(
 /// The entry of a probe that has found nothing, or of a discard.
 pub fn nothing(operation: &Operation, error: Option<i32>) -> Ended {
     Ended {
-        flags: kind_flags(operation) | op::RECV,
+        flags: kind_flags(operation.tagged).with(CqFlags::RECV),
         failure: error.map(|error| Failure { error, detail: 0, overflow: 0 }),
         ..blank(operation)
     }

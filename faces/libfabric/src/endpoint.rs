@@ -4,7 +4,7 @@
 //! ever taken for the other and both have all 64 match bits.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use crate::cq::{Cq, CqInner};
 use crate::domain::{Domain, DomainInner};
 use crate::entry::entry;
 use crate::eq::Eq;
+use crate::flags::{BindFlags, Caps, Defaults, Directions, OpFlags};
 use crate::handle::{Object, downcast, fid, give, look, object, take};
 use crate::info::{IOV_LIMIT, with_directions, with_initiators};
 use crate::neighbours::Neighbours;
@@ -55,19 +56,18 @@ pub struct Counters([OnceLock<Arc<CntrInner>>; 6]);
 
 impl Counters {
     /// The places of these directions.
-    fn places(&self, directions: u64) -> impl Iterator<Item = &OnceLock<Arc<CntrInner>>> {
-        let first = bind::READ.trailing_zeros() as usize;
-        let bound = move |place: &usize| directions >> (first + place) & 1 == 1;
-        self.0.iter().enumerate().filter(move |(place, _)| bound(place)).map(|(_, counter)| counter)
+    fn places(&self, directions: Directions) -> impl Iterator<Item = &OnceLock<Arc<CntrInner>>> {
+        let each = self.0.iter().zip(Directions::EACH);
+        each.filter(move |(_, direction)| directions.has(*direction)).map(|(counter, _)| counter)
     }
 
     /// Those that count one of these directions; one that counts several comes several times.
-    pub fn of(&self, directions: u64) -> impl Iterator<Item = &Arc<CntrInner>> {
+    pub fn of(&self, directions: Directions) -> impl Iterator<Item = &Arc<CntrInner>> {
         self.places(directions).filter_map(OnceLock::get)
     }
 
     /// False: one of the directions has a counter already. Not to be called by two at a time.
-    fn bind(&self, counter: &Arc<CntrInner>, directions: u64) -> bool {
+    fn bind(&self, counter: &Arc<CntrInner>, directions: Directions) -> bool {
         let free = self.of(directions).next().is_none();
         if free {
             self.places(directions).for_each(|place| drop(place.set(Arc::clone(counter))));
@@ -109,9 +109,9 @@ impl Drop for EpInner {
 pub struct EpInner {
     pub domain: Arc<DomainInner>,
     pub number: u16,
-    pub caps: u64,
-    pub tx_flags: AtomicU64,
-    pub rx_flags: AtomicU64,
+    pub caps: Caps,
+    pub tx_flags: Defaults,
+    pub rx_flags: Defaults,
     pub min_multi_recv: AtomicUsize,
     /// Segments of a message that it sends, and receives: as its `fi_info` says.
     pub iov_limits: (usize, usize),
@@ -192,11 +192,11 @@ impl EpInner {
             return Ok(());
         }
         let mut binding = self.binding.lock().unwrap_or_else(PoisonError::into_inner);
-        let wants = |direction: u64| self.caps & direction != 0;
+        let wants = |direction| self.caps.has(direction);
         // Who has a counter may do with what that says: Chapel has endpoints without a queue that others write to.
-        let counted = binding.counters.of(bind::COUNTED).next().is_some();
-        let lacks = wants(caps::SEND) && binding.tx_cq.is_none()
-            || wants(caps::RECV) && binding.rx_cq.is_none();
+        let counted = binding.counters.of(Directions::ALL).next().is_some();
+        let lacks = wants(Caps::SEND) && binding.tx_cq.is_none()
+            || wants(Caps::RECV) && binding.rx_cq.is_none();
         if lacks && !counted {
             return Err(-error::NOCQ);
         }
@@ -220,7 +220,11 @@ impl EpInner {
             join(&queue.endpoints, self);
             queue.waiting.join(&self.domain, &enabled);
         }
-        enabled.bound.counters.of(bind::COUNTED).for_each(|counter| self.serve(counter, &enabled));
+        enabled
+            .bound
+            .counters
+            .of(Directions::ALL)
+            .for_each(|counter| self.serve(counter, &enabled));
         // Calls that enable an endpoint are not made at the same time.
         let _ = self.enabled.set(enabled);
         if self.tells() {
@@ -267,7 +271,7 @@ impl EpInner {
         for queue in [&enabled.bound.tx_cq, &enabled.bound.rx_cq].into_iter().flatten() {
             leave(&queue.endpoints, self);
         }
-        for counter in enabled.bound.counters.of(bind::COUNTED) {
+        for counter in enabled.bound.counters.of(Directions::ALL) {
             leave(&counter.endpoints, self);
         }
         self.domain.counted.closing(self);
@@ -306,8 +310,8 @@ entry! {
             domain: Arc::clone(&domain.inner),
             number,
             caps: with_initiators(with_directions(info.caps)),
-            tx_flags: AtomicU64::new(tx.map_or(0, |tx| tx.op_flags)),
-            rx_flags: AtomicU64::new(rx.map_or(0, |rx| rx.op_flags)),
+            tx_flags: Defaults::new(tx.map_or(OpFlags::NONE, |tx| tx.op_flags)),
+            rx_flags: Defaults::new(rx.map_or(OpFlags::NONE, |rx| rx.op_flags)),
             min_multi_recv: AtomicUsize::new(MIN_MULTI_RECV),
             iov_limits: (
                 tx.map_or(IOV_LIMIT, |tx| tx.iov_limit),
@@ -372,10 +376,11 @@ entry! {
         match common.fclass {
             class::CQ => {
                 let queue: &Cq = downcast!(to);
-                let selective = flags & bind::SELECTIVE_COMPLETION != 0;
-                let (tx, rx) = (flags & bind::TRANSMIT != 0, flags & bind::RECV != 0);
-                let known = bind::TRANSMIT | bind::RECV | bind::SELECTIVE_COMPLETION;
-                if flags & !known != 0 || !(tx || rx) {
+                let flags = BindFlags::from_c(flags);
+                let selective = flags.has(BindFlags::SELECTIVE_COMPLETION);
+                let (tx, rx) = (flags.has(BindFlags::TRANSMIT), flags.has(BindFlags::RECV));
+                let sides = BindFlags::TRANSMIT.with(BindFlags::RECV);
+                if flags.exceeds(sides.with(BindFlags::SELECTIVE_COMPLETION)) || !(tx || rx) {
                     return -error::BADFLAGS;
                 }
                 if tx && bound.tx_cq.is_some() || rx && bound.rx_cq.is_some() {
@@ -401,11 +406,12 @@ entry! {
             }
             class::CNTR => {
                 let counter: &Cntr = downcast!(to);
-                if flags == 0 || flags & !bind::COUNTED != 0 {
+                let directions = Directions::from_c(flags);
+                if directions == Directions::NONE || directions.exceeds(Directions::ALL) {
                     return -error::BADFLAGS;
                 }
                 let counters = enabled.map_or(&bound.counters, |enabled| &enabled.bound.counters);
-                if !counters.bind(&counter.inner, flags) {
+                if !counters.bind(&counter.inner, directions) {
                     return -libc::EINVAL;
                 }
                 if let Some(enabled) = enabled {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::bindings::*;
 use crate::entry::entry;
 use crate::fabric::Fabric;
+use crate::flags::EqFlags;
 use crate::handle::{Object, close_unused, fid, give, list, put_text, store};
 use crate::tables::{EqOps, FidOps};
 use crate::wait_objects::WaitObject;
@@ -15,9 +16,6 @@ use emp_face::users::{Use, Users};
 
 /// Events that wait to be read; more are refused.
 const EVENTS_MAX: usize = 4096;
-
-/// Flag of reads that leave the event in the queue.
-const PEEK: u64 = op::PEEK;
 
 /// What happened.
 #[derive(Clone)]
@@ -145,16 +143,16 @@ entry! {
         unsafe { events.inner.waiting.control(command, argument) }
     }
 
-    fn read(eq: *mut Eq, event: *mut u32, into: *mut c_void, room: usize, flags: u64) -> isize {
+    fn read(eq: *mut Eq, event: *mut u32, into: *mut c_void, room: usize, flags: EqFlags) -> isize {
         // SAFETY: the same arguments under the same rules.
         unsafe { sread(eq, event, into, room, 0, flags) }
     }
 
     fn sread(
-        eq: &Eq, event: *mut u32, into: *mut c_void, room: usize, timeout: c_int, flags: u64,
+        eq: &Eq, event: *mut u32, into: *mut c_void, room: usize, timeout: c_int, flags: EqFlags,
     ) -> isize {
         let time = u64::try_from(timeout).ok().map(Duration::from_millis);
-        let (number, bytes) = match eq.inner.next(time, flags & PEEK != 0) {
+        let (number, bytes) = match eq.inner.next(time, flags.has(EqFlags::PEEK)) {
             None => return -(libc::EAGAIN as isize),
             Some(Event::Bad(..)) => return -(error::AVAIL as isize),
             Some(Event::Good(number, bytes)) => (number, bytes),
@@ -166,7 +164,7 @@ entry! {
         count as isize
     }
 
-    fn readerr(eq: &Eq, into: *mut FiEqErrEntry, flags: u64) -> isize {
+    fn readerr(eq: &Eq, into: *mut FiEqErrEntry, flags: EqFlags) -> isize {
         // SAFETY: libfabric's rules.
         let Some(into) = (unsafe { into.as_mut() }) else { return -(libc::EINVAL as isize) };
         let mut events = eq.inner.events.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,7 +175,7 @@ entry! {
         into.context = std::ptr::with_exposed_provenance_mut(*context);
         (into.data, into.err, into.prov_errno) = (*data, *error, 0);
         into.err_data_size = 0;
-        if flags & PEEK == 0 {
+        if !flags.has(EqFlags::PEEK) {
             events.pop_front();
         }
         size_of::<FiEqErrEntry>() as isize

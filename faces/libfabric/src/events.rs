@@ -12,10 +12,10 @@ use emp_host::{
     Completion, CompletionMode, PutDescriptor, RemoteRegion, Rights, Segment, SegmentList,
 };
 
-use crate::bindings::*;
 use crate::cntr::CntrInner;
 use crate::domain::DomainInner;
 use crate::endpoint::{Enabled, EpInner, State, join, leave};
+use crate::flags::Directions;
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
 use crate::transfer::EAGAIN;
@@ -46,19 +46,19 @@ impl Event {
 /// Counters of regions, and the endpoints that make progress for them.
 #[derive(Default)]
 pub struct Counted {
-    regions: Mutex<Vec<(u64, Arc<CntrInner>, u64)>>,
+    regions: Mutex<Vec<(u64, Arc<CntrInner>, Directions)>>,
     endpoints: Mutex<Vec<Arc<EpInner>>>,
 }
 
 impl Counted {
-    fn regions(&self) -> MutexGuard<'_, Vec<(u64, Arc<CntrInner>, u64)>> {
+    fn regions(&self) -> MutexGuard<'_, Vec<(u64, Arc<CntrInner>, Directions)>> {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has a counter count what is done to the region of this key. False: one does already.
-    pub fn bind(&self, key: u64, counter: &Arc<CntrInner>, directions: u64) -> bool {
+    pub fn bind(&self, key: u64, counter: &Arc<CntrInner>, directions: Directions) -> bool {
         let mut regions = self.regions();
-        if regions.iter().any(|(other, _, counted)| *other == key && counted & directions != 0) {
+        if regions.iter().any(|(other, _, counted)| *other == key && counted.has_any(directions)) {
             return false;
         }
         regions.push((key, Arc::clone(counter), directions));
@@ -75,11 +75,11 @@ impl Counted {
         self.regions().retain(|(other, _, _)| *other != key);
     }
 
-    fn count(&self, key: u64, direction: u64) {
+    fn count(&self, key: u64, direction: Directions) {
         for (_, counter, _) in self
             .regions()
             .iter()
-            .filter(|(other, _, counted)| *other == key && counted & direction != 0)
+            .filter(|(other, _, counted)| *other == key && counted.has_any(direction))
         {
             counter.count(true);
         }
@@ -123,14 +123,14 @@ impl DomainInner {
 /// A peer has announced what it did.
 pub fn arrived(ep: &EpInner, enabled: &Enabled, completion: &Completion) {
     let (direction, key) = match completion.match_bits {
-        READS_KEY => (bind::REMOTE_READ, completion.immediate.unwrap_or(0)),
-        key => (bind::REMOTE_WRITE, key),
+        READS_KEY => (Directions::REMOTE_READ, completion.immediate.unwrap_or(0)),
+        key => (Directions::REMOTE_WRITE, key),
     };
     count(ep, enabled, direction, key);
 }
 
 /// Counts what was done to a region.
-pub fn count(ep: &EpInner, enabled: &Enabled, direction: u64, key: u64) {
+pub fn count(ep: &EpInner, enabled: &Enabled, direction: Directions, key: u64) {
     crate::ended::count(enabled, direction, true);
     ep.domain.counted.count(key, direction);
 }

@@ -8,6 +8,7 @@ use crate::bindings::*;
 use crate::domain::Domain;
 use crate::entry::entry;
 use crate::fabric::Fabric;
+use crate::flags::{Caps, InfoFlags, OpFlags};
 use crate::handle::{Object, down, look};
 use crate::params;
 use crate::places::Place;
@@ -15,34 +16,31 @@ use emp_face::log;
 use emp_face::ways::{Way, ways};
 
 /// Everything an endpoint can be asked for.
-pub const CAPS: u64 = CAPS_PRIMARY | CAPS_DIRECTION | CAPS_SECONDARY | CAPS_PLACE;
-const CAPS_PRIMARY: u64 = CAPS_MESSAGES | CAPS_REMOTE;
-const CAPS_MESSAGES: u64 = caps::MSG | caps::TAGGED;
-const CAPS_REMOTE: u64 = caps::RMA | caps::ATOMIC;
-const CAPS_DIRECTION: u64 = MESSAGE_DIRECTIONS | REMOTE_DIRECTIONS;
-const MESSAGE_DIRECTIONS: u64 = caps::SEND | caps::RECV;
-const REMOTE_DIRECTIONS: u64 = caps::READ | caps::WRITE | caps::REMOTE_READ | caps::REMOTE_WRITE;
-const CAPS_SECONDARY: u64 = caps::MULTI_RECV | caps::SOURCE | caps::DIRECTED_RECV;
+pub const CAPS: Caps = CAPS_PRIMARY.with(CAPS_DIRECTION).with(CAPS_SECONDARY).with(CAPS_PLACE);
+const CAPS_PRIMARY: Caps = CAPS_MESSAGES.with(CAPS_REMOTE);
+const CAPS_MESSAGES: Caps = Caps::MSG.with(Caps::TAGGED);
+const CAPS_REMOTE: Caps = Caps::RMA.with(Caps::ATOMIC);
+const CAPS_DIRECTION: Caps = MESSAGE_DIRECTIONS.with(REMOTE_DIRECTIONS);
+const MESSAGE_DIRECTIONS: Caps = Caps::SEND.with(Caps::RECV);
+const INITIATORS: Caps = Caps::READ.with(Caps::WRITE);
+const TARGETS: Caps = Caps::REMOTE_READ.with(Caps::REMOTE_WRITE);
+const REMOTE_DIRECTIONS: Caps = INITIATORS.with(TARGETS);
+const CAPS_SECONDARY: Caps = Caps::MULTI_RECV.with(Caps::SOURCE).with(Caps::DIRECTED_RECV);
 /// These cost nothing and are always given.
-const CAPS_PLACE: u64 = caps::LOCAL_COMM | caps::REMOTE_COMM;
+const CAPS_PLACE: Caps = Caps::LOCAL_COMM.with(Caps::REMOTE_COMM);
 
 /// For those who ask for it only: it costs frames.
-const CAPS_EVENTS: u64 = caps::RMA_EVENT;
+const CAPS_EVENTS: Caps = Caps::RMA_EVENT;
 /// Of a domain, for those who ask for it.
-const CAPS_DOMAIN: u64 = caps::AV_USER_ID;
+const CAPS_DOMAIN: Caps = Caps::AV_USER_ID;
 
-const TX_CAPS: u64 = CAPS_PRIMARY | caps::SEND | caps::READ | caps::WRITE;
-const RX_CAPS: u64 =
-    CAPS_PRIMARY | CAPS_SECONDARY | caps::RECV | caps::REMOTE_READ | caps::REMOTE_WRITE;
+const TX_CAPS: Caps = CAPS_PRIMARY.with(Caps::SEND).with(INITIATORS);
+const RX_CAPS: Caps = CAPS_PRIMARY.with(CAPS_SECONDARY).with(Caps::RECV).with(TARGETS);
 
 /// Flags that may be set for all operations of an endpoint.
-const TX_FLAGS: u64 = op::COMPLETION
-    | op::INJECT
-    | op::INJECT_COMPLETE
-    | op::TRANSMIT_COMPLETE
-    | op::DELIVERY_COMPLETE
-    | op::MATCH_COMPLETE;
-const RX_FLAGS: u64 = op::COMPLETION | op::MULTI_RECV;
+const TX_FLAGS: OpFlags =
+    OpFlags::COMPLETION.with(OpFlags::INJECT).with(OpFlags::COMPLETION_LEVELS);
+const RX_FLAGS: OpFlags = OpFlags::COMPLETION.with(OpFlags::MULTI_RECV);
 
 /// Longest message in bytes whose buffer is free at once: fits one frame of standard Ethernet.
 pub const INJECT_BYTES: usize = 1024;
@@ -135,7 +133,7 @@ impl<'a> Hints<'a> {
     fn can_be_met(&self) -> bool {
         let problems = [
             (
-                self.info.is_some_and(|i| i.caps & !(CAPS | CAPS_DOMAIN | CAPS_EVENTS) != 0),
+                self.info.is_some_and(|i| i.caps.exceeds(CAPS.with(CAPS_DOMAIN).with(CAPS_EVENTS))),
                 "capabilities",
             ),
             (self.info.is_some_and(|i| Format::of(i.addr_format).is_none()), "addresses"),
@@ -145,8 +143,8 @@ impl<'a> Hints<'a> {
             (self.ep.is_some_and(|e| many(e.tx_ctx_cnt) && !shares(e)), "transmit contexts"),
             (self.ep.is_some_and(|e| many(e.rx_ctx_cnt)), "receive contexts"),
             (self.ep.is_some_and(|e| e.auth_key_size != 0), "authorization keys"),
-            (self.tx.is_some_and(|t| t.caps & !(TX_CAPS | CAPS_PLACE) != 0), "tx capabilities"),
-            (self.tx.is_some_and(|t| t.op_flags & !TX_FLAGS != 0), "tx flags"),
+            (self.tx.is_some_and(|t| t.caps.exceeds(TX_CAPS.with(CAPS_PLACE))), "tx capabilities"),
+            (self.tx.is_some_and(|t| t.op_flags.exceeds(TX_FLAGS)), "tx flags"),
             (self.tx.is_some_and(|t| t.msg_order & !ORDERS != 0), "tx order"),
             (self.tx.is_some_and(|t| t.comp_order != 0), "tx completion order"),
             (self.tx.is_some_and(|t| t.inject_size > INJECT_BYTES), "inject size"),
@@ -154,10 +152,10 @@ impl<'a> Hints<'a> {
             (self.tx.is_some_and(|t| t.iov_limit > IOV_LIMIT), "tx segments"),
             (self.tx.is_some_and(|t| t.rma_iov_limit > REMOTE_IOV_LIMIT), "remote segments"),
             (
-                self.rx.is_some_and(|r| r.caps & !(RX_CAPS | CAPS_PLACE | CAPS_EVENTS) != 0),
+                self.rx.is_some_and(|r| r.caps.exceeds(RX_CAPS.with(CAPS_PLACE).with(CAPS_EVENTS))),
                 "rx capabilities",
             ),
-            (self.rx.is_some_and(|r| r.op_flags & !RX_FLAGS != 0), "rx flags"),
+            (self.rx.is_some_and(|r| r.op_flags.exceeds(RX_FLAGS)), "rx flags"),
             (self.rx.is_some_and(|r| r.msg_order & !ORDERS != 0), "rx order"),
             (self.rx.is_some_and(|r| r.comp_order != 0), "rx completion order"),
             (self.rx.is_some_and(|r| r.size > DEPTH_MAX), "rx size"),
@@ -173,7 +171,7 @@ impl<'a> Hints<'a> {
             (self.domain.is_some_and(|d| d.cq_cnt > QUEUES), "completion queues"),
             (self.domain.is_some_and(|d| d.cntr_cnt > QUEUES), "counters"),
             (
-                self.domain.is_some_and(|d| d.caps & !(CAPS_PLACE | CAPS_DOMAIN) != 0),
+                self.domain.is_some_and(|d| d.caps.exceeds(CAPS_PLACE.with(CAPS_DOMAIN))),
                 "domain capabilities",
             ),
             (self.domain.is_some_and(|d| d.auth_key_size != 0), "authorization keys"),
@@ -222,8 +220,8 @@ impl<'a> Hints<'a> {
     }
 
     /// The capabilities that are given: those asked for, and what comes with them.
-    fn caps(&self) -> u64 {
-        with_directions(self.info.map_or(0, |info| info.caps)) | CAPS_PLACE
+    fn caps(&self) -> Caps {
+        with_directions(self.info.map_or(Caps::NONE, |info| info.caps)).with(CAPS_PLACE)
     }
 }
 
@@ -239,21 +237,21 @@ unsafe fn given<'a, T: Object>(pointer: *mut c_void) -> Option<Option<&'a T>> {
 
 /// Capabilities as they are meant: all if none is named, all directions of messages, or of remote memory, if none of
 /// them is.
-pub fn with_directions(caps: u64) -> u64 {
-    if caps == 0 {
+pub fn with_directions(caps: Caps) -> Caps {
+    if caps == Caps::NONE {
         return CAPS;
     }
     let pairs = [(CAPS_MESSAGES, MESSAGE_DIRECTIONS), (CAPS_REMOTE, REMOTE_DIRECTIONS)];
     pairs.into_iter().fold(caps, |all, (primary, directions)| {
-        let open = caps & primary != 0 && caps & directions == 0;
-        if open { all | directions } else { all }
+        let open = caps.has_any(primary) && !caps.has_any(directions);
+        if open { all.with(directions) } else { all }
     })
 }
 
 /// The same with the right to begin reads and writes for who names only those of the target: libfabric's own providers give it.
-pub fn with_initiators(caps: u64) -> u64 {
-    let none = caps & CAPS_REMOTE != 0 && caps & (caps::READ | caps::WRITE) == 0;
-    if none { caps | caps::READ | caps::WRITE } else { caps }
+pub fn with_initiators(caps: Caps) -> Caps {
+    let none = caps.has_any(CAPS_REMOTE) && !caps.has_any(INITIATORS);
+    if none { caps.with(INITIATORS) } else { caps }
 }
 
 fn many(contexts: usize) -> bool {
@@ -318,16 +316,16 @@ fn build(
         unsafe { (&mut *info, &mut *tx, &mut *rx, &mut *ep, &mut *domain, &mut *fabric) };
     let caps = hints.caps();
 
-    tx.caps = with_initiators(caps) & TX_CAPS;
-    tx.op_flags = hints.tx.map_or(0, |hint| hint.op_flags);
+    tx.caps = with_initiators(caps).only(TX_CAPS);
+    tx.op_flags = hints.tx.map_or(OpFlags::NONE, |hint| hint.op_flags);
     tx.msg_order = ORDERS;
     tx.inject_size = INJECT_BYTES;
     tx.size = hints.tx.map_or(0, |hint| hint.size).max(DEPTH);
     tx.iov_limit = hints.tx.map_or(0, |hint| hint.iov_limit).max(IOV_USUAL);
-    tx.rma_iov_limit = if caps & CAPS_REMOTE == 0 { 0 } else { REMOTE_IOV_LIMIT };
+    tx.rma_iov_limit = if caps.has_any(CAPS_REMOTE) { REMOTE_IOV_LIMIT } else { 0 };
 
-    rx.caps = caps & (RX_CAPS | CAPS_EVENTS);
-    rx.op_flags = hints.rx.map_or(0, |hint| hint.op_flags);
+    rx.caps = caps.only(RX_CAPS.with(CAPS_EVENTS));
+    rx.op_flags = hints.rx.map_or(OpFlags::NONE, |hint| hint.op_flags);
     rx.msg_order = ORDERS;
     rx.size = hints.rx.map_or(0, |hint| hint.size).max(DEPTH);
     rx.iov_limit = hints.rx.map_or(0, |hint| hint.iov_limit).max(IOV_USUAL);
@@ -376,7 +374,8 @@ fn build(
 fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>, api_version: u32) {
     let or = |asked: u32, otherwise: u32| if asked == 0 { otherwise } else { asked };
     let hint = |field: fn(&FiDomainAttr) -> u32| hints.domain.map_or(0, field);
-    let hint_caps = hints.info.map_or(0, |i| i.caps) | hints.domain.map_or(0, |d| d.caps);
+    let hint_caps = hints.info.map_or(Caps::NONE, |info| info.caps);
+    let hint_caps = hint_caps.with(hints.domain.map_or(Caps::NONE, |domain| domain.caps));
     let hint_mode = hints.domain.map_or(0, |hint| hint.mr_mode);
     domain.name = text(&way.name());
     // Everything is locked as it must be, and the guardian makes progress: whatever is asked for is kept.
@@ -404,8 +403,7 @@ fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>, api_vers
     };
     domain.mr_iov_limit = 1;
     domain.mr_cnt = REGIONS;
-    let asked = hint_caps & CAPS_DOMAIN;
-    domain.caps = CAPS_PLACE | asked;
+    domain.caps = CAPS_PLACE.with(hint_caps.only(CAPS_DOMAIN));
 }
 
 impl Hints<'_> {
@@ -423,7 +421,7 @@ impl Hints<'_> {
 entry! {
     /// Entry point of the provider: what it can do.
     pub fn getinfo(
-        api_version: u32, node: *const c_char, service: *const c_char, flags: u64,
+        api_version: u32, node: *const c_char, service: *const c_char, flags: InfoFlags,
         hints: *const FiInfo, out: *mut *mut FiInfo,
     ) -> c_int {
         // SAFETY: libfabric's rules.
@@ -440,7 +438,7 @@ entry! {
             let place = |numeric| {
                 Ok(Place { node: given_text(node)?, service: given_text(service)?, numeric })
             };
-            place(flags & getinfo::NUMERICHOST != 0)
+            place(flags.has(InfoFlags::NUMERICHOST))
                 .and_then(|place| asked(place, flags, hints.info, &settings, ways(&settings)))
         };
         let Asked { sources, destination } = match found {

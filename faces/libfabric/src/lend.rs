@@ -3,19 +3,21 @@
 use emp_host::{CompletionMode, Segment, SegmentList};
 
 use crate::bindings::*;
+use crate::flags::OpFlags;
 use crate::info::{INJECT_BYTES, MESSAGE_BYTES_MAX};
 use crate::transfer::EINVAL;
 
 /// Flags by which an operation is told to have ended no sooner than when the peer has it.
-const WAITS: u64 = op::DELIVERY_COMPLETE | op::MATCH_COMPLETE | op::TRANSMIT_COMPLETE;
+const WAITS: OpFlags =
+    OpFlags::DELIVERY_COMPLETE.with(OpFlags::MATCH_COMPLETE).with(OpFlags::TRANSMIT_COMPLETE);
 
 /// Flags that an operation may not have: nothing keeps their promise.
-const REFUSED: u64 = op::FENCE | op::COMMIT_COMPLETE;
+const REFUSED: OpFlags = OpFlags::FENCE.with(OpFlags::COMMIT_COMPLETE);
 
 /// True if the flags ask for what is not to be had.
 #[inline]
-pub fn is_refused(flags: u64) -> bool {
-    flags & REFUSED != 0
+pub fn is_refused(flags: OpFlags) -> bool {
+    flags.has_any(REFUSED)
 }
 
 /// Bytes as they are posted.
@@ -56,7 +58,7 @@ pub unsafe fn lend(
     parts: &[iovec],
     segments: SegmentList,
     inject: bool,
-    flags: u64,
+    flags: OpFlags,
     one_frame: usize,
 ) -> Result<Lent, isize> {
     let bytes = segments.bytes();
@@ -67,7 +69,7 @@ pub unsafe fn lend(
     if is_refused(flags) {
         return Err(EINVAL);
     }
-    let waits = flags & WAITS != 0;
+    let waits = flags.has_any(WAITS);
     if !inject {
         let completion = if waits { CompletionMode::Delivered } else { CompletionMode::Auto };
         return Ok(Lent { segments, completion, copy: None });
@@ -87,7 +89,7 @@ pub unsafe fn lend(
 mod tests {
     use super::*;
 
-    fn lent(bytes: &[u8], inject: bool, flags: u64, one_frame: usize) -> Result<Lent, isize> {
+    fn lent(bytes: &[u8], inject: bool, flags: OpFlags, one_frame: usize) -> Result<Lent, isize> {
         let parts = crate::handle::one(bytes.as_ptr().cast(), bytes.len());
         let segments = crate::transfer::segments(&parts).unwrap();
         // SAFETY: the part is a slice.
@@ -98,18 +100,18 @@ mod tests {
     fn who_keeps_the_bytes_depends_on_when_the_operation_ends() {
         let short = [1; 100];
         for (inject, flags, one_frame, completion, copied) in [
-            (false, 0, 1400, CompletionMode::Auto, false),
-            (false, op::INJECT_COMPLETE, 1400, CompletionMode::Auto, false),
-            (false, op::DELIVERY_COMPLETE, 1400, CompletionMode::Delivered, false),
-            (false, op::TRANSMIT_COMPLETE, 1400, CompletionMode::Delivered, false),
-            (true, 0, 1400, CompletionMode::Buffered, false),
-            (true, 0, 50, CompletionMode::Delivered, true),
-            (true, op::DELIVERY_COMPLETE, 1400, CompletionMode::Delivered, true),
-            (true, op::MATCH_COMPLETE, 1400, CompletionMode::Delivered, true),
-            (true, op::TRANSMIT_COMPLETE, 1400, CompletionMode::Delivered, true),
+            (false, OpFlags::NONE, 1400, CompletionMode::Auto, false),
+            (false, OpFlags::INJECT_COMPLETE, 1400, CompletionMode::Auto, false),
+            (false, OpFlags::DELIVERY_COMPLETE, 1400, CompletionMode::Delivered, false),
+            (false, OpFlags::TRANSMIT_COMPLETE, 1400, CompletionMode::Delivered, false),
+            (true, OpFlags::NONE, 1400, CompletionMode::Buffered, false),
+            (true, OpFlags::NONE, 50, CompletionMode::Delivered, true),
+            (true, OpFlags::DELIVERY_COMPLETE, 1400, CompletionMode::Delivered, true),
+            (true, OpFlags::MATCH_COMPLETE, 1400, CompletionMode::Delivered, true),
+            (true, OpFlags::TRANSMIT_COMPLETE, 1400, CompletionMode::Delivered, true),
         ] {
             let lent = lent(&short, inject, flags, one_frame).unwrap();
-            assert_eq!((lent.completion, lent.copy.is_some()), (completion, copied), "{flags:x}");
+            assert_eq!((lent.completion, lent.copy.is_some()), (completion, copied), "{flags:?}");
             assert_eq!(lent.segments.bytes(), 100);
         }
     }
@@ -117,9 +119,9 @@ mod tests {
     #[test]
     fn what_is_too_long_or_not_to_be_had_is_refused() {
         let long = vec![0; INJECT_BYTES + 1];
-        assert_eq!(lent(&long, true, 0, 9000).err(), Some(-(libc::EMSGSIZE as isize)));
-        assert!(lent(&long, false, 0, 9000).is_ok());
-        for flag in [op::FENCE, op::COMMIT_COMPLETE] {
+        assert_eq!(lent(&long, true, OpFlags::NONE, 9000).err(), Some(-(libc::EMSGSIZE as isize)));
+        assert!(lent(&long, false, OpFlags::NONE, 9000).is_ok());
+        for flag in [OpFlags::FENCE, OpFlags::COMMIT_COMPLETE] {
             assert_eq!(lent(&long[..9], false, flag, 9000).err(), Some(EINVAL));
         }
     }

@@ -16,6 +16,7 @@
 //! | pieces ([`pieces`]) | one read, write or atomic with several `fi_rma_iov` or `fi_rma_ioc` |
 //! | event ([`events`]) | `FI_RMA_EVENT` |
 //! | told, ended ([`ended`]) | a completion, and its flags |
+//! | kinds of flags ([`flags`]) | bits that mean different things by where they stand |
 //!
 //! What is on offer: reliable datagrams (`FI_EP_RDM`) with tagged and untagged messages ([`transfer`]), remote memory and
 //! atomics ([`remote`], [`mr`]). Functions that are not offered say so ([`tables`]).
@@ -43,6 +44,7 @@ mod entry;
 mod eq;
 mod events;
 mod fabric;
+mod flags;
 mod handle;
 mod info;
 mod lend;

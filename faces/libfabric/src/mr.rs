@@ -12,6 +12,7 @@ use crate::bindings::*;
 use crate::cntr::Cntr;
 use crate::domain::{Domain, DomainInner};
 use crate::entry::entry;
+use crate::flags::{Directions, MrFlags};
 use crate::handle::{Object, downcast, fid, give, list, object, one, take};
 use crate::status::refusal;
 use crate::tables::{FidOps, MrOps};
@@ -61,13 +62,13 @@ impl Drop for Mr {
 unsafe fn register(
     domain: *mut Fid,
     parts: &[iovec],
-    access: u64,
+    access: Directions,
     key: u64,
-    flags: u64,
+    flags: MrFlags,
     into: *mut *mut Mr,
     context: *mut c_void,
 ) -> c_int {
-    if flags & mr_flags::REFUSED != 0 {
+    if flags.has_any(MrFlags::REFUSED) {
         return -libc::EOPNOTSUPP;
     }
     let domain: &Domain = downcast!(domain);
@@ -78,10 +79,11 @@ unsafe fn register(
         return -libc::EINVAL;
     };
     let mut rights = Rights::NONE;
-    for (bit, right) in
-        [(bind::REMOTE_READ, Rights::REMOTE_READ), (bind::REMOTE_WRITE, Rights::REMOTE_WRITE)]
-    {
-        if access & bit != 0 {
+    for (direction, right) in [
+        (Directions::REMOTE_READ, Rights::REMOTE_READ),
+        (Directions::REMOTE_WRITE, Rights::REMOTE_WRITE),
+    ] {
+        if access.has(direction) {
             rights = rights.with(right);
         }
     }
@@ -121,25 +123,25 @@ unsafe fn register(
 
 entry! {
     fn reg(
-        domain: *mut Fid, buf: *const c_void, len: usize, access: u64, _offset: u64, key: u64,
-        flags: u64, into: *mut *mut Mr, context: *mut c_void,
+        domain: *mut Fid, buf: *const c_void, len: usize, access: Directions, _offset: u64, key: u64,
+        flags: MrFlags, into: *mut *mut Mr, context: *mut c_void,
     ) -> c_int {
         // SAFETY: libfabric's rules.
         unsafe { register(domain, &one(buf, len), access, key, flags, into, context) }
     }
 
     fn regv(
-        domain: *mut Fid, iov: *const iovec, count: usize, access: u64, _offset: u64, key: u64,
-        flags: u64, into: *mut *mut Mr, context: *mut c_void,
+        domain: *mut Fid, iov: *const iovec, count: usize, access: Directions, _offset: u64, key: u64,
+        flags: MrFlags, into: *mut *mut Mr, context: *mut c_void,
     ) -> c_int {
         let parts = list!(iov, count);
         // SAFETY: libfabric's rules.
         unsafe { register(domain, parts, access, key, flags, into, context) }
     }
 
-    fn regattr(domain: *mut Fid, attr: *const FiMrAttr, flags: u64, into: *mut *mut Mr) -> c_int {
+    fn regattr(domain: *mut Fid, attr: *const FiMrAttr, flags: MrFlags, into: *mut *mut Mr) -> c_int {
         let attr: &FiMrAttr = object!(attr);
-        if flags & mr_flags::REFUSED != 0 {
+        if flags.has_any(MrFlags::REFUSED) {
             // What stands in the place of the parts is something else.
             return -libc::EOPNOTSUPP;
         }
@@ -158,11 +160,12 @@ entry! {
             class::EP => 0,
             class::CNTR => {
                 let counter: &Cntr = downcast!(to);
-                if flags == 0 || flags & !(bind::REMOTE_READ | bind::REMOTE_WRITE) != 0 {
+                let directions = Directions::from_c(flags);
+                if directions == Directions::NONE || directions.exceeds(Directions::REMOTE) {
                     return -error::BADFLAGS;
                 }
                 let Some(domain) = &region.exported else { return -libc::EINVAL };
-                if !domain.counted.bind(region.key, &counter.inner, flags) {
+                if !domain.counted.bind(region.key, &counter.inner, directions) {
                     return -libc::EINVAL;
                 }
                 let mut uses = region.uses.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use crate::bindings::*;
 use crate::endpoint::Ep;
 use crate::entry::entry;
+use crate::flags::OpFlags;
 use crate::handle::{list, object, one};
 use crate::tables::MsgOps;
 use crate::transfer::{Receive, Send};
@@ -53,7 +54,7 @@ entry! {
         unsafe { ep.inner.receive(&receive) }
     }
 
-    fn recvmsg(ep: &Ep, message: *const FiMsg, flags: u64) -> isize {
+    fn recvmsg(ep: &Ep, message: *const FiMsg, flags: OpFlags) -> isize {
         let message: &FiMsg = object!(message);
         let receive = Receive {
             tagged: false,
@@ -85,9 +86,9 @@ entry! {
         unsafe { ep.inner.send(&send) }
     }
 
-    fn sendmsg(ep: &Ep, message: *const FiMsg, flags: u64) -> isize {
+    fn sendmsg(ep: &Ep, message: *const FiMsg, flags: OpFlags) -> isize {
         let message: &FiMsg = object!(message);
-        let data = (flags & op::REMOTE_CQ_DATA != 0).then_some(message.data);
+        let data = flags.has(OpFlags::REMOTE_CQ_DATA).then_some(message.data);
         let parts = list!(message.msg_iov, message.iov_count);
         let send = Send { flags: Some(flags), ..plain(parts, message.addr, data, message.context) };
         // SAFETY: libfabric's rules.

@@ -8,6 +8,7 @@ use crate::bindings::*;
 use crate::domain::Domain;
 use crate::endpoint::Ep;
 use crate::entry::entry;
+use crate::flags::QueryFlags;
 use crate::handle::store;
 
 /// The three families of calls.
@@ -109,10 +110,6 @@ entry! {
     }
 }
 
-/// Flags of `fi_query_atomic`.
-const FETCH_ATOMIC: u64 = 1 << 58;
-const COMPARE_ATOMIC: u64 = 1 << 59;
-
 entry! {
     /// `fi_query_collective`: there are none (decision 61).
     pub fn query_collective(
@@ -124,12 +121,12 @@ entry! {
 
     /// `fi_query_atomic`.
     pub fn query(
-        domain: &Domain, datatype: u32, op: u32, attr: *mut FiAtomicAttr, flags: u64,
+        domain: &Domain, datatype: u32, op: u32, attr: *mut FiAtomicAttr, flags: QueryFlags,
     ) -> c_int {
         let family = match flags {
-            0 => Family::Base,
-            FETCH_ATOMIC => Family::Fetch,
-            COMPARE_ATOMIC => Family::Compare,
+            QueryFlags::NONE => Family::Base,
+            QueryFlags::FETCH_ATOMIC => Family::Fetch,
+            QueryFlags::COMPARE_ATOMIC => Family::Compare,
             _ => return -error::BADFLAGS,
         };
         let bytes = domain.inner.node().atomic_bytes_max();

@@ -7,6 +7,7 @@ use crate::av::put_address;
 use crate::bindings::*;
 use crate::endpoint::Ep;
 use crate::entry::entry;
+use crate::flags::{BindFlags, OpFlags};
 use crate::handle::{object, store};
 
 entry! {
@@ -15,17 +16,18 @@ entry! {
         match command {
             control::ENABLE => inner.enable().err().unwrap_or(0),
             control::GETOPSFLAG | control::SETOPSFLAG => {
-                let flags: &u64 = object!(argument.cast::<u64>().cast_const());
-                let flags = *flags;
-                let of = match flags & (bind::TRANSMIT | bind::RECV) {
-                    bind::TRANSMIT => &inner.tx_flags,
-                    bind::RECV => &inner.rx_flags,
+                // Two kinds in one: the flags of operations, and for which side they are.
+                let bits: &u64 = object!(argument.cast::<u64>().cast_const());
+                let sides = BindFlags::TRANSMIT.with(BindFlags::RECV);
+                let of = match BindFlags::from_c(*bits).only(sides) {
+                    BindFlags::TRANSMIT => &inner.tx_flags,
+                    BindFlags::RECV => &inner.rx_flags,
                     _ => return -libc::EINVAL,
                 };
                 if command == control::SETOPSFLAG {
-                    of.store(flags & !(bind::TRANSMIT | bind::RECV), Ordering::Relaxed);
+                    of.set(OpFlags::from_c(*bits & !sides.bits()));
                 } else {
-                    store!(argument.cast::<u64>(), of.load(Ordering::Relaxed));
+                    store!(argument.cast::<OpFlags>(), of.get());
                 }
                 0
             }

@@ -11,6 +11,7 @@ use crate::bindings::*;
 use crate::ended::end_remote;
 use crate::endpoint::{Enabled, EpInner, State};
 use crate::events::Event;
+use crate::flags::{Caps, CqFlags, Directions, OpFlags};
 use crate::info::{IOV_LIMIT, REMOTE_IOV_LIMIT};
 use crate::lend::{Lent, lend};
 use crate::remote::{Manner, Transfer};
@@ -108,7 +109,7 @@ impl EpInner {
         writes: bool,
     ) -> isize {
         let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
-        let needed = caps::RMA | if writes { caps::WRITE } else { caps::READ };
+        let needed = Caps::RMA.with(if writes { Caps::WRITE } else { Caps::READ });
         let target = match self.target(enabled, needed, transfer.peer, 0, 0) {
             Ok(target) => target,
             Err(refused) => return refused,
@@ -117,10 +118,10 @@ impl EpInner {
             return EINVAL;
         }
         let flags = self.flags(transfer.flags);
-        let inject = writes && flags & op::INJECT != 0;
+        let inject = writes && flags.has(OpFlags::INJECT);
         let Some(list) = segments(transfer.parts) else { return EINVAL };
         // The pieces of an inject are taken from a copy that the slot keeps: none of them is the node's at once.
-        let level = flags & !op::COMPLETION_LEVELS;
+        let level = flags.without(OpFlags::COMPLETION_LEVELS);
         // SAFETY: libfabric's rules.
         let Lent { segments: list, copy, .. } =
             match unsafe { lend(transfer.parts, list, inject, level, 0) } {
@@ -137,10 +138,12 @@ impl EpInner {
             true => Event::of_write(region(run)),
             false => Event::of_read(region(run)),
         });
-        let (direction, told) =
-            if writes { (bind::WRITE, op::WRITE) } else { (bind::READ, op::READ) };
+        let (direction, told) = match writes {
+            true => (Directions::WRITE, CqFlags::WRITE),
+            false => (Directions::READ, CqFlags::READ),
+        };
         let manner = Manner {
-            told: op::RMA | told,
+            told: CqFlags::RMA.with(told),
             direction,
             context: transfer.context,
             report: Self::reports(enabled, flags, transfer.nameless),

@@ -1,7 +1,6 @@
 //! Posting one-sided operations: what all functions of remote memory and atomics come down to.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 
 use emp_host::{
     AtomicDescriptor, AtomicOp, Datatype, GetDescriptor, PostError, PutDescriptor, RawOp,
@@ -11,6 +10,7 @@ use emp_host::{
 use crate::bindings::*;
 use crate::endpoint::{Enabled, EpInner, untagged_number};
 use crate::events::Event;
+use crate::flags::{Caps, CqFlags, Directions, OpFlags};
 use crate::info::{IOV_LIMIT, MESSAGE_BYTES_MAX, REMOTE_IOV_LIMIT};
 use crate::lend::{self, Lent, is_refused, lend};
 use crate::pieces::{Piece, Pieces, Work, take};
@@ -29,7 +29,7 @@ pub struct Transfer<'a> {
     pub data: Option<u64>,
     pub context: usize,
     /// Flags of this call; `None`: those of the endpoint.
-    pub flags: Option<u64>,
+    pub flags: Option<OpFlags>,
     /// An inject: the buffer is free at once and success is not told.
     pub nameless: bool,
 }
@@ -47,16 +47,16 @@ pub struct Atomic<'a> {
     pub compare: Option<&'a [FiIoc]>,
     pub result: Option<&'a [FiIoc]>,
     pub context: usize,
-    pub flags: Option<u64>,
+    pub flags: Option<OpFlags>,
     pub nameless: bool,
 }
 
 /// What posting needs to know beside the descriptor.
 pub struct Manner {
     /// Flags of the completion.
-    pub told: u64,
+    pub told: CqFlags,
     /// What counters count it as.
-    pub direction: u64,
+    pub direction: Directions,
     pub context: usize,
     pub report: bool,
     pub nameless: bool,
@@ -133,12 +133,12 @@ impl EpInner {
     pub(crate) fn target(
         &self,
         enabled: &Enabled,
-        needed: u64,
+        needed: Caps,
         peer: FiAddr,
         offset: u64,
         key: u64,
     ) -> Result<RemoteRegion, isize> {
-        if self.caps & needed != needed {
+        if !self.caps.has(needed) {
             return Err(-(libc::EOPNOTSUPP as isize));
         }
         let Some((to, endpoint)) = enabled.av.find(peer) else { return Err(EINVAL) };
@@ -152,15 +152,15 @@ impl EpInner {
     /// True if targets are told of what is done to them, and this one listens (`FI_RMA_EVENT`): its domain was opened for that
     /// (Sandia's SHMEM asks for it there, and not of the endpoints that it writes by), or it was itself.
     pub(crate) fn tells(&self) -> bool {
-        self.domain.tells || self.caps & caps::RMA_EVENT != 0
+        self.domain.tells || self.caps.has(Caps::RMA_EVENT)
     }
 
-    pub(crate) fn flags(&self, of_call: Option<u64>) -> u64 {
-        of_call.unwrap_or_else(|| self.tx_flags.load(Ordering::Relaxed))
+    pub(crate) fn flags(&self, of_call: Option<OpFlags>) -> OpFlags {
+        of_call.unwrap_or_else(|| self.tx_flags.get())
     }
 
-    pub(crate) fn reports(enabled: &Enabled, flags: u64, nameless: bool) -> bool {
-        !nameless && (!enabled.bound.tx_selective || flags & op::COMPLETION != 0)
+    pub(crate) fn reports(enabled: &Enabled, flags: OpFlags, nameless: bool) -> bool {
+        !nameless && (!enabled.bound.tx_selective || flags.has(OpFlags::COMPLETION))
     }
 
     /// Keeps a slot for the operation that `post` posts with the context that it is given.
@@ -211,7 +211,7 @@ impl EpInner {
     pub unsafe fn put(&self, transfer: &Transfer<'_>) -> isize {
         let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
         let Transfer { peer, offset, key, .. } = *transfer;
-        let needed = caps::RMA | caps::WRITE;
+        let needed = Caps::RMA.with(Caps::WRITE);
         let target = match self.target(enabled, needed, peer, offset, key) {
             Ok(target) => target,
             Err(refused) => return refused,
@@ -221,9 +221,9 @@ impl EpInner {
             return EINVAL;
         };
         let flags = self.flags(transfer.flags);
-        let inject = transfer.nameless || flags & op::INJECT != 0;
+        let inject = transfer.nameless || flags.has(OpFlags::INJECT);
         // They end when the target is done, whatever level is asked for; the node keeps what it has copied until then.
-        let level = flags & !op::COMPLETION_LEVELS;
+        let level = flags.without(OpFlags::COMPLETION_LEVELS);
         // SAFETY: libfabric's rules.
         let lent = unsafe { lend(transfer.parts, list, inject, level, enabled.single_frame) };
         let Lent { segments, completion, copy } = match lent {
@@ -234,8 +234,8 @@ impl EpInner {
         let carries = self.tells() && transfer.data.is_none();
         let immediate = transfer.data.or(carries.then_some(0));
         let manner = Manner {
-            told: op::RMA | op::WRITE,
-            direction: bind::WRITE,
+            told: CqFlags::RMA.with(CqFlags::WRITE),
+            direction: Directions::WRITE,
             context: transfer.context,
             report: Self::reports(enabled, flags, transfer.nameless),
             nameless: transfer.nameless,
@@ -260,7 +260,7 @@ impl EpInner {
     pub unsafe fn get(&self, transfer: &Transfer<'_>) -> isize {
         let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
         let Transfer { peer, offset, key, .. } = *transfer;
-        let needed = caps::RMA | caps::READ;
+        let needed = Caps::RMA.with(Caps::READ);
         let target = match self.target(enabled, needed, peer, offset, key) {
             Ok(target) => target,
             Err(refused) => return refused,
@@ -274,8 +274,8 @@ impl EpInner {
             return EINVAL;
         }
         let manner = Manner {
-            told: op::RMA | op::READ,
-            direction: bind::READ,
+            told: CqFlags::RMA.with(CqFlags::READ),
+            direction: Directions::READ,
             context: transfer.context,
             report: Self::reports(enabled, flags, transfer.nameless),
             nameless: transfer.nameless,
@@ -301,9 +301,9 @@ impl EpInner {
         let Atomic { peer, datatype, operation, .. } = *atomic;
         let fetches = atomic.result.is_some();
         let (direction, cap) =
-            if fetches { (bind::READ, caps::READ) } else { (bind::WRITE, caps::WRITE) };
+            if fetches { (Directions::READ, Caps::READ) } else { (Directions::WRITE, Caps::WRITE) };
         let Some(run) = atomic.remote.first() else { return EINVAL };
-        let target = match self.target(enabled, caps::ATOMIC | cap, peer, run.addr, run.key) {
+        let target = match self.target(enabled, Caps::ATOMIC.with(cap), peer, run.addr, run.key) {
             Ok(target) => target,
             Err(refused) => return refused,
         };
@@ -333,7 +333,7 @@ impl EpInner {
             return EINVAL;
         }
         let mut manner = Manner {
-            told: op::ATOMIC | if fetches { op::READ } else { op::WRITE },
+            told: CqFlags::ATOMIC.with(if fetches { CqFlags::READ } else { CqFlags::WRITE }),
             direction,
             context: atomic.context,
             report: Self::reports(enabled, flags, atomic.nameless),

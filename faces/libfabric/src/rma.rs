@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use crate::bindings::*;
 use crate::endpoint::Ep;
 use crate::entry::entry;
+use crate::flags::OpFlags;
 use crate::handle::{list, object, one};
 use crate::remote::Transfer;
 use crate::tables::RmaOps;
@@ -45,12 +46,12 @@ unsafe fn message(
     message: &FiMsgRma,
     remote: &[FiRmaIov],
     parts: &[iovec],
-    flags: u64,
+    flags: OpFlags,
     writes: bool,
 ) -> isize {
     let (offset, key) = remote.first().map_or((0, 0), |run| (run.addr, run.key));
     let plain = plain(parts, message.addr, offset, key, message.context);
-    let data = (writes && flags & op::REMOTE_CQ_DATA != 0).then_some(message.data);
+    let data = (writes && flags.has(OpFlags::REMOTE_CQ_DATA)).then_some(message.data);
     let transfer = Transfer { data, flags: Some(flags), ..plain };
     let bytes = parts.iter().map(|part| part.iov_len).fold(0, usize::saturating_add);
     match remote {
@@ -82,7 +83,7 @@ entry! {
         unsafe { ep.inner.get(&plain(parts, from, offset, key, context)) }
     }
 
-    fn readmsg(ep: &Ep, asked: *const FiMsgRma, flags: u64) -> isize {
+    fn readmsg(ep: &Ep, asked: *const FiMsgRma, flags: OpFlags) -> isize {
         let asked: &FiMsgRma = object!(asked);
         let parts = list!(asked.msg_iov, asked.iov_count);
         let remote = list!(asked.rma_iov, asked.rma_iov_count);
@@ -107,7 +108,7 @@ entry! {
         unsafe { ep.inner.put(&plain(parts, to, offset, key, context)) }
     }
 
-    fn writemsg(ep: &Ep, asked: *const FiMsgRma, flags: u64) -> isize {
+    fn writemsg(ep: &Ep, asked: *const FiMsgRma, flags: OpFlags) -> isize {
         let asked: &FiMsgRma = object!(asked);
         let parts = list!(asked.msg_iov, asked.iov_count);
         let remote = list!(asked.rma_iov, asked.rma_iov_count);

@@ -4,6 +4,7 @@ use emp_face::slots::Slots;
 use emp_host::RawOp;
 
 use crate::events::Event;
+use crate::flags::{CqFlags, Directions};
 use crate::pieces::Pieces;
 
 /// What an operation is.
@@ -13,9 +14,9 @@ pub enum Kind {
     /// A one-sided operation.
     Remote {
         /// Flags of its completion.
-        told: u64,
+        told: CqFlags,
         /// What counters count it as.
-        direction: u64,
+        direction: Directions,
         /// What the target is told when it has ended.
         event: Option<Box<Event>>,
         /// The bytes, if the application has its buffer back already.
@@ -24,9 +25,9 @@ pub enum Kind {
     /// A read or write of several runs of remote memory.
     Pieces {
         /// Flags of its completion.
-        told: u64,
+        told: CqFlags,
         /// What counters count it as.
-        direction: u64,
+        direction: Directions,
         /// Elsewhere, as they are long and rare: each operation is written and read several times.
         pieces: Box<Pieces>,
         /// The bytes, if the application has its buffer back already.

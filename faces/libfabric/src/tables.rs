@@ -5,6 +5,7 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::bindings::*;
+use crate::flags::{AvFlags, Directions, EqFlags, MrFlags, OpFlags, QueryFlags};
 use crate::{
     av::Av, cntr::Cntr, cq::Cq, domain::Domain, endpoint::Ep, eq::Eq, fabric::Fabric, mr::Mr,
     stx::Stx,
@@ -117,7 +118,8 @@ pub struct DomainOps {
     pub stx_ctx:
         unsafe extern "C" fn(*mut Domain, *mut FiTxAttr, *mut *mut Stx, *mut c_void) -> c_int,
     pub srx_ctx: Unsupported,
-    pub query_atomic: unsafe extern "C" fn(*mut Domain, u32, u32, *mut FiAtomicAttr, u64) -> c_int,
+    pub query_atomic:
+        unsafe extern "C" fn(*mut Domain, u32, u32, *mut FiAtomicAttr, QueryFlags) -> c_int,
     pub query_collective: unsafe extern "C" fn(*mut Domain, u32, *mut c_void, u64) -> c_int,
     pub endpoint2:
         unsafe extern "C" fn(*mut Domain, *mut FiInfo, *mut *mut Ep, u64, *mut c_void) -> c_int,
@@ -130,10 +132,10 @@ pub struct MrOps {
         *mut Fid,
         *const c_void,
         usize,
+        Directions,
         u64,
         u64,
-        u64,
-        u64,
+        MrFlags,
         *mut *mut Mr,
         *mut c_void,
     ) -> c_int,
@@ -141,27 +143,33 @@ pub struct MrOps {
         *mut Fid,
         *const iovec,
         usize,
+        Directions,
         u64,
         u64,
-        u64,
-        u64,
+        MrFlags,
         *mut *mut Mr,
         *mut c_void,
     ) -> c_int,
-    pub regattr: unsafe extern "C" fn(*mut Fid, *const FiMrAttr, u64, *mut *mut Mr) -> c_int,
+    pub regattr: unsafe extern "C" fn(*mut Fid, *const FiMrAttr, MrFlags, *mut *mut Mr) -> c_int,
 }
 
 #[repr(C)]
 pub struct AvOps {
     pub size: usize,
-    pub insert:
-        unsafe extern "C" fn(*mut Av, *const c_void, usize, *mut FiAddr, u64, *mut c_void) -> c_int,
+    pub insert: unsafe extern "C" fn(
+        *mut Av,
+        *const c_void,
+        usize,
+        *mut FiAddr,
+        AvFlags,
+        *mut c_void,
+    ) -> c_int,
     pub insertsvc: unsafe extern "C" fn(
         *mut Av,
         *const c_char,
         *const c_char,
         *mut FiAddr,
-        u64,
+        AvFlags,
         *mut c_void,
     ) -> c_int,
     pub insertsym: unsafe extern "C" fn(
@@ -171,7 +179,7 @@ pub struct AvOps {
         *const c_char,
         usize,
         *mut FiAddr,
-        u64,
+        AvFlags,
         *mut c_void,
     ) -> c_int,
     pub remove: unsafe extern "C" fn(*mut Av, *mut FiAddr, usize, u64) -> c_int,
@@ -220,10 +228,10 @@ pub struct CntrOps {
 #[repr(C)]
 pub struct EqOps {
     pub size: usize,
-    pub read: unsafe extern "C" fn(*mut Eq, *mut u32, *mut c_void, usize, u64) -> isize,
-    pub readerr: unsafe extern "C" fn(*mut Eq, *mut FiEqErrEntry, u64) -> isize,
+    pub read: unsafe extern "C" fn(*mut Eq, *mut u32, *mut c_void, usize, EqFlags) -> isize,
+    pub readerr: unsafe extern "C" fn(*mut Eq, *mut FiEqErrEntry, EqFlags) -> isize,
     pub write: unsafe extern "C" fn(*mut Eq, u32, *const c_void, usize, u64) -> isize,
-    pub sread: unsafe extern "C" fn(*mut Eq, *mut u32, *mut c_void, usize, c_int, u64) -> isize,
+    pub sread: unsafe extern "C" fn(*mut Eq, *mut u32, *mut c_void, usize, c_int, EqFlags) -> isize,
     pub strerror:
         unsafe extern "C" fn(*mut Eq, c_int, *const c_void, *mut c_char, usize) -> *const c_char,
 }
@@ -257,11 +265,11 @@ pub struct MsgOps {
     pub recv:
         unsafe extern "C" fn(*mut Ep, *mut c_void, usize, *mut c_void, FiAddr, Context) -> isize,
     pub recvv: unsafe extern "C" fn(*mut Ep, *const iovec, Desc, usize, FiAddr, Context) -> isize,
-    pub recvmsg: unsafe extern "C" fn(*mut Ep, *const FiMsg, u64) -> isize,
+    pub recvmsg: unsafe extern "C" fn(*mut Ep, *const FiMsg, OpFlags) -> isize,
     pub send:
         unsafe extern "C" fn(*mut Ep, *const c_void, usize, *mut c_void, FiAddr, Context) -> isize,
     pub sendv: unsafe extern "C" fn(*mut Ep, *const iovec, Desc, usize, FiAddr, Context) -> isize,
-    pub sendmsg: unsafe extern "C" fn(*mut Ep, *const FiMsg, u64) -> isize,
+    pub sendmsg: unsafe extern "C" fn(*mut Ep, *const FiMsg, OpFlags) -> isize,
     pub inject: unsafe extern "C" fn(*mut Ep, *const c_void, usize, FiAddr) -> isize,
     pub senddata: unsafe extern "C" fn(
         *mut Ep,
@@ -298,7 +306,7 @@ pub struct TaggedOps {
         u64,
         Context,
     ) -> isize,
-    pub recvmsg: unsafe extern "C" fn(*mut Ep, *const FiMsgTagged, u64) -> isize,
+    pub recvmsg: unsafe extern "C" fn(*mut Ep, *const FiMsgTagged, OpFlags) -> isize,
     pub send: unsafe extern "C" fn(
         *mut Ep,
         *const c_void,
@@ -310,7 +318,7 @@ pub struct TaggedOps {
     ) -> isize,
     pub sendv:
         unsafe extern "C" fn(*mut Ep, *const iovec, Desc, usize, FiAddr, u64, Context) -> isize,
-    pub sendmsg: unsafe extern "C" fn(*mut Ep, *const FiMsgTagged, u64) -> isize,
+    pub sendmsg: unsafe extern "C" fn(*mut Ep, *const FiMsgTagged, OpFlags) -> isize,
     pub inject: unsafe extern "C" fn(*mut Ep, *const c_void, usize, FiAddr, u64) -> isize,
     pub senddata: unsafe extern "C" fn(
         *mut Ep,
@@ -348,7 +356,7 @@ pub struct RmaOps {
         u64,
         Context,
     ) -> isize,
-    pub readmsg: unsafe extern "C" fn(*mut Ep, *const FiMsgRma, u64) -> isize,
+    pub readmsg: unsafe extern "C" fn(*mut Ep, *const FiMsgRma, OpFlags) -> isize,
     pub write: unsafe extern "C" fn(
         *mut Ep,
         *const c_void,
@@ -369,7 +377,7 @@ pub struct RmaOps {
         u64,
         Context,
     ) -> isize,
-    pub writemsg: unsafe extern "C" fn(*mut Ep, *const FiMsgRma, u64) -> isize,
+    pub writemsg: unsafe extern "C" fn(*mut Ep, *const FiMsgRma, OpFlags) -> isize,
     pub inject: unsafe extern "C" fn(*mut Ep, *const c_void, usize, FiAddr, u64, u64) -> isize,
     pub writedata: unsafe extern "C" fn(
         *mut Ep,
@@ -416,7 +424,7 @@ pub struct AtomicOps {
         u32,
         Context,
     ) -> isize,
-    pub writemsg: unsafe extern "C" fn(*mut Ep, *const FiMsgAtomic, u64) -> isize,
+    pub writemsg: unsafe extern "C" fn(*mut Ep, *const FiMsgAtomic, OpFlags) -> isize,
     pub inject:
         unsafe extern "C" fn(*mut Ep, *const c_void, usize, FiAddr, u64, u64, u32, u32) -> isize,
     pub readwrite: unsafe extern "C" fn(
@@ -448,8 +456,14 @@ pub struct AtomicOps {
         u32,
         Context,
     ) -> isize,
-    pub readwritemsg:
-        unsafe extern "C" fn(*mut Ep, *const FiMsgAtomic, *const FiIoc, Desc, usize, u64) -> isize,
+    pub readwritemsg: unsafe extern "C" fn(
+        *mut Ep,
+        *const FiMsgAtomic,
+        *const FiIoc,
+        Desc,
+        usize,
+        OpFlags,
+    ) -> isize,
     pub compwrite: unsafe extern "C" fn(
         *mut Ep,
         *const c_void,
@@ -493,7 +507,7 @@ pub struct AtomicOps {
         *const FiIoc,
         Desc,
         usize,
-        u64,
+        OpFlags,
     ) -> isize,
     pub writevalid: Valid,
     pub readwritevalid: Valid,

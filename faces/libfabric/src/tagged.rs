@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use crate::bindings::*;
 use crate::endpoint::Ep;
 use crate::entry::entry;
+use crate::flags::OpFlags;
 use crate::handle::{list, object, one};
 use crate::tables::TaggedOps;
 use crate::transfer::{Receive, Send};
@@ -56,7 +57,7 @@ entry! {
         unsafe { ep.inner.receive(&receive) }
     }
 
-    fn recvmsg(ep: &Ep, message: *const FiMsgTagged, flags: u64) -> isize {
+    fn recvmsg(ep: &Ep, message: *const FiMsgTagged, flags: OpFlags) -> isize {
         let message: &FiMsgTagged = object!(message);
         let receive = Receive {
             tagged: true,
@@ -88,9 +89,9 @@ entry! {
         unsafe { ep.inner.send(&send) }
     }
 
-    fn sendmsg(ep: &Ep, message: *const FiMsgTagged, flags: u64) -> isize {
+    fn sendmsg(ep: &Ep, message: *const FiMsgTagged, flags: OpFlags) -> isize {
         let message: &FiMsgTagged = object!(message);
-        let data = (flags & op::REMOTE_CQ_DATA != 0).then_some(message.data);
+        let data = flags.has(OpFlags::REMOTE_CQ_DATA).then_some(message.data);
         let parts = list!(message.msg_iov, message.iov_count);
         let plain = plain(parts, message.addr, message.tag, data, message.context);
         // SAFETY: libfabric's rules.

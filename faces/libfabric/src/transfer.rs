@@ -9,6 +9,7 @@ use emp_host::{
 use crate::bindings::*;
 use crate::ended::{end_send, found, hand_over, nothing};
 use crate::endpoint::{Enabled, EpInner, State, tagged_number, untagged_number};
+use crate::flags::{Caps, OpFlags};
 use crate::info::{DEPTH_MAX, IOV_LIMIT};
 use crate::lend::{Lent, lend};
 use crate::slots::{Kind, Operation};
@@ -29,7 +30,7 @@ pub struct Send<'a> {
     pub data: Option<u64>,
     pub context: usize,
     /// Flags of this call; `None`: those of the endpoint.
-    pub flags: Option<u64>,
+    pub flags: Option<OpFlags>,
     /// An inject: the buffer is free at once and nothing is told.
     pub nameless: bool,
 }
@@ -42,7 +43,7 @@ pub struct Receive<'a> {
     pub tag: u64,
     pub ignore: u64,
     pub context: usize,
-    pub flags: Option<u64>,
+    pub flags: Option<OpFlags>,
 }
 
 /// A part as a segment, or `None` if it has bytes and no address: Open MPI 4.1.4 sends from `MPI_BOTTOM` so.
@@ -72,9 +73,8 @@ pub fn segments(parts: &[iovec]) -> Option<SegmentList> {
 impl EpInner {
     /// True if the endpoint was not opened for this.
     #[inline]
-    fn lacks(&self, tagged: bool, direction: u64) -> bool {
-        let needed = direction | if tagged { caps::TAGGED } else { caps::MSG };
-        self.caps & needed != needed
+    fn lacks(&self, tagged: bool, direction: Caps) -> bool {
+        !self.caps.has(direction.with(if tagged { Caps::TAGGED } else { Caps::MSG }))
     }
 
     /// Posts a send.
@@ -85,7 +85,7 @@ impl EpInner {
     #[inline]
     pub unsafe fn send(&self, send: &Send<'_>) -> isize {
         let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
-        if self.lacks(send.tagged, caps::SEND) {
+        if self.lacks(send.tagged, Caps::SEND) {
             return -(libc::EOPNOTSUPP as isize);
         }
         let most = self.iov_limits.0;
@@ -95,10 +95,10 @@ impl EpInner {
         if enabled.bound.tx_cq.as_ref().is_some_and(|queue| queue.is_full()) {
             return EAGAIN;
         }
-        let flags = send.flags.unwrap_or_else(|| self.tx_flags.load(Ordering::Relaxed));
-        let inject = send.nameless || flags & op::INJECT != 0;
+        let flags = send.flags.unwrap_or_else(|| self.tx_flags.get());
+        let inject = send.nameless || flags.has(OpFlags::INJECT);
         // An inject call has no completion that could wait.
-        let level = if send.nameless { flags & !op::COMPLETION_LEVELS } else { flags };
+        let level = if send.nameless { flags.without(OpFlags::COMPLETION_LEVELS) } else { flags };
         // SAFETY: libfabric's rules.
         let lent = unsafe { lend(send.parts, list, inject, level, enabled.single_frame) };
         let Lent { segments, completion, copy } = match lent {
@@ -120,18 +120,19 @@ impl EpInner {
             match_bits: send.tag,
             segments,
             immediate: send.data,
-            synchronous: level & op::MATCH_COMPLETE != 0,
+            synchronous: level.has(OpFlags::MATCH_COMPLETE),
             completion,
             // The lock is held: nobody looks for it before it is there.
             context: state.slots.next() as u64,
         };
-        let more = flags & op::MORE != 0;
+        let more = flags.has(OpFlags::MORE);
         // SAFETY: the caller keeps the buffer (or the slot its copy) until the completion is dealt with, which is before
         // the application is told; a send that is over has copied it. Addresses are exposed in `segments`.
         let posted =
             unsafe { enabled.endpoint(send.tagged).post_send_raw_or_end(descriptor, more) };
         // After the post: what matters most is that the message leaves.
-        let report = !send.nameless && (!enabled.bound.tx_selective || flags & op::COMPLETION != 0);
+        let report =
+            !send.nameless && (!enabled.bound.tx_selective || flags.has(OpFlags::COMPLETION));
         let operation = |raw| Operation {
             kind: Kind::Send { _copy: copy },
             raw,
@@ -160,7 +161,7 @@ impl EpInner {
     #[inline]
     pub unsafe fn receive(&self, receive: &Receive<'_>) -> isize {
         let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
-        if self.lacks(receive.tagged, caps::RECV) {
+        if self.lacks(receive.tagged, Caps::RECV) {
             return -(libc::EOPNOTSUPP as isize);
         }
         if receive.parts.len() > self.iov_limits.1 {
@@ -169,12 +170,12 @@ impl EpInner {
         if enabled.bound.rx_cq.as_ref().is_some_and(|queue| queue.is_full()) {
             return EAGAIN;
         }
-        let flags = receive.flags.unwrap_or_else(|| self.rx_flags.load(Ordering::Relaxed));
+        let flags = receive.flags.unwrap_or_else(|| self.rx_flags.get());
         let operation = Operation {
             kind: Kind::Receive,
             raw: None,
             tagged: receive.tagged,
-            report: !enabled.bound.rx_selective || flags & op::COMPLETION != 0,
+            report: !enabled.bound.rx_selective || flags.has(OpFlags::COMPLETION),
             nameless: false,
             context: receive.context,
             buffer: receive.parts.first().map_or(0, |part| part.iov_base.expose_provenance()),
@@ -190,7 +191,7 @@ impl EpInner {
             match_bits: receive.tag,
             ignore_bits: receive.ignore,
         };
-        if self.caps & caps::DIRECTED_RECV != 0 && receive.from != FI_ADDR_UNSPEC {
+        if self.caps.has(Caps::DIRECTED_RECV) && receive.from != FI_ADDR_UNSPEC {
             let from = state.find(enabled, receive.from);
             let Some((node, endpoint)) = from else { return EINVAL };
             selector.from = node;
@@ -200,7 +201,7 @@ impl EpInner {
                 untagged_number(endpoint)
             });
         }
-        if flags & (op::PEEK | op::CLAIM) != 0 {
+        if flags.has_any(OpFlags::PEEK.with(OpFlags::CLAIM)) {
             // SAFETY: the same buffers under the same rules.
             return unsafe { state.peek(self, enabled, receive.parts, selector, operation, flags) };
         }
@@ -241,11 +242,11 @@ impl State {
         parts: &[iovec],
         selector: Selector,
         mut operation: Operation,
-        flags: u64,
+        flags: OpFlags,
         claim: Option<emp_host::ClaimId>,
     ) -> isize {
         let Some(list) = segments(parts) else { return EINVAL };
-        let several = flags & op::MULTI_RECV != 0 && claim.is_none() && !operation.tagged;
+        let several = flags.has(OpFlags::MULTI_RECV) && claim.is_none() && !operation.tagged;
         if several {
             if parts.len() != 1 {
                 return EINVAL;
@@ -298,11 +299,11 @@ impl State {
         parts: &[iovec],
         selector: Selector,
         operation: Operation,
-        flags: u64,
+        flags: OpFlags,
     ) -> isize {
         let context = operation.context;
-        if flags & op::PEEK != 0 {
-            let claim = flags & (op::CLAIM | op::DISCARD) != 0;
+        if flags.has(OpFlags::PEEK) {
+            let claim = flags.has_any(OpFlags::CLAIM.with(OpFlags::DISCARD));
             let endpoint = enabled.endpoint(operation.tagged);
             let Some(info) = endpoint.probe_raw(selector, claim) else {
                 hand_over(enabled, &operation, nothing(&operation, Some(libc::ENOMSG)), false);
@@ -310,7 +311,7 @@ impl State {
             };
             hand_over(enabled, &operation, found(ep, enabled, &operation, &info), false);
             match info.claim {
-                Some(claim) if flags & op::DISCARD != 0 => {
+                Some(claim) if flags.has(OpFlags::DISCARD) => {
                     self.discard(enabled, operation.tagged, claim)
                 }
                 Some(claim) => {
@@ -325,14 +326,14 @@ impl State {
                 return EINVAL;
             };
             let (_, claim) = self.claims[place];
-            let result = if flags & op::DISCARD != 0 {
+            let result = if flags.has(OpFlags::DISCARD) {
                 let result = self.discard(enabled, operation.tagged, claim);
                 if result == 0 {
                     hand_over(enabled, &operation, nothing(&operation, None), false);
                 }
                 result
             } else {
-                let flags = flags & !op::MULTI_RECV;
+                let flags = flags.without(OpFlags::MULTI_RECV);
                 // SAFETY: the same buffers under the same rules.
                 unsafe { self.post(ep, enabled, parts, selector, operation, flags, Some(claim)) }
             };

@@ -3,13 +3,13 @@
 
 use emp_wire::{DoneStatus, Sequence};
 
-use crate::chunked::Chunked;
 use crate::descriptor::Status;
 use crate::first_numbers::FirstNumbers;
 use crate::limits::REPLY_POOL_BYTES;
 use crate::memory::Segment;
 use crate::path::PathId;
 use crate::path::table::Target;
+use crate::per_peer::PerPeer;
 use crate::pool::{Chain, Pool};
 use crate::slots::Slots;
 use crate::time::Time;
@@ -203,13 +203,13 @@ impl AckCell {
 
 /// Everything between the paths.
 pub(crate) struct Cross {
-    pub(crate) acks: Chunked<AckCell>,
+    pub(crate) acks: PerPeer<AckCell>,
     pub(crate) replies: Replies,
 }
 
 impl Cross {
     pub(crate) fn new() -> Self {
-        Self { acks: Chunked::new(), replies: Replies::new() }
+        Self { acks: PerPeer::new(), replies: Replies::new() }
     }
 
     pub(crate) fn add_peer(&mut self, first: FirstNumbers) {

@@ -35,6 +35,7 @@ const _: () = assert!(SMALL_FIELDS_BYTES_MAX >= MESSAGE_BODY_BYTES_MAX);
 const SUMMED_APART_BYTES_MAX: usize = 256;
 
 /// What a frame says in its common header.
+#[derive(Clone, Copy)]
 pub(crate) struct Head {
     pub(crate) kind: Kind,
     pub(crate) flags: Flags,
@@ -44,6 +45,7 @@ pub(crate) struct Head {
 }
 
 /// Between whom a frame goes, and how it is checked.
+#[derive(Clone, Copy)]
 pub(crate) struct Line<'a> {
     /// This node's tag.
     pub(crate) source_tag: u32,
@@ -108,7 +110,8 @@ pub(crate) fn frame(
     if payload.bytes() <= SHORT_PAYLOAD_BYTES_MAX {
         short_frame(batch, line, head, body, payload, memory)
     } else {
-        any_frame(batch, line, head, body, payload, memory)
+        // Copies, so that those of a short frame stay in registers.
+        any_frame(batch, &{ *line }, &{ *head }, body, payload, memory)
     }
 }
 

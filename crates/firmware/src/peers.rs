@@ -7,13 +7,13 @@ use alloc::collections::VecDeque;
 use emp_wire::{Epoch, Header, LinkAddress, NodeId, Seed};
 use hashbrown::HashMap;
 
-use crate::chunked::Chunked;
 use crate::limits::{HELLO_INTERVAL, PEERS_MAX};
 use crate::path::Way;
 use crate::path::choice::Costs;
 use crate::path::link_info::LinkInfo;
 use crate::path::table::Table;
 use crate::path::unit::Units;
+use crate::per_peer::PerPeer;
 use crate::time::Time;
 use crate::transmit::LinkIndex;
 
@@ -147,7 +147,7 @@ pub(crate) struct Peers {
     pub(crate) destination_tag: u16,
     pub(crate) source_tag: u32,
     own_epoch: Epoch,
-    pub(crate) entries: Chunked<Peer>,
+    pub(crate) entries: PerPeer<Peer>,
     by_node: HashMap<u64, u32>,
     /// By source tag and epoch, for frames that carry no whole identity (`FRAME-4`).
     by_tag: HashMap<u64, u32>,
@@ -192,7 +192,7 @@ impl Peers {
             destination_tag: own.destination_tag(),
             source_tag: own.source_tag(),
             own_epoch,
-            entries: Chunked::new(),
+            entries: PerPeer::new(),
             by_node,
             by_tag,
             last: 0,

@@ -1,6 +1,6 @@
 //! One deadline per peer, the earliest first: a binary heap whose entries can be moved.
 
-use crate::chunked::Chunked;
+use crate::per_peer::PerPeer;
 use crate::time::Time;
 use alloc::vec::Vec;
 
@@ -9,12 +9,12 @@ const ABSENT: u32 = u32::MAX;
 /// Deadlines of peers, by peer index.
 pub(crate) struct Timers {
     heap: Vec<(Time, u32)>,
-    place: Chunked<u32>,
+    place: PerPeer<u32>,
 }
 
 impl Timers {
     pub(crate) const fn new() -> Self {
-        Self { heap: Vec::new(), place: Chunked::new() }
+        Self { heap: Vec::new(), place: PerPeer::new() }
     }
 
     /// Makes room for one more peer.

@@ -75,6 +75,7 @@ impl TransmitBatch {
     }
 
     /// The frames, in the order to send them.
+    #[inline]
     pub fn frames(&self) -> &[TransmitFrame] {
         &self.frames[..self.count]
     }
@@ -105,6 +106,7 @@ impl TransmitBatch {
     }
 
     /// The bytes of frame `index` that come before its segments.
+    #[inline]
     pub fn inline(&self, index: usize) -> &[u8] {
         let frame = &self.frames()[index];
         &self.inline[frame.inline as usize..][..frame.inline_bytes as usize]
@@ -236,7 +238,10 @@ impl TransmitBatch {
     /// Bytes of the last link frame, if such a frame may join it.
     #[inline]
     fn others(&self, way: (LinkIndex, &LinkAddress), small: Small) -> Option<usize> {
-        let last = self.frames().last().filter(|last| last.bundles == Some(small.node))?;
+        let last = &self.frames[self.count.checked_sub(1)?];
+        if last.bundles != Some(small.node) {
+            return None;
+        }
         let others = last.inline_bytes as usize;
         let fits = others + small.most <= small.room.min(self.room_bytes);
         (fits && last.link == way.0 && last.to == *way.1).then_some(others)

@@ -86,6 +86,7 @@ pub const fn has_bulk(kind: Kind) -> bool {
 }
 
 /// Body bytes of a frame that its checksum covers (`CRC-3`): all, or only the fields if the payload is unchecked.
+#[inline]
 pub fn covered_bytes(header: &Header) -> usize {
     let length = usize::from(header.length);
     if !header.flags.has(Flags::PAYLOAD_UNCHECKED) {

@@ -10,7 +10,7 @@ use alloc::collections::VecDeque;
 use emp_wire::{Flags, SACK_WORDS_MAX, Sequence};
 
 use super::sequence::Arrival;
-use super::{NotTaken, ReceivePath};
+use super::{NotTaken, ReceivePath, ReceivePeer};
 use crate::cross::Cross;
 use crate::path::PathId;
 use crate::predict::AnswersSoon;
@@ -236,21 +236,6 @@ impl ReceivePath {
         self.peers[peer].ack.path = path;
     }
 
-    /// Notes by which path something new came. True if what is missing before it may only have been overtaken.
-    pub(super) fn overtakes(&mut self, peer: u32, path: PathId, arrival: Arrival) -> bool {
-        let entry = &mut self.peers[peer];
-        if path == PathId::FIRST {
-            entry.ack.path = PathId::FIRST;
-            // Nothing is behind: what is missing from now on was lost, until something comes by another path again.
-            if arrival == Arrival::InOrder && !entry.received.has_gap() {
-                entry.ack.mixed = false;
-            }
-        } else {
-            entry.ack.mixed = true;
-        }
-        path == PathId::FIRST && entry.ack.mixed
-    }
-
     /// What a peer sent asks for an acknowledgement, though nothing of it was taken.
     pub(super) fn owe_now(&mut self, peer: u32, cross: &mut Cross) {
         let entry = &mut self.peers[peer];
@@ -351,8 +336,10 @@ impl ReceivePath {
 
     /// When the next delayed acknowledgement may be due. Debts that were paid meanwhile are skipped, within reason.
     pub(crate) fn next_deadline(&self, cross: &Cross) -> Option<Time> {
-        let pulls = self.credit.due();
-        [self.next_delayed(cross), pulls].into_iter().flatten().min()
+        match (self.next_delayed(cross), self.credit.due()) {
+            (Some(delayed), Some(pulls)) => Some(delayed.min(pulls)),
+            (delayed, pulls) => delayed.or(pulls),
+        }
     }
 
     fn next_delayed(&self, cross: &Cross) -> Option<Time> {
@@ -381,6 +368,23 @@ impl ReceivePath {
     /// The next thing to say of a message that was not taken.
     pub(crate) fn poll_not_ready(&mut self) -> Option<NotTaken> {
         self.not_ready.pop_front()
+    }
+}
+
+impl ReceivePeer {
+    /// Notes by which path something new came. True if what is missing before it may only have been overtaken.
+    #[inline(always)]
+    pub(super) fn overtakes(&mut self, path: PathId, arrival: Arrival) -> bool {
+        if path != PathId::FIRST {
+            self.ack.mixed = true;
+            return false;
+        }
+        self.ack.path = PathId::FIRST;
+        // Nothing is behind: what is missing from now on was lost, until something comes by another path again.
+        if self.ack.mixed && arrival == Arrival::InOrder && !self.received.has_gap() {
+            self.ack.mixed = false;
+        }
+        self.ack.mixed
     }
 }
 

@@ -82,11 +82,11 @@ impl ReceivePath {
             }
             Verdict::NotReady(cause) => return self.refuse((peer, path), header, cause),
         }
-        let received = &mut self.peers[peer].received;
-        let opens_gap = arrival == Arrival::Ahead && received.opens_gap(header.sequence);
-        let closed_gap = received.take(header.sequence);
+        let entry = &mut self.peers[peer];
+        let opens_gap = arrival == Arrival::Ahead && entry.received.opens_gap(header.sequence);
+        let closed_gap = entry.received.take(header.sequence);
         // Noted of every frame: what comes in order by the first path brings acknowledgements back to it.
-        let opens_gap = !self.overtakes(peer, path, arrival) && opens_gap;
+        let opens_gap = !entry.overtakes(path, arrival) && opens_gap;
         self.owe(now, peer, Debt::of(header.flags, opens_gap || closed_gap), cross);
     }
 
@@ -247,8 +247,8 @@ impl ReceivePath {
             return self.on_unmatched(now, peer, header, first, cross, memory);
         };
         if whole {
-            let envelope = first.envelope(peer, header.word);
-            self.place_single(spot, &envelope, first.payload, memory);
+            let envelope = || first.envelope(peer, header.word);
+            self.place_single(spot, envelope, first.payload, memory);
         } else {
             self.begin(spot, first, peer, header, memory);
         }

@@ -172,22 +172,7 @@ impl ReceivePath {
         }
     }
 
-    /// Writes bytes of a message or get where they belong. Returns how many there was room for.
-    #[inline(always)]
-    pub(super) fn write_at(
-        &mut self,
-        place: &Place,
-        offset: u64,
-        payload: &[u8],
-        memory: &mut impl HostMemory,
-    ) -> Result<u64, MemoryFault> {
-        let placed = room(place, &self.posted, &self.fetches, &self.regions)
-            .write(offset, payload, memory)?;
-        self.counters.add(Counter::BytesPlaced, placed);
-        Ok(placed)
-    }
-
-    /// The same for a message of the table, or a get.
+    /// Puts bytes of a message or get where they belong.
     #[inline]
     pub(super) fn write_to(
         &mut self,
@@ -196,25 +181,36 @@ impl ReceivePath {
         payload: &[u8],
         memory: &mut impl HostMemory,
     ) -> Result<(), MemoryFault> {
-        let fetch;
-        let place = match owner {
-            Puller::Message(index) => match self.incoming.at(index) {
-                Some(Incoming { place: Place::Pool(chain), .. }) => {
-                    self.pool.write(chain, offset as usize, payload);
-                    self.counters.add(Counter::BytesCopied, payload.len() as u64);
-                    return Ok(());
-                }
-                Some(incoming) => &incoming.place,
-                None => return Ok(()),
-            },
-            Puller::Get(index) => {
-                fetch = Place::Fetch(index);
-                &fetch
-            }
-        };
+        if let Puller::Message(index) = owner
+            && let Some(Incoming { place: Place::Pool(chain), .. }) = self.incoming.at(index)
+        {
+            self.pool.write(chain, offset as usize, payload);
+            self.counters.add(Counter::BytesCopied, payload.len() as u64);
+            return Ok(());
+        }
+        let written = self.room_of(owner).write(offset, payload, memory);
+        self.note_written(written)
+    }
+
+    /// The same for all of a message that is not in the table.
+    pub(super) fn write_whole(
+        &mut self,
+        place: &Place,
+        payload: &[u8],
+        memory: &mut impl HostMemory,
+    ) -> Result<(), MemoryFault> {
         let room = room(place, &self.posted, &self.fetches, &self.regions);
-        let placed = room.write(offset, payload, memory)?;
-        self.counters.add(Counter::BytesPlaced, placed);
+        let written = room.write(0, payload, memory);
+        self.note_written(written)
+    }
+
+    /// So many bytes were put where they belong, or could not be.
+    #[inline(always)]
+    pub(super) fn note_written(
+        &mut self,
+        written: Result<u64, MemoryFault>,
+    ) -> Result<(), MemoryFault> {
+        self.counters.add(Counter::BytesPlaced, written?);
         Ok(())
     }
 

@@ -31,7 +31,6 @@ use emp_wire::{AtomicOp, Datatype, DoneStatus, NodeId, NotReadyCause, Sequence};
 use hashbrown::HashMap;
 
 use crate::by_peer::ByPeer;
-use crate::chunked::Chunked;
 use crate::counters::Counters;
 use crate::cross::{Control, ToSend};
 use crate::descriptor::{Completion, Selector};
@@ -41,6 +40,7 @@ use crate::limits::{
 };
 use crate::memory::SegmentList;
 use crate::path::PathId;
+use crate::per_peer::PerPeer;
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
 use crate::slots::Slots;
@@ -202,7 +202,7 @@ pub(crate) struct ReceivePath {
     pub(crate) counters: Counters,
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) to_send: VecDeque<ToSend>,
-    peers: Chunked<ReceivePeer>,
+    peers: PerPeer<ReceivePeer>,
     /// Endpoint number to index, plus one; 0 is not open.
     endpoint_index: Vec<u16>,
     endpoints: Vec<Option<Endpoint>>,
@@ -251,7 +251,7 @@ impl ReceivePath {
             counters: Counters::default(),
             completions: VecDeque::new(),
             to_send: VecDeque::new(),
-            peers: Chunked::new(),
+            peers: PerPeer::new(),
             endpoint_index: Vec::new(),
             endpoints: Vec::new(),
             open: 0,

@@ -6,7 +6,7 @@ use super::bookkeeping::Verdict;
 use super::frame::{NoSlot, Room, Spot, room};
 use super::pulling::{Puller, Pulling};
 use super::sequence::Received;
-use super::{Incoming, NONE, Place, ReceivePath};
+use super::{Incoming, NONE, Place, Posted, ReceivePath};
 use crate::counters::Counter;
 use crate::cross::ToSend;
 use crate::descriptor::{BufferPlace, Completion, OpId, OpKind, Status};
@@ -133,19 +133,36 @@ impl ReceivePath {
     pub(super) fn place_single(
         &mut self,
         spot: Spot,
-        envelope: &Envelope,
+        message: impl Fn() -> Envelope,
         payload: &[u8],
         memory: &mut impl HostMemory,
     ) {
         let receive = self.posted.at(spot.receive).expect("it was matched");
-        let status = match Room::Buffer(&receive.segments, spot.at).write(0, payload, memory) {
-            Ok(placed) => {
-                self.counters.add(Counter::BytesPlaced, placed);
-                Status::Ok
-            }
-            Err(_) => Status::MemoryFault,
+        if receive.multi != NONE {
+            return self.place_share(spot, &message(), payload, memory);
+        }
+        let written = Room::Buffer(&receive.segments, spot.at).write(0, payload, memory);
+        let status = match self.note_written(written) {
+            Ok(()) => Status::Ok,
+            Err(MemoryFault) => Status::MemoryFault,
         };
-        self.report(spot, envelope, status);
+        self.report_single(spot.receive, message, status);
+    }
+
+    /// The same in its share of a receive for several.
+    #[inline(never)]
+    fn place_share(
+        &mut self,
+        spot: Spot,
+        message: &Envelope,
+        payload: &[u8],
+        memory: &mut impl HostMemory,
+    ) {
+        let status = match self.write_whole(&Place::Posted(spot), payload, memory) {
+            Ok(()) => Status::Ok,
+            Err(MemoryFault) => Status::MemoryFault,
+        };
+        self.report_share(spot, message, status);
     }
 
     /// Ends a message if all of it is here.
@@ -223,33 +240,36 @@ impl ReceivePath {
         self.to_send.push_back(ToSend::Control { peer, control });
     }
 
-    /// Tells the host how a matched receive ended, and forgets it. A buffer that was too short is the receiver's affair alone
-    /// (`MSG-4`).
-    #[inline(always)]
+    /// Tells the host how a matched receive ended, and forgets it.
     pub(super) fn report(&mut self, spot: Spot, message: &Envelope, status: Status) {
         let Some(receive) = self.posted.at(spot.receive) else { return };
         if receive.multi != NONE {
             return self.report_share(spot, message, status);
         }
-        let last = |receive: &mut super::Posted, generation| {
+        self.report_single(spot.receive, || *message, status);
+    }
+
+    /// The same for one that is for one message, as nearly all are. A buffer that was too short is the receiver's affair alone (`MSG-4`).
+    #[inline(always)]
+    fn report_single(&mut self, receive: u32, message: impl Fn() -> Envelope, status: Status) {
+        let last = |receive: &mut Posted, generation| {
             (receive.segments.bytes(), receive.context, generation)
         };
-        let Some((capacity, context, generation)) = self.posted.discard_named(spot.receive, last)
-        else {
-            return;
-        };
-        let op = OpId::new(OpKind::Receive, spot.receive, generation);
-        let too_long = status == Status::Ok && message.total > capacity;
+        let ended = self.posted.discard_named(receive, last);
+        let (capacity, context, generation) = ended.expect("it was matched");
+        let op = OpId::new(OpKind::Receive, receive, generation);
+        let too_long = status == Status::Ok && message().total > capacity;
         let status = if too_long { Status::Truncated } else { status };
         if matches!(status, Status::Ok | Status::Truncated) {
             self.counters.count(Counter::MessagesReceived);
         }
-        let completion = || message.completion(op, context, status, capacity);
+        let completion = || message().completion(op, context, status, capacity);
         if self.order.is_idle() {
             // As nearly always. It is written where it stays: what is copied at once waits for what was just written.
             self.completions.push_back(completion());
         } else {
-            self.tell_in_order(message.peer, message.number, completion());
+            let Envelope { peer, number, .. } = message();
+            self.tell_in_order(peer, number, completion());
         }
     }
 

@@ -40,7 +40,7 @@ impl ReceivePath {
         if whole {
             // One frame: nothing to remember.
             let place = Place::Region { region, offset };
-            let status = match self.write_at(&place, 0, payload, memory) {
+            let status = match self.write_whole(&place, payload, memory) {
                 Ok(_) => DoneStatus::Complete,
                 Err(_) => {
                     self.counters.count(Counter::RefusedFault);

@@ -154,11 +154,11 @@ impl ReceivePath {
             // Perhaps before its turn, or what was missing.
             let opens_gap = received.next() != first.sequence && received.opens_gap(first.sequence);
             let closed_gap = received.take(first.sequence);
-            let opens_gap = !self.overtakes(peer, path, Arrival::Ahead) && opens_gap;
+            let opens_gap = !self.peers[peer].overtakes(path, Arrival::Ahead) && opens_gap;
             return self.owe(now, peer, Debt::of(first.flags, opens_gap || closed_gap), cross);
         }
         received.take_run(frames);
-        self.overtakes(peer, path, Arrival::Ahead);
+        self.peers[peer].overtakes(path, Arrival::Ahead);
         // What the first begins, as a delay, is as if it had come alone.
         self.owe(now, peer, Debt::of(first.flags, false), cross);
         let Taken { lasts, flags, last, .. } = *taken;

@@ -75,7 +75,17 @@ impl Received {
     }
 
     /// Notes an arrival that [`classify`](Self::classify) found in order or ahead; returns whether it closed a gap.
+    #[inline]
     pub(super) fn take(&mut self, sequence: Sequence) -> bool {
+        if sequence == self.next && !self.has_gap() {
+            // As most often.
+            self.next = self.next.plus(1);
+            return false;
+        }
+        self.take_around_gap(sequence)
+    }
+
+    fn take_around_gap(&mut self, sequence: Sequence) -> bool {
         let ahead = sequence.since(self.next);
         if ahead > 0 {
             let bit = ahead as u32 - 1;
@@ -83,9 +93,6 @@ impl Received {
             return false;
         }
         self.next = self.next.plus(1);
-        if !self.has_gap() {
-            return false;
-        }
         // Bit 0 is now `next` itself.
         let run = self.trailing_ones();
         self.next = self.next.plus(run);

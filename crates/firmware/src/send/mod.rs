@@ -28,13 +28,13 @@ mod window;
 use alloc::collections::VecDeque;
 use emp_wire::{AtomicOp, Datatype, DoneStatus, NodeId, Sequence};
 
-use crate::chunked::Chunked;
 use crate::counters::Counters;
 use crate::cross::{Control, RouteNews};
 use crate::descriptor::{Completion, OpKind, SendDescriptor, Status};
 use crate::first_numbers::FirstNumbers;
 use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX, POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
 use crate::path::PathId;
+use crate::per_peer::PerPeer;
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
 use crate::slots::Slots;
@@ -201,7 +201,7 @@ pub(crate) struct SendPath {
     pub(crate) counters: Counters,
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) route_news: VecDeque<RouteNews>,
-    peers: Chunked<SendPeer>,
+    peers: PerPeer<SendPeer>,
     messages: Slots<SendMessage>,
     pool: Pool,
     /// Windows of paths beside the first. A peer that had such keeps its place.
@@ -253,7 +253,7 @@ impl SendPath {
             counters: Counters::default(),
             completions: VecDeque::new(),
             route_news: VecDeque::new(),
-            peers: Chunked::new(),
+            peers: PerPeer::new(),
             messages: Slots::new(SENDS_MAX),
             pool: Pool::new(POOL_BYTES / 100 * POOL_SEND_PERCENT),
             further: Vec::new(),

@@ -15,6 +15,7 @@ static const struct {
 	{"messages", test_messages},
 	{"tagged", test_tagged},       {"probing", test_probing},
 	{"completions", test_completions}, {"waiting", test_waiting},
+	{"naps", test_naps},
 	{"memory", test_memory},       {"atomics", test_atomics},
 	{"threads", test_threads},     {"manual", test_manual},
 	{"events", test_events},       {"failures", test_failures},

@@ -68,6 +68,7 @@ void test_tagged(void);
 void test_probing(void);
 void test_completions(void);
 void test_waiting(void);
+void test_naps(void);
 void test_memory(void);
 void test_atomics(void);
 void test_threads(void);

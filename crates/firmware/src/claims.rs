@@ -157,6 +157,15 @@ mod tests {
     }
 
     #[test]
+    fn each_double_is_told_of_once_and_those_told_of_are_bounded() {
+        let mut former = Former::default();
+        assert!(former.is_news(NODE) && former.is_news(NodeId(8)));
+        assert!(!former.is_news(NODE) && !former.is_news(NodeId(8)));
+        (100..10_000).for_each(|id| assert!(former.is_news(NodeId(id))));
+        assert_eq!(former.told.len(), FORMER_MAX);
+    }
+
+    #[test]
     fn a_node_that_gives_others_up_is_one() {
         let mut former = Former::default();
         let mut epoch = Epoch(u32::MAX - 1);

@@ -100,3 +100,35 @@ impl LinkCost {
         [first, second]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_train_costs_its_first_frame_and_each_further_one() {
+        let usual = LinkCost { first_ns: 700, further_ns: 30, long_ns: None, segments: false };
+        let costs = [1, 2, 5].map(|frames| [usual.of(frames, false), usual.of(frames, true)]);
+        assert_eq!(costs, [[700; 2], [730; 2], [820; 2]]);
+        let cost = LinkCost { long_ns: Some((900, 7)), ..usual };
+        assert_eq!(cost.of(5, false), 820, "it may not leave in longer ones");
+        // Longer frames are taken where that is cheaper.
+        assert_eq!([5, 9, 10, 11, 21].map(|n| cost.of(n, true)), [820, 940, 963, 970, 1_040]);
+    }
+
+    #[test]
+    fn a_division_is_where_it_was_said() {
+        for (frames, long_frames) in [(1, 1), (2, 1), (5, 3), (40, 7)] {
+            let [first, second] = LinkCost::divided(frames, long_frames);
+            for n in 1..60 {
+                assert_eq!(
+                    second.of(n, false) < first.of(n, false),
+                    n >= frames,
+                    "{n} of {frames}"
+                );
+                let shorter = long_frames.min(frames);
+                assert_eq!(second.of(n, true) < first.of(n, true), n >= shorter, "{n} long");
+            }
+        }
+    }
+}

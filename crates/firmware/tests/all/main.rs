@@ -14,6 +14,7 @@ mod direct;
 mod greeting;
 mod half_arrived;
 mod hard_cases;
+mod host_side;
 mod integrity;
 mod landing;
 mod limited;

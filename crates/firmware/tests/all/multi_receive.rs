@@ -57,6 +57,19 @@ fn two_buffers_are_filled_one_after_the_other() {
     assert!(real.firmware.probe(0, Selector::ANY, false).is_some());
 }
 
+/// It takes messages until *fewer* bytes are free than were said.
+#[test]
+fn as_many_free_bytes_as_were_said_are_room() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peer = Forged::met(2, &mut real);
+    post(&mut real, 0, 100, 30);
+    for bytes in [70, 1] {
+        let frame = peer.message(NONE, None, 0, &vec![5; bytes]);
+        real.hear(&peer, &frame);
+    }
+    assert_eq!(told(&real), [(0, 0, 70, true), (0, 70, 1, false)]);
+}
+
 /// The first frames of three messages come before the rest of any: each has its room, and they end in another order.
 #[test]
 fn several_are_under_way_into_one() {

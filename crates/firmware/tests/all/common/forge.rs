@@ -8,7 +8,7 @@ use emp_wire::{
     covered_bytes, store_checksum,
 };
 
-use super::Memory;
+use super::{Memory, take_completions};
 
 /// The real node's identity and epoch.
 pub const OWN: NodeId = NodeId(1);
@@ -92,9 +92,7 @@ impl Real {
     }
 
     pub fn collect(&mut self) {
-        while let Some(completion) = self.firmware.poll_completion() {
-            self.done.push(completion);
-        }
+        take_completions(&mut self.firmware, &mut self.done);
     }
 
     /// What it says now.
@@ -103,7 +101,10 @@ impl Real {
         let mut said = Vec::new();
         for _ in 0..10_000 {
             batch.clear();
-            if self.firmware.poll_transmit(self.now, &mut self.memory, &mut batch) == 0 {
+            let expected = self.firmware.has_transmit(self.now);
+            let added = self.firmware.poll_transmit(self.now, &mut self.memory, &mut batch);
+            assert!(expected || added == 0, "who looks first is not told of frames");
+            if added == 0 {
                 self.collect();
                 return said;
             }

@@ -110,7 +110,9 @@ impl Pair {
             for i in 0..2 {
                 batch.clear();
                 let node = &mut self.nodes[i];
+                let expected = node.firmware.has_transmit(self.now);
                 node.firmware.poll_transmit(self.now, &mut node.memory, &mut batch);
+                assert!(expected || batch.is_empty(), "who looks first is not told of frames");
                 let mut frames = Vec::new();
                 for (k, frame) in batch.frames().iter().enumerate() {
                     let mut bytes = batch.inline(k).to_vec();
@@ -145,9 +147,7 @@ impl Pair {
                 }
             }
             for node in &mut self.nodes {
-                while let Some(c) = node.firmware.poll_completion() {
-                    node.done.push(c);
-                }
+                take_completions(&mut node.firmware, &mut node.done);
             }
             if moved {
                 self.now = self.now + Span::us(1);
@@ -220,10 +220,29 @@ impl Pair {
         for node in &self.nodes {
             let fw = &node.firmware;
             assert!(fw.is_drained());
+            assert!(!fw.has_transmit(self.now), "nothing is left to be said");
             assert_eq!(fw.poll_timeout(), None);
             let (free, all) = fw.pool_slots();
             assert_eq!(free, all);
         }
+    }
+}
+
+/// Takes what has ended, as a host does that looks before it polls; what it sees must be what it would have polled.
+pub fn take_completions(firmware: &mut Firmware, done: &mut Vec<Completion>) {
+    loop {
+        let (news, first) = (firmware.has_news(), firmware.first_completion().copied());
+        let next = match first {
+            Some(first) if first.context % 2 == 0 => {
+                firmware.drop_first_completion();
+                Some(first)
+            }
+            _ => firmware.poll_completion(),
+        };
+        assert!(next.is_none() || news, "there was nothing new, and yet {next:?}");
+        let Some(next) = next else { return };
+        assert!(first.is_none_or(|first| first == next));
+        done.push(next);
     }
 }
 

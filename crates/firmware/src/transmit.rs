@@ -281,3 +281,34 @@ impl TransmitFrame {
         self.inline_bytes as usize + self.segments.iter().map(|s| s.bytes as usize).sum::<usize>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_fit_an_empty_batch_fits_one() {
+        for frame_bytes_max in [600, 1_500, 9_000] {
+            let batch = TransmitBatch::new(frame_bytes_max);
+            let most = LONG_FRAME_BYTES + frame_bytes_max;
+            for bytes in (0..2 * most).step_by(61).chain([most - 1, most, most + 1]) {
+                assert_eq!(batch.fits(bytes), bytes <= most, "{bytes}");
+                assert_eq!(batch.would_fit(bytes), bytes <= most, "{bytes}");
+            }
+        }
+    }
+
+    /// Frames that are too many slices for a batch begin with each of them about as often, whatever turns they take.
+    #[test]
+    fn frames_in_many_slices_begin_with_any_of_them() {
+        for (slices, turns) in [(129_usize, 1), (200, 2), (961, 3)] {
+            let mut batch = TransmitBatch::new(600);
+            let mut begun = vec![0_u32; slices];
+            for turn in 0..slices * turns * 20 {
+                let first = batch.next_slice(slices);
+                begun[first] += u32::from(turn % turns == 0);
+            }
+            assert!(begun.iter().all(|times| (15..=25).contains(times)), "{begun:?}");
+        }
+    }
+}

@@ -150,6 +150,25 @@ fn a_node_that_waits_for_somebody_says_so() {
     }
 }
 
+/// A host that looks sleeps if there is nothing: what happened to a peer is news until it was polled, and a completion.
+#[test]
+fn there_is_no_news_of_nothing() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    assert!(!real.firmware.has_news() && !real.firmware.has_transmit(real.now));
+    let mut peer = Forged::met(2, &mut real);
+    assert!(real.firmware.has_news(), "somebody was met");
+    while real.firmware.poll_event().is_some() {}
+    assert!(!real.firmware.has_news());
+    real.receive(Selector::ANY, 10);
+    let frame = peer.message(emp_wire::Flags(0), None, 0, b"x");
+    let Real { firmware, memory, now, .. } = &mut real;
+    firmware.handle_frame(*now, LinkIndex(0), peer.address(), &frame, memory);
+    assert!(firmware.has_news(), "a message came");
+    assert_eq!(firmware.first_completion().map(|first| first.bytes), Some(1));
+    firmware.drop_first_completion();
+    assert!(!firmware.has_news() && firmware.poll_completion().is_none());
+}
+
 #[test]
 fn profiles_are_found_by_their_names() {
     for profile in Profile::ALL {

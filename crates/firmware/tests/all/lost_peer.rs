@@ -152,3 +152,26 @@ fn a_receive_behind_one_for_several_is_taken_off_the_list() {
         assert_eq!(real.done.last().map(|done| done.op), Some(turn));
     }
 }
+
+/// A peer that says goodbye leaves its whole messages to be received (they are delivered): not what it had only begun, or would have had to
+/// be told of.
+#[test]
+fn only_whole_messages_outlast_their_sender() {
+    let whole: (u32, &[(Flags, Option<emp_wire::LongPart>, usize)]) = (1, &[(NONE, None, 9)]);
+    let begun = (0, &[(NONE, long(3_000, 3_000, 1_000), 1_000)][..]);
+    let unasked = (0, &[(NONE, long(90_000, 1_000, 1_000), 1_000)][..]);
+    let awaited = (0, &[(Flags::SYNCHRONOUS, None, 9)][..]);
+    for (left, messages) in [whole, begun, unasked, awaited] {
+        let mut real = Real::new(&Profile::DEFAULT);
+        let mut peer = Forged::met(2, &mut real);
+        for (flags, parts, bytes) in messages {
+            let frame = peer.message(*flags, *parts, 7, &vec![7; *bytes]);
+            real.hear(&peer, &frame);
+        }
+        let is_here = |real: &mut Real| real.firmware.probe(0, Selector::ANY, false).is_some();
+        assert!(is_here(&mut real), "{messages:?}");
+        leave(&mut real, &peer);
+        assert_eq!(is_here(&mut real), left == 1, "{messages:?}");
+        assert_eq!(real.slots_used() > 0, left == 1, "{messages:?}");
+    }
+}

@@ -3,6 +3,7 @@
 mod ack_intake;
 mod ahead;
 mod at_once;
+mod batches;
 mod bounds;
 mod bundles;
 mod claims;

@@ -6,6 +6,7 @@ mod at_once;
 mod batches;
 mod bounds;
 mod bundles;
+mod carriers;
 mod claims;
 mod closing;
 mod common;

@@ -289,3 +289,36 @@ fn a_receiver_may_ask_for_a_longer_wait_within_the_limit() {
     let (took, _) = refuse(&mut real, &peer, &first, u32::MAX);
     assert_eq!(took, Span::ms(5));
 }
+
+/// Which of the frames of messages of so many bytes, of which the peer has the first `acked`, come again first when a timer runs out:
+/// by their order. A probe is one frame, and comes before.
+fn come_again(profile: &Profile, messages: &[u64], acked: u32) -> Vec<u32> {
+    let mut real = Real::new(profile);
+    let peer = Forged::met(2, &mut real);
+    for bytes in messages {
+        real.send(&peer, *bytes);
+    }
+    let sequenced = |said: Vec<Said>| said.into_iter().filter(|said| said.kind().sequenced());
+    let base = sequenced(real.speak()).next().expect("the messages left").header.sequence.0;
+    if acked > 0 {
+        real.hear(&peer, &peer.ack(base + acked, base + acked - 1, 0));
+    }
+    let mut runs = std::collections::BTreeMap::<Time, Vec<u32>>::new();
+    for said in sequenced(real.pass(Span::ms(60))) {
+        runs.entry(said.at).or_default().push(said.header.sequence.0.wrapping_sub(base));
+    }
+    runs.into_values().find(|run| run.len() > 1).unwrap_or_default()
+}
+
+/// A profile says what comes again with a frame that is missing: the rest of its collection (E30), of its message, or all behind it (V13);
+/// never what is acknowledged.
+#[test]
+fn what_comes_again_is_the_unit_of_the_profile() {
+    let nine = 8 * 1_450 + 100;
+    assert_eq!(come_again(&Profile::EMP2001, &[nine], 0), [0, 1, 2]);
+    assert_eq!(come_again(&Profile::EMP2001, &[nine], 4), [4, 5]);
+    assert_eq!(come_again(&Profile::OPENMX, &[4_000, 4_000], 0), [0, 1, 2]);
+    assert_eq!(come_again(&Profile::OPENMX, &[4_000, 4_000], 1), [1, 2]);
+    assert_eq!(come_again(&Profile::VMMC2, &[4_000, 4_000], 0), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(come_again(&Profile::VMMC2, &[4_000, 4_000], 2), [2, 3, 4, 5]);
+}

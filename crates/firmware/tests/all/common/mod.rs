@@ -308,7 +308,9 @@ pub fn frames_of(pair: &mut Pair, i: usize) -> Vec<Vec<u8>> {
     let mut batch = TransmitBatch::new(1500);
     let node = &mut pair.nodes[i];
     node.firmware.handle_timeout(pair.now, &mut node.memory);
+    let expected = node.firmware.has_transmit(pair.now);
     node.firmware.poll_transmit(pair.now, &mut node.memory, &mut batch);
+    assert!(expected || batch.is_empty(), "who looks first is not told of frames");
     (0..batch.frames().len())
         .map(|k| {
             let mut b = batch.inline(k).to_vec();

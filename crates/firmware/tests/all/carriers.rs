@@ -1,0 +1,51 @@
+//! What a node is told of its links' carriers (`RESEND-8`), as far as the simulator's `carrier` does not go: told more often than it
+//! changes, and of links that lead elsewhere.
+
+use emp_firmware::*;
+
+use crate::common::forge::*;
+
+/// A node with two links that have nothing to do with each other, and a message under way to a peer on the first that says nothing more.
+fn waiting() -> Real {
+    let mut real = Real::over(&Profile::DEFAULT, vec![LinkInfo::new(MTU, true); 2]);
+    let peer = Forged::met(2, &mut real);
+    real.pass(Span::ms(1_500));
+    real.send(&peer, 100);
+    real
+}
+
+fn carrier(real: &mut Real, link: u8, there: bool) {
+    real.firmware.set_carrier(real.now, LinkIndex(link), there);
+}
+
+/// Whether the peer has been given up.
+fn is_over(real: &mut Real, after_ms: u64) -> bool {
+    real.pass(Span::ms(after_ms));
+    real.done.iter().any(|end| end.status == Status::Unreachable)
+}
+
+#[test]
+fn a_carrier_that_is_told_of_again_and_again_is_away_since_the_first_time() {
+    let mut real = waiting();
+    for _ in 0..8 {
+        carrier(&mut real, 0, false);
+        assert!(!is_over(&mut real, 1_000));
+    }
+    for _ in 0..2 {
+        carrier(&mut real, 0, true);
+    }
+    // Eight seconds are no silence: it has nearly all of the usual ten from here.
+    assert!(!is_over(&mut real, 8_500));
+    assert!(is_over(&mut real, 2_000));
+}
+
+#[test]
+fn a_carrier_that_comes_back_excuses_those_alone_whom_it_leads_to() {
+    let mut real = waiting();
+    carrier(&mut real, 1, false);
+    carrier(&mut real, 7, false);
+    assert!(!is_over(&mut real, 8_000));
+    carrier(&mut real, 1, true);
+    carrier(&mut real, 7, true);
+    assert!(is_over(&mut real, 3_500), "it was silent where it could have been heard");
+}

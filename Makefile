@@ -76,7 +76,7 @@ fuzz: deps
 
 ## Which changes of the frame formats and the engine no test notices, by cargo-mutants: all of the formats', of the engine's the part
 ## MUTANTS_SHARD; or what cargo-mutants' own options choose: make mutants MUTANTS="--file crates/firmware/src/send/window.rs". Lists
-## how many were tried and which live. Half an hour on a quiet machine; the whole engine (MUTANTS_SHARD=0/1) a night and more.
+## how many were tried and which live. An hour and more; the whole engine (MUTANTS_SHARD=0/1) takes days.
 MUTANTS_SHARD ?= 0/100
 MUTANTS ?=
 mutants: deps

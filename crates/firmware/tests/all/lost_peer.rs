@@ -157,21 +157,20 @@ fn a_receive_behind_one_for_several_is_taken_off_the_list() {
 /// be told of.
 #[test]
 fn only_whole_messages_outlast_their_sender() {
-    let whole: (u32, &[(Flags, Option<emp_wire::LongPart>, usize)]) = (1, &[(NONE, None, 9)]);
-    let begun = (0, &[(NONE, long(3_000, 3_000, 1_000), 1_000)][..]);
-    let unasked = (0, &[(NONE, long(90_000, 1_000, 1_000), 1_000)][..]);
-    let awaited = (0, &[(Flags::SYNCHRONOUS, None, 9)][..]);
-    for (left, messages) in [whole, begun, unasked, awaited] {
+    for (outlasts, flags, parts, bytes) in [
+        (true, NONE, None, 9),
+        (false, NONE, long(3_000, 3_000, 1_000), 1_000),
+        (false, NONE, long(90_000, 1_000, 1_000), 1_000),
+        (false, Flags::SYNCHRONOUS, None, 9),
+    ] {
         let mut real = Real::new(&Profile::DEFAULT);
         let mut peer = Forged::met(2, &mut real);
-        for (flags, parts, bytes) in messages {
-            let frame = peer.message(*flags, *parts, 7, &vec![7; *bytes]);
-            real.hear(&peer, &frame);
-        }
+        let frame = peer.message(flags, parts, 7, &vec![7; bytes]);
+        real.hear(&peer, &frame);
         let is_here = |real: &mut Real| real.firmware.probe(0, Selector::ANY, false).is_some();
-        assert!(is_here(&mut real), "{messages:?}");
+        assert!(is_here(&mut real), "{flags:?} {parts:?}");
         leave(&mut real, &peer);
-        assert_eq!(is_here(&mut real), left == 1, "{messages:?}");
-        assert_eq!(real.slots_used() > 0, left == 1, "{messages:?}");
+        assert_eq!(is_here(&mut real), outlasts, "{flags:?} {parts:?}");
+        assert_eq!(real.slots_used() > 0, outlasts, "{flags:?} {parts:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! The classic BPF programs that let frames up: this node's alone, or, where a group's program picks the socket, all that came
 //! from outside.
 
-use emp_wire::{DESTINATION_TAG_OFFSET, TAG_EVERYONE};
+use emp_wire::{DESTINATION_TAG_OFFSET, KIND_OFFSET, Kind, TAG_EVERYONE};
 
 use crate::gather::ETHERNET_HEADER_BYTES;
 
@@ -9,16 +9,16 @@ use crate::gather::ETHERNET_HEADER_BYTES;
 const ETHERTYPE_OFFSET: u32 = 12;
 /// Ancillary load: what the kernel thinks a frame is (`PACKET_HOST` and so on).
 const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
-/// Ancillary load: a random number.
-const RANDOM: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
+/// The bits of a frame's first byte that are its kind.
+const KIND_BITS: u32 = 0x1f;
 /// The program's answer for "take it": more bytes than any frame has.
 const TAKE_ALL: u32 = 0x4_0000;
 
 const LOAD_HALF: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
-const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
 const LOAD_BYTE: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
 const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-const IF_ANY_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+const IF_GREATER: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
+const AND: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
 const fn step(code: u32, k: u32) -> libc::sock_filter {
@@ -52,27 +52,31 @@ pub(crate) fn own_frames(ethertype: u16, node_tag: u16) -> [libc::sock_filter; 1
 /// Tags of others that a member of a group can be told to pass over.
 pub(super) const PASSED_OVER_MAX: usize = 8;
 
-/// Of frames that are passed over, one in so many is taken all the same: should one of their nodes become a member, and the group's
-/// program take this one for it, it shows. A power of two.
-const SAMPLE: u32 = 32;
+/// The last of the kinds by which nodes find each other, which are the first two.
+const LAST_CONTACT: u32 = Kind::HelloReply as u32;
+const _: () = assert!(Kind::Hello.contact() && Kind::HelloReply.contact() && LAST_CONTACT == 2);
 
 /// Takes what was sent to this machine, whatever its tag: others' frames show that a group's program is wrong. But not those with
-/// the tags of nodes that are in no group, whose every frame the kernel hands to some member: of these a sample.
+/// the tags of nodes that are in no group, whose every frame the kernel hands to some member, and each that is taken wakes it: of
+/// these greetings alone. A node that becomes a member greets its peers anew, and one that is not reached any more is looked for
+/// by greetings: should the group's program take this member for such a one, it shows.
 pub(super) fn members_frames(passed_over: &[u16]) -> Vec<libc::sock_filter> {
     let tag_offset = (ETHERNET_HEADER_BYTES + DESTINATION_TAG_OFFSET) as u32;
+    let kind_offset = (ETHERNET_HEADER_BYTES + KIND_OFFSET) as u32;
     let tags = &passed_over[..passed_over.len().min(PASSED_OVER_MAX)];
     let mut steps = vec![
         step(LOAD_BYTE, PACKET_TYPE),
-        branch(u32::from(libc::PACKET_OUTGOING), tags.len() as u8 + 5, 0),
-        branch(u32::from(libc::PACKET_OTHERHOST), tags.len() as u8 + 4, 0),
+        branch(u32::from(libc::PACKET_OUTGOING), tags.len() as u8 + 6, 0),
+        branch(u32::from(libc::PACKET_OTHERHOST), tags.len() as u8 + 5, 0),
         step(LOAD_HALF, tag_offset),
     ];
     let compare = |(i, tag): (usize, &u16)| branch(u32::from(*tag), (tags.len() - i) as u8, 0);
     steps.extend(tags.iter().enumerate().map(compare));
     steps.extend([
         step(RETURN, TAKE_ALL),
-        step(LOAD_WORD, RANDOM),
-        libc::sock_filter { code: IF_ANY_BIT as u16, jt: 0, jf: 1, k: SAMPLE - 1 },
+        step(LOAD_BYTE, kind_offset),
+        step(AND, KIND_BITS),
+        libc::sock_filter { code: IF_GREATER as u16, jt: 0, jf: 1, k: LAST_CONTACT },
         step(RETURN, 0),
         step(RETURN, TAKE_ALL),
     ]);
@@ -83,19 +87,21 @@ pub(super) fn members_frames(passed_over: &[u16]) -> Vec<libc::sock_filter> {
 mod tests {
     use super::*;
 
-    /// What the kernel's machine answers for an incoming frame with this tag; `random` is its random number.
-    fn run(program: &[libc::sock_filter], kind: u8, tag: u16, random: u32) -> u32 {
+    /// What the kernel's machine answers for an incoming frame of a kind with this tag.
+    fn run(program: &[libc::sock_filter], packet: u8, tag: u16, kind: Kind) -> u32 {
+        let kind_offset = (ETHERNET_HEADER_BYTES + KIND_OFFSET) as u32;
         let (mut at, mut loaded) = (0, 0);
         loop {
             let libc::sock_filter { code, jt, jf, k } = program[at];
             let jump = |yes: bool| usize::from(if yes { jt } else { jf });
             at += 1;
             match u32::from(code) {
-                LOAD_BYTE => loaded = kind.into(),
+                LOAD_BYTE if k == kind_offset => loaded = 1 << 5 | kind as u32,
+                LOAD_BYTE => loaded = packet.into(),
                 LOAD_HALF => loaded = tag.into(),
-                LOAD_WORD => loaded = random,
+                AND => loaded &= k,
                 IF_EQUAL => at += jump(loaded == k),
-                IF_ANY_BIT => at += jump(loaded & k != 0),
+                IF_GREATER => at += jump(loaded > k),
                 RETURN => return k,
                 code => panic!("unknown instruction {code:#x}"),
             }
@@ -103,18 +109,18 @@ mod tests {
     }
 
     #[test]
-    fn a_member_takes_all_but_what_it_passes_over() {
+    fn a_member_takes_all_but_what_it_passes_over_and_of_that_greetings() {
         let tags: Vec<u16> = (0..PASSED_OVER_MAX as u16 + 3).map(|i| 100 + i).collect();
         for count in 0..tags.len() {
             let program = members_frames(&tags[..count]);
             let passed_over = &tags[..count.min(PASSED_OVER_MAX)];
-            for tag in 95..115 {
-                let over = passed_over.contains(&tag);
+            for (tag, kind) in (95..115).flat_map(|tag| Kind::ALL.map(|kind| (tag, kind))) {
+                let over = passed_over.contains(&tag) && !kind.contact();
                 let host = libc::PACKET_HOST;
-                assert_eq!(run(&program, host, tag, 1), if over { 0 } else { TAKE_ALL }, "{tag}");
-                assert_eq!(run(&program, host, tag, SAMPLE), TAKE_ALL, "the sample, {tag}");
-                assert_eq!(run(&program, libc::PACKET_OUTGOING, tag, 0), 0);
-                assert_eq!(run(&program, libc::PACKET_OTHERHOST, tag, 0), 0);
+                let taken = run(&program, host, tag, kind);
+                assert_eq!(taken, if over { 0 } else { TAKE_ALL }, "{tag} {kind:?}");
+                assert_eq!(run(&program, libc::PACKET_OUTGOING, tag, kind), 0);
+                assert_eq!(run(&program, libc::PACKET_OTHERHOST, tag, kind), 0);
             }
         }
     }

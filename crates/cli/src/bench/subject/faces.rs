@@ -61,8 +61,8 @@ pub trait Port {
     fn meet(&mut self, address: &[u8]) -> anyhow::Result<()>;
     /// Makes messages so long, and buffers for so many receives. Nothing is under way.
     fn resize(&mut self, size: usize, receives: usize) -> anyhow::Result<()>;
-    /// Another subject has the memory until the next [`resize`](Self::resize).
-    fn leave_memory(&mut self) {}
+    /// Another subject has the memory until the next [`resize`](Self::resize); if something is under way, it stays.
+    fn leave_memory(&mut self);
     /// Receives that can be posted at a time.
     fn receives(&self) -> usize;
     /// Posts a send of the message.

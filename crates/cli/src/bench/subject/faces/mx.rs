@@ -222,6 +222,13 @@ impl Port for Mx {
         Ok(())
     }
 
+    fn leave_memory(&mut self) {
+        if self.sends.is_empty() && self.posted.is_empty() {
+            memory::leave_sent(std::mem::take(&mut self.out));
+            memory::leave_received(std::mem::take(&mut self.into));
+        }
+    }
+
     #[inline]
     fn send(&mut self) -> anyhow::Result<()> {
         let pointer = self.out.as_ptr().cast_mut().cast::<c_void>();

@@ -204,6 +204,16 @@ impl Vipl {
         Ok(handle)
     }
 
+    /// To be called when nothing is posted.
+    fn deregister(&mut self) -> anyhow::Result<()> {
+        for (start, handle) in self.registered.drain(..) {
+            // SAFETY: nothing is posted, so nothing uses the memory.
+            let gone = unsafe { (self.calls.deregister)(self.nic, start, handle) };
+            check("VipDeregisterMem", gone)?;
+        }
+        Ok(())
+    }
+
     /// Has a descriptor point to a buffer.
     fn point(&mut self, number: usize, buffer: usize) {
         let (address, handle) = self.registered[buffer];
@@ -265,11 +275,7 @@ impl Port for Vipl {
         if self.out.len() == size && self.into.len() == receives {
             return Ok(());
         }
-        for (start, handle) in self.registered.drain(..) {
-            // SAFETY: nothing is posted, so nothing uses the memory.
-            let gone = unsafe { (self.calls.deregister)(self.nic, start, handle) };
-            check("VipDeregisterMem", gone)?;
-        }
+        self.deregister()?;
         self.out = memory::filled(size)?;
         self.into = memory::several(receives, size)?;
         // The message first, then the buffers to receive into.
@@ -282,6 +288,13 @@ impl Port for Vipl {
         (0..self.receives()).for_each(|number| self.point(number, 1 + number % receives));
         (0..SENDS).for_each(|number| self.point(RECEIVES + number, 0));
         Ok(())
+    }
+
+    fn leave_memory(&mut self) {
+        if self.under_way == 0 && self.deregister().is_ok() {
+            memory::leave_sent(std::mem::take(&mut self.out));
+            memory::leave_received(std::mem::take(&mut self.into));
+        }
     }
 
     fn receives(&self) -> usize {

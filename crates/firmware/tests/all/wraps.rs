@@ -2,7 +2,7 @@
 
 use crate::common::forge::*;
 use emp_firmware::*;
-use emp_wire::{Flags, Kind, NotReadyCause};
+use emp_wire::{Flags, Kind, NotReadyCause, Put};
 
 const NONE: Flags = Flags(0);
 
@@ -116,4 +116,116 @@ fn trains_arrive_across_the_wrap() {
         assert_eq!((real.done.len(), real.done[0].status), (1, Status::Ok), "{before}");
         assert!(real.bytes(INTO, 10_000) == bytes, "{before}");
     }
+}
+
+/// Posts a receive at endpoint 5.
+fn receive_at_five(real: &mut Real) {
+    let segments = SegmentList::one(Segment { address: INTO, bytes: 1 });
+    let (selector, claim) = (Selector::ANY, None);
+    let receive = ReceiveDescriptor { endpoint: 5, selector, segments, claim, context: 0 };
+    real.firmware.post_receive(real.now, receive, &mut real.memory).unwrap();
+}
+
+/// Messages that this node refused are taken when they come again, in their turn and once, also where the numbers wrap (`MSG-3`, `READY-1`).
+#[test]
+fn what_was_refused_has_its_turn_across_the_wrap() {
+    const LAST: u32 = u32::MAX;
+    let (mut real, mut peer) = near_the_wrap(6, 3);
+    // Of four in a row the first is late, and two are for an endpoint that is not open yet.
+    let first = peer.message(NONE, None, 0, b"x");
+    for endpoint in [5, 0, 5] {
+        let bits = u64::from(peer.number.wrapping_sub(LAST - 1));
+        let frame = peer.message_for(endpoint, NONE, None, bits, b"x");
+        real.hear(&peer, &frame);
+    }
+    let refused = of_kind(&real.speak(), Kind::NotReady);
+    let refused: Vec<_> = refused.iter().map(|s| (s.header.word, s.not_ready().cause)).collect();
+    assert_eq!(refused, [(LAST, NotReadyCause::Full), (1, NotReadyCause::Full)]);
+    real.firmware.open_endpoint(5).unwrap();
+    for _ in 0..2 {
+        real.receive(Selector::ANY, 1);
+        receive_at_five(&mut real);
+    }
+    real.hear(&peer, &first);
+    assert_eq!(real.done.len(), 1, "the next one was refused");
+    let mut again = |real: &mut Real, number: u32| {
+        peer.number = number;
+        let bits = u64::from(number.wrapping_sub(LAST - 1));
+        let frame = peer.message_for(5, NONE, None, bits, b"x");
+        real.hear(&peer, &frame);
+    };
+    again(&mut real, LAST);
+    assert_eq!(real.done.len(), 3, "and the one behind it was here");
+    again(&mut real, 1);
+    let bits: Vec<u64> = real.done.iter().map(|done| done.match_bits).collect();
+    assert_eq!(bits, [0, 1, 2, 3]);
+    // Other copies of them may be under way.
+    for number in [LAST, 1, LAST] {
+        again(&mut real, number);
+    }
+    assert_eq!((real.done.len(), real.count(Counter::DropDuplicate)), (4, 3));
+}
+
+/// Messages that leave within their posts are numbered across the wrap, and one of them that was refused keeps its number.
+#[test]
+fn messages_that_leave_at_once_are_numbered_across_the_wrap() {
+    let (mut real, peer) = near_the_wrap(3, 2);
+    let mut batch = TransmitBatch::new(MTU);
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        batch.clear();
+        let send = SendDescriptor {
+            to: peer.node,
+            endpoint: 0,
+            to_endpoint: 0,
+            match_bits: 9,
+            segments: SegmentList::one(Segment { address: 0, bytes: 8 }),
+            immediate: None,
+            synchronous: false,
+            completion: CompletionMode::Auto,
+            context: 0,
+        };
+        let (now, memory) = (real.now, &mut real.memory);
+        let posted = real.firmware.post_send_into(now, send, memory, &mut batch).unwrap();
+        assert!(posted.over.is_some(), "it left");
+        let (header, _) = emp_wire::Header::parse(batch.inline(0)).unwrap();
+        sent.push((header.word, header.sequence.0));
+    }
+    assert_eq!(sent.iter().map(|sent| sent.0).collect::<Vec<_>>(), [u32::MAX - 1, u32::MAX, 0, 1]);
+    let (number, sequence) = sent[1];
+    real.hear(&peer, &peer.not_ready(number, sequence, NotReadyCause::Full, 0));
+    assert_eq!(of_kind(&real.speak(), Kind::Skip).len(), 1);
+    let end = sent[3].1.wrapping_add(1);
+    real.hear(&peer, &peer.ack(end, end.wrapping_sub(1), 0));
+    let again = of_kind(&real.pass(Span::ms(6)), Kind::Message).remove(0);
+    assert_eq!((again.header.word, again.header.sequence.0), (u32::MAX, end));
+}
+
+/// What came behind a put that arrives is told in the order of its numbers, also where these wrap.
+#[test]
+fn what_waits_for_a_put_is_told_in_order_across_the_wrap() {
+    let (mut real, mut peer) = near_the_wrap(3, 3);
+    let memory = Segment { address: INTO + 4_096, bytes: 2_000 };
+    real.firmware.export_region(Some(4), memory, Rights::REMOTE_WRITE, 0).unwrap();
+    for place in 0..2 {
+        real.receive_at(Selector::ANY, INTO + place * 2_000, 2_000);
+    }
+    let put = Put { target: peer.target(4), long: long(2_000, 2_000, 1_000), immediate: None };
+    let mut body = vec![0; Put::body_bytes_for(put.flags())];
+    put.emit(&mut body);
+    body.extend_from_slice(&[9; 1_000]);
+    let number = peer.number;
+    peer.number = number.wrapping_add(1);
+    let put = peer.next(Kind::Put, put.flags(), number, &body);
+    let rest_of_put = peer.next(Kind::Data, Flags::LAST, 1, &[9; 1_000]);
+    let last = peer.message(NONE, long(2_000, 2_000, 1_000), 1, &[1; 1_000]);
+    let rest_of_last = peer.next(Kind::Data, Flags::LAST, 1, &[1; 1_000]);
+    let zero = peer.message(Flags::LAST, None, 2, &[2; 8]);
+    for frame in [&put, &last, &zero, &rest_of_last] {
+        real.hear(&peer, frame);
+    }
+    assert!(real.done.is_empty(), "the put may be what they speak of");
+    real.hear(&peer, &rest_of_put);
+    let bits: Vec<u64> = real.done.iter().map(|done| done.match_bits).collect();
+    assert_eq!(bits, [1, 2]);
 }

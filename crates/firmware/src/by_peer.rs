@@ -1,70 +1,129 @@
-//! Which entries of a table belong to each peer: what concerns one peer walks nobody else's.
+//! Lists of a table's entries: what concerns one peer, or one endpoint, walks nobody else's.
 
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
+use crate::slots::note_look;
+
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// Lists of entries, one for each peer that has some. Entries are named by their index in the table, and each is in one list at most.
-#[derive(Default)]
-pub(crate) struct ByPeer {
-    /// The entry that was added last.
-    last: HashMap<u32, u32>,
-    /// By entry.
-    links: Vec<Links>,
+/// Ends of a list of entries, named by their index in the table.
+#[derive(Clone, Copy)]
+pub(crate) struct List {
+    first: u32,
+    last: u32,
 }
+
+impl Default for List {
+    fn default() -> Self {
+        Self { first: NONE, last: NONE }
+    }
+}
+
+impl List {
+    /// The entry that was added first.
+    pub(crate) fn first(&self) -> Option<u32> {
+        (self.first != NONE).then_some(self.first)
+    }
+}
+
+/// The entries of several lists. Each is in one of them at most.
+#[derive(Default)]
+pub(crate) struct Links(Vec<Link>);
 
 /// The neighbours of an entry in its list.
 #[derive(Clone, Copy)]
-struct Links {
+struct Link {
     before: u32,
     after: u32,
+    listed: bool,
+}
+
+impl Links {
+    /// Adds an entry that is in no list, as the last.
+    pub(crate) fn push_back(&mut self, list: &mut List, index: u32) {
+        let at = index as usize;
+        if self.0.len() <= at {
+            self.0.resize(at + 1, Link { before: NONE, after: NONE, listed: false });
+        }
+        self.0[at] = Link { before: list.last, after: NONE, listed: true };
+        match list.last {
+            NONE => list.first = index,
+            before => self.0[before as usize].after = index,
+        }
+        list.last = index;
+    }
+
+    /// True if an entry is in some list.
+    pub(crate) fn has(&self, index: u32) -> bool {
+        self.0.get(index as usize).is_some_and(|link| link.listed)
+    }
+
+    /// Takes an entry out of this list, if it is in any.
+    pub(crate) fn remove(&mut self, list: &mut List, index: u32) {
+        if !self.has(index) {
+            return;
+        }
+        let Link { before, after, .. } = self.0[index as usize];
+        match before {
+            NONE => list.first = after,
+            before => self.0[before as usize].after = after,
+        }
+        match after {
+            NONE => list.last = before,
+            after => self.0[after as usize].before = before,
+        }
+        self.0[index as usize].listed = false;
+    }
+
+    /// Entries of a list, in the order in which they were added.
+    pub(crate) fn iter(&self, list: List) -> impl Iterator<Item = u32> + '_ {
+        core::iter::successors(list.first(), |at| {
+            note_look();
+            let after = self.0[*at as usize].after;
+            (after != NONE).then_some(after)
+        })
+    }
+}
+
+/// A list for each peer that has some.
+#[derive(Default)]
+pub(crate) struct ByPeer {
+    lists: HashMap<u32, List>,
+    links: Links,
 }
 
 impl ByPeer {
     /// An entry of a peer is new.
     pub(crate) fn add(&mut self, peer: u32, index: u32) {
-        let at = index as usize;
-        if self.links.len() <= at {
-            self.links.resize(at + 1, Links { before: NONE, after: NONE });
-        }
-        let before = self.last.insert(peer, index).unwrap_or(NONE);
-        self.links[at] = Links { before, after: NONE };
-        if before != NONE {
-            self.links[before as usize].after = index;
-        }
+        self.links.push_back(self.lists.entry(peer).or_default(), index);
     }
 
     /// An entry of a peer, which was added, is gone.
     pub(crate) fn remove(&mut self, peer: u32, index: u32) {
-        let Links { before, after } = self.links[index as usize];
-        if before != NONE {
-            self.links[before as usize].after = after;
-        }
-        if after != NONE {
-            self.links[after as usize].before = before;
-        } else if before != NONE {
-            self.last.insert(peer, before);
-        } else {
-            self.last.remove(&peer);
+        let Some(list) = self.lists.get_mut(&peer) else { return };
+        self.links.remove(list, index);
+        if list.first().is_none() {
+            self.lists.remove(&peer);
         }
     }
 
     /// True if a peer has some.
     pub(crate) fn has(&self, peer: u32) -> bool {
-        self.last.contains_key(&peer)
+        self.lists.contains_key(&peer)
+    }
+
+    /// Peers that have some, in no order.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.lists.keys().copied()
     }
 
     /// A peer's entries, by their index.
     pub(crate) fn of(&self, peer: u32) -> Vec<u32> {
-        let mut own = Vec::new();
-        let mut at = self.last.get(&peer).copied().unwrap_or(NONE);
-        while at != NONE {
-            own.push(at);
-            at = self.links[at as usize].before;
-        }
+        let list = self.lists.get(&peer).copied().unwrap_or_default();
+        let mut own: Vec<u32> = self.links.iter(list).collect();
         own.sort_unstable();
         own
     }
@@ -73,6 +132,28 @@ impl ByPeer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_keeps_its_order_and_an_entry_is_taken_out_once() {
+        let (mut links, mut list, mut other) = (Links::default(), List::default(), List::default());
+        for index in [4, 1, 7, 3] {
+            links.push_back(&mut list, index);
+        }
+        links.push_back(&mut other, 2);
+        for gone in [7, 7, 4, 9, 5] {
+            links.remove(&mut list, gone);
+        }
+        assert_eq!(
+            (list.first(), links.iter(list).collect::<Vec<_>>()),
+            (Some(1), [1, 3].to_vec())
+        );
+        links.push_back(&mut list, 4);
+        links.remove(&mut list, 3);
+        assert_eq!(links.iter(list).collect::<Vec<_>>(), [1, 4]);
+        [1, 4].into_iter().for_each(|index| links.remove(&mut list, index));
+        assert!(list.first().is_none() && !links.has(4) && links.has(2));
+        assert_eq!(links.iter(other).collect::<Vec<_>>(), [2]);
+    }
 
     #[test]
     fn each_peer_has_its_own() {

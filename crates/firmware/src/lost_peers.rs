@@ -50,7 +50,7 @@ fn node(id: u64) -> Firmware {
     firmware
 }
 
-fn send(from: &mut Firmware, to: u64) {
+fn send(from: &mut Firmware, to: u64, synchronous: bool) {
     let send = SendDescriptor {
         to: NodeId(to),
         endpoint: 0,
@@ -58,7 +58,7 @@ fn send(from: &mut Firmware, to: u64) {
         match_bits: 0,
         segments: SegmentList::empty(),
         immediate: None,
-        synchronous: false,
+        synchronous,
         completion: CompletionMode::Delivered,
         context: 0,
     };
@@ -66,48 +66,55 @@ fn send(from: &mut Firmware, to: u64) {
 }
 
 /// Carries frames between two nodes until both are silent.
-fn carry(nodes: &mut [Firmware; 2]) {
+fn carry(one: &mut Firmware, other: &mut Firmware) {
     let mut batch = TransmitBatch::new(1_500);
-    for _ in 0..4 * WAITING {
-        let mut silent = true;
-        for from in 0..2 {
-            batch.clear();
-            nodes[from].poll_transmit(NOW, &mut NoMemory, &mut batch);
-            let address = LinkAddress::index(from as u32);
-            for i in 0..batch.frames().len() {
-                silent = false;
-                let frame = batch.inline(i);
-                nodes[1 - from].handle_frame(NOW, LinkIndex(0), address, frame, &mut NoMemory);
-            }
+    let mut give = |from: &mut Firmware, to: &mut Firmware, address: u32| {
+        batch.clear();
+        from.handle_timeout(NOW, &mut NoMemory);
+        from.poll_transmit(NOW, &mut NoMemory, &mut batch);
+        for i in 0..batch.frames().len() {
+            let (frame, address) = (batch.inline(i), LinkAddress::index(address));
+            to.handle_frame(NOW, LinkIndex(0), address, frame, &mut NoMemory);
         }
-        if silent {
-            return;
-        }
+        batch.is_empty()
+    };
+    let mut turns = 0..4 * WAITING;
+    while !(give(one, other, 1) & give(other, one, 2)) {
+        assert!(turns.next().is_some(), "they speak without end");
     }
-    panic!("they speak without end");
+}
+
+/// A node for which many messages of one who lives wait.
+fn crowded() -> (Firmware, Firmware) {
+    let (mut hub, mut living) = (node(1), node(2));
+    for _ in 0..WAITING {
+        send(&mut living, 1, false);
+    }
+    carry(&mut hub, &mut living);
+    assert_eq!(hub.unexpected_so_far(), WAITING);
+    (hub, living)
+}
+
+fn receive_from(hub: &mut Firmware, peer: u64, context: u64) {
+    let selector = Selector { from: NodeId(peer), ..Selector::bits(7) };
+    let (segments, claim) = (SegmentList::empty(), None);
+    let receive = ReceiveDescriptor { endpoint: 0, selector, segments, claim, context };
+    hub.post_receive(NOW, receive, &mut NoMemory).expect("there is room");
 }
 
 #[test]
 fn losing_a_peer_costs_what_it_had_and_no_more() {
-    let mut nodes = [node(1), node(2)];
-    // Who lives has much: sends to it wait for receives, and messages of it wait here.
-    for _ in 0..WAITING {
-        send(&mut nodes[1], 1);
-    }
-    carry(&mut nodes);
-    let [hub, _] = &mut nodes;
+    // Who lives has much: its messages wait here.
+    let (mut hub, _) = crowded();
     for peer in 100..100 + PEERS {
         for context in 0..EACH {
-            send(hub, peer);
+            send(&mut hub, peer, false);
             let target =
                 RemoteRegion { to: NodeId(peer), to_endpoint: 0, key: 1, generation: 0, offset: 0 };
             let get =
                 GetDescriptor { target, endpoint: 0, segments: SegmentList::empty(), context };
             hub.post_get(NOW, get, &mut NoMemory).expect("there is room");
-            let selector = Selector { from: NodeId(peer), ..Selector::ANY };
-            let (segments, claim) = (SegmentList::empty(), None);
-            let receive = ReceiveDescriptor { endpoint: 0, selector, segments, claim, context };
-            hub.post_receive(NOW, receive, &mut NoMemory).expect("there is room");
+            receive_from(&mut hub, peer, context);
         }
     }
     while hub.poll_completion().is_some() {}
@@ -125,4 +132,48 @@ fn losing_a_peer_costs_what_it_had_and_no_more() {
     assert_eq!(ended, 3 * PEERS * EACH, "each ends once");
     // Each is looked at a few times; with a walk through all tables for each peer it was a hundred times as much.
     assert!(looks < 20 * ended, "{looks} looks for {ended} operations");
+}
+
+/// Messages that wait for a receive, and that their sender counts on, are taken off the lists of those that others wait in.
+#[test]
+fn messages_of_a_lost_peer_leave_those_of_others_alone() {
+    let (mut hub, _) = crowded();
+    for peer in 100..100 + PEERS {
+        let mut other = node(peer);
+        for _ in 0..EACH {
+            send(&mut other, 1, true);
+        }
+        carry(&mut hub, &mut other);
+    }
+    let waiting = WAITING + PEERS * EACH;
+    assert_eq!(hub.unexpected_so_far(), waiting);
+    let before = LOOKS.get();
+    for peer in 100..100 + PEERS {
+        let index = hub.peers.peek(NodeId(peer)).expect("it sent something");
+        hub.give_up(NOW, index, Status::Unreachable);
+    }
+    let looks = LOOKS.get() - before;
+    assert!(looks < 20 * PEERS * EACH, "{looks} looks for {} messages", PEERS * EACH);
+    assert!(hub.probe(0, Selector::ANY, true).is_some_and(|first| first.from == NodeId(2)));
+}
+
+/// Looking after those who owe something costs what they owe, not what waits; and so does the question whether something arrives.
+#[test]
+fn who_owes_nothing_costs_nothing() {
+    let (mut hub, _) = crowded();
+    for context in 0..WAITING {
+        receive_from(&mut hub, 2, context);
+    }
+    // Each post is looked at once.
+    let watch = |hub: &mut Firmware| {
+        let before = LOOKS.get();
+        hub.watch_at = Some(NOW);
+        hub.handle_timeout(NOW, &mut NoMemory);
+        assert!(hub.watch_at.is_some_and(|at| at > NOW), "one is awaited");
+        assert!(!hub.is_receiving());
+        LOOKS.get() - before
+    };
+    assert!(watch(&mut hub) < 4 * WAITING);
+    let again = watch(&mut hub);
+    assert!(again < 20, "{again} looks");
 }

@@ -11,8 +11,9 @@ std::thread_local! {
     pub(crate) static LOOKS: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
 }
 
+/// Notes that an entry was looked at.
 #[inline(always)]
-fn note_look() {
+pub(crate) fn note_look() {
     #[cfg(test)]
     LOOKS.set(LOOKS.get() + 1);
 }

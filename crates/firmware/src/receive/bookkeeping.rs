@@ -418,7 +418,7 @@ impl ReceivePath {
             },
         };
         self.counters.count(Counter::Unexpected);
-        self.endpoints[open].as_mut().expect("it is open").unexpected.push_back(index);
+        self.list_unexpected(open, index);
         outcome
     }
 
@@ -487,13 +487,14 @@ impl ReceivePath {
 
     /// A message for an endpoint that is not open waits for that, for a while (`READY-3`).
     fn keep_without_endpoint(&mut self, now: Time, mut incoming: Incoming) -> Outcome {
-        if self.without_endpoint.len() >= WITHOUT_ENDPOINT_MAX {
+        if self.without_endpoint_count >= WITHOUT_ENDPOINT_MAX {
             return Outcome::Refused;
         }
         incoming.without_endpoint_ms = Some(milliseconds(now));
         match self.keep(incoming, NotReadyCause::NoEndpoint) {
             Some((index, outcome)) => {
-                self.without_endpoint.push_back(index);
+                self.waiting.push_back(&mut self.without_endpoint, index);
+                self.without_endpoint_count += 1;
                 outcome
             }
             None => Outcome::Refused,

@@ -208,6 +208,11 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
         self.settle(peer);
     }
 
+    /// Senders of which something that was asked for is not here.
+    pub(super) fn asked_peers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.senders.iter().filter(|(_, sender)| sender.out > 0).map(|(peer, _)| *peer)
+    }
+
     /// Nothing is to be had of a sender any more, and nothing is under way.
     fn settle(&mut self, peer: u32) {
         let idle = |sender: &Sender<K>| sender.wants.is_empty() && sender.out == 0;

@@ -25,8 +25,8 @@ pub(super) struct Directed {
 const STALE_MAX: usize = 1_024;
 
 impl ReceivePath {
-    /// Receives that wait for this node by name, and have no message yet.
-    pub(super) fn waiting_for(&mut self, node: NodeId) -> Vec<u32> {
+    /// Notes receives that were posted since the last question.
+    fn note_directed(&mut self) {
         if self.directed.noted > self.posted.len() + STALE_MAX {
             self.directed = Directed::default();
         }
@@ -46,6 +46,12 @@ impl ReceivePath {
             }
         }
         directed.seen = *posts;
+    }
+
+    /// Receives that wait for this node by name, and have no message yet.
+    pub(super) fn waiting_for(&mut self, node: NodeId) -> Vec<u32> {
+        self.note_directed();
+        let Self { directed, posted, .. } = self;
         let noted = directed.by_node.remove(&node.0).unwrap_or_default();
         directed.noted -= noted.len();
         // What had a message of that node has ended with it.
@@ -53,5 +59,25 @@ impl ReceivePath {
         let mut own: Vec<u32> = noted.into_iter().filter(waits).map(|(index, _)| index).collect();
         own.sort_unstable();
         own
+    }
+
+    /// Nodes that unmatched receives wait for by name, in no order. Of each the receives are looked at up to the first that waits; those
+    /// that are over are forgotten.
+    pub(crate) fn awaited_nodes(&mut self) -> Vec<NodeId> {
+        self.note_directed();
+        let Self { directed: Directed { by_node, noted, .. }, posted, .. } = self;
+        let mut nodes = Vec::with_capacity(by_node.len());
+        by_node.retain(|node, receives| {
+            let of = |(index, generation): &(u32, u32)| posted.get(*index, *generation);
+            while receives.last().is_some_and(|last| of(last).is_none()) {
+                receives.pop();
+                *noted -= 1;
+            }
+            if receives.iter().rev().any(|receive| of(receive).is_some_and(|p| !p.bound)) {
+                nodes.push(NodeId(*node));
+            }
+            !receives.is_empty()
+        });
+        nodes
     }
 }

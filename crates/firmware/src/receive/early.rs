@@ -111,8 +111,7 @@ impl ReceivePath {
                     Some(posted) => self.hand_over(index, posted, memory),
                     None => {
                         self.counters.count(Counter::Unexpected);
-                        let endpoint = self.endpoints[open].as_mut().expect("it is open");
-                        endpoint.unexpected.push_back(index);
+                        self.list_unexpected(open, index);
                     }
                 },
             }

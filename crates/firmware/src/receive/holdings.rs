@@ -18,7 +18,7 @@ impl ReceivePath {
             Holding::new("early messages of a peer", early.max().unwrap_or(0), EARLY_MAX),
             Holding::new(
                 "messages for no endpoint",
-                self.without_endpoint.len(),
+                self.without_endpoint_count,
                 WITHOUT_ENDPOINT_MAX,
             ),
             Holding::new("pool slots of arrivals", slots - free, slots),

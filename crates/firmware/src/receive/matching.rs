@@ -39,28 +39,47 @@ impl ReceivePath {
     }
 
     /// Messages that came before their endpoint was opened are its first unexpected ones.
-    fn take_home(&mut self, number: u16, index: usize) {
-        let Self { without_endpoint, incoming, endpoints, counters, .. } = self;
-        let endpoint = endpoints[index].as_mut().expect("just opened");
-        without_endpoint.retain(|message| match incoming.at_mut(*message) {
-            Some(waiting) if waiting.endpoint == number => {
-                waiting.without_endpoint_ms = None;
-                endpoint.unexpected.push_back(*message);
-                counters.count(crate::counters::Counter::Unexpected);
-                false
+    fn take_home(&mut self, number: u16, open: usize) {
+        let is_for = |index: &u32| self.incoming.at(*index).is_some_and(|m| m.endpoint == number);
+        let own: Vec<u32> = self.waiting.iter(self.without_endpoint).filter(is_for).collect();
+        for index in own {
+            self.unlist(index, number, true);
+            if let Some(message) = self.incoming.at_mut(index) {
+                message.without_endpoint_ms = None;
             }
-            _ => true,
-        });
+            self.list_unexpected(open, index);
+            self.counters.count(crate::counters::Counter::Unexpected);
+        }
+    }
+
+    /// A message waits for a receive to be posted at this endpoint.
+    pub(super) fn list_unexpected(&mut self, open: usize, index: u32) {
+        let endpoint = self.endpoints[open].as_mut().expect("it is open");
+        self.waiting.push_back(&mut endpoint.unexpected, index);
+    }
+
+    /// Takes a message off the list that it waits in, if any: that of its endpoint, or of those whose endpoint is not open.
+    pub(super) fn unlist(&mut self, index: u32, endpoint: u16, without_endpoint: bool) {
+        if !self.waiting.has(index) {
+            return;
+        }
+        if without_endpoint {
+            self.waiting.remove(&mut self.without_endpoint, index);
+            self.without_endpoint_count -= 1;
+        } else if let Some(open) = self.endpoint(endpoint)
+            && let Some(endpoint) = &mut self.endpoints[open]
+        {
+            self.waiting.remove(&mut endpoint.unexpected, index);
+        }
     }
 
     /// Gives up messages whose endpoint was not opened in time. True: others still wait.
     pub(crate) fn expire_without_endpoint(&mut self, now_ms: u32, patience_ms: u32) -> bool {
-        while let Some(index) = self.without_endpoint.front().copied() {
+        while let Some(index) = self.without_endpoint.first() {
             let since = self.incoming.at(index).and_then(|message| message.without_endpoint_ms);
             if since.is_some_and(|since| now_ms.wrapping_sub(since) <= patience_ms) {
                 return true;
             }
-            self.without_endpoint.pop_front();
             self.give_up(index);
         }
         false
@@ -68,9 +87,9 @@ impl ReceivePath {
 
     /// Nobody could open an endpoint for so many milliseconds.
     pub(crate) fn excuse(&mut self, absent_ms: u32) {
-        for index in &self.without_endpoint {
+        for index in self.waiting.iter(self.without_endpoint) {
             if let Some(since) =
-                self.incoming.at_mut(*index).and_then(|m| m.without_endpoint_ms.as_mut())
+                self.incoming.at_mut(index).and_then(|m| m.without_endpoint_ms.as_mut())
             {
                 *since = since.wrapping_add(absent_ms);
             }
@@ -80,14 +99,16 @@ impl ReceivePath {
     /// Closes an endpoint: its receives end, its messages are given up.
     pub(crate) fn close_endpoint(&mut self, number: u16) {
         let Some(index) = self.endpoint(number) else { return };
+        let unexpected = self.endpoints[index].as_ref().expect("it is open").unexpected;
+        let unexpected: Vec<u32> = self.waiting.iter(unexpected).collect();
+        for message in unexpected {
+            self.give_up(message);
+        }
         let closed = self.endpoints[index].take().expect("it is open");
         self.endpoint_index[usize::from(number)] = 0;
         self.open -= 1;
         for posted in closed.posted {
             self.end_unmatched(posted, Status::EndpointClosed);
-        }
-        for message in closed.unexpected {
-            self.give_up(message);
         }
         let left: Vec<u32> = self
             .incoming
@@ -220,9 +241,9 @@ impl ReceivePath {
         }
     }
 
-    fn find_unexpected(&self, open: usize, selector: &Selector) -> Option<usize> {
+    fn find_unexpected(&self, open: usize, selector: &Selector) -> Option<u32> {
         let endpoint = self.endpoints[open].as_ref()?;
-        endpoint.unexpected.iter().position(|index| {
+        self.waiting.iter(endpoint.unexpected).find(|index| {
             self.incoming.at(*index).is_some_and(|message| {
                 selector.accepts(message.node, message.source_endpoint, message.match_bits)
             })
@@ -230,8 +251,10 @@ impl ReceivePath {
     }
 
     pub(super) fn take_unexpected(&mut self, open: usize, selector: &Selector) -> Option<u32> {
-        let at = self.find_unexpected(open, selector)?;
-        self.endpoints[open].as_mut().expect("open").unexpected.remove(at)
+        let index = self.find_unexpected(open, selector)?;
+        let endpoint = self.endpoints[open].as_mut()?;
+        self.waiting.remove(&mut endpoint.unexpected, index);
+        Some(index)
     }
 
     pub(crate) fn cancel(&mut self, op: OpId) -> bool {
@@ -251,9 +274,10 @@ impl ReceivePath {
         claim: bool,
     ) -> Option<ProbeInfo> {
         let open = self.endpoint(number)?;
-        let at = self.find_unexpected(open, selector)?;
-        let list = &mut self.endpoints[open].as_mut().expect("open").unexpected;
-        let index = if claim { list.remove(at)? } else { *list.get(at)? };
+        let index = match claim {
+            true => self.take_unexpected(open, selector)?,
+            false => self.find_unexpected(open, selector)?,
+        };
         let generation = self.incoming.generation(index);
         let message = self.incoming.at_mut(index).expect("listed");
         message.claimed = claim;
@@ -315,7 +339,6 @@ impl ReceivePath {
                 gone.push(index);
             }
         }
-        self.unlist(&gone);
         for index in gone {
             self.remove_incoming(index);
         }
@@ -356,19 +379,6 @@ impl ReceivePath {
         let Some(mut message) = self.take_incoming(index) else { return };
         if let Place::Posted(spot) = core::mem::replace(&mut message.place, Place::Later) {
             self.report(spot, &message.envelope(), status);
-        }
-    }
-
-    /// Takes unexpected messages, given in order of their indices, off their endpoints' lists. There may be as many as the
-    /// table holds, so each list is walked but once.
-    fn unlist(&mut self, gone: &[u32]) {
-        if gone.is_empty() {
-            return;
-        }
-        let stays = |index: &u32| gone.binary_search(index).is_err();
-        self.without_endpoint.retain(stays);
-        for endpoint in self.endpoints.iter_mut().flatten() {
-            endpoint.unexpected.retain(stays);
         }
     }
 }

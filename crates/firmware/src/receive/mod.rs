@@ -30,7 +30,7 @@ use alloc::collections::VecDeque;
 use emp_wire::{AtomicOp, Datatype, DoneStatus, NodeId, NotReadyCause, Sequence};
 use hashbrown::HashMap;
 
-use crate::by_peer::ByPeer;
+use crate::by_peer::{ByPeer, Links, List};
 use crate::counters::Counters;
 use crate::cross::{Control, ToSend};
 use crate::descriptor::{Completion, Selector};
@@ -172,7 +172,7 @@ impl Incoming {
 #[derive(Default)]
 struct Endpoint {
     posted: VecDeque<u32>,
-    unexpected: VecDeque<u32>,
+    unexpected: List,
 }
 
 /// A peer as the receive path sees it. Small: there may be a hundred thousand idle ones.
@@ -208,7 +208,10 @@ pub(crate) struct ReceivePath {
     endpoints: Vec<Option<Endpoint>>,
     open: usize,
     /// Messages for endpoints that are not open, in order of arrival.
-    without_endpoint: VecDeque<u32>,
+    without_endpoint: List,
+    without_endpoint_count: usize,
+    /// Messages in these lists, and in those of endpoints.
+    waiting: Links,
     posted: Slots<Posted>,
     /// Receives posted so far, and which of them wait for a node by name.
     posts: u64,
@@ -222,6 +225,8 @@ pub(crate) struct ReceivePath {
     pulls: Slots<pulling::PullState>,
     /// What is asked of whom.
     credit: credit::Credit<pulling::Puller>,
+    /// Messages that go to a posted receive.
+    bound: usize,
     /// Messages that [`lands`](Incoming::lands) says it of.
     long_trains: u32,
     /// Messages that are read from their senders' memory, by index and generation.
@@ -255,7 +260,9 @@ impl ReceivePath {
             endpoint_index: Vec::new(),
             endpoints: Vec::new(),
             open: 0,
-            without_endpoint: VecDeque::new(),
+            without_endpoint: List::default(),
+            without_endpoint_count: 0,
+            waiting: Links::default(),
             posted: Slots::new(RECEIVES_MAX),
             posts: 0,
             directed: directed::Directed::default(),
@@ -266,6 +273,7 @@ impl ReceivePath {
             pool: Pool::new(POOL_BYTES / 100 * (100 - POOL_SEND_PERCENT)),
             pulls: Slots::new(PULLS_MAX),
             credit: credit::Credit::new(),
+            bound: 0,
             long_trains: 0,
             direct: VecDeque::new(),
             acks: acknowledge::AckQueues::default(),
@@ -299,17 +307,14 @@ impl ReceivePath {
         self.incoming.len() > 0 || self.fetches.len() > 0
     }
 
-    /// Peers that still owe us parts of a message.
+    /// Peers that still owe us parts of a message, in no order, and some of them more than once.
     pub(crate) fn peers_with_arrivals(&self) -> Vec<u32> {
-        self.incoming
-            .indices()
-            .filter_map(|i| self.incoming.at(i))
-            .filter(|message| {
-                !message.train_complete() || message.early || message.pulling.is_under_way()
-            })
-            .map(|message| message.peer)
-            .chain(self.fetches.indices().filter_map(|i| Some(self.fetches.at(i)?.peer)))
-            .collect()
+        let arrive = |peer: &u32| {
+            let ReceivePeer { progress, early, .. } = self.peers[*peer];
+            progress != NONE || early != NONE
+        };
+        let arriving = self.incoming_of.peers().filter(arrive);
+        arriving.chain(self.credit.asked_peers()).chain(self.fetches_of.peers()).collect()
     }
 
     /// True if a message of this peer is still here, be it one that was whole when the peer left.
@@ -317,29 +322,9 @@ impl ReceivePath {
         self.incoming_of.has(peer)
     }
 
-    /// Nodes that unmatched receives wait for by name.
-    pub(crate) fn awaited_nodes(&self) -> Vec<NodeId> {
-        let mut nodes: Vec<NodeId> = self
-            .posted
-            .indices()
-            .filter_map(|i| self.posted.at(i))
-            .filter(|posted| !posted.bound && posted.selector.from != NodeId::ANY)
-            .map(|posted| posted.selector.from)
-            .collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes
-    }
-
     /// A message is on its way into a posted buffer, or being pulled.
     pub(crate) fn is_receiving(&self) -> bool {
-        self.pulls.len() > 0
-            || self.fetches.len() > 0
-            || !self.order.is_idle()
-            || self.incoming.len() > 0
-                && self.incoming.indices().any(|i| {
-                    self.incoming.at(i).is_some_and(|m| matches!(m.place, Place::Posted(_)))
-                })
+        self.bound > 0 || self.pulls.len() > 0 || self.fetches.len() > 0 || !self.order.is_idle()
     }
 }
 

@@ -117,6 +117,7 @@ impl ReceivePath {
     pub(super) fn bind(&mut self, index: u32, spot: Spot) {
         let receive = self.posted.at_mut(spot.receive).expect("it was matched");
         receive.bound = receive.multi == NONE;
+        self.bound += 1;
         let wanted = receive.segments.bytes() - spot.at;
         let incoming = self.incoming.at_mut(index).expect("the caller has it");
         let start = u64::from(incoming.unscheduled);
@@ -194,6 +195,7 @@ impl ReceivePath {
         let Place::Posted(spot) = incoming.place else { return };
         let envelope = incoming.envelope();
         incoming.place = Place::Later;
+        self.bound -= 1;
         self.report(spot, &envelope, status);
         self.give_up(index);
     }
@@ -215,6 +217,8 @@ impl ReceivePath {
     pub(super) fn take_incoming(&mut self, index: u32) -> Option<Incoming> {
         let incoming = self.incoming.remove(index)?;
         self.incoming_of.remove(incoming.peer, index);
+        self.bound -= usize::from(matches!(incoming.place, Place::Posted(_)));
+        self.unlist(index, incoming.endpoint, incoming.without_endpoint_ms.is_some());
         if incoming.kept.is_some() {
             self.kept.remove(&(incoming.peer, incoming.number));
         }

@@ -46,10 +46,6 @@ impl Pulling {
         self.next >= self.end && self.out == 0
     }
 
-    pub(super) const fn is_under_way(&self) -> bool {
-        self.out > 0
-    }
-
     /// What is still to be asked for: the first byte, and how many.
     pub(super) const fn left(&self) -> (u64, u64) {
         (self.next, self.end - self.next)

@@ -66,7 +66,12 @@ mod x86 {
             state = _mm_crc32_u64(state, u64::from_le_bytes(*c));
             state = _mm_crc32_u64(state, u64::from_le_bytes(*d));
         }
-        for word in words {
+        let (twos, word) = words.as_chunks::<2>();
+        if let [[a, b]] = twos {
+            state = _mm_crc32_u64(state, u64::from_le_bytes(*a));
+            state = _mm_crc32_u64(state, u64::from_le_bytes(*b));
+        }
+        if let [word] = word {
             state = _mm_crc32_u64(state, u64::from_le_bytes(*word));
         }
         // The upper half is zero.

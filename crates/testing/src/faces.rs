@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -328,11 +329,18 @@ impl Face {
     ///
     /// If the script fails.
     pub fn installed(&self, script: &str) -> String {
-        let place = self.place("install");
+        // Each use has a place of its own, as those of one program run at once.
+        static USES: AtomicU32 = AtomicU32::new(0);
+        let use_number = USES.fetch_add(1, Ordering::Relaxed);
+        let place = self.place(&format!("install{use_number}"));
         let to = place.0.join("root");
         let install = root().join("faces").join(self.name).join("install");
+        // It builds the tools beside the library: not two of them at once.
+        static INSTALLING: Mutex<()> = Mutex::new(());
+        let turn = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
         let installed = Command::new(install).arg(self.built()).arg("/usr").arg(&to).output();
         let installed = installed.expect("the script was started");
+        drop(turn);
         let text = String::from_utf8_lossy(&installed.stderr);
         assert!(installed.status.success(), "{text}");
         let script = format!("{INSTALLED}\n{script}");

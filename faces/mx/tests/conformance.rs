@@ -109,9 +109,48 @@ fn what_is_installed_works() {
             refuses "$tool" -M 1
             refuses "$tool" -S x
         done
+        test -s "$root/share/man/man3/myriexpress.3"
         "#,
     );
     assert!(text.contains("messages/s") && text.contains("half of a round trip"), "{text}");
+}
+
+/// Boards are the interfaces that are named, in this order; an endpoint is on the one that it was opened on.
+#[test]
+fn boards_are_the_interfaces_in_their_order() {
+    let text = MX.installed(
+        r#"
+        # Only root makes interfaces.
+        [ "$(id -u)" = 0 ] || exit 0
+        ip link add one type veth peer name two
+        ip address add 10.9.1.1/24 dev one
+        ip address add 10.9.2.1/24 dev two
+        ip link set one up
+        ip link set two up
+        for order in one,two two,one; do
+            export EMP_INTERFACE=$order
+            "$root/bin/emp-mx-info" | sed -n '/^board/N; s/ *\n *NIC id */ /p' | sed "s/^/$order /"
+            "$root/bin/emp-mx-pingpong" -b 1 -e 70 & side=$!
+            "$root/bin/emp-mx-pingpong" -d ann:1 -r 70 -M 64 -N 20 -V
+            wait $side
+            "$root/bin/emp-mx-pingpong" -b 1 -e 70 & side=$!
+            "$root/bin/emp-mx-pingpong" -b 1 -d ann:1 -r 70 -M 64 -N 20 -V
+            wait $side
+            ! "$root/bin/emp-mx-info" ann:2 || exit 1
+        done
+        "#,
+    );
+    if text.is_empty() {
+        return;
+    }
+    for board in [
+        "one,two board 0: ann:0 02:45:0a:09:01:01",
+        "one,two board 1: ann:1 02:45:0a:09:02:01",
+        "two,one board 0: ann:0 02:45:0a:09:02:01",
+        "two,one board 1: ann:1 02:45:0a:09:01:01",
+    ] {
+        assert!(text.contains(board), "{board}: {text}");
+    }
 }
 
 /// The active side knows the other one by the first name, which that one knows as the second.

@@ -132,6 +132,8 @@ fn what_is_installed_works() {
                 wait $side
             done
             "$tool" -d ann -n nic7 2>&1 | grep 'no NIC'
+            EMP_INTERFACE=nosuch0 "$tool" 2>&1 | grep 'no interface'
+            EMP_LINK=nonsense "$tool" 2>&1 | grep 'EMP_LINK'
             refuses "$tool" -M 1
             refuses "$tool" -l 3
         done
@@ -139,6 +141,7 @@ fn what_is_installed_works() {
         $ring -r 1 & one=$!
         $ring -r 2 & side=$!
         $ring -r 0 ann ann ann
+        test -s "$root/share/man/man3/vipl.3"
         wait $one
         wait $side
         "#,

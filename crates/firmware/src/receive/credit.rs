@@ -238,12 +238,14 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
         some
     }
 
-    /// Notes when the next sender will not have answered for too long, if somebody waits for what it has.
+    /// All that could be asked for is: notes when the next sender will not have answered for too long, if somebody waits for what it has.
     pub(super) fn look_later(&mut self) {
         let counted = |sender: &&Sender<K>| !sender.silent && sender.out > 0;
         let first = || self.senders.values().filter(counted).map(|sender| sender.heard).min();
         let first = (!self.heads.is_empty()).then(first).flatten();
         self.due = first.map(|first| first + SILENCE);
+        // Who answered again has had its turn by this, however many of its frames came at once.
+        self.answered_again = false;
     }
 
     /// When that is to be looked at.

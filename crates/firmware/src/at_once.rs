@@ -8,8 +8,7 @@ use crate::encode::HEAD_ROOM_BYTES;
 use crate::engine::Firmware;
 use crate::memory::HostMemory;
 use crate::path::PathId;
-use crate::path::unit::weight;
-use crate::send::{AtOnceEnd, Form, Outlet};
+use crate::send::{AtOnceEnd, Form, Load, Outlet};
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
@@ -128,15 +127,16 @@ impl Firmware {
                 let way = self.peers.way(peer, path).ok_or(PostError::Busy)?;
                 let fragment = frame_bytes_max - HEADER_BYTES as u16;
                 let usual_frames = 1;
-                Form { path, way, long: false, weight: 1, fragment, usual_frames, lent: false, end }
+                let load = Load::of(SHORT_FIELDS_BYTES + send.segments.bytes(), false);
+                Form { path, way, long: false, load, fragment, usual_frames, lent: false, end }
             }
             Some(Long { usual_frames }) => {
                 let way = self.peers.way(peer, path).ok_or(PostError::Busy)?;
                 // It goes on in no others, and has no fields for that.
                 let body = long_fragment(&send) - LONG_BYTES;
-                let weight = weight(body as u64, frame_bytes_max, self.peers[peer].is_deep(path));
+                let load = Load::of((body + HEADER_BYTES) as u64, true);
                 let fragment = long_fragment(&send) as u16;
-                Form { path, way, long: true, weight, fragment, usual_frames, lent: lends, end }
+                Form { path, way, long: true, load, fragment, usual_frames, lent: lends, end }
             }
         };
         let (peers, cross, frame_bytes_max) = (&self.peers, &mut self.cross, self.takes_bytes_max);

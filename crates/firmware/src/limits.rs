@@ -16,9 +16,6 @@ pub const FRAME_SEGMENTS_MAX: usize = 8;
 /// acknowledgement cover it; 256 frames of 1500 bytes are the bandwidth-delay product of 100 Gb/s at 30 µs.
 pub const WINDOW_FRAMES: u32 = 256;
 
-/// Frames of the smallest congestion window: enough for an acknowledgement request to be under way with data.
-pub const WINDOW_FRAMES_MIN: u32 = 4;
-
 /// Peers a node knows at a time, idle ones included. At 256 bytes each: 32 MiB.
 pub const PEERS_MAX: usize = 131_072;
 

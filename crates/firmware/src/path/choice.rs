@@ -51,6 +51,8 @@ pub(crate) struct Paths<'a> {
     pub(crate) costs: &'a Costs,
     /// Those by which frames longer than the MTU get through (`LONG-3`), a bit each.
     pub(crate) long: u8,
+    /// Those by which the peer has room for many such.
+    pub(crate) deep: u8,
 }
 
 impl<'a> Paths<'a> {
@@ -136,7 +138,7 @@ mod tests {
         let ways =
             [Some((LinkIndex(0), &addresses[0])), Some((LinkIndex(1), &addresses[1])), None, None];
         let costs = costs();
-        let paths = Paths { ways, costs: &costs, long: second.bit() };
+        let paths = Paths { ways, costs: &costs, long: second.bit(), deep: 0 };
         assert_eq!((paths.choose(4, false), paths.choose(5, false)), (first, second));
         assert_eq!((paths.choose(2, true), paths.choose(3, true)), (first, second));
         assert_eq!(Paths { long: 0, ..paths }.choose(4, true), first);

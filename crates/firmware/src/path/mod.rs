@@ -10,11 +10,15 @@ use crate::limits::PATHS_MAX;
 use crate::transmit::LinkIndex;
 
 pub(crate) mod choice;
+pub(crate) mod congestion;
 pub(crate) mod limited;
 pub(crate) mod link_info;
 pub(crate) mod mtu;
 mod of_peer;
+pub(crate) mod pacing;
+pub(crate) mod recovery;
 pub(crate) mod routes;
+pub(crate) mod rtt;
 mod seek;
 pub(crate) mod table;
 pub(crate) mod unit;

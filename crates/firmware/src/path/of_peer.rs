@@ -10,12 +10,6 @@ use crate::time::Time;
 use crate::transmit::LinkIndex;
 
 impl Peer {
-    /// The peer has room for many long frames by this path.
-    #[inline]
-    pub(crate) const fn is_deep(&self, path: PathId) -> bool {
-        (self.long >> PATHS_MAX) & path.bit() != 0
-    }
-
     /// Its first path is known, and has not failed.
     #[inline]
     pub(crate) const fn is_first_up(&self) -> bool {
@@ -33,7 +27,12 @@ impl Peers {
         if peer.up & !PathId::FIRST.bit() != 0 {
             self.add_further(index, &mut ways);
         }
-        Paths { ways, costs: &self.costs, long: peer.long & ((1 << PATHS_MAX) - 1) }
+        Paths {
+            ways,
+            costs: &self.costs,
+            long: peer.long & ((1 << PATHS_MAX) - 1),
+            deep: peer.long >> PATHS_MAX,
+        }
     }
 
     fn add_further<'a>(&'a self, index: u32, ways: &mut [Option<Way<'a>>; PATHS_MAX]) {

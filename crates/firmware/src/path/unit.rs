@@ -7,7 +7,7 @@
 
 use alloc::collections::VecDeque;
 
-use emp_wire::{Epoch, HEADER_BYTES, Header, Hello, Kind, LONG_FRAME_BYTES, LinkAddress};
+use emp_wire::{Epoch, Header, Hello, Kind, LONG_FRAME_BYTES, LinkAddress};
 use hashbrown::HashMap;
 
 use crate::counters::Counter;
@@ -60,17 +60,12 @@ const OPEN_FAILURES_MAX: u32 = 2;
 /// A path that was open for so long is good: when it fails, that counts as the first time.
 const SOUND_AFTER: Span = Span::ms(10_000);
 
-/// How many frames of up to `usual_bytes` bytes one with so much body and payload counts as (`WINDOW-1`): more than one if it is longer
-/// than those. `deep`: the peer has room for many.
-pub(crate) fn weight(bytes: u64, usual_bytes: u16, deep: bool) -> u8 {
-    /// As which a window takes [`DEEP_FRAMES`] of the longest.
-    const DEEP_BYTES: u64 = LONG_FRAME_BYTES as u64 * DEEP_FRAMES as u64 / WINDOW_FRAMES as u64;
-    let usual = u64::from(usual_bytes.max(1));
-    if bytes + HEADER_BYTES as u64 <= usual {
-        return 1;
-    }
-    let unit = if deep { usual.max(DEEP_BYTES) } else { usual };
-    bytes.div_ceil(unit).clamp(2, u8::MAX.into()) as u8
+/// Bytes that a peer has room for that come by one path: as many frames of the usual length as have numbers, or [`DEEP_FRAMES`] of the
+/// longest where it has room for many of these.
+pub(crate) const fn room_bytes(usual_bytes: u16, long: bool, deep: bool) -> u32 {
+    let usual = usual_bytes as u32 * WINDOW_FRAMES;
+    let deep_bytes = LONG_FRAME_BYTES as u32 * DEEP_FRAMES;
+    if long && deep && deep_bytes > usual { deep_bytes } else { usual }
 }
 
 /// What is known of long frames by a path.
@@ -87,7 +82,6 @@ struct Unit {
     failures: u32,
 }
 
-/// A question that is out.
 struct Ask {
     peer: u32,
     link: LinkIndex,
@@ -210,8 +204,11 @@ impl Units {
         set_bits(self.ever)
     }
 
-    /// What failed before says nothing any more: the next train asks.
+    /// What failed before says nothing any more: the next train asks, and what is asked already is asked anew.
     fn forgive(&mut self, now: Time, peer: u32) {
+        for ask in self.asks.iter_mut().filter(|ask| ask.peer == peer) {
+            (ask.next, ask.tries) = (now, 0);
+        }
         for link in self.known_links() {
             if let Some(unit) = self.paths.get_mut(&(peer, link)) {
                 (unit.failures, unit.retry_at) = (0, unit.retry_at.min(now));
@@ -422,15 +419,11 @@ mod tests {
     }
 
     #[test]
-    fn a_window_fits_six_long_frames_or_eleven() {
-        let most = u64::from(LONG_FRAGMENT_BYTES);
-        let fit = |usual, deep| WINDOW_FRAMES / u32::from(weight(most, usual, deep));
-        assert_eq!([fit(1_472, false), fit(1_472, true)], [6, 11]);
+    fn a_window_fits_six_long_frames_or_twelve() {
+        let fit = |usual, deep| room_bytes(usual, true, deep) / LONG_FRAME_BYTES as u32;
+        assert_eq!([fit(1_472, false), fit(1_472, true)], [6, 12]);
         // Where usual frames are longer, there was room for more.
         assert_eq!(fit(8_972, false), fit(8_972, true));
-        for deep in [false, true] {
-            assert_eq!([weight(1_440, 1_472, deep), weight(1_441, 1_472, deep)], [1, 2]);
-        }
     }
 
     #[test]

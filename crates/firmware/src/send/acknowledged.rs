@@ -5,12 +5,15 @@ use emp_wire::{DoneStatus, NotReadyCause, SACK_WORDS_MAX, Sequence};
 
 use super::record::{Active, Frame, FrameState, What};
 use super::tail::untaken;
-use super::{Held, SendMessage, SendPath, Stage, Work, window_mut};
+use super::window::{on_acked, rtt_mut};
+use super::{Held, SendMessage, SendPath, Stage, Work};
 use crate::ahead::ANSWER_BYTES;
 use crate::counters::Counter;
 use crate::descriptor::Status;
 use crate::limits::{NOT_READY_BACKOFF, PATHS_MAX};
 use crate::path::PathId;
+use crate::path::congestion::{Acked, Lost};
+use crate::path::recovery::Fate;
 use crate::profile::RetransmitUnit;
 use crate::time::{Span, Time};
 
@@ -32,6 +35,8 @@ pub(crate) struct Explicit<'a> {
 struct Progress {
     /// By path.
     acked: [u32; PATHS_MAX],
+    /// Place of the latest of them in the path's order of transmission.
+    last: [Option<u32>; PATHS_MAX],
     /// A question ([`tail`](super::tail)) was answered, by path: the path works, but what was asked after has not got any further by
     /// that. It was not answered by itself, either.
     answered: [bool; PATHS_MAX],
@@ -85,9 +90,9 @@ impl SendPath {
         let now_us = (now.0 / 1_000) as u32;
         // Looked up before its place may be taken by another frame.
         let latest = sack.and_then(|ack| latest(active, sent_end, ack.latest));
-        let windows = (&mut entry.window, &mut entry.further);
+        let windows = (&mut entry.rtt, &mut entry.further);
         let least_us = latest.map_or(0, |frame| {
-            window_mut(windows, &mut self.further, frame.path).answered_us(frame.is_long())
+            rtt_mut(windows, &mut self.further, frame.path).answered_us(frame.is_long())
         });
         let answered = latest.filter(|frame| arrived(frame, now_us, least_us));
         let mut progress = Progress::default();
@@ -101,6 +106,7 @@ impl SendPath {
             selective(active, cumulative, ack.sack, &mut progress);
         }
         let waited = now.since(active.acked_at);
+        let mut sample_of = [None; PATHS_MAX];
         for path in PathId::all() {
             let acked = progress.acked[path.index()];
             if progress.answered[path.index()] {
@@ -115,32 +121,41 @@ impl SendPath {
             let delay_us = sack.map_or(0, |ack| ack.delay_us.min(HELD_BACK_MAX_US));
             // How long the receiver sat on it is known of the frame that came last, not of those by the other path.
             let timed = latest.is_none_or(|frame| frame.path == path);
-            let window =
-                window_mut((&mut entry.window, &mut entry.further), &mut self.further, path);
+            let next = flight.order.wrapping_add(1);
+            let rtt = rtt_mut((&mut entry.rtt, &mut entry.further), &mut self.further, path);
             let copy = progress.copy_sent[path.index()];
             let since_copy = copy.and_then(|sent_us| passed_us(now_us, sent_us));
-            let resent = progress.resent && !window.is_too_soon(since_copy, waited);
+            let resent = progress.resent && !rtt.is_too_soon(since_copy, waited);
             let sample = progress.sample[path.index()];
             let sample = sample
                 .filter(|_| timed && (!resent || has_sack))
+                // What came long before, and whose acknowledgements were lost, did not take so long.
+                .filter(|(order, _)| latest.is_none_or(|frame| frame.order == *order))
                 .filter(|_| !(progress.answered.contains(&true) && has_sack));
             match sample.and_then(|(_, sent_us)| passed_us(now_us, sent_us)) {
                 Some(passed_us) => {
-                    let sample = passed_us.saturating_sub(delay_us);
-                    window.on_round_trip(sample, acked, now_us);
+                    let sample_us = passed_us.saturating_sub(delay_us);
+                    rtt.on_sample(sample_us, now_us);
+                    sample_of[path.index()] = Some(sample_us);
                 }
                 None => {
-                    window.on_unclear_answer(since_copy, waited, self.profile.ack_delay);
-                    window.grow(acked);
+                    rtt.on_unclear_answer(since_copy, waited, self.profile.ack_delay);
                 }
             }
+            rtt.on_progress();
+            let order = progress.last[path.index()].unwrap_or(next.wrapping_sub(1));
+            let sample_us = sample_of[path.index()];
+            let news = Acked { bytes: acked, order, next, sample_us, marked: 0 };
+            on_acked(entry.further, &mut self.further, path, (&entry.rtt, &news, now));
         }
         let probed = sack.is_some() && progress.resent && self.profile.selective_acks;
         if let Some(frame) = answered {
-            active.raise_acked(frame.path, frame.order);
+            active.note_arrived(&frame);
         }
-        // An answer to a probe says of all frames sent before it that it does not name that they are lost.
-        if has_sack || probed || untaken.is_some() {
+        // An answer to a probe says of all frames sent before it that it does not name that they are lost. A question leaves before what
+        // has lower numbers: a receiver that takes nothing out of turn has dropped it when it answers those.
+        let overtaken = active.is_overtaken();
+        if has_sack || probed || overtaken || untaken.is_some() {
             self.find_lost(now, peer);
         }
         if let Some(sequence) = untaken {
@@ -157,40 +172,70 @@ impl SendPath {
             // Its deadline comes to nothing, or is that of what is sent until then.
             None => {}
             // Most acknowledgements free nothing that waits: then only the deadline moves.
-            Some(active) if active.is_waiting() => self.arm_later(peer, now),
+            Some(active) if active.is_waiting() && active.lost_at.is_none() => {
+                self.arm_later(peer, now);
+            }
             Some(_) => self.mark_ready(peer),
         }
     }
 
     /// Frames that were sent well before one that arrived are lost (`RESEND-1`).
-    fn find_lost(&mut self, now: Time, peer: u32) {
-        let reorder = self.profile.reorder_frames;
-        let end = self.peers[peer].next;
-        let active = self.peers[peer].active.as_deref_mut().expect("caller has seen it");
+    pub(super) fn find_lost(&mut self, now: Time, peer: u32) {
+        let (ahead, now_us) = (self.profile.reorder_frames, (now.0 / 1_000) as u32);
+        let entry = &mut self.peers[peer];
+        let mut rtts = [entry.rtt; PATHS_MAX];
+        PathId::all().for_each(|path| rtts[path.index()] = *entry.rtt(&self.further, path));
+        let end = entry.next;
+        let Some(active) = entry.active.as_deref_mut() else { return };
         let mut sequence = active.unacked;
+        let mut due_us = u32::MAX;
         let span = (end.since(sequence) as u32).min(crate::limits::WINDOW_FRAMES);
         active.long_from = active.long_from.filter(|from| sequence.before(*from));
         let mut long = [0; PATHS_MAX];
         let mut lost = 0u8;
+        let mut gone = [Lost::default(); PATHS_MAX];
+        let mut orders = [0; PATHS_MAX];
+        PathId::all().for_each(|path| orders[path.index()] = active.flight(path).order);
         for _ in 0..span {
-            let frame = active.frame(sequence);
+            let frame = *active.frame(sequence);
             // Datagrams of one stream seldom overtake each other, sixty kilobytes of them hardly ever.
-            let reorder = if frame.is_long() { 0 } else { reorder };
-            let acked = active.flight(frame.path).acked_order;
-            let horizon = acked.wrapping_sub(reorder);
-            let late = (frame.order.wrapping_sub(horizon) as i32) < 0;
-            if frame.state == FrameState::InFlight && late {
-                let path = frame.path;
+            let ahead = if frame.is_long() { 0 } else { ahead };
+            let path = frame.path;
+            let fate = match frame.state {
+                FrameState::InFlight => {
+                    let recovery = &active.flight(path).recovery;
+                    recovery.judge(frame.departure(), ahead, now_us, &rtts[path.index()])
+                }
+                _ => Fate::Open,
+            };
+            if let Fate::Due(us) = fate {
+                due_us = due_us.min(us);
+            }
+            if fate == Fate::Lost {
                 long[path.index()] += u32::from(frame.is_long() && active.left_long(sequence));
+                let gone = &mut gone[path.index()];
+                if lost & path.bit() == 0 || (frame.order.wrapping_sub(gone.order) as i32) > 0 {
+                    gone.order = frame.order;
+                }
+                gone.bytes += u32::from(frame.load.bytes);
+                gone.unit = gone.unit.max(frame.load.bytes.into());
                 lost |= path.bit();
                 mark_unit_lost(active, sequence, self.profile.retransmit, self.profile.collection);
             }
             sequence = sequence.plus(1);
         }
+        active.lost_at = (due_us != u32::MAX).then(|| now + Span::us(due_us.into()));
+        for path in PathId::all().filter(|path| lost & path.bit() != 0) {
+            active.flight_mut(path).recovery.on_recovery();
+        }
         for path in PathId::all().filter(|path| lost & path.bit() != 0) {
             let entry = &mut self.peers[peer];
-            let windows = (&mut entry.window, &mut entry.further);
-            window_mut(windows, &mut self.further, path).on_loss();
+            rtt_mut((&mut entry.rtt, &mut entry.further), &mut self.further, path).on_loss();
+            let next = orders[path.index()].wrapping_add(1);
+            let gone = Lost { next, ..gone[path.index()] };
+            if let Some(congestion) = self.congestion_mut(peer, path) {
+                congestion.on_loss(&gone);
+            }
         }
         for path in PathId::all().filter(|path| long[path.index()] > 0) {
             self.strike(peer, path, long[path.index()]);
@@ -445,9 +490,16 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
     match frame.state {
         FrameState::Acked | FrameState::Unsent => return,
         FrameState::InFlight => {
-            active.flights.arrives(frame.path, frame.weight);
+            active.flights.arrives(frame.path, frame.load);
         }
-        FrameState::Lost => active.flights.finds(frame.path),
+        FrameState::Lost => {
+            active.flights.finds(frame.path);
+            // It had only been overtaken, unless a timer found it, or it came too early to be taken.
+            let flight = active.flight_mut(frame.path);
+            if !frame.is_long() && flight.backoff == 0 {
+                flight.recovery.on_reordering();
+            }
+        }
     }
     active.frame_mut(sequence).state = FrameState::Acked;
     if frame.is_long() {
@@ -456,7 +508,7 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
     }
     // Karn: a retransmitted frame does not say which copy was acknowledged.
     if !frame.resent {
-        active.raise_acked(frame.path, frame.order);
+        active.note_arrived(&frame);
     }
     progress.resent |= frame.resent;
     if !frame.resent {
@@ -477,7 +529,13 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
         progress.answered[frame.path.index()] = true;
         return;
     }
-    progress.acked[frame.path.index()] += u32::from(frame.weight);
+    progress.acked[frame.path.index()] += u32::from(frame.load.bytes);
+    progress.last[frame.path.index()].get_or_insert(frame.order);
+    if let Some(last) = &mut progress.last[frame.path.index()]
+        && (frame.order.wrapping_sub(*last) as i32) > 0
+    {
+        *last = frame.order;
+    }
     if frame.resent {
         let copy = &mut progress.copy_sent[frame.path.index()];
         if copy.is_none_or(|sent_us| passed_us(frame.sent_us, sent_us).is_some()) {

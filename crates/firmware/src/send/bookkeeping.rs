@@ -27,6 +27,10 @@ pub(super) const fn handle(index: u32, generation: u32) -> u32 {
     generation << 16 | index & 0xFFFF
 }
 
+/// Smallest window by which long frames leave: most of one of the longest. Less of a port's queue is no room for such bursts, and
+/// frames of the MTU can be let out one by one.
+const LONG_WINDOW_BYTES: u32 = 48 << 10;
+
 impl SendPath {
     /// Queues a message. `buffered_bytes_max` is what one frame to this peer holds.
     pub(crate) fn post(
@@ -230,7 +234,11 @@ impl SendPath {
         let long = message.total() > u64::from(cut.first_payload) || !alone;
         let long = if long && !direct { message.cut_long(&self.profile, crowded) } else { None };
         let path = paths.choose(usual, long.is_some());
-        if let Some(long) = long.filter(|_| paths.is_long(path)) {
+        let wide = |path| {
+            let way = paths.way(path);
+            self.window_by(&self.peers[peer], path, way) >= LONG_WINDOW_BYTES
+        };
+        if let Some(long) = long.filter(|_| paths.is_long(path) && wide(path)) {
             cut = long;
         }
         // Its receiver may know its cut by now, and place its blocks by that.

@@ -1,24 +1,28 @@
 //! What is under way to a peer, by path.
 
+use super::record::Load;
 use crate::limits::PATHS_MAX;
 use crate::path::PathId;
+use crate::path::recovery::Recovery;
 use crate::time::Time;
 
 /// What is under way by one path: frames of one do not show what became of those of the other (`PATH-4`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flight {
-    /// Frames in flight, by their weight.
+    /// Bytes in flight.
     pub(super) in_flight: u32,
     /// Found lost, and not sent again yet.
     pub(super) lost: u32,
     /// Transmissions so far.
     pub(super) order: u32,
-    /// The latest of them that is known to have arrived.
-    pub(super) acked_order: u32,
+    /// What was lost of them.
+    pub(super) recovery: Recovery,
     /// Timer runs since the last progress.
     pub(super) backoff: u32,
     /// Last time something of it was acknowledged, transmission began, or its timer ran.
     pub(super) progress_at: Time,
+    /// When the last frame left.
+    pub(super) left_at: Time,
     /// Last time something of it was acknowledged.
     pub(super) delivered_at: Time,
     /// Long frames that were lost lately, against those that arrived ([`long`](super::long)).
@@ -36,7 +40,7 @@ impl Flight {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flights {
     pub(super) each: [Flight; PATHS_MAX],
-    /// Of all together, frames in flight by their weight, and lost ones: most often that is all that is asked for.
+    /// Of all together, bytes in flight, and one for each lost frame: most often that is all that is asked for.
     pub(super) waiting: u32,
     pub(super) lost: u32,
     /// Another path than the first was used.
@@ -48,7 +52,12 @@ impl Flights {
     pub(super) fn restart(&mut self, order: u32, now: Time) {
         let used = if self.further { PATHS_MAX } else { 1 };
         for flight in &mut self.each[..used] {
-            *flight = Flight { order, acked_order: order, progress_at: now, ..Flight::default() };
+            *flight = Flight {
+                order,
+                recovery: Recovery::at(order),
+                progress_at: now,
+                ..Flight::default()
+            };
         }
         (self.waiting, self.lost, self.further) = (0, 0, false);
     }
@@ -68,7 +77,7 @@ impl Flights {
         self.each.iter_mut()
     }
 
-    /// Frames in flight by all paths, by their weight.
+    /// Bytes in flight by all paths.
     #[inline]
     pub(super) const fn in_flight(&self) -> u32 {
         self.waiting - self.lost
@@ -76,22 +85,22 @@ impl Flights {
 
     /// A frame leaves.
     #[inline]
-    pub(super) fn departs(&mut self, path: PathId, weight: u8) {
-        self.each[path.index()].in_flight += u32::from(weight);
-        self.waiting += u32::from(weight);
+    pub(super) fn departs(&mut self, path: PathId, load: Load) {
+        self.each[path.index()].in_flight += u32::from(load.bytes);
+        self.waiting += u32::from(load.bytes);
         self.further |= path != PathId::FIRST;
     }
 
     /// One that was in flight has arrived.
     #[inline]
-    pub(super) fn arrives(&mut self, path: PathId, weight: u8) {
-        self.each[path.index()].in_flight -= u32::from(weight);
-        self.waiting -= u32::from(weight);
+    pub(super) fn arrives(&mut self, path: PathId, load: Load) {
+        self.each[path.index()].in_flight -= u32::from(load.bytes);
+        self.waiting -= u32::from(load.bytes);
     }
 
     /// One that was in flight is found lost.
-    pub(super) fn loses(&mut self, path: PathId, weight: u8) {
-        self.arrives(path, weight);
+    pub(super) fn loses(&mut self, path: PathId, load: Load) {
+        self.arrives(path, load);
         self.each[path.index()].lost += 1;
         (self.waiting, self.lost) = (self.waiting + 1, self.lost + 1);
     }

@@ -2,13 +2,12 @@
 
 use emp_wire::{HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, MESSAGE_BYTES, Sequence, TARGET_BYTES};
 
-use super::record::{Active, Record, What};
+use super::record::{Active, Load, Record, What};
 use super::{SendPath, SendPeer};
 use crate::cross::RouteNews;
 use crate::limits::WINDOW_FRAMES;
-use crate::path::unit::weight;
 use crate::path::{PathId, Paths};
-use crate::peers::{Peer, Peers};
+use crate::peers::Peers;
 use crate::time::Time;
 
 /// What the loss of a long frame counts as, against the arrival of one; and how much of that is too much. More than one lost
@@ -31,10 +30,8 @@ const FIRST_FIELDS_BYTES: u64 =
     (TARGET_BYTES + MESSAGE_BYTES + LONG_BYTES + IMMEDIATE_BYTES) as u64;
 
 impl SendPath {
-    /// How many frames of the usual length a frame counts as in the window: as many as it would be, or fewer where the
-    /// receiver has room for many (`LONG-3`).
-    pub(super) fn weight_of(&self, record: &Record, place: u32, (to, path): (&Peer, PathId)) -> u8 {
-        let usual_bytes = to.frame_bytes_max;
+    /// How long a frame is, or will be: its first fields are counted in full.
+    pub(super) fn load_of(&self, record: &Record, place: u32, usual_bytes: u16) -> Load {
         let at = |message| self.messages.at(message);
         let (fragment, bytes) = match record.what {
             What::Message { message, .. } => match at(message) {
@@ -42,25 +39,24 @@ impl SendPath {
                     let fields = if place == 0 { FIRST_FIELDS_BYTES } else { 0 };
                     (message.fragment, message.fragment_at(place).1 + fields)
                 }
-                None => return 1,
+                None => return Load::SHORT,
             },
             What::Block { message, bytes, .. } => match at(message) {
                 Some(message) => {
                     let start = u64::from(place) * u64::from(message.fragment);
                     (message.fragment, u64::from(bytes).saturating_sub(start))
                 }
-                None => return 1,
+                None => return Load::SHORT,
             },
             What::Region(block) => {
                 let start = u64::from(place) * u64::from(block.fragment);
                 (block.fragment, block.memory.bytes.saturating_sub(start))
             }
-            What::Control(_) | What::Skip | What::Question => return 1,
+            What::Control(_) | What::Skip | What::Question => return Load::SHORT,
         };
-        if u32::from(fragment) + HEADER_BYTES as u32 <= usual_bytes.into() {
-            return 1;
-        }
-        weight(bytes.min(fragment.into()), usual_bytes, to.is_deep(path))
+        let bytes = bytes.min(fragment.into()) + HEADER_BYTES as u64;
+        let may = u32::from(fragment) + HEADER_BYTES as u32 > usual_bytes.into();
+        Load::of(bytes, may && bytes > usual_bytes.into())
     }
 
     /// Has it found out whether long frames get through, where they would be of use now and nobody knows.

@@ -32,8 +32,8 @@ use crate::counters::Counters;
 use crate::cross::{Control, RouteNews};
 use crate::descriptor::{Completion, OpKind, SendDescriptor, Status};
 use crate::first_numbers::FirstNumbers;
-use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX, POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
-use crate::path::PathId;
+use crate::limits::{POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
+use crate::path::rtt::Rtt;
 use crate::per_peer::PerPeer;
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
@@ -42,10 +42,11 @@ use crate::time::{Span, Time};
 use crate::timers::Timers;
 pub(crate) use acknowledged::Explicit;
 use record::Active;
+pub(crate) use record::Load;
 pub(crate) use short::{AtOnceEnd, Form};
 pub(crate) use timer::SUSPECT_PART;
 pub(crate) use transmission::Outlet;
-use window::Window;
+use window::Further;
 
 /// What a message is to its receiver.
 #[derive(Clone, Copy, Debug)]
@@ -141,8 +142,9 @@ struct SendPeer {
     /// Next sequence number to give out.
     next: Sequence,
     next_number: u32,
-    window: Window,
-    /// Place of those of the other paths among all such, from 1 on; 0: none was used yet.
+    /// Round trips of its first path.
+    rtt: Rtt,
+    /// Place of its windows, and of what is known of its other paths, among all such, from 1 on; 0: there are none yet.
     further: u16,
     /// Its epoch and a route are known.
     found: bool,
@@ -158,40 +160,7 @@ impl SendPeer {
             active.acked_at = now.min(active.acked_at + span);
         }
     }
-
-    fn further_place(&self) -> Option<usize> {
-        usize::from(self.further).checked_sub(1)
-    }
-
-    /// The window of one of its paths.
-    #[inline]
-    fn window<'a>(&'a self, further: &'a [FurtherWindows], path: PathId) -> &'a Window {
-        if path == PathId::FIRST {
-            return &self.window;
-        }
-        self.further_place().map_or(&self.window, |place| &further[place][path.index() - 1])
-    }
 }
-
-/// The window of one of a peer's paths, to be changed. Its parts, because the peer's other parts are in use meanwhile.
-fn window_mut<'a>(
-    (first, place): (&'a mut Window, &mut u16),
-    further: &'a mut Vec<FurtherWindows>,
-    path: PathId,
-) -> &'a mut Window {
-    let Some(path) = path.index().checked_sub(1) else { return first };
-    if *place == 0 {
-        if further.len() >= FURTHER_PATHS_MAX {
-            return first;
-        }
-        further.push([const { Window::new() }; PATHS_MAX - 1]);
-        *place = further.len() as u16;
-    }
-    &mut further[usize::from(*place) - 1][path]
-}
-
-/// Windows of a peer's paths beside the first.
-type FurtherWindows = [Window; PATHS_MAX - 1];
 
 /// The send path of a node.
 pub(crate) struct SendPath {
@@ -204,10 +173,9 @@ pub(crate) struct SendPath {
     peers: PerPeer<SendPeer>,
     messages: Slots<SendMessage>,
     pool: Pool,
-    /// Windows of paths beside the first. A peer that had such keeps its place.
-    further: Vec<FurtherWindows>,
+    /// Windows, and round trips of paths beside the first, of peers that needed such. They keep their place.
+    further: Vec<Further>,
     /// Boxes of peers that became idle. Each is moved between here and its peer, never copied.
-    #[expect(clippy::vec_box, reason = "4 KiB each: the box is what is kept")]
     spare: Vec<Box<Active>>,
     /// Peers with something to send, in turn.
     ready: VecDeque<u32>,
@@ -235,7 +203,7 @@ pub(crate) struct SendPath {
     pub(crate) first: FirstNumbers,
 }
 
-/// Boxes kept for reuse: peers that are active at the same time, in a usual burst. 4 KiB each.
+/// Boxes kept for reuse: peers that are active at the same time, in a usual burst. 5 KiB each.
 const SPARE_MAX: usize = 256;
 
 impl SendPath {
@@ -285,7 +253,7 @@ impl SendPath {
             active: None,
             next: self.first.sequence,
             next_number: self.first.message,
-            window: Window::new(),
+            rtt: Rtt::new(),
             further: 0,
             found: false,
             queued: false,
@@ -460,10 +428,10 @@ impl SendPath {
         self.timers.clear(peer);
         let entry = &mut self.peers[peer];
         (entry.next, entry.next_number) = (self.first.sequence, self.first.message);
-        (entry.window, entry.found) = (Window::new(), found);
+        (entry.rtt, entry.found) = (Rtt::new(), found);
         self.strangers.set_met(peer, false);
         if let Some(place) = entry.further_place() {
-            self.further[place] = [const { Window::new() }; PATHS_MAX - 1];
+            self.further[place] = Further::NEW;
         }
     }
 

@@ -10,6 +10,7 @@ use super::tail::Tail;
 use crate::cross::{Control, RegionBlock};
 use crate::limits::WINDOW_FRAMES;
 use crate::path::PathId;
+use crate::path::recovery::Departure;
 use crate::time::Time;
 
 /// A run of frames with contiguous sequence numbers (`SEQ-4`).
@@ -61,11 +62,38 @@ impl What {
     }
 }
 
-/// What a frame counts as until the next acknowledgement is requested: 1 for so many of its weight in the window, up to the most. So every
-/// fifth long frame of a window of six requests one, of a window of twelve every ninth: some are left to be received while the answer
-/// is under way, which takes as long as a quarter of a frame.
-const REQUEST_WEIGHT: u8 = 11;
-const REQUEST_WEIGHT_MAX: u8 = 4;
+/// What a long frame counts as until the next acknowledgement is requested, where others count as one: every ninth of a window of twelve
+/// requests one, so that some are left to be received while the answer is under way, which takes as long as a quarter of a frame.
+const REQUEST_LONG: u32 = 2;
+
+/// How long a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Load {
+    /// Bytes of it, header included.
+    pub(crate) bytes: u16,
+    /// It is longer than the MTU (`LONG-3`).
+    pub(crate) long: bool,
+}
+
+impl Load {
+    /// A control frame with its fields, or nearly.
+    pub(crate) const SHORT: Self = Self { bytes: 64, long: false };
+
+    pub(crate) fn of(bytes: u64, long: bool) -> Self {
+        Self { bytes: bytes.min(u16::MAX.into()) as u16, long }
+    }
+}
+
+/// As how many bytes the frames are taken at whose room left in the window has acknowledgements asked for.
+const ASK_UNIT_BYTES: u32 = 1_500;
+
+/// What may still leave.
+pub(super) struct Room {
+    /// Frames of Ethernet's usual MTU.
+    frames: u32,
+    /// Not one more like the last.
+    none: bool,
+}
 
 /// State of one frame in the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -88,14 +116,19 @@ pub(super) struct Frame {
     pub(super) resent: bool,
     /// The path that it took last.
     pub(super) path: PathId,
-    /// How many frames of the usual length it counts as (`LONG-3`).
-    pub(super) weight: u8,
+    /// How long it is.
+    pub(super) load: Load,
 }
 
 impl Frame {
     /// It is longer than the MTU.
     pub(super) const fn is_long(&self) -> bool {
-        self.weight > 1
+        self.load.long
+    }
+
+    /// Its last transmission.
+    pub(super) const fn departure(&self) -> Departure {
+        Departure { order: self.order, sent_us: self.sent_us }
     }
 }
 
@@ -128,7 +161,7 @@ pub(super) struct Active {
     /// Oldest sequence number that is not acknowledged.
     pub(super) unacked: Sequence,
     pub(super) flights: Flights,
-    /// What left since an acknowledgement was last requested: a frame counts as one, a long one as up to [`REQUEST_WEIGHT_MAX`].
+    /// What left since an acknowledgement was last requested: a frame counts as one, a long one as [`REQUEST_LONG`].
     pub(super) since_request: u32,
     /// The frame that requested one last.
     pub(super) requested: Sequence,
@@ -145,6 +178,10 @@ pub(super) struct Active {
     pub(super) acked_at: Time,
     /// Last time that any frame came from the peer, or that we began to wait for one.
     pub(super) heard_at: Time,
+    /// What is not here then is lost, if nothing else says so sooner (`RESEND-1`).
+    pub(super) lost_at: Option<Time>,
+    /// A frame that is longer than its path's window may leave then (`WINDOW-4`).
+    pub(super) paced: Option<Time>,
     /// No message may be started before.
     pub(super) ready_at: Time,
     /// The node was told to look for another route.
@@ -184,6 +221,8 @@ impl Active {
             long_from: None,
             acked_at: Time::default(),
             heard_at: Time::default(),
+            lost_at: None,
+            paced: None,
             ready_at: Time::default(),
             suspected: false,
             train_next: Sequence(0),
@@ -193,10 +232,37 @@ impl Active {
         }
     }
 
+    /// A frame that left after the first unacknowledged one, by its path, has arrived.
+    pub(super) fn is_overtaken(&self) -> bool {
+        let first = self.frame(self.unacked);
+        first.state == FrameState::InFlight
+            && self.flight(first.path).recovery.is_past(first.departure())
+    }
+
     /// A frame that requests an acknowledgement is under way: it will be answered, or resent.
     pub(super) fn is_requesting(&self) -> bool {
         let ahead = self.requested.since(self.unacked) as u32;
         ahead < WINDOW_FRAMES && self.frame(self.requested).state == FrameState::InFlight
+    }
+
+    /// What is left to be sent behind a frame of so many bytes, before something is acknowledged.
+    #[inline]
+    pub(super) fn room_behind(
+        &self,
+        (path, sequence): (PathId, Sequence),
+        bytes: u32,
+        window: u32,
+    ) -> Room {
+        let left = window.saturating_sub(self.flight(path).in_flight + bytes);
+        let numbers = WINDOW_FRAMES.saturating_sub(sequence.since(self.unacked) as u32 + 1);
+        Room { frames: (left / ASK_UNIT_BYTES).min(numbers), none: left < bytes || numbers == 0 }
+    }
+
+    /// An acknowledgement is to be asked for with so little room: `below` so many frames, if so many left since it was last asked.
+    #[inline]
+    pub(super) fn asks(&self, room: &Room, below: u32, collection: u32) -> bool {
+        room.frames < below
+            && (self.since_request >= collection || room.none && !self.is_requesting())
     }
 
     /// A frame requests an acknowledgement.
@@ -207,18 +273,20 @@ impl Active {
 
     /// A frame leaves by this path; gives its place in the path's order of transmission.
     #[inline]
-    fn note_departure(&mut self, path: PathId, now: Time, weight: u8) -> u32 {
-        self.since_request += u32::from(weight.div_ceil(REQUEST_WEIGHT).min(REQUEST_WEIGHT_MAX));
+    fn note_departure(&mut self, path: PathId, now: Time, load: Load) -> u32 {
+        self.since_request += if load.long { REQUEST_LONG } else { 1 };
         if !self.is_flying() {
             (self.acked_at, self.heard_at) = (now, now);
         }
         let flight = self.flight_mut(path);
-        if !flight.is_waiting() {
+        // What a probe found lost begins anew. What a question did without one goes on: it would be asked for ever.
+        if !flight.is_waiting() || flight.in_flight == 0 && flight.backoff > 0 {
             flight.progress_at = now;
         }
         flight.order = flight.order.wrapping_add(1);
+        flight.left_at = now;
         let order = flight.order;
-        self.flights.departs(path, weight);
+        self.flights.departs(path, load);
         order
     }
 
@@ -227,11 +295,11 @@ impl Active {
     pub(super) fn on_sent(
         &mut self,
         sequence: Sequence,
-        (path, weight): (PathId, u8),
+        (path, load): (PathId, Load),
         request: bool,
         now: Time,
     ) -> bool {
-        let order = self.note_departure(path, now, weight);
+        let order = self.note_departure(path, now, load);
         let frame = self.frame_mut(sequence);
         let (before, lost_by) = (frame.state, frame.path);
         *frame = Frame {
@@ -240,30 +308,28 @@ impl Active {
             state: FrameState::InFlight,
             resent: before != FrameState::Unsent,
             path,
-            weight,
+            load,
         };
         if request {
             self.note_request(sequence);
         }
-        if weight > 1 {
+        if load.long {
             self.tail.left(sequence, now);
         }
         let lost = before == FrameState::Lost;
         if lost {
             self.flights.finds(lost_by);
-            self.credit = self.credit.saturating_sub(weight.into());
+            self.credit = self.credit.saturating_sub(1);
         } else if sequence == self.train_next {
             self.train_next = sequence.plus(1);
         }
         lost
     }
 
-    /// A frame of this order of transmission by this path has arrived.
-    pub(super) fn raise_acked(&mut self, path: PathId, order: u32) {
-        let flight = self.flight_mut(path);
-        if (order.wrapping_sub(flight.acked_order) as i32) > 0 {
-            flight.acked_order = order;
-        }
+    /// A transmission has arrived.
+    #[inline]
+    pub(super) const fn note_arrived(&mut self, frame: &Frame) {
+        self.flight_mut(frame.path).recovery.on_arrived(frame.departure());
     }
 
     pub(super) const fn flight(&self, path: PathId) -> &Flight {
@@ -310,7 +376,7 @@ impl Active {
         (self.long_from, self.requested) = (None, next.minus(1));
         self.tail = Tail::new(next.minus(1));
         (self.acked_at, self.heard_at) = (now, now);
-        self.ready_at = Time::default();
+        (self.ready_at, self.paced, self.lost_at) = (Time::default(), None, None);
         (self.suspected, self.message_turn) = (false, false);
     }
 
@@ -355,8 +421,8 @@ impl Active {
         let frame = self.frame_mut(sequence);
         if frame.state == FrameState::InFlight {
             frame.state = FrameState::Lost;
-            let (path, weight) = (frame.path, frame.weight);
-            self.flights.loses(path, weight);
+            let (path, load) = (frame.path, frame.load);
+            self.flights.loses(path, load);
         }
     }
 
@@ -464,7 +530,7 @@ mod tests {
         let (waiting, lost, further) = (8, 4, true);
         active.flights =
             Flights { each: [flight; crate::limits::PATHS_MAX], waiting, lost, further };
-        active.window[3] = Frame { state: FrameState::Lost, weight: 1, ..Frame::default() };
+        active.window[3] = Frame { state: FrameState::Lost, load: Load::SHORT, ..Frame::default() };
         active.controls.push_back(Control::Done { handle: 1, status: DoneStatus::Complete });
         (active.pending, active.awaiting) = ([1].into(), [2].into());
         active.blocks.push_back(QueuedBlock::Message {
@@ -476,6 +542,7 @@ mod tests {
         });
         (active.long_from, active.suspected, active.message_turn) = (Some(Sequence(3)), true, true);
         (active.acked_at, active.heard_at, active.ready_at) = (Time(1), Time(2), Time(900));
+        (active.paced, active.lost_at) = (Some(Time(6)), Some(Time(7)));
         active.restart(Sequence(70), now);
         let Active {
             window,
@@ -495,18 +562,22 @@ mod tests {
             acked_at,
             heard_at,
             ready_at,
+            lost_at,
+            paced,
             suspected,
             train_next,
             train_end,
             message_turn,
             tail: _,
         } = active;
-        assert!(window.iter().all(|frame| frame.state == FrameState::Unsent && frame.weight == 0));
+        assert!(
+            window.iter().all(|frame| frame.state == FrameState::Unsent && frame.load.bytes == 0)
+        );
         assert_eq!([records.len(), pending.len(), awaiting.len(), blocks.len()], [0; 4]);
         assert_eq!([controls.len(), usize::from(suspected), usize::from(message_turn)], [0; 3]);
         assert_eq!([since_request, repairs, credit, refusals], [0; 4]);
         assert_eq!([unacked, train_next, train_end], [Sequence(70); 3]);
-        assert_eq!((requested, long_from), (Sequence(69), None));
+        assert_eq!((requested, long_from, paced, lost_at), (Sequence(69), None, None, None));
         assert_eq!((acked_at, heard_at, ready_at), (now, now, Time(0)));
         let Flights { each, waiting, lost, further } = flights;
         assert_eq!([waiting, lost, u32::from(further)], [0; 3]);
@@ -515,14 +586,16 @@ mod tests {
                 in_flight,
                 lost,
                 order,
-                acked_order,
+                recovery,
                 backoff,
                 progress_at,
+                left_at: _,
                 delivered_at,
                 strikes,
             } = flight;
             assert_eq!([in_flight, lost, backoff, strikes], [0; 4]);
-            assert_eq!([order, acked_order], [70; 2], "they count on from the numbers");
+            let arrived = recovery.arrived_order();
+            assert_eq!([order, arrived], [70; 2], "they count on from the numbers");
             assert_eq!((progress_at, delivered_at), (now, Time(0)));
         }
     }

@@ -11,7 +11,9 @@ use emp_wire::Sequence;
 
 use super::acknowledged::passed_us;
 use super::record::{Active, Frame, FrameState, Record, What};
-use super::{SendMessage, SendPath, window_mut};
+use super::window::{on_acked, rtt_mut};
+use super::{SendMessage, SendPath};
+use crate::path::congestion::Acked;
 use crate::time::Time;
 
 /// An acknowledgement that waits to be taken in.
@@ -90,21 +92,27 @@ impl SendPath {
         let entry = &mut self.peers[peer];
         let Some(active) = entry.active.as_deref_mut() else { return false };
         let Some((message, frame)) = single(active, cumulative) else { return false };
-        let Frame { order, sent_us, path, weight, .. } = frame;
+        let Frame { order, sent_us, path, load, .. } = frame;
         active.records.pop_front();
         *active.frame_mut(active.unacked) = Frame::default();
         active.unacked = cumulative;
-        active.raise_acked(path, order);
+        active.note_arrived(&frame);
         (active.repairs, active.refusals, active.acked_at) = (0, 0, now);
-        active.flights.arrives(path, weight);
+        active.flights.arrives(path, load);
         let flight = active.flight_mut(path);
         (flight.progress_at, flight.delivered_at, flight.backoff) = (now, now, 0);
-        let windows = (&mut entry.window, &mut entry.further);
-        let window = window_mut(windows, &mut self.further, path);
+        let next = flight.order.wrapping_add(1);
+        let rtt = rtt_mut((&mut entry.rtt, &mut entry.further), &mut self.further, path);
         let came_us = (came.0 / 1_000) as u32;
-        match passed_us(came_us, sent_us) {
-            Some(sample) => window.on_round_trip(sample, weight.into(), came_us),
-            None => window.grow(weight.into()),
+        let sample_us = passed_us(came_us, sent_us);
+        if let Some(sample_us) = sample_us {
+            rtt.on_sample(sample_us, came_us);
+        }
+        rtt.on_progress();
+        if entry.further != 0 {
+            let bytes = load.bytes.into();
+            let news = Acked { bytes, order, next, sample_us, marked: 0 };
+            on_acked(entry.further, &mut self.further, path, (&entry.rtt, &news, came));
         }
         self.train_acked(peer, message);
         true

@@ -6,7 +6,7 @@ use emp_wire::{Flags, Kind, Message};
 use super::bookkeeping::{handle, op_id};
 use super::record::{Active, Record, What};
 use super::transmission::Outlet;
-use super::{SendMessage, SendPath, Stage, Work};
+use super::{Load, SendMessage, SendPath, Stage, Work};
 use crate::counters::Counter;
 use crate::descriptor::{
     Completion, CompletionMode, OpKind, PostError, Posted, SendDescriptor, Status,
@@ -23,9 +23,9 @@ use crate::transmit::TransmitBatch;
 pub(crate) struct Form<'a> {
     pub(crate) path: PathId,
     pub(crate) way: Way<'a>,
-    /// In a frame that may be longer than the MTU; and how many of the usual length that counts as (`LONG-3`).
+    /// In a frame that may be longer than the MTU; and how long it is.
     pub(crate) long: bool,
-    pub(crate) weight: u8,
+    pub(crate) load: Load,
     /// Payload bytes of its frames: it has one.
     pub(crate) fragment: u16,
     /// Frames of the usual length that it would take.
@@ -44,11 +44,10 @@ pub(crate) enum AtOnceEnd {
     Acknowledged,
 }
 
-/// Frames that may be under way, as [`Flight::in_flight`](super::flight::Flight) counts them, for a message that is longer than most to
-/// leave at once: 64 KB at MTU 1500. Behind more it would wait, and what waits leaves in fewer calls. Those that are then copied are
-/// complete with that; otherwise both of two programs that send a few messages and then wait would have to send as many
+/// Bytes that may be under way for a message that is longer than most to leave at once: 64 KB with their headers. Behind more it would
+/// wait, and what waits leaves in fewer calls. Those that are then copied are complete with that; otherwise both of two programs that send a few messages and then wait would have to send as many
 /// acknowledgements (1.8 µs each); one that sends more goes on meanwhile.
-const LITTLE_FRAMES: u32 = 44;
+const LITTLE_BYTES: u32 = 66_000;
 
 /// Bytes from which on a payload that is lent is not copied next to its header: what that saves is then more than what one more
 /// piece of memory costs the kernel, and summing while copying gains.
@@ -81,7 +80,7 @@ impl SendPath {
         let may = active.is_waiting()
             && active.refusals == 0
             && (entry.next.since(active.unacked) as u32) < WINDOW_FRAMES
-            && active.flight(path).in_flight < entry.window(&self.further, path).frames();
+            && active.flight(path).in_flight + bytes as u32 <= entry.window(&self.further, path);
         may.then_some(end)
     }
 
@@ -108,7 +107,7 @@ impl SendPath {
     #[inline]
     fn has_little_under_way(&self, peer: u32) -> bool {
         let little =
-            |active: &Active| active.lost() == 0 && active.flights.in_flight() <= LITTLE_FRAMES;
+            |active: &Active| active.lost() == 0 && active.flights.in_flight() <= LITTLE_BYTES;
         self.peers[peer].active.as_deref().is_none_or(little)
     }
 
@@ -127,11 +126,11 @@ impl SendPath {
         let Some((index, generation)) = self.messages.next_name() else {
             return Err(PostError::Busy);
         };
-        let Form { path, way, long, weight, fragment, usual_frames, lent, end } = form;
-        let (path, weight, fragment) = (*path, *weight, *fragment);
+        let Form { path, way, long, load, fragment, usual_frames, lent, end } = form;
+        let (path, load, fragment) = (*path, *load, *fragment);
         let over = *end == AtOnceEnd::Over;
         // Both are looked at: that is shorter than to choose.
-        let asks = self.asks(&self.peers[peer], path, weight);
+        let asks = self.asks(&self.peers[peer], path, self.peers[peer].next, load.bytes);
         let request = asks | (*end == AtOnceEnd::Acknowledged);
         let (sequence, number) = (self.peers[peer].next, self.peers[peer].next_number);
         let bytes = send.segments.bytes() as u32;
@@ -218,7 +217,7 @@ impl SendPath {
         // Behind the message, whose place is named in its frame, and before its frame, which may be the only one under way.
         self.settle_ack_beside(now, peer);
         let what = What::Message { message: index, number };
-        self.note_at_once(now, peer, what, (path, weight), request);
+        self.note_at_once(now, peer, what, (path, load), request);
         Ok(Posted { op, over: completion })
     }
 
@@ -229,7 +228,7 @@ impl SendPath {
         now: Time,
         peer: u32,
         what: What,
-        (path, weight): (PathId, u8),
+        (path, load): (PathId, Load),
         request: bool,
     ) {
         let entry = &mut self.peers[peer];
@@ -249,9 +248,9 @@ impl SendPath {
             what,
         });
         (active.train_next, active.train_end) = (first, first.plus(1));
-        let resent = active.on_sent(first, (path, weight), request, now);
-        self.count_sent((path, weight), resent);
-        if weight > 1 {
+        let resent = active.on_sent(first, (path, load), request, now);
+        self.count_sent((path, load), resent);
+        if load.long {
             self.arm(peer, now);
         } else if !was_waiting {
             self.arm_later(peer, now);

@@ -56,11 +56,11 @@ impl Active {
         (flight.backoff == 0 && self.tail.asked_at < since).then_some((path, since))
     }
 
-    /// A question is asked by a path in place of a frame that would be resent, if the last long one left by it and a number, `next`, is
-    /// free for it. False: it is not asked.
+    /// A question is asked by a path in place of a frame that would be resent, if a number, `next`, is free for it. False: it is not
+    /// asked.
     pub(super) fn ask_in_place(&mut self, next: Sequence, path: PathId, now: Time) -> bool {
         let free = (next.since(self.unacked) as u32) < WINDOW_FRAMES;
-        let asks = free && self.tail_path() == Some(path);
+        let asks = free && self.flight(path).in_flight > 0;
         if asks {
             (self.tail.asked_at, self.tail.question) = (now, Some(path));
         }
@@ -77,7 +77,7 @@ impl SendPath {
         // Who was not asked to answer at once may wait for a frame on which the acknowledgement rides.
         let delay =
             if active.is_requesting() { Default::default() } else { self.profile.ack_delay };
-        Some(since + entry.window(&self.further, path).answer_within(delay)?)
+        Some(since + entry.rtt(&self.further, path).answer_within(delay)?)
     }
 
     /// Asks, if it is time to.
@@ -97,8 +97,8 @@ impl SendPath {
         let path = entry.active.as_deref_mut()?.tail.question.take()?;
         let sequence = entry.next;
         let active = entry.active.as_deref().filter(|_| entry.found)?;
-        if (sequence.since(active.unacked) as u32) >= WINDOW_FRAMES || active.tail_path().is_none()
-        {
+        let free = (sequence.since(active.unacked) as u32) < WINDOW_FRAMES;
+        if !free || active.flight(path).in_flight == 0 {
             return None;
         }
         self.begin(peer, 1, (path, 1), What::Question);

@@ -2,10 +2,10 @@
 
 use emp_wire::Sequence;
 
+use super::SendPath;
 use super::acknowledged::mark_unit_lost;
 use super::flight::Flight;
 use super::record::{Active, FrameState};
-use super::{SendPath, window_mut};
 use crate::counters::Counter;
 use crate::cross::RouteNews;
 use crate::limits::{RETRANSMIT_FLOOR, STRANGERS_SILENCE, WINDOW_FRAMES};
@@ -32,8 +32,8 @@ pub(super) const DETOUR_RUNS: u32 = 2;
 /// had its cure.
 const DOUBT_RUNS: u32 = 4;
 
-/// Frames that one run of the timer may resend into a full window: a train of 64 KB, so that a jammed path gets no more.
-const CREDIT_MAX: u32 = 48;
+/// Frames that one run of the timer may resend into a full window: its answer tells what became of the others.
+const CREDIT_MAX: u32 = 1;
 
 impl SendPath {
     /// Sees to it that the peer's deadline is not later than the earliest thing that is due. It may be earlier: what was
@@ -62,7 +62,8 @@ impl SendPath {
         let resend = PathId::all().filter_map(|path| self.path_due(peer, path)).min();
         let ready =
             (!active.pending.is_empty() && active.ready_at > now).then_some(active.ready_at);
-        [resend, self.tail_due(peer), ready].into_iter().flatten().min()
+        let paced = active.paced.filter(|at| *at > now);
+        [resend, self.tail_due(peer), ready, paced, active.lost_at].into_iter().flatten().min()
     }
 
     /// When the timer of one path runs out.
@@ -72,16 +73,23 @@ impl SendPath {
         // A peer is given up for not answering: what it is to answer leaves more often than that.
         let asked_within = Span(self.profile.unreachable_after.0 / SUSPECT_PART);
         let timeout = || {
-            let window = entry.window(&self.further, path);
-            window.timeout(self.profile.ack_delay, flight.backoff).min(asked_within)
+            let rtt = entry.rtt(&self.further, path);
+            rtt.timeout(self.profile.ack_delay, flight.backoff).min(asked_within)
         };
-        flight.is_waiting().then(|| flight.progress_at + timeout())
+        // What waits for its turn is not late.
+        let paced = flight.in_flight == 0 && entry.active.as_deref()?.paced.is_some();
+        (flight.is_waiting() && !paced).then(|| flight.progress_at + timeout())
     }
 
     /// Runs the timers that are due. `patience` tells how long a peer may be silent.
     pub(crate) fn handle_timeout(&mut self, now: Time, patience: impl Fn(u32) -> Span) {
         self.settle_acks(now);
         while let Some(peer) = self.timers.pop_due(now) {
+            let late = |active: &Active| active.lost_at.is_some_and(|at| at <= now);
+            if self.peers[peer].active.as_deref().is_some_and(late) {
+                self.find_lost(now, peer);
+                self.mark_ready(peer);
+            }
             // What was due may have been done since the timer was set.
             let due = self.due(peer, now);
             let waiting = self.peers[peer].active.as_deref().is_some_and(Active::is_flying);
@@ -100,10 +108,10 @@ impl SendPath {
     }
 
     fn ready_now(&self, peer: u32, now: Time) -> bool {
-        self.peers[peer]
-            .active
-            .as_deref()
-            .is_some_and(|active| !active.pending.is_empty() && active.ready_at <= now)
+        self.peers[peer].active.as_deref().is_some_and(|active| {
+            let paced = active.paced.is_some_and(|at| at <= now);
+            paced || !active.pending.is_empty() && active.ready_at <= now
+        })
     }
 
     /// Nothing was acknowledged for a whole timer. False: the peer is given up.
@@ -114,7 +122,7 @@ impl SendPath {
         // A peer that speaks but acknowledges nothing for that long will not: an error is better than waiting for ever.
         let stuck = now.since(active.acked_at).0 / PATIENCE > silence_max.0;
         // Whoever acknowledged anything has been measured.
-        let stranger = !entry.window.is_measured() && !self.strangers.has_met(peer);
+        let stranger = !entry.rtt.is_measured() && !self.strangers.has_met(peer);
         let crowded = stranger && !self.strangers.may_resend(now);
         if silence > silence_max || stuck || crowded && silence > STRANGERS_SILENCE {
             self.route_news.push_back(RouteNews::Lost { peer });
@@ -150,8 +158,16 @@ impl SendPath {
         let unit = self.profile.retransmit;
         let oldest = oldest_in_flight(active, path);
         // A question tells as much, and is not 60 KB if the answer is only late.
-        let long = |oldest: Sequence| active.frame(oldest).is_long();
-        let asks = probing && oldest.is_some_and(long) && active.ask_in_place(next, path, now);
+        // What tells of several is worth a round trip; and where a queue is full there is room for it.
+        let several = |oldest: Sequence| {
+            let frame = active.frame(oldest);
+            frame.is_long() || u32::from(frame.load.bytes) < active.flight(path).in_flight
+        };
+        let asks = probing
+            && self.profile.selective_acks
+            && oldest.is_some_and(several)
+            && active.ask_in_place(next, path, now);
+        let unit_bytes = oldest.map_or(0, |oldest| active.frame(oldest).load.bytes.into());
         let oldest = oldest.filter(|_| !asks);
         if let Some(oldest) = oldest {
             mark_unit_lost(active, oldest, unit, self.profile.collection);
@@ -187,8 +203,10 @@ impl SendPath {
         flight.backoff += 1;
         flight.progress_at = now;
         if !probing {
-            let windows = (&mut entry.window, &mut entry.further);
-            window_mut(windows, &mut self.further, path).on_timeout();
+            let next = flight.order.wrapping_add(1);
+            if let Some(congestion) = self.congestion_mut(peer, path) {
+                congestion.on_timeout(unit_bytes, next);
+            }
         }
         if backoff > DETOUR_RUNS && other > progress_at {
             self.route_news.push_back(RouteNews::PathFailed { peer, path });

@@ -6,7 +6,7 @@
 
 use emp_wire::{BlockWord, Flags, HEADER_BYTES, Kind, Sequence};
 
-use super::record::{FrameState, What};
+use super::record::{FrameState, Load, What};
 use super::transmission::inline_of;
 use super::{Outlet, SendPath};
 use crate::counters::Counter;
@@ -78,13 +78,15 @@ impl SendPath {
         let record = active.record_of(first)?;
         let (path, _) = paths.pick(active.records[record].path);
         let in_flight = active.flight(path).in_flight;
-        let window = entry.window(&self.further, path).frames().saturating_sub(in_flight);
+        let (path, way) = paths.pick(path);
+        let window = self.window_by(entry, path, way).saturating_sub(in_flight);
         let place = first.since(active.records[record].first) as u32;
         // The last one may be shorter, and says that it is the last.
         let middle = (active.records[record].count - 1).saturating_sub(place);
         let source = self.source(active.records[record].what, place)?;
         let whole = (source.memory.bytes / u64::from(source.fragment)) as u32;
-        let frames = numbers.min(window).min(middle).min(whole).min(room);
+        let bytes = u32::from(source.fragment) + HEADER_BYTES as u32;
+        let frames = numbers.min(window / bytes).min(middle).min(whole).min(room);
         let unsent = active.frame(first).state == FrameState::Unsent;
         (frames > 0 && unsent).then_some(Run { first, frames, record, source })
     }
@@ -158,22 +160,23 @@ impl SendPath {
             return 0;
         }
         let entry = &mut self.peers[peer];
-        let window = entry.window(&self.further, path).frames();
+        let window = entry.window(&self.further, path);
+        let load =
+            Load::of(frame_bytes as u64, frame_bytes > usize::from(line.peer.frame_bytes_max));
+        let bytes = u32::from(load.bytes);
         let active = entry.active.as_deref_mut().expect("the run is of an active peer");
         let mut built = 0;
         while built < *frames {
-            let left = window.saturating_sub(active.flight(path).in_flight + 1);
             // V20, as for single frames.
-            let low = left < self.profile.request_ack_below
-                && (active.since_request >= self.profile.collection
-                    || left == 0 && !active.is_requesting());
+            let room = active.room_behind((path, first.plus(built)), bytes, window);
+            let low = active.asks(&room, self.profile.request_ack_below, self.profile.collection);
             let start = u64::from(built) * u64::from(source.fragment);
             let payload = source.memory.part(start, source.fragment.into());
             // A fault is met again, and dealt with, by the way of single frames.
             if alike.frame(built, low, batch, payload, *memory).is_err() {
                 break;
             }
-            active.on_sent(first.plus(built), (path, 1), low, now);
+            active.on_sent(first.plus(built), (path, load), low, now);
             built += 1;
         }
         active.records[*record].sent += built;

@@ -4,7 +4,7 @@ use emp_wire::{BlockWord, DoneStatus, Flags, Kind, Sequence, emit_pieces, has_bu
 
 use super::body::Body;
 use super::bookkeeping::handle;
-use super::record::{Active, FrameState, Record, What};
+use super::record::{Active, FrameState, Load, Record, What};
 use super::timer::DETOUR_RUNS;
 use super::{SendMessage, SendPath, SendPeer, Stage, Work};
 use crate::counters::Counter;
@@ -14,13 +14,17 @@ use crate::encode::{self, EncodeError, Head, Line, Payload};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::{HostMemory, Segment, SegmentList};
 use crate::path::table::Target;
-use crate::path::{PathId, Paths};
+use crate::path::unit::room_bytes;
+use crate::path::{PathId, Paths, pacing};
 use crate::peers::Peers;
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
-/// Frames that control and retransmission may have in flight beyond the window: they are what opens it again.
-const WINDOW_RESERVE: u32 = 8;
+/// Bytes that control frames may have in flight beyond the window: they are what opens it again. Of eight frames of Ethernet's usual MTU.
+const RESERVE_BYTES: u32 = 12_000;
+
+/// How long a control frame is, or nearly.
+const CONTROL_BYTES: u32 = Load::SHORT.bytes as u32;
 
 /// Where frames go, and what is needed to build them.
 pub(crate) struct Outlet<'a, M> {
@@ -65,6 +69,9 @@ impl SendPath {
         let mut part = None;
         let frame_bytes_max = out.peers[peer].frame_bytes_max;
         let paths = out.peers.paths(peer);
+        if let Some(active) = self.peers[peer].active.as_deref_mut() {
+            active.paced = None;
+        }
         while !out.batch.is_full() {
             let (peers, memory) = (out.peers, out.memory);
             let reads = || {
@@ -91,7 +98,13 @@ impl SendPath {
                     self.counters.count(Counter::DropTooLong);
                     let record = self.peers[peer].active.as_deref();
                     if let Some(record) = record.and_then(|active| active.record_of(sequence)) {
-                        self.on_sent(now, peer, (record, sequence), (PathId::FIRST, 1), false);
+                        self.on_sent(
+                            now,
+                            peer,
+                            (record, sequence),
+                            (PathId::FIRST, Load::SHORT),
+                            false,
+                        );
                     }
                 }
                 Err(EncodeError::Full) => {
@@ -156,50 +169,117 @@ impl SendPath {
         if !entry.found {
             return None;
         }
-        // Frames that may be in flight by the path that one meant for `path` takes.
-        let fits = |path: PathId, more: u32| {
-            let (path, _) = paths.pick(path);
-            active.flight(path).in_flight < entry.window(&self.further, path).frames() + more
-        };
-        let room = |sequence: Sequence| (sequence.since(active.unacked) as u32) < WINDOW_FRAMES;
         // What a timer found is resent whatever else may be in flight: nobody knows whether that is.
         if active.lost() > 0 {
             let lost = lowest_lost(active)?;
-            if active.credit > 0 || fits(active.frame(lost).path, WINDOW_RESERVE) {
+            let frame = *active.frame(lost);
+            let fits = active.credit > 0
+                || self.fits(now, peer, paths, (frame.path, frame.load.bytes.into(), 0));
+            if fits {
                 // A receiver that takes nothing out of order needs what was never sent before it.
                 let first = unsent(active).filter(|unsent| unsent.before(lost));
                 return Some(first.filter(|first| *first == active.unacked).unwrap_or(lost));
             }
+            self.limit(now, peer, paths, (frame.path, frame.load.bytes.into()), frame_bytes_max);
         }
+        let entry = &self.peers[peer];
+        let active = entry.active.as_deref()?;
         let sequence = entry.next;
-        if !active.controls.is_empty() && room(sequence) && fits(PathId::FIRST, WINDOW_RESERVE) {
+        let room = (sequence.since(active.unacked) as u32) < WINDOW_FRAMES;
+        if !active.controls.is_empty()
+            && room
+            && self.fits(now, peer, paths, (PathId::FIRST, CONTROL_BYTES, RESERVE_BYTES))
+        {
             let active = self.peers[peer].active.as_deref_mut()?;
             let control = active.controls.pop_front().expect("not empty");
             self.begin(peer, 1, (PathId::FIRST, 1), What::Control(control));
             return Some(sequence);
         }
-        if unsent(active).is_none() {
-            let any = paths.each().any(|(path, _)| fits(path, 0));
-            if !room(sequence)
-                || !any
-                || !self.begin_train(now, peer, frame_bytes_max, paths, reads)
-            {
-                return None;
-            }
+        if unsent(active).is_none()
+            && (!room || !self.begin_train(now, peer, frame_bytes_max, paths, reads))
+        {
+            return None;
         }
-        self.next_unsent(peer, paths)
+        let (sequence, path, bytes) = self.next_unsent(peer, paths, frame_bytes_max)?;
+        if !self.fits(now, peer, paths, (path, bytes, 0)) {
+            self.limit(now, peer, paths, (path, bytes), frame_bytes_max);
+            return None;
+        }
+        Some(sequence)
     }
 
-    /// The next frame of the current train, if it may be sent now.
-    fn next_unsent(&self, peer: u32, paths: &Paths) -> Option<Sequence> {
-        let entry = &self.peers[peer];
-        let active = entry.active.as_deref()?;
+    /// The next frame of the current train, if it has a number: with its path, and how long it is.
+    fn next_unsent(
+        &self,
+        peer: u32,
+        paths: &Paths,
+        usual_bytes: u16,
+    ) -> Option<(Sequence, PathId, u32)> {
+        let active = self.peers[peer].active.as_deref()?;
         let sequence = unsent(active)?;
         let train = active.record_of(sequence).expect("chosen frames have records");
-        let (path, _) = paths.pick(active.records[train].path);
-        let room = (sequence.since(active.unacked) as u32) < WINDOW_FRAMES
-            && active.flight(path).in_flight < entry.window(&self.further, path).frames();
-        ((room || sequence == active.unacked) && !active.in_doubt()).then_some(sequence)
+        let record = &active.records[train];
+        let (path, _) = paths.pick(record.path);
+        let room = (sequence.since(active.unacked) as u32) < WINDOW_FRAMES;
+        let place = sequence.since(record.first) as u32;
+        let bytes = self.load_of(record, place, usual_bytes).bytes;
+        let may = (room || sequence == active.unacked) && !active.in_doubt();
+        may.then_some((sequence, path, bytes.into()))
+    }
+
+    /// Whether so many bytes may leave now by the path that one meant for `path` takes; `more` beyond its window. One frame alone that is
+    /// longer than the window may, if the last left long enough ago (`WINDOW-4`).
+    #[inline]
+    fn fits(
+        &self,
+        now: Time,
+        peer: u32,
+        paths: &Paths,
+        (path, bytes, more): (PathId, u32, u32),
+    ) -> bool {
+        let entry = &self.peers[peer];
+        let Some(active) = entry.active.as_deref() else { return false };
+        let (path, way) = paths.pick(path);
+        let flight = active.flight(path);
+        let window = self.window_by(entry, path, way);
+        flight.in_flight + bytes <= window.saturating_add(more)
+            || flight.in_flight == 0
+                && self.paced(entry, path, flight.left_at, bytes).is_none_or(|at| at <= now)
+    }
+
+    /// When a frame that is longer than its path's window may leave.
+    fn paced(&self, entry: &SendPeer, path: PathId, left_at: Time, bytes: u32) -> Option<Time> {
+        let window = entry.window(&self.further, path);
+        let pause = pacing::pause(window, bytes, entry.rtt(&self.further, path))?;
+        Some(left_at + pause)
+    }
+
+    /// Notes that a path's window kept a frame from leaving, and when it may leave if that is a matter of time.
+    #[cold]
+    fn limit(
+        &mut self,
+        now: Time,
+        peer: u32,
+        paths: &Paths,
+        (path, bytes): (PathId, u32),
+        usual_bytes: u16,
+    ) {
+        let (path, _) = paths.pick(path);
+        let room = room_bytes(usual_bytes, paths.is_long(path), paths.deep & path.bit() != 0);
+        self.note_limited(peer, path, room);
+        let entry = &self.peers[peer];
+        let Some(active) = entry.active.as_deref() else { return };
+        let flight = active.flight(path);
+        let at = (flight.in_flight == 0)
+            .then(|| self.paced(entry, path, flight.left_at, bytes))
+            .flatten()
+            .filter(|at| *at > now);
+        if let Some(active) = self.peers[peer].active.as_deref_mut() {
+            active.paced = at;
+            // The timer of what waits for its turn begins with that.
+            let flight = active.flight_mut(path);
+            flight.progress_at = flight.progress_at.max(at.unwrap_or_default());
+        }
     }
 
     /// Begins the next block's or message's train. False: there is none that may start now.
@@ -211,6 +291,7 @@ impl SendPath {
         paths: &Paths,
         reads: impl Fn() -> bool,
     ) -> bool {
+        self.refresh_windows(now, peer);
         loop {
             let active = self.peers[peer].active.as_deref_mut().expect("the peer is active");
             // After a refusal only one message tries its luck, until it is taken.
@@ -247,8 +328,8 @@ impl SendPath {
         let record = &active.records[index];
         let place = sequence.since(record.first) as u32;
         let (path, way) = paths.pick(path_for(active, record, sequence, paths));
-        let weight = self.weight_of(record, place, (&peers[peer], path));
-        let flags = self.flags(peer, sequence, record, place, (path, weight));
+        let load = self.load_of(record, place, peers[peer].frame_bytes_max);
+        let flags = self.flags(peer, sequence, record, place, (path, load));
         let requested = flags.has(Flags::ACK_REQUEST);
         let acknowledge = cross.acks[peer].acknowledge;
         let (own, source_tag) = (peers.own, peers.source_tag);
@@ -359,7 +440,7 @@ impl SendPath {
         if cross.acks[peer].carry(now) {
             self.counters.count(Counter::AcksPiggybacked);
         }
-        self.on_sent(now, peer, (index, sequence), (path, weight), requested);
+        self.on_sent(now, peer, (index, sequence), (path, load), requested);
         Ok(())
     }
 
@@ -378,7 +459,7 @@ impl SendPath {
         sequence: Sequence,
         record: &Record,
         place: u32,
-        (path, weight): (PathId, u8),
+        (path, load): (PathId, Load),
     ) -> Flags {
         let entry = &self.peers[peer];
         let active = entry.active.as_deref().expect("the peer is active");
@@ -388,7 +469,7 @@ impl SendPath {
                 // What the target answers brings the acknowledgement with it. So does the end of a message that is pulled,
                 // but that may be long after its first trains.
                 let answered = |message: &SendMessage| match message.work {
-                    Work::Message => weight > 1 && message.needs_done,
+                    Work::Message => load.long && message.needs_done,
                     _ => true,
                 };
                 self.messages
@@ -398,7 +479,7 @@ impl SendPath {
             What::Question => true,
             _ => false,
         };
-        let low = self.asks(entry, path, weight);
+        let low = self.asks(entry, path, sequence, load.bytes);
         let resent = active.frame(sequence).state == FrameState::Lost;
         let tried = place == 0 && active.refusals > 0;
         Flags::ACK
@@ -410,14 +491,17 @@ impl SendPath {
     /// way, whose answer lets as many frames go as were sent before it. Otherwise a sender that is ahead of its receiver would have each
     /// frame answered alone, and the answer let one frame go, which asks again.
     #[inline]
-    pub(super) fn asks(&self, entry: &SendPeer, path: PathId, weight: u8) -> bool {
-        let active = entry.active.as_deref();
-        let in_flight = active.map_or(0, |active| active.flight(path).in_flight);
-        let window = entry.window(&self.further, path).frames();
-        let left = window.saturating_sub(in_flight + u32::from(weight));
-        let since = active.map_or(0, |active| active.since_request);
-        let last = || left == 0 && !active.is_some_and(Active::is_requesting);
-        left < self.profile.request_ack_below && (since >= self.profile.collection || last())
+    pub(super) fn asks(
+        &self,
+        entry: &SendPeer,
+        path: PathId,
+        sequence: Sequence,
+        bytes: u16,
+    ) -> bool {
+        let window = entry.window(&self.further, path);
+        let Some(active) = entry.active.as_deref() else { return false };
+        let room = active.room_behind((path, sequence), bytes.into(), window);
+        active.asks(&room, self.profile.request_ack_below, self.profile.collection)
     }
 
     /// Notes that a frame of this record went out (or would have, had it been possible), and whether it requests an acknowledgement.
@@ -426,7 +510,7 @@ impl SendPath {
         now: Time,
         peer: u32,
         (record, sequence): (usize, Sequence),
-        form: (PathId, u8),
+        form: (PathId, Load),
         request: bool,
     ) {
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
@@ -439,9 +523,9 @@ impl SendPath {
 
     /// Counts a frame that went out.
     #[inline]
-    pub(super) fn count_sent(&mut self, (path, weight): (PathId, u8), resent: bool) {
+    pub(super) fn count_sent(&mut self, (path, load): (PathId, Load), resent: bool) {
         self.counters.count(if resent { Counter::FramesResent } else { Counter::FramesSent });
-        if weight > 1 {
+        if load.long {
             self.counters.count(Counter::FramesLong);
         }
         if path != PathId::FIRST {

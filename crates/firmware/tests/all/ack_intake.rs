@@ -16,7 +16,7 @@ fn half_a_train(real: &mut Real, peer: &Forged) -> (u32, [OpId; 2]) {
     let messages = [(); 2].map(|()| real.send(peer, 64_000));
     let sent = numbers(&real.speak());
     assert_eq!(sent, (0..sent.len() as u32).collect::<Vec<_>>());
-    assert!((50..85).contains(&sent.len()), "the second train is under way: {}", sent.len());
+    assert!((46..85).contains(&sent.len()), "the second train is under way: {}", sent.len());
     (sent.len() as u32, messages)
 }
 
@@ -172,7 +172,11 @@ fn an_early_answer_to_a_copy_is_to_the_first_one() {
             real.send(&peer, 100);
         }
         assert_eq!(numbers(&real.speak()).len(), 10);
-        while numbers(&real.pass(Span::us(20))).is_empty() {}
+        // The first run of the timer only asks.
+        let start = real.now;
+        while !numbers(&real.pass(Span::us(20))).contains(&8) {
+            assert!(real.now.since(start) < Span::ms(100), "the first is resent");
+        }
         real.now = real.now + after;
         real.hear(&peer, &peer.ack(9, 8, 0));
         assert_eq!(!numbers(&real.speak()).is_empty(), resent, "after {after:?}");

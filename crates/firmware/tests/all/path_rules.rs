@@ -161,9 +161,9 @@ fn a_length_is_lost_if_three_answers_say_so() {
 }
 
 /// Each run of the timer repairs what is missing first, as the answer tells the rest; after some that brought no answer all of it is
-/// sent again, though the window is small by then.
+/// taken for lost, and as much is sent again as a window takes that time-outs have shrunk (`WINDOW-3`).
 #[test]
-fn after_some_runs_without_an_answer_all_is_sent_again() {
+fn after_some_runs_without_an_answer_all_is_lost() {
     let mut real = Real::new(&Profile::DEFAULT);
     let peer = Forged::met(2, &mut real);
     real.send(&peer, 14_000);
@@ -175,7 +175,7 @@ fn after_some_runs_without_an_answer_all_is_sent_again() {
     }
     let runs: Vec<usize> = runs.into_values().collect();
     assert!(runs[..4].iter().all(|sent| *sent == 1), "{runs:?}");
-    assert!(runs[4..].contains(&frames), "{runs:?}");
+    assert!(runs[4..].iter().all(|sent| (2..frames).contains(sent)), "{runs:?}");
 }
 
 /// A node that closes is nobody's to find.

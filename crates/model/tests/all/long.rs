@@ -157,8 +157,8 @@ fn a_full_window_asks_once() {
     finish(&mut world);
     let asks = |header: Header| header.flags.has(Flags::ACK_REQUEST);
     let asked = world.network().trace().count(0, |line| line.header.is_some_and(asks));
-    // Of 144 long frames every fifth, with little of the window left nearly each.
-    assert!((16..=40).contains(&asked), "{asked} requests");
+    // Of 144 long frames: a window that queues 120 µs at 10 Gb/s holds two or three of them, and each asks once.
+    assert!((16..=72).contains(&asked), "{asked} requests");
 }
 
 /// Every length around what one frame holds, and what is too scattered for one.
@@ -342,7 +342,8 @@ fn a_path_may_cease_to_join_pieces() {
 fn losses_of_slices_do_not_close_the_way_again() {
     for round in 0..4 {
         let mut setup = setup(false);
-        setup.fabrics[0].bits_per_second = 1_000_000_000;
+        // Where one long frame takes longer than a window may queue, there are none.
+        setup.fabrics[0].bits_per_second = 10_000_000_000;
         let mut world = open_of(setup);
         world.receive(1, Want::ANY, 64 << 20);
         let message = world.send(MessageSpec::plain(0, 1, 64 << 20));

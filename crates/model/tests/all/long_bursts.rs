@@ -11,8 +11,13 @@ const PIECE_BYTES: usize = 1_472;
 fn busy(held: u32) -> World {
     let mut link = LinkInfo::new(PIECE_BYTES, true);
     (link.segments, link.long_frames, link.long_frames_held) = (true, true, held);
-    let fabric =
-        FabricSetup { latency: Span::us(5), piece_bytes: PIECE_BYTES, ..FabricSetup::lan() };
+    // A window that queues 120 µs has ten of them.
+    let fabric = FabricSetup {
+        bits_per_second: 40_000_000_000,
+        latency: Span::us(5),
+        piece_bytes: PIECE_BYTES,
+        ..FabricSetup::lan()
+    };
     let node = |index| NodeSetup { links: vec![link], ..NodeSetup::new(index, Profile::DEFAULT) };
     let setup = WorldSetup { fabrics: vec![fabric], nodes: (0..2).map(node).collect(), seed: 3 };
     let mut world = acquainted_setup(setup);
@@ -29,6 +34,10 @@ fn busy(held: u32) -> World {
 
 /// Sends a message of which so many long frames are lost after the first `skip`; returns how long it took.
 fn with_lost(world: &mut World, bytes: u64, skip: usize, lost: usize) -> Span {
+    // The window is as wide as the path allows.
+    world.receive(1, Want::ANY, 4 << 20);
+    let opens = world.send(MessageSpec::plain(0, 1, 4 << 20));
+    wait(world, Span::ms(1_000), |world| world.arrived(opens));
     let mut seen = 0;
     world.network_mut().set_script(Some(Box::new(move |_, from, _, frame| {
         if from != 0 || frame.len() < 5_000 {

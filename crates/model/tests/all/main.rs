@@ -27,6 +27,7 @@ mod raised;
 mod random_frames;
 mod random_one_sided;
 mod round_trips;
+mod sharing;
 mod silence;
 mod strangers;
 mod support;

@@ -76,7 +76,7 @@ fn a_sender_short_of_window_asks_for_an_acknowledgement() {
         .trace()
         .count(0, |line| line.header.is_some_and(|h| h.flags.has(Flags::ACK_REQUEST)));
     // Not with each of its 700 frames, though most leave when the window has just opened by a few: a few times a window.
-    assert!((3..=20).contains(&asked), "asked {asked} times");
+    assert!((3..=30).contains(&asked), "asked {asked} times");
     let took = world.now().since(start);
     assert!(took < Span::ms(20), "700 frames waited for delays: {} µs", took.as_us());
     settle(&mut world);

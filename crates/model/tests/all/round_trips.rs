@@ -119,7 +119,7 @@ fn what_waits_behind_a_gap_took_no_longer() {
     }
     // Its first runs resend all that is under way, the later ones what is next to the gap.
     lose(&mut world, 0, 1, |header, lost| {
-        header.kind == Kind::Data && header.word == 1 && lost < 12
+        header.kind == Kind::Data && header.word == 1 && lost < 14
     });
     let message = send(&mut world);
     let took = wait(&mut world, Span::ms(1_000), |world| world.arrived(message));

@@ -12,9 +12,7 @@ use crate::counters::Counter;
 use crate::descriptor::Status;
 use crate::limits::{NOT_READY_BACKOFF, PATHS_MAX};
 use crate::path::PathId;
-use crate::path::congestion::{Acked, Lost};
-use crate::path::recovery::Fate;
-use crate::profile::RetransmitUnit;
+use crate::path::congestion::Acked;
 use crate::time::{Span, Time};
 
 /// What an acknowledgement says that is a frame of its own.
@@ -176,70 +174,6 @@ impl SendPath {
                 self.arm_later(peer, now);
             }
             Some(_) => self.mark_ready(peer),
-        }
-    }
-
-    /// Frames that were sent well before one that arrived are lost (`RESEND-1`).
-    pub(super) fn find_lost(&mut self, now: Time, peer: u32) {
-        let (ahead, now_us) = (self.profile.reorder_frames, (now.0 / 1_000) as u32);
-        let entry = &mut self.peers[peer];
-        let mut rtts = [entry.rtt; PATHS_MAX];
-        PathId::all().for_each(|path| rtts[path.index()] = *entry.rtt(&self.further, path));
-        let end = entry.next;
-        let Some(active) = entry.active.as_deref_mut() else { return };
-        let mut sequence = active.unacked;
-        let mut due_us = u32::MAX;
-        let span = (end.since(sequence) as u32).min(crate::limits::WINDOW_FRAMES);
-        active.long_from = active.long_from.filter(|from| sequence.before(*from));
-        let mut long = [0; PATHS_MAX];
-        let mut lost = 0u8;
-        let mut gone = [Lost::default(); PATHS_MAX];
-        let mut orders = [0; PATHS_MAX];
-        PathId::all().for_each(|path| orders[path.index()] = active.flight(path).order);
-        for _ in 0..span {
-            let frame = *active.frame(sequence);
-            // Datagrams of one stream seldom overtake each other, sixty kilobytes of them hardly ever.
-            let ahead = if frame.is_long() { 0 } else { ahead };
-            let path = frame.path;
-            let fate = match frame.state {
-                FrameState::InFlight => {
-                    let recovery = &active.flight(path).recovery;
-                    recovery.judge(frame.departure(), ahead, now_us, &rtts[path.index()])
-                }
-                _ => Fate::Open,
-            };
-            if let Fate::Due(us) = fate {
-                due_us = due_us.min(us);
-            }
-            if fate == Fate::Lost {
-                long[path.index()] += u32::from(frame.is_long() && active.left_long(sequence));
-                let gone = &mut gone[path.index()];
-                if lost & path.bit() == 0 || (frame.order.wrapping_sub(gone.order) as i32) > 0 {
-                    gone.order = frame.order;
-                }
-                gone.bytes += u32::from(frame.load.bytes);
-                gone.unit = gone.unit.max(frame.load.bytes.into());
-                lost |= path.bit();
-                mark_unit_lost(active, sequence, self.profile.retransmit, self.profile.collection);
-            }
-            sequence = sequence.plus(1);
-        }
-        active.lost_at = (due_us != u32::MAX).then(|| now + Span::us(due_us.into()));
-        for path in PathId::all().filter(|path| lost & path.bit() != 0) {
-            active.flight_mut(path).recovery.on_recovery();
-        }
-        for path in PathId::all().filter(|path| lost & path.bit() != 0) {
-            let entry = &mut self.peers[peer];
-            rtt_mut((&mut entry.rtt, &mut entry.further), &mut self.further, path).on_loss();
-            let next = orders[path.index()].wrapping_add(1);
-            let gone = Lost { next, ..gone[path.index()] };
-            if let Some(congestion) = self.congestion_mut(peer, path) {
-                congestion.on_loss(&gone);
-            }
-        }
-        for path in PathId::all().filter(|path| long[path.index()] > 0) {
-            self.strike(peer, path, long[path.index()]);
-            self.note_crowded(now, peer);
         }
     }
 
@@ -566,43 +500,6 @@ fn selective(
                 acknowledge(active, sequence, progress);
             }
         }
-    }
-}
-
-/// Marks what must be resent for one lost frame, as the profile has it.
-pub(super) fn mark_unit_lost(
-    active: &mut Active,
-    sequence: Sequence,
-    unit: RetransmitUnit,
-    collection: u32,
-) {
-    active.mark_lost(sequence);
-    if unit == RetransmitUnit::Frame {
-        return;
-    }
-    let Some(index) = active.record_of(sequence) else { return };
-    let (first, end) = {
-        let record = &active.records[index];
-        let place = sequence.since(record.first) as u32;
-        match unit {
-            RetransmitUnit::Frame => return,
-            RetransmitUnit::Collection => {
-                let n = collection.max(1);
-                let start = place / n * n;
-                (record.first.plus(start), record.first.plus((start + n).min(record.count)))
-            }
-            RetransmitUnit::Train => (record.first, record.first.plus(record.count)),
-            RetransmitUnit::Window => {
-                let last = active.records.back().expect("there is a record");
-                (sequence, last.first.plus(last.count))
-            }
-        }
-    };
-    let mut at = if first.before(active.unacked) { active.unacked } else { first };
-    let limit = active.unacked.plus(crate::limits::WINDOW_FRAMES);
-    while at.before(end) && at.before(limit) {
-        active.mark_lost(at);
-        at = at.plus(1);
     }
 }
 

@@ -13,6 +13,7 @@ mod cut;
 mod flight;
 mod holdings;
 mod long;
+mod lost;
 mod one_sided;
 mod parts;
 mod record;

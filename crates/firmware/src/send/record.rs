@@ -232,13 +232,6 @@ impl Active {
         }
     }
 
-    /// A frame that left after the first unacknowledged one, by its path, has arrived.
-    pub(super) fn is_overtaken(&self) -> bool {
-        let first = self.frame(self.unacked);
-        first.state == FrameState::InFlight
-            && self.flight(first.path).recovery.is_past(first.departure())
-    }
-
     /// A frame that requests an acknowledgement is under way: it will be answered, or resent.
     pub(super) fn is_requesting(&self) -> bool {
         let ahead = self.requested.since(self.unacked) as u32;

@@ -3,8 +3,8 @@
 use emp_wire::Sequence;
 
 use super::SendPath;
-use super::acknowledged::mark_unit_lost;
 use super::flight::Flight;
+use super::lost::mark_unit_lost;
 use super::record::{Active, FrameState};
 use crate::counters::Counter;
 use crate::cross::RouteNews;

@@ -487,23 +487,6 @@ impl SendPath {
             .with_if((last && awaited) || low || resent || tried, Flags::ACK_REQUEST)
     }
 
-    /// V20: ask for an acknowledgement when little of the window is left, but not with every frame: not while a question is under
-    /// way, whose answer lets as many frames go as were sent before it. Otherwise a sender that is ahead of its receiver would have each
-    /// frame answered alone, and the answer let one frame go, which asks again.
-    #[inline]
-    pub(super) fn asks(
-        &self,
-        entry: &SendPeer,
-        path: PathId,
-        sequence: Sequence,
-        bytes: u16,
-    ) -> bool {
-        let window = entry.window(&self.further, path);
-        let Some(active) = entry.active.as_deref() else { return false };
-        let room = active.room_behind((path, sequence), bytes.into(), window);
-        active.asks(&room, self.profile.request_ack_below, self.profile.collection)
-    }
-
     /// Notes that a frame of this record went out (or would have, had it been possible), and whether it requests an acknowledgement.
     fn on_sent(
         &mut self,

@@ -1,6 +1,8 @@
 //! Round trips and windows of a peer's paths, where they are kept: of the first path's round trips there is one for each idle peer; windows,
 //! and what is known of other paths, only those have for whom a window was once too small, or another path was used.
 
+use emp_wire::Sequence;
+
 use alloc::vec::Vec;
 
 use super::{SendPath, SendPeer};
@@ -115,6 +117,23 @@ impl SendPath {
         if let Some(window) = self.congestion_mut(peer, path) {
             window.note_limited(next.wrapping_add(1), room);
         }
+    }
+
+    /// V20: ask for an acknowledgement when little of the window is left, but not with every frame: not while a question is under
+    /// way, whose answer lets as many frames go as were sent before it. Otherwise a sender that is ahead of its receiver would have each
+    /// frame answered alone, and the answer let one frame go, which asks again.
+    #[inline]
+    pub(super) fn asks(
+        &self,
+        entry: &SendPeer,
+        path: PathId,
+        sequence: Sequence,
+        bytes: u16,
+    ) -> bool {
+        let window = entry.window(&self.further, path);
+        let Some(active) = entry.active.as_deref() else { return false };
+        let room = active.room_behind((path, sequence), bytes.into(), window);
+        active.asks(&room, self.profile.request_ack_below, self.profile.collection)
     }
 
     /// Windows of paths that were silent for longer than their timers are what they were at first (`WINDOW-6`).

@@ -303,7 +303,7 @@ fn crossing_one_message_each_way_crossing_emp2001() {
 }
 
 #[test]
-fn homeless_messages_fail_one_by_one() {
+fn messages_without_an_endpoint_fail_one_by_one() {
     let mut pair = Pair::new(&Profile::DEFAULT);
     let node = &mut pair.nodes[0];
     for i in 0..10u64 {

@@ -29,6 +29,12 @@ pub fn play(world: &mut World, prng: &mut Prng, bound: Span) -> Result<(), Strin
     for node in 0..world.nodes.len() {
         world.apply(Action::SetMtu { node, frame_bytes: None });
     }
+    // A program that has closed its endpoint, and was not to open it again before the traffic ended, takes nothing.
+    for node in &living {
+        for endpoint in world.nodes[*node].setup.endpoints.clone() {
+            world.apply(Action::OpenEndpoint { node: *node, endpoint });
+        }
+    }
     for other in others {
         afflict(world, *other, prng);
     }

@@ -76,6 +76,8 @@ fn seeds_with_a_history() {
     for seed in [459_360_003_150, 459_360_006_047, 744_749_487_404] {
         run(seed..seed + 1, &SwarmOptions::default());
     }
+    // A program closed its endpoint just before the traffic ended.
+    run(999_782_636_455..999_782_636_456, &SwarmOptions::default());
     // A message that was refused, and cut anew when it was sent again, for frames of another length than its blocks had.
     let default = SwarmOptions { profile: Some("default"), ..SwarmOptions::default() };
     run(912_308..912_309, &default);

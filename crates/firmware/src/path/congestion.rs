@@ -43,9 +43,14 @@ const FLOOR_ROUNDS: u8 = 16;
 
 /// After so many rounds without a look at the path as it is without a queue of ours, one goes with an eighth of the window, for the least
 /// round trip to be seen: whoever first met a path when its queue stood would take that for the path. Costs 1 %.
-const STANDING_ROUNDS: u8 = 200;
+const CROWDED_ROUNDS: u8 = 200;
 const DRAINED_ROUNDS: u8 = 3;
 const DRAINED_PART: u32 = 8;
+
+/// So many rounds in a row must have been delayed before delay shrinks the window: whoever did not run for a while delays one, a queue the next,
+/// too. And so many before it leaves less than a long frame, which costs most where there is none: a busy host has its turn in between.
+const DELAYED_ROUNDS: u8 = 2;
+const STANDING_ROUNDS: u8 = 8;
 
 /// Part of the excess by which a window shrinks, in sixteenths (0.8), and the most that one decision takes.
 const SHRINK_16THS: u64 = 13;
@@ -103,6 +108,8 @@ pub(crate) struct Congestion {
     window: u32,
     /// Most that it may be: what the receiver has room for.
     room: u32,
+    /// Bytes of a long frame, where such get through. Delay alone leaves room for one. 0: none do.
+    unit: u32,
     /// Below it the window doubles each round.
     threshold: u32,
     /// The round is over when this place in the order of transmission is acknowledged.
@@ -123,6 +130,8 @@ pub(crate) struct Congestion {
     standing: u8,
     /// The window was used up in this round.
     limited: bool,
+    /// Rounds in a row whose delay was above the target.
+    above: u8,
     /// Others keep the queue full: delay says nothing.
     competing: bool,
     /// So many rounds more go with a small part of the window.
@@ -143,6 +152,7 @@ impl Congestion {
     pub(crate) const FRESH: Self = Self {
         window: INITIAL_BYTES,
         room: INITIAL_BYTES,
+        unit: 0,
         threshold: u32::MAX,
         round_end: 0,
         answered: 0,
@@ -154,6 +164,7 @@ impl Congestion {
         base_us: u32::MAX,
         standing: 0,
         limited: false,
+        above: 0,
         competing: false,
         draining: 0,
         record_us: u32::MAX,
@@ -166,17 +177,22 @@ impl Congestion {
     /// Bytes that may be under way.
     #[inline]
     pub(crate) const fn bytes(&self) -> u32 {
-        if self.draining > 0 { self.window / DRAINED_PART } else { self.window }
+        if self.draining == 0 {
+            return self.window;
+        }
+        let part = self.window / DRAINED_PART;
+        if part < self.floor() { self.floor() } else { part }
     }
 
-    /// There was more to be sent than the window allows.
+    /// There was more to be sent than the window allows. The receiver has `room` for so many bytes; `unit` is how long a long frame is,
+    /// where such get through, else 0.
     #[inline]
-    pub(crate) const fn note_limited(&mut self, next: u32, room: u32) {
+    pub(crate) const fn note_limited(&mut self, next: u32, (room, unit): (u32, u32)) {
         if self.used_at.is_none() {
             // The first that is known of it.
             (self.round_end, self.answered) = (next, next);
         }
-        (self.limited, self.room) = (true, room);
+        (self.limited, self.room, self.unit) = (true, room, unit);
     }
 
     /// Frames were acknowledged.
@@ -229,14 +245,21 @@ impl Congestion {
             let cut = u64::from(self.window) * u64::from(self.alpha) / u64::from(2 * MARKED_ONE);
             self.cut(cut as u32, acked.next);
         } else if !self.competing && delay_us > target_us {
+            self.above = self.above.saturating_add(1);
             let excess = u64::from(delay_us - target_us) * SHRINK_16THS / 16;
             let cut = (u64::from(self.window) * excess / u64::from(least_us)) as u32;
-            self.cut(cut.min(self.window / SHRINK_PART_MAX), acked.next);
+            let most = (self.window / SHRINK_PART_MAX).min(self.window - self.floor());
+            if self.above >= DELAYED_ROUNDS {
+                self.cut(cut.min(most), acked.next);
+            }
         } else if limited && !draining && self.window >= self.threshold {
             let step = STEP_BYTES.min(self.window / SMALL_PART).max(LEAST_BYTES);
             self.set((self.window + step).min(self.room.max(self.window)));
         }
-        if self.standing >= STANDING_ROUNDS {
+        if delay_us <= target_us {
+            self.above = 0;
+        }
+        if self.standing >= CROWDED_ROUNDS {
             (self.standing, self.draining) = (0, DRAINED_ROUNDS);
             self.record_us = u32::MAX;
         }
@@ -305,7 +328,7 @@ impl Congestion {
     /// It leaves what losses leave; `unit` is how long the frame is that was waited for.
     pub(crate) fn on_timeout(&mut self, unit: u32, next: u32) {
         let least = if self.is_clear() { CLEAR_BYTES.max(unit) } else { LOSS_LEAST_BYTES };
-        let left = (self.window / SHRINK_PART_MAX).max(least).min(self.window);
+        let left = (self.window / SHRINK_PART_MAX).max(least).max(self.floor()).min(self.window);
         self.cut(self.window - left, next);
         self.round_end = next;
     }
@@ -324,6 +347,17 @@ impl Congestion {
         (self.round_end, self.answered) = (next, next);
         (self.least_us, self.delay_us, self.acked, self.marked) = (u32::MAX, u32::MAX, 0, 0);
         (self.standing, self.draining, self.competing) = (0, 0, false);
+    }
+
+    /// What delay and time-outs leave of it (`WINDOW-4`): a host that does not run for two milliseconds looks like a queue to them, and a path whose
+    /// long frames are too long for its queue loses some.
+    const fn floor(&self) -> u32 {
+        if self.window >= self.unit && self.above < STANDING_ROUNDS { self.unit } else { 0 }
+    }
+
+    /// A frame of so many bytes came through, other than those that are counted.
+    pub(crate) fn widen(&mut self, bytes: u32) {
+        self.set(self.window.max(bytes));
     }
 
     /// Takes so many bytes off. What left before it is not answered for again.

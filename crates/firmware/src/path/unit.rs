@@ -324,8 +324,9 @@ impl Firmware {
         if !current || !self.peers.units.answered(now, peer, hello.nonce, header.word) {
             return false;
         }
+        let before = self.peers[peer].long;
         self.peers.look_for_long(peer);
-        self.send.long_opened(peer);
+        self.send.long_opened(peer, self.peers[peer].long & !before);
         self.counters.count(Counter::LongOpened);
         true
     }

@@ -1,6 +1,9 @@
 //! Frames longer than the MTU: what they weigh, when they are wanted, and when too many are lost (`LONG-3`, `LONG-4`).
 
-use emp_wire::{HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, MESSAGE_BYTES, Sequence, TARGET_BYTES};
+use emp_wire::{
+    HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, LONG_FRAME_BYTES, MESSAGE_BYTES, Sequence,
+    TARGET_BYTES,
+};
 
 use super::record::{Active, Load, Record, What};
 use super::{SendPath, SendPeer};
@@ -96,8 +99,16 @@ impl SendPath {
         });
     }
 
-    /// Long frames are found to get through to a peer from now on. What is under way left in slices, or was lost before.
-    pub(crate) fn long_opened(&mut self, peer: u32) {
+    /// Long frames are found to get through to a peer from now on, by these paths, a bit each. What is under way left in slices, or was lost
+    /// before. One has come through just now: so there is room for one.
+    pub(crate) fn long_opened(&mut self, peer: u32, paths: u8) {
+        for path in PathId::all().filter(|path| paths & path.bit() != 0) {
+            if self.peers[peer].further_place().is_some()
+                && let Some(window) = self.congestion_mut(peer, path)
+            {
+                window.widen(LONG_FRAME_BYTES as u32);
+            }
+        }
         let next = self.peers[peer].next;
         if let Some(active) = self.peers[peer].active.as_deref_mut() {
             active.flights.each_mut().for_each(|flight| flight.strikes = 0);

@@ -32,6 +32,10 @@ pub(super) const DETOUR_RUNS: u32 = 2;
 /// had its cure.
 const DOUBT_RUNS: u32 = 4;
 
+/// Runs of the timer without an answer that say nothing of a queue: a receiver that does not run for two milliseconds brings them about, and its
+/// answer tells what was lost. One that acknowledges nothing out of order does not tell: of its, only the probe says nothing.
+const ANSWERED_RUNS: u32 = 2;
+
 /// Frames that one run of the timer may resend into a full window: its answer tells what became of the others.
 const CREDIT_MAX: u32 = 1;
 
@@ -202,7 +206,8 @@ impl SendPath {
         let flight = active.flight_mut(path);
         flight.backoff += 1;
         flight.progress_at = now;
-        if !probing {
+        let counts = if self.profile.selective_acks { backoff > ANSWERED_RUNS } else { !probing };
+        if counts {
             let next = flight.order.wrapping_add(1);
             if let Some(congestion) = self.congestion_mut(peer, path) {
                 congestion.on_timeout(unit_bytes, next);

@@ -1,6 +1,8 @@
 //! Transmission (I2): chooses the next frame of each peer and builds it, without copying what is large.
 
-use emp_wire::{BlockWord, DoneStatus, Flags, Kind, Sequence, emit_pieces, has_bulk};
+use emp_wire::{
+    BlockWord, DoneStatus, Flags, Kind, LONG_FRAME_BYTES, Sequence, emit_pieces, has_bulk,
+};
 
 use super::body::Body;
 use super::bookkeeping::handle;
@@ -266,7 +268,8 @@ impl SendPath {
     ) {
         let (path, _) = paths.pick(path);
         let room = room_bytes(usual_bytes, paths.is_long(path), paths.deep & path.bit() != 0);
-        self.note_limited(peer, path, room);
+        let unit = if paths.is_long(path) { LONG_FRAME_BYTES as u32 } else { 0 };
+        self.note_limited(peer, path, (room, unit));
         let entry = &self.peers[peer];
         let Some(active) = entry.active.as_deref() else { return };
         let flight = active.flight(path);

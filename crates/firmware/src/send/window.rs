@@ -110,12 +110,13 @@ impl SendPath {
         }
     }
 
-    /// Something more is to be sent by a path than its window allows; its receiver has room for so many bytes.
+    /// Something more is to be sent by a path than its window allows; its receiver has room for so many bytes, and long frames, if they get
+    /// through, have so many.
     #[cold]
-    pub(super) fn note_limited(&mut self, peer: u32, path: PathId, room: u32) {
+    pub(super) fn note_limited(&mut self, peer: u32, path: PathId, (room, unit): (u32, u32)) {
         let next = self.peers[peer].active.as_deref().map_or(0, |active| active.flight(path).order);
         if let Some(window) = self.congestion_mut(peer, path) {
-            window.note_limited(next.wrapping_add(1), room);
+            window.note_limited(next.wrapping_add(1), (room, unit));
         }
     }
 

@@ -21,7 +21,11 @@ struct Stream {
 
 impl Stream {
     fn new() -> Self {
-        let mut real = Real::new(&Profile::DEFAULT);
+        Self::of(&Profile::DEFAULT)
+    }
+
+    fn of(profile: &Profile) -> Self {
+        let mut real = Real::new(profile);
         let peer = Forged::met(2, &mut real);
         Self { real, peer, sent: 0, acked: 0, posted: 0 }
     }
@@ -84,6 +88,12 @@ fn long_round_trips_shrink_it_in_proportion_and_to_less_than_a_frame() {
     assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
     // The least was 100 µs: 120 more are no excess for so large a window.
     assert_eq!(stream.rounds(5, Span::us(210)), WINDOW_FRAMES);
+    // One round says nothing: its receiver may not have run. Nor does another after one that was as usual.
+    for _ in 0..3 {
+        assert_eq!(stream.rounds(1, Span::us(5_000)), WINDOW_FRAMES);
+        assert_eq!(stream.rounds(1, Span::us(100)), WINDOW_FRAMES);
+    }
+    assert_eq!(stream.rounds(1, Span::us(300)), WINDOW_FRAMES);
     let little = stream.rounds(1, Span::us(300));
     assert!((WINDOW_FRAMES * 3 / 4..WINDOW_FRAMES).contains(&little), "{little}");
     // Never by more than half, and not twice in one round trip.
@@ -172,6 +182,8 @@ fn after_a_pause_it_is_as_at_first() {
 fn one_round_trip_cuts_it_once() {
     let mut stream = Stream::new();
     assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
+    // The second delayed round counts.
+    assert_eq!(stream.rounds(1, Span::us(5_000)), WINDOW_FRAMES);
     stream.real.now = stream.real.now + Span::us(5_000);
     let first = stream.acked;
     for part in 1..=4 {
@@ -213,30 +225,42 @@ fn resent_frames_do_not_make_round_trips_look_short() {
     }
 }
 
+/// Three runs say nothing: the answer tells what was lost. Of a receiver that acknowledges nothing out of order, only the probe does not.
 #[test]
-fn the_second_run_of_the_timer_halves_it_the_first_does_not() {
-    let mut stream = Stream::new();
+fn the_fourth_run_of_the_timer_halves_it_those_before_do_not() {
+    let cuts = |profile, runs_that_cut: u64| {
+        run_out(profile, runs_that_cut - 1, WINDOW_FRAMES);
+        run_out(profile, runs_that_cut, WINDOW_FRAMES / 2);
+    };
+    cuts(&Profile::DEFAULT, 4);
+    let in_order = Profile { selective_acks: false, ..Profile::DEFAULT };
+    cuts(&in_order, 2);
+    // Whoever sends no probe has none that says nothing.
+    cuts(&Profile { tail_probe: false, ..in_order }, 1);
+}
+
+/// The timer runs out so many times with nothing acknowledged: how much of a full window that leaves.
+fn run_out(profile: &Profile, runs: u64, most: u32) {
+    let mut stream = Stream::of(profile);
     assert_eq!(stream.rounds(30, Span::us(100)), WINDOW_FRAMES);
-    for (runs, most) in [(1, WINDOW_FRAMES), (2, WINDOW_FRAMES / 2)] {
-        let before = stream.real.count(Counter::TailProbes) + stream.real.count(Counter::Timeouts);
-        let ran = |stream: &Stream| {
-            let counted = stream.real.count(Counter::TailProbes);
-            counted + stream.real.count(Counter::Timeouts) - before
-        };
-        while ran(&stream) < runs {
-            let said = stream.real.pass(Span::us(50));
-            stream.note(&said);
-        }
-        // What comes then was sent too long ago to be measured, and opens the window by a quarter at most.
-        stream.acked = stream.sent;
-        let frame = stream.peer.ack(stream.acked, stream.acked - 1, 0);
-        stream.real.hear(&stream.peer, &frame);
-        let now = stream.fill();
-        let open = most + WINDOW_FRAMES / 4;
-        assert!((most..=open.min(WINDOW_FRAMES)).contains(&now), "{runs} runs: {now}");
-        // By a frame a round.
-        assert_eq!(stream.rounds(WINDOW_FRAMES, Span::us(100)), WINDOW_FRAMES);
+    let before = stream.real.count(Counter::TailProbes) + stream.real.count(Counter::Timeouts);
+    let ran = |stream: &Stream| {
+        let counted = stream.real.count(Counter::TailProbes);
+        counted + stream.real.count(Counter::Timeouts) - before
+    };
+    while ran(&stream) < runs {
+        let said = stream.real.pass(Span::us(50));
+        stream.note(&said);
     }
+    // What comes then was sent too long ago to be measured, and opens the window by a quarter at most.
+    stream.acked = stream.sent;
+    let frame = stream.peer.ack(stream.acked, stream.acked - 1, 0);
+    stream.real.hear(&stream.peer, &frame);
+    let now = stream.fill();
+    let open = most + WINDOW_FRAMES / 4;
+    assert!((most..=open.min(WINDOW_FRAMES)).contains(&now), "{runs} runs: {now}");
+    // By a frame a round.
+    assert_eq!(stream.rounds(WINDOW_FRAMES, Span::us(100)), WINDOW_FRAMES);
 }
 
 /// Not even what may leave beyond the window goes beyond the numbers that a receiver takes (`SEQ-3`).

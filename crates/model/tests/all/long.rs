@@ -3,7 +3,7 @@
 use crate::support::{acquainted_setup, count, finish, wait};
 use emp_firmware::{Counter, LinkInfo, Profile, Span};
 use emp_model::{
-    Action, FabricSetup, FaultPlan, MessageSpec, NodeSetup, Pace, Ppm, Rates, Want, World,
+    Action, FabricSetup, FaultPlan, MessageSpec, NodeSetup, Pace, Ppm, Rates, Verdict, Want, World,
     WorldSetup,
 };
 use emp_wire::{Flags, Header};
@@ -70,6 +70,30 @@ fn a_megabyte_takes_few_frames() {
         );
         assert_eq!(sum(&world, Counter::LongClosed), 0);
     }
+}
+
+/// What was lost before they were known to get through narrows the window; the question that came through shows room for one.
+#[test]
+fn losses_of_usual_frames_before_it_opened_keep_none_back() {
+    let mut world = acquainted_setup(setup(false));
+    let mut seen = 0;
+    world.network_mut().set_script(Some(Box::new(move |_, from, _, frame| {
+        let (header, _) = Header::parse(frame).ok()?;
+        if from != 0 || !header.kind.sequenced() {
+            return None;
+        }
+        seen += 1;
+        let lost = (2..20).contains(&seen);
+        lost.then(|| Verdict { drop: true, ..Verdict::default() })
+    })));
+    exchange(&mut world, 0, 1, 60_000);
+    world.network_mut().set_script(None);
+    assert_eq!(count(&world, 0, Counter::LongOpened), 1);
+    assert!(count(&world, 0, Counter::FramesResent) > 0);
+    let before = count(&world, 0, Counter::FramesLong);
+    exchange(&mut world, 0, 1, 1 << 20);
+    let long = count(&world, 0, Counter::FramesLong) - before;
+    assert!(long >= 17, "{long}");
 }
 
 /// What several long frames hold leaves whole, in frames of one length but for the last.

@@ -109,7 +109,7 @@ impl Flow {
         let (alone, next) = (self.in_flight == 0, self.next);
         match &mut self.rule {
             Rule::Own(own, rtt) => {
-                own.note_limited(next, 256 * 1_500);
+                own.note_limited(next, (256 * 1_500, 0));
                 let pause = pacing::pause(window, unit, rtt).filter(|_| alone)?;
                 Some(now.max(self.last_us + pause.0 as f64 / 1e3))
             }
@@ -362,4 +362,110 @@ fn beside_one_that_goes_by_loss_alone_it_has_its_share() {
             assert!((0.3..0.7).contains(&part), "{part}");
         }
     }
+}
+
+/// Bytes of a long frame in the tests below.
+const LONG: u32 = 61_472;
+
+/// A window that was used up, on a path where long frames get through, and the next place in its order of transmission.
+struct Long {
+    own: Congestion,
+    rtt: Rtt,
+    next: u32,
+    now: Time,
+}
+
+impl Long {
+    /// With a window of `bytes`; it takes 50 µs without a queue.
+    fn of(bytes: u32, unit: u32) -> Self {
+        let mut rtt = Rtt::new();
+        rtt.on_sample(50, 0);
+        let mut own = Congestion { window: bytes, threshold: 1, ..Congestion::FRESH };
+        (own.used_at, own.unit) = (Some(Time(0)), unit);
+        Self { own, rtt, next: 1, now: Time(0) }
+    }
+
+    /// A round in which one frame takes so long. Gives the window after it.
+    fn round(&mut self, us: u32) -> u32 {
+        self.next += 1;
+        self.now = self.now + Span::us(us.into());
+        self.rtt.on_sample(us, (self.now.0 / 1_000) as u32);
+        let acked = Acked {
+            bytes: LONG,
+            order: self.next - 1,
+            next: self.next,
+            sample_us: Some(us),
+            marked: 0,
+        };
+        self.own.note_limited(self.next, (4 * LONG, self.own.unit));
+        self.own.on_acked(&acked, &self.rtt, self.now);
+        self.own.bytes()
+    }
+
+    fn lose(&mut self) -> u32 {
+        let lost = Lost { bytes: LONG, unit: LONG, order: self.next, next: self.next + 1 };
+        self.own.on_loss(&lost);
+        self.own.bytes()
+    }
+}
+
+/// A host that does not run for a while looks like a queue that comes and goes; one that stands is there in each round.
+#[test]
+fn delay_leaves_a_long_frame_unless_it_lasts() {
+    let mut long = Long::of(3 * LONG, LONG);
+    for _ in 0..200 {
+        // Seven rounds of ten: far more than such a host has.
+        for _ in 0..7 {
+            assert!(long.round(2_000) >= LONG);
+        }
+        assert!((0..3).all(|_| long.round(60) >= LONG));
+    }
+    // In eight rounds from the first that is delayed it halves to a long frame; the eighth is the first that leaves less.
+    for round in 1..8 {
+        assert!(long.round(2_000) >= LONG, "round {round}");
+    }
+    assert!(long.round(2_000) < LONG);
+    // Where none get through, the second does.
+    let mut short = Long::of(72 << 10, 0);
+    short.round(2_000);
+    assert!(short.round(2_000) < LONG);
+}
+
+#[test]
+fn a_loss_or_a_mark_leaves_less_than_a_long_frame_at_once() {
+    let mut long = Long::of(LONG + 1_500, LONG);
+    long.round(150);
+    assert!(long.lose() < LONG);
+    let mut long = Long::of(LONG + 1_500, LONG);
+    long.own.marked = LONG;
+    assert!(long.round(60) < LONG);
+    // Once it is less, delay goes on from there as ever.
+    let before = long.own.bytes();
+    long.round(2_000);
+    assert!(long.round(2_000) < before);
+}
+
+#[test]
+fn a_silent_path_keeps_room_for_a_long_frame() {
+    let mut long = Long::of(3 * LONG, LONG);
+    for _ in 0..10 {
+        long.own.on_timeout(LONG, long.next);
+    }
+    assert_eq!(long.own.bytes(), LONG);
+    let mut short = Long::of(3 * LONG, 0);
+    for _ in 0..10 {
+        short.own.on_timeout(1_500, short.next);
+    }
+    assert_eq!(short.own.bytes(), LOSS_LEAST_BYTES);
+}
+
+/// Long frames go on where a path is looked at with little of its own in it: one does, and a message that begins then is cut into such.
+#[test]
+fn a_look_at_the_path_leaves_a_long_frame() {
+    let mut long = Long::of(4 * LONG, LONG);
+    for _ in 0..=CROWDED_ROUNDS {
+        assert!(long.round(50 + QUEUE_US / 2 + 1) >= LONG);
+    }
+    assert!(long.own.draining > 0);
+    assert_eq!(long.own.bytes(), LONG);
 }

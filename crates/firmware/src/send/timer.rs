@@ -165,7 +165,9 @@ impl SendPath {
         // What tells of several is worth a round trip; and where a queue is full there is room for it.
         let several = |oldest: Sequence| {
             let frame = active.frame(oldest);
-            frame.is_long() || u32::from(frame.load.bytes) < active.flight(path).in_flight
+            // A profile that resends more than a frame says itself what comes first.
+            let alone = u32::from(frame.load.bytes) >= active.flight(path).in_flight;
+            frame.is_long() || unit == RetransmitUnit::Frame && !alone
         };
         let asks = probing
             && self.profile.selective_acks

@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 use emp_wire::{
-    Ack, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Message, NodeId, NotReady,
-    SliceWord, TAG_EVERYONE, Target, covered_bytes, names_memory, verify, verify_unsummed,
+    Ack, AckDelay, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Message, NodeId,
+    NotReady, SliceWord, TAG_EVERYONE, Target, covered_bytes, names_memory, verify,
+    verify_unsummed,
 };
 
 use crate::assembly::{SlicedFrame, Whole};
@@ -222,7 +223,7 @@ impl Firmware {
                         latest: header.sequence,
                         untaken: header.flags.has(Flags::UNTAKEN),
                         sack: &ack.sack,
-                        delay_us: header.word,
+                        delay: AckDelay::of_word(header.word),
                     });
                     self.send.on_ack(now, peer, header.acknowledge, sack);
                     self.note_habit();

@@ -31,7 +31,7 @@ use crate::predict::SendsFirst;
 use crate::profile::{Integrity, Profile};
 use crate::receive::ReceivePath;
 use crate::send::{Outlet, SendPath};
-use crate::time::Time;
+use crate::time::{Span, Time};
 use crate::transmit::{LinkIndex, TransmitBatch};
 
 /// How a node starts.
@@ -276,6 +276,13 @@ impl Firmware {
     #[inline]
     pub fn set_unread(&mut self, completions: usize) {
         self.receive.set_unread(completions);
+    }
+
+    /// Frames that are handed over from now on may have waited for so long in their link, because nobody looked: no delay of the path.
+    #[inline]
+    pub fn set_unseen(&mut self, unseen: Span) {
+        let unseen_us = (unseen.0 / 1_000).min(u64::from(u16::MAX)) as u16;
+        (self.receive.unseen_us, self.send.unseen_us) = (unseen_us, unseen_us);
     }
 
     /// Tries to cancel. True: a completion with `Cancelled` follows. False: too late, it ends as it will.

@@ -54,8 +54,8 @@ impl Firmware {
             if peer.route().is_none_or(|(_, to)| *to == LinkAddress::LOOPBACK) {
                 // The node's own acknowledgements need no frame.
                 if peer.node == own {
-                    let (latest, delay_us, untaken) = (ack.latest, ack.delay_us, ack.untaken);
-                    let sack = Some(Explicit { latest, untaken, sack: &ack.sack, delay_us });
+                    let (latest, delay, untaken) = (ack.latest, ack.delay, ack.untaken);
+                    let sack = Some(Explicit { latest, untaken, sack: &ack.sack, delay });
                     self.send.on_ack(now, ack.peer, ack.cumulative, sack);
                     self.note_habit();
                 }
@@ -66,7 +66,7 @@ impl Firmware {
                 flags: Flags::ACK.with_if(ack.untaken, Flags::UNTAKEN),
                 sequence: ack.latest,
                 acknowledge: ack.cumulative,
-                word: ack.delay_us,
+                word: ack.delay.word(),
             };
             let body = |into: &mut [u8]| Ack { node: own, sack: ack.sack }.emit(into);
             if self.say((ack.peer, ack.path), &head, body, batch) {

@@ -37,6 +37,9 @@ const TRANSMIT_ROUNDS: usize = 32;
 /// Frames taken from one link in one turn: a few collections, so that acknowledgements leave in time.
 const FRAMES_MAX: usize = 64;
 
+/// Time for which nobody looked that is told: what windows take for a queue (`WINDOW-2`), less what is noise.
+const UNSEEN_MIN: Span = Span::us(50);
+
 /// Posts after which a caller that never waits makes a whole turn, so that acknowledgements reach its firmware. Not each
 /// time: looking at a link without a mapped ring is a system call. Of the smallest messages a frame of MTU 1500 takes as many.
 const POSTS_PER_TURN: u32 = 16;
@@ -86,6 +89,8 @@ pub(crate) struct Core {
     timer_moved: bool,
     posts_since_turn: u32,
     pub(crate) last_turn: Time,
+    /// When no link had any more frames: what comes now came after that.
+    emptied_at: Time,
     pub(crate) last_post: Time,
     /// The time of the last post was not read from the clock.
     pub(crate) guessed: bool,
@@ -137,6 +142,7 @@ impl Core {
             timer_moved: true,
             posts_since_turn: 0,
             last_turn: Time::default(),
+            emptied_at: Time::default(),
             last_post: Time::default(),
             guessed: false,
             poll_by_hand,
@@ -206,11 +212,14 @@ impl Core {
     /// instead.
     #[inline]
     fn receive(&mut self, now: Time) -> bool {
-        let Self { firmware: Some(firmware), links, memory, seldom, queues, .. } = self else {
+        let Self { firmware: Some(firmware), links, memory, seldom, queues, emptied_at, .. } = self
+        else {
             return false;
         };
         firmware.set_unread(queues.held());
-        let mut frames = 0;
+        let unseen = now.since(*emptied_at);
+        firmware.set_unseen(if unseen >= UNSEEN_MIN { unseen } else { Span(0) });
+        let (mut frames, mut full) = (0, false);
         for (index, link) in links.iter_mut().enumerate() {
             if let Some(seldom) = seldom
                 && seldom.link == index
@@ -222,11 +231,15 @@ impl Core {
             let mut sink = Incoming { firmware, memory, now, link: link_index, landing: None };
             let received = link.receive_into(FRAMES_MAX, &mut sink);
             frames += received;
+            full |= received >= FRAMES_MAX;
             if received != 0
                 && let Some(seldom) = seldom
             {
                 seldom.heard(index, now);
             }
+        }
+        if !full {
+            *emptied_at = now;
         }
         // What waits does so for the program's next message, which it would only delay.
         frames != 0 || self.idle(now)

@@ -1,6 +1,6 @@
 //! `ack`: an explicit acknowledgement (`ACK-1`; V12, V18, E28).
 //!
-//! The common header's acknowledge field is cumulative; the word is the receiver's delay in microseconds. The body is the
+//! The common header's acknowledge field is cumulative; the word is the receiver's own part of the round trip ([`AckDelay`]). The body is the
 //! sender's identity, then up to four words of selective acknowledgement: bit *i* of word *w* says that sequence number
 //! `acknowledge + 1 + 64 w + i` has arrived too (`ACK-2`).
 
@@ -11,6 +11,27 @@ use crate::{NodeId, Reason};
 pub const SACK_WORDS_MAX: usize = 4;
 /// Bytes of the largest body.
 pub const ACK_BODY_BYTES_MAX: usize = 8 + 8 * SACK_WORDS_MAX;
+
+/// What the word of an `ack` tells of the receiver's own part of the round trip (`ACK-8`), in microseconds; 65,535: that or more.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct AckDelay {
+    /// For how long the acknowledgement was held back.
+    pub held_us: u16,
+    /// For how long nobody had looked for frames before those came that it acknowledges.
+    pub unseen_us: u16,
+}
+
+impl AckDelay {
+    /// As it stands in the word.
+    pub const fn word(self) -> u32 {
+        (self.unseen_us as u32) << 16 | self.held_us as u32
+    }
+
+    /// What a word tells.
+    pub const fn of_word(word: u32) -> Self {
+        Self { held_us: word as u16, unseen_us: (word >> 16) as u16 }
+    }
+}
 
 /// Body of an `ack` frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@
 
 use alloc::collections::VecDeque;
 
-use emp_wire::{Flags, SACK_WORDS_MAX, Sequence};
+use emp_wire::{AckDelay, Flags, SACK_WORDS_MAX, Sequence};
 
 use super::sequence::Arrival;
 use super::{NotTaken, ReceivePath, ReceivePeer};
@@ -122,7 +122,7 @@ pub(crate) struct AckOut {
     pub(crate) untaken: bool,
     pub(crate) cumulative: Sequence,
     pub(crate) sack: [u64; SACK_WORDS_MAX],
-    pub(crate) delay_us: u32,
+    pub(crate) delay: AckDelay,
 }
 
 impl ReceivePath {
@@ -295,10 +295,11 @@ impl ReceivePath {
             };
             let delay_us = microseconds(now).wrapping_sub(entry.ack.arrived_us);
             // The clocks of a host's threads may differ a little, and that must not read as an hour.
-            let delay_us = delay_us.cast_signed().max(0).cast_unsigned();
+            let held_us = delay_us.cast_signed().clamp(0, u16::MAX.into()) as u16;
+            let delay = AckDelay { held_us, unseen_us: self.unseen_us };
             let (cumulative, latest) = (cell.acknowledge, entry.received.latest);
             let path = entry.ack.path;
-            return Some(AckOut { peer, path, latest, untaken, cumulative, sack, delay_us });
+            return Some(AckOut { peer, path, latest, untaken, cumulative, sack, delay });
         }
     }
 

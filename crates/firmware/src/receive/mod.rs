@@ -200,6 +200,8 @@ pub(crate) struct NotTaken {
 pub(crate) struct ReceivePath {
     profile: Profile,
     pub(crate) counters: Counters,
+    /// For so long nobody may have looked for what comes now, in microseconds.
+    pub(crate) unseen_us: u16,
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) to_send: VecDeque<ToSend>,
     peers: PerPeer<ReceivePeer>,
@@ -254,6 +256,7 @@ impl ReceivePath {
         Self {
             profile,
             counters: Counters::default(),
+            unseen_us: 0,
             completions: VecDeque::new(),
             to_send: VecDeque::new(),
             peers: PerPeer::new(),

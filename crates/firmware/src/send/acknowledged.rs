@@ -1,7 +1,7 @@
 //! Receive acknowledgement (I3): what the peer has is released, what it misses is found lost (RACK's way: by order of
 //! transmission, not of sequence).
 
-use emp_wire::{DoneStatus, NotReadyCause, SACK_WORDS_MAX, Sequence};
+use emp_wire::{AckDelay, DoneStatus, NotReadyCause, SACK_WORDS_MAX, Sequence};
 
 use super::record::{Active, Frame, FrameState, What};
 use super::tail::untaken;
@@ -24,8 +24,8 @@ pub(crate) struct Explicit<'a> {
     pub(crate) untaken: bool,
     /// Numbers beyond the cumulative one that were taken (`ACK-2`).
     pub(crate) sack: &'a [u64; SACK_WORDS_MAX],
-    /// How long it was held back, in microseconds.
-    pub(crate) delay_us: u32,
+    /// The receiver's own part of the round trip.
+    pub(crate) delay: AckDelay,
 }
 
 /// What one acknowledgement brought.
@@ -116,7 +116,10 @@ impl SendPath {
             active.acked_at = now;
             let flight = active.flight_mut(path);
             (flight.progress_at, flight.delivered_at, flight.backoff) = (now, now, 0);
-            let delay_us = sack.map_or(0, |ack| ack.delay_us.min(HELD_BACK_MAX_US));
+            let AckDelay { held_us, unseen_us } = sack.map(|ack| ack.delay).unwrap_or_default();
+            let held_us = u32::from(held_us).min(HELD_BACK_MAX_US);
+            // A timer has to be longer than that; a window is not to shrink for it (`WINDOW-2`).
+            let unseen_us = u32::from(unseen_us) + u32::from(self.unseen_us);
             // How long the receiver sat on it is known of the frame that came last, not of those by the other path.
             let timed = latest.is_none_or(|frame| frame.path == path);
             let next = flight.order.wrapping_add(1);
@@ -132,9 +135,9 @@ impl SendPath {
                 .filter(|_| !(progress.answered.contains(&true) && has_sack));
             match sample.and_then(|(_, sent_us)| passed_us(now_us, sent_us)) {
                 Some(passed_us) => {
-                    let sample_us = passed_us.saturating_sub(delay_us);
+                    let sample_us = passed_us.saturating_sub(held_us);
                     rtt.on_sample(sample_us, now_us);
-                    sample_of[path.index()] = Some(sample_us);
+                    sample_of[path.index()] = Some(sample_us.saturating_sub(unseen_us));
                 }
                 None => {
                     rtt.on_unclear_answer(since_copy, waited, self.profile.ack_delay);

@@ -169,6 +169,8 @@ pub(crate) struct SendPath {
     /// Links whose carrier checks payloads, a bit each.
     summing: u64,
     pub(crate) counters: Counters,
+    /// For so long nobody may have looked for what comes now, in microseconds.
+    pub(crate) unseen_us: u16,
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) route_news: VecDeque<RouteNews>,
     peers: PerPeer<SendPeer>,
@@ -220,6 +222,7 @@ impl SendPath {
             summing,
             profile,
             counters: Counters::default(),
+            unseen_us: 0,
             completions: VecDeque::new(),
             route_news: VecDeque::new(),
             peers: PerPeer::new(),

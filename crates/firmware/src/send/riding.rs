@@ -111,6 +111,7 @@ impl SendPath {
         rtt.on_progress();
         if entry.further != 0 {
             let bytes = load.bytes.into();
+            let sample_us = sample_us.map(|us| us.saturating_sub(self.unseen_us.into()));
             let news = Acked { bytes, order, next, sample_us, marked: 0 };
             on_acked(entry.further, &mut self.further, path, (&entry.rtt, &news, came));
         }

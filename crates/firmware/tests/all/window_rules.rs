@@ -3,7 +3,7 @@
 use crate::common::forge::*;
 use emp_firmware::limits::{NOT_READY_BACKOFF, WINDOW_FRAMES};
 use emp_firmware::*;
-use emp_wire::{Flags, Kind, NotReadyCause};
+use emp_wire::{AckDelay, Flags, Kind, NotReadyCause};
 
 /// A message that leaves unasked, in so many frames: the first has the fields of a longer message.
 const TRAIN_FRAMES: u32 = 44;
@@ -49,9 +49,21 @@ impl Stream {
 
     /// All that is under way is acknowledged after this round trip.
     fn round(&mut self, trip: Span) {
+        self.round_told(trip, AckDelay::default());
+    }
+
+    /// The same, and the receiver tells what of it was its own.
+    fn round_told(&mut self, trip: Span, delay: AckDelay) {
         self.real.now = self.real.now + trip;
         self.acked = self.sent;
-        let frame = self.peer.ack(self.acked, self.acked - 1, 0);
+        let acknowledges = Forged { acknowledge: Some(self.acked), ..self.peer };
+        let frame = acknowledges.frame(
+            Kind::Ack,
+            Flags::default(),
+            self.acked - 1,
+            delay.word(),
+            &self.peer.node.0.to_be_bytes(),
+        );
         self.real.hear(&self.peer, &frame);
     }
 
@@ -105,6 +117,48 @@ fn long_round_trips_shrink_it_in_proportion_and_to_less_than_a_frame() {
         before = now;
     }
     assert_eq!(before, 1);
+}
+
+/// A host that did not run is no queue (`ACK-8`), at either end; what an acknowledgement was held back for is none, either.
+#[test]
+fn round_trips_in_which_nobody_looked_leave_the_window() {
+    let slow = Span::us(5_000);
+    let told = |held_us, unseen_us| AckDelay { held_us, unseen_us };
+    let after = |delay: AckDelay, unseen: Span| {
+        let mut stream = Stream::new();
+        stream.rounds(30, Span::us(100));
+        stream.real.firmware.set_unseen(unseen);
+        for _ in 0..12 {
+            stream.round_told(slow, delay);
+            stream.fill();
+        }
+        stream.fill()
+    };
+    assert_eq!(after(told(0, 4_900), Span(0)), WINDOW_FRAMES);
+    assert_eq!(after(told(2_000, 2_900), Span(0)), WINDOW_FRAMES);
+    assert_eq!(after(told(0, 0), Span::us(4_900)), WINDOW_FRAMES);
+    assert_eq!(after(told(0, 2_000), Span::us(2_900)), WINDOW_FRAMES);
+    // What is left is delay.
+    assert!(after(told(0, 2_000), Span(0)) < 4);
+    assert!(after(told(0, 0), Span::us(2_000)) < 4);
+}
+
+/// A receiver tells for how long nobody had looked, and for how long it sat on the acknowledgement (`ACK-8`).
+#[test]
+fn a_receiver_tells_its_own_part_of_the_round_trip() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peer = Forged::met(2, &mut real);
+    let mut told = |unseen: Span| {
+        real.firmware.set_unseen(unseen);
+        let frame = peer.message(Flags::default(), None, 7, b"x");
+        real.hear(&peer, &frame);
+        let said = real.pass(Span::ms(1));
+        AckDelay::of_word(of_kind(&said, Kind::Ack)[0].header.word)
+    };
+    let usual = told(Span(0));
+    assert!(usual.unseen_us == 0 && (50..=100).contains(&usual.held_us), "{usual:?}");
+    assert_eq!(told(Span::us(1_234)).unseen_us, 1_234);
+    assert_eq!(told(Span::ms(1_000)).unseen_us, u16::MAX);
 }
 
 /// Frames that are longer than the window leave one by one, and not each time that one is acknowledged.

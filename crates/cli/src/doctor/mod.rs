@@ -50,7 +50,7 @@ struct Report {
 
 /// Runs `emp doctor`.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    // First, as a name that is wrong is to be said at once.
+    // First, so that a wrong name is refused at once.
     let program = args.program.as_deref().map(mpi::findings_of).transpose()?;
     let interfaces = interfaces::inspect(Path::new("/"));
     let report = Report {

@@ -34,7 +34,7 @@ pub fn inspect() -> Vec<Finding> {
     findings
 }
 
-/// What is to be said of a program: of the libfabric that it loads as things are, and of its MPI.
+/// What doctor reports of a program: of the libfabric that it loads as things are, and of its MPI.
 pub fn program(command: &Path) -> anyhow::Result<Finding> {
     let path = env::var_os("PATH");
     let Some(file) = linked::place(command.as_os_str(), path.as_deref()) else {

@@ -80,19 +80,21 @@ fn a_pull_asks_for_something() {
     assert_eq!(Pull::parse(&body[1..]), Err(Reason::BodyShort));
 }
 
+/// Where one-sided operations go.
+const TARGET: Target = Target {
+    node: NodeId(1),
+    source_endpoint: 0,
+    destination_endpoint: 0,
+    frame_bytes_max: 1_500,
+    key: 1,
+    handle: 2,
+    generation: 3,
+    offset: 4,
+};
+
 #[test]
 fn a_put_may_be_without_bytes_but_not_without_fields() {
-    let target = Target {
-        node: NodeId(1),
-        source_endpoint: 0,
-        destination_endpoint: 0,
-        frame_bytes_max: 1_500,
-        key: 1,
-        handle: 2,
-        generation: 3,
-        offset: 4,
-    };
-    let put = Put { target, long: None, immediate: None };
+    let put = Put { target: TARGET, long: None, immediate: None };
     let mut body = [0; TARGET_BYTES];
     put.emit(&mut body);
     assert_eq!(Put::parse(Flags::default(), &body), Ok((put, &[][..])));
@@ -102,18 +104,8 @@ fn a_put_may_be_without_bytes_but_not_without_fields() {
 
 #[test]
 fn a_get_asks_for_frames_with_bytes() {
-    let target = Target {
-        node: NodeId(1),
-        source_endpoint: 0,
-        destination_endpoint: 0,
-        frame_bytes_max: 1_500,
-        key: 1,
-        handle: 2,
-        generation: 3,
-        offset: 4,
-    };
     let mut body = [0; GET_BYTES];
-    let get = Get { target, bytes: 0, pull: 5, fragment_bytes: 1 };
+    let get = Get { target: TARGET, bytes: 0, pull: 5, fragment_bytes: 1 };
     get.emit(&mut body);
     assert_eq!(Get::parse(&body), Ok(get), "no bytes may be asked for: whether the place is there");
     Get { fragment_bytes: 0, ..get }.emit(&mut body);

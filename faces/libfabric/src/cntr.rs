@@ -1,9 +1,9 @@
 //! Counters of ended operations.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
@@ -11,12 +11,10 @@ use crate::endpoint::EpInner;
 use crate::entry::entry;
 use crate::handle::{Object, close_unused, fid, give};
 use crate::tables::{CntrOps, FidOps};
-use crate::wait_objects::{Asleep, WaitObject, wait_any};
+use crate::wait_objects::{WaitObject, wait_any};
 use emp_face::users::{Use, Users};
+use emp_face::waiting::{Waiters, end_of};
 use emp_face::yielding;
-
-/// Longest sleep of a wait before the counter is looked at again, in case endpoints of another domain are bound to it.
-const SLICE: Duration = Duration::from_millis(50);
 
 /// Counters count operations (`FI_CNTR_EVENTS_COMP`), and nothing else.
 const COUNTS_OPERATIONS: u32 = 0;
@@ -26,7 +24,7 @@ pub struct CntrInner {
     /// The node that endpoints of this counter belong to.
     domain: Arc<DomainInner>,
     /// Threads in [`wait`], which whoever changes the counter wakes.
-    sleepers: AtomicUsize,
+    waiters: Waiters,
     good: AtomicU64,
     bad: AtomicU64,
     /// Endpoints that are bound to it.
@@ -65,7 +63,7 @@ impl CntrInner {
     fn new(domain: &Arc<DomainInner>, waiting: WaitObject) -> Self {
         Self {
             domain: Arc::clone(domain),
-            sleepers: AtomicUsize::new(0),
+            waiters: Waiters::default(),
             good: AtomicU64::new(0),
             bad: AtomicU64::new(0),
             endpoints: Mutex::default(),
@@ -84,9 +82,7 @@ impl CntrInner {
 
     fn changed(&self) {
         self.waiting.ring();
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
-            self.domain.node().nudge();
-        }
+        self.waiters.tell(self.domain.node(), false);
     }
 
     fn sum(&self) -> u64 {
@@ -189,23 +185,19 @@ entry! {
 
     fn wait(counter: &Cntr, threshold: u64, timeout: c_int) -> c_int {
         let counter = &counter.inner;
-        let end = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
+        let end = end_of(u64::try_from(timeout).ok().map(Duration::from_millis));
         let bad_before = counter.bad.load(Ordering::Acquire);
-        let _asleep = Asleep::new(&counter.sleepers);
-        loop {
-            let nudges = counter.domain.node().nudges();
+        let look = || {
             counter.progress();
-            if counter.good.load(Ordering::Acquire) >= threshold {
-                return 0;
-            }
-            if counter.bad.load(Ordering::Acquire) != bad_before {
-                return -error::AVAIL;
-            }
-            let left = end.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return -libc::ETIMEDOUT;
-            }
-            wait_any(&counter.domain, &counter.endpoints(), nudges, left.min(SLICE));
-        }
+            let reached = counter.good.load(Ordering::Acquire) >= threshold;
+            let failed = counter.bad.load(Ordering::Acquire) != bad_before;
+            let result = if reached { Some(0) } else { failed.then_some(-error::AVAIL) };
+            // What is found is told where it is counted.
+            (result, false)
+        };
+        let sleep =
+            |nudges, left| wait_any(&counter.domain, &counter.endpoints(), nudges, left);
+        let waited = counter.waiters.wait_by(counter.domain.node(), end, look, sleep);
+        waited.unwrap_or(-libc::ETIMEDOUT)
     }
 }

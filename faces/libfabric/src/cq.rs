@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
@@ -13,8 +13,9 @@ use crate::entry::entry;
 use crate::flags::CqFlags;
 use crate::handle::{Object, close_unused, fid, give, object, put_text, store};
 use crate::tables::{CqOps, FidOps};
-use crate::wait_objects::{Asleep, WaitObject, wait_any};
+use crate::wait_objects::{WaitObject, wait_any};
 use emp_face::users::{Use, Users};
+use emp_face::waiting::{Waiters, end_of};
 use emp_face::yielding;
 
 /// Entries that a queue holds before operations are refused for it, unless more are asked for: those that were posted may
@@ -23,9 +24,6 @@ const DEPTH_MIN: usize = 16 << 10;
 
 /// Lengths of the queue that entries which nobody here asked for may fill.
 const OVERRUN: usize = 4;
-
-/// Longest sleep before the queue is looked at again, in case endpoints of another domain are bound to it.
-const SLICE: Duration = Duration::from_millis(50);
 
 /// An operation that has ended.
 pub struct Ended {
@@ -62,7 +60,7 @@ pub struct CqInner {
     /// The node that endpoints of this queue belong to.
     domain: Arc<DomainInner>,
     /// Threads in [`sreadfrom`], which whoever adds an entry wakes.
-    sleepers: AtomicUsize,
+    waiters: Waiters,
     /// Entries were dropped.
     overrun: AtomicBool,
     pub waiting: WaitObject,
@@ -111,9 +109,7 @@ impl CqInner {
     /// Wakes those who sleep until there is an entry: it may have been another thread that has added it.
     #[inline]
     fn wake(&self) {
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
-            self.domain.node().nudge();
-        }
+        self.waiters.tell(self.domain.node(), false);
     }
 
     /// Adds an entry for which no operation of ours was posted: peers decide how many there are. Beyond several times the
@@ -253,7 +249,7 @@ entry! {
             endpoints: Mutex::default(),
             signalled: AtomicBool::new(false),
             domain: Arc::clone(&domain.inner),
-            sleepers: AtomicUsize::new(0),
+            waiters: Waiters::default(),
             overrun: AtomicBool::new(false),
             waiting,
         };
@@ -303,25 +299,20 @@ entry! {
     ) -> isize {
         let pointer = cq;
         let cq: &Cq = object!(cq.cast_const());
-        let end = u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
-        let again = -(libc::EAGAIN as isize);
-        // From here on entries and signals are told, so that none is missed between a look and a sleep.
-        let _asleep = Asleep::new(&cq.inner.sleepers);
-        loop {
-            let nudges = cq.inner.domain.node().nudges();
+        let end = end_of(u64::try_from(timeout).ok().map(Duration::from_millis));
+        let (inner, again) = (&cq.inner, -(libc::EAGAIN as isize));
+        let look = || {
             // SAFETY: the same arguments under the same rules.
             let result = unsafe { readfrom(pointer, into, room, sources) };
-            if result != again || cq.inner.signalled.swap(false, Ordering::AcqRel) {
-                return result;
-            }
-            let left = end.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return again;
-            }
-            let endpoints =
-                cq.inner.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            wait_any(&cq.inner.domain, &endpoints, nudges, left.min(SLICE));
-        }
+            let over = result != again || inner.signalled.swap(false, Ordering::AcqRel);
+            // What is found is told where it is pushed.
+            (over.then_some(result), false)
+        };
+        let sleep = |nudges, left| {
+            let endpoints = inner.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            wait_any(&inner.domain, &endpoints, nudges, left);
+        };
+        inner.waiters.wait_by(inner.domain.node(), end, look, sleep).unwrap_or(again)
     }
 
     fn signal(cq: &Cq) -> c_int {

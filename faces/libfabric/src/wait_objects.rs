@@ -6,7 +6,6 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use emp_face::log;
@@ -86,33 +85,28 @@ impl WaitObject {
     }
 }
 
-/// A thread that sleeps, or is about to, as long as this is held.
-pub struct Asleep<'a>(&'a AtomicUsize);
+/// Longest sleep before a queue or counter is looked at again, in case endpoints of another domain are bound to it.
+const SLICE: Duration = Duration::from_millis(50);
 
-impl<'a> Asleep<'a> {
-    pub fn new(sleepers: &'a AtomicUsize) -> Self {
-        sleepers.fetch_add(1, Ordering::SeqCst);
-        Self(sleepers)
-    }
-}
+/// The same where they are: endpoints of several domains are not slept on together, a short sleep looks after all of them in turn.
+const SLICE_OF_SEVERAL: Duration = Duration::from_millis(1);
 
-impl Drop for Asleep<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Sleeps until something has ended at one of the endpoints, at most for `time`, or until the domain's node was nudged more
-/// often than `nudges`. Endpoints of several domains are not slept on together; a short sleep looks after all of them in
-/// turn.
-pub fn wait_any(domain: &DomainInner, endpoints: &[Arc<EpInner>], nudges: u64, time: Duration) {
+/// Sleeps until something has ended at one of the endpoints, at most for `left` (`None`: until it is time to look again), or
+/// until the domain's node was nudged more often than `nudges`.
+pub fn wait_any(
+    domain: &DomainInner,
+    endpoints: &[Arc<EpInner>],
+    nudges: u64,
+    left: Option<Duration>,
+) {
+    let time = left.map_or(SLICE, |left| left.min(SLICE));
     let enabled: Vec<_> = endpoints.iter().filter_map(|endpoint| endpoint.enabled.get()).collect();
     let nodes: Vec<_> = enabled.iter().flat_map(|e| [&e.tagged, &e.untagged]).collect();
     if nodes.is_empty() {
-        std::thread::sleep(time.min(Duration::from_millis(1)));
+        std::thread::sleep(time.min(SLICE_OF_SEVERAL));
         return;
     }
     let all_here = endpoints.iter().all(|one| std::ptr::eq(&*one.domain, domain));
-    let time = if all_here { time } else { time.min(Duration::from_millis(1)) };
+    let time = if all_here { time } else { time.min(SLICE_OF_SEVERAL) };
     Endpoint::wait_completions_unless_nudged(&nodes, nudges, time);
 }

@@ -19,7 +19,7 @@ use crate::board::WaitMode;
 use crate::clock;
 use crate::directory::Directory;
 use crate::health::Health;
-use crate::incoming::Incoming;
+use crate::incoming::{Incoming, Unseen};
 use crate::journal::Journal;
 use crate::losses::Losses;
 use crate::memory::ProcessMemory;
@@ -36,9 +36,6 @@ const TRANSMIT_ROUNDS: usize = 32;
 
 /// Frames taken from one link in one turn: a few collections, so that acknowledgements leave in time.
 const FRAMES_MAX: usize = 64;
-
-/// Time for which nobody looked that is told: what windows take for a queue (`WINDOW-2`), less what is noise.
-const UNSEEN_MIN: Span = Span::us(50);
 
 /// Posts after which a caller that never waits makes a whole turn, so that acknowledgements reach its firmware. Not each
 /// time: looking at a link without a mapped ring is a system call. Of the smallest messages a frame of MTU 1500 takes as many.
@@ -217,8 +214,8 @@ impl Core {
             return false;
         };
         firmware.set_unread(queues.held());
-        let unseen = now.since(*emptied_at);
-        firmware.set_unseen(if unseen >= UNSEEN_MIN { unseen } else { Span(0) });
+        let unseen = Unseen::for_at_most(now.since(*emptied_at));
+        let mut told = Span(0);
         let (mut frames, mut full) = (0, false);
         for (index, link) in links.iter_mut().enumerate() {
             if let Some(seldom) = seldom
@@ -228,8 +225,13 @@ impl Core {
                 continue;
             }
             let link_index = LinkIndex(index as u8);
-            let mut sink = Incoming { firmware, memory, now, link: link_index, landing: None };
+            firmware.set_unseen(unseen.told);
+            let landing = None;
+            let mut sink = Incoming { firmware, memory, now, link: link_index, landing, unseen };
             let received = link.receive_into(FRAMES_MAX, &mut sink);
+            if received != 0 {
+                told = sink.unseen.told;
+            }
             frames += received;
             full |= received >= FRAMES_MAX;
             if received != 0
@@ -238,6 +240,8 @@ impl Core {
                 seldom.heard(index, now);
             }
         }
+        // What answers later is not late because of that.
+        firmware.set_unseen(told);
         if !full {
             *emptied_at = now;
         }

@@ -19,6 +19,7 @@ mod packet;
 mod shm;
 mod sim;
 mod sink;
+mod stamps;
 mod system;
 mod udp;
 mod xdp;

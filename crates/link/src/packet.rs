@@ -21,8 +21,10 @@ use crate::condition::{self, Condition};
 use crate::ethernet::Framing;
 use crate::failure::SendFailure;
 use crate::gather::{ETHERNET_HEADER_BYTES, Gather};
+use crate::sink::Single;
+use crate::stamps;
 use crate::system::{self, Polled};
-use crate::{Capabilities, Link, LinkError, LinkStatistics, TxFrame, is_for, tag_of};
+use crate::{Capabilities, FrameSink, Link, LinkError, LinkStatistics, TxFrame, is_for, tag_of};
 use group::Membership;
 
 /// Most parts of one frame: a header, and a payload that a user's scatter list cuts into some more.
@@ -257,10 +259,15 @@ impl Link for PacketLink {
     }
 
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], &LinkAddress)) -> usize {
+        self.receive_into(budget, &mut Single(sink))
+    }
+
+    fn receive_into(&mut self, budget: usize, sink: &mut dyn FrameSink) -> usize {
         // That of the last call: of this one's last frame it would delay what the program does with it.
         self.ring.give_back();
         let mut handed = 0;
         let mut stray = None;
+        let asks = sink.asks_what_waited();
         let (counts, own_tag) = (&mut self.counts, self.tag);
         for _ in 0..budget {
             let looked = self.ring.take(|frame| {
@@ -282,7 +289,10 @@ impl Link for PacketLink {
                 counts.frames_received += 1;
                 counts.bytes_received += bytes.len() as u64;
                 handed += 1;
-                sink(bytes, &LinkAddress::mac([a, b, c, d, e, f]));
+                if asks {
+                    stamps::tell(sink, frame.stamp());
+                }
+                sink.frame(bytes, &LinkAddress::mac([a, b, c, d, e, f]));
             });
             if looked.is_none() {
                 break;

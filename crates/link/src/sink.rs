@@ -1,5 +1,7 @@
 //! Who takes received frames; and where the payload of a train may go without a copy.
 
+use std::time::Duration;
+
 use emp_wire::{Flags, HEADER_BYTES, Header, Kind, LinkAddress};
 
 /// The common header of a frame, without what follows it.
@@ -46,6 +48,16 @@ pub trait FrameSink {
     fn train(&mut self, train: &[u8], frame_bytes: usize, from: &LinkAddress) -> usize {
         let _ = (train, frame_bytes, from);
         0
+    }
+
+    /// True: nobody has looked for a while, so [`waited`](Self::waited) is to be told by links that can.
+    fn asks_what_waited(&self) -> bool {
+        false
+    }
+
+    /// What follows had been here for so long when it was fetched.
+    fn waited(&mut self, time: Duration) {
+        let _ = time;
     }
 
     /// False: [`landing`](Self::landing) would answer `None` whatever waits, so there is no need to look at it first.

@@ -220,6 +220,18 @@ pub(crate) unsafe fn receive_message_with(
     })
 }
 
+/// When the kernel received what this socket received last, as a time of day since 1970. The first call switches the
+/// socket's stamps on, and answers with now, as it does for what has none.
+pub(crate) fn last_stamp(fd: BorrowedFd<'_>) -> Option<Duration> {
+    /// `SIOCGSTAMPNS_NEW` of `<linux/sockios.h>` (since Linux 5.1): seconds and nanoseconds of 64 bits each.
+    const LAST_STAMP: libc::Ioctl = libc::_IOR::<[i64; 2]>(0x89, 0x07);
+    let mut stamp = [0i64; 2];
+    // SAFETY: see the module's invariant; the request fills in two numbers of 64 bits.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), LAST_STAMP, stamp.as_mut_ptr()) }).ok()?;
+    let [seconds, nanoseconds] = stamp;
+    Some(Duration::new(seconds.try_into().ok()?, nanoseconds.try_into().ok()?))
+}
+
 /// What [`poll`] saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Polled {

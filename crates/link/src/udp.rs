@@ -22,6 +22,7 @@ use emp_wire::{AddressFamily, LinkAddress};
 use crate::condition::{self, Condition};
 use crate::gather::Gather;
 use crate::sink::Single;
+use crate::stamps;
 use crate::system::{self, Polled};
 use crate::{Capabilities, FrameSink, Link, LinkError, LinkStatistics, TxFrame};
 use inbox::Inbox;
@@ -226,6 +227,7 @@ impl Link for UdpLink {
         if budget == 0 || (!self.holds_frames() && !self.fetch()) {
             return 0;
         }
+        stamps::tell_of_last(sink, self.socket.as_fd());
         self.hand_up(budget, sink)
     }
 

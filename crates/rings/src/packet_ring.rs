@@ -26,6 +26,7 @@ use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::time::Duration;
 
 /// Bytes of one block, the unit in which the kernel allocates the ring. 64 KiB is large enough for
 /// whole numbers of every power-of-two slot up to itself, and small enough (order 4) to be had on a
@@ -96,12 +97,20 @@ pub struct RingFrame<'a> {
     pub bytes: &'a [u8],
     /// Length in bytes that the frame had on the wire.
     pub wire_bytes: usize,
+    /// Seconds and nanoseconds of the kernel's stamp.
+    stamp: (u32, u32),
 }
 
 impl RingFrame<'_> {
     /// True if the slot was too small for the frame: `bytes` is only its beginning.
     pub fn truncated(&self) -> bool {
         self.bytes.len() < self.wire_bytes
+    }
+
+    /// When the kernel received it, as a time of day since 1970.
+    pub fn stamp(&self) -> Duration {
+        let (seconds, nanoseconds) = self.stamp;
+        Duration::new(seconds.into(), nanoseconds)
     }
 }
 
@@ -249,7 +258,8 @@ impl PacketRing {
         // SAFETY: `start + length` is inside the slot, and the kernel leaves the slot alone until it
         // is given back, for which `loan` must have been dropped, after the last use of `bytes`.
         let bytes = unsafe { std::slice::from_raw_parts(slot.add(start).as_ptr(), length) };
-        let result = look(RingFrame { bytes, wire_bytes: header.tp_len as usize });
+        let stamp = (header.tp_sec, header.tp_nsec);
+        let result = look(RingFrame { bytes, wire_bytes: header.tp_len as usize, stamp });
         drop(loan);
         Some(result)
     }

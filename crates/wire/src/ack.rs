@@ -17,7 +17,7 @@ pub const ACK_BODY_BYTES_MAX: usize = 8 + 8 * SACK_WORDS_MAX;
 pub struct AckDelay {
     /// For how long the acknowledgement was held back.
     pub held_us: u16,
-    /// For how long nobody had looked for frames before those came that it acknowledges.
+    /// For how long the frames that it acknowledges had waited, at most, until somebody looked.
     pub unseen_us: u16,
 }
 

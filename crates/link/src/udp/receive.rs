@@ -7,7 +7,7 @@ use emp_wire::{HEADER_BYTES, LinkAddress};
 use super::long::{first_frame, long_bytes};
 use super::scatter::{Fetched, PLACED_MAX, Seen};
 use super::{FETCH_MANY_BELOW_BYTES, OFFERS_MAX, UdpLink};
-use crate::{FrameSink, LinkStatistics, is_for};
+use crate::{FrameSink, LinkStatistics, is_for, stamps};
 
 /// Frames that are looked at first after one that came instead of another: where two peers take turns, or a peer's messages do, each
 /// would be copied once more.
@@ -167,6 +167,7 @@ impl UdpLink {
         if got.as_seen {
             self.counts.frames_received += frames as u64;
             self.counts.bytes_received += placed_bytes as u64;
+            stamps::tell_of_last(sink, self.socket.as_fd());
             sink.landed(train, scatter.heads(frames));
             // Of frames that fit a datagram many are fetched in one call.
             if let [head] = scatter.heads(frames)
@@ -184,6 +185,7 @@ impl UdpLink {
         // Another one: that which was seen failed its checksum, which the kernel looks at late, or it was only expected.
         self.looks = if expected { LOOKS_AFTER_MISS } else { self.looks };
         let whole = scatter.gather(train, frames, landing, &got);
+        stamps::tell_of_last(sink, self.socket.as_fd());
         let handed = hand_up_all(&mut self.counts, self.node_tag, &whole, &got, sink);
         Some(Looked::Handed(handed))
     }

@@ -65,6 +65,9 @@ impl Firmware {
             return None;
         }
         let peer = self.peers.find(send.to)?;
+        if self.receive.has_waiting_done(peer) {
+            return None;
+        }
         let frame_bytes_max = self.peers[peer].frame_bytes_max;
         let bytes = send.segments.bytes();
         // As much as a buffered message may have, whether with immediate data or without.

@@ -23,12 +23,21 @@ pub(crate) enum ToSend {
     DoneReceived { peer: u32, handle: u32, status: DoneStatus },
     /// The peer wants a block of a region.
     GetRequested { peer: u32, block: RegionBlock },
-    /// A control frame is to be sent reliably.
-    Control { peer: u32, control: Control },
+    /// A control frame is to be sent reliably. With `may_wait` this node's program was told of what it ends, and may answer at once:
+    /// it need not leave before that answer (`ACK-6`).
+    Control { peer: u32, control: Control, may_wait: bool },
     /// A reply that was to be is not needed.
     Forget { values: u32 },
     /// A region is no more: nothing may be read from it.
     RegionRemoved { region: u32 },
+}
+
+impl ToSend {
+    /// A control frame for this peer that need not leave before the program's answer.
+    #[inline]
+    pub(crate) fn may_wait(&self, to: u32) -> bool {
+        matches!(self, Self::Control { peer, may_wait: true, .. } if *peer == to)
+    }
 }
 
 /// A block of exported memory that a peer asked for, found to be within the region and its rights.

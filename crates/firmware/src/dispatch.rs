@@ -362,7 +362,7 @@ impl Firmware {
             }
             ToSend::Forget { values } => self.send.replied.push(values),
             ToSend::RegionRemoved { region } => self.send.drop_region(now, region),
-            ToSend::Control { peer, control } => {
+            ToSend::Control { peer, control, .. } => {
                 if self.peers[peer].remote_epoch != Epoch::UNKNOWN {
                     self.send.control(now, peer, control);
                 } else {

@@ -216,6 +216,10 @@ impl Firmware {
         if !self.send.is_found(peer) && !self.routes.search(now, peer) {
             return Err(PostError::Busy);
         }
+        // What waits for this post leaves right before it, in one link frame with it if that is short.
+        if self.receive.release_done(peer) {
+            self.relay(now);
+        }
         Ok(peer)
     }
 
@@ -386,6 +390,8 @@ impl Firmware {
         self.emit_contacts(batch);
         self.emit_not_ready(now, batch);
         self.emit_acks(now, true, batch);
+        // A `done` that has waited with an acknowledgement leaves with it.
+        self.relay(now);
         self.turn_loopback(now, memory);
         let (peers, cross) = (&self.peers, &mut self.cross);
         let frame_bytes_max = self.takes_bytes_max;
@@ -474,7 +480,8 @@ impl Firmware {
 
     /// True if nothing that was sent waits for an acknowledgement and nothing waits to be sent.
     pub fn is_drained(&self) -> bool {
-        self.send.is_drained() && !self.receive.has_due_acks()
+        let speaks = self.receive.has_due_acks() || self.receive.has_any_waiting_done();
+        self.send.is_drained() && !speaks
     }
 
     /// Messages and puts whose host was told that they are over, as they were copied, and which are not known to have

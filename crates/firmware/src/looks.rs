@@ -13,7 +13,7 @@ impl Firmware {
     pub fn catch_up(&mut self, now: Time) -> bool {
         self.distrusts = false;
         let settled = self.send.settle_acks(now);
-        self.receive.answer_no_more(now, 0, &self.cross) | settled
+        self.answer_no_more(now, 0) | settled
     }
 
     /// The same when a look found nothing to do, as one does that comes before the host's answer to what came last: an
@@ -23,7 +23,16 @@ impl Firmware {
         // What waited in the links has been seen.
         self.distrusts = false;
         let settled = self.send.settle_acks(now);
-        self.receive.answer_no_more(now, IDLE_US, &self.cross) | settled
+        self.answer_no_more(now, IDLE_US) | settled
+    }
+
+    #[inline]
+    fn answer_no_more(&mut self, now: Time, least_us: u32) -> bool {
+        let due = self.receive.answer_no_more(now, least_us, &self.cross);
+        if due {
+            self.relay(now);
+        }
+        due
     }
 
     /// The next completion where it lies, if it is of a receive or of an operation that ends like one: what is copied on from there is

@@ -4,6 +4,7 @@
 //! - when the delay is over.
 //!
 //! One that the flag asks for at the end of a message waits for the program's answer where that is expected at once (`ACK-6`, `predict.rs`).
+//! So does the `done` of a put that the program is told of, and carries the acknowledgement when it leaves.
 
 use alloc::collections::VecDeque;
 
@@ -11,7 +12,7 @@ use emp_wire::{AckDelay, Flags, SACK_WORDS_MAX, Sequence};
 
 use super::sequence::Arrival;
 use super::{NotTaken, ReceivePath, ReceivePeer};
-use crate::cross::Cross;
+use crate::cross::{Control, Cross, ToSend};
 use crate::path::PathId;
 use crate::predict::AnswersSoon;
 use crate::profile::{AckTrigger, RetransmitUnit};
@@ -104,11 +105,22 @@ impl Debt {
 pub(super) struct AckQueues {
     /// The one whose acknowledgement waits for an answer since last.
     waits: Option<u32>,
+    /// The `done` that waits with it, and for whom.
+    done: Option<(u32, Control)>,
     /// Now.
     due: VecDeque<u32>,
     /// When to look whether a peer's may wait longer: most debts are paid by data that goes back, so an entry stays while
     /// debts come and go. In order, one a peer.
     delayed: VecDeque<(Time, u32)>,
+}
+
+impl AckQueues {
+    /// The `done` that waits for this peer's host, to be sent now.
+    #[inline]
+    fn take_done(&mut self, peer: u32) -> Option<ToSend> {
+        let (peer, control) = self.done.take_if(|(to, _)| *to == peer)?;
+        Some(ToSend::Control { peer, control, may_wait: false })
+    }
 }
 
 /// An acknowledgement to send.
@@ -130,6 +142,8 @@ impl ReceivePath {
     #[inline(always)]
     pub(super) fn owe(&mut self, now: Time, peer: u32, debt: Debt, cross: &mut Cross) {
         let profile = &self.profile;
+        let ends_put = self.to_send.back().is_some_and(|news| news.may_wait(peer));
+        let done = if ends_put { self.to_send.pop_back() } else { None };
         let entry = &mut self.peers[peer];
         let cell = &mut cross.acks[peer];
         cell.acknowledge = entry.received.next();
@@ -144,6 +158,9 @@ impl ReceivePath {
             owed.answers.end(carried && u32::from(took_us) <= AnswersSoon::HIT_US);
             // More came instead of an answer.
             overtaken = !carried;
+            if let Some(done) = self.acks.take_done(peer) {
+                self.to_send.push_back(done);
+            }
         }
         let add = |count: u16, more: u32| count.saturating_add(more.min(u16::MAX.into()) as u16);
         owed.frames = add(owed.frames, debt.frames);
@@ -161,16 +178,17 @@ impl ReceivePath {
         cell.owed = !gap;
         let asked = debt.gap || overtaken || debt.flags.has(Flags::ACK_REQUEST);
         let mut due = asked || u32::from(count) >= profile.collection;
-        let mut other = None;
-        if !due && debt.last.has(Flags::ACK_REQUEST) {
+        let (mut other, mut done_waits) = (None, false);
+        if !due && (debt.last.has(Flags::ACK_REQUEST) || ends_put) {
             let waits = debt.last.has(Flags::LAST)
                 && !(gap || owed.due || owed.tells != Tells::Nothing)
                 && profile.retransmit == RetransmitUnit::Frame
                 && owed.answers.begin();
             if waits {
                 other = self.acks.waits.replace(peer).filter(|other| *other != peer);
+                done_waits = ends_put;
             }
-            due = !waits;
+            due = !waits && debt.last.has(Flags::ACK_REQUEST);
         }
         if due {
             if !core::mem::replace(&mut owed.due, true) {
@@ -187,6 +205,42 @@ impl ReceivePath {
         if let Some(other) = other {
             self.end_wait(other, false, cross);
         }
+        if let Some(done) = done {
+            self.send_or_keep(done, done_waits);
+        }
+    }
+
+    /// What tells a peer of its put's end is to be sent, or waits with the acknowledgement.
+    #[inline(never)]
+    fn send_or_keep(&mut self, done: ToSend, waits: bool) {
+        match done {
+            ToSend::Control { peer, control, .. } if waits => {
+                self.acks.done = Some((peer, control));
+            }
+            done => self.to_send.push_back(done),
+        }
+    }
+
+    /// A `done` waits to leave with what the host posts next for this peer (`ACK-6`).
+    #[inline]
+    pub(crate) fn has_waiting_done(&self, peer: u32) -> bool {
+        self.acks.done.as_ref().is_some_and(|(to, _)| *to == peer)
+    }
+
+    /// It leaves now, if there is one. True if there is.
+    #[inline]
+    pub(crate) fn release_done(&mut self, peer: u32) -> bool {
+        let done = self.acks.take_done(peer);
+        let waits = done.is_some();
+        if let Some(done) = done {
+            self.to_send.push_back(done);
+        }
+        waits
+    }
+
+    /// Its peer has left: it means nothing to another incarnation.
+    pub(super) fn forget_done(&mut self, peer: u32) {
+        self.acks.take_done(peer);
     }
 
     /// Nothing came, or is to be done: an acknowledgement that has waited for an answer for `least_us` microseconds or more becomes due.
@@ -220,14 +274,16 @@ impl ReceivePath {
         microseconds(now).wrapping_sub(self.peers[peer].ack.arrived_us)
     }
 
-    /// One that waits for an answer becomes due, unless it was carried. True if it is.
+    /// One that waits for an answer becomes due, unless it was carried; a `done` that waits with it leaves. True if either is so.
     fn end_wait(&mut self, peer: u32, hit: bool, cross: &Cross) -> bool {
+        let done = self.release_done(peer);
         let owed = &mut self.peers[peer].ack;
         let waits = !cross.acks[peer].carried && owed.answers.end(hit);
-        if waits && !core::mem::replace(&mut owed.due, true) {
+        // A `done` carries it.
+        if waits && !done && !core::mem::replace(&mut owed.due, true) {
             self.acks.due.push_back(peer);
         }
-        waits
+        waits || done
     }
 
     /// A duplicate came by this path: acknowledgements by another may not arrive. Until something new comes by the
@@ -280,7 +336,11 @@ impl ReceivePath {
                 continue;
             }
             let untaken = core::mem::take(&mut entry.ack.tells) == Tells::Untaken;
-            entry.ack.answers.drop_wait();
+            if entry.ack.answers.drop_wait()
+                && let Some(done) = self.acks.take_done(peer)
+            {
+                self.to_send.push_back(done);
+            }
             let cell = &mut cross.acks[peer];
             let carried = core::mem::take(&mut cell.carried);
             cell.owed = false;
@@ -323,12 +383,15 @@ impl ReceivePath {
                 continue;
             }
             owed.delayed = false;
+            let done = self.acks.take_done(peer);
+            let told = done.is_some();
+            self.to_send.extend(done);
             if cross.acks[peer].carried {
                 owed.answers.drop_wait();
                 continue;
             }
             owed.answers.end(false);
-            if !owed.due {
+            if !told && !owed.due {
                 owed.due = true;
                 self.acks.due.push_back(peer);
             }
@@ -349,11 +412,17 @@ impl ReceivePath {
         let delayed = &self.acks.delayed;
         for place in 0..LOOKED_AT {
             let &(time, peer) = delayed.get(place)?;
-            if !cross.acks[peer].carried && self.peers[peer].ack.delayed {
+            let owes = !cross.acks[peer].carried || self.has_waiting_done(peer);
+            if owes && self.peers[peer].ack.delayed {
                 return Some(time);
             }
         }
         delayed.get(LOOKED_AT).map(|(time, _)| *time)
+    }
+
+    /// True if a `done` waits for the program's answer.
+    pub(crate) fn has_any_waiting_done(&self) -> bool {
+        self.acks.done.is_some()
     }
 
     /// True if an acknowledgement or a "not ready" waits to be sent now.

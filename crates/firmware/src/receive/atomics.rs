@@ -75,7 +75,11 @@ impl ReceivePath {
             Some(values) if status == DoneStatus::Complete => {
                 let control =
                     Control::Reply { handle: incoming.handle, status, values: Some(values) };
-                self.to_send.push_back(ToSend::Control { peer: incoming.peer, control });
+                self.to_send.push_back(ToSend::Control {
+                    peer: incoming.peer,
+                    control,
+                    may_wait: false,
+                });
             }
             unused => {
                 incoming.reply = unused;

@@ -344,9 +344,10 @@ impl ReceivePath {
         }
         self.not_ready.retain(|answer| answer.peer != peer);
         // What was to be said of its messages means nothing to another incarnation.
+        self.forget_done(peer);
         let mut values = Vec::new();
         self.to_send.retain(|news| match news {
-            ToSend::Control { peer: to, control } if *to == peer => {
+            ToSend::Control { peer: to, control, .. } if *to == peer => {
                 values.extend(control.values());
                 false
             }

@@ -181,7 +181,7 @@ impl ReceivePath {
             }
             Puller::Get(index) => self.get_block(index, offset, bytes, pull),
         };
-        self.to_send.push_back(ToSend::Control { peer, control });
+        self.to_send.push_back(ToSend::Control { peer, control, may_wait: false });
         self.counters.count(Counter::PullsSent);
     }
 

@@ -99,7 +99,8 @@ impl ReceivePath {
 
     /// Tells the initiator how a put ended, and the host if it is to be notified.
     fn put_ended(&mut self, incoming: &Incoming, region: u32, status: DoneStatus) {
-        self.answer(incoming, status);
+        let told = incoming.notifies && status == DoneStatus::Complete;
+        self.answer_when(incoming, status, told);
         if status != DoneStatus::Complete {
             return self.forget_claims(incoming);
         }
@@ -111,8 +112,13 @@ impl ReceivePath {
 
     /// Says how an operation ended that is not in the table.
     pub(super) fn answer(&mut self, incoming: &Incoming, status: DoneStatus) {
+        self.answer_when(incoming, status, false);
+    }
+
+    /// The same; with `may_wait` not before the program's answer, if that comes at once.
+    fn answer_when(&mut self, incoming: &Incoming, status: DoneStatus, may_wait: bool) {
         let (peer, control) = (incoming.peer, incoming.answer(status));
-        self.to_send.push_back(ToSend::Control { peer, control });
+        self.to_send.push_back(ToSend::Control { peer, control, may_wait });
     }
 
     fn notify(&mut self, incoming: &Incoming, region: u32) {

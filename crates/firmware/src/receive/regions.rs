@@ -189,7 +189,8 @@ impl ReceivePath {
             }
             answer => {
                 let status = answer.err().unwrap_or(DoneStatus::Complete);
-                ToSend::Control { peer, control: Control::Reply { handle, status, values: None } }
+                let control = Control::Reply { handle, status, values: None };
+                ToSend::Control { peer, control, may_wait: false }
             }
         };
         if found.is_ok() {

@@ -35,5 +35,6 @@ mod placement_rules;
 mod pull_rules;
 mod trains;
 mod unsummed;
+mod waiting_dones;
 mod window_rules;
 mod wraps;

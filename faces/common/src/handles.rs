@@ -1,9 +1,10 @@
 //! Handles: objects of a face as C holds them. What C passes is a number, never an address that is followed: a wrong
 //! handle, one of another kind, or one whose object was closed is an error of the call and no more.
 
-use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::pins::{Pinned, Place};
 use crate::slots::Slots;
 
 /// Bits of a handle for the place of its object: 2^20 objects of a kind.
@@ -150,55 +151,86 @@ impl<T> Table<T> {
 }
 
 /// Objects of one kind by handle, for all threads: a `static` of the face.
-pub struct Registry<T> {
+pub struct Registry<T: Send + Sync + 'static> {
     kind: Kind,
     max: usize,
-    table: Mutex<Option<Table<Arc<T>>>>,
-    _objects: PhantomData<T>,
+    /// Which places are taken, and by which generation.
+    table: Mutex<Option<Table<()>>>,
+    entries: OnceLock<Box<[Entry<T>]>>,
 }
 
-impl<T> Registry<T> {
-    /// For at most `max` objects of this kind.
+/// A place of a registry.
+struct Entry<T: Send + Sync + 'static> {
+    /// Of what is there or was there last; written before the object is put there.
+    generation: AtomicU32,
+    place: Place<T>,
+}
+
+impl<T: Send + Sync + 'static> Registry<T> {
+    /// For at most `max` objects of this kind, for each of which there are 16 bytes from the first on.
     pub const fn new(kind: Kind, max: usize) -> Self {
-        Self { kind, max, table: Mutex::new(None), _objects: PhantomData }
+        Self { kind, max, table: Mutex::new(None), entries: OnceLock::new() }
     }
 
-    fn with<R>(&self, act: impl FnOnce(&mut Table<Arc<T>>) -> R) -> R {
+    fn with<R>(&self, act: impl FnOnce(&mut Table<()>) -> R) -> R {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         act(table.get_or_insert_with(|| Table::new(self.max)))
     }
 
+    #[inline]
+    fn entry(&self, place: u32) -> Option<&Entry<T>> {
+        self.entries.get()?.get(place as usize)
+    }
+
     /// Adds an object; `None` if there are too many.
     pub fn insert(&self, object: Arc<T>) -> Option<u64> {
-        let key = self.with(|table| table.insert(object)).ok()?;
-        Some(key.handle(self.kind))
+        let empty = || Entry { generation: AtomicU32::new(0), place: Place::new() };
+        let entries = self.entries.get_or_init(|| (0..self.max).map(|_| empty()).collect());
+        self.with(|table| {
+            let key = table.insert(()).ok()?;
+            let entry = entries.get(key.place as usize)?;
+            entry.generation.store(key.generation, Ordering::Release);
+            entry.place.put(object).ok()?;
+            Some(key.handle(self.kind))
+        })
     }
 
     /// The object of a handle, if there is such a one.
     #[inline]
-    pub fn get(&self, handle: u64) -> Option<Arc<T>> {
+    pub fn get(&self, handle: u64) -> Option<Pinned<T>> {
         let key = Key::of(handle, self.kind)?;
-        self.with(|table| table.get(key).cloned())
+        let entry = self.entry(key.place)?;
+        let is_it = || entry.generation.load(Ordering::Acquire) == key.generation;
+        // Before: what is there has this generation or a later one. After: not a later one.
+        let object = if is_it() { entry.place.get()? } else { return None };
+        is_it().then_some(object)
     }
 
     /// The object at a place, whichever that is now.
-    pub fn at(&self, place: u32) -> Option<Arc<T>> {
-        self.with(|table| {
-            Some(Arc::clone(table.slots.get(place as usize).map(|(_, object)| object)?))
-        })
+    #[inline]
+    pub fn at(&self, place: u32) -> Option<Pinned<T>> {
+        self.entry(place)?.place.get()
     }
 
     /// Removes an object: its handle is of no use from now on, whoever still uses it keeps it alive.
     pub fn remove(&self, handle: u64) -> Option<Arc<T>> {
         let key = Key::of(handle, self.kind)?;
-        self.with(|table| table.remove(key))
+        let entry = self.entry(key.place)?;
+        let away = self.with(|table| {
+            table.remove(key)?;
+            entry.place.take()
+        });
+        away.map(|away| away.object())
     }
 
     /// All objects, with their handles.
     pub fn all(&self) -> Vec<(u64, Arc<T>)> {
         let kind = self.kind;
         self.with(|table| {
-            table.all().map(|(key, object)| (key.handle(kind), Arc::clone(object))).collect()
+            let objects = table.all().filter_map(|(key, ())| {
+                Some((key.handle(kind), self.entry(key.place)?.place.share()?))
+            });
+            objects.collect()
         })
     }
 }
@@ -218,16 +250,16 @@ mod tests {
         assert_eq!(objects.insert(Arc::new("third")), None);
         assert_eq!(objects.get(first).as_deref(), Some(&"first"));
         assert_eq!(objects.remove(first).as_deref(), Some(&"first"));
-        assert_eq!((objects.get(first), objects.remove(first)), (None, None));
+        assert!(objects.get(first).is_none() && objects.remove(first).is_none());
         let third = objects.insert(Arc::new("third")).unwrap();
         assert_ne!(third, first);
-        assert_eq!(objects.get(first), None);
+        assert!(objects.get(first).is_none());
         assert_eq!(objects.all().len(), 2);
         assert_eq!(objects.at(1).as_deref(), Some(&"second"));
-        assert_eq!(objects.at(7), None);
+        assert!(objects.at(7).is_none());
         // Null, small numbers, addresses, other kinds, flipped bits.
         for wrong in [0, 1, 0x7fff_1234_5678, u64::MAX, 1 << 63, first] {
-            assert_eq!(objects.get(wrong), None, "{wrong:x}");
+            assert!(objects.get(wrong).is_none(), "{wrong:x}");
         }
         for bit in 0..64 {
             let found = objects.get(second ^ (1 << bit));

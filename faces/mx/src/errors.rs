@@ -1,7 +1,6 @@
 //! The boundary to C, and what happens when a call fails: the error handler is asked, the endpoint's or the process's.
 
 use std::ffi::{CStr, CString, c_char};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use emp_face::boundary::Failed;
@@ -43,7 +42,7 @@ pub fn call(endpoint: Option<&Endpoint>, body: impl FnOnce() -> Result<(), Retur
 
 /// The same for a call about an endpoint.
 #[inline]
-pub fn call_on(handle: u64, body: impl FnOnce(&Arc<Endpoint>) -> Result<(), Return>) -> Return {
+pub fn call_on(handle: u64, body: impl FnOnce(&Endpoint) -> Result<(), Return>) -> Return {
     match endpoint(handle) {
         Some(endpoint) => call(Some(&endpoint), || body(&endpoint)),
         None => report(None, library().err().unwrap_or(Return::BAD_ENDPOINT)),

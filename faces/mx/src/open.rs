@@ -6,6 +6,7 @@ use std::sync::Arc;
 use emp_face::handles::{Key, Registry};
 use emp_face::log;
 use emp_face::node::{FaceNode, Identity, random_identity};
+use emp_face::pins::Pinned;
 use emp_face::pointers::{slice, store};
 use emp_host::RegionOptions;
 
@@ -20,12 +21,13 @@ static ENDPOINTS: Registry<Endpoint> = Registry::new(ENDPOINT, OPEN_MAX);
 
 /// The endpoint of a handle, if it is open.
 #[inline]
-pub fn endpoint(handle: EndpointHandle) -> Option<Arc<Endpoint>> {
+pub fn endpoint(handle: EndpointHandle) -> Option<Pinned<Endpoint>> {
     ENDPOINTS.get(handle)
 }
 
 /// The endpoint at a place of the list.
-pub fn at(place: u32) -> Option<Arc<Endpoint>> {
+#[inline]
+pub fn at(place: u32) -> Option<Pinned<Endpoint>> {
     ENDPOINTS.at(place)
 }
 

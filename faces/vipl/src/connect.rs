@@ -56,7 +56,7 @@ pub extern "C" fn VipConnectWait(
         if into.is_null() || point.host != nic.host {
             return Err(Return::INVALID_PARAMETER);
         }
-        let listener = nic.listen(point, For::Server)?;
+        let listener = nic.share().listen(point, For::Server)?;
         let asked = |state: &mut State| state.listener(listener)?.queue.pop_front();
         let found = nic.wait(end(timeout), asked);
         nic.unlisten(&mut nic.lock_even_closed(), listener);
@@ -116,7 +116,7 @@ pub extern "C" fn VipConnectAccept(handle: Handle, vi: Handle) -> Return {
     enter(|| {
         let (nic, incoming) = owner_of(handle, CONN)?;
         let (other, key) = owner_of(vi, VI)?;
-        if !std::sync::Arc::ptr_eq(&nic, &other) {
+        if !std::ptr::eq(&*nic, &*other) {
             return Err(Return::INVALID_PARAMETER);
         }
         begin_to_accept(&nic, incoming, key)?;

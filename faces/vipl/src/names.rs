@@ -73,7 +73,7 @@ impl Nic {
 }
 
 /// A NIC whose name service is there.
-fn with_names(handle: Handle) -> Result<std::sync::Arc<Nic>, Return> {
+fn with_names(handle: Handle) -> Result<emp_face::pins::Pinned<Nic>, Return> {
     let nic = nic(handle)?;
     let names = nic.lock()?.names;
     if names { Ok(nic) } else { Err(Return::ERROR_NAMESERVICE) }

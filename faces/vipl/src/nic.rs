@@ -3,11 +3,12 @@
 use std::cell::Cell;
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use emp_face::claim::Claim;
 use emp_face::node::FaceNode;
+use emp_face::pins::Pinned;
 use emp_face::pointers::store;
 use emp_face::settings::Settings;
 use emp_face::waiting::{Waiters, end_of};
@@ -247,7 +248,7 @@ pub fn end(timeout: std::ffi::c_ulong) -> Option<Instant> {
 
 /// A NIC by its handle.
 #[inline]
-pub fn nic(handle: Handle) -> Result<Arc<Nic>, Return> {
+pub fn nic(handle: Handle) -> Result<Pinned<Nic>, Return> {
     open::nic(handle).ok_or(Return::INVALID_PARAMETER)
 }
 

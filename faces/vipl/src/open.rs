@@ -8,6 +8,7 @@ use emp_face::claim::Claim;
 use emp_face::handles::{Key, Registry};
 use emp_face::machines::{number_of, own_name};
 use emp_face::node::{FaceNode, Identity, random_identity};
+use emp_face::pins::Pinned;
 use emp_face::settings::{Settings, environment};
 use emp_face::ways::{Way, ways};
 
@@ -25,13 +26,13 @@ const NICS_MAX: usize = 1_024;
 static NICS: Registry<Nic> = Registry::new(NIC, NICS_MAX);
 
 #[inline]
-pub fn nic(handle: Handle) -> Option<Arc<Nic>> {
+pub fn nic(handle: Handle) -> Option<Pinned<Nic>> {
     NICS.get(handle)
 }
 
 /// The NIC at a place of the list.
 #[inline]
-pub fn at(place: u32) -> Option<Arc<Nic>> {
+pub fn at(place: u32) -> Option<Pinned<Nic>> {
     NICS.at(place)
 }
 
@@ -152,8 +153,8 @@ pub extern "C" fn VipCloseNic(handle: Handle) -> Return {
         if nic.service.is_current() {
             return Err(wrong("a handler closes its NIC"));
         }
-        NICS.remove(handle).ok_or(Return::INVALID_PARAMETER)?;
-        ending::close(&nic);
+        let removed = NICS.remove(handle).ok_or(Return::INVALID_PARAMETER)?;
+        ending::close(&removed);
         Ok(())
     })
 }

@@ -128,7 +128,7 @@ pub extern "C" fn VipConnectPeerRequest(
             _ => Err(Return::INVALID_STATE),
         };
         idle(&mut *nic.lock()?)?;
-        let listener = nic.listen(local.clone(), For::Peer(key))?;
+        let listener = nic.share().listen(local.clone(), For::Peer(key))?;
         let mut state = nic.lock()?;
         // Another thread may have been faster.
         if let Err(error) = idle(&mut state) {

@@ -1,9 +1,9 @@
 //! What a NIC has that changes. One thread has it at a time; nobody keeps it while waiting or while a handler runs.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 use emp_face::handles::{Key, Kind, Table};
+use emp_face::pins::Pinned;
 use emp_face::slots::Slots;
 use emp_host::Completion;
 
@@ -107,7 +107,7 @@ impl State {
 
 /// The NIC that an object's handle is of, and the object's key.
 #[inline]
-pub fn owner_of(handle: Handle, kind: Kind) -> Result<(Arc<Nic>, Key), Return> {
+pub fn owner_of(handle: Handle, kind: Kind) -> Result<(Pinned<Nic>, Key), Return> {
     let key = Key::of(handle, kind).ok_or(Return::INVALID_PARAMETER)?;
     let nic = open::at(key.owner()).ok_or(Return::INVALID_PARAMETER)?;
     Ok((nic, key))

@@ -1,7 +1,6 @@
 //! The boundary to C, and what calls return.
 
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::Arc;
 
 use emp_face::boundary::Failed;
 pub use emp_face::boundary::enter_or_fail as enter;
@@ -18,13 +17,13 @@ impl Failed for Code {
 
 /// Runs a call of a library that is initialized.
 #[inline]
-pub fn call(body: impl FnOnce(&Arc<Library>) -> Result<(), Code>) -> Code {
+pub fn call(body: impl FnOnce(&Library) -> Result<(), Code>) -> Code {
     count(|library| body(library).map(|()| 0))
 }
 
 /// The same for calls that return a number.
 #[inline]
-pub fn count(body: impl FnOnce(&Arc<Library>) -> Result<c_int, Code>) -> Code {
+pub fn count(body: impl FnOnce(&Library) -> Result<c_int, Code>) -> Code {
     match library().and_then(|library| body(&library)) {
         Ok(number) => Code(number),
         Err(code) => code,

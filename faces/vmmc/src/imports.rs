@@ -1,7 +1,6 @@
 //! Imports: buffers of other processes that this one may send to. A trusted third party makes them in VMMC; here it is the
 //! exporter's library ([`crate::control`]), which hands the buffer's key to those who are permitted.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -206,7 +205,7 @@ fn named(proxy: Proxy) -> Result<Name, Code> {
 }
 
 /// Waits for the end of an import; gives it up if it fails.
-fn finish(library: &Arc<Library>, name: Name, timeout: u32) -> Result<u64, Code> {
+fn finish(library: &Library, name: Name, timeout: u32) -> Result<u64, Code> {
     let over = |state: &mut State| {
         let import = state.imports.get_mut(name).ok_or(Code::PROXY)?;
         match import.stage {

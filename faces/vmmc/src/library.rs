@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use emp_face::handles::{Kind, Table};
 use emp_face::machines::{Claim, Places};
 use emp_face::node::FaceNode;
+use emp_face::pins::{Pinned, Place};
 use emp_face::waiting::{Waiters, end_of};
 use emp_face::yielding::Yielding;
 use emp_host::{Alarm, Completion, Endpoint, NodeId};
@@ -108,16 +109,13 @@ impl Default for Sends {
     }
 }
 
-static LIBRARY: Mutex<Option<Arc<Library>>> = Mutex::new(None);
-
-pub fn lock_library() -> MutexGuard<'static, Option<Arc<Library>>> {
-    LIBRARY.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// It, while it is initialized.
+pub static LIBRARY: Place<Library> = Place::new();
 
 /// The library, if it is initialized.
 #[inline]
-pub fn library() -> Result<Arc<Library>, Code> {
-    lock_library().clone().ok_or(Code::NOT_INITIALIZED)
+pub fn library() -> Result<Pinned<Library>, Code> {
+    LIBRARY.get().ok_or(Code::NOT_INITIALIZED)
 }
 
 /// The end of a wait of so many milliseconds; `VMMC_FOREVER`: never.

@@ -1,8 +1,8 @@
 //! Initializing and finalizing; who this process is.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use emp_face::log;
 use emp_face::machines::{Claim, number_of, own_name};
@@ -14,7 +14,7 @@ use emp_host::Alarm;
 
 use crate::abi::{ANY_PROCESS, Code, PROCESSES_MAX, Process};
 use crate::errors::{call, enter};
-use crate::library::{CONTROL, DATA, Library, NOTICES, PROCESSES, lock_library};
+use crate::library::{CONTROL, DATA, LIBRARY, Library, NOTICES, PROCESSES};
 use crate::notify::is_handling;
 use crate::service;
 
@@ -98,15 +98,14 @@ fn end(library: &Library) {
 #[unsafe(no_mangle)]
 pub extern "C" fn vmmc_init(number: u32) -> Code {
     enter(|| {
-        let mut library = lock_library();
-        if library.is_some() {
+        // One at a time.
+        static STARTING: Mutex<()> = Mutex::new(());
+        let _turn = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+        if LIBRARY.get().is_some() {
             return Code::INITIALIZED;
         }
         match start(number) {
-            Ok(started) => {
-                *library = Some(started);
-                Code::OK
-            }
+            Ok(started) => LIBRARY.put(started).map_or(Code::INITIALIZED, |()| Code::OK),
             Err(code) => code,
         }
     })
@@ -119,8 +118,8 @@ pub extern "C" fn vmmc_finalize() -> Code {
             if is_handling(&*library.lock()?) {
                 return Err(Code::IN_HANDLER);
             }
-            let ended = lock_library().take().ok_or(Code::NOT_INITIALIZED)?;
-            end(&ended);
+            let ended = LIBRARY.take().ok_or(Code::NOT_INITIALIZED)?;
+            end(&ended.object());
             Ok(())
         })
     })

@@ -5,7 +5,6 @@
 //! Puts of one frame follow each other at once, as the target takes them in their order.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 
 use emp_face::handles::Key;
 use emp_face::pointers::{look, store};
@@ -205,7 +204,7 @@ impl Library {
     /// Sends, and returns when the source may be used again.
     #[inline]
     fn send_now(
-        self: &Arc<Self>,
+        &self,
         from: *const c_void,
         to: Proxy,
         bytes: usize,

@@ -25,7 +25,7 @@ OWN_FLAGS = {
     "put": {"LONG": 0x10, "IMMEDIATE": 0x20},
     "atomic": {"FETCH": 0x10},
     "done": {"REPLY": 0x10},
-    "ack": {"UNTAKEN": 0x10},
+    "ack": {"UNTAKEN": 0x10, "MARKED": 0x20},
 }
 
 
@@ -219,6 +219,7 @@ vector("of all that came in order", "ack", ack([]), flags=["ACK"], sequence=8, a
 vector("of 9 and of 11 too: 10 is missing", "ack", ack([0b1]), flags=["ACK"], sequence=11, acknowledge=10)
 vector("with four words", "ack", ack([1, 0, 1 << 63, 0xFFFFFFFFFFFFFFFF]), flags=["ACK"], sequence=300, acknowledge=45)
 vector("of a frame that came and was not taken", "ack", ack([]), flags=["ACK", "UNTAKEN"], sequence=12, acknowledge=10)
+vector("after a switch has marked something", "ack", ack([]), flags=["ACK", "MARKED"], sequence=12, acknowledge=13)
 for cause, meaning in ((1, "too many messages wait"), (2, "no such endpoint"), (3, "nothing unexpected"), (4, "no room")):
     refusal = Body().number("node", A.id, 8, True).number("cause", cause, 4).number("backoff_us", 50 * cause, 4)
     vector(meaning, "not-ready", refusal, sequence=17, word=3)

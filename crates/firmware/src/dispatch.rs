@@ -222,6 +222,7 @@ impl Firmware {
                     let sack = Some(Explicit {
                         latest: header.sequence,
                         untaken: header.flags.has(Flags::UNTAKEN),
+                        marked: header.flags.has(Flags::MARKED),
                         sack: &ack.sack,
                         delay: AckDelay::of_word(header.word),
                     });

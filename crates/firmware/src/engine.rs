@@ -289,6 +289,12 @@ impl Firmware {
         (self.receive.unseen_us, self.send.unseen_us) = (unseen_us, unseen_us);
     }
 
+    /// Frames that are handed over from now on were marked by the network: congestion experienced (ECN, RFC 3168; `ACK-9`). Or they were not.
+    #[inline]
+    pub fn set_marked(&mut self, marked: bool) {
+        self.receive.marked = marked;
+    }
+
     /// Tries to cancel. True: a completion with `Cancelled` follows. False: too late, it ends as it will.
     pub fn cancel(&mut self, now: Time, op: OpId) -> bool {
         let cancelled = match op.kind() {

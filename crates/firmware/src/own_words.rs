@@ -8,7 +8,7 @@ use crate::engine::Firmware;
 use crate::memory::HostMemory;
 use crate::path::PathId;
 use crate::profile::RetransmitUnit;
-use crate::receive::NotTaken;
+use crate::receive::{AckOut, NotTaken};
 use crate::send::Explicit;
 use crate::time::{Span, Time};
 use crate::transmit::TransmitBatch;
@@ -54,8 +54,8 @@ impl Firmware {
             if peer.route().is_none_or(|(_, to)| *to == LinkAddress::LOOPBACK) {
                 // The node's own acknowledgements need no frame.
                 if peer.node == own {
-                    let (latest, delay, untaken) = (ack.latest, ack.delay, ack.untaken);
-                    let sack = Some(Explicit { latest, untaken, sack: &ack.sack, delay });
+                    let AckOut { latest, untaken, marked, ref sack, delay, .. } = ack;
+                    let sack = Some(Explicit { latest, untaken, marked, sack, delay });
                     self.send.on_ack(now, ack.peer, ack.cumulative, sack);
                     self.note_habit();
                 }
@@ -63,7 +63,9 @@ impl Firmware {
             }
             let head = Head {
                 kind: Kind::Ack,
-                flags: Flags::ACK.with_if(ack.untaken, Flags::UNTAKEN),
+                flags: Flags::ACK
+                    .with_if(ack.untaken, Flags::UNTAKEN)
+                    .with_if(ack.marked, Flags::MARKED),
                 sequence: ack.latest,
                 acknowledge: ack.cumulative,
                 word: ack.delay.word(),

@@ -226,6 +226,7 @@ impl Core {
             }
             let link_index = LinkIndex(index as u8);
             firmware.set_unseen(unseen.told);
+            firmware.set_marked(false);
             let landing = None;
             let mut sink = Incoming { firmware, memory, now, link: link_index, landing, unseen };
             let received = link.receive_into(FRAMES_MAX, &mut sink);

@@ -65,6 +65,10 @@ impl FrameSink for Incoming<'_> {
         self.firmware.set_unseen(self.unseen.told);
     }
 
+    fn marked(&mut self, marked: bool) {
+        self.firmware.set_marked(marked);
+    }
+
     #[inline]
     fn train(&mut self, train: &[u8], frame_bytes: usize, from: &LinkAddress) -> usize {
         let from = (self.link, *from);

@@ -60,6 +60,12 @@ pub trait FrameSink {
         let _ = time;
     }
 
+    /// What follows in this call was marked by a switch on its way, congestion experienced (ECN, RFC 3168), or was not. Told when that
+    /// changes; what comes first was not.
+    fn marked(&mut self, marked: bool) {
+        let _ = marked;
+    }
+
     /// False: [`landing`](Self::landing) would answer `None` whatever waits, so there is no need to look at it first.
     fn lands(&self) -> bool {
         false

@@ -19,7 +19,7 @@ fn train_length(ring: &VecDeque<Delivery>, most: usize) -> usize {
     let frame_bytes = first.frame.len();
     let mut frames = 1;
     for next in ring.iter().skip(1).take(most.min(TRAIN_FRAMES_MAX) - 1) {
-        let same = (next.link, next.from) == (first.link, first.from);
+        let same = (next.link, next.from, next.marked) == (first.link, first.from, first.marked);
         if !same || next.frame.len() > frame_bytes || next.frame.len() <= HEADER_BYTES {
             break;
         }
@@ -43,13 +43,16 @@ pub fn hand_up(
     let frames = if card.trains || card.places { train_length(ring, most) } else { 1 };
     let train: Vec<Delivery> = ring.drain(..frames.min(ring.len())).collect();
     let mut taken = 0;
+    // The kernel merges what is marked alike.
+    firmware.set_marked(train.first().is_some_and(|first| first.marked));
     if card.places && firmware.expects_landing() {
         taken = place(&train, now, firmware, memory);
     }
     if card.trains && taken == 0 && train.len() > 1 {
         taken = hand_train(&train, now, firmware, memory);
     }
-    for Delivery { link, from, frame, .. } in &train[taken..] {
+    for Delivery { link, from, frame, marked, .. } in &train[taken..] {
+        firmware.set_marked(*marked);
         firmware.handle_frame(now, *link, *from, frame, memory);
     }
     train

@@ -134,6 +134,8 @@ impl Flags {
     pub const REPLY: Self = Self(0x10);
     /// Ack: the frame that it names came and was not taken, as its train's first had not come (`ACK-7`).
     pub const UNTAKEN: Self = Self(0x10);
+    /// Ack: of the frames that came since the last such acknowledgement some were marked by the network (`ACK-9`).
+    pub const MARKED: Self = Self(0x20);
     /// Atomic: the old values are wanted (`ATOMIC-4`).
     pub const FETCH: Self = Self(0x10);
     /// Message, put: eight bytes of immediate data are present.

@@ -57,7 +57,7 @@ fn flag_names(kind: Kind) -> Vec<(&'static str, Flags)> {
         Kind::Put => vec![long, immediate],
         Kind::Atomic => vec![("FETCH", Flags::FETCH)],
         Kind::Done => vec![("REPLY", Flags::REPLY)],
-        Kind::Ack => vec![("UNTAKEN", Flags::UNTAKEN)],
+        Kind::Ack => vec![("UNTAKEN", Flags::UNTAKEN), ("MARKED", Flags::MARKED)],
         _ => vec![],
     });
     names

@@ -41,15 +41,34 @@ pub(super) struct Owed {
     tells: Tells,
 }
 
-/// What an acknowledgement tells beyond what it acknowledges.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Tells {
-    #[default]
-    Nothing,
+/// What an acknowledgement tells beyond what it acknowledges: some of these together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Tells(u8);
+
+impl Tells {
+    const NOTHING: Self = Self(0);
     /// It answers a repetition, or tells of a gap that opened or closed.
-    More,
+    const MORE: Self = Self(1);
     /// The frame that came last was not taken (`ACK-7`).
-    Untaken,
+    const UNTAKEN: Self = Self(2);
+    /// Something came marked (`ACK-9`).
+    const MARKED: Self = Self(4);
+
+    const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// More was said. What was not taken did not come last any more.
+    fn more(&mut self) {
+        self.0 = self.0 & !Self::UNTAKEN.0 | Self::MORE.0;
+    }
+
+    /// Adds it; true if it was there.
+    fn add(&mut self, other: Self) -> bool {
+        let had = self.has(other);
+        self.0 |= other.0;
+        had
+    }
 }
 
 impl Owed {
@@ -65,7 +84,7 @@ impl Owed {
             mixed: false,
             path: PathId::FIRST,
             answers: AnswersSoon::NEW,
-            tells: Tells::Nothing,
+            tells: Tells::NOTHING,
         }
     }
 
@@ -132,6 +151,8 @@ pub(crate) struct AckOut {
     pub(crate) latest: Sequence,
     /// It was not taken.
     pub(crate) untaken: bool,
+    /// Something came marked.
+    pub(crate) marked: bool,
     pub(crate) cumulative: Sequence,
     pub(crate) sack: [u64; SACK_WORDS_MAX],
     pub(crate) delay: AckDelay,
@@ -167,8 +188,8 @@ impl ReceivePath {
         owed.messages = add(owed.messages, debt.lasts + u32::from(debt.last.has(Flags::LAST)));
         owed.arrived_us = microseconds(now);
         // What was not taken is not the last any more.
-        if debt.gap || owed.tells == Tells::Untaken {
-            owed.tells = Tells::More;
+        if debt.gap || owed.tells.has(Tells::UNTAKEN) {
+            owed.tells.more();
         }
         let count = match profile.ack_trigger {
             AckTrigger::Frames => owed.frames,
@@ -176,12 +197,14 @@ impl ReceivePath {
         };
         let gap = entry.received.has_gap();
         cell.owed = !gap;
-        let asked = debt.gap || overtaken || debt.flags.has(Flags::ACK_REQUEST);
+        // What rides elsewhere cannot tell it.
+        let marks = self.marked && (!owed.tells.add(Tells::MARKED) || carried);
+        let asked = debt.gap || marks || overtaken || debt.flags.has(Flags::ACK_REQUEST);
         let mut due = asked || u32::from(count) >= profile.collection;
         let (mut other, mut done_waits) = (None, false);
         if !due && (debt.last.has(Flags::ACK_REQUEST) || ends_put) {
             let waits = debt.last.has(Flags::LAST)
-                && !(gap || owed.due || owed.tells != Tells::Nothing)
+                && !(gap || owed.due || owed.tells != Tells::NOTHING)
                 && profile.retransmit == RetransmitUnit::Frame
                 && owed.answers.begin();
             if waits {
@@ -297,7 +320,7 @@ impl ReceivePath {
         let entry = &mut self.peers[peer];
         cross.acks[peer].carried = false;
         cross.acks[peer].acknowledge = entry.received.next();
-        entry.ack.tells = Tells::More;
+        entry.ack.tells.more();
         if !entry.ack.due {
             entry.ack.due = true;
             self.acks.due.push_back(peer);
@@ -307,7 +330,7 @@ impl ReceivePath {
     /// The same, and it says that the frame that came last was not taken.
     pub(super) fn owe_untaken(&mut self, peer: u32, cross: &mut Cross) {
         self.owe_now(peer, cross);
-        self.peers[peer].ack.tells = Tells::Untaken;
+        self.peers[peer].ack.tells.add(Tells::UNTAKEN);
     }
 
     /// The next acknowledgement to send by itself. Those that can ride on what is about to leave for their peer, as `rides`
@@ -326,7 +349,7 @@ impl ReceivePath {
             }
             let peer = self.acks.due.pop_front()?;
             let entry = &mut self.peers[peer];
-            let plain = entry.ack.tells == Tells::Nothing && !entry.received.has_gap();
+            let plain = entry.ack.tells == Tells::NOTHING && !entry.received.has_gap();
             if entry.ack.due && cross.acks[peer].owed && plain && rides(peer) {
                 self.acks.due.push_back(peer);
                 riders += 1;
@@ -335,7 +358,8 @@ impl ReceivePath {
             if !core::mem::take(&mut entry.ack.due) {
                 continue;
             }
-            let untaken = core::mem::take(&mut entry.ack.tells) == Tells::Untaken;
+            let tells = core::mem::replace(&mut entry.ack.tells, Tells::NOTHING);
+            let (untaken, marked) = (tells.has(Tells::UNTAKEN), tells.has(Tells::MARKED));
             if entry.ack.answers.drop_wait()
                 && let Some(done) = self.acks.take_done(peer)
             {
@@ -345,7 +369,7 @@ impl ReceivePath {
             let carried = core::mem::take(&mut cell.carried);
             cell.owed = false;
             (entry.ack.frames, entry.ack.messages, entry.ack.delayed) = (0, 0, false);
-            if carried && !untaken && !entry.received.has_gap() {
+            if carried && !untaken && !marked && !entry.received.has_gap() {
                 continue;
             }
             let sack = if self.profile.selective_acks {
@@ -359,7 +383,7 @@ impl ReceivePath {
             let delay = AckDelay { held_us, unseen_us: self.unseen_us };
             let (cumulative, latest) = (cell.acknowledge, entry.received.latest);
             let path = entry.ack.path;
-            return Some(AckOut { peer, path, latest, untaken, cumulative, sack, delay });
+            return Some(AckOut { peer, path, latest, untaken, marked, cumulative, sack, delay });
         }
     }
 

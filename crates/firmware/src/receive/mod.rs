@@ -45,7 +45,7 @@ use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
 use crate::slots::Slots;
 
-pub(crate) use acknowledge::IDLE_US;
+pub(crate) use acknowledge::{AckOut, IDLE_US};
 use pulling::Pulling;
 pub(crate) use runs::{Outline, Run, Taken};
 use sequence::Received;
@@ -202,6 +202,8 @@ pub(crate) struct ReceivePath {
     pub(crate) counters: Counters,
     /// For so long nobody may have looked for what comes now, in microseconds.
     pub(crate) unseen_us: u16,
+    /// What comes now was marked by the network: congestion experienced (`ACK-9`).
+    pub(crate) marked: bool,
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) to_send: VecDeque<ToSend>,
     peers: PerPeer<ReceivePeer>,
@@ -257,6 +259,7 @@ impl ReceivePath {
             profile,
             counters: Counters::default(),
             unseen_us: 0,
+            marked: false,
             completions: VecDeque::new(),
             to_send: VecDeque::new(),
             peers: PerPeer::new(),

@@ -22,6 +22,8 @@ pub(crate) struct Explicit<'a> {
     pub(crate) latest: Sequence,
     /// It was not taken (`ACK-7`).
     pub(crate) untaken: bool,
+    /// Something of what it acknowledges came marked (`ACK-9`).
+    pub(crate) marked: bool,
     /// Numbers beyond the cumulative one that were taken (`ACK-2`).
     pub(crate) sack: &'a [u64; SACK_WORDS_MAX],
     /// The receiver's own part of the round trip.
@@ -66,6 +68,11 @@ impl SendPath {
         self.settle_acks(now);
         if sack.is_none() && self.on_single_ack(now, peer, cumulative) {
             return;
+        }
+        let marked = sack.is_some_and(|ack| ack.marked);
+        if marked {
+            // A window of its own, to be shrunk.
+            self.congestion_mut(peer, PathId::FIRST);
         }
         let entry = &mut self.peers[peer];
         let sent_end = entry.next;
@@ -146,7 +153,8 @@ impl SendPath {
             rtt.on_progress();
             let order = progress.last[path.index()].unwrap_or(next.wrapping_sub(1));
             let sample_us = sample_of[path.index()];
-            let news = Acked { bytes: acked, order, next, sample_us, marked: 0 };
+            let marked = if marked { acked } else { 0 };
+            let news = Acked { bytes: acked, order, next, sample_us, marked };
             on_acked(entry.further, &mut self.further, path, (&entry.rtt, &news, now));
         }
         let probed = sack.is_some() && progress.resent && self.profile.selective_acks;

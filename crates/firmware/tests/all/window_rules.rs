@@ -54,12 +54,17 @@ impl Stream {
 
     /// The same, and the receiver tells what of it was its own.
     fn round_told(&mut self, trip: Span, delay: AckDelay) {
+        self.round_flagged(trip, delay, Flags::default());
+    }
+
+    /// The same, by an acknowledgement with these flags.
+    fn round_flagged(&mut self, trip: Span, delay: AckDelay, flags: Flags) {
         self.real.now = self.real.now + trip;
         self.acked = self.sent;
         let acknowledges = Forged { acknowledge: Some(self.acked), ..self.peer };
         let frame = acknowledges.frame(
             Kind::Ack,
-            Flags::default(),
+            flags,
             self.acked - 1,
             delay.word(),
             &self.peer.node.0.to_be_bytes(),
@@ -141,6 +146,55 @@ fn round_trips_in_which_nobody_looked_leave_the_window() {
     // What is left is delay.
     assert!(after(told(0, 2_000), Span(0)) < 4);
     assert!(after(told(0, 0), Span::us(2_000)) < 4);
+}
+
+/// Marks shrink it though nothing is late (`ACK-9`, RFC 8257): by half where all is marked, by less where little was lately.
+#[test]
+fn marks_shrink_the_window_without_delay() {
+    let mut stream = Stream::new();
+    let trip = Span::us(100);
+    assert_eq!(stream.rounds(30, trip), WINDOW_FRAMES);
+    let marked_round = |stream: &mut Stream| {
+        stream.round_flagged(trip, AckDelay::default(), Flags::MARKED);
+        stream.fill()
+    };
+    // Nothing was marked for long, so one marked round takes a little.
+    let first = marked_round(&mut stream);
+    assert!((WINDOW_FRAMES * 3 / 4..WINDOW_FRAMES).contains(&first), "{first}");
+    let (mut before, mut rounds) = (first, 1);
+    while before > 8 {
+        let now = marked_round(&mut stream);
+        assert!(now <= before && 2 * now + 2 >= before, "{now} after {before}");
+        (before, rounds) = (now, rounds + 1);
+        assert!(rounds < 20, "{before} after {rounds} rounds");
+    }
+    assert!(stream.rounds(10, trip) > before, "it grows again");
+}
+
+/// What comes marked is told by an acknowledgement of its own (`ACK-9`).
+#[test]
+fn a_receiver_tells_at_once_what_came_marked() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peer = Forged::met(2, &mut real);
+    let mut hear = |real: &mut Real, marked| {
+        real.firmware.set_marked(marked);
+        let frame = peer.message(Flags::default(), None, 7, b"x");
+        real.hear(&peer, &frame);
+    };
+    let flags = |said: &[Said]| -> Vec<bool> {
+        of_kind(said, Kind::Ack).iter().map(|ack| ack.header.flags.has(Flags::MARKED)).collect()
+    };
+    hear(&mut real, false);
+    assert_eq!(flags(&real.speak()), [false; 0], "it may wait");
+    hear(&mut real, true);
+    assert_eq!(flags(&real.speak()), [true]);
+    hear(&mut real, false);
+    assert_eq!(flags(&real.pass(Span::ms(1))), [false]);
+    // Of several in a row the first is told at once, the others as usual.
+    hear(&mut real, true);
+    hear(&mut real, true);
+    assert_eq!(flags(&real.speak()), [true]);
+    assert_eq!(flags(&real.pass(Span::ms(1))), [false; 0]);
 }
 
 /// A receiver tells for how long nobody had looked, and for how long it sat on the acknowledgement (`ACK-8`).

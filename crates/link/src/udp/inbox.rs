@@ -21,7 +21,7 @@ pub(super) const BUFFER_BYTES: usize = 64 * 1024;
 /// stays in a second-level cache.
 pub(super) const BUFFERS: usize = 8;
 
-/// Room for ancillary data: one `UDP_GRO` takes 24 bytes; the rest is for what other options of the
+/// Room for ancillary data: `UDP_GRO` and the class of traffic take 24 bytes each; the rest is for what other options of the
 /// socket might add, so that it does not push ours out.
 pub(super) const CONTROL_BYTES: usize = 128;
 
@@ -51,6 +51,8 @@ pub(super) struct Message<'a> {
     pub(super) segment_bytes: usize,
     /// The kernel cut off its end.
     pub(super) truncated: bool,
+    /// A switch has marked it: congestion experienced.
+    pub(super) marked: bool,
 }
 
 impl Inbox {
@@ -126,35 +128,64 @@ impl Inbox {
         let header = &self.headers[index];
         let length = (header.msg_len as usize).min(BUFFER_BYTES);
         let bytes = &self.buffers[index * BUFFER_BYTES..][..length];
-        let segment_bytes = self.segment(index).unwrap_or(length).max(1);
+        let Told { merged_bytes, marked } = self.told(index);
+        let segment_bytes = merged_bytes.unwrap_or(length).max(1);
         let truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
-        Some(Message { bytes, name: &self.names[index], segment_bytes, truncated })
+        Some(Message { bytes, name: &self.names[index], segment_bytes, truncated, marked })
     }
 
-    /// The datagram size that the kernel noted when it merged several.
     #[inline]
-    fn segment(&self, index: usize) -> Option<usize> {
+    fn told(&self, index: usize) -> Told {
         let used = self.headers[index].msg_hdr.msg_controllen.min(CONTROL_BYTES);
-        merged_bytes(&self.controls[index].0[..used])
+        Told::of(&self.controls[index].0[..used])
     }
 }
 
-/// The datagram size in the ancillary data of merged datagrams.
-#[inline]
-pub(super) fn merged_bytes(control: &[u8]) -> Option<usize> {
-    /// Offset of the data behind a `cmsghdr`.
-    const DATA: usize = size_of::<libc::cmsghdr>();
-    let mut rest = control;
-    while rest.len() >= DATA {
-        // SAFETY: there are enough bytes, and `cmsghdr` is made of integers; unaligned is fine.
-        let header = unsafe { rest.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
-        let length = header.cmsg_len.clamp(DATA, rest.len());
-        if header.cmsg_level == libc::SOL_UDP && header.cmsg_type == libc::UDP_GRO {
-            let size = rest[DATA..length].first_chunk::<4>()?;
-            return usize::try_from(i32::from_ne_bytes(*size)).ok().filter(|size| *size > 0);
+/// What the ancillary data of a datagram, or of several that were merged, say of it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Told {
+    /// Length in bytes of each of those that were merged.
+    pub(super) merged_bytes: Option<usize>,
+    /// A switch has marked it: congestion experienced.
+    pub(super) marked: bool,
+}
+
+impl Told {
+    #[inline]
+    pub(super) fn of(control: &[u8]) -> Self {
+        /// Offset of the data behind a `cmsghdr`.
+        const DATA: usize = size_of::<libc::cmsghdr>();
+        let mut told = Self::default();
+        let mut rest = control;
+        while rest.len() >= DATA {
+            // SAFETY: there are enough bytes, and `cmsghdr` is made of integers; unaligned is fine.
+            let header = unsafe { rest.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
+            let length = header.cmsg_len.clamp(DATA, rest.len());
+            let value = &rest[DATA..length];
+            match (header.cmsg_level, header.cmsg_type) {
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    let size = value.first_chunk::<4>().map(|size| i32::from_ne_bytes(*size));
+                    told.merged_bytes =
+                        size.and_then(|size| usize::try_from(size).ok()).filter(|size| *size > 0);
+                }
+                // One byte of IPv4's, an integer of IPv6's.
+                (libc::IPPROTO_IP, libc::IP_TOS) => {
+                    told.marked = value.first().is_some_and(|class| is_marked(*class));
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    let class = value.first_chunk::<4>().map(|class| i32::from_ne_bytes(*class));
+                    told.marked = class.is_some_and(|class| is_marked(class as u8));
+                }
+                _ => {}
+            }
+            // The next header starts at the next multiple of eight.
+            rest = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
         }
-        // The next header starts at the next multiple of eight.
-        rest = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
+        told
     }
-    None
+}
+
+/// Both bits of ECN in the class of traffic: congestion experienced (RFC 3168).
+const fn is_marked(class: u8) -> bool {
+    class & 0b11 == 0b11
 }

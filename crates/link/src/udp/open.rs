@@ -30,6 +30,9 @@ const RECEIVE_BUFFER_BYTES: libc::c_int = 4 << 20;
 /// does not pile up more in the queue before it.
 const SEND_BUFFER_BYTES: libc::c_int = 1 << 20;
 
+/// The class of traffic of what leaves: a switch may mark it, ECT(0) of RFC 3168, and nothing else is asked for.
+const ECN_CAPABLE: libc::c_int = 0b10;
+
 /// Most datagrams in one segmented send: the kernel's limit was 64 for years (128 since).
 pub(super) const SEGMENTS_MAX: usize = 64;
 
@@ -159,6 +162,14 @@ fn settle(fd: BorrowedFd<'_>, local: &SocketAddr) -> io::Result<()> {
             let _ = system::set_option(fd, libc::SOL_SOCKET, plain, &bytes);
         }
     }
+    // Switches may mark what they would have to drop (`ACK-9`). Without it they drop.
+    let (level, send, tell) = if local.is_ipv4() {
+        (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_RECVTOS)
+    } else {
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_RECVTCLASS)
+    };
+    let _ = system::set_option(fd, level, send, &ECN_CAPABLE);
+    let _ = system::set_option(fd, level, tell, &1);
     // Kernels before 5.0 do not merge; each datagram then comes by itself.
     let _ = system::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, &1);
     Ok(())

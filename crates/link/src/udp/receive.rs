@@ -1,6 +1,6 @@
 //! Receiving: what a call fetches, and how merged datagrams become frames again.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use emp_wire::{HEADER_BYTES, LinkAddress};
 
@@ -48,7 +48,12 @@ impl UdpLink {
     /// Hands up to `budget` frames out of the inbox to `sink`; a train that it takes in one go may go beyond that.
     pub(super) fn hand_up(&mut self, budget: usize, sink: &mut dyn FrameSink) -> usize {
         let mut handed = 0;
+        let mut marked = false;
         while let Some(message) = self.inbox.message(self.next.0) {
+            if message.marked != marked {
+                marked = message.marked;
+                sink.marked(marked);
+            }
             let from = message.name.decode().map(LinkAddress::udp);
             let usable = from.filter(|_| !message.truncated);
             let Some(from) = usable else {
@@ -167,7 +172,7 @@ impl UdpLink {
         if got.as_seen {
             self.counts.frames_received += frames as u64;
             self.counts.bytes_received += placed_bytes as u64;
-            stamps::tell_of_last(sink, self.socket.as_fd());
+            tell_of_last(self.socket.as_fd(), got.marked, sink);
             sink.landed(train, scatter.heads(frames));
             // Of frames that fit a datagram many are fetched in one call.
             if let [head] = scatter.heads(frames)
@@ -185,9 +190,18 @@ impl UdpLink {
         // Another one: that which was seen failed its checksum, which the kernel looks at late, or it was only expected.
         self.looks = if expected { LOOKS_AFTER_MISS } else { self.looks };
         let whole = scatter.gather(train, frames, landing, &got);
-        stamps::tell_of_last(sink, self.socket.as_fd());
+        tell_of_last(self.socket.as_fd(), got.marked, sink);
         let handed = hand_up_all(&mut self.counts, self.node_tag, &whole, &got, sink);
         Some(Looked::Handed(handed))
+    }
+}
+
+/// What the sink is to know of what was fetched last.
+#[inline]
+fn tell_of_last(socket: BorrowedFd<'_>, marked: bool, sink: &mut dyn FrameSink) {
+    stamps::tell_of_last(sink, socket);
+    if marked {
+        sink.marked(true);
     }
 }
 

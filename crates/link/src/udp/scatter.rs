@@ -17,7 +17,7 @@ use std::os::fd::BorrowedFd;
 
 use emp_wire::{Flags, HEADER_BYTES, Header, Kind, LinkAddress, Seed};
 
-use super::inbox::{BUFFER_BYTES, CONTROL_BYTES, Control, merged_bytes};
+use super::inbox::{BUFFER_BYTES, CONTROL_BYTES, Control, Told};
 use super::long::long_head;
 use crate::name::RawName;
 use crate::system;
@@ -147,6 +147,8 @@ pub(super) struct Fetched {
     pub(super) segment_bytes: usize,
     pub(super) bytes: usize,
     pub(super) truncated: bool,
+    /// A switch has marked it.
+    pub(super) marked: bool,
 }
 
 impl Scatter {
@@ -194,7 +196,8 @@ impl Scatter {
         // SAFETY: the one place is our own.
         let (bytes, message) = unsafe { self.receive(fd, 1, libc::MSG_PEEK | libc::MSG_TRUNC)? };
         let from = self.name.decode().map(LinkAddress::udp);
-        let segment_bytes = self.merged(&message).filter(|s| *s > HEADER_BYTES && bytes > *s);
+        let segment_bytes =
+            self.told(&message).merged_bytes.filter(|s| *s > HEADER_BYTES && bytes > *s);
         Ok(from.zip(segment_bytes).and_then(|(from, segment_bytes)| {
             let head = self.heads[0];
             let train = match long_head(&head, segment_bytes) {
@@ -206,8 +209,8 @@ impl Scatter {
         }))
     }
 
-    fn merged(&self, message: &libc::msghdr) -> Option<usize> {
-        merged_bytes(&self.control.0[..message.msg_controllen.min(CONTROL_BYTES)])
+    fn told(&self, message: &libc::msghdr) -> Told {
+        Told::of(&self.control.0[..message.msg_controllen.min(CONTROL_BYTES)])
     }
 
     /// False: the kernel could not write to that memory lately.
@@ -246,13 +249,14 @@ impl Scatter {
             }
         })?;
         let from = self.name.decode().map(LinkAddress::udp);
-        let segment_bytes = self.merged(&message).unwrap_or(bytes).max(1);
+        let Told { merged_bytes, marked } = self.told(&message);
+        let segment_bytes = merged_bytes.unwrap_or(bytes).max(1);
         let truncated = message.msg_flags & libc::MSG_TRUNC != 0;
         let as_seen = from == Some(train.from)
             && (segment_bytes, bytes) == (seen.segment_bytes, seen.bytes)
             && alike(&self.heads[0], &train.head)
             && !truncated;
-        Ok(Fetched { as_seen, from, segment_bytes, bytes, truncated })
+        Ok(Fetched { as_seen, from, segment_bytes, bytes, truncated, marked })
     }
 
     /// Heads of the frames that [`fetch`](Self::fetch) placed.

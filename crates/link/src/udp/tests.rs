@@ -158,6 +158,63 @@ fn payload_of_trains_lands_where_it_is_wanted() {
     }
 }
 
+/// Notes of each frame whether it came marked.
+#[derive(Default)]
+struct Marks {
+    marked: bool,
+    got: Vec<(u8, bool)>,
+}
+
+impl FrameSink for Marks {
+    fn frame(&mut self, frame: &[u8], _: &LinkAddress) {
+        self.got.push((frame[HEADER_BYTES], self.marked));
+    }
+
+    fn marked(&mut self, marked: bool) {
+        self.marked = marked;
+    }
+}
+
+/// Frames leave as what may be marked, and what comes marked is told (`ACK-9`).
+#[test]
+fn marks_of_the_network_are_told() {
+    for ip in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)] {
+        let open = |tag| {
+            let options = UdpOptions { bind: Some(ip), port: 0, ..UdpOptions::new(tag) };
+            UdpLink::open(&options)
+        };
+        let (Ok(mut a), Ok(mut b)) = (open(1), open(2)) else {
+            assert!(ip.is_ipv6(), "anyone may");
+            continue;
+        };
+        let (level, class) = match ip {
+            IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+            IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        };
+        let mut ours: libc::c_int = 0;
+        system::get_option(a.socket.as_fd(), level, class, &mut ours).expect("known");
+        assert_eq!(ours & 0b11, 0b10, "ECT(0)");
+        let mut marks = Marks::default();
+        let sent = [(1, false), (2, true), (3, true), (4, false)];
+        for (number, marked) in sent {
+            let class_now: libc::c_int = if marked { 0b11 } else { 0b10 };
+            system::set_option(a.socket.as_fd(), level, class, &class_now).expect("anyone may");
+            let mut frame = [number; 100];
+            frame[..HEADER_BYTES].fill(0);
+            frame[2..4].copy_from_slice(&(100 - HEADER_BYTES as u16).to_be_bytes());
+            frame[4..6].copy_from_slice(&2u16.to_be_bytes());
+            let to = b.capabilities.address;
+            assert_eq!(a.send(&[TxFrame { to, parts: &[IoSlice::new(&frame)] }]), 1);
+        }
+        while marks.got.len() < sent.len() {
+            assert!(b.wait(Some(Duration::from_secs(5))), "{:?} came", marks.got);
+            marks.marked = false;
+            b.receive_into(64, &mut marks);
+        }
+        assert_eq!(marks.got, sent);
+    }
+}
+
 /// Memory that can be read and not written.
 struct ReadOnly(*mut u8, usize);
 

@@ -2,7 +2,7 @@
 
 use crate::support::crew::{Crew, HALF_GIGABIT, TEN_GIGABIT};
 use emp_firmware::{Span, Time};
-use emp_model::{MessageSpec, Want};
+use emp_model::{MessageSpec, PortSetup, Want};
 
 /// In frames of the MTU. One long frame of each sender alone is 32 times what the queue holds.
 #[test]
@@ -65,6 +65,27 @@ fn eight_senders_share_the_port_of_the_lab() {
         let (frames, dropped) = (after.frames - before.frames, after.dropped - before.dropped);
         assert!(part >= 0.9 && jain >= 0.95);
         assert!(dropped as f64 <= 0.005 * frames as f64, "{dropped} of {frames}");
+    }
+}
+
+/// A switch that marks early, at less than delay alone would leave: then hardly anything has to be marked, and the port is full.
+#[test]
+fn a_switch_that_marks_keeps_its_queue_short() {
+    let port = PortSetup { ecn_bytes: Some(12 << 10), ..HALF_GIGABIT };
+    for bytes in [32 << 10, 1 << 20] {
+        let mut crew = Crew::new(8, port);
+        (1..=8).for_each(|from| crew.stream(from, bytes));
+        crew.run(Span::ms(500), 4);
+        let before = crew.world.network().port(0, 0);
+        let span = Span::ms(1_000);
+        let came = crew.measure(span, 4);
+        let (part, jain) = crew.shares(&format!("8 x {bytes}, marked"), &came, span);
+        let after = crew.world.network().port(0, 0);
+        let (frames, marked) = (after.frames - before.frames, after.marked - before.marked);
+        println!("{marked} of {frames} frames marked");
+        assert!(part >= 0.85 && jain >= 0.95);
+        assert_eq!(after.dropped, before.dropped);
+        assert!(marked > 0 && marked * 2 < frames, "{marked} of {frames} frames marked");
     }
 }
 

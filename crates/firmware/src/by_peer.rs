@@ -88,7 +88,7 @@ impl Links {
     }
 }
 
-/// A list for each peer that has some.
+/// A list for each peer, or whatever else a number names, that has some.
 #[derive(Default)]
 pub(crate) struct ByPeer {
     lists: HashMap<u32, List>,
@@ -122,10 +122,15 @@ impl ByPeer {
 
     /// A peer's entries, by their index.
     pub(crate) fn of(&self, peer: u32) -> Vec<u32> {
-        let list = self.lists.get(&peer).copied().unwrap_or_default();
-        let mut own: Vec<u32> = self.links.iter(list).collect();
+        let mut own = self.in_order(peer);
         own.sort_unstable();
         own
+    }
+
+    /// A peer's entries, in the order in which they were added.
+    pub(crate) fn in_order(&self, peer: u32) -> Vec<u32> {
+        let list = self.lists.get(&peer).copied().unwrap_or_default();
+        self.links.iter(list).collect()
     }
 }
 

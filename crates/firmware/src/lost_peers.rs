@@ -177,3 +177,86 @@ fn who_owes_nothing_costs_nothing() {
     let again = watch(&mut hub);
     assert!(again < 20, "{again} looks");
 }
+
+/// Those who owe a `done` are found without a walk over what others are sent.
+#[test]
+fn who_owes_a_done_is_found_among_those_alone() {
+    let (mut hub, mut debtor) = (node(1), node(2));
+    // What the other says brings the acknowledgement along.
+    let owe = |hub: &mut Firmware, debtor: &mut Firmware| {
+        send(hub, 2, true);
+        carry(hub, debtor);
+        send(debtor, 1, false);
+        carry(hub, debtor);
+    };
+    owe(&mut hub, &mut debtor);
+    // One who does not answer yet has much.
+    for _ in 0..WAITING {
+        send(&mut hub, 3, false);
+    }
+    let awaited = |hub: &mut Firmware| {
+        let before = LOOKS.get();
+        let peers = hub.send.peers_awaited().to_vec();
+        (peers, LOOKS.get() - before)
+    };
+    let two = hub.peers.peek(NodeId(2)).expect("it was posted to");
+    let (peers, looks) = awaited(&mut hub);
+    assert_eq!(peers, [two]);
+    assert!(looks < 10, "{looks} looks");
+    let (segments, claim) = (SegmentList::empty(), None);
+    let receive =
+        ReceiveDescriptor { endpoint: 0, selector: Selector::ANY, segments, claim, context: 0 };
+    debtor.post_receive(NOW, receive, &mut NoMemory).expect("there is room");
+    carry(&mut hub, &mut debtor);
+    assert_eq!(awaited(&mut hub), (vec![], 1), "it has said so");
+    owe(&mut hub, &mut debtor);
+    assert_eq!(awaited(&mut hub), (vec![two], 1), "it owes another");
+}
+
+/// Opening an endpoint costs what waits for it, not what waits for others.
+#[test]
+fn an_endpoint_that_opens_takes_its_own() {
+    let (mut hub, mut peer) = (node(1), node(2));
+    let mut to = |endpoint: u16, bits: u64| {
+        let send = SendDescriptor {
+            to: NodeId(1),
+            endpoint: 0,
+            to_endpoint: endpoint,
+            match_bits: bits,
+            segments: SegmentList::empty(),
+            immediate: None,
+            synchronous: false,
+            completion: CompletionMode::Delivered,
+            context: 0,
+        };
+        peer.post_send(NOW, send, &mut NoMemory).expect("there is room");
+    };
+    (0..WAITING).for_each(|_| to(5, 0));
+    (0..EACH).for_each(|bits| to(6, bits));
+    carry(&mut hub, &mut peer);
+    let open = |hub: &mut Firmware, endpoint: u16| {
+        let before = LOOKS.get();
+        hub.open_endpoint(endpoint).expect("there is room");
+        LOOKS.get() - before
+    };
+    let looks = open(&mut hub, 7);
+    assert!(looks < 10, "{looks} looks for nothing");
+    let looks = open(&mut hub, 6);
+    assert!(looks < 10 * EACH, "{looks} looks for {EACH} messages");
+    // They wait there in the order in which they came.
+    for bits in 0..EACH {
+        let (segments, claim) = (SegmentList::empty(), None);
+        let receive = ReceiveDescriptor {
+            endpoint: 6,
+            selector: Selector::ANY,
+            segments,
+            claim,
+            context: bits,
+        };
+        hub.post_receive(NOW, receive, &mut NoMemory).expect("there is room");
+        carry(&mut hub, &mut peer);
+        let done = hub.poll_completion().expect("one waits");
+        assert_eq!((done.context, done.match_bits), (bits, bits));
+    }
+    assert!(hub.poll_completion().is_none() && hub.unexpected_so_far() == EACH);
+}

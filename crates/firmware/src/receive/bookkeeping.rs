@@ -491,9 +491,11 @@ impl ReceivePath {
             return Outcome::Refused;
         }
         incoming.without_endpoint_ms = Some(milliseconds(now));
+        let number = incoming.endpoint.into();
         match self.keep(incoming, NotReadyCause::NoEndpoint) {
             Some((index, outcome)) => {
                 self.waiting.push_back(&mut self.without_endpoint, index);
+                self.without_endpoint_by_number.add(number, index);
                 self.without_endpoint_count += 1;
                 outcome
             }

@@ -40,9 +40,7 @@ impl ReceivePath {
 
     /// Messages that came before their endpoint was opened are its first unexpected ones.
     fn take_home(&mut self, number: u16, open: usize) {
-        let is_for = |index: &u32| self.incoming.at(*index).is_some_and(|m| m.endpoint == number);
-        let own: Vec<u32> = self.waiting.iter(self.without_endpoint).filter(is_for).collect();
-        for index in own {
+        for index in self.without_endpoint_by_number.in_order(number.into()) {
             self.unlist(index, number, true);
             if let Some(message) = self.incoming.at_mut(index) {
                 message.without_endpoint_ms = None;
@@ -65,6 +63,7 @@ impl ReceivePath {
         }
         if without_endpoint {
             self.waiting.remove(&mut self.without_endpoint, index);
+            self.without_endpoint_by_number.remove(endpoint.into(), index);
             self.without_endpoint_count -= 1;
         } else if let Some(open) = self.endpoint(endpoint)
             && let Some(endpoint) = &mut self.endpoints[open]

@@ -214,6 +214,8 @@ pub(crate) struct ReceivePath {
     /// Messages for endpoints that are not open, in order of arrival.
     without_endpoint: List,
     without_endpoint_count: usize,
+    /// The same by the number of their endpoint.
+    without_endpoint_by_number: ByPeer,
     /// Messages in these lists, and in those of endpoints.
     waiting: Links,
     posted: Slots<Posted>,
@@ -268,6 +270,7 @@ impl ReceivePath {
             open: 0,
             without_endpoint: List::default(),
             without_endpoint_count: 0,
+            without_endpoint_by_number: ByPeer::default(),
             waiting: Links::default(),
             posted: Slots::new(RECEIVES_MAX),
             posts: 0,

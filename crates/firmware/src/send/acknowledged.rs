@@ -214,7 +214,7 @@ impl SendPath {
         let active = self.peers[peer].active.as_deref_mut().expect("it had a record");
         if message.needs_done && !message.is_done() {
             active.awaiting.push_back(index);
-            self.awaits = true;
+            self.note_awaited(peer);
         } else {
             self.complete(index);
         }
@@ -322,7 +322,7 @@ impl SendPath {
                 active.awaiting.push_back(index);
             }
         }
-        self.awaits = true;
+        self.note_awaited(peer);
     }
 
     /// The receiver did not take a message: it is sent again under its number, after a while (`READY-2`).

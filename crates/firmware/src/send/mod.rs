@@ -38,7 +38,7 @@ use crate::path::rtt::Rtt;
 use crate::per_peer::PerPeer;
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
-use crate::slots::Slots;
+use crate::slots::{Slots, note_look};
 use crate::time::{Span, Time};
 use crate::timers::Timers;
 pub(crate) use acknowledged::Explicit;
@@ -151,6 +151,8 @@ struct SendPeer {
     found: bool,
     /// It stands in the queue of peers to be served.
     queued: bool,
+    /// It stands in the list of peers that owe us a `done`.
+    awaited: bool,
 }
 
 impl SendPeer {
@@ -189,6 +191,8 @@ pub(crate) struct SendPath {
     active: usize,
     /// A message began to wait for a `done` since this was last asked.
     awaits: bool,
+    /// Peers that owe us a `done`, or did when this was last looked through.
+    awaited: Vec<u32>,
     /// Receivers that had less room than they were sent.
     crowded_receivers: crowded::Crowded,
     /// What may still be resent to peers that never acknowledged anything.
@@ -236,6 +240,7 @@ impl SendPath {
             timers: Timers::new(),
             active: 0,
             awaits: false,
+            awaited: Vec::new(),
             crowded_receivers: crowded::Crowded::default(),
             strangers: strangers::Strangers::default(),
             long_ended: None,
@@ -261,6 +266,7 @@ impl SendPath {
             further: 0,
             found: false,
             queued: false,
+            awaited: false,
         });
         self.timers.add_peer();
         if is_self {
@@ -318,13 +324,26 @@ impl SendPath {
         self.long_ended.take()
     }
 
-    /// Peers that owe us a `done`.
-    pub(crate) fn peers_awaited(&self) -> impl Iterator<Item = u32> + '_ {
-        self.messages
-            .indices()
-            .filter_map(|i| self.messages.at(i))
-            .filter(|message| message.is_acked() && message.needs_done)
-            .map(|message| message.peer)
+    /// A message began to wait for a `done` of this peer.
+    fn note_awaited(&mut self, peer: u32) {
+        self.awaits = true;
+        let entry = &mut self.peers[peer];
+        if !entry.awaited {
+            entry.awaited = true;
+            self.awaited.push(peer);
+        }
+    }
+
+    /// Peers that owe us a `done`. Who has said it since this was last asked is taken off the list now.
+    pub(crate) fn peers_awaited(&mut self) -> &[u32] {
+        let Self { awaited, peers, .. } = self;
+        awaited.retain(|peer| {
+            note_look();
+            let entry = &mut peers[*peer];
+            entry.awaited = entry.active.as_deref().is_some_and(|a| !a.awaiting.is_empty());
+            entry.awaited
+        });
+        awaited
     }
 
     pub(crate) fn pool_slots(&self) -> (usize, usize) {

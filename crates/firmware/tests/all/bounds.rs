@@ -420,3 +420,31 @@ fn events_are_bounded() {
     let wanted: Vec<_> = (first..end).map(|id| NodeEvent::Closed(NodeId(id))).collect();
     assert!(closed == wanted, "{:?} to {:?}", closed.first(), closed.last());
 }
+
+/// Where what must be copied finds no room, it is refused; what may be copied is not, and is over when it is delivered.
+#[test]
+fn what_need_not_be_copied_needs_no_room() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peer = Forged::met(2, &mut real);
+    let mut copied = 0;
+    let refused = loop {
+        match real.send_with(&peer, 1_000, CompletionMode::Buffered) {
+            Ok(_) => copied += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!((refused, real.done.len()), (PostError::PoolFull, copied));
+    let (full, auto) = (real.slots_used(), CompletionMode::Auto);
+    // Of those that may, so many are copied as a peer may have: the posts of this one are far beyond that, so it asks another's.
+    let other = Forged::met(3, &mut real);
+    let op = real.send_with(&other, 1_000, auto).expect("its bytes stay where they are");
+    assert_eq!((real.slots_used(), real.done.len()), (full, copied), "it is not over");
+    let said = real.speak();
+    let first = said.iter().find(|said| said.to == other.address()).expect("it leaves");
+    let sequence = first.header.sequence.0;
+    real.hear(&other, &other.ack(sequence + 1, sequence, 0));
+    assert_eq!(real.done.last().map(|end| (end.op, end.status)), Some((op, Status::Ok)));
+    let goodbye = peer.next(Kind::Close, NONE, 0, &peer.node.0.to_be_bytes());
+    real.hear(&peer, &goodbye);
+    assert_eq!(real.slots_used(), 0);
+}

@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 
 use emp_firmware::*;
-use emp_wire::{Kind, LinkAddress, NodeId, TAG_EVERYONE};
+use emp_wire::{
+    DONE_BYTES, Done, DoneStatus, Flags, Kind, LinkAddress, Message, NodeId, NotReadyCause,
+    TAG_EVERYONE,
+};
 
 use crate::common::forge::*;
 use crate::common::{HALF, Pair, ok};
@@ -217,4 +220,47 @@ fn ends_have_words_of_their_own() {
     assert!(words.iter().all(|words| words.len() > 1));
     let silent = ENDS.into_iter().filter(|end| end.is_silence()).collect::<Vec<_>>();
     assert_eq!(silent, [Status::Unreachable, Status::NotFound, Status::GivenUp]);
+}
+
+/// Whoever posts a receive may have something to do at once if a message waits or arrives, or a get is under way.
+#[test]
+fn what_waits_or_arrives_is_told_before_a_receive_is_posted() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peer = Forged::met(2, &mut real);
+    assert!(!real.firmware.has_arrivals());
+    let frame = peer.message(Flags(0), None, 1, b"waits");
+    real.hear(&peer, &frame);
+    assert!(real.firmware.has_arrivals());
+    real.receive(Selector::ANY, 10);
+    assert!(!real.firmware.has_arrivals(), "it has its receive");
+    let target = RemoteRegion { to: peer.node, to_endpoint: 0, key: 4, generation: 0, offset: 0 };
+    let segments = SegmentList::one(Segment { address: INTO, bytes: 8 });
+    let get = GetDescriptor { target, endpoint: 0, segments, context: 0 };
+    real.firmware.post_get(real.now, get, &mut real.memory).unwrap();
+    assert!(real.firmware.has_arrivals(), "its bytes are to come");
+}
+
+/// A message that was over when it was copied is told of once. That its receiver had no room and pulled it later is nobody's news; that it
+/// was lost is.
+#[test]
+fn what_was_over_with_its_post_is_not_told_of_again_unless_it_is_lost() {
+    for arrives in [true, false] {
+        let mut real = Real::new(&Profile::DEFAULT);
+        let mut peer = Forged::met(2, &mut real);
+        real.send_with(&peer, 10, CompletionMode::Buffered).unwrap();
+        assert_eq!(real.done.iter().map(|end| end.status).collect::<Vec<_>>(), [Status::Ok]);
+        let first = of_kind(&real.speak(), Kind::Message).remove(0);
+        let handle = Message::parse(first.header.flags, &first.body).unwrap().0.handle;
+        let sequence = first.header.sequence.0;
+        real.hear(&peer, &peer.not_ready(first.header.word, sequence, NotReadyCause::NoRoom, 0));
+        let status = if arrives { DoneStatus::Complete } else { DoneStatus::Abandoned };
+        let mut body = [0; DONE_BYTES];
+        Done { node: peer.node, status }.emit(&mut body);
+        let done = peer.next(Kind::Done, Flags(0), handle, &body);
+        real.hear(&peer, &done);
+        let more: Vec<_> = real.done[1..].iter().map(|end| end.op.kind()).collect();
+        let told = if arrives { vec![] } else { vec![OpKind::Undelivered] };
+        assert_eq!(more, told);
+        assert_eq!((real.firmware.undelivered().count(), real.slots_used()), (0, 0));
+    }
 }

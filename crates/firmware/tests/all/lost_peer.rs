@@ -2,7 +2,7 @@
 
 use crate::common::forge::*;
 use emp_firmware::*;
-use emp_wire::{Flags, Kind, NodeId, NotReadyCause};
+use emp_wire::{Flags, Kind, NodeId, NotReadyCause, Put};
 
 const NONE: Flags = Flags(0);
 
@@ -173,4 +173,48 @@ fn only_whole_messages_outlast_their_sender() {
         assert_eq!(is_here(&mut real), outlasts, "{flags:?} {parts:?}");
         assert_eq!(real.slots_used() > 0, outlasts, "{flags:?} {parts:?}");
     }
+}
+
+/// What waited behind a put that was arriving ends with its sender; the room that was promised to notifications is free again, and so
+/// are the places of receives.
+#[test]
+fn what_waited_for_a_put_ends_with_its_sender() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let memory = Segment { address: INTO + 1_000, bytes: 10_000 };
+    real.firmware.export_region(Some(4), memory, Rights::REMOTE_WRITE, 0).unwrap();
+    let held = |real: &Real, name: &str| {
+        real.firmware.holdings().iter().find(|holding| holding.name == name).unwrap().held
+    };
+    let rounds = 5;
+    for round in 0..rounds {
+        let mut peer = Forged::met(10 + round, &mut real);
+        let mut put = |long: Option<emp_wire::LongPart>, immediate: Option<u64>| {
+            let put = Put { target: peer.target(4), long, immediate };
+            let mut body = vec![0; Put::body_bytes_for(put.flags())];
+            put.emit(&mut body);
+            body.extend_from_slice(&[1; 100]);
+            let number = peer.number;
+            peer.number += 1;
+            peer.next(Kind::Put, put.flags(), number, &body)
+        };
+        let frames = [put(long(200, 200, 100), None), put(None, Some(7))];
+        let message = peer.message(NONE, None, 0, b"x");
+        receive_from(&mut real, peer.node, round);
+        frames.iter().chain([&message]).for_each(|frame| real.hear(&peer, frame));
+        assert_eq!(real.done.len() as u64, round, "the first put is not there yet");
+        assert_eq!(held(&real, "notifications"), 1);
+        leave(&mut real, &peer);
+        let last = real.done.last().map(|end| (end.context, end.status));
+        assert_eq!(last, Some((round, Status::PeerClosed)));
+        assert_eq!(held(&real, "notifications"), 0);
+    }
+    assert_eq!(real.done.len() as u64, rounds, "nobody is told of the notifications");
+    let (mut posted, most) = (0, limits::RECEIVES_MAX);
+    let segments = SegmentList::one(Segment { address: INTO, bytes: 1 });
+    let (selector, claim) = (Selector::ANY, None);
+    let receive = ReceiveDescriptor { endpoint: 0, selector, segments, claim, context: 99 };
+    while real.firmware.post_receive(real.now, receive.clone(), &mut real.memory).is_ok() {
+        posted += 1;
+    }
+    assert_eq!(posted, most);
 }

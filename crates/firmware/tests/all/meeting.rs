@@ -103,6 +103,43 @@ fn two_questions_have_two_nonces() {
     assert_eq!(real.count(Counter::DropBadReply), 0);
 }
 
+/// The inverse of splitmix64's finaliser, a mix that anyone can undo.
+fn undo_mix(mixed: u64) -> u64 {
+    let z = mixed ^ mixed >> 31 ^ mixed >> 62;
+    let z = z.wrapping_mul(0x3196_42b2_d24d_8ec3);
+    let z = z ^ z >> 27 ^ z >> 54;
+    let z = z.wrapping_mul(0x96de_1b17_3f11_9089);
+    (z ^ z >> 30 ^ z >> 60).wrapping_sub(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Who was asked once cannot make the nonce of a question to somebody else (`HELLO-2`): what two nonces of a node have in common is not
+/// the same for every node, neither as they are nor with such a mix undone.
+#[test]
+fn a_nonce_tells_nothing_of_others() {
+    assert_eq!(undo_mix(0xe220_a839_7b1d_cdaf), 0, "the first number of splitmix64 from 0");
+    let asks = |seed: u64| {
+        let mut real = Real::seeded(&Profile::DEFAULT, vec![LinkInfo::new(MTU, true)], seed);
+        [2, 3].map(|id| {
+            let peer = Forged::new(id);
+            real.send(&peer, 100);
+            let asked = nonce(&real.pass(Span::us(1)));
+            real.hear(&peer, &reply(&peer, OWN, asked));
+            asked
+        })
+    };
+    for (one, other) in [(1, 2), (3, 1 << 63), (7, u64::MAX)] {
+        let (a, b) = (asks(one), asks(other));
+        for undo in [|nonce| nonce, undo_mix] {
+            let between = |[first, second]: [u64; 2]| {
+                let (first, second) = (undo(first), undo(second));
+                (first ^ second, first.wrapping_sub(second))
+            };
+            let ((xor, difference), (other_xor, other_difference)) = (between(a), between(b));
+            assert!(xor != other_xor && difference != other_difference);
+        }
+    }
+}
+
 /// A hello for this node, or for everyone, is answered; one for another node is not, whatever its tag says.
 #[test]
 fn hellos_for_others_are_not_answered() {

@@ -2,7 +2,7 @@
 
 use crate::common::forge::*;
 use emp_firmware::*;
-use emp_wire::{Done, DoneStatus, Flags, Get, Kind, Put};
+use emp_wire::{Done, DoneStatus, Flags, Get, Kind, Message, Put};
 
 const NONE: Flags = Flags(0);
 const KEY: u64 = 4;
@@ -128,4 +128,74 @@ fn an_unexpected_message_of_which_more_is_to_come() {
     assert_eq!(real.count(Counter::Refused), 2, "they are acknowledged and discarded");
     assert_eq!(real.done.len(), 1);
     assert!(!real.firmware.has_arrivals());
+}
+
+fn send_from(real: &mut Real, peer: &Forged, address: u64, bytes: u64, put: bool) {
+    let segments = SegmentList::one(Segment { address, bytes });
+    if put {
+        let target =
+            RemoteRegion { to: peer.node, to_endpoint: 0, key: KEY, generation: 0, offset: 0 };
+        let completion = CompletionMode::Delivered;
+        let put = PutDescriptor {
+            target,
+            endpoint: 0,
+            segments,
+            immediate: None,
+            completion,
+            context: 1,
+        };
+        real.firmware.post_put(real.now, put, &mut real.memory).unwrap();
+        return;
+    }
+    let send = SendDescriptor {
+        to: peer.node,
+        endpoint: 0,
+        to_endpoint: 0,
+        match_bits: 0,
+        segments,
+        immediate: None,
+        synchronous: false,
+        completion: CompletionMode::Delivered,
+        context: 1,
+    };
+    real.firmware.post_send(real.now, send, &mut real.memory).unwrap();
+}
+
+/// What cannot be read before anything of it has left ends alone: an empty message takes its number (`MSG-5`), and the pair goes on.
+#[test]
+fn what_cannot_be_read_from_the_beginning_ends_alone() {
+    for put in [false, true] {
+        let mut real = Real::new(&Profile::DEFAULT);
+        let peer = Forged::met(2, &mut real);
+        send_from(&mut real, &peer, MEMORY - 10, 100, put);
+        real.send(&peer, 10);
+        let said = of_kind(&real.speak(), Kind::Message);
+        let void: Vec<_> = said.iter().map(|said| said.header.flags.has(Flags::VOID)).collect();
+        assert_eq!(void, [true, false], "put {put}");
+        assert_eq!(said[1].header.word, said[0].header.word + 1);
+        let (message, payload) = Message::parse(said[0].header.flags, &said[0].body).unwrap();
+        assert_eq!((message.long, payload.len()), (None, 0), "it has no bytes");
+        let last = said[1].header.sequence.0;
+        real.hear(&peer, &peer.ack(last + 1, last, 0));
+        let mut ends: Vec<_> = real.done.iter().map(|end| (end.context, end.status)).collect();
+        ends.sort_by_key(|(context, _)| *context);
+        assert_eq!(ends, [(0, Status::Ok), (1, Status::MemoryFault)], "put {put}");
+        assert_eq!(real.count(Counter::PeersLost), 0);
+        assert_eq!(real.slots_used(), 0);
+    }
+}
+
+/// The receiver of what cannot be read in the middle waits for bytes that will not come: the pair ends, so that both sides know.
+#[test]
+fn what_cannot_be_read_in_the_middle_ends_the_pair() {
+    for put in [false, true] {
+        let mut real = Real::new(&Profile::DEFAULT);
+        let peer = Forged::met(2, &mut real);
+        send_from(&mut real, &peer, MEMORY - 2_000, 4_000, put);
+        let said = real.speak();
+        assert!(!said.is_empty() && said.iter().all(|s| !s.header.flags.has(Flags::VOID)));
+        let ends: Vec<_> = real.done.iter().map(|end| (end.context, end.status)).collect();
+        assert_eq!(ends, [(1, Status::MemoryFault)], "put {put}");
+        assert_eq!(real.count(Counter::PeersLost), 1, "put {put}");
+    }
 }

@@ -253,3 +253,65 @@ fn a_strangers_answer_to_an_earlier_epoch_is_not_believed() {
     real.hear(&stranger, &reply(&stranger, nonce, None));
     assert_eq!(real.firmware.peers(), 1);
 }
+
+/// Whoever is met by the worse of two links that stand beside each other is looked for by the better one: at the address that it has on
+/// it, once it tells. A link that reaches not everyone at once is not asked for everyone.
+#[test]
+fn everyone_is_asked_only_where_a_link_reaches_everyone() {
+    for broadcast in [false, true] {
+        let mut links = vec![LinkInfo::new(MTU, broadcast); 2];
+        links[0].set_beside(OTHER, LinkAddress::index(1));
+        links[1].set_beside(LinkIndex(0), LinkAddress::index(0));
+        let mut real = Real::over(&Profile::DEFAULT, links);
+        let mut peer = Forged::new(2);
+        let frame = peer.message(Flags::VOID, None, 0, &[]);
+        hear_by_other(&mut real, THERE, &frame);
+        real.pass(Span::us(100));
+        let mut everyone = 0;
+        for _ in 0..5 {
+            real.send(&peer, 10);
+            let said = real.pass(Span::ms(2));
+            let next = said.iter().map(|said| said.header.sequence.0 + 1).max().unwrap_or(0);
+            everyone += said.iter().filter(|said| said.to == LinkAddress::EVERYONE).count();
+            hear_by_other(&mut real, THERE, &peer.ack(next, next - 1, 0));
+        }
+        assert_eq!(everyone > 0, broadcast, "{everyone} hellos to everyone");
+    }
+}
+
+/// While neither of the two hellos of a search for a length is answered the peer is silent, which is another matter: they leave ever more
+/// seldom, and end long before the peer is given up (`LIMIT-3`).
+#[test]
+fn lengths_are_asked_ever_more_seldom_of_who_is_silent() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let peer = Forged::met(2, &mut real);
+    real.send(&peer, 1_400);
+    let said = real.pass(Span::ms(9_000));
+    assert_eq!(real.count(Counter::PeersLost), 0, "it is not given up yet");
+    let long = said.iter().filter(|said| said.kind() == Kind::Hello && said.body.len() > 300);
+    let at: Vec<u64> = long.map(|said| said.at.0).collect();
+    let gaps: Vec<u64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.len() >= 5, "{gaps:?}");
+    // Each wait is twice the one before. Six in 1.3 s, and a run of the timer begins another search.
+    assert!(gaps[..5].windows(2).all(|pair| pair[1] >= 2 * pair[0] - 10_000_000), "{gaps:?}");
+    assert!(at.len() <= 48, "{} in 9 s", at.len());
+}
+
+/// Frames by several paths come in another order than they left: a profile that does not acknowledge them one by one has one path.
+#[test]
+fn a_profile_without_selective_acknowledgements_has_one_path() {
+    for (profile, several) in [(Profile::DEFAULT, true), (Profile::EMP2001, false)] {
+        let mut links = vec![LinkInfo::new(MTU, false); 2];
+        for (link, cost) in links.iter_mut().zip(LinkCost::divided(5, 5)) {
+            link.cost = Some(cost);
+        }
+        links[0].set_beside(OTHER, LinkAddress::index(1));
+        links[1].set_beside(LinkIndex(0), LinkAddress::index(0));
+        let mut real = Real::over(&profile, links);
+        let peer = Forged::met(2, &mut real);
+        real.send(&peer, 60_000);
+        real.send(&peer, 60_000);
+        let asked = of_kind(&real.pass(Span::ms(3)), Kind::Hello);
+        assert_eq!(!asked.is_empty(), several, "{}", asked.len());
+    }
+}

@@ -186,3 +186,38 @@ fn a_pull_of_what_was_sent_whole_says_that_it_was_kept() {
         assert_eq!((real.done.len(), real.done[0].status), (1, Status::Ok));
     }
 }
+
+/// Of two copies of a message the train of the later one goes on, whichever is heard first: the other was withdrawn. A copy that is cut
+/// otherwise is not that message's.
+#[test]
+fn of_two_copies_of_a_message_the_later_train_goes_on() {
+    let bytes = pattern(3, 2_500);
+    for (later_first, alike) in [(false, true), (true, true), (false, false)] {
+        let mut real = Real::new(&Profile::DEFAULT);
+        let mut peer = Forged::met(2, &mut real);
+        real.receive(Selector::ANY, 2_500);
+        let number = peer.number;
+        let train = |peer: &mut Forged, unscheduled: u32| {
+            peer.number = number;
+            let parts = long(2_500, unscheduled, 1_000);
+            [
+                peer.message(NONE, parts, 9, &bytes[..1_000]),
+                peer.next(Kind::Data, NONE, 1, &bytes[1_000..2_000]),
+                peer.next(Kind::Data, Flags::LAST, 2, &bytes[2_000..]),
+            ]
+        };
+        let former = train(&mut peer, 2_500);
+        let later = train(&mut peer, if alike { 2_500 } else { 1_000 });
+        let mut firsts = [&former[0], &later[0]];
+        if later_first {
+            firsts.reverse();
+        }
+        firsts.into_iter().for_each(|first| real.hear(&peer, first));
+        assert_eq!(real.done, []);
+        let goes_on = if alike { &later } else { &former };
+        goes_on[1..].iter().for_each(|frame| real.hear(&peer, frame));
+        let ends: Vec<_> = real.done.iter().map(|end| (end.status, end.bytes)).collect();
+        assert_eq!(ends, [(Status::Ok, 2_500)], "later first {later_first}, alike {alike}");
+        assert!(real.bytes(INTO, 2_500) == bytes);
+    }
+}

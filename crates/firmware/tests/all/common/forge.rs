@@ -68,13 +68,18 @@ impl Real {
     }
 
     pub fn over(profile: &Profile, links: Vec<LinkInfo>) -> Self {
+        Self::seeded(profile, links, 7)
+    }
+
+    /// One that draws what is secret from this seed.
+    pub fn seeded(profile: &Profile, links: Vec<LinkInfo>, seed: u64) -> Self {
         let mut firmware = Firmware::new(Config {
             node: OWN,
             epoch: OWN_EPOCH.0,
             name: "real".into(),
             profile: profile.clone(),
             links,
-            seed: 7,
+            seed,
         });
         firmware.open_endpoint(0).unwrap();
         let bytes = (0..MEMORY).map(|i| (i * 31 + (i >> 9)) as u8).collect();

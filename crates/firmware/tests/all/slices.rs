@@ -1,0 +1,32 @@
+//! Frames that arrive in slices (`LIMIT-1`): what is said of them.
+
+use crate::common::forge::*;
+use emp_firmware::*;
+use emp_wire::{Flags, Kind, SLICE_STEP_BYTES, SliceWord};
+
+/// A copy of a frame that was taken is acknowledged again if its first slice comes, or its last: one of them may be lost. Those between
+/// them say nothing, or each copy would be answered as often as it has slices.
+#[test]
+fn copies_of_what_was_taken_are_acknowledged_by_their_ends() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peer = Forged::met(2, &mut real);
+    real.receive(Selector::ANY, 1_300);
+    let sequence = peer.sequence;
+    let frame = peer.message(Flags(0), None, 7, &[5; 1_300]);
+    let step = 4 * SLICE_STEP_BYTES;
+    let slices = frame.len().div_ceil(step);
+    assert!(slices >= 4, "{slices}");
+    let acknowledged = |real: &mut Real, place: usize| {
+        let (from, to) = (place * step, frame.len().min((place + 1) * step));
+        let word = SliceWord { offset: from as u16, total: frame.len() as u16 }.emit();
+        real.hear(&peer, &peer.frame(Kind::Slice, Flags(0), sequence, word, &frame[from..to]));
+        let said = of_kind(&real.pass(Span::ms(1)), Kind::Ack);
+        said.iter().filter(|ack| ack.header.acknowledge.0 == sequence + 1).count()
+    };
+    let first: Vec<usize> = (0..slices).map(|place| acknowledged(&mut real, place)).collect();
+    assert_eq!((real.done.len(), first[slices - 1]), (1, 1), "{first:?}");
+    for place in 0..slices {
+        let ends = place == 0 || place == slices - 1;
+        assert_eq!(acknowledged(&mut real, place), usize::from(ends), "slice {place} again");
+    }
+}

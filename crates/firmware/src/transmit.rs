@@ -298,6 +298,23 @@ mod tests {
         }
     }
 
+    /// What is here takes its room: behind a long frame there is room for all others, and not for a second long one.
+    #[test]
+    fn a_batch_has_room_for_one_long_frame() {
+        let mut batch = TransmitBatch::new(1_500);
+        let to = LinkAddress::index(1);
+        let way = (LinkIndex(0), &to);
+        let long = LONG_FRAME_BYTES;
+        assert!(batch.fits(long));
+        batch.add_long(way, long, |_, _| Ok::<_, ()>(long)).expect("it fits");
+        assert!(!batch.fits(long) && batch.fits(1_500));
+        while batch.room() > 0 {
+            assert!(batch.fits(1_500));
+            batch.add(way, None, |_, _| Ok::<_, ()>(1_500)).expect("it fits");
+        }
+        assert!(!batch.fits(1_500));
+    }
+
     /// Frames that are too many slices for a batch begin with each of them about as often, whatever turns they take.
     #[test]
     fn frames_in_many_slices_begin_with_any_of_them() {

@@ -245,6 +245,18 @@ mod tests {
         assert_eq!(rtt.timeout(Span::us(60), 40), RETRANSMIT_CEILING);
     }
 
+    /// Whoever takes longer than the usual ceiling runs by turns, and may take a frame in one and acknowledge it in the next (`RESEND-2`).
+    #[test]
+    fn long_round_trips_may_take_as_long_again() {
+        let timeout = |us: u32| {
+            let mut rtt = Rtt::new();
+            (0..100).for_each(|i| rtt.on_sample(us, i * 10));
+            rtt.timeout(Span::us(60), 0)
+        };
+        assert!(timeout(300_000) >= Span::ms(600), "{:?}", timeout(300_000));
+        assert!(timeout(50_000) < Span::ms(60), "{:?}", timeout(50_000));
+    }
+
     /// A queue that stands for a second raises every sample, and not the least. One that stands for ten is a longer way.
     #[test]
     fn the_least_is_that_of_seconds_and_not_one_sample() {

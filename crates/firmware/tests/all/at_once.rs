@@ -3,8 +3,8 @@
 use crate::common::{Pair, ok};
 use emp_firmware::limits::{BUFFERED_MAX, WINDOW_FRAMES};
 use emp_firmware::{
-    CompletionMode, Counter, OpKind, Profile, Segment, SegmentList, Selector, SendDescriptor, Span,
-    Status, Time, TransmitBatch,
+    CompletionMode, Counter, LinkInfo, OpKind, PostError, Profile, Segment, SegmentList, Selector,
+    SendDescriptor, Span, Status, Time, TransmitBatch,
 };
 use emp_wire::{Flags, Header, NodeId};
 
@@ -255,4 +255,32 @@ fn what_is_to_be_delivered_leaves_at_once_and_is_not_copied() {
     let got = &pair.nodes[1].memory.0[crate::common::HALF as usize..][..48];
     assert_eq!(got, &pair.nodes[0].memory.0[..48]);
     pair.check_quiet();
+}
+
+/// What must be copied and is longer than a frame of the MTU is refused at any time: also while nothing is under way, and a frame that
+/// takes it would get through.
+#[test]
+fn what_must_be_copied_is_no_longer_than_a_frame() {
+    let link = LinkInfo { long_frames: true, long_frames_held: 64, ..LinkInfo::new(1500, true) };
+    let mut pair = Pair::over(&Profile::DEFAULT, link);
+    for _ in 0..3 {
+        pair.receive(1, Selector::ANY, 300_000);
+        pair.send(0, 2, 1, 300_000);
+        pair.run(Span::ms(50));
+    }
+    for bytes in [5_000, 20_000, 50_000] {
+        let segments = SegmentList::one(Segment { address: 0, bytes });
+        let mut post = |completion| {
+            let mut batch = TransmitBatch::new(1500);
+            let node = &mut pair.nodes[0];
+            let send = SendDescriptor { segments: segments.clone(), ..small(5, completion) };
+            let posted = node.firmware.post_send_into(pair.now, send, &mut node.memory, &mut batch);
+            (posted.map(|_| ()), batch.frames().len())
+        };
+        assert_eq!(post(CompletionMode::Buffered), (Err(PostError::TooLong), 0), "{bytes}");
+        assert_eq!(post(CompletionMode::Delivered), (Ok(()), 1), "{bytes}: it leaves at once");
+        assert_eq!(post(CompletionMode::Buffered), (Err(PostError::TooLong), 0), "{bytes}");
+        pair.receive(1, Selector::ANY, bytes);
+        pair.run(Span::ms(500));
+    }
 }

@@ -35,6 +35,7 @@ mod patience;
 mod placement_rules;
 mod pull_rules;
 mod slices;
+mod strangers;
 mod trains;
 mod unsummed;
 mod waiting_dones;

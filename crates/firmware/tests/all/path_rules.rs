@@ -315,3 +315,48 @@ fn a_profile_without_selective_acknowledgements_has_one_path() {
         assert_eq!(!asked.is_empty(), several, "{}", asked.len());
     }
 }
+
+/// Two links that stand beside each other are no better than a third that stands alone, which leads elsewhere.
+#[test]
+fn a_link_that_stands_alone_has_no_better_one() {
+    let mut links = vec![LinkInfo::new(MTU, true); 3];
+    links[0].set_beside(OTHER, LinkAddress::index(1));
+    links[1].set_beside(LinkIndex(0), LinkAddress::index(0));
+    let mut real = Real::over(&Profile::DEFAULT, links);
+    let mut peer = Forged::new(2);
+    let mut hear = |real: &mut Real, frame: &[u8]| {
+        real.firmware.handle_frame(real.now, LinkIndex(2), THERE, frame, &mut real.memory);
+    };
+    let frame = peer.message(Flags::VOID, None, 0, &[]);
+    hear(&mut real, &frame);
+    real.pass(Span::us(100));
+    for _ in 0..5 {
+        real.send(&peer, 10);
+        let said = real.pass(Span::ms(2));
+        assert!(said.iter().all(|said| said.kind() != Kind::Hello), "{:?}", kinds(&said));
+        let last = said.iter().map(|said| said.header.sequence.0).max().expect("it leaves");
+        hear(&mut real, &peer.ack(last + 1, last, 0));
+    }
+}
+
+/// Once a path is found nobody looks for it any more, whatever takes it.
+#[test]
+fn a_path_that_is_there_is_not_looked_for() {
+    let (mut real, mut peer) = acquainted();
+    let nonce = wants_a_path(&mut real, &peer);
+    hear_by_other(&mut real, THERE, &reply(&peer, nonce, None));
+    assert_eq!(real.firmware.paths(peer.node).len(), 2);
+    let mut next = 0;
+    for _ in 0..300 {
+        real.send(&peer, 60_000);
+        let said = real.pass(Span::us(500));
+        assert!(said.iter().all(|said| said.kind() != Kind::Hello), "{:?}", kinds(&said));
+        let ends = said.iter().filter(|said| said.kind().sequenced());
+        next = ends.map(|said| said.header.sequence.0 + 1).max().unwrap_or(next);
+        let ack = peer.ack(next, next.wrapping_sub(1), 0);
+        real.hear(&peer, &ack);
+        let frame = peer.message(Flags::VOID, None, 0, &[]);
+        hear_by_other(&mut real, THERE, &frame);
+        real.now = real.now + Span::ms(10);
+    }
+}

@@ -448,3 +448,31 @@ fn what_need_not_be_copied_needs_no_room() {
     real.hear(&peer, &goodbye);
     assert_eq!(real.slots_used(), 0);
 }
+
+/// A fetching atomic that finds no place among the sends leaves none among what is fetched.
+#[test]
+fn an_atomic_that_is_refused_waits_for_no_values() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let peer = Forged::new(2);
+    for _ in 0..SENDS_MAX {
+        real.send_with(&peer, 0, CompletionMode::Delivered).unwrap();
+    }
+    let segments = |address| SegmentList::one(Segment { address, bytes: 8 });
+    let target = RemoteRegion { to: peer.node, to_endpoint: 0, key: 4, generation: 0, offset: 0 };
+    for _ in 0..3 {
+        let atomic = AtomicDescriptor {
+            target,
+            endpoint: 0,
+            operation: emp_wire::AtomicOp::Sum,
+            datatype: emp_wire::Datatype::Uint64,
+            count: 1,
+            operands: segments(0),
+            compare: None,
+            fetch_into: Some(segments(INTO)),
+            context: 0,
+        };
+        let refused = real.firmware.post_atomic(real.now, atomic, &mut real.memory);
+        assert_eq!(refused, Err(PostError::Busy));
+        assert_eq!(held(&real, "gets"), 0);
+    }
+}

@@ -49,3 +49,17 @@ fn a_carrier_that_comes_back_excuses_those_alone_whom_it_leads_to() {
     carrier(&mut real, 7, true);
     assert!(is_over(&mut real, 3_500), "it was silent where it could have been heard");
 }
+
+/// Nobody looked for a while within an outage: that is excused once, not twice.
+#[test]
+fn an_absence_within_an_outage_is_excused_once() {
+    let mut real = waiting();
+    // It is silent for four seconds before either.
+    assert!(!is_over(&mut real, 4_000));
+    carrier(&mut real, 0, false);
+    real.now = real.now + Span::ms(6_000);
+    real.firmware.handle_timeout(real.now, &mut real.memory);
+    carrier(&mut real, 0, true);
+    assert!(!is_over(&mut real, 5_500));
+    assert!(is_over(&mut real, 2_000));
+}

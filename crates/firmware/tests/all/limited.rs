@@ -351,3 +351,15 @@ fn what_tries_a_length_leaves_alone() {
     assert_eq!(pair.nodes[0].firmware.counters().get(Counter::PathsLimited), 1);
     assert!(tried >= 5, "{tried}");
 }
+
+/// What a host is told of the longest frame that its node takes.
+#[test]
+fn the_limit_is_told() {
+    let mut pair = Pair::new(&Profile::DEFAULT);
+    let (now, firmware) = (pair.now, &mut pair.nodes[0].firmware);
+    assert_eq!(firmware.takes_bytes_max(), 1_500);
+    firmware.limit_frame_bytes(now, 600);
+    assert_eq!(firmware.takes_bytes_max(), 600);
+    firmware.raise_frame_bytes(now, 1_500);
+    assert_eq!(firmware.takes_bytes_max(), 1_500);
+}

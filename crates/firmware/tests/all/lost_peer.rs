@@ -218,3 +218,25 @@ fn what_waited_for_a_put_ends_with_its_sender() {
     }
     assert_eq!(posted, most);
 }
+
+/// What an acknowledgement brought that rode on an answer, and waits to be taken in, is not forgotten because another peer leaves.
+#[test]
+fn a_peer_that_leaves_takes_no_others_acknowledgement_along() {
+    for own in [false, true] {
+        let mut real = Real::new(&Profile::DEFAULT);
+        let mut peer = Forged::met(2, &mut real);
+        let other = Forged::met(3, &mut real);
+        real.send_with(&peer, 10, CompletionMode::Buffered).unwrap();
+        let sequence = real.speak().last().expect("it leaves").header.sequence.0;
+        real.receive(Selector::ANY, 10);
+        peer.acknowledge = Some(sequence + 1);
+        let answer = peer.message(NONE, None, 0, b"answer");
+        real.hear(&peer, &answer);
+        leave(&mut real, if own { &peer } else { &other });
+        let again = real.pass(Span::ms(50));
+        assert_eq!(of_kind(&again, Kind::Message).len(), 0, "it was acknowledged");
+        assert_eq!((real.firmware.undelivered().count(), real.slots_used()), (0, 0));
+        let ends: Vec<_> = real.done.iter().map(|end| end.status).collect();
+        assert_eq!(ends, [Status::Ok; 2], "own {own}");
+    }
+}

@@ -324,7 +324,7 @@ fn a_link_that_stands_alone_has_no_better_one() {
     links[1].set_beside(LinkIndex(0), LinkAddress::index(0));
     let mut real = Real::over(&Profile::DEFAULT, links);
     let mut peer = Forged::new(2);
-    let mut hear = |real: &mut Real, frame: &[u8]| {
+    let hear = |real: &mut Real, frame: &[u8]| {
         real.firmware.handle_frame(real.now, LinkIndex(2), THERE, frame, &mut real.memory);
     };
     let frame = peer.message(Flags::VOID, None, 0, &[]);

@@ -2,7 +2,7 @@
 
 use crate::common::forge::*;
 use emp_firmware::*;
-use emp_wire::{DoneStatus, Flags, Kind, Pull};
+use emp_wire::{DoneStatus, Flags, Kind, Message, NotReadyCause, Pull};
 
 const NONE: Flags = Flags(0);
 const FRAGMENT: u16 = 1_400;
@@ -431,4 +431,28 @@ fn a_done_that_was_due_is_not_sent_to_the_next_incarnation() {
     let dones = of_kind(&real.speak(), Kind::Done);
     assert_eq!(dones.len(), 1);
     assert_eq!(emp_wire::Done::parse(&dones[0].body).unwrap().status, DoneStatus::Matched);
+}
+
+/// A message that was refused, and is to be sent again, is pulled after all: its receiver has its place in the order. It is not sent again,
+/// and what waits behind it is.
+#[test]
+fn what_is_pulled_is_not_sent_again() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peer = Forged::met(2, &mut real);
+    real.send(&peer, 10);
+    let first = of_kind(&real.speak(), Kind::Message).remove(0);
+    let (message, _) = Message::parse(first.header.flags, &first.body).unwrap();
+    let sequence = first.header.sequence.0;
+    real.hear(&peer, &peer.not_ready(first.header.word, sequence, NotReadyCause::Full, 0));
+    real.send(&peer, 20);
+    let mut body = vec![0; emp_wire::PULL_BYTES];
+    Pull { node: peer.node, offset: 0, bytes: 10, pull: 3 }.emit(&mut body);
+    let pull = peer.next(Kind::Pull, NONE, message.handle, &body);
+    real.hear(&peer, &pull);
+    let said = real.pass(Span::us(200));
+    let blocks = of_kind(&said, Kind::Block);
+    assert_eq!(blocks.iter().map(|block| block.body.len()).collect::<Vec<_>>(), [10]);
+    let messages: Vec<u32> =
+        of_kind(&said, Kind::Message).iter().map(|said| said.header.word).collect();
+    assert_eq!(messages, [first.header.word + 1]);
 }

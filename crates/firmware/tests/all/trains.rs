@@ -1,13 +1,13 @@
 //! Frames of a train that are built in one go are, byte for byte, those that are built one by one; and everything that can be
 //! seen of the nodes afterwards is the same. Over loss, so that retransmission gets in between; over all profiles.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use crate::common::{HALF, Pair};
 use emp_firmware::*;
-use emp_wire::NodeId;
+use emp_wire::{Header, NodeId};
 use proptest::prelude::*;
 
 const KEY: u64 = 0xFEED;
@@ -238,4 +238,53 @@ fn a_long_message_leaves_in_parts() {
         assert_eq!(frames, parts);
         assert_eq!(node.firmware.counters().get(Counter::BytesCopied) - before, copied);
     }
+}
+
+/// A link that ceases to carry frames longer than the MTU is sent none from then on, until it carries them again.
+#[test]
+fn long_frames_leave_only_while_their_link_carries_them() {
+    let link = LinkInfo { long_frames: true, long_frames_held: 64, ..LinkInfo::new(1500, true) };
+    let mut pair = Pair::over(&Profile::DEFAULT, link);
+    let longest = Rc::new(Cell::new(0));
+    let seen = longest.clone();
+    pair.drop = Box::new(move |from, frame| {
+        let sequenced = Header::parse(frame).is_ok_and(|(header, _)| header.kind.sequenced());
+        if from == 0 && sequenced {
+            seen.set(frame.len().max(seen.get()));
+        }
+        false
+    });
+    let carried = |pair: &mut Pair| {
+        longest.set(0);
+        for _ in 0..3 {
+            pair.receive(1, Selector::ANY, 400_000);
+            pair.send(0, 2, 1, 400_000);
+            pair.run(Span::ms(50));
+        }
+        longest.get()
+    };
+    assert!(carried(&mut pair) > 10_000);
+    let set = |pair: &mut Pair, link: u8, carries: bool| {
+        pair.nodes[0].firmware.set_long_frames(LinkIndex(link), carries);
+    };
+    // A link that there is not changes nothing.
+    set(&mut pair, 1, false);
+    set(&mut pair, 9, true);
+    assert!(carried(&mut pair) > 10_000);
+    for _ in 0..2 {
+        set(&mut pair, 0, false);
+        assert_eq!(carried(&mut pair), 1_500);
+        // A host that looks now and then says it again and again.
+        (0..2).for_each(|_| set(&mut pair, 0, true));
+        pair.run(Span::ms(2_000));
+        assert!(carried(&mut pair) > 10_000);
+    }
+    // A profile that takes none is sent none, whatever its link carries.
+    let mut pair = Pair::over(&Profile::EMP2001, LinkInfo::new(1500, true));
+    set(&mut pair, 0, true);
+    pair.receive(1, Selector::ANY, 100_000);
+    pair.send(0, 2, 1, 100_000);
+    pair.run(Span::ms(50));
+    assert_eq!(pair.nodes[1].done.len(), 1);
+    pair.check_quiet();
 }

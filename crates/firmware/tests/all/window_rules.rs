@@ -467,9 +467,9 @@ fn a_receiver_may_ask_for_a_longer_wait_within_the_limit() {
     assert_eq!(took, Span::ms(5));
 }
 
-/// Which of the frames of messages of so many bytes, of which the peer has the first `acked`, come again first when a timer runs out:
-/// by their order. A probe is one frame, and comes before.
-fn come_again(profile: &Profile, messages: &[u64], acked: u32) -> Vec<u32> {
+/// Which of the frames of messages of so many bytes, of which the peer has the first `acked`, come again whenever a timer runs out: by
+/// their order. A probe is one frame, and comes before.
+fn runs(profile: &Profile, messages: &[u64], acked: u32) -> Vec<Vec<u32>> {
     let mut real = Real::new(profile);
     let peer = Forged::met(2, &mut real);
     for bytes in messages {
@@ -484,7 +484,12 @@ fn come_again(profile: &Profile, messages: &[u64], acked: u32) -> Vec<u32> {
     for said in sequenced(real.pass(Span::ms(60))) {
         runs.entry(said.at).or_default().push(said.header.sequence.0.wrapping_sub(base));
     }
-    runs.into_values().find(|run| run.len() > 1).unwrap_or_default()
+    runs.into_values().skip_while(|run| run.len() == 1).collect()
+}
+
+/// Those that come again first.
+fn come_again(profile: &Profile, messages: &[u64], acked: u32) -> Vec<u32> {
+    runs(profile, messages, acked).into_iter().next().unwrap_or_default()
 }
 
 /// A profile says what comes again with a frame that is missing: the rest of its collection (E30), of its message, or all behind it (V13);
@@ -498,4 +503,32 @@ fn what_comes_again_is_the_unit_of_the_profile() {
     assert_eq!(come_again(&Profile::OPENMX, &[4_000, 4_000], 1), [1, 2]);
     assert_eq!(come_again(&Profile::VMMC2, &[4_000, 4_000], 0), [0, 1, 2, 3, 4, 5]);
     assert_eq!(come_again(&Profile::VMMC2, &[4_000, 4_000], 2), [2, 3, 4, 5]);
+}
+
+/// Silence after that says nothing of any frame: without selective acknowledgements all of them come again (`RESEND-1`), as many at a time
+/// as windows take.
+#[test]
+fn after_the_unit_all_comes_again() {
+    let nine = 8 * 1_450 + 100;
+    let [unit, next, ..] = &runs(&Profile::EMP2001, &[nine], 0)[..] else { panic!("two runs") };
+    assert_eq!(unit[..], [0, 1, 2]);
+    assert!(next.len() > 3 && next.iter().enumerate().all(|(i, at)| i as u32 == *at), "{next:?}");
+}
+
+/// Resent frames always request an acknowledgement (`RESEND-1`), also those of messages for which nobody waits.
+#[test]
+fn what_is_sent_again_requests_an_acknowledgement() {
+    for profile in [Profile::DEFAULT, Profile::EMP2001, Profile::OPENMX, Profile::VMMC2] {
+        let mut real = Real::new(&profile);
+        let peer = Forged::met(2, &mut real);
+        for _ in 0..3 {
+            real.send_with(&peer, 100, CompletionMode::Buffered).unwrap();
+        }
+        let said = real.speak();
+        assert!(said.iter().any(|said| !said.header.flags.has(Flags::ACK_REQUEST)), "{said:?}");
+        let again = of_kind(&real.pass(Span::ms(60)), Kind::Message);
+        assert!(again.len() >= 3, "{}", again.len());
+        let requests = again.iter().filter(|said| said.header.flags.has(Flags::ACK_REQUEST));
+        assert_eq!(requests.count(), again.len());
+    }
 }

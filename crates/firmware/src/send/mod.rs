@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 mod acknowledged;
+mod awaited;
 mod body;
 mod bookkeeping;
 mod crowded;
@@ -38,7 +39,7 @@ use crate::path::rtt::Rtt;
 use crate::per_peer::PerPeer;
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
-use crate::slots::{Slots, note_look};
+use crate::slots::Slots;
 use crate::time::{Span, Time};
 use crate::timers::Timers;
 pub(crate) use acknowledged::Explicit;
@@ -151,8 +152,6 @@ struct SendPeer {
     found: bool,
     /// It stands in the queue of peers to be served.
     queued: bool,
-    /// It stands in the list of peers that owe us a `done`.
-    awaited: bool,
 }
 
 impl SendPeer {
@@ -191,8 +190,7 @@ pub(crate) struct SendPath {
     active: usize,
     /// A message began to wait for a `done` since this was last asked.
     awaits: bool,
-    /// Peers that owe us a `done`, or did when this was last looked through.
-    awaited: Vec<u32>,
+    awaited: awaited::Awaited,
     /// Receivers that had less room than they were sent.
     crowded_receivers: crowded::Crowded,
     /// What may still be resent to peers that never acknowledged anything.
@@ -240,7 +238,7 @@ impl SendPath {
             timers: Timers::new(),
             active: 0,
             awaits: false,
-            awaited: Vec::new(),
+            awaited: awaited::Awaited::default(),
             crowded_receivers: crowded::Crowded::default(),
             strangers: strangers::Strangers::default(),
             long_ended: None,
@@ -266,7 +264,6 @@ impl SendPath {
             further: 0,
             found: false,
             queued: false,
-            awaited: false,
         });
         self.timers.add_peer();
         if is_self {
@@ -322,28 +319,6 @@ impl SendPath {
     #[inline]
     pub(crate) fn take_long_ended(&mut self) -> Option<u16> {
         self.long_ended.take()
-    }
-
-    /// A message began to wait for a `done` of this peer.
-    fn note_awaited(&mut self, peer: u32) {
-        self.awaits = true;
-        let entry = &mut self.peers[peer];
-        if !entry.awaited {
-            entry.awaited = true;
-            self.awaited.push(peer);
-        }
-    }
-
-    /// Peers that owe us a `done`. Who has said it since this was last asked is taken off the list now.
-    pub(crate) fn peers_awaited(&mut self) -> &[u32] {
-        let Self { awaited, peers, .. } = self;
-        awaited.retain(|peer| {
-            note_look();
-            let entry = &mut peers[*peer];
-            entry.awaited = entry.active.as_deref().is_some_and(|a| !a.awaiting.is_empty());
-            entry.awaited
-        });
-        awaited
     }
 
     pub(crate) fn pool_slots(&self) -> (usize, usize) {

@@ -476,3 +476,26 @@ fn an_atomic_that_is_refused_waits_for_no_values() {
         assert_eq!(held(&real, "gets"), 0);
     }
 }
+
+/// Whoever waits for a `done` keeps its bytes anyway, and need not be told that there is no room for them; but that there is no such
+/// endpoint it is told.
+#[test]
+fn who_waits_for_a_done_is_told_that_nobody_is_there() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peer = Forged::met(2, &mut real);
+    let frame = peer.message_for(5, Flags::SYNCHRONOUS, None, 0, b"x");
+    real.hear(&peer, &frame);
+    assert_eq!(refusals(&mut real, &mut peer), [(1, NotReadyCause::NoEndpoint)]);
+    let number = loop {
+        let frame = peer.message(NONE, None, 0, &[1; 1_400]);
+        real.hear(&peer, &frame);
+        if let [(number, cause)] = refusals(&mut real, &mut peer)[..] {
+            assert_eq!(cause, NotReadyCause::NoRoom);
+            break number;
+        }
+    };
+    assert!(number > 1_000, "{number}: the pool is full");
+    let frame = peer.message(Flags::SYNCHRONOUS, None, 0, &[1; 1_400]);
+    real.hear(&peer, &frame);
+    assert_eq!(refusals(&mut real, &mut peer), []);
+}

@@ -240,3 +240,17 @@ fn a_peer_that_leaves_takes_no_others_acknowledgement_along() {
         assert_eq!(ends, [Status::Ok; 2], "own {own}");
     }
 }
+
+/// What others are to be told of their messages stays; what the lost peer was to be told means nothing to it any more.
+#[test]
+fn others_still_hear_that_their_messages_were_not_taken() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peers = [2, 3].map(|id| Forged::met(id, &mut real));
+    for peer in &mut peers {
+        let frame = peer.message_for(5, NONE, None, 0, b"nobody is there");
+        real.hear(peer, &frame);
+    }
+    leave(&mut real, &peers[0]);
+    let said = of_kind(&real.speak(), Kind::NotReady);
+    assert_eq!(said.iter().map(|said| said.to).collect::<Vec<_>>(), [peers[1].address()]);
+}

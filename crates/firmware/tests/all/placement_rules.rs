@@ -221,3 +221,29 @@ fn of_two_copies_of_a_message_the_later_train_goes_on() {
         assert!(real.bytes(INTO, 2_500) == bytes);
     }
 }
+
+/// The host of a put's target is told at the endpoint that the put names, and at the region's if nobody has opened that.
+#[test]
+fn a_put_is_told_of_at_an_endpoint_that_is_open() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let memory = Segment { address: INTO, bytes: 100 };
+    let (region_endpoint, named, closed) = (7, 3, 5);
+    for endpoint in [region_endpoint, named] {
+        real.firmware.open_endpoint(endpoint).unwrap();
+    }
+    real.firmware.export_region(Some(4), memory, Rights::REMOTE_WRITE, region_endpoint).unwrap();
+    let mut peer = Forged::met(2, &mut real);
+    for (to, told) in [(named, named), (closed, region_endpoint)] {
+        let target = emp_wire::Target { destination_endpoint: to, ..peer.target(4) };
+        let put = Put { target, long: None, immediate: Some(9) };
+        let mut body = vec![0; Put::body_bytes_for(put.flags())];
+        put.emit(&mut body);
+        body.extend_from_slice(&[1; 8]);
+        let number = peer.number;
+        peer.number += 1;
+        let frame = peer.next(Kind::Put, put.flags(), number, &body);
+        real.hear(&peer, &frame);
+        let end = real.done.last().map(|end| (end.op.kind(), end.context));
+        assert_eq!(end, Some((OpKind::Notified, told.into())), "for {to}");
+    }
+}

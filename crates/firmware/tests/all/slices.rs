@@ -30,3 +30,26 @@ fn copies_of_what_was_taken_are_acknowledged_by_their_ends() {
         assert_eq!(acknowledged(&mut real, place), usize::from(ends), "slice {place} again");
     }
 }
+
+/// A frame ahead of one that is missing is put together by a profile that takes frames out of their order, and by no other.
+#[test]
+fn frames_ahead_are_put_together_where_order_does_not_matter() {
+    for (profile, taken) in [(Profile::DEFAULT, true), (Profile::VMMC2, false)] {
+        let mut real = Real::new(&profile);
+        let mut peer = Forged::met(2, &mut real);
+        real.receive(Selector::ANY, 600);
+        // The frame before it does not come.
+        peer.sequence += 1;
+        let sequence = peer.sequence;
+        let frame = peer.message(Flags(0), None, 7, &[5; 600]);
+        for from in (0..frame.len()).step_by(4 * SLICE_STEP_BYTES) {
+            let to = frame.len().min(from + 4 * SLICE_STEP_BYTES);
+            let word = SliceWord { offset: from as u16, total: frame.len() as u16 }.emit();
+            real.hear(&peer, &peer.frame(Kind::Slice, Flags(0), sequence, word, &frame[from..to]));
+        }
+        assert_eq!(
+            (real.done.len() == 1, real.count(Counter::FramesAssembled) == 1),
+            (taken, taken)
+        );
+    }
+}

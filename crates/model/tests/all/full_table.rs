@@ -77,11 +77,16 @@ fn peers_that_left_long_ago_make_room() {
         hub.say_goodbye(peer(number));
     }
     assert!(hub.meet(peer(PEERS_MAX)).is_none(), "who has just left may still be heard of");
-    hub.now = hub.now + Span(Profile::DEFAULT.unreachable_after.0 * 5);
+    let silence = Profile::DEFAULT.unreachable_after;
+    hub.now = hub.now + Span(silence.0 * 3);
+    assert!(hub.meet(peer(PEERS_MAX)).is_none(), "and for some time");
+    hub.now = hub.now + Span(silence.0 * 2);
     for number in 0..LEAVING {
         let from = peer(PEERS_MAX + number);
         let completion = hub.meet(from).expect("who left makes room");
         assert_eq!((completion.status, completion.peer), (Status::Ok, from));
+        let known = |node: NodeId| hub.firmware.route(node).is_some();
+        assert!(known(from) && !known(peer(100 + number)), "one has the other's place");
         hub.post_receive();
     }
     assert!(hub.meet(peer(2 * PEERS_MAX)).is_none(), "nobody else has left");

@@ -64,6 +64,30 @@ pub struct Vi {
 }
 
 impl Vi {
+    fn new(
+        attributes: ViAttributes,
+        (ptag, tag): (Key, u32),
+        (send_cq, receive_cq): (Option<Key>, Option<Key>),
+    ) -> Self {
+        Self {
+            attributes,
+            ptag,
+            tag,
+            send_cq,
+            receive_cq,
+            phase: Phase::Idle,
+            conn: 0,
+            attempt: 0,
+            remote: None,
+            outcome: None,
+            send: Queue::default(),
+            receive: Queue::default(),
+            starving: false,
+            owing: false,
+            seen: (0, 0),
+        }
+    }
+
     #[inline]
     pub fn queue(&mut self, side: Side) -> &mut Queue {
         match side {
@@ -121,6 +145,32 @@ impl State {
         self.owing = self.owing + usize::from(owing) - usize::from(vi.owing);
         (vi.starving, vi.owing) = (starving, owing);
     }
+
+    /// Takes out a VI that is not in use.
+    fn destroy(&mut self, key: Key) -> Result<(), Return> {
+        let vi = self.vi(key)?;
+        if !matches!(vi.phase, Phase::Idle) {
+            return Err(Return::INVALID_STATE);
+        }
+        if !vi.send.is_empty() || !vi.receive.is_empty() {
+            return Err(Return::ERROR_RESOURCE);
+        }
+        let Some(vi) = self.vis.remove(key) else { return Ok(()) };
+        self.conns.remove(&vi.conn);
+        // Nobody can ask about it any more.
+        self.events.retain(|event| event.vi != key.handle(VI));
+        self.notifies -= vi.send.notify.len() + vi.receive.notify.len();
+        if let Some(tag) = self.ptags.get_mut(vi.ptag) {
+            tag.users -= 1;
+        }
+        for cq in [vi.send_cq, vi.receive_cq].into_iter().flatten() {
+            if let Some(cq) = self.cqs.get_mut(cq) {
+                cq.users -= 1;
+                cq.entries.retain(|(of, _)| *of != key);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The completion queue of a handle, which may be null.
@@ -151,23 +201,7 @@ pub extern "C" fn VipCreateVi(
         let send_cq = optional_cq(&state, send_cq)?;
         let receive_cq = optional_cq(&state, receive_cq)?;
         let (ptag, tag) = check(&mut state, &attributes)?;
-        let vi = Vi {
-            attributes,
-            ptag,
-            tag,
-            send_cq,
-            receive_cq,
-            phase: Phase::Idle,
-            conn: 0,
-            attempt: 0,
-            remote: None,
-            outcome: None,
-            send: Queue::default(),
-            receive: Queue::default(),
-            starving: false,
-            owing: false,
-            seen: (0, 0),
-        };
+        let vi = Vi::new(attributes, (ptag, tag), (send_cq, receive_cq));
         let key = state.vis.insert(vi).map_err(|_| lacking(&"too many VIs"))?;
         let conn = state.new_conn(key);
         state.vi(key)?.conn = conn;
@@ -189,29 +223,7 @@ pub extern "C" fn VipCreateVi(
 pub extern "C" fn VipDestroyVi(handle: Handle) -> Return {
     enter(|| {
         let (nic, key) = owner_of(handle, VI)?;
-        let mut state = nic.lock()?;
-        let vi = state.vi(key)?;
-        if !matches!(vi.phase, Phase::Idle) {
-            return Err(Return::INVALID_STATE);
-        }
-        if !vi.send.is_empty() || !vi.receive.is_empty() {
-            return Err(Return::ERROR_RESOURCE);
-        }
-        let Some(vi) = state.vis.remove(key) else { return Ok(()) };
-        state.conns.remove(&vi.conn);
-        // Nobody can ask about it any more.
-        state.events.retain(|event| event.vi != handle);
-        state.notifies -= vi.send.notify.len() + vi.receive.notify.len();
-        if let Some(tag) = state.ptags.get_mut(vi.ptag) {
-            tag.users -= 1;
-        }
-        for cq in [vi.send_cq, vi.receive_cq].into_iter().flatten() {
-            if let Some(cq) = state.cqs.get_mut(cq) {
-                cq.users -= 1;
-                cq.entries.retain(|(of, _)| *of != key);
-            }
-        }
-        Ok(())
+        nic.lock()?.destroy(key)
     })
 }
 
@@ -285,5 +297,48 @@ pub fn remote_attributes(offer: &Offer) -> ViAttributes {
         ptag: 0,
         rdma_write: offer.rdma_write.into(),
         rdma_read: offer.rdma_read.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn idle(state: &mut State) -> Key {
+        let attributes = ViAttributes {
+            reliability: RELIABLE_DELIVERY,
+            max_transfer_size: 64,
+            qos: 0,
+            ptag: 0,
+            rdma_write: 0,
+            rdma_read: 0,
+        };
+        // A tag that is not there, as nothing here needs one.
+        let none = Key { place: 0, generation: 0 };
+        let vi = Vi::new(attributes, (none, 0), (None, None));
+        state.vis.insert(vi).ok().expect("there is room")
+    }
+
+    /// The connection of a VI was lost just before the application destroyed it: the error handler, which runs later in another
+    /// thread, hears of the other VI alone.
+    #[test]
+    fn no_error_is_told_of_a_vi_that_is_destroyed() {
+        let mut state = State::new();
+        let (gone, other) = (idle(&mut state), idle(&mut state));
+        for vi in [gone, other, gone] {
+            state.push_event(ErrorDescriptor {
+                nic: 1,
+                vi: vi.handle(VI),
+                cq: 0,
+                descriptor: 0,
+                operation: 0,
+                resource: RESOURCE_VI,
+                code: ErrorCode(1),
+            });
+        }
+        assert_eq!(state.destroy(gone), Ok(()));
+        let told: Vec<_> = state.events.iter().map(|event| event.vi).collect();
+        assert_eq!(told, [other.handle(VI)]);
+        assert_eq!(state.destroy(gone), Err(Return::INVALID_PARAMETER));
     }
 }

@@ -60,6 +60,19 @@ pub(crate) struct Line<'a> {
     pub(crate) long: bool,
 }
 
+/// What stands between a frame's header and its payload.
+pub(crate) trait Fields: Copy {
+    /// Writes it and returns its length.
+    fn emit(&self, into: &mut [u8]) -> usize;
+}
+
+impl<F: Fn(&mut [u8]) -> usize + Copy> Fields for F {
+    #[inline(always)]
+    fn emit(&self, into: &mut [u8]) -> usize {
+        self(into)
+    }
+}
+
 /// Where a frame's payload is.
 pub(crate) enum Payload<'a> {
     None,
@@ -96,32 +109,32 @@ impl From<MemoryFault> for EncodeError {
 /// Payload bytes of frames that are surely summed part by part.
 const SHORT_PAYLOAD_BYTES_MAX: u64 = (SUMMED_APART_BYTES_MAX - HEAD_ROOM_BYTES) as u64;
 
-/// Adds a frame for `peer` to the batch; `body` writes the kind's fields and returns their length. Returns the payload
+/// Adds a frame for `peer` to the batch; `fields` are the kind's. Returns the payload
 /// bytes that were copied.
-#[inline]
+#[inline(always)]
 pub(crate) fn frame(
     batch: &mut TransmitBatch,
     line: &Line<'_>,
     head: &Head,
-    body: impl FnOnce(&mut [u8]) -> usize,
+    fields: impl Fields,
     payload: Payload<'_>,
     memory: &impl HostMemory,
 ) -> Result<u64, EncodeError> {
     if payload.bytes() <= SHORT_PAYLOAD_BYTES_MAX {
-        short_frame(batch, line, head, body, payload, memory)
+        short_frame(batch, line, head, fields, payload, memory)
     } else {
         // Copies, so that those of a short frame stay in registers.
-        any_frame(batch, &{ *line }, &{ *head }, body, payload, memory)
+        any_frame(batch, &{ *line }, &{ *head }, &{ fields }, payload, memory)
     }
 }
 
 /// One whose payload is copied next to its fields, and summed with them.
-#[inline]
+#[inline(always)]
 fn short_frame(
     batch: &mut TransmitBatch,
     line: &Line<'_>,
     head: &Head,
-    body: impl FnOnce(&mut [u8]) -> usize,
+    fields: impl Fields,
     payload: Payload<'_>,
     memory: &impl HostMemory,
 ) -> Result<u64, EncodeError> {
@@ -131,32 +144,46 @@ fn short_frame(
     let most = HEAD_ROOM_BYTES + bytes;
     let small =
         (line.bundles && most <= room).then_some(Small { node: line.peer.node, most, room });
-    let mut length_bytes = 0;
-    batch.add(way, small, |inline, _| {
-        let (into, rest) = inline.split_first_chunk_mut().ok_or(EncodeError::Unsendable)?;
-        let fields_bytes = body(rest);
-        let body_bytes = fields_bytes + bytes;
-        length_bytes = HEADER_BYTES + body_bytes;
-        let whole = rest.get_mut(..body_bytes).ok_or(EncodeError::Unsendable)?;
-        let (fields, copy) = whole.split_at_mut(fields_bytes);
-        match payload {
-            Payload::None => {}
-            Payload::Host { list, offset, .. } => list.read(memory, offset, copy)?,
-            Payload::Pool { pool, chain, offset, .. } => pool.read(chain, offset as usize, copy),
-        }
-        let header = header(line, head, body_bytes as u16, bytes > 0);
-        if to.is_memory() {
-            header.emit_seeded(into, line.peer.outgoing);
-        } else {
-            let payload = if line.check_payload { &*copy } else { &[] };
-            header.emit_summed(into, line.peer.outgoing, &ShortRest { fields, payload });
-        }
-        Ok::<_, EncodeError>(length_bytes)
-    })?;
+    let alone = batch.open(way, small);
+    let (inline, _) = batch.opened();
+    let written = write_short(inline, line, head, fields, (payload, to.is_memory()), memory);
+    let length_bytes = written.unwrap_or(0);
+    batch.close(alone, written)?;
     if length_bytes > room && !to.is_memory() {
         batch.cut_last(room, line.peer.outgoing, memory)?;
     }
     Ok(bytes as u64)
+}
+
+/// Writes such a frame where it lies, and returns its length. What crosses memory has no sum.
+#[inline(always)]
+fn write_short(
+    inline: &mut [u8],
+    line: &Line<'_>,
+    head: &Head,
+    fields: impl Fields,
+    (payload, crosses_memory): (Payload<'_>, bool),
+    memory: &impl HostMemory,
+) -> Result<usize, EncodeError> {
+    let bytes = payload.bytes() as usize;
+    let (into, rest) = inline.split_first_chunk_mut().ok_or(EncodeError::Unsendable)?;
+    let fields_bytes = fields.emit(rest);
+    let body_bytes = fields_bytes + bytes;
+    let whole = rest.get_mut(..body_bytes).ok_or(EncodeError::Unsendable)?;
+    let (fields, copy) = whole.split_at_mut(fields_bytes);
+    match payload {
+        Payload::None => {}
+        Payload::Host { list, offset, .. } => list.read(memory, offset, copy)?,
+        Payload::Pool { pool, chain, offset, .. } => pool.read(chain, offset as usize, copy),
+    }
+    let header = header(line, head, body_bytes as u16, bytes > 0);
+    if crosses_memory {
+        header.emit_seeded(into, line.peer.outgoing);
+    } else {
+        let payload = if line.check_payload { &*copy } else { &[] };
+        header.emit_summed(into, line.peer.outgoing, &ShortRest { fields, payload });
+    }
+    Ok(HEADER_BYTES + body_bytes)
 }
 
 /// The same, however long it is.
@@ -164,7 +191,7 @@ fn any_frame(
     batch: &mut TransmitBatch,
     line: &Line<'_>,
     head: &Head,
-    body: impl FnOnce(&mut [u8]) -> usize,
+    fields: &impl Fields,
     payload: Payload<'_>,
     memory: &impl HostMemory,
 ) -> Result<u64, EncodeError> {
@@ -178,7 +205,7 @@ fn any_frame(
     let room = usize::from(peer.frame_bytes_max);
     let small = most.filter(|most| line.bundles && *most <= room);
     let build = |inline: &mut [u8], segments: &mut FrameSegments| {
-        let end = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
+        let end = HEADER_BYTES + fields.emit(&mut inline[HEADER_BYTES..]);
         let payload_bytes = payload.bytes();
         let whole = end as u64 + payload_bytes;
         // What is longer than a frame with all its bytes inline has its payload in host memory.

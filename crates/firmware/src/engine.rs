@@ -14,8 +14,7 @@ use crate::carrier::Carriers;
 use crate::counters::{Counter, Counters};
 use crate::cross::Cross;
 use crate::descriptor::{
-    ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector,
-    SendDescriptor, Status,
+    ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector, Status,
 };
 use crate::event::NodeEvent;
 use crate::greetings::Greetings;
@@ -175,52 +174,6 @@ impl Firmware {
     pub fn close_endpoint(&mut self, now: Time, endpoint: u16) {
         self.receive.close_endpoint(endpoint);
         self.relay(now);
-    }
-
-    /// Posts a message to send.
-    pub fn post_send(
-        &mut self,
-        now: Time,
-        send: SendDescriptor,
-        memory: &mut impl HostMemory,
-    ) -> Result<OpId, PostError> {
-        let peer = self.destination(now, send.to, send.endpoint)?;
-        self.acknowledges_before(&send, || now);
-        let buffered_max = self.single_frame_bytes_max();
-        self.send.post(now, peer, send, buffered_max, memory)
-    }
-
-    /// The peer that a post is for; it is looked for if it is not known.
-    pub(crate) fn destination(
-        &mut self,
-        now: Time,
-        to: NodeId,
-        from_endpoint: u16,
-    ) -> Result<u32, PostError> {
-        if self.closing.is_some() {
-            return Err(PostError::Closing);
-        }
-        if to == NodeId::ANY {
-            return Err(PostError::NoDestination);
-        }
-        if !self.receive.is_open(from_endpoint) {
-            return Err(PostError::NoEndpoint);
-        }
-        if self.is_full_of_completions() {
-            return Err(PostError::Busy);
-        }
-        let peer = match self.peers.find(to) {
-            Some(peer) => peer,
-            None => self.add_peer(now, to).ok_or(PostError::TooManyPeers)?,
-        };
-        if !self.send.is_found(peer) && !self.routes.search(now, peer) {
-            return Err(PostError::Busy);
-        }
-        // What waits for this post leaves right before it, in one link frame with it if that is short.
-        if self.receive.release_done(peer) {
-            self.relay(now);
-        }
-        Ok(peer)
     }
 
     /// Too many operations have ended that the host has not asked for.

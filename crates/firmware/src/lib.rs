@@ -11,10 +11,8 @@ extern crate alloc;
 extern crate std;
 
 mod absence;
-mod ahead;
 mod arithmetic;
 mod assembly;
-mod at_once;
 mod by_peer;
 mod carrier;
 mod claims;
@@ -55,7 +53,6 @@ mod timers;
 mod transmit;
 
 pub use absence::REFERRED_BYTES_MIN;
-pub use at_once::AtOnce;
 pub use counters::{Counter, Counters};
 pub use descriptor::{
     BufferPlace, ClaimId, Completion, CompletionMode, OpId, OpKind, PostError, Posted, ProbeInfo,
@@ -76,6 +73,6 @@ pub use path::PathInUse;
 pub use path::link_info::{LinkCost, LinkInfo};
 pub use profile::{AckTrigger, Integrity, Profile, RetransmitUnit, Unexpected};
 pub use time::{Span, Time};
-pub use transmit::{LinkIndex, TransmitBatch, TransmitFrame};
+pub use transmit::{Exit, Leaving, LinkIndex, TransmitBatch, TransmitFrame};
 
 pub use emp_wire::{AtomicOp, Datatype};

@@ -22,7 +22,7 @@ impl Firmware {
         &mut self,
         (to, path): (u32, PathId),
         head: &Head,
-        body: impl FnOnce(&mut [u8]) -> usize,
+        body: impl Fn(&mut [u8]) -> usize + Copy,
         batch: &mut TransmitBatch,
     ) -> bool {
         let line = Line {

@@ -49,6 +49,7 @@ impl Pool {
     }
 
     /// A chain for so many bytes, or `None` if the pool has no room. Zero bytes take no slot.
+    #[inline(always)]
     pub(crate) fn alloc(&mut self, bytes: usize) -> Option<Chain> {
         let slots = bytes.div_ceil(POOL_SLOT_BYTES) as u32;
         if slots > self.free {
@@ -109,6 +110,10 @@ impl Pool {
         bytes: usize,
         mut fill: impl FnMut(usize, &mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
+        if chain.slots == 1 && bytes <= POOL_SLOT_BYTES {
+            let start = chain.head as usize * POOL_SLOT_BYTES;
+            return fill(0, &mut self.bytes[start..start + bytes]);
+        }
         let (mut at, mut result) = (0, Ok(()));
         self.walk(chain, 0, bytes, |slice| {
             if result.is_ok() {
@@ -120,7 +125,7 @@ impl Pool {
     }
 
     /// Copies bytes into a chain.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(&mut self, chain: &Chain, offset: usize, from: &[u8]) {
         if offset == 0 && chain.slots == 1 && from.len() <= POOL_SLOT_BYTES {
             let start = chain.head as usize * POOL_SLOT_BYTES;

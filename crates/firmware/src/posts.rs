@@ -1,14 +1,196 @@
-//! Posts of one-sided operations, and the regions that they reach.
+//! Posts: messages, one-sided operations, and the regions that these reach.
+//!
+//! A message that nothing stands before leaves within its post. An acknowledgement that its answer could carry may leave before it
+//! (`ACK-6`): a program that sends, waits until that is delivered, and then posts a receive, as one does that calls `MPI_Send` and `MPI_Recv` in
+//! turn, is told by the answer's first frame if the acknowledgement rides on it, and has no receive posted when that comes: the frame is
+//! copied twice. If it is a long one that takes longer than a frame for the acknowledgement alone. What the peer's program does is not
+//! known; but most often it is the same program, so this node does for its peers what would be of use to itself.
 
-use emp_wire::{Atomic, Epoch, HEADER_BYTES};
+use core::hint::cold_path;
 
-use crate::descriptor::{OpId, PostError};
+use emp_wire::{Atomic, Epoch, HEADER_BYTES, NodeId};
+
+use crate::descriptor::{CompletionMode, OpId, PostError, Posted, SendDescriptor};
 use crate::engine::Firmware;
 use crate::memory::{HostMemory, Segment};
 use crate::one_sided::{AtomicDescriptor, GetDescriptor, PutDescriptor, RegionId, Rights};
+use crate::predict::SendsFirst;
+use crate::send::{Outlet, Work};
 use crate::time::Time;
+use crate::transmit::{Exit, Leaving, TransmitBatch};
+
+/// What is to be copied whatever else happens fits one frame.
+#[inline(always)]
+fn check_buffered(send: &SendDescriptor, bytes_max: usize) -> Result<(), PostError> {
+    let long = send.segments.bytes() > bytes_max as u64;
+    let must = matches!(send.completion, CompletionMode::Buffered);
+    if must && long { Err(PostError::TooLong) } else { Ok(()) }
+}
 
 impl Firmware {
+    /// Posts a message to send.
+    pub fn post_send(
+        &mut self,
+        now: Time,
+        send: SendDescriptor,
+        memory: &mut impl HostMemory,
+    ) -> Result<OpId, PostError> {
+        self.post_send_into(now, send, memory, None, |_| now).map(|posted| posted.op)
+    }
+
+    /// The same. A message of one frame that nothing stands before is in the batch when `depart` is called, as if
+    /// [`poll_transmit`](Self::poll_transmit) had put it there; what is in there must still be to be sent. `depart` may send it, leaves the batch
+    /// as it is, and says what time it is: what is noted of the message takes the time in which it is under way. Its completion may come
+    /// with the post. `last` is any earlier time: searches for paths depend on it, and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// As for all posts; then nothing was added to the batch.
+    #[inline]
+    pub fn post_send_into(
+        &mut self,
+        last: Time,
+        send: SendDescriptor,
+        memory: &mut impl HostMemory,
+        exit: Option<Exit<'_>>,
+        depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
+    ) -> Result<Posted, PostError> {
+        check_buffered(&send, self.single_frame_bytes_max())?;
+        self.post(last, send, Work::Message, memory, exit, depart)
+    }
+
+    /// Posts a message, whatever it is to its receiver.
+    #[inline(always)]
+    fn post(
+        &mut self,
+        last: Time,
+        send: SendDescriptor,
+        work: Work,
+        memory: &mut impl HostMemory,
+        exit: Option<Exit<'_>>,
+        depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
+    ) -> Result<Posted, PostError> {
+        if let Some(Exit { batch, lends }) = exit
+            && let Some(peer) = self.may_leave_at_once(&send, batch)
+        {
+            let Self { peers, send: sends, cross, takes_bytes_max, .. } = self;
+            let planned = loop {
+                let planned = sends.plan_at_once(last, peer, (&send, work), (peers, batch));
+                // What came last may have made room for it; that is taken in once.
+                if planned.is_some() || !sends.settle_acks(last) {
+                    break planned;
+                }
+            };
+            if let Some(at_once) = planned {
+                let frame_bytes_max = *takes_bytes_max;
+                let mut out = Outlet { peers, cross, memory, batch, frame_bytes_max };
+                let depart = |batch: &TransmitBatch, lent| depart(Some(Leaving { batch, lent }));
+                return sends.post_at_once(peer, send, work, (&at_once, lends), &mut out, depart);
+            }
+        }
+        cold_path();
+        self.post_queued(depart(None), send, work, memory)
+    }
+
+    /// Posts a message to leave in its turn.
+    fn post_queued(
+        &mut self,
+        now: Time,
+        send: SendDescriptor,
+        work: Work,
+        memory: &mut impl HostMemory,
+    ) -> Result<Posted, PostError> {
+        let peer = self.destination(now, send.to, send.endpoint)?;
+        if matches!(work, Work::Message) {
+            self.acknowledges_before(&send, || now);
+        }
+        let op = self.send.post(now, peer, (send, work), memory)?;
+        Ok(Posted { op, over: None })
+    }
+
+    /// The peer of a message that may leave within its post as far as the node is concerned.
+    #[inline(always)]
+    fn may_leave_at_once(&mut self, send: &SendDescriptor, batch: &TransmitBatch) -> Option<u32> {
+        let open = self.closing.is_none() && self.receive.is_open(send.endpoint);
+        // An acknowledgement that is due leaves by itself, and before the message.
+        if !open || batch.is_full() || self.receive.has_due_acks() || self.is_full_of_completions()
+        {
+            cold_path();
+            return None;
+        }
+        let peer = self.peers.find(send.to)?;
+        if self.receive.has_waiting_done(peer) {
+            cold_path();
+            return None;
+        }
+        Some(peer)
+    }
+
+    /// The peer that a post is for; it is looked for if it is not known.
+    pub(crate) fn destination(
+        &mut self,
+        now: Time,
+        to: NodeId,
+        from_endpoint: u16,
+    ) -> Result<u32, PostError> {
+        if self.closing.is_some() {
+            return Err(PostError::Closing);
+        }
+        if to == NodeId::ANY {
+            return Err(PostError::NoDestination);
+        }
+        if !self.receive.is_open(from_endpoint) {
+            return Err(PostError::NoEndpoint);
+        }
+        if self.is_full_of_completions() {
+            return Err(PostError::Busy);
+        }
+        let peer = match self.peers.find(to) {
+            Some(peer) => peer,
+            None => self.add_peer(now, to).ok_or(PostError::TooManyPeers)?,
+        };
+        if !self.send.is_found(peer) && !self.routes.search(now, peer) {
+            return Err(PostError::Busy);
+        }
+        // What waits for this post leaves right before it, in one link frame with it if that is short.
+        if self.receive.release_done(peer) {
+            self.relay(now);
+        }
+        Ok(peer)
+    }
+
+    /// Whether an acknowledgement that waited for this message, to ride on it, had better leave before it. If so it is due now:
+    /// [`poll_transmit`](Self::poll_transmit) has it leave. [`post_send`](Self::post_send) asks by itself.
+    #[inline]
+    pub fn acknowledges_before(
+        &mut self,
+        send: &SendDescriptor,
+        now: impl FnOnce() -> Time,
+    ) -> bool {
+        send.segments.bytes() >= SendsFirst::ANSWER_BYTES && self.answers_at_length(now(), send)
+    }
+
+    fn answers_at_length(&mut self, now: Time, send: &SendDescriptor) -> bool {
+        if self.receive.has_posted(send.endpoint) {
+            self.habit.note(true);
+        }
+        self.habit.is_so()
+            && self
+                .peers
+                .find(send.to)
+                .is_some_and(|peer| self.receive.answers_at_length(now, peer, &self.cross))
+    }
+
+    /// An acknowledgement was taken in, and what it came with was not yet: if a long send has ended by it, it shows whether a receive
+    /// was posted before that.
+    #[inline]
+    pub(crate) fn note_habit(&mut self) {
+        if let Some(endpoint) = self.send.take_long_ended() {
+            let receives = self.receive.has_posted(endpoint);
+            self.habit.note(receives);
+        }
+    }
+
     /// Exports memory, so that other nodes may read and write it without this node's host having a part in it. `None` as
     /// key: one that is free is chosen. Notifications of puts whose endpoint is not open are for `endpoint`.
     ///
@@ -50,9 +232,21 @@ impl Firmware {
         put: PutDescriptor,
         memory: &mut impl HostMemory,
     ) -> Result<OpId, PostError> {
-        let peer = self.destination(now, put.target.to, put.endpoint)?;
-        let buffered_max = self.atomic_bytes_max();
-        self.send.post_put(now, peer, put, buffered_max, memory)
+        self.post_put_into(now, put, memory, None, |_| now)
+    }
+
+    /// The same; it may leave within its post as a [message](Self::post_send_into) may.
+    pub fn post_put_into(
+        &mut self,
+        last: Time,
+        put: PutDescriptor,
+        memory: &mut impl HostMemory,
+        exit: Option<Exit<'_>>,
+        depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
+    ) -> Result<OpId, PostError> {
+        let (send, work) = put.describe();
+        check_buffered(&send, self.atomic_bytes_max())?;
+        self.post(last, send, work, memory, exit, depart).map(|posted| posted.op)
     }
 
     /// Posts a get. It is complete when all bytes are here.

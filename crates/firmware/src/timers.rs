@@ -51,7 +51,7 @@ impl Timers {
     }
 
     /// True if a peer's deadline is not later than this.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_set_by(&self, peer: u32, time: Time) -> bool {
         let place = self.place[peer];
         place != ABSENT && self.heap[place as usize].0 <= time

@@ -13,6 +13,24 @@ use crate::memory::{HostMemory, MemoryFault, Segment};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct LinkIndex(pub u8);
 
+/// Where a message may leave within its post.
+pub struct Exit<'a> {
+    /// Its frame is added to these.
+    pub batch: &'a mut TransmitBatch,
+    /// A frame may name the memory of a message that is over with its post: it must be gone, [taken in](TransmitBatch::take_in), or forgotten
+    /// as if it were lost, when that is done.
+    pub lends: bool,
+}
+
+/// A message leaves within its post.
+pub struct Leaving<'a> {
+    /// Its frame is the last of these.
+    pub batch: &'a TransmitBatch,
+    /// It may name memory that is its owner's again with the post. Otherwise what it names stays as it is until its completion, and it may
+    /// wait or be sent by reference like others.
+    pub lent: bool,
+}
+
 /// Pieces of host memory in one frame.
 pub(crate) type FrameSegments = ArrayVec<Segment, FRAME_SEGMENTS_MAX>;
 
@@ -121,16 +139,24 @@ impl TransmitBatch {
     /// Adds a frame that `build` writes where it lies: room for its inline bytes, whose number it returns, and its list of
     /// segments. If it fails there is no frame. The caller has seen that the batch is not full. With `small` it may share its
     /// link frame with others to the same place (`BUNDLE-1`).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add<E>(
         &mut self,
         way: (LinkIndex, &LinkAddress),
         small: Option<Small>,
         build: impl FnOnce(&mut [u8], &mut FrameSegments) -> Result<usize, E>,
     ) -> Result<(), E> {
-        let others = small.and_then(|small| self.others(way, small));
-        let inline = &mut self.inline[self.used..][..self.room_bytes - others.unwrap_or(0)];
-        if others.is_none() {
+        let alone = self.open(way, small);
+        let (inline, segments) = self.opened();
+        let built = build(inline, segments);
+        self.close(alone, built)
+    }
+
+    /// Begins what [`add`](Self::add) adds. True: it is a link frame of its own.
+    #[inline(always)]
+    pub(crate) fn open(&mut self, way: (LinkIndex, &LinkAddress), small: Option<Small>) -> bool {
+        let alone = small.is_none_or(|small| !self.joins(way, small));
+        if alone {
             let frame = &mut self.frames[self.count];
             (frame.link, frame.to) = (way.0, *way.1);
             (frame.inline, frame.inline_bytes) = (self.used as u32, 0);
@@ -138,17 +164,31 @@ impl TransmitBatch {
             frame.segments.clear();
             self.count += 1;
         }
+        alone
+    }
+
+    /// Room for the inline bytes of the frame that was begun, and its list of segments.
+    #[inline(always)]
+    pub(crate) fn opened(&mut self) -> (&mut [u8], &mut FrameSegments) {
+        let frame = &mut self.frames[self.count - 1];
+        let room = self.room_bytes - frame.inline_bytes as usize;
+        (&mut self.inline[self.used..][..room], &mut frame.segments)
+    }
+
+    /// Ends it, with so many inline bytes; if it could not be built there is no frame.
+    #[inline(always)]
+    pub(crate) fn close<E>(&mut self, alone: bool, built: Result<usize, E>) -> Result<(), E> {
         let last = self.count - 1;
-        let frame = &mut self.frames[last];
-        match build(inline, &mut frame.segments) {
+        match built {
             Ok(bytes) => {
+                let frame = &mut self.frames[last];
                 frame.inline_bytes += bytes as u32;
                 frame.bundles = frame.bundles.filter(|_| frame.segments.is_empty());
                 self.used += bytes.min(self.room_bytes);
                 Ok(())
             }
             Err(error) => {
-                if others.is_none() {
+                if alone {
                     self.count = last;
                 }
                 Err(error)
@@ -235,16 +275,17 @@ impl TransmitBatch {
         Ok((frame.link, frame.to))
     }
 
-    /// Bytes of the last link frame, if such a frame may join it.
-    #[inline]
-    fn others(&self, way: (LinkIndex, &LinkAddress), small: Small) -> Option<usize> {
-        let last = &self.frames[self.count.checked_sub(1)?];
+    /// Such a frame may join the last link frame.
+    #[inline(always)]
+    fn joins(&self, way: (LinkIndex, &LinkAddress), small: Small) -> bool {
+        let Some(last) = self.count.checked_sub(1).map(|last| &self.frames[last]) else {
+            return false;
+        };
         if last.bundles != Some(small.node) {
-            return None;
+            return false;
         }
-        let others = last.inline_bytes as usize;
-        let fits = others + small.most <= small.room.min(self.room_bytes);
-        (fits && last.link == way.0 && last.to == *way.1).then_some(others)
+        let bytes = last.inline_bytes as usize + small.most;
+        bytes <= small.room.min(self.room_bytes) && last.link == way.0 && last.to == *way.1
     }
 }
 

@@ -1,8 +1,8 @@
 //! Posts to the firmware, with a slot for each.
 
 use emp_firmware::{
-    AtomicDescriptor, Completion, Firmware, GetDescriptor, OpId, OpKind, PostError, PutDescriptor,
-    SendDescriptor, Time,
+    AtomicDescriptor, Completion, Exit, Firmware, GetDescriptor, Leaving, OpId, OpKind, PostError,
+    PutDescriptor, SendDescriptor, Time,
 };
 
 use crate::clock;
@@ -48,44 +48,41 @@ impl Core {
         if matches!(state, State::Raw { .. }) && self.queues.is_full() {
             return Err(PostError::Busy);
         }
-        // What a link did not take yet leaves first.
         let growing = outgoing.is_growing();
-        let at_once = if outgoing.is_open() {
-            firmware.goes_at_once(last, &send, outgoing.batch())
+        // What a link did not take yet leaves first.
+        let (exit, mut offers) = if outgoing.is_open() {
+            let (batch, offers) = outgoing.parts();
+            // Alone in its batch it is given to its link by itself.
+            let lends = departs && batch.is_empty();
+            (Some(Exit { batch, lends }), Some(offers))
         } else {
-            None
+            (None, None)
         };
-        let Some(at_once) = at_once else {
-            let now = self.post_time(more);
-            let key = self.insert(state, |firmware, memory, context| {
-                send.context = context;
-                firmware.post_send(now, send, memory)
-            });
-            return key.map(Begun::Flying);
-        };
-        self.guessed = false;
-        let (batch, offers) = outgoing.parts();
         let last_post = &mut self.last_post;
-        // Alone in its batch it is given to its link by itself.
-        let lends = departs && batch.is_empty() && !at_once.lasts();
+        let mut is_lent = false;
+        self.guessed = false;
         let begun = self.requests.insert_unless_over(state, |context| {
             send.context = context;
-            firmware.post_at_once(&at_once, send, memory, (batch, lends), |batch| {
-                if departs {
-                    offers.depart(batch, lends, links);
-                } else {
-                    offers.grown(batch);
+            firmware.post_send_into(last, send, memory, exit, |leaving| {
+                let left = leaving.zip(offers.as_deref_mut());
+                if let Some((Leaving { batch, lent }, offers)) = left {
+                    is_lent = lent;
+                    if departs {
+                        offers.depart(batch, lent, links);
+                    } else {
+                        offers.grown(batch);
+                    }
                 }
                 if !more || !growing {
                     *last_post = clock::now();
                 }
-                if let Some(seldom) = seldom {
+                if let (Some(seldom), Some(offers)) = (seldom, offers) {
                     seldom.sent(offers.used(seldom.link), *last_post);
                 }
                 *last_post
             })
         });
-        if lends && self.outgoing.names_memory() {
+        if is_lent && self.outgoing.names_memory() {
             // Its link is full, and the memory is its owner's again.
             self.outgoing.keep_lent(&self.memory);
         }

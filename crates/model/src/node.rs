@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use emp_firmware::{
-    Completion, Config, Counter, Firmware, LinkCost, LinkIndex, LinkInfo, NodeEvent, OpId, OpKind,
-    PostError, Profile, SendDescriptor, Span, Time,
+    Completion, Config, Counter, Exit, Firmware, LinkCost, LinkIndex, LinkInfo, NodeEvent, OpId,
+    OpKind, PostError, Profile, SendDescriptor, Span, Time,
 };
 use emp_wire::{LinkAddress, NodeId};
 
@@ -147,7 +147,8 @@ impl SimNode {
         let Some(batch) = self.outbox.growing() else {
             return firmware.post_send(now, send, &mut self.memory);
         };
-        let posted = firmware.post_send_into(now, send, &mut self.memory, batch);
+        let exit = Exit { batch, lends: false };
+        let posted = firmware.post_send_into(now, send, &mut self.memory, Some(exit), |_| now);
         self.outbox.grown();
         let waits = self.setup.card.gathers_posts && self.prng.percent(50);
         if !waits && !self.outbox.is_done() {

@@ -56,7 +56,7 @@ impl Checksum {
     }
 
     /// Takes in more bytes.
-    #[inline]
+    #[inline(always)]
     pub fn update(&mut self, bytes: &[u8]) {
         match emp_sum::short(self.state, bytes) {
             Some(state) => self.state = state,

@@ -215,7 +215,7 @@ impl Header {
     }
 
     /// The header as words, each with its first byte lowest, as sums read them; `last` is in the checksum field.
-    #[inline]
+    #[inline(always)]
     fn words(&self, last: u32) -> [u64; 4] {
         let first = u64::from(VERSION << 5 | self.kind as u8) << 56
             | u64::from(self.flags.0) << 48

@@ -78,7 +78,7 @@ impl Message {
     }
 
     /// Writes the body and returns its length. `into` must have room for [`Message::body_bytes`].
-    #[inline]
+    #[inline(always)]
     pub fn emit(&self, into: &mut [u8]) -> usize {
         // In words, as the checksum reads them: a processor waits for narrower stores that lie within a later load.
         let places = u64::from(self.source_endpoint) << 48

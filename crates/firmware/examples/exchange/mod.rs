@@ -1,7 +1,7 @@
 //! Two nodes in one thread that hand each other frames through memory, in virtual time.
 
 use emp_firmware::{
-    CompletionMode, Config, Firmware, HostMemory, LinkIndex, LinkInfo, MemoryFault, OpKind,
+    CompletionMode, Config, Exit, Firmware, HostMemory, LinkIndex, LinkInfo, MemoryFault, OpKind,
     Profile, ReceiveDescriptor, Segment, SegmentList, Selector, SendDescriptor, Time,
     TransmitBatch,
 };
@@ -98,7 +98,9 @@ fn send(from: &mut Node, to: u64, bytes: u64, now: Time, batch: &mut TransmitBat
         completion: CompletionMode::Auto,
         context: 0,
     };
-    from.firmware.post_send_into(now, send, &mut from.memory, batch).expect("room");
+    let exit = Exit { batch, lends: false };
+    let posted = from.firmware.post_send_into(now, send, &mut from.memory, Some(exit), |_| now);
+    posted.expect("room");
 }
 
 /// Posts a receive.

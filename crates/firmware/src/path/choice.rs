@@ -99,6 +99,14 @@ impl<'a> Paths<'a> {
     /// Where nothing is known of what frames cost, the first.
     #[inline]
     pub(crate) fn choose(&self, frames: u32, long: bool) -> PathId {
+        if self.ways[1..].iter().all(Option::is_none) {
+            return PathId::FIRST;
+        }
+        self.choose_of_several(frames, long)
+    }
+
+    #[inline(never)]
+    fn choose_of_several(&self, frames: u32, long: bool) -> PathId {
         let mut best = (PathId::FIRST, None);
         for (path, (link, _)) in self.each() {
             let Some(cost) = self.costs.of(link, frames, long && self.is_long(path)) else {

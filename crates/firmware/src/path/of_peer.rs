@@ -35,6 +35,23 @@ impl Peers {
         }
     }
 
+    /// The path that a single frame to a peer takes (`PATH-3`), and where it leads.
+    #[inline(always)]
+    pub(crate) fn path_of_one(&self, index: u32) -> (PathId, Option<Way<'_>>) {
+        let peer = &self.entries[index];
+        if peer.up & !PathId::FIRST.bit() == 0 {
+            return (PathId::FIRST, peer.route());
+        }
+        self.path_of_one_of_several(index)
+    }
+
+    #[inline(never)]
+    fn path_of_one_of_several(&self, index: u32) -> (PathId, Option<Way<'_>>) {
+        let paths = self.paths(index);
+        let path = paths.choose(1, false);
+        (path, paths.way(path))
+    }
+
     fn add_further<'a>(&'a self, index: u32, ways: &mut [Option<Way<'a>>; PATHS_MAX]) {
         let peer = &self.entries[index];
         for path in PathId::all().skip(1).filter(|path| peer.up & path.bit() != 0) {
@@ -43,47 +60,6 @@ impl Peers {
         if !peer.is_first_up() && ways[1..].iter().any(Option::is_some) {
             ways[0] = None;
         }
-    }
-
-    /// The path of a message of one frame to a peer, if it has one and nothing better is to be looked for.
-    #[inline(always)]
-    pub(crate) fn single_path(&self, now: Time, index: u32) -> Option<PathId> {
-        let peer = &self.entries[index];
-        if self.beside_some == 0 && peer.is_first_up() {
-            return Some(PathId::FIRST);
-        }
-        self.single_path_of_several(now, index)
-    }
-
-    #[inline(never)]
-    fn single_path_of_several(&self, now: Time, index: u32) -> Option<PathId> {
-        if self.may_seek(now, index, Target::First) {
-            return None;
-        }
-        if self.entries[index].up == PathId::FIRST.bit() {
-            return Some(PathId::FIRST);
-        }
-        let paths = self.paths(index);
-        Some(paths.choose(1, false)).filter(|path| paths.way(*path).is_some())
-    }
-
-    /// One of a peer's paths, if it can be used.
-    #[inline]
-    pub(crate) fn way(&self, index: u32, path: PathId) -> Option<Way<'_>> {
-        match path {
-            PathId::FIRST => self[index].route(),
-            _ => self.table.way(index, path),
-        }
-    }
-
-    /// The path of a message of so many frames of the usual length, if it leaves in one longer one by it.
-    pub(crate) fn long_way(&self, index: u32, frames: u32) -> Option<(PathId, Way<'_>)> {
-        if self[index].long == 0 {
-            return None;
-        }
-        let paths = self.paths(index);
-        let path = paths.choose(frames, true);
-        Some((path, paths.way(path).filter(|_| paths.is_long(path))?))
     }
 
     /// Frames to a peer go there from now on. What was known of other paths is not, unless that is another link.

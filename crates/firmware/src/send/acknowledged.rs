@@ -7,12 +7,12 @@ use super::record::{Active, Frame, FrameState, What};
 use super::tail::untaken;
 use super::window::{on_acked, rtt_mut};
 use super::{Held, SendMessage, SendPath, Stage, Work};
-use crate::ahead::ANSWER_BYTES;
 use crate::counters::Counter;
 use crate::descriptor::Status;
 use crate::limits::{NOT_READY_BACKOFF, PATHS_MAX};
 use crate::path::PathId;
 use crate::path::congestion::Acked;
+use crate::predict::SendsFirst;
 use crate::time::{Span, Time};
 
 /// What an acknowledgement says that is a frame of its own.
@@ -239,7 +239,7 @@ impl SendPath {
         };
         // What waits for a `done` ends later than with its acknowledgement.
         let acknowledged = !message.completed && !message.work.needs_done() && !message.needs_done;
-        if acknowledged && message.descriptor.segments.bytes() >= ANSWER_BYTES {
+        if acknowledged && message.descriptor.segments.bytes() >= SendsFirst::ANSWER_BYTES {
             self.long_ended = Some(message.descriptor.endpoint);
         }
         self.counters.count(match message.work {
@@ -388,7 +388,7 @@ impl SendMessage {
             // Matched is all that a synchronous message needs; one that is pulled needs its data taken as well.
             Some(DoneStatus::Matched) => {
                 self.held == Held::No
-                    && u64::from(self.unscheduled) == self.descriptor.segments.bytes()
+                    && u64::from(self.plan.cut.unscheduled) == self.descriptor.segments.bytes()
             }
             Some(_) => true,
         }

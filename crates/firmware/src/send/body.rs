@@ -1,50 +1,14 @@
 //! What first frames and control frames say in their bodies.
 
-use emp_wire::{Atomic, Done, Flags, Get, Kind, LongPart, Message, NodeId, Pull, Put, Target};
+use emp_wire::{
+    Atomic, Done, Flags, Get, Kind, LongPart, Message, NodeId, Pull, Put, Target, emit_pieces,
+};
 
-use super::{SendMessage, Work};
+use super::Work;
+use super::build::First;
+use super::plan::{Plan, Shape};
 use crate::cross::{Control, GetBlock};
-
-/// Body of a frame of a message's train.
-pub(super) enum Body {
-    Message(Message, Flags),
-    Put(Put),
-    Atomic(Atomic, Flags),
-    /// Not a first frame.
-    Data,
-}
-
-impl Body {
-    #[inline]
-    pub(super) const fn kind(&self) -> Kind {
-        match self {
-            Self::Message(..) => Kind::Message,
-            Self::Put(_) => Kind::Put,
-            Self::Atomic(..) => Kind::Atomic,
-            Self::Data => Kind::Data,
-        }
-    }
-
-    #[inline]
-    pub(super) fn flags(&self) -> Flags {
-        match self {
-            Self::Message(message, more) => message.flags().with(*more),
-            Self::Put(put) => put.flags(),
-            Self::Atomic(_, flags) => *flags,
-            Self::Data => Flags::default(),
-        }
-    }
-
-    #[inline]
-    pub(super) fn emit(&self, into: &mut [u8]) -> usize {
-        match self {
-            Self::Message(message, _) => message.emit(into),
-            Self::Put(put) => put.emit(into),
-            Self::Atomic(atomic, _) => atomic.emit(into),
-            Self::Data => 0,
-        }
-    }
-}
+use crate::encode::Fields;
 
 impl Control {
     /// Kind, word and flags of its frame.
@@ -86,85 +50,98 @@ impl GetBlock {
     }
 }
 
-impl SendMessage {
-    /// Offset and length of the payload of a frame of the message's train.
-    pub(super) fn fragment_at(&self, place: u32) -> (u64, u64) {
-        if place == 0 {
-            return (0, u64::from(self.first_payload));
+impl Shape<'_> {
+    /// Kind and flags of the first frame. What was withdrawn is an empty message, whatever it was.
+    #[inline(always)]
+    pub(super) fn head(&self, plan: &Plan) -> (Kind, Flags) {
+        let long = self.total() > u64::from(plan.cut.first_payload);
+        let immediate = self.send.immediate.is_some();
+        let none = Flags::default();
+        match self.work {
+            _ if self.void => (Kind::Message, none.with(Flags::VOID)),
+            Work::Atomic { fetch, .. } => {
+                (Kind::Atomic, none.with_if(fetch.is_some(), Flags::FETCH))
+            }
+            Work::Message | Work::Put { .. } => {
+                let put = matches!(self.work, Work::Put { .. });
+                let flags = none
+                    .with_if(long, Flags::LONG)
+                    .with_if(immediate, Flags::IMMEDIATE)
+                    .with_if(self.send.synchronous && !put, Flags::SYNCHRONOUS);
+                (if put { Kind::Put } else { Kind::Message }, flags)
+            }
         }
-        let fragment = u64::from(self.fragment);
-        let offset = u64::from(self.first_payload) + u64::from(place - 1) * fragment;
-        (offset, fragment.min(u64::from(self.unscheduled).saturating_sub(offset)))
     }
 
-    /// Body of the first frame. What was withdrawn is an empty message, whatever it was.
-    #[inline]
-    pub(super) fn body(&self, own: NodeId, frame_bytes_max: u16, handle: u32) -> Body {
-        let descriptor = &self.descriptor;
+    /// What is said of a message that its first frame does not hold.
+    #[inline(always)]
+    fn long(&self, plan: &Plan) -> Option<LongPart> {
+        let total_bytes = self.total();
+        let long = total_bytes > u64::from(plan.cut.first_payload);
+        let pieces = || self.send.segments.as_slice().len() as u16;
+        long.then(|| LongPart {
+            total_bytes,
+            unscheduled_bytes: plan.cut.unscheduled,
+            fragment_bytes: plan.cut.fragment,
+            pieces: if plan.direct { pieces() } else { 0 },
+        })
+    }
+}
+
+/// The fields of a message's first frame.
+#[derive(Clone, Copy)]
+pub(super) struct FirstFields<'a> {
+    pub(super) first: First<'a>,
+    pub(super) node: NodeId,
+    /// Largest frame that this node takes.
+    pub(super) frame_bytes_max: u16,
+    /// By what its receiver knows that it can read this node's memory.
+    pub(super) stamp: u64,
+}
+
+impl Fields for FirstFields<'_> {
+    #[inline(always)]
+    fn emit(&self, into: &mut [u8]) -> usize {
+        let Self { first, node, frame_bytes_max, stamp } = *self;
+        let First { shape, plan, handle, .. } = first;
+        let send = shape.send;
         let target = |handle, generation, offset| Target {
-            node: own,
-            source_endpoint: descriptor.endpoint,
-            destination_endpoint: descriptor.to_endpoint,
+            node,
+            source_endpoint: send.endpoint,
+            destination_endpoint: send.to_endpoint,
             frame_bytes_max,
-            key: descriptor.match_bits,
+            key: send.match_bits,
             handle,
             generation,
             offset,
         };
-        match self.work {
-            Work::Put { generation, offset } if !self.void => {
+        let fields = match shape.work {
+            Work::Put { generation, offset } if !shape.void => {
                 let target = target(handle, generation, offset);
-                Body::Put(Put { target, long: self.long(), immediate: descriptor.immediate })
+                Put { target, long: shape.long(&plan), immediate: send.immediate }.emit(into)
             }
             Work::Atomic { generation, offset, operation, datatype, count, fetch }
-                if !self.void =>
+                if !shape.void =>
             {
                 let target = target(fetch.unwrap_or(handle), generation, offset);
-                let flags = Flags::default().with_if(fetch.is_some(), Flags::FETCH);
-                Body::Atomic(Atomic { target, operation, datatype, count }, flags)
+                Atomic { target, operation, datatype, count }.emit(into)
             }
-            _ => {
-                let message = self.message(own, frame_bytes_max, handle);
-                Body::Message(message, self.more_flags())
+            _ => Message {
+                node,
+                source_endpoint: send.endpoint,
+                destination_endpoint: send.to_endpoint,
+                match_bits: send.match_bits,
+                frame_bytes_max,
+                handle,
+                long: shape.long(&plan),
+                immediate: send.immediate.filter(|_| !shape.void),
             }
+            .emit(into),
+        };
+        if !plan.direct || shape.void {
+            return fields;
         }
-    }
-
-    /// What the first frame says of a message that is to be matched.
-    #[inline]
-    pub(super) fn message(&self, own: NodeId, frame_bytes_max: u16, handle: u32) -> Message {
-        let descriptor = &self.descriptor;
-        Message {
-            node: own,
-            source_endpoint: descriptor.endpoint,
-            destination_endpoint: descriptor.to_endpoint,
-            match_bits: descriptor.match_bits,
-            frame_bytes_max,
-            handle,
-            long: self.long(),
-            immediate: descriptor.immediate.filter(|_| !self.void),
-        }
-    }
-
-    /// Flags of that frame which do not follow from its fields.
-    #[inline]
-    pub(super) fn more_flags(&self) -> Flags {
-        Flags::default()
-            .with_if(self.descriptor.synchronous && !self.void, Flags::SYNCHRONOUS)
-            .with_if(self.void, Flags::VOID)
-    }
-
-    /// What is said of a message that its first frame does not hold.
-    #[inline]
-    fn long(&self) -> Option<LongPart> {
-        let total_bytes = self.total();
-        let long = total_bytes > u64::from(self.first_payload);
-        let pieces = || self.descriptor.segments.as_slice().len() as u16;
-        long.then(|| LongPart {
-            total_bytes,
-            unscheduled_bytes: self.unscheduled,
-            fragment_bytes: self.fragment,
-            pieces: if self.direct { pieces() } else { 0 },
-        })
+        let list = send.segments.as_slice().iter().map(|piece| (piece.address, piece.bytes));
+        fields + emit_pieces(stamp, list, &mut into[fields..])
     }
 }

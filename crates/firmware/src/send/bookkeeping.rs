@@ -1,22 +1,28 @@
 //! Send bookkeeping (I1): a posted descriptor becomes a message in a peer's queue; its turn come, a train of frames.
 
-use emp_wire::{
-    Atomic, HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, PIECES_MAX, Sequence, TARGET_BYTES,
-    TRAIN_FRAMES_MAX, pieces_bytes,
-};
+use core::hint::cold_path;
 
-use super::cut::Cut;
+use emp_wire::{Flags, HEADER_BYTES, Sequence, TRAIN_FRAMES_MAX};
+
+use super::build::{First, Form, build_first};
+use super::plan::{AtOnce, Plan, Shape};
 use super::record::{QueuedBlock, Record, What};
+use super::transmission::{Left, Outlet};
 use super::{Held, SendMessage, SendPath, Stage, Work};
 use crate::counters::Counter;
 use crate::cross::Control;
-use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, SendDescriptor, Status};
-use crate::limits::{BLOCKS_QUEUED_MAX, BUFFERED_MAX, CONTROLS_MAX};
+use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, Posted, SendDescriptor, Status};
+use crate::encode::EncodeError;
+use crate::limits::{BLOCKS_QUEUED_MAX, CONTROLS_MAX};
 use crate::memory::HostMemory;
 use crate::path::{PathId, Paths};
 use crate::pool::Chain;
-use crate::profile::Profile;
 use crate::time::Time;
+use crate::transmit::TransmitBatch;
+
+/// Bytes from which on the payload of a message that leaves at once is not copied next to its header: what that saves is then more than what
+/// one more piece of memory costs the kernel, and summing while copying gains.
+const LENT_BYTES_MIN: u64 = 4096;
 
 pub(super) const fn op_id(kind: OpKind, index: u32, generation: u32) -> OpId {
     OpId::new(kind, index, generation)
@@ -32,30 +38,126 @@ pub(super) const fn handle(index: u32, generation: u32) -> u32 {
 const LONG_WINDOW_BYTES: u32 = 48 << 10;
 
 impl SendPath {
-    /// Queues a message. `buffered_bytes_max` is what one frame to this peer holds.
+    /// Queues a message, to be sent in its turn.
     pub(crate) fn post(
         &mut self,
         now: Time,
         peer: u32,
-        send: SendDescriptor,
-        buffered_bytes_max: usize,
+        (send, work): (SendDescriptor, Work),
         memory: &impl HostMemory,
     ) -> Result<OpId, PostError> {
-        let bytes = send.segments.bytes();
         if self.messages.is_full() {
             return Err(PostError::Busy);
         }
-        if send.completion == CompletionMode::Buffered && bytes > buffered_bytes_max as u64 {
-            return Err(PostError::TooLong);
-        }
         let chain = self.buffer(peer, &send, memory)?;
-        // A synchronous message is complete when it is matched, wherever its bytes are.
-        let at_once = chain.is_some() && !send.synchronous;
-        let op = self.enqueue(now, peer, send, Work::Message, chain)?;
-        if at_once {
+        // A synchronous message is complete when it is matched, a put when it is placed, wherever its bytes are.
+        let over = chain.is_some() && !send.synchronous && matches!(work, Work::Message);
+        let op = self.enqueue(now, peer, send, work, chain)?;
+        if over {
             self.report(op.index(), Status::Ok);
         }
         Ok(op)
+    }
+
+    /// Posts a message that leaves at once, as planned: its frame is added to the batch like any other's. Then `depart` is called, which
+    /// may send it and says what time it is; what is to be noted is noted while it is under way. With `lends` its frame may name memory
+    /// that is its owner's again with the post, and must be gone or taken in when that is done.
+    #[inline(always)]
+    pub(crate) fn post_at_once(
+        &mut self,
+        peer: u32,
+        send: SendDescriptor,
+        work: Work,
+        (at_once, lends): (&AtOnce<'_>, bool),
+        out: &mut Outlet<'_, impl HostMemory>,
+        depart: impl FnOnce(&TransmitBatch, bool) -> Time,
+    ) -> Result<Posted, PostError> {
+        let AtOnce { plan, way, load, copied } = *at_once;
+        let (path, long) = (plan.path, load.long);
+        let (index, generation) = self.messages.next_name().ok_or(PostError::Busy)?;
+        let entry = &self.peers[peer];
+        let (sequence, number) = (entry.next, entry.next_number);
+        let over = copied && matches!(work, Work::Message);
+        // What the target answers brings the acknowledgement with it. Both are looked at: that is shorter than to choose.
+        let awaited = !copied && matches!(work, Work::Message);
+        let requested = self.asks(entry, path, sequence, load.bytes) | awaited;
+        // In one piece of memory, and long: then it pays to name it.
+        let named = long && (lends || !copied) && send.segments.as_slice().len() == 1;
+        let form = Form {
+            way: Some(way),
+            flags: Flags::ACK.with(Flags::LAST).with_if(requested, Flags::ACK_REQUEST),
+            sequence,
+            inline_bytes: if named { LENT_BYTES_MIN } else { u64::MAX },
+            check_payload: self.checks_payload(Some(way)),
+            bundles: self.profile.bundles,
+            long,
+        };
+        let shape = Shape { work, send: &send, void: false, chain: None };
+        let first = First { shape, plan, handle: handle(index, generation), number };
+        let built = build_first(&mut self.pool, peer, first, &form, out);
+        let bytes = match built {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                cold_path();
+                return Err(match error {
+                    EncodeError::Full => PostError::Busy,
+                    EncodeError::Unsendable => PostError::TooLong,
+                    EncodeError::Fault => PostError::MemoryFault,
+                });
+            }
+        };
+        let now = depart(out.batch, lends && copied);
+
+        self.counters.add(Counter::BytesCopied, bytes);
+        let inline = bytes == send.segments.bytes();
+        let chain = copied.then(|| self.copy_of_left(&send, inline, out));
+        let op = op_id(work.kind(), index, generation);
+        let needs_done = shape.needs_done(&plan);
+        let (place, ..) = self.messages.take_place().ok_or(PostError::Busy)?;
+        *place = Some(SendMessage {
+            number: Some(number),
+            plan,
+            stage: Stage::Sending,
+            needs_done,
+            completed: over,
+            ..SendMessage::new(peer, work, send, chain)
+        });
+        let message = place.as_ref().filter(|_| over);
+        let over = message.map(|message| message.completion(op, Status::Ok));
+        // Behind the message, whose place is named in its frame, and before its frame, which may be the only one under way.
+        self.settle_ack_beside(now, peer);
+        self.activate_at(peer, sequence, now);
+        self.peers[peer].next_number = number.wrapping_add(1);
+        let what = What::Message { message: index, number };
+        let (record, _) = self.open_train(peer, 1, (path, plan.usual_frames), what);
+        self.on_sent(now, peer, &Left { record, sequence, path, load, requested }, out.cross);
+        if long {
+            self.arm(peer, now);
+        } else {
+            self.arm_later(peer, now);
+        }
+        Ok(Posted { op, over })
+    }
+
+    /// A copy of what has just left, and may have to be sent again: from the batch, if it is `inline` there. There is room for it.
+    #[inline(always)]
+    fn copy_of_left(
+        &mut self,
+        send: &SendDescriptor,
+        inline: bool,
+        out: &Outlet<'_, impl HostMemory>,
+    ) -> Chain {
+        let list = &send.segments;
+        let bytes = list.bytes() as usize;
+        let chain = self.pool.alloc(bytes).expect("it was planned so");
+        if inline {
+            self.pool.write(&chain, 0, out.batch.last_bytes(bytes));
+        } else {
+            let read = |at: usize, slice: &mut [u8]| list.read(out.memory, at as u64, slice);
+            self.pool.fill(&chain, bytes, read).expect("memory that lends has no faults");
+        }
+        self.counters.add(Counter::BytesCopied, bytes as u64);
+        chain
     }
 
     /// Gives a message its place in the peer's queue. The caller has seen that there is room for it.
@@ -83,17 +185,7 @@ impl SendPath {
         send: &SendDescriptor,
         memory: &impl HostMemory,
     ) -> Result<Option<Chain>, PostError> {
-        let bytes = send.segments.bytes();
-        let wanted = match send.completion {
-            CompletionMode::Buffered => true,
-            CompletionMode::Delivered => false,
-            CompletionMode::Auto => {
-                let behind = self.peers[peer].active.as_deref();
-                let behind = behind.is_some_and(|active| active.pending.len() >= BUFFERED_MAX);
-                bytes <= u64::from(self.profile.buffered_bytes) && !behind
-            }
-        };
-        if !wanted {
+        if !self.is_over_when_copied(peer, send) {
             return Ok(None);
         }
         let must = send.completion == CompletionMode::Buffered;
@@ -181,7 +273,7 @@ impl SendPath {
         let inside = offset
             .checked_add(u64::from(bytes))
             .is_some_and(|end| end <= message.descriptor.segments.bytes());
-        let frames = u64::from(bytes).div_ceil(u64::from(message.fragment.max(1)));
+        let frames = u64::from(bytes).div_ceil(u64::from(message.plan.cut.fragment.max(1)));
         if !inside || !message.needs_done || frames > u64::from(TRAIN_FRAMES_MAX) {
             self.counters.count(Counter::DropBadPlace);
             return;
@@ -205,7 +297,7 @@ impl SendPath {
             .then_some((index, generation))
     }
 
-    /// Begins a message's train, whose receiver is `crowded` or not: it gets its number (`MSG-3`), its cut into frames, and its sequence numbers.
+    /// Begins the train of a message whose turn has come.
     pub(super) fn begin_message(
         &mut self,
         peer: u32,
@@ -214,70 +306,39 @@ impl SendPath {
         reads: impl Fn() -> bool,
         paths: &Paths,
     ) {
-        let own = self.messages.at(index).filter(|message| message.peer == peer);
-        let Some(message) = own else { return };
-        let mut cut = message.cut(&self.profile, frame_bytes_max);
-        let direct = message.may_be_read(&self.profile, frame_bytes_max) && reads();
-        if direct {
-            // Nothing but the first frame leaves unasked.
-            cut = Cut { unscheduled: 0, first_payload: 0, frames: 1, ..cut };
-        }
-        if matches!(message.work, Work::Atomic { .. }) && cut.frames > 1 {
+        let plan = |sends: &Self| {
+            let message = sends.messages.at(index).filter(|message| message.peer == peer)?;
+            let receiver = (frame_bytes_max, crowded, message.cut_before());
+            let wide = |path| {
+                let way = paths.way(path);
+                sends.window_by(&sends.peers[peer], path, way) >= LONG_WINDOW_BYTES
+            };
+            Some(message.shape().plan(&sends.profile, receiver, (&reads, wide), paths))
+        };
+        let Some(mut planned) = plan(self) else { return };
+        let is_atomic = |message: &SendMessage| matches!(message.work, Work::Atomic { .. });
+        if planned.cut.frames > 1 && self.messages.at(index).is_some_and(is_atomic) {
             // It fits one of our frames, but not one of the peer's: only its number is still needed.
             self.unsent(index);
-            let Some(message) = self.messages.at(index) else { return };
-            cut = message.cut(&self.profile, frame_bytes_max);
+            let Some(void) = plan(self) else { return };
+            planned = void;
         }
-        let Some(message) = self.messages.at(index) else { return };
-        let alone = cut.frames == 1;
-        let usual = if alone { 1 } else { message.usual_frames(cut.fragment).max(cut.frames) };
-        let long = message.total() > u64::from(cut.first_payload) || !alone;
-        let long = if long && !direct { message.cut_long(&self.profile, crowded) } else { None };
-        let path = paths.choose(usual, long.is_some());
-        let wide = |path| {
-            let way = paths.way(path);
-            self.window_by(&self.peers[peer], path, way) >= LONG_WINDOW_BYTES
-        };
-        if let Some(long) = long.filter(|_| paths.is_long(path) && wide(path)) {
-            cut = long;
-        }
-        // Its receiver may know its cut by now, and place its blocks by that.
-        if let Some(first) = message.cut_before().filter(|_| !direct) {
-            cut = first;
-        }
+        self.begin(peer, index, planned);
+    }
+
+    /// Begins a message's train as planned: it gets its number (`MSG-3`), its cut into frames, and its sequence numbers.
+    fn begin(&mut self, peer: u32, index: u32, plan: Plan) {
         let entry = &mut self.peers[peer];
-        let Some(message) = self.messages.at_mut(index) else { return };
+        let message = self.messages.at_mut(index).expect("it was planned");
         let number = *message.number.get_or_insert_with(|| {
             let number = entry.next_number;
             entry.next_number = number.wrapping_add(1);
             number
         });
-        let total = message.total();
-        message.unscheduled = cut.unscheduled;
-        message.first_payload = cut.first_payload;
-        message.fragment = cut.fragment;
-        message.direct = direct;
-        message.needs_done = !message.void
-            && (message.work.needs_done()
-                || message.descriptor.synchronous
-                || u64::from(cut.unscheduled) < total);
-        message.stage = Stage::Sending;
-        message.usual_frames = usual;
+        message.needs_done = message.shape().needs_done(&plan);
+        (message.plan, message.stage) = (plan, Stage::Sending);
         let what = What::Message { message: index, number };
-        let first = entry.next;
-        entry.next = first.plus(cut.frames);
-        let active = entry.active.as_mut().expect("a peer with a pending message is active");
-        (active.train_next, active.train_end) = (first, entry.next);
-        let (count, usual_frames) = (cut.frames, usual);
-        active.records.push_back(Record {
-            first,
-            count,
-            sent: 0,
-            acked: 0,
-            path,
-            usual_frames,
-            what,
-        });
+        self.open_train(peer, plan.cut.frames, (plan.path, plan.usual_frames), what);
     }
 
     /// Begins a block's train. False: its message is gone.
@@ -292,9 +353,9 @@ impl SendPath {
         let (count, frames, long, what) = match block {
             QueuedBlock::Message { message, generation, pull, offset, bytes } => {
                 let Some(sending) = self.messages.get(message, generation) else { return false };
-                let count = bytes.div_ceil(u32::from(sending.fragment.max(1)));
+                let count = bytes.div_ceil(u32::from(sending.plan.cut.fragment.max(1)));
                 let what = What::Block { message, pull, offset, bytes };
-                (count, sending.usual_frames, long(sending.fragment), what)
+                (count, sending.plan.usual_frames, long(sending.plan.cut.fragment), what)
             }
             QueuedBlock::Region(block) => {
                 let frames = |fragment: u16| (block.memory.bytes as u32).div_ceil(fragment.into());
@@ -302,39 +363,43 @@ impl SendPath {
                 (frames(block.fragment), frames(usual), long(block.fragment), What::Region(block))
             }
         };
-        let first = self.begin(peer, count, (paths.choose(frames, long), frames), what);
-        let active = self.peers[peer].active.as_mut().expect("only active peers begin trains");
-        (active.train_next, active.train_end) = (first, first.plus(count));
+        self.open_train(peer, count, (paths.choose(frames, long), frames), what);
         true
     }
 
-    /// Gives a record its sequence numbers.
-    pub(super) fn begin(
+    /// Opens the record of a train, whose frames leave from now on.
+    #[inline(always)]
+    fn open_train(
+        &mut self,
+        peer: u32,
+        count: u32,
+        path: (PathId, u32),
+        what: What,
+    ) -> (usize, Sequence) {
+        let (record, first) = self.open(peer, count, path, what);
+        let active = self.peers[peer].active.as_mut().expect("only active peers begin trains");
+        (active.train_next, active.train_end) = (first, first.plus(count));
+        (record, first)
+    }
+
+    /// Gives a record its place and its sequence numbers.
+    #[inline(always)]
+    pub(super) fn open(
         &mut self,
         peer: u32,
         count: u32,
         (path, usual_frames): (PathId, u32),
         what: What,
-    ) -> Sequence {
+    ) -> (usize, Sequence) {
         let entry = &mut self.peers[peer];
         let first = entry.next;
         entry.next = first.plus(count);
         let active = entry.active.as_mut().expect("only active peers begin trains");
-        active.records.push_back(Record {
-            first,
-            count,
-            sent: 0,
-            acked: 0,
-            path,
-            usual_frames,
-            what,
-        });
-        first
+        let record = Record { first, count, sent: 0, acked: 0, path, usual_frames, what };
+        active.records.push_back(record);
+        (active.records.len() - 1, first)
     }
 }
-
-/// Header and fields of the longest first frame that names memory.
-const DIRECT_HEAD_BYTES: usize = HEADER_BYTES + TARGET_BYTES + LONG_BYTES + IMMEDIATE_BYTES;
 
 impl SendMessage {
     /// One that was posted just now.
@@ -345,11 +410,7 @@ impl SendMessage {
             work,
             number: None,
             chain,
-            unscheduled: 0,
-            first_payload: 0,
-            fragment: 0,
-            usual_frames: 0,
-            direct: false,
+            plan: Plan::default(),
             stage: Stage::Queued,
             needs_done: false,
             done: None,
@@ -358,29 +419,5 @@ impl SendMessage {
             held: Held::No,
             descriptor: send,
         }
-    }
-
-    /// Bytes of payload that it has.
-    pub(super) fn total(&self) -> u64 {
-        match self.work {
-            _ if self.void => 0,
-            Work::Atomic { operation, datatype, count, .. } => {
-                Atomic::payload_bytes(operation, Atomic::element_bytes((datatype, count)))
-            }
-            _ => self.descriptor.segments.bytes(),
-        }
-    }
-
-    /// It is long enough to be read by its receiver, and where that can be said in one frame (`DIRECT-3`: whether the
-    /// receiver can is asked elsewhere).
-    fn may_be_read(&self, profile: &Profile, frame_bytes_max: u16) -> bool {
-        let pieces = self.descriptor.segments.as_slice();
-        self.total() > profile.direct_bytes
-            && !self.void
-            && self.chain.is_none()
-            && matches!(self.work, Work::Message | Work::Put { .. })
-            && pieces.len() <= PIECES_MAX
-            && pieces.iter().all(|piece| piece.bytes > 0)
-            && DIRECT_HEAD_BYTES + pieces_bytes(pieces.len()) <= usize::from(frame_bytes_max)
     }
 }

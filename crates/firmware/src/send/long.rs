@@ -1,12 +1,9 @@
 //! Frames longer than the MTU: what they weigh, when they are wanted, and when too many are lost (`LONG-3`, `LONG-4`).
 
-use emp_wire::{
-    HEADER_BYTES, IMMEDIATE_BYTES, LONG_BYTES, LONG_FRAME_BYTES, MESSAGE_BYTES, Sequence,
-    TARGET_BYTES,
-};
+use emp_wire::{HEADER_BYTES, LONG_FRAME_BYTES, Sequence};
 
 use super::record::{Active, Load, Record, What};
-use super::{SendPath, SendPeer};
+use super::{SendMessage, SendPath, SendPeer};
 use crate::cross::RouteNews;
 use crate::limits::WINDOW_FRAMES;
 use crate::path::{PathId, Paths};
@@ -28,40 +25,38 @@ const BURST_MAX: u32 = 3;
 /// processor.
 const SILENT_RUNS: u32 = 2;
 
-/// Fields of a train's first frame, as many as it may have: one that is longer than a usual frame by these alone is long, too.
-const FIRST_FIELDS_BYTES: u64 =
-    (TARGET_BYTES + MESSAGE_BYTES + LONG_BYTES + IMMEDIATE_BYTES) as u64;
+/// How long a frame is, or will be.
+#[inline]
+pub(super) fn load_of(
+    record: &Record,
+    message: Option<&SendMessage>,
+    place: u32,
+    usual_bytes: u16,
+) -> Load {
+    let (fragment, bytes) = match (record.what, message) {
+        (What::Message { .. }, Some(message)) if place == 0 => {
+            return message.plan.load(usual_bytes);
+        }
+        (What::Message { .. }, Some(message)) => {
+            (message.plan.cut.fragment, message.plan.cut.fragment_at(place).1)
+        }
+        (What::Block { bytes, .. }, Some(message)) => {
+            let fragment = message.plan.cut.fragment;
+            let start = u64::from(place) * u64::from(fragment);
+            (fragment, u64::from(bytes).saturating_sub(start))
+        }
+        (What::Region(block), _) => {
+            let start = u64::from(place) * u64::from(block.fragment);
+            (block.fragment, block.memory.bytes.saturating_sub(start))
+        }
+        _ => return Load::SHORT,
+    };
+    let bytes = bytes.min(fragment.into()) + HEADER_BYTES as u64;
+    let may = u32::from(fragment) + HEADER_BYTES as u32 > usual_bytes.into();
+    Load::of(bytes, may && bytes > usual_bytes.into())
+}
 
 impl SendPath {
-    /// How long a frame is, or will be: its first fields are counted in full.
-    pub(super) fn load_of(&self, record: &Record, place: u32, usual_bytes: u16) -> Load {
-        let at = |message| self.messages.at(message);
-        let (fragment, bytes) = match record.what {
-            What::Message { message, .. } => match at(message) {
-                Some(message) => {
-                    let fields = if place == 0 { FIRST_FIELDS_BYTES } else { 0 };
-                    (message.fragment, message.fragment_at(place).1 + fields)
-                }
-                None => return Load::SHORT,
-            },
-            What::Block { message, bytes, .. } => match at(message) {
-                Some(message) => {
-                    let start = u64::from(place) * u64::from(message.fragment);
-                    (message.fragment, u64::from(bytes).saturating_sub(start))
-                }
-                None => return Load::SHORT,
-            },
-            What::Region(block) => {
-                let start = u64::from(place) * u64::from(block.fragment);
-                (block.fragment, block.memory.bytes.saturating_sub(start))
-            }
-            What::Control(_) | What::Skip | What::Question => return Load::SHORT,
-        };
-        let bytes = bytes.min(fragment.into()) + HEADER_BYTES as u64;
-        let may = u32::from(fragment) + HEADER_BYTES as u32 > usual_bytes.into();
-        Load::of(bytes, may && bytes > usual_bytes.into())
-    }
-
     /// Has it found out whether long frames get through, where they would be of use now and nobody knows.
     pub(super) fn want_long(&mut self, now: Time, peer: u32, paths: &Paths, peers: &Peers) {
         if !peers.units.any() {

@@ -9,17 +9,17 @@ mod acknowledged;
 mod awaited;
 mod body;
 mod bookkeeping;
+mod build;
 mod crowded;
-mod cut;
 mod flight;
 mod holdings;
 mod long;
 mod lost;
 mod one_sided;
 mod parts;
+mod plan;
 mod record;
 mod riding;
-mod short;
 mod strangers;
 mod tail;
 mod timer;
@@ -32,7 +32,7 @@ use emp_wire::{AtomicOp, Datatype, DoneStatus, NodeId, Sequence};
 
 use crate::counters::Counters;
 use crate::cross::{Control, RouteNews};
-use crate::descriptor::{Completion, OpKind, SendDescriptor, Status};
+use crate::descriptor::{Completion, OpId, OpKind, SendDescriptor, Status};
 use crate::first_numbers::FirstNumbers;
 use crate::limits::{POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
 use crate::path::rtt::Rtt;
@@ -44,15 +44,13 @@ use crate::time::{Span, Time};
 use crate::timers::Timers;
 pub(crate) use acknowledged::Explicit;
 use record::Active;
-pub(crate) use record::Load;
-pub(crate) use short::{AtOnceEnd, Form};
 pub(crate) use timer::SUSPECT_PART;
 pub(crate) use transmission::Outlet;
 use window::Further;
 
 /// What a message is to its receiver.
 #[derive(Clone, Copy, Debug)]
-enum Work {
+pub(crate) enum Work {
     /// To be matched.
     Message,
     /// Bytes for a region, whose key stands in place of match bits.
@@ -96,15 +94,8 @@ struct SendMessage {
     number: Option<u32>,
     /// Where its bytes are, if not in the user's memory.
     chain: Option<Chain>,
-    /// Bytes that leave unasked; set when its train begins.
-    unscheduled: u32,
-    /// Payload bytes of its first frame, and of the others.
-    first_payload: u32,
-    fragment: u16,
-    /// Frames of all of it if none were longer than the MTU; set with the cut.
-    usual_frames: u32,
-    /// Its first frame names its memory, for the receiver to read.
-    direct: bool,
+    /// How it travels; set when its train begins.
+    plan: plan::Plan,
     stage: Stage,
     /// The receiver must say `done` before it is complete: it is pulled, or synchronous.
     needs_done: bool,
@@ -468,18 +459,30 @@ impl SendPath {
             op = bookkeeping::op_id(OpKind::Undelivered, index, generation);
             context = u64::from(message.descriptor.endpoint);
         }
-        let bytes = message.descriptor.segments.bytes();
-        self.completions.push_back(Completion {
+        let completion = Completion { context, ..message.completion(op, status) };
+        self.completions.push_back(completion);
+    }
+}
+
+impl SendMessage {
+    /// What its host is told.
+    #[inline]
+    fn completion(&self, op: OpId, status: Status) -> Completion {
+        let SendDescriptor {
+            ref segments, to, to_endpoint, match_bits, immediate, context, ..
+        } = self.descriptor;
+        let bytes = segments.bytes();
+        Completion {
             op,
             context,
             status,
             bytes,
             total_bytes: bytes,
-            peer: message.descriptor.to,
-            peer_endpoint: message.descriptor.to_endpoint,
-            match_bits: message.descriptor.match_bits,
-            immediate: message.descriptor.immediate,
+            peer: to,
+            peer_endpoint: to_endpoint,
+            match_bits,
+            immediate,
             place: crate::descriptor::BufferPlace::WHOLE,
-        });
+        }
     }
 }

@@ -13,30 +13,21 @@ use crate::memory::{HostMemory, SegmentList};
 use crate::one_sided::{AtomicDescriptor, PutDescriptor, RemoteRegion};
 use crate::time::Time;
 
-impl SendPath {
-    /// Queues a put: a message that goes to a region. `buffered_bytes_max` is what one frame to this peer holds.
-    pub(crate) fn post_put(
-        &mut self,
-        now: Time,
-        peer: u32,
-        put: PutDescriptor,
-        buffered_bytes_max: usize,
-        memory: &impl HostMemory,
-    ) -> Result<OpId, PostError> {
-        if self.messages.is_full() {
-            return Err(PostError::Busy);
-        }
-        let PutDescriptor { target, endpoint, segments, immediate, completion, context } = put;
-        let buffered = completion == CompletionMode::Buffered;
-        if buffered && segments.bytes() > buffered_bytes_max as u64 {
-            return Err(PostError::TooLong);
-        }
+impl PutDescriptor {
+    /// The message that it is: it goes to a region.
+    pub(crate) fn describe(self) -> (SendDescriptor, Work) {
+        let Self { target, endpoint, segments, immediate, completion, context } = self;
         let work = Work::Put { generation: target.generation, offset: target.offset };
-        let send = SendDescriptor { immediate, context, ..describe(&target, endpoint, segments) };
-        let chain = if buffered { Some(self.copy(&[&send.segments], memory)?) } else { None };
-        self.enqueue(now, peer, send, work, chain)
+        let mut send =
+            SendDescriptor { immediate, context, ..describe(&target, endpoint, segments) };
+        if completion == CompletionMode::Buffered {
+            send.completion = completion;
+        }
+        (send, work)
     }
+}
 
+impl SendPath {
     /// Queues an atomic operation, whose operands are copied. With `fetch` its answer goes to the receive path, and it is
     /// complete there.
     pub(crate) fn post_atomic(

@@ -75,15 +75,15 @@ impl SendPath {
         let (left, fragment, early) = match record.what {
             What::Message { message, .. } => {
                 let sending = self.messages.at(message)?;
-                let left = sending.total().checked_sub(sending.fragment_at(place).0)?;
-                let least = least_frames(sending.fragment);
+                let left = sending.total().checked_sub(sending.plan.cut.fragment_at(place).0)?;
+                let least = least_frames(sending.plan.cut.fragment);
                 let early = least.checked_sub(place).filter(|_| sending.is_pulled());
-                (left, sending.fragment, early.unwrap_or(0))
+                (left, sending.plan.cut.fragment, early.unwrap_or(0))
             }
             What::Block { message, offset, .. } => {
                 let sending = self.messages.at(message)?;
-                let start = offset + u64::from(place) * u64::from(sending.fragment);
-                (sending.total().checked_sub(start)?, sending.fragment, 0)
+                let start = offset + u64::from(place) * u64::from(sending.plan.cut.fragment);
+                (sending.total().checked_sub(start)?, sending.plan.cut.fragment, 0)
             }
             // What else the peer asks for is not known here.
             What::Region(block) => (u64::MAX, block.fragment, 0),
@@ -103,7 +103,7 @@ impl SendPath {
 impl SendMessage {
     /// A part of it comes only when the receiver asks.
     fn is_pulled(&self) -> bool {
-        u64::from(self.unscheduled) < self.total()
+        u64::from(self.plan.cut.unscheduled) < self.total()
     }
 }
 

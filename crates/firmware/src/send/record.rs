@@ -265,7 +265,7 @@ impl Active {
     }
 
     /// A frame leaves by this path; gives its place in the path's order of transmission.
-    #[inline]
+    #[inline(always)]
     fn note_departure(&mut self, path: PathId, now: Time, load: Load) -> u32 {
         self.since_request += if load.long { REQUEST_LONG } else { 1 };
         if !self.is_flying() {

@@ -101,7 +101,7 @@ impl SendPath {
         if !free || active.flight(path).in_flight == 0 {
             return None;
         }
-        self.begin(peer, 1, (path, 1), What::Question);
+        self.open(peer, 1, (path, 1), What::Question);
         self.counters.count(Counter::TailProbes);
         Some(sequence)
     }

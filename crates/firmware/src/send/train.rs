@@ -96,21 +96,26 @@ impl SendPath {
         let source = match what {
             What::Message { message, .. } if place > 0 => {
                 let sending = self.messages.at(message)?;
-                let (offset, _) = sending.fragment_at(place);
-                let left = u64::from(sending.unscheduled).checked_sub(offset)?;
+                let (offset, _) = sending.plan.cut.fragment_at(place);
+                let left = u64::from(sending.plan.cut.unscheduled).checked_sub(offset)?;
                 let plain = sending.chain.is_none() && !sending.void;
                 let memory = piece(&sending.descriptor.segments, offset, left).filter(|_| plain)?;
-                Source { kind: Kind::Data, word: place, memory, fragment: sending.fragment }
+                Source {
+                    kind: Kind::Data,
+                    word: place,
+                    memory,
+                    fragment: sending.plan.cut.fragment,
+                }
             }
             What::Block { message, pull, offset, bytes } => {
                 let sending = self.messages.at(message)?;
-                let start = place * u32::from(sending.fragment);
+                let start = place * u32::from(sending.plan.cut.fragment);
                 let left = u64::from(bytes.checked_sub(start)?);
                 let offset = offset + u64::from(start);
                 let list = &sending.descriptor.segments;
                 let memory = piece(list, offset, left).filter(|_| sending.chain.is_none())?;
                 let word = BlockWord { pull, index: place as u16 }.emit();
-                Source { kind: Kind::Block, word, memory, fragment: sending.fragment }
+                Source { kind: Kind::Block, word, memory, fragment: sending.plan.cut.fragment }
             }
             What::Region(block) => {
                 let start = u64::from(place) * u64::from(block.fragment);

@@ -1,20 +1,19 @@
-//! Transmission (I2): chooses the next frame of each peer and builds it, without copying what is large.
+//! Transmission (I2): chooses the next frame of each peer, has it built, and notes what left.
 
-use emp_wire::{
-    BlockWord, DoneStatus, Flags, Kind, LONG_FRAME_BYTES, Sequence, emit_pieces, has_bulk,
-};
+use emp_wire::{DoneStatus, Flags, LONG_FRAME_BYTES, Sequence};
 
-use super::body::Body;
 use super::bookkeeping::handle;
+use super::build::{First, Form, build_first};
+use super::long::load_of;
 use super::record::{Active, FrameState, Load, Record, What};
 use super::timer::DETOUR_RUNS;
 use super::{SendMessage, SendPath, SendPeer, Stage, Work};
 use crate::counters::Counter;
 use crate::cross::{Control, Cross, RouteNews};
 use crate::descriptor::Status;
-use crate::encode::{self, EncodeError, Head, Line, Payload};
+use crate::encode::EncodeError;
 use crate::limits::WINDOW_FRAMES;
-use crate::memory::{HostMemory, Segment, SegmentList};
+use crate::memory::{HostMemory, Segment};
 use crate::path::table::Target;
 use crate::path::unit::room_bytes;
 use crate::path::{PathId, Paths, pacing};
@@ -36,6 +35,16 @@ pub(crate) struct Outlet<'a, M> {
     pub(crate) batch: &'a mut TransmitBatch,
     /// Largest frame that this node takes.
     pub(crate) frame_bytes_max: u16,
+}
+
+/// A frame that was built, as it is noted when it has left.
+pub(super) struct Left {
+    /// Its record's place.
+    pub(super) record: usize,
+    pub(super) sequence: Sequence,
+    pub(super) path: PathId,
+    pub(super) load: Load,
+    pub(super) requested: bool,
 }
 
 impl SendPath {
@@ -91,8 +100,9 @@ impl SendPath {
             if of_train {
                 part = part.or_else(|| self.part_from(peer, sequence, &paths));
             }
-            match self.emit(now, peer, sequence, &paths, out) {
-                Ok(()) => {
+            match self.emit(peer, sequence, &paths, out) {
+                Ok(left) => {
+                    self.on_sent(now, peer, &left, out.cross);
                     part = part.map(|part| part - u32::from(of_train));
                     self.emit_run(now, peer, &paths, &mut part, out);
                 }
@@ -100,13 +110,9 @@ impl SendPath {
                     self.counters.count(Counter::DropTooLong);
                     let record = self.peers[peer].active.as_deref();
                     if let Some(record) = record.and_then(|active| active.record_of(sequence)) {
-                        self.on_sent(
-                            now,
-                            peer,
-                            (record, sequence),
-                            (PathId::FIRST, Load::SHORT),
-                            false,
-                        );
+                        let (path, requested) = (PathId::FIRST, false);
+                        let left = Left { record, sequence, path, load: Load::SHORT, requested };
+                        self.note_sent(now, peer, &left);
                     }
                 }
                 Err(EncodeError::Full) => {
@@ -194,7 +200,7 @@ impl SendPath {
         {
             let active = self.peers[peer].active.as_deref_mut()?;
             let control = active.controls.pop_front().expect("not empty");
-            self.begin(peer, 1, (PathId::FIRST, 1), What::Control(control));
+            self.open(peer, 1, (PathId::FIRST, 1), What::Control(control));
             return Some(sequence);
         }
         if unsent(active).is_none()
@@ -224,7 +230,8 @@ impl SendPath {
         let (path, _) = paths.pick(record.path);
         let room = (sequence.since(active.unacked) as u32) < WINDOW_FRAMES;
         let place = sequence.since(record.first) as u32;
-        let bytes = self.load_of(record, place, usual_bytes).bytes;
+        let message = record.what.message().and_then(|index| self.messages.at(index));
+        let bytes = load_of(record, message, place, usual_bytes).bytes;
         let may = (room || sequence == active.unacked) && !active.in_doubt();
         may.then_some((sequence, path, bytes.into()))
     }
@@ -315,171 +322,73 @@ impl SendPath {
         }
     }
 
-    /// Builds one frame into the batch.
+    /// Builds one frame into the batch, for the first time or again.
     fn emit(
         &mut self,
-        now: Time,
         peer: u32,
         sequence: Sequence,
         paths: &Paths,
         out: &mut Outlet<'_, impl HostMemory>,
-    ) -> Result<(), EncodeError> {
-        let Outlet { peers, cross, memory, batch, frame_bytes_max } = out;
-        let frame_bytes_max = *frame_bytes_max;
-        let active = self.peers[peer].active.as_deref().expect("the peer is active");
+    ) -> Result<Left, EncodeError> {
+        let to = &out.peers[peer];
+        let entry = &self.peers[peer];
+        let active = entry.active.as_deref().expect("the peer is active");
         let index = active.record_of(sequence).expect("chosen frames have records");
         let record = &active.records[index];
-        let place = sequence.since(record.first) as u32;
-        let (path, way) = paths.pick(path_for(active, record, sequence, paths));
-        let load = self.load_of(record, place, peers[peer].frame_bytes_max);
-        let flags = self.flags(peer, sequence, record, place, (path, load));
-        let requested = flags.has(Flags::ACK_REQUEST);
-        let acknowledge = cross.acks[peer].acknowledge;
-        let (own, source_tag) = (peers.own, peers.source_tag);
-        let head = |kind, flags: Flags, word| Head { kind, flags, sequence, acknowledge, word };
-        let (bundles, check_payload) = (self.profile.bundles, self.checks_payload(way));
-        let inline_bytes = self.inline_bytes(way, record);
-        let long = paths.is_long(path);
-        // Where a train lands, each frame has a link frame of its own.
-        let bundles = bundles && record.count == 1;
-        let line = Line {
-            source_tag,
-            peer: &peers[peer],
-            way,
-            check_payload,
-            inline_bytes,
-            bundles,
-            long,
+        let (what, place) = (record.what, sequence.since(record.first) as u32);
+        let message = match what.message() {
+            Some(index) => Some(self.messages.at(index).ok_or(EncodeError::Unsendable)?),
+            None => None,
         };
-        let copied = match record.what {
-            What::Skip | What::Question => {
-                let head = head(Kind::Skip, flags, 0);
-                encode::frame(batch, &line, &head, |_| 0, Payload::None, *memory)?
+        let (path, way) = paths.pick(path_for(active, record, sequence, paths));
+        let load = load_of(record, message, place, to.frame_bytes_max);
+        let flags = self.flags(entry, active, record, (sequence, message), (path, load));
+        let form = Form {
+            way,
+            flags,
+            sequence,
+            inline_bytes: self.inline_bytes(way, record),
+            check_payload: self.checks_payload(way),
+            // Where a train lands, each frame has a link frame of its own.
+            bundles: self.profile.bundles && record.count == 1,
+            long: paths.is_long(path),
+        };
+        let copied = match (what, message) {
+            (What::Message { message: at, number }, Some(message)) if place == 0 => {
+                let handle = handle(at, self.messages.generation(at));
+                let first = First { shape: message.shape(), plan: message.plan, handle, number };
+                build_first(&mut self.pool, peer, first, &form, out)?
             }
-            What::Control(control) => {
-                let (kind, word, more) = control.head();
-                let head = head(kind, flags.with(more), word);
-                let body = |into: &mut [u8]| control.emit(own, frame_bytes_max, into);
-                let values = control.values().and_then(|values| cross.replies.get(values));
-                let payload = match values {
-                    Some((pool, chain, bytes)) => Payload::Pool { pool, chain, offset: 0, bytes },
-                    None => Payload::None,
-                };
-                // Fetched values count as fields: what a profile does not check is bulk.
-                let line = Line { check_payload: true, ..line };
-                encode::frame(batch, &line, &head, body, payload, *memory)?
-            }
-            What::Region(block) => {
-                let start = u64::from(place) * u64::from(block.fragment);
-                let part = block.memory.part(start, block.fragment.into());
-                let word = BlockWord { pull: block.pull, index: place as u16 }.emit();
-                let head = head(Kind::Block, flags, word);
-                let list = SegmentList::one(part);
-                let payload = Payload::Host { list: &list, offset: 0, bytes: part.bytes };
-                let line = Line { inline_bytes: inline_of(*memory, part, inline_bytes), ..line };
-                encode::frame(batch, &line, &head, |_| 0, payload, *memory)?
-            }
-            What::Message { message, number } if place == 0 && self.is_plain(message) => {
-                let handle = handle(message, self.messages.generation(message));
-                let sending = self.messages.at(message).ok_or(EncodeError::Unsendable)?;
-                let (offset, bytes) = sending.fragment_at(0);
-                let body = sending.message(own, frame_bytes_max, handle);
-                let head = head(
-                    Kind::Message,
-                    flags.with(body.flags()).with(sending.more_flags()),
-                    number,
-                );
-                let payload = payload(&mut self.pool, sending, offset, bytes);
-                let body = |into: &mut [u8]| body.emit(into);
-                encode::frame(batch, &line, &head, body, payload, *memory)?
-            }
-            What::Message { message, number } => {
-                let generation = self.messages.generation(message);
-                let sending = self.messages.at_mut(message).ok_or(EncodeError::Unsendable)?;
-                let (offset, bytes) = sending.fragment_at(place);
-                let (body, word) = if place == 0 {
-                    let handle = handle(message, generation);
-                    (sending.body(own, frame_bytes_max, handle), number)
-                } else {
-                    (Body::Data, place)
-                };
-                let head = head(body.kind(), flags.with(body.flags()), word);
-                let pieces = (place == 0 && sending.direct && !sending.void).then(|| {
-                    let route = peers[peer].route();
-                    let stamp = route.and_then(|(link, &to)| memory.stamp(link, to));
-                    // A receiver that cannot read any more finds another name, and pulls.
-                    (stamp.unwrap_or(0), sending.descriptor.segments.clone())
-                });
-                let payload = payload(&mut self.pool, sending, offset, bytes);
-                // The list of pieces may be long.
-                let line = Line {
-                    bundles: line.bundles && pieces.is_none(),
-                    // An atomic's operands count as fields.
-                    check_payload: line.check_payload || !has_bulk(body.kind()),
-                    ..line
-                };
-                let body = |into: &mut [u8]| {
-                    let fields = body.emit(into);
-                    let Some((stamp, list)) = &pieces else { return fields };
-                    let list = list.as_slice().iter().map(|piece| (piece.address, piece.bytes));
-                    fields + emit_pieces(*stamp, list, &mut into[fields..])
-                };
-                encode::frame(batch, &line, &head, body, payload, *memory)?
-            }
-            What::Block { message, pull, offset, bytes } => {
-                let sending = self.messages.at_mut(message).ok_or(EncodeError::Unsendable)?;
-                let fragment = u32::from(sending.fragment);
-                let start = place * fragment;
-                let left = bytes.checked_sub(start).ok_or(EncodeError::Unsendable)?;
-                let bytes = fragment.min(left);
-                let word = BlockWord { pull, index: place as u16 }.emit();
-                let head = head(Kind::Block, flags, word);
-                let offset = offset + u64::from(start);
-                let payload = payload(&mut self.pool, sending, offset, u64::from(bytes));
-                encode::frame(batch, &line, &head, |_| 0, payload, *memory)?
-            }
+            _ => self.build(peer, what, place, &form, out)?,
         };
         self.counters.add(Counter::BytesCopied, copied);
-        if cross.acks[peer].carry(now) {
-            self.counters.count(Counter::AcksPiggybacked);
-        }
-        self.on_sent(now, peer, (index, sequence), (path, load), requested);
-        Ok(())
-    }
-
-    /// A message to be matched whose first frame says nothing but that: most are, and theirs are built with less ado.
-    #[inline]
-    fn is_plain(&self, message: u32) -> bool {
-        self.messages.at(message).is_some_and(|message| {
-            matches!(message.work, Work::Message) && !message.void && !message.direct
-        })
+        let requested = flags.has(Flags::ACK_REQUEST);
+        Ok(Left { record: index, sequence, path, load, requested })
     }
 
     /// Flags that any frame may need: acknowledgement, its request, end of train.
+    #[inline]
     fn flags(
         &self,
-        peer: u32,
-        sequence: Sequence,
+        entry: &SendPeer,
+        active: &Active,
         record: &Record,
-        place: u32,
+        (sequence, message): (Sequence, Option<&SendMessage>),
         (path, load): (PathId, Load),
     ) -> Flags {
-        let entry = &self.peers[peer];
-        let active = entry.active.as_deref().expect("the peer is active");
+        let place = sequence.since(record.first) as u32;
         let last = place + 1 == record.count;
-        let awaited = match record.what {
-            What::Message { message, .. } | What::Block { message, .. } => {
+        let awaited = match (record.what, message) {
+            (What::Message { .. } | What::Block { .. }, Some(message)) => {
                 // What the target answers brings the acknowledgement with it. So does the end of a message that is pulled,
                 // but that may be long after its first trains.
-                let answered = |message: &SendMessage| match message.work {
+                let answered = match message.work {
                     Work::Message => load.long && message.needs_done,
                     _ => true,
                 };
-                self.messages
-                    .at(message)
-                    .is_some_and(|message| !message.completed && !answered(message))
+                !message.completed && !answered
             }
-            What::Question => true,
+            (What::Question, _) => true,
             _ => false,
         };
         let low = self.asks(entry, path, sequence, load.bytes);
@@ -490,26 +399,24 @@ impl SendPath {
             .with_if((last && awaited) || low || resent || tried, Flags::ACK_REQUEST)
     }
 
-    /// Notes that a frame of this record went out (or would have, had it been possible), and whether it requests an acknowledgement.
-    fn on_sent(
-        &mut self,
-        now: Time,
-        peer: u32,
-        (record, sequence): (usize, Sequence),
-        form: (PathId, Load),
-        request: bool,
-    ) {
+    /// Notes that a frame went out, and with it what acknowledgement is owed.
+    #[inline(always)]
+    pub(super) fn on_sent(&mut self, now: Time, peer: u32, left: &Left, cross: &mut Cross) {
+        if cross.acks[peer].carry(now) {
+            self.counters.count(Counter::AcksPiggybacked);
+        }
+        self.note_sent(now, peer, left);
+    }
+
+    /// Notes that a frame went out, or would have, had it been possible.
+    #[inline(always)]
+    fn note_sent(&mut self, now: Time, peer: u32, left: &Left) {
+        let Left { record, sequence, path, load, requested } = *left;
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
-        let resent = active.on_sent(sequence, form, request, now);
+        let resent = active.on_sent(sequence, (path, load), requested, now);
         if !resent {
             active.records[record].sent += 1;
         }
-        self.count_sent(form, resent);
-    }
-
-    /// Counts a frame that went out.
-    #[inline]
-    pub(super) fn count_sent(&mut self, (path, load): (PathId, Load), resent: bool) {
         self.counters.count(if resent { Counter::FramesResent } else { Counter::FramesSent });
         if load.long {
             self.counters.count(Counter::FramesLong);
@@ -575,17 +482,4 @@ fn lowest_lost(active: &Active) -> Option<Sequence> {
     (0..WINDOW_FRAMES)
         .map(|i| active.unacked.plus(i))
         .find(|sequence| active.frame(*sequence).state == FrameState::Lost)
-}
-
-fn payload<'a>(
-    pool: &'a mut crate::pool::Pool,
-    message: &'a SendMessage,
-    offset: u64,
-    bytes: u64,
-) -> Payload<'a> {
-    match &message.chain {
-        _ if bytes == 0 => Payload::None,
-        Some(chain) => Payload::Pool { pool, chain, offset, bytes },
-        None => Payload::Host { list: &message.descriptor.segments, offset, bytes },
-    }
 }

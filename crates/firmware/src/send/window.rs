@@ -123,7 +123,7 @@ impl SendPath {
     /// V20: ask for an acknowledgement when little of the window is left, but not with every frame: not while a question is under
     /// way, whose answer lets as many frames go as were sent before it. Otherwise a sender that is ahead of its receiver would have each
     /// frame answered alone, and the answer let one frame go, which asks again.
-    #[inline]
+    #[inline(always)]
     pub(super) fn asks(
         &self,
         entry: &SendPeer,

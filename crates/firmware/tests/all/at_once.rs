@@ -39,8 +39,7 @@ fn what_is_copied_is_over_with_its_post_and_only_once() {
     let mut batch = TransmitBatch::new(1500);
     let node = &mut pair.nodes[0];
     let send = small(5, CompletionMode::Auto);
-    let posted =
-        node.firmware.post_send_into(pair.now, send, &mut node.memory, &mut batch).unwrap();
+    let posted = crate::common::post_into(node, pair.now, send, &mut batch).unwrap();
     let over = posted.over.expect("nothing stands before it");
     assert_eq!((over.op, over.status, over.context), (posted.op, Status::Ok, 1_005));
     assert_eq!((over.bytes, over.match_bits, over.immediate), (48, 5, Some(7)));
@@ -88,7 +87,7 @@ fn there(pair: &mut Pair, from: usize, completion: CompletionMode) {
     let mut batch = TransmitBatch::new(1500);
     let node = &mut pair.nodes[from];
     let send = SendDescriptor { to: NodeId(2 - from as u64), ..small(5, completion) };
-    node.firmware.post_send_into(pair.now, send, &mut node.memory, &mut batch).unwrap();
+    crate::common::post_into(node, pair.now, send, &mut batch).unwrap();
     if batch.is_empty() {
         node.firmware.poll_transmit(pair.now, &mut node.memory, &mut batch);
     }
@@ -237,8 +236,7 @@ fn what_is_to_be_delivered_leaves_at_once_and_is_not_copied() {
     let (free, copied) = (node.firmware.pool_slots().0, Counter::BytesCopied);
     let before = node.firmware.counters().get(copied);
     let send = small(5, CompletionMode::Delivered);
-    let posted =
-        node.firmware.post_send_into(pair.now, send, &mut node.memory, &mut batch).unwrap();
+    let posted = crate::common::post_into(node, pair.now, send, &mut batch).unwrap();
     assert_eq!((posted.over, batch.frames().len()), (None, 1), "it has left, and is not over");
     assert_eq!(node.firmware.pool_slots().0, free);
     assert_eq!(node.firmware.counters().get(copied) - before, 48, "into its frame");
@@ -274,7 +272,7 @@ fn what_must_be_copied_is_no_longer_than_a_frame() {
             let mut batch = TransmitBatch::new(1500);
             let node = &mut pair.nodes[0];
             let send = SendDescriptor { segments: segments.clone(), ..small(5, completion) };
-            let posted = node.firmware.post_send_into(pair.now, send, &mut node.memory, &mut batch);
+            let posted = crate::common::post_into(node, pair.now, send, &mut batch);
             (posted.map(|_| ()), batch.frames().len())
         };
         assert_eq!(post(CompletionMode::Buffered), (Err(PostError::TooLong), 0), "{bytes}");

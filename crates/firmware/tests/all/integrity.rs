@@ -104,12 +104,7 @@ fn memory_that_a_link_may_read_is_the_firmwares_until_acknowledged() {
                 pair.receive(0, Selector::ANY, bytes);
                 pair.receive(1, Selector::ANY, bytes);
                 let [node, other] = &mut pair.nodes;
-                let posted = node.firmware.post_send_into(
-                    pair.now,
-                    send(turn),
-                    &mut node.memory,
-                    &mut batch,
-                );
+                let posted = crate::common::post_into(node, pair.now, send(turn), &mut batch);
                 posted.unwrap();
                 for (at, frame) in batch.frames().iter().enumerate() {
                     let mut all = batch.inline(at).to_vec();
@@ -133,8 +128,7 @@ fn memory_that_a_link_may_read_is_the_firmwares_until_acknowledged() {
             pair.receive(0, Selector::ANY, bytes);
             let node = &mut pair.nodes[0];
             node.done.clear();
-            let posted =
-                node.firmware.post_send_into(pair.now, send(9), &mut node.memory, &mut batch);
+            let posted = crate::common::post_into(node, pair.now, send(9), &mut batch);
             let over = posted.unwrap().over.is_some();
             let (end, mut names, mut ended) = (pair.now + Span::ms(5_000), false, over);
             while pair.now < end {

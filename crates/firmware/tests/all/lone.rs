@@ -34,7 +34,7 @@ fn frame(pair: &mut Pair, send: SendDescriptor, at_once: bool) -> Vec<u8> {
     let mut batch = TransmitBatch::new(1500);
     let node = &mut pair.nodes[0];
     if at_once {
-        let posted = node.firmware.post_send_into(pair.now, send, &mut node.memory, &mut batch);
+        let posted = crate::common::post_into(node, pair.now, send, &mut batch);
         assert!(posted.expect("room").over.is_some());
     } else {
         node.firmware.post_send(pair.now, send, &mut node.memory).expect("room");

@@ -186,7 +186,8 @@ fn messages_that_leave_at_once_are_numbered_across_the_wrap() {
             context: 0,
         };
         let (now, memory) = (real.now, &mut real.memory);
-        let posted = real.firmware.post_send_into(now, send, memory, &mut batch).unwrap();
+        let exit = Exit { batch: &mut batch, lends: false };
+        let posted = real.firmware.post_send_into(now, send, memory, Some(exit), |_| now).unwrap();
         assert!(posted.over.is_some(), "it left");
         let (header, _) = emp_wire::Header::parse(batch.inline(0)).unwrap();
         sent.push((header.word, header.sequence.0));

@@ -328,3 +328,14 @@ pub fn give(pair: &mut Pair, to: usize, bytes: &[u8]) {
     let o = &mut pair.nodes[to];
     o.firmware.handle_frame(pair.now, LinkIndex(0), from, bytes, &mut o.memory);
 }
+
+/// Posts a send that may leave at once, into this batch.
+pub fn post_into(
+    node: &mut Node,
+    now: Time,
+    send: SendDescriptor,
+    batch: &mut TransmitBatch,
+) -> Result<Posted, PostError> {
+    let exit = Exit { batch, lends: false };
+    node.firmware.post_send_into(now, send, &mut node.memory, Some(exit), |_| now)
+}

@@ -232,7 +232,7 @@ impl Firmware {
         put: PutDescriptor,
         memory: &mut impl HostMemory,
     ) -> Result<OpId, PostError> {
-        self.post_put_into(now, put, memory, None, |_| now)
+        self.post_put_into(now, put, memory, None, |_| now).map(|posted| posted.op)
     }
 
     /// The same; it may leave within its post as a [message](Self::post_send_into) may.
@@ -243,10 +243,10 @@ impl Firmware {
         memory: &mut impl HostMemory,
         exit: Option<Exit<'_>>,
         depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
-    ) -> Result<OpId, PostError> {
+    ) -> Result<Posted, PostError> {
         let (send, work) = put.describe();
         check_buffered(&send, self.atomic_bytes_max())?;
-        self.post(last, send, work, memory, exit, depart).map(|posted| posted.op)
+        self.post(last, send, work, memory, exit, depart)
     }
 
     /// Posts a get. It is complete when all bytes are here.

@@ -2,13 +2,65 @@
 
 use emp_firmware::{
     AtomicDescriptor, Completion, Exit, Firmware, GetDescriptor, Leaving, OpId, OpKind, PostError,
-    PutDescriptor, SendDescriptor, Time,
+    Posted, PutDescriptor, SendDescriptor, Time,
 };
 
 use crate::clock;
 use crate::core::Core;
 use crate::memory::ProcessMemory;
+use crate::queues::QueueKey;
 use crate::requests::{Begun, SlotKey, State};
+
+/// What may leave within its post.
+trait Departing {
+    fn set_context(&mut self, context: u64);
+
+    /// As [`Firmware::post_send_into`].
+    fn post_into(
+        self,
+        firmware: &mut Firmware,
+        last: Time,
+        memory: &mut ProcessMemory,
+        exit: Option<Exit<'_>>,
+        depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
+    ) -> Result<Posted, PostError>;
+}
+
+impl Departing for SendDescriptor {
+    fn set_context(&mut self, context: u64) {
+        self.context = context;
+    }
+
+    #[inline(always)]
+    fn post_into(
+        self,
+        firmware: &mut Firmware,
+        last: Time,
+        memory: &mut ProcessMemory,
+        exit: Option<Exit<'_>>,
+        depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
+    ) -> Result<Posted, PostError> {
+        firmware.post_send_into(last, self, memory, exit, depart)
+    }
+}
+
+impl Departing for PutDescriptor {
+    fn set_context(&mut self, context: u64) {
+        self.context = context;
+    }
+
+    #[inline(always)]
+    fn post_into(
+        self,
+        firmware: &mut Firmware,
+        last: Time,
+        memory: &mut ProcessMemory,
+        exit: Option<Exit<'_>>,
+        depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
+    ) -> Result<Posted, PostError> {
+        firmware.post_put_into(last, self, memory, exit, depart)
+    }
+}
 
 impl Core {
     /// Posts by `post`, which is given the descriptor's context, and keeps a slot for the operation.
@@ -36,11 +88,22 @@ impl Core {
     #[inline]
     pub(crate) unsafe fn post_send(
         &mut self,
-        mut send: SendDescriptor,
+        send: SendDescriptor,
         state: State,
         (more, departs): (bool, bool),
     ) -> Result<Begun, PostError> {
         self.acknowledge_before(&send, departs);
+        self.post_departing(send, state, (more, departs))
+    }
+
+    /// Posts what may leave within its post.
+    #[inline(always)]
+    fn post_departing(
+        &mut self,
+        mut posted: impl Departing,
+        state: State,
+        (more, departs): (bool, bool),
+    ) -> Result<Begun, PostError> {
         let last = self.last_turn.max(self.last_post);
         let Self { firmware: Some(firmware), outgoing, memory, links, seldom, .. } = self else {
             return Err(PostError::Closing);
@@ -62,8 +125,8 @@ impl Core {
         let mut is_lent = false;
         self.guessed = false;
         let begun = self.requests.insert_unless_over(state, |context| {
-            send.context = context;
-            firmware.post_send_into(last, send, memory, exit, |leaving| {
+            posted.set_context(context);
+            posted.post_into(firmware, last, memory, exit, |leaving| {
                 let left = leaving.zip(offers.as_deref_mut());
                 if let Some((Leaving { batch, lent }, offers)) = left {
                     is_lent = lent;
@@ -89,6 +152,18 @@ impl Core {
         begun
     }
 
+    /// The operation that was begun, for the raw API. If it is over, its completion is handed out with the context that its descriptor had.
+    #[inline]
+    pub(crate) fn raw_op(&mut self, begun: Begun, queue: QueueKey, context: u64) -> OpId {
+        match begun {
+            Begun::Flying(key) => self.requests.op(key),
+            Begun::Over(completion) => {
+                self.hand_raw(queue, context, &completion);
+                completion.op
+            }
+        }
+    }
+
     /// Has an acknowledgement leave before this message if it had better, with it or, if the message `departs`, at once.
     #[inline]
     fn acknowledge_before(&mut self, send: &SendDescriptor, departs: bool) {
@@ -99,21 +174,18 @@ impl Core {
         }
     }
 
-    /// Posts a put. The caller goes on with [`posted`](Self::posted).
+    /// Posts a put as [`post_send`](Self::post_send) posts a send.
     ///
     /// # Safety
     ///
     /// The segments are covered by the invariant of [`crate::memory`].
     pub(crate) unsafe fn post_put(
         &mut self,
-        now: Time,
-        mut put: PutDescriptor,
+        put: PutDescriptor,
         state: State,
-    ) -> Result<SlotKey, PostError> {
-        self.insert(state, |firmware, memory, context| {
-            put.context = context;
-            firmware.post_put(now, put, memory)
-        })
+        departs: bool,
+    ) -> Result<Begun, PostError> {
+        self.post_departing(put, state, (false, departs))
     }
 
     /// Posts a get. The caller goes on with [`posted`](Self::posted).

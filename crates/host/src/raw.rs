@@ -55,13 +55,7 @@ impl Endpoint {
         // SAFETY: as the caller promises.
         let (mut core, begun) = unsafe { self.begin_send_raw(send, more) }?;
         let now = core.last_post;
-        let op = match begun {
-            Begun::Flying(key) => core.requests.op(key),
-            Begun::Over(completion) => {
-                core.hand_raw(queue, context, &completion);
-                completion.op
-            }
-        };
+        let op = core.raw_op(begun, queue, context);
         shared.posted_with(&mut core, now, more);
         Ok(op)
     }

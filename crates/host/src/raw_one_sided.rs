@@ -8,7 +8,7 @@ use emp_firmware::{
 use crate::core::Core;
 use crate::endpoint::{Endpoint, make_room};
 use crate::raw::RawOp;
-use crate::requests::{SlotKey, State};
+use crate::requests::State;
 use crate::shared::{Locked, Shared};
 
 impl Shared {
@@ -71,8 +71,13 @@ impl Endpoint {
     pub unsafe fn post_put_raw(&self, mut put: PutDescriptor) -> Result<RawOp, PostError> {
         put.endpoint = self.inner.number;
         let context = put.context;
-        // SAFETY: the caller keeps the segments valid until the completion is handed out.
-        self.post_raw(context, |core, now, state| unsafe { core.post_put(now, put, state) })
+        let shared = &self.inner.node.shared;
+        self.post_raw(context, |core, state| {
+            let departs = shared.sends_itself(core, false);
+            // SAFETY: the caller keeps the segments valid until the completion is handed out.
+            let begun = unsafe { core.post_put(put, state, departs) }?;
+            Ok((core.raw_op(begun, self.inner.queue, context), core.last_post))
+        })
     }
 
     /// Posts a get into memory that the caller manages. `endpoint` of the descriptor is replaced by this endpoint's number.
@@ -84,8 +89,12 @@ impl Endpoint {
     pub unsafe fn post_get_raw(&self, mut get: GetDescriptor) -> Result<RawOp, PostError> {
         get.endpoint = self.inner.number;
         let context = get.context;
-        // SAFETY: the caller keeps the segments valid until the completion is handed out.
-        self.post_raw(context, |core, now, state| unsafe { core.post_get(now, get, state) })
+        self.post_raw(context, |core, state| {
+            let now = core.now();
+            // SAFETY: the caller keeps the segments valid until the completion is handed out.
+            let key = unsafe { core.post_get(now, get, state) }?;
+            Ok((core.requests.op(key), now))
+        })
     }
 
     /// Posts an atomic operation. `endpoint` of the descriptor is replaced by this endpoint's number. The completion comes
@@ -98,8 +107,12 @@ impl Endpoint {
     pub unsafe fn post_atomic_raw(&self, mut atomic: AtomicDescriptor) -> Result<RawOp, PostError> {
         atomic.endpoint = self.inner.number;
         let context = atomic.context;
-        // SAFETY: the caller keeps the segments valid until the completion is handed out.
-        self.post_raw(context, |core, now, state| unsafe { core.post_atomic(now, atomic, state) })
+        self.post_raw(context, |core, state| {
+            let now = core.now();
+            // SAFETY: the caller keeps the segments valid until the completion is handed out.
+            let key = unsafe { core.post_atomic(now, atomic, state) }?;
+            Ok((core.requests.op(key), now))
+        })
     }
 
     /// Has notices for this endpoint handed out with its completions from now on: of puts by others that notify
@@ -112,19 +125,18 @@ impl Endpoint {
     fn post_raw(
         &self,
         context: u64,
-        post: impl FnOnce(&mut Core, Time, State) -> Result<SlotKey, PostError>,
+        post: impl FnOnce(&mut Core, State) -> Result<(RawOp, Time), PostError>,
     ) -> Result<RawOp, PostError> {
         let state = State::Raw { queue: self.inner.queue, context };
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
-        let now = core.now();
-        match post(&mut core, now, state) {
-            Ok(key) => {
-                let op = core.requests.op(key);
+        match post(&mut core, state) {
+            Ok((op, now)) => {
                 shared.posted(&mut core, now);
                 Ok(op)
             }
             Err(error) => {
+                let now = core.now();
                 make_room(&mut core, error, now);
                 Err(error)
             }

@@ -85,7 +85,7 @@ impl Endpoint {
         let held = Held::new(buffer);
         let list = held.segments();
         self.post(held, list, false, |core, segments| {
-            let now = core.now();
+            let departs = self.inner.node.shared.sends_itself(core, false);
             let put = PutDescriptor {
                 target,
                 endpoint: self.inner.number,
@@ -96,8 +96,8 @@ impl Endpoint {
             };
             // SAFETY: the segments are those of `held`, which the request keeps until the completion is handed out, so they
             // stay valid and nobody writes to them.
-            let key = unsafe { core.post_put(now, put, State::InFlight) }?;
-            Ok((Begun::Flying(key), now))
+            let begun = unsafe { core.post_put(put, State::InFlight, departs) }?;
+            Ok((begun, core.last_post))
         })
     }
 

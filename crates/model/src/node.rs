@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use emp_firmware::{
     Completion, Config, Counter, Exit, Firmware, LinkCost, LinkIndex, LinkInfo, NodeEvent, OpId,
-    OpKind, PostError, Profile, SendDescriptor, Span, Time,
+    OpKind, PostError, Posted, Profile, PutDescriptor, SendDescriptor, Span, Time,
 };
 use emp_wire::{LinkAddress, NodeId};
 
@@ -139,16 +139,40 @@ impl SimNode {
         send: SendDescriptor,
         network: &mut Network,
     ) -> Result<OpId, PostError> {
+        self.post_by(index, now, network, |firmware, memory, exit| {
+            firmware.post_send_into(now, send, memory, exit, |_| now)
+        })
+    }
+
+    /// The same of a put.
+    pub fn post_put(
+        &mut self,
+        index: usize,
+        now: Time,
+        put: PutDescriptor,
+        network: &mut Network,
+    ) -> Result<OpId, PostError> {
+        self.post_by(index, now, network, |firmware, memory, exit| {
+            firmware.post_put_into(now, put, memory, exit, |_| now)
+        })
+    }
+
+    fn post_by(
+        &mut self,
+        index: usize,
+        now: Time,
+        network: &mut Network,
+        post: impl FnOnce(&mut Firmware, &mut SimMemory, Option<Exit<'_>>) -> Result<Posted, PostError>,
+    ) -> Result<OpId, PostError> {
         let Some(firmware) = &mut self.firmware else { return Err(PostError::Closing) };
         let full = network.egress_free(index).since(now) > EGRESS_MAX;
         if !self.setup.pace.posts_at_once || full || now < self.paused_until {
-            return firmware.post_send(now, send, &mut self.memory);
+            return post(firmware, &mut self.memory, None).map(|posted| posted.op);
         }
         let Some(batch) = self.outbox.growing() else {
-            return firmware.post_send(now, send, &mut self.memory);
+            return post(firmware, &mut self.memory, None).map(|posted| posted.op);
         };
-        let exit = Exit { batch, lends: false };
-        let posted = firmware.post_send_into(now, send, &mut self.memory, Some(exit), |_| now);
+        let posted = post(firmware, &mut self.memory, Some(Exit { batch, lends: false }));
         self.outbox.grown();
         let waits = self.setup.card.gathers_posts && self.prng.percent(50);
         if !waits && !self.outbox.is_done() {

@@ -1,8 +1,9 @@
-//! The frame of a message that leaves within its post is byte for byte as that of one that waited.
+//! The frame of a message or put that leaves within its post is byte for byte as that of one that waited.
 
-use crate::common::{Pair, give};
+use crate::common::{HALF, Pair, give};
 use emp_firmware::{
-    CompletionMode, Profile, Segment, SegmentList, Selector, SendDescriptor, Span, TransmitBatch,
+    CompletionMode, Exit, Profile, PutDescriptor, RemoteRegion, Rights, Segment, SegmentList,
+    Selector, SendDescriptor, Span, Status, TransmitBatch,
 };
 use emp_wire::NodeId;
 
@@ -85,5 +86,96 @@ fn it_is_as_any_other() {
                 assert!(first == second, "{bytes} bytes, {immediate:?}, one piece: {one}");
             }
         }
+    }
+}
+
+/// Two nodes of which the second exports the end of its memory.
+fn with_region() -> Pair {
+    let mut pair = pair(&Profile::DEFAULT);
+    let memory = Segment { address: HALF, bytes: HALF };
+    pair.nodes[1].firmware.export_region(Some(7), memory, Rights::BOTH, 0).expect("the first");
+    pair
+}
+
+fn put(bytes: u64, immediate: Option<u64>, completion: CompletionMode) -> PutDescriptor {
+    let target =
+        RemoteRegion { to: NodeId(2), to_endpoint: 0, key: 7, generation: 0, offset: bytes };
+    let segments = pieces(bytes, true);
+    PutDescriptor { target, endpoint: 0, segments, immediate, completion, context: bytes }
+}
+
+/// Frames that a put leaves in, within its post or in its turn.
+fn put_frames(pair: &mut Pair, put: PutDescriptor, at_once: bool) -> Vec<Vec<u8>> {
+    let mut batch = TransmitBatch::new(1500);
+    let node = &mut pair.nodes[0];
+    let (now, memory) = (pair.now, &mut node.memory);
+    if at_once {
+        let exit = Exit { batch: &mut batch, lends: false };
+        let posted = node.firmware.post_put_into(now, put, memory, Some(exit), |_| now);
+        assert!(posted.expect("room").over.is_none(), "its target says when it is over");
+    } else {
+        node.firmware.post_put(now, put, memory).expect("room");
+        node.firmware.poll_transmit(now, memory, &mut batch);
+    }
+    let frame = |at: usize| {
+        let mut bytes = batch.inline(at).to_vec();
+        for segment in batch.frames()[at].segments() {
+            let start = segment.address as usize;
+            bytes.extend_from_slice(&memory.0[start..start + segment.bytes as usize]);
+        }
+        bytes
+    };
+    (0..batch.frames().len()).map(frame).collect()
+}
+
+#[test]
+fn a_put_is_as_any_other() {
+    let mut pairs = [(with_region(), true), (with_region(), false)];
+    for bytes in [0, 1, 32, 188, 300, 1_300] {
+        for immediate in [None, Some(9)] {
+            for completion in [CompletionMode::Auto, CompletionMode::Buffered] {
+                let [first, second] = pairs.each_mut().map(|(pair, at_once)| {
+                    let [frame] =
+                        &put_frames(pair, put(bytes, immediate, completion), *at_once)[..]
+                    else {
+                        panic!("{bytes} bytes are one frame")
+                    };
+                    give(pair, 1, frame);
+                    pair.run(Span::ms(5));
+                    let done = pair.nodes[0].done.drain(..).filter(|done| done.context == bytes);
+                    assert_eq!(done.map(|done| done.status).collect::<Vec<_>>(), [Status::Ok]);
+                    frame.clone()
+                });
+                assert!(first == second, "{bytes} bytes, {immediate:?}, {completion:?}");
+            }
+        }
+    }
+    let [(first, _), (second, _)] = &mut pairs;
+    assert!(first.nodes[1].memory.0[HALF as usize..] == second.nodes[1].memory.0[HALF as usize..]);
+    for (pair, _) in &mut pairs {
+        pair.check_idle();
+    }
+}
+
+/// What left within its post and was lost is sent again: from its memory, or from the copy that was made of it.
+#[test]
+fn a_put_that_is_lost_is_sent_again() {
+    for completion in [CompletionMode::Delivered, CompletionMode::Buffered] {
+        let mut pair = with_region();
+        let posted = pair.nodes[0].memory.0[3..303].to_vec();
+        let (free, _) = pair.nodes[0].firmware.pool_slots();
+        assert_eq!(put_frames(&mut pair, put(300, None, completion), true).len(), 1);
+        let copied = completion == CompletionMode::Buffered;
+        let (left, _) = pair.nodes[0].firmware.pool_slots();
+        assert_eq!(left < free, copied);
+        if copied {
+            pair.nodes[0].memory.0[3..303].fill(0xEE);
+        }
+        pair.run(Span::ms(100));
+        let done = pair.nodes[0].done.iter().filter(|done| done.context == 300);
+        assert_eq!(done.map(|done| done.status).collect::<Vec<_>>(), [Status::Ok]);
+        let placed = HALF as usize + 300;
+        assert!(pair.nodes[1].memory.0[placed..placed + 300] == posted[..], "{completion:?}");
+        pair.check_idle();
     }
 }

@@ -122,7 +122,7 @@ impl World {
                     memory.post(&[bytes / 3, bytes - bytes / 3], Access::Read, &data);
                 let immediate = notify.then_some(id as u64);
                 let put = put(list, at(KEY, done.place), immediate);
-                (buffer, firmware.post_put(now, put, memory))
+                (buffer, node.post_put(done.from, now, put, &mut self.network))
             }
             Deed::Get { bytes, skip } => {
                 let (buffer, list) =
@@ -157,7 +157,7 @@ impl World {
                 let posted = if is_get {
                     firmware.post_get(now, get(list, target), memory)
                 } else {
-                    firmware.post_put(now, put(list, target, None), memory)
+                    node.post_put(done.from, now, put(list, target, None), &mut self.network)
                 };
                 (buffer, posted)
             }

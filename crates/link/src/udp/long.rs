@@ -36,6 +36,9 @@ pub(super) struct Long {
     segment_bytes: usize,
     /// `None`: payload is copied.
     pipe: Option<Pipe>,
+    /// Splicing is quicker than a copy for what comes out of a cache. Blocks of messages that are pulled do not, as far as anybody knows: they are
+    /// spliced in any case.
+    gains: bool,
     /// Frames in a row whose splicing failed, and could be copied.
     doubts: u32,
     /// Frames that were copied since splicing was given up. `None`: it was not, or cannot be had here.
@@ -50,9 +53,10 @@ impl Long {
     pub(super) fn new(frame_bytes_max: usize, segment_bytes: usize, segments: bool) -> Self {
         let longer = frame_bytes_max < LONG_FRAME_BYTES;
         let most = if segments && longer && enough(frame_bytes_max) { LONG_FRAME_BYTES } else { 0 };
-        let spliced = most > 0 && super::self_test::splices();
-        let pipe = if spliced { Pipe::open().ok() } else { None };
-        Self { most, segment_bytes, pipe, doubts: 0, copied: None, notice: None }
+        let splicing = super::self_test::splicing();
+        let pipe = if most > 0 && splicing.arrives { Pipe::open().ok() } else { None };
+        let gains = splicing.gains;
+        Self { most, segment_bytes, pipe, gains, doubts: 0, copied: None, notice: None }
     }
 
     /// Longest frame in bytes that is sent in one segmented send now; 0 for none.
@@ -127,7 +131,8 @@ impl UdpLink {
         self.long.try_splicing_again();
         let usable = self.segments_max > 1;
         let mut segment = self.long.segment_of(bytes).filter(|_| usable);
-        let named = lasts && segment.is_some() && !is_summed(frame);
+        let gains = self.long.gains || is_of_kind(frame, Kind::Block);
+        let named = lasts && gains && segment.is_some() && !is_summed(frame);
         let mut pieces = splice::split(frame.parts).filter(|_| named);
         let name = SocketName::of(to);
         let mut in_vain = None;
@@ -162,7 +167,7 @@ impl UdpLink {
                 }
             };
             if segment.is_some() && send::cannot_segment(&error) {
-                if is_question(frame) {
+                if is_of_kind(frame, Kind::Hello) {
                     // Whether such frames get through is what it asks: in fragments it would.
                     self.doubt_segments();
                     self.counts.system_errors += 1;
@@ -193,10 +198,10 @@ impl UdpLink {
     }
 }
 
-/// A hello (`LONG-2`).
-fn is_question(frame: &TxFrame<'_>) -> bool {
+/// A hello asks whether long frames get through (`LONG-2`).
+fn is_of_kind(frame: &TxFrame<'_>, kind: Kind) -> bool {
     let first = frame.parts.first().and_then(|head| head.get(KIND_OFFSET)).copied().unwrap_or(0);
-    first & 0x1F == Kind::Hello as u8
+    first & 0x1F == kind as u8
 }
 
 /// False if the frame says that its payload is not under its checksum. One that is was summed in memory that must not change any more, which is

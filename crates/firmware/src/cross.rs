@@ -74,6 +74,8 @@ pub(crate) enum RouteNews {
     LongWanted { peer: u32, path: PathId },
     /// Too many of them were lost (`LONG-4`).
     LongFailed { peer: u32, path: PathId },
+    /// A message of so many frames of the usual length has arrived by this path; if it was under way alone, after so many nanoseconds (`PATH-9`).
+    Arrived { peer: u32, path: PathId, frames: u32, took_ns: Option<u32> },
     /// A fetching atomic could not be sent: it ends at the receive path.
     Unsent { fetch: u32, status: Status },
 }

@@ -327,6 +327,9 @@ impl Firmware {
                     RouteNews::LongWanted { peer, path } => self.seek_long(now, peer, path),
                     RouteNews::LongFailed { peer, path } => self.long_failed(now, peer, path),
                     RouteNews::PathFailed { peer, path } => self.path_failed(now, peer, path),
+                    RouteNews::Arrived { peer, path, frames, took_ns } => {
+                        self.peers.learn(peer, path, frames, took_ns);
+                    }
                     RouteNews::Unsent { fetch, status } => self.receive.end_fetch(fetch, status),
                 }
             } else {

@@ -133,6 +133,8 @@ impl Firmware {
             if profile.takes_long_frames() { bits(|link| link.long_frames) } else { 0 };
         let units = Units::new(long_links, bits(|link| link.long_frames_held >= HELD_MIN));
         let peers = Peers::new(node, Epoch::new(epoch), &links, apt, units);
+        let mut send = SendPath::new(profile.clone(), segmenting, summing);
+        send.times_messages = peers.costs.are_corrected();
         Self {
             name,
             links,
@@ -140,7 +142,7 @@ impl Firmware {
             takes_bytes_max: frame_bytes_max as u16,
             assembly: Assembly::new(),
             peers,
-            send: SendPath::new(profile.clone(), segmenting, summing),
+            send,
             receive: ReceivePath::new(profile.clone()),
             cross: Cross::new(),
             routes: Routes::new(seed ^ u64::from(epoch)),

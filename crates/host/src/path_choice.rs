@@ -87,12 +87,14 @@ impl PathCosts {
             further_ns: small.further_ns + FRAME_NS,
             long_ns: None,
             segments: false,
+            named: false,
         };
         let second = LinkCost {
             first_ns: bulk.alone_ns + later_ns,
             further_ns: bulk.further_ns + FRAME_NS,
             long_ns: long.map(|long| (long.alone_ns, long.further_ns)),
             segments: true,
+            named: false,
         };
         [first, second]
     }

@@ -15,6 +15,9 @@ use crate::requests::{Begun, SlotKey, State};
 trait Departing {
     fn set_context(&mut self, context: u64);
 
+    /// Bytes of payload.
+    fn bytes(&self) -> u64;
+
     /// As [`Firmware::post_send_into`].
     fn post_into(
         self,
@@ -29,6 +32,10 @@ trait Departing {
 impl Departing for SendDescriptor {
     fn set_context(&mut self, context: u64) {
         self.context = context;
+    }
+
+    fn bytes(&self) -> u64 {
+        self.segments.bytes()
     }
 
     #[inline(always)]
@@ -47,6 +54,10 @@ impl Departing for SendDescriptor {
 impl Departing for PutDescriptor {
     fn set_context(&mut self, context: u64) {
         self.context = context;
+    }
+
+    fn bytes(&self) -> u64 {
+        self.segments.bytes()
     }
 
     #[inline(always)]
@@ -104,7 +115,11 @@ impl Core {
         state: State,
         (more, departs): (bool, bool),
     ) -> Result<Begun, PostError> {
-        let last = self.last_turn.max(self.last_post);
+        // A message of several frames is timed from here, by whatever path and in however many frames it leaves (`PATH-9`); of small ones
+        // the reading takes the time in which they are under way.
+        let single = self.firmware().map_or(0, Firmware::single_frame_bytes_max) as u64;
+        let timed = posted.bytes() > single;
+        let last = if timed { self.post_time(more) } else { self.last_turn.max(self.last_post) };
         let Self { firmware: Some(firmware), outgoing, memory, links, seldom, .. } = self else {
             return Err(PostError::Closing);
         };
@@ -136,7 +151,7 @@ impl Core {
                         offers.grown(batch);
                     }
                 }
-                if !more || !growing {
+                if !timed && (!more || !growing) {
                     *last_post = clock::now();
                 }
                 if let (Some(seldom), Some(offers)) = (seldom, offers) {

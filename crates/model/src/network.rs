@@ -273,6 +273,16 @@ impl Network {
         (setup.piece_bytes, setup.joins_pieces) = (bytes, joins);
     }
 
+    /// Frames that leave from now on take so long over one fabric. Those that left before are not overtaken.
+    pub fn set_latency(&mut self, fabric: usize, latency: Span) {
+        self.fabrics[fabric].setup.latency = latency;
+    }
+
+    /// The ports of one fabric have another speed.
+    pub fn set_rate(&mut self, fabric: usize, bits_per_second: u64) {
+        self.fabrics[fabric].setup.bits_per_second = bits_per_second;
+    }
+
     /// Another fault plan for one fabric.
     pub fn set_faults(&mut self, fabric: usize, faults: FaultPlan) {
         self.fabrics[fabric].setup.faults = faults;

@@ -152,6 +152,16 @@ fn draw_long(seed: u64, world: &mut WorldSetup, wide: &[Option<u32>], calm: bool
             divide(&mut node.links, 1, usual, sooner.within(2..=usual.into()) as u32);
         }
     }
+    // In half of these worlds costs are taken for measured, and corrected by what messages take.
+    let corrected = Prng::new(seed ^ 0xc057_5eed).percent(50);
+    for cost in world
+        .nodes
+        .iter_mut()
+        .flat_map(|node| &mut node.links)
+        .filter_map(|link| link.cost.as_mut())
+    {
+        cost.named = !corrected;
+    }
     let mut room = Prng::new(seed ^ 0xdee_b00c);
     for link in world.nodes.iter_mut().flat_map(|node| &mut node.links) {
         link.long_frames_held = if room.percent(50) { 64 } else { 6 };

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 
 use crate::limits::PATHS_MAX;
+use crate::path::learned::Learned;
 use crate::path::link_info::{LinkCost, LinkInfo};
 use crate::path::{PathId, Way};
 use crate::transmit::LinkIndex;
@@ -13,11 +14,35 @@ pub(crate) struct Costs {
     links: Box<[Option<LinkCost>]>,
     /// Links by which nothing is gained now, a bit each.
     gainless: u64,
+    /// Several links take part, by costs that were measured and may be wrong.
+    corrected: bool,
+    /// The link that a single frame takes if it can.
+    single: Option<LinkIndex>,
 }
 
 impl Costs {
     pub(crate) fn new(links: &[LinkInfo], apt: bool) -> Self {
-        Self { links: links.iter().map(|link| link.cost.filter(|_| apt)).collect(), gainless: 0 }
+        let links: Box<[_]> = links.iter().map(|link| link.cost.filter(|_| apt)).collect();
+        let part = || {
+            links
+                .iter()
+                .zip(0..)
+                .filter_map(|(cost, link)| Some((*cost.as_ref()?, LinkIndex(link))))
+        };
+        let corrected = part().count() > 1 && part().all(|(cost, _)| !cost.named);
+        let single = part().min_by_key(|(cost, _)| cost.of(1, false)).map(|(_, link)| link);
+        Self { links, gainless: 0, corrected, single }
+    }
+
+    /// What messages take is to be found out (`PATH-9`).
+    pub(crate) const fn are_corrected(&self) -> bool {
+        self.corrected
+    }
+
+    /// A single frame to a peer whose first path leads over this link takes that.
+    #[inline]
+    pub(crate) fn is_single(&self, link: LinkIndex) -> bool {
+        self.single == Some(link)
     }
 
     /// Nanoseconds that a train of so many frames of the usual length takes by a link; with `long`, if it may leave in frames longer
@@ -53,7 +78,13 @@ pub(crate) struct Paths<'a> {
     pub(crate) long: u8,
     /// Those by which the peer has room for many such.
     pub(crate) deep: u8,
+    /// What messages took by them.
+    pub(crate) learned: Option<&'a Learned>,
 }
+
+/// A link may be so many times as quick as it was measured, beside another: what was measured is only what sending costs, and another path
+/// is looked for if it might be better.
+const DOUBT: u64 = 2;
 
 impl<'a> Paths<'a> {
     /// One of them, if it can be used.
@@ -96,7 +127,7 @@ impl<'a> Paths<'a> {
     }
 
     /// The path of a train of so many frames (`PATH-3`); `long`: it may leave in frames longer than the MTU, by which it is fewer.
-    /// Where nothing is known of what frames cost, the first.
+    /// What such messages took counts, if that is known (`PATH-9`), and else what their frames cost; where nothing is known of that, the first.
     #[inline]
     pub(crate) fn choose(&self, frames: u32, long: bool) -> PathId {
         if self.ways[1..].iter().all(Option::is_none) {
@@ -107,11 +138,16 @@ impl<'a> Paths<'a> {
 
     #[inline(never)]
     fn choose_of_several(&self, frames: u32, long: bool) -> PathId {
+        // What was learned is of messages that leave in long frames where they can.
+        if let Some(learned) = self.learned.filter(|_| long || self.long == 0)
+            && let Some(path) = learned.path(frames)
+            && self.cost_by(path, frames, long).is_some()
+        {
+            return path;
+        }
         let mut best = (PathId::FIRST, None);
-        for (path, (link, _)) in self.each() {
-            let Some(cost) = self.costs.of(link, frames, long && self.is_long(path)) else {
-                continue;
-            };
+        for (path, _) in self.each() {
+            let Some(cost) = self.cost_by(path, frames, long) else { continue };
             if best.1.is_none_or(|least| cost < least) {
                 best = (path, Some(cost));
             }
@@ -119,11 +155,23 @@ impl<'a> Paths<'a> {
         self.pick(best.0).0
     }
 
-    /// Nanoseconds that such a train takes by the path that it is to take.
-    pub(crate) fn cost(&self, frames: u32, long: bool) -> Option<u64> {
-        let path = self.choose(frames, long);
+    /// Nanoseconds that such a train costs by a path, as its link was measured. `None`: it takes no part in the choice.
+    #[inline]
+    fn cost_by(&self, path: PathId, frames: u32, long: bool) -> Option<u64> {
         let (link, _) = self.way(path)?;
         self.costs.of(link, frames, long && self.is_long(path))
+    }
+
+    /// The same by each.
+    pub(crate) fn costs_by(&self, frames: u32, long: bool) -> [Option<u64>; PATHS_MAX] {
+        core::array::from_fn(|path| self.cost_by(PathId::new(path), frames, long))
+    }
+
+    /// Nanoseconds that such a train may take by the path that it is to take, if what was measured is wrong: what may take less by another
+    /// is worth looking for that.
+    pub(crate) fn cost(&self, frames: u32, long: bool) -> Option<u64> {
+        let doubt = if self.costs.corrected { DOUBT } else { 1 };
+        Some(self.cost_by(self.choose(frames, long), frames, long)? * doubt)
     }
 }
 
@@ -146,7 +194,7 @@ mod tests {
         let ways =
             [Some((LinkIndex(0), &addresses[0])), Some((LinkIndex(1), &addresses[1])), None, None];
         let costs = costs();
-        let paths = Paths { ways, costs: &costs, long: second.bit(), deep: 0 };
+        let paths = Paths { ways, costs: &costs, long: second.bit(), deep: 0, learned: None };
         assert_eq!((paths.choose(4, false), paths.choose(5, false)), (first, second));
         assert_eq!((paths.choose(2, true), paths.choose(3, true)), (first, second));
         assert_eq!(Paths { long: 0, ..paths }.choose(4, true), first);

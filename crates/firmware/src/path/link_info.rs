@@ -67,6 +67,8 @@ pub struct LinkCost {
     pub long_ns: Option<(u64, u64)>,
     /// It is so only while the link carries several frames in a call.
     pub segments: bool,
+    /// Somebody named it, and nothing that is found later corrects it (`PATH-9`).
+    pub named: bool,
 }
 
 impl LinkCost {
@@ -89,13 +91,19 @@ impl LinkCost {
         const fn from(frames: u32) -> u64 {
             FRAME_NS * (frames as u64 - 1) + FRAME_NS / 2
         }
-        let first =
-            Self { first_ns: FRAME_NS, further_ns: FRAME_NS, long_ns: None, segments: false };
+        let first = Self {
+            first_ns: FRAME_NS,
+            further_ns: FRAME_NS,
+            long_ns: None,
+            segments: false,
+            named: true,
+        };
         let second = Self {
             first_ns: from(frames),
             further_ns: 0,
             long_ns: Some((from(long_frames), 0)),
             segments: true,
+            named: true,
         };
         [first, second]
     }
@@ -107,7 +115,13 @@ mod tests {
 
     #[test]
     fn a_train_costs_its_first_frame_and_each_further_one() {
-        let usual = LinkCost { first_ns: 700, further_ns: 30, long_ns: None, segments: false };
+        let usual = LinkCost {
+            first_ns: 700,
+            further_ns: 30,
+            long_ns: None,
+            segments: false,
+            named: false,
+        };
         let costs = [1, 2, 5].map(|frames| [usual.of(frames, false), usual.of(frames, true)]);
         assert_eq!(costs, [[700; 2], [730; 2], [820; 2]]);
         let cost = LinkCost { long_ns: Some((900, 7)), ..usual };

@@ -11,6 +11,7 @@ use crate::transmit::LinkIndex;
 
 pub(crate) mod choice;
 pub(crate) mod congestion;
+pub(crate) mod learned;
 pub(crate) mod limited;
 pub(crate) mod link_info;
 pub(crate) mod mtu;
@@ -42,7 +43,7 @@ pub struct PathInUse {
 }
 
 /// Which of the paths to a peer: its place in the pair's list.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct PathId(u8);
 
 impl PathId {

@@ -23,12 +23,16 @@ impl Peers {
     pub(crate) fn paths(&self, index: u32) -> Paths<'_> {
         let peer = &self.entries[index];
         let mut ways = [None; PATHS_MAX];
-        ways[0] = peer.route();
+        let mut learned = None;
         if peer.up & !PathId::FIRST.bit() != 0 {
-            self.add_further(index, &mut ways);
+            (ways, learned) = (self.table.ways(index), self.table.learned(index));
+        }
+        if peer.is_first_up() || ways.iter().all(Option::is_none) {
+            ways[0] = peer.route();
         }
         Paths {
             ways,
+            learned,
             costs: &self.costs,
             long: peer.long & ((1 << PATHS_MAX) - 1),
             deep: peer.long >> PATHS_MAX,
@@ -47,18 +51,31 @@ impl Peers {
 
     #[inline(never)]
     fn path_of_one_of_several(&self, index: u32) -> (PathId, Option<Way<'_>>) {
+        let peer = &self.entries[index];
+        if peer.is_first_up() && self.costs.is_single(peer.link) {
+            return (PathId::FIRST, peer.route());
+        }
         let paths = self.paths(index);
         let path = paths.choose(1, false);
         (path, paths.way(path))
     }
 
-    fn add_further<'a>(&'a self, index: u32, ways: &mut [Option<Way<'a>>; PATHS_MAX]) {
+    /// A message of so many frames of the usual length has arrived by a path, after so many nanoseconds if that is known (`PATH-9`).
+    pub(crate) fn learn(&mut self, index: u32, path: PathId, frames: u32, took_ns: Option<u32>) {
         let peer = &self.entries[index];
-        for path in PathId::all().skip(1).filter(|path| peer.up & path.bit() != 0) {
-            ways[path.index()] = self.table.way(index, path);
+        // With one path there is no choice.
+        if peer.up & peer.up.wrapping_sub(1) == 0 {
+            return;
         }
-        if !peer.is_first_up() && ways[1..].iter().any(Option::is_some) {
-            ways[0] = None;
+        let news = self
+            .table
+            .learned_mut(index)
+            .is_some_and(|learned| learned.take(path, frames, took_ns));
+        if news {
+            let costs = self.paths(index).costs_by(frames, true);
+            if let Some(learned) = self.table.learned_mut(index) {
+                learned.decide(frames, &costs);
+            }
         }
     }
 
@@ -72,6 +89,7 @@ impl Peers {
         (peer.link, peer.address) = (link, to);
         peer.set(mark::ROUTE, true);
         peer.route_heard_ms = milliseconds(now);
+        self.table.unlearn(index);
         self.look_for_long(index);
     }
 
@@ -241,6 +259,9 @@ impl Peers {
         }
         let peer = &self.entries[index];
         let news = before != (peer.up, peer.link);
+        if news {
+            self.table.unlearn(index);
+        }
         self.look_for_long(index);
         news
     }
@@ -251,6 +272,7 @@ impl Peers {
             return false;
         }
         self.entries[index].up &= !path.bit();
+        self.table.unlearn(index);
         self.look_for_long(index);
         true
     }

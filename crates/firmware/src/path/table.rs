@@ -9,6 +9,7 @@ use emp_wire::LinkAddress;
 use hashbrown::HashMap;
 
 use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX, SEEKS_MAX};
+use crate::path::learned::Learned;
 use crate::path::{PathId, Way};
 use crate::time::{Span, Time};
 use crate::transmit::LinkIndex;
@@ -55,6 +56,8 @@ struct Further {
 struct Entry {
     further: [Option<Further>; PATHS_MAX - 1],
     health: [Health; PATHS_MAX],
+    /// What messages took by them. Boxed: a kilobyte that only those have who exchange messages of several frames.
+    learned: Option<Box<Learned>>,
 }
 
 /// How a path fares.
@@ -112,6 +115,13 @@ impl Entry {
 
     fn further(&self, path: PathId) -> Option<&Further> {
         self.further.get(path.index().checked_sub(1)?)?.as_ref()
+    }
+
+    /// Where it leads, if it is up.
+    fn way(&self, path: PathId) -> Option<Way<'_>> {
+        let further = self.further(path)?;
+        let up = self.health[path.index()].up;
+        Some((further.link, further.address.as_ref().filter(|_| up)?))
     }
 
     fn further_mut(&mut self, path: PathId) -> Option<&mut Further> {
@@ -173,10 +183,30 @@ impl Table {
 
     /// Where a path beside the first leads, if it is up.
     pub(crate) fn way(&self, peer: u32, path: PathId) -> Option<Way<'_>> {
-        let entry = self.entries.get(&peer)?;
-        let further = entry.further(path)?;
-        let up = entry.health[path.index()].up;
-        Some((further.link, further.address.as_ref().filter(|_| up)?))
+        self.entries.get(&peer)?.way(path)
+    }
+
+    /// Where those beside the first lead that are up.
+    pub(crate) fn ways(&self, peer: u32) -> [Option<Way<'_>>; PATHS_MAX] {
+        let Some(entry) = self.entries.get(&peer) else { return [None; PATHS_MAX] };
+        core::array::from_fn(|path| entry.way(PathId::new(path)))
+    }
+
+    /// What messages took by a peer's paths.
+    pub(crate) fn learned(&self, peer: u32) -> Option<&Learned> {
+        self.entries.get(&peer)?.learned.as_deref()
+    }
+
+    /// The same, to be added to.
+    pub(crate) fn learned_mut(&mut self, peer: u32) -> Option<&mut Learned> {
+        Some(self.entries.get_mut(&peer)?.learned.get_or_insert_default())
+    }
+
+    /// That is of other paths than there are now.
+    pub(crate) fn unlearn(&mut self, peer: u32) {
+        if let Some(entry) = self.entries.get_mut(&peer) {
+            entry.learned = None;
+        }
     }
 
     /// The place of a peer's path by this link, other than the first.

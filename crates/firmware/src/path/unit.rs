@@ -257,7 +257,10 @@ impl Peers {
                 }
             }
         }
-        self[index].long = long | deep << PATHS_MAX;
+        let long = long | deep << PATHS_MAX;
+        if core::mem::replace(&mut self[index].long, long) != long {
+            self.table.unlearn(index);
+        }
     }
 }
 

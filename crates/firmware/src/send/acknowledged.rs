@@ -170,7 +170,10 @@ impl SendPath {
         if let Some(sequence) = untaken {
             self.came_in_vain(peer, sequence);
         }
-        self.release(peer);
+        let AckDelay { held_us, unseen_us } = sack.map(|ack| ack.delay).unwrap_or_default();
+        let waited = Span::us(u64::from(held_us) + u64::from(unseen_us));
+        let came = Time(now.0.saturating_sub(waited.0));
+        self.release(peer, Some(came).filter(|_| !progress.resent));
         self.go_on(now, peer);
     }
 
@@ -188,8 +191,9 @@ impl SendPath {
         }
     }
 
-    /// Takes finished records off the front, and tells their messages.
-    fn release(&mut self, peer: u32) {
+    /// Takes finished records off the front, and tells their messages. `came`: when the last of it had arrived and its answer left at once, if
+    /// nothing of it was sent again.
+    fn release(&mut self, peer: u32, came: Option<Time>) {
         loop {
             let active = self.peers[peer].active.as_deref_mut().expect("caller has seen it");
             match active.records.front() {
@@ -198,7 +202,12 @@ impl SendPath {
             }
             let record = active.records.pop_front().expect("seen above");
             match record.what {
-                What::Message { message, .. } => self.train_acked(peer, message),
+                What::Message { message, .. } => {
+                    if self.times_messages {
+                        self.time(peer, (message, record.first, record.path), came);
+                    }
+                    self.train_acked(peer, message);
+                }
                 What::Control(control) => self.replied.extend(control.values()),
                 _ => {}
             }

@@ -22,6 +22,7 @@ mod record;
 mod riding;
 mod strangers;
 mod tail;
+mod timed;
 mod timer;
 mod train;
 mod transmission;
@@ -163,6 +164,8 @@ pub(crate) struct SendPath {
     pub(crate) counters: Counters,
     /// For so long nobody may have looked for what comes now, in microseconds.
     pub(crate) unseen_us: u16,
+    /// It is to be told what messages took by their paths (`PATH-9`).
+    pub(crate) times_messages: bool,
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) route_news: VecDeque<RouteNews>,
     peers: PerPeer<SendPeer>,
@@ -216,6 +219,7 @@ impl SendPath {
             profile,
             counters: Counters::default(),
             unseen_us: 0,
+            times_messages: false,
             completions: VecDeque::new(),
             route_news: VecDeque::new(),
             peers: PerPeer::new(),

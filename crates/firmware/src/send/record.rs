@@ -176,6 +176,8 @@ pub(super) struct Active {
     pub(super) long_from: Option<Sequence>,
     /// Last time something was acknowledged, or nothing was in flight; timers do not move it.
     pub(super) acked_at: Time,
+    /// The frame that left when nothing had been under way, the last time, and when that was.
+    pub(super) began: (Sequence, Time),
     /// Last time that any frame came from the peer, or that we began to wait for one.
     pub(super) heard_at: Time,
     /// What is not here then is lost, if nothing else says so sooner (`RESEND-1`).
@@ -220,6 +222,7 @@ impl Active {
             refusals: 0,
             long_from: None,
             acked_at: Time::default(),
+            began: (Sequence(0), Time::default()),
             heard_at: Time::default(),
             lost_at: None,
             paced: None,
@@ -292,6 +295,9 @@ impl Active {
         request: bool,
         now: Time,
     ) -> bool {
+        if !self.is_flying() {
+            self.began = (sequence, now);
+        }
         let order = self.note_departure(path, now, load);
         let frame = self.frame_mut(sequence);
         let (before, lost_by) = (frame.state, frame.path);
@@ -368,7 +374,7 @@ impl Active {
         self.credit = 0;
         (self.long_from, self.requested) = (None, next.minus(1));
         self.tail = Tail::new(next.minus(1));
-        (self.acked_at, self.heard_at) = (now, now);
+        (self.acked_at, self.heard_at, self.began) = (now, now, (next, now));
         (self.ready_at, self.paced, self.lost_at) = (Time::default(), None, None);
         (self.suspected, self.message_turn) = (false, false);
     }
@@ -535,6 +541,7 @@ mod tests {
         });
         (active.long_from, active.suspected, active.message_turn) = (Some(Sequence(3)), true, true);
         (active.acked_at, active.heard_at, active.ready_at) = (Time(1), Time(2), Time(900));
+        active.began = (Sequence(3), Time(3));
         (active.paced, active.lost_at) = (Some(Time(6)), Some(Time(7)));
         active.restart(Sequence(70), now);
         let Active {
@@ -553,6 +560,7 @@ mod tests {
             refusals,
             long_from,
             acked_at,
+            began,
             heard_at,
             ready_at,
             lost_at,
@@ -572,6 +580,7 @@ mod tests {
         assert_eq!([unacked, train_next, train_end], [Sequence(70); 3]);
         assert_eq!((requested, long_from, paced, lost_at), (Sequence(69), None, None, None));
         assert_eq!((acked_at, heard_at, ready_at), (now, now, Time(0)));
+        assert_eq!(began, (Sequence(70), now));
         let Flights { each, waiting, lost, further } = flights;
         assert_eq!([waiting, lost, u32::from(further)], [0; 3]);
         for flight in each {

@@ -92,6 +92,7 @@ impl SendPath {
         let entry = &mut self.peers[peer];
         let Some(active) = entry.active.as_deref_mut() else { return false };
         let Some((message, frame)) = single(active, cumulative) else { return false };
+        let first = active.unacked;
         let Frame { order, sent_us, path, load, .. } = frame;
         active.records.pop_front();
         *active.frame_mut(active.unacked) = Frame::default();
@@ -114,6 +115,9 @@ impl SendPath {
             let sample_us = sample_us.map(|us| us.saturating_sub(self.unseen_us.into()));
             let news = Acked { bytes, order, next, sample_us, marked: 0 };
             on_acked(entry.further, &mut self.further, path, (&entry.rtt, &news, came));
+        }
+        if self.times_messages {
+            self.time(peer, (message, first, path), Some(came));
         }
         self.train_acked(peer, message);
         true

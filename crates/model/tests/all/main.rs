@@ -20,6 +20,7 @@ mod long_questions;
 mod long_tails;
 mod messaging;
 mod one_sided;
+mod path_costs;
 mod path_size;
 mod paths;
 mod profiles;

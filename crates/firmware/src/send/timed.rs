@@ -1,0 +1,37 @@
+//! What a message took by its path, which tells the paths from each other (`PATH-9`).
+
+use emp_wire::Sequence;
+
+use super::SendPath;
+use crate::cross::RouteNews;
+use crate::path::PathId;
+use crate::time::Time;
+
+impl SendPath {
+    /// A message is acknowledged whose train began with this number and took this path, and its record is gone. `came`: when the
+    /// acknowledgement came, if that says how long the way took.
+    #[inline]
+    pub(super) fn time(
+        &mut self,
+        peer: u32,
+        (message, first, path): (u32, Sequence, PathId),
+        came: Option<Time>,
+    ) {
+        let Some(message) =
+            self.messages.at(message).filter(|message| message.plan.usual_frames > 1)
+        else {
+            return;
+        };
+        // What is pulled waits for its receiver, too.
+        if u64::from(message.plan.cut.unscheduled) != message.total() {
+            return;
+        }
+        let frames = message.plan.usual_frames;
+        let Some(active) = self.peers[peer].active.as_deref() else { return };
+        let alone = !active.is_flying() && active.records.is_empty() && active.began.0 == first;
+        let unseen_ns = 1_000 * u64::from(self.unseen_us);
+        let took = came.filter(|_| alone).map(|came| came.since(active.began.1).0);
+        let took_ns = took.map(|ns| ns.saturating_sub(unseen_ns).try_into().unwrap_or(u32::MAX));
+        self.route_news.push_back(RouteNews::Arrived { peer, path, frames, took_ns });
+    }
+}

@@ -126,21 +126,31 @@ impl<'a> Paths<'a> {
         others().find(|id| id.index() > path.index()).or_else(|| others().next()).unwrap_or(path)
     }
 
-    /// The path of a train of so many frames (`PATH-3`); `long`: it may leave in frames longer than the MTU, by which it is fewer.
+    /// The path of a message of so many frames (`PATH-3`); `long`: it may leave in frames longer than the MTU, by which it is fewer.
     /// What such messages took counts, if that is known (`PATH-9`), and else what their frames cost; where nothing is known of that, the first.
     #[inline]
     pub(crate) fn choose(&self, frames: u32, long: bool) -> PathId {
         if self.ways[1..].iter().all(Option::is_none) {
             return PathId::FIRST;
         }
-        self.choose_of_several(frames, long)
+        self.choose_of_several(frames, long, Learned::path)
+    }
+
+    /// The same for a block of one that was asked for: these end no trial, so none is made of them.
+    pub(crate) fn choose_of_block(&self, frames: u32, long: bool) -> PathId {
+        self.choose_of_several(frames, long, Learned::best)
     }
 
     #[inline(never)]
-    fn choose_of_several(&self, frames: u32, long: bool) -> PathId {
+    fn choose_of_several(
+        &self,
+        frames: u32,
+        long: bool,
+        of: impl Fn(&Learned, u32) -> Option<PathId>,
+    ) -> PathId {
         // What was learned is of messages that leave in long frames where they can.
         if let Some(learned) = self.learned.filter(|_| long || self.long == 0)
-            && let Some(path) = learned.path(frames)
+            && let Some(path) = of(learned, frames)
             && self.cost_by(path, frames, long).is_some()
         {
             return path;

@@ -180,6 +180,11 @@ impl Learned {
         class.trial.map(|trial| trial.path).or(class.best)
     }
 
+    /// The same without trials.
+    pub(crate) fn best(&self, frames: u32) -> Option<PathId> {
+        self.classes[Self::class(frames)?].best
+    }
+
     /// A message of so many frames has arrived by this path, after so many nanoseconds if that is known. True: [`decide`](Self::decide) is to be
     /// called.
     pub(crate) fn take(&mut self, path: PathId, frames: u32, took_ns: Option<u32>) -> bool {

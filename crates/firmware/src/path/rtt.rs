@@ -144,9 +144,9 @@ impl Rtt {
         Span(floored.0 << backoff.min(16)).min(ceiling)
     }
 
-    /// A timer that is long enough for a supposed round trip. Nothing if none is.
-    const fn supposed_timer(&self) -> Span {
-        Span::us(2 * SUPPOSED_UNIT_US * self.supposed as u64)
+    /// A timer that is long enough for a supposed round trip, or the longest there is. Nothing if none is.
+    fn supposed_timer(&self) -> Span {
+        Span::us(2 * SUPPOSED_UNIT_US * u64::from(self.supposed)).min(RETRANSMIT_CEILING_MAX)
     }
 
     /// The same without floor, back-off and ceiling.
@@ -181,9 +181,7 @@ impl Rtt {
         ack_delay: Span,
     ) {
         if self.supposed > 0 {
-            if waited >= self.supposed_timer() {
-                self.supposed = 0;
-            }
+            self.on_timeout(waited);
             return;
         }
         let usual = self.base(ack_delay).max(RETRANSMIT_FLOOR).as_us();
@@ -201,6 +199,14 @@ impl Rtt {
         let at_least = since_copy_us.filter(|us| known && *us > self.smoothed_us);
         if let Some(us) = at_least.filter(|us| Span::us((*us).into()) < RETRANSMIT_CEILING) {
             self.smooth(us);
+        }
+    }
+
+    /// The timer ran out after `waited`. If that was long enough for a supposed round trip, what it waited for was lost: with the supposition kept, each
+    /// of many that are lost would wait as long.
+    pub(crate) fn on_timeout(&mut self, waited: Span) {
+        if waited >= self.supposed_timer() {
+            self.supposed = 0;
         }
     }
 
@@ -255,6 +261,28 @@ mod tests {
         };
         assert!(timeout(300_000) >= Span::ms(600), "{:?}", timeout(300_000));
         assert!(timeout(50_000) < Span::ms(60), "{:?}", timeout(50_000));
+    }
+
+    /// What was only supposed lasts for one timer (`RESEND-2`).
+    #[test]
+    fn a_supposed_round_trip_is_tried_with_one_timer() {
+        let mut rtt = Rtt::new();
+        let delay = Span::us(60);
+        (0..100).for_each(|i| rtt.on_sample(100, i * 10));
+        let usual = rtt.timeout(delay, 0);
+        rtt.on_unclear_answer(Some(10), Span::ms(900), delay);
+        let supposed = rtt.timeout(delay, 0);
+        assert!((Span::ms(1_800)..Span::ms(1_801)).contains(&supposed), "{supposed:?}");
+        // That of before was not long enough for it, and says nothing.
+        rtt.on_timeout(usual);
+        assert_eq!(rtt.timeout(delay, 0), supposed);
+        rtt.on_timeout(supposed);
+        assert_eq!(rtt.timeout(delay, 0), usual);
+        // One that no timer is long enough for has the longest.
+        rtt.on_unclear_answer(Some(10), Span::ms(60_000), delay);
+        assert_eq!(rtt.timeout(delay, 0), RETRANSMIT_CEILING_MAX);
+        rtt.on_timeout(RETRANSMIT_CEILING_MAX);
+        assert_eq!(rtt.timeout(delay, 0), usual);
     }
 
     /// A queue that stands for a second raises every sample, and not the least. One that stands for ten is a longer way.

@@ -363,7 +363,7 @@ impl SendPath {
                 (frames(block.fragment), frames(usual), long(block.fragment), What::Region(block))
             }
         };
-        self.open_train(peer, count, (paths.choose(frames, long), frames), what);
+        self.open_train(peer, count, (paths.choose_of_block(frames, long), frames), what);
         true
     }
 

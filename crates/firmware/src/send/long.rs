@@ -2,10 +2,9 @@
 
 use emp_wire::{HEADER_BYTES, LONG_FRAME_BYTES, Sequence};
 
-use super::record::{Active, Load, Record, What};
+use super::record::{Active, Frame, Load, Record, What};
 use super::{SendMessage, SendPath, SendPeer};
 use crate::cross::RouteNews;
-use crate::limits::WINDOW_FRAMES;
 use crate::path::{PathId, Paths};
 use crate::peers::Peers;
 use crate::time::Time;
@@ -82,7 +81,7 @@ impl SendPath {
     pub(super) fn doubt_long(&mut self, peer: u32, oldest: Option<Sequence>, runs: u32) {
         let Some(active) = self.peers[peer].active.as_deref() else { return };
         let Some(frame) = oldest.map(|oldest| active.frame(oldest)) else { return };
-        let long = frame.is_long() && oldest.is_some_and(|oldest| active.left_long(oldest));
+        let long = frame.is_long() && active.left_long(frame);
         if !long || runs < SILENT_RUNS {
             return;
         }
@@ -96,7 +95,7 @@ impl SendPath {
 
     /// Long frames are found to get through to a peer from now on, by these paths, a bit each. What is under way left in slices, or was lost
     /// before. One has come through just now: so there is room for one.
-    pub(crate) fn long_opened(&mut self, peer: u32, paths: u8) {
+    pub(crate) fn long_opened(&mut self, now: Time, peer: u32, paths: u8) {
         for path in PathId::all().filter(|path| paths & path.bit() != 0) {
             if self.peers[peer].further_place().is_some()
                 && let Some(window) = self.congestion_mut(peer, path)
@@ -104,10 +103,9 @@ impl SendPath {
                 window.widen(LONG_FRAME_BYTES as u32);
             }
         }
-        let next = self.peers[peer].next;
         if let Some(active) = self.peers[peer].active.as_deref_mut() {
             active.flights.each_mut().for_each(|flight| flight.strikes = 0);
-            active.long_from = Some(next);
+            active.long_from_us = Some((now.0 / 1_000) as u32);
         }
     }
 
@@ -124,9 +122,8 @@ impl SendPath {
 }
 
 impl Active {
-    /// A long frame that was first sent whole, as far as is known. What is a window ahead or more was passed long ago.
-    pub(super) fn left_long(&self, sequence: Sequence) -> bool {
-        let ahead = |from: Sequence| (1..=WINDOW_FRAMES).contains(&(from.since(sequence) as u32));
-        !self.long_from.is_some_and(ahead)
+    /// A long frame left whole when it was last sent, as far as is known.
+    pub(super) fn left_long(&self, frame: &Frame) -> bool {
+        self.long_from_us.is_none_or(|from_us| frame.sent_us.wrapping_sub(from_us) as i32 >= 0)
     }
 }

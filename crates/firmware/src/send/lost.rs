@@ -12,6 +12,9 @@ use crate::path::recovery::Fate;
 use crate::profile::RetransmitUnit;
 use crate::time::{Span, Time};
 
+/// What was found out so many microseconds ago, a quarter of the time in which these wrap, concerns nothing that is still under way.
+const LONG_AGO_US: u32 = 1 << 30;
+
 impl SendPath {
     /// Frames that were sent well before one that arrived are lost (`RESEND-1`).
     pub(super) fn find_lost(&mut self, now: Time, peer: u32) {
@@ -24,7 +27,8 @@ impl SendPath {
         let mut sequence = active.unacked;
         let mut due_us = u32::MAX;
         let span = (end.since(sequence) as u32).min(WINDOW_FRAMES);
-        active.long_from = active.long_from.filter(|from| sequence.before(*from));
+        active.long_from_us =
+            active.long_from_us.filter(|us| now_us.wrapping_sub(*us) < LONG_AGO_US);
         let mut long = [0; PATHS_MAX];
         let mut lost = 0u8;
         let mut gone = [Lost::default(); PATHS_MAX];
@@ -46,7 +50,7 @@ impl SendPath {
                 due_us = due_us.min(us);
             }
             if fate == Fate::Lost {
-                long[path.index()] += u32::from(frame.is_long() && active.left_long(sequence));
+                long[path.index()] += u32::from(frame.is_long() && active.left_long(&frame));
                 let gone = &mut gone[path.index()];
                 if lost & path.bit() == 0 || (frame.order.wrapping_sub(gone.order) as i32) > 0 {
                     gone.order = frame.order;

@@ -171,9 +171,9 @@ pub(super) struct Active {
     pub(super) credit: u32,
     /// Refusals since the last message that was taken.
     pub(super) refusals: u32,
-    /// Frames before this one were first sent when long ones did not get through, or had not been found to: what becomes of them
-    /// says nothing of the way. `None`: there are none.
-    pub(super) long_from: Option<Sequence>,
+    /// When long frames were last found to get through, in microseconds (wrapping): what was last sent before that left in slices, and what
+    /// becomes of it says nothing of the way. `None`: nothing was.
+    pub(super) long_from_us: Option<u32>,
     /// Last time something was acknowledged, or nothing was in flight; timers do not move it.
     pub(super) acked_at: Time,
     /// The frame that left when nothing had been under way, the last time, and when that was.
@@ -220,7 +220,7 @@ impl Active {
             repairs: 0,
             credit: 0,
             refusals: 0,
-            long_from: None,
+            long_from_us: None,
             acked_at: Time::default(),
             began: (Sequence(0), Time::default()),
             heard_at: Time::default(),
@@ -320,6 +320,10 @@ impl Active {
             self.flights.finds(lost_by);
             self.credit = self.credit.saturating_sub(1);
         } else if sequence == self.train_next {
+            // What is of no train leaves none behind it, either.
+            if self.train_next == self.train_end {
+                self.train_end = sequence.plus(1);
+            }
             self.train_next = sequence.plus(1);
         }
         lost
@@ -372,7 +376,7 @@ impl Active {
         self.flights.restart(next.0, now);
         (self.since_request, self.repairs, self.refusals) = (0, 0, 0);
         self.credit = 0;
-        (self.long_from, self.requested) = (None, next.minus(1));
+        (self.long_from_us, self.requested) = (None, next.minus(1));
         self.tail = Tail::new(next.minus(1));
         (self.acked_at, self.heard_at, self.began) = (now, now, (next, now));
         (self.ready_at, self.paced, self.lost_at) = (Time::default(), None, None);
@@ -539,7 +543,7 @@ mod tests {
             offset: 0,
             bytes: 1,
         });
-        (active.long_from, active.suspected, active.message_turn) = (Some(Sequence(3)), true, true);
+        (active.long_from_us, active.suspected, active.message_turn) = (Some(3), true, true);
         (active.acked_at, active.heard_at, active.ready_at) = (Time(1), Time(2), Time(900));
         active.began = (Sequence(3), Time(3));
         (active.paced, active.lost_at) = (Some(Time(6)), Some(Time(7)));
@@ -558,7 +562,7 @@ mod tests {
             repairs,
             credit,
             refusals,
-            long_from,
+            long_from_us,
             acked_at,
             began,
             heard_at,
@@ -578,7 +582,7 @@ mod tests {
         assert_eq!([controls.len(), usize::from(suspected), usize::from(message_turn)], [0; 3]);
         assert_eq!([since_request, repairs, credit, refusals], [0; 4]);
         assert_eq!([unacked, train_next, train_end], [Sequence(70); 3]);
-        assert_eq!((requested, long_from, paced, lost_at), (Sequence(69), None, None, None));
+        assert_eq!((requested, long_from_us, paced, lost_at), (Sequence(69), None, None, None));
         assert_eq!((acked_at, heard_at, ready_at), (now, now, Time(0)));
         assert_eq!(began, (Sequence(70), now));
         let Flights { each, waiting, lost, further } = flights;

@@ -22,6 +22,8 @@ pub(super) struct Late {
     pub(super) peer: u32,
     cumulative: Sequence,
     came: Time,
+    /// For how long it had not been seen then.
+    unseen_us: u16,
 }
 
 impl SendPath {
@@ -32,7 +34,8 @@ impl SendPath {
             self.settle_acks(now);
         }
         if self.may_wait(peer, cumulative) {
-            self.late = Some(Late { peer, cumulative, came: now });
+            let unseen_us = self.unseen_us;
+            self.late = Some(Late { peer, cumulative, came: now, unseen_us });
         } else {
             self.on_ack(now, peer, cumulative, None);
         }
@@ -48,12 +51,22 @@ impl SendPath {
     }
 
     fn take_late(&mut self, now: Time, late: Late) {
-        let Late { peer, cumulative, came } = late;
-        if self.take_single(now, came, peer, cumulative) {
+        let Late { peer, cumulative, .. } = late;
+        if self.take_late_single(now, late) {
             self.go_on(now, peer);
         } else {
             self.on_ack(now, peer, cumulative, None);
         }
+    }
+
+    /// As [`take_single`](Self::take_single), of one that came earlier.
+    #[inline]
+    fn take_late_single(&mut self, now: Time, late: Late) -> bool {
+        let Late { peer, cumulative, came, unseen_us } = late;
+        let unseen_now_us = core::mem::replace(&mut self.unseen_us, unseen_us);
+        let taken = self.take_single(now, came, peer, cumulative);
+        self.unseen_us = unseen_now_us;
+        taken
     }
 
     /// Takes in what waits, if it is of this peer, to which something has just left: so it needs no look at what else it could
@@ -61,7 +74,7 @@ impl SendPath {
     #[inline]
     pub(super) fn settle_ack_beside(&mut self, now: Time, peer: u32) {
         if let Some(late) = self.late.take()
-            && (late.peer != peer || !self.take_single(now, late.came, peer, late.cumulative))
+            && (late.peer != peer || !self.take_late_single(now, late))
         {
             self.take_late(now, late);
         }

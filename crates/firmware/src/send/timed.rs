@@ -22,15 +22,13 @@ impl SendPath {
         else {
             return;
         };
-        // What is pulled waits for its receiver, too.
-        if u64::from(message.plan.cut.unscheduled) != message.total() {
-            return;
-        }
+        // What is pulled waits for its receiver, too: that it arrived counts, for a trial has an end, and not what it took.
+        let whole = u64::from(message.plan.cut.unscheduled) == message.total();
         let frames = message.plan.usual_frames;
         let Some(active) = self.peers[peer].active.as_deref() else { return };
         let alone = !active.is_flying() && active.records.is_empty() && active.began.0 == first;
         let unseen_ns = 1_000 * u64::from(self.unseen_us);
-        let took = came.filter(|_| alone).map(|came| came.since(active.began.1).0);
+        let took = came.filter(|_| alone && whole).map(|came| came.since(active.began.1).0);
         let took_ns = took.map(|ns| ns.saturating_sub(unseen_ns).try_into().unwrap_or(u32::MAX));
         self.route_news.push_back(RouteNews::Arrived { peer, path, frames, took_ns });
     }

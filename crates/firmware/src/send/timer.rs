@@ -6,6 +6,7 @@ use super::SendPath;
 use super::flight::Flight;
 use super::lost::mark_unit_lost;
 use super::record::{Active, FrameState};
+use super::window::rtt_mut;
 use crate::counters::Counter;
 use crate::cross::RouteNews;
 use crate::limits::{RETRANSMIT_FLOOR, STRANGERS_SILENCE, WINDOW_FRAMES};
@@ -158,6 +159,8 @@ impl SendPath {
         let next = entry.next;
         let Some(active) = entry.active.as_deref_mut() else { return };
         let Flight { backoff, progress_at, .. } = *active.flight(path);
+        let windows = (&mut entry.rtt, &mut entry.further);
+        rtt_mut(windows, &mut self.further, path).on_timeout(now.since(progress_at));
         let probing = backoff == 0 && self.profile.tail_probe;
         let unit = self.profile.retransmit;
         let oldest = oldest_in_flight(active, path);

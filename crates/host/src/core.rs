@@ -243,6 +243,7 @@ impl Core {
         }
         // What answers later is not late because of that.
         firmware.set_unseen(told);
+        firmware.set_marked(false);
         if !full {
             *emptied_at = now;
         }
@@ -521,7 +522,10 @@ impl Core {
         if self.firmware.is_none() {
             return Time::NEVER;
         }
-        self.catch_up(now);
+        // What waited for the program's answer may have become a frame by that.
+        if self.catch_up(now) && self.firmware.as_mut().is_some_and(|f| f.has_transmit(now)) {
+            self.dirty = true;
+        }
         let mut next = self.next_timer();
         if self.poll_by_hand || !self.outgoing.is_done() {
             next = next.min(now + POLL_BY_HAND);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{BOARDS, LONG, Pair, both, impatient, pattern};
 use emp_host::{
-    AtomicOp, Board, Endpoint, Failed, Node, NodeBuilder, NodeId, PostError, PutOptions,
+    AtomicOp, Board, Endpoint, Failed, Node, NodeBuilder, NodeId, PostError, Profile, PutOptions,
     RefusedReason, Region, RegionOptions, RemoteRegion, Request, Rights, Status, WaitError,
     WaitMode,
 };
@@ -221,6 +221,34 @@ fn notifications_come_after_the_bytes() {
         let last = SIZES.len() as u64 - 1;
         assert!(region.to_vec(0, 2 << 20) == pattern(2 << 20, last));
     }
+}
+
+/// The `done` of a put that the target's program is told of waits for that program's answer (`ACK-6`). Where there is none it leaves before the
+/// target sleeps, and not with its next deadline.
+#[test]
+fn what_waits_for_an_answer_leaves_before_a_sleep() {
+    let delay = Duration::from_secs(5);
+    let mut profile = Profile::DEFAULT;
+    profile.ack_delay.0 = delay.as_nanos() as u64;
+    // The guardian is the one who takes the put: the program is silent.
+    let pair = Pair::with(Board::Inline { guardian: true }, WaitMode::default(), profile);
+    let (a, b) = pair.endpoints();
+    let region = export(&pair.b, 64);
+    let target = RemoteRegion { to_endpoint: 1, ..region.remote() };
+    let notifications = b.notifications();
+    a.put(target, vec![1; 32]).unwrap().wait(LONG).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let received = || pair.a.link_statistics().iter().map(|link| link.frames_received).sum::<u64>();
+    let (before, start) = (received(), Instant::now());
+    let options = PutOptions::default().notify(5);
+    let _put = a.put_with(target, vec![2; 32], options).unwrap();
+    while received() == before {
+        // Later than that the initiator has asked whether the target is there.
+        assert!(start.elapsed() < Duration::from_millis(400), "nothing came of it");
+        pair.a.progress();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(notifications.wait(LONG).map(|notified| notified.immediate), Some(5));
 }
 
 /// Whoever notifies faster than the application looks is held back, and nothing is lost.

@@ -19,6 +19,7 @@ use std::os::fd::AsFd;
 
 use emp_wire::{Flags, HEADER_BYTES, Header, KIND_OFFSET, Kind, LONG_FRAME_BYTES};
 
+use super::self_test::{Splicing, splicing};
 use super::splice::{self, Pipe, Trouble};
 use super::{DOUBTS_MAX, RETRY_SEGMENTS_SENDS, SEGMENTS_MAX, UdpLink, send};
 use crate::failure::SendFailure;
@@ -53,8 +54,9 @@ impl Long {
     pub(super) fn new(frame_bytes_max: usize, segment_bytes: usize, segments: bool) -> Self {
         let longer = frame_bytes_max < LONG_FRAME_BYTES;
         let most = if segments && longer && enough(frame_bytes_max) { LONG_FRAME_BYTES } else { 0 };
-        let splicing = super::self_test::splicing();
-        let pipe = if most > 0 && splicing.arrives { Pipe::open().ok() } else { None };
+        // What it finds out costs time, and is of no use to a link without long frames.
+        let splicing = if most > 0 { splicing() } else { Splicing::NONE };
+        let pipe = if splicing.arrives { Pipe::open().ok() } else { None };
         let gains = splicing.gains;
         Self { most, segment_bytes, pipe, gains, doubts: 0, copied: None, notice: None }
     }

@@ -38,6 +38,10 @@ pub(super) struct Splicing {
     pub(super) gains: bool,
 }
 
+impl Splicing {
+    pub(super) const NONE: Self = Self { arrives: false, gains: false };
+}
+
 /// What the test said.
 static SPLICING: OnceLock<Splicing> = OnceLock::new();
 

@@ -11,13 +11,13 @@
 //! |---|---|---|
 //! | 1. `W = P` | 1. `P = null` | 1. `W = null` |
 //! | 2. *light* fence | 2. `A = true` | 2. *light* fence |
-//! | 3. is it still `P`? else from 1 | 3. *heavy* fence | 3. if `A`: sweep |
+//! | 3. is it still `P`? else from 1 | 3. *heavy* fence | 3. if `A`, and it was taken away: sweep |
 //! | | 4. `W`? keep it for a sweep; else drop it | |
 //!
 //! A heavy fence is one for all threads of the process (`membarrier(2)`), so a light one need only bind the compiler. Of a light and a heavy fence one is
 //! first. If it is the one of a thread that pins, its `W` is seen in 4; if the heavy one is, the thread finds in 3 that the place is empty, or has
 //! another object. If the light fence of a thread that leaves is first, its null is seen in 4; if the heavy one is, the thread sees `A`, and sweeps. So what is
-//! taken away is dropped by the one who takes it or by the last who leaves, as with a reference count, and nobody waits. Before 4 drops it all uses are over:
+//! taken away is dropped by the one who takes it, by the last who leaves, or by another who sweeps then, and nobody waits. Before 4 drops it all uses are over:
 //! the null in `W` is released and acquired. An address that was used again in between is no harm: `W` protects what is in the place in 3, whichever
 //! object that is. Sweeps have one lock. Where the kernel has no `membarrier`, light fences are full ones.
 
@@ -99,9 +99,12 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // A pin that outlives this, in another destructor of the thread, still writes there.
-        if self.0.pins.iter().all(|pin| pin.load(Ordering::Relaxed).is_null()) {
-            known().free.push(self.0);
+        // A pin that outlives this, in another destructor of the thread, still writes there. And a forked child, in which nobody else lives to
+        // give the lock back, is not to wait for it: then the next thread gets one of its own.
+        if self.0.pins.iter().all(|pin| pin.load(Ordering::Relaxed).is_null())
+            && let Ok(mut known) = KNOWN.try_lock()
+        {
+            known.free.push(self.0);
         }
     }
 }
@@ -133,10 +136,11 @@ struct Pin {
 impl Drop for Pin {
     #[inline]
     fn drop(&mut self) {
+        let object = self.word.load(Ordering::Relaxed);
         self.word.store(ptr::null_mut(), Ordering::Release);
         light();
         if self.thread.asked.load(Ordering::Relaxed) {
-            sweep();
+            leave(object);
         }
     }
 }
@@ -172,6 +176,20 @@ impl<T> Drop for Pinned<T> {
     }
 }
 
+/// An object was pinned here, and this thread is asked to look after it: everybody is while somebody sweeps, but only who had pinned what is taken
+/// away has to sweep as well.
+#[cold]
+fn leave(object: *mut ()) {
+    let removed = known().removed.iter().any(|one| address(one) == object);
+    if removed {
+        sweep();
+    }
+}
+
+fn address(one: &Removed) -> *mut () {
+    Arc::as_ptr(one).cast::<()>().cast_mut()
+}
+
 /// Drops what was taken away and nobody has pinned; asks those who have to do so when they leave.
 #[cold]
 fn sweep() {
@@ -180,13 +198,13 @@ fn sweep() {
         let Known { threads, removed, .. } = &mut *known;
         threads.iter().for_each(|thread| thread.asked.store(true, Ordering::Relaxed));
         if !heavy() {
+            // Forbidden since: what is taken away is kept, and the next that is tries again.
+            threads.iter().for_each(|thread| thread.asked.store(false, Ordering::Relaxed));
             return;
         }
         let pins = |thread: &Thread| thread.pins.each_ref().map(|pin| pin.load(Ordering::Acquire));
         let seen: Vec<_> = threads.iter().map(|thread| (*thread, pins(thread))).collect();
-        let is_in = |pins: &[*mut (); NESTED], one: &Removed| {
-            pins.contains(&Arc::as_ptr(one).cast::<()>().cast_mut())
-        };
+        let is_in = |pins: &[*mut (); NESTED], one: &Removed| pins.contains(&address(one));
         let (used, unused) = std::mem::take(removed)
             .into_iter()
             .partition(|one| seen.iter().any(|(_, pins)| is_in(pins, one)));
@@ -277,7 +295,8 @@ impl<T: Send + Sync + 'static> Place<T> {
         loop {
             let Some(found) = NonNull::new(object) else { return Some(None) };
             let pin = Pin { thread, word };
-            word.store(object.cast(), Ordering::Relaxed);
+            // Released, so that whoever sees this sees the end of what the thread had pinned before.
+            word.store(object.cast(), Ordering::Release);
             light();
             object = self.object.load(Ordering::Acquire);
             if object == found.as_ptr() {

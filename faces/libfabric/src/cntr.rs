@@ -166,7 +166,8 @@ entry! {
     }
 
     fn set(counter: &Cntr, value: u64) -> c_int {
-        counter.inner.good.store(value, Ordering::Release);
+        // Not passed by the look at who waits.
+        counter.inner.good.swap(value, Ordering::SeqCst);
         counter.inner.changed();
         0
     }
@@ -178,7 +179,7 @@ entry! {
     }
 
     fn seterr(counter: &Cntr, value: u64) -> c_int {
-        counter.inner.bad.store(value, Ordering::Release);
+        counter.inner.bad.swap(value, Ordering::SeqCst);
         counter.inner.changed();
         0
     }

@@ -316,7 +316,8 @@ entry! {
     }
 
     fn signal(cq: &Cq) -> c_int {
-        cq.inner.signalled.store(true, Ordering::Release);
+        // Not passed by the look at who waits.
+        cq.inner.signalled.swap(true, Ordering::SeqCst);
         cq.inner.wake();
         0
     }

@@ -104,3 +104,15 @@ fn each_size_has_its_path() {
     let (short, long) = (rounds(&mut world, 100, 1_600), rounds(&mut world, 100, 20_000));
     assert!(short <= 16 && long >= 84, "{short} short ones by the second, {long} long ones");
 }
+
+/// A trial has an end, also if the messages of its size are from then on longer than what leaves unasked, and tell nothing.
+#[test]
+fn a_trial_ends_with_messages_that_are_pulled() {
+    let mut world = two_links([Span::us(10), Span::us(25)], false);
+    // Of one class: up to 64 frames. The shorter ones leave whole.
+    let (whole, pulled) = (50_000, 80_000);
+    let began = (0..2 * FOLLOWED_AFTER).any(|_| rounds(&mut world, 1, whole) > 0);
+    assert!(began, "the other path was never tried");
+    let by_second = rounds(&mut world, 200, pulled);
+    assert!(by_second <= 16, "{by_second} of 200 by the path that was tried");
+}

@@ -3,7 +3,8 @@
 
 use emp_wire::{AckDelay, DoneStatus, NotReadyCause, SACK_WORDS_MAX, Sequence};
 
-use super::record::{Active, Frame, FrameState, What};
+use super::active::Active;
+use super::record::{Frame, FrameState, What};
 use super::tail::untaken;
 use super::window::{on_acked, rtt_mut};
 use super::{Held, SendMessage, SendPath, Stage, Work};

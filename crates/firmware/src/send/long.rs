@@ -2,7 +2,8 @@
 
 use emp_wire::{HEADER_BYTES, LONG_FRAME_BYTES, Sequence};
 
-use super::record::{Active, Frame, Load, Record, What};
+use super::active::Active;
+use super::record::{Frame, Load, Record, What};
 use super::{SendMessage, SendPath, SendPeer};
 use crate::cross::RouteNews;
 use crate::path::{PathId, Paths};

@@ -3,7 +3,8 @@
 use emp_wire::Sequence;
 
 use super::SendPath;
-use super::record::{Active, FrameState};
+use super::active::Active;
+use super::record::FrameState;
 use super::window::rtt_mut;
 use crate::limits::{PATHS_MAX, WINDOW_FRAMES};
 use crate::path::PathId;

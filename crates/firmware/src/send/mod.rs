@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 mod acknowledged;
+mod active;
 mod awaited;
 mod body;
 mod bookkeeping;
@@ -44,7 +45,7 @@ use crate::slots::Slots;
 use crate::time::{Span, Time};
 use crate::timers::Timers;
 pub(crate) use acknowledged::Explicit;
-use record::Active;
+use active::Active;
 pub(crate) use timer::SUSPECT_PART;
 pub(crate) use transmission::Outlet;
 use window::Further;

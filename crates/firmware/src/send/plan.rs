@@ -8,7 +8,8 @@ use emp_wire::{
     MESSAGE_BYTES, PIECES_MAX, TARGET_BYTES, TRAIN_FRAMES_MAX, pieces_bytes,
 };
 
-use super::record::{Active, Load};
+use super::active::Active;
+use super::record::Load;
 use super::{SendMessage, SendPath, Work};
 use crate::descriptor::{CompletionMode, SendDescriptor};
 use crate::encode::HEAD_ROOM_BYTES;

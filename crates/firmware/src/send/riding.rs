@@ -10,7 +10,8 @@
 use emp_wire::Sequence;
 
 use super::acknowledged::passed_us;
-use super::record::{Active, Frame, FrameState, Record, What};
+use super::active::Active;
+use super::record::{Frame, FrameState, Record, What};
 use super::window::{on_acked, rtt_mut};
 use super::{SendMessage, SendPath};
 use crate::path::congestion::Acked;

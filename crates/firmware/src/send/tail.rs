@@ -10,7 +10,8 @@ use emp_wire::Sequence;
 
 use super::SendPath;
 use super::acknowledged::Explicit;
-use super::record::{Active, FrameState, Record, What};
+use super::active::Active;
+use super::record::{FrameState, Record, What};
 use crate::counters::Counter;
 use crate::limits::WINDOW_FRAMES;
 use crate::path::PathId;

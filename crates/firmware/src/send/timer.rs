@@ -3,9 +3,10 @@
 use emp_wire::Sequence;
 
 use super::SendPath;
+use super::active::Active;
 use super::flight::Flight;
 use super::lost::mark_unit_lost;
-use super::record::{Active, FrameState};
+use super::record::FrameState;
 use super::window::rtt_mut;
 use crate::counters::Counter;
 use crate::cross::RouteNews;

@@ -2,10 +2,11 @@
 
 use emp_wire::{DoneStatus, Flags, LONG_FRAME_BYTES, Sequence};
 
+use super::active::Active;
 use super::bookkeeping::handle;
 use super::build::{First, Form, build_first};
 use super::long::load_of;
-use super::record::{Active, FrameState, Load, Record, What};
+use super::record::{FrameState, Load, Record, What};
 use super::timer::DETOUR_RUNS;
 use super::{SendMessage, SendPath, SendPeer, Stage, Work};
 use crate::counters::Counter;

@@ -131,5 +131,6 @@ def switch(guest, states):
 
 
 def carrier():
-    """Shell: waits until the card has its carrier."""
-    return f"until [ $(cat /sys/class/net/{INTERFACE}/carrier) = 1 ]; do sleep 0.1; done"
+    """Shell: waits until the card has its carrier and the kernel calls the interface up for that, which may be a second later."""
+    place = f"/sys/class/net/{INTERFACE}"
+    return f"until [ $(cat {place}/carrier) = 1 ] && grep -qE '^(up|unknown)$' {place}/operstate; do sleep 0.1; done"

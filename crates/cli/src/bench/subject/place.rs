@@ -200,6 +200,9 @@ impl Place {
                 "the two ends are on one machine, and loopback carries no raw frames".to_owned(),
             );
         }
+        if self.interface.up && !self.interface.running {
+            return Some(format!("{name} has no carrier, or got it a moment ago"));
+        }
         if !self.interface.usable_for_packet() {
             return Some(format!("{name} is not an Ethernet interface that is up"));
         }

@@ -73,7 +73,7 @@ impl Firmware {
         if let Some(Exit { batch, lends }) = exit
             && let Some(peer) = self.may_leave_at_once(&send, batch)
         {
-            let Self { peers, send: sends, cross, takes_bytes_max, .. } = self;
+            let Self { peers, send: sends, cross, .. } = self;
             let planned = loop {
                 let planned = sends.plan_at_once(last, peer, (&send, work), (peers, batch));
                 // What came last may have made room for it; that is taken in once.
@@ -82,8 +82,7 @@ impl Firmware {
                 }
             };
             if let Some(at_once) = planned {
-                let frame_bytes_max = *takes_bytes_max;
-                let mut out = Outlet { peers, cross, memory, batch, frame_bytes_max };
+                let mut out = Outlet { peers, cross, memory, batch };
                 let depart = |batch: &TransmitBatch, lent| depart(Some(Leaving { batch, lent }));
                 return sends.post_at_once(peer, send, work, (&at_once, lends), &mut out, depart);
             }
@@ -260,7 +259,7 @@ impl Firmware {
     ) -> Result<OpId, PostError> {
         let peer = self.destination(now, get.target.to, get.endpoint)?;
         let known = self.peers[peer].remote_epoch != Epoch::UNKNOWN;
-        let fragment = known.then(|| self.fragment_bytes(peer));
+        let fragment = known.then(|| self.fragment_bytes(peer, get.segments.bytes()));
         self.receive.set_time(now);
         let op = self.receive.post_get(peer, get, fragment)?;
         self.watch(now);
@@ -268,9 +267,13 @@ impl Firmware {
         Ok(op)
     }
 
-    /// Payload bytes of the frames that a peer is asked for: none is longer than the MTU (`LONG-5`).
-    pub(crate) fn fragment_bytes(&self, peer: u32) -> u16 {
-        self.peers[peer].frame_bytes_max - HEADER_BYTES as u16
+    /// Payload bytes of the frames in which a peer is asked for so many: none is longer than the MTU (`LONG-5`) of the path that this
+    /// node would take for them, as its peer will.
+    pub(crate) fn fragment_bytes(&self, peer: u32, bytes: u64) -> u16 {
+        let paths = self.peers.paths(peer);
+        let usual = u64::from(paths.usual_bytes()) - HEADER_BYTES as u64;
+        let frames = u32::try_from(bytes.div_ceil(usual)).unwrap_or(u32::MAX);
+        paths.bytes(paths.choose(frames, false)) - HEADER_BYTES as u16
     }
 
     /// Posts an atomic operation. It is complete when the target has executed it and the old values, if wanted, are here.
@@ -304,7 +307,7 @@ impl Firmware {
     /// Most bytes of operands, with what to compare, that one atomic operation takes; of elements, for a read. A peer
     /// that takes smaller frames takes less: then the operation ends with [`Status::TooLong`](crate::Status::TooLong).
     pub fn atomic_bytes_max(&self) -> usize {
-        usize::from(self.frame_bytes_max) - HEADER_BYTES - emp_wire::ATOMIC_BYTES
+        usize::from(self.peers.lengths.usual()) - HEADER_BYTES - emp_wire::ATOMIC_BYTES
     }
 
     fn check_atomic(&self, atomic: &AtomicDescriptor) -> Result<(), PostError> {

@@ -12,6 +12,7 @@ use crate::transmit::LinkIndex;
 pub(crate) mod choice;
 pub(crate) mod congestion;
 pub(crate) mod learned;
+pub(crate) mod lengths;
 pub(crate) mod limited;
 pub(crate) mod link_info;
 pub(crate) mod mtu;
@@ -38,6 +39,8 @@ pub struct PathInUse {
     pub address: LinkAddress,
     /// The pair is known by it: control frames take it. Without such a path, which has failed then, they take the one that is named first.
     pub first: bool,
+    /// Largest frame that its link takes at both ends, in bytes.
+    pub frame_bytes_max: usize,
     /// Frames longer than the MTU get through by it.
     pub long_frames: bool,
 }

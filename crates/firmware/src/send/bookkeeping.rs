@@ -90,6 +90,8 @@ impl SendPath {
             inline_bytes: if named { LENT_BYTES_MIN } else { u64::MAX },
             check_payload: self.checks_payload(Some(way)),
             bundles: self.profile.bundles,
+            // It was cut for its path: nothing of it leaves in slices.
+            room: plan.cut.fragment + HEADER_BYTES as u16,
             long,
         };
         let shape = Shape { work, send: &send, void: false, chain: None };
@@ -302,13 +304,13 @@ impl SendPath {
         &mut self,
         peer: u32,
         index: u32,
-        (frame_bytes_max, crowded): (u16, bool),
+        crowded: bool,
         reads: impl Fn() -> bool,
         paths: &Paths,
     ) {
         let plan = |sends: &Self| {
             let message = sends.messages.at(index).filter(|message| message.peer == peer)?;
-            let receiver = (frame_bytes_max, crowded, message.cut_before());
+            let receiver = (crowded, message.cut_before());
             let wide = |path| {
                 let way = paths.way(path);
                 sends.window_by(&sends.peers[peer], path, way) >= LONG_WINDOW_BYTES
@@ -342,28 +344,24 @@ impl SendPath {
     }
 
     /// Begins a block's train. False: its message is gone.
-    pub(super) fn begin_block(
-        &mut self,
-        peer: u32,
-        block: QueuedBlock,
-        frame_bytes_max: u16,
-        paths: &Paths,
-    ) -> bool {
-        let long = |fragment: u16| usize::from(fragment) + HEADER_BYTES > frame_bytes_max.into();
-        let (count, frames, long, what) = match block {
+    pub(super) fn begin_block(&mut self, peer: u32, block: QueuedBlock, paths: &Paths) -> bool {
+        let (count, frames, fragment, what) = match block {
             QueuedBlock::Message { message, generation, pull, offset, bytes } => {
                 let Some(sending) = self.messages.get(message, generation) else { return false };
                 let count = bytes.div_ceil(u32::from(sending.plan.cut.fragment.max(1)));
                 let what = What::Block { message, pull, offset, bytes };
-                (count, sending.plan.usual_frames, long(sending.plan.cut.fragment), what)
+                let fragment = bytes.min(sending.plan.cut.fragment.into());
+                (count, sending.plan.usual_frames, fragment, what)
             }
             QueuedBlock::Region(block) => {
                 let frames = |fragment: u16| (block.memory.bytes as u32).div_ceil(fragment.into());
-                let usual = block.fragment.min(frame_bytes_max - HEADER_BYTES as u16);
-                (frames(block.fragment), frames(usual), long(block.fragment), What::Region(block))
+                let usual = block.fragment.min(paths.usual_bytes() - HEADER_BYTES as u16);
+                let fragment = (block.memory.bytes as u32).min(block.fragment.into());
+                (frames(block.fragment), frames(usual), fragment, What::Region(block))
             }
         };
-        self.open_train(peer, count, (paths.choose_of_block(frames, long), frames), what);
+        let path = paths.choose_for_cut(frames, fragment + HEADER_BYTES as u32);
+        self.open_train(peer, count, (path, frames), what);
         true
     }
 

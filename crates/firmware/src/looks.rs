@@ -2,8 +2,8 @@
 
 use crate::descriptor::Completion;
 use crate::engine::Firmware;
-use crate::receive::IDLE_US;
-use crate::time::Time;
+use crate::receive::IDLE;
+use crate::time::{Span, Time};
 
 impl Firmware {
     /// Does what was put off because nobody waits for it: acknowledgements of messages that their hosts have done with.
@@ -13,7 +13,7 @@ impl Firmware {
     pub fn catch_up(&mut self, now: Time) -> bool {
         self.distrusts = false;
         let settled = self.send.settle_acks(now);
-        self.answer_no_more(now, 0) | settled
+        self.answer_no_more(now, Span(0)) | settled
     }
 
     /// The same when a look found nothing to do, as one does that comes before the host's answer to what came last: an
@@ -23,12 +23,12 @@ impl Firmware {
         // What waited in the links has been seen.
         self.distrusts = false;
         let settled = self.send.settle_acks(now);
-        self.answer_no_more(now, IDLE_US) | settled
+        self.answer_no_more(now, IDLE) | settled
     }
 
     #[inline]
-    fn answer_no_more(&mut self, now: Time, least_us: u32) -> bool {
-        let due = self.receive.answer_no_more(now, least_us, &self.cross);
+    fn answer_no_more(&mut self, now: Time, least: Span) -> bool {
+        let due = self.receive.answer_no_more(now, least, &self.cross);
         if due {
             self.relay(now);
         }

@@ -16,7 +16,7 @@ use crate::cross::{Control, Cross, ToSend};
 use crate::path::PathId;
 use crate::predict::AnswersSoon;
 use crate::profile::{AckTrigger, RetransmitUnit};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// What is owed to one peer.
 #[derive(Clone, Copy)]
@@ -94,9 +94,10 @@ impl Owed {
     }
 }
 
-/// How often an idle turn finds an acknowledgement too young to leave by itself, in microseconds: a program that answers does so
-/// within about one.
-pub(crate) const IDLE_US: u32 = 2;
+/// For so long looks find nothing else to do before an acknowledgement that waits for an answer leaves by itself: a program that answers
+/// does so within about one microsecond. It counts from the first such look: what the frame before took to be fetched and copied is no
+/// time in which the program could have answered, and is more than this for 4 KB by `udp`.
+pub(crate) const IDLE: Span = Span::us(2);
 
 /// Frames that were taken at once, in order.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +125,8 @@ impl Debt {
 pub(super) struct AckQueues {
     /// The one whose acknowledgement waits for an answer since last.
     waits: Option<u32>,
+    /// When a look first found nothing else to do since.
+    idle_since: Option<Time>,
     /// The `done` that waits with it, and for whom.
     done: Option<(u32, Control)>,
     /// Now.
@@ -209,6 +212,7 @@ impl ReceivePath {
                 && owed.answers.begin();
             if waits {
                 other = self.acks.waits.replace(peer).filter(|other| *other != peer);
+                self.acks.idle_since = None;
                 done_waits = ends_put;
             }
             due = !waits && debt.last.has(Flags::ACK_REQUEST);
@@ -266,12 +270,13 @@ impl ReceivePath {
         self.acks.take_done(peer);
     }
 
-    /// Nothing came, or is to be done: an acknowledgement that has waited for an answer for `least_us` microseconds or more becomes due.
-    /// True if there was one.
+    /// Nothing came, or is to be done: an acknowledgement that waits for an answer becomes due once that has been so for `least`. True if there
+    /// was one.
     #[inline]
-    pub(crate) fn answer_no_more(&mut self, now: Time, least_us: u32, cross: &Cross) -> bool {
+    pub(crate) fn answer_no_more(&mut self, now: Time, least: Span, cross: &Cross) -> bool {
         let Some(peer) = self.acks.waits else { return false };
-        if self.waited_us(now, peer) < least_us && !cross.acks[peer].carried {
+        let since = *self.acks.idle_since.get_or_insert(now);
+        if now.since(since) < least && !cross.acks[peer].carried {
             return false;
         }
         self.acks.waits = None;

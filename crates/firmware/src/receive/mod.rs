@@ -45,7 +45,7 @@ use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
 use crate::slots::Slots;
 
-pub(crate) use acknowledge::{AckOut, IDLE_US};
+pub(crate) use acknowledge::{AckOut, IDLE};
 use pulling::Pulling;
 pub(crate) use runs::{Outline, Run, Taken};
 use sequence::Received;

@@ -164,7 +164,7 @@ TEXT = b"Ethernet Message Passing"
 OPEN = {"sequence": 7, "acknowledge": 5}
 
 
-# ---- hello, hello-reply, close (HELLO-1, HELLO-6, PATH-1, CLOSE-1)
+# ---- hello, hello-reply, close (HELLO-1, HELLO-6, HELLO-7, PATH-1, CLOSE-1)
 
 ADDRESSES = {
     "ethernet": (1, bytes.fromhex("02656d700001")),
@@ -174,12 +174,15 @@ ADDRESSES = {
 }
 
 
-def hello(target=B.id, nonce=0x1122334455667788, largest=1500, name="a", told=(), features=0):
+def hello(target=B.id, nonce=0x1122334455667788, largest=1500, name="a", told=(), features=0, here=0):
     body = Body().number("node", A.id, 8, True).number("target", target, 8, True).number("nonce", nonce, 8, True)
     body.number("features", features, 4, True).number("frame_bytes_max", largest, 2)
     encoded = name.encode()
     body.bytes += u(len(encoded), 1) + b"\0" + encoded
+    body.shown["link_frame_bytes_max"] = here
     body.shown["name"] = name
+    if here:
+        body.bytes += u(2, 1) + u(2, 1) + u(here, 2)
     body.shown["addresses"] = []
     for told_of in told:
         family, address = ADDRESSES[told_of]
@@ -198,7 +201,9 @@ vector("with features that nobody knows", "hello", hello(features=0x80000002), c
 vector("with an extension that nobody knows, behind an address", "hello", hello(told=["ipv4"]), check=0,
        behind=u(0xC8, 1) + u(3, 1) + b"\1\2\3")
 vector("that tries a length: zeros after its fields", "hello", hello(told=["ethernet"], largest=256), behind=bytes(120))
+vector("by a link that takes longer frames than another", "hello", hello(told=["ethernet"], here=9000), check=0)
 vector("an answer", "hello-reply", hello(), word=66)
+vector("an answer by a link that takes longer frames than another", "hello-reply", hello(here=9000), word=66)
 vector("an answer to a hello of 61,472 bytes, by a node with room for many", "hello-reply", hello(told=["ethernet"]),
        word=1 << 16 | 61472)
 CLOSE = Body().number("node", A.id, 8, True)
@@ -246,9 +251,9 @@ def memory_of_sender(body, pieces):
 PIECES = [(0x7F0000001000, 8192), (0x7F0000009040, 1808)]
 
 
-def message(long=None, immediate=None, pieces=()):
+def message(long=None, immediate=None, pieces=(), here=0):
     body = Body().number("node", A.id, 8, True).number("source_endpoint", 1, 2).number("destination_endpoint", 2, 2)
-    body.zero(2).number("frame_bytes_max", 1500, 2).number("match_bits", 0xFEEDFACECAFE0001, 8, True)
+    body.number("link_frame_bytes_max", here, 2).number("frame_bytes_max", 1500, 2).number("match_bits", 0xFEEDFACECAFE0001, 8, True)
     body.number("handle", 0x00070009, 4, True)
     if long:
         long_part(body, *long, pieces=len(pieces))
@@ -260,6 +265,7 @@ def message(long=None, immediate=None, pieces=()):
 SHORT = ["ACK", "LAST"]
 vector("without bytes", "message", message(), flags=SHORT, **OPEN, word=3)
 vector("of one frame", "message", message(), TEXT, flags=SHORT, **OPEN, word=3)
+vector("by a link that takes longer frames than another", "message", message(here=9000), TEXT, flags=SHORT, **OPEN, word=3)
 vector("of one frame, first of a pair", "message", message(), TEXT, flags=["LAST"], word=0)
 vector("that asks for an acknowledgement", "message", message(), TEXT, flags=["ACK", "ACK-REQUEST", "LAST"], **OPEN, word=3)
 vector("whose payload its carrier checks", "message", message(), TEXT, flags=["ACK", "PAYLOAD-UNCHECKED", "LAST"], **OPEN, word=3)
@@ -308,14 +314,14 @@ vector("a get that was refused", "done", done(5), flags=["ACK", "REPLY"], **OPEN
 
 # ---- put, get, atomic (REGION-1, PUT-1, GET-1, ATOMIC-1 to ATOMIC-3)
 
-def target():
+def target(here=0):
     body = Body().number("node", A.id, 8, True).number("source_endpoint", 1, 2).number("destination_endpoint", 2, 2)
-    body.zero(2).number("frame_bytes_max", 1500, 2).number("key", 0x4B4559, 8, True).number("handle", 0x00040004, 4, True)
+    body.number("link_frame_bytes_max", here, 2).number("frame_bytes_max", 1500, 2).number("key", 0x4B4559, 8, True).number("handle", 0x00040004, 4, True)
     return body.number("generation", 6, 4).number("offset", 4096, 8)
 
 
-def put(long=None, immediate=None, pieces=()):
-    body = target()
+def put(long=None, immediate=None, pieces=(), here=0):
+    body = target(here)
     if long:
         long_part(body, *long, pieces=len(pieces))
     if immediate is not None:

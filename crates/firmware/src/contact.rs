@@ -94,7 +94,7 @@ impl Firmware {
                 self.challenge(now, link, from, peer);
             }
             if remote == header.source_epoch {
-                self.hear_limit(now, peer, hello.frame_bytes_max);
+                self.hear_limit(now, (peer, link), hello.largest.here());
             }
         }
         Ok(())
@@ -129,8 +129,7 @@ impl Firmware {
                 && known.is_none()
                 && let Some(peer) = self.add_peer(now, hello.node)
             {
-                self.limit_frames(peer, hello.frame_bytes_max);
-                self.meet(now, peer, header.source_epoch, link, from);
+                self.meet(now, peer, header.source_epoch, (link, from), hello.largest.here());
             }
             self.push_event(found(hello.name()));
             return Ok(());
@@ -153,49 +152,46 @@ impl Firmware {
         entry.note_asking(false);
         entry.challenge = entry.challenge.wrapping_add(1);
         let (remote, epoch) = (entry.remote_epoch, header.source_epoch);
+        let told = hello.largest.here();
         let moved = self.peers.heard_from(now, peer, link, &from);
         self.send.heard(peer, now);
         if remote == Epoch::UNKNOWN {
-            self.limit_frames(peer, hello.frame_bytes_max);
-            self.meet(now, peer, epoch, link, from);
+            self.meet(now, peer, epoch, (link, from), told);
             self.send.met(peer);
             self.push_event(found(hello.name()));
         } else if remote == epoch {
             self.send.met(peer);
-            if self.told_limit(now, peer, hello.frame_bytes_max, header.word & ARRIVED_BYTES) {
-                self.probe_limit(peer, hello.frame_bytes_max);
-            }
             if self.routes.is_searching(peer) {
-                self.peers.set_route(now, peer, link, from);
+                self.peers.set_route(now, peer, (link, from), told);
                 self.routes.stop_search(peer);
                 self.send.found(peer, now);
             } else if moved {
-                self.peers.moved(now, peer, link, from);
+                self.peers.moved(now, peer, (link, from), told);
                 self.send.found(peer, now);
             }
+            self.told_limit(now, peer, (link, from), told, header.word & ARRIVED_BYTES);
         } else {
-            self.limit_frames(peer, hello.frame_bytes_max);
-            self.restarted(now, peer, epoch, link, from);
+            self.restarted(now, peer, epoch, (link, from), told);
         }
         Ok(())
     }
 
-    /// A peer's epoch and address are known: the pair can speak.
+    /// A peer's epoch and address are known, and that it takes frames of `told` bytes there: the pair can speak.
     pub(crate) fn meet(
         &mut self,
         now: Time,
         peer: u32,
         epoch: Epoch,
-        link: LinkIndex,
-        from: LinkAddress,
+        way: (LinkIndex, LinkAddress),
+        told: u16,
     ) {
         self.peers.set_remote_epoch(peer, epoch);
         self.peers.clear_route(peer);
-        self.peers.set_route(now, peer, link, from);
+        self.peers.set_route(now, peer, way, told);
         self.peers[peer].heard_ms = milliseconds(now);
         self.routes.stop_search(peer);
         self.send.found(peer, now);
-        self.receive.met(peer, self.fragment_bytes(peer));
+        self.receive.met(peer, self.fragment_bytes(peer, u64::MAX));
         self.counters.count(Counter::PeersFound);
         // Receives may have waited for it by name since before it was known.
         self.watch(now);
@@ -207,8 +203,8 @@ impl Firmware {
         now: Time,
         peer: u32,
         epoch: Epoch,
-        link: LinkIndex,
-        from: LinkAddress,
+        (link, from): (LinkIndex, LinkAddress),
+        told: u16,
     ) {
         let node = self.peers[peer].node;
         self.note_return(peer, epoch, link, from);
@@ -222,7 +218,7 @@ impl Firmware {
         self.receive.reset(peer, node, status, false, &mut self.cross);
         self.counters.count(counter);
         self.push_event(event);
-        self.meet(now, peer, epoch, link, from);
+        self.meet(now, peer, epoch, (link, from), told);
     }
 
     fn local_epoch(&self, known: Option<u32>) -> Epoch {
@@ -390,9 +386,11 @@ impl Firmware {
                 return self.routes.unpop_contact(contact);
             }
             let own = self.peers.own;
-            let hello = routes::hello(&contact, own, &self.name, self.takes_bytes_max);
+            let lengths = &self.peers.lengths;
+            let hello = routes::hello(&contact, own, &self.name, lengths.told(contact.link));
             // The smallest frames of a link have room for one address.
-            let told = if self.frame_bytes_max() < HEAD_BYTES_MAX { 1 } else { TOLD_MAX };
+            let short = usize::from(lengths.takes(contact.link)) < HEAD_BYTES_MAX;
+            let told = if short { 1 } else { TOLD_MAX };
             let link = self.links.get(usize::from(contact.link.0));
             let beside = link.into_iter().flat_map(|link| link.beside).flatten();
             let hello = hello.with_addresses(beside.map(|(_, address)| address).take(told));

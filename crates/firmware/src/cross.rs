@@ -60,10 +60,10 @@ pub(crate) enum RouteNews {
     Suspect { peer: u32 },
     /// Nothing heard for all of it.
     Lost { peer: u32 },
-    /// Nothing arrives, again and again: it may take only shorter frames than it did (`LIMIT-1`).
-    Doubted { peer: u32 },
+    /// Nothing arrives by a path, again and again: it may take only shorter frames there than it did (`LIMIT-1`).
+    Doubted { peer: u32, path: PathId },
     /// The same of frames of the usual length: is it because of that?
-    SizeDoubted { peer: u32 },
+    SizeDoubted { peer: u32, path: PathId },
     /// A path to it was silent while another was not (`PATH-5`).
     PathFailed { peer: u32, path: PathId },
     /// Such a path would be used if it were there.

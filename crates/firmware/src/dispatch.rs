@@ -157,10 +157,8 @@ impl Firmware {
             None => return Err(Counter::DropUnknownPeer),
         };
         if remote == Epoch::UNKNOWN && header.kind.sequenced() {
-            if let Some(bytes) = largest_frame(header, body) {
-                self.limit_frames(peer, bytes);
-            }
-            self.meet(now, peer, header.source_epoch, link, *from);
+            let told = largest_frame(header, body).unwrap_or(self.peers.lengths.usual());
+            self.meet(now, peer, header.source_epoch, (link, *from), told);
             let name = self.names.take(node);
             self.push_event(NodeEvent::Found { node, link, address: *from, name });
         } else if remote != header.source_epoch {
@@ -318,8 +316,8 @@ impl Firmware {
                         self.routes.search(now, peer);
                     }
                     RouteNews::Lost { peer } => self.give_up(now, peer, Status::Unreachable),
-                    RouteNews::Doubted { peer } => self.doubt(peer),
-                    RouteNews::SizeDoubted { peer } => self.doubt_size(now, peer),
+                    RouteNews::Doubted { peer, path } => self.doubt(peer, path),
+                    RouteNews::SizeDoubted { peer, path } => self.doubt_size(now, peer, path),
                     RouteNews::PathWanted { peer, target } => {
                         self.seek_path(now, peer, target, None);
                     }
@@ -361,7 +359,7 @@ impl Firmware {
             }
             ToSend::GetRequested { peer, block } => {
                 // It may have asked before it knew that this node takes only shorter ones now.
-                let fragment_max = self.frame_bytes_max - HEADER_BYTES as u16;
+                let fragment_max = self.peers.lengths.most() - HEADER_BYTES as u16;
                 self.send.on_get(now, peer, block, fragment_max);
             }
             ToSend::Forget { values } => self.send.replied.push(values),
@@ -462,8 +460,7 @@ impl Firmware {
     pub(crate) fn turn_loopback(&mut self, now: Time, memory: &mut impl HostMemory) {
         for _ in 0..LOOPBACK_TURNS {
             let (peers, cross, batch) = (&self.peers, &mut self.cross, &mut self.loopback);
-            let frame_bytes_max = self.frame_bytes_max;
-            let mut outlet = Outlet { peers, cross, memory, batch, frame_bytes_max };
+            let mut outlet = Outlet { peers, cross, memory, batch };
             self.send.poll_loopback(now, &mut outlet);
             let frames = self.loopback.frames().len();
             if frames == 0 {
@@ -492,12 +489,12 @@ impl Firmware {
     }
 }
 
-/// What the sender of a frame says of the largest that it takes.
+/// What the sender of a frame says of the largest that it takes by the link by which this came.
 fn largest_frame(header: &Header, body: &[u8]) -> Option<u16> {
     match header.kind {
-        Kind::Message => Message::parse(header.flags, body).ok().map(|(m, _)| m.frame_bytes_max),
+        Kind::Message => Message::parse(header.flags, body).ok().map(|(m, _)| m.largest.here()),
         Kind::Put | Kind::Get | Kind::Atomic => {
-            Target::parse(body).ok().map(|(target, _)| target.frame_bytes_max)
+            Target::parse(body).ok().map(|(target, _)| target.largest.here())
         }
         _ => None,
     }

@@ -8,7 +8,7 @@ use emp_wire::{
 
 use crate::memory::{HostMemory, MemoryFault, Segment, SegmentList};
 use crate::path::Way;
-use crate::peers::Peer;
+use crate::peers::{Peer, Peers};
 use crate::pool::{Chain, Pool};
 use crate::transmit::{FrameSegments, LinkIndex, Small, TransmitBatch};
 
@@ -47,8 +47,7 @@ pub(crate) struct Head {
 /// Between whom a frame goes, and how it is checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Line<'a> {
-    /// This node's tag.
-    pub(crate) source_tag: u32,
+    pub(crate) peers: &'a Peers,
     pub(crate) peer: &'a Peer,
     pub(crate) way: Option<Way<'a>>,
     pub(crate) check_payload: bool,
@@ -56,7 +55,9 @@ pub(crate) struct Line<'a> {
     pub(crate) inline_bytes: u64,
     /// It may share a link frame with others (`BUNDLE-1`).
     pub(crate) bundles: bool,
-    /// Frames longer than the MTU take this way whole (`LONG-3`).
+    /// Largest frame of this way, in bytes: longer ones leave in slices.
+    pub(crate) room: u16,
+    /// But for those that are longer than any usual one of its link, if it cuts such and they get through (`LONG-1`, `LONG-3`).
     pub(crate) long: bool,
 }
 
@@ -139,7 +140,7 @@ fn short_frame(
     memory: &impl HostMemory,
 ) -> Result<u64, EncodeError> {
     let way @ (_, to) = line.way.ok_or(EncodeError::Unsendable)?;
-    let room = usize::from(line.peer.frame_bytes_max);
+    let room = usize::from(line.room);
     let bytes = payload.bytes() as usize;
     let most = HEAD_ROOM_BYTES + bytes;
     let small =
@@ -202,7 +203,7 @@ fn any_frame(
         Payload::Host { bytes, .. } if *bytes > inline_max => None,
         _ => Some(HEAD_ROOM_BYTES + payload.bytes() as usize),
     };
-    let room = usize::from(peer.frame_bytes_max);
+    let room = usize::from(line.room);
     let small = most.filter(|most| line.bundles && *most <= room);
     let build = |inline: &mut [u8], segments: &mut FrameSegments| {
         let end = HEADER_BYTES + fields.emit(&mut inline[HEADER_BYTES..]);
@@ -271,9 +272,8 @@ fn any_frame(
     }
     // What crosses memory has no MTU, and no sum by which slices are known. A link cuts what is longer than any usual frame of it; what
     // was cut as a usual one, before the peer took only shorter ones, would leave in one datagram and be lost.
-    let cut_by_link = line.long && length_bytes > batch.frame_bytes_max();
-    let limit = if cut_by_link { LONG_FRAME_BYTES.max(room) } else { room };
-    if length_bytes > limit && !to.is_memory() {
+    let cut_by_link = line.long && length_bytes > line.peers.lengths.most_by(way.0).into();
+    if length_bytes > room && !cut_by_link && !to.is_memory() {
         batch.cut_last(room, peer.outgoing, memory)?;
     }
     Ok(copied)
@@ -281,14 +281,14 @@ fn any_frame(
 
 /// The common header of a frame to the line's peer.
 fn header(line: &Line<'_>, head: &Head, length: u16, payload: bool) -> Header {
-    let Line { source_tag, peer, check_payload, .. } = *line;
+    let Line { peers, peer, check_payload, .. } = *line;
     Header {
         kind: head.kind,
         flags: head.flags.with_if(!check_payload && payload, Flags::PAYLOAD_UNCHECKED),
         length,
         destination_tag: peer.tag,
         destination_epoch: peer.remote_epoch.check(),
-        source_tag,
+        source_tag: peers.source_tag,
         source_epoch: peer.local_epoch,
         sequence: head.sequence,
         acknowledge: head.acknowledge,

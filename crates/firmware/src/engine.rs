@@ -78,10 +78,6 @@ pub struct Firmware {
     pub(crate) name: String,
     pub(crate) links: Vec<LinkInfo>,
     pub(crate) profile: Profile,
-    /// Largest frame that this node builds, as it was at the start.
-    pub(crate) frame_bytes_max: u16,
-    /// Largest frame that its links take now (`LIMIT-1`).
-    pub(crate) takes_bytes_max: u16,
     pub(crate) assembly: Assembly,
     pub(crate) peers: Peers,
     pub(crate) send: SendPath,
@@ -119,9 +115,6 @@ impl Firmware {
     /// A node that knows no one.
     pub fn new(config: Config) -> Self {
         let Config { node, epoch, name, profile, links, seed } = config;
-        // One size for all links, so that a message can go on over another link where it began on one.
-        let least = links.iter().map(|link| link.frame_bytes_max).min().unwrap_or(FRAME_BYTES_MIN);
-        let frame_bytes_max = least.clamp(FRAME_BYTES_MIN, FRAME_BYTES_MAX);
         let apt = profile.is_selective() && links.len() > 1;
         let bits = |of: fn(&LinkInfo) -> bool| {
             links.iter().rev().fold(0, |bits, link| bits << 1 | u64::from(of(link)))
@@ -135,11 +128,10 @@ impl Firmware {
         let peers = Peers::new(node, Epoch::new(epoch), &links, apt, units);
         let mut send = SendPath::new(profile.clone(), segmenting, summing);
         send.times_messages = peers.costs.are_corrected();
+        let loopback_bytes = usize::from(peers.lengths.usual());
         Self {
             name,
             links,
-            frame_bytes_max: frame_bytes_max as u16,
-            takes_bytes_max: frame_bytes_max as u16,
             assembly: Assembly::new(),
             peers,
             send,
@@ -149,8 +141,8 @@ impl Firmware {
             sizes: SizeSearches::new(),
             counters: Counters::default(),
             events: VecDeque::new(),
-            loopback: TransmitBatch::new(frame_bytes_max),
-            scratch: vec![0; frame_bytes_max].into_boxed_slice(),
+            loopback: TransmitBatch::new(loopback_bytes),
+            scratch: vec![0; loopback_bytes].into_boxed_slice(),
             profile,
             closing: None,
             watch_at: None,
@@ -355,8 +347,7 @@ impl Firmware {
         self.relay(now);
         self.turn_loopback(now, memory);
         let (peers, cross) = (&self.peers, &mut self.cross);
-        let frame_bytes_max = self.takes_bytes_max;
-        self.send.poll(now, &mut Outlet { peers, cross, memory, batch, frame_bytes_max });
+        self.send.poll(now, &mut Outlet { peers, cross, memory, batch });
         // What was to ride, and did not.
         self.emit_acks(now, false, batch);
         self.emit_closes(batch);
@@ -496,6 +487,7 @@ impl Firmware {
             link,
             address: *to,
             first: path == PathId::FIRST,
+            frame_bytes_max: paths.bytes(path).into(),
             long_frames: paths.is_long(path),
         };
         paths.each().map(in_use).collect()
@@ -511,7 +503,7 @@ impl Firmware {
 
     /// Adds a peer to the table and to both paths. The node itself is found at once.
     pub(crate) fn add_peer(&mut self, now: Time, node: NodeId) -> Option<u32> {
-        let Some(peer) = self.peers.add(node, self.takes_bytes_max) else {
+        let Some(peer) = self.peers.add(node) else {
             return self.add_in_place_of_departed(now, node);
         };
         let is_self = node == self.peers.own;
@@ -520,7 +512,8 @@ impl Firmware {
         self.cross.add_peer(self.receive.first);
         if is_self {
             self.peers.set_remote_epoch(peer, self.peers.own_epoch());
-            self.peers.set_route(now, peer, LinkIndex(u8::MAX), LinkAddress::LOOPBACK);
+            let loopback = (LinkIndex(u8::MAX), LinkAddress::LOOPBACK);
+            self.peers.set_route(now, peer, loopback, self.peers.lengths.usual());
             self.send.found(peer, now);
         }
         Some(peer)
@@ -535,7 +528,7 @@ impl Firmware {
             |peer| !send.is_active(peer) && !routes.is_searching(peer) && !receive.holds(peer);
         let departed = now.0.checked_sub(age).map(Time);
         let peer = self.peers.take_departed(departed?, is_gone)?;
-        self.peers.replace(peer, node, self.takes_bytes_max);
+        self.peers.replace(peer, node);
         self.counters.count(Counter::PeersForgotten);
         Some(peer)
     }

@@ -53,19 +53,23 @@ pub enum NodeEvent {
         link: LinkIndex,
     },
     /// Frames of `lost_bytes` do not get through to a peer, though shorter ones do: none of more than `passed_bytes` are sent to it
-    /// from now on (`LIMIT-3`). Something on the way has a smaller MTU than both ends.
+    /// there from now on (`LIMIT-3`). Something on the way has a smaller MTU than both ends.
     LostBySize {
         /// Who.
         node: NodeId,
+        /// By which link.
+        link: LinkIndex,
         /// The longest frame that was answered, in bytes.
         passed_bytes: usize,
         /// The shortest that was not.
         lost_bytes: usize,
     },
-    /// A peer, or this node itself, takes only shorter frames than before: the MTU of an interface was lowered.
+    /// A peer, or this node itself, takes only shorter frames by a link than before: the MTU of an interface was lowered.
     Limited {
         /// Who.
         node: NodeId,
+        /// By which link of this node.
+        link: LinkIndex,
         /// The largest that it takes now, in bytes.
         frame_bytes_max: usize,
     },

@@ -110,7 +110,7 @@ impl Firmware {
     /// Frames whose payload is longer than what senders copy next to its header too: shorter pieces are copied by the kernel more
     /// slowly than by [`handle_train`](Self::handle_train) out of one, which sums them as it goes, and needs no look before.
     fn expects_long_frames(&self) -> bool {
-        self.peers.units.any() || Self::is_worth_placing(self.frame_bytes_max.into())
+        self.peers.units.any() || Self::is_worth_placing(self.peers.lengths.usual().into())
     }
 
     /// Where the payload of frames that wait in a link belongs, as far as that is one piece of a posted buffer and all of it

@@ -25,13 +25,16 @@ impl Firmware {
         body: impl Fn(&mut [u8]) -> usize + Copy,
         batch: &mut TransmitBatch,
     ) -> bool {
+        let paths = self.peers.paths(to);
+        let (path, way) = paths.pick(path);
         let line = Line {
-            source_tag: self.peers.source_tag,
+            peers: &self.peers,
             peer: &self.peers[to],
-            way: self.peers.paths(to).pick(path).1,
+            way,
             check_payload: true,
             inline_bytes: INLINE_PAYLOAD_BYTES,
             bundles: self.profile.bundles,
+            room: paths.bytes(path),
             long: false,
         };
         let said = encode::frame(batch, &line, head, body, Payload::None, &NoMemory).is_ok();

@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use crate::limits::{HELLO_INTERVAL, PEERS_MAX};
 use crate::path::Way;
 use crate::path::choice::Costs;
+use crate::path::lengths::Lengths;
 use crate::path::link_info::LinkInfo;
 use crate::path::table::Table;
 use crate::path::unit::Units;
@@ -47,7 +48,7 @@ pub(crate) struct Peer {
     pub(crate) link: LinkIndex,
     /// Three truths in one byte: bits of [`mark`].
     marks: u8,
-    /// Largest frame that both ends take.
+    /// Largest frame that the links of its first path take at both ends.
     pub(crate) frame_bytes_max: u16,
     /// Number of the last hello that was sent to check its epoch; part of the nonce.
     pub(crate) challenge: u32,
@@ -164,6 +165,8 @@ pub(crate) struct Peers {
     /// By link: those that lead to the same nodes, a bit each; and all that stand beside another.
     pub(crate) beside: Box<[u64]>,
     pub(crate) beside_some: u64,
+    /// How long frames may be by the node's links.
+    pub(crate) lengths: Lengths,
     /// By which paths long frames get through.
     pub(crate) units: Units,
 }
@@ -202,6 +205,7 @@ impl Peers {
             costs: Costs::new(links, apt),
             beside_some: beside.iter().fold(0, |all, bits| all | bits),
             beside,
+            lengths: Lengths::new(links),
             units,
         }
     }
@@ -238,11 +242,11 @@ impl Peers {
     }
 
     /// Adds a peer of which nothing but the identity is known. `None` if the table is full.
-    pub(crate) fn add(&mut self, node: NodeId, frame_bytes_max: u16) -> Option<u32> {
+    pub(crate) fn add(&mut self, node: NodeId) -> Option<u32> {
         if self.entries.len() as usize >= PEERS_MAX {
             return None;
         }
-        let index = self.entries.push(Peer::new(node, self.own_epoch, frame_bytes_max));
+        let index = self.entries.push(Peer::new(node, self.own_epoch, self.lengths.usual()));
         self.by_node.insert(node.0, index);
         self.reseed(index);
         Some(index)
@@ -275,9 +279,9 @@ impl Peers {
     }
 
     /// Forgets a peer that has left and gives its place to another node.
-    pub(crate) fn replace(&mut self, index: u32, node: NodeId, frame_bytes_max: u16) {
+    pub(crate) fn replace(&mut self, index: u32, node: NodeId) {
         self.by_node.remove(&self.entries[index].node.0);
-        self.entries[index] = Peer::new(node, self.own_epoch, frame_bytes_max);
+        self.entries[index] = Peer::new(node, self.own_epoch, self.lengths.usual());
         self.by_node.insert(node.0, index);
         self.reseed(index);
     }

@@ -14,9 +14,8 @@ use crate::descriptor::{CompletionMode, OpId, PostError, Posted, SendDescriptor}
 use crate::engine::Firmware;
 use crate::memory::{HostMemory, Segment};
 use crate::one_sided::{AtomicDescriptor, GetDescriptor, PutDescriptor, RegionId, Rights};
-use crate::pool::Chain;
 use crate::predict::SendsFirst;
-use crate::send::{Outlet, Shape, Work};
+use crate::send::{Outlet, Work};
 use crate::time::Time;
 use crate::transmit::{Exit, Leaving, TransmitBatch};
 
@@ -57,16 +56,16 @@ impl Firmware {
         depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
     ) -> Result<Posted, PostError> {
         check_buffered(&send, self.single_frame_bytes_max())?;
-        self.post(last, send, (Work::Message, None), memory, exit, depart)
+        self.post(last, send, Work::Message, memory, exit, depart)
     }
 
-    /// Posts a message, whatever it is to its receiver. What of it was copied before is in a chain.
+    /// Posts a message, whatever it is to its receiver.
     #[inline(always)]
     fn post(
         &mut self,
         last: Time,
         send: SendDescriptor,
-        (work, chain): (Work, Option<Chain>),
+        work: Work,
         memory: &mut impl HostMemory,
         exit: Option<Exit<'_>>,
         depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
@@ -74,25 +73,22 @@ impl Firmware {
         if let Some(Exit { batch, lends }) = exit
             && let Some(peer) = self.may_leave_at_once(&send, batch)
         {
-            let Self { peers, send: sends, cross, takes_bytes_max, .. } = self;
+            let Self { peers, send: sends, cross, .. } = self;
             let planned = loop {
-                let shape = Shape::new(work, &send, chain.as_ref());
-                let planned = sends.plan_at_once(last, peer, shape, (peers, batch));
+                let planned = sends.plan_at_once(last, peer, (&send, work), (peers, batch));
                 // What came last may have made room for it; that is taken in once.
                 if planned.is_some() || !sends.settle_acks(last) {
                     break planned;
                 }
             };
             if let Some(at_once) = planned {
-                let frame_bytes_max = *takes_bytes_max;
-                let mut out = Outlet { peers, cross, memory, batch, frame_bytes_max };
+                let mut out = Outlet { peers, cross, memory, batch };
                 let depart = |batch: &TransmitBatch, lent| depart(Some(Leaving { batch, lent }));
-                let at_once = (&at_once, lends);
-                return sends.post_at_once(peer, send, (work, chain), at_once, &mut out, depart);
+                return sends.post_at_once(peer, send, work, (&at_once, lends), &mut out, depart);
             }
         }
         cold_path();
-        self.post_queued(depart(None), send, (work, chain), memory)
+        self.post_queued(depart(None), send, work, memory)
     }
 
     /// Posts a message to leave in its turn.
@@ -100,17 +96,14 @@ impl Firmware {
         &mut self,
         now: Time,
         send: SendDescriptor,
-        (work, chain): (Work, Option<Chain>),
+        work: Work,
         memory: &mut impl HostMemory,
     ) -> Result<Posted, PostError> {
-        let peer = match self.destination(now, send.to, send.endpoint) {
-            Ok(peer) => peer,
-            Err(error) => return self.send.refuse(chain, error),
-        };
+        let peer = self.destination(now, send.to, send.endpoint)?;
         if matches!(work, Work::Message) {
             self.acknowledges_before(&send, || now);
         }
-        let op = self.send.post(now, peer, send, (work, chain), memory)?;
+        let op = self.send.post(now, peer, (send, work), memory)?;
         Ok(Posted { op, over: None })
     }
 
@@ -252,7 +245,7 @@ impl Firmware {
     ) -> Result<Posted, PostError> {
         let (send, work) = put.describe();
         check_buffered(&send, self.atomic_bytes_max())?;
-        self.post(last, send, (work, None), memory, exit, depart)
+        self.post(last, send, work, memory, exit, depart)
     }
 
     /// Posts a get. It is complete when all bytes are here.
@@ -266,7 +259,7 @@ impl Firmware {
     ) -> Result<OpId, PostError> {
         let peer = self.destination(now, get.target.to, get.endpoint)?;
         let known = self.peers[peer].remote_epoch != Epoch::UNKNOWN;
-        let fragment = known.then(|| self.fragment_bytes(peer));
+        let fragment = known.then(|| self.fragment_bytes(peer, get.segments.bytes()));
         self.receive.set_time(now);
         let op = self.receive.post_get(peer, get, fragment)?;
         self.watch(now);
@@ -274,9 +267,13 @@ impl Firmware {
         Ok(op)
     }
 
-    /// Payload bytes of the frames that a peer is asked for: none is longer than the MTU (`LONG-5`).
-    pub(crate) fn fragment_bytes(&self, peer: u32) -> u16 {
-        self.peers[peer].frame_bytes_max - HEADER_BYTES as u16
+    /// Payload bytes of the frames in which a peer is asked for so many: none is longer than the MTU (`LONG-5`) of the path that this
+    /// node would take for them, as its peer will.
+    pub(crate) fn fragment_bytes(&self, peer: u32, bytes: u64) -> u16 {
+        let paths = self.peers.paths(peer);
+        let usual = u64::from(paths.usual_bytes()) - HEADER_BYTES as u64;
+        let frames = u32::try_from(bytes.div_ceil(usual)).unwrap_or(u32::MAX);
+        paths.bytes(paths.choose(frames, false)) - HEADER_BYTES as u16
     }
 
     /// Posts an atomic operation. It is complete when the target has executed it and the old values, if wanted, are here.
@@ -289,43 +286,28 @@ impl Firmware {
         atomic: AtomicDescriptor,
         memory: &mut impl HostMemory,
     ) -> Result<OpId, PostError> {
-        self.post_atomic_into(now, atomic, memory, None, |_| now).map(|posted| posted.op)
-    }
-
-    /// The same; it may leave within its post as a [message](Self::post_send_into) may.
-    pub fn post_atomic_into(
-        &mut self,
-        last: Time,
-        atomic: AtomicDescriptor,
-        memory: &mut impl HostMemory,
-        exit: Option<Exit<'_>>,
-        depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
-    ) -> Result<Posted, PostError> {
         self.check_atomic(&atomic)?;
-        let fetch = match atomic.fetch_into.clone() {
-            Some(into) => {
-                let peer = self.destination(last, atomic.target.to, atomic.endpoint)?;
-                Some(self.receive.expect_values(peer, &atomic, into)?)
-            }
-            None => None,
+        let peer = self.destination(now, atomic.target.to, atomic.endpoint)?;
+        let Some(into) = atomic.fetch_into.clone() else {
+            return self.send.post_atomic(now, peer, &atomic, None, memory);
         };
-        let (send, work) = atomic.describe(fetch.map(|(_, name)| name));
-        let posted = self
-            .send
-            .gather(&atomic, memory)
-            .and_then(|chain| self.post(last, send, (work, Some(chain)), memory, exit, depart));
-        let Some((op, _)) = fetch else { return posted };
-        match posted {
-            Ok(_) => self.watch(last),
-            Err(_) => self.receive.forget_fetch(op),
+        let (op, name) = self.receive.expect_values(peer, &atomic, into)?;
+        match self.send.post_atomic(now, peer, &atomic, Some(name), memory) {
+            Ok(_) => {
+                self.watch(now);
+                Ok(op)
+            }
+            Err(error) => {
+                self.receive.forget_fetch(op);
+                Err(error)
+            }
         }
-        posted.map(|_| Posted { op, over: None })
     }
 
     /// Most bytes of operands, with what to compare, that one atomic operation takes; of elements, for a read. A peer
     /// that takes smaller frames takes less: then the operation ends with [`Status::TooLong`](crate::Status::TooLong).
     pub fn atomic_bytes_max(&self) -> usize {
-        usize::from(self.frame_bytes_max) - HEADER_BYTES - emp_wire::ATOMIC_BYTES
+        usize::from(self.peers.lengths.usual()) - HEADER_BYTES - emp_wire::ATOMIC_BYTES
     }
 
     fn check_atomic(&self, atomic: &AtomicDescriptor) -> Result<(), PostError> {

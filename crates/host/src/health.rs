@@ -35,8 +35,8 @@ struct Outage {
 #[derive(Default)]
 pub(crate) struct Health {
     look_at: Time,
-    /// How many looks more repeat to the peers that the limit has fallen.
-    repeats: u32,
+    /// By link, how many looks more repeat to the peers that its limit has changed.
+    repeats: Vec<u32>,
     /// The last outage of each link, by its index.
     outages: Vec<Option<Outage>>,
 }
@@ -77,25 +77,23 @@ impl Health {
 }
 
 impl Core {
-    /// Looks at the links' interfaces: the firmware learns if one takes only shorter frames than before, or all of them longer ones.
+    /// Looks at the links' interfaces: the firmware learns if one takes only shorter frames than before, or longer ones again.
     #[cold]
     pub(crate) fn look_at_links(&mut self, now: Time) {
         self.health.look_at = now + LOOK_EVERY;
         let Self { firmware: Some(firmware), links, health, journal, .. } = self else { return };
-        if health.repeats > 0 {
-            health.repeats -= 1;
-            firmware.repeat_limit(now);
-        }
-        let before = firmware.takes_bytes_max();
-        let mut lowered = Vec::new();
-        // What fits all of them, if they are all well.
-        let mut fits = Some(usize::MAX);
+        health.repeats.resize(links.len(), 0);
+        let (mut lowered, mut raised) = (Vec::new(), Vec::new());
         for (index, link) in links.iter_mut().enumerate() {
-            let most = link.capabilities().frame_bytes_max;
+            let at = LinkIndex(index as u8);
+            if health.repeats[index] > 0 {
+                health.repeats[index] -= 1;
+                firmware.repeat_limit(now, at);
+            }
             let long = has_long_frames(link.capabilities());
-            firmware.set_long_frames(LinkIndex(index as u8), long);
+            firmware.set_long_frames(at, long);
             let segments = link.capabilities().segmentation;
-            if firmware.set_segments(LinkIndex(index as u8), segments) {
+            if firmware.set_segments(at, segments) {
                 let line = if segments {
                     "trains of frames take udp again, whose sends the kernel segments again"
                 } else {
@@ -107,41 +105,38 @@ impl Core {
             if let Some(notice) = link.notice() {
                 journal.say_often(Level::Warn, &notice);
             }
-            let Some(condition) = link.condition() else {
-                fits = fits.map(|fits| fits.min(most));
-                continue;
-            };
+            let Some(condition) = link.condition() else { continue };
             if let Some(line) = health.note(now, index, condition.interface, condition.trouble) {
                 journal.say_often(Level::Warn, &line);
             }
-            fits = fits.map(|fits| fits.min(condition.frame_bytes_max));
-            firmware.set_carrier(now, LinkIndex(index as u8), condition.trouble.is_none());
-            if condition.trouble.is_some() {
-                fits = None;
-            }
+            firmware.set_carrier(now, at, condition.trouble.is_none());
             if condition.is_gone() {
                 health.look_at = now + LOOK_EVERY_GONE;
             }
             // An interface that is down may have any MTU when it is up again.
-            if condition.trouble.is_none()
-                && firmware.limit_frame_bytes(now, condition.frame_bytes_max)
-            {
-                health.repeats = REPEATS;
+            if condition.trouble.is_some() {
+                continue;
+            }
+            let (fits, before) = (condition.frame_bytes_max, firmware.takes_bytes_max(at));
+            if firmware.limit_frame_bytes(now, at, fits) {
+                health.repeats[index] = REPEATS;
                 // Two links of one interface are one change.
-                lowered.retain(|other: &Condition| other.interface != condition.interface);
-                lowered.push(condition);
+                lowered.retain(|(other, ..): &(Condition, _, _)| {
+                    other.interface != condition.interface
+                });
+                lowered.push((condition, before, firmware.takes_bytes_max(at)));
+            } else if firmware.raise_frame_bytes(now, at, fits) {
+                health.repeats[index] = REPEATS;
+                raised.retain(|(other, _): &(&str, _)| *other != condition.interface);
+                raised.push((condition.interface, firmware.takes_bytes_max(at)));
             }
         }
-        for condition in &lowered {
-            journal.say_often(Level::Warn, &shorter(condition, before, firmware.takes_bytes_max()));
+        for (condition, before, takes) in &lowered {
+            journal.say_often(Level::Warn, &shorter(condition, *before, *takes));
         }
-        if fits.is_some_and(|fits| firmware.raise_frame_bytes(now, fits)) {
-            health.repeats = REPEATS;
-            let most = firmware.takes_bytes_max();
-            journal.say_often(
-                Level::Warn,
-                &format!("frames of up to {most} bytes fit every interface again"),
-            );
+        for (interface, most) in &raised {
+            let line = format!("frames of up to {most} bytes fit {interface} again");
+            journal.say_often(Level::Warn, &line);
         }
     }
 

@@ -113,22 +113,24 @@ impl Core {
                     false => (Level::Info, format!("there is a way to {who} by {link}, too")),
                 }
             }
-            NodeEvent::LostBySize { node, passed_bytes, lost_bytes } => {
-                let who = self.show(*node);
+            NodeEvent::LostBySize { node, link, passed_bytes, lost_bytes } => {
+                let (who, link) = (self.show(*node), self.show_link(*link));
                 (
                     Level::Warn,
                     format!(
-                        "frames of {lost_bytes} bytes do not reach {who}, of {passed_bytes} they do: none are longer from now on; \
-                         something on the way has a smaller MTU than both ends"
+                        "frames of {lost_bytes} bytes do not reach {who} by {link}, of {passed_bytes} they do: none are longer there from \
+                         now on; something on the way has a smaller MTU than both ends"
                     ),
                 )
             }
             NodeEvent::Limited { node, .. } if own == Some(*node) => return None,
-            NodeEvent::Limited { node, frame_bytes_max } => {
-                let who = self.show(*node);
+            NodeEvent::Limited { node, link, frame_bytes_max } => {
+                let (who, link) = (self.show(*node), self.show_link(*link));
                 (
                     Level::Warn,
-                    format!("peer {who} takes frames of at most {frame_bytes_max} bytes now"),
+                    format!(
+                        "peer {who} takes frames of at most {frame_bytes_max} bytes by {link} now"
+                    ),
                 )
             }
         })

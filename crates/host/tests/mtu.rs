@@ -133,7 +133,9 @@ fn rises_again(want: Want) {
         let raised = |node: &Node| node.counters().get(Counter::PeersRaised);
         assert_eq!((raised(&pair.a), raised(&pair.b)), (0, 0));
         let found = || raised(&pair.a) > 0 && raised(&pair.b) > 0;
-        exchange(&lab, &pair, &[0, 1], "1500", || both_say("fit every interface again") && found());
+        exchange(&lab, &pair, &[0, 1], "1500", || {
+            both_say(&format!("fit {INTERFACE} again")) && found()
+        });
         let (a, b) = pair.endpoints();
         let before = pair.a.counters().get(Counter::FramesSent);
         both(

@@ -1,6 +1,6 @@
 //! What applications and fate do to a world, and when.
 
-use emp_firmware::{Selector, Span, Time};
+use emp_firmware::{LinkIndex, Selector, Span, Time};
 use emp_wire::NodeId;
 
 use crate::host::{ReceiveSpec, Want};
@@ -248,13 +248,16 @@ impl World {
     /// As a host does that looks at its interfaces.
     fn notice_mtu(&mut self, node: usize, repeats: u32) {
         let links = &self.nodes[node].setup.links;
-        let usual = links.iter().map(|link| link.frame_bytes_max).min().unwrap_or(0);
-        let fits = self.network.limit(node).unwrap_or(usual).min(usual);
+        let usual: Vec<_> = links.iter().map(|link| link.frame_bytes_max).collect();
+        let limit = self.network.limit(node).unwrap_or(usize::MAX);
         self.poke(node, |firmware, _, now| {
-            let changed =
-                firmware.limit_frame_bytes(now, fits) || firmware.raise_frame_bytes(now, fits);
-            if !changed {
-                firmware.repeat_limit(now);
+            for (usual, link) in usual.iter().zip(0..) {
+                let (fits, link) = (limit.min(*usual), LinkIndex(link));
+                let changed = firmware.limit_frame_bytes(now, link, fits)
+                    || firmware.raise_frame_bytes(now, link, fits);
+                if !changed {
+                    firmware.repeat_limit(now, link);
+                }
             }
         });
         if repeats > 0 {

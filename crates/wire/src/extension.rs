@@ -7,8 +7,12 @@ use crate::{LinkAddress, Reason};
 const END: u8 = 0;
 /// An address of the sender on another link: family and bytes (`PATH-1`).
 const ADDRESS: u8 = 1;
+/// The largest frame that the sender takes on this link, in two bytes (`HELLO-7`).
+const LENGTH: u8 = 2;
 /// Bytes of type and length.
 const HEAD_BYTES: usize = 2;
+/// Bytes of an item of that type.
+pub(crate) const LENGTH_ITEM_BYTES: usize = HEAD_BYTES + 2;
 
 /// The items of a list: type and value, or why there is no more to be read.
 pub(crate) struct Extensions<'a> {
@@ -50,4 +54,17 @@ pub(crate) fn emit_address(address: LinkAddress, into: &mut [u8]) -> usize {
     let end = HEAD_BYTES + 1 + bytes.len();
     into[HEAD_BYTES + 1..end].copy_from_slice(bytes);
     end
+}
+
+/// The largest frame that an item tells. `None`: it tells something else, or in another form.
+pub(crate) fn length(kind: u8, value: &[u8]) -> Option<u16> {
+    let value = value.try_into().ok().filter(|_| kind == LENGTH)?;
+    Some(u16::from_be_bytes(value))
+}
+
+/// Writes an item that tells it; returns its bytes.
+pub(crate) fn emit_length(frame_bytes: u16, into: &mut [u8]) -> usize {
+    let [high, low] = frame_bytes.to_be_bytes();
+    into[..LENGTH_ITEM_BYTES].copy_from_slice(&[LENGTH, 2, high, low]);
+    LENGTH_ITEM_BYTES
 }

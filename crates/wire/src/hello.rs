@@ -5,7 +5,7 @@
 
 use crate::extension::{self, Extensions};
 use crate::header::{u16_at, u32_at, u64_at};
-use crate::{LinkAddress, NodeId, Reason};
+use crate::{Largest, LinkAddress, NodeId, Reason};
 
 /// Bytes of the fixed part of the body.
 pub const HELLO_BYTES: usize = 32;
@@ -16,7 +16,8 @@ const TOLD_BYTES_MAX: usize = 2 + 1 + 16 + 2 + 4;
 /// Addresses of the sender on other links that one hello tells.
 pub const TOLD_MAX: usize = 3;
 /// Bytes of the largest body.
-pub const HELLO_BODY_BYTES_MAX: usize = HELLO_BYTES + NAME_BYTES_MAX + TOLD_MAX * TOLD_BYTES_MAX;
+pub const HELLO_BODY_BYTES_MAX: usize =
+    HELLO_BYTES + NAME_BYTES_MAX + extension::LENGTH_ITEM_BYTES + TOLD_MAX * TOLD_BYTES_MAX;
 
 /// Body of a `hello` or `hello-reply` frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,8 +30,8 @@ pub struct Hello {
     pub nonce: u64,
     /// Optional features that the sender has; bits unknown to the receiver are ignored (`VERSION-2`).
     pub features: u32,
-    /// Largest frame that the sender takes on this link, in bytes from the common header on.
-    pub frame_bytes_max: u16,
+    /// Largest frames that the sender takes, in bytes from the common header on.
+    pub largest: Largest,
     /// Where who hears this on one link reaches the sender on others (`PATH-1`): those that are there first.
     told: [Option<LinkAddress>; TOLD_MAX],
     name_bytes: u8,
@@ -39,7 +40,13 @@ pub struct Hello {
 
 impl Hello {
     /// A hello. A name longer than [`NAME_BYTES_MAX`] is cut at a character.
-    pub fn new(node: NodeId, target: NodeId, nonce: u64, frame_bytes_max: u16, name: &str) -> Self {
+    pub fn new(
+        node: NodeId,
+        target: NodeId,
+        nonce: u64,
+        largest: impl Into<Largest>,
+        name: &str,
+    ) -> Self {
         let mut end = name.len().min(NAME_BYTES_MAX);
         while !name.is_char_boundary(end) {
             end -= 1;
@@ -48,7 +55,16 @@ impl Hello {
         bytes[..end].copy_from_slice(&name.as_bytes()[..end]);
         let name_bytes = end as u8;
         let told = [None; TOLD_MAX];
-        Self { node, target, nonce, features: 0, frame_bytes_max, told, name_bytes, name: bytes }
+        Self {
+            node,
+            target,
+            nonce,
+            features: 0,
+            largest: largest.into(),
+            told,
+            name_bytes,
+            name: bytes,
+        }
     }
 
     /// The same with these addresses of the sender, the first [`TOLD_MAX`] of them.
@@ -75,11 +91,14 @@ impl Hello {
         into[8..16].copy_from_slice(&self.target.0.to_be_bytes());
         into[16..24].copy_from_slice(&self.nonce.to_be_bytes());
         into[24..28].copy_from_slice(&self.features.to_be_bytes());
-        into[28..30].copy_from_slice(&self.frame_bytes_max.to_be_bytes());
+        into[28..30].copy_from_slice(&self.largest.every_link().to_be_bytes());
         into[30] = self.name_bytes;
         into[31] = 0;
         let mut end = HELLO_BYTES + usize::from(self.name_bytes);
         into[HELLO_BYTES..end].copy_from_slice(&self.name[..usize::from(self.name_bytes)]);
+        if self.largest.this_link() > 0 {
+            end += extension::emit_length(self.largest.this_link(), &mut into[end..]);
+        }
         for address in self.addresses() {
             end += extension::emit_address(address, &mut into[end..]);
         }
@@ -103,8 +122,10 @@ impl Hello {
         }
         let mut told = [None; TOLD_MAX];
         let mut places = told.iter_mut();
+        let mut this_link = 0;
         for item in Extensions::of(&body[HELLO_BYTES + name_bytes..]) {
             let (kind, value) = item?;
+            this_link = extension::length(kind, value).unwrap_or(this_link);
             if let Some(address) = extension::address(kind, value)
                 && let Some(place) = places.next()
             {
@@ -117,7 +138,7 @@ impl Hello {
             nonce: u64_at(body, 16),
             features: u32_at(body, 24),
             told,
-            frame_bytes_max: u16_at(body, 28),
+            largest: Largest::new(u16_at(body, 28), this_link),
             name_bytes: name_bytes as u8,
             name,
         })

@@ -22,6 +22,7 @@ mod get;
 mod header;
 mod hello;
 mod identity;
+mod largest;
 mod message;
 mod not_ready;
 mod operation;
@@ -48,6 +49,7 @@ pub use header::{
 };
 pub use hello::{HELLO_BODY_BYTES_MAX, HELLO_BYTES, Hello, NAME_BYTES_MAX, TOLD_MAX};
 pub use identity::{Epoch, NodeId, destination_tag_of};
+pub use largest::Largest;
 pub use message::{
     IMMEDIATE_BYTES, LONG_BYTES, LongPart, MESSAGE_BODY_BYTES_MAX, MESSAGE_BYTES, Message,
 };

@@ -6,13 +6,13 @@
 //!  0  source node          8      16  match bits          8
 //!  8  source endpoint      2      24  handle              4
 //! 10  destination endpoint 2      28  [long part         16]  if LONG
-//! 12  reserved, zero       2      ..  [immediate data     8]  if IMMEDIATE
+//! 12  largest frame here   2      ..  [immediate data     8]  if IMMEDIATE
 //! 14  largest frame        2      ..  payload
 //! ```
 
 use crate::header::{u16_at, u32_at, u64_at};
 use crate::pieces::{PIECES_MAX, pieces_bytes};
-use crate::{Flags, NodeId, Reason};
+use crate::{Flags, Largest, NodeId, Reason};
 
 /// Bytes of the fixed part of the body.
 pub const MESSAGE_BYTES: usize = 28;
@@ -45,8 +45,8 @@ pub struct Message {
     pub source_endpoint: u16,
     /// Endpoint it is for.
     pub destination_endpoint: u16,
-    /// The largest frame that the sender takes: a node that learns of it by this frame knows no other way.
-    pub frame_bytes_max: u16,
+    /// The largest frames that the sender takes: a node that learns of it by this frame knows no other way.
+    pub largest: Largest,
     /// Match bits.
     pub match_bits: u64,
     /// The sender's name for the message, which pulls and dones give back.
@@ -83,7 +83,7 @@ impl Message {
         // In words, as the checksum reads them: a processor waits for narrower stores that lie within a later load.
         let places = u64::from(self.source_endpoint) << 48
             | u64::from(self.destination_endpoint) << 32
-            | u64::from(self.frame_bytes_max);
+            | u64::from(self.largest.bits());
         let fixed: &mut [u8; MESSAGE_BYTES] =
             into.first_chunk_mut().expect("the caller has given room");
         let (words, handle) = fixed.as_chunks_mut::<8>();
@@ -118,7 +118,7 @@ impl Message {
             node: NodeId(u64_at(fields, 0)),
             source_endpoint: u16_at(fields, 8),
             destination_endpoint: u16_at(fields, 10),
-            frame_bytes_max: u16_at(fields, 14),
+            largest: Largest::of_bits(u32_at(fields, 12)),
             match_bits: u64_at(fields, 16),
             handle: u32_at(fields, 24),
             long,

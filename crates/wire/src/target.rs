@@ -4,14 +4,14 @@
 //!  0  source node          8      16  region key         8
 //!  8  source endpoint      2      24  handle             4
 //! 10  destination endpoint 2      28  region generation  4
-//! 12  reserved, zero       2      32  offset             8
+//! 12  largest frame here   2      32  offset             8
 //! 14  largest frame        2
 //! ```
 //!
 //! The first 16 bytes are those of a `message`.
 
 use crate::header::{u16_at, u32_at, u64_at};
-use crate::{NodeId, Reason};
+use crate::{Largest, NodeId, Reason};
 
 /// Bytes of it.
 pub const TARGET_BYTES: usize = 40;
@@ -25,8 +25,8 @@ pub struct Target {
     pub source_endpoint: u16,
     /// Endpoint that notifications are for.
     pub destination_endpoint: u16,
-    /// The largest frame that the sender takes: a node that learns of it by this frame knows no other way.
-    pub frame_bytes_max: u16,
+    /// The largest frames that the sender takes: a node that learns of it by this frame knows no other way.
+    pub largest: Largest,
     /// Key of the region.
     pub key: u64,
     /// The sender's name for the operation, which pulls and dones give back.
@@ -43,8 +43,7 @@ impl Target {
         into[..8].copy_from_slice(&self.node.0.to_be_bytes());
         into[8..10].copy_from_slice(&self.source_endpoint.to_be_bytes());
         into[10..12].copy_from_slice(&self.destination_endpoint.to_be_bytes());
-        into[12..14].fill(0);
-        into[14..16].copy_from_slice(&self.frame_bytes_max.to_be_bytes());
+        into[12..16].copy_from_slice(&self.largest.bits().to_be_bytes());
         into[16..24].copy_from_slice(&self.key.to_be_bytes());
         into[24..28].copy_from_slice(&self.handle.to_be_bytes());
         into[28..32].copy_from_slice(&self.generation.to_be_bytes());
@@ -60,7 +59,7 @@ impl Target {
             node: NodeId(u64_at(fields, 0)),
             source_endpoint: u16_at(fields, 8),
             destination_endpoint: u16_at(fields, 10),
-            frame_bytes_max: u16_at(fields, 14),
+            largest: Largest::of_bits(u32_at(fields, 12)),
             key: u64_at(fields, 16),
             handle: u32_at(fields, 24),
             generation: u32_at(fields, 28),

@@ -2,9 +2,9 @@
 
 use emp_wire::{
     ACK_BODY_BYTES_MAX, Ack, Atomic, AtomicOp, BlockWord, Close, Datatype, Done, DoneStatus, Epoch,
-    Flags, Get, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind, LinkAddress, LongPart, Message,
-    NodeId, NotReady, NotReadyCause, Pull, Put, Reason, SACK_WORDS_MAX, Seed, Sequence, TOLD_MAX,
-    Target, begin_checksum, covered_bytes, store_checksum, verify,
+    Flags, Get, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind, Largest, LinkAddress, LongPart,
+    Message, NodeId, NotReady, NotReadyCause, Pull, Put, Reason, SACK_WORDS_MAX, Seed, Sequence,
+    TOLD_MAX, Target, begin_checksum, covered_bytes, store_checksum, verify,
 };
 use proptest::prelude::*;
 
@@ -48,7 +48,7 @@ fn message() -> impl Strategy<Value = (Message, usize)> {
                 source_endpoint: names.1,
                 destination_endpoint: names.2,
                 match_bits: names.3,
-                frame_bytes_max: names.1,
+                largest: Largest::new(names.1, names.2),
                 handle,
                 long: is_long.then_some(long),
                 immediate,
@@ -62,7 +62,8 @@ fn hello() -> impl Strategy<Value = Hello> {
     let numbers = (1u64.., any::<u64>(), any::<u64>(), any::<u32>(), any::<u16>());
     (numbers, "\\PC{0,40}", prop::collection::vec(told_address(), 0..=TOLD_MAX)).prop_map(
         |((node, target, nonce, features, frame_bytes_max), name, told)| {
-            let mut hello = Hello::new(NodeId(node), NodeId(target), nonce, frame_bytes_max, &name);
+            let largest = Largest::new(frame_bytes_max, features as u16);
+            let mut hello = Hello::new(NodeId(node), NodeId(target), nonce, largest, &name);
             hello.features = features;
             hello.with_addresses(told.into_iter())
         },
@@ -160,7 +161,7 @@ fn target() -> impl Strategy<Value = Target> {
             node: NodeId(names.0),
             source_endpoint: names.1,
             destination_endpoint: names.2,
-            frame_bytes_max: names.3,
+            largest: Largest::new(names.3, names.2),
             key,
             handle,
             generation,

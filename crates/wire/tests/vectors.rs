@@ -147,7 +147,8 @@ fn decode_body<'a>(header: &Header, body: &'a [u8]) -> Result<(Value, &'a [u8]),
                 "target": id(hello.target),
                 "nonce": format!("{:#018x}", hello.nonce),
                 "features": format!("{:#010x}", hello.features),
-                "frame_bytes_max": hello.frame_bytes_max,
+                "frame_bytes_max": hello.largest.every_link(),
+                "link_frame_bytes_max": hello.largest.this_link(),
                 "name": hello.name(),
                 "addresses": addresses.collect::<Vec<_>>(),
             });
@@ -159,7 +160,8 @@ fn decode_body<'a>(header: &Header, body: &'a [u8]) -> Result<(Value, &'a [u8]),
                 "node": id(message.node),
                 "source_endpoint": message.source_endpoint,
                 "destination_endpoint": message.destination_endpoint,
-                "frame_bytes_max": message.frame_bytes_max,
+                "frame_bytes_max": message.largest.every_link(),
+                "link_frame_bytes_max": message.largest.this_link(),
                 "match_bits": format!("{:#018x}", message.match_bits),
                 "handle": format!("{:#010x}", message.handle),
             });
@@ -219,7 +221,8 @@ fn target_fields(target: &Target) -> Value {
         "node": format!("{:#018x}", target.node.0),
         "source_endpoint": target.source_endpoint,
         "destination_endpoint": target.destination_endpoint,
-        "frame_bytes_max": target.frame_bytes_max,
+        "frame_bytes_max": target.largest.every_link(),
+        "link_frame_bytes_max": target.largest.this_link(),
         "key": format!("{:#018x}", target.key),
         "handle": format!("{:#010x}", target.handle),
         "generation": target.generation,
@@ -305,6 +308,8 @@ fn encode_body(kind: Kind, body: &Value) -> Vec<u8> {
     // Room for any body, and for pieces of memory behind it.
     let mut into = vec![0xEE; 512];
     let node = || NodeId(field(body, "node"));
+    let largest =
+        || Largest::new(field(body, "frame_bytes_max"), field(body, "link_frame_bytes_max"));
     let immediate = || body.get("immediate").map(number);
     let long = || {
         body.get("total_bytes").map(|total| LongPart {
@@ -318,7 +323,7 @@ fn encode_body(kind: Kind, body: &Value) -> Vec<u8> {
         node: node(),
         source_endpoint: field(body, "source_endpoint"),
         destination_endpoint: field(body, "destination_endpoint"),
-        frame_bytes_max: field(body, "frame_bytes_max"),
+        largest: largest(),
         key: field(body, "key"),
         handle: field(body, "handle"),
         generation: field(body, "generation"),
@@ -330,10 +335,9 @@ fn encode_body(kind: Kind, body: &Value) -> Vec<u8> {
                 let bytes = unhex(told["bytes"].as_str().unwrap());
                 LinkAddress::told(field(told, "family"), &bytes).expect("an address")
             });
-            let largest = field(body, "frame_bytes_max");
             let name = body["name"].as_str().unwrap();
             let (target, nonce) = (NodeId(field(body, "target")), field(body, "nonce"));
-            let mut hello = Hello::new(node(), target, nonce, largest, name);
+            let mut hello = Hello::new(node(), target, nonce, largest(), name);
             hello.features = field(body, "features");
             hello.with_addresses(told).emit(&mut into)
         }
@@ -342,7 +346,7 @@ fn encode_body(kind: Kind, body: &Value) -> Vec<u8> {
                 node: node(),
                 source_endpoint: field(body, "source_endpoint"),
                 destination_endpoint: field(body, "destination_endpoint"),
-                frame_bytes_max: field(body, "frame_bytes_max"),
+                largest: largest(),
                 match_bits: field(body, "match_bits"),
                 handle: field(body, "handle"),
                 long: long(),

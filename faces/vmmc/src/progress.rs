@@ -76,7 +76,7 @@ impl Library {
                 NodeEvent::Closed(node) => (node, Code::CLOSED),
                 NodeEvent::Restarted(node) => (node, Code::RESTARTED),
                 NodeEvent::GaveUp(node) | NodeEvent::Unreachable(node) => (node, Code::UNREACHABLE),
-                NodeEvent::Limited { node, frame_bytes_max: bytes }
+                NodeEvent::Limited { node, frame_bytes_max: bytes, .. }
                 | NodeEvent::LostBySize { node, passed_bytes: bytes, .. } => {
                     let short_max = bytes.saturating_sub(HEAD_BYTES);
                     if let Some((_, peer)) = state.peers.of(node) {

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use crate::limits::PATHS_MAX;
 use crate::path::learned::Learned;
+use crate::path::lengths::Lengths;
 use crate::path::link_info::{LinkCost, LinkInfo};
 use crate::path::{PathId, Way};
 use crate::transmit::LinkIndex;
@@ -73,6 +74,9 @@ impl Costs {
 #[derive(Clone, Copy)]
 pub(crate) struct Paths<'a> {
     pub(crate) ways: [Option<Way<'a>>; PATHS_MAX],
+    /// The largest frame by each, in bytes: what its link takes at both ends.
+    pub(crate) bytes: [u16; PATHS_MAX],
+    pub(crate) lengths: &'a Lengths,
     pub(crate) costs: &'a Costs,
     /// Those by which frames longer than the MTU get through (`LONG-3`), a bit each.
     pub(crate) long: u8,
@@ -97,6 +101,32 @@ impl<'a> Paths<'a> {
     #[inline]
     pub(crate) fn is_long(&self, path: PathId) -> bool {
         self.long & path.bit() != 0
+    }
+
+    /// The largest frame by it, in bytes.
+    #[inline]
+    pub(crate) fn bytes(&self, path: PathId) -> u16 {
+        self.bytes[path.index() % PATHS_MAX]
+    }
+
+    /// Bytes of the frames in which trains are compared, whatever path they take (`PATH-11`): such fit all paths.
+    pub(crate) fn usual_bytes(&self) -> u16 {
+        let all = self.each().map(|(path, _)| self.bytes(path));
+        all.min().unwrap_or(self.bytes[0]).min(self.lengths.usual())
+    }
+
+    /// What fits one frame of so many bytes takes this path as a single frame: with others beside it one of the usual length.
+    #[inline]
+    pub(crate) fn single_bytes(&self, path: PathId) -> u16 {
+        let alone = self.ways[1..].iter().all(Option::is_none);
+        if alone { self.bytes[0] } else { self.bytes(path).min(self.lengths.usual()) }
+    }
+
+    /// Frames of so many bytes, which have their length already, take it whole and not in slices (`PATH-10`).
+    fn carries(&self, path: PathId, frame_bytes: u32) -> bool {
+        frame_bytes <= self.bytes(path).into()
+            || self.is_long(path) && frame_bytes > self.lengths.most().into()
+            || self.way(path).is_some_and(|(_, to)| to.is_memory())
     }
 
     /// The path of a frame that is meant for `path`: the first that can be used if that cannot.
@@ -133,30 +163,39 @@ impl<'a> Paths<'a> {
         if self.ways[1..].iter().all(Option::is_none) {
             return PathId::FIRST;
         }
-        self.choose_of_several(frames, long, Learned::path)
+        self.choose_of_several((frames, long), |_| true, Learned::path)
     }
 
-    /// The same for a block of one that was asked for: these end no trial, so none is made of them.
-    pub(crate) fn choose_of_block(&self, frames: u32, long: bool) -> PathId {
-        self.choose_of_several(frames, long, Learned::best)
+    /// The same for what was cut before into frames of so many bytes, and for blocks that are asked for: a path that takes them whole, if
+    /// there is one. These end no trial, so none is made of them.
+    pub(crate) fn choose_for_cut(&self, frames: u32, frame_bytes: u32) -> PathId {
+        if self.ways[1..].iter().all(Option::is_none) {
+            return PathId::FIRST;
+        }
+        let long = frame_bytes > self.usual_bytes().into();
+        let any = self.each().any(|(path, _)| self.carries(path, frame_bytes));
+        let may = |path| !any || self.carries(path, frame_bytes);
+        self.choose_of_several((frames, long), may, Learned::best)
     }
 
     #[inline(never)]
     fn choose_of_several(
         &self,
-        frames: u32,
-        long: bool,
+        (frames, long): (u32, bool),
+        may: impl Fn(PathId) -> bool,
         of: impl Fn(&Learned, u32) -> Option<PathId>,
     ) -> PathId {
         // What was learned is of messages that leave in long frames where they can.
         if let Some(learned) = self.learned.filter(|_| long || self.long == 0)
             && let Some(path) = of(learned, frames)
             && self.cost_by(path, frames, long).is_some()
+            && may(path)
         {
             return path;
         }
-        let mut best = (PathId::FIRST, None);
-        for (path, _) in self.each() {
+        let ways = || self.each().map(|(path, _)| path).filter(|path| may(*path));
+        let mut best = (ways().next().unwrap_or(PathId::FIRST), None);
+        for path in ways() {
             let Some(cost) = self.cost_by(path, frames, long) else { continue };
             if best.1.is_none_or(|least| cost < least) {
                 best = (path, Some(cost));
@@ -204,16 +243,20 @@ mod tests {
         let ways =
             [Some((LinkIndex(0), &addresses[0])), Some((LinkIndex(1), &addresses[1])), None, None];
         let costs = costs();
-        let paths = Paths { ways, costs: &costs, long: second.bit(), deep: 0, learned: None };
+        let lengths = Lengths::new(&[LinkInfo::new(1_472, true), LinkInfo::new(1_472, true)]);
+        let (bytes, lengths, costs) = ([1_472; PATHS_MAX], &lengths, &costs);
+        let long = second.bit();
+        let paths = Paths { ways, bytes, lengths, costs, long, deep: 0, learned: None };
         assert_eq!((paths.choose(4, false), paths.choose(5, false)), (first, second));
         assert_eq!((paths.choose(2, true), paths.choose(3, true)), (first, second));
         assert_eq!(Paths { long: 0, ..paths }.choose(4, true), first);
         assert_eq!((paths.pick(first), paths.pick(second)), ((first, ways[0]), (second, ways[1])));
         assert_eq!((paths.other(first), paths.other(second)), (second, first));
         let alone = |at: usize| {
-            let mut ways = [None; PATHS_MAX];
-            ways[at] = paths.ways[at];
-            Paths { ways, ..paths }
+            let mut alone = paths;
+            alone.ways = [None; PATHS_MAX];
+            alone.ways[at] = paths.ways[at];
+            alone
         };
         assert_eq!(alone(0).pick(second), (first, ways[0]));
         assert_eq!(alone(1).pick(first), (second, ways[1]));

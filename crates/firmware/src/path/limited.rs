@@ -1,58 +1,63 @@
-//! The largest frames that this node and its peers take, which may fall while they run, and rise again (`LIMIT-1`, `LIMIT-2`).
+//! The largest frames that this node and its peers take by each link, which may fall while they run, and rise again (`LIMIT-1`,
+//! `LIMIT-2`).
 
 use emp_wire::{Epoch, LinkAddress};
 
 use crate::counters::Counter;
-use crate::engine::{FRAME_BYTES_MIN, Firmware};
+use crate::engine::Firmware;
 use crate::event::NodeEvent;
 use crate::limits::SLICED_FOR_BYTES_MIN;
-use crate::peers::{Peer, milliseconds};
+use crate::path::PathId;
+use crate::peers::{Peers, milliseconds};
 use crate::time::Time;
+use crate::transmit::LinkIndex;
 
 impl Firmware {
-    /// Frames of more than so many bytes fit some link no longer: new ones are no longer, what was cut before leaves in slices,
-    /// and peers are told. The limit never falls below [`SLICED_FOR_BYTES_MIN`]. False: it was no higher.
-    pub fn limit_frame_bytes(&mut self, now: Time, bytes: usize) -> bool {
+    /// Frames of more than so many bytes fit a link no longer: new ones are no longer there, what was cut before leaves in slices, and
+    /// peers that are reached by it are told. The limit never falls below [`SLICED_FOR_BYTES_MIN`]. False: it was no higher.
+    pub fn limit_frame_bytes(&mut self, now: Time, link: LinkIndex, bytes: usize) -> bool {
         let bytes = bytes.max(SLICED_FOR_BYTES_MIN);
-        if bytes >= usize::from(self.takes_bytes_max) {
+        if bytes >= self.takes_bytes_max(link) || !self.has_link(link) {
             return false;
         }
-        self.takes_bytes_max = bytes as u16;
+        self.peers.lengths.set(link, bytes);
         for peer in 0..self.peers.len() {
-            if self.peers[peer].node != self.peers.own {
-                self.peers[peer].shorten(bytes as u16);
-            }
+            self.peers.shorten(peer, link, bytes as u16);
         }
-        self.tell_limit(now);
+        self.tell_limit(now, link);
         let node = self.peers.own;
-        self.push_event(NodeEvent::Limited { node, frame_bytes_max: bytes });
+        self.push_event(NodeEvent::Limited { node, link, frame_bytes_max: bytes });
         true
     }
 
-    /// Frames of so many bytes fit every link again: peers are told, and whatever gets through to each of them is sent from then
-    /// on (`LIMIT-2`). No more than when the node started. False: the limit was no lower.
-    pub fn raise_frame_bytes(&mut self, now: Time, bytes: usize) -> bool {
-        let bytes = bytes.min(self.frame_bytes_max.into());
-        if bytes <= usize::from(self.takes_bytes_max) {
+    /// Frames of so many bytes fit a link again: peers are told, and whatever gets through to each of them is sent there from then on
+    /// (`LIMIT-2`). No more than when the node started. False: the limit was no lower.
+    pub fn raise_frame_bytes(&mut self, now: Time, link: LinkIndex, bytes: usize) -> bool {
+        let bytes = bytes.min(self.peers.lengths.most_by(link).into());
+        if bytes <= self.takes_bytes_max(link) || !self.has_link(link) {
             return false;
         }
-        self.takes_bytes_max = bytes as u16;
-        self.sizes.forget();
+        self.peers.lengths.set(link, bytes);
+        self.sizes.forget(link);
         for peer in 0..self.peers.len() {
             self.peers.forgive_paths(now, peer);
         }
-        self.tell_limit(now);
+        self.tell_limit(now, link);
         true
     }
 
-    /// Tells peers again: what was said, or what they asked then, may have been lost. To be called a few times after [`limit_frame_bytes`](Self::limit_frame_bytes) and
-    /// [`raise_frame_bytes`](Self::raise_frame_bytes).
-    pub fn repeat_limit(&mut self, now: Time) {
-        self.tell_limit(now);
+    /// Tells peers again what a link takes: what was said, or what they asked then, may have been lost. To be called a few times after
+    /// [`limit_frame_bytes`](Self::limit_frame_bytes) and [`raise_frame_bytes`](Self::raise_frame_bytes).
+    pub fn repeat_limit(&mut self, now: Time, link: LinkIndex) {
+        self.tell_limit(now, link);
     }
 
-    /// Says hello to the peers that were heard lately, as far as there is room for what waits to be said.
-    fn tell_limit(&mut self, now: Time) {
+    fn has_link(&self, link: LinkIndex) -> bool {
+        usize::from(link.0) < self.links.len()
+    }
+
+    /// Says hello by a link to the peers that were heard lately and have a path there, as far as there is room for what waits to be said.
+    fn tell_limit(&mut self, now: Time, link: LinkIndex) {
         let silence_ms = (self.profile.unreachable_after.0 / 1_000_000) as u32;
         for peer in 0..self.peers.len() {
             let entry = &self.peers[peer];
@@ -60,9 +65,8 @@ impl Firmware {
             let lately = milliseconds(now).wrapping_sub(entry.heard_ms) <= silence_ms;
             if known
                 && lately
-                && let Some((link, to)) = self.peers.paths(peer).first()
+                && let Some((_, to)) = self.peers.path_by(peer, link)
             {
-                let to = *to;
                 self.ask_peer(link, to, peer);
             }
         }
@@ -70,76 +74,81 @@ impl Firmware {
 
     /// Largest payload of a message of one of this node's frames: the limit of buffered sends.
     pub fn single_frame_bytes_max(&self) -> usize {
-        usize::from(self.frame_bytes_max)
+        usize::from(self.peers.lengths.usual())
             - emp_wire::HEADER_BYTES
             - emp_wire::MESSAGE_BYTES
             - emp_wire::IMMEDIATE_BYTES
     }
 
-    /// Largest frame that this node builds, in bytes: what a [`TransmitBatch`] must be made for.
+    /// Largest frame that this node builds, in bytes: what a [`TransmitBatch`](crate::TransmitBatch) must be made for.
     pub fn frame_bytes_max(&self) -> usize {
-        usize::from(self.frame_bytes_max)
+        self.peers.lengths.most().into()
     }
 
-    /// Learns what a peer takes: frames to it are no larger.
-    pub(crate) fn limit_frames(&mut self, peer: u32, bytes: u16) {
-        let own = self.takes_bytes_max;
-        self.peers[peer].frame_bytes_max = bytes.clamp(FRAME_BYTES_MIN as u16, own);
+    /// Largest frame that this node takes by a link now, in bytes.
+    pub fn takes_bytes_max(&self, link: LinkIndex) -> usize {
+        self.peers.lengths.takes(link).into()
     }
 
-    /// Largest frame that this node takes now, in bytes.
-    pub fn takes_bytes_max(&self) -> usize {
-        self.takes_bytes_max.into()
-    }
-
-    /// A peer's hello says that it takes frames of at most so many bytes. It may be an old one that was held up or is sent again by
-    /// somebody else, so it changes nothing but that the peer is asked.
-    pub(crate) fn hear_limit(&mut self, now: Time, peer: u32, bytes: u16) {
-        let entry = &mut self.peers[peer];
-        let takes = bytes.max(SLICED_FOR_BYTES_MIN as u16).min(self.takes_bytes_max);
-        if takes != entry.frame_bytes_max && entry.may_challenge(now) {
-            self.probe_limit(
-                peer,
-                if takes > self.peers[peer].frame_bytes_max { bytes } else { 0 },
-            );
+    /// A peer's hello by a link says that it takes frames of at most so many bytes there. It may be an old one that was held up or is sent
+    /// again by somebody else, so it changes nothing but that the peer is asked.
+    pub(crate) fn hear_limit(&mut self, now: Time, (peer, link): (u32, LinkIndex), bytes: u16) {
+        let Some((path, _)) = self.peers.path_by(peer, link) else { return };
+        let before = self.peers.bytes_by(peer, path);
+        let takes = bytes.max(SLICED_FOR_BYTES_MIN as u16).min(self.peers.lengths.takes(link));
+        if takes != before && self.peers[peer].may_challenge(now) {
+            self.probe_limit((peer, link), if takes > before { bytes } else { 0 });
         }
     }
 
-    /// A peer answers that it takes frames of at most so many bytes; as many `arrived` as the question had. True: longer ones than
-    /// those that are sent would do, if they get through.
-    pub(crate) fn told_limit(&mut self, now: Time, peer: u32, bytes: u16, arrived: u32) -> bool {
-        if self.peers[peer].shorten(bytes) {
-            let node = self.peers[peer].node;
-            self.counters.count(Counter::PeersLimited);
-            let frame_bytes_max = self.peers[peer].frame_bytes_max.into();
-            self.push_event(NodeEvent::Limited { node, frame_bytes_max });
-        }
-        let wanted = bytes.min(self.takes_bytes_max);
-        if wanted <= self.peers[peer].frame_bytes_max {
+    /// A peer answers from one of its paths that it takes frames of at most so many bytes there; as many `arrived` as the question had. If
+    /// longer ones than those that are sent would do it is asked whether they get through. True: something has changed.
+    pub(crate) fn told_limit(
+        &mut self,
+        now: Time,
+        peer: u32,
+        (link, from): (LinkIndex, LinkAddress),
+        bytes: u16,
+        arrived: u32,
+    ) -> bool {
+        let Some((path, to)) = self.peers.path_by(peer, link) else { return false };
+        if to != from || to == LinkAddress::LOOPBACK {
             return false;
         }
-        let through = arrived >= wanted.into();
-        if through {
-            self.peers[peer].frame_bytes_max = wanted;
+        let shorter = self.peers.shorten(peer, link, bytes.max(SLICED_FOR_BYTES_MIN as u16));
+        let before = self.peers.bytes_by(peer, path);
+        if shorter {
+            let node = self.peers[peer].node;
+            self.counters.count(Counter::PeersLimited);
+            let frame_bytes_max = before.into();
+            self.push_event(NodeEvent::Limited { node, link, frame_bytes_max });
+        }
+        let wanted = bytes.min(self.peers.lengths.takes(link));
+        if wanted <= before {
+            return shorter;
+        }
+        if arrived >= wanted.into() {
+            self.peers.set_bytes_by(peer, path, wanted);
             self.counters.count(Counter::PeersRaised);
             self.peers.forgive_paths(now, peer);
+        } else {
+            self.probe_limit((peer, link), bytes);
         }
-        !through
+        true
     }
 
-    /// Asks how long frames a peer takes, by one of as many bytes as it says, and this node takes: so whether they get through. By the
-    /// way that it is known by, so that nobody can have others sent such frames.
-    pub(crate) fn probe_limit(&mut self, peer: u32, bytes: u16) {
-        if let Some((link, to)) = self.peers.paths(peer).first() {
-            let to = *to;
-            self.ask_peer_with(link, to, peer, bytes.min(self.takes_bytes_max));
+    /// Asks how long frames a peer takes by a link, by one of as many bytes as it says, and this node takes: so whether they get through.
+    /// Where it is known to be, so that nobody can have others sent such frames.
+    fn probe_limit(&mut self, (peer, link): (u32, LinkIndex), bytes: u16) {
+        if let Some((_, to)) = self.peers.path_by(peer, link) {
+            self.ask_peer_with(link, to, peer, bytes.min(self.peers.lengths.takes(link)));
         }
     }
 
-    /// Nothing arrives at a peer by one of its paths: does it still take frames of this length? The timer that ran out limits how
+    /// Nothing arrives at a peer by one of its paths: does it still take frames of this length there? The timer that ran out limits how
     /// often that is asked; it must not keep a question from being asked where the peer has moved to.
-    pub(crate) fn doubt(&mut self, peer: u32) {
-        let way = self.peers.paths(peer).first();
+    pub(crate) fn doubt(&mut self, peer: u32, path: PathId) {
+        let (_, way) = self.peers.paths(peer).pick(path);
         if let Some((link, to)) = way.filter(|(_, to)| **to != LinkAddress::LOOPBACK) {
             let to = *to;
             self.ask_peer(link, to, peer);
@@ -147,12 +156,14 @@ impl Firmware {
     }
 }
 
-impl Peer {
-    /// True if that is less than before.
-    fn shorten(&mut self, bytes: u16) -> bool {
-        let bytes = bytes.max(SLICED_FOR_BYTES_MIN as u16);
-        let shorter = bytes < self.frame_bytes_max;
-        self.frame_bytes_max = self.frame_bytes_max.min(bytes);
+impl Peers {
+    /// Frames of more than so many bytes fit a path by this link no longer. True if they did before.
+    pub(super) fn shorten(&mut self, index: u32, link: LinkIndex, bytes: u16) -> bool {
+        let path = self.path_of(index, link);
+        let shorter = bytes < self.bytes_by(index, path);
+        if shorter {
+            self.set_bytes_by(index, path, bytes);
+        }
         shorter
     }
 }

@@ -12,6 +12,7 @@ use crate::transmit::LinkIndex;
 pub(crate) mod choice;
 pub(crate) mod congestion;
 pub(crate) mod learned;
+pub(crate) mod lengths;
 pub(crate) mod limited;
 pub(crate) mod link_info;
 pub(crate) mod mtu;
@@ -38,6 +39,8 @@ pub struct PathInUse {
     pub address: LinkAddress,
     /// The pair is known by it: control frames take it. Without such a path, which has failed then, they take the one that is named first.
     pub first: bool,
+    /// Largest frame that its link takes at both ends, in bytes.
+    pub frame_bytes_max: usize,
     /// Frames longer than the MTU get through by it.
     pub long_frames: bool,
 }
@@ -59,16 +62,6 @@ impl PathId {
     /// All that a pair may have.
     pub(crate) fn all() -> impl DoubleEndedIterator<Item = Self> {
         (0..PATHS_MAX as u8).map(Self)
-    }
-
-    /// Those of a set, a bit each.
-    #[inline]
-    pub(crate) fn of_bits(mut bits: u8) -> impl Iterator<Item = Self> {
-        core::iter::from_fn(move || {
-            let path = (bits != 0).then(|| Self(bits.trailing_zeros() as u8));
-            bits &= bits.wrapping_sub(1);
-            path
-        })
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! Finding the longest frame that gets through to a peer (`LIMIT-3`, RFC 8899): where long frames are lost and short ones are not,
+//! Finding the longest frame that gets through to a peer by one of its paths (`LIMIT-3`, RFC 8899): where long frames are lost and short ones are not,
 //! nobody says so, and a sender would resend for ever.
 //!
 //! Two hellos leave together, a padded one ahead of a short one. Both answered: that length gets through. The short one alone,
@@ -13,9 +13,11 @@ use crate::counters::Counter;
 use crate::engine::Firmware;
 use crate::event::NodeEvent;
 use crate::limits::{SIZE_SEARCHES_MAX, SLICED_FOR_BYTES_MIN};
+use crate::path::PathId;
 use crate::path::routes::Contact;
 use crate::path::unit::ARRIVED_BYTES;
 use crate::time::{Span, Time};
+use crate::transmit::LinkIndex;
 
 /// Short hellos that must be answered, while the padded one beside them is not, before a length counts as lost: at 1 % random loss one
 /// length in a million is judged wrongly.
@@ -28,9 +30,10 @@ const WAITS_MAX: u8 = 5;
 /// What the limit is found to, in bytes: less than 3 % of the smallest usual MTU.
 const EXACT_BYTES: u16 = 32;
 
-/// A search for the longest frame that reaches one peer.
+/// A search for the longest frame that reaches one peer by one link.
 struct SizeSearch {
     peer: u32,
+    link: LinkIndex,
     /// Longest that gets through, shortest that does not, and the one that is tried.
     works: u16,
     lost: Option<u16>,
@@ -65,9 +68,9 @@ impl SizeSearches {
         Self { list: Vec::new(), late: VecDeque::new() }
     }
 
-    /// What was found so far was on paths that have changed.
-    pub(crate) fn forget(&mut self) {
-        self.list.clear();
+    /// What was found so far by a link was on paths that have changed.
+    pub(crate) fn forget(&mut self, link: LinkIndex) {
+        self.list.retain(|search| search.link != link);
     }
 
     /// Searches that are under way.
@@ -106,12 +109,15 @@ impl SizeSearch {
 }
 
 impl Firmware {
-    /// Frames to a peer are lost again and again: begins to find out whether that is because of their length.
-    pub(crate) fn doubt_size(&mut self, now: Time, peer: u32) {
+    /// Frames to a peer are lost again and again by one of its paths: begins to find out whether that is because of their length.
+    pub(crate) fn doubt_size(&mut self, now: Time, peer: u32, path: PathId) {
+        let (path, way) = self.peers.paths(peer).pick(path);
+        let Some((link, _)) = way else { return };
         let entry = &self.peers[peer];
-        let tried = entry.frame_bytes_max;
+        let tried = self.peers.bytes_by(peer, path);
         let works = SLICED_FOR_BYTES_MIN as u16;
-        let searching = self.sizes.list.iter().any(|search| search.peer == peer);
+        let is_it = |search: &SizeSearch| (search.peer, search.link) == (peer, link);
+        let searching = self.sizes.list.iter().any(is_it);
         let known = entry.remote_epoch != Epoch::UNKNOWN && tried > works + EXACT_BYTES;
         if searching || !known {
             return;
@@ -124,6 +130,7 @@ impl Firmware {
         let (lost, tries, waits, due) = (None, 0, 0, now);
         self.sizes.list.push(SizeSearch {
             peer,
+            link,
             works,
             lost,
             tried,
@@ -141,16 +148,16 @@ impl Firmware {
         let search = &mut self.sizes.list[index];
         search.short = self.routes.draw();
         search.due = now + Span(WAIT.0 << search.waits);
-        let &mut SizeSearch { peer, tried, padded, short, .. } = search;
-        let Some((link, to)) = self.peers.paths(peer).first() else { return };
-        if *to == LinkAddress::LOOPBACK || to.is_memory() {
+        let &mut SizeSearch { peer, link, tried, padded, short, .. } = search;
+        let Some((_, to)) = self.peers.path_by(peer, link) else { return };
+        if to == LinkAddress::LOOPBACK || to.is_memory() {
             return;
         }
         let entry = &self.peers[peer];
         for (nonce, frame_bytes) in [(padded, tried), (short, 0)] {
             self.routes.push_contact(Contact {
                 link,
-                to: *to,
+                to,
                 kind: Kind::Hello,
                 target: entry.node,
                 destination_tag: entry.tag,
@@ -218,15 +225,14 @@ impl Firmware {
 
     /// Longer frames are lost on the way to a peer: new ones are no longer, what was cut before leaves in slices.
     fn limit_path(&mut self, search: &SizeSearch, lost: u16) {
-        let entry = &mut self.peers[search.peer];
-        if search.works >= entry.frame_bytes_max {
+        let (peer, link) = (search.peer, search.link);
+        if !self.peers.shorten(peer, link, search.works) {
             return;
         }
-        entry.frame_bytes_max = search.works;
-        let node = entry.node;
+        let node = self.peers[peer].node;
         self.counters.count(Counter::PathsLimited);
         let (passed_bytes, lost_bytes) = (search.works.into(), lost.into());
-        self.push_event(NodeEvent::LostBySize { node, passed_bytes, lost_bytes });
+        self.push_event(NodeEvent::LostBySize { node, link, passed_bytes, lost_bytes });
     }
 
     /// Goes on with searches whose time has come.

@@ -22,16 +22,20 @@ impl Peers {
     #[inline]
     pub(crate) fn paths(&self, index: u32) -> Paths<'_> {
         let peer = &self.entries[index];
-        let mut ways = [None; PATHS_MAX];
+        let (mut ways, mut bytes) = ([None; PATHS_MAX], [0; PATHS_MAX]);
         let mut learned = None;
         if peer.up & !PathId::FIRST.bit() != 0 {
-            (ways, learned) = (self.table.ways(index), self.table.learned(index));
+            (ways, bytes) = self.table.ways(index);
+            learned = self.table.learned(index);
         }
         if peer.is_first_up() || ways.iter().all(Option::is_none) {
             ways[0] = peer.route();
         }
+        bytes[0] = peer.frame_bytes_max;
         Paths {
             ways,
+            bytes,
+            lengths: &self.lengths,
             learned,
             costs: &self.costs,
             long: peer.long & ((1 << PATHS_MAX) - 1),
@@ -39,25 +43,49 @@ impl Peers {
         }
     }
 
-    /// The path that a single frame to a peer takes (`PATH-3`), and where it leads.
+    /// The path that a single frame to a peer takes (`PATH-3`), where it leads, and the longest that counts as single.
     #[inline(always)]
-    pub(crate) fn path_of_one(&self, index: u32) -> (PathId, Option<Way<'_>>) {
+    pub(crate) fn path_of_one(&self, index: u32) -> Option<(PathId, Way<'_>, u16)> {
         let peer = &self.entries[index];
         if peer.up & !PathId::FIRST.bit() == 0 {
-            return (PathId::FIRST, peer.route());
+            return Some((PathId::FIRST, peer.route()?, peer.frame_bytes_max));
         }
         self.path_of_one_of_several(index)
     }
 
     #[inline(never)]
-    fn path_of_one_of_several(&self, index: u32) -> (PathId, Option<Way<'_>>) {
+    fn path_of_one_of_several(&self, index: u32) -> Option<(PathId, Way<'_>, u16)> {
         let peer = &self.entries[index];
         if peer.is_first_up() && self.costs.is_single(peer.link) {
-            return (PathId::FIRST, peer.route());
+            let bytes = peer.frame_bytes_max.min(self.lengths.usual());
+            return Some((PathId::FIRST, peer.route()?, bytes));
         }
         let paths = self.paths(index);
         let path = paths.choose(1, false);
-        (path, paths.way(path))
+        Some((path, paths.way(path)?, paths.single_bytes(path)))
+    }
+
+    /// The largest frame by one of a peer's paths, in bytes. 0: there is no such path.
+    pub(crate) fn bytes_by(&self, index: u32, path: PathId) -> u16 {
+        if path == PathId::FIRST {
+            return self.entries[index].frame_bytes_max;
+        }
+        self.table.ways(index).1.get(path.index()).copied().unwrap_or(0)
+    }
+
+    /// The same from now on.
+    pub(crate) fn set_bytes_by(&mut self, index: u32, path: PathId, bytes: u16) {
+        if path == PathId::FIRST {
+            self.entries[index].frame_bytes_max = bytes;
+        } else if let Some(place) = self.table.bytes_mut(index, path) {
+            *place = bytes;
+        }
+    }
+
+    /// The path to a peer by this link, and where it leads, if it can be used.
+    pub(crate) fn path_by(&self, index: u32, link: LinkIndex) -> Option<(PathId, LinkAddress)> {
+        let path = self.path_of(index, link);
+        self.paths(index).way(path).map(|(_, to)| (path, *to))
     }
 
     /// A message of so many frames of the usual length has arrived by a path, after so many nanoseconds if that is known (`PATH-9`).
@@ -79,9 +107,20 @@ impl Peers {
         }
     }
 
-    /// Frames to a peer go there from now on. What was known of other paths is not, unless that is another link.
-    pub(crate) fn set_route(&mut self, now: Time, index: u32, link: LinkIndex, to: LinkAddress) {
+    /// Frames to a peer go there from now on, where it takes such of `told` bytes. What was known of other paths is not, unless that is
+    /// another link.
+    pub(crate) fn set_route(
+        &mut self,
+        now: Time,
+        index: u32,
+        (link, to): (LinkIndex, LinkAddress),
+        told: u16,
+    ) {
+        let bytes = self.lengths.fitting(link, told);
         let peer = &mut self.entries[index];
+        let same = peer.has(mark::ROUTE) && (peer.link, peer.address) == (link, to);
+        // What was found to be lost on the way there is, until a longer frame gets through.
+        peer.frame_bytes_max = if same { bytes.min(peer.frame_bytes_max) } else { bytes };
         if peer.link != link || !peer.has(mark::ROUTE) {
             peer.up = PathId::FIRST.bit();
             self.table.forget(index);
@@ -147,15 +186,21 @@ impl Peers {
 
     /// The peer answered from elsewhere than it was known to be: frames to it go there from now on. If that is a path beside its first,
     /// that stands until it is judged by itself (`PATH-8`).
-    pub(crate) fn moved(&mut self, now: Time, index: u32, link: LinkIndex, from: LinkAddress) {
+    pub(crate) fn moved(
+        &mut self,
+        now: Time,
+        index: u32,
+        (link, from): (LinkIndex, LinkAddress),
+        told: u16,
+    ) {
         if self.is_beside_first(index, link) {
-            self.answered(now, index, link, from);
+            self.answered(now, index, (link, from), told);
             let path = self.path_of(index, link);
             if path != PathId::FIRST && self.paths(index).way(path) == Some((link, &from)) {
                 return;
             }
         }
-        self.set_route(now, index, link, from);
+        self.set_route(now, index, (link, from), told);
     }
 
     /// True if this link may be that of another path to a peer than the first.
@@ -221,14 +266,16 @@ impl Peers {
         set_bits(bits).filter(move |link| self.may_seek(now, index, Target::Link(*link)))
     }
 
-    /// A peer has answered on another link than that of its first path, or on one that had failed: `true` if that is news.
+    /// A peer has answered on another link than that of its first path, or on one that had failed, and takes frames of `told` bytes there:
+    /// `true` if that is news.
     pub(crate) fn answered(
         &mut self,
         now: Time,
         index: u32,
-        link: LinkIndex,
-        from: LinkAddress,
+        (link, from): (LinkIndex, LinkAddress),
+        told: u16,
     ) -> bool {
+        let bytes = self.lengths.fitting(link, told);
         let peer = &self.entries[index];
         if self.beside_some == 0 || !peer.has(mark::ROUTE) {
             return false;
@@ -237,23 +284,28 @@ impl Peers {
         let before = (peer.up, first);
         if link == first {
             if !peer.is_first_up() {
-                self.entries[index].address = from;
-                self.entries[index].up |= PathId::FIRST.bit();
+                let peer = &mut self.entries[index];
+                let same = peer.address == from;
+                peer.frame_bytes_max = if same { bytes.min(peer.frame_bytes_max) } else { bytes };
+                peer.address = from;
+                peer.up |= PathId::FIRST.bit();
                 self.table.first_rises(now, index);
             }
         } else if self.is_better(link, first) {
             let pair = self.is_beside(link, first);
             let peer = &mut self.entries[index];
             let old = core::mem::replace(&mut peer.address, from);
+            let old_bytes = core::mem::replace(&mut peer.frame_bytes_max, bytes);
             (peer.link, peer.route_heard_ms) = (link, now_ms);
             if pair {
-                self.table.change_first(now, index, link, (first, old), now_ms as u16);
+                let old = (first, old, old_bytes);
+                self.table.change_first(now, index, link, old, now_ms as u16);
             } else {
                 self.table.forget(index);
             }
             self.entries[index].up = PathId::FIRST.bit() | self.table.up(index);
         } else if self.is_beside(first, link) {
-            self.table.rise(now, index, (link, from), now_ms as u16);
+            self.table.rise(now, index, (link, from), bytes, now_ms as u16);
             let peer = &mut self.entries[index];
             peer.up = peer.up & PathId::FIRST.bit() | self.table.up(index);
         }

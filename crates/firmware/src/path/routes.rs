@@ -4,7 +4,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use emp_wire::{Epoch, Flags, Header, Hello, Kind, LinkAddress, NodeId, Sequence};
+use emp_wire::{Epoch, Flags, Header, Hello, Kind, Largest, LinkAddress, NodeId, Sequence};
 use hashbrown::HashMap;
 
 use crate::limits::{DISCOVERIES_MAX, REPLIES_MAX};
@@ -189,8 +189,8 @@ impl Routes {
 }
 
 /// Body of a contact frame.
-pub(crate) fn hello(contact: &Contact, own: NodeId, name: &str, frame_bytes_max: u16) -> Hello {
-    Hello::new(own, contact.target, contact.nonce, frame_bytes_max, name)
+pub(crate) fn hello(contact: &Contact, own: NodeId, name: &str, largest: Largest) -> Hello {
+    Hello::new(own, contact.target, contact.nonce, largest, name)
 }
 
 #[cfg(test)]

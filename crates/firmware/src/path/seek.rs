@@ -7,6 +7,7 @@ use crate::engine::Firmware;
 use crate::event::NodeEvent;
 use crate::path::routes::Contact;
 use crate::path::table::{Question, Target};
+use crate::path::unit::ARRIVED_BYTES;
 use crate::time::Time;
 use crate::transmit::LinkIndex;
 
@@ -148,11 +149,12 @@ impl Firmware {
                 }
                 return true;
             }
-            Some(_) => self.peers.answered(now, peer, link, from),
+            Some(_) => self.peers.answered(now, peer, (link, from), hello.largest.here()),
             None if hello.nonce == self.routes.nonce(hello.node, before) => {
                 let usable = self.peers.paths(peer).way(self.peers.path_of(peer, link)).is_some();
                 let first = entry.route().is_some_and(|(first, _)| first == link);
-                (first || !usable) && self.peers.answered(now, peer, link, from)
+                let told = hello.largest.here();
+                (first || !usable) && self.peers.answered(now, peer, (link, from), told)
             }
             None => return false,
         };
@@ -160,7 +162,9 @@ impl Firmware {
             self.counters.count(Counter::PathsFound);
             self.push_event(NodeEvent::PathFound { node: hello.node, link });
         }
-        taken || sought.is_some()
+        let (told, arrived) = (hello.largest.here(), header.word & ARRIVED_BYTES);
+        let limit = self.told_limit(now, peer, (link, from), told, arrived);
+        taken || limit || sought.is_some()
     }
 
     /// Where the sender of an answer that came by `link` says that it is on the link `wanted`: the address there that is as this

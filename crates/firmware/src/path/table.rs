@@ -49,6 +49,8 @@ struct Further {
     address: Option<LinkAddress>,
     /// When something last came from there, in milliseconds (wrapping).
     heard_ms: u16,
+    /// Largest frame that its link takes at both ends. 0: the peer has not said.
+    bytes: u16,
 }
 
 /// What is known of a pair beyond its first path.
@@ -108,7 +110,7 @@ impl Entry {
             return Some(path);
         }
         let at = self.further.iter().position(Option::is_none)?;
-        self.further[at] = Some(Further { link, address: None, heard_ms: 0 });
+        self.further[at] = Some(Further { link, address: None, heard_ms: 0, bytes: 0 });
         self.health[at + 1] = Health::default();
         Some(PathId::new(at + 1))
     }
@@ -186,10 +188,19 @@ impl Table {
         self.entries.get(&peer)?.way(path)
     }
 
-    /// Where those beside the first lead that are up.
-    pub(crate) fn ways(&self, peer: u32) -> [Option<Way<'_>>; PATHS_MAX] {
-        let Some(entry) = self.entries.get(&peer) else { return [None; PATHS_MAX] };
-        core::array::from_fn(|path| entry.way(PathId::new(path)))
+    /// Where those beside the first lead that are up, and the largest frame by each.
+    pub(crate) fn ways(&self, peer: u32) -> ([Option<Way<'_>>; PATHS_MAX], [u16; PATHS_MAX]) {
+        let Some(entry) = self.entries.get(&peer) else {
+            return ([None; PATHS_MAX], [0; PATHS_MAX]);
+        };
+        let ways = core::array::from_fn(|path| entry.way(PathId::new(path)));
+        let bytes = |path| entry.further(PathId::new(path)).map_or(0, |further| further.bytes);
+        (ways, core::array::from_fn(bytes))
+    }
+
+    /// The largest frame by a path beside the first, to be changed.
+    pub(crate) fn bytes_mut(&mut self, peer: u32, path: PathId) -> Option<&mut u16> {
+        Some(&mut self.entries.get_mut(&peer)?.further_mut(path)?.bytes)
     }
 
     /// What messages took by a peer's paths.
@@ -322,18 +333,23 @@ impl Table {
         }
     }
 
-    /// A peer has answered there: that path can be used. `None`: there is no room for it.
+    /// A peer has answered there, and takes frames of so many bytes: that path can be used. `None`: there is no room for it.
     pub(crate) fn rise(
         &mut self,
         now: Time,
         peer: u32,
         (link, address): (LinkIndex, LinkAddress),
+        bytes: u16,
         now_ms: u16,
     ) -> Option<PathId> {
         self.seeks.retain(|seek| (seek.peer, seek.target) != (peer, Target::Link(link)));
         let entry = self.entry(peer)?;
         let path = entry.path_mut(link)?;
-        *entry.further_mut(path)? = Further { link, address: Some(address), heard_ms: now_ms };
+        let further = entry.further_mut(path)?;
+        // What was found to be lost on the way there is, until a longer frame gets through.
+        let known = further.address == Some(address) && further.bytes > 0;
+        let bytes = if known { bytes.min(further.bytes) } else { bytes };
+        *further = Further { link, address: Some(address), heard_ms: now_ms, bytes };
         entry.health[path.index()].rise(now);
         Some(path)
     }
@@ -345,7 +361,7 @@ impl Table {
         now: Time,
         peer: u32,
         better: LinkIndex,
-        old: (LinkIndex, LinkAddress),
+        old: (LinkIndex, LinkAddress, u16),
         now_ms: u16,
     ) {
         if let Some(entry) = self.entry(peer) {
@@ -355,7 +371,8 @@ impl Table {
             entry.health[PathId::FIRST.index()] = Health::default();
         }
         self.first_rises(now, peer);
-        self.rise(now, peer, old, now_ms);
+        let (link, address, bytes) = old;
+        self.rise(now, peer, (link, address), bytes, now_ms);
     }
 
     /// A path has failed. False: none of the others is up, and nothing is changed.
@@ -478,7 +495,7 @@ mod tests {
         }
         assert!(!table.may_seek(now + Span(1_000 * RETRY.1.0), 7, Target::First));
         let mut table = Table::new();
-        assert!(table.rise(now, 7, (LINK, address(4)), 0).is_some());
+        assert!(table.rise(now, 7, (LINK, address(4)), 1_500, 0).is_some());
         assert!(table.fall(now, 7, PathId::FIRST));
         now = now + RETRY.1;
         for _ in 0..BROADCASTS_MAX {
@@ -495,7 +512,7 @@ mod tests {
         let mut table = Table::new();
         let mut now = Time(0);
         let mut fails_after = |up: Span, rest_ms: u64| {
-            assert_eq!(table.rise(now, 7, (LINK, address(4)), 0), Some(PATH));
+            assert_eq!(table.rise(now, 7, (LINK, address(4)), 1_500, 0), Some(PATH));
             now = now + up;
             assert!(table.fall(now, 7, PATH));
             assert!(!table.may_seek(now + Span(Span::ms(rest_ms).0 - 1), 7, TARGET));
@@ -514,15 +531,18 @@ mod tests {
         let mut table = Table::new();
         table.seek(Time(0), 7, TARGET, 1);
         assert!(!table.fall(Time(1), 7, PathId::FIRST), "it is the only one");
-        assert_eq!(table.rise(Time(1), 7, (LINK, address(4)), 0), Some(PATH));
-        assert_eq!(table.rise(Time(1), 7, (LinkIndex(2), address(5)), 0), Some(PathId::new(2)));
+        assert_eq!(table.rise(Time(1), 7, (LINK, address(4)), 1_500, 0), Some(PATH));
+        assert_eq!(
+            table.rise(Time(1), 7, (LinkIndex(2), address(5)), 1_500, 0),
+            Some(PathId::new(2))
+        );
         assert_eq!(table.way(7, PATH), Some((LINK, &address(4))));
         assert_eq!((table.up(7), table.path(7, LINK)), (0b110, Some(PATH)));
         assert!(table.fall(Time(2), 7, PATH) && !table.fall(Time(2), 7, PATH));
         assert_eq!((table.way(7, PATH), table.up(7)), (None, 0b100));
         assert!(table.fall(Time(2), 7, PathId::FIRST));
         assert!(!table.fall(Time(2), 7, PathId::new(2)), "the last one");
-        table.rise(Time(3), 7, (LINK, address(4)), 0);
+        table.rise(Time(3), 7, (LINK, address(4)), 1_500, 0);
         assert!(table.way(7, PATH).is_some());
         table.forget(7);
         assert_eq!((table.way(7, PATH), table.next_deadline()), (None, None));
@@ -532,14 +552,14 @@ mod tests {
     fn a_pair_has_so_many_paths_and_no_more() {
         let mut table = Table::new();
         for link in 1..PATHS_MAX as u8 {
-            let path = table.rise(Time(0), 7, (LinkIndex(link), address(link.into())), 0);
+            let path = table.rise(Time(0), 7, (LinkIndex(link), address(link.into())), 1_500, 0);
             assert_eq!(path, Some(PathId::new(link.into())));
         }
-        assert_eq!(table.rise(Time(0), 7, (LinkIndex(9), address(9)), 0), None);
+        assert_eq!(table.rise(Time(0), 7, (LinkIndex(9), address(9)), 1_500, 0), None);
         assert!(!table.seek(Time(0), 7, Target::Link(LinkIndex(9)), 5));
         assert_eq!(table.sought(5), None);
         // A better link than the first's makes room among the others for that.
-        table.change_first(Time(1), 7, LinkIndex(2), (LinkIndex(0), address(0)), 0);
+        table.change_first(Time(1), 7, LinkIndex(2), (LinkIndex(0), address(0), 1_500), 0);
         assert_eq!(table.path(7, LinkIndex(0)), Some(PathId::new(2)));
         assert_eq!((table.path(7, LinkIndex(2)), table.up(7)), (None, 0b1110));
     }

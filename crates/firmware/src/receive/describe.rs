@@ -125,7 +125,7 @@ fn message_of(target: &Target, long: Option<LongPart>, immediate: Option<u64>) -
         node: target.node,
         source_endpoint: target.source_endpoint,
         destination_endpoint: target.destination_endpoint,
-        frame_bytes_max: target.frame_bytes_max,
+        largest: target.largest,
         match_bits: target.key,
         handle: target.handle,
         long,

@@ -1,7 +1,8 @@
 //! What first frames and control frames say in their bodies.
 
 use emp_wire::{
-    Atomic, Done, Flags, Get, Kind, LongPart, Message, NodeId, Pull, Put, Target, emit_pieces,
+    Atomic, Done, Flags, Get, Kind, Largest, LongPart, Message, NodeId, Pull, Put, Target,
+    emit_pieces,
 };
 
 use super::Work;
@@ -9,6 +10,8 @@ use super::build::First;
 use super::plan::{Plan, Shape};
 use crate::cross::{Control, GetBlock};
 use crate::encode::Fields;
+use crate::path::Way;
+use crate::peers::Peers;
 
 impl Control {
     /// Kind, word and flags of its frame.
@@ -23,24 +26,31 @@ impl Control {
     }
 
     /// Writes its body and returns the length.
-    pub(super) fn emit(&self, node: NodeId, frame_bytes_max: u16, into: &mut [u8]) -> usize {
+    pub(super) fn emit(&self, peers: &Peers, way: Option<Way<'_>>, into: &mut [u8]) -> usize {
+        let node = peers.own;
         match *self {
             Self::Pull { offset, bytes, pull, .. } => Pull { node, offset, bytes, pull }.emit(into),
             Self::Done { status, .. } | Self::Reply { status, .. } => {
                 Done { node, status }.emit(into)
             }
-            Self::Get(get) => get.body(node, frame_bytes_max).emit(into),
+            Self::Get(get) => get.body(node, largest(peers, way)).emit(into),
         }
     }
 }
 
+/// What is told by a way of the longest frames that this node takes.
+#[inline(always)]
+fn largest(peers: &Peers, way: Option<Way<'_>>) -> Largest {
+    way.map_or_else(Largest::default, |(link, _)| peers.lengths.told(link))
+}
+
 impl GetBlock {
-    fn body(&self, node: NodeId, frame_bytes_max: u16) -> Get {
+    fn body(&self, node: NodeId, largest: Largest) -> Get {
         let target = Target {
             node,
             source_endpoint: self.endpoint,
             destination_endpoint: self.to_endpoint,
-            frame_bytes_max,
+            largest,
             key: self.key,
             handle: self.handle,
             generation: self.generation,
@@ -92,9 +102,9 @@ impl Shape<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct FirstFields<'a> {
     pub(super) first: First<'a>,
-    pub(super) node: NodeId,
-    /// Largest frame that this node takes.
-    pub(super) frame_bytes_max: u16,
+    pub(super) peers: &'a Peers,
+    /// Where it goes.
+    pub(super) way: Option<Way<'a>>,
     /// By what its receiver knows that it can read this node's memory.
     pub(super) stamp: u64,
 }
@@ -102,14 +112,15 @@ pub(super) struct FirstFields<'a> {
 impl Fields for FirstFields<'_> {
     #[inline(always)]
     fn emit(&self, into: &mut [u8]) -> usize {
-        let Self { first, node, frame_bytes_max, stamp } = *self;
+        let Self { first, peers, way, stamp } = *self;
+        let (node, largest) = (peers.own, largest(peers, way));
         let First { shape, plan, handle, .. } = first;
         let send = shape.send;
         let target = |handle, generation, offset| Target {
             node,
             source_endpoint: send.endpoint,
             destination_endpoint: send.to_endpoint,
-            frame_bytes_max,
+            largest,
             key: send.match_bits,
             handle,
             generation,
@@ -131,7 +142,7 @@ impl Fields for FirstFields<'_> {
                 source_endpoint: send.endpoint,
                 destination_endpoint: send.to_endpoint,
                 match_bits: send.match_bits,
-                frame_bytes_max,
+                largest,
                 handle,
                 long: shape.long(&plan),
                 immediate: send.immediate.filter(|_| !shape.void),

@@ -38,22 +38,18 @@ pub(super) const fn handle(index: u32, generation: u32) -> u32 {
 const LONG_WINDOW_BYTES: u32 = 48 << 10;
 
 impl SendPath {
-    /// Queues a message, to be sent in its turn. What of it was copied before is in a chain.
+    /// Queues a message, to be sent in its turn.
     pub(crate) fn post(
         &mut self,
         now: Time,
         peer: u32,
-        send: SendDescriptor,
-        (work, chain): (Work, Option<Chain>),
+        (send, work): (SendDescriptor, Work),
         memory: &impl HostMemory,
     ) -> Result<OpId, PostError> {
         if self.messages.is_full() {
-            return self.refuse(chain, PostError::Busy);
+            return Err(PostError::Busy);
         }
-        let chain = match chain {
-            None => self.buffer(peer, &send, memory)?,
-            copied => copied,
-        };
+        let chain = self.buffer(peer, &send, memory)?;
         // A synchronous message is complete when it is matched, a put when it is placed, wherever its bytes are.
         let over = chain.is_some() && !send.synchronous && matches!(work, Work::Message);
         let op = self.enqueue(now, peer, send, work, chain)?;
@@ -61,16 +57,6 @@ impl SendPath {
             self.report(op.index(), Status::Ok);
         }
         Ok(op)
-    }
-
-    /// A message is not posted: what was copied of it is forgotten.
-    pub(crate) fn refuse<T>(
-        &mut self,
-        chain: Option<Chain>,
-        error: PostError,
-    ) -> Result<T, PostError> {
-        chain.into_iter().for_each(|chain| self.pool.free(chain));
-        Err(error)
     }
 
     /// Posts a message that leaves at once, as planned: its frame is added to the batch like any other's. Then `depart` is called, which
@@ -81,7 +67,7 @@ impl SendPath {
         &mut self,
         peer: u32,
         send: SendDescriptor,
-        (work, chain): (Work, Option<Chain>),
+        work: Work,
         (at_once, lends): (&AtOnce<'_>, bool),
         out: &mut Outlet<'_, impl HostMemory>,
         depart: impl FnOnce(&TransmitBatch, bool) -> Time,
@@ -104,37 +90,38 @@ impl SendPath {
             inline_bytes: if named { LENT_BYTES_MIN } else { u64::MAX },
             check_payload: self.checks_payload(Some(way)),
             bundles: self.profile.bundles,
+            // It was cut for its path: nothing of it leaves in slices.
+            room: plan.cut.fragment + HEADER_BYTES as u16,
             long,
         };
-        let shape = Shape::new(work, &send, chain.as_ref());
+        let shape = Shape { work, send: &send, void: false, chain: None };
         let first = First { shape, plan, handle: handle(index, generation), number };
         let built = build_first(&mut self.pool, peer, first, &form, out);
         let bytes = match built {
             Ok(bytes) => bytes,
             Err(error) => {
                 cold_path();
-                let error = match error {
+                return Err(match error {
                     EncodeError::Full => PostError::Busy,
                     EncodeError::Unsendable => PostError::TooLong,
                     EncodeError::Fault => PostError::MemoryFault,
-                };
-                return self.refuse(chain, error);
+                });
             }
         };
         let now = depart(out.batch, lends && copied);
 
         self.counters.add(Counter::BytesCopied, bytes);
         let inline = bytes == send.segments.bytes();
+        let chain = copied.then(|| self.copy_of_left(&send, inline, out));
         let op = op_id(work.kind(), index, generation);
         let needs_done = shape.needs_done(&plan);
-        let chain = if copied { Some(self.copy_of_left(&send, inline, out)) } else { chain };
         let (place, ..) = self.messages.take_place().ok_or(PostError::Busy)?;
         *place = Some(SendMessage {
             number: Some(number),
             plan,
             stage: Stage::Sending,
             needs_done,
-            completed: over || work.ends_elsewhere(),
+            completed: over,
             ..SendMessage::new(peer, work, send, chain)
         });
         let message = place.as_ref().filter(|_| over);
@@ -317,13 +304,13 @@ impl SendPath {
         &mut self,
         peer: u32,
         index: u32,
-        (frame_bytes_max, crowded): (u16, bool),
+        crowded: bool,
         reads: impl Fn() -> bool,
         paths: &Paths,
     ) {
         let plan = |sends: &Self| {
             let message = sends.messages.at(index).filter(|message| message.peer == peer)?;
-            let receiver = (frame_bytes_max, crowded, message.cut_before());
+            let receiver = (crowded, message.cut_before());
             let wide = |path| {
                 let way = paths.way(path);
                 sends.window_by(&sends.peers[peer], path, way) >= LONG_WINDOW_BYTES
@@ -357,28 +344,24 @@ impl SendPath {
     }
 
     /// Begins a block's train. False: its message is gone.
-    pub(super) fn begin_block(
-        &mut self,
-        peer: u32,
-        block: QueuedBlock,
-        frame_bytes_max: u16,
-        paths: &Paths,
-    ) -> bool {
-        let long = |fragment: u16| usize::from(fragment) + HEADER_BYTES > frame_bytes_max.into();
-        let (count, frames, long, what) = match block {
+    pub(super) fn begin_block(&mut self, peer: u32, block: QueuedBlock, paths: &Paths) -> bool {
+        let (count, frames, fragment, what) = match block {
             QueuedBlock::Message { message, generation, pull, offset, bytes } => {
                 let Some(sending) = self.messages.get(message, generation) else { return false };
                 let count = bytes.div_ceil(u32::from(sending.plan.cut.fragment.max(1)));
                 let what = What::Block { message, pull, offset, bytes };
-                (count, sending.plan.usual_frames, long(sending.plan.cut.fragment), what)
+                let fragment = bytes.min(sending.plan.cut.fragment.into());
+                (count, sending.plan.usual_frames, fragment, what)
             }
             QueuedBlock::Region(block) => {
                 let frames = |fragment: u16| (block.memory.bytes as u32).div_ceil(fragment.into());
-                let usual = block.fragment.min(frame_bytes_max - HEADER_BYTES as u16);
-                (frames(block.fragment), frames(usual), long(block.fragment), What::Region(block))
+                let usual = block.fragment.min(paths.usual_bytes() - HEADER_BYTES as u16);
+                let fragment = (block.memory.bytes as u32).min(block.fragment.into());
+                (frames(block.fragment), frames(usual), fragment, What::Region(block))
             }
         };
-        self.open_train(peer, count, (paths.choose_of_block(frames, long), frames), what);
+        let path = paths.choose_for_cut(frames, fragment + HEADER_BYTES as u32);
+        self.open_train(peer, count, (path, frames), what);
         true
     }
 
@@ -429,7 +412,7 @@ impl SendMessage {
             stage: Stage::Queued,
             needs_done: false,
             done: None,
-            completed: work.ends_elsewhere(),
+            completed: false,
             void: false,
             held: Held::No,
             descriptor: send,

@@ -25,6 +25,8 @@ pub(super) struct Form<'a> {
     pub(super) check_payload: bool,
     /// It may share a link frame with others.
     pub(super) bundles: bool,
+    /// Largest frame of its path.
+    pub(super) room: u16,
     /// Frames longer than the MTU take its path whole.
     pub(super) long: bool,
 }
@@ -40,11 +42,11 @@ pub(super) struct First<'a> {
 
 impl Form<'_> {
     #[inline(always)]
-    fn line<'a>(&'a self, peers: &Peers, peer: &'a Peer, kind: Kind) -> Line<'a> {
-        let Self { way, inline_bytes, bundles, long, .. } = *self;
+    fn line<'a>(&'a self, peers: &'a Peers, peer: &'a Peer, kind: Kind) -> Line<'a> {
+        let Self { way, inline_bytes, bundles, room, long, .. } = *self;
         // What counts as fields is always checked: an atomic's operands, fetched values.
         let check_payload = self.check_payload || !has_bulk(kind);
-        Line { source_tag: peers.source_tag, peer, way, check_payload, inline_bytes, bundles, long }
+        Line { peers, peer, way, check_payload, inline_bytes, bundles, room, long }
     }
 }
 
@@ -57,7 +59,7 @@ pub(super) fn build_first(
     form: &Form<'_>,
     out: &mut Outlet<'_, impl HostMemory>,
 ) -> Result<u64, EncodeError> {
-    let Outlet { peers, cross, memory, batch, frame_bytes_max } = out;
+    let Outlet { peers, cross, memory, batch } = out;
     let First { shape, plan, number, .. } = first;
     let to = &peers[peer];
     let (kind, more) = shape.head(&plan);
@@ -69,8 +71,7 @@ pub(super) fn build_first(
     // A receiver that cannot read any more finds another name, and pulls.
     let stamp = || to.route().and_then(|(link, &to)| memory.stamp(link, to)).unwrap_or(0);
     let stamp = if plan.direct { stamp() } else { 0 };
-    let (node, frame_bytes_max) = (peers.own, *frame_bytes_max);
-    let fields = FirstFields { first, node, frame_bytes_max, stamp };
+    let fields = FirstFields { first, peers, way: form.way, stamp };
     let payload = shape.payload(pool, 0, plan.cut.first_payload.into());
     encode::frame(batch, &line, &head, fields, payload, *memory)
 }
@@ -85,8 +86,8 @@ impl SendPath {
         form: &Form<'_>,
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<u64, EncodeError> {
-        let Outlet { peers, cross, memory, batch, frame_bytes_max } = out;
-        let (to, own, frame_bytes_max) = (&peers[peer], peers.own, *frame_bytes_max);
+        let Outlet { peers, cross, memory, batch } = out;
+        let (to, peers) = (&peers[peer], *peers);
         let acknowledge = cross.acks[peer].acknowledge;
         let (kind, word, more) = match what {
             What::Message { .. } => (Kind::Data, place, Flags(0)),
@@ -131,7 +132,7 @@ impl SendPath {
         let flags = form.flags.with(more);
         let head = Head { kind, flags, sequence: form.sequence, acknowledge, word };
         let fields = |into: &mut [u8]| match what {
-            What::Control(control) => control.emit(own, frame_bytes_max, into),
+            What::Control(control) => control.emit(peers, form.way, into),
             _ => 0,
         };
         encode::frame(batch, &line, &head, fields, payload, *memory)

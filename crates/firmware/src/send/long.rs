@@ -90,7 +90,7 @@ impl SendPath {
         self.route_news.push_back(if runs > SILENT_RUNS && active.heard_at > last_run {
             RouteNews::LongFailed { peer, path: frame.path }
         } else {
-            RouteNews::Doubted { peer }
+            RouteNews::Doubted { peer, path: frame.path }
         });
     }
 

@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 
 mod acknowledged;
 mod active;
-mod answers;
 mod awaited;
 mod body;
 mod bookkeeping;
@@ -47,7 +46,6 @@ use crate::time::{Span, Time};
 use crate::timers::Timers;
 pub(crate) use acknowledged::Explicit;
 use active::Active;
-pub(crate) use plan::Shape;
 pub(crate) use timer::SUSPECT_PART;
 pub(crate) use transmission::Outlet;
 use window::Further;
@@ -81,12 +79,11 @@ impl Work {
 
     /// The target says how it ended: what is not a message, unless its answer goes to the receive path.
     const fn needs_done(&self) -> bool {
-        matches!(self, Self::Put { .. } | Self::Atomic { fetch: None, .. })
-    }
-
-    /// Its answer goes to the receive side: this one tells its host nothing.
-    const fn ends_elsewhere(&self) -> bool {
-        matches!(self, Self::Atomic { fetch: Some(_), .. })
+        match self {
+            Self::Message => false,
+            Self::Put { .. } => true,
+            Self::Atomic { fetch, .. } => fetch.is_none(),
+        }
     }
 }
 
@@ -435,12 +432,6 @@ impl SendPath {
     /// Tells the host, unless it was told before, and forgets the message.
     fn finish(&mut self, index: u32, status: Status) {
         self.report(index, status);
-        self.forget(index);
-    }
-
-    /// Forgets a message, and gives back what it had of the pool.
-    #[inline]
-    fn forget(&mut self, index: u32) {
         let last = self.messages.discard(index, |message| {
             let queued = message.stage == Stage::Queued;
             let named = message.needs_done || !message.is_acked();

@@ -65,15 +65,19 @@ pub(crate) struct AtOnce<'a> {
     pub(super) copied: bool,
 }
 
-/// A frame longer than the MTU, with so many bytes of payload, has room in the batch; and is longer than a usual one for its link, where it
-/// would leave in slices.
+/// How long the frame of a message is that leaves whole and in one frame, or nearly.
+#[inline(always)]
+fn single_load(bytes: u64) -> Load {
+    Load::of((HEADER_BYTES + MESSAGE_BYTES + IMMEDIATE_BYTES) as u64 + bytes, false)
+}
+
+/// A frame longer than the MTU, with so many bytes of payload, has room in the batch; and is longer than a usual one of its link was ever,
+/// `most`: otherwise it would leave in slices.
 #[cold]
 #[inline(never)]
-fn fits_long(load: Load, bytes: u64, batch: &TransmitBatch) -> bool {
+fn fits_long(load: Load, bytes: u64, (batch, most): (&TransmitBatch, u16)) -> bool {
     let room = HEAD_ROOM_BYTES + bytes as usize;
-    room <= LONG_FRAME_BYTES
-        && batch.fits(room)
-        && usize::from(load.bytes) > batch.frame_bytes_max()
+    room <= LONG_FRAME_BYTES && batch.fits(room) && load.bytes > most
 }
 
 /// How a message is cut into the frames of its train.
@@ -89,24 +93,12 @@ pub(super) struct Cut {
 
 /// What of a message decides how it travels.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape<'a> {
+pub(super) struct Shape<'a> {
     pub(super) work: Work,
     pub(super) send: &'a SendDescriptor,
     pub(super) void: bool,
     /// Where its bytes are, if not in the user's memory.
     pub(super) chain: Option<&'a Chain>,
-}
-
-impl<'a> Shape<'a> {
-    /// One that is being posted.
-    #[inline(always)]
-    pub(crate) const fn new(
-        work: Work,
-        send: &'a SendDescriptor,
-        chain: Option<&'a Chain>,
-    ) -> Self {
-        Self { work, send, void: false, chain }
-    }
 }
 
 impl Shape<'_> {
@@ -142,36 +134,44 @@ impl Shape<'_> {
         (short, short + LONG_BYTES as u64)
     }
 
-    /// The plan for a receiver that takes frames of so many bytes, and may be `crowded`: it had less room lately than it was sent
-    /// ([`crowded`](super::crowded)). `before`: the cut by which it was sent before, which its receiver may know; `reads`: whether the receiver
+    /// The plan for a receiver that may be `crowded`: it had less room lately than it was sent ([`crowded`](super::crowded)). `before`: the cut by which it was sent before, which its receiver may know; `reads`: whether the receiver
     /// reads this node's memory; `wide`: whether a path's window has room for long frames.
     #[inline(always)]
     pub(super) fn plan(
         &self,
         profile: &Profile,
-        (frame_bytes_max, crowded, before): (u16, bool, Option<Cut>),
+        (crowded, before): (bool, Option<Cut>),
         (reads, wide): (impl FnOnce() -> bool, impl FnOnce(PathId) -> bool),
         paths: &Paths,
     ) -> Plan {
         let total = self.total();
-        let direct = total > profile.direct_bytes && self.may_be_read(frame_bytes_max) && reads();
-        let whole = self.whole(profile, frame_bytes_max).filter(|_| before.is_none() && !direct);
-        if let Some(cut) = whole {
-            return Plan::whole(paths.choose(1, false), cut);
+        let path = paths.choose(1, false);
+        let one_bytes = paths.bytes(path);
+        let direct = total > profile.direct_bytes && self.may_be_read(one_bytes) && reads();
+        let single = self.whole(profile, paths.single_bytes(path));
+        if let Some(cut) = single.filter(|_| before.is_none() && !direct) {
+            return Plan::whole(path, cut);
         }
-        let cut = self.cut(profile, frame_bytes_max);
-        let alone = cut.frames == 1;
         if direct {
             // Nothing but the first frame leaves unasked.
+            let cut = self.cut(profile, one_bytes);
             let cut = Cut { unscheduled: 0, first_payload: 0, frames: 1, ..cut };
-            return Plan { path: paths.choose(1, false), cut, usual_frames: 1, direct };
+            return Plan { path, cut, usual_frames: 1, direct };
         }
+        // Paths are compared by frames of one length, and it is cut into frames of the length of its own.
+        let cut = self.cut(profile, paths.usual_bytes());
+        let alone = cut.frames == 1;
         let usual_frames = if alone { 1 } else { self.usual_frames(cut.fragment).max(cut.frames) };
         let several = total > u64::from(cut.first_payload) || !alone;
         let long = if several { self.cut_long(profile, crowded) } else { None };
+        if let Some(cut) = before {
+            let path = paths.choose_for_cut(usual_frames, cut.frame_bytes());
+            return Plan { path, cut, usual_frames, direct };
+        }
         let path = paths.choose(usual_frames, long.is_some());
-        let cut = long.filter(|_| paths.is_long(path) && wide(path)).unwrap_or(cut);
-        Plan { path, cut: before.unwrap_or(cut), usual_frames, direct }
+        let long = long.filter(|_| paths.is_long(path) && wide(path));
+        let cut = long.unwrap_or_else(|| self.cut(profile, paths.bytes(path)));
+        Plan { path, cut, usual_frames, direct }
     }
 
     fn usual_frames(&self, fragment: u16) -> u32 {
@@ -234,7 +234,7 @@ impl Plan {
     #[inline(always)]
     pub(super) fn load(&self, usual_bytes: u16) -> Load {
         let Cut { first_payload, fragment, .. } = self.cut;
-        let bytes = (first_payload + FIRST_FIELDS_BYTES).min(fragment.into()) + HEADER_BYTES as u32;
+        let bytes = first_bytes(first_payload, fragment);
         Load::of(bytes.into(), bytes > usual_bytes.into())
     }
 }
@@ -267,11 +267,11 @@ impl SendPath {
         &self,
         last: Time,
         peer: u32,
-        shape: Shape<'_>,
+        (send, work): (&SendDescriptor, Work),
         (peers, batch): (&'a Peers, &TransmitBatch),
     ) -> Option<AtOnce<'a>> {
-        let (entry, bytes) = (&self.peers[peer], shape.total());
-        if shape.send.synchronous
+        let (entry, bytes) = (&self.peers[peer], send.segments.bytes());
+        if send.synchronous
             || bytes > self.profile.eager_bytes
             || self.messages.is_full()
             || !entry.found
@@ -282,28 +282,16 @@ impl SendPath {
             cold_path();
             return None;
         }
-        let usual_bytes = peers[peer].frame_bytes_max;
-        let (plan, way) = match shape.whole(&self.profile, usual_bytes) {
-            Some(cut) => {
-                let (path, way) = peers.path_of_one(peer);
-                (Plan::whole(path, cut), way?)
-            }
+        let shape = Shape { work, send, void: false, chain: None };
+        let (path, way, single) = peers.path_of_one(peer)?;
+        let (plan, way, load) = match shape.whole(&self.profile, single) {
+            Some(cut) => (Plan::whole(path, cut), way, single_load(bytes)),
             None => {
                 cold_path();
-                self.plan_long_at_once(peer, &{ shape }, peers)?
+                self.plan_long_at_once(peer, &{ shape }, (peers, batch))?
             }
         };
-        // It goes on in no others, and has no fields for that.
-        let load = if plan.cut.fragment > usual_bytes - HEADER_BYTES as u16 {
-            Load::of((HEADER_BYTES + usize::from(plan.cut.fragment) - LONG_BYTES) as u64, true)
-        } else {
-            Load::of((HEADER_BYTES + MESSAGE_BYTES + IMMEDIATE_BYTES) as u64 + bytes, false)
-        };
-        if load.long && !fits_long(load, bytes, batch) {
-            cold_path();
-            return None;
-        }
-        let copied = self.copied_at_once(peer, &shape, load.long)?;
+        let copied = self.copied_at_once(peer, send, load.long)?;
         if let Some(active) = entry.active.as_deref() {
             let window = entry.window(&self.further, plan.path);
             let may = active.is_waiting()
@@ -324,23 +312,29 @@ impl SendPath {
         &self,
         peer: u32,
         shape: &Shape<'_>,
-        peers: &'a Peers,
-    ) -> Option<(Plan, Way<'a>)> {
+        (peers, batch): (&'a Peers, &TransmitBatch),
+    ) -> Option<(Plan, Way<'a>, Load)> {
         let paths = peers.paths(peer);
-        let receiver = (peers[peer].frame_bytes_max, false, None);
-        let plan = shape.plan(&self.profile, receiver, (|| false, |_| true), &paths);
+        let plan = shape.plan(&self.profile, (false, None), (|| false, |_| true), &paths);
         let whole = plan.cut.frames == 1 && u64::from(plan.cut.unscheduled) == shape.total();
-        Some((plan, paths.way(plan.path)?)).filter(|_| whole)
+        let (way, bytes) = (paths.way(plan.path)?, shape.total());
+        let frame_bytes = usize::from(plan.cut.fragment) + HEADER_BYTES;
+        if frame_bytes <= paths.bytes(plan.path).into() {
+            return Some((plan, way, single_load(bytes))).filter(|_| whole);
+        }
+        // It goes on in no others, and has no fields for that.
+        let load = Load::of((frame_bytes - LONG_BYTES) as u64, true);
+        let fits = whole && fits_long(load, bytes, (batch, peers.lengths.most_by(way.0)));
+        fits.then_some((plan, way, load))
     }
 
-    /// Whether a message that leaves within its post is copied, and was not before. `None`: it is too long for its host to wait while it
-    /// leaves, or there is no room for the copy.
+    /// Whether a message that leaves within its post is copied. `None`: it is too long for its host to wait while it leaves, or
+    /// there is no room for the copy.
     #[inline(always)]
-    fn copied_at_once(&self, peer: u32, shape: &Shape<'_>, long: bool) -> Option<bool> {
-        let (send, bytes) = (shape.send, shape.total());
+    fn copied_at_once(&self, peer: u32, send: &SendDescriptor, long: bool) -> Option<bool> {
+        let bytes = send.segments.bytes();
         let Profile { buffered_bytes, long_buffered_bytes, .. } = self.profile;
         let copied = match send.completion {
-            _ if shape.chain.is_some() => false,
             CompletionMode::Buffered => true,
             _ if bytes > buffered_bytes.into() && !(long && self.has_little_under_way(peer)) => {
                 return None;
@@ -375,7 +369,20 @@ impl SendPath {
     }
 }
 
+/// Bytes of a first frame with so much payload, or nearly: its fields are counted in full.
+#[inline(always)]
+fn first_bytes(payload: u32, fragment: u16) -> u32 {
+    (payload + FIRST_FIELDS_BYTES).min(fragment.into()) + HEADER_BYTES as u32
+}
+
 impl Cut {
+    /// Bytes of its longest frame, or nearly.
+    fn frame_bytes(&self) -> u32 {
+        let Self { first_payload, fragment, frames, .. } = *self;
+        let several = u32::from(fragment) + HEADER_BYTES as u32;
+        if frames > 1 { several } else { first_bytes(first_payload, fragment) }
+    }
+
     /// Offset and length of the payload of a frame of the message's train.
     pub(super) fn fragment_at(&self, place: u32) -> (u64, u64) {
         if place == 0 {

@@ -226,9 +226,9 @@ impl SendPath {
             self.route_news.push_back(RouteNews::PathsWanted { peer });
         }
         if backoff >= DOUBT_RUNS {
-            self.route_news.push_back(RouteNews::Doubted { peer });
+            self.route_news.push_back(RouteNews::Doubted { peer, path });
             if !long {
-                self.route_news.push_back(RouteNews::SizeDoubted { peer });
+                self.route_news.push_back(RouteNews::SizeDoubted { peer, path });
             }
         }
     }

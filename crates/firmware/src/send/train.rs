@@ -144,14 +144,15 @@ impl SendPath {
         let check_payload = self.checks_payload(way);
         let inline_bytes = self.inline_bytes(way, &active.records[*record]);
         let inline_bytes = inline_of(*memory, source.memory, inline_bytes);
-        let (source_tag, bundles) = (peers.source_tag, false);
+        let bundles = false;
         let line = Line {
-            source_tag,
+            peers,
             peer: &peers[peer],
             way,
             check_payload,
             inline_bytes,
             bundles,
+            room: paths.bytes(path),
             long: false,
         };
         let acknowledge = cross.acks[peer].acknowledge;
@@ -160,14 +161,13 @@ impl SendPath {
         let Some(mut alike) = Alike::new(&line, &head, source.fragment) else { return 0 };
         let frame_bytes = HEADER_BYTES + usize::from(source.fragment);
         let whole = way.is_some_and(|(_, to)| to.is_memory());
-        let room = if whole { u16::MAX } else { line.peer.frame_bytes_max };
+        let room = if whole { u16::MAX } else { line.room };
         if frame_bytes > usize::from(room).min(batch.frame_bytes_max()) {
             return 0;
         }
         let entry = &mut self.peers[peer];
         let window = entry.window(&self.further, path);
-        let load =
-            Load::of(frame_bytes as u64, frame_bytes > usize::from(line.peer.frame_bytes_max));
+        let load = Load::of(frame_bytes as u64, frame_bytes > usize::from(line.room));
         let bytes = u32::from(load.bytes);
         let active = entry.active.as_deref_mut().expect("the run is of an active peer");
         let mut built = 0;

@@ -34,8 +34,6 @@ pub(crate) struct Outlet<'a, M> {
     pub(crate) cross: &'a mut Cross,
     pub(crate) memory: &'a M,
     pub(crate) batch: &'a mut TransmitBatch,
-    /// Largest frame that this node takes.
-    pub(crate) frame_bytes_max: u16,
 }
 
 /// A frame that was built, as it is noted when it has left.
@@ -79,7 +77,6 @@ impl SendPath {
     fn serve(&mut self, now: Time, peer: u32, out: &mut Outlet<'_, impl HostMemory>) -> bool {
         let mut whole = true;
         let mut part = None;
-        let frame_bytes_max = out.peers[peer].frame_bytes_max;
         let paths = out.peers.paths(peer);
         if let Some(active) = self.peers[peer].active.as_deref_mut() {
             active.paced = None;
@@ -90,7 +87,7 @@ impl SendPath {
                 let route = peers[peer].route();
                 route.is_some_and(|(link, &to)| memory.stamp(link, to).is_some())
             };
-            let Some(sequence) = self.choose(now, peer, frame_bytes_max, &paths, reads) else {
+            let Some(sequence) = self.choose(now, peer, &paths, reads) else {
                 break;
             };
             if self.would_be_cut(peer, sequence, out.batch.room()) {
@@ -166,7 +163,6 @@ impl SendPath {
         &mut self,
         now: Time,
         peer: u32,
-        frame_bytes_max: u16,
         paths: &Paths,
         reads: impl Fn() -> bool,
     ) -> Option<Sequence> {
@@ -189,7 +185,7 @@ impl SendPath {
                 let first = unsent(active).filter(|unsent| unsent.before(lost));
                 return Some(first.filter(|first| *first == active.unacked).unwrap_or(lost));
             }
-            self.limit(now, peer, paths, (frame.path, frame.load.bytes.into()), frame_bytes_max);
+            self.limit(now, peer, paths, (frame.path, frame.load.bytes.into()));
         }
         let entry = &self.peers[peer];
         let active = entry.active.as_deref()?;
@@ -204,26 +200,19 @@ impl SendPath {
             self.open(peer, 1, (PathId::FIRST, 1), What::Control(control));
             return Some(sequence);
         }
-        if unsent(active).is_none()
-            && (!room || !self.begin_train(now, peer, frame_bytes_max, paths, reads))
-        {
+        if unsent(active).is_none() && (!room || !self.begin_train(now, peer, paths, reads)) {
             return None;
         }
-        let (sequence, path, bytes) = self.next_unsent(peer, paths, frame_bytes_max)?;
+        let (sequence, path, bytes) = self.next_unsent(peer, paths)?;
         if !self.fits(now, peer, paths, (path, bytes, 0)) {
-            self.limit(now, peer, paths, (path, bytes), frame_bytes_max);
+            self.limit(now, peer, paths, (path, bytes));
             return None;
         }
         Some(sequence)
     }
 
     /// The next frame of the current train, if it has a number: with its path, and how long it is.
-    fn next_unsent(
-        &self,
-        peer: u32,
-        paths: &Paths,
-        usual_bytes: u16,
-    ) -> Option<(Sequence, PathId, u32)> {
+    fn next_unsent(&self, peer: u32, paths: &Paths) -> Option<(Sequence, PathId, u32)> {
         let active = self.peers[peer].active.as_deref()?;
         let sequence = unsent(active)?;
         let train = active.record_of(sequence).expect("chosen frames have records");
@@ -232,7 +221,7 @@ impl SendPath {
         let room = (sequence.since(active.unacked) as u32) < WINDOW_FRAMES;
         let place = sequence.since(record.first) as u32;
         let message = record.what.message().and_then(|index| self.messages.at(index));
-        let bytes = load_of(record, message, place, usual_bytes).bytes;
+        let bytes = load_of(record, message, place, paths.bytes(path)).bytes;
         let may = (room || sequence == active.unacked) && !active.in_doubt();
         may.then_some((sequence, path, bytes.into()))
     }
@@ -266,16 +255,9 @@ impl SendPath {
 
     /// Notes that a path's window kept a frame from leaving, and when it may leave if that is a matter of time.
     #[cold]
-    fn limit(
-        &mut self,
-        now: Time,
-        peer: u32,
-        paths: &Paths,
-        (path, bytes): (PathId, u32),
-        usual_bytes: u16,
-    ) {
+    fn limit(&mut self, now: Time, peer: u32, paths: &Paths, (path, bytes): (PathId, u32)) {
         let (path, _) = paths.pick(path);
-        let room = room_bytes(usual_bytes, paths.is_long(path), paths.deep & path.bit() != 0);
+        let room = room_bytes(paths.bytes(path), paths.is_long(path), paths.deep & path.bit() != 0);
         let unit = if paths.is_long(path) { LONG_FRAME_BYTES as u32 } else { 0 };
         self.note_limited(peer, path, (room, unit));
         let entry = &self.peers[peer];
@@ -298,7 +280,6 @@ impl SendPath {
         &mut self,
         now: Time,
         peer: u32,
-        frame_bytes_max: u16,
         paths: &Paths,
         reads: impl Fn() -> bool,
     ) -> bool {
@@ -313,11 +294,11 @@ impl SendPath {
             if message_may && (turn || active.blocks.is_empty()) {
                 let index = active.pending.pop_front().expect("not empty");
                 let crowded = self.is_crowded(now, peer);
-                self.begin_message(peer, index, (frame_bytes_max, crowded), reads, paths);
+                self.begin_message(peer, index, crowded, reads, paths);
                 return true;
             }
             let Some(block) = active.blocks.pop_front() else { return false };
-            if self.begin_block(peer, block, frame_bytes_max, paths) {
+            if self.begin_block(peer, block, paths) {
                 return true;
             }
         }
@@ -331,7 +312,6 @@ impl SendPath {
         paths: &Paths,
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<Left, EncodeError> {
-        let to = &out.peers[peer];
         let entry = &self.peers[peer];
         let active = entry.active.as_deref().expect("the peer is active");
         let index = active.record_of(sequence).expect("chosen frames have records");
@@ -342,7 +322,7 @@ impl SendPath {
             None => None,
         };
         let (path, way) = paths.pick(path_for(active, record, sequence, paths));
-        let load = load_of(record, message, place, to.frame_bytes_max);
+        let load = load_of(record, message, place, paths.bytes(path));
         let flags = self.flags(entry, active, record, (sequence, message), (path, load));
         let form = Form {
             way,
@@ -352,6 +332,7 @@ impl SendPath {
             check_payload: self.checks_payload(way),
             // Where a train lands, each frame has a link frame of its own.
             bundles: self.profile.bundles && record.count == 1,
+            room: paths.bytes(path),
             long: paths.is_long(path),
         };
         let copied = match (what, message) {

@@ -3,7 +3,7 @@
 use crate::common::forge::*;
 use emp_firmware::*;
 use emp_wire::{
-    Atomic, Flags, HEADER_BYTES, Kind, LongPart, Message, Put, emit_pieces, pieces_bytes,
+    Atomic, Flags, HEADER_BYTES, Kind, Largest, LongPart, Message, Put, emit_pieces, pieces_bytes,
 };
 
 const NONE: Flags = Flags(0);
@@ -123,7 +123,7 @@ fn what_names_memory_is_dropped_on_a_wire() {
         node: peer.node,
         source_endpoint: 0,
         destination_endpoint: 0,
-        frame_bytes_max: MTU as u16,
+        largest: Largest::from(MTU as u16),
         match_bits: 0,
         handle: 5,
         long,

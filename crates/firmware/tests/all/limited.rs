@@ -23,8 +23,11 @@ fn narrowing(profile: &Profile) -> (Pair, Rc<Cell<u32>>) {
 
 fn lower(pair: &mut Pair, at: usize) {
     let now = pair.now;
-    assert!(pair.nodes[at].firmware.limit_frame_bytes(now, LOWERED));
-    assert!(!pair.nodes[at].firmware.limit_frame_bytes(now, LOWERED), "once is enough");
+    assert!(pair.nodes[at].firmware.limit_frame_bytes(now, LinkIndex(0), LOWERED));
+    assert!(
+        !pair.nodes[at].firmware.limit_frame_bytes(now, LinkIndex(0), LOWERED),
+        "once is enough"
+    );
 }
 
 /// Messages of several lengths, of which each is under way when the wire becomes narrower; then which ends learn of it.
@@ -191,8 +194,8 @@ fn raise(pair: &mut Pair, at: usize) {
     // Peers are asked once a millisecond, and were when the limit fell.
     pair.now = pair.now + Span::ms(1);
     let now = pair.now;
-    assert!(pair.nodes[at].firmware.raise_frame_bytes(now, 9000));
-    assert!(!pair.nodes[at].firmware.raise_frame_bytes(now, 9000), "once is enough");
+    assert!(pair.nodes[at].firmware.raise_frame_bytes(now, LinkIndex(0), 9000));
+    assert!(!pair.nodes[at].firmware.raise_frame_bytes(now, LinkIndex(0), 9000), "once is enough");
     pair.run(Span::ms(10));
 }
 
@@ -227,7 +230,7 @@ fn messages_under_way_survive_a_limit_that_rises() {
             pair.run(Span::us(after_us));
             for node in [1, 0] {
                 let now = pair.now;
-                assert!(pair.nodes[node].firmware.raise_frame_bytes(now, 1500));
+                assert!(pair.nodes[node].firmware.raise_frame_bytes(now, LinkIndex(0), 1500));
                 pair.run(Span::us(after_us));
             }
             pair.run(Span::ms(500));
@@ -249,7 +252,7 @@ fn it_rises_to_what_both_take() {
     exchange(&mut pair, 1);
     assert_eq!(longest.take(), LOWERED);
     let now = pair.now;
-    assert!(pair.nodes[1].firmware.raise_frame_bytes(now, 1200));
+    assert!(pair.nodes[1].firmware.raise_frame_bytes(now, LinkIndex(0), 1200));
     pair.run(Span::ms(10));
     exchange(&mut pair, 0);
     exchange(&mut pair, 1);
@@ -275,7 +278,7 @@ fn it_does_not_rise_where_longer_frames_do_not_get_through() {
     wire.set(1500);
     for node in [0, 1] {
         let now = pair.now;
-        pair.nodes[node].firmware.repeat_limit(now);
+        pair.nodes[node].firmware.repeat_limit(now, LinkIndex(0));
     }
     pair.run(Span::ms(10));
     exchange(&mut pair, 0);
@@ -357,9 +360,9 @@ fn what_tries_a_length_leaves_alone() {
 fn the_limit_is_told() {
     let mut pair = Pair::new(&Profile::DEFAULT);
     let (now, firmware) = (pair.now, &mut pair.nodes[0].firmware);
-    assert_eq!(firmware.takes_bytes_max(), 1_500);
-    firmware.limit_frame_bytes(now, 600);
-    assert_eq!(firmware.takes_bytes_max(), 600);
-    firmware.raise_frame_bytes(now, 1_500);
-    assert_eq!(firmware.takes_bytes_max(), 1_500);
+    assert_eq!(firmware.takes_bytes_max(LinkIndex(0)), 1_500);
+    firmware.limit_frame_bytes(now, LinkIndex(0), 600);
+    assert_eq!(firmware.takes_bytes_max(LinkIndex(0)), 600);
+    firmware.raise_frame_bytes(now, LinkIndex(0), 1_500);
+    assert_eq!(firmware.takes_bytes_max(LinkIndex(0)), 1_500);
 }

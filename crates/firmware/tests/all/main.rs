@@ -30,6 +30,7 @@ mod multi_receive;
 mod one_sided;
 mod pair;
 mod path_bounds;
+mod path_lengths;
 mod path_rules;
 mod patience;
 mod placement_rules;

@@ -21,6 +21,7 @@ mod long_tails;
 mod messaging;
 mod one_sided;
 mod path_costs;
+mod path_lengths;
 mod path_size;
 mod paths;
 mod profiles;

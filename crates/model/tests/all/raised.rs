@@ -2,7 +2,7 @@
 //! use again at once, however often they were looked for without an answer meanwhile (`LIMIT-2`).
 
 use crate::support::two_lanes_with_long_frames;
-use emp_firmware::{Counter, Span};
+use emp_firmware::{Counter, LinkIndex, Span};
 use emp_model::{MessageSpec, Verdict, Want, World};
 
 /// What fits, bytes, while it is less.
@@ -39,12 +39,16 @@ fn what_fits_again_is_used_at_once() {
         })));
         talk(&mut world, Span::ms(30));
         for node in 0..2 {
-            world.poke(node, |firmware, _, now| firmware.limit_frame_bytes(now, SHORT));
+            world.poke(node, |firmware, _, now| {
+                firmware.limit_frame_bytes(now, LinkIndex(0), SHORT)
+            });
         }
         talk(&mut world, Span::ms(short_ms));
         world.network_mut().set_script(None);
         for node in 0..2 {
-            world.poke(node, |firmware, _, now| firmware.raise_frame_bytes(now, usize::MAX));
+            world.poke(node, |firmware, _, now| {
+                firmware.raise_frame_bytes(now, LinkIndex(0), usize::MAX)
+            });
         }
         let (start, before) = (world.now(), long_frames(&world));
         while long_frames(&world) < before + 20 {

@@ -8,7 +8,7 @@ use emp_firmware::{
     Span, Time, TransmitBatch,
 };
 use emp_model::{Access, BufferId, Prng, SimMemory};
-use emp_wire::{Atomic, Flags, Get, Kind, LinkAddress, LongPart, NodeId, Put, Target};
+use emp_wire::{Atomic, Flags, Get, Kind, Largest, LinkAddress, LongPart, NodeId, Put, Target};
 
 /// Bytes of the victim's exported region.
 const REGION_BYTES: u64 = 20_000;
@@ -139,7 +139,7 @@ fn wish(forger: &Forger, kind: Kind, flags: Flags, prng: &mut Prng) -> Vec<u8> {
         node: forger.source,
         source_endpoint: 0,
         destination_endpoint: 0,
-        frame_bytes_max: odd(prng, 1_500) as u16,
+        largest: Largest::new(odd(prng, 1_500) as u16, odd(prng, 9_000) as u16),
         key: prng.below(3),
         handle: prng.below(4) as u32 | (prng.below(3) as u32) << 16,
         generation: odd(prng, 0) as u32,

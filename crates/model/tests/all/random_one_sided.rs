@@ -11,7 +11,7 @@ use emp_firmware::{
 };
 use emp_model::Prng;
 use emp_wire::{
-    Atomic, Checksum, Flags, Get, Header, Kind, LinkAddress, LongPart, NodeId, Put, Target,
+    Atomic, Checksum, Flags, Get, Header, Kind, Largest, LinkAddress, LongPart, NodeId, Put, Target,
 };
 
 const LINK: LinkIndex = LinkIndex(0);
@@ -195,7 +195,7 @@ impl Liar {
             node: LIAR_ID,
             source_endpoint: 0,
             destination_endpoint: (prng.bits() % 2) as u16,
-            frame_bytes_max: 1_500,
+            largest: Largest::new(1_500, 9_000),
             key: if prng.percent(90) { 1 + prng.bits() % 2 } else { near(prng, 4) },
             handle: near(prng, 70_000) as u32,
             generation: if prng.percent(90) { 0 } else { near(prng, 3) as u32 },

@@ -8,7 +8,7 @@ use emp_firmware::{
     Selector, SendDescriptor, Span, Time, TransmitBatch,
 };
 use emp_model::SimMemory;
-use emp_wire::{Flags, Get, Kind, LinkAddress, NodeId, Target};
+use emp_wire::{Flags, Get, Kind, Largest, LinkAddress, NodeId, Target};
 
 /// What the hub's processor takes for a frame, sent or received: as over UDP on an ordinary machine.
 const FRAME_COST: Span = Span::us(4);
@@ -152,7 +152,7 @@ impl World {
                 node: from,
                 source_endpoint: 0,
                 destination_endpoint: 0,
-                frame_bytes_max: 1_500,
+                largest: Largest::from(1_500),
                 key: 4,
                 handle: 1,
                 generation: 0,

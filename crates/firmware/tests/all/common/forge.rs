@@ -3,9 +3,9 @@
 
 use emp_firmware::*;
 use emp_wire::{
-    BlockWord, Checksum, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, LongPart, Message,
-    NodeId, NotReady, NotReadyCause, Pull, SACK_WORDS_MAX, Seed, Sequence, Target, begin_checksum,
-    covered_bytes, store_checksum,
+    BlockWord, Checksum, Epoch, Flags, HEADER_BYTES, Header, Kind, Largest, LinkAddress, LongPart,
+    Message, NodeId, NotReady, NotReadyCause, Pull, SACK_WORDS_MAX, Seed, Sequence, Target,
+    begin_checksum, covered_bytes, store_checksum,
 };
 
 use super::{Memory, take_completions};
@@ -102,7 +102,8 @@ impl Real {
 
     /// What it says now.
     pub fn speak(&mut self) -> Vec<Said> {
-        let mut batch = TransmitBatch::new(MTU);
+        let most = self.firmware.frame_bytes_max();
+        let mut batch = TransmitBatch::new(most);
         let mut said = Vec::new();
         for _ in 0..10_000 {
             batch.clear();
@@ -119,7 +120,7 @@ impl Real {
                     let at = segment.address as usize;
                     bytes.extend_from_slice(&self.memory.0[at..at + segment.bytes as usize]);
                 }
-                assert!(bytes.len() <= MTU, "{} bytes", bytes.len());
+                assert!(bytes.len() <= most, "{} bytes", bytes.len());
                 for one in emp_wire::frames(&bytes) {
                     let (header, body) = Header::parse(one).expect("it is a frame");
                     let (at, to, body) = (self.now, frame.to, body.to_vec());
@@ -316,7 +317,7 @@ impl Forged {
             node: self.node,
             source_endpoint: 0,
             destination_endpoint: endpoint,
-            frame_bytes_max: MTU as u16,
+            largest: Largest::from(MTU as u16),
             match_bits,
             handle: self.number.wrapping_add(100),
             long,
@@ -336,7 +337,7 @@ impl Forged {
             node: self.node,
             source_endpoint: 0,
             destination_endpoint: 0,
-            frame_bytes_max: MTU as u16,
+            largest: Largest::from(MTU as u16),
             key,
             handle: 77,
             generation: 0,

@@ -3,7 +3,7 @@
 use emp_firmware::Firmware;
 use emp_model::{MessageSpec, Want, World};
 use emp_wire::{
-    Epoch, Flags, HEADER_BYTES, Header, Kind, LongPart, Message, NodeId, Seed, Sequence,
+    Epoch, Flags, HEADER_BYTES, Header, Kind, Largest, LongPart, Message, NodeId, Seed, Sequence,
     begin_checksum, covered_bytes, store_checksum,
 };
 
@@ -100,7 +100,7 @@ impl Forger {
             source_endpoint: 0,
             destination_endpoint: 0,
             match_bits: 0,
-            frame_bytes_max: 1500,
+            largest: Largest::from(1_500),
             handle: 0xFFFF_FFFF,
             long,
             immediate: None,

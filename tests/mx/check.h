@@ -39,6 +39,7 @@ void test_info(void);
 void test_connecting(void);
 void test_addresses(void);
 void test_sessions(void);
+void test_one_look(void);
 void test_sizes(void);
 void test_segments(void);
 void test_matching(void);

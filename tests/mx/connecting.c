@@ -143,6 +143,34 @@ void test_sessions(void)
 	close_both();
 }
 
+/* Who connects and what it sends come in one look: whoever sees the message first can answer it. */
+void test_one_look(void)
+{
+	mx_endpoint_addr_t address;
+	mx_request_t there, back, request;
+	mx_segment_t one;
+	mx_status_t status;
+	uint32_t result = 0;
+	char byte = 3, got = 0, answer = 0;
+	MUST(mx_open_endpoint(0, 11, KEY, NULL, 0, &a));
+	MUST(mx_open_endpoint(0, 12, KEY, NULL, 0, &b));
+	OK(mx_board_number_to_nic_id(0, &nic));
+	there = irecv(b, 8, ALL, &got, 1);
+	/* The library answers for b, which does not look: the end of a synchronous send says that the message is there. */
+	OK(mx_connect(a, nic, 12, KEY, LONG, &address));
+	one = segment(&byte, 1);
+	OK(mx_issend(a, &one, 1, address, 8, NULL, &request));
+	OK(mx_wait(a, &request, LONG, &status, &result));
+	CHECK(result == 1 && status.code == MX_STATUS_SUCCESS);
+	back = irecv(a, 9, ALL, &answer, 1);
+	result = 0;
+	UNTIL_BY(result == 1, mx_test(b, &there, &status, &result));
+	CHECK(status.code == MX_STATUS_SUCCESS && got == byte);
+	CHECK(ended(b, isend(b, status.source, 9, &byte, 1)).code == MX_STATUS_SUCCESS);
+	CHECK(ended(a, back).code == MX_STATUS_SUCCESS && answer == byte);
+	close_both();
+}
+
 /* Another process, that opens an endpoint and is ended in the midst. */
 static pid_t start(const char *id, int *out)
 {

@@ -29,6 +29,7 @@ static const struct test tests[] = {
 	{"connecting", test_connecting, BOTH},
 	{"addresses", test_addresses, BOTH},
 	{"sessions", test_sessions, 0},
+	{"one_look", test_one_look, 0},
 	{"sizes", test_sizes, BOTH},
 	{"segments", test_segments, BOTH},
 	{"matching", test_matching, BOTH},

@@ -186,9 +186,8 @@ impl SimNode {
 
     /// A node that is away.
     pub fn new(setup: NodeSetup) -> Self {
-        let frame_bytes_max = setup.links.iter().map(|link| link.frame_bytes_max).max();
         Self {
-            outbox: Outbox::new(frame_bytes_max.unwrap_or(0)),
+            outbox: Outbox::new(&setup.links),
             prng: Prng::new(setup.id.0),
             setup,
             incarnation: 0,
@@ -206,6 +205,11 @@ impl SimNode {
             paused_until: Time(0),
             blocked_until: None,
         }
+    }
+
+    /// A frame that it gave to a link which does not take such: by which link, and how many bytes.
+    pub fn overlong(&self) -> Option<(LinkIndex, usize)> {
+        self.outbox.overlong
     }
 
     /// Starts it, with this epoch and seed.

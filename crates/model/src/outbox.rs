@@ -3,7 +3,7 @@
 //! was taken, each link's frames leave in order, the end of a send is not told while a frame names its memory, and what a
 //! link does not take for too long is dropped.
 
-use emp_firmware::{Firmware, HostMemory, LinkIndex, Span, Time, TransmitBatch};
+use emp_firmware::{Firmware, HostMemory, LinkIndex, LinkInfo, Span, Time, TransmitBatch};
 
 use crate::memory::SimMemory;
 use crate::network::Network;
@@ -40,13 +40,23 @@ pub struct Outbox {
     full_since: Option<Time>,
     /// Frames dropped because a link did not take them.
     pub dropped: u64,
+    /// The longest frame that each link takes; any if it cuts longer ones.
+    lengths: Box<[usize]>,
+    /// A frame that was longer: by which link, and how long it was.
+    pub overlong: Option<(LinkIndex, usize)>,
 }
 
 impl Outbox {
-    /// An empty one for frames of this length.
-    pub fn new(frame_bytes_max: usize) -> Self {
-        let batch = TransmitBatch::new(frame_bytes_max);
-        Self { batch, unsent: 0, open: false, full_since: None, dropped: 0 }
+    /// An empty one for frames of these links.
+    pub fn new(links: &[LinkInfo]) -> Self {
+        let most = links.iter().map(|link| link.frame_bytes_max).max();
+        let batch = TransmitBatch::new(most.unwrap_or(0));
+        let length = |link: &LinkInfo| match link.long_frames {
+            true => usize::MAX,
+            false => link.frame_bytes_max,
+        };
+        let (lengths, overlong) = (links.iter().map(length).collect(), None);
+        Self { batch, unsent: 0, open: false, full_since: None, dropped: 0, lengths, overlong }
     }
 
     /// All was taken.
@@ -120,6 +130,10 @@ impl Outbox {
             }
             *left -= 1;
             self.unsent &= !(1 << at);
+            let most = self.lengths.get(usize::from(frame.link.0)).copied().unwrap_or(0);
+            if frame.bytes() > most {
+                self.overlong.get_or_insert((frame.link, frame.bytes()));
+            }
             send_frame(&self.batch, at, memory, (index, now), network);
         }
         if self.unsent == 0 {

@@ -127,6 +127,7 @@ pub fn draw(seed: u64, options: &SwarmOptions) -> (Temper, WorldSetup, Prng) {
     let mut world = WorldSetup { fabrics, nodes: setups, seed: prng.bits() };
     let wide = draw_wide(seed, &world);
     draw_segments(seed, &mut world);
+    draw_lengths(seed, &mut world);
     draw_long(seed, &mut world, &wide, options.calm);
     (temper, world, prng)
 }
@@ -136,6 +137,22 @@ fn draw_segments(seed: u64, world: &mut WorldSetup) {
     let mut prng = Prng::new(seed ^ 0x5e9_3e75);
     for link in world.nodes.iter_mut().flat_map(|node| &mut node.links) {
         link.segments = prng.percent(50);
+    }
+}
+
+/// In half of the worlds of two fabrics most links of one of them have another MTU than those of the other. From numbers of its own, as
+/// below.
+fn draw_lengths(seed: u64, world: &mut WorldSetup) {
+    let mut prng = Prng::new(seed ^ 0x1e_0960_5eed);
+    if world.fabrics.len() < 2 || !prng.percent(50) {
+        return;
+    }
+    let fabric = prng.index(world.fabrics.len());
+    let bytes = *prng.pick(&[576, 1_450, 4_096, 9_000]);
+    for node in &mut world.nodes {
+        if prng.percent(80) {
+            node.links[fabric].frame_bytes_max = bytes;
+        }
     }
 }
 

@@ -348,6 +348,11 @@ impl World {
             return;
         }
         let result = self.nodes[node].turn(node, self.now, &mut self.network);
+        if let Some((link, bytes)) = self.nodes[node].overlong() {
+            self.fail(format!(
+                "node {node}: a frame of {bytes} bytes by {link:?}, which takes none such"
+            ));
+        }
         // It looks through all peers, so not every time.
         if self.turns.is_multiple_of(WEIGH_EVERY)
             && let Err(what) = self.nodes[node].weigh()

@@ -14,8 +14,9 @@ use crate::descriptor::{CompletionMode, OpId, PostError, Posted, SendDescriptor}
 use crate::engine::Firmware;
 use crate::memory::{HostMemory, Segment};
 use crate::one_sided::{AtomicDescriptor, GetDescriptor, PutDescriptor, RegionId, Rights};
+use crate::pool::Chain;
 use crate::predict::SendsFirst;
-use crate::send::{Outlet, Work};
+use crate::send::{Outlet, Shape, Work};
 use crate::time::Time;
 use crate::transmit::{Exit, Leaving, TransmitBatch};
 
@@ -56,16 +57,16 @@ impl Firmware {
         depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
     ) -> Result<Posted, PostError> {
         check_buffered(&send, self.single_frame_bytes_max())?;
-        self.post(last, send, Work::Message, memory, exit, depart)
+        self.post(last, send, (Work::Message, None), memory, exit, depart)
     }
 
-    /// Posts a message, whatever it is to its receiver.
+    /// Posts a message, whatever it is to its receiver. What of it was copied before is in a chain.
     #[inline(always)]
     fn post(
         &mut self,
         last: Time,
         send: SendDescriptor,
-        work: Work,
+        (work, chain): (Work, Option<Chain>),
         memory: &mut impl HostMemory,
         exit: Option<Exit<'_>>,
         depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
@@ -75,7 +76,8 @@ impl Firmware {
         {
             let Self { peers, send: sends, cross, .. } = self;
             let planned = loop {
-                let planned = sends.plan_at_once(last, peer, (&send, work), (peers, batch));
+                let shape = Shape::new(work, &send, chain.as_ref());
+                let planned = sends.plan_at_once(last, peer, shape, (peers, batch));
                 // What came last may have made room for it; that is taken in once.
                 if planned.is_some() || !sends.settle_acks(last) {
                     break planned;
@@ -84,11 +86,12 @@ impl Firmware {
             if let Some(at_once) = planned {
                 let mut out = Outlet { peers, cross, memory, batch };
                 let depart = |batch: &TransmitBatch, lent| depart(Some(Leaving { batch, lent }));
-                return sends.post_at_once(peer, send, work, (&at_once, lends), &mut out, depart);
+                let at_once = (&at_once, lends);
+                return sends.post_at_once(peer, send, (work, chain), at_once, &mut out, depart);
             }
         }
         cold_path();
-        self.post_queued(depart(None), send, work, memory)
+        self.post_queued(depart(None), send, (work, chain), memory)
     }
 
     /// Posts a message to leave in its turn.
@@ -96,14 +99,17 @@ impl Firmware {
         &mut self,
         now: Time,
         send: SendDescriptor,
-        work: Work,
+        (work, chain): (Work, Option<Chain>),
         memory: &mut impl HostMemory,
     ) -> Result<Posted, PostError> {
-        let peer = self.destination(now, send.to, send.endpoint)?;
+        let peer = match self.destination(now, send.to, send.endpoint) {
+            Ok(peer) => peer,
+            Err(error) => return self.send.refuse(chain, error),
+        };
         if matches!(work, Work::Message) {
             self.acknowledges_before(&send, || now);
         }
-        let op = self.send.post(now, peer, (send, work), memory)?;
+        let op = self.send.post(now, peer, send, (work, chain), memory)?;
         Ok(Posted { op, over: None })
     }
 
@@ -245,7 +251,7 @@ impl Firmware {
     ) -> Result<Posted, PostError> {
         let (send, work) = put.describe();
         check_buffered(&send, self.atomic_bytes_max())?;
-        self.post(last, send, work, memory, exit, depart)
+        self.post(last, send, (work, None), memory, exit, depart)
     }
 
     /// Posts a get. It is complete when all bytes are here.
@@ -286,22 +292,37 @@ impl Firmware {
         atomic: AtomicDescriptor,
         memory: &mut impl HostMemory,
     ) -> Result<OpId, PostError> {
+        self.post_atomic_into(now, atomic, memory, None, |_| now).map(|posted| posted.op)
+    }
+
+    /// The same; it may leave within its post as a [message](Self::post_send_into) may.
+    pub fn post_atomic_into(
+        &mut self,
+        last: Time,
+        atomic: AtomicDescriptor,
+        memory: &mut impl HostMemory,
+        exit: Option<Exit<'_>>,
+        depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
+    ) -> Result<Posted, PostError> {
         self.check_atomic(&atomic)?;
-        let peer = self.destination(now, atomic.target.to, atomic.endpoint)?;
-        let Some(into) = atomic.fetch_into.clone() else {
-            return self.send.post_atomic(now, peer, &atomic, None, memory);
+        let fetch = match atomic.fetch_into.clone() {
+            Some(into) => {
+                let peer = self.destination(last, atomic.target.to, atomic.endpoint)?;
+                Some(self.receive.expect_values(peer, &atomic, into)?)
+            }
+            None => None,
         };
-        let (op, name) = self.receive.expect_values(peer, &atomic, into)?;
-        match self.send.post_atomic(now, peer, &atomic, Some(name), memory) {
-            Ok(_) => {
-                self.watch(now);
-                Ok(op)
-            }
-            Err(error) => {
-                self.receive.forget_fetch(op);
-                Err(error)
-            }
+        let (send, work) = atomic.describe(fetch.map(|(_, name)| name));
+        let posted = self
+            .send
+            .gather(&atomic, memory)
+            .and_then(|chain| self.post(last, send, (work, Some(chain)), memory, exit, depart));
+        let Some((op, _)) = fetch else { return posted };
+        match posted {
+            Ok(_) => self.watch(last),
+            Err(_) => self.receive.forget_fetch(op),
         }
+        posted.map(|_| Posted { op, over: None })
     }
 
     /// Most bytes of operands, with what to compare, that one atomic operation takes; of elements, for a read. A peer

@@ -64,6 +64,16 @@ impl PathId {
         (0..PATHS_MAX as u8).map(Self)
     }
 
+    /// Those of a set, a bit each.
+    #[inline]
+    pub(crate) fn of_bits(mut bits: u8) -> impl Iterator<Item = Self> {
+        core::iter::from_fn(move || {
+            let path = (bits != 0).then(|| Self(bits.trailing_zeros() as u8));
+            bits &= bits.wrapping_sub(1);
+            path
+        })
+    }
+
     #[inline]
     pub(crate) const fn index(self) -> usize {
         self.0 as usize

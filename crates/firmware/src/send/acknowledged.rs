@@ -1,16 +1,18 @@
 //! Receive acknowledgement (I3): what the peer has is released, what it misses is found lost (RACK's way: by order of
-//! transmission, not of sequence).
+//! transmission, not of sequence). There is one intake, of a range of frames: most often of one, which is all of a message.
 
-use emp_wire::{AckDelay, DoneStatus, NotReadyCause, SACK_WORDS_MAX, Sequence};
+use alloc::vec::Vec;
+
+use emp_wire::{AckDelay, DoneStatus, SACK_WORDS_MAX, Sequence};
 
 use super::active::Active;
-use super::record::{Frame, FrameState, What};
+use super::record::{Frame, FrameState, Record, What};
 use super::tail::untaken;
-use super::window::{on_acked, rtt_mut};
-use super::{Held, SendMessage, SendPath, Stage, Work};
+use super::window::{Further, on_acked, rtt_mut};
+use super::{Held, SendPath, SendPeer, Stage, Work};
 use crate::counters::Counter;
 use crate::descriptor::Status;
-use crate::limits::{NOT_READY_BACKOFF, PATHS_MAX};
+use crate::limits::PATHS_MAX;
 use crate::path::PathId;
 use crate::path::congestion::Acked;
 use crate::predict::SendsFirst;
@@ -31,25 +33,83 @@ pub(crate) struct Explicit<'a> {
     pub(crate) delay: AckDelay,
 }
 
+/// What an acknowledgement was of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It brought nothing.
+    Nothing,
+    /// A train of one frame, which was sent once: nothing else can have changed with it.
+    Lone,
+    Range,
+}
+
+/// When an acknowledgement came, and for how long nobody may have looked then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Came {
+    pub(super) at: Time,
+    pub(super) unseen_us: u16,
+}
+
+impl Came {
+    /// In microseconds (wrapping), as frames are stamped when they leave.
+    const fn us(&self) -> u32 {
+        (self.at.0 / 1_000) as u32
+    }
+}
+
 /// What one acknowledgement brought.
 #[derive(Default)]
 struct Progress {
     /// By path.
-    acked: [u32; PATHS_MAX],
-    /// Place of the latest of them in the path's order of transmission.
-    last: [Option<u32>; PATHS_MAX],
-    /// A question ([`tail`](super::tail)) was answered, by path: the path works, but what was asked after has not got any further by
+    by: [PathProgress; PATHS_MAX],
+    /// Paths of which something has arrived, a bit each.
+    paths: u8,
+    /// Paths of which a question ([`tail`](super::tail)) was answered: the path works, but what was asked after has not got any further by
     /// that. It was not answered by itself, either.
-    answered: [bool; PATHS_MAX],
-    /// Order and send time of the latest transmission that arrived, by path.
-    sample: [Option<(u32, u32)>; PATHS_MAX],
-    /// When the latest copy left of those frames that were resent and have arrived, by path: what arrived long before and is acknowledged
-    /// only now, as a gap before it was filled, waited for that.
-    copy_sent: [Option<u32>; PATHS_MAX],
+    answered: u8,
     /// A retransmission was among what arrived: frames behind it may have waited for it, not for the wire.
     resent: bool,
     /// The record of what was acknowledged last.
     record: usize,
+}
+
+/// What it brought of one path.
+#[derive(Clone, Copy, Default)]
+struct PathProgress {
+    bytes: u32,
+    /// Place of the latest of them in the path's order of transmission.
+    last: u32,
+    /// Order and send time of the latest transmission that arrived of those frames that were sent once.
+    sample: Option<(u32, u32)>,
+    /// When the latest copy left of those frames that were resent and have arrived: what arrived long before and is acknowledged only now,
+    /// as a gap before it was filled, waited for that.
+    copy_sent: Option<u32>,
+}
+
+/// What an acknowledgement says beside the frames that it names.
+struct Answer {
+    came: Came,
+    delay: AckDelay,
+    marked: bool,
+    /// It names frames beyond a gap.
+    selective: bool,
+    /// The frame that came last at the receiver, if that is outstanding.
+    latest: Option<Frame>,
+    /// For so long nothing had been acknowledged.
+    waited: Span,
+    /// Something that it names was sent again, or is a question.
+    resent: bool,
+    questioned: bool,
+}
+
+impl Answer {
+    /// One that rides on another frame says nothing else.
+    #[inline(always)]
+    fn riding(came: Came, waited: Span) -> Self {
+        let (delay, latest) = (AckDelay::default(), None);
+        let (marked, selective, resent, questioned) = (false, false, false, false);
+        Self { came, delay, marked, selective, latest, waited, resent, questioned }
+    }
 }
 
 /// How long an acknowledgement was held back on purpose at most, in microseconds: far longer than any profile says. Who says more did not
@@ -64,13 +124,62 @@ impl SendPath {
         now: Time,
         peer: u32,
         cumulative: Sequence,
-        sack: Option<Explicit<'_>>,
+        explicit: Option<Explicit<'_>>,
     ) {
         self.settle_acks(now);
-        if sack.is_none() && self.on_single_ack(now, peer, cumulative) {
-            return;
+        let taken = self.take_in(now, self.came(now), peer, cumulative, explicit);
+        if taken != Taken::Nothing {
+            self.go_on(now, peer);
         }
-        let marked = sack.is_some_and(|ack| ack.marked);
+    }
+
+    /// One that comes now.
+    #[inline]
+    pub(super) const fn came(&self, now: Time) -> Came {
+        Came { at: now, unseen_us: self.unseen_us }
+    }
+
+    /// The intake of every acknowledgement: what it names has arrived, what it passes over may be lost, and whole trains are told of. What its arrival makes possible is the caller's ([`go_on`](Self::go_on)).
+    #[inline]
+    pub(super) fn take_in(
+        &mut self,
+        now: Time,
+        came: Came,
+        peer: u32,
+        cumulative: Sequence,
+        explicit: Option<Explicit<'_>>,
+    ) -> Taken {
+        let entry = &mut self.peers[peer];
+        let lone = |active: &Active| lone(active, cumulative).filter(|_| explicit.is_none());
+        let Some((message, frame)) = entry.active.as_deref().and_then(lone) else {
+            let news = self.take_range(now, came, peer, cumulative, explicit);
+            return if news { Taken::Range } else { Taken::Nothing };
+        };
+        // A range of one frame, which is all of its train and was sent once: so nothing else changes with it.
+        let active = entry.active.as_deref_mut().expect("just seen");
+        let (first, path) = (active.unacked, frame.path);
+        let answer = Answer::riding(came, now.since(active.acked_at));
+        active.arrived(&frame);
+        active.advance(cumulative);
+        active.refusals = 0;
+        active.records.pop_front();
+        let (further, delay) = (&mut self.further, self.profile.ack_delay);
+        entry.path_acked(now, path, &PathProgress::of(&frame), &answer, (further, delay));
+        self.train_acked(peer, (message, first, path), Some(came));
+        Taken::Lone
+    }
+
+    /// The same of any range. False: it brought nothing.
+    #[inline(never)]
+    fn take_range(
+        &mut self,
+        now: Time,
+        came: Came,
+        peer: u32,
+        cumulative: Sequence,
+        explicit: Option<Explicit<'_>>,
+    ) -> bool {
+        let marked = explicit.is_some_and(|ack| ack.marked);
         if marked {
             // A window of its own, to be shrunk.
             self.congestion_mut(peer, PathId::FIRST);
@@ -81,101 +190,68 @@ impl SendPath {
             if cumulative.since(sent_end) > 0 {
                 self.counters.count(Counter::DropBadAck);
             }
-            return;
+            return false;
         };
         let ahead = cumulative.since(active.unacked);
         if cumulative.since(sent_end) > 0 || !acknowledges_only_sent(active, cumulative) {
             self.counters.count(Counter::DropBadAck);
-            return;
+            return false;
         }
-        let has_sack = sack.is_some_and(|ack| ack.sack.iter().any(|word| *word != 0));
-        let untaken = sack.and_then(|ack| untaken(active, cumulative, &ack));
-        if ahead <= 0 && !has_sack && untaken.is_none() {
-            return;
+        let sack = explicit.map(|ack| ack.sack).filter(|words| words.iter().any(|word| *word != 0));
+        let untaken = explicit.and_then(|ack| untaken(active, cumulative, &ack));
+        if ahead <= 0 && sack.is_none() && untaken.is_none() {
+            return false;
         }
-        let now_us = (now.0 / 1_000) as u32;
         // Looked up before its place may be taken by another frame.
-        let latest = sack.and_then(|ack| latest(active, sent_end, ack.latest));
-        let windows = (&mut entry.rtt, &mut entry.further);
-        let least_us = latest.map_or(0, |frame| {
-            rtt_mut(windows, &mut self.further, frame.path).answered_us(frame.is_long())
+        let latest = explicit.and_then(|ack| latest(active, sent_end, ack.latest));
+        let answered = latest.filter(|frame| {
+            let windows = (&mut entry.rtt, &mut entry.further);
+            let rtt = rtt_mut(windows, &mut self.further, frame.path);
+            arrived(frame, came.us(), rtt.answered_us(frame.is_long()))
         });
-        let answered = latest.filter(|frame| arrived(frame, now_us, least_us));
         let mut progress = Progress::default();
         for _ in 0..ahead.max(0) {
-            let sequence = active.unacked;
-            acknowledge(active, sequence, &mut progress);
-            *active.frame_mut(sequence) = Default::default();
-            active.unacked = sequence.plus(1);
+            acknowledge(active, active.unacked, &mut progress);
+            active.advance(active.unacked.plus(1));
         }
-        if let Some(ack) = sack.filter(|_| has_sack) {
-            selective(active, cumulative, ack.sack, &mut progress);
+        if let Some(words) = sack {
+            selective(active, cumulative, words, &mut progress);
         }
         let waited = now.since(active.acked_at);
-        let mut sample_of = [None; PATHS_MAX];
-        for path in PathId::all() {
-            let acked = progress.acked[path.index()];
-            if progress.answered[path.index()] {
-                active.flight_mut(path).delivered_at = now;
-            }
-            if acked == 0 {
-                continue;
-            }
-            active.acked_at = now;
-            let flight = active.flight_mut(path);
-            (flight.progress_at, flight.delivered_at, flight.backoff) = (now, now, 0);
-            let AckDelay { held_us, unseen_us } = sack.map(|ack| ack.delay).unwrap_or_default();
-            let held_us = u32::from(held_us).min(HELD_BACK_MAX_US);
-            // A timer has to be longer than that; a window is not to shrink for it (`WINDOW-2`).
-            let unseen_us = u32::from(unseen_us) + u32::from(self.unseen_us);
-            // How long the receiver sat on it is known of the frame that came last, not of those by the other path.
-            let timed = latest.is_none_or(|frame| frame.path == path);
-            let next = flight.order.wrapping_add(1);
-            let rtt = rtt_mut((&mut entry.rtt, &mut entry.further), &mut self.further, path);
-            let copy = progress.copy_sent[path.index()];
-            let since_copy = copy.and_then(|sent_us| passed_us(now_us, sent_us));
-            let resent = progress.resent && !rtt.is_too_soon(since_copy, waited);
-            let sample = progress.sample[path.index()];
-            let sample = sample
-                .filter(|_| timed && (!resent || has_sack))
-                // What came long before, and whose acknowledgements were lost, did not take so long.
-                .filter(|(order, _)| latest.is_none_or(|frame| frame.order == *order))
-                .filter(|_| !(progress.answered.contains(&true) && has_sack));
-            match sample.and_then(|(_, sent_us)| passed_us(now_us, sent_us)) {
-                Some(passed_us) => {
-                    let sample_us = passed_us.saturating_sub(held_us);
-                    rtt.on_sample(sample_us, now_us);
-                    sample_of[path.index()] = Some(sample_us.saturating_sub(unseen_us));
-                }
-                None => {
-                    rtt.on_unclear_answer(since_copy, waited, self.profile.ack_delay);
-                }
-            }
-            rtt.on_progress();
-            let order = progress.last[path.index()].unwrap_or(next.wrapping_sub(1));
-            let sample_us = sample_of[path.index()];
-            let marked = if marked { acked } else { 0 };
-            let news = Acked { bytes: acked, order, next, sample_us, marked };
-            on_acked(entry.further, &mut self.further, path, (&entry.rtt, &news, now));
+        let delay = explicit.map(|ack| ack.delay).unwrap_or_default();
+        let answer = Answer {
+            delay,
+            marked,
+            latest,
+            selective: sack.is_some(),
+            resent: progress.resent,
+            questioned: progress.answered != 0,
+            ..Answer::riding(came, waited)
+        };
+        for path in PathId::of_bits(progress.answered) {
+            active.flight_mut(path).delivered_at = now;
         }
-        let probed = sack.is_some() && progress.resent && self.profile.selective_acks;
+        for path in PathId::of_bits(progress.paths) {
+            let (further, delay) = (&mut self.further, self.profile.ack_delay);
+            entry.path_acked(now, path, &progress.by[path.index()], &answer, (further, delay));
+        }
+        let active = self.peers[peer].active.as_deref_mut().expect("it was there above");
         if let Some(frame) = answered {
             active.note_arrived(&frame);
         }
         // An answer to a probe says of all frames sent before it that it does not name that they are lost. A question leaves before what
         // has lower numbers: a receiver that takes nothing out of turn has dropped it when it answers those.
-        let overtaken = active.is_overtaken();
-        if has_sack || probed || overtaken || untaken.is_some() {
+        let probed = explicit.is_some() && progress.resent && self.profile.selective_acks;
+        if sack.is_some() || probed || untaken.is_some() || active.is_overtaken() {
             self.find_lost(now, peer);
         }
         if let Some(sequence) = untaken {
-            self.came_in_vain(peer, sequence);
+            self.was_untaken(peer, sequence);
         }
-        let AckDelay { held_us, unseen_us } = sack.map(|ack| ack.delay).unwrap_or_default();
-        let waited = Span::us(u64::from(held_us) + u64::from(unseen_us));
-        let came = Time(now.0.saturating_sub(waited.0));
-        self.release(peer, Some(came).filter(|_| !progress.resent));
-        self.go_on(now, peer);
+        let waited = Span::us(u64::from(delay.held_us) + u64::from(delay.unseen_us));
+        let at = Time(came.at.0.saturating_sub(waited.0));
+        self.release(peer, Some(Came { at, ..came }).filter(|_| !progress.resent));
+        true
     }
 
     /// After something was acknowledged: what waited for that has its turn.
@@ -192,22 +268,18 @@ impl SendPath {
         }
     }
 
-    /// Takes finished records off the front, and tells their messages. `came`: when the last of it had arrived and its answer left at once, if
-    /// nothing of it was sent again.
-    fn release(&mut self, peer: u32, came: Option<Time>) {
+    /// Takes finished records off the front. `came`: when the last of them had arrived and its answer left at once, if nothing of it was sent
+    /// again.
+    fn release(&mut self, peer: u32, came: Option<Came>) {
         loop {
             let active = self.peers[peer].active.as_deref_mut().expect("caller has seen it");
-            match active.records.front() {
-                Some(front) if front.acked == front.count => {}
-                _ => break,
-            }
-            let record = active.records.pop_front().expect("seen above");
+            let Some(record) = active.records.pop_front_if(|front| front.acked == front.count)
+            else {
+                return;
+            };
             match record.what {
                 What::Message { message, .. } => {
-                    if self.times_messages {
-                        self.time(peer, (message, record.first, record.path), came);
-                    }
-                    self.train_acked(peer, message);
+                    self.train_acked(peer, (message, record.first, record.path), came);
                 }
                 What::Control(control) => self.replied.extend(control.values()),
                 _ => {}
@@ -215,32 +287,53 @@ impl SendPath {
         }
     }
 
-    pub(super) fn train_acked(&mut self, peer: u32, index: u32) {
-        if self.messages.at(index).is_some_and(SendMessage::is_forgotten_when_acked) {
-            return self.forget(index);
+    /// All of a message's train has arrived, which began with this number and took this path.
+    #[inline(always)]
+    fn train_acked(
+        &mut self,
+        peer: u32,
+        train @ (index, ..): (u32, Sequence, PathId),
+        came: Option<Came>,
+    ) {
+        if self.times_messages {
+            self.time(peer, train, came);
         }
         let Some(message) = self.messages.at_mut(index) else { return };
         message.stage = Stage::Acked;
-        let active = self.peers[peer].active.as_deref_mut().expect("it had a record");
         if message.needs_done && !message.is_done() {
+            let active = self.peers[peer].active.as_deref_mut().expect("it had a record");
             active.awaiting.push_back(index);
             self.note_awaited(peer);
         } else {
-            self.complete(index);
+            let (told, work) = (message.is_told(), message.work);
+            self.over(index, told, work);
         }
     }
 
-    /// Forgets a message that is with its receiver, and that nothing names any more.
-    #[inline]
-    fn forget(&mut self, index: u32) {
-        let chain = self.messages.discard(index, |message| message.chain.take());
-        if let Some(chain) = chain.flatten() {
-            self.pool.free(chain);
+    /// A message is over for its receiver.
+    pub(super) fn complete(&mut self, index: u32) {
+        if let Some(message) = self.messages.at(index) {
+            self.over(index, message.is_told(), message.work);
         }
-        self.counters.count(Counter::MessagesSent);
     }
 
-    fn complete(&mut self, index: u32) {
+    /// The same. Its host is told, if it was not, and it is forgotten.
+    #[inline(always)]
+    fn over(&mut self, index: u32, told: bool, work: Work) {
+        if !told {
+            self.tell(index);
+        }
+        self.counters.count(match work {
+            Work::Message => Counter::MessagesSent,
+            Work::Put { .. } => Counter::Puts,
+            Work::Atomic { .. } => Counter::Atomics,
+        });
+        self.forget(index);
+    }
+
+    /// Tells the host how a message ended that is over for its receiver.
+    #[inline(never)]
+    fn tell(&mut self, index: u32) {
         let Some(message) = self.messages.at(index) else { return };
         let status = match message.done {
             Some(DoneStatus::Abandoned) if message.held == Held::NoEndpoint => Status::NoEndpoint,
@@ -252,155 +345,54 @@ impl SendPath {
         if acknowledged && message.descriptor.segments.bytes() >= SendsFirst::ANSWER_BYTES {
             self.long_ended = Some(message.descriptor.endpoint);
         }
-        self.counters.count(match message.work {
-            Work::Message => Counter::MessagesSent,
-            Work::Put { .. } => Counter::Puts,
-            Work::Atomic { .. } => Counter::Atomics,
-        });
-        self.finish(index, status);
-    }
-
-    /// The receiver says what became of a message (`DONE-1`).
-    pub(crate) fn on_done(&mut self, peer: u32, handle: u32, status: DoneStatus) {
-        let Some((index, _)) = self.by_handle(peer, handle) else {
-            self.counters.count(Counter::DropBadHandle);
-            return;
-        };
-        self.held(peer, index, Held::Place);
-        let Some(message) = self.messages.at_mut(index) else { return };
-        message.done = Some(status);
-        if !message.is_done() {
-            return;
-        }
-        if message.is_acked() || !matches!(status, DoneStatus::Complete | DoneStatus::Matched) {
-            self.complete(index);
-            self.settle(peer);
-        }
-    }
-
-    /// The receiver had no room for a message: it kept it without its bytes, or refused it (`READY-1`).
-    pub(crate) fn on_not_ready(
-        &mut self,
-        now: Time,
-        peer: u32,
-        (number, sequence): (u32, Sequence),
-        cause: NotReadyCause,
-        backoff_us: u32,
-    ) {
-        self.counters.count(Counter::NotReadyReceived);
-        self.settle_acks(now);
-        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
-        let index = active.records.iter().find_map(|record| match record.what {
-            What::Message { message, number: sent }
-                if sent == number && record.first == sequence =>
-            {
-                Some(message)
-            }
-            _ => None,
-        });
-        // Said again, or too late: another copy was taken meanwhile.
-        let Some(index) = index else { return };
-        self.note_crowded(now, peer);
-        if cause.kept() {
-            let endpoint = cause != NotReadyCause::NoEndpoint;
-            self.held(peer, index, if endpoint { Held::Place } else { Held::NoEndpoint });
-        } else {
-            self.refused(now, peer, index, number, backoff_us);
-        }
-        self.mark_ready(peer);
-        self.arm(peer, now);
-    }
-
-    /// The receiver has a message's place in the order, not its bytes: it will pull them, and say `done`.
-    pub(super) fn held(&mut self, peer: u32, index: u32, held: Held) {
-        let Some(message) = self.messages.at_mut(index) else { return };
-        // Long or synchronous ones go on: their `done` was to come anyway.
-        let awaits = message.needs_done && held == Held::Place;
-        if message.held != Held::No || awaits || !matches!(message.work, Work::Message) {
-            return;
-        }
-        let awaited = message.is_acked() && message.needs_done;
-        let queued = message.stage == Stage::Queued;
-        (message.stage, message.needs_done, message.held) = (Stage::Acked, true, held);
-        self.withdraw(peer, index);
-        if let Some(active) = self.peers[peer].active.as_deref_mut() {
-            if queued {
-                // It was refused and was to be sent again: the receiver has its place after all.
-                active.pending.retain(|other| *other != index);
-            }
-            if !awaited {
-                active.awaiting.push_back(index);
-            }
-        }
-        self.note_awaited(peer);
-    }
-
-    /// The receiver did not take a message: it is sent again under its number, after a while (`READY-2`).
-    fn refused(&mut self, now: Time, peer: u32, index: u32, number: u32, backoff_us: u32) {
-        self.withdraw(peer, index);
-        let Some(message) = self.messages.at_mut(index) else { return };
-        message.stage = Stage::Queued;
-        let messages = &self.messages;
-        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
-        // Those that have a number come before those that have none, in order.
-        let place = active.pending.partition_point(|other| {
-            let other = messages.at(*other).and_then(|message| message.number);
-            other.is_some_and(|other| (other.wrapping_sub(number) as i32) < 0)
-        });
-        active.pending.insert(place, index);
-        active.refusals += 1;
-        let (least, most) = NOT_READY_BACKOFF;
-        let grown = Span(least.0 << (active.refusals - 1).min(10));
-        let delay = grown.max(Span::us(backoff_us.into())).clamp(least, most);
-        active.ready_at = now + delay;
-    }
-
-    /// Takes a message's train back: skips go out at once in the place of frames that are not acknowledged.
-    fn withdraw(&mut self, peer: u32, index: u32) {
-        let entry = &mut self.peers[peer];
-        let Some(active) = entry.active.as_deref_mut() else { return };
-        let record = active.records.iter_mut().find(
-            |record| matches!(record.what, What::Message { message, .. } if message == index),
-        );
-        let Some(record) = record else { return };
-        record.what = What::Skip;
-        let (first, sent) = (record.first, record.sent);
-        if let Some(unsent) = active.drop_unsent() {
-            entry.next = unsent;
-        }
-        let (mut at, end) = (first, first.plus(sent));
-        if at.before(active.unacked) {
-            at = active.unacked;
-        }
-        while at.before(end) {
-            active.mark_lost(at);
-            at = at.plus(1);
-        }
+        self.end(index, status);
     }
 }
 
-impl SendMessage {
-    /// Its host has done with it, and its receiver has nothing to say of it.
-    #[inline]
-    pub(super) const fn is_forgotten_when_acked(&self) -> bool {
-        let plain = matches!(self.work, Work::Message) && !matches!(self.stage, Stage::Queued);
-        plain && self.completed && !self.needs_done
-    }
-
-    /// All of its train is acknowledged.
-    pub(super) fn is_acked(&self) -> bool {
-        self.stage == Stage::Acked
-    }
-
-    fn is_done(&self) -> bool {
-        match self.done {
-            None => false,
-            // Matched is all that a synchronous message needs; one that is pulled needs its data taken as well.
-            Some(DoneStatus::Matched) => {
-                self.held == Held::No
-                    && u64::from(self.plan.cut.unscheduled) == self.descriptor.segments.bytes()
-            }
-            Some(_) => true,
+impl SendPeer {
+    /// Something that took this path was acknowledged: its timer begins anew, and its round trip and window take that in.
+    #[inline(always)]
+    fn path_acked(
+        &mut self,
+        now: Time,
+        path: PathId,
+        progress: &PathProgress,
+        answer: &Answer,
+        (further, ack_delay): (&mut Vec<Further>, Span),
+    ) {
+        let Answer { came, delay, waited, .. } = *answer;
+        let PathProgress { bytes, last, sample, copy_sent } = *progress;
+        let Some(active) = self.active.as_deref_mut() else { return };
+        active.acked_at = now;
+        let flight = active.flight_mut(path);
+        (flight.progress_at, flight.delivered_at, flight.backoff) = (now, now, 0);
+        let next = flight.order.wrapping_add(1);
+        let rtt = rtt_mut((&mut self.rtt, &mut self.further), further, path);
+        let since_copy = copy_sent.and_then(|sent_us| passed_us(came.us(), sent_us));
+        let resent = answer.resent && !rtt.is_too_soon(since_copy, waited);
+        // How long the receiver sat on it is known of the frame that came last, not of those by another path. What came long before, and
+        // whose acknowledgements were lost, did not take so long.
+        let is_latest =
+            |order| answer.latest.is_none_or(|latest| latest.path == path && latest.order == order);
+        let measured = sample
+            .filter(|(order, _)| (!resent || answer.selective) && is_latest(*order))
+            .filter(|_| !(answer.questioned && answer.selective))
+            .and_then(|(_, sent_us)| passed_us(came.us(), sent_us))
+            .map(|passed_us| {
+                passed_us.saturating_sub(u32::from(delay.held_us).min(HELD_BACK_MAX_US))
+            });
+        match measured {
+            Some(sample_us) => rtt.on_sample(sample_us, came.us()),
+            None => rtt.on_unclear_answer(since_copy, waited, ack_delay),
+        }
+        rtt.on_progress();
+        if self.further != 0 {
+            // A timer has to be longer than the time for which nobody looked; a window is not to shrink for it (`WINDOW-2`).
+            let unseen_us = u32::from(delay.unseen_us) + u32::from(came.unseen_us);
+            let sample_us = measured.map(|us| us.saturating_sub(unseen_us));
+            let marked = if answer.marked { bytes } else { 0 };
+            let news = Acked { bytes, order: last, next, sample_us, marked };
+            on_acked(self.further, further, path, (&self.rtt, &news, came.at));
         }
     }
 }
@@ -439,36 +431,28 @@ pub(super) fn passed_us(now_us: u32, then_us: u32) -> Option<u32> {
     (passed.cast_signed() >= 0).then_some(passed)
 }
 
+/// The message and the frame that an acknowledgement up to `cumulative` is of, if it is of one frame, which is all of a train and was sent once.
+#[inline(always)]
+fn lone(active: &Active, cumulative: Sequence) -> Option<(u32, Frame)> {
+    if cumulative != active.unacked.plus(1) {
+        return None;
+    }
+    let &Record { count, what, .. } = active.records.front()?;
+    let What::Message { message, .. } = what else { return None };
+    let frame = *active.frame(active.unacked);
+    let alone = count == 1 && frame.state == FrameState::InFlight && !frame.resent;
+    alone.then_some((message, frame))
+}
+
 /// Marks one frame as arrived.
 fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress) {
     let frame = *active.frame(sequence);
-    match frame.state {
-        FrameState::Acked | FrameState::Unsent => return,
-        FrameState::InFlight => {
-            active.flights.arrives(frame.path, frame.load);
-        }
-        FrameState::Lost => {
-            active.flights.finds(frame.path);
-            // It had only been overtaken, unless a timer found it, or it came too early to be taken.
-            let flight = active.flight_mut(frame.path);
-            if !frame.is_long() && flight.backoff == 0 {
-                flight.recovery.on_reordering();
-            }
-        }
+    if matches!(frame.state, FrameState::Acked | FrameState::Unsent) {
+        return;
     }
     active.frame_mut(sequence).state = FrameState::Acked;
-    if frame.is_long() {
-        let flight = active.flight_mut(frame.path);
-        flight.strikes = flight.strikes.saturating_sub(1);
-    }
-    // Karn: a retransmitted frame does not say which copy was acknowledged.
-    if !frame.resent {
-        active.note_arrived(&frame);
-    }
+    active.arrived(&frame);
     progress.resent |= frame.resent;
-    if !frame.resent {
-        active.repairs = 0;
-    }
     let mut question = false;
     if let Some(index) = active.record_near(sequence, progress.record) {
         progress.record = index;
@@ -481,26 +465,72 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
         }
     }
     if question {
-        progress.answered[frame.path.index()] = true;
-        return;
+        progress.answered |= frame.path.bit();
+    } else {
+        let known = progress.paths & frame.path.bit() != 0;
+        progress.paths |= frame.path.bit();
+        let path = &mut progress.by[frame.path.index()];
+        *path = if known { path.with(&frame) } else { PathProgress::of(&frame) };
     }
-    progress.acked[frame.path.index()] += u32::from(frame.load.bytes);
-    progress.last[frame.path.index()].get_or_insert(frame.order);
-    if let Some(last) = &mut progress.last[frame.path.index()]
-        && (frame.order.wrapping_sub(*last) as i32) > 0
-    {
-        *last = frame.order;
-    }
-    if frame.resent {
-        let copy = &mut progress.copy_sent[frame.path.index()];
-        if copy.is_none_or(|sent_us| passed_us(frame.sent_us, sent_us).is_some()) {
-            *copy = Some(frame.sent_us);
+}
+
+impl Active {
+    /// A frame that was in flight, or was found lost, has arrived.
+    #[inline(always)]
+    fn arrived(&mut self, frame: &Frame) {
+        if frame.state == FrameState::Lost {
+            self.flights.finds(frame.path);
+            // It had only been overtaken, unless a timer found it, or it came too early to be taken.
+            let flight = self.flight_mut(frame.path);
+            if !frame.is_long() && flight.backoff == 0 {
+                flight.recovery.on_reordering();
+            }
+        } else {
+            self.flights.arrives(frame.path, frame.load);
+        }
+        if frame.is_long() {
+            let flight = self.flight_mut(frame.path);
+            flight.strikes = flight.strikes.saturating_sub(1);
+        }
+        // Karn: a retransmitted frame does not say which copy was acknowledged.
+        if !frame.resent {
+            self.note_arrived(frame);
+            self.repairs = 0;
         }
     }
-    let sample = &mut progress.sample[frame.path.index()];
-    let later = |order: u32| (frame.order.wrapping_sub(order) as i32) > 0;
-    if !frame.resent && sample.is_none_or(|(order, _)| later(order)) {
-        *sample = Some((frame.order, frame.sent_us));
+
+    /// The oldest frame is acknowledged, and this is the next.
+    #[inline(always)]
+    fn advance(&mut self, next: Sequence) {
+        *self.frame_mut(self.unacked) = Frame::default();
+        self.unacked = next;
+    }
+}
+
+impl PathProgress {
+    /// One frame's.
+    #[inline(always)]
+    fn of(frame: &Frame) -> Self {
+        let Frame { order, sent_us, resent, load, .. } = *frame;
+        let sample = if resent { None } else { Some((order, sent_us)) };
+        let copy_sent = if resent { Some(sent_us) } else { None };
+        Self { bytes: load.bytes.into(), last: order, sample, copy_sent }
+    }
+
+    /// Its and another frame's.
+    fn with(self, frame: &Frame) -> Self {
+        let more = Self::of(frame);
+        let later = |order: u32, than: u32| (order.wrapping_sub(than) as i32) > 0;
+        let sample = match (self.sample, more.sample) {
+            (Some(known), Some(other)) if !later(other.0, known.0) => Some(known),
+            (known, other) => other.or(known),
+        };
+        let copy_sent = match (self.copy_sent, more.copy_sent) {
+            (Some(known), Some(other)) if passed_us(other, known).is_none() => Some(known),
+            (known, other) => other.or(known),
+        };
+        let last = if later(more.last, self.last) { more.last } else { self.last };
+        Self { bytes: self.bytes + more.bytes, last, sample, copy_sent }
     }
 }
 

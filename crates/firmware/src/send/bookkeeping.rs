@@ -38,18 +38,22 @@ pub(super) const fn handle(index: u32, generation: u32) -> u32 {
 const LONG_WINDOW_BYTES: u32 = 48 << 10;
 
 impl SendPath {
-    /// Queues a message, to be sent in its turn.
+    /// Queues a message, to be sent in its turn. What of it was copied before is in a chain.
     pub(crate) fn post(
         &mut self,
         now: Time,
         peer: u32,
-        (send, work): (SendDescriptor, Work),
+        send: SendDescriptor,
+        (work, chain): (Work, Option<Chain>),
         memory: &impl HostMemory,
     ) -> Result<OpId, PostError> {
         if self.messages.is_full() {
-            return Err(PostError::Busy);
+            return self.refuse(chain, PostError::Busy);
         }
-        let chain = self.buffer(peer, &send, memory)?;
+        let chain = match chain {
+            None => self.buffer(peer, &send, memory)?,
+            copied => copied,
+        };
         // A synchronous message is complete when it is matched, a put when it is placed, wherever its bytes are.
         let over = chain.is_some() && !send.synchronous && matches!(work, Work::Message);
         let op = self.enqueue(now, peer, send, work, chain)?;
@@ -57,6 +61,16 @@ impl SendPath {
             self.report(op.index(), Status::Ok);
         }
         Ok(op)
+    }
+
+    /// A message is not posted: what was copied of it is forgotten.
+    pub(crate) fn refuse<T>(
+        &mut self,
+        chain: Option<Chain>,
+        error: PostError,
+    ) -> Result<T, PostError> {
+        chain.into_iter().for_each(|chain| self.pool.free(chain));
+        Err(error)
     }
 
     /// Posts a message that leaves at once, as planned: its frame is added to the batch like any other's. Then `depart` is called, which
@@ -67,7 +81,7 @@ impl SendPath {
         &mut self,
         peer: u32,
         send: SendDescriptor,
-        work: Work,
+        (work, chain): (Work, Option<Chain>),
         (at_once, lends): (&AtOnce<'_>, bool),
         out: &mut Outlet<'_, impl HostMemory>,
         depart: impl FnOnce(&TransmitBatch, bool) -> Time,
@@ -94,34 +108,35 @@ impl SendPath {
             room: plan.cut.fragment + HEADER_BYTES as u16,
             long,
         };
-        let shape = Shape { work, send: &send, void: false, chain: None };
+        let shape = Shape::new(work, &send, chain.as_ref());
         let first = First { shape, plan, handle: handle(index, generation), number };
         let built = build_first(&mut self.pool, peer, first, &form, out);
         let bytes = match built {
             Ok(bytes) => bytes,
             Err(error) => {
                 cold_path();
-                return Err(match error {
+                let error = match error {
                     EncodeError::Full => PostError::Busy,
                     EncodeError::Unsendable => PostError::TooLong,
                     EncodeError::Fault => PostError::MemoryFault,
-                });
+                };
+                return self.refuse(chain, error);
             }
         };
         let now = depart(out.batch, lends && copied);
 
         self.counters.add(Counter::BytesCopied, bytes);
         let inline = bytes == send.segments.bytes();
-        let chain = copied.then(|| self.copy_of_left(&send, inline, out));
         let op = op_id(work.kind(), index, generation);
         let needs_done = shape.needs_done(&plan);
+        let chain = if copied { Some(self.copy_of_left(&send, inline, out)) } else { chain };
         let (place, ..) = self.messages.take_place().ok_or(PostError::Busy)?;
         *place = Some(SendMessage {
             number: Some(number),
             plan,
             stage: Stage::Sending,
             needs_done,
-            completed: over,
+            completed: over || work.ends_elsewhere(),
             ..SendMessage::new(peer, work, send, chain)
         });
         let message = place.as_ref().filter(|_| over);
@@ -412,7 +427,7 @@ impl SendMessage {
             stage: Stage::Queued,
             needs_done: false,
             done: None,
-            completed: false,
+            completed: work.ends_elsewhere(),
             void: false,
             held: Held::No,
             descriptor: send,

@@ -64,11 +64,11 @@ impl SendPath {
             sequence = sequence.plus(1);
         }
         active.lost_at = (due_us != u32::MAX).then(|| now + Span::us(due_us.into()));
-        for path in PathId::all().filter(|path| lost & path.bit() != 0) {
-            active.flight_mut(path).recovery.on_recovery();
-        }
-        for path in PathId::all().filter(|path| lost & path.bit() != 0) {
+        for path in PathId::of_bits(lost) {
             let entry = &mut self.peers[peer];
+            if let Some(active) = entry.active.as_deref_mut() {
+                active.flight_mut(path).recovery.on_recovery();
+            }
             rtt_mut((&mut entry.rtt, &mut entry.further), &mut self.further, path).on_loss();
             let next = orders[path.index()].wrapping_add(1);
             let gone = Lost { next, ..gone[path.index()] };

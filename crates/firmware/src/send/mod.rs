@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 mod acknowledged;
 mod active;
+mod answers;
 mod awaited;
 mod body;
 mod bookkeeping;
@@ -46,6 +47,7 @@ use crate::time::{Span, Time};
 use crate::timers::Timers;
 pub(crate) use acknowledged::Explicit;
 use active::Active;
+pub(crate) use plan::Shape;
 pub(crate) use timer::SUSPECT_PART;
 pub(crate) use transmission::Outlet;
 use window::Further;
@@ -79,11 +81,12 @@ impl Work {
 
     /// The target says how it ended: what is not a message, unless its answer goes to the receive path.
     const fn needs_done(&self) -> bool {
-        match self {
-            Self::Message => false,
-            Self::Put { .. } => true,
-            Self::Atomic { fetch, .. } => fetch.is_none(),
-        }
+        matches!(self, Self::Put { .. } | Self::Atomic { fetch: None, .. })
+    }
+
+    /// Its answer goes to the receive side: this one tells its host nothing.
+    const fn ends_elsewhere(&self) -> bool {
+        matches!(self, Self::Atomic { fetch: Some(_), .. })
     }
 }
 
@@ -431,21 +434,29 @@ impl SendPath {
 
     /// Tells the host, unless it was told before, and forgets the message.
     fn finish(&mut self, index: u32, status: Status) {
+        self.end(index, status);
+        self.forget(index);
+    }
+
+    /// Tells the host, unless it was told before, how a message ended. What is left of its frames must not name it any more: its place may be
+    /// taken by another.
+    fn end(&mut self, index: u32, status: Status) {
         self.report(index, status);
-        let last = self.messages.discard(index, |message| {
-            let queued = message.stage == Stage::Queued;
-            let named = message.needs_done || !message.is_acked();
-            (message.chain.take(), named.then_some((message.peer, queued)))
-        });
-        let Some((chain, named_at)) = last else { return };
-        if let Some(chain) = chain {
-            self.pool.free(chain);
-        }
-        // What is left of its frames must not name it any more: its place may be taken by another message.
-        if let Some((peer, queued)) = named_at
+        let Some(message) = self.messages.at(index) else { return };
+        let (peer, queued) = (message.peer, message.stage == Stage::Queued);
+        if (message.needs_done || !message.is_acked())
             && let Some(active) = self.peers[peer].active.as_deref_mut()
         {
             active.skip_message(index, queued);
+        }
+    }
+
+    /// Forgets a message that nothing names any more, and gives back what it had of the pool.
+    #[inline]
+    fn forget(&mut self, index: u32) {
+        let chain = self.messages.discard(index, |message| message.chain.take());
+        if let Some(chain) = chain.flatten() {
+            self.pool.free(chain);
         }
     }
 

@@ -1,16 +1,18 @@
 //! The send path's part of one-sided operations: puts and atomics as numbered messages, and blocks of regions that peers
 //! asked for.
 
+use arrayvec::ArrayVec;
 use emp_wire::{Atomic, DoneStatus, TRAIN_FRAMES_MAX};
 
 use super::record::QueuedBlock;
 use super::{SendPath, Work};
 use crate::counters::Counter;
 use crate::cross::{Control, RegionBlock, RouteNews};
-use crate::descriptor::{CompletionMode, OpId, PostError, SendDescriptor, Status};
+use crate::descriptor::{CompletionMode, PostError, SendDescriptor, Status};
 use crate::limits::BLOCKS_QUEUED_MAX;
 use crate::memory::{HostMemory, SegmentList};
 use crate::one_sided::{AtomicDescriptor, PutDescriptor, RemoteRegion};
+use crate::pool::Chain;
 use crate::time::Time;
 
 impl PutDescriptor {
@@ -27,29 +29,10 @@ impl PutDescriptor {
     }
 }
 
-impl SendPath {
-    /// Queues an atomic operation, whose operands are copied. With `fetch` its answer goes to the receive path, and it is
-    /// complete there.
-    pub(crate) fn post_atomic(
-        &mut self,
-        now: Time,
-        peer: u32,
-        atomic: &AtomicDescriptor,
-        fetch: Option<u32>,
-        memory: &impl HostMemory,
-    ) -> Result<OpId, PostError> {
-        if self.messages.is_full() {
-            return Err(PostError::Busy);
-        }
-        let AtomicDescriptor { target, endpoint, operation, datatype, count, context, .. } = atomic;
-        let elements = Atomic::element_bytes((*datatype, *count));
-        let mut lists: [&SegmentList; 2] = [&atomic.operands, &atomic.operands];
-        let mut used = usize::from(operation.has_operands());
-        if let Some(compare) = &atomic.compare {
-            lists[used] = compare;
-            used += 1;
-        }
-        let chain = self.copy(&lists[..used], memory)?;
+impl AtomicDescriptor {
+    /// The message that it is. With `fetch`, the receive side's name for the old values, its answer goes there, and it is complete there.
+    pub(crate) fn describe(&self, fetch: Option<u32>) -> (SendDescriptor, Work) {
+        let Self { target, endpoint, operation, datatype, count, context, .. } = self;
         let work = Work::Atomic {
             generation: target.generation,
             offset: target.offset,
@@ -59,15 +42,22 @@ impl SendPath {
             fetch,
         };
         // What completions show of its length is that of the elements.
-        let shown = SegmentList::one(crate::memory::Segment { address: 0, bytes: elements });
-        let send = SendDescriptor { context: *context, ..describe(target, *endpoint, shown) };
-        let op = self.enqueue(now, peer, send, work, Some(chain))?;
-        if fetch.is_some()
-            && let Some(message) = self.messages.at_mut(op.index())
-        {
-            message.completed = true;
-        }
-        Ok(op)
+        let bytes = Atomic::element_bytes((*datatype, *count));
+        let shown = SegmentList::one(crate::memory::Segment { address: 0, bytes });
+        (SendDescriptor { context: *context, ..describe(target, *endpoint, shown) }, work)
+    }
+}
+
+impl SendPath {
+    /// Copies what an atomic operation brings: its operands, and what to compare with.
+    pub(crate) fn gather(
+        &mut self,
+        atomic: &AtomicDescriptor,
+        memory: &impl HostMemory,
+    ) -> Result<Chain, PostError> {
+        let operands = atomic.operation.has_operands().then_some(&atomic.operands);
+        let lists: ArrayVec<_, 2> = operands.into_iter().chain(&atomic.compare).collect();
+        self.copy(&lists, memory)
     }
 
     /// Copies lists, one after the other, into a chain of the pool.
@@ -75,7 +65,7 @@ impl SendPath {
         &mut self,
         lists: &[&SegmentList],
         memory: &impl HostMemory,
-    ) -> Result<crate::pool::Chain, PostError> {
+    ) -> Result<Chain, PostError> {
         let bytes: u64 = lists.iter().map(|list| list.bytes()).sum();
         let chain = self.pool.alloc(bytes as usize).ok_or(PostError::PoolFull)?;
         let read = |at: usize, slice: &mut [u8]| {

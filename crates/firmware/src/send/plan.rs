@@ -93,12 +93,24 @@ pub(super) struct Cut {
 
 /// What of a message decides how it travels.
 #[derive(Clone, Copy)]
-pub(super) struct Shape<'a> {
+pub(crate) struct Shape<'a> {
     pub(super) work: Work,
     pub(super) send: &'a SendDescriptor,
     pub(super) void: bool,
     /// Where its bytes are, if not in the user's memory.
     pub(super) chain: Option<&'a Chain>,
+}
+
+impl<'a> Shape<'a> {
+    /// One that is being posted.
+    #[inline(always)]
+    pub(crate) const fn new(
+        work: Work,
+        send: &'a SendDescriptor,
+        chain: Option<&'a Chain>,
+    ) -> Self {
+        Self { work, send, void: false, chain }
+    }
 }
 
 impl Shape<'_> {
@@ -267,11 +279,11 @@ impl SendPath {
         &self,
         last: Time,
         peer: u32,
-        (send, work): (&SendDescriptor, Work),
+        shape: Shape<'_>,
         (peers, batch): (&'a Peers, &TransmitBatch),
     ) -> Option<AtOnce<'a>> {
-        let (entry, bytes) = (&self.peers[peer], send.segments.bytes());
-        if send.synchronous
+        let (entry, bytes) = (&self.peers[peer], shape.total());
+        if shape.send.synchronous
             || bytes > self.profile.eager_bytes
             || self.messages.is_full()
             || !entry.found
@@ -282,7 +294,6 @@ impl SendPath {
             cold_path();
             return None;
         }
-        let shape = Shape { work, send, void: false, chain: None };
         let (path, way, single) = peers.path_of_one(peer)?;
         let (plan, way, load) = match shape.whole(&self.profile, single) {
             Some(cut) => (Plan::whole(path, cut), way, single_load(bytes)),
@@ -291,7 +302,7 @@ impl SendPath {
                 self.plan_long_at_once(peer, &{ shape }, (peers, batch))?
             }
         };
-        let copied = self.copied_at_once(peer, send, load.long)?;
+        let copied = self.copied_at_once(peer, &shape, load.long)?;
         if let Some(active) = entry.active.as_deref() {
             let window = entry.window(&self.further, plan.path);
             let may = active.is_waiting()
@@ -328,13 +339,14 @@ impl SendPath {
         fits.then_some((plan, way, load))
     }
 
-    /// Whether a message that leaves within its post is copied. `None`: it is too long for its host to wait while it leaves, or
-    /// there is no room for the copy.
+    /// Whether a message that leaves within its post is copied, and was not before. `None`: it is too long for its host to wait while it
+    /// leaves, or there is no room for the copy.
     #[inline(always)]
-    fn copied_at_once(&self, peer: u32, send: &SendDescriptor, long: bool) -> Option<bool> {
-        let bytes = send.segments.bytes();
+    fn copied_at_once(&self, peer: u32, shape: &Shape<'_>, long: bool) -> Option<bool> {
+        let (send, bytes) = (shape.send, shape.total());
         let Profile { buffered_bytes, long_buffered_bytes, .. } = self.profile;
         let copied = match send.completion {
+            _ if shape.chain.is_some() => false,
             CompletionMode::Buffered => true,
             _ if bytes > buffered_bytes.into() && !(long && self.has_little_under_way(peer)) => {
                 return None;

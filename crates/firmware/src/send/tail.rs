@@ -108,7 +108,7 @@ impl SendPath {
     }
 
     /// A long frame came and was not taken: if that is because its train's first was lost, it is to come again, too (`ACK-7`).
-    pub(super) fn came_in_vain(&mut self, peer: u32, sequence: Sequence) {
+    pub(super) fn was_untaken(&mut self, peer: u32, sequence: Sequence) {
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
         let Some(index) = active.record_of(sequence) else { return };
         let Record { first, what, .. } = active.records[index];

@@ -3,9 +3,9 @@
 use emp_wire::Sequence;
 
 use super::SendPath;
+use super::acknowledged::Came;
 use crate::cross::RouteNews;
 use crate::path::PathId;
-use crate::time::Time;
 
 impl SendPath {
     /// A message is acknowledged whose train began with this number and took this path, and its record is gone. `came`: when the
@@ -15,7 +15,7 @@ impl SendPath {
         &mut self,
         peer: u32,
         (message, first, path): (u32, Sequence, PathId),
-        came: Option<Time>,
+        came: Option<Came>,
     ) {
         let Some(message) =
             self.messages.at(message).filter(|message| message.plan.usual_frames > 1)
@@ -27,9 +27,10 @@ impl SendPath {
         let frames = message.plan.usual_frames;
         let Some(active) = self.peers[peer].active.as_deref() else { return };
         let alone = !active.is_flying() && active.records.is_empty() && active.began.0 == first;
-        let unseen_ns = 1_000 * u64::from(self.unseen_us);
-        let took = came.filter(|_| alone && whole).map(|came| came.since(active.began.1).0);
-        let took_ns = took.map(|ns| ns.saturating_sub(unseen_ns).try_into().unwrap_or(u32::MAX));
+        let took_ns = came.filter(|_| alone && whole).map(|Came { at, unseen_us }| {
+            let ns = at.since(active.began.1).0.saturating_sub(1_000 * u64::from(unseen_us));
+            ns.try_into().unwrap_or(u32::MAX)
+        });
         self.route_news.push_back(RouteNews::Arrived { peer, path, frames, took_ns });
     }
 }

@@ -4,7 +4,7 @@ use crate::common::{Pair, ok};
 use emp_firmware::limits::{BUFFERED_MAX, WINDOW_FRAMES};
 use emp_firmware::{
     CompletionMode, Counter, LinkInfo, OpKind, PostError, Profile, Segment, SegmentList, Selector,
-    SendDescriptor, Span, Status, Time, TransmitBatch,
+    SendDescriptor, Span, Status, TransmitBatch,
 };
 use emp_wire::{Flags, Header, NodeId};
 

@@ -1,11 +1,11 @@
-//! The frame of a message or put that leaves within its post is byte for byte as that of one that waited.
+//! The frame of a message, put or atomic operation that leaves within its post is byte for byte as that of one that waited.
 
 use crate::common::{HALF, Pair, give};
 use emp_firmware::{
-    CompletionMode, Exit, Profile, PutDescriptor, RemoteRegion, Rights, Segment, SegmentList,
-    Selector, SendDescriptor, Span, Status, TransmitBatch,
+    AtomicDescriptor, CompletionMode, Exit, Profile, PutDescriptor, RemoteRegion, Rights, Segment,
+    SegmentList, Selector, SendDescriptor, Span, Status, TransmitBatch,
 };
-use emp_wire::NodeId;
+use emp_wire::{AtomicOp, Datatype, NodeId};
 
 /// Two nodes that know each other.
 fn pair(profile: &Profile) -> Pair {
@@ -176,6 +176,62 @@ fn a_put_that_is_lost_is_sent_again() {
         assert_eq!(done.map(|done| done.status).collect::<Vec<_>>(), [Status::Ok]);
         let placed = HALF as usize + 300;
         assert!(pair.nodes[1].memory.0[placed..placed + 300] == posted[..], "{completion:?}");
+        pair.check_idle();
+    }
+}
+
+/// So is an atomic operation: executed once, its old value brought back, what was copied of it given back.
+#[test]
+fn an_atomic_is_as_any_other() {
+    let mut pairs = [(with_region(), true), (with_region(), false)];
+    let free = pairs[0].0.nodes[0].firmware.pool_slots();
+    let elements = [(AtomicOp::Sum, false), (AtomicOp::Sum, true), (AtomicOp::Cswap, true)];
+    for (count, (operation, fetches)) in (1..=100).step_by(33).zip(elements.into_iter().cycle()) {
+        let bytes = u64::from(count) * 8;
+        let list = |address| SegmentList::one(Segment { address, bytes });
+        let target =
+            RemoteRegion { to: NodeId(2), to_endpoint: 0, key: 7, generation: 0, offset: 3 };
+        let atomic = AtomicDescriptor {
+            target,
+            endpoint: 0,
+            operation,
+            datatype: Datatype::Uint64,
+            count,
+            operands: list(8),
+            compare: operation.compares().then(|| list(4_096)),
+            fetch_into: fetches.then(|| list(8_192)),
+            context: bytes,
+        };
+        let [first, second] = pairs.each_mut().map(|(pair, at_once)| {
+            let mut batch = TransmitBatch::new(1500);
+            let node = &mut pair.nodes[0];
+            let (now, memory) = (pair.now, &mut node.memory);
+            if *at_once {
+                let exit = Exit { batch: &mut batch, lends: false };
+                let atomic = atomic.clone();
+                let posted =
+                    node.firmware.post_atomic_into(now, atomic, memory, Some(exit), |_| now);
+                assert!(posted.expect("room").over.is_none(), "its target says when it is over");
+            } else {
+                node.firmware.post_atomic(now, atomic.clone(), memory).expect("room");
+                node.firmware.poll_transmit(now, memory, &mut batch);
+            }
+            assert_eq!(batch.frames().len(), 1);
+            let frame = batch.inline(0).to_vec();
+            give(pair, 1, &frame);
+            pair.run(Span::ms(5));
+            let done = pair.nodes[0].done.drain(..).filter(|done| done.context == bytes);
+            assert_eq!(done.map(|done| done.status).collect::<Vec<_>>(), [Status::Ok]);
+            assert_eq!(pair.nodes[0].firmware.pool_slots(), free);
+            frame
+        });
+        assert!(first == second, "{count} times {operation:?}");
+    }
+    let [(first, _), (second, _)] = &mut pairs;
+    for node in [0, 1] {
+        assert!(first.nodes[node].memory.0 == second.nodes[node].memory.0);
+    }
+    for (pair, _) in &mut pairs {
         pair.check_idle();
     }
 }

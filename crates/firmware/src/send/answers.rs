@@ -1,0 +1,161 @@
+//! What a receiver says of a message beside acknowledgements: that it is done (`DONE-1`), or that it had no room for it (`READY-1`).
+
+use emp_wire::{DoneStatus, NotReadyCause, Sequence};
+
+use super::record::What;
+use super::{Held, SendMessage, SendPath, Stage, Work};
+use crate::counters::Counter;
+use crate::limits::NOT_READY_BACKOFF;
+use crate::time::{Span, Time};
+
+impl SendPath {
+    /// The receiver says what became of a message (`DONE-1`).
+    pub(crate) fn on_done(&mut self, peer: u32, handle: u32, status: DoneStatus) {
+        let Some((index, _)) = self.by_handle(peer, handle) else {
+            self.counters.count(Counter::DropBadHandle);
+            return;
+        };
+        self.held(peer, index, Held::Place);
+        let Some(message) = self.messages.at_mut(index) else { return };
+        message.done = Some(status);
+        if !message.is_done() {
+            return;
+        }
+        if message.is_acked() || !matches!(status, DoneStatus::Complete | DoneStatus::Matched) {
+            self.complete(index);
+            self.settle(peer);
+        }
+    }
+
+    /// The receiver had no room for a message: it kept it without its bytes, or refused it (`READY-1`).
+    pub(crate) fn on_not_ready(
+        &mut self,
+        now: Time,
+        peer: u32,
+        (number, sequence): (u32, Sequence),
+        cause: NotReadyCause,
+        backoff_us: u32,
+    ) {
+        self.counters.count(Counter::NotReadyReceived);
+        self.settle_acks(now);
+        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
+        let index = active.records.iter().find_map(|record| match record.what {
+            What::Message { message, number: sent }
+                if sent == number && record.first == sequence =>
+            {
+                Some(message)
+            }
+            _ => None,
+        });
+        // Said again, or too late: another copy was taken meanwhile.
+        let Some(index) = index else { return };
+        self.note_crowded(now, peer);
+        if cause.kept() {
+            let endpoint = cause != NotReadyCause::NoEndpoint;
+            self.held(peer, index, if endpoint { Held::Place } else { Held::NoEndpoint });
+        } else {
+            self.refused(now, peer, index, number, backoff_us);
+        }
+        self.mark_ready(peer);
+        self.arm(peer, now);
+    }
+
+    /// The receiver has a message's place in the order, not its bytes: it will pull them, and say `done`.
+    pub(super) fn held(&mut self, peer: u32, index: u32, held: Held) {
+        let Some(message) = self.messages.at_mut(index) else { return };
+        // Long or synchronous ones go on: their `done` was to come anyway.
+        let awaits = message.needs_done && held == Held::Place;
+        if message.held != Held::No || awaits || !matches!(message.work, Work::Message) {
+            return;
+        }
+        let awaited = message.is_acked() && message.needs_done;
+        let queued = message.stage == Stage::Queued;
+        (message.stage, message.needs_done, message.held) = (Stage::Acked, true, held);
+        self.withdraw(peer, index);
+        if let Some(active) = self.peers[peer].active.as_deref_mut() {
+            if queued {
+                // It was refused and was to be sent again: the receiver has its place after all.
+                active.pending.retain(|other| *other != index);
+            }
+            if !awaited {
+                active.awaiting.push_back(index);
+            }
+        }
+        self.note_awaited(peer);
+    }
+
+    /// The receiver did not take a message: it is sent again under its number, after a while (`READY-2`).
+    fn refused(&mut self, now: Time, peer: u32, index: u32, number: u32, backoff_us: u32) {
+        self.withdraw(peer, index);
+        let Some(message) = self.messages.at_mut(index) else { return };
+        message.stage = Stage::Queued;
+        let messages = &self.messages;
+        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
+        // Those that have a number come before those that have none, in order.
+        let place = active.pending.partition_point(|other| {
+            let other = messages.at(*other).and_then(|message| message.number);
+            other.is_some_and(|other| (other.wrapping_sub(number) as i32) < 0)
+        });
+        active.pending.insert(place, index);
+        active.refusals += 1;
+        let (least, most) = NOT_READY_BACKOFF;
+        let grown = Span(least.0 << (active.refusals - 1).min(10));
+        let delay = grown.max(Span::us(backoff_us.into())).clamp(least, most);
+        active.ready_at = now + delay;
+    }
+
+    /// Takes a message's train back: skips go out at once in the place of frames that are not acknowledged.
+    fn withdraw(&mut self, peer: u32, index: u32) {
+        let entry = &mut self.peers[peer];
+        let Some(active) = entry.active.as_deref_mut() else { return };
+        let record = active.records.iter_mut().find(
+            |record| matches!(record.what, What::Message { message, .. } if message == index),
+        );
+        let Some(record) = record else { return };
+        record.what = What::Skip;
+        let (first, sent) = (record.first, record.sent);
+        if let Some(unsent) = active.drop_unsent() {
+            entry.next = unsent;
+        }
+        let (mut at, end) = (first, first.plus(sent));
+        if at.before(active.unacked) {
+            at = active.unacked;
+        }
+        while at.before(end) {
+            active.mark_lost(at);
+            at = at.plus(1);
+        }
+    }
+}
+
+impl SendMessage {
+    /// Its host has done with it, and its receiver has nothing to say of it.
+    #[inline]
+    pub(super) const fn is_forgotten_when_acked(&self) -> bool {
+        let plain = matches!(self.work, Work::Message) && !matches!(self.stage, Stage::Queued);
+        plain && self.completed && !self.needs_done
+    }
+
+    /// All of its train is acknowledged.
+    pub(super) fn is_acked(&self) -> bool {
+        self.stage == Stage::Acked
+    }
+
+    /// Its host has heard all that there is to hear of it.
+    #[inline]
+    pub(super) const fn is_told(&self) -> bool {
+        self.completed && self.done.is_none()
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        match self.done {
+            None => false,
+            // Matched is all that a synchronous message needs; one that is pulled needs its data taken as well.
+            Some(DoneStatus::Matched) => {
+                self.held == Held::No
+                    && u64::from(self.plan.cut.unscheduled) == self.descriptor.segments.bytes()
+            }
+            Some(_) => true,
+        }
+    }
+}

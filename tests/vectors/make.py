@@ -211,12 +211,16 @@ vector("that acknowledges nothing", "close", CLOSE)
 vector("that acknowledges", "close", CLOSE, flags=["ACK"], acknowledge=9)
 
 
-# ---- ack, not-ready, skip (ACK-1, ACK-2, ACK-5, ACK-7, READY-4, SEQ-5)
+# ---- ack, not-ready, skip (ACK-1, ACK-2, ACK-5, ACK-7, ACK-10, READY-4, SEQ-5)
 
-def ack(words):
+def ack(words, grant=None):
+    """A grant follows all four words."""
     body = Body().number("node", A.id, 8, True)
     body.bytes += b"".join(u(word, 8) for word in words)
     body.shown["selective"] = [hexed(word, 8) for word in words]
+    if grant is not None:
+        body.bytes += bytes(8 * (4 - len(words))) + u(1, 1) + u(4, 1)
+        body.number("grant", grant, 4)
     return body
 
 
@@ -225,6 +229,13 @@ vector("of 9 and of 11 too: 10 is missing", "ack", ack([0b1]), flags=["ACK"], se
 vector("with four words", "ack", ack([1, 0, 1 << 63, 0xFFFFFFFFFFFFFFFF]), flags=["ACK"], sequence=300, acknowledge=45)
 vector("of a frame that came and was not taken", "ack", ack([]), flags=["ACK", "UNTAKEN"], sequence=12, acknowledge=10)
 vector("after a switch has marked something", "ack", ack([]), flags=["ACK", "MARKED"], sequence=12, acknowledge=13)
+vector("that grants 4,096 bytes, all before 13 having come", "ack", ack([], 4096), flags=["ACK"], sequence=12, acknowledge=13)
+vector("that grants as much as the sender likes; 11 is missing", "ack", ack([0b1], 0xFFFFFFFF), flags=["ACK"], sequence=12, acknowledge=11)
+vector("with an item that nobody knows behind a grant", "ack", ack([], 16384), flags=["ACK"], sequence=12, acknowledge=13,
+       behind=u(0xC8, 1) + u(3, 1) + b"\1\2\3")
+vector("with a grant in a form that nobody knows", "ack", ack([1, 2, 3, 4]), flags=["ACK"], sequence=12, acknowledge=13,
+       behind=u(1, 1) + u(2, 1) + b"\1\2")
+vector("with padding behind its words", "ack", ack([1, 2, 3, 4]), flags=["ACK"], sequence=12, acknowledge=13, behind=bytes(5))
 for cause, meaning in ((1, "too many messages wait"), (2, "no such endpoint"), (3, "nothing unexpected"), (4, "no room")):
     refusal = Body().number("node", A.id, 8, True).number("cause", cause, 4).number("backoff_us", 50 * cause, 4)
     vector(meaning, "not-ready", refusal, sequence=17, word=3)
@@ -440,7 +451,8 @@ refused_body("an extension of a hello without a length", "body_short", "hello", 
 refused_body("a hello of no node", "bad_field", "hello", bytes(8) + hello().bytes[8:])
 refused_body("a hello whose name is longer than its body", "bad_field", "hello", hello(name="").bytes[:30] + b"\x05\0" + b"abcd")
 refused_body("a hello with a name of 33 bytes", "bad_field", "hello", hello(name="").bytes[:30] + b"\x21\0" + b"x" * 33)
-refused_body("an ack with five words", "bad_field", "ack", ack([1] * 5).bytes)
+refused_body("an ack whose grant is cut", "body_short", "ack", ack([], 4096).bytes[:-1])
+refused_body("an ack with an item without a length", "body_short", "ack", ack([1] * 4).bytes + b"\1")
 refused_body("an ack with half a word", "bad_field", "ack", ack([]).bytes + bytes(4))
 refused_body("not ready without a cause", "bad_field", "not-ready", refusal.bytes[:8] + u(0, 4) + refusal.bytes[12:])
 refused_body("not ready for a cause that nobody knows", "bad_field", "not-ready", refusal.bytes[:8] + u(5, 4) + refusal.bytes[12:])

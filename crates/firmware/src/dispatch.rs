@@ -225,6 +225,9 @@ impl Firmware {
                         delay: AckDelay::of_word(header.word),
                     });
                     self.send.on_ack(now, peer, header.acknowledge, sack);
+                    if let Some(bytes) = ack.grant {
+                        self.send.on_grant(now, peer, bytes);
+                    }
                     self.note_habit();
                 }
                 Err(reason) => self.counters.count(reason.into()),

@@ -135,9 +135,13 @@ pub const FURTHER_PATHS_MAX: usize = 16_384;
 /// Paths beside the first being looked for at a time; trains that begin meanwhile take the path there is.
 pub const SEEKS_MAX: usize = 256;
 
-/// Receivers that a node is sending less unasked at a time, as they had no room for it: the busiest incast has the many at the other
-/// end. Beyond it messages leave as to others. 16 bytes each.
-pub const CROWDED_RECEIVERS_MAX: usize = 4_096;
+/// Senders of long messages that a node tells apart to divide its room among them (`CREDIT-4`): the busiest incast. Each beyond is told anew
+/// with each message. 32 bytes each.
+pub const GRANTED_MAX: usize = 4_096;
+
+/// How long a sender heeds a grant that it is not told again, which it is ten times in that as long as it goes on. It ends by itself, as who sends
+/// nothing is acknowledged nothing.
+pub const GRANT_LASTS: Span = Span::ms(10);
 
 /// Peers at a time to which the longest frame that gets through is looked for: those behind one bad hop, one after the other beyond it.
 pub const SIZE_SEARCHES_MAX: usize = 32;

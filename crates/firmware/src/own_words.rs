@@ -73,7 +73,8 @@ impl Firmware {
                 acknowledge: ack.cumulative,
                 word: ack.delay.word(),
             };
-            let body = |into: &mut [u8]| Ack { node: own, sack: ack.sack }.emit(into);
+            let body =
+                |into: &mut [u8]| Ack { node: own, sack: ack.sack, grant: ack.grant }.emit(into);
             if self.say((ack.peer, ack.path), &head, body, batch) {
                 self.counters.count(Counter::AcksSent);
             }

@@ -37,6 +37,11 @@ impl Pool {
         }
     }
 
+    /// Bytes that are left.
+    pub(crate) fn bytes_free(&self) -> u64 {
+        (self.slots().0 * POOL_SLOT_BYTES) as u64
+    }
+
     /// Free slots and all slots.
     pub(crate) fn slots(&self) -> (usize, usize) {
         (self.free as usize, self.next.len())

@@ -60,6 +60,9 @@ pub struct Profile {
     pub long_eager_bytes: u64,
     /// Of longer messages, the bytes that leave unasked.
     pub unscheduled_bytes: u32,
+    /// Bytes that several senders of long messages together are granted to send unasked (`CREDIT-4`); `u64::MAX`: this system has no such credit,
+    /// grants none and heeds none.
+    pub unasked_bytes_max: u64,
     /// Bytes of one pull.
     pub pull_block_bytes: u32,
     /// Blocks of one message that are asked for at a time.
@@ -147,6 +150,8 @@ impl Profile {
         long_eager_bytes: 512 << 10,
         // What one segmented UDP send carries at MTU 1500 (44 frames): a block of 64 KB would need a second one for its tail.
         unscheduled_bytes: 60 << 10,
+        // What a shallow switch's port at 10 Gb/s queues, and the bandwidth-delay product of 100 Gb/s at 40 µs.
+        unasked_bytes_max: 512 << 10,
         pull_block_bytes: 60 << 10,
         pull_blocks: 4,
         pull_bytes_max: 1 << 20,
@@ -175,6 +180,7 @@ impl Profile {
         name: "emp2001",
         bundles: false,
         long_frames: false,
+        unasked_bytes_max: u64::MAX,
         collection: 3,
         selective_acks: false,
         retransmit: RetransmitUnit::Collection,
@@ -192,6 +198,7 @@ impl Profile {
         name: "openmx",
         bundles: false,
         long_frames: false,
+        unasked_bytes_max: u64::MAX,
         collection: 4,
         ack_trigger: AckTrigger::Messages,
         retransmit: RetransmitUnit::Train,
@@ -208,6 +215,7 @@ impl Profile {
         name: "vmmc2",
         bundles: false,
         long_frames: false,
+        unasked_bytes_max: u64::MAX,
         collection: 6,
         accept_out_of_order: false,
         selective_acks: false,

@@ -1,5 +1,5 @@
-//! What may follow the name in a `hello` (`HELLO-6`): items of type, length and value, of which a receiver skips those that it does
-//! not know. So a later version can say more to nodes that speak this one.
+//! What may follow the name in a `hello` (`HELLO-6`) and the words of an `ack` (`ACK-10`): items of type, length and value, of which a receiver
+//! skips those that it does not know. So a later version can say more to nodes that speak this one.
 
 use crate::{LinkAddress, Reason};
 
@@ -10,7 +10,7 @@ const ADDRESS: u8 = 1;
 /// The largest frame that the sender takes on this link, in two bytes (`HELLO-7`).
 const LENGTH: u8 = 2;
 /// Bytes of type and length.
-const HEAD_BYTES: usize = 2;
+pub(crate) const HEAD_BYTES: usize = 2;
 /// Bytes of an item of that type.
 pub(crate) const LENGTH_ITEM_BYTES: usize = HEAD_BYTES + 2;
 

@@ -34,7 +34,7 @@ mod sequence;
 mod slice;
 mod target;
 
-pub use ack::{ACK_BODY_BYTES_MAX, Ack, AckDelay, SACK_WORDS_MAX};
+pub use ack::{ACK_BODY_BYTES_MAX, Ack, AckDelay, GRANT_UNBOUNDED, SACK_WORDS_MAX};
 pub use address::{AddressFamily, LinkAddress};
 pub use atomic::{ATOMIC_BYTES, Atomic};
 pub use block::BlockWord;

@@ -323,11 +323,14 @@ proptest! {
     }
 
     #[test]
-    fn acks_are_read_back(node: u64, sack: [u64; SACK_WORDS_MAX]) {
-        let ack = Ack { node: NodeId(node), sack };
+    fn acks_are_read_back(node: u64, sack: [u64; SACK_WORDS_MAX], grant: Option<u32>) {
+        let ack = Ack { node: NodeId(node), sack, grant };
         let mut body = [0; ACK_BODY_BYTES_MAX];
         let length = ack.emit(&mut body);
         prop_assert_eq!(Ack::parse(&body[..length]).unwrap(), ack);
+        if grant.is_some() {
+            prop_assert_eq!(Ack::parse(&body[..length - 1]), Err(Reason::BodyShort));
+        }
     }
 
     #[test]

@@ -39,7 +39,8 @@ fn lengths_are_those_of_the_tables() {
     assert_eq!((HEADER_BYTES, LONG_FRAME_BYTES), (32, 61_472));
     assert_eq!((MESSAGE_BYTES, MESSAGE_BODY_BYTES_MAX), (28, 28 + 16 + 8));
     assert_eq!((TARGET_BYTES, GET_BYTES, ATOMIC_BYTES), (40, 48, 48));
-    assert_eq!(ACK_BODY_BYTES_MAX, 8 + 4 * 8);
+    // One item behind the words: type, length, value of 4 bytes.
+    assert_eq!(ACK_BODY_BYTES_MAX, 8 + 4 * 8 + 6);
     // The largest frame of a link, and three addresses of IPv6: type, length, family, 16 bytes, port, scope.
     assert_eq!((HELLO_BYTES, HELLO_BODY_BYTES_MAX), (32, 32 + 32 + 4 + 3 * 25));
     assert_eq!(HEAD_BYTES_MAX, 32 + HELLO_BODY_BYTES_MAX);

@@ -192,7 +192,11 @@ fn decode_body<'a>(header: &Header, body: &'a [u8]) -> Result<(Value, &'a [u8]),
             // What is left out at the end is zero.
             let words = ack.sack.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
             let words = ack.sack[..words].iter().map(|word| format!("{word:#018x}"));
-            (json!({ "node": id(ack.node), "selective": words.collect::<Vec<_>>() }), whole)
+            let mut body = json!({ "node": id(ack.node), "selective": words.collect::<Vec<_>>() });
+            if let Some(grant) = ack.grant {
+                body["grant"] = json!(grant);
+            }
+            (body, whole)
         }
         Kind::NotReady => {
             let NotReady { node, cause, backoff_us } = NotReady::parse(body)?;
@@ -370,7 +374,8 @@ fn encode_body(kind: Kind, body: &Value) -> Vec<u8> {
             let mut sack = [0; SACK_WORDS_MAX];
             let words = body["selective"].as_array().unwrap();
             sack.iter_mut().zip(words).for_each(|(place, word)| *place = number(word));
-            Ack { node: node(), sack }.emit(&mut into)
+            let grant = body.get("grant").map(|grant| number(grant) as u32);
+            Ack { node: node(), sack, grant }.emit(&mut into)
         }
         Kind::NotReady => {
             use NotReadyCause::*;

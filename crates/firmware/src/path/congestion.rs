@@ -307,7 +307,12 @@ impl Congestion {
         // Where most was lost, what came through is all that there was room for.
         let came = self.acked.max(self.came_before);
         let most = bytes > came.max(FEW_FRAMES * unit);
-        let through = if most { came.max(LOSS_LEAST_BYTES) } else { u32::MAX };
+        let through = match most {
+            // One frame, of which a probe tells: hundreds of senders of two are more than a queue takes.
+            true if came == 0 => STEP_BYTES,
+            true => came.max(LOSS_LEAST_BYTES),
+            false => u32::MAX,
+        };
         let part = if self.is_clear() { CLEAR_PART } else { SHRINK_PART_MAX };
         let least = if self.is_clear() { CLEAR_BYTES.max(unit) } else { LOSS_LEAST_BYTES };
         let least = least.min(self.window);

@@ -11,7 +11,7 @@ use alloc::collections::VecDeque;
 use emp_wire::{AckDelay, Flags, SACK_WORDS_MAX, Sequence};
 
 use super::sequence::Arrival;
-use super::{NotTaken, ReceivePath, ReceivePeer};
+use super::{NONE, NotTaken, ReceivePath, ReceivePeer};
 use crate::cross::{Control, Cross, ToSend};
 use crate::path::PathId;
 use crate::predict::AnswersSoon;
@@ -53,6 +53,8 @@ impl Tells {
     const UNTAKEN: Self = Self(2);
     /// Something came marked (`ACK-9`).
     const MARKED: Self = Self(4);
+    /// How much may be sent unasked (`CREDIT-4`).
+    const GRANT: Self = Self(8);
 
     const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
@@ -159,6 +161,8 @@ pub(crate) struct AckOut {
     pub(crate) cumulative: Sequence,
     pub(crate) sack: [u64; SACK_WORDS_MAX],
     pub(crate) delay: AckDelay,
+    /// What the peer may send unasked, if it is to be told.
+    pub(crate) grant: Option<u32>,
 }
 
 impl ReceivePath {
@@ -332,6 +336,15 @@ impl ReceivePath {
         }
     }
 
+    /// It is told how much it may send unasked, by the next acknowledgement, which leaves now.
+    pub(super) fn owe_grant(&mut self, peer: u32) {
+        let owed = &mut self.peers[peer].ack;
+        owed.tells.add(Tells::GRANT);
+        if !core::mem::replace(&mut owed.due, true) {
+            self.acks.due.push_back(peer);
+        }
+    }
+
     /// The same, and it says that the frame that came last was not taken.
     pub(super) fn owe_untaken(&mut self, peer: u32, cross: &mut Cross) {
         self.owe_now(peer, cross);
@@ -374,9 +387,16 @@ impl ReceivePath {
             let carried = core::mem::take(&mut cell.carried);
             cell.owed = false;
             (entry.ack.frames, entry.ack.messages, entry.ack.delayed) = (0, 0, false);
-            if carried && !untaken && !marked && !entry.received.has_gap() {
+            let granted = tells.has(Tells::GRANT);
+            if carried && !untaken && !marked && !granted && !entry.received.has_gap() {
                 continue;
             }
+            let goes_on = entry.progress != NONE;
+            let grant = if granted || self.grants.is_bounded() {
+                self.grants.tell(now, peer, (goes_on, granted), self.pool.bytes_free())
+            } else {
+                None
+            };
             let sack = if self.profile.selective_acks {
                 *entry.received.after()
             } else {
@@ -388,7 +408,17 @@ impl ReceivePath {
             let delay = AckDelay { held_us, unseen_us: self.unseen_us };
             let (cumulative, latest) = (cell.acknowledge, entry.received.latest);
             let path = entry.ack.path;
-            return Some(AckOut { peer, path, latest, untaken, marked, cumulative, sack, delay });
+            return Some(AckOut {
+                peer,
+                path,
+                latest,
+                untaken,
+                marked,
+                cumulative,
+                sack,
+                delay,
+                grant,
+            });
         }
     }
 

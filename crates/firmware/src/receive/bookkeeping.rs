@@ -3,7 +3,7 @@
 
 use alloc::boxed::Box;
 
-use emp_wire::{Done, Flags, Header, Kind, NotReadyCause, Pull, Sequence};
+use emp_wire::{Done, Flags, Header, Kind, NotReadyCause, Pull, Sequence, names_memory};
 
 use super::acknowledge::Debt;
 use super::describe::First;
@@ -25,7 +25,7 @@ use crate::time::Time;
 const NOT_READY_QUEUED_MAX: usize = 1_024;
 
 /// Payload bytes of frames that are surely longer than the MTU of any Ethernet: their trains are few frames, and each costs much.
-const TOLD_BYTES_MIN: u16 = 16 << 10;
+const LONG_BYTES_MIN: u16 = 16 << 10;
 
 /// What became of a message in its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,7 +78,7 @@ impl ReceivePath {
         match verdict {
             Verdict::Taken => {}
             Verdict::Dropped(counter) => {
-                return self.drop_frame((peer, path), header, counter, cross);
+                return self.drop_frame(now, (peer, path), header, counter, cross);
             }
             Verdict::NotReady(cause) => return self.refuse((peer, path), header, cause),
         }
@@ -95,6 +95,7 @@ impl ReceivePath {
     #[inline(never)]
     fn drop_frame(
         &mut self,
+        now: Time,
         (peer, path): (u32, PathId),
         header: &Header,
         counter: Counter,
@@ -103,10 +104,21 @@ impl ReceivePath {
         self.counters.count(counter);
         // Of many frames the first and the last: then it has been heard of all.
         let told = header.word == 1 || header.flags.has(Flags::LAST);
-        if counter == Counter::DropBeforeMessage && told && header.length >= TOLD_BYTES_MIN {
+        if counter == Counter::DropBeforeMessage {
+            self.hear_sender(now, peer);
+        }
+        if counter == Counter::DropBeforeMessage && told && header.length >= LONG_BYTES_MIN {
             // By its own path: not in front of the word that the first was refused.
             self.answer_by(peer, path);
             self.owe_untaken(peer, cross);
+        }
+    }
+
+    /// This peer sends long messages: whoever is to be told now how much it may send unasked is acknowledged at once (`CREDIT-4`).
+    fn hear_sender(&mut self, now: Time, peer: u32) {
+        self.grants.hear(now, peer, self.pool.bytes_free());
+        while let Some(peer) = self.grants.take_news() {
+            self.owe_grant(peer);
         }
     }
 
@@ -181,10 +193,18 @@ impl ReceivePath {
         self.credit.set_time(now);
         match header.kind {
             Kind::Message | Kind::Put | Kind::Atomic => {
+                let long = header.flags.has(Flags::LONG) && !names_memory(header, body);
+                if long || header.length >= LONG_BYTES_MIN {
+                    self.hear_sender(now, peer);
+                }
                 self.on_first(now, peer, header, body, cross, memory)
             }
             Kind::Data | Kind::Block => self.on_payload(peer, header, body, memory),
             Kind::Skip => {
+                if self.peers[peer].received.next() != header.sequence {
+                    // It asks after what is missing: a sender that there was no room for is one more that sends.
+                    self.hear_sender(now, peer);
+                }
                 self.on_skip(peer, header.sequence);
                 Verdict::Taken
             }
@@ -504,10 +524,11 @@ impl ReceivePath {
     }
 }
 
-/// The frame is all of a message whose sender waits for nothing, as most are.
+/// The frame is all of a message whose sender waits for nothing, as most are, and not a long one.
 #[inline(always)]
 fn is_plain(header: &Header) -> bool {
     let flags = header.flags;
     header.kind == Kind::Message
+        && header.length < LONG_BYTES_MIN
         && !(flags.has(Flags::LONG) || flags.has(Flags::SYNCHRONOUS) || flags.has(Flags::VOID))
 }

@@ -21,12 +21,16 @@ const OLDEST_EVERY: u32 = 20;
 /// round trips of a LAN, and as long as a whole block of 300 KB takes at 1 Gb/s.
 const SILENCE: Span = Span::ms(2);
 
-/// A message or get, by how much of it is left to ask for, and when it came.
+/// A message or get, by how much of it has not been asked for, and when it came.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Place<K> {
-    left: u64,
+    /// What came unasked counts as well: else messages of which little did, as their sender was granted little, would wait for all others of
+    /// their length.
+    unasked: u64,
     age: u64,
     key: K,
+    /// What is left to ask for.
+    left: u64,
 }
 
 /// What is asked of one sender.
@@ -94,22 +98,22 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
         self.out == 0 || self.out + bytes <= most
     }
 
-    /// So much of a message of this sender is to be asked for, when its turn comes.
-    pub(super) fn want(&mut self, peer: u32, key: K, left: u64) {
-        let age = match self.places.get(&key) {
-            Some((_, place)) => place.age,
-            None => self.next_age,
+    /// So much of a message of this sender is to be asked for, when its turn comes; so many bytes before it need not.
+    pub(super) fn want(&mut self, peer: u32, key: K, (before, left): (u64, u64)) {
+        let (age, before) = match self.places.get(&key) {
+            Some((_, place)) => (place.age, place.unasked - place.left),
+            None => (self.next_age, before),
         };
         self.next_age += u64::from(age == self.next_age);
-        self.put(peer, key, age, left);
+        self.put(peer, Place { unasked: before.saturating_add(left), age, key, left });
     }
 
-    fn put(&mut self, peer: u32, key: K, age: u64, left: u64) {
+    fn put(&mut self, peer: u32, place: Place<K>) {
+        let Place { age, key, left, .. } = place;
         self.forget(key);
         if left == 0 {
             return;
         }
-        let place = Place { left, age, key };
         let now = self.now;
         let sender = self.senders.entry(peer).or_insert_with(|| Sender {
             wants: BTreeSet::new(),
@@ -162,7 +166,9 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
             sender.out += bytes;
             *if sender.silent { &mut self.silent } else { &mut self.out } += bytes;
         }
-        self.put(peer, key, place.age, place.left.saturating_sub(bytes));
+        let (unasked, left) =
+            (place.unasked.saturating_sub(bytes), place.left.saturating_sub(bytes));
+        self.put(peer, Place { unasked, left, ..place });
     }
 
     /// Something that was asked for comes.
@@ -271,12 +277,12 @@ mod tests {
     fn of_each_sender_the_shortest_and_of_all_the_eight_shortest() {
         let mut credit = Credit::new();
         for peer in 0..10 {
-            credit.want(peer, 100 + peer, 1_000 - u64::from(peer));
-            credit.want(peer, 200 + peer, 2_000);
+            credit.want(peer, 100 + peer, (0, 1_000 - u64::from(peer)));
+            credit.want(peer, 200 + peer, (0, 2_000));
         }
         assert_eq!(turns(&credit), [109, 108, 107, 106, 105, 104, 103, 102]);
         // What comes later and is shorter has its turn first.
-        credit.want(4, 300, 10);
+        credit.want(4, 300, (0, 10));
         assert_eq!(turns(&credit), [300, 109, 108, 107, 106, 105, 103, 102]);
         credit.forget(300);
         assert_eq!(turns(&credit)[5], 104);
@@ -285,10 +291,10 @@ mod tests {
     #[test]
     fn now_and_then_the_oldest_is_asked_for() {
         let mut credit = Credit::new();
-        credit.want(1, 1, 1_000_000);
+        credit.want(1, 1, (0, 1_000_000));
         let mut old = 0;
         for i in 0..200 {
-            credit.want(1, 10 + i, BLOCK);
+            credit.want(1, 10 + i, (0, BLOCK));
             let key = turns(&credit)[0];
             old += u32::from(key == 1);
             credit.ask(key, BLOCK);
@@ -300,8 +306,8 @@ mod tests {
     #[test]
     fn who_does_not_answer_keeps_nobody_waiting() {
         let mut credit = Credit::new();
-        credit.want(1, 1, 10 * BLOCK);
-        credit.want(2, 2, 20 * BLOCK);
+        credit.want(1, 1, (0, 10 * BLOCK));
+        credit.want(2, 2, (0, 20 * BLOCK));
         credit.ask(1, 3 * BLOCK);
         credit.ask(2, BLOCK);
         assert!(!credit.has_room(1, 4 * BLOCK));
@@ -323,12 +329,27 @@ mod tests {
         assert_eq!(credit.out(), BLOCK);
     }
 
+    /// Of messages of one length the first is asked for first, however much of each came unasked.
+    #[test]
+    fn what_came_unasked_makes_none_shorter() {
+        let mut credit = Credit::new();
+        credit.want(1, 1, (0, 10 * BLOCK));
+        credit.want(2, 2, (BLOCK, 9 * BLOCK));
+        assert_eq!(turns(&credit), [1, 2]);
+        credit.ask(2, BLOCK);
+        assert_eq!(turns(&credit), [2, 1]);
+        credit.want(2, 2, (7 * BLOCK, 8 * BLOCK));
+        assert_eq!(turns(&credit), [2, 1]);
+        credit.ask(1, 2 * BLOCK);
+        assert_eq!(turns(&credit), [1, 2]);
+    }
+
     /// What it did not send was given up, and is not to come any more: another message of it has its turn.
     #[test]
     fn who_owes_nothing_any_more_is_asked_again() {
         let mut credit = Credit::new();
-        credit.want(1, 1, BLOCK);
-        credit.want(1, 2, 2 * BLOCK);
+        credit.want(1, 1, (0, BLOCK));
+        credit.want(1, 2, (0, 2 * BLOCK));
         credit.ask(1, BLOCK);
         credit.set_time(Time(SILENCE.0));
         assert!(credit.take_back());
@@ -344,7 +365,7 @@ mod tests {
     #[test]
     fn who_is_asked_again_has_not_answered() {
         let mut credit = Credit::new();
-        credit.want(1, 1, 10 * BLOCK);
+        credit.want(1, 1, (0, 10 * BLOCK));
         credit.ask(1, BLOCK);
         credit.set_time(Time(SILENCE.0 - 1));
         credit.ask(1, BLOCK);
@@ -359,7 +380,7 @@ mod tests {
         for peer in 0..12 {
             let parts = u64::from(peer).clamp(1, SENDERS_MAX as u64);
             assert_eq!(credit.share(0, 800), (800 / parts, 0));
-            credit.want(peer, peer, 10 * BLOCK);
+            credit.want(peer, peer, (0, 10 * BLOCK));
         }
         credit.ask(0, BLOCK);
         assert_eq!(credit.share(0, 800), (100, BLOCK));
@@ -369,10 +390,10 @@ mod tests {
     #[test]
     fn what_is_wanted_anew_is_no_younger() {
         let mut credit = Credit::new();
-        credit.want(1, 1, 1_000_000);
-        credit.want(2, 2, 1_000_000);
-        credit.want(1, 1, 2_000_000);
-        credit.want(3, 3, u64::MAX);
+        credit.want(1, 1, (0, 1_000_000));
+        credit.want(2, 2, (0, 1_000_000));
+        credit.want(1, 1, (0, 2_000_000));
+        credit.want(3, 3, (0, u64::MAX));
         for _ in 1..OLDEST_EVERY {
             credit.ask(3, 1);
         }
@@ -382,8 +403,8 @@ mod tests {
     #[test]
     fn what_is_over_is_forgotten() {
         let mut credit = Credit::new();
-        credit.want(1, 1, BLOCK);
-        credit.want(1, 2, 2 * BLOCK);
+        credit.want(1, 1, (0, BLOCK));
+        credit.want(1, 2, (0, 2 * BLOCK));
         credit.ask(1, BLOCK);
         assert_eq!(turns(&credit), [2]);
         credit.forget(2);

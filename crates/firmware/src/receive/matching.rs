@@ -344,6 +344,7 @@ impl ReceivePath {
         self.not_ready.retain(|answer| answer.peer != peer);
         // What was to be said of its messages means nothing to another incarnation.
         self.forget_done(peer);
+        self.grants.forget(peer);
         let mut values = Vec::new();
         self.to_send.retain(|news| match news {
             ToSend::Control { peer: to, control, .. } if *to == peer => {

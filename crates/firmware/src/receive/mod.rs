@@ -24,6 +24,7 @@ mod puts;
 mod regions;
 mod runs;
 mod sequence;
+mod unasked;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -231,6 +232,8 @@ pub(crate) struct ReceivePath {
     pulls: Slots<pulling::PullState>,
     /// What is asked of whom.
     credit: credit::Credit<pulling::Puller>,
+    /// What is granted to whom to be sent unasked.
+    grants: unasked::Grants,
     /// Messages that go to a posted receive.
     bound: usize,
     /// Messages that [`lands`](Incoming::lands) says it of.
@@ -257,6 +260,11 @@ pub(crate) struct ReceivePath {
 
 impl ReceivePath {
     pub(crate) fn new(profile: Profile) -> Self {
+        let pool = Pool::new(POOL_BYTES / 100 * (100 - POOL_SEND_PERCENT));
+        let usual = profile.eager_bytes;
+        let unasked = (usual, usual.max(profile.long_eager_bytes));
+        let spared = pool.bytes_free() / 2;
+        let grants = unasked::Grants::new(profile.unasked_bytes_max, unasked, spared);
         Self {
             profile,
             counters: Counters::default(),
@@ -279,9 +287,10 @@ impl ReceivePath {
             unread: 0,
             incoming: Slots::new(INCOMING_MAX),
             incoming_of: ByPeer::default(),
-            pool: Pool::new(POOL_BYTES / 100 * (100 - POOL_SEND_PERCENT)),
+            pool,
             pulls: Slots::new(PULLS_MAX),
             credit: credit::Credit::new(),
+            grants,
             bound: 0,
             long_trains: 0,
             direct: VecDeque::new(),

@@ -80,9 +80,9 @@ impl ReceivePath {
     /// Has the rest of a message or region asked for, when its turn comes.
     pub(super) fn pull_more(&mut self, puller: Puller) {
         let Some(pulling) = self.pulling_mut(puller) else { return };
-        let (_, left) = pulling.left();
+        let wanted = pulling.left();
         let peer = self.peer_of(puller);
-        self.credit.want(peer, puller, left);
+        self.credit.want(peer, puller, wanted);
         self.serve_pulls();
     }
 

@@ -49,7 +49,6 @@ impl SendPath {
         });
         // Said again, or too late: another copy was taken meanwhile.
         let Some(index) = index else { return };
-        self.note_crowded(now, peer);
         if cause.kept() {
             let endpoint = cause != NotReadyCause::NoEndpoint;
             self.held(peer, index, if endpoint { Held::Place } else { Held::NoEndpoint });

@@ -33,10 +33,6 @@ pub(super) const fn handle(index: u32, generation: u32) -> u32 {
     generation << 16 | index & 0xFFFF
 }
 
-/// Smallest window by which long frames leave: most of one of the longest. Less of a port's queue is no room for such bursts, and
-/// frames of the MTU can be let out one by one.
-const LONG_WINDOW_BYTES: u32 = 48 << 10;
-
 impl SendPath {
     /// Queues a message, to be sent in its turn. What of it was copied before is in a chain.
     pub(crate) fn post(
@@ -319,16 +315,16 @@ impl SendPath {
         &mut self,
         peer: u32,
         index: u32,
-        crowded: bool,
+        granted: u64,
         reads: impl Fn() -> bool,
         paths: &Paths,
     ) {
         let plan = |sends: &Self| {
             let message = sends.messages.at(index).filter(|message| message.peer == peer)?;
-            let receiver = (crowded, message.cut_before());
+            let receiver = (granted, message.cut_before());
             let wide = |path| {
                 let way = paths.way(path);
-                sends.window_by(&sends.peers[peer], path, way) >= LONG_WINDOW_BYTES
+                sends.is_wide(&sends.peers[peer], path, way)
             };
             Some(message.shape().plan(&sends.profile, receiver, (&reads, wide), paths))
         };

@@ -78,7 +78,6 @@ impl SendPath {
         }
         for path in PathId::all().filter(|path| long[path.index()] > 0) {
             self.strike(peer, path, long[path.index()]);
-            self.note_crowded(now, peer);
         }
     }
 }

@@ -12,8 +12,8 @@ mod awaited;
 mod body;
 mod bookkeeping;
 mod build;
-mod crowded;
 mod flight;
+mod granted;
 mod holdings;
 mod long;
 mod lost;
@@ -189,8 +189,6 @@ pub(crate) struct SendPath {
     /// A message began to wait for a `done` since this was last asked.
     awaits: bool,
     awaited: awaited::Awaited,
-    /// Receivers that had less room than they were sent.
-    crowded_receivers: crowded::Crowded,
     /// What may still be resent to peers that never acknowledged anything.
     strangers: strangers::Strangers,
     /// The endpoint of a long message that has ended since this was last asked: its host had waited for that.
@@ -238,7 +236,6 @@ impl SendPath {
             active: 0,
             awaits: false,
             awaited: awaited::Awaited::default(),
-            crowded_receivers: crowded::Crowded::default(),
             strangers: strangers::Strangers::default(),
             long_ended: None,
             late: None,

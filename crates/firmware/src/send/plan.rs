@@ -146,13 +146,13 @@ impl Shape<'_> {
         (short, short + LONG_BYTES as u64)
     }
 
-    /// The plan for a receiver that may be `crowded`: it had less room lately than it was sent ([`crowded`](super::crowded)). `before`: the cut by which it was sent before, which its receiver may know; `reads`: whether the receiver
+    /// The plan for a receiver that has `granted` so much of what leaves unasked ([`granted`](super::granted)). `before`: the cut by which it was sent before, which its receiver may know; `reads`: whether the receiver
     /// reads this node's memory; `wide`: whether a path's window has room for long frames.
     #[inline(always)]
     pub(super) fn plan(
         &self,
         profile: &Profile,
-        (crowded, before): (bool, Option<Cut>),
+        (granted, before): (u64, Option<Cut>),
         (reads, wide): (impl FnOnce() -> bool, impl FnOnce(PathId) -> bool),
         paths: &Paths,
     ) -> Plan {
@@ -166,23 +166,23 @@ impl Shape<'_> {
         }
         if direct {
             // Nothing but the first frame leaves unasked.
-            let cut = self.cut(profile, one_bytes);
+            let cut = self.cut(profile, one_bytes, granted);
             let cut = Cut { unscheduled: 0, first_payload: 0, frames: 1, ..cut };
             return Plan { path, cut, usual_frames: 1, direct };
         }
         // Paths are compared by frames of one length, and it is cut into frames of the length of its own.
-        let cut = self.cut(profile, paths.usual_bytes());
+        let cut = self.cut(profile, paths.usual_bytes(), granted);
         let alone = cut.frames == 1;
         let usual_frames = if alone { 1 } else { self.usual_frames(cut.fragment).max(cut.frames) };
         let several = total > u64::from(cut.first_payload) || !alone;
-        let long = if several { self.cut_long(profile, crowded) } else { None };
+        let long = if several { self.cut_long(profile, granted) } else { None };
         if let Some(cut) = before {
             let path = paths.choose_for_cut(usual_frames, cut.frame_bytes());
             return Plan { path, cut, usual_frames, direct };
         }
         let path = paths.choose(usual_frames, long.is_some());
         let long = long.filter(|_| paths.is_long(path) && wide(path));
-        let cut = long.unwrap_or_else(|| self.cut(profile, paths.bytes(path)));
+        let cut = long.unwrap_or_else(|| self.cut(profile, paths.bytes(path), granted));
         Plan { path, cut, usual_frames, direct }
     }
 
@@ -192,35 +192,36 @@ impl Shape<'_> {
     }
 
     /// Its cut into frames longer than the MTU (`LONG-3`). `None`: it is not to have such.
-    fn cut_long(&self, profile: &Profile, crowded: bool) -> Option<Cut> {
+    fn cut_long(&self, profile: &Profile, granted: u64) -> Option<Cut> {
         let named = self.send.segments.as_slice().len() <= FRAME_SEGMENTS_MAX;
         let able = (named || self.chain.is_some())
             && !self.void
             && matches!(self.work, Work::Message | Work::Put { .. });
-        let usual = profile.eager_bytes;
-        let most = if crowded { usual } else { usual.max(profile.long_eager_bytes) };
+        let most = profile.eager_bytes.max(profile.long_eager_bytes).min(granted);
         let whole = self.total() <= most;
-        let wanted = if whole { self.total() } else { profile.unscheduled_bytes.into() };
+        let part = granted.min(profile.unscheduled_bytes.into());
+        let wanted = if whole { self.total() } else { part };
         able.then(|| Cut::new_long(self.total(), self.bodies(), wanted))
     }
 
-    /// Its cut if it leaves whole, and in one frame of this size.
+    /// Its cut if it leaves whole, and in one frame of this size: that is never too much.
     #[inline(always)]
     fn whole(&self, profile: &Profile, frame_bytes_max: u16) -> Option<Cut> {
-        Cut::whole(self.total(), self.bodies().0, frame_bytes_max, self.unasked(profile))
+        Cut::whole(self.total(), self.bodies().0, frame_bytes_max, self.unasked(profile, u64::MAX))
     }
 
     /// So many of its bytes leave unasked, in usual frames.
     #[inline]
-    fn unasked(&self, profile: &Profile) -> u64 {
+    fn unasked(&self, profile: &Profile, granted: u64) -> u64 {
         let total = self.total();
-        let whole = total <= profile.eager_bytes || matches!(self.work, Work::Atomic { .. });
-        if whole { total } else { profile.unscheduled_bytes.into() }
+        let most = profile.eager_bytes.min(granted);
+        let whole = total <= most || matches!(self.work, Work::Atomic { .. });
+        if whole { total } else { granted.min(profile.unscheduled_bytes.into()) }
     }
 
     /// Its cut into frames of this size.
-    fn cut(&self, profile: &Profile, frame_bytes_max: u16) -> Cut {
-        Cut::new(self.total(), self.bodies(), frame_bytes_max, self.unasked(profile))
+    fn cut(&self, profile: &Profile, frame_bytes_max: u16, granted: u64) -> Cut {
+        Cut::new(self.total(), self.bodies(), frame_bytes_max, self.unasked(profile, granted))
     }
 
     /// What its receiver has to read can be said in one frame (`DIRECT-3`: whether the receiver can is asked elsewhere).
@@ -299,7 +300,7 @@ impl SendPath {
             Some(cut) => (Plan::whole(path, cut), way, single_load(bytes)),
             None => {
                 cold_path();
-                self.plan_long_at_once(peer, &{ shape }, (peers, batch))?
+                self.plan_long_at_once(last, peer, &{ shape }, (peers, batch))?
             }
         };
         let copied = self.copied_at_once(peer, &shape, load.long)?;
@@ -321,12 +322,14 @@ impl SendPath {
     #[inline(never)]
     fn plan_long_at_once<'a>(
         &self,
+        last: Time,
         peer: u32,
         shape: &Shape<'_>,
         (peers, batch): (&'a Peers, &TransmitBatch),
     ) -> Option<(Plan, Way<'a>, Load)> {
         let paths = peers.paths(peer);
-        let plan = shape.plan(&self.profile, (false, None), (|| false, |_| true), &paths);
+        let receiver = (self.granted(last, peer), None);
+        let plan = shape.plan(&self.profile, receiver, (|| false, |_| true), &paths);
         let whole = plan.cut.frames == 1 && u64::from(plan.cut.unscheduled) == shape.total();
         let (way, bytes) = (paths.way(plan.path)?, shape.total());
         let frame_bytes = usize::from(plan.cut.fragment) + HEADER_BYTES;

@@ -201,9 +201,6 @@ impl SendPath {
         }
         active.credit = active.lost().min(CREDIT_MAX);
         let long = oldest.is_some_and(|oldest| active.frame(oldest).is_long());
-        if long {
-            self.note_crowded(now, peer);
-        }
         self.doubt_long(peer, oldest, backoff);
         let entry = &mut self.peers[peer];
         let Some(active) = entry.active.as_deref_mut() else { return };

@@ -293,11 +293,13 @@ impl SendPath {
             active.message_turn = !turn;
             if message_may && (turn || active.blocks.is_empty()) {
                 let index = active.pending.pop_front().expect("not empty");
-                let crowded = self.is_crowded(now, peer);
-                self.begin_message(peer, index, crowded, reads, paths);
+                self.bound(now, peer, true);
+                let granted = self.granted(now, peer);
+                self.begin_message(peer, index, granted, reads, paths);
                 return true;
             }
             let Some(block) = active.blocks.pop_front() else { return false };
+            self.bound(now, peer, false);
             if self.begin_block(peer, block, paths) {
                 return true;
             }

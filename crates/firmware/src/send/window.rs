@@ -5,6 +5,7 @@ use emp_wire::Sequence;
 
 use alloc::vec::Vec;
 
+use super::granted::Granted;
 use super::{SendPath, SendPeer};
 use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX};
 use crate::path::congestion::{Acked, Congestion, INITIAL_BYTES};
@@ -12,18 +13,27 @@ use crate::path::rtt::Rtt;
 use crate::path::{PathId, Way};
 use crate::time::Time;
 
+/// Smallest window by which long frames leave: most of one of the longest. Less of a port's queue is no room for such bursts, and
+/// frames of the MTU can be let out one by one.
+const LONG_WINDOW_BYTES: u32 = 48 << 10;
+
 /// What is known of a peer's paths beyond what every idle peer has.
 #[derive(Clone, Copy)]
 pub(super) struct Further {
     /// Of those beside the first.
     rtts: [Rtt; PATHS_MAX - 1],
     windows: [Congestion; PATHS_MAX],
+    /// What its receiver lets it be sent unasked, and what of that bounds the current train, which may have been asked for.
+    pub(super) granted: Granted,
+    pub(super) bound: u32,
 }
 
 impl Further {
     pub(super) const NEW: Self = Self {
         rtts: [const { Rtt::new() }; PATHS_MAX - 1],
         windows: [Congestion::FRESH; PATHS_MAX],
+        granted: Granted::NOTHING_SAID,
+        bound: u32::MAX,
     };
 }
 
@@ -53,11 +63,17 @@ impl SendPeer {
         }
     }
 
-    /// Bytes that may be under way by one of its paths. Until that was a limit once it is what it is at first.
+    /// The congestion window of one of its paths, whatever its receiver grants.
+    pub(super) fn whole_window(&self, further: &[Further], path: PathId) -> u32 {
+        let place = self.further_place();
+        place.map_or(INITIAL_BYTES, |place| further[place].windows[path.index()].bytes())
+    }
+
+    /// Bytes of its current train that may be under way by one of its paths. Until that was a limit once it is what it is at first.
     #[inline]
     pub(super) fn window(&self, further: &[Further], path: PathId) -> u32 {
         match self.further_place() {
-            Some(place) => further[place].windows[path.index()].bytes(),
+            Some(place) => further[place].windows[path.index()].bytes().min(further[place].bound),
             None => INITIAL_BYTES,
         }
     }
@@ -86,9 +102,15 @@ pub(super) fn on_acked(
     (first, news, now): (&Rtt, &Acked, Time),
 ) {
     let Some(place) = usize::from(place).checked_sub(1) else { return };
-    let Further { rtts, windows } = &mut further[place];
+    let Further { rtts, windows, .. } = &mut further[place];
     let rtt = path.index().checked_sub(1).map_or(first, |path| &rtts[path]);
     windows[path.index()].on_acked(news, rtt, now);
+}
+
+/// A way through a machine's memory.
+#[inline]
+fn is_uncongested(way: Option<Way<'_>>) -> bool {
+    way.is_some_and(|(_, to)| to.is_memory() || *to == emp_wire::LinkAddress::LOOPBACK)
 }
 
 impl SendPath {
@@ -102,12 +124,12 @@ impl SendPath {
     /// Bytes that may be under way by a path. Nothing is congested in a machine's memory.
     #[inline]
     pub(super) fn window_by(&self, entry: &SendPeer, path: PathId, way: Option<Way<'_>>) -> u32 {
-        match way {
-            Some((_, to)) if to.is_memory() || *to == emp_wire::LinkAddress::LOOPBACK => {
-                u32::MAX / 2
-            }
-            _ => entry.window(&self.further, path),
-        }
+        if is_uncongested(way) { u32::MAX / 2 } else { entry.window(&self.further, path) }
+    }
+
+    /// A path's window has room for long frames (`LONG-3`), be they asked for later.
+    pub(super) fn is_wide(&self, entry: &SendPeer, path: PathId, way: Option<Way<'_>>) -> bool {
+        is_uncongested(way) || entry.whole_window(&self.further, path) >= LONG_WINDOW_BYTES
     }
 
     /// Something more is to be sent by a path than its window allows; its receiver has room for so many bytes, and long frames, if they get

@@ -13,6 +13,7 @@ mod common;
 mod covered;
 mod delayed_acks;
 mod direct;
+mod granted;
 mod greeting;
 mod half_arrived;
 mod hard_cases;

@@ -31,7 +31,7 @@ fn every_bad_frame_is_dropped_for_its_reason() {
         fields[16..20].copy_from_slice(&bytes.to_be_bytes());
         fields
     };
-    let ack = body(|into| Ack { node: forger.source, sack: [0; 4] }.emit(into));
+    let ack = body(|into| Ack { node: forger.source, sack: [0; 4], grant: None }.emit(into));
     let hello = |target| {
         let hello = Hello::new(NodeId(77), target, 1, 1_500, "forger");
         body(|into| hello.emit(into))

@@ -116,33 +116,6 @@ fn some_hundred_kilobytes_leave_unasked() {
     }
 }
 
-/// A receiver that had no room for so much is asked to ask again, for a while (`LONG-6`).
-#[test]
-fn after_a_loss_a_receiver_asks_again() {
-    let mut world = open(false);
-    world.pass(Span::ms(20));
-    let pulls = |world: &World| count(world, 1, Counter::PullsSent);
-    let before = pulls(&world);
-    let arrives = |world: &mut World| {
-        world.receive(1, Want::ANY, 200_000);
-        let message = world.send(MessageSpec::plain(0, 1, 200_000));
-        wait(world, Span::ms(100), |world| world.arrived(message));
-    };
-    let rates = Rates { drop: Ppm::percent(1), ..Rates::default() };
-    world.network_mut().set_faults(0, FaultPlan::uniform(rates));
-    while count(&world, 0, Counter::FramesResent) == 0 {
-        arrives(&mut world);
-    }
-    assert_eq!(pulls(&world), before);
-    world.network_mut().set_faults(0, FaultPlan::default());
-    arrives(&mut world);
-    assert_eq!(pulls(&world), before + 1);
-    world.pass(Span::ms(11));
-    arrives(&mut world);
-    assert_eq!(pulls(&world), before + 1);
-    finish(&mut world);
-}
-
 /// Messages that nobody waits for leave half of the pool to shorter ones, and the next come in parts.
 #[test]
 fn unexpected_long_messages_leave_room_for_others() {

@@ -1,4 +1,4 @@
-//! Long frames that are lost together (`LONG-4`, `LONG-6`): what follows a lost first frame is not taken, and a receiver without room
+//! Long frames that are lost together (`LONG-4`): what follows a lost first frame is not taken, and a receiver without room
 //! for an instant loses a whole window.
 
 use crate::support::{acquainted_setup, count, finish, wait};
@@ -26,7 +26,7 @@ fn busy(held: u32) -> World {
         world.send(MessageSpec::plain(0, 1, 4 << 20));
         finish(&mut world);
     }
-    // Longer than a sender takes its receiver for crowded.
+    // Longer than a path is busy with what was.
     world.pass(Span::ms(20));
     assert_eq!(count(&world, 0, Counter::LongClosed), 0);
     world

@@ -34,4 +34,5 @@ mod silence;
 mod strangers;
 mod support;
 mod swarm;
+mod unasked;
 mod wraps;

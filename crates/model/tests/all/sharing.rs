@@ -29,8 +29,8 @@ fn an_incast_of_256_takes_hardly_longer_than_the_wire() {
         all - before
     );
     assert!(took.0 as f64 <= 1.3 * wire.0 as f64);
-    // The aim is 1: the first windows of all together are 36 times what the queue holds.
-    assert!(worst <= 6, "a sender waited for a time-out {worst} times");
+    // The first windows of all together are 36 times what the queue holds: nearly all of them is lost, once.
+    assert!(worst <= 1, "a sender waited for a time-out {worst} times");
 }
 
 /// What came of as many streams as there are senders, once they have run for a while.

@@ -353,9 +353,23 @@ impl Forged {
 
     /// An acknowledgement as a frame of its own: that it has all before `cumulative`, and what the bits say after it.
     pub fn ack(&self, cumulative: u32, latest: u32, sack: u64) -> Vec<u8> {
-        let mut body = vec![0; 8 + 8 * SACK_WORDS_MAX];
-        let words = [sack, 0, 0, 0];
-        let bytes = emp_wire::Ack { node: self.node, sack: words }.emit(&mut body);
+        self.ack_of(cumulative, latest, [sack, 0, 0, 0], None)
+    }
+
+    /// The same of all before `cumulative`; it may grant bytes that are sent unasked.
+    pub fn ack_granting(&self, cumulative: u32, latest: u32, grant: Option<u32>) -> Vec<u8> {
+        self.ack_of(cumulative, latest, [0; SACK_WORDS_MAX], grant)
+    }
+
+    fn ack_of(
+        &self,
+        cumulative: u32,
+        latest: u32,
+        sack: [u64; SACK_WORDS_MAX],
+        grant: Option<u32>,
+    ) -> Vec<u8> {
+        let mut body = [0; emp_wire::ACK_BODY_BYTES_MAX];
+        let bytes = emp_wire::Ack { node: self.node, sack, grant }.emit(&mut body);
         let acknowledges = Self { acknowledge: Some(cumulative), ..*self };
         acknowledges.frame(Kind::Ack, Flags::default(), latest, 0, &body[..bytes])
     }

@@ -1,0 +1,73 @@
+//! How much receivers grant to be sent unasked (`CREDIT-5`). What of a message is more is pulled, and no more than that is under way of what was not
+//! asked for, also of messages that began before: their sender cannot know how many others there are, nor how little room they leave.
+//!
+//! A grant is forgotten after a while without another, so a peer that nothing is sent to needs nothing for that. Who was never granted
+//! anything has no entry for it, and pays for one look.
+
+use emp_wire::GRANT_UNBOUNDED;
+
+use super::SendPath;
+use super::active::Active;
+use super::window::rtt_mut;
+use crate::limits::GRANT_LASTS;
+use crate::path::PathId;
+use crate::time::Time;
+
+/// What a receiver has granted, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Granted {
+    bytes: u32,
+    at: Time,
+}
+
+impl Granted {
+    /// Of who never said anything.
+    pub(super) const NOTHING_SAID: Self = Self { bytes: GRANT_UNBOUNDED, at: Time(0) };
+
+    /// What it is worth by now.
+    const fn bytes(&self, now: Time) -> u64 {
+        let bound = self.bytes != GRANT_UNBOUNDED && now.since(self.at).0 < GRANT_LASTS.0;
+        if bound { self.bytes as u64 } else { u64::MAX }
+    }
+}
+
+impl SendPath {
+    /// A receiver says how much of a message it may be sent unasked.
+    #[cold]
+    pub(crate) fn on_grant(&mut self, now: Time, peer: u32, bytes: u32) {
+        if self.profile.unasked_bytes_max == u64::MAX {
+            return;
+        }
+        let less = u64::from(bytes) < self.granted(now, peer);
+        // There is no room for one more such peer, or nothing to forget.
+        let known = self.peers[peer].further_place().is_some() || bytes != GRANT_UNBOUNDED;
+        if !known || self.congestion_mut(peer, PathId::FIRST).is_none() {
+            return;
+        }
+        if let Some(place) = self.peers[peer].further_place() {
+            self.further[place].granted = Granted { bytes, at: now };
+        }
+        for path in PathId::all().filter(|_| less) {
+            let entry = &mut self.peers[peer];
+            rtt_mut((&mut entry.rtt, &mut entry.further), &mut self.further, path).on_crowd();
+        }
+        let unasked = self.peers[peer].active.as_deref().is_some_and(Active::trying);
+        self.bound(now, peer, unasked);
+    }
+
+    /// The next frames of this peer's trains are bounded by what is granted, if they leave `unasked`.
+    #[inline]
+    pub(super) fn bound(&mut self, now: Time, peer: u32, unasked: bool) {
+        let Some(place) = self.peers[peer].further_place() else { return };
+        let granted = self.further[place].granted.bytes(now);
+        let bound = if unasked { u32::try_from(granted) } else { Ok(u32::MAX) };
+        self.further[place].bound = bound.unwrap_or(u32::MAX);
+    }
+
+    /// Bytes of one message that its receiver may be sent unasked.
+    #[inline]
+    pub(super) fn granted(&self, now: Time, peer: u32) -> u64 {
+        let place = self.peers[peer].further_place();
+        place.map_or(u64::MAX, |place| self.further[place].granted.bytes(now))
+    }
+}

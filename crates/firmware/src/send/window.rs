@@ -37,6 +37,14 @@ impl Further {
     };
 }
 
+impl Further {
+    /// A call: few peers have such, and all others pass here with each message.
+    #[inline(never)]
+    fn window(&self, path: PathId) -> u32 {
+        self.windows[path.index()].bytes().min(self.bound)
+    }
+}
+
 /// The entry of a peer, made if there is none. `None`: there is no room for one more such peer.
 fn entry<'a>(place: &mut u16, further: &'a mut Vec<Further>) -> Option<&'a mut Further> {
     if *place == 0 {
@@ -73,7 +81,7 @@ impl SendPeer {
     #[inline]
     pub(super) fn window(&self, further: &[Further], path: PathId) -> u32 {
         match self.further_place() {
-            Some(place) => further[place].windows[path.index()].bytes().min(further[place].bound),
+            Some(place) => further[place].window(path),
             None => INITIAL_BYTES,
         }
     }

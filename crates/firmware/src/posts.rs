@@ -279,7 +279,7 @@ impl Firmware {
         let paths = self.peers.paths(peer);
         let usual = u64::from(paths.usual_bytes()) - HEADER_BYTES as u64;
         let frames = u32::try_from(bytes.div_ceil(usual)).unwrap_or(u32::MAX);
-        paths.bytes(paths.choose(frames, false)) - HEADER_BYTES as u16
+        paths.bytes(paths.choose_for_get(frames)) - HEADER_BYTES as u16
     }
 
     /// Posts an atomic operation. It is complete when the target has executed it and the old values, if wanted, are here.

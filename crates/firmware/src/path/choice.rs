@@ -125,8 +125,17 @@ impl<'a> Paths<'a> {
     /// Frames of so many bytes, which have their length already, take it whole and not in slices (`PATH-10`).
     fn carries(&self, path: PathId, frame_bytes: u32) -> bool {
         frame_bytes <= self.bytes(path).into()
-            || self.is_long(path) && frame_bytes > self.lengths.most().into()
+            || frame_bytes > self.long_above(path).into()
             || self.way(path).is_some_and(|(_, to)| to.is_memory())
+    }
+
+    /// Frames of more bytes leave by it as long ones (`LONG-1`); up to that in slices, if they are longer than it takes. `u16::MAX`: none do.
+    #[inline]
+    pub(crate) fn long_above(&self, path: PathId) -> u16 {
+        match self.way(path) {
+            Some((link, _)) if self.is_long(path) => self.lengths.most_by(link),
+            _ => u16::MAX,
+        }
     }
 
     /// The path of a frame that is meant for `path`: the first that can be used if that cannot.
@@ -176,6 +185,14 @@ impl<'a> Paths<'a> {
         let any = self.each().any(|(path, _)| self.carries(path, frame_bytes));
         let may = |path| !any || self.carries(path, frame_bytes);
         self.choose_of_several((frames, long), may, Learned::best)
+    }
+
+    /// The same for what is asked of the peer, which ends no trial either.
+    pub(crate) fn choose_for_get(&self, frames: u32) -> PathId {
+        if self.ways[1..].iter().all(Option::is_none) {
+            return PathId::FIRST;
+        }
+        self.choose_of_several((frames, false), |_| true, Learned::best)
     }
 
     #[inline(never)]

@@ -16,6 +16,9 @@ use crate::time::{Span, Time};
 /// the last, or has one under way, counts.
 const TERM: Span = Span::ms(1);
 
+/// Terms after which a sender has forgotten what it was told.
+const GRANT_TERMS: u32 = (GRANT_LASTS.0 / TERM.0) as u32;
+
 /// So many senders have all of the room, as far as the pool has it: a switch's port buffers the windows of two.
 const UNDIVIDED: u64 = 2;
 
@@ -87,9 +90,11 @@ impl Grants {
         let sender = self.senders.entry(peer).or_insert_with(fresh);
         self.active += u64::from(!sender.is_active(term));
         sender.active = term;
-        let told = sender.told;
+        let (told, told_in) = (sender.told, sender.told_in);
         let grant = self.grant(free);
-        if is_news(told, grant) {
+        // More is told with what leaves next. Where acknowledgements ride on answers nothing else tells it again in time.
+        let fades = told != UNBOUNDED && term.wrapping_sub(told_in) > GRANT_TERMS / 2;
+        if grant <= told / 2 || fades {
             self.news.push(peer);
         }
         if grant <= self.level / 2 {
@@ -177,8 +182,7 @@ impl Grants {
     fn sweep(&mut self) {
         let Self { senders, term, .. } = self;
         let heeds = |sender: &Sender| {
-            sender.told != UNBOUNDED
-                && term.wrapping_sub(sender.told_in) <= (GRANT_LASTS.0 / TERM.0) as u32
+            sender.told != UNBOUNDED && term.wrapping_sub(sender.told_in) <= GRANT_TERMS
         };
         senders.retain(|_, sender| sender.is_active(*term) || heeds(sender));
         let active = |sender: &&Sender| sender.is_active(*term);

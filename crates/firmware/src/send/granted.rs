@@ -7,7 +7,7 @@
 use emp_wire::GRANT_UNBOUNDED;
 
 use super::SendPath;
-use super::active::Active;
+use super::transmission::leaves_unasked;
 use super::window::rtt_mut;
 use crate::limits::GRANT_LASTS;
 use crate::path::PathId;
@@ -51,17 +51,21 @@ impl SendPath {
             let entry = &mut self.peers[peer];
             rtt_mut((&mut entry.rtt, &mut entry.further), &mut self.further, path).on_crowd();
         }
-        let unasked = self.peers[peer].active.as_deref().is_some_and(Active::trying);
-        self.bound(now, peer, unasked);
+        if !less {
+            // What waits for a time that the old one gave need not wait for that.
+            self.mark_ready(peer);
+        }
     }
 
-    /// The next frames of this peer's trains are bounded by what is granted, if they leave `unasked`.
+    /// What leaves next to this peer is bounded by what is granted by now, if it leaves unasked.
     #[inline]
-    pub(super) fn bound(&mut self, now: Time, peer: u32, unasked: bool) {
-        let Some(place) = self.peers[peer].further_place() else { return };
-        let granted = self.further[place].granted.bytes(now);
-        let bound = if unasked { u32::try_from(granted) } else { Ok(u32::MAX) };
-        self.further[place].bound = bound.unwrap_or(u32::MAX);
+    pub(super) fn bound(&mut self, now: Time, peer: u32) {
+        let entry = &self.peers[peer];
+        let Some(place) = entry.further_place() else { return };
+        let granted = u32::try_from(self.further[place].granted.bytes(now)).unwrap_or(u32::MAX);
+        let unasked = || entry.active.as_deref().is_some_and(leaves_unasked);
+        let bound = if granted != u32::MAX && unasked() { granted } else { u32::MAX };
+        self.further[place].bound = bound;
     }
 
     /// Bytes of one message that its receiver may be sent unasked.

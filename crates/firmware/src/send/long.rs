@@ -25,17 +25,17 @@ const BURST_MAX: u32 = 3;
 /// processor.
 const SILENT_RUNS: u32 = 2;
 
-/// How long a frame is, or will be.
+/// How long a frame is, or will be. With more than `long_above` bytes it leaves as a long one.
 #[inline]
 pub(super) fn load_of(
     record: &Record,
     message: Option<&SendMessage>,
     place: u32,
-    usual_bytes: u16,
+    long_above: u16,
 ) -> Load {
     let (fragment, bytes) = match (record.what, message) {
         (What::Message { .. }, Some(message)) if place == 0 => {
-            return message.plan.load(usual_bytes);
+            return message.plan.load(long_above);
         }
         (What::Message { .. }, Some(message)) => {
             (message.plan.cut.fragment, message.plan.cut.fragment_at(place).1)
@@ -52,8 +52,7 @@ pub(super) fn load_of(
         _ => return Load::SHORT,
     };
     let bytes = bytes.min(fragment.into()) + HEADER_BYTES as u64;
-    let may = u32::from(fragment) + HEADER_BYTES as u32 > usual_bytes.into();
-    Load::of(bytes, may && bytes > usual_bytes.into())
+    Load::of(bytes, bytes > long_above.into())
 }
 
 impl SendPath {

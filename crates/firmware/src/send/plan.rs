@@ -170,6 +170,13 @@ impl Shape<'_> {
             let cut = Cut { unscheduled: 0, first_payload: 0, frames: 1, ..cut };
             return Plan { path, cut, usual_frames: 1, direct };
         }
+        if let Work::Atomic { .. } = self.work {
+            // One frame or none: by a path that takes it, whatever that costs.
+            let bytes = HEADER_BYTES as u64 + self.bodies().0 + total;
+            let path = paths.choose_for_cut(1, u32::try_from(bytes).unwrap_or(u32::MAX));
+            let cut = self.cut(profile, paths.bytes(path), granted);
+            return Plan { path, cut, usual_frames: 1, direct };
+        }
         // Paths are compared by frames of one length, and it is cut into frames of the length of its own.
         let cut = self.cut(profile, paths.usual_bytes(), granted);
         let alone = cut.frames == 1;
@@ -243,12 +250,12 @@ impl Plan {
         Self { path, cut, usual_frames: 1, direct: false }
     }
 
-    /// How long its first frame is, or nearly: its fields are counted in full. Its receiver takes frames of so many bytes.
+    /// How long its first frame is, or nearly: its fields are counted in full. With more than `long_above` bytes it leaves as a long one.
     #[inline(always)]
-    pub(super) fn load(&self, usual_bytes: u16) -> Load {
+    pub(super) fn load(&self, long_above: u16) -> Load {
         let Cut { first_payload, fragment, .. } = self.cut;
         let bytes = first_bytes(first_payload, fragment);
-        Load::of(bytes.into(), bytes > usual_bytes.into())
+        Load::of(bytes.into(), bytes > long_above.into())
     }
 }
 

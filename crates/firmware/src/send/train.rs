@@ -167,7 +167,7 @@ impl SendPath {
         }
         let entry = &mut self.peers[peer];
         let window = entry.window(&self.further, path);
-        let load = Load::of(frame_bytes as u64, frame_bytes > usize::from(line.room));
+        let load = Load::of(frame_bytes as u64, false);
         let bytes = u32::from(load.bytes);
         let active = entry.active.as_deref_mut().expect("the run is of an active peer");
         let mut built = 0;

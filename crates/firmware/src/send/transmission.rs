@@ -107,8 +107,12 @@ impl SendPath {
                 Err(EncodeError::Unsendable) => {
                     self.counters.count(Counter::DropTooLong);
                     let record = self.peers[peer].active.as_deref();
-                    if let Some(record) = record.and_then(|active| active.record_of(sequence)) {
-                        let (path, requested) = (PathId::FIRST, false);
+                    if let Some((record, path)) = record.and_then(|active| {
+                        let record = active.record_of(sequence)?;
+                        let path = path_for(active, &active.records[record], sequence, &paths);
+                        Some((record, paths.pick(path).0))
+                    }) {
+                        let requested = false;
                         let left = Left { record, sequence, path, load: Load::SHORT, requested };
                         self.note_sent(now, peer, &left);
                     }
@@ -169,6 +173,7 @@ impl SendPath {
         if let Some(question) = self.begin_question(peer) {
             return Some(question);
         }
+        self.bound(now, peer);
         let entry = &self.peers[peer];
         let active = entry.active.as_deref()?;
         if !entry.found {
@@ -221,7 +226,7 @@ impl SendPath {
         let room = (sequence.since(active.unacked) as u32) < WINDOW_FRAMES;
         let place = sequence.since(record.first) as u32;
         let message = record.what.message().and_then(|index| self.messages.at(index));
-        let bytes = load_of(record, message, place, paths.bytes(path)).bytes;
+        let bytes = load_of(record, message, place, paths.long_above(path)).bytes;
         let may = (room || sequence == active.unacked) && !active.in_doubt();
         may.then_some((sequence, path, bytes.into()))
     }
@@ -241,6 +246,9 @@ impl SendPath {
         let (path, way) = paths.pick(path);
         let flight = active.flight(path);
         let window = self.window_by(entry, path, way);
+        // What of control goes beyond a window goes beyond what is granted, too.
+        let window =
+            if more > 0 { window.max(entry.whole_window(&self.further, path)) } else { window };
         flight.in_flight + bytes <= window.saturating_add(more)
             || flight.in_flight == 0
                 && self.paced(entry, path, flight.left_at, bytes).is_none_or(|at| at <= now)
@@ -259,7 +267,12 @@ impl SendPath {
         let (path, _) = paths.pick(path);
         let room = room_bytes(paths.bytes(path), paths.is_long(path), paths.deep & path.bit() != 0);
         let unit = if paths.is_long(path) { LONG_FRAME_BYTES as u32 } else { 0 };
-        self.note_limited(peer, path, (room, unit));
+        let entry = &self.peers[peer];
+        let Some(active) = entry.active.as_deref() else { return };
+        // What a grant keeps back says nothing of the window.
+        if active.flight(path).in_flight + bytes > entry.whole_window(&self.further, path) {
+            self.note_limited(peer, path, (room, unit));
+        }
         let entry = &self.peers[peer];
         let Some(active) = entry.active.as_deref() else { return };
         let flight = active.flight(path);
@@ -293,14 +306,14 @@ impl SendPath {
             active.message_turn = !turn;
             if message_may && (turn || active.blocks.is_empty()) {
                 let index = active.pending.pop_front().expect("not empty");
-                self.bound(now, peer, true);
                 let granted = self.granted(now, peer);
                 self.begin_message(peer, index, granted, reads, paths);
+                self.bound(now, peer);
                 return true;
             }
             let Some(block) = active.blocks.pop_front() else { return false };
-            self.bound(now, peer, false);
             if self.begin_block(peer, block, paths) {
+                self.bound(now, peer);
                 return true;
             }
         }
@@ -324,7 +337,7 @@ impl SendPath {
             None => None,
         };
         let (path, way) = paths.pick(path_for(active, record, sequence, paths));
-        let load = load_of(record, message, place, paths.bytes(path));
+        let load = load_of(record, message, place, paths.long_above(path));
         let flags = self.flags(entry, active, record, (sequence, message), (path, load));
         let form = Form {
             way,
@@ -460,6 +473,13 @@ fn path_for(active: &Active, record: &Record, sequence: Sequence, paths: &Paths<
         }
         _ => record.path,
     }
+}
+
+/// What leaves next leaves unasked: it is of a message, not of what was asked for.
+pub(super) fn leaves_unasked(active: &Active) -> bool {
+    let next = if active.lost() > 0 { lowest_lost(active) } else { unsent(active) };
+    let record = next.and_then(|next| active.record_of(next));
+    record.is_some_and(|at| matches!(active.records[at].what, What::Message { .. }))
 }
 
 fn lowest_lost(active: &Active) -> Option<Sequence> {

@@ -2,7 +2,7 @@
 
 use crate::common::forge::*;
 use emp_firmware::*;
-use emp_wire::{Ack, Flags, GRANT_UNBOUNDED, Kind, LinkAddress, Message};
+use emp_wire::{Ack, Flags, GRANT_UNBOUNDED, Kind, LinkAddress, Message, Pull};
 
 const NONE: Flags = Flags(0);
 
@@ -80,6 +80,56 @@ fn what_is_under_way_is_bounded_too() {
     let more = real.speak();
     assert_eq!(more.len(), 1, "{:?}", kinds(&more));
     grant(&mut real, &peer, next + 1, GRANT_UNBOUNDED);
+    assert!(real.speak().len() > 10);
+}
+
+/// What the receiver asks for goes on by the window, whatever is granted, although a message is under way beside it.
+#[test]
+fn what_was_asked_for_is_not_bounded() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peer = Forged::met(2, &mut real);
+    let mut next = 0;
+    real.send(&peer, 400_000);
+    let said = real.speak();
+    let first = of_kind(&said, Kind::Message).remove(0);
+    let handle = Message::parse(first.header.flags, &first.body).unwrap().0.handle;
+    next = said.iter().map(|said| said.header.sequence.0).max().unwrap().max(next) + 1;
+    grant(&mut real, &peer, next, 2_048);
+    // A short one, which nobody acknowledges.
+    real.send(&peer, 100);
+    assert_eq!(kinds(&real.speak()), [Kind::Message]);
+    for block in 0..3 {
+        let mut body = [0; emp_wire::PULL_BYTES];
+        let offset = (60 << 10) * (1 + block);
+        Pull { node: peer.node, offset, bytes: 60 << 10, pull: 3 + block as u16 }.emit(&mut body);
+        let pull = peer.next(Kind::Pull, NONE, handle, &body);
+        real.hear(&peer, &pull);
+    }
+    let there = of_kind(&real.speak(), Kind::Block).len() as u32;
+    assert!((20..64).contains(&there), "{there} frames of blocks");
+    // The grant is told again in the midst of that, and then they are there.
+    grant(&mut real, &peer, next, 2_048);
+    let frame = peer.ack(next, next + there, (1 << there) - 1);
+    real.hear(&peer, &frame);
+    let more = of_kind(&real.speak(), Kind::Block).len();
+    assert!(more > 20, "{more} frames of blocks");
+}
+
+/// A train that had begun under a grant is as free as any once that is forgotten.
+#[test]
+fn what_began_under_a_grant_does_not_keep_it() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let peer = Forged::met(2, &mut real);
+    for _ in 0..4 {
+        real.send(&peer, 60_000);
+    }
+    let said = real.speak();
+    let next = said.iter().map(|said| said.header.sequence.0).max().unwrap() + 1;
+    grant(&mut real, &peer, next, 2_048);
+    assert_eq!(real.speak().len(), 1);
+    real.pass(Span(limits::GRANT_LASTS.0 + 1_000_000));
+    let frame = peer.ack(next + 1, next, 0);
+    real.hear(&peer, &frame);
     assert!(real.speak().len() > 10);
 }
 

@@ -134,7 +134,7 @@ fn lengths_that_are_looked_for_at_a_time_are_bounded() {
         real.send(peer, 1_400);
     }
     let mut most = 0;
-    for _ in 0..2_000 {
+    for _ in 0..4_000 {
         let said = of_kind(&real.pass(Span::ms(1)), Kind::Hello);
         most = most.max(held(&real, "searches for lengths"));
         for hello in said.iter().filter(|said| 32 + said.body.len() <= 1_000) {

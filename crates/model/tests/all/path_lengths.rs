@@ -238,6 +238,24 @@ fn lengths_are_found_by_path() {
     }
 }
 
+/// A train of long frames goes on by the other path in slices, and these are longer than what gets through there: that is found out as for any frames.
+#[test]
+fn slices_that_are_lost_are_looked_into() {
+    let mut world = two_paths([1_450, 9_000]);
+    world.receive(1, Want::ANY, 1 << 20);
+    let message = world.send(MessageSpec::plain(0, 1, 1 << 20));
+    world.pass(Span::us(100));
+    BOTH_WAYS.iter().for_each(|(from, to)| {
+        world.network_mut().cut(1, *from, *to, true);
+        world.network_mut().lose_longer(0, *from, *to, 1_200);
+    });
+    let took = wait(&mut world, Span::ms(5_000), |world| world.arrived(message));
+    assert!(took < Span::ms(4_000), "{} µs", took.as_us());
+    assert!(sum(&world, Counter::FramesSliced) > 0);
+    let first = lengths(&world, 0)[0];
+    assert!(first.is_some_and(|first| (1_168..=1_200).contains(&first)), "{first:?}");
+}
+
 /// Beside a link whose frames are longer, as processes of one machine have one, messages that leave as one long frame leave whole.
 #[test]
 fn what_a_link_cuts_is_not_cut_before() {

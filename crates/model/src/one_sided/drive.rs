@@ -60,6 +60,7 @@ impl World {
         let export = self.one_sided.exports.get_mut(node).and_then(Option::as_mut).filter(current);
         let Some(export) = export.filter(|export| export.removed.is_none()) else { return };
         export.removed = Some(now);
+        self.one_sided.removals.push((node, incarnation));
         let buffer = export.buffer;
         if self.nodes[node].firmware.is_none() {
             return;

@@ -69,7 +69,10 @@ impl World {
             return self.judge_success(id, &content).map_err(|why| format!("{what}: {why}"));
         }
         let since = done.posted.map_or(self.now, |posted| posted.at);
-        let removed = self.one_sided.export(done.to).is_some_and(|export| export.removed.is_some());
+        let removed =
+            self.one_sided.removals.iter().any(|(node, incarnation)| {
+                *node == done.to && *incarnation >= done.target_incarnation
+            });
         let wrong = matches!(done.deed, Deed::Wrong { status, .. } if status == end.status);
         let explained = wrong
             || end.status == Status::BadKey && removed

@@ -100,6 +100,8 @@ pub struct OneSided {
     /// Nodes export regions when they start.
     exporting: bool,
     exports: Vec<Option<Export>>,
+    /// Nodes that took their region back, and in which incarnation: the answer of one that was stopped since may still be on its way.
+    removals: Vec<(usize, u32)>,
     /// Bytes of places given out, by target.
     given_out: Vec<u64>,
     /// The order of the last notification, by initiator, its incarnation, and target.

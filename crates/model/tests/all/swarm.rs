@@ -83,6 +83,8 @@ fn seeds_with_a_history() {
     }
     // Seven of eight acknowledgements were lost, and with them all that answered one frame for forty seconds; its peer answered each hello.
     run(503_941_358_434..503_941_358_435, &SwarmOptions::default());
+    // A node took its region back, said so, and was started anew, with another region, before that arrived.
+    run(13_941_919_900..13_941_919_901, &SwarmOptions::default());
     // A program closed its endpoint just before the traffic ended.
     run(999_782_636_455..999_782_636_456, &SwarmOptions::default());
     // A message that was refused, and cut anew when it was sent again, for frames of another length than its blocks had.

@@ -65,12 +65,11 @@ fn a_grant_is_forgotten_after_a_while() {
     assert_eq!(unasked(&mut real, &peer, 50_000, &mut next).0, 50_000);
 }
 
-/// What was begun before is bounded as well: a frame at a time, and not one more until that is acknowledged.
-#[test]
-fn what_is_under_way_is_bounded_too() {
+/// Messages of more than a window, so that something waits, of which a frame more has left since so little is granted; and the number behind the frames before
+/// that one.
+fn begun_and_bounded() -> (Real, Forged, u32) {
     let mut real = Real::new(&Profile::DEFAULT);
     let peer = Forged::met(2, &mut real);
-    // More than a window, so that something waits.
     for _ in 0..4 {
         real.send(&peer, 60_000);
     }
@@ -79,6 +78,13 @@ fn what_is_under_way_is_bounded_too() {
     grant(&mut real, &peer, next, 2_048);
     let more = real.speak();
     assert_eq!(more.len(), 1, "{:?}", kinds(&more));
+    (real, peer, next)
+}
+
+/// What was begun before is bounded as well: a frame at a time, and not one more until that is acknowledged.
+#[test]
+fn what_is_under_way_is_bounded_too() {
+    let (mut real, peer, next) = begun_and_bounded();
     grant(&mut real, &peer, next + 1, GRANT_UNBOUNDED);
     assert!(real.speak().len() > 10);
 }
@@ -118,15 +124,7 @@ fn what_was_asked_for_is_not_bounded() {
 /// A train that had begun under a grant is as free as any once that is forgotten.
 #[test]
 fn what_began_under_a_grant_does_not_keep_it() {
-    let mut real = Real::new(&Profile::DEFAULT);
-    let peer = Forged::met(2, &mut real);
-    for _ in 0..4 {
-        real.send(&peer, 60_000);
-    }
-    let said = real.speak();
-    let next = said.iter().map(|said| said.header.sequence.0).max().unwrap() + 1;
-    grant(&mut real, &peer, next, 2_048);
-    assert_eq!(real.speak().len(), 1);
+    let (mut real, peer, next) = begun_and_bounded();
     real.pass(Span(limits::GRANT_LASTS.0 + 1_000_000));
     let frame = peer.ack(next + 1, next, 0);
     real.hear(&peer, &frame);

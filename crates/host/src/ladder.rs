@@ -47,6 +47,8 @@ pub struct AutoLinks {
     pub udp_port: u16,
     /// Where nodes may be found by UDP.
     pub udp_peers: Vec<SocketAddr>,
+    /// Frames longer than the MTU may leave past the kernel's IP layer, where this process may open a packet socket.
+    pub udp_raw: bool,
 }
 
 impl Default for AutoLinks {
@@ -58,6 +60,7 @@ impl Default for AutoLinks {
             udp_bind: None,
             udp_port: UDP_PORT_DEFAULT,
             udp_peers: Vec::new(),
+            udp_raw: true,
         }
     }
 }
@@ -149,10 +152,11 @@ fn name(link: &Capabilities) -> String {
 
 fn abilities(link: &Capabilities) -> String {
     format!(
-        "frames of {} bytes, address {}{}{}",
+        "frames of {} bytes, address {}{}{}{}",
         link.frame_bytes_max,
         link.address,
         if link.segmentation { ", segmented sends" } else { "" },
+        if link.raw_sends { ", past IP to neighbours" } else { "" },
         if link.broadcast { ", finds nodes by broadcast" } else { "" },
     )
 }
@@ -247,7 +251,7 @@ fn udp(
 ) -> Result<(), BuildError> {
     let mut options = UdpOptions::new(node.destination_tag());
     options.bind = auto.udp_bind;
-    options.port = auto.udp_port;
+    (options.port, options.raw) = (auto.udp_port, auto.udp_raw);
     options.peers.clone_from(&auto.udp_peers);
     // Beside raw frames it carries the bulk of the same cables: a socket on all addresses does not know their MTU.
     options.mtu = chosen.iter().map(|link| link.link.capabilities().frame_bytes_max).min();

@@ -9,19 +9,20 @@
 use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// An IPv4 or IPv6 socket address as C knows it.
+/// An IPv4 or IPv6 socket address as C knows it, or that of an interface.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union RawName {
     v4: libc::sockaddr_in,
     v6: libc::sockaddr_in6,
+    packet: libc::sockaddr_ll,
+    zeros: [u8; size_of::<libc::sockaddr_in6>()],
 }
 
 impl RawName {
     /// All zeros: of no family.
     pub(crate) fn empty() -> Self {
-        // SAFETY: all-zero is valid for both members.
-        unsafe { zeroed() }
+        Self { zeros: [0; size_of::<libc::sockaddr_in6>()] }
     }
 
     /// The address, if it is of a family that the links know.
@@ -52,6 +53,10 @@ pub(crate) struct SocketName {
 }
 
 impl SocketName {
+    /// A socket that is connected to it is connected no more: of no family, as short as names may be.
+    pub(crate) const NOBODY: Self =
+        Self { raw: RawName { zeros: [0; size_of::<libc::sockaddr_in6>()] }, length: 16 };
+
     #[inline]
     pub(crate) fn of(address: SocketAddr) -> Self {
         let mut raw = RawName::empty();
@@ -77,6 +82,18 @@ impl SocketName {
             }
         };
         Self { raw, length }
+    }
+
+    /// What leaves by an interface as it is, a frame with all its headers, whose EtherType is this.
+    pub(crate) fn of_interface(index: u32, ethertype: u16) -> Self {
+        // SAFETY: all-zero is a valid `sockaddr_ll`.
+        let mut name: libc::sockaddr_ll = unsafe { zeroed() };
+        name.sll_family = libc::AF_PACKET as libc::sa_family_t;
+        name.sll_protocol = ethertype.to_be();
+        name.sll_ifindex = index as libc::c_int;
+        let mut raw = RawName::empty();
+        raw.packet = name;
+        Self { raw, length: size_of::<libc::sockaddr_ll>() }
     }
 }
 

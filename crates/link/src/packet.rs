@@ -72,6 +72,7 @@ impl PacketLink {
             batch_max: BATCH_MAX,
             segmentation: false,
             sums: false,
+            raw_sends: false,
             broadcast: true,
             privileged: true,
             address: LinkAddress::mac(opened.mac),

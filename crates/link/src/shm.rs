@@ -99,6 +99,7 @@ impl ShmLink {
             batch_max: BATCH_MAX,
             segmentation: false,
             sums: false,
+            raw_sends: false,
             broadcast: options.broadcast,
             privileged: false,
             address: LinkAddress::shm(opened.number),

@@ -9,6 +9,7 @@
 use std::ffi::CString;
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
+use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{from_mut, from_ref, null};
 use std::time::{Duration, Instant};
@@ -101,6 +102,14 @@ pub(crate) fn bind<T: Copy>(fd: BorrowedFd<'_>, address: &T, length: usize) -> i
     let length = length.min(size_of::<T>()) as libc::socklen_t;
     // SAFETY: see the module's invariant.
     check(unsafe { libc::bind(fd.as_raw_fd(), from_ref(address).cast(), length) })?;
+    Ok(())
+}
+
+/// Connects a socket to an address.
+pub(crate) fn connect(fd: BorrowedFd<'_>, to: &SocketName) -> io::Result<()> {
+    let length = to.length as libc::socklen_t;
+    // SAFETY: see the module's invariant.
+    check(unsafe { libc::connect(fd.as_raw_fd(), from_ref(&to.raw).cast(), length) })?;
     Ok(())
 }
 
@@ -344,6 +353,31 @@ pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, name: &str) -> io::Result<usize>
     let answer = interface_request(fd, name, libc::SIOCGIFMTU)?;
     // SAFETY: SIOCGIFMTU fills in this member of the union.
     Ok(unsafe { answer.ifr_ifru.ifru_mtu }.max(0) as usize)
+}
+
+/// The Ethernet address that the kernel's neighbour table has for an IP on an interface, in the namespace of the socket `fd`.
+pub(crate) fn neighbour(fd: BorrowedFd<'_>, interface: &str, ip: Ipv4Addr) -> Option<[u8; 6]> {
+    // SAFETY: all-zero is a valid `arpreq`.
+    let mut request: libc::arpreq = unsafe { zeroed() };
+    if interface.len() >= request.arp_dev.len() {
+        return None;
+    }
+    request.arp_pa.sa_family = libc::AF_INET as libc::sa_family_t;
+    // A `sockaddr_in` in a `sockaddr`: the port's two bytes, then the address.
+    for (place, byte) in request.arp_pa.sa_data[2..].iter_mut().zip(ip.octets()) {
+        *place = byte as libc::c_char;
+    }
+    for (place, byte) in request.arp_dev.iter_mut().zip(interface.bytes()) {
+        *place = byte as libc::c_char;
+    }
+    // SAFETY: see the module's invariant; the request reads and writes one `arpreq`.
+    let result =
+        unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGARP as _, from_mut(&mut request)) };
+    let known = result == 0
+        && request.arp_flags & libc::ATF_COM != 0
+        && request.arp_ha.sa_family == libc::ARPHRD_ETHER;
+    let mac = request.arp_ha.sa_data;
+    known.then(|| [0, 1, 2, 3, 4, 5].map(|at: usize| mac[at] as u8))
 }
 
 /// The interface's `IFF_` flags.

@@ -4,6 +4,7 @@
 mod inbox;
 mod long;
 mod open;
+mod raw;
 mod receive;
 mod scatter;
 mod self_test;
@@ -27,7 +28,8 @@ use crate::system::{self, Polled};
 use crate::{Capabilities, FrameSink, Link, LinkError, LinkStatistics, TxFrame};
 use inbox::Inbox;
 use long::Long;
-use open::SEGMENTS_MAX;
+use open::{SEGMENTS_MAX, SEND_BUFFER_BYTES};
+use raw::Raw;
 use receive::Looked;
 use scatter::{Scatter, Seen};
 
@@ -73,6 +75,8 @@ pub struct UdpLink {
     /// The next call sends frames one by one.
     alone: bool,
     long: Long,
+    /// `None`: nothing leaves past IP.
+    raw: Option<Raw>,
     gather: Gather,
     inbox: Inbox,
     /// Next message of the inbox to hand up, and the offset in it.
@@ -106,7 +110,11 @@ impl UdpLink {
         let opened = open::open(options)?;
         let segments = opened.segments_max > 1;
         let most = opened.frame_bytes_max;
-        let long = Long::new(most, opened.datagram_bytes().min(most), segments);
+        let raw = options.raw.then(|| Raw::open(opened.local, SEND_BUFFER_BYTES)).flatten();
+        let mut long = Long::new(most, opened.datagram_bytes().min(most), segments);
+        if raw.is_none() {
+            long.try_splicing();
+        }
         let capabilities = Capabilities {
             kind: "udp",
             interface: opened.local.to_string(),
@@ -117,6 +125,7 @@ impl UdpLink {
             batch_max: BATCH_MAX,
             segmentation: segments,
             sums: true,
+            raw_sends: raw.is_some() && long.bytes(segments) > 0,
             broadcast: false,
             privileged: false,
             address: LinkAddress::udp(opened.local),
@@ -135,6 +144,7 @@ impl UdpLink {
             sends_alone: 0,
             alone: false,
             long,
+            raw,
             gather: Gather::new(BATCH_MAX, BATCH_MAX * PARTS_MAX + 1),
             inbox: Inbox::new(),
             next: (0, 0),

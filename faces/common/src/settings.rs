@@ -14,7 +14,7 @@ const TIMEOUT_MIN_MS: u64 = 50;
 const TIMEOUT_MAX_MS: u64 = 3_600_000;
 
 /// What there is to set: the name without `EMP_`, and what it does.
-pub const SETTINGS: [(&str, &str); 10] = [
+pub const SETTINGS: [(&str, &str); 11] = [
     (
         "LINK",
         "Links to use: auto, packet (raw Ethernet frames), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (processes of this machine only); auto has shm for the processes of this machine (default: auto)",
@@ -42,6 +42,10 @@ pub const SETTINGS: [(&str, &str); 10] = [
     (
         "INTEGRITY",
         "What payloads are checked by over udp: carrier (UDP's checksum, as TCP's are) or end-to-end (EMP's as well) (default: carrier)",
+    ),
+    (
+        "UDP_RAW",
+        "Whether frames longer than the MTU leave past the kernel's IP layer over udp, by a packet socket, where this process may open one: on or off (default: on)",
     ),
 ];
 
@@ -77,6 +81,8 @@ pub struct Settings {
     pub linger: Duration,
     /// How calls wait.
     pub wait: WaitMode,
+    /// Long frames may leave past IP.
+    pub udp_raw: bool,
 }
 
 /// A value that was set: by which variable, and to what.
@@ -118,6 +124,7 @@ impl Settings {
             fault: fault.transpose()?,
             linger: linger.map_or(LINGER_DEFAULT, Duration::from_millis),
             wait: wait(look("WAIT"))?,
+            udp_raw: one_of(look("UDP_RAW"), &[("on", true), ("off", false)], true)?,
         })
     }
 }
@@ -205,6 +212,7 @@ mod tests {
         let asked = with("INTEGRITY", "end-to-end").unwrap();
         assert_eq!(asked.profile.integrity, Integrity::EndToEnd);
         assert_eq!(with("WAIT", "sleep").unwrap().wait, WaitMode::Sleep);
+        assert!(!with("UDP_RAW", "off").unwrap().udp_raw);
         assert_eq!(with("LINGER", "5").unwrap().linger, Duration::from_millis(5));
     }
 
@@ -217,6 +225,7 @@ mod tests {
         assert!(said("LINGER").ends_with(&format!("(default: {})", set.linger.as_millis())));
         assert!(said("LINK").ends_with("(default: auto)") && set.link == LinkWish::Auto);
         assert!(said("WAIT").ends_with("(default: adaptive)") && set.wait == WaitMode::Adaptive);
+        assert!(said("UDP_RAW").ends_with("(default: on)") && set.udp_raw);
         assert!(said("FAULT").ends_with("(default: none)") && set.fault.is_none());
         assert!(said("PROFILE").ends_with(&format!("(default: {})", set.profile.name)));
         for bytes in [set.profile.eager_bytes, set.profile.long_eager_bytes] {
@@ -226,8 +235,8 @@ mod tests {
 
     #[test]
     fn mistakes_name_the_variable() {
-        for name in ["LINK", "PROFILE", "FAULT", "EAGER", "TIMEOUT", "WAIT", "LINGER", "INTEGRITY"]
-        {
+        let words = ["LINK", "PROFILE", "FAULT", "WAIT", "INTEGRITY", "UDP_RAW"];
+        for name in words.into_iter().chain(["EAGER", "TIMEOUT", "LINGER"]) {
             let error = with(name, "nonsense").unwrap_err();
             assert!(error.starts_with(&format!("EMP_{name}=nonsense")), "{error}");
         }

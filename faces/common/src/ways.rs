@@ -174,6 +174,7 @@ mod tests {
             fault: None,
             linger,
             wait: emp_host::WaitMode::default(),
+            udp_raw: true,
         }
     }
 

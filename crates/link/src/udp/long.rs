@@ -19,7 +19,7 @@ use std::os::fd::AsFd;
 
 use emp_wire::{Flags, HEADER_BYTES, Header, KIND_OFFSET, Kind, LONG_FRAME_BYTES};
 
-use super::self_test::{Splicing, splicing};
+use super::self_test::splicing;
 use super::splice::{self, Pipe, Trouble};
 use super::{DOUBTS_MAX, RETRY_SEGMENTS_SENDS, SEGMENTS_MAX, UdpLink, send};
 use crate::failure::SendFailure;
@@ -40,6 +40,8 @@ pub(super) struct Long {
     /// Splicing is quicker than a copy for what comes out of a cache. Blocks of messages that are pulled do not, as far as anybody knows: they are
     /// spliced in any case.
     gains: bool,
+    /// Both were found out.
+    tried: bool,
     /// Frames in a row whose splicing failed, and could be copied.
     doubts: u32,
     /// Frames that were copied since splicing was given up. `None`: it was not, or cannot be had here.
@@ -54,11 +56,19 @@ impl Long {
     pub(super) fn new(frame_bytes_max: usize, segment_bytes: usize, segments: bool) -> Self {
         let longer = frame_bytes_max < LONG_FRAME_BYTES;
         let most = if segments && longer && enough(frame_bytes_max) { LONG_FRAME_BYTES } else { 0 };
-        // What it finds out costs time, and is of no use to a link without long frames.
-        let splicing = if most > 0 { splicing() } else { Splicing::NONE };
-        let pipe = if splicing.arrives { Pipe::open().ok() } else { None };
-        let gains = splicing.gains;
-        Self { most, segment_bytes, pipe, gains, doubts: 0, copied: None, notice: None }
+        let (pipe, gains, tried) = (None, false, false);
+        Self { most, segment_bytes, pipe, gains, tried, doubts: 0, copied: None, notice: None }
+    }
+
+    /// Finds out, once, whether pages can be spliced: that takes some 3 ms, and is of no use to a link without long frames or whose
+    /// long frames leave past IP.
+    pub(super) fn try_splicing(&mut self) {
+        if self.tried || self.most == 0 {
+            return;
+        }
+        let splicing = splicing();
+        self.pipe = if splicing.arrives { Pipe::open().ok() } else { None };
+        (self.gains, self.tried) = (splicing.gains, true);
     }
 
     /// Longest frame in bytes that is sent in one segmented send now; 0 for none.
@@ -133,6 +143,11 @@ impl UdpLink {
         self.long.try_splicing_again();
         let usable = self.segments_max > 1;
         let mut segment = self.long.segment_of(bytes).filter(|_| usable);
+        let raw = segment.and_then(|segment| self.send_raw(to, frame, bytes, segment));
+        if let Some(taken) = raw {
+            return taken;
+        }
+        self.long.try_splicing();
         let gains = self.long.gains || is_of_kind(frame, Kind::Block);
         let named = lasts && gains && segment.is_some() && !is_summed(frame);
         let mut pieces = splice::split(frame.parts).filter(|_| named);

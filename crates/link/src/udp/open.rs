@@ -28,7 +28,7 @@ const MTU_MIN: usize = 576;
 const RECEIVE_BUFFER_BYTES: libc::c_int = 4 << 20;
 /// Send buffer asked for, in bytes: sixteen trains, which keeps a 100 Gb/s card busy for 80 µs, yet
 /// does not pile up more in the queue before it.
-const SEND_BUFFER_BYTES: libc::c_int = 1 << 20;
+pub(super) const SEND_BUFFER_BYTES: libc::c_int = 1 << 20;
 
 /// The class of traffic of what leaves: a switch may mark it, ECT(0) of RFC 3168, and nothing else is asked for.
 const ECN_CAPABLE: libc::c_int = 0b10;
@@ -49,12 +49,21 @@ pub struct UdpOptions {
     pub node_tag: u16,
     /// MTU in bytes instead of the interface's, IP header included.
     pub mtu: Option<usize>,
+    /// Long frames to neighbours may leave by a packet socket, past the kernel's IP layer, where this process may open one.
+    pub raw: bool,
 }
 
 impl UdpOptions {
     /// Any address, the default port, no peers.
     pub fn new(node_tag: u16) -> Self {
-        Self { bind: None, port: UDP_PORT_DEFAULT, peers: Vec::new(), node_tag, mtu: None }
+        Self {
+            bind: None,
+            port: UDP_PORT_DEFAULT,
+            peers: Vec::new(),
+            node_tag,
+            mtu: None,
+            raw: true,
+        }
     }
 }
 

@@ -38,10 +38,6 @@ pub(super) struct Splicing {
     pub(super) gains: bool,
 }
 
-impl Splicing {
-    pub(super) const NONE: Self = Self { arrives: false, gains: false };
-}
-
 /// What the test said.
 static SPLICING: OnceLock<Splicing> = OnceLock::new();
 

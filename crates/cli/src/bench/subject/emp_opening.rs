@@ -195,7 +195,7 @@ fn with_link(
                 return Ok((builder, mac));
             }
             // Datagrams carry the bulk. Where they can't be had, raw frames carry all.
-            match udp(place, id) {
+            match udp(place, id, spec) {
                 Ok(link) => Ok((harness.add(builder, link, place.udp_frame(), faults), mac)),
                 Err(_) => Ok((builder, mac)),
             }
@@ -208,7 +208,7 @@ fn with_link(
             Ok((harness.add(builder, link, place.mtu, faults), mac))
         }
         LinkChoice::Udp => {
-            let link = udp(place, id).map_err(|error| user_error(error.to_string()))?;
+            let link = udp(place, id, spec).map_err(|error| user_error(error.to_string()))?;
             let port = Address::UdpPort(link.local_address().port());
             Ok((harness.add(builder, link, place.udp_frame(), faults), port))
         }
@@ -222,11 +222,12 @@ fn with_link(
     }
 }
 
-fn udp(place: &Place, id: NodeId) -> Result<UdpLink, LinkError> {
+fn udp(place: &Place, id: NodeId, spec: &Spec) -> Result<UdpLink, LinkError> {
     UdpLink::open(&UdpOptions {
         bind: Some(place.own),
         port: 0,
         mtu: place.packet_bytes_max(),
+        raw: !spec.no_raw,
         ..UdpOptions::new(id.destination_tag())
     })
 }

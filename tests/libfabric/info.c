@@ -53,7 +53,7 @@ static void what_is_offered(void)
 	CHECK(info->mode == 0 && info->domain_attr->mr_mode == 0);
 	CHECK(info->domain_attr->cq_data_size == 8);
 	CHECK(info->domain_attr->resource_mgmt == FI_RM_ENABLED);
-	CHECK(info->tx_attr->inject_size >= 1024);
+	CHECK(info->tx_attr->inject_size >= 8192);
 	CHECK(info->tx_attr->iov_limit >= 4 && info->rx_attr->iov_limit >= 4);
 	CHECK(info->tx_attr->msg_order & FI_ORDER_SAS && info->rx_attr->msg_order & FI_ORDER_SAS);
 	CHECK(info->ep_attr->max_msg_size >= (size_t)1 << 32);

@@ -57,12 +57,14 @@ static void forms(void)
 {
 	struct fi_cq_tagged_entry entry;
 	struct world world;
-	unsigned char out[3000], in[3000];
+	unsigned char out[20000], in[20000];
 	int context;
 
 	world_open(&world, NULL);
 	struct fid_ep *ep = world.a.ep;
 	fi_addr_t to = world.a.peer;
+	size_t most = world.info->tx_attr->inject_size;
+	CHECK(most <= sizeof in);
 	struct iovec three[] = {{out, 10}, {out + 10, 0}, {out + 10, 1990}};
 	struct iovec two_in[] = {{in, 7}, {in + 7, sizeof in - 7}};
 	struct fi_msg message = {three, NULL, 3, to, &context, 0x1122334455667788};
@@ -83,7 +85,7 @@ static void forms(void)
 		case 2: EQUAL(fi_sendmsg(ep, &message, FI_DELIVERY_COMPLETE), 0); break;
 		case 3: EQUAL(fi_sendmsg(ep, &message, FI_REMOTE_CQ_DATA), 0); break;
 		case 4:
-			bytes = 1000;
+			bytes = most;
 			EQUAL(fi_inject(ep, out, bytes, to), 0);
 			memset(out, 0xff, bytes);
 			named = 0;
@@ -98,7 +100,7 @@ static void forms(void)
 			memset(out, 0xff, bytes);
 			break;
 		case 7:
-			bytes = 1024;
+			bytes = most;
 			EQUAL(fi_injectdata(ep, out, bytes, 0x1122334455667788, to), 0);
 			named = 0;
 			break;

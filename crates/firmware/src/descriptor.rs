@@ -80,7 +80,7 @@ pub enum CompletionMode {
     #[default]
     Auto,
     /// At once: the bytes are copied before the post returns, or it fails with [`PostError::PoolFull`]. Only for
-    /// messages up to one frame's payload.
+    /// messages up to [`buffered_bytes_max`](crate::Firmware::buffered_bytes_max), and for puts of up to one frame's payload.
     Buffered,
     /// When the peer's firmware has all of it (E32).
     Delivered,

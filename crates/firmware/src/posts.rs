@@ -20,7 +20,7 @@ use crate::send::{Outlet, Shape, Work};
 use crate::time::Time;
 use crate::transmit::{Exit, Leaving, TransmitBatch};
 
-/// What is to be copied whatever else happens fits one frame.
+/// What is to be copied whatever else happens is no longer than may be, at any time.
 #[inline(always)]
 fn check_buffered(send: &SendDescriptor, bytes_max: usize) -> Result<(), PostError> {
     let long = send.segments.bytes() > bytes_max as u64;
@@ -56,7 +56,7 @@ impl Firmware {
         exit: Option<Exit<'_>>,
         depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
     ) -> Result<Posted, PostError> {
-        check_buffered(&send, self.single_frame_bytes_max())?;
+        check_buffered(&send, self.buffered_bytes_max())?;
         self.post(last, send, (Work::Message, None), memory, exit, depart)
     }
 

@@ -106,7 +106,7 @@ pub(crate) const fn describe(error: PostError) -> &'static str {
     match error {
         PostError::Busy => "too many operations are outstanding; make progress, then try again",
         PostError::PoolFull => "no room for a buffered send; make progress, then try again",
-        PostError::TooLong => "too long: more than one frame's payload",
+        PostError::TooLong => "too long: more than is copied before it is sent",
         PostError::NoEndpoint => "the endpoint is not open on this node",
         PostError::NoClaim => "the claimed message is gone: its sender was lost",
         PostError::NoDestination => "the destination is no particular node",

@@ -161,7 +161,13 @@ impl Node {
         core.firmware().map_or((0, 0), emp_firmware::Firmware::pool_slots)
     }
 
-    /// Longest message in bytes that fits one frame to any peer: the limit of buffered sends.
+    /// Longest message in bytes that can be sent [`Buffered`](emp_firmware::CompletionMode::Buffered).
+    pub fn buffered_bytes_max(&self) -> usize {
+        let core = self.inner.shared.lock();
+        core.firmware().map_or(0, emp_firmware::Firmware::buffered_bytes_max)
+    }
+
+    /// Longest message in bytes that fits one frame to any peer: the limit of buffered one-sided operations.
     pub fn single_frame_bytes_max(&self) -> usize {
         let core = self.inner.shared.lock();
         core.firmware().map_or(0, emp_firmware::Firmware::single_frame_bytes_max)

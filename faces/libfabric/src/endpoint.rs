@@ -82,8 +82,9 @@ pub struct Enabled {
     pub av: Arc<AvInner>,
     pub tagged: Endpoint,
     pub untagged: Endpoint,
-    /// Longest message in bytes that can be sent as a copy in one frame.
-    pub single_frame: usize,
+    /// Longest message in bytes that the node copies before the post returns, and longest one-sided operation.
+    pub copied: usize,
+    pub copied_remote: usize,
 }
 
 /// What changes with each operation.
@@ -210,7 +211,8 @@ impl EpInner {
         let enabled = Enabled {
             tagged: open(tagged_number(self.number))?,
             untagged: open(untagged_number(self.number))?,
-            single_frame: self.domain.node().single_frame_bytes_max(),
+            copied: self.domain.node().buffered_bytes_max(),
+            copied_remote: self.domain.node().single_frame_bytes_max(),
             av,
             bound: std::mem::take(&mut *binding),
         };

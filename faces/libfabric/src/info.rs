@@ -42,8 +42,9 @@ const TX_FLAGS: OpFlags =
     OpFlags::COMPLETION.with(OpFlags::INJECT).with(OpFlags::COMPLETION_LEVELS);
 const RX_FLAGS: OpFlags = OpFlags::COMPLETION.with(OpFlags::MULTI_RECV);
 
-/// Longest message in bytes whose buffer is free at once: fits one frame of standard Ethernet.
-pub const INJECT_BYTES: usize = 1024;
+/// Longest message in bytes whose buffer is free at once: what the node copies of any send (`Profile::buffered_bytes`), so that it costs no
+/// more than another. MPICH waits for the delivery of what is longer (decision 31).
+pub const INJECT_BYTES: usize = 8 << 10;
 /// What arrives in the order in which it was posted: messages, and atomics.
 const ORDERS: u64 = FI_ORDER_SAS | FI_ORDER_ATOMIC;
 /// Runs of remote memory that one read or write names: what MPIs make use of.

@@ -43,7 +43,7 @@ pub unsafe fn copy(parts: &[iovec]) -> Box<[u8]> {
     bytes.into()
 }
 
-/// Sees to it that what is posted stays as it is. `segments` are those of `parts`; `one_frame`: bytes that the node copies
+/// Sees to it that what is posted stays as it is. `segments` are those of `parts`; `most_copied`: bytes that the node copies
 /// by itself when it is told to, 0 if it does not.
 ///
 /// # Errors
@@ -59,7 +59,7 @@ pub unsafe fn lend(
     segments: SegmentList,
     inject: bool,
     flags: OpFlags,
-    one_frame: usize,
+    most_copied: usize,
 ) -> Result<Lent, isize> {
     let bytes = segments.bytes();
     let most = if inject { INJECT_BYTES } else { MESSAGE_BYTES_MAX };
@@ -74,10 +74,10 @@ pub unsafe fn lend(
         let completion = if waits { CompletionMode::Delivered } else { CompletionMode::Auto };
         return Ok(Lent { segments, completion, copy: None });
     }
-    if !waits && bytes <= one_frame as u64 {
+    if !waits && bytes <= most_copied as u64 {
         return Ok(Lent { segments, completion: CompletionMode::Buffered, copy: None });
     }
-    // It ends later than the call, or frames of this link are too small: the bytes are kept here.
+    // It ends later than the call, or is too long for that: the bytes are kept here.
     // SAFETY: the caller says so.
     let copy = unsafe { copy(parts) };
     let address = copy.as_ptr().expose_provenance() as u64;
@@ -89,17 +89,17 @@ pub unsafe fn lend(
 mod tests {
     use super::*;
 
-    fn lent(bytes: &[u8], inject: bool, flags: OpFlags, one_frame: usize) -> Result<Lent, isize> {
+    fn lent(bytes: &[u8], inject: bool, flags: OpFlags, most_copied: usize) -> Result<Lent, isize> {
         let parts = crate::handle::one(bytes.as_ptr().cast(), bytes.len());
         let segments = crate::transfer::segments(&parts).unwrap();
         // SAFETY: the part is a slice.
-        unsafe { lend(&parts, segments, inject, flags, one_frame) }
+        unsafe { lend(&parts, segments, inject, flags, most_copied) }
     }
 
     #[test]
     fn who_keeps_the_bytes_depends_on_when_the_operation_ends() {
         let short = [1; 100];
-        for (inject, flags, one_frame, completion, copied) in [
+        for (inject, flags, most_copied, completion, copied) in [
             (false, OpFlags::NONE, 1400, CompletionMode::Auto, false),
             (false, OpFlags::INJECT_COMPLETE, 1400, CompletionMode::Auto, false),
             (false, OpFlags::DELIVERY_COMPLETE, 1400, CompletionMode::Delivered, false),
@@ -110,7 +110,7 @@ mod tests {
             (true, OpFlags::MATCH_COMPLETE, 1400, CompletionMode::Delivered, true),
             (true, OpFlags::TRANSMIT_COMPLETE, 1400, CompletionMode::Delivered, true),
         ] {
-            let lent = lent(&short, inject, flags, one_frame).unwrap();
+            let lent = lent(&short, inject, flags, most_copied).unwrap();
             assert_eq!((lent.completion, lent.copy.is_some()), (completion, copied), "{flags:?}");
             assert_eq!(lent.segments.bytes(), 100);
         }

@@ -225,7 +225,7 @@ impl EpInner {
         // They end when the target is done, whatever level is asked for; the node keeps what it has copied until then.
         let level = flags.without(OpFlags::COMPLETION_LEVELS);
         // SAFETY: libfabric's rules.
-        let lent = unsafe { lend(transfer.parts, list, inject, level, enabled.single_frame) };
+        let lent = unsafe { lend(transfer.parts, list, inject, level, enabled.copied_remote) };
         let Lent { segments, completion, copy } = match lent {
             Ok(lent) => lent,
             Err(refused) => return refused,

@@ -100,7 +100,7 @@ impl EpInner {
         // An inject call has no completion that could wait.
         let level = if send.nameless { flags.without(OpFlags::COMPLETION_LEVELS) } else { flags };
         // SAFETY: libfabric's rules.
-        let lent = unsafe { lend(send.parts, list, inject, level, enabled.single_frame) };
+        let lent = unsafe { lend(send.parts, list, inject, level, enabled.copied) };
         let Lent { segments, completion, copy } = match lent {
             Ok(lent) => lent,
             Err(refused) => return refused,

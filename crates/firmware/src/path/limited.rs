@@ -72,7 +72,12 @@ impl Firmware {
         }
     }
 
-    /// Largest payload of a message of one of this node's frames: the limit of buffered sends.
+    /// Longest message in bytes of a buffered send: as long as any that is copied unless it is too much, and at least one frame's payload.
+    pub fn buffered_bytes_max(&self) -> usize {
+        self.single_frame_bytes_max().max(self.profile.buffered_bytes as usize)
+    }
+
+    /// Largest payload of a message of one of this node's frames.
     pub fn single_frame_bytes_max(&self) -> usize {
         usize::from(self.peers.lengths.usual())
             - emp_wire::HEADER_BYTES

@@ -257,10 +257,10 @@ fn what_is_to_be_delivered_leaves_at_once_and_is_not_copied() {
     pair.check_quiet();
 }
 
-/// What must be copied and is longer than a frame of the MTU is refused at any time: also while nothing is under way, and a frame that
-/// takes it would get through.
+/// What must be copied and is longer than what is copied of all messages is refused at any time: also while nothing is under way, and a
+/// frame that takes it would get through.
 #[test]
-fn what_must_be_copied_is_no_longer_than_a_frame() {
+fn what_must_be_copied_is_no_longer_than_what_may_be() {
     let link = LinkInfo { long_frames: true, long_frames_held: 64, ..LinkInfo::new(1500, true) };
     let mut pair = Pair::over(&Profile::DEFAULT, link);
     for _ in 0..3 {
@@ -268,7 +268,9 @@ fn what_must_be_copied_is_no_longer_than_a_frame() {
         pair.send(0, 2, 1, 300_000);
         pair.run(Span::ms(50));
     }
-    for bytes in [5_000, 20_000, 50_000] {
+    let most = pair.nodes[0].firmware.buffered_bytes_max() as u64;
+    assert_eq!(most, u64::from(Profile::DEFAULT.buffered_bytes));
+    for bytes in [most + 1, 20_000, 50_000] {
         let segments = SegmentList::one(Segment { address: 0, bytes });
         let mut post = |completion| {
             let mut batch = TransmitBatch::new(1500);
@@ -282,5 +284,40 @@ fn what_must_be_copied_is_no_longer_than_a_frame() {
         assert_eq!(post(CompletionMode::Buffered), (Err(PostError::TooLong), 0), "{bytes}");
         pair.receive(1, Selector::ANY, bytes);
         pair.run(Span::ms(500));
+    }
+    let profile = Profile { buffered_bytes: 0, ..Profile::DEFAULT };
+    let firmware = &Pair::new(&profile).nodes[0].firmware;
+    assert_eq!(firmware.buffered_bytes_max(), firmware.single_frame_bytes_max());
+}
+
+/// What must be copied and takes several frames of the MTU is over with its post, and arrives as it was then, by frames of either kind.
+#[test]
+fn what_must_be_copied_may_take_several_frames() {
+    for long_frames in [false, true] {
+        let link = LinkInfo { long_frames, long_frames_held: 64, ..LinkInfo::new(1500, true) };
+        let mut pair = Pair::over(&Profile::DEFAULT, link);
+        for _ in 0..3 {
+            pair.receive(1, Selector::ANY, 300_000);
+            pair.send(0, 2, 1, 300_000);
+            pair.run(Span::ms(50));
+        }
+        let most = pair.nodes[0].firmware.buffered_bytes_max() as u64;
+        for bytes in [1_500, 5_000, most] {
+            pair.nodes.iter_mut().for_each(|node| node.done.clear());
+            pair.receive(1, Selector::ANY, bytes);
+            let node = &mut pair.nodes[0];
+            let was = node.memory.0[..bytes as usize].to_vec();
+            let segments = SegmentList::one(Segment { address: 0, bytes });
+            let send = SendDescriptor { segments, ..small(5, CompletionMode::Buffered) };
+            node.firmware.post_send(pair.now, send, &mut node.memory).unwrap();
+            let over = node.firmware.poll_completion().expect("it is over with its post");
+            assert_eq!((over.status, over.bytes), (Status::Ok, bytes));
+            node.memory.0[..bytes as usize].iter_mut().for_each(|byte| *byte ^= 0x55);
+            pair.run(Span::ms(50));
+            assert_eq!(ok(&pair.nodes[1].done, OpKind::Receive), 1);
+            let got = &pair.nodes[1].memory.0[crate::common::HALF as usize..][..bytes as usize];
+            assert!(got == was, "{bytes} bytes, long {long_frames}");
+            pair.check_quiet();
+        }
     }
 }

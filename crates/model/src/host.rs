@@ -177,7 +177,7 @@ impl World {
             completion: spec.completion,
             context: send_context(id),
         };
-        let fits = spec.bytes <= firmware.single_frame_bytes_max() as u64;
+        let fits = spec.bytes <= firmware.buffered_bytes_max() as u64;
         match node.post_send(spec.from, now, descriptor, &mut self.network) {
             Ok(op) => {
                 let incarnation = node.incarnation;

@@ -188,8 +188,9 @@ fn a_synchronous_send_waits_for_its_match() {
 #[test]
 fn buffered_sends_complete_at_once() {
     let mut world = acquainted(2, &Profile::DEFAULT);
-    let most = world.firmware(0).single_frame_bytes_max() as u64;
-    for bytes in [0, 1, most] {
+    let one = world.firmware(0).single_frame_bytes_max() as u64;
+    let most = world.firmware(0).buffered_bytes_max() as u64;
+    for bytes in [0, 1, one, one + 1, most] {
         let message = world.send(MessageSpec {
             completion: CompletionMode::Buffered,
             ..MessageSpec::plain(0, 1, bytes)

@@ -11,12 +11,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use emp_firmware::{LinkCost, LinkIndex, LinkInfo, Span, Time};
-use emp_link::{
-    Capabilities, Link, PacketLink, PacketOptions, TxFrame, UdpLink, UdpOptions, interfaces,
-};
+use emp_link::{Capabilities, Link, PacketSender, TxFrame, UdpLink, UdpOptions, interfaces};
 use emp_wire::{Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Sequence};
 
-use crate::clock;
+use crate::{clock, signals};
 
 /// How often the bulk link is looked at while nothing comes by it, if another link costs no system call to look at. A
 /// look takes 0.2 to 0.3 µs: less than a tenth of a spinning receiver's time goes there, and so does less than that of
@@ -280,14 +278,7 @@ pub fn measure_paths(interface: &str, ip: IpAddr, frame_bytes: usize) -> Option<
 fn packet_costs(interface: &str, frame_bytes: usize) -> Option<LinkCosts> {
     /// EtherType for experiments on one machine (IEEE local experimental 2): not the one that nodes listen to.
     const ETHERTYPE: u16 = 0x88B6;
-    let options = PacketOptions {
-        ethertype: ETHERTYPE,
-        ring_bytes: Some(RING_BYTES),
-        // It is there for milliseconds, and takes nothing.
-        group: false,
-        ..PacketOptions::new(interface, TAG)
-    };
-    let mut link = PacketLink::open(&options).ok()?;
+    let mut link = PacketSender::open(interface, ETHERTYPE).ok()?;
     let to = LinkAddress::mac(link.mac());
     let frame = frame(frame_bytes);
     let mut send = |frames: usize| {
@@ -298,12 +289,17 @@ fn packet_costs(interface: &str, frame_bytes: usize) -> Option<LinkCosts> {
             (link.send(&batch[..frames]) == frames).then(|| start.elapsed())
         })
     };
-    let (alone, train) = (send(1)?, send(TRAIN_ON_WIRE)?);
-    Some(LinkCosts::of(alone, train, TRAIN_ON_WIRE))
+    let costs = send(1).zip(send(TRAIN_ON_WIRE));
+    close_aside(link);
+    costs.map(|(alone, train)| LinkCosts::of(alone, train, TRAIN_ON_WIRE))
 }
 
-/// The smallest ring there is: nothing is received.
-const RING_BYTES: usize = 64 << 10;
+/// Closes a raw socket, which waits for a grace period of the kernel's, where nobody waits for it.
+fn close_aside(socket: PacketSender) {
+    let thread = std::thread::Builder::new().name("emp-close".into());
+    // Failing means that it is closed here.
+    let _ = signals::blocked(|| thread.spawn(move || drop(socket)));
+}
 
 /// Of datagrams, alone and in trains, and of those that make up a long frame: what sending and receiving take, from one socket to
 /// itself through the kernel's loopback.

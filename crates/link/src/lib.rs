@@ -36,7 +36,7 @@ pub use condition::Condition;
 pub use emp_wire::LinkAddress;
 pub use fault::{FaultCounters, FaultLink, FaultPlan, FaultPlanError};
 pub use interfaces::{Interface, interfaces};
-pub use packet::{PacketLink, PacketOptions};
+pub use packet::{PacketLink, PacketOptions, PacketSender};
 pub use shm::{PeerMemory, PeerMemoryError, ShmLink, ShmOptions};
 pub use sim::{Fabric, SimLink};
 pub use sink::{FrameSink, Head, Train};

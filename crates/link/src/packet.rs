@@ -6,8 +6,10 @@ mod filter;
 mod group;
 mod members;
 mod open;
+mod sender;
 
 pub use open::PacketOptions;
+pub use sender::PacketSender;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -3,7 +3,8 @@
 
 use std::io::{BufRead, BufReader, IoSlice};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use emp_link::{Link, LinkAddress, PacketLink, PacketOptions, TxFrame};
 
@@ -204,4 +205,32 @@ fn a_member_is_not_woken_by_frames_of_the_node_outside_its_group() {
         send(&mut sender, 401, message);
         assert_eq!(received(&mut nodes[1].1), [message]);
     });
+}
+
+/// Setting the group's program takes a grace period of the kernel's: those who join together must not wait for one after the other.
+#[test]
+fn nodes_that_open_together_do_not_wait_for_each_other() {
+    const NODES: u16 = 64;
+    let Some(lab) = Lab::build(1500) else { return };
+    let mut sender = lab.inside(1, || open(1));
+    let _lone = lab.inside(0, || open(2));
+    let start = Instant::now();
+    let alone = lab.inside(0, || open(3));
+    let one = start.elapsed();
+    let start = Instant::now();
+    let mut nodes: Vec<(u16, PacketLink)> = thread::scope(|scope| {
+        let opens = |tag| {
+            let lab = &lab;
+            scope.spawn(move || (tag, lab.inside(0, || open(tag))))
+        };
+        let threads: Vec<_> = (500..500 + NODES).map(opens).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it opens")).collect()
+    });
+    let all = start.elapsed();
+    println!("one {one:?}, {NODES} together {all:?}");
+    assert!(all < 16 * one, "one took {one:?}, {NODES} together {all:?}");
+    assert!(nodes.iter().all(|(_, node)| node.is_grouped()) && alone.is_grouped());
+    for i in 0..nodes.len() {
+        assert_eq!(reach(&mut sender, &mut nodes, i), 1, "all are where the program says");
+    }
 }

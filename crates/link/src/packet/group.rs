@@ -30,10 +30,16 @@ const TABLE_LOCK: u64 = 1 << 20;
 /// each, and with others it costs their frames one filter more, 38 ns, whatever their number.
 const ALONE_LOCK: u64 = TABLE_LOCK + 1;
 
-/// How long the table's lock is waited for: changes take tens of microseconds, so a holder that has it for longer was stopped,
-/// and a link that opens does without the group then.
-const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+/// The byte whose lock a process has while it has the kernel go by the table after joins. Setting the program waits for a grace
+/// period of the kernel's: 10 to 40 ms, and seconds with a hundred processes on two cores. So it is set once for all who join meanwhile.
+const PROGRAM_LOCK: u64 = TABLE_LOCK + 2;
+
+/// How long the table's lock is waited for: joins take tens of microseconds, and a departure, or a holder that shares its core with
+/// a hundred others, a second at times. Who has it for longer was stopped, and a link that opens does without the group then.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+/// Pauses between tries, doubled each time: those who start together must not keep the holder from its core.
 const LOCK_RETRY: Duration = Duration::from_micros(100);
+const LOCK_RETRY_MAX: Duration = Duration::from_millis(5);
 
 /// Least time between two looks at the table because of others' frames, and between the two such frames that show that it
 /// is wrong: those that came while it changed have left the kernel by then.
@@ -102,9 +108,8 @@ impl Group {
         }
         join_or_make(socket, &mut members)?;
         members.join(slot, tag);
-        install(socket, &members)?;
         write(&file, &members)?;
-        drop(lock);
+        publish(socket, &file, lock, members)?;
         let process = std::process::id();
         Ok(Membership::Member(Self {
             file,
@@ -125,6 +130,10 @@ impl Group {
             return;
         }
         self.looked_at = Some(now);
+        // The kernel may not go by the table yet: then such a frame says nothing of the table.
+        if locks::is_locked(&self.file, PROGRAM_LOCK).is_ok_and(|locked| locked) {
+            return;
+        }
         // Failing means that the table stays as it is: the next stray frame tries again.
         let Ok(members) = read(&self.file) else { return };
         if members.list().iter().all(|member| member.tag != tag) {
@@ -189,12 +198,13 @@ struct TableLock<'a>(&'a File);
 
 impl<'a> TableLock<'a> {
     fn take(file: &'a File) -> io::Result<Self> {
-        let since = Instant::now();
+        let (since, mut pause) = (Instant::now(), LOCK_RETRY);
         while !locks::try_lock(file, TABLE_LOCK)? {
             if since.elapsed() > LOCK_PATIENCE {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            std::thread::sleep(LOCK_RETRY);
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(LOCK_RETRY_MAX);
         }
         Ok(Self(file))
     }
@@ -249,6 +259,33 @@ fn join_or_make(socket: BorrowedFd<'_>, members: &mut Members) -> io::Result<()>
     system::get_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &mut joined)?;
     members.group = joined as u16;
     Ok(())
+}
+
+/// Has the kernel go by the table that was just written under `lock`. If another process is about that, it is left to that one,
+/// which does not end before the kernel goes by the newest table; so who joins waits for no more than what others have begun.
+fn publish(
+    socket: BorrowedFd<'_>,
+    file: &File,
+    lock: TableLock<'_>,
+    mut members: Members,
+) -> io::Result<()> {
+    if !locks::try_lock(file, PROGRAM_LOCK)? {
+        return Ok(());
+    }
+    drop(lock);
+    loop {
+        let set = install(socket, &members);
+        // Taken for the look and given back after the program's: nobody leaves a newer table to a process that has looked already.
+        let lock = TableLock::take(file);
+        let newer = read(file).ok().filter(|newer| newer.generation != members.generation);
+        match newer {
+            Some(newer) if set.is_ok() && lock.is_ok() => members = newer,
+            _ => {
+                locks::unlock(file, PROGRAM_LOCK)?;
+                return set;
+            }
+        }
+    }
 }
 
 fn install(socket: BorrowedFd<'_>, members: &Members) -> io::Result<()> {

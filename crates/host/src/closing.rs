@@ -80,6 +80,7 @@ impl Core {
                 ("frames_sent", counts.frames_sent),
                 ("bytes_sent", counts.bytes_sent),
                 ("frames_received", counts.frames_received),
+                ("frames_past_ip", counts.frames_past_ip),
                 ("bytes_received", counts.bytes_received),
                 ("send_calls", counts.send_calls),
                 ("receive_calls", counts.receive_calls),

@@ -47,8 +47,9 @@ pub struct AutoLinks {
     pub udp_port: u16,
     /// Where nodes may be found by UDP.
     pub udp_peers: Vec<SocketAddr>,
-    /// Frames longer than the MTU may leave past the kernel's IP layer, where this process may open a packet socket.
-    pub udp_raw: bool,
+    /// Frames longer than the MTU may leave past the kernel's IP layer, where this process may open a packet socket. Only of `Auto`, whose
+    /// raw frames do as well: who asks for UDP gets what IP does with it.
+    pub udp_past_ip: bool,
 }
 
 impl Default for AutoLinks {
@@ -60,7 +61,7 @@ impl Default for AutoLinks {
             udp_bind: None,
             udp_port: UDP_PORT_DEFAULT,
             udp_peers: Vec::new(),
-            udp_raw: true,
+            udp_past_ip: true,
         }
     }
 }
@@ -156,7 +157,7 @@ fn abilities(link: &Capabilities) -> String {
         link.frame_bytes_max,
         link.address,
         if link.segmentation { ", segmented sends" } else { "" },
-        if link.raw_sends { ", past IP to neighbours" } else { "" },
+        if link.past_ip { ", long frames past IP to neighbours" } else { "" },
         if link.broadcast { ", finds nodes by broadcast" } else { "" },
     )
 }
@@ -251,7 +252,8 @@ fn udp(
 ) -> Result<(), BuildError> {
     let mut options = UdpOptions::new(node.destination_tag());
     options.bind = auto.udp_bind;
-    (options.port, options.raw) = (auto.udp_port, auto.udp_raw);
+    options.port = auto.udp_port;
+    options.past_ip = auto.udp_past_ip && auto.want == Want::Auto;
     options.peers.clone_from(&auto.udp_peers);
     // Beside raw frames it carries the bulk of the same cables: a socket on all addresses does not know their MTU.
     options.mtu = chosen.iter().map(|link| link.link.capabilities().frame_bytes_max).min();

@@ -8,6 +8,7 @@
 mod capture;
 mod condition;
 pub mod conformance;
+mod device;
 mod ethernet;
 mod failure;
 mod fault;
@@ -67,7 +68,7 @@ pub struct Capabilities {
     /// What carries the frames has a checksum over all of each.
     pub sums: bool,
     /// Long frames to neighbours leave by a packet socket, past the kernel's IP layer and its firewall (only `udp`, with CAP_NET_RAW).
-    pub raw_sends: bool,
+    pub past_ip: bool,
     /// A frame to [`LinkAddress::EVERYONE`] reaches nodes that were never configured.
     pub broadcast: bool,
     /// Opening it took a privilege (CAP_NET_RAW).
@@ -112,12 +113,12 @@ pub struct LinkStatistics {
     pub frames_sent: u64,
     /// Bytes of those frames.
     pub bytes_sent: u64,
+    /// Sent frames that left past the kernel's IP layer (only `udp`).
+    pub frames_past_ip: u64,
     /// Frames handed to a sink.
     pub frames_received: u64,
     /// Bytes of those frames.
     pub bytes_received: u64,
-    /// Those of them that left past the kernel's IP layer.
-    pub frames_past_ip: u64,
     /// System calls made to send.
     pub send_calls: u64,
     /// System calls made to receive (a memory-mapped ring needs none).

@@ -4,7 +4,7 @@
 //!
 //! [`RawName`] always starts out all zeros and is only ever written as one of its members, by this
 //! module or by the kernel, so every byte of it is initialised, and its members, made of integers,
-//! are valid whatever the bytes. The family field, first in both members, says which one is meant.
+//! are valid whatever the bytes. The family field, first in those members that are names, says which one is meant.
 
 use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};

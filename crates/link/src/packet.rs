@@ -74,7 +74,7 @@ impl PacketLink {
             batch_max: BATCH_MAX,
             segmentation: false,
             sums: false,
-            raw_sends: false,
+            past_ip: false,
             broadcast: true,
             privileged: true,
             address: LinkAddress::mac(opened.mac),

@@ -99,7 +99,7 @@ impl ShmLink {
             batch_max: BATCH_MAX,
             segmentation: false,
             sums: false,
-            raw_sends: false,
+            past_ip: false,
             broadcast: options.broadcast,
             privileged: false,
             address: LinkAddress::shm(opened.number),

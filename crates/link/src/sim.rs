@@ -117,7 +117,7 @@ impl Fabric {
             batch_max: BATCH_MAX,
             segmentation: false,
             sums: false,
-            raw_sends: false,
+            past_ip: false,
             broadcast: true,
             privileged: false,
             address: LinkAddress::index(index),

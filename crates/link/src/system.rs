@@ -9,7 +9,6 @@
 use std::ffi::CString;
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
-use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{from_mut, from_ref, null};
 use std::time::{Duration, Instant};
@@ -322,7 +321,7 @@ pub(crate) fn event_clear(fd: BorrowedFd<'_>) {
 }
 
 /// A request about the interface `name`.
-fn named_request(name: &str) -> io::Result<libc::ifreq> {
+pub(crate) fn named_request(name: &str) -> io::Result<libc::ifreq> {
     let name = CString::new(name)?;
     let bytes = name.as_bytes();
     if bytes.len() >= libc::IFNAMSIZ {
@@ -337,7 +336,7 @@ fn named_request(name: &str) -> io::Result<libc::ifreq> {
 }
 
 /// Asks the interface layer about `name` in the namespace of the socket `fd`.
-fn interface_request(
+pub(crate) fn interface_request(
     fd: BorrowedFd<'_>,
     name: &str,
     request: libc::c_ulong,
@@ -353,31 +352,6 @@ pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, name: &str) -> io::Result<usize>
     let answer = interface_request(fd, name, libc::SIOCGIFMTU)?;
     // SAFETY: SIOCGIFMTU fills in this member of the union.
     Ok(unsafe { answer.ifr_ifru.ifru_mtu }.max(0) as usize)
-}
-
-/// The Ethernet address that the kernel's neighbour table has for an IP on an interface, in the namespace of the socket `fd`.
-pub(crate) fn neighbour(fd: BorrowedFd<'_>, interface: &str, ip: Ipv4Addr) -> Option<[u8; 6]> {
-    // SAFETY: all-zero is a valid `arpreq`.
-    let mut request: libc::arpreq = unsafe { zeroed() };
-    if interface.len() >= request.arp_dev.len() {
-        return None;
-    }
-    request.arp_pa.sa_family = libc::AF_INET as libc::sa_family_t;
-    // A `sockaddr_in` in a `sockaddr`: the port's two bytes, then the address.
-    for (place, byte) in request.arp_pa.sa_data[2..].iter_mut().zip(ip.octets()) {
-        *place = byte as libc::c_char;
-    }
-    for (place, byte) in request.arp_dev.iter_mut().zip(interface.bytes()) {
-        *place = byte as libc::c_char;
-    }
-    // SAFETY: see the module's invariant; the request reads and writes one `arpreq`.
-    let result =
-        unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGARP as _, from_mut(&mut request)) };
-    let known = result == 0
-        && request.arp_flags & libc::ATF_COM != 0
-        && request.arp_ha.sa_family == libc::ARPHRD_ETHER;
-    let mac = request.arp_ha.sa_data;
-    known.then(|| [0, 1, 2, 3, 4, 5].map(|at: usize| mac[at] as u8))
 }
 
 /// The interface's `IFF_` flags.
@@ -403,7 +377,7 @@ pub(crate) fn receive_queues(fd: BorrowedFd<'_>, name: &str) -> Option<u32> {
 }
 
 /// The request that carries all of ethtool's, from `<linux/sockios.h>`.
-const SIOCETHTOOL: libc::c_ulong = 0x8946;
+pub(crate) const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
 /// One descriptor that is readable when any of several is.
 pub(crate) fn any_of<'a>(all: impl IntoIterator<Item = BorrowedFd<'a>>) -> io::Result<OwnedFd> {

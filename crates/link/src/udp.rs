@@ -4,7 +4,7 @@
 mod inbox;
 mod long;
 mod open;
-mod raw;
+mod past_ip;
 mod receive;
 mod scatter;
 mod self_test;
@@ -28,8 +28,8 @@ use crate::system::{self, Polled};
 use crate::{Capabilities, FrameSink, Link, LinkError, LinkStatistics, TxFrame};
 use inbox::Inbox;
 use long::Long;
-use open::{SEGMENTS_MAX, SEND_BUFFER_BYTES};
-use raw::Raw;
+use open::SEGMENTS_MAX;
+use past_ip::PastIp;
 use receive::Looked;
 use scatter::{Scatter, Seen};
 
@@ -76,7 +76,7 @@ pub struct UdpLink {
     alone: bool,
     long: Long,
     /// `None`: nothing leaves past IP.
-    raw: Option<Raw>,
+    past_ip: Option<PastIp>,
     gather: Gather,
     inbox: Inbox,
     /// Next message of the inbox to hand up, and the offset in it.
@@ -110,9 +110,9 @@ impl UdpLink {
         let opened = open::open(options)?;
         let segments = opened.segments_max > 1;
         let most = opened.frame_bytes_max;
-        let raw = options.raw.then(|| Raw::open(opened.local, SEND_BUFFER_BYTES)).flatten();
+        let past_ip = options.past_ip.then(|| PastIp::open(opened.local)).flatten();
         let mut long = Long::new(most, opened.datagram_bytes().min(most), segments);
-        if raw.is_none() {
+        if past_ip.is_none() {
             long.try_splicing();
         }
         let capabilities = Capabilities {
@@ -125,7 +125,7 @@ impl UdpLink {
             batch_max: BATCH_MAX,
             segmentation: segments,
             sums: true,
-            raw_sends: raw.is_some() && long.bytes(segments) > 0,
+            past_ip: past_ip.is_some() && long.bytes(segments) > 0,
             broadcast: false,
             privileged: false,
             address: LinkAddress::udp(opened.local),
@@ -144,7 +144,7 @@ impl UdpLink {
             sends_alone: 0,
             alone: false,
             long,
-            raw,
+            past_ip,
             gather: Gather::new(BATCH_MAX, BATCH_MAX * PARTS_MAX + 1),
             inbox: Inbox::new(),
             next: (0, 0),

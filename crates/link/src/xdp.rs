@@ -71,7 +71,7 @@ impl XdpLink {
             batch_max: BATCH_MAX,
             segmentation: false,
             sums: false,
-            raw_sends: false,
+            past_ip: false,
             broadcast: true,
             privileged: true,
             address: LinkAddress::mac(framing.mac),

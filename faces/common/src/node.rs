@@ -122,11 +122,11 @@ fn open_raw(
     Ok((Box::new(link), mac))
 }
 
-fn open_udp(way: &Way, node: NodeId, port: u16, raw: bool) -> Result<UdpLink, LinkError> {
+fn open_udp(way: &Way, node: NodeId, port: u16, past_ip: bool) -> Result<UdpLink, LinkError> {
     let mut options = UdpOptions::new(node.destination_tag());
     // An interface without an address still has processes of this machine to reach.
     options.bind = Some(way.ip().unwrap_or(Ipv4Addr::LOCALHOST.into()));
-    (options.port, options.raw) = (port, raw);
+    (options.port, options.past_ip) = (port, past_ip);
     UdpLink::open(&options)
 }
 
@@ -176,7 +176,8 @@ impl FaceNode {
         }
         let (mut udp, mut udp_link) = (None, None);
         if way.kind != Kind::Shm {
-            match open_udp(way, node, identity.udp_port, settings.udp_raw) {
+            let past_ip = settings.udp_past_ip && settings.link == LinkWish::Auto;
+            match open_udp(way, node, identity.udp_port, past_ip) {
                 Ok(link) => {
                     (udp, udp_link) = (Some(link.local_address()), Some(next_link()));
                     builder = builder.link(with_faults(link, fault, node));

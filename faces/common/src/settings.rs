@@ -44,8 +44,8 @@ pub const SETTINGS: [(&str, &str); 11] = [
         "What payloads are checked by over udp: carrier (UDP's checksum, as TCP's are) or end-to-end (EMP's as well) (default: carrier)",
     ),
     (
-        "UDP_RAW",
-        "Whether frames longer than the MTU leave past the kernel's IP layer over udp, by a packet socket, where this process may open one: on or off (default: on)",
+        "UDP_PAST_IP",
+        "Whether frames longer than the MTU leave past the kernel's IP layer where links are auto, by a packet socket, if this process may open one: on or off (default: on)",
     ),
 ];
 
@@ -82,7 +82,7 @@ pub struct Settings {
     /// How calls wait.
     pub wait: WaitMode,
     /// Long frames may leave past IP.
-    pub udp_raw: bool,
+    pub udp_past_ip: bool,
 }
 
 /// A value that was set: by which variable, and to what.
@@ -124,7 +124,7 @@ impl Settings {
             fault: fault.transpose()?,
             linger: linger.map_or(LINGER_DEFAULT, Duration::from_millis),
             wait: wait(look("WAIT"))?,
-            udp_raw: one_of(look("UDP_RAW"), &[("on", true), ("off", false)], true)?,
+            udp_past_ip: one_of(look("UDP_PAST_IP"), &[("on", true), ("off", false)], true)?,
         })
     }
 }
@@ -212,7 +212,7 @@ mod tests {
         let asked = with("INTEGRITY", "end-to-end").unwrap();
         assert_eq!(asked.profile.integrity, Integrity::EndToEnd);
         assert_eq!(with("WAIT", "sleep").unwrap().wait, WaitMode::Sleep);
-        assert!(!with("UDP_RAW", "off").unwrap().udp_raw);
+        assert!(!with("UDP_PAST_IP", "off").unwrap().udp_past_ip);
         assert_eq!(with("LINGER", "5").unwrap().linger, Duration::from_millis(5));
     }
 
@@ -225,7 +225,7 @@ mod tests {
         assert!(said("LINGER").ends_with(&format!("(default: {})", set.linger.as_millis())));
         assert!(said("LINK").ends_with("(default: auto)") && set.link == LinkWish::Auto);
         assert!(said("WAIT").ends_with("(default: adaptive)") && set.wait == WaitMode::Adaptive);
-        assert!(said("UDP_RAW").ends_with("(default: on)") && set.udp_raw);
+        assert!(said("UDP_PAST_IP").ends_with("(default: on)") && set.udp_past_ip);
         assert!(said("FAULT").ends_with("(default: none)") && set.fault.is_none());
         assert!(said("PROFILE").ends_with(&format!("(default: {})", set.profile.name)));
         for bytes in [set.profile.eager_bytes, set.profile.long_eager_bytes] {
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn mistakes_name_the_variable() {
-        let words = ["LINK", "PROFILE", "FAULT", "WAIT", "INTEGRITY", "UDP_RAW"];
+        let words = ["LINK", "PROFILE", "FAULT", "WAIT", "INTEGRITY", "UDP_PAST_IP"];
         for name in words.into_iter().chain(["EAGER", "TIMEOUT", "LINGER"]) {
             let error = with(name, "nonsense").unwrap_err();
             assert!(error.starts_with(&format!("EMP_{name}=nonsense")), "{error}");

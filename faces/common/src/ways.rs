@@ -180,7 +180,7 @@ mod tests {
             fault: None,
             linger,
             wait: emp_host::WaitMode::default(),
-            udp_raw: true,
+            udp_past_ip: true,
         }
     }
 

@@ -70,7 +70,7 @@ mod tests {
             (c"wait", "FI_EMP_WAIT"),
             (c"linger", "FI_EMP_LINGER"),
             (c"integrity", "FI_EMP_INTEGRITY"),
-            (c"udp_raw", "FI_EMP_UDP_RAW"),
+            (c"udp_past_ip", "FI_EMP_UDP_PAST_IP"),
         ] {
             assert!(with(name, "nonsense").unwrap_err().starts_with(variable));
         }

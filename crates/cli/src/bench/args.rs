@@ -78,9 +78,9 @@ pub struct EmpArgs {
     /// What EMP's payloads are checked by over udp: carrier (UDP's checksum, as TCP's are), end-to-end (EMP's as well).
     #[arg(long, default_value = "carrier")]
     pub integrity: String,
-    /// Long datagrams of EMP and of the bare udp link leave through the kernel's IP layer, as those of a process without privilege do.
+    /// Over auto, long datagrams leave through the kernel's IP layer, as those of a process without privilege do.
     #[arg(long)]
-    pub no_raw: bool,
+    pub no_past_ip: bool,
     /// Where the firmware runs: inline (in the caller), thread.
     #[arg(long, default_value = "inline")]
     pub board: String,
@@ -254,7 +254,7 @@ impl EmpArgs {
             profile: self.profile.clone(),
             timeout_ms: (self.timeout * 1e3) as u64,
             integrity: self.integrity.clone(),
-            no_raw: self.no_raw,
+            no_past_ip: self.no_past_ip,
             board: self.board.clone(),
             guardian: !self.no_guardian,
             bundle: self.bundle,

@@ -51,9 +51,9 @@ pub struct Spec {
     /// What EMP's payloads are checked by, by name.
     #[serde(default = "by_carrier")]
     pub integrity: String,
-    /// Long datagrams leave through IP, as those of a process without privilege do.
+    /// Long datagrams leave through IP beside raw frames, too, as those of a process without privilege do.
     #[serde(default)]
-    pub no_raw: bool,
+    pub no_past_ip: bool,
     /// Where EMP's firmware runs, by name.
     pub board: String,
     /// EMP's guardian thread is there.
@@ -89,7 +89,7 @@ impl Spec {
             profile: "default".to_owned(),
             timeout_ms: 10_000,
             integrity: by_carrier(),
-            no_raw: false,
+            no_past_ip: false,
             board: "inline".to_owned(),
             guardian: true,
             bundle: false,

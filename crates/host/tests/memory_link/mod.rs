@@ -109,7 +109,7 @@ pub fn pair() -> ([Node; 2], [Endpoint; 2]) {
             batch_max: SLOTS,
             segmentation: false,
             sums: false,
-            raw_sends: false,
+            past_ip: false,
             broadcast: true,
             privileged: false,
             address: LinkAddress::index(end as u32),

@@ -19,6 +19,7 @@ use std::os::fd::AsFd;
 
 use emp_wire::{Flags, HEADER_BYTES, Header, KIND_OFFSET, Kind, LONG_FRAME_BYTES};
 
+use super::past_ip::Sent;
 use super::self_test::splicing;
 use super::splice::{self, Pipe, Trouble};
 use super::{DOUBTS_MAX, RETRY_SEGMENTS_SENDS, SEGMENTS_MAX, UdpLink, send};
@@ -143,11 +144,12 @@ impl UdpLink {
         self.long.try_splicing_again();
         let usable = self.segments_max > 1;
         let mut segment = self.long.segment_of(bytes).filter(|_| usable);
-        let raw = segment.and_then(|segment| self.send_raw(to, frame, bytes, segment));
-        if let Some(taken) = raw {
-            return taken;
+        match segment.map(|segment| self.send_past_ip(to, frame, bytes, segment)) {
+            Some(Sent::Taken) => return true,
+            Some(Sent::Full) => return false,
+            Some(Sent::NotNow) => {}
+            Some(Sent::NotThere) | None => self.long.try_splicing(),
         }
-        self.long.try_splicing();
         let gains = self.long.gains || is_of_kind(frame, Kind::Block);
         let named = lasts && gains && segment.is_some() && !is_summed(frame);
         let mut pieces = splice::split(frame.parts).filter(|_| named);

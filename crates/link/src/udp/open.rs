@@ -13,7 +13,7 @@ use crate::{LinkError, system};
 /// MTU in bytes where the interface is not known: Ethernet's.
 const MTU_DEFAULT: usize = 1500;
 /// Bytes of an IPv4 header without options and a UDP header.
-const HEADERS_V4_BYTES: usize = 20 + 8;
+pub(super) const HEADERS_V4_BYTES: usize = 20 + 8;
 /// Bytes of an IPv6 header and a UDP header.
 const HEADERS_V6_BYTES: usize = 40 + 8;
 /// Most payload bytes of one datagram, merged or not: Linux caps an IPv4 packet at 65520 bytes
@@ -28,7 +28,7 @@ const MTU_MIN: usize = 576;
 const RECEIVE_BUFFER_BYTES: libc::c_int = 4 << 20;
 /// Send buffer asked for, in bytes: sixteen trains, which keeps a 100 Gb/s card busy for 80 µs, yet
 /// does not pile up more in the queue before it.
-pub(super) const SEND_BUFFER_BYTES: libc::c_int = 1 << 20;
+const SEND_BUFFER_BYTES: libc::c_int = 1 << 20;
 
 /// The class of traffic of what leaves: a switch may mark it, ECT(0) of RFC 3168, and nothing else is asked for.
 const ECN_CAPABLE: libc::c_int = 0b10;
@@ -49,12 +49,13 @@ pub struct UdpOptions {
     pub node_tag: u16,
     /// MTU in bytes instead of the interface's, IP header included.
     pub mtu: Option<usize>,
-    /// Long frames to neighbours may leave by a packet socket, past the kernel's IP layer, where this process may open one.
-    pub raw: bool,
+    /// Long frames to neighbours may leave by a packet socket, past the kernel's IP layer and with it firewall and IPsec, where this process
+    /// may open one.
+    pub past_ip: bool,
 }
 
 impl UdpOptions {
-    /// Any address, the default port, no peers.
+    /// Any address, the default port, no peers, all through IP.
     pub fn new(node_tag: u16) -> Self {
         Self {
             bind: None,
@@ -62,7 +63,7 @@ impl UdpOptions {
             peers: Vec::new(),
             node_tag,
             mtu: None,
-            raw: true,
+            past_ip: false,
         }
     }
 }
@@ -162,15 +163,8 @@ fn settle(fd: BorrowedFd<'_>, local: &SocketAddr) -> io::Result<()> {
         let wanted = libc::IPV6_PMTUDISC_WANT;
         system::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, &wanted)?;
     }
-    for (forced, plain, bytes) in [
-        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER_BYTES),
-        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES),
-    ] {
-        // A smaller buffer than wished for costs speed and is no reason not to run.
-        if system::set_option(fd, libc::SOL_SOCKET, forced, &bytes).is_err() {
-            let _ = system::set_option(fd, libc::SOL_SOCKET, plain, &bytes);
-        }
-    }
+    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER_BYTES);
+    set_send_buffer(fd);
     // Switches may mark what they would have to drop (`ACK-9`). Without it they drop.
     let (level, send, tell) = if local.is_ipv4() {
         (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_RECVTOS)
@@ -182,6 +176,18 @@ fn settle(fd: BorrowedFd<'_>, local: &SocketAddr) -> io::Result<()> {
     // Kernels before 5.0 do not merge; each datagram then comes by itself.
     let _ = system::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, &1);
     Ok(())
+}
+
+/// Asks for the send buffer of long frames.
+pub(super) fn set_send_buffer(fd: BorrowedFd<'_>) {
+    set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES);
+}
+
+/// A smaller buffer than wished for costs speed and is no reason not to run.
+fn set_buffer(fd: BorrowedFd<'_>, forced: libc::c_int, plain: libc::c_int, bytes: libc::c_int) {
+    if system::set_option(fd, libc::SOL_SOCKET, forced, &bytes).is_err() {
+        let _ = system::set_option(fd, libc::SOL_SOCKET, plain, &bytes);
+    }
 }
 
 /// Bytes of the receive buffer; 0 if that is not known.

@@ -55,7 +55,7 @@ pub(super) fn splicing() -> Splicing {
             Splicing { arrives, gains: arrives && gains() }
         }),
         Err(_) => {
-            let arrives = references_pages(&system::kernel_release());
+            let arrives = is_release(REFERENCES_PAGES);
             Splicing { arrives, gains: arrives }
         }
     }
@@ -140,11 +140,18 @@ fn times((from, to, name): &Ends) -> io::Result<[Duration; 2]> {
     Ok(least)
 }
 
-/// True for releases since 6.5, whose sockets take pages by `MSG_SPLICE_PAGES`.
-fn references_pages(release: &str) -> bool {
+/// First kernel whose sockets take pages by `MSG_SPLICE_PAGES`.
+const REFERENCES_PAGES: (u32, u32) = (6, 5);
+
+/// True if this kernel's release is this one or a later one.
+pub(super) fn is_release(least: (u32, u32)) -> bool {
+    is_since(&system::kernel_release(), least)
+}
+
+fn is_since(release: &str, least: (u32, u32)) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     let (major, minor) = (numbers.next(), numbers.next());
-    matches!((major, minor), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (6, 5))
+    matches!((major, minor), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= least)
 }
 
 #[cfg(test)]
@@ -154,10 +161,10 @@ mod tests {
     #[test]
     fn releases_are_read() {
         for release in ["6.18.44-x", "6.5", "7.0.0"] {
-            assert!(references_pages(release), "{release}");
+            assert!(is_since(release, REFERENCES_PAGES), "{release}");
         }
         for release in ["6.4.16", "5.15.0-91-generic", "", "x.y", "6"] {
-            assert!(!references_pages(release), "{release}");
+            assert!(!is_since(release, REFERENCES_PAGES), "{release}");
         }
     }
 
@@ -166,7 +173,7 @@ mod tests {
     fn this_kernel_does_as_its_release_says() {
         let release = system::kernel_release();
         assert!(!release.is_empty());
-        if references_pages(&release) {
+        if is_since(&release, REFERENCES_PAGES) {
             assert!(splicing().arrives, "release {release}");
         }
         assert_eq!(splicing(), splicing());

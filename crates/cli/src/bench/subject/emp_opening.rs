@@ -227,7 +227,7 @@ fn udp(place: &Place, id: NodeId, spec: &Spec) -> Result<UdpLink, LinkError> {
         bind: Some(place.own),
         port: 0,
         mtu: place.packet_bytes_max(),
-        raw: !spec.no_raw,
+        past_ip: spec.link == LinkChoice::Auto && !spec.no_past_ip,
         ..UdpOptions::new(id.destination_tag())
     })
 }

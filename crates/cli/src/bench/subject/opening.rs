@@ -89,7 +89,7 @@ fn open(
             None => bail_user!("there is no face {name}"),
         },
         SubjectKind::Mpi(_) => bail_user!("an MPI has programs of its own"),
-        SubjectKind::Raw => Box::new(RawOpening::open(spec, place, ethertype)?),
+        SubjectKind::Raw => Box::new(RawOpening::open(spec.link, place, ethertype)?),
         SubjectKind::Tcp | SubjectKind::TcpBlock => Box::new(TcpOpening::open(spec, place, role)?),
     })
 }
@@ -103,7 +103,7 @@ struct RawOpening {
 }
 
 impl RawOpening {
-    fn open(spec: &Spec, place: &Place, ethertype: u16) -> anyhow::Result<Self> {
+    fn open(choice: LinkChoice, place: &Place, ethertype: u16) -> anyhow::Result<Self> {
         // Process and time make it differ from every other bare link that may still be open here.
         let node = NodeId::from_name(&format!(
             "raw {} {:?}",
@@ -111,7 +111,7 @@ impl RawOpening {
             std::time::Instant::now()
         ));
         let tag = node.destination_tag();
-        let link: Box<dyn Link> = match place.choose(spec.link)? {
+        let link: Box<dyn Link> = match place.choose(choice)? {
             LinkChoice::Packet | LinkChoice::Auto => {
                 let options =
                     PacketOptions { ethertype, ..PacketOptions::new(&place.interface.name, tag) };
@@ -128,7 +128,6 @@ impl RawOpening {
                     bind,
                     port: 0,
                     mtu: place.packet_bytes_max(),
-                    raw: !spec.no_raw,
                     ..UdpOptions::new(tag)
                 };
                 Box::new(UdpLink::open(&options).map_err(|error| user_error(error.to_string()))?)

@@ -24,7 +24,7 @@ fn frame(number: u8, bytes: usize) -> Vec<u8> {
 
 fn open() -> UdpLink {
     let bind = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    let options = UdpOptions { bind, port: 0, mtu: Some(1500), raw: false, ..UdpOptions::new(1) };
+    let options = UdpOptions { bind, port: 0, mtu: Some(1500), ..UdpOptions::new(1) };
     let mut link = UdpLink::open(&options).expect("anyone may");
     // Whether splicing gains anything on this machine is another matter.
     link.long.gains = true;

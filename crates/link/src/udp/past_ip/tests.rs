@@ -11,9 +11,9 @@ fn headers_are_those_of_one_long_datagram() {
     let (from, to) = (SocketAddrV4::new([10, 77, 0, 1].into(), 51966), "10.77.0.2:7".parse());
     let to = to.expect("an address");
     let all = headers(macs, from, to, 61_472, 1472).expect("it fits");
-    let (order, rest) = all.split_at(ORDER_BYTES);
-    let word = |at: usize| u16::from_ne_bytes([order[at], order[at + 1]]);
-    assert_eq!(order[..2], [1, 5], "finish the checksum, cut UDP");
+    let (virtio, rest) = all.split_at(VIRTIO_BYTES);
+    let word = |at: usize| u16::from_ne_bytes([virtio[at], virtio[at + 1]]);
+    assert_eq!(virtio[..2], [1, 5], "finish the checksum, cut UDP");
     assert_eq!([word(2), word(4), word(6), word(8)], [61_472 + 42, 1472, 34, 6]);
     assert_eq!(rest[..14], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 8, 0]);
     let (ip, udp) = rest[14..].split_at(20);

@@ -63,6 +63,7 @@ fn draw_cards(seed: u64, world: &mut WorldSetup, reduction: &Reduction) {
             gathers_posts: prng.percent(40),
             trains: prng.percent(50),
             places: prng.percent(50),
+            stamps: false,
         };
         if reduction.is_without(Part::Partial) {
             (card.takes_max, card.gathers_posts) = (None, false);

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use emp_firmware::{Arriving, Firmware, HostMemory, Time};
+use emp_firmware::{Arriving, Firmware, HostMemory, Span, Time};
 use emp_wire::HEADER_BYTES;
 
 use crate::memory::SimMemory;
@@ -12,6 +12,9 @@ use crate::outbox::Card;
 
 /// Frames of one train that a link hands up at a time: as many as one call of a segmenting link brings.
 const TRAIN_FRAMES_MAX: usize = 44;
+
+/// What a frame waited less than that is not asked for, as in the host.
+const STAMPED_MIN: Span = Span::us(50);
 
 /// Frames of one length, the last perhaps shorter, that come one after the other from one place.
 fn train_length(ring: &VecDeque<Delivery>, most: usize) -> usize {
@@ -45,13 +48,20 @@ pub fn hand_up(
     let mut taken = 0;
     // The kernel merges what is marked alike.
     firmware.set_marked(train.first().is_some_and(|first| first.marked));
+    let waited = |delivery: &Delivery| match card.stamps {
+        true => Some(now.since(delivery.came)).filter(|waited| *waited >= STAMPED_MIN),
+        false => None,
+    };
+    firmware.set_unseen(train.last().and_then(waited).unwrap_or_default());
     if card.places && firmware.expects_landing() {
         taken = place(&train, now, firmware, memory);
     }
     if card.trains && taken == 0 && train.len() > 1 {
         taken = hand_train(&train, now, firmware, memory);
     }
-    for Delivery { link, from, frame, marked, .. } in &train[taken..] {
+    for delivery in &train[taken..] {
+        let Delivery { link, from, frame, marked, .. } = delivery;
+        firmware.set_unseen(waited(delivery).unwrap_or_default());
         firmware.set_marked(*marked);
         firmware.handle_frame(now, *link, *from, frame, memory);
     }

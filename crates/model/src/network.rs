@@ -64,6 +64,8 @@ pub struct Delivery {
     pub frame: Vec<u8>,
     /// A switch on its way had more in its queue than it should: congestion experienced (ECN).
     pub marked: bool,
+    /// When it arrived.
+    pub came: Time,
 }
 
 /// What the network did so far.
@@ -320,7 +322,8 @@ impl Network {
             return None;
         }
         self.totals.delivered += 1;
-        Some(entry.remove())
+        let ((came, _), delivery) = entry.remove_entry();
+        Some(Delivery { came, ..delivery })
     }
 
     /// From now on frames of more than so many bytes are lost on their way from one node to another, without a word: a card or a
@@ -365,7 +368,8 @@ impl Network {
         frame: &[u8],
     ) {
         self.order += 1;
-        let delivery = Delivery { to, link, from, frame: frame.to_vec(), marked: false };
+        let (frame, came) = (frame.to_vec(), Time(0));
+        let delivery = Delivery { to, link, from, frame, marked: false, came };
         self.in_flight.insert((at, self.order), delivery);
     }
 
@@ -513,7 +517,8 @@ impl Network {
     ) {
         self.order += 1;
         let from = self.address(from);
-        let delivery = Delivery { to, link: LinkIndex(index as u8), from, frame, marked };
+        let (link, came) = (LinkIndex(index as u8), Time(0));
+        let delivery = Delivery { to, link, from, frame, marked, came };
         self.in_flight.insert((at, self.order), delivery);
     }
 }

@@ -20,6 +20,8 @@ pub struct Card {
     pub trains: bool,
     /// Where the firmware says where their payload belongs, it is there when the firmware hears of them.
     pub places: bool,
+    /// It is known of each frame how long it waited until somebody looked (`ACK-8`).
+    pub stamps: bool,
 }
 
 /// How long frames that a link does not take are kept: as in the host.

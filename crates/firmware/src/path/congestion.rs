@@ -7,6 +7,7 @@
 
 use super::pacing;
 use super::rtt::Rtt;
+use super::serial::Serial;
 use crate::time::{Span, Time};
 
 /// Bytes under way to a peer of which nothing is known, or that was not sent to for a while: an eager message of 64 KB with its headers.
@@ -86,6 +87,8 @@ pub(crate) struct Acked {
     pub(crate) next: u32,
     /// The round trip, if it is known.
     pub(crate) sample_us: Option<u32>,
+    /// Bytes of the frame whose that is.
+    pub(crate) sample_bytes: u32,
     /// Bytes that arrived marked since the last acknowledgement.
     pub(crate) marked: u32,
 }
@@ -118,7 +121,7 @@ pub(crate) struct Congestion {
     answered: u32,
     /// Delay of the last round. `u32::MAX`: none is known.
     delay_us: u32,
-    /// Least round trip of this round, of the last rounds, and in how many.
+    /// Least round trip of this round, without what its frame was longer than the window; of the last rounds, and in how many.
     least_us: u32,
     floor_us: u32,
     floor_rounds: u8,
@@ -145,6 +148,8 @@ pub(crate) struct Congestion {
     came_before: u32,
     /// Smoothed share of marked bytes.
     alpha: u16,
+    /// What frames take by their length.
+    serial: Serial,
 }
 
 impl Congestion {
@@ -172,6 +177,7 @@ impl Congestion {
         marked: 0,
         came_before: 0,
         alpha: MARKED_ONE as u16,
+        serial: Serial::UNKNOWN,
     };
 
     /// Bytes that may be under way.
@@ -182,6 +188,12 @@ impl Congestion {
         }
         let part = self.window / DRAINED_PART;
         if part < self.floor() { self.floor() } else { part }
+    }
+
+    /// The round trip that a window is spread over which is less than a frame, in microseconds: what one as short as the window took in the
+    /// last round. If that is not known, what frames take.
+    pub(crate) const fn trip_us(&self, rtt: &Rtt) -> u32 {
+        if self.delay_us == u32::MAX { rtt.smoothed_us() } else { self.base_us + self.delay_us }
     }
 
     /// There was more to be sent than the window allows. The receiver has `room` for so many bytes; `unit` is how long a long frame is,
@@ -205,8 +217,10 @@ impl Congestion {
         }
         self.acked = self.acked.saturating_add(acked.bytes);
         self.marked = self.marked.saturating_add(acked.marked);
-        if let Some(sample) = acked.sample_us {
-            self.least_us = self.least_us.min(sample);
+        if let Some(sample_us) = acked.sample_us {
+            let beyond = acked.sample_bytes.saturating_sub(self.bytes());
+            self.serial.learn(sample_us.saturating_sub(self.base_us(rtt)), acked.sample_bytes);
+            self.least_us = self.least_us.min(sample_us.saturating_sub(self.serial.us(beyond)));
         }
         if self.window < self.threshold && self.limited && self.draining == 0 {
             self.set(self.window.saturating_add(acked.bytes).min(self.room.max(self.window)));
@@ -227,9 +241,7 @@ impl Congestion {
         self.draining = self.draining.saturating_sub(1);
         self.round_end = acked.next;
         self.note_marked(marked, bytes);
-        // While others fill the queue nobody sees the path without them, and what was seen before holds.
-        let known_us = if self.competing { self.base_us } else { u32::MAX };
-        let base_us = rtt.least_us().min(known_us);
+        let base_us = self.base_us(rtt);
         self.base_us = base_us;
         if least_us != u32::MAX && base_us != u32::MAX {
             self.delay_us = least_us.saturating_sub(base_us);
@@ -262,7 +274,16 @@ impl Congestion {
         if self.standing >= CROWDED_ROUNDS {
             (self.standing, self.draining) = (0, DRAINED_ROUNDS);
             self.record_us = u32::MAX;
+            if !self.competing {
+                self.serial.turn();
+            }
         }
+    }
+
+    /// What the path takes without a queue. While others fill that nobody sees it, and what was seen before holds.
+    fn base_us(&self, rtt: &Rtt) -> u32 {
+        let known_us = if self.competing { self.base_us } else { u32::MAX };
+        rtt.least_us().min(known_us)
     }
 
     fn note_marked(&mut self, marked: u32, bytes: u32) {
@@ -280,8 +301,8 @@ impl Congestion {
             self.competing |= self.floor_us.saturating_sub(base_us) > COMPETING_US;
             (self.floor_us, self.floor_rounds) = (u32::MAX, 0);
         }
-        // Whether the others have gone shows only when our own part of the queue is not there.
-        if drained && delay_us < QUEUE_MAX_US {
+        // Whether the others have gone shows when our own part of the queue is not there, or nobody's is.
+        if delay_us < QUEUE_US / 2 || drained && delay_us < QUEUE_MAX_US {
             self.competing = false;
         }
         let stood = self.competing || delay_us > QUEUE_US / 2;

@@ -22,6 +22,7 @@ pub(crate) mod recovery;
 pub(crate) mod routes;
 pub(crate) mod rtt;
 mod seek;
+mod serial;
 pub(crate) mod table;
 pub(crate) mod unit;
 

@@ -8,19 +8,16 @@ use crate::time::{Span, Time};
 /// Longest pause between two frames: a window as small as that is one whose path is as good as dead, which timers find out sooner.
 const PAUSE_MAX: Span = Span::ms(20);
 
-/// The same in round trips: as often as frames of Ethernet's usual MTU leave by the smallest window. One that is forty times as long takes long
-/// by itself, and would be taken for a queue.
-const TRIPS_MAX: u64 = 16;
-
-/// How long after the departure of one frame the next may leave, if it is alone under way. `None`: the window allows it at any time.
+/// How long after the departure of one frame the next may leave, if it is alone under way and a frame as short as the window takes so many
+/// microseconds. `None`: the window allows it at any time.
 #[inline]
-pub(crate) fn pause(window: u32, frame_bytes: u32, rtt: &Rtt) -> Option<Span> {
+pub(crate) fn pause(window: u32, frame_bytes: u32, trip_us: u32) -> Option<Span> {
     if frame_bytes <= window {
         return None;
     }
-    let trip = Span::us(rtt.smoothed_us().max(1).into());
+    let trip = Span::us(trip_us.max(1).into());
     let pause = Span(trip.0 * u64::from(frame_bytes) / u64::from(window.max(1)));
-    Some(pause.min(Span(trip.0 * TRIPS_MAX)).min(PAUSE_MAX))
+    Some(pause.min(PAUSE_MAX))
 }
 
 /// A path that was silent for longer than its timer and this may have others' queues by now. Programs compute for milliseconds between two
@@ -39,14 +36,11 @@ mod tests {
 
     #[test]
     fn a_frame_longer_than_the_window_waits_in_proportion() {
-        let mut rtt = Rtt::new();
-        rtt.on_sample(100, 0);
-        assert_eq!(pause(1_500, 1_500, &rtt), None);
-        assert_eq!(pause(750, 1_500, &rtt), Some(Span::us(200)));
-        assert_eq!(pause(150, 1_500, &rtt), Some(Span::us(1_000)));
-        assert_eq!(pause(96, 61_472, &rtt), Some(Span::us(1_600)));
-        (0..100).for_each(|i| rtt.on_sample(10_000, i));
-        assert_eq!(pause(96, 1_500, &rtt), Some(PAUSE_MAX));
+        assert_eq!(pause(1_500, 1_500, 100), None);
+        assert_eq!(pause(750, 1_500, 100), Some(Span::us(200)));
+        assert_eq!(pause(150, 1_500, 100), Some(Span::us(1_000)));
+        assert_eq!(pause(1_500, 60_000, 100), Some(Span::us(4_000)));
+        assert_eq!(pause(96, 1_500, 10_000), Some(PAUSE_MAX));
     }
 
     #[test]

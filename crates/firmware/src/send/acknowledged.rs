@@ -79,8 +79,8 @@ struct PathProgress {
     bytes: u32,
     /// Place of the latest of them in the path's order of transmission.
     last: u32,
-    /// Order and send time of the latest transmission that arrived of those frames that were sent once.
-    sample: Option<(u32, u32)>,
+    /// Order, send time and bytes of the latest transmission that arrived of those frames that were sent once.
+    sample: Option<(u32, u32, u16)>,
     /// When the latest copy left of those frames that were resent and have arrived: what arrived long before and is acknowledged only now,
     /// as a gap before it was filled, waited for that.
     copy_sent: Option<u32>,
@@ -375,9 +375,9 @@ impl SendPeer {
         let is_latest =
             |order| answer.latest.is_none_or(|latest| latest.path == path && latest.order == order);
         let measured = sample
-            .filter(|(order, _)| (!resent || answer.selective) && is_latest(*order))
+            .filter(|(order, ..)| (!resent || answer.selective) && is_latest(*order))
             .filter(|_| !(answer.questioned && answer.selective))
-            .and_then(|(_, sent_us)| passed_us(came.us(), sent_us))
+            .and_then(|(_, sent_us, _)| passed_us(came.us(), sent_us))
             .map(|passed_us| {
                 passed_us.saturating_sub(u32::from(delay.held_us).min(HELD_BACK_MAX_US))
             });
@@ -390,8 +390,9 @@ impl SendPeer {
             // A timer has to be longer than the time for which nobody looked; a window is not to shrink for it (`WINDOW-2`).
             let unseen_us = u32::from(delay.unseen_us) + u32::from(came.unseen_us);
             let sample_us = measured.map(|us| us.saturating_sub(unseen_us));
+            let sample_bytes = sample.map_or(0, |(.., bytes)| bytes.into());
             let marked = if answer.marked { bytes } else { 0 };
-            let news = Acked { bytes, order: last, next, sample_us, marked };
+            let news = Acked { bytes, order: last, next, sample_us, sample_bytes, marked };
             on_acked(self.further, further, path, (&self.rtt, &news, came.at));
         }
     }
@@ -512,7 +513,7 @@ impl PathProgress {
     #[inline(always)]
     fn of(frame: &Frame) -> Self {
         let Frame { order, sent_us, resent, load, .. } = *frame;
-        let sample = if resent { None } else { Some((order, sent_us)) };
+        let sample = if resent { None } else { Some((order, sent_us, load.bytes)) };
         let copy_sent = if resent { Some(sent_us) } else { None };
         Self { bytes: load.bytes.into(), last: order, sample, copy_sent }
     }

@@ -256,8 +256,9 @@ impl SendPath {
 
     /// When a frame that is longer than its path's window may leave.
     fn paced(&self, entry: &SendPeer, path: PathId, left_at: Time, bytes: u32) -> Option<Time> {
-        let window = entry.window(&self.further, path);
-        let pause = pacing::pause(window, bytes, entry.rtt(&self.further, path))?;
+        // Who is granted less than a frame has one under way at a time: that is no rate.
+        let window = entry.whole_window(&self.further, path);
+        let pause = pacing::pause(window, bytes, entry.trip_us(&self.further, path))?;
         Some(left_at + pause)
     }
 

@@ -71,6 +71,13 @@ impl SendPeer {
         }
     }
 
+    /// A round trip by one of its paths, in microseconds, that a small window is spread over.
+    pub(super) fn trip_us(&self, further: &[Further], path: PathId) -> u32 {
+        let rtt = self.rtt(further, path);
+        let place = self.further_place();
+        place.map_or(rtt.smoothed_us(), |place| further[place].windows[path.index()].trip_us(rtt))
+    }
+
     /// The congestion window of one of its paths, whatever its receiver grants.
     pub(super) fn whole_window(&self, further: &[Further], path: PathId) -> u32 {
         let place = self.further_place();

@@ -110,7 +110,7 @@ impl Flow {
         match &mut self.rule {
             Rule::Own(own, rtt) => {
                 own.note_limited(next, (256 * 1_500, 0));
-                let pause = pacing::pause(window, unit, rtt).filter(|_| alone)?;
+                let pause = pacing::pause(window, unit, own.trip_us(rtt)).filter(|_| alone)?;
                 Some(now.max(self.last_us + pause.0 as f64 / 1e3))
             }
             Rule::Cubic { .. } => None,
@@ -148,6 +148,7 @@ impl Flow {
                     order: place,
                     next,
                     sample_us: Some((now - sent) as u32),
+                    sample_bytes: bytes,
                     marked: if marked { bytes } else { 0 },
                 };
                 own.on_acked(&acked, rtt, crate::Time((now * 1e3) as u64));
@@ -395,6 +396,7 @@ impl Long {
             order: self.next - 1,
             next: self.next,
             sample_us: Some(us),
+            sample_bytes: if self.own.unit == 0 { FRAME } else { LONG },
             marked: 0,
         };
         self.own.note_limited(self.next, (4 * LONG, self.own.unit));
@@ -468,4 +470,45 @@ fn a_look_at_the_path_leaves_a_long_frame() {
     }
     assert!(long.own.draining > 0);
     assert_eq!(long.own.bytes(), LONG);
+}
+
+/// A message that was cut into long frames goes on in them, with a window of less than one: that such a frame takes 1 ms is no queue.
+#[test]
+fn the_length_of_a_frame_is_no_queue() {
+    let mut long = Long::of(1_500, LONG);
+    for _ in 0..200 {
+        long.round(1_050);
+        assert!(!long.own.competing);
+    }
+    // As long as a queue of 120 to 240 µs is at that rate.
+    assert!((7_500..15_000).contains(&long.own.bytes()), "{}", long.own.bytes());
+    // What waits behind as much of others does.
+    let before = long.own.bytes();
+    long.round(2_050);
+    assert!(long.round(2_050) < before);
+    // A window that puts all of it into the queue is judged by it.
+    let mut wide = Long::of(3 * LONG, LONG);
+    (0..3).for_each(|_| _ = wide.round(1_050));
+    assert!(wide.own.bytes() < 2 * LONG);
+}
+
+/// It leaves in proportion to its window, by the round trip of what is as short as that.
+#[test]
+fn a_long_frame_leaves_as_often_as_its_bytes_in_short_ones() {
+    let mut long = Long::of(1_500, LONG);
+    long.round(1_050);
+    let trip_us = long.own.trip_us(&long.rtt);
+    assert!((50..80).contains(&trip_us), "{trip_us}");
+}
+
+/// Who goes by loss never leaves a queue empty.
+#[test]
+fn an_empty_queue_is_no_others() {
+    let mut long = Long::of(72 << 10, 0);
+    (0..=FLOOR_ROUNDS).for_each(|_| _ = long.round(50 + COMPETING_US + 1));
+    assert!(long.own.competing);
+    long.round(50 + QUEUE_US / 2);
+    assert!(long.own.competing);
+    long.round(50 + QUEUE_US / 2 - 1);
+    assert!(!long.own.competing);
 }

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use emp_firmware::{Counter, LinkInfo, Profile, Span};
 use emp_model::{
-    FabricSetup, MessageId, MessageSpec, NodeSetup, PortSetup, Want, World, WorldSetup,
+    Action, Card, FabricSetup, MessageId, MessageSpec, NodeSetup, PortSetup, Prng, Want, World,
+    WorldSetup,
 };
 
 use super::count;
@@ -19,7 +20,16 @@ pub struct Crew {
     senders: usize,
     port: PortSetup,
     pub streams: Vec<Stream>,
+    /// Its hosts do not run now and then.
+    busy: Option<Prng>,
 }
+
+/// How often applications look at their messages.
+const LOOK: Span = Span::us(20);
+
+/// How often a busy host does not run, and for how long: one with more processes than processors.
+const BUSY_EVERY: Span = Span::ms(5);
+const BUSY_US: std::ops::RangeInclusive<u64> = 1_000..=3_000;
 
 /// One sender that always has messages to send.
 pub struct Stream {
@@ -51,8 +61,12 @@ impl Crew {
     }
 
     fn with(senders: usize, port: PortSetup, link: LinkInfo, piece_bytes: usize) -> Self {
-        let node =
-            |index| NodeSetup { links: vec![link], ..NodeSetup::new(index, Profile::DEFAULT) };
+        let card = Card { stamps: true, ..Card::default() };
+        let node = |index| NodeSetup {
+            links: vec![link],
+            card,
+            ..NodeSetup::new(index, Profile::DEFAULT)
+        };
         let setup = WorldSetup {
             fabrics: vec![FabricSetup { piece_bytes, ..FabricSetup::lan() }],
             nodes: (0..=senders).map(node).collect(),
@@ -60,9 +74,25 @@ impl Crew {
         };
         let mut world = World::new(setup);
         world.network_mut().set_port(0, 0, port);
-        let mut crew = Self { world, senders, port, streams: Vec::new() };
+        let mut crew = Self { world, senders, port, streams: Vec::new(), busy: None };
         crew.meet();
         crew
+    }
+
+    /// From now on each of its hosts does not run for 1 to 3 ms, two hundred times a second or so.
+    pub fn busy(mut self, seed: u64) -> Self {
+        self.busy = Some(Prng::new(seed));
+        self
+    }
+
+    fn rest(&mut self) {
+        let Some(prng) = &mut self.busy else { return };
+        for node in 0..=self.senders {
+            if prng.below(BUSY_EVERY.0) < LOOK.0 {
+                let span = Span::us(prng.within(BUSY_US));
+                self.world.apply(Action::Pause { node, span });
+            }
+        }
     }
 
     fn meet(&mut self) {
@@ -103,7 +133,8 @@ impl Crew {
                     stream.posted.push_back(self.world.send(spec));
                 }
             }
-            self.world.pass(Span::us(20));
+            self.rest();
+            self.world.pass(LOOK);
             assert!(self.world.violation().is_none(), "{:?}", self.world.violation());
         }
     }

@@ -12,64 +12,47 @@ use crate::queues::QueueKey;
 use crate::requests::{Begun, SlotKey, State};
 
 /// What may leave within its post.
-trait Departing {
-    fn set_context(&mut self, context: u64);
+enum Departing {
+    Send(SendDescriptor),
+    Put(PutDescriptor),
+    Atomic(AtomicDescriptor),
+}
 
+impl Departing {
     /// Bytes of payload.
-    fn bytes(&self) -> u64;
-
-    /// As [`Firmware::post_send_into`].
-    fn post_into(
-        self,
-        firmware: &mut Firmware,
-        last: Time,
-        memory: &mut ProcessMemory,
-        exit: Option<Exit<'_>>,
-        depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
-    ) -> Result<Posted, PostError>;
-}
-
-impl Departing for SendDescriptor {
-    fn set_context(&mut self, context: u64) {
-        self.context = context;
-    }
-
+    #[inline(always)]
     fn bytes(&self) -> u64 {
-        self.segments.bytes()
+        match self {
+            Self::Send(send) => send.segments.bytes(),
+            Self::Put(put) => put.segments.bytes(),
+            Self::Atomic(atomic) => atomic.operands.bytes(),
+        }
     }
 
+    /// As [`Firmware::post_send_into`], for an operation of this context.
     #[inline(always)]
     fn post_into(
         self,
+        context: u64,
         firmware: &mut Firmware,
         last: Time,
-        memory: &mut ProcessMemory,
-        exit: Option<Exit<'_>>,
+        (memory, exit): (&mut ProcessMemory, Option<Exit<'_>>),
         depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
     ) -> Result<Posted, PostError> {
-        firmware.post_send_into(last, self, memory, exit, depart)
-    }
-}
-
-impl Departing for PutDescriptor {
-    fn set_context(&mut self, context: u64) {
-        self.context = context;
-    }
-
-    fn bytes(&self) -> u64 {
-        self.segments.bytes()
-    }
-
-    #[inline(always)]
-    fn post_into(
-        self,
-        firmware: &mut Firmware,
-        last: Time,
-        memory: &mut ProcessMemory,
-        exit: Option<Exit<'_>>,
-        depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
-    ) -> Result<Posted, PostError> {
-        firmware.post_put_into(last, self, memory, exit, depart)
+        match self {
+            Self::Send(send) => {
+                let send = SendDescriptor { context, ..send };
+                firmware.post_send_into(last, send, memory, exit, depart)
+            }
+            Self::Put(put) => {
+                let put = PutDescriptor { context, ..put };
+                firmware.post_put_into(last, put, memory, exit, depart)
+            }
+            Self::Atomic(atomic) => {
+                let atomic = AtomicDescriptor { context, ..atomic };
+                firmware.post_atomic_into(last, atomic, memory, exit, depart)
+            }
+        }
     }
 }
 
@@ -104,14 +87,14 @@ impl Core {
         (more, departs): (bool, bool),
     ) -> Result<Begun, PostError> {
         self.acknowledge_before(&send, departs);
-        self.post_departing(send, state, (more, departs))
+        self.post_departing(Departing::Send(send), state, (more, departs))
     }
 
     /// Posts what may leave within its post.
     #[inline(always)]
     fn post_departing(
         &mut self,
-        mut posted: impl Departing,
+        posted: Departing,
         state: State,
         (more, departs): (bool, bool),
     ) -> Result<Begun, PostError> {
@@ -140,8 +123,7 @@ impl Core {
         let mut is_lent = false;
         self.guessed = false;
         let begun = self.requests.insert_unless_over(state, |context| {
-            posted.set_context(context);
-            posted.post_into(firmware, last, memory, exit, |leaving| {
+            posted.post_into(context, firmware, last, (memory, exit), |leaving| {
                 let left = leaving.zip(offers.as_deref_mut());
                 if let Some((Leaving { batch, lent }, offers)) = left {
                     is_lent = lent;
@@ -200,7 +182,7 @@ impl Core {
         state: State,
         departs: bool,
     ) -> Result<Begun, PostError> {
-        self.post_departing(put, state, (false, departs))
+        self.post_departing(Departing::Put(put), state, (false, departs))
     }
 
     /// Posts a get. The caller goes on with [`posted`](Self::posted).
@@ -220,21 +202,18 @@ impl Core {
         })
     }
 
-    /// Posts an atomic operation. The caller goes on with [`posted`](Self::posted).
+    /// Posts an atomic operation as [`post_send`](Self::post_send) posts a send.
     ///
     /// # Safety
     ///
     /// The segments are covered by the invariant of [`crate::memory`].
     pub(crate) unsafe fn post_atomic(
         &mut self,
-        now: Time,
-        mut atomic: AtomicDescriptor,
+        atomic: AtomicDescriptor,
         state: State,
-    ) -> Result<SlotKey, PostError> {
-        self.insert(state, |firmware, memory, context| {
-            atomic.context = context;
-            firmware.post_atomic(now, atomic, memory)
-        })
+        departs: bool,
+    ) -> Result<Begun, PostError> {
+        self.post_departing(Departing::Atomic(atomic), state, (false, departs))
     }
 
     /// Drops frames that are still to be sent and name host memory: the firmware resends what still matters.

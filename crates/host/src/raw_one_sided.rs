@@ -107,11 +107,12 @@ impl Endpoint {
     pub unsafe fn post_atomic_raw(&self, mut atomic: AtomicDescriptor) -> Result<RawOp, PostError> {
         atomic.endpoint = self.inner.number;
         let context = atomic.context;
+        let shared = &self.inner.node.shared;
         self.post_raw(context, |core, state| {
-            let now = core.now();
+            let departs = shared.sends_itself(core, false);
             // SAFETY: the caller keeps the segments valid until the completion is handed out.
-            let key = unsafe { core.post_atomic(now, atomic, state) }?;
-            Ok((core.requests.op(key), now))
+            let begun = unsafe { core.post_atomic(atomic, state, departs) }?;
+            Ok((core.raw_op(begun, self.inner.queue, context), core.last_post))
         })
     }
 

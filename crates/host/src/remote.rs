@@ -198,7 +198,7 @@ impl Endpoint {
         let mut held = Held::new(room);
         let list = held.segments_mut();
         self.post(held, list, false, |core, fetched| {
-            let now = core.now();
+            let departs = self.inner.node.shared.sends_itself(core, false);
             let fetches = fetched.bytes() != 0;
             let atomic = AtomicDescriptor {
                 target,
@@ -213,8 +213,8 @@ impl Endpoint {
             };
             // SAFETY: operands and what to compare are vectors that live until this has returned; what is fetched goes to
             // `held`, which the request keeps until the completion is handed out.
-            let key = unsafe { core.post_atomic(now, atomic, State::InFlight) }?;
-            Ok((Begun::Flying(key), now))
+            let begun = unsafe { core.post_atomic(atomic, State::InFlight, departs) }?;
+            Ok((begun, core.last_post))
         })
     }
 

@@ -42,7 +42,7 @@ impl Firmware {
     /// due, so a peer that has ended is given up after a bounded number of turns, however late they come.
     #[cold]
     fn excuse_peers(&mut self, before: Time, now: Time) {
-        let due = [self.send.next_deadline(), self.routes.next_deadline(), self.watch_at];
+        let due = [self.send.next_deadline(), self.routes.searches.next_deadline(), self.watch_at];
         let Some(due) = due.into_iter().flatten().min() else { return };
         let absent = now.since(due.max(before));
         if absent < ABSENCE_MIN {
@@ -50,7 +50,7 @@ impl Firmware {
         }
         self.counters.count(Counter::Absences);
         self.send.excuse(now, absent);
-        self.routes.excuse(now, absent);
+        self.routes.searches.excuse(now, absent);
         self.carriers.excuse(now, absent);
         let absent_ms = milliseconds(Time(absent.0));
         for (peer, since_ms) in &mut self.watched {

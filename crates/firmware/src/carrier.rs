@@ -88,7 +88,7 @@ impl Firmware {
             }
         }
         if let Some(since) = searched {
-            self.routes.excuse(now, now.since(since));
+            self.routes.searches.excuse(now, now.since(since));
         }
         if self.carriers.away_since.iter().all(Option::is_none) {
             self.carriers.away_since.clear();

@@ -3,10 +3,11 @@
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 
-use emp_wire::{Epoch, Kind, LinkAddress, NodeId};
+use emp_wire::{Epoch, LinkAddress, NodeId};
 
 use crate::engine::Firmware;
 use crate::event::NodeEvent;
+use crate::limits::push_bounded;
 use crate::path::routes::Contact;
 use crate::transmit::LinkIndex;
 
@@ -35,10 +36,7 @@ impl Names {
         if name.is_empty() || self.0.iter().any(|(known, _)| *known == node) {
             return;
         }
-        if self.0.len() >= NAMES_MAX {
-            self.0.pop_front();
-        }
-        self.0.push_back((node, name.to_string()));
+        push_bounded(&mut self.0, (node, name.to_string()), NAMES_MAX);
     }
 
     /// It was met: its name, empty if that is not known.
@@ -61,10 +59,7 @@ impl Former {
         let was = |left: &(NodeId, Epoch)| left.0 == node && is_step(left.1, now);
         let returned = !is_step(before, now) && self.left.iter().any(was);
         if !self.left.contains(&(node, before)) {
-            if self.left.len() >= FORMER_MAX {
-                self.left.pop_front();
-            }
-            self.left.push_back((node, before));
+            push_bounded(&mut self.left, (node, before), FORMER_MAX);
         }
         returned
     }
@@ -73,10 +68,7 @@ impl Former {
     fn is_news(&mut self, node: NodeId) -> bool {
         let news = !self.told.contains(&node);
         if news {
-            if self.told.len() >= FORMER_MAX {
-                self.told.pop_front();
-            }
-            self.told.push_back(node);
+            push_bounded(&mut self.told, node, FORMER_MAX);
         }
         news
     }
@@ -94,20 +86,11 @@ impl Firmware {
     }
 
     fn ask_for_self(&mut self, link: LinkIndex, to: LinkAddress) {
-        let own = self.peers.own;
-        self.routes.push_contact(Contact {
-            link,
-            to,
-            kind: Kind::Hello,
-            target: own,
-            destination_tag: own.destination_tag(),
-            // That of no question: nobody answers it with a reply.
-            nonce: self.routes.nonce(own, u32::MAX),
-            source_epoch: self.peers.own_epoch(),
-            destination_epoch: 0,
-            word: 0,
-            frame_bytes: 0,
-        });
+        let (own, epoch) = (self.peers.own, self.peers.own_epoch);
+        // That of no question: nobody answers it with a reply.
+        let nonce = self.routes.nonce(own, u32::MAX);
+        let whom = (own, own.destination_tag());
+        self.routes.push_contact(Contact::hello((link, to), whom, nonce, epoch));
     }
 
     /// A node that calls itself as this one does asks for someone (`EPOCH-5`). Its epoch tells it from an echo of our own frames.
@@ -115,7 +98,7 @@ impl Firmware {
     #[cold]
     pub(crate) fn note_other_self(&mut self, epoch: Epoch, link: LinkIndex, from: LinkAddress) {
         let own = self.peers.own;
-        if !is_step(self.peers.own_epoch(), epoch) && self.former.is_news(own) {
+        if !is_step(self.peers.own_epoch, epoch) && self.former.is_news(own) {
             self.push_event(NodeEvent::Claimed { node: own, known: None, other: (link, from) });
             self.ask_for_self(link, from);
         }

@@ -12,10 +12,10 @@ use crate::encode;
 use crate::engine::Firmware;
 use crate::event::NodeEvent;
 use crate::path::PathId;
-use crate::path::routes::{self, Contact};
+use crate::path::routes::Contact;
 use crate::path::table::Target;
 use crate::path::unit::ARRIVED_BYTES;
-use crate::peers::milliseconds;
+use crate::peers::{mark, milliseconds};
 use crate::searches::DueSearch;
 use crate::time::Time;
 use crate::transmit::{LinkIndex, TransmitBatch};
@@ -66,17 +66,12 @@ impl Firmware {
         }
         self.names.note(hello.node, hello.name());
         let known = self.peers.peek(hello.node);
+        let whom = (hello.node, hello.node.destination_tag());
         let reply = Contact {
-            link,
-            to: from,
             kind: Kind::HelloReply,
-            target: hello.node,
-            destination_tag: hello.node.destination_tag(),
-            nonce: hello.nonce,
-            source_epoch: self.local_epoch(known),
             destination_epoch: header.source_epoch.check(),
             word: self.peers.units.answer(link, arrived_bytes),
-            frame_bytes: 0,
+            ..Contact::hello((link, from), whom, hello.nonce, self.local_epoch(known))
         };
         if !self.routes.push_contact(reply) {
             return Err(Counter::DropHello);
@@ -90,7 +85,7 @@ impl Firmware {
                 // It looks for another path: this end will want the same one.
                 self.seek_path(now, peer, Target::Link(link), Some(from));
             }
-            if restarted || moved || self.routes.is_searching(peer) {
+            if restarted || moved || self.routes.searches.contains(peer) {
                 self.challenge(now, link, from, peer);
             }
             if remote == header.source_epoch {
@@ -121,7 +116,7 @@ impl Firmware {
         };
         if self.routes.was_asked(hello.nonce) {
             self.routes.hint(hello.node, link, from);
-            let epochs = header.destination_epoch == self.peers.own_epoch().check()
+            let epochs = header.destination_epoch == self.peers.own_epoch.check()
                 && header.source_epoch.check() != 0;
             // What it says may never show who it is: the first frame of a message does, but not in slices.
             if self.routes.was_stranger(hello.nonce)
@@ -135,21 +130,22 @@ impl Firmware {
             return Ok(());
         }
         let peer = known.ok_or(Counter::DropBadReply)?;
-        if self.answers_for_size(now, peer, header, hello)
-            || self.answers_for_long(now, peer, header, hello)
-            || self.answers_for_path(now, peer, (link, from), header, hello)
+        let current = self.peers[peer].is_answered_by(header);
+        if self.answers_for_size(now, (peer, current), header, hello)
+            || current && self.answers_for_long(now, peer, header, hello)
+            || current && self.answers_for_path(now, peer, (link, from), header, hello)
         {
             return Ok(());
         }
         let entry = &mut self.peers[peer];
         let expected = self.routes.nonce(hello.node, entry.challenge);
         if hello.nonce != expected
-            || !entry.is_asking()
+            || !entry.has(mark::ASKING)
             || header.destination_epoch != entry.local_epoch.check()
         {
             return Err(Counter::DropBadReply);
         }
-        entry.note_asking(false);
+        entry.set(mark::ASKING, false);
         entry.challenge = entry.challenge.wrapping_add(1);
         let (remote, epoch) = (entry.remote_epoch, header.source_epoch);
         let told = hello.largest.here();
@@ -161,9 +157,9 @@ impl Firmware {
             self.push_event(found(hello.name()));
         } else if remote == epoch {
             self.send.met(peer);
-            if self.routes.is_searching(peer) {
+            if self.routes.searches.contains(peer) {
                 self.peers.set_route(now, peer, (link, from), told);
-                self.routes.stop_search(peer);
+                self.routes.searches.stop(peer);
                 self.send.found(peer, now);
             } else if moved {
                 self.peers.moved(now, peer, (link, from), told);
@@ -189,7 +185,7 @@ impl Firmware {
         self.peers.clear_route(peer);
         self.peers.set_route(now, peer, way, told);
         self.peers[peer].heard_ms = milliseconds(now);
-        self.routes.stop_search(peer);
+        self.routes.searches.stop(peer);
         self.send.found(peer, now);
         self.receive.met(peer, self.fragment_bytes(peer, u64::MAX));
         self.counters.count(Counter::PeersFound);
@@ -222,7 +218,7 @@ impl Firmware {
     }
 
     fn local_epoch(&self, known: Option<u32>) -> Epoch {
-        known.map_or(self.peers.own_epoch(), |peer| self.peers[peer].local_epoch)
+        known.map_or(self.peers.own_epoch, |peer| self.peers[peer].local_epoch)
     }
 
     /// Asks a peer for its epoch where a frame came from that claims to be its, but not too often.
@@ -245,20 +241,23 @@ impl Firmware {
         frame_bytes: u16,
     ) {
         let entry = &mut self.peers[peer];
-        entry.note_asking(true);
-        let contact = Contact {
-            link,
-            to,
-            kind: Kind::Hello,
-            target: entry.node,
-            destination_tag: entry.tag,
-            nonce: self.routes.nonce(entry.node, entry.challenge),
-            source_epoch: entry.local_epoch,
-            destination_epoch: entry.remote_epoch.check(),
-            word: 0,
-            frame_bytes,
-        };
-        self.routes.push_contact(contact);
+        entry.set(mark::ASKING, true);
+        let nonce = self.routes.nonce(entry.node, entry.challenge);
+        self.ask_by(nonce, (link, to), peer, frame_bytes);
+    }
+
+    /// The same with a nonce of the asker's.
+    pub(crate) fn ask_by(
+        &mut self,
+        nonce: u64,
+        way: (LinkIndex, LinkAddress),
+        peer: u32,
+        frame_bytes: u16,
+    ) {
+        let entry = &self.peers[peer];
+        let destination_epoch = entry.remote_epoch.check();
+        let hello = Contact::hello(way, (entry.node, entry.tag), nonce, entry.local_epoch);
+        self.routes.push_contact(Contact { destination_epoch, frame_bytes, ..hello });
     }
 
     /// Shows ourselves to a node that speaks to an incarnation of ours that is no more, or to another node, but more and more seldom.
@@ -282,19 +281,8 @@ impl Firmware {
         // A stranger: say who we are.
         // Not the nonce of any challenge: its answer must not be taken for one to a question that is asked later.
         let nonce = self.routes.nonce(node, u32::MAX);
-        let contact = Contact {
-            link,
-            to: from,
-            kind: Kind::Hello,
-            target: node,
-            destination_tag: node.destination_tag(),
-            nonce,
-            source_epoch: local,
-            destination_epoch: 0,
-            word: 0,
-            frame_bytes: 0,
-        };
-        self.routes.push_contact(contact);
+        let whom = (node, node.destination_tag());
+        self.routes.push_contact(Contact::hello((link, from), whom, nonce, local));
     }
 
     /// Shows ourselves to whoever sends frames that name nobody we know: it may speak to an earlier incarnation of ours. Its
@@ -308,7 +296,7 @@ impl Firmware {
         header: &Header,
     ) {
         let here = usize::from(link.0) < self.links.len();
-        if here && self.greetings.may_greet(now, header, self.peers.own_epoch()) {
+        if here && self.greetings.may_greet(now, header, self.peers.own_epoch) {
             let tag = destination_tag_of(header.source_tag);
             self.ask_address(link, from, (NodeId::ANY, tag), true);
         }
@@ -319,24 +307,11 @@ impl Firmware {
         &mut self,
         link: LinkIndex,
         to: LinkAddress,
-        (target, destination_tag): (NodeId, u16),
+        whom: (NodeId, u16),
         stranger: bool,
     ) {
-        let nonce = self.routes.ask(stranger);
-        let source_epoch = self.peers.own_epoch();
-        let contact = Contact {
-            link,
-            to,
-            kind: Kind::Hello,
-            target,
-            destination_tag,
-            nonce,
-            source_epoch,
-            destination_epoch: 0,
-            word: 0,
-            frame_bytes: 0,
-        };
-        self.routes.push_contact(contact);
+        let (nonce, epoch) = (self.routes.ask(stranger), self.peers.own_epoch);
+        self.routes.push_contact(Contact::hello((link, to), whom, nonce, epoch));
     }
 
     /// Sends the hellos of searches that are due (`HELLO-3`), and ends those that nobody answered.
@@ -348,7 +323,7 @@ impl Firmware {
             let watched = self.watched.binary_search_by_key(&peer, |(watched, _)| *watched);
             let wanted = self.send.is_active(peer) || self.receive.fetches_from(peer);
             if !wanted && watched.is_err() {
-                self.routes.stop_search(peer);
+                self.routes.searches.stop(peer);
                 continue;
             }
             let unknown = self.peers[peer].remote_epoch == Epoch::UNKNOWN;
@@ -378,16 +353,17 @@ impl Firmware {
     /// Hellos and replies that wait to be sent.
     pub(crate) fn emit_contacts(&mut self, batch: &mut TransmitBatch) {
         while !batch.is_full() {
-            let Some(contact) = self.routes.pop_contact() else { return };
+            let Some(contact) = self.routes.contacts.pop_front() else { return };
             // What finds out whether a length gets through leaves alone: with others behind it a virtual switch may get all of them as
             // one datagram that is still to be cut, which says nothing of a frame that comes by itself.
             let tries_length = contact.frame_bytes > 0;
             if !batch.fits(contact.frame_bytes.into()) || tries_length && !batch.is_empty() {
-                return self.routes.unpop_contact(contact);
+                return self.routes.contacts.push_front(contact);
             }
             let own = self.peers.own;
             let lengths = &self.peers.lengths;
-            let hello = routes::hello(&contact, own, &self.name, lengths.told(contact.link));
+            let largest = lengths.told(contact.link);
+            let hello = Hello::new(own, contact.target, contact.nonce, largest, &self.name);
             // The smallest frames of a link have room for one address.
             let short = usize::from(lengths.takes(contact.link)) < HEAD_BYTES_MAX;
             let told = if short { 1 } else { TOLD_MAX };

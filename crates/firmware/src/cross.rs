@@ -1,7 +1,7 @@
 //! What the two paths say to each other. They share nothing else: on one processor these are plain calls, on two they
 //! are single-producer rings and a common area (I13, I15).
 
-use emp_wire::{DoneStatus, Sequence};
+use emp_wire::{AckDelay, DoneStatus, SACK_WORDS_MAX, Sequence};
 
 use crate::descriptor::Status;
 use crate::first_numbers::FirstNumbers;
@@ -33,6 +33,11 @@ pub(crate) enum ToSend {
 }
 
 impl ToSend {
+    /// A control frame that leaves as soon as it can.
+    pub(crate) const fn control(peer: u32, control: Control) -> Self {
+        Self::Control { peer, control, may_wait: false }
+    }
+
     /// A control frame for this peer that need not leave before the program's answer.
     #[inline]
     pub(crate) fn may_wait(&self, to: u32) -> bool {
@@ -78,6 +83,21 @@ pub(crate) enum RouteNews {
     Arrived { peer: u32, path: PathId, frames: u32, took_ns: Option<u32> },
     /// A fetching atomic could not be sent: it ends at the receive path.
     Unsent { fetch: u32, status: Status },
+}
+
+/// What an acknowledgement says that is a frame of its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Explicit {
+    /// The frame that came last at the receiver: what this answers.
+    pub(crate) latest: Sequence,
+    /// It was not taken (`ACK-7`).
+    pub(crate) untaken: bool,
+    /// Something of what it acknowledges came marked (`ACK-9`).
+    pub(crate) marked: bool,
+    /// Numbers beyond the cumulative one that were taken (`ACK-2`).
+    pub(crate) sack: [u64; SACK_WORDS_MAX],
+    /// The receiver's own part of the round trip.
+    pub(crate) delay: AckDelay,
 }
 
 /// Contents of a sequenced frame that carries no user data.

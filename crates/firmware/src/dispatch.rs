@@ -9,14 +9,14 @@ use emp_wire::{
 
 use crate::assembly::{SlicedFrame, Whole};
 use crate::counters::Counter;
-use crate::cross::{RouteNews, ToSend};
+use crate::cross::{Explicit, RouteNews, ToSend};
 use crate::descriptor::Status;
 use crate::engine::Firmware;
 use crate::event::NodeEvent;
 use crate::memory::HostMemory;
 use crate::path::{PathId, Way};
 use crate::peers::milliseconds;
-use crate::send::{Explicit, Outlet, SUSPECT_PART};
+use crate::send::{Outlet, SUSPECT_PART};
 use crate::time::{Span, Time};
 use crate::transmit::LinkIndex;
 
@@ -133,7 +133,7 @@ impl Firmware {
             }
             None => {
                 let seed = self.peers.incoming_of_stranger(node);
-                (self.peers.own_epoch(), Epoch::UNKNOWN, seed)
+                (self.peers.own_epoch, Epoch::UNKNOWN, seed)
             }
         };
         if header.destination_epoch != local.check() {
@@ -217,14 +217,14 @@ impl Firmware {
         match header.kind {
             Kind::Ack => match Ack::parse(body) {
                 Ok(ack) => {
-                    let sack = Some(Explicit {
+                    let said = Explicit {
                         latest: header.sequence,
                         untaken: header.flags.has(Flags::UNTAKEN),
                         marked: header.flags.has(Flags::MARKED),
-                        sack: &ack.sack,
+                        sack: ack.sack,
                         delay: AckDelay::of_word(header.word),
-                    });
-                    self.send.on_ack(now, peer, header.acknowledge, sack);
+                    };
+                    self.send.on_ack(now, peer, header.acknowledge, Some(said));
                     if let Some(bytes) = ack.grant {
                         self.send.on_grant(now, peer, bytes);
                     }
@@ -316,7 +316,7 @@ impl Firmware {
             } else if let Some(news) = self.send.route_news.pop_front() {
                 match news {
                     RouteNews::Suspect { peer } => {
-                        self.routes.search(now, peer);
+                        self.routes.searches.begin(now, peer);
                     }
                     RouteNews::Lost { peer } => self.give_up(now, peer, Status::Unreachable),
                     RouteNews::Doubted { peer, path } => self.doubt(peer, path),
@@ -388,7 +388,7 @@ impl Firmware {
         }
         self.send.reset(peer, status, false);
         self.receive.reset(peer, node, status, true, &mut self.cross);
-        self.routes.stop_search(peer);
+        self.routes.searches.stop(peer);
         self.peers.set_remote_epoch(peer, Epoch::UNKNOWN);
         self.peers.bump_local_epoch(peer);
         self.peers.clear_route(peer);
@@ -444,7 +444,7 @@ impl Firmware {
             self.watched.push((peer, since));
             if heard.min(now_ms.wrapping_sub(since)) > silence_ms / SUSPECT_PART as u32 {
                 // It may have moved (V28).
-                self.routes.search(now, peer);
+                self.routes.searches.begin(now, peer);
             }
             if u64::from(heard) >= u64::from(silence_ms) / WATCHES_PER_SILENCE
                 && let Some((link, &to)) = self.peers.paths(peer).first()

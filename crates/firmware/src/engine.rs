@@ -18,7 +18,7 @@ use crate::descriptor::{
 };
 use crate::event::NodeEvent;
 use crate::greetings::Greetings;
-use crate::limits::{COMPLETIONS_MAX, EVENTS_MAX, PATHS_MAX};
+use crate::limits::{COMPLETIONS_MAX, EVENTS_MAX, PATHS_MAX, push_bounded};
 use crate::memory::HostMemory;
 use crate::path::link_info::LinkInfo;
 use crate::path::mtu::SizeSearches;
@@ -182,6 +182,17 @@ impl Firmware {
         receive: ReceiveDescriptor,
         memory: &mut impl HostMemory,
     ) -> Result<OpId, PostError> {
+        self.post_receive_for(now, receive, None, memory)
+    }
+
+    #[inline]
+    fn post_receive_for(
+        &mut self,
+        now: Time,
+        receive: ReceiveDescriptor,
+        least_free: Option<u64>,
+        memory: &mut impl HostMemory,
+    ) -> Result<OpId, PostError> {
         if self.closing.is_some() {
             return Err(PostError::Closing);
         }
@@ -190,7 +201,7 @@ impl Firmware {
         }
         let directed = receive.selector.from != NodeId::ANY;
         self.receive.set_time(now);
-        let op = self.receive.post(receive, memory)?;
+        let op = self.receive.post(receive, least_free, memory)?;
         if directed {
             self.watch(now);
         }
@@ -208,25 +219,13 @@ impl Firmware {
         least_free: u64,
         memory: &mut impl HostMemory,
     ) -> Result<OpId, PostError> {
-        if self.closing.is_some() {
-            return Err(PostError::Closing);
-        }
-        if self.is_full_of_completions() {
-            return Err(PostError::Busy);
-        }
-        let directed = receive.selector.from != NodeId::ANY;
-        let op = self.receive.post_multi(receive, least_free, memory)?;
-        if directed {
-            self.watch(now);
-        }
-        self.relay(now);
-        Ok(op)
+        self.post_receive_for(now, receive, Some(least_free), memory)
     }
 
     /// The application has not yet asked for so many completions that the host has taken: what bounds receives for several messages.
     #[inline]
     pub fn set_unread(&mut self, completions: usize) {
-        self.receive.set_unread(completions);
+        self.receive.unread = completions;
     }
 
     /// Frames that are handed over from now on may have waited for so long in their link, because nobody looked: no delay of the path.
@@ -313,7 +312,7 @@ impl Firmware {
             || self.receive.may_speak(now)
             || !self.receive.to_send.is_empty()
             || self.receive.is_fetching()
-            || self.routes.has_contacts()
+            || !self.routes.contacts.is_empty()
             || self.closing.is_some_and(|next| next < self.peers.len())
     }
 
@@ -341,16 +340,16 @@ impl Firmware {
     /// Everything that may leave now, in order of urgency.
     fn emit(&mut self, now: Time, memory: &mut impl HostMemory, batch: &mut TransmitBatch) {
         self.emit_contacts(batch);
-        self.emit_not_ready(now, batch);
-        self.emit_acks(now, true, batch);
+        self.emit_not_ready(now, (memory, batch));
+        self.emit_acks(now, true, (memory, batch));
         // A `done` that has waited with an acknowledgement leaves with it.
         self.relay(now);
         self.turn_loopback(now, memory);
         let (peers, cross) = (&self.peers, &mut self.cross);
         self.send.poll(now, &mut Outlet { peers, cross, memory, batch });
         // What was to ride, and did not.
-        self.emit_acks(now, false, batch);
-        self.emit_closes(batch);
+        self.emit_acks(now, false, (memory, batch));
+        self.emit_closes((memory, batch));
         self.relay(now);
     }
 
@@ -373,12 +372,13 @@ impl Firmware {
     /// A notification that was polled still waits for the application: it counts until it is released, so that
     /// peers who notify faster than the application looks hear "not ready" (`NOTIFICATIONS_MAX`).
     pub fn keep_notification(&mut self) {
-        self.receive.keep_notification();
+        self.receive.notifications += 1;
     }
 
     /// The application has taken so many of the notifications that were kept.
     pub fn release_notifications(&mut self, count: usize) {
-        self.receive.release_notifications(count);
+        let left = &mut self.receive.notifications;
+        *left = left.saturating_sub(count);
     }
 
     /// The next thing that happened to a peer.
@@ -388,14 +388,14 @@ impl Firmware {
 
     /// When [`handle_timeout`](Self::handle_timeout) must be called next. `None`: nothing is due, the node is idle.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let at_once = self.routes.has_contacts() || self.receive.has_due_acks();
+        let at_once = !self.routes.contacts.is_empty() || self.receive.has_due_acks();
         if at_once || self.receive.is_fetching() {
             return Some(Time(0));
         }
         let next = [
             self.send.next_deadline(),
             self.receive.next_deadline(&self.cross),
-            self.routes.next_deadline(),
+            self.routes.searches.next_deadline(),
             self.peers.table.next_deadline(),
             self.peers.units.next_deadline(),
             self.sizes.next_deadline(),
@@ -414,7 +414,7 @@ impl Firmware {
 
     /// The node's epoch.
     pub fn epoch(&self) -> Epoch {
-        self.peers.own_epoch()
+        self.peers.own_epoch
     }
 
     /// The protocol parameters in force.
@@ -462,7 +462,7 @@ impl Firmware {
 
     /// Slots of the pool that are free, and all slots: they agree when nothing is held.
     pub fn pool_slots(&self) -> (usize, usize) {
-        let (send, receive) = (self.send.pool_slots(), self.receive.pool_slots());
+        let (send, receive) = (self.send.pool.slots(), self.receive.pool.slots());
         let replies = self.cross.replies.slots();
         (send.0 + receive.0 + replies.0, send.1 + receive.1 + replies.1)
     }
@@ -495,10 +495,7 @@ impl Firmware {
 
     /// Notes an event for the host; if nobody asks for them the oldest go.
     pub(crate) fn push_event(&mut self, event: NodeEvent) {
-        if self.events.len() >= EVENTS_MAX {
-            self.events.pop_front();
-        }
-        self.events.push_back(event);
+        push_bounded(&mut self.events, event, EVENTS_MAX);
     }
 
     /// Adds a peer to the table and to both paths. The node itself is found at once.
@@ -511,7 +508,7 @@ impl Firmware {
         self.receive.add_peer();
         self.cross.add_peer(self.receive.first);
         if is_self {
-            self.peers.set_remote_epoch(peer, self.peers.own_epoch());
+            self.peers.set_remote_epoch(peer, self.peers.own_epoch);
             let loopback = (LinkIndex(u8::MAX), LinkAddress::LOOPBACK);
             self.peers.set_route(now, peer, loopback, self.peers.lengths.usual());
             self.send.found(peer, now);
@@ -525,7 +522,7 @@ impl Firmware {
         let age = self.profile.unreachable_after.0 * DEPARTED_SILENCES;
         let (send, receive, routes) = (&self.send, &self.receive, &self.routes);
         let is_gone =
-            |peer| !send.is_active(peer) && !routes.is_searching(peer) && !receive.holds(peer);
+            |peer| !send.is_active(peer) && !routes.searches.contains(peer) && !receive.holds(peer);
         let departed = now.0.checked_sub(age).map(Time);
         let peer = self.peers.take_departed(departed?, is_gone)?;
         self.peers.replace(peer, node);

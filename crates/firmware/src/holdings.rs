@@ -40,8 +40,8 @@ impl Firmware {
         all.extend(self.receive.holdings());
         all.extend([
             Holding::new("events", self.events.len(), EVENTS_MAX),
-            Holding::new("contacts", self.routes.contacts(), REPLIES_MAX),
-            Holding::new("searches", self.routes.searches(), DISCOVERIES_MAX),
+            Holding::new("contacts", self.routes.contacts.len(), REPLIES_MAX),
+            Holding::new("searches", self.routes.searches.len(), DISCOVERIES_MAX),
             Holding::new("searches for paths", self.peers.table.searches(), SEEKS_MAX),
             Holding::new("searches for lengths", self.sizes.len(), SIZE_SEARCHES_MAX),
             Holding::lasting("peers", self.peers(), PEERS_MAX),

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use emp_wire::{
-    Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Sequence, checksum_of, head_checksum,
+    Flags, HEADER_BYTES, Header, Kind, LinkAddress, Sequence, checksum_of, head_checksum,
 };
 
 use crate::counters::Counter;
@@ -137,10 +137,9 @@ impl Firmware {
         }
         let peer = self.peers.find_by_tag(&first)?;
         let entry = &self.peers[peer];
-        let current = entry.remote_epoch == first.source_epoch
-            && entry.remote_epoch != Epoch::UNKNOWN
-            && entry.local_epoch.check() == first.destination_epoch;
-        if !current || !self.peers.paths(peer).ways.contains(&Some((link, &from))) {
+        if !entry.is_answered_by(&first)
+            || !self.peers.paths(peer).ways.contains(&Some((link, &from)))
+        {
             return None;
         }
         let outline = Outline {
@@ -185,8 +184,8 @@ impl Firmware {
         let seed = self.peers[landing.peer].incoming;
         let mut checked = Checked::default();
         for head in heads {
-            let Some(header) = landing.header(checked.frames, head) else { break };
-            let payload = landing.payload(checked.frames);
+            let Some(header) = landing.header(checked.taken.frames, head) else { break };
+            let payload = landing.payload(checked.taken.frames);
             let mut sum = head_checksum(head, seed);
             let summed = header.flags.has(Flags::PAYLOAD_UNCHECKED)
                 || memory.checksum(payload, &mut sum).is_ok();
@@ -223,8 +222,8 @@ impl Firmware {
         let mut checked = Checked::default();
         for frame in train.chunks(frame_bytes).take(landing.frames()) {
             let Some((head, payload)) = frame.split_first_chunk() else { break };
-            let Some(header) = landing.header(checked.frames, head) else { break };
-            let to = landing.payload(checked.frames);
+            let Some(header) = landing.header(checked.taken.frames, head) else { break };
+            let to = landing.payload(checked.taken.frames);
             let mut sum = head_checksum(head, seed);
             let copied = if header.flags.has(Flags::PAYLOAD_UNCHECKED) {
                 // Its header shows that it is the frame that belongs there.
@@ -260,16 +259,10 @@ impl Firmware {
                 return 0;
             }
         }
-        self.counters.add(Counter::FramesReceived, checked.frames.into());
+        self.counters.add(Counter::FramesReceived, checked.taken.frames.into());
         let path = self.peers.path_of(peer, landing.link);
-        let taken = Taken {
-            frames: checked.frames,
-            lasts: checked.lasts,
-            flags: checked.flags,
-            last: checked.last,
-            bytes: landing.payload_bytes(checked.frames),
-        };
-        self.receive.take_placed(now, (peer, path), first, &taken, &mut self.cross);
+        let taken = (&checked.taken, landing.payload_bytes(checked.taken.frames));
+        self.receive.take_placed(now, (peer, path), first, taken, &mut self.cross);
         if self.watch_at.is_none() && self.receive.has_arrivals() {
             self.watch(now);
         }
@@ -277,7 +270,7 @@ impl Firmware {
             self.watch(now);
         }
         self.relay(now);
-        checked.frames
+        checked.taken.frames
     }
 
     /// Takes the frames from number `from` on out of where they landed, all before the first is handled: handling one may
@@ -315,12 +308,7 @@ const ACKNOWLEDGED_MAX: usize = 4;
 #[derive(Default)]
 struct Checked {
     first: Option<Header>,
-    frames: u32,
-    /// Of those between the first and the last: how many end their train, and their flags together.
-    lasts: u32,
-    flags: Flags,
-    /// Flags of the last, if that is not the first.
-    last: Option<Flags>,
+    taken: Taken,
     /// What rides on them, in order.
     acknowledged: ArrayVec<Sequence, ACKNOWLEDGED_MAX>,
 }
@@ -339,11 +327,11 @@ impl Checked {
         if self.first.is_none() {
             self.first = Some(*header);
         } else {
-            let before = self.last.replace(header.flags).unwrap_or_default();
-            self.flags = self.flags.with(before);
-            self.lasts += u32::from(before.has(Flags::LAST));
+            let before = self.taken.last.replace(header.flags).unwrap_or_default();
+            self.taken.flags = self.taken.flags.with(before);
+            self.taken.lasts += u32::from(before.has(Flags::LAST));
         }
-        self.frames += 1;
+        self.taken.frames += 1;
         true
     }
 }

@@ -31,8 +31,6 @@ mod holdings;
 mod landing;
 pub mod limits;
 mod looks;
-#[cfg(test)]
-mod lost_peers;
 mod memory;
 mod one_sided;
 mod own_words;
@@ -48,6 +46,8 @@ mod searches;
 mod send;
 mod siphash;
 mod slots;
+#[cfg(test)]
+mod tests;
 mod time;
 mod timers;
 mod transmit;

@@ -2,7 +2,17 @@
 //!
 //! Whatever arrives from the wire or from a caller, no queue, pool or table grows past these.
 
+use alloc::collections::VecDeque;
+
 use crate::time::Span;
+
+/// Adds an item to a queue of at most so many, of which the oldest makes room.
+pub(crate) fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, most: usize) {
+    if queue.len() >= most {
+        queue.pop_front();
+    }
+    queue.push_back(item);
+}
 
 /// Segments in one scatter/gather list. Enough for any iovec an MPI hands down at once (IOV_MAX is 1024, but MPIs pack
 /// beyond a few dozen), and small enough to be walked per frame.

@@ -1,6 +1,6 @@
 //! What the node says by itself: explicit acknowledgements, what was not taken, goodbyes.
 
-use emp_wire::{Ack, Checksum, Close, Epoch, Flags, Kind, LinkAddress, NotReady, Sequence};
+use emp_wire::{Ack, Close, Epoch, Flags, Kind, LinkAddress, NotReady, Sequence};
 
 use crate::counters::Counter;
 use crate::encode::{self, Head, INLINE_PAYLOAD_BYTES, Line, Payload};
@@ -8,8 +8,7 @@ use crate::engine::Firmware;
 use crate::memory::HostMemory;
 use crate::path::PathId;
 use crate::profile::RetransmitUnit;
-use crate::receive::{AckOut, NotTaken};
-use crate::send::Explicit;
+use crate::receive::NotTaken;
 use crate::time::{Span, Time};
 use crate::transmit::TransmitBatch;
 
@@ -23,7 +22,7 @@ impl Firmware {
         (to, path): (u32, PathId),
         head: &Head,
         body: impl Fn(&mut [u8]) -> usize + Copy,
-        batch: &mut TransmitBatch,
+        (memory, batch): (&impl HostMemory, &mut TransmitBatch),
     ) -> bool {
         let paths = self.peers.paths(to);
         let (path, way) = paths.pick(path);
@@ -37,7 +36,7 @@ impl Firmware {
             room: paths.bytes(path),
             long: false,
         };
-        let said = encode::frame(batch, &line, head, body, Payload::None, &NoMemory).is_ok();
+        let said = encode::frame(batch, &line, head, body, Payload::None, memory).is_ok();
         if !said {
             self.counters.count(Counter::DropTooLong);
         }
@@ -45,7 +44,12 @@ impl Firmware {
     }
 
     /// Explicit acknowledgements (I6); with `riding`, only those that can't ride on a control frame that is about to leave.
-    pub(crate) fn emit_acks(&mut self, now: Time, riding: bool, batch: &mut TransmitBatch) {
+    pub(crate) fn emit_acks(
+        &mut self,
+        now: Time,
+        riding: bool,
+        (memory, batch): (&impl HostMemory, &mut TransmitBatch),
+    ) {
         let own = self.peers.own;
         while !batch.is_full() {
             let send = &self.send;
@@ -57,35 +61,38 @@ impl Firmware {
             if peer.route().is_none_or(|(_, to)| *to == LinkAddress::LOOPBACK) {
                 // The node's own acknowledgements need no frame.
                 if peer.node == own {
-                    let AckOut { latest, untaken, marked, ref sack, delay, .. } = ack;
-                    let sack = Some(Explicit { latest, untaken, marked, sack, delay });
-                    self.send.on_ack(now, ack.peer, ack.cumulative, sack);
+                    self.send.on_ack(now, ack.peer, ack.cumulative, Some(ack.said));
                     self.note_habit();
                 }
                 continue;
             }
+            let said = ack.said;
             let head = Head {
                 kind: Kind::Ack,
                 flags: Flags::ACK
-                    .with_if(ack.untaken, Flags::UNTAKEN)
-                    .with_if(ack.marked, Flags::MARKED),
-                sequence: ack.latest,
+                    .with_if(said.untaken, Flags::UNTAKEN)
+                    .with_if(said.marked, Flags::MARKED),
+                sequence: said.latest,
                 acknowledge: ack.cumulative,
-                word: ack.delay.word(),
+                word: said.delay.word(),
             };
             let body =
-                |into: &mut [u8]| Ack { node: own, sack: ack.sack, grant: ack.grant }.emit(into);
-            if self.say((ack.peer, ack.path), &head, body, batch) {
+                |into: &mut [u8]| Ack { node: own, sack: said.sack, grant: ack.grant }.emit(into);
+            if self.say((ack.peer, ack.path), &head, body, (memory, batch)) {
                 self.counters.count(Counter::AcksSent);
             }
         }
     }
 
     /// What there is to say of messages that were not taken.
-    pub(crate) fn emit_not_ready(&mut self, now: Time, batch: &mut TransmitBatch) {
+    pub(crate) fn emit_not_ready(
+        &mut self,
+        now: Time,
+        (memory, batch): (&impl HostMemory, &mut TransmitBatch),
+    ) {
         let own = self.peers.own;
         while !batch.is_full() {
-            let Some(answer) = self.receive.poll_not_ready() else { return };
+            let Some(answer) = self.receive.not_ready.pop_front() else { return };
             let NotTaken { peer: to, path, number, sequence, cause } = answer;
             let peer = &self.peers[to];
             let backoff_us = REFUSAL_BACKOFF.as_us() as u32;
@@ -102,12 +109,12 @@ impl Firmware {
                 word: number,
             };
             let body = |into: &mut [u8]| NotReady { node: own, cause, backoff_us }.emit(into);
-            self.say((to, path), &head, body, batch);
+            self.say((to, path), &head, body, (memory, batch));
         }
     }
 
     /// Goodbyes, once the node closes.
-    pub(crate) fn emit_closes(&mut self, batch: &mut TransmitBatch) {
+    pub(crate) fn emit_closes(&mut self, (memory, batch): (&impl HostMemory, &mut TransmitBatch)) {
         let Some(mut next) = self.closing else { return };
         let own = self.peers.own;
         while next < self.peers.len() && !batch.is_full() {
@@ -126,37 +133,8 @@ impl Firmware {
                 word: 0,
             };
             let body = |into: &mut [u8]| Close { node: own }.emit(into);
-            self.say((to, PathId::FIRST), &head, body, batch);
+            self.say((to, PathId::FIRST), &head, body, (memory, batch));
         }
         self.closing = Some(next);
-    }
-}
-
-/// For frames without user data.
-struct NoMemory;
-
-impl HostMemory for NoMemory {
-    fn read(
-        &self,
-        _: crate::memory::Segment,
-        _: &mut [u8],
-    ) -> Result<(), crate::memory::MemoryFault> {
-        Err(crate::memory::MemoryFault)
-    }
-
-    fn write(
-        &mut self,
-        _: crate::memory::Segment,
-        _: &[u8],
-    ) -> Result<(), crate::memory::MemoryFault> {
-        Err(crate::memory::MemoryFault)
-    }
-
-    fn checksum(
-        &self,
-        _: crate::memory::Segment,
-        _: &mut Checksum,
-    ) -> Result<(), crate::memory::MemoryFault> {
-        Err(crate::memory::MemoryFault)
     }
 }

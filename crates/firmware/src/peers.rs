@@ -97,16 +97,6 @@ impl Peer {
         self.marks = if set { self.marks | mark } else { self.marks & !mark };
     }
 
-    /// Notes that it is asked who it is, or, false, that it has answered.
-    pub(crate) fn note_asking(&mut self, asking: bool) {
-        self.set(mark::ASKING, asking);
-    }
-
-    /// Its answer is still out.
-    pub(crate) fn is_asking(&self) -> bool {
-        self.has(mark::ASKING)
-    }
-
     /// Where its first path leads.
     #[inline]
     pub(crate) fn route(&self) -> Option<Way<'_>> {
@@ -129,6 +119,12 @@ impl Peer {
         now_ms.wrapping_sub(self.route_heard_ms) > ROUTE_QUIET_MS.into()
     }
 
+    /// A frame is of both ends' present epochs.
+    pub(crate) fn is_answered_by(&self, header: &Header) -> bool {
+        self.remote_epoch == header.source_epoch
+            && self.local_epoch.check() == header.destination_epoch
+    }
+
     /// True, once a millisecond, if it may be asked again whether it is who it was.
     pub(crate) fn may_challenge(&mut self, now: Time) -> bool {
         let now_ms = milliseconds(now) as u16;
@@ -147,7 +143,7 @@ pub(crate) struct Peers {
     /// Its tags: asked for with every frame, and not made anew each time.
     pub(crate) destination_tag: u16,
     pub(crate) source_tag: u32,
-    own_epoch: Epoch,
+    pub(crate) own_epoch: Epoch,
     pub(crate) entries: PerPeer<Peer>,
     by_node: HashMap<u64, u32>,
     /// By source tag and epoch, for frames that carry no whole identity (`FRAME-4`).
@@ -157,9 +153,6 @@ pub(crate) struct Peers {
     departed: VecDeque<(Time, u32)>,
     /// Paths beside the first.
     pub(crate) table: Table,
-    /// Of which peer, by which link and in which millisecond something last came from where a path beside the first leads: one look
-    /// into the table for each is enough.
-    pub(crate) further_heard: (u32, LinkIndex, u32),
     /// What frames cost by the node's links.
     pub(crate) costs: Costs,
     /// By link: those that lead to the same nodes, a bit each; and all that stand beside another.
@@ -201,7 +194,6 @@ impl Peers {
             last: 0,
             departed: VecDeque::new(),
             table: Table::new(),
-            further_heard: (u32::MAX, LinkIndex(0), 0),
             costs: Costs::new(links, apt),
             beside_some: beside.iter().fold(0, |all, bits| all | bits),
             beside,
@@ -309,10 +301,6 @@ impl Peers {
     /// The checksum seed for frames from a node that has no entry: it must know our first epoch.
     pub(crate) fn incoming_of_stranger(&self, node: NodeId) -> Seed {
         Seed::between(node, self.own, self.own_epoch)
-    }
-
-    pub(crate) fn own_epoch(&self) -> Epoch {
-        self.own_epoch
     }
 
     fn reseed(&mut self, index: u32) {

@@ -152,12 +152,8 @@ impl Pool {
 
     /// Copies bytes out of a chain.
     pub(crate) fn read(&mut self, chain: &Chain, offset: usize, into: &mut [u8]) {
-        let mut at = 0;
-        let len = into.len();
-        self.walk(chain, offset, len, |slice| {
-            let end = at + slice.len();
-            into[at..end].copy_from_slice(slice);
-            at = end;
+        self.drain(chain, (offset, into.len()), |at, slice| {
+            into[at - offset..][..slice.len()].copy_from_slice(slice);
         });
     }
 

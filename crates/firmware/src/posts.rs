@@ -154,7 +154,7 @@ impl Firmware {
             Some(peer) => peer,
             None => self.add_peer(now, to).ok_or(PostError::TooManyPeers)?,
         };
-        if !self.send.is_found(peer) && !self.routes.search(now, peer) {
+        if !self.send.is_found(peer) && !self.routes.searches.begin(now, peer) {
             return Err(PostError::Busy);
         }
         // What waits for this post leaves right before it, in one link frame with it if that is short.
@@ -210,13 +210,13 @@ impl Firmware {
         if self.closing.is_some() {
             return Err(PostError::Closing);
         }
-        self.receive.export_region(key, memory, rights, endpoint)
+        self.receive.regions.export(key, memory, rights, endpoint)
     }
 
     /// Has offsets in a region count from `base` instead of 0, as for a face whose peers name places by the addresses that
     /// they have in the owner's memory. To be called before peers know the key. False: there is no such region.
     pub fn set_region_base(&mut self, key: u64, base: u64) -> bool {
-        self.receive.set_region_base(key, base)
+        self.receive.regions.set_base(key, base)
     }
 
     /// Takes a region back. What is under way in it ends with an error at its initiator. Once this returns, nothing is

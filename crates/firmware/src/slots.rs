@@ -132,15 +132,9 @@ impl<T> Slots<T> {
         Some(item)
     }
 
-    /// Removes an item where it lies, once `last` has seen it. Unlike [`remove`](Self::remove) it moves nothing.
+    /// Removes an item where it lies, once `last` has seen it and its generation. Unlike [`remove`](Self::remove) it moves nothing.
     #[inline(always)]
-    pub(crate) fn discard<R>(&mut self, index: u32, last: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.discard_named(index, |item, _| last(item))
-    }
-
-    /// The same, and `last` sees its generation.
-    #[inline(always)]
-    pub(crate) fn discard_named<R>(
+    pub(crate) fn discard<R>(
         &mut self,
         index: u32,
         last: impl FnOnce(&mut T, u32) -> R,
@@ -202,7 +196,7 @@ mod tests {
         assert_eq!([2, 0, 3].map(|index| slots.remove(index)), [Some(2), Some(0), Some(3)]);
         assert_eq!(slots.remove(2), None);
         assert_eq!([4, 5].map(|item| index(&mut slots, item)), [2, 0]);
-        assert_eq!(slots.discard(2, |item| *item), Some(4));
+        assert_eq!(slots.discard(2, |item, _| *item), Some(4));
         assert_eq!([6, 7, 8].map(|item| index(&mut slots, item)), [3, 2, 4]);
         assert_eq!((slots.len(), slots.indices().count()), (5, 5));
     }

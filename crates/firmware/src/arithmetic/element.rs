@@ -3,7 +3,7 @@
 use emp_wire::AtomicOp;
 
 /// A value that atomics work on.
-pub(super) trait Element: Copy {
+pub(super) trait Element: Copy + PartialEq {
     /// Bytes of it.
     const BYTES: usize;
     /// From as many little-endian bytes.
@@ -12,14 +12,16 @@ pub(super) trait Element: Copy {
     fn store(self, into: &mut [u8]);
     /// Zero or one.
     fn of(truth: bool) -> Self;
-    fn is_zero(self) -> bool;
     fn sum(self, other: Self) -> Self;
     fn product(self, other: Self) -> Self;
     /// `None`: they have no order (complex numbers, and what is not a number).
-    fn order(self, other: Self) -> Option<core::cmp::Ordering>;
-    fn same(self, other: Self) -> bool;
+    fn order(self, _other: Self) -> Option<core::cmp::Ordering> {
+        None
+    }
     /// Works on the bits of integers. `None`: it has none.
-    fn bits(self, other: Self, operation: AtomicOp, mask: Self) -> Option<Self>;
+    fn bits(self, _other: Self, _operation: AtomicOp, _mask: Self) -> Option<Self> {
+        None
+    }
 }
 
 /// Applies an operator to each element.
@@ -44,22 +46,23 @@ pub(super) fn apply_all<E: Element>(
 fn combine<E: Element>(operation: AtomicOp, target: E, operand: E, compare: E) -> E {
     use core::cmp::Ordering::{Equal, Greater, Less};
     let order = || compare.order(target);
+    let truth = |value: E| value != E::of(false);
     let swap = |condition: bool| if condition { operand } else { target };
     match operation {
         AtomicOp::Min => swap(operand.order(target) == Some(Less)),
         AtomicOp::Max => swap(operand.order(target) == Some(Greater)),
         AtomicOp::Sum => target.sum(operand),
         AtomicOp::Prod => target.product(operand),
-        AtomicOp::Lor => E::of(!target.is_zero() || !operand.is_zero()),
-        AtomicOp::Land => E::of(!target.is_zero() && !operand.is_zero()),
-        AtomicOp::Lxor => E::of(target.is_zero() != operand.is_zero()),
+        AtomicOp::Lor => E::of(truth(target) || truth(operand)),
+        AtomicOp::Land => E::of(truth(target) && truth(operand)),
+        AtomicOp::Lxor => E::of(truth(target) != truth(operand)),
         AtomicOp::Bor | AtomicOp::Band | AtomicOp::Bxor | AtomicOp::Mswap => {
             target.bits(operand, operation, compare).unwrap_or(target)
         }
         AtomicOp::Read => target,
         AtomicOp::Write => operand,
-        AtomicOp::Cswap => swap(compare.same(target)),
-        AtomicOp::CswapNe => swap(!compare.same(target)),
+        AtomicOp::Cswap => swap(compare == target),
+        AtomicOp::CswapNe => swap(compare != target),
         AtomicOp::CswapLe => swap(matches!(order(), Some(Less | Equal))),
         AtomicOp::CswapLt => swap(order() == Some(Less)),
         AtomicOp::CswapGe => swap(matches!(order(), Some(Greater | Equal))),

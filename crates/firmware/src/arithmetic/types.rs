@@ -1,13 +1,14 @@
 //! The types of elements: integers, floats, complex numbers.
 
 use core::cmp::Ordering;
+use core::ops::{Add as _, BitAnd, BitOr, BitXor, Mul as _, Not};
 
 use emp_wire::AtomicOp;
 
 use super::element::Element;
 
-macro_rules! integers {
-    ($($type:ty),*) => { $(
+macro_rules! numbers {
+    ($($type:ty),*; $sum:ident, $product:ident, $bits:expr) => { $(
         impl Element for $type {
             const BYTES: usize = size_of::<Self>();
             fn load(bytes: &[u8]) -> Self {
@@ -19,73 +20,37 @@ macro_rules! integers {
             fn of(truth: bool) -> Self {
                 Self::from(truth)
             }
-            fn is_zero(self) -> bool {
-                self == 0
-            }
             fn sum(self, other: Self) -> Self {
-                self.wrapping_add(other)
+                self.$sum(other)
             }
             fn product(self, other: Self) -> Self {
-                self.wrapping_mul(other)
-            }
-            fn order(self, other: Self) -> Option<Ordering> {
-                Some(self.cmp(&other))
-            }
-            fn same(self, other: Self) -> bool {
-                self == other
-            }
-            fn bits(self, other: Self, operation: AtomicOp, mask: Self) -> Option<Self> {
-                Some(match operation {
-                    AtomicOp::Bor => self | other,
-                    AtomicOp::Band => self & other,
-                    AtomicOp::Bxor => self ^ other,
-                    AtomicOp::Mswap => (other & mask) | (self & !mask),
-                    _ => return None,
-                })
-            }
-        }
-    )* };
-}
-
-integers!(i8, u8, i16, u16, i32, u32, i64, u64, i128, u128);
-
-macro_rules! floats {
-    ($($type:ty),*) => { $(
-        #[allow(clippy::float_cmp, reason = "equal means equal: the initiator compares with what it fetched")]
-        impl Element for $type {
-            const BYTES: usize = size_of::<Self>();
-            fn load(bytes: &[u8]) -> Self {
-                Self::from_le_bytes(bytes.try_into().expect("the caller cut it to size"))
-            }
-            fn store(self, into: &mut [u8]) {
-                into.copy_from_slice(&self.to_le_bytes());
-            }
-            fn of(truth: bool) -> Self {
-                if truth { 1.0 } else { 0.0 }
-            }
-            fn is_zero(self) -> bool {
-                self == 0.0
-            }
-            fn sum(self, other: Self) -> Self {
-                self + other
-            }
-            fn product(self, other: Self) -> Self {
-                self * other
+                self.$product(other)
             }
             fn order(self, other: Self) -> Option<Ordering> {
                 self.partial_cmp(&other)
             }
-            fn same(self, other: Self) -> bool {
-                self == other
-            }
-            fn bits(self, _: Self, _: AtomicOp, _: Self) -> Option<Self> {
-                None
+            fn bits(self, other: Self, operation: AtomicOp, mask: Self) -> Option<Self> {
+                $bits(self, other, operation, mask)
             }
         }
     )* };
 }
 
-floats!(f32, f64);
+numbers!(i8, u8, i16, u16, i32, u32, i64, u64, i128, u128; wrapping_add, wrapping_mul, bits_of);
+numbers!(f32, f64; add, mul, |_, _, _, _| None);
+
+fn bits_of<T>(target: T, operand: T, operation: AtomicOp, mask: T) -> Option<T>
+where
+    T: Copy + BitAnd<Output = T> + BitOr<Output = T> + BitXor<Output = T> + Not<Output = T>,
+{
+    Some(match operation {
+        AtomicOp::Bor => target | operand,
+        AtomicOp::Band => target & operand,
+        AtomicOp::Bxor => target ^ operand,
+        AtomicOp::Mswap => (operand & mask) | (target & !mask),
+        _ => return None,
+    })
+}
 
 /// A complex number: real and imaginary part, in this order in memory.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -110,9 +75,6 @@ macro_rules! complex {
             fn of(truth: bool) -> Self {
                 Self { re: Element::of(truth), im: 0.0 }
             }
-            fn is_zero(self) -> bool {
-                self.re == 0.0 && self.im == 0.0
-            }
             fn sum(self, other: Self) -> Self {
                 Self { re: self.re + other.re, im: self.im + other.im }
             }
@@ -121,15 +83,6 @@ macro_rules! complex {
                     re: self.re * other.re - self.im * other.im,
                     im: self.re * other.im + self.im * other.re,
                 }
-            }
-            fn order(self, _: Self) -> Option<Ordering> {
-                None
-            }
-            fn same(self, other: Self) -> bool {
-                self == other
-            }
-            fn bits(self, _: Self, _: AtomicOp, _: Self) -> Option<Self> {
-                None
             }
         }
     )* };

@@ -24,7 +24,7 @@ impl Firmware {
         for peer in 0..self.peers.len() {
             self.peers.shorten(peer, link, bytes as u16);
         }
-        self.tell_limit(now, link);
+        self.repeat_limit(now, link);
         let node = self.peers.own;
         self.push_event(NodeEvent::Limited { node, link, frame_bytes_max: bytes });
         true
@@ -42,22 +42,14 @@ impl Firmware {
         for peer in 0..self.peers.len() {
             self.peers.forgive_paths(now, peer);
         }
-        self.tell_limit(now, link);
+        self.repeat_limit(now, link);
         true
     }
 
     /// Tells peers again what a link takes: what was said, or what they asked then, may have been lost. To be called a few times after
     /// [`limit_frame_bytes`](Self::limit_frame_bytes) and [`raise_frame_bytes`](Self::raise_frame_bytes).
     pub fn repeat_limit(&mut self, now: Time, link: LinkIndex) {
-        self.tell_limit(now, link);
-    }
-
-    fn has_link(&self, link: LinkIndex) -> bool {
-        usize::from(link.0) < self.links.len()
-    }
-
-    /// Says hello by a link to the peers that were heard lately and have a path there, as far as there is room for what waits to be said.
-    fn tell_limit(&mut self, now: Time, link: LinkIndex) {
+        // A hello by the link to those that were heard lately and have a path there, as far as there is room for what waits to be said.
         let silence_ms = (self.profile.unreachable_after.0 / 1_000_000) as u32;
         for peer in 0..self.peers.len() {
             let entry = &self.peers[peer];
@@ -70,6 +62,10 @@ impl Firmware {
                 self.ask_peer(link, to, peer);
             }
         }
+    }
+
+    fn has_link(&self, link: LinkIndex) -> bool {
+        usize::from(link.0) < self.links.len()
     }
 
     /// Longest message in bytes of a buffered send: as long as any that is copied unless it is too much, and at least one frame's payload.

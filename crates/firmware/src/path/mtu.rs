@@ -7,14 +7,13 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use emp_wire::{Epoch, Header, Hello, Kind, LinkAddress};
+use emp_wire::{Epoch, Header, Hello, LinkAddress};
 
 use crate::counters::Counter;
 use crate::engine::Firmware;
 use crate::event::NodeEvent;
-use crate::limits::{SIZE_SEARCHES_MAX, SLICED_FOR_BYTES_MIN};
+use crate::limits::{SIZE_SEARCHES_MAX, SLICED_FOR_BYTES_MIN, push_bounded};
 use crate::path::PathId;
-use crate::path::routes::Contact;
 use crate::path::unit::ARRIVED_BYTES;
 use crate::time::{Span, Time};
 use crate::transmit::LinkIndex;
@@ -153,34 +152,18 @@ impl Firmware {
         if to == LinkAddress::LOOPBACK || to.is_memory() {
             return;
         }
-        let entry = &self.peers[peer];
-        for (nonce, frame_bytes) in [(padded, tried), (short, 0)] {
-            self.routes.push_contact(Contact {
-                link,
-                to,
-                kind: Kind::Hello,
-                target: entry.node,
-                destination_tag: entry.tag,
-                nonce,
-                source_epoch: entry.local_epoch,
-                destination_epoch: entry.remote_epoch.check(),
-                word: 0,
-                frame_bytes,
-            });
-        }
+        self.ask_by(padded, (link, to), peer, tried);
+        self.ask_by(short, (link, to), peer, 0);
     }
 
-    /// Takes a reply that answers a hello of a search. False: it does not.
+    /// Takes a reply that answers a hello of a search, and is of the pair's `current` epochs. False: it does not.
     pub(crate) fn answers_for_size(
         &mut self,
         now: Time,
-        peer: u32,
+        (peer, current): (u32, bool),
         header: &Header,
         hello: &Hello,
     ) -> bool {
-        let entry = &self.peers[peer];
-        let current = entry.remote_epoch == header.source_epoch
-            && entry.local_epoch.check() == header.destination_epoch;
         let of = |search: &SizeSearch| {
             search.peer == peer && [search.padded, search.short].contains(&hello.nonce)
         };
@@ -190,10 +173,7 @@ impl Firmware {
         let search = &mut self.sizes.list[index];
         let step = if hello.nonce == search.padded {
             if search.short != search.padded {
-                self.sizes.late.push_back(search.short);
-                if self.sizes.late.len() > LATE_MAX {
-                    self.sizes.late.pop_front();
-                }
+                push_bounded(&mut self.sizes.late, search.short, LATE_MAX);
             }
             let whole = header.word & ARRIVED_BYTES >= search.tried.into();
             if whole { search.got_through() } else { Step::Wait }

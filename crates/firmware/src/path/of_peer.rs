@@ -169,19 +169,12 @@ impl Peers {
         let now_ms = milliseconds(now);
         let peer = &mut self.entries[index];
         peer.heard_ms = now_ms;
-        if self.further_heard == (index, link, now_ms) {
-            return false;
-        }
         let path = self.table.path(index, link).filter(|path| peer.up & path.bit() != 0);
         let Some(path) = path else {
             // The peer has a path that this end has not: that matters if nothing comes by the first.
             return peer.is_route_quiet(now_ms);
         };
-        let quiet_ms = self.table.heard(index, path, from, now_ms as u16);
-        if quiet_ms == 0 {
-            self.further_heard = (index, link, now_ms);
-        }
-        quiet_ms > ROUTE_QUIET_MS
+        self.table.heard(index, path, from, now_ms as u16) > ROUTE_QUIET_MS
     }
 
     /// The peer answered from elsewhere than it was known to be: frames to it go there from now on. If that is a path beside its first,

@@ -4,13 +4,12 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use emp_wire::{Epoch, Flags, Header, Hello, Kind, Largest, LinkAddress, NodeId, Sequence};
+use emp_wire::{Epoch, Flags, Header, Kind, LinkAddress, NodeId, Sequence};
 use hashbrown::HashMap;
 
-use crate::limits::{DISCOVERIES_MAX, REPLIES_MAX};
+use crate::limits::{DISCOVERIES_MAX, REPLIES_MAX, push_bounded};
 use crate::searches::Searches;
 use crate::siphash::SipKey;
-use crate::time::{Span, Time};
 use crate::transmit::LinkIndex;
 
 /// Addresses kept per node that someone told us of.
@@ -38,6 +37,27 @@ pub(crate) struct Contact {
 }
 
 impl Contact {
+    /// A hello to an address for a node and its tag.
+    pub(crate) const fn hello(
+        (link, to): (LinkIndex, LinkAddress),
+        (target, destination_tag): (NodeId, u16),
+        nonce: u64,
+        source_epoch: Epoch,
+    ) -> Self {
+        Self {
+            link,
+            to,
+            kind: Kind::Hello,
+            target,
+            destination_tag,
+            nonce,
+            source_epoch,
+            destination_epoch: 0,
+            word: 0,
+            frame_bytes: 0,
+        }
+    }
+
     /// The common header of the frame.
     pub(crate) fn header(&self, own: NodeId) -> Header {
         Header {
@@ -60,7 +80,7 @@ pub(crate) struct Routes {
     secret: SipKey,
     pub(crate) searches: Searches,
     hints: HashMap<u64, Vec<(LinkIndex, LinkAddress)>>,
-    contacts: VecDeque<Contact>,
+    pub(crate) contacts: VecDeque<Contact>,
     /// Nonces of questions to an address whoever lives there.
     questions: VecDeque<u64>,
     asked: u64,
@@ -92,10 +112,7 @@ impl Routes {
     /// A nonce for a question to an address; its last bit says whether to one that spoke and is not known.
     pub(crate) fn ask(&mut self, stranger: bool) -> u64 {
         let nonce = self.draw() & !1 | u64::from(stranger);
-        if self.questions.len() >= QUESTIONS_MAX {
-            self.questions.pop_front();
-        }
-        self.questions.push_back(nonce);
+        push_bounded(&mut self.questions, nonce, QUESTIONS_MAX);
         nonce
     }
 
@@ -127,39 +144,6 @@ impl Routes {
         self.hints.get(&node.0).map_or(&[], Vec::as_slice)
     }
 
-    /// Begins to look for a peer, unless that is going on already. False: too many searches.
-    pub(crate) fn search(&mut self, now: Time, peer: u32) -> bool {
-        self.searches.begin(now, peer)
-    }
-
-    /// Nobody listened for answers for so long: that is no part of any search.
-    pub(crate) fn excuse(&mut self, now: Time, absent: Span) {
-        self.searches.excuse(now, absent);
-    }
-
-    pub(crate) fn stop_search(&mut self, peer: u32) {
-        self.searches.stop(peer);
-    }
-
-    pub(crate) fn is_searching(&self, peer: u32) -> bool {
-        self.searches.contains(peer)
-    }
-
-    /// When the next hello of a search is due.
-    pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.searches.next_deadline()
-    }
-
-    /// Contact frames that wait to be sent.
-    pub(crate) fn contacts(&self) -> usize {
-        self.contacts.len()
-    }
-
-    /// Nodes that are being looked for.
-    pub(crate) fn searches(&self) -> usize {
-        self.searches.len()
-    }
-
     /// True if the hellos of one more search fit the queue.
     pub(crate) fn has_room(&self) -> bool {
         self.contacts.len() < REPLIES_MAX / 2
@@ -173,24 +157,6 @@ impl Routes {
         self.contacts.push_back(contact);
         true
     }
-
-    pub(crate) fn pop_contact(&mut self) -> Option<Contact> {
-        self.contacts.pop_front()
-    }
-
-    /// Puts one back that has found no room.
-    pub(crate) fn unpop_contact(&mut self, contact: Contact) {
-        self.contacts.push_front(contact);
-    }
-
-    pub(crate) fn has_contacts(&self) -> bool {
-        !self.contacts.is_empty()
-    }
-}
-
-/// Body of a contact frame.
-pub(crate) fn hello(contact: &Contact, own: NodeId, name: &str, largest: Largest) -> Hello {
-    Hello::new(own, contact.target, contact.nonce, largest, name)
 }
 
 #[cfg(test)]

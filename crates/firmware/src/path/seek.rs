@@ -1,11 +1,10 @@
 //! Looking for paths to a peer beside the first, and for a first one that had failed (`PATH-1`, `PATH-2`, `PATH-6`).
 
-use emp_wire::{Epoch, Header, Hello, Kind, LinkAddress};
+use emp_wire::{Epoch, Header, Hello, LinkAddress};
 
 use crate::counters::Counter;
 use crate::engine::Firmware;
 use crate::event::NodeEvent;
-use crate::path::routes::Contact;
 use crate::path::table::{Question, Target};
 use crate::path::unit::ARRIVED_BYTES;
 use crate::time::Time;
@@ -74,12 +73,12 @@ impl Firmware {
     /// On the link where the peer is supposed to be; while that is not known, by the first path: the answer tells.
     fn ask_by_link(&mut self, link: LinkIndex, question: &Question) {
         if let Some(to) = question.address {
-            self.ask_for_path(link, to, question);
+            self.ask_by(question.nonce, (link, to), question.peer, 0);
         }
         if (question.address.is_none() || question.again)
             && let Some((link, &to)) = self.peers[question.peer].route()
         {
-            self.ask_for_path(link, to, question);
+            self.ask_by(question.nonce, (link, to), question.peer, 0);
         }
     }
 
@@ -92,7 +91,7 @@ impl Firmware {
         };
         let failed = !self.peers[question.peer].is_first_up();
         if failed {
-            self.ask_for_path(route, to, question);
+            self.ask_by(question.nonce, (route, to), question.peer, 0);
         }
         if failed && !(question.again && question.everyone) {
             return;
@@ -101,25 +100,10 @@ impl Firmware {
             let link = LinkIndex(index as u8);
             let wanted = if failed { link == route } else { self.peers.is_better(link, route) };
             if self.links[index].broadcast && wanted {
-                self.ask_for_path(link, LinkAddress::EVERYONE, question);
+                let everyone = (link, LinkAddress::EVERYONE);
+                self.ask_by(question.nonce, everyone, question.peer, 0);
             }
         }
-    }
-
-    fn ask_for_path(&mut self, link: LinkIndex, to: LinkAddress, question: &Question) {
-        let entry = &self.peers[question.peer];
-        self.routes.push_contact(Contact {
-            link,
-            to,
-            kind: Kind::Hello,
-            target: entry.node,
-            destination_tag: entry.tag,
-            nonce: question.nonce,
-            source_epoch: entry.local_epoch,
-            destination_epoch: entry.remote_epoch.check(),
-            word: 0,
-            frame_bytes: 0,
-        });
     }
 
     /// Takes a reply that answers the search for a path, or a question that was answered on another link before. False:
@@ -133,11 +117,6 @@ impl Firmware {
         hello: &Hello,
     ) -> bool {
         let entry = &self.peers[peer];
-        let current = entry.remote_epoch == header.source_epoch
-            && entry.local_epoch.check() == header.destination_epoch;
-        if !current {
-            return false;
-        }
         let before = entry.challenge.wrapping_sub(1);
         let sought = self.peers.table.sought(hello.nonce).filter(|(whose, _)| *whose == peer);
         let taken = match sought {

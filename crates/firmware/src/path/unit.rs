@@ -7,14 +7,13 @@
 
 use alloc::collections::VecDeque;
 
-use emp_wire::{Epoch, Header, Hello, Kind, LONG_FRAME_BYTES, LinkAddress};
+use emp_wire::{Epoch, Header, Hello, LONG_FRAME_BYTES, LinkAddress};
 use hashbrown::HashMap;
 
 use crate::counters::Counter;
 use crate::engine::Firmware;
 use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX, WINDOW_FRAMES};
 use crate::path::of_peer::set_bits;
-use crate::path::routes::Contact;
 use crate::path::{PathId, Way};
 use crate::peers::Peers;
 use crate::time::{Span, Time};
@@ -199,17 +198,12 @@ impl Units {
         unit.failures += 1;
     }
 
-    /// Links by which a peer may have been asked.
-    fn known_links(&self) -> impl Iterator<Item = LinkIndex> + use<> {
-        set_bits(self.ever)
-    }
-
     /// What failed before says nothing any more: the next train asks, and what is asked already is asked anew.
     fn forgive(&mut self, now: Time, peer: u32) {
         for ask in self.asks.iter_mut().filter(|ask| ask.peer == peer) {
             (ask.next, ask.tries) = (now, 0);
         }
-        for link in self.known_links() {
+        for link in set_bits(self.ever) {
             if let Some(unit) = self.paths.get_mut(&(peer, link)) {
                 (unit.failures, unit.retry_at) = (0, unit.retry_at.min(now));
             }
@@ -230,8 +224,9 @@ impl Units {
 
     /// Everything about a peer is forgotten.
     pub(crate) fn forget(&mut self, peer: u32) {
-        let links = self.known_links();
-        if links.filter(|link| self.paths.remove(&(peer, *link)).is_some()).count() > 0 {
+        if set_bits(self.ever).filter(|link| self.paths.remove(&(peer, *link)).is_some()).count()
+            > 0
+        {
             self.asks.retain(|ask| ask.peer != peer);
         }
     }
@@ -298,18 +293,7 @@ impl Firmware {
                 self.peers.units.forget(peer);
                 continue;
             };
-            self.routes.push_contact(Contact {
-                link,
-                to,
-                kind: Kind::Hello,
-                target: entry.node,
-                destination_tag: entry.tag,
-                nonce,
-                source_epoch: entry.local_epoch,
-                destination_epoch: entry.remote_epoch.check(),
-                word: 0,
-                frame_bytes: LONG_FRAME_BYTES as u16,
-            });
+            self.ask_by(nonce, (link, to), peer, LONG_FRAME_BYTES as u16);
         }
     }
 
@@ -321,10 +305,7 @@ impl Firmware {
         header: &Header,
         hello: &Hello,
     ) -> bool {
-        let entry = &self.peers[peer];
-        let current = entry.remote_epoch == header.source_epoch
-            && entry.local_epoch.check() == header.destination_epoch;
-        if !current || !self.peers.units.answered(now, peer, hello.nonce, header.word) {
+        if !self.peers.units.answered(now, peer, hello.nonce, header.word) {
             return false;
         }
         let before = self.peers[peer].long;

@@ -11,8 +11,8 @@ use alloc::collections::VecDeque;
 use emp_wire::{AckDelay, Flags, SACK_WORDS_MAX, Sequence};
 
 use super::sequence::Arrival;
-use super::{NONE, NotTaken, ReceivePath, ReceivePeer};
-use crate::cross::{Control, Cross, ToSend};
+use super::{NONE, ReceivePath, ReceivePeer};
+use crate::cross::{Control, Cross, Explicit, ToSend};
 use crate::path::PathId;
 use crate::predict::AnswersSoon;
 use crate::profile::{AckTrigger, RetransmitUnit};
@@ -139,11 +139,19 @@ pub(super) struct AckQueues {
 }
 
 impl AckQueues {
+    /// What is owed to this peer leaves now.
+    #[inline]
+    fn make_due(&mut self, peer: u32, owed: &mut Owed) {
+        if !core::mem::replace(&mut owed.due, true) {
+            self.due.push_back(peer);
+        }
+    }
+
     /// The `done` that waits for this peer's host, to be sent now.
     #[inline]
-    fn take_done(&mut self, peer: u32) -> Option<ToSend> {
+    pub(super) fn take_done(&mut self, peer: u32) -> Option<ToSend> {
         let (peer, control) = self.done.take_if(|(to, _)| *to == peer)?;
-        Some(ToSend::Control { peer, control, may_wait: false })
+        Some(ToSend::control(peer, control))
     }
 }
 
@@ -152,15 +160,8 @@ pub(crate) struct AckOut {
     pub(crate) peer: u32,
     /// The path to send it by.
     pub(crate) path: PathId,
-    /// The frame that came last.
-    pub(crate) latest: Sequence,
-    /// It was not taken.
-    pub(crate) untaken: bool,
-    /// Something came marked.
-    pub(crate) marked: bool,
     pub(crate) cumulative: Sequence,
-    pub(crate) sack: [u64; SACK_WORDS_MAX],
-    pub(crate) delay: AckDelay,
+    pub(crate) said: Explicit,
     /// What the peer may send unasked, if it is to be told.
     pub(crate) grant: Option<u32>,
 }
@@ -222,9 +223,7 @@ impl ReceivePath {
             due = !waits && debt.last.has(Flags::ACK_REQUEST);
         }
         if due {
-            if !core::mem::replace(&mut owed.due, true) {
-                self.acks.due.push_back(peer);
-            }
+            self.acks.make_due(peer, owed);
         } else if !owed.delayed && !owed.due {
             owed.delayed = true;
             owed.until = now + profile.ack_delay;
@@ -269,11 +268,6 @@ impl ReceivePath {
         waits
     }
 
-    /// Its peer has left: it means nothing to another incarnation.
-    pub(super) fn forget_done(&mut self, peer: u32) {
-        self.acks.take_done(peer);
-    }
-
     /// Nothing came, or is to be done: an acknowledgement that waits for an answer becomes due once that has been so for `least`. True if there
     /// was one.
     #[inline]
@@ -312,8 +306,8 @@ impl ReceivePath {
         let owed = &mut self.peers[peer].ack;
         let waits = !cross.acks[peer].carried && owed.answers.end(hit);
         // A `done` carries it.
-        if waits && !done && !core::mem::replace(&mut owed.due, true) {
-            self.acks.due.push_back(peer);
+        if waits && !done {
+            self.acks.make_due(peer, owed);
         }
         waits || done
     }
@@ -330,19 +324,14 @@ impl ReceivePath {
         cross.acks[peer].carried = false;
         cross.acks[peer].acknowledge = entry.received.next();
         entry.ack.tells.more();
-        if !entry.ack.due {
-            entry.ack.due = true;
-            self.acks.due.push_back(peer);
-        }
+        self.acks.make_due(peer, &mut entry.ack);
     }
 
     /// It is told how much it may send unasked, by the next acknowledgement, which leaves now.
     pub(super) fn owe_grant(&mut self, peer: u32) {
         let owed = &mut self.peers[peer].ack;
         owed.tells.add(Tells::GRANT);
-        if !core::mem::replace(&mut owed.due, true) {
-            self.acks.due.push_back(peer);
-        }
+        self.acks.make_due(peer, owed);
     }
 
     /// The same, and it says that the frame that came last was not taken.
@@ -408,17 +397,8 @@ impl ReceivePath {
             let delay = AckDelay { held_us, unseen_us: self.unseen_us };
             let (cumulative, latest) = (cell.acknowledge, entry.received.latest);
             let path = entry.ack.path;
-            return Some(AckOut {
-                peer,
-                path,
-                latest,
-                untaken,
-                marked,
-                cumulative,
-                sack,
-                delay,
-                grant,
-            });
+            let said = Explicit { latest, untaken, marked, sack, delay };
+            return Some(AckOut { peer, path, cumulative, said, grant });
         }
     }
 
@@ -450,9 +430,8 @@ impl ReceivePath {
                 continue;
             }
             owed.answers.end(false);
-            if !told && !owed.due {
-                owed.due = true;
-                self.acks.due.push_back(peer);
+            if !told {
+                self.acks.make_due(peer, owed);
             }
         }
     }
@@ -489,14 +468,9 @@ impl ReceivePath {
         !self.acks.due.is_empty() || !self.not_ready.is_empty()
     }
 
-    /// True if [`poll_ack`](Self::poll_ack) or [`poll_not_ready`](Self::poll_not_ready) may have something by now.
+    /// True if [`poll_ack`](Self::poll_ack) may have something by now, or a "not ready" waits.
     pub(crate) fn may_speak(&self, now: Time) -> bool {
         self.has_due_acks() || self.acks.delayed.front().is_some_and(|(time, ..)| *time <= now)
-    }
-
-    /// The next thing to say of a message that was not taken.
-    pub(crate) fn poll_not_ready(&mut self) -> Option<NotTaken> {
-        self.not_ready.pop_front()
     }
 }
 

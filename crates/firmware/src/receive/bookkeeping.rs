@@ -10,7 +10,7 @@ use super::describe::First;
 use super::frame::Spot;
 use super::pulling::Puller;
 use super::sequence::Arrival;
-use super::{Incoming, NONE, NotTaken, Place, ReceivePath, Wants};
+use super::{Incoming, NotTaken, Place, ReceivePath, Wants};
 use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
 use crate::limits::{INCOMING_MAX, POOL_SLOT_BYTES, WITHOUT_ENDPOINT_MAX};
@@ -274,7 +274,7 @@ impl ReceivePath {
         }
         let entry = &mut self.peers[peer];
         entry.next_number = entry.next_number.wrapping_add(1);
-        if entry.early != NONE {
+        if entry.early_count > 0 {
             self.take_waiting(peer, cross, memory);
         }
         Verdict::Taken
@@ -336,7 +336,7 @@ impl ReceivePath {
         let payload = first.payload;
         let incoming = first.describe(peer, header);
         let ahead = number.wrapping_sub(self.peers[peer].next_number) as i32;
-        if ahead < 0 || ahead > 0 && self.find_early(peer, number).is_some() {
+        if ahead < 0 || ahead > 0 && self.named.contains_key(&(peer, number)) {
             return self.on_old_message(&incoming, payload, memory);
         }
         if ahead > 0 {
@@ -365,23 +365,21 @@ impl ReceivePath {
     ) -> Verdict {
         let (peer, number) = (again.peer, again.number);
         // The train of the copy that was taken may have been withdrawn: the latest copy is the one that goes on.
-        let mut at = self.peers[peer].progress;
-        while at != NONE {
-            let incoming = self.incoming.at_mut(at).expect("listed");
-            if incoming.number == number {
-                if incoming.first.before(again.first) && incoming.unscheduled == again.unscheduled {
-                    (incoming.first, incoming.fragment) = (again.first, again.fragment);
-                    (incoming.first_payload, incoming.received) =
-                        (again.first_payload, again.received);
-                    incoming.withdrawn = false;
-                    self.place(Puller::Message(at), 0, payload, memory);
-                    self.advance(at);
-                }
-                return Verdict::Taken;
+        let is_it = |(_, incoming): &(u32, &Incoming)| incoming.number == number;
+        let at = self.in_progress(peer).find(is_it).map(|(at, _)| at);
+        if let Some(at) = at
+            && let Some(incoming) = self.incoming.at_mut(at)
+        {
+            if incoming.first.before(again.first) && incoming.unscheduled == again.unscheduled {
+                (incoming.first, incoming.fragment) = (again.first, again.fragment);
+                (incoming.first_payload, incoming.received) = (again.first_payload, again.received);
+                incoming.withdrawn = false;
+                self.place(Puller::Message(at), 0, payload, memory);
+                self.advance(at);
             }
-            at = incoming.next_progress;
+            return Verdict::Taken;
         }
-        let kept = self.kept.get(&(peer, number)).and_then(|at| self.incoming.at(*at)?.kept);
+        let kept = self.named.get(&(peer, number)).and_then(|at| self.incoming.at(*at)?.kept);
         match kept {
             Some(cause) => Verdict::NotReady(cause),
             None => {
@@ -467,9 +465,13 @@ impl ReceivePath {
 
     /// A message has its place in the table. `None`: that is full.
     pub(super) fn add_incoming(&mut self, incoming: Incoming) -> Option<u32> {
-        let peer = incoming.peer;
+        let (peer, number) = (incoming.peer, incoming.number);
+        let named = incoming.kept.is_some() || incoming.early;
         let (index, _) = self.incoming.insert(incoming)?;
         self.incoming_of.add(peer, index);
+        if named {
+            self.named.insert((peer, number), index);
+        }
         Some(index)
     }
 
@@ -499,10 +501,7 @@ impl ReceivePath {
             incoming.kept = Some(cause);
             Outcome::Kept(cause)
         };
-        let name = incoming.kept.map(|_| (incoming.peer, incoming.number));
-        let index = self.add_incoming(incoming)?;
-        self.kept.extend(name.map(|name| (name, index)));
-        Some((index, outcome))
+        Some((self.add_incoming(incoming)?, outcome))
     }
 
     /// A message for an endpoint that is not open waits for that, for a while (`READY-3`).

@@ -114,7 +114,6 @@ impl<'a> First<'a> {
             pulling: Pulling::of(0, 0),
             direct,
             next_progress: NONE,
-            next_early: NONE,
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Gets and fetching atomics at their initiator: what other nodes' memory sends here (`GET-2`, `ATOMIC-4`).
 
-use emp_wire::{DoneStatus, NodeId};
+use emp_wire::DoneStatus;
 
 use super::ReceivePath;
 use super::pulling::{Puller, Pulling};
 use crate::counters::Counter;
 use crate::cross::{Control, GetBlock, ToSend};
-use crate::descriptor::{BufferPlace, Completion, INDEX_BITS, OpId, OpKind, PostError, Status};
+use crate::descriptor::{Completion, INDEX_BITS, OpId, OpKind, PostError, Status};
 use crate::memory::{HostMemory, SegmentList};
 use crate::one_sided::{AtomicDescriptor, GetDescriptor, RemoteRegion};
 
@@ -90,7 +90,7 @@ impl ReceivePath {
         // No bytes, but an answer: whether the place is there.
         let peer = get.peer;
         let control = self.get_block(index, 0, 0, 0);
-        self.to_send.push_back(ToSend::Control { peer, control, may_wait: false });
+        self.to_send.push_back(ToSend::control(peer, control));
     }
 
     /// A peer's epoch and largest frame are known: gets that waited for that begin.
@@ -187,18 +187,14 @@ impl ReceivePath {
             _ => Counter::Atomics,
         });
         let bytes = fetch.segments.bytes();
-        let peer: NodeId = fetch.target.to;
+        let op = OpId::new(fetch.kind, index | FETCH_MARK, generation);
         self.completions.push_back(Completion {
-            op: OpId::new(fetch.kind, index | FETCH_MARK, generation),
-            context: fetch.context,
-            status,
             bytes,
             total_bytes: bytes,
-            peer,
+            peer: fetch.target.to,
             peer_endpoint: fetch.target.to_endpoint,
             match_bits: fetch.target.key,
-            immediate: None,
-            place: BufferPlace::WHOLE,
+            ..Completion::unmatched(op, fetch.context, status)
         });
     }
 }

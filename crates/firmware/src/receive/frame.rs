@@ -9,7 +9,7 @@ use emp_wire::{BlockWord, Header, Kind, Sequence, TRAIN_FRAMES_MAX};
 use super::fetching::Fetch;
 use super::pulling::Puller;
 use super::regions::Regions;
-use super::{Incoming, NONE, Place, Posted, ReceivePath};
+use super::{Incoming, Place, Posted, ReceivePath};
 use crate::counters::Counter;
 use crate::limits::PULLS_MAX;
 use crate::memory::{HostMemory, MemoryFault, Segment, SegmentList};
@@ -101,7 +101,8 @@ impl ReceivePath {
     fn slot_of_train(&self, peer: u32, header: &Header) -> Result<Slot, NoSlot> {
         let place = header.word;
         let first = header.sequence.minus(place);
-        let Some(index) = self.find_progress(peer, first) else {
+        let is_it = |(_, incoming): &(u32, &Incoming)| incoming.first == first;
+        let Some((index, incoming)) = self.in_progress(peer).find(is_it) else {
             return Err(if place == 0 || place >= TRAIN_FRAMES_MAX {
                 NoSlot::Wrong(Counter::DropBadPlace)
             } else if self.peers[peer].received.contains(first) {
@@ -111,7 +112,6 @@ impl ReceivePath {
             });
         };
         let before = place.checked_sub(1).ok_or(NoSlot::Wrong(Counter::DropBadPlace))?;
-        let incoming = self.incoming.at(index).expect("listed");
         let fragment = incoming.fragment;
         let offset = u64::from(incoming.first_payload) + u64::from(before) * u64::from(fragment);
         Ok(Slot {
@@ -214,17 +214,14 @@ impl ReceivePath {
         Ok(())
     }
 
-    /// A message of this peer of which more is to come, by the number of its first frame.
-    pub(super) fn find_progress(&self, peer: u32, first: Sequence) -> Option<u32> {
-        let mut at = self.peers[peer].progress;
-        while at != NONE {
-            let incoming = self.incoming.at(at).expect("listed");
-            if incoming.first == first {
-                return Some(at);
-            }
-            at = incoming.next_progress;
-        }
-        None
+    /// Messages of this peer of which more is to come.
+    pub(super) fn in_progress(&self, peer: u32) -> impl Iterator<Item = (u32, &Incoming)> {
+        let mut next = self.peers[peer].progress;
+        core::iter::from_fn(move || {
+            let (index, incoming) = (next, self.incoming.at(next)?);
+            next = incoming.next_progress;
+            Some((index, incoming))
+        })
     }
 }
 

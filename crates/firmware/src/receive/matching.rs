@@ -143,26 +143,38 @@ impl ReceivePath {
         self.endpoint(number).is_some()
     }
 
-    /// Posts a receive, and gives it the first unexpected message that it accepts.
+    /// Posts a receive, and gives it the first unexpected message that it accepts. With `least_free` it is for several messages.
+    #[inline]
     pub(crate) fn post(
         &mut self,
         receive: ReceiveDescriptor,
+        least_free: Option<u64>,
         memory: &mut impl HostMemory,
     ) -> Result<OpId, PostError> {
         let open = self.endpoint(receive.endpoint).ok_or(PostError::NoEndpoint)?;
         let ReceiveDescriptor { endpoint, selector, segments, claim, context } = receive;
         if let Some(claim) = claim {
             let claimed = self.incoming.get(claim.index, claim.generation);
-            claimed.filter(|message| message.claimed).ok_or(PostError::NoClaim)?;
+            let single = |message: &&Incoming| message.claimed && least_free.is_none();
+            claimed.filter(single).ok_or(PostError::NoClaim)?;
         }
         if self.posted.len() + self.order.held() >= RECEIVES_MAX {
             return Err(PostError::Busy);
         }
-        let (bound, multi) = (false, NONE);
+        let multi = match least_free {
+            None => NONE,
+            Some(least_free) => self.add_multi(least_free).ok_or(PostError::Busy)?,
+        };
+        let bound = false;
         let post = self.posts;
         self.posts += 1;
         let posted = || Posted { endpoint, selector, segments, context, bound, multi, post };
         let (index, generation) = self.posted.insert_with(posted).ok_or(PostError::Busy)?;
+        let op = OpId::new(OpKind::Receive, index, generation);
+        if multi != NONE {
+            self.fill_multi(open, (index, multi), &selector, memory);
+            return Ok(op);
+        }
         let message = match claim {
             Some(claim) => Some(claim.index),
             None => self.take_unexpected(open, &selector),
@@ -174,7 +186,7 @@ impl ReceivePath {
             }
             None => self.endpoints[open].as_mut().expect("open").posted.push_back(index),
         }
-        Ok(OpId::new(OpKind::Receive, index, generation))
+        Ok(op)
     }
 
     /// The first posted receive that accepts a message. It stays posted.
@@ -249,7 +261,10 @@ impl ReceivePath {
         })
     }
 
+    #[inline]
     pub(super) fn take_unexpected(&mut self, open: usize, selector: &Selector) -> Option<u32> {
+        // Most often none waits.
+        self.endpoints[open].as_ref()?.unexpected.first()?;
         let index = self.find_unexpected(open, selector)?;
         let endpoint = self.endpoints[open].as_mut()?;
         self.waiting.remove(&mut endpoint.unexpected, index);
@@ -343,7 +358,7 @@ impl ReceivePath {
         }
         self.not_ready.retain(|answer| answer.peer != peer);
         // What was to be said of its messages means nothing to another incarnation.
-        self.forget_done(peer);
+        self.acks.take_done(peer);
         self.grants.forget(peer);
         let mut values = Vec::new();
         self.to_send.retain(|news| match news {

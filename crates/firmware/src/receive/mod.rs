@@ -46,7 +46,7 @@ use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
 use crate::slots::Slots;
 
-pub(crate) use acknowledge::{AckOut, IDLE};
+pub(crate) use acknowledge::IDLE;
 use pulling::Pulling;
 pub(crate) use runs::{Outline, Run, Taken};
 use sequence::Received;
@@ -140,9 +140,8 @@ struct Incoming {
     pulling: Pulling,
     /// Where its sender has it, if that may be read.
     direct: Option<Box<direct::Direct>>,
-    /// Next in the peer's list of messages whose train is not wholly here, and of those before their turn.
+    /// Next in the peer's list of messages whose train is not wholly here.
     next_progress: u32,
-    next_early: u32,
 }
 
 impl Incoming {
@@ -181,7 +180,6 @@ struct ReceivePeer {
     received: Received,
     next_number: u32,
     progress: u32,
-    early: u32,
     early_count: u16,
     ack: acknowledge::Owed,
 }
@@ -225,10 +223,10 @@ pub(crate) struct ReceivePath {
     directed: directed::Directed,
     multis: Slots<multi::Multi>,
     /// Completions that the host has taken and the application has not.
-    unread: usize,
+    pub(crate) unread: usize,
     incoming: Slots<Incoming>,
     incoming_of: ByPeer,
-    pool: Pool,
+    pub(crate) pool: Pool,
     pulls: Slots<pulling::PullState>,
     /// What is asked of whom.
     credit: credit::Credit<pulling::Puller>,
@@ -242,17 +240,17 @@ pub(crate) struct ReceivePath {
     direct: VecDeque<(u32, u32)>,
     acks: acknowledge::AckQueues,
     /// What is to be said of messages that were not taken.
-    not_ready: VecDeque<NotTaken>,
-    regions: regions::Regions,
+    pub(crate) not_ready: VecDeque<NotTaken>,
+    pub(crate) regions: regions::Regions,
     /// Gets and fetching atomics of this node.
     fetches: Slots<fetching::Fetch>,
     fetches_of: ByPeer,
     /// Puts that are arriving, and what may not be told before they are here.
     order: ordering::Order,
-    /// Messages of which only the place in the order is kept, by peer and number.
-    kept: HashMap<(u32, u32), u32>,
+    /// Messages before their turn, and those of which only the place in the order is kept, by peer and number.
+    named: HashMap<(u32, u32), u32>,
     /// Notifications that wait for the host, or were promised to puts.
-    notifications: usize,
+    pub(crate) notifications: usize,
     /// Where atomics are computed.
     scratch: Vec<u8>,
     pub(crate) first: FirstNumbers,
@@ -300,7 +298,7 @@ impl ReceivePath {
             fetches: Slots::new(GETS_MAX),
             fetches_of: ByPeer::default(),
             order: ordering::Order::default(),
-            kept: HashMap::new(),
+            named: HashMap::new(),
             notifications: 0,
             scratch: Vec::new(),
             first: FirstNumbers::default(),
@@ -316,10 +314,6 @@ impl ReceivePath {
         self.profile.collection = frames.max(1);
     }
 
-    pub(crate) fn pool_slots(&self) -> (usize, usize) {
-        self.pool.slots()
-    }
-
     /// Some message is not wholly here.
     pub(crate) fn has_arrivals(&self) -> bool {
         self.incoming.len() > 0 || self.fetches.len() > 0
@@ -328,8 +322,8 @@ impl ReceivePath {
     /// Peers that still owe us parts of a message, in no order, and some of them more than once.
     pub(crate) fn peers_with_arrivals(&self) -> Vec<u32> {
         let arrive = |peer: &u32| {
-            let ReceivePeer { progress, early, .. } = self.peers[*peer];
-            progress != NONE || early != NONE
+            let ReceivePeer { progress, early_count, .. } = self.peers[*peer];
+            progress != NONE || early_count > 0
         };
         let arriving = self.incoming_of.peers().filter(arrive);
         arriving.chain(self.credit.asked_peers()).chain(self.fetches_of.peers()).collect()
@@ -352,7 +346,6 @@ impl ReceivePeer {
             received: Received::new(first.sequence),
             next_number: first.message,
             progress: NONE,
-            early: NONE,
             early_count: 0,
             ack: acknowledge::Owed::new(),
         }

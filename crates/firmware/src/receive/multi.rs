@@ -5,10 +5,8 @@ use super::frame::Spot;
 use super::placement::Envelope;
 use super::{NONE, Posted, ReceivePath};
 use crate::counters::Counter;
-use crate::descriptor::{
-    BufferPlace, Completion, OpId, OpKind, PostError, ReceiveDescriptor, Status,
-};
-use crate::limits::{COMPLETIONS_MAX, RECEIVES_MAX};
+use crate::descriptor::{BufferPlace, Completion, OpId, OpKind, Selector, Status};
+use crate::limits::COMPLETIONS_MAX;
 use crate::memory::HostMemory;
 
 /// What such a receive has besides what all have.
@@ -26,53 +24,37 @@ pub(super) struct Multi {
 }
 
 impl ReceivePath {
-    /// Posts such a receive, and gives it the unexpected messages that it accepts.
-    pub(crate) fn post_multi(
+    /// What such a receive has besides what all have, for one that is to be posted.
+    #[cold]
+    pub(super) fn add_multi(&mut self, least_free: u64) -> Option<u32> {
+        let least_free = least_free.max(1);
+        let multi = Multi { least_free, used: 0, under_way: 0, listed: true, ended: None };
+        self.multis.insert(multi).map(|(index, _)| index)
+    }
+
+    /// Lists one that is posted, and gives it the unexpected messages that it accepts.
+    #[cold]
+    pub(super) fn fill_multi(
         &mut self,
-        receive: ReceiveDescriptor,
-        least_free: u64,
+        open: usize,
+        (receive, multi): (u32, u32),
+        selector: &Selector,
         memory: &mut impl HostMemory,
-    ) -> Result<OpId, PostError> {
-        let open = self.endpoint(receive.endpoint).ok_or(PostError::NoEndpoint)?;
-        let ReceiveDescriptor { endpoint, selector, segments, claim, context } = receive;
-        if claim.is_some() {
-            return Err(PostError::NoClaim);
-        }
-        if self.posted.len() + self.order.held() >= RECEIVES_MAX {
-            return Err(PostError::Busy);
-        }
-        let multi = Multi {
-            least_free: least_free.max(1),
-            used: 0,
-            under_way: 0,
-            listed: true,
-            ended: None,
-        };
-        let (multi, _) = self.multis.insert(multi).ok_or(PostError::Busy)?;
-        let post = self.posts;
-        self.posts += 1;
-        let posted = Posted { endpoint, selector, segments, context, bound: false, multi, post };
-        let (index, generation) = self.posted.insert(posted).ok_or(PostError::Busy)?;
+    ) {
         // Listed first: it may be consumed by what is here.
-        self.endpoints[open].as_mut().expect("open").posted.push_back(index);
+        self.endpoints[open].as_mut().expect("open").posted.push_back(receive);
         while self.multis.at(multi).is_some_and(|multi| multi.listed)
-            && let Some(message) = self.take_unexpected(open, &selector)
+            && let Some(message) = self.take_unexpected(open, selector)
         {
             let total = self.incoming.at(message).map_or(0, |message| message.total);
-            let spot = self.share(index, total);
+            let spot = self.share(receive, total);
             self.hand_over(message, spot, memory);
         }
-        Ok(OpId::new(OpKind::Receive, index, generation))
     }
 
     /// There is room for another completion of such a receive: its posts do not bound how many it has.
     pub(super) fn may_share(&self) -> bool {
         self.completions.len() + self.incoming.len() + self.unread < COMPLETIONS_MAX
-    }
-
-    /// The application has not yet asked for so many completions that the host has taken.
-    pub(crate) fn set_unread(&mut self, completions: usize) {
-        self.unread = completions;
     }
 
     /// Gives a message of so many bytes its room in such a receive.

@@ -219,8 +219,8 @@ impl ReceivePath {
         self.incoming_of.remove(incoming.peer, index);
         self.bound -= usize::from(matches!(incoming.place, Place::Posted(_)));
         self.unlist(index, incoming.endpoint, incoming.without_endpoint_ms.is_some());
-        if incoming.kept.is_some() {
-            self.kept.remove(&(incoming.peer, incoming.number));
+        if incoming.kept.is_some() || incoming.early {
+            self.named.remove(&(incoming.peer, incoming.number));
         }
         Some(incoming)
     }
@@ -241,7 +241,7 @@ impl ReceivePath {
     pub(super) fn say_done(&mut self, index: u32, status: DoneStatus) {
         let incoming = self.incoming.at(index).expect("the caller has it");
         let (peer, control) = (incoming.peer, incoming.answer(status));
-        self.to_send.push_back(ToSend::Control { peer, control, may_wait: false });
+        self.to_send.push_back(ToSend::control(peer, control));
     }
 
     /// Tells the host how a matched receive ended, and forgets it.
@@ -259,7 +259,7 @@ impl ReceivePath {
         let last = |receive: &mut Posted, generation| {
             (receive.segments.bytes(), receive.context, generation)
         };
-        let ended = self.posted.discard_named(receive, last);
+        let ended = self.posted.discard(receive, last);
         let (capacity, context, generation) = ended.expect("it was matched");
         let op = OpId::new(OpKind::Receive, receive, generation);
         let too_long = status == Status::Ok && message().total > capacity;
@@ -290,21 +290,14 @@ impl ReceivePath {
     pub(super) fn unlink_progress(&mut self, index: u32) {
         let Some(incoming) = self.incoming.at_mut(index) else { return };
         let (peer, next) = (incoming.peer, incoming.next_progress);
-        let (mut before, mut at) = (NONE, self.peers[peer].progress);
-        while at != NONE && at != index {
-            before = at;
-            at = self.incoming.at(at).expect("listed").next_progress;
-        }
-        if at == NONE {
-            return;
-        }
-        if before == NONE {
+        if self.peers[peer].progress == index {
             self.peers[peer].progress = next;
         } else {
+            let is_before = |(_, other): &(u32, &Incoming)| other.next_progress == index;
+            let Some((before, _)) = self.in_progress(peer).find(is_before) else { return };
             self.incoming.at_mut(before).expect("listed").next_progress = next;
         }
         let incoming = self.incoming.at_mut(index).expect("seen above");
-        incoming.next_progress = NONE;
         self.long_trains -= u32::from(core::mem::take(&mut incoming.lands));
     }
 }
@@ -359,8 +352,7 @@ impl ReceivePath {
     /// A frame was withdrawn. If it was of a train that is not wholly here, the message comes again, from its start.
     pub(super) fn on_skip(&mut self, peer: u32, sequence: Sequence) {
         let mut at = self.peers[peer].progress;
-        while at != NONE {
-            let incoming = self.incoming.at_mut(at).expect("listed");
+        while let Some(incoming) = self.incoming.at_mut(at) {
             let rest = incoming.unscheduled.saturating_sub(incoming.first_payload);
             let frames = 1 + rest.div_ceil(incoming.fragment.max(1).into());
             incoming.withdrawn |= (0..frames).contains(&(sequence.since(incoming.first) as u32));

@@ -70,6 +70,20 @@ pub(super) struct PullState {
 }
 
 impl ReceivePath {
+    /// From whom it comes, payload bytes of its frames, and what is asked for of it.
+    fn pulled(&self, puller: Puller) -> Option<(u32, u16, &Pulling)> {
+        match puller {
+            Puller::Message(index) => {
+                let incoming = self.incoming.at(index)?;
+                Some((incoming.peer, incoming.fragment, &incoming.pulling))
+            }
+            Puller::Get(index) => {
+                let get = self.fetches.at(index)?;
+                Some((get.peer, get.fragment, &get.pulling))
+            }
+        }
+    }
+
     fn pulling_mut(&mut self, puller: Puller) -> Option<&mut Pulling> {
         match puller {
             Puller::Message(index) => Some(&mut self.incoming.at_mut(index)?.pulling),
@@ -79,9 +93,8 @@ impl ReceivePath {
 
     /// Has the rest of a message or region asked for, when its turn comes.
     pub(super) fn pull_more(&mut self, puller: Puller) {
-        let Some(pulling) = self.pulling_mut(puller) else { return };
+        let Some((peer, _, pulling)) = self.pulled(puller) else { return };
         let wanted = pulling.left();
-        let peer = self.peer_of(puller);
         self.credit.want(peer, puller, wanted);
         self.serve_pulls();
     }
@@ -111,20 +124,18 @@ impl ReceivePath {
     /// Bytes of its next block, if it may have another under way.
     fn next_block(&self, puller: Puller) -> Option<u64> {
         let (most, block) = (self.profile.pull_blocks.max(1), self.profile.pull_block_bytes.max(1));
-        let long = self.long_cut(puller);
-        let most = if long.is_some() { most.min(LONG_BLOCKS_MAX) } else { most };
-        let pulling = match puller {
-            Puller::Message(index) => &self.incoming.at(index)?.pulling,
-            Puller::Get(index) => &self.fetches.at(index)?.pulling,
-        };
+        let (peer, fragment, pulling) = self.pulled(puller)?;
+        let long = is_long_cut(fragment);
+        let most = if long { most.min(LONG_BLOCKS_MAX) } else { most };
         let (_, left) = pulling.left();
         if left == 0 || pulling.out >= most {
             return None;
         }
-        let (share, out) = self.credit.share(self.peer_of(puller), self.profile.pull_bytes_max);
-        let bytes = match long {
-            Some(frame) => long_block(left, frame, block, share),
-            None => left.min(u64::from(block)),
+        let (share, out) = self.credit.share(peer, self.profile.pull_bytes_max);
+        let bytes = if long {
+            long_block(left, fragment, block, share)
+        } else {
+            left.min(u64::from(block))
         };
         (out == 0 || out + bytes <= share).then_some(bytes)
     }
@@ -143,34 +154,9 @@ impl ReceivePath {
         }
     }
 
-    fn peer_of(&self, puller: Puller) -> u32 {
-        match puller {
-            Puller::Message(index) => self.incoming.at(index).expect("the caller has it").peer,
-            Puller::Get(index) => self.fetches.at(index).expect("the caller has it").peer,
-        }
-    }
-
-    /// Payload bytes of the frames that it comes in, if these are long.
-    fn long_cut(&self, puller: Puller) -> Option<u16> {
-        let fragment = match puller {
-            Puller::Message(index) => self.incoming.at(index).map(|incoming| incoming.fragment),
-            Puller::Get(index) => self.fetches.at(index).map(|get| get.fragment),
-        };
-        fragment.filter(|fragment| is_long_cut(*fragment))
-    }
-
     /// Asks for one block.
     fn ask_block(&mut self, puller: Puller, offset: u64, bytes: u32) {
-        let (peer, fragment) = match puller {
-            Puller::Message(index) => {
-                let incoming = self.incoming.at(index).expect("the caller has it");
-                (incoming.peer, incoming.fragment)
-            }
-            Puller::Get(index) => {
-                let get = self.fetches.at(index).expect("the caller has it");
-                (get.peer, get.fragment)
-            }
-        };
+        let (peer, fragment, _) = self.pulled(puller).expect("the caller has it");
         let state = PullState { peer, puller, offset, bytes, fragment, received: 0, first: None };
         let (pull, generation) = self.pulls.insert(state).expect("not full");
         let pull = identifier(pull, generation);
@@ -181,7 +167,7 @@ impl ReceivePath {
             }
             Puller::Get(index) => self.get_block(index, offset, bytes, pull),
         };
-        self.to_send.push_back(ToSend::Control { peer, control, may_wait: false });
+        self.to_send.push_back(ToSend::control(peer, control));
         self.counters.count(Counter::PullsSent);
     }
 

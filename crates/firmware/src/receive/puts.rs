@@ -9,7 +9,7 @@ use super::regions::Access;
 use super::{Incoming, Place, ReceivePath, Wants};
 use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
-use crate::descriptor::{BufferPlace, Completion, OpId, OpKind, Status};
+use crate::descriptor::{Completion, OpId, OpKind, Status};
 use crate::limits::NOTIFICATIONS_MAX;
 use crate::memory::HostMemory;
 use crate::one_sided::Rights;
@@ -128,18 +128,8 @@ impl ReceivePath {
             self.regions.endpoint(region)
         };
         let op = OpId::new(OpKind::Notified, region, incoming.number);
-        let completion = Completion {
-            op,
-            context: endpoint.into(),
-            status: Status::Ok,
-            bytes: incoming.total,
-            total_bytes: incoming.total,
-            peer: incoming.node,
-            peer_endpoint: incoming.source_endpoint,
-            match_bits: incoming.match_bits,
-            immediate: incoming.immediate,
-            place: BufferPlace::WHOLE,
-        };
+        let envelope = incoming.envelope();
+        let completion = envelope.completion(op, endpoint.into(), Status::Ok, incoming.total);
         self.tell_in_order(incoming.peer, incoming.number, completion);
     }
 
@@ -181,16 +171,6 @@ impl ReceivePath {
         if matches!(incoming.place, Place::Region { .. }) {
             self.put_over(incoming.peer, incoming.number);
         }
-    }
-
-    /// A notification that was polled counts as waiting still.
-    pub(crate) fn keep_notification(&mut self) {
-        self.notifications += 1;
-    }
-
-    /// So many of those that were kept wait no more.
-    pub(crate) fn release_notifications(&mut self, count: usize) {
-        self.notifications = self.notifications.saturating_sub(count);
     }
 
     /// The next completion for the host.

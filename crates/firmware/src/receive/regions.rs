@@ -27,7 +27,7 @@ struct Region {
 }
 
 /// All of a node's.
-pub(super) struct Regions {
+pub(crate) struct Regions {
     regions: Slots<Region>,
     by_key: HashMap<u64, u32>,
     /// The generation given out last, and the key chosen last.
@@ -50,7 +50,7 @@ impl Regions {
         Self { regions: Slots::new(REGIONS_MAX), by_key: HashMap::new(), generation: 0, key: 0 }
     }
 
-    fn export(
+    pub(crate) fn export(
         &mut self,
         key: Option<u64>,
         memory: Segment,
@@ -106,29 +106,18 @@ impl Regions {
         Some(region.memory.part(offset.checked_sub(region.base)?, bytes))
     }
 
+    /// Has offsets in a region count from `base`. False: there is no such region.
+    pub(crate) fn set_base(&mut self, key: u64, base: u64) -> bool {
+        let Some(index) = self.by_key.get(&key) else { return false };
+        self.regions.at_mut(*index).map(|region| region.base = base).is_some()
+    }
+
     pub(super) fn endpoint(&self, index: u32) -> u16 {
         self.regions.at(index).map_or(0, |region| region.endpoint)
     }
 }
 
 impl ReceivePath {
-    pub(crate) fn export_region(
-        &mut self,
-        key: Option<u64>,
-        memory: Segment,
-        rights: Rights,
-        endpoint: u16,
-    ) -> Result<RegionId, PostError> {
-        self.regions.export(key, memory, rights, endpoint)
-    }
-
-    /// Has offsets in a region count from `base`. False: there is no such region.
-    pub(crate) fn set_region_base(&mut self, key: u64, base: u64) -> bool {
-        let Some(index) = self.regions.by_key.get(&key) else { return false };
-        let region = self.regions.regions.at_mut(*index);
-        region.map(|region| region.base = base).is_some()
-    }
-
     /// Takes a region back, and ends what is under way in it (`REGION-3`).
     pub(crate) fn remove_region(&mut self, key: u64) -> bool {
         let Some(region) = self.regions.by_key.remove(&key) else { return false };
@@ -190,7 +179,7 @@ impl ReceivePath {
             answer => {
                 let status = answer.err().unwrap_or(DoneStatus::Complete);
                 let control = Control::Reply { handle, status, values: None };
-                ToSend::Control { peer, control, may_wait: false }
+                ToSend::control(peer, control)
             }
         };
         if found.is_ok() {

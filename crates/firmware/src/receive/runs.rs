@@ -27,12 +27,10 @@ pub(crate) struct Run {
 }
 
 /// Frames of a run that are in their place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Taken {
     /// How many, at least one.
     pub(crate) frames: u32,
-    /// Their payload bytes.
-    pub(crate) bytes: u64,
     /// Of those between the first and the last: frames that end their train, and the flags of all together.
     pub(crate) lasts: u32,
     pub(crate) flags: Flags,
@@ -131,16 +129,16 @@ impl ReceivePath {
     }
 
     /// Takes the next frames of a train that was planned for, of which this is the first: they were checked, and their payload
-    /// is in its place.
+    /// of so many bytes is in its place.
     pub(crate) fn take_placed(
         &mut self,
         now: Time,
         (peer, path): (u32, PathId),
         first: &Header,
-        taken: &Taken,
+        (taken, bytes): (&Taken, u64),
         cross: &mut Cross,
     ) {
-        let Taken { frames, bytes, .. } = *taken;
+        let frames = taken.frames;
         let received = &mut self.peers[peer].received;
         received.latest = first.sequence.plus(frames - 1);
         self.counters.add(Counter::BytesPlaced, bytes);

@@ -11,27 +11,13 @@ use super::tail::untaken;
 use super::window::{Further, on_acked, rtt_mut};
 use super::{Held, SendPath, SendPeer, Stage, Work};
 use crate::counters::Counter;
+use crate::cross::Explicit;
 use crate::descriptor::Status;
 use crate::limits::PATHS_MAX;
 use crate::path::PathId;
 use crate::path::congestion::Acked;
 use crate::predict::SendsFirst;
 use crate::time::{Span, Time};
-
-/// What an acknowledgement says that is a frame of its own.
-#[derive(Clone, Copy)]
-pub(crate) struct Explicit<'a> {
-    /// The frame that came last at the receiver: what this answers.
-    pub(crate) latest: Sequence,
-    /// It was not taken (`ACK-7`).
-    pub(crate) untaken: bool,
-    /// Something of what it acknowledges came marked (`ACK-9`).
-    pub(crate) marked: bool,
-    /// Numbers beyond the cumulative one that were taken (`ACK-2`).
-    pub(crate) sack: &'a [u64; SACK_WORDS_MAX],
-    /// The receiver's own part of the round trip.
-    pub(crate) delay: AckDelay,
-}
 
 /// What an acknowledgement was of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,8 +55,6 @@ struct Progress {
     answered: u8,
     /// A retransmission was among what arrived: frames behind it may have waited for it, not for the wire.
     resent: bool,
-    /// The record of what was acknowledged last.
-    record: usize,
 }
 
 /// What it brought of one path.
@@ -124,11 +108,22 @@ impl SendPath {
         now: Time,
         peer: u32,
         cumulative: Sequence,
-        explicit: Option<Explicit<'_>>,
+        explicit: Option<Explicit>,
     ) {
         self.settle_acks(now);
-        let taken = self.take_in(now, self.came(now), peer, cumulative, explicit);
-        if taken != Taken::Nothing {
+        self.take_in_and_go_on(now, self.came(now), peer, cumulative, explicit);
+    }
+
+    /// An acknowledgement is taken in, and what waited for that has its turn.
+    pub(super) fn take_in_and_go_on(
+        &mut self,
+        now: Time,
+        came: Came,
+        peer: u32,
+        cumulative: Sequence,
+        explicit: Option<Explicit>,
+    ) {
+        if self.take_in(now, came, peer, cumulative, explicit) != Taken::Nothing {
             self.go_on(now, peer);
         }
     }
@@ -147,7 +142,7 @@ impl SendPath {
         came: Came,
         peer: u32,
         cumulative: Sequence,
-        explicit: Option<Explicit<'_>>,
+        explicit: Option<Explicit>,
     ) -> Taken {
         let entry = &mut self.peers[peer];
         let lone = |active: &Active| lone(active, cumulative).filter(|_| explicit.is_none());
@@ -177,7 +172,7 @@ impl SendPath {
         came: Came,
         peer: u32,
         cumulative: Sequence,
-        explicit: Option<Explicit<'_>>,
+        explicit: Option<Explicit>,
     ) -> bool {
         let marked = explicit.is_some_and(|ack| ack.marked);
         if marked {
@@ -197,7 +192,10 @@ impl SendPath {
             self.counters.count(Counter::DropBadAck);
             return false;
         }
-        let sack = explicit.map(|ack| ack.sack).filter(|words| words.iter().any(|word| *word != 0));
+        let sack = explicit
+            .as_ref()
+            .map(|ack| &ack.sack)
+            .filter(|words| words.iter().any(|word| *word != 0));
         let untaken = explicit.and_then(|ack| untaken(active, cumulative, &ack));
         if ahead <= 0 && sack.is_none() && untaken.is_none() {
             return false;
@@ -455,8 +453,7 @@ fn acknowledge(active: &mut Active, sequence: Sequence, progress: &mut Progress)
     active.arrived(&frame);
     progress.resent |= frame.resent;
     let mut question = false;
-    if let Some(index) = active.record_near(sequence, progress.record) {
-        progress.record = index;
+    if let Some(index) = active.record_of(sequence) {
         let record = &mut active.records[index];
         record.acked += 1;
         question = matches!(record.what, What::Question);

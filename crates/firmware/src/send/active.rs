@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 use emp_wire::Sequence;
 
 use super::flight::{Flight, Flights};
-use super::record::{Frame, FrameState, Load, QueuedBlock, Record, What};
+use super::record::{Frame, FrameState, Load, Record, What};
 use super::tail::Tail;
 use crate::cross::Control;
 use crate::limits::WINDOW_FRAMES;
@@ -36,7 +36,8 @@ pub(super) struct Active {
     pub(super) pending: VecDeque<u32>,
     /// Messages whose unscheduled part is acknowledged and that wait for a `done`.
     pub(super) awaiting: VecDeque<u32>,
-    pub(super) blocks: VecDeque<QueuedBlock>,
+    /// Blocks that the peer has asked for.
+    pub(super) blocks: VecDeque<What>,
     pub(super) controls: VecDeque<Control>,
     /// Oldest sequence number that is not acknowledged.
     pub(super) unacked: Sequence,
@@ -285,13 +286,6 @@ impl Active {
         ((sequence.since(record.first) as u32) < record.count).then_some(index)
     }
 
-    /// The same, where it is likely the record at `hint`, or the one after it, as when many are gone through in order.
-    #[inline]
-    pub(super) fn record_near(&self, sequence: Sequence, hint: usize) -> Option<usize> {
-        let near = (hint..hint + 2).find(|index| self.is_in(sequence, *index) == Some(true));
-        near.or_else(|| self.record_of(sequence))
-    }
-
     /// Whether a sequence number belongs to this record, if there is such a record.
     #[inline]
     fn is_in(&self, sequence: Sequence, index: usize) -> Option<bool> {
@@ -340,11 +334,7 @@ impl Active {
     /// Replaces what is left of a message's frames by skips, and takes it out of all queues: out of that of messages to be
     /// sent, which may be long, only if it is `queued` there.
     pub(super) fn skip_message(&mut self, index: u32, queued: bool) {
-        for record in &mut self.records {
-            if record.what.message() == Some(index) {
-                record.what = What::Skip;
-            }
-        }
+        self.skip(|what| what.message() == Some(index));
         // Dones come in about the order of their messages.
         if let Some(at) = self.awaiting.iter().position(|other| *other == index) {
             self.awaiting.remove(at);
@@ -352,26 +342,27 @@ impl Active {
         if queued {
             self.pending.retain(|other| *other != index);
         }
-        self.blocks.retain(|block| !block.is_of(index));
+    }
+
+    /// Replaces what is left of some frames by skips, and takes blocks of the same out that wait.
+    fn skip(&mut self, mut is_of: impl FnMut(&What) -> bool) {
+        for record in &mut self.records {
+            if is_of(&record.what) {
+                record.what = What::Skip;
+            }
+        }
+        self.blocks.retain(|block| !is_of(block));
     }
 
     /// Replaces what is left of a region's blocks by skips and takes those out that wait; calls `refuse` with the name of
     /// each get that will not be answered.
     pub(super) fn skip_region(&mut self, region: u32, mut refuse: impl FnMut(u32)) {
-        for record in &mut self.records {
-            if let What::Region(block) = record.what
-                && block.region == region
-            {
-                record.what = What::Skip;
+        self.skip(|what| match what {
+            What::Region(block) if block.region == region => {
                 refuse(block.handle);
+                true
             }
-        }
-        self.blocks.retain(|block| match block {
-            QueuedBlock::Region(block) if block.region == region => {
-                refuse(block.handle);
-                false
-            }
-            _ => true,
+            _ => false,
         });
     }
 
@@ -416,13 +407,7 @@ mod tests {
         active.window[3] = Frame { state: FrameState::Lost, load: Load::SHORT, ..Frame::default() };
         active.controls.push_back(Control::Done { handle: 1, status: DoneStatus::Complete });
         (active.pending, active.awaiting) = ([1].into(), [2].into());
-        active.blocks.push_back(QueuedBlock::Message {
-            message: 1,
-            generation: 1,
-            pull: 1,
-            offset: 0,
-            bytes: 1,
-        });
+        active.blocks.push_back(What::Block { message: 1, pull: 1, offset: 0, bytes: 1 });
         (active.long_from_us, active.suspected, active.message_turn) = (Some(3), true, true);
         (active.acked_at, active.heard_at, active.ready_at) = (Time(1), Time(2), Time(900));
         active.began = (Sequence(3), Time(3));

@@ -6,12 +6,13 @@ use super::record::What;
 use super::{Held, SendMessage, SendPath, Stage, Work};
 use crate::counters::Counter;
 use crate::limits::NOT_READY_BACKOFF;
+use crate::slots::note_look;
 use crate::time::{Span, Time};
 
 impl SendPath {
     /// The receiver says what became of a message (`DONE-1`).
     pub(crate) fn on_done(&mut self, peer: u32, handle: u32, status: DoneStatus) {
-        let Some((index, _)) = self.by_handle(peer, handle) else {
+        let Some(index) = self.by_handle(peer, handle) else {
             self.counters.count(Counter::DropBadHandle);
             return;
         };
@@ -124,6 +125,24 @@ impl SendPath {
             active.mark_lost(at);
             at = at.plus(1);
         }
+    }
+}
+
+impl SendPath {
+    /// A message began to wait for a `done` of this peer.
+    pub(super) fn note_awaited(&mut self, peer: u32) {
+        self.awaits = true;
+        self.awaited.insert(peer);
+    }
+
+    /// Peers that owe us a `done`: found without a walk over all that is sent.
+    pub(crate) fn peers_awaited(&mut self) -> impl Iterator<Item = u32> + '_ {
+        let Self { awaited, peers, .. } = self;
+        awaited.retain(|peer| {
+            note_look();
+            peers[*peer].active.as_deref().is_some_and(|active| !active.awaiting.is_empty())
+        });
+        awaited.iter().copied()
     }
 }
 

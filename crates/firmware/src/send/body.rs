@@ -1,17 +1,34 @@
 //! What first frames and control frames say in their bodies.
 
 use emp_wire::{
-    Atomic, Done, Flags, Get, Kind, Largest, LongPart, Message, NodeId, Pull, Put, Target,
-    emit_pieces,
+    Atomic, BlockWord, Done, Flags, Get, Kind, Largest, LongPart, Message, NodeId, Pull, Put,
+    Target, emit_pieces,
 };
 
 use super::Work;
 use super::build::First;
 use super::plan::{Plan, Shape};
-use crate::cross::{Control, GetBlock};
+use super::record::What;
+use crate::cross::{Control, GetBlock, RegionBlock};
 use crate::encode::Fields;
 use crate::path::Way;
 use crate::peers::Peers;
+
+impl What {
+    /// Kind, word and flags of frame `place` of its train, but for the first of a message.
+    #[inline]
+    pub(super) fn head(&self, place: u32) -> (Kind, u32, Flags) {
+        let none = Flags(0);
+        match *self {
+            Self::Message { .. } => (Kind::Data, place, none),
+            Self::Block { pull, .. } | Self::Region(RegionBlock { pull, .. }) => {
+                (Kind::Block, BlockWord { pull, index: place as u16 }.emit(), none)
+            }
+            Self::Control(control) => control.head(),
+            Self::Skip | Self::Question => (Kind::Skip, 0, none),
+        }
+    }
+}
 
 impl Control {
     /// Kind, word and flags of its frame.

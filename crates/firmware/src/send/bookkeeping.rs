@@ -4,15 +4,15 @@ use core::hint::cold_path;
 
 use emp_wire::{Flags, HEADER_BYTES, Sequence, TRAIN_FRAMES_MAX};
 
-use super::build::{First, Form, build_first};
+use super::build::{First, build_first};
 use super::plan::{AtOnce, Plan, Shape};
-use super::record::{QueuedBlock, Record, What};
+use super::record::{Record, What};
 use super::transmission::{Left, Outlet};
 use super::{Held, SendMessage, SendPath, Stage, Work};
 use crate::counters::Counter;
 use crate::cross::Control;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, Posted, SendDescriptor, Status};
-use crate::encode::EncodeError;
+use crate::encode::{EncodeError, Line};
 use crate::limits::{BLOCKS_QUEUED_MAX, CONTROLS_MAX};
 use crate::memory::HostMemory;
 use crate::path::{PathId, Paths};
@@ -52,11 +52,16 @@ impl SendPath {
         };
         // A synchronous message is complete when it is matched, a put when it is placed, wherever its bytes are.
         let over = chain.is_some() && !send.synchronous && matches!(work, Work::Message);
-        let op = self.enqueue(now, peer, send, work, chain)?;
-        if over {
-            self.report(op.index(), Status::Ok);
+        let message = SendMessage::new(peer, work, send, chain);
+        let (index, generation) = self.messages.insert(message).ok_or(PostError::Busy)?;
+        self.activate(peer, now).pending.push_back(index);
+        if self.peers[peer].is_found() {
+            self.mark_ready(peer);
         }
-        Ok(op)
+        if over {
+            self.report(index, Status::Ok);
+        }
+        Ok(op_id(work.kind(), index, generation))
     }
 
     /// A message is not posted: what was copied of it is forgotten.
@@ -82,7 +87,7 @@ impl SendPath {
         out: &mut Outlet<'_, impl HostMemory>,
         depart: impl FnOnce(&TransmitBatch, bool) -> Time,
     ) -> Result<Posted, PostError> {
-        let AtOnce { plan, way, load, copied } = *at_once;
+        let AtOnce { plan, way, load, copied, window } = *at_once;
         let (path, long) = (plan.path, load.long);
         let (index, generation) = self.messages.next_name().ok_or(PostError::Busy)?;
         let entry = &self.peers[peer];
@@ -90,13 +95,14 @@ impl SendPath {
         let over = copied && matches!(work, Work::Message);
         // What the target answers brings the acknowledgement with it. Both are looked at: that is shorter than to choose.
         let awaited = !copied && matches!(work, Work::Message);
-        let requested = self.asks(entry, path, sequence, load.bytes) | awaited;
+        let requested = self.asks(entry, (path, window), sequence, load.bytes) | awaited;
         // In one piece of memory, and long: then it pays to name it.
         let named = long && (lends || !copied) && send.segments.as_slice().len() == 1;
-        let form = Form {
+        let flags = Flags::ACK.with(Flags::LAST).with_if(requested, Flags::ACK_REQUEST);
+        let line = Line {
+            peers: out.peers,
+            peer: &out.peers[peer],
             way: Some(way),
-            flags: Flags::ACK.with(Flags::LAST).with_if(requested, Flags::ACK_REQUEST),
-            sequence,
             inline_bytes: if named { LENT_BYTES_MIN } else { u64::MAX },
             check_payload: self.checks_payload(Some(way)),
             bundles: self.profile.bundles,
@@ -106,7 +112,7 @@ impl SendPath {
         };
         let shape = Shape::new(work, &send, chain.as_ref());
         let first = First { shape, plan, handle: handle(index, generation), number };
-        let built = build_first(&mut self.pool, peer, first, &form, out);
+        let built = build_first(&mut self.pool, peer, first, (&line, flags, sequence), out);
         let bytes = match built {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -173,24 +179,6 @@ impl SendPath {
         chain
     }
 
-    /// Gives a message its place in the peer's queue. The caller has seen that there is room for it.
-    pub(super) fn enqueue(
-        &mut self,
-        now: Time,
-        peer: u32,
-        send: SendDescriptor,
-        work: Work,
-        chain: Option<Chain>,
-    ) -> Result<OpId, PostError> {
-        let message = SendMessage::new(peer, work, send, chain);
-        let (index, generation) = self.messages.insert(message).ok_or(PostError::Busy)?;
-        self.activate(peer, now).pending.push_back(index);
-        if self.peers[peer].found {
-            self.mark_ready(peer);
-        }
-        Ok(op_id(work.kind(), index, generation))
-    }
-
     /// Copies a message that completes at once into the pool. `None`: it stays in the user's memory.
     fn buffer(
         &mut self,
@@ -202,29 +190,10 @@ impl SendPath {
             return Ok(None);
         }
         let must = send.completion == CompletionMode::Buffered;
-        match self.copied(send, memory)? {
-            None if must => Err(PostError::PoolFull),
-            chain => Ok(chain),
+        match self.copy(&[&send.segments], memory) {
+            Err(PostError::PoolFull) if !must => Ok(None),
+            copied => copied.map(Some),
         }
-    }
-
-    /// A copy of a message in the pool, or `None` if there is no room.
-    #[inline]
-    pub(super) fn copied(
-        &mut self,
-        send: &SendDescriptor,
-        memory: &impl HostMemory,
-    ) -> Result<Option<Chain>, PostError> {
-        let list = &send.segments;
-        let bytes = list.bytes();
-        let Some(chain) = self.pool.alloc(bytes as usize) else { return Ok(None) };
-        let read = |at: usize, slice: &mut [u8]| list.read(memory, at as u64, slice);
-        if self.pool.fill(&chain, bytes as usize, read).is_err() {
-            self.pool.free(chain);
-            return Err(PostError::MemoryFault);
-        }
-        self.counters.add(Counter::BytesCopied, bytes);
-        Ok(Some(chain))
     }
 
     /// Cancels a message that has not left. One that left once may have arrived, even if the peer had no room for a copy.
@@ -261,7 +230,7 @@ impl SendPath {
         } else {
             self.replied.extend(control.values());
         }
-        if self.peers[peer].found {
+        if self.peers[peer].is_found() {
             self.mark_ready(peer);
         }
     }
@@ -276,7 +245,7 @@ impl SendPath {
         bytes: u32,
         pull: u16,
     ) {
-        let Some((index, generation)) = self.by_handle(peer, handle) else {
+        let Some(index) = self.by_handle(peer, handle) else {
             self.counters.count(Counter::DropBadHandle);
             return;
         };
@@ -296,18 +265,16 @@ impl SendPath {
             self.counters.count(Counter::DropBadPlace);
             return;
         }
-        let block = QueuedBlock::Message { message: index, generation, pull, offset, bytes };
-        active.blocks.push_back(block);
+        active.blocks.push_back(What::Block { message: index, pull, offset, bytes });
         self.mark_ready(peer);
     }
 
     /// The message of this handle, if it goes to this peer.
-    pub(super) fn by_handle(&self, peer: u32, handle: u32) -> Option<(u32, u32)> {
+    pub(super) fn by_handle(&self, peer: u32, handle: u32) -> Option<u32> {
         let index = handle & 0xFFFF;
-        let generation = self.messages.generation(index);
+        let named = self.messages.generation(index) & 0xFFFF == handle >> 16;
         let message = self.messages.at(index)?;
-        (generation & 0xFFFF == handle >> 16 && message.peer == peer && message.number.is_some())
-            .then_some((index, generation))
+        (named && message.peer == peer && message.number.is_some()).then_some(index)
     }
 
     /// Begins the train of a message whose turn has come.
@@ -355,24 +322,15 @@ impl SendPath {
     }
 
     /// Begins a block's train. False: its message is gone.
-    pub(super) fn begin_block(&mut self, peer: u32, block: QueuedBlock, paths: &Paths) -> bool {
-        let (count, frames, fragment, what) = match block {
-            QueuedBlock::Message { message, generation, pull, offset, bytes } => {
-                let Some(sending) = self.messages.get(message, generation) else { return false };
-                let count = bytes.div_ceil(u32::from(sending.plan.cut.fragment.max(1)));
-                let what = What::Block { message, pull, offset, bytes };
-                let fragment = bytes.min(sending.plan.cut.fragment.into());
-                (count, sending.plan.usual_frames, fragment, what)
-            }
-            QueuedBlock::Region(block) => {
-                let frames = |fragment: u16| (block.memory.bytes as u32).div_ceil(fragment.into());
-                let usual = block.fragment.min(paths.usual_bytes() - HEADER_BYTES as u16);
-                let fragment = (block.memory.bytes as u32).min(block.fragment.into());
-                (frames(block.fragment), frames(usual), fragment, What::Region(block))
-            }
-        };
-        let path = paths.choose_for_cut(frames, fragment + HEADER_BYTES as u32);
-        self.open_train(peer, count, (path, frames), what);
+    pub(super) fn begin_block(&mut self, peer: u32, what: What, paths: &Paths) -> bool {
+        let message = what.message().and_then(|index| self.messages.at(index));
+        let message = message.filter(|message| message.peer == peer);
+        let Some(block) = what.piece(0, message) else { return false };
+        let frames = |fragment: u16| block.left.div_ceil(fragment.max(1).into()) as u32;
+        let usual = block.fragment.min(paths.usual_bytes() - HEADER_BYTES as u16);
+        let usual = message.map_or_else(|| frames(usual), |message| message.plan.usual_frames);
+        let path = paths.choose_for_cut(usual, block.bytes() as u32 + HEADER_BYTES as u32);
+        self.open_train(peer, frames(block.fragment), (path, usual), what);
         true
     }
 

@@ -33,25 +33,11 @@ pub(super) fn load_of(
     place: u32,
     long_above: u16,
 ) -> Load {
-    let (fragment, bytes) = match (record.what, message) {
-        (What::Message { .. }, Some(message)) if place == 0 => {
-            return message.plan.load(long_above);
-        }
-        (What::Message { .. }, Some(message)) => {
-            (message.plan.cut.fragment, message.plan.cut.fragment_at(place).1)
-        }
-        (What::Block { bytes, .. }, Some(message)) => {
-            let fragment = message.plan.cut.fragment;
-            let start = u64::from(place) * u64::from(fragment);
-            (fragment, u64::from(bytes).saturating_sub(start))
-        }
-        (What::Region(block), _) => {
-            let start = u64::from(place) * u64::from(block.fragment);
-            (block.fragment, block.memory.bytes.saturating_sub(start))
-        }
-        _ => return Load::SHORT,
-    };
-    let bytes = bytes.min(fragment.into()) + HEADER_BYTES as u64;
+    if let (What::Message { .. }, Some(message), 0) = (record.what, message, place) {
+        return message.plan.load(long_above);
+    }
+    let Some(piece) = record.what.piece(place, message) else { return Load::SHORT };
+    let bytes = piece.bytes() + HEADER_BYTES as u64;
     Load::of(bytes, bytes > long_above.into())
 }
 

@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 mod acknowledged;
 mod active;
 mod answers;
-mod awaited;
 mod body;
 mod bookkeeping;
 mod build;
@@ -30,7 +29,7 @@ mod train;
 mod transmission;
 mod window;
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use emp_wire::{AtomicOp, Datatype, DoneStatus, NodeId, Sequence};
 
 use crate::counters::Counters;
@@ -45,9 +44,9 @@ use crate::profile::Profile;
 use crate::slots::Slots;
 use crate::time::{Span, Time};
 use crate::timers::Timers;
-pub(crate) use acknowledged::Explicit;
 use active::Active;
 pub(crate) use plan::Shape;
+use strangers::Known;
 pub(crate) use timer::SUSPECT_PART;
 pub(crate) use transmission::Outlet;
 use window::Further;
@@ -144,13 +143,17 @@ struct SendPeer {
     rtt: Rtt,
     /// Place of its windows, and of what is known of its other paths, among all such, from 1 on; 0: there are none yet.
     further: u16,
-    /// Its epoch and a route are known.
-    found: bool,
+    known: strangers::Known,
     /// It stands in the queue of peers to be served.
     queued: bool,
 }
 
 impl SendPeer {
+    /// Its epoch and a route are known.
+    fn is_found(&self) -> bool {
+        self.known != Known::No
+    }
+
     /// So much time is no part of any silence of this peer.
     fn excuse(&mut self, now: Time, span: Span) {
         if let Some(active) = &mut self.active {
@@ -174,7 +177,7 @@ pub(crate) struct SendPath {
     pub(crate) route_news: VecDeque<RouteNews>,
     peers: PerPeer<SendPeer>,
     messages: Slots<SendMessage>,
-    pool: Pool,
+    pub(crate) pool: Pool,
     /// Windows, and round trips of paths beside the first, of peers that needed such. They keep their place.
     further: Vec<Further>,
     /// Boxes of peers that became idle. Each is moved between here and its peer, never copied.
@@ -188,7 +191,8 @@ pub(crate) struct SendPath {
     active: usize,
     /// A message began to wait for a `done` since this was last asked.
     awaits: bool,
-    awaited: awaited::Awaited,
+    /// Peers that owe us a `done`, or did when that was last asked.
+    awaited: BTreeSet<u32>,
     /// What may still be resent to peers that never acknowledged anything.
     strangers: strangers::Strangers,
     /// The endpoint of a long message that has ended since this was last asked: its host had waited for that.
@@ -235,7 +239,7 @@ impl SendPath {
             timers: Timers::new(),
             active: 0,
             awaits: false,
-            awaited: awaited::Awaited::default(),
+            awaited: BTreeSet::new(),
             strangers: strangers::Strangers::default(),
             long_ended: None,
             late: None,
@@ -258,7 +262,7 @@ impl SendPath {
             next_number: self.first.message,
             rtt: Rtt::new(),
             further: 0,
-            found: false,
+            known: Known::No,
             queued: false,
         });
         self.timers.add_peer();
@@ -269,7 +273,10 @@ impl SendPath {
 
     /// A peer's epoch and route are known: what waits for it may leave.
     pub(crate) fn found(&mut self, peer: u32, now: Time) {
-        self.peers[peer].found = true;
+        let known = &mut self.peers[peer].known;
+        if *known == Known::No {
+            *known = Known::Found;
+        }
         if let Some(active) = &mut self.peers[peer].active {
             (active.heard_at, active.suspected) = (now, false);
             active.flights.each_mut().for_each(|flight| flight.progress_at = now);
@@ -279,11 +286,11 @@ impl SendPath {
 
     /// A peer has answered a question: it is not only made up.
     pub(crate) fn met(&mut self, peer: u32) {
-        self.strangers.set_met(peer, true);
+        self.peers[peer].known = Known::Met;
     }
 
     pub(crate) fn is_found(&self, peer: u32) -> bool {
-        self.peers[peer].found
+        self.peers[peer].is_found()
     }
 
     /// True if something is queued for a peer, or under way to it.
@@ -317,10 +324,6 @@ impl SendPath {
         self.long_ended.take()
     }
 
-    pub(crate) fn pool_slots(&self) -> (usize, usize) {
-        self.pool.slots()
-    }
-
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.timers.next()
     }
@@ -350,7 +353,8 @@ impl SendPath {
     /// True if a control frame waits to leave for a peer.
     pub(crate) fn has_control(&self, peer: u32) -> bool {
         let entry = &self.peers[peer];
-        entry.found && entry.active.as_deref().is_some_and(|active| !active.controls.is_empty())
+        entry.is_found()
+            && entry.active.as_deref().is_some_and(|active| !active.controls.is_empty())
     }
 
     /// True if a peer waits to be served: [`poll`](Self::poll) may have frames to send.
@@ -422,8 +426,8 @@ impl SendPath {
         self.timers.clear(peer);
         let entry = &mut self.peers[peer];
         (entry.next, entry.next_number) = (self.first.sequence, self.first.message);
-        (entry.rtt, entry.found) = (Rtt::new(), found);
-        self.strangers.set_met(peer, false);
+        entry.rtt = Rtt::new();
+        entry.known = if found { Known::Found } else { Known::No };
         if let Some(place) = entry.further_place() {
             self.further[place] = Further::NEW;
         }
@@ -451,7 +455,7 @@ impl SendPath {
     /// Forgets a message that nothing names any more, and gives back what it had of the pool.
     #[inline]
     fn forget(&mut self, index: u32) {
-        let chain = self.messages.discard(index, |message| message.chain.take());
+        let chain = self.messages.discard(index, |message, _| message.chain.take());
         if let Some(chain) = chain.flatten() {
             self.pool.free(chain);
         }

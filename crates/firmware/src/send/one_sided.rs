@@ -4,7 +4,7 @@
 use arrayvec::ArrayVec;
 use emp_wire::{Atomic, DoneStatus, TRAIN_FRAMES_MAX};
 
-use super::record::QueuedBlock;
+use super::record::What;
 use super::{SendPath, Work};
 use crate::counters::Counter;
 use crate::cross::{Control, RegionBlock, RouteNews};
@@ -61,7 +61,7 @@ impl SendPath {
     }
 
     /// Copies lists, one after the other, into a chain of the pool.
-    fn copy(
+    pub(super) fn copy(
         &mut self,
         lists: &[&SegmentList],
         memory: &impl HostMemory,
@@ -115,7 +115,7 @@ impl SendPath {
             let control = Control::Reply { handle, status: DoneStatus::Abandoned, values: None };
             return self.control(now, peer, control);
         }
-        active.blocks.push_back(QueuedBlock::Region(block));
+        active.blocks.push_back(What::Region(block));
         self.mark_ready(peer);
     }
 

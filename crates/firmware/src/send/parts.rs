@@ -7,8 +7,8 @@
 
 use emp_wire::Sequence;
 
-use super::record::{Record, What};
-use super::{SendMessage, SendPath};
+use super::SendPath;
+use super::record::{Piece, Record, What};
 use crate::encode::{INLINE_PAYLOAD_BYTES, INLINE_PAYLOAD_BYTES_OF_TRAINS};
 use crate::path::{Paths, Way};
 use crate::transmit::LinkIndex;
@@ -72,38 +72,25 @@ impl SendPath {
         }
         let place = sequence.since(record.first) as u32;
         let train = record.count - place;
-        let (left, fragment, early) = match record.what {
-            What::Message { message, .. } => {
-                let sending = self.messages.at(message)?;
-                let left = sending.total().checked_sub(sending.plan.cut.fragment_at(place).0)?;
-                let least = least_frames(sending.plan.cut.fragment);
-                let early = least.checked_sub(place).filter(|_| sending.is_pulled());
-                (left, sending.plan.cut.fragment, early.unwrap_or(0))
-            }
-            What::Block { message, offset, .. } => {
-                let sending = self.messages.at(message)?;
-                let start = offset + u64::from(place) * u64::from(sending.plan.cut.fragment);
-                (sending.total().checked_sub(start)?, sending.plan.cut.fragment, 0)
-            }
+        let message = record.what.message().and_then(|index| self.messages.at(index));
+        let Piece { offset, fragment, .. } = record.what.piece(place, message)?;
+        let left = match message {
+            Some(message) => message.total().checked_sub(offset)?,
             // What else the peer asks for is not known here.
-            What::Region(block) => (u64::MAX, block.fragment, 0),
-            What::Control(_) | What::Skip | What::Question => return None,
+            None => u64::MAX,
         };
+        // The receiver of a message that is pulled should hear of it soon, so as to ask for the rest.
+        let hurries = matches!(record.what, What::Message { .. })
+            && message
+                .is_some_and(|message| u64::from(message.plan.cut.unscheduled) < message.total());
+        let early = if hurries { least_frames(fragment).saturating_sub(place) } else { 0 };
         let frames = left.div_ceil(u64::from(fragment.max(1)));
         let more = !active.pending.is_empty() || !active.blocks.is_empty();
         // What follows keeps the receiver busy: nothing is gained by shorter parts at this one's end.
         let left =
             if more { u32::MAX } else { u32::try_from(frames).unwrap_or(u32::MAX).max(train) };
-        // The receiver of a message that is pulled should hear of it soon, so as to ask for the rest.
         let part = if early > 0 { early.min(train) } else { part_frames(train, left, fragment) };
         (early > 0 || part >= least_frames(fragment)).then_some(part)
-    }
-}
-
-impl SendMessage {
-    /// A part of it comes only when the receiver asks.
-    fn is_pulled(&self) -> bool {
-        u64::from(self.plan.cut.unscheduled) < self.total()
     }
 }
 

@@ -63,6 +63,8 @@ pub(crate) struct AtOnce<'a> {
     /// What may have to be sent again is copied in its post. Otherwise it stays with its host until it is acknowledged, which is asked for,
     /// and may ride on the answer (`ACK-6`).
     pub(super) copied: bool,
+    /// Bytes that may be under way by its path.
+    pub(super) window: u32,
 }
 
 /// How long the frame of a message is that leaves whole and in one frame, or nearly.
@@ -294,7 +296,7 @@ impl SendPath {
         if shape.send.synchronous
             || bytes > self.profile.eager_bytes
             || self.messages.is_full()
-            || !entry.found
+            || !entry.is_found()
             || self.loopback == Some(peer)
             // A better path is looked for first.
             || peers.has_several() && peers.may_seek(last, peer, Target::First)
@@ -311,8 +313,8 @@ impl SendPath {
             }
         };
         let copied = self.copied_at_once(peer, &shape, load.long)?;
+        let window = entry.window(&self.further, plan.path);
         if let Some(active) = entry.active.as_deref() {
-            let window = entry.window(&self.further, plan.path);
             let may = active.is_waiting()
                 && active.refusals == 0
                 && (entry.next.since(active.unacked) as u32) < WINDOW_FRAMES
@@ -322,7 +324,7 @@ impl SendPath {
                 return None;
             }
         }
-        Some(AtOnce { plan, way, load, copied })
+        Some(AtOnce { plan, way, load, copied, window })
     }
 
     /// The same for one that does not fit a usual frame.
@@ -405,16 +407,6 @@ impl Cut {
         if frames > 1 { several } else { first_bytes(first_payload, fragment) }
     }
 
-    /// Offset and length of the payload of a frame of the message's train.
-    pub(super) fn fragment_at(&self, place: u32) -> (u64, u64) {
-        if place == 0 {
-            return (0, u64::from(self.first_payload));
-        }
-        let fragment = u64::from(self.fragment);
-        let offset = u64::from(self.first_payload) + u64::from(place - 1) * fragment;
-        (offset, fragment.min(u64::from(self.unscheduled).saturating_sub(offset)))
-    }
-
     /// For a body of so many bytes: of a message of one frame, and of a longer one's first.
     fn new(total: u64, bodies: (u64, u64), frame_max: u16, wanted: u64) -> Self {
         let fragment = frame_max - HEADER_BYTES as u16;
@@ -431,12 +423,12 @@ impl Cut {
         (total + body <= fragment.into() && wanted >= total).then_some(cut)
     }
 
-    /// The same of several frames, of which the first has room for `long` bytes.
+    /// The same of several frames, of which the first has room for `first` bytes.
     #[inline(never)]
-    fn several(total: u64, long: u64, fragment: u16, wanted: u64) -> Self {
-        let most = long + u64::from(TRAIN_FRAMES_MAX - 1) * u64::from(fragment);
+    fn several(total: u64, first: u64, fragment: u16, wanted: u64) -> Self {
+        let most = first + u64::from(TRAIN_FRAMES_MAX - 1) * u64::from(fragment);
         let unscheduled = wanted.min(total).min(most).min(u64::from(u32::MAX));
-        let first = unscheduled.min(long);
+        let first = unscheduled.min(first);
         let frames = 1 + (unscheduled - first).div_ceil(u64::from(fragment));
         Self {
             unscheduled: unscheduled as u32,
@@ -457,15 +449,7 @@ impl Cut {
         } else {
             (wanted.min(PART_BYTES_MIN), most)
         };
-        let unscheduled = wanted.min(total).min(first + u64::from(TRAIN_FRAMES_MAX - 1) * fragment);
-        let unscheduled = unscheduled.min(u32::MAX.into());
-        let frames = 1 + (unscheduled - first).div_ceil(fragment);
-        Self {
-            unscheduled: unscheduled as u32,
-            first_payload: first as u32,
-            fragment: fragment as u16,
-            frames: frames as u32,
-        }
+        Self::several(total, first, fragment as u16, wanted)
     }
 }
 

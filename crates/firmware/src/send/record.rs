@@ -2,6 +2,8 @@
 
 use emp_wire::Sequence;
 
+use super::SendMessage;
+use super::plan::Cut;
 use crate::cross::{Control, RegionBlock};
 use crate::path::PathId;
 use crate::path::recovery::Departure;
@@ -52,6 +54,48 @@ impl What {
             Self::Control(control) => control.values(),
             _ => None,
         }
+    }
+
+    /// What frame `place` of its train carries, of this message if it is of one. `None`: nothing of a message or region.
+    #[inline]
+    pub(super) fn piece(&self, place: u32, message: Option<&SendMessage>) -> Option<Piece> {
+        let of_block = |from: u64, bytes: u64, fragment: u16| {
+            let start = u64::from(place) * u64::from(fragment);
+            Some(Piece { offset: from + start, left: bytes.checked_sub(start)?, fragment })
+        };
+        match (self, message) {
+            (Self::Message { .. }, Some(message)) => {
+                let Cut { unscheduled, first_payload, fragment, .. } = message.plan.cut;
+                let before =
+                    place.checked_sub(1).map(|before| u64::from(before) * u64::from(fragment));
+                let offset = before.map_or(0, |before| u64::from(first_payload) + before);
+                let end = if place == 0 { first_payload } else { unscheduled };
+                Some(Piece { offset, left: u64::from(end).saturating_sub(offset), fragment })
+            }
+            (Self::Block { offset, bytes, .. }, Some(message)) => {
+                of_block(*offset, (*bytes).into(), message.plan.cut.fragment)
+            }
+            (Self::Region(block), _) => of_block(0, block.memory.bytes, block.fragment),
+            _ => None,
+        }
+    }
+}
+
+/// A piece of a message or region.
+#[derive(Clone, Copy)]
+pub(super) struct Piece {
+    /// Where it begins.
+    pub(super) offset: u64,
+    /// Bytes from there to the end of what its train carries, and of a frame that is not the first or last.
+    pub(super) left: u64,
+    pub(super) fragment: u16,
+}
+
+impl Piece {
+    /// Its bytes.
+    #[inline]
+    pub(super) fn bytes(&self) -> u64 {
+        self.left.min(self.fragment.into())
     }
 }
 
@@ -107,21 +151,5 @@ impl Frame {
     /// Its last transmission.
     pub(super) const fn departure(&self) -> Departure {
         Departure { order: self.order, sent_us: self.sent_us }
-    }
-}
-
-/// A block that a peer asked for and that waits for its turn.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum QueuedBlock {
-    /// Of a message.
-    Message { message: u32, generation: u32, pull: u16, offset: u64, bytes: u32 },
-    /// Of a region.
-    Region(RegionBlock),
-}
-
-impl QueuedBlock {
-    /// It is of this message.
-    pub(super) const fn is_of(&self, index: u32) -> bool {
-        matches!(self, Self::Message { message, .. } if *message == index)
     }
 }

@@ -35,10 +35,8 @@ impl SendPath {
     /// Takes in what waits. False: there is nothing.
     pub(crate) fn settle_acks(&mut self, now: Time) -> bool {
         let late = self.late.take();
-        if let Some(Late { peer, cumulative, came }) = late
-            && self.take_in(now, came, peer, cumulative, None) != Taken::Nothing
-        {
-            self.go_on(now, peer);
+        if let Some(Late { peer, cumulative, came }) = late {
+            self.take_in_and_go_on(now, came, peer, cumulative, None);
         }
         late.is_some()
     }

@@ -9,10 +9,10 @@
 use emp_wire::Sequence;
 
 use super::SendPath;
-use super::acknowledged::Explicit;
 use super::active::Active;
 use super::record::{FrameState, Record, What};
 use crate::counters::Counter;
+use crate::cross::Explicit;
 use crate::limits::WINDOW_FRAMES;
 use crate::path::PathId;
 use crate::time::Time;
@@ -97,7 +97,7 @@ impl SendPath {
         let entry = &mut self.peers[peer];
         let path = entry.active.as_deref_mut()?.tail.question.take()?;
         let sequence = entry.next;
-        let active = entry.active.as_deref().filter(|_| entry.found)?;
+        let active = entry.active.as_deref().filter(|_| entry.is_found())?;
         let free = (sequence.since(active.unacked) as u32) < WINDOW_FRAMES;
         if !free || active.flight(path).in_flight == 0 {
             return None;
@@ -123,11 +123,7 @@ impl SendPath {
 }
 
 /// The long frame that came last at the receiver, if that says that it was not taken, and it was sent once.
-pub(super) fn untaken(
-    active: &Active,
-    cumulative: Sequence,
-    ack: &Explicit<'_>,
-) -> Option<Sequence> {
+pub(super) fn untaken(active: &Active, cumulative: Sequence, ack: &Explicit) -> Option<Sequence> {
     let near = (ack.latest.since(active.unacked) as u32) < WINDOW_FRAMES;
     let frame = active.frame(ack.latest);
     let single = frame.is_long() && frame.state == FrameState::InFlight && !frame.resent;

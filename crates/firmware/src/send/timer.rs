@@ -7,6 +7,7 @@ use super::active::Active;
 use super::flight::Flight;
 use super::lost::mark_unit_lost;
 use super::record::FrameState;
+use super::strangers::Known;
 use super::window::rtt_mut;
 use crate::counters::Counter;
 use crate::cross::RouteNews;
@@ -63,7 +64,7 @@ impl SendPath {
     fn due(&self, peer: u32, now: Time) -> Option<Time> {
         let entry = &self.peers[peer];
         let active = entry.active.as_deref()?;
-        if !entry.found {
+        if !entry.is_found() {
             return None;
         }
         let resend = PathId::all().filter_map(|path| self.path_due(peer, path)).min();
@@ -129,7 +130,7 @@ impl SendPath {
         // A peer that speaks but acknowledges nothing for that long will not: an error is better than waiting for ever.
         let stuck = now.since(active.acked_at).0 / PATIENCE > silence_max.0;
         // Whoever acknowledged anything has been measured.
-        let stranger = !entry.rtt.is_measured() && !self.strangers.has_met(peer);
+        let stranger = !entry.rtt.is_measured() && entry.known != Known::Met;
         let crowded = stranger && !self.strangers.may_resend(now);
         if silence > silence_max || stuck || crowded && silence > STRANGERS_SILENCE {
             self.route_news.push_back(RouteNews::Lost { peer });

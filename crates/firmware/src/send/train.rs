@@ -4,15 +4,15 @@
 //! frames none of which is a message's first, its train's last, or sent before, while nothing else is to be sent to that
 //! peer: whatever differs from that goes the usual way. `tests/trains.rs` holds the two against each other.
 
-use emp_wire::{BlockWord, Flags, HEADER_BYTES, Kind, Sequence};
+use emp_wire::{Flags, HEADER_BYTES, Kind, Sequence};
 
-use super::record::{FrameState, Load, What};
+use super::record::{FrameState, Load, Piece, What};
 use super::transmission::inline_of;
 use super::{Outlet, SendPath};
 use crate::counters::Counter;
 use crate::encode::{Alike, Head, INLINE_PAYLOAD_BYTES, Line};
 use crate::limits::WINDOW_FRAMES;
-use crate::memory::{HostMemory, Segment, SegmentList};
+use crate::memory::{HostMemory, Segment};
 use crate::path::{PathId, Paths};
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
@@ -70,7 +70,7 @@ impl SendPath {
         let entry = &self.peers[peer];
         let active = entry.active.as_deref()?;
         let undisturbed = active.lost() == 0 && active.controls.is_empty() && active.refusals == 0;
-        if !undisturbed || !entry.found {
+        if !undisturbed || !entry.is_found() {
             return None;
         }
         let first = active.train_next;
@@ -93,39 +93,22 @@ impl SendPath {
 
     /// Where the payload of the frames from `place` on is, if it can be named and is not worth a copy.
     fn source(&self, what: What, place: u32) -> Option<Source> {
-        let source = match what {
-            What::Message { message, .. } if place > 0 => {
-                let sending = self.messages.at(message)?;
-                let (offset, _) = sending.plan.cut.fragment_at(place);
-                let left = u64::from(sending.plan.cut.unscheduled).checked_sub(offset)?;
-                let plain = sending.chain.is_none() && !sending.void;
-                let memory = piece(&sending.descriptor.segments, offset, left).filter(|_| plain)?;
-                Source {
-                    kind: Kind::Data,
-                    word: place,
-                    memory,
-                    fragment: sending.plan.cut.fragment,
-                }
-            }
-            What::Block { message, pull, offset, bytes } => {
-                let sending = self.messages.at(message)?;
-                let start = place * u32::from(sending.plan.cut.fragment);
-                let left = u64::from(bytes.checked_sub(start)?);
-                let offset = offset + u64::from(start);
-                let list = &sending.descriptor.segments;
-                let memory = piece(list, offset, left).filter(|_| sending.chain.is_none())?;
-                let word = BlockWord { pull, index: place as u16 }.emit();
-                Source { kind: Kind::Block, word, memory, fragment: sending.plan.cut.fragment }
-            }
-            What::Region(block) => {
-                let start = u64::from(place) * u64::from(block.fragment);
-                let memory = block.memory.part(start, u64::MAX);
-                let word = BlockWord { pull: block.pull, index: place as u16 }.emit();
-                Source { kind: Kind::Block, word, memory, fragment: block.fragment }
+        if let (What::Message { .. }, 0) = (what, place) {
+            return None;
+        }
+        let (kind, word, _) = what.head(place);
+        let message = what.message().and_then(|index| self.messages.at(index));
+        let Piece { offset, left, fragment } = what.piece(place, message)?;
+        let memory = match (what, message) {
+            (What::Region(block), _) => block.memory.part(offset, left),
+            (_, Some(sending)) if sending.chain.is_none() && !sending.void => {
+                // The first piece of the list there.
+                sending.descriptor.segments.range(offset, left, Err).err()?
             }
             _ => return None,
         };
-        (u64::from(source.fragment) > INLINE_PAYLOAD_BYTES).then_some(source)
+        let source = Source { kind, word, memory, fragment };
+        (u64::from(fragment) > INLINE_PAYLOAD_BYTES).then_some(source)
     }
 
     /// Builds the frames of a run, and notes that they went out. Returns how many.
@@ -225,9 +208,4 @@ impl SendPath {
         let beyond = |known: Sequence| acknowledge.since(known) > 0;
         beyond(entry.next) || entry.active.as_deref().is_some_and(|active| beyond(active.unacked))
     }
-}
-
-/// The first piece of a range of the list.
-fn piece(list: &SegmentList, offset: u64, bytes: u64) -> Option<Segment> {
-    list.range(offset, bytes, Err).err()
 }

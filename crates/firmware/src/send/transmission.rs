@@ -4,7 +4,7 @@ use emp_wire::{DoneStatus, Flags, LONG_FRAME_BYTES, Sequence};
 
 use super::active::Active;
 use super::bookkeeping::handle;
-use super::build::{First, Form, build_first};
+use super::build::{First, build_first};
 use super::long::load_of;
 use super::record::{FrameState, Load, Record, What};
 use super::timer::DETOUR_RUNS;
@@ -12,7 +12,7 @@ use super::{SendMessage, SendPath, SendPeer, Stage, Work};
 use crate::counters::Counter;
 use crate::cross::{Control, Cross, RouteNews};
 use crate::descriptor::Status;
-use crate::encode::EncodeError;
+use crate::encode::{EncodeError, Line};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::{HostMemory, Segment};
 use crate::path::table::Target;
@@ -176,7 +176,7 @@ impl SendPath {
         self.bound(now, peer);
         let entry = &self.peers[peer];
         let active = entry.active.as_deref()?;
-        if !entry.found {
+        if !entry.is_found() {
             return None;
         }
         // What a timer found is resent whatever else may be in flight: nobody knows whether that is.
@@ -340,10 +340,10 @@ impl SendPath {
         let (path, way) = paths.pick(path_for(active, record, sequence, paths));
         let load = load_of(record, message, place, paths.long_above(path));
         let flags = self.flags(entry, active, record, (sequence, message), (path, load));
-        let form = Form {
+        let line = Line {
+            peers: out.peers,
+            peer: &out.peers[peer],
             way,
-            flags,
-            sequence,
             inline_bytes: self.inline_bytes(way, record),
             check_payload: self.checks_payload(way),
             // Where a train lands, each frame has a link frame of its own.
@@ -355,9 +355,9 @@ impl SendPath {
             (What::Message { message: at, number }, Some(message)) if place == 0 => {
                 let handle = handle(at, self.messages.generation(at));
                 let first = First { shape: message.shape(), plan: message.plan, handle, number };
-                build_first(&mut self.pool, peer, first, &form, out)?
+                build_first(&mut self.pool, peer, first, (&line, flags, sequence), out)?
             }
-            _ => self.build(peer, what, place, &form, out)?,
+            _ => self.build(peer, what, place, (&line, flags, sequence), out)?,
         };
         self.counters.add(Counter::BytesCopied, copied);
         let requested = flags.has(Flags::ACK_REQUEST);
@@ -389,7 +389,8 @@ impl SendPath {
             (What::Question, _) => true,
             _ => false,
         };
-        let low = self.asks(entry, path, sequence, load.bytes);
+        let window = entry.window(&self.further, path);
+        let low = self.asks(entry, (path, window), sequence, load.bytes);
         let resent = active.frame(sequence).state == FrameState::Lost;
         let tried = place == 0 && active.refusals > 0;
         Flags::ACK

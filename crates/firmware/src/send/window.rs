@@ -164,11 +164,10 @@ impl SendPath {
     pub(super) fn asks(
         &self,
         entry: &SendPeer,
-        path: PathId,
+        (path, window): (PathId, u32),
         sequence: Sequence,
         bytes: u16,
     ) -> bool {
-        let window = entry.window(&self.further, path);
         let Some(active) = entry.active.as_deref() else { return false };
         let room = active.room_behind((path, sequence), bytes.into(), window);
         active.asks(&room, self.profile.request_ack_below, self.profile.collection)

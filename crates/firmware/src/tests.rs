@@ -3,6 +3,7 @@
 
 use alloc::string::String;
 use alloc::vec;
+use alloc::vec::Vec;
 
 use emp_wire::{Checksum, LinkAddress, NodeId};
 
@@ -196,7 +197,7 @@ fn who_owes_a_done_is_found_among_those_alone() {
     }
     let awaited = |hub: &mut Firmware| {
         let before = LOOKS.get();
-        let peers = hub.send.peers_awaited().to_vec();
+        let peers: Vec<u32> = hub.send.peers_awaited().collect();
         (peers, LOOKS.get() - before)
     };
     let two = hub.peers.peek(NodeId(2)).expect("it was posted to");

@@ -39,7 +39,7 @@ impl Endpoint {
     }
 
     /// As [`send_wait`](Self::send_wait), with options. Of [`CompletionMode`], `Auto` and `Delivered` wait for delivery;
-    /// `Buffered`, for messages of up to one frame, until the message is copied and the node takes care of it: such a message
+    /// `Buffered`, for messages of up to [`Node::buffered_bytes_max`](crate::Node::buffered_bytes_max), until the message is copied and the node takes care of it: such a message
     /// may still be lost with its destination, which only [`Node::close`](crate::Node::close) tells. `synchronous` waits until a receive has
     /// matched the message.
     pub fn send_wait_with<B: SendBuffer>(

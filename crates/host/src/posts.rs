@@ -29,6 +29,12 @@ impl Departing {
         }
     }
 
+    /// It brings values back.
+    #[inline(always)]
+    fn fetches(&self) -> bool {
+        matches!(self, Self::Atomic(AtomicDescriptor { fetch_into: Some(_), .. }))
+    }
+
     /// As [`Firmware::post_send_into`], for an operation of this context.
     #[inline(always)]
     fn post_into(
@@ -101,7 +107,8 @@ impl Core {
         // A message of several frames is timed from here, by whatever path and in however many frames it leaves (`PATH-9`); of small ones
         // the reading takes the time in which they are under way.
         let single = self.firmware().map_or(0, Firmware::single_frame_bytes_max) as u64;
-        let timed = posted.bytes() > single;
+        // What waits for an answer begins now: the last turn may have been seconds ago.
+        let timed = posted.bytes() > single || posted.fetches();
         let last = if timed { self.post_time(more) } else { self.last_turn.max(self.last_post) };
         let Self { firmware: Some(firmware), outgoing, memory, links, seldom, .. } = self else {
             return Err(PostError::Closing);

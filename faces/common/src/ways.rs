@@ -152,15 +152,19 @@ fn is_card(interface: &Interface) -> bool {
 /// sockets have none: one that it opened would take a grace period to close, tens of milliseconds and, while many processes
 /// start on few cores, seconds.
 fn may_open_packet_sockets() -> bool {
-    // SAFETY: opens a socket, if at all, that takes no frames (protocol 0), and closes it.
-    unsafe {
-        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-        let socket = libc::socket(libc::AF_PACKET, kind, 0);
-        if socket >= 0 {
-            return libc::close(socket) == 0;
+    let opens = |kind: libc::c_int| {
+        // SAFETY: opens a socket, if at all, that takes no frames (protocol 0), and closes it.
+        unsafe {
+            let socket = libc::socket(libc::AF_PACKET, kind | libc::SOCK_CLOEXEC, 0);
+            if socket >= 0 { Ok(libc::close(socket)) } else { Err(std::io::Error::last_os_error()) }
         }
+    };
+    match opens(libc::SOCK_SEQPACKET).map_err(|error| error.raw_os_error()) {
+        Err(Some(libc::ESOCKTNOSUPPORT)) => true,
+        Err(Some(libc::EPERM)) => false,
+        // A security module that has an opinion of types of sockets.
+        _ => opens(libc::SOCK_RAW).is_ok(),
     }
-    std::io::Error::last_os_error().raw_os_error() == Some(libc::ESOCKTNOSUPPORT)
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ pub unsafe fn lend(
     if !waits && bytes <= most_copied as u64 {
         return Ok(Lent { segments, completion: CompletionMode::Buffered, copy: None });
     }
-    // It ends later than the call, or is too long for that: the bytes are kept here.
+    // It ends later than the call, or is too long for that: the provider has a copy of its own.
     // SAFETY: the caller says so.
     let copy = unsafe { copy(parts) };
     let address = copy.as_ptr().expose_provenance() as u64;

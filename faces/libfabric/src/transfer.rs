@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use emp_host::{
-    NodeId, RawSend, ReceiveDescriptor, Segment, SegmentList, Selector, SendDescriptor,
+    NodeId, PostError, RawSend, ReceiveDescriptor, Segment, SegmentList, Selector, SendDescriptor,
 };
 
 use crate::bindings::*;
@@ -85,6 +85,17 @@ impl EpInner {
     #[inline]
     pub unsafe fn send(&self, send: &Send<'_>) -> isize {
         let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
+        // SAFETY: as for this call.
+        unsafe { self.send_copying(send, enabled, enabled.copied) }
+    }
+
+    /// The same; injects of up to so many bytes are copied by the node, longer ones by the provider.
+    ///
+    /// # Safety
+    ///
+    /// As for [`send`](Self::send).
+    #[inline]
+    unsafe fn send_copying(&self, send: &Send<'_>, enabled: &Enabled, most_copied: usize) -> isize {
         if self.lacks(send.tagged, Caps::SEND) {
             return -(libc::EOPNOTSUPP as isize);
         }
@@ -100,7 +111,7 @@ impl EpInner {
         // An inject call has no completion that could wait.
         let level = if send.nameless { flags.without(OpFlags::COMPLETION_LEVELS) } else { flags };
         // SAFETY: libfabric's rules.
-        let lent = unsafe { lend(send.parts, list, inject, level, enabled.copied) };
+        let lent = unsafe { lend(send.parts, list, inject, level, most_copied) };
         let Lent { segments, completion, copy } = match lent {
             Ok(lent) => lent,
             Err(refused) => return refused,
@@ -147,6 +158,12 @@ impl EpInner {
             Ok(RawSend::Over(status)) => end_send(enabled, &operation(None), status),
             Ok(RawSend::Flying(raw)) => {
                 state.slots.insert(operation(Some(raw)));
+            }
+            // The node's room for copies is the same for all peers, and one that takes nothing may have filled it.
+            Err(PostError::PoolFull) if inject && most_copied > 0 => {
+                drop(state);
+                // SAFETY: as for this call.
+                return unsafe { self.send_copying(send, enabled, 0) };
             }
             Err(refused) => return refusal(refused),
         }

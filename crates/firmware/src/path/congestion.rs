@@ -150,6 +150,8 @@ pub(crate) struct Congestion {
     alpha: u16,
     /// What frames take by their length.
     serial: Serial,
+    /// The last round showed no queue.
+    emptied: bool,
 }
 
 impl Congestion {
@@ -178,6 +180,7 @@ impl Congestion {
         came_before: 0,
         alpha: MARKED_ONE as u16,
         serial: Serial::UNKNOWN,
+        emptied: false,
     };
 
     /// Bytes that may be under way.
@@ -193,7 +196,9 @@ impl Congestion {
     /// The round trip that a window is spread over which is less than a frame, in microseconds: what one as short as the window took in the
     /// last round. If that is not known, what frames take.
     pub(crate) const fn trip_us(&self, rtt: &Rtt) -> u32 {
-        if self.delay_us == u32::MAX { rtt.smoothed_us() } else { self.base_us + self.delay_us }
+        let seen_us = self.base_us.saturating_add(self.delay_us);
+        // A round in which a host did not run counts for no more than the average.
+        if seen_us < rtt.smoothed_us() { seen_us } else { rtt.smoothed_us() }
     }
 
     /// There was more to be sent than the window allows. The receiver has `room` for so many bytes; `unit` is how long a long frame is,
@@ -218,8 +223,10 @@ impl Congestion {
         self.acked = self.acked.saturating_add(acked.bytes);
         self.marked = self.marked.saturating_add(acked.marked);
         if let Some(sample_us) = acked.sample_us {
-            let beyond = acked.sample_bytes.saturating_sub(self.bytes());
-            self.serial.learn(sample_us.saturating_sub(self.base_us(rtt)), acked.sample_bytes);
+            // A look with little of ours leaves a whole long frame, whose length is no queue, either.
+            let ours = if self.draining > 0 { self.window / DRAINED_PART } else { self.window };
+            let beyond = acked.sample_bytes.saturating_sub(ours);
+            self.serial.learn(sample_us, acked.sample_bytes, self.base_us(rtt));
             self.least_us = self.least_us.min(sample_us.saturating_sub(self.serial.us(beyond)));
         }
         if self.window < self.threshold && self.limited && self.draining == 0 {
@@ -301,10 +308,12 @@ impl Congestion {
             self.competing |= self.floor_us.saturating_sub(base_us) > COMPETING_US;
             (self.floor_us, self.floor_rounds) = (u32::MAX, 0);
         }
-        // Whether the others have gone shows when our own part of the queue is not there, or nobody's is.
-        if delay_us < QUEUE_US / 2 || drained && delay_us < QUEUE_MAX_US {
+        // Whether the others have gone shows when our own part of the queue is not there, or nobody's is for two rounds.
+        let emptied = delay_us < QUEUE_US / 2;
+        if emptied && self.emptied || drained && delay_us < QUEUE_MAX_US {
             self.competing = false;
         }
+        self.emptied = emptied;
         let stood = self.competing || delay_us > QUEUE_US / 2;
         if !stood || least_us < self.record_us && !drained {
             // Another has let the queue drain: the next time both do together.

@@ -54,9 +54,14 @@ impl Samples {
         if usize::from(self.count) < MEDIAN_OF {
             return None;
         }
-        self.count = 0;
-        self.taken.sort_unstable();
-        Some(self.taken[MEDIAN_OF / 2].clamp(1, u32::MAX / 2))
+        self.rest()
+    }
+
+    /// The same of what there is, if that is anything.
+    fn rest(&mut self) -> Option<u32> {
+        let taken = &mut self.taken[..usize::from(core::mem::take(&mut self.count))];
+        taken.sort_unstable();
+        Some((*taken.get(taken.len() / 2)?).clamp(1, u32::MAX / 2))
     }
 }
 
@@ -69,7 +74,7 @@ struct Trial {
     turn: usize,
     left: u8,
     samples: Samples,
-    /// Medians of each path's turns, in nanoseconds. 0: too few of that turn's messages were timed.
+    /// Medians of each path's turns, in nanoseconds. 0: none of that turn's messages was timed.
     medians: [[u32; TURNS]; 2],
     turns_over: usize,
 }
@@ -93,12 +98,16 @@ impl Trial {
 
     /// A message has arrived by the path whose turn it is. True if the trial is over.
     fn take(&mut self, took_ns: Option<u32>) -> bool {
-        if let Some(ns) = took_ns.filter(|_| self.left < TURN_MESSAGES)
-            && let Some(median) = self.samples.take(ns)
-        {
+        let told = took_ns.filter(|_| self.left < TURN_MESSAGES);
+        let mut median = told.and_then(|ns| self.samples.take(ns));
+        self.left -= 1;
+        if self.left == 0 {
+            // Others may have been under way beside some of them.
+            median = median.or_else(|| self.samples.rest());
+        }
+        if let Some(median) = median {
             self.medians[self.turn][self.turns_over / 2] = median;
         }
-        self.left -= 1;
         if self.left > 0 {
             return false;
         }
@@ -142,6 +151,8 @@ struct Class {
     credit_ns: u32,
     /// Messages since the last trial.
     since: u16,
+    /// The last trial told nothing, as hardly any message was timed.
+    told_nothing: bool,
     /// Trials in a row that this path has won, if any.
     won: Option<(PathId, u8)>,
 }
@@ -165,7 +176,9 @@ impl Class {
     fn end_trial(&mut self) -> bool {
         (self.since, self.credit_ns) = (0, 0);
         let Some(trial) = self.trial.take() else { return false };
-        let ([path, now], Some([tried_ns, now_ns])) = (trial.paths, trial.result()) else {
+        let result = trial.result();
+        self.told_nothing = result.is_none();
+        let ([path, now], Some([tried_ns, now_ns])) = (trial.paths, result) else {
             return false;
         };
         // What was seen before was at another time.
@@ -203,7 +216,7 @@ impl Class {
         self.credit_ns = self.credit_ns.saturating_add(now_ns / (CREDIT / MEDIAN_OF as u32));
         let Some((more_ns, path)) = next.filter(|_| self.trial.is_none()) else { return };
         let won = self.won.is_some_and(|(won, _)| won == path);
-        let soon = self.tried[path.index()].is_none() || won;
+        let soon = !self.told_nothing && (self.tried[path.index()].is_none() || won);
         let apart = if soon { APART.0 } else { APART.1 };
         if self.since >= apart && more_ns * u64::from(TRIAL_MESSAGES) <= self.credit_ns.into() {
             self.trial = Some(Trial::new(path, now));
@@ -381,6 +394,37 @@ mod tests {
             let sent = pair.run(5_000, |path, _| if path == SECOND { 18_000 } else { 22_000 });
             assert!(sent[0] < 200, "{waiting} at first: {sent:?}");
         }
+    }
+
+    /// Of those that are timed, one in so many, the slower path in use first and then the quicker: messages by the other path, at first and later.
+    fn seldom_timed(one_in: u32) -> [u32; 2] {
+        let mut pair = Pair::new([1_000, 1_001]);
+        let mut noise = 1u32;
+        let mut by_second = [0; 2];
+        for message in 0..50_000 {
+            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let path = pair.learned.path(2).unwrap_or(FIRST);
+            by_second[usize::from(message >= 5_000)] += u32::from(path == SECOND);
+            let took = if path == SECOND { 8_000 } else { 12_000 };
+            if pair.learned.take(path, 2, (noise >> 16).is_multiple_of(one_in).then_some(took)) {
+                pair.learned.decide(2, &pair.costs);
+            }
+        }
+        by_second
+    }
+
+    /// Where every second message is followed by another before it is acknowledged the quicker path is found all the same.
+    #[test]
+    fn half_of_the_messages_timed_are_enough() {
+        let [_, later] = seldom_timed(2);
+        assert!(later > 43_000, "{later} of 45,000 by the quicker path");
+    }
+
+    /// Where too few are, hardly anything is tried.
+    #[test]
+    fn trials_that_tell_nothing_are_far_apart() {
+        let [first, later] = seldom_timed(32);
+        assert!(first + later < 2_000, "{first} and {later} of 50,000 by the other path");
     }
 
     /// Where nothing is timed, as in a stream, a trial that has begun ends.

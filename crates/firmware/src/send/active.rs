@@ -344,6 +344,11 @@ impl Active {
         }
     }
 
+    /// Replaces what is left of a message's blocks by skips, and takes those out that wait.
+    pub(super) fn skip_blocks(&mut self, index: u32) {
+        self.skip(|what| matches!(what, What::Block { message, .. } if *message == index));
+    }
+
     /// Replaces what is left of some frames by skips, and takes blocks of the same out that wait.
     fn skip(&mut self, mut is_of: impl FnMut(&What) -> bool) {
         for record in &mut self.records {

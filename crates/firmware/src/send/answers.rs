@@ -97,6 +97,8 @@ impl SendPath {
             other.is_some_and(|other| (other.wrapping_sub(number) as i32) < 0)
         });
         active.pending.insert(place, index);
+        // It begins anew: what was asked of it before is of another cut.
+        active.skip_blocks(index);
         active.refusals += 1;
         let (least, most) = NOT_READY_BACKOFF;
         let grown = Span(least.0 << (active.refusals - 1).min(10));

@@ -63,6 +63,10 @@ pub(super) struct Group {
     looked_at: Option<Instant>,
     /// A frame that came here though its tag is another member's, and the table's generation then.
     suspect: Option<(u16, u32)>,
+    /// Since when somebody has had the program's lock whenever this one looked.
+    deferred: Option<Instant>,
+    /// Generation of the table that this one has had installed because of such frames.
+    installed: Option<u32>,
     /// Tags of which frames came here that are no member's: the node that does without the group, other users' nodes. This
     /// socket's filter drops most of these.
     passed_over: Vec<u16>,
@@ -117,6 +121,8 @@ impl Group {
             process,
             looked_at: None,
             suspect: None,
+            deferred: None,
+            installed: None,
             passed_over: Vec::new(),
         }))
     }
@@ -130,9 +136,14 @@ impl Group {
             return;
         }
         self.looked_at = Some(now);
-        // The kernel may not go by the table yet: then such a frame says nothing of the table.
+        // While the program is being set such a frame says nothing of the table, unless whoever sets it was stopped.
         if locks::is_locked(&self.file, PROGRAM_LOCK).is_ok_and(|locked| locked) {
-            return;
+            let since = *self.deferred.get_or_insert(now);
+            if now.duration_since(since) < LOCK_PATIENCE {
+                return;
+            }
+        } else {
+            self.deferred = None;
         }
         // Failing means that the table stays as it is: the next stray frame tries again.
         let Ok(members) = read(&self.file) else { return };
@@ -168,10 +179,18 @@ impl Group {
 
     fn mend(&mut self, socket: BorrowedFd<'_>, (tag, generation): (u16, u32)) -> io::Result<()> {
         self.suspect = None;
-        let _lock = TableLock::take(&self.file)?;
+        // Nobody who receives waits for those that hold it: the next such frame tries again.
+        if !locks::try_lock(&self.file, TABLE_LOCK)? {
+            return Ok(());
+        }
+        let _lock = TableLock(&self.file);
         let mut members = read(&self.file)?;
         if members.generation != generation {
             return Ok(());
+        }
+        if self.installed.replace(generation) != Some(generation) {
+            // The table may be right, and the program an older one: of a process that was killed or stopped as it set it.
+            return install(socket, &members);
         }
         sweep(&self.file, &mut members, Some(self.slot));
         members.seen_by(self.slot, tag);

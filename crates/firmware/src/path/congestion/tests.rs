@@ -510,5 +510,9 @@ fn an_empty_queue_is_no_others() {
     long.round(50 + QUEUE_US / 2);
     assert!(long.own.competing);
     long.round(50 + QUEUE_US / 2 - 1);
+    long.round(50 + QUEUE_US / 2);
+    long.round(50 + QUEUE_US / 2 - 1);
+    assert!(long.own.competing, "one round alone may be mistaken");
+    long.round(50 + QUEUE_US / 2 - 1);
     assert!(!long.own.competing);
 }

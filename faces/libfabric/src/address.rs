@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use emp_face::node::SOME_MAC;
 use emp_host::NodeId;
 
+use crate::domain::ENDPOINTS_MAX;
+
 /// Bytes of an address. Half of what MPICH has room for.
 pub const ADDRESS_BYTES: usize = 32;
 
@@ -105,13 +107,16 @@ impl EpAddress {
         bytes
     }
 
-    /// `None` if these are not the bytes of an address.
+    /// `None` if these are not the bytes of an address: no domain has endpoints from [`ENDPOINTS_MAX`] on.
     pub fn decode(bytes: &[u8; ADDRESS_BYTES]) -> Option<Self> {
         let node = NodeId(u64::from_be_bytes(*bytes.first_chunk()?));
         if bytes[11] != VERSION || node == NodeId::ANY {
             return None;
         }
         let endpoint = u16::from_be_bytes([bytes[8], bytes[9]]);
+        if endpoint >= ENDPOINTS_MAX {
+            return None;
+        }
         let port = u16::from_be_bytes([bytes[12], bytes[13]]);
         let has = |bit| bytes[10] & bit != 0;
         let ip: Option<IpAddr> = if has(HAS_IPV4) {
@@ -168,7 +173,7 @@ pub fn parse_exact(text: &str) -> Option<EpAddress> {
     let Some(endpoint) = endpoint else {
         return parts.next().is_none().then_some(EpAddress::of_service(node));
     };
-    let endpoint = endpoint.parse().ok()?;
+    let endpoint = endpoint.parse().ok().filter(|endpoint| *endpoint < ENDPOINTS_MAX)?;
     let (mut mac, mut udp) = (None, None);
     for part in parts {
         match (parse_mac(part), part.parse::<SocketAddr>()) {
@@ -210,6 +215,17 @@ mod tests {
     }
 
     #[test]
+    fn no_endpoint_has_a_number_that_a_domain_does_not_give() {
+        let node = NodeId(7);
+        for (endpoint, good) in [(0, true), (255, true), (256, false), (32768, false)] {
+            let address = EpAddress { node, endpoint, mac: None, udp: None, service: false };
+            assert_eq!(EpAddress::decode(&address.encode()).is_some(), good, "{endpoint}");
+            let text = format!("0000000000000007:{endpoint}");
+            assert_eq!(parse_exact(&text).is_some(), good, "{text}");
+        }
+    }
+
+    #[test]
     fn people_can_read_them() {
         let here: SocketAddr = "10.1.2.3:700".parse().unwrap();
         let (mac, udp) = (Some([2, 3, 4, 5, 6, 7]), Some(here));
@@ -229,7 +245,7 @@ mod tests {
         let mac = Some([2, 3, 4, 5, 6, 7]);
         for (mac, udp) in [(None, None), (mac, None), (mac, Some(v4)), (None, Some(v6))] {
             let address =
-                EpAddress { node: NodeId(u64::MAX), endpoint: 512, mac, udp, service: false };
+                EpAddress { node: NodeId(u64::MAX), endpoint: 255, mac, udp, service: false };
             let text = address.to_string();
             assert_eq!(parse_exact(text.strip_prefix("fi_emp://@").unwrap()), Some(address));
         }

@@ -14,7 +14,8 @@ use crate::tables::{EqOps, FidOps};
 use crate::wait_objects::WaitObject;
 use emp_face::users::{Use, Users};
 
-/// Events that wait to be read; more are refused.
+/// Events that wait to be read and beside which an application may write its own. What an insertion has to tell is never
+/// dropped: the application waits for it, and has made those events itself, one for each address that was none.
 const EVENTS_MAX: usize = 4096;
 
 /// What happened.
@@ -59,22 +60,20 @@ impl EqInner {
     /// Adds an event.
     pub fn push(&self, event: u32, entry: FiEqEntry) {
         let fields = [entry.fid.addr() as u64, entry.context.addr() as u64, entry.data];
-        self.push_bytes(event, fields.iter().flat_map(|field| field.to_ne_bytes()).collect());
+        let bytes = fields.iter().flat_map(|field| field.to_ne_bytes()).collect();
+        self.push_event(Event::Good(event, bytes), usize::MAX);
     }
 
     /// Adds an address that could not be inserted.
     pub fn push_error(&self, entry: FiEqEntry) {
         let pointers = [entry.fid.expose_provenance(), entry.context.expose_provenance()];
-        self.push_event(Event::Bad(pointers, entry.data, libc::EINVAL));
+        self.push_event(Event::Bad(pointers, entry.data, libc::EINVAL), usize::MAX);
     }
 
-    fn push_bytes(&self, event: u32, bytes: Vec<u8>) -> bool {
-        self.push_event(Event::Good(event, bytes))
-    }
-
-    fn push_event(&self, event: Event) -> bool {
+    /// Adds an event unless so many wait already; false if they do.
+    fn push_event(&self, event: Event, most: usize) -> bool {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = events.len() < EVENTS_MAX;
+        let room = events.len() < most;
         if room {
             events.push_back(event);
             self.more.notify_all();
@@ -173,7 +172,7 @@ entry! {
         };
         into.fid = std::ptr::with_exposed_provenance_mut(*fid);
         into.context = std::ptr::with_exposed_provenance_mut(*context);
-        (into.data, into.err, into.prov_errno) = (*data, *error, 0);
+        (into.data, into.err, into.prov_errno) = (*data, *error, *error);
         into.err_data_size = 0;
         if !flags.has(EqFlags::PEEK) {
             events.pop_front();
@@ -183,14 +182,20 @@ entry! {
 
     fn write(eq: &Eq, event: u32, from: *const c_void, len: usize, _flags: u64) -> isize {
         let bytes = list!(from.cast::<u8>(), len).to_vec();
-        if eq.inner.push_bytes(event, bytes) { len as isize } else { -(libc::EAGAIN as isize) }
+        let written = eq.inner.push_event(Event::Good(event, bytes), EVENTS_MAX);
+        if written { len as isize } else { -(error::OVERRUN as isize) }
     }
 
     fn strerror(
-        _eq: *mut Eq, _error: c_int, _data: *const c_void, into: *mut c_char, room: usize,
+        _eq: *mut Eq, number: c_int, _data: *const c_void, into: *mut c_char, room: usize,
     ) -> *const c_char {
+        let text = match number {
+            0 => c"no error",
+            libc::EINVAL => c"not an address that can be inserted: the log says why (FI_LOG_LEVEL=warn)",
+            _ => c"not an error of EMP's event queues",
+        };
         // SAFETY: libfabric's rules: so much room.
-        unsafe { put_text("no error", into, room) };
-        c"no error".as_ptr()
+        unsafe { put_text(&text.to_string_lossy(), into, room) };
+        text.as_ptr()
     }
 }

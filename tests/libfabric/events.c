@@ -146,6 +146,144 @@ static void of_an_endpoint(void)
 	world_close(&world);
 }
 
+/* An operation on two regions is one for the endpoint, and one for each of the regions. */
+static void of_several_regions(void)
+{
+	struct world world;
+	struct options options = {.caps = FI_MSG | FI_RMA | FI_ATOMIC | FI_RMA_EVENT, .disabled = 1};
+	struct fid_cntr *reads, *writes;
+	struct counted one, other;
+	uint64_t first[8] = {0}, second[8] = {0}, here[4] = {1, 1, 1, 1}, got[4];
+	struct fi_cq_tagged_entry entry;
+
+	world_open(&world, &options);
+	EQUAL(fi_cntr_open(world.b.domain, NULL, &reads, NULL), 0);
+	EQUAL(fi_cntr_open(world.b.domain, NULL, &writes, NULL), 0);
+	EQUAL(fi_ep_bind(world.b.ep, &reads->fid, FI_REMOTE_READ), 0);
+	EQUAL(fi_ep_bind(world.b.ep, &writes->fid, FI_REMOTE_WRITE), 0);
+	EQUAL(fi_enable(world.a.ep), 0);
+	EQUAL(fi_enable(world.b.ep), 0);
+	counted_open(&one, &world.b, first, sizeof first, FI_REMOTE_READ | FI_REMOTE_WRITE, 11);
+	counted_open(&other, &world.b, second, sizeof second, FI_REMOTE_READ | FI_REMOTE_WRITE, 12);
+	struct fid_ep *ep = world.a.ep;
+
+	struct iovec iov = {here, sizeof here};
+	struct fi_rma_iov runs[3] = {{.addr = 0, .len = 8, .key = 11}, {.addr = 0, .len = 16, .key = 12},
+				     {.addr = 16, .len = 8, .key = 11}};
+	struct fi_msg_rma message = {.msg_iov = &iov, .iov_count = 1, .addr = world.a.peer,
+				     .rma_iov = runs, .rma_iov_count = 3, .data = 77};
+	EQUAL(fi_writemsg(ep, &message, FI_COMPLETION), 0);
+	ended(&world);
+	come_to(&world, &one, 0, 1);
+	come_to(&world, &other, 0, 1);
+	EQUAL(fi_readmsg(ep, &message, FI_COMPLETION), 0);
+	ended(&world);
+	come_to(&world, &one, 1, 1);
+	come_to(&world, &other, 1, 1);
+	/* Its data is told with the last run; the other region counts it all the same. */
+	EQUAL(fi_writemsg(ep, &message, FI_COMPLETION | FI_REMOTE_CQ_DATA), 0);
+	ended(&world);
+	EQUAL(next(&world, &world.b, &entry), 1);
+	CHECK((entry.flags & FI_REMOTE_CQ_DATA) && entry.data == 77);
+	come_to(&world, &one, 1, 2);
+	come_to(&world, &other, 1, 2);
+
+	struct fi_ioc ioc = {here, 4}, result = {got, 4};
+	struct fi_rma_ioc elements[3] = {{.addr = 0, .count = 1, .key = 11}, {.addr = 0, .count = 2, .key = 12},
+					 {.addr = 16, .count = 1, .key = 11}};
+	struct fi_msg_atomic atomic = {.msg_iov = &ioc, .iov_count = 1, .addr = world.a.peer, .rma_iov = elements,
+				       .rma_iov_count = 3, .datatype = FI_UINT64, .op = FI_SUM};
+	EQUAL(fi_atomicmsg(ep, &atomic, FI_COMPLETION), 0);
+	ended(&world);
+	come_to(&world, &one, 1, 3);
+	come_to(&world, &other, 1, 3);
+	EQUAL(fi_fetch_atomicmsg(ep, &atomic, &result, NULL, 1, FI_COMPLETION), 0);
+	ended(&world);
+	come_to(&world, &one, 2, 3);
+	come_to(&world, &other, 2, 3);
+	CHECK(first[0] == 3 && first[2] == 3 && second[0] == 3 && second[1] == 3 && got[0] == 2 && got[3] == 2);
+	/* Nothing comes after. */
+	turn(&world, 0.02);
+	come_to(&world, &one, 2, 3);
+	come_to(&world, &other, 2, 3);
+	EQUAL(fi_cntr_read(reads), 2);
+	EQUAL(fi_cntr_read(writes), 3);
+	counted_close(&one);
+	counted_close(&other);
+	nothing(&world, &world.b);
+	EQUAL(fi_close(&world.b.ep->fid), 0);
+	EQUAL(fi_close(&reads->fid), 0);
+	EQUAL(fi_close(&writes->fid), 0);
+	EQUAL(fi_endpoint(world.b.domain, world.info, &world.b.ep, NULL), 0);
+	world_close(&world);
+}
+
+/* Regions may be closed before endpoints: an endpoint that is closed then is gone, and its number free, though the counter that the
+ * region had lives on. */
+static void regions_closed_first(void)
+{
+	struct world world;
+	struct options options = {.caps = FI_MSG | FI_RMA | FI_RMA_EVENT};
+	struct fid_cntr *counter;
+	struct fid_mr *mr;
+	struct fid_ep *ep;
+	char there[64];
+	int rounds = 0, result = 0;
+
+	world_open(&world, &options);
+	EQUAL(fi_cntr_open(world.b.domain, NULL, &counter, NULL), 0);
+	/* More than a domain has endpoints. */
+	for (; rounds < 300 && !result; rounds++) {
+		EQUAL(fi_mr_reg(world.b.domain, there, 64, FI_REMOTE_WRITE, 0, 5, 0, &mr, NULL), 0);
+		EQUAL(fi_mr_bind(mr, &counter->fid, FI_REMOTE_WRITE), 0);
+		result = fi_endpoint(world.b.domain, world.info, &ep, NULL);
+		if (!result) {
+			EQUAL(fi_ep_bind(ep, &world.b.av->fid, 0), 0);
+			EQUAL(fi_ep_bind(ep, &world.b.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+			EQUAL(fi_enable(ep), 0);
+		}
+		EQUAL(fi_close(&mr->fid), 0);
+		if (!result)
+			EQUAL(fi_close(&ep->fid), 0);
+	}
+	EQUAL(result, 0);
+	EQUAL(rounds, 300);
+	EQUAL(fi_close(&counter->fid), 0);
+	world_close(&world);
+}
+
+/* A counter of two regions, or of a region and the endpoint, goes on counting when one of them is closed: who looks at nothing
+ * else sees what comes. */
+static void one_of_two_closed(int by_endpoint)
+{
+	struct world world;
+	struct options options = {.caps = FI_MSG | FI_RMA | FI_RMA_EVENT, .disabled = 1};
+	struct fid_cntr *counter;
+	struct fid_mr *mr, *other;
+	char there[64], here[64];
+
+	world_open(&world, &options);
+	EQUAL(fi_cntr_open(world.b.domain, NULL, &counter, NULL), 0);
+	if (by_endpoint)
+		EQUAL(fi_ep_bind(world.b.ep, &counter->fid, FI_REMOTE_WRITE), 0);
+	EQUAL(fi_enable(world.a.ep), 0);
+	EQUAL(fi_enable(world.b.ep), 0);
+	EQUAL(fi_mr_reg(world.b.domain, there, 64, FI_REMOTE_WRITE, 0, 5, 0, &mr, NULL), 0);
+	EQUAL(fi_mr_reg(world.b.domain, there, 64, FI_REMOTE_WRITE, 0, 6, 0, &other, NULL), 0);
+	EQUAL(fi_mr_bind(mr, &counter->fid, FI_REMOTE_WRITE), 0);
+	if (!by_endpoint)
+		EQUAL(fi_mr_bind(other, &counter->fid, FI_REMOTE_WRITE), 0);
+	EQUAL(fi_close(&mr->fid), 0);
+	EQUAL(fi_write(world.a.ep, here, 64, NULL, world.a.peer, 0, 6, NULL), 0);
+	EQUAL(fi_cntr_wait(counter, 1, 5000), 0);
+	ended(&world);
+	EQUAL(fi_close(&other->fid), 0);
+	EQUAL(fi_close(&world.b.ep->fid), 0);
+	EQUAL(fi_close(&counter->fid), 0);
+	EQUAL(fi_endpoint(world.b.domain, world.info, &world.b.ep, NULL), 0);
+	world_close(&world);
+}
+
 /* As Sandia's SHMEM has it: the domain is opened for events, the endpoint that is written to as well, and those that write are
  * not; counters are bound when endpoints are enabled already, and what they send by is shared. */
 static void of_a_domain(void)
@@ -214,4 +352,8 @@ void test_events(void)
 	each_kind(1);
 	each_kind(0);
 	of_an_endpoint();
+	regions_closed_first();
+	of_several_regions();
+	one_of_two_closed(0);
+	one_of_two_closed(1);
 }

@@ -53,6 +53,32 @@ static void foreign_objects(void)
 		EQUAL(world.a.av->fid.ops->bind(&world.a.av->fid, &foreign.fid, 0), -FI_EINVAL);
 		EQUAL(fi_trywait(world.fabric, fids, 1), -FI_EINVAL);
 	}
+	foreign.fid.fclass = FI_CLASS_EP;
+	struct fid_mr *mr;
+	EQUAL(fi_mr_reg(world.a.domain, &foreign, 16, FI_REMOTE_READ, 0, 1, 0, &mr, NULL), 0);
+	EQUAL(fi_mr_bind(mr, &foreign.fid, 0), -FI_EINVAL);
+	EQUAL(fi_mr_bind(mr, &world.b.ep->fid, 0), -FI_EINVAL);
+	EQUAL(fi_mr_bind(mr, &world.a.ep->fid, 0), 0);
+	EQUAL(fi_close(&mr->fid), 0);
+	/* Nobody may reach this one; it belongs to its domain as well. */
+	EQUAL(fi_mr_reg(world.a.domain, &foreign, 16, FI_SEND, 0, 1, 0, &mr, NULL), 0);
+	EQUAL(fi_mr_bind(mr, &world.b.ep->fid, 0), -FI_EINVAL);
+	EQUAL(fi_mr_bind(mr, &world.a.ep->fid, 0), 0);
+	EQUAL(fi_close(&mr->fid), 0);
+	world_close(&world);
+}
+
+/* An address vector tells its own domain's node where peers are: an endpoint of another domain would not find them. */
+static void another_domains_addresses(void)
+{
+	struct world world;
+	struct fid_ep *ep;
+
+	world_open(&world, NULL);
+	EQUAL(fi_endpoint(world.a.domain, world.info, &ep, NULL), 0);
+	EQUAL(fi_ep_bind(ep, &world.b.av->fid, 0), -FI_EINVAL);
+	EQUAL(fi_ep_bind(ep, &world.a.av->fid, 0), 0);
+	EQUAL(fi_close(&ep->fid), 0);
 	world_close(&world);
 }
 
@@ -166,8 +192,11 @@ static void woken(void *(*wait)(void *), int how)
 		struct fi_cq_tagged_entry entry;
 		pthread_t thread;
 
-		world_open(&world, NULL);
+		/* With an endpoint: who waits for a counter that belongs to none looks again each millisecond. */
+		world_open(&world, &(struct options){.disabled = 1});
 		EQUAL(fi_cntr_open(world.a.domain, &attr, &waiter.cntr, NULL), 0);
+		EQUAL(fi_ep_bind(world.a.ep, &waiter.cntr->fid, FI_SEND), 0);
+		EQUAL(fi_enable(world.a.ep), 0);
 		pthread_create(&thread, NULL, wait, &waiter);
 		usleep(30000);
 		waiter.began = now();
@@ -188,7 +217,9 @@ static void woken(void *(*wait)(void *), int how)
 			EQUAL(fi_cq_readerr(world.a.cq, &error, 0), 1);
 		}
 		CHECK(fi_cq_read(world.a.cq, &entry, 1) == -FI_EAGAIN);
+		EQUAL(fi_close(&world.a.ep->fid), 0);
 		EQUAL(fi_close(&waiter.cntr->fid), 0);
+		EQUAL(fi_endpoint(world.a.domain, world.info, &world.a.ep, NULL), 0);
 		world_close(&world);
 	}
 	qsort(times, 9, sizeof *times, by_time);
@@ -230,7 +261,8 @@ static void modes_of_registration(void)
 	static const struct {
 		uint32_t api;
 		int asked, given;
-	} cases[] = {{API, 0, 0}, {API, 1, 1}, {API, 2, 2}, {FI_VERSION(1, 4), 0, 2}, {FI_VERSION(1, 4), 1, 1}};
+	} cases[] = {{API, 0, 0}, {API, 1, 1}, {API, 2, 2}, {FI_VERSION(1, 4), 0, 1},
+		     {FI_VERSION(1, 4), 1, 1}, {FI_VERSION(1, 4), 2, 2}};
 
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct fi_info *hints = hints_new(), *info = NULL;
@@ -348,6 +380,7 @@ void test_manual(void)
 	no_collectives();
 	initiator_rights();
 	foreign_objects();
+	another_domains_addresses();
 	injects_with_a_level(FI_DELIVERY_COMPLETE, 0);
 	injects_with_a_level(FI_TRANSMIT_COMPLETE, 0);
 	injects_with_a_level(FI_MATCH_COMPLETE, 1);

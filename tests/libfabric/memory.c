@@ -120,6 +120,18 @@ static void forms(void)
 	EQUAL(fi_writemsg(ep, &message, 0), -FI_EINVAL);
 	message.rma_iov_count = 0;
 	EQUAL(fi_writemsg(ep, &message, 0), -FI_EINVAL);
+	/* One segment more than the endpoint was opened for: of reads, writes and those of several runs alike. */
+	size_t most = world.info->tx_attr->iov_limit;
+	struct iovec many[9];
+	struct fi_rma_iov two[2] = {{0, 1, 7}, {8, most, 7}};
+	struct fi_msg_rma more = {many, NULL, most + 1, to, two, 2, NULL, 0};
+	CHECK(most < 9);
+	for (int i = 0; i < 9; i++)
+		many[i] = (struct iovec){local + i, 1};
+	EQUAL(fi_writev(ep, many, NULL, most + 1, to, 0, 7, NULL), -FI_EINVAL);
+	EQUAL(fi_readv(ep, many, NULL, most + 1, to, 0, 7, NULL), -FI_EINVAL);
+	EQUAL(fi_writemsg(ep, &more, 0), -FI_EINVAL);
+	EQUAL(fi_readmsg(ep, &more, 0), -FI_EINVAL);
 	EQUAL(fi_inject_write(ep, local, 1 << 20, to, 0, 7), -FI_EMSGSIZE);
 	EQUAL(fi_write(ep, local, 1, NULL, 4711, 0, 7, NULL), -FI_EINVAL);
 	EQUAL(fi_close(&region->fid), 0);

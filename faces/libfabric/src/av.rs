@@ -31,7 +31,7 @@ const OPEN_FLAGS: AvFlags = AvFlags::EVENT.with(AvFlags::SYMMETRIC).with(AvFlags
 
 /// What endpoints keep of an address vector.
 pub struct AvInner {
-    domain: Arc<DomainInner>,
+    pub domain: Arc<DomainInner>,
     entries: RwLock<Entries>,
     /// Moves when an entry is removed, or called by another name.
     version: AtomicU64,

@@ -236,6 +236,12 @@ impl EpInner {
         Ok(())
     }
 
+    /// True if the counter counts its own operations.
+    pub fn has(&self, counter: &Arc<CntrInner>) -> bool {
+        let Some(enabled) = self.enabled.get() else { return false };
+        enabled.bound.counters.of(Directions::ALL).any(|own| Arc::ptr_eq(own, counter))
+    }
+
     /// From now on it makes progress when the counter is looked at.
     fn serve(self: &Arc<Self>, counter: &CntrInner, enabled: &Enabled) {
         join(&counter.endpoints, self);
@@ -280,6 +286,11 @@ impl EpInner {
     }
 }
 
+/// Segments of an operation; none named: all there can be.
+fn iov_limit(named: usize) -> usize {
+    if named == 0 { IOV_LIMIT } else { named }
+}
+
 pub type Endpoints = Mutex<Vec<Arc<EpInner>>>;
 
 pub fn join(endpoints: &Endpoints, endpoint: &Arc<EpInner>) {
@@ -316,8 +327,8 @@ entry! {
             rx_flags: Defaults::new(rx.map_or(OpFlags::NONE, |rx| rx.op_flags)),
             min_multi_recv: AtomicUsize::new(MIN_MULTI_RECV),
             iov_limits: (
-                tx.map_or(IOV_LIMIT, |tx| tx.iov_limit),
-                rx.map_or(IOV_LIMIT, |rx| rx.iov_limit),
+                iov_limit(tx.map_or(0, |tx| tx.iov_limit)),
+                iov_limit(rx.map_or(0, |rx| rx.iov_limit)),
             ),
             binding: Mutex::default(),
             uses: Mutex::default(),
@@ -400,7 +411,9 @@ entry! {
             }
             class::AV => {
                 let av: &Av = downcast!(to);
-                if bound.av.is_some() {
+                // What is inserted there is told to the node of its own domain only.
+                let here = Arc::ptr_eq(&av.inner.domain, &endpoint.inner.domain);
+                if bound.av.is_some() || !here {
                     return -libc::EINVAL;
                 }
                 bound.av = Some(Arc::clone(&av.inner));

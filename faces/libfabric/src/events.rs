@@ -3,9 +3,13 @@
 //! A target's node serves reads and atomics without anybody's help and tells nobody. Who was opened with `FI_RMA_EVENT`
 //! therefore tells its targets: a write carries the event with it, and after an atomic or a read that has ended well a write
 //! of no bytes follows, one more frame. Such puts come from the endpoint for tagged messages, which sends no others, so that
-//! they are not taken for `fi_writedata`. What is counted as a read goes to a region of no bytes that each such target has,
+//! they are not taken for `fi_writedata`. What is counted as a read goes to a region of its own that each such target has,
 //! as the region that was read may not be written; the key then travels as the immediate data.
+//!
+//! An operation on several regions is one for counters of the endpoint, and one for those of each region: what concerns the
+//! others goes to that region as well, and how many bytes are written there says what it is.
 
+use std::sync::atomic::AtomicU8;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use emp_host::{
@@ -20,26 +24,59 @@ use crate::slots::{Kind, Operation};
 use crate::status::refusal;
 use crate::transfer::EAGAIN;
 
-/// Key of the region that reads are announced to: libfabric's `FI_KEY_NOTAVAIL`, which no application has.
-const READS_KEY: u64 = u64::MAX;
+/// Key of the region that is written to for its key's sake: libfabric's `FI_KEY_NOTAVAIL`, which no application has.
+const EVENTS_KEY: u64 = u64::MAX;
+
+/// Bytes written there: a region was read (or an atomic gave its old values back), or it was read or written by an operation
+/// that is announced as one on another region already.
+const READ: usize = 0;
+const READ_TOO: usize = 1;
+const WRITTEN_TOO: usize = 2;
+
+/// What is written there: nobody reads it.
+static WRITTEN: [AtomicU8; WRITTEN_TOO] = [const { AtomicU8::new(0) }; WRITTEN_TOO];
 
 /// What announces an operation to its target.
 #[derive(Clone, Copy)]
 pub struct Event {
     target: RemoteRegion,
     immediate: u64,
+    bytes: usize,
 }
 
 impl Event {
     /// Of a write, which may carry it itself, or of an atomic that gave nothing back.
     pub fn of_write(target: RemoteRegion) -> Self {
-        Self { target, immediate: 0 }
+        Self { target, immediate: 0, bytes: 0 }
     }
 
     /// Of a read, or of an atomic that gave the old values back.
     pub fn of_read(target: RemoteRegion) -> Self {
-        let announced = RemoteRegion { key: READS_KEY, offset: 0, ..target };
-        Self { target: announced, immediate: target.key }
+        Self::named(target, READ)
+    }
+
+    fn named(target: RemoteRegion, bytes: usize) -> Self {
+        let announced = RemoteRegion { key: EVENTS_KEY, offset: 0, ..target };
+        Self { target: announced, immediate: target.key, bytes }
+    }
+
+    /// Of an operation on these runs of memory. `told`: the target counts the last run's region without being told.
+    pub fn of_several(targets: &[RemoteRegion], reads: bool, told: bool) -> Vec<Self> {
+        let whole = if told { targets.last() } else { targets.first() };
+        let Some(whole) = whole else { return Vec::new() };
+        let (of_one, too): (fn(RemoteRegion) -> Self, usize) = match reads {
+            true => (Self::of_read, READ_TOO),
+            false => (Self::of_write, WRITTEN_TOO),
+        };
+        let mut keys = vec![whole.key];
+        let mut events: Vec<_> = (!told).then(|| of_one(*whole)).into_iter().collect();
+        for target in targets {
+            if !keys.contains(&target.key) {
+                keys.push(target.key);
+                events.push(Self::named(*target, too));
+            }
+        }
+        events
     }
 }
 
@@ -62,17 +99,29 @@ impl Counted {
             return false;
         }
         regions.push((key, Arc::clone(counter), directions));
-        drop(regions);
-        let endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for endpoint in &endpoints {
+        for endpoint in &self.endpoints() {
             follow(counter, endpoint);
         }
         true
     }
 
-    /// A region is closed.
+    /// A region is closed: endpoints make progress no longer for counters that were its alone. The lock is held throughout, so
+    /// that a counter that is bound again meanwhile is followed.
     pub fn forget(&self, key: u64) {
-        self.regions().retain(|(other, _, _)| *other != key);
+        let mut regions = self.regions();
+        let (gone, left): (Vec<_>, Vec<_>) =
+            regions.drain(..).partition(|(other, _, _)| *other == key);
+        *regions = left;
+        let counted = |counter| regions.iter().any(|(_, other, _)| Arc::ptr_eq(other, counter));
+        for (_, counter, _) in gone.iter().filter(|(_, counter, _)| !counted(counter)) {
+            for endpoint in self.endpoints().iter().filter(|endpoint| !endpoint.has(counter)) {
+                leave(&counter.endpoints, endpoint);
+            }
+        }
+    }
+
+    fn endpoints(&self) -> Vec<Arc<EpInner>> {
+        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn count(&self, key: u64, direction: Directions) {
@@ -87,18 +136,16 @@ impl Counted {
 
     /// An endpoint that is told of events makes progress when one of the counters is looked at.
     pub fn enabled(&self, endpoint: &Arc<EpInner>) {
+        let regions = self.regions();
         join(&self.endpoints, endpoint);
-        let counters: Vec<_> =
-            self.regions().iter().map(|(_, counter, _)| counter.clone()).collect();
-        counters.iter().for_each(|counter| follow(counter, endpoint));
+        regions.iter().for_each(|(_, counter, _)| follow(counter, endpoint));
     }
 
     /// It is being closed.
     pub fn closing(&self, endpoint: &Arc<EpInner>) {
+        let regions = self.regions();
         leave(&self.endpoints, endpoint);
-        let counters: Vec<_> =
-            self.regions().iter().map(|(_, counter, _)| counter.clone()).collect();
-        counters.iter().for_each(|counter| leave(&counter.endpoints, endpoint));
+        regions.iter().for_each(|(_, counter, _)| leave(&counter.endpoints, endpoint));
     }
 }
 
@@ -110,23 +157,32 @@ fn follow(counter: &Arc<CntrInner>, endpoint: &Arc<EpInner>) {
 }
 
 impl DomainInner {
-    /// Makes the region that reads are announced to. That it is there already is no mistake.
+    /// Makes the region that events are announced to. That it is there already is no mistake.
     pub fn take_events(&self) {
         let Some(exporter) = self.exporter() else { return };
-        let nothing = Segment { address: 0, bytes: 0 };
-        // SAFETY: there is no memory in it.
+        let memory = written(WRITTEN.len());
+        // SAFETY: it lives as long as the process, may be written through its address, and nobody looks at it.
         let _ =
-            unsafe { exporter.export_region_raw(Some(READS_KEY), nothing, Rights::REMOTE_WRITE) };
+            unsafe { exporter.export_region_raw(Some(EVENTS_KEY), memory, Rights::REMOTE_WRITE) };
     }
+}
+
+/// So many bytes of [`WRITTEN`].
+fn written(bytes: usize) -> Segment {
+    Segment { address: WRITTEN.as_ptr().expose_provenance() as u64, bytes: bytes as u64 }
 }
 
 /// A peer has announced what it did.
 pub fn arrived(ep: &EpInner, enabled: &Enabled, completion: &Completion) {
-    let (direction, key) = match completion.match_bits {
-        READS_KEY => (Directions::REMOTE_READ, completion.immediate.unwrap_or(0)),
-        key => (Directions::REMOTE_WRITE, key),
-    };
-    count(ep, enabled, direction, key);
+    if completion.match_bits != EVENTS_KEY {
+        return count(ep, enabled, Directions::REMOTE_WRITE, completion.match_bits);
+    }
+    let key = completion.immediate.unwrap_or(0);
+    match completion.bytes as usize {
+        READ => count(ep, enabled, Directions::REMOTE_READ, key),
+        READ_TOO => ep.domain.counted.count(key, Directions::REMOTE_READ),
+        _ => ep.domain.counted.count(key, Directions::REMOTE_WRITE),
+    }
 }
 
 /// Counts what was done to a region.
@@ -158,12 +214,12 @@ impl State {
         let put = PutDescriptor {
             target: event.target,
             endpoint: 0,
-            segments: SegmentList::empty(),
+            segments: SegmentList::one(written(event.bytes)),
             immediate: Some(event.immediate),
             completion: CompletionMode::Auto,
             context: slot as u64,
         };
-        // SAFETY: there is no memory.
+        // SAFETY: what is read, if anything, lives as long as the process.
         match unsafe { enabled.tagged.post_put_raw(put) } {
             Ok(raw) => operation.raw = Some(raw),
             Err(refused) if refusal(refused) == EAGAIN => self.parked.push(slot),

@@ -396,10 +396,11 @@ fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>, api_vers
     domain.max_ep_rx_ctx = 1;
     domain.max_ep_stx_ctx = ENDPOINTS;
     domain.cntr_cnt = QUEUES;
-    // Names of today's rules: none of them is needed. Applications from before those know two others only.
+    // Names of today's rules: none of them is needed. Applications from before those know two others only; those that take
+    // either are made for the first, and Charm++ has no memory for long messages with the second.
     domain.mr_mode = match hint_mode {
         FI_MR_BASIC | FI_MR_SCALABLE => hint_mode,
-        _ if api_version < MR_MODE_BITS_SINCE => FI_MR_SCALABLE,
+        _ if api_version < MR_MODE_BITS_SINCE => FI_MR_BASIC,
         _ => 0,
     };
     domain.mr_iov_limit = 1;

@@ -11,6 +11,7 @@ use emp_host::{PostError, Rights, Segment};
 use crate::bindings::*;
 use crate::cntr::Cntr;
 use crate::domain::{Domain, DomainInner};
+use crate::endpoint::Ep;
 use crate::entry::entry;
 use crate::flags::{Directions, MrFlags};
 use crate::handle::{Object, downcast, fid, give, list, object, one, take};
@@ -25,8 +26,9 @@ pub struct Mr {
     fid: Fid,
     mem_desc: *mut c_void,
     key: u64,
-    /// Where it is exported; `None`: nobody may reach it.
-    exported: Option<Arc<DomainInner>>,
+    domain: Arc<DomainInner>,
+    /// False: nobody may reach it.
+    exported: bool,
     /// Counters that are bound to it.
     uses: Mutex<Vec<Use>>,
     _of: Use,
@@ -46,9 +48,11 @@ pub static OPS: MrOps = MrOps { size: size_of::<MrOps>(), reg, regv, regattr };
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        let Some(domain) = &self.exported else { return };
-        domain.counted.forget(self.key);
-        if let Some(exporter) = domain.exporter() {
+        if !self.exported {
+            return;
+        }
+        self.domain.counted.forget(self.key);
+        if let Some(exporter) = self.domain.exporter() {
             exporter.remove_region_raw(self.key);
         }
     }
@@ -88,8 +92,9 @@ unsafe fn register(
         }
     }
     let chosen_here = domain.mr_mode & FI_MR_PROV_KEY != 0;
-    let (mut key, mut exported) = (key, None);
-    if rights != Rights::NONE || chosen_here {
+    let exported = rights != Rights::NONE || chosen_here;
+    let mut key = key;
+    if exported {
         let Some(exporter) = domain.inner.exporter() else { return -libc::ENODEV };
         let wanted = (!chosen_here).then_some(key);
         // SAFETY: libfabric's rules: readable and writable as `access` says until it is closed.
@@ -112,11 +117,11 @@ unsafe fn register(
         if domain.mr_mode & FI_MR_VIRT_ADDR != 0 {
             exporter.set_region_base_raw(key, segment.address);
         }
-        exported = Some(Arc::clone(&domain.inner));
     }
     let fid = fid(class::MR, context, &FID);
     let (mem_desc, uses, of) = (std::ptr::null_mut(), Mutex::default(), domain.users.one());
-    let region = Mr { fid, mem_desc, key, exported, uses, _of: of };
+    let domain = Arc::clone(&domain.inner);
+    let region = Mr { fid, mem_desc, key, domain, exported, uses, _of: of };
     // SAFETY: libfabric's rules, which the caller keeps.
     unsafe { give(region, into) }
 }
@@ -157,15 +162,19 @@ entry! {
         let region: &Mr = downcast!(region);
         let common: &Fid = object!(to.cast_const());
         match common.fclass {
-            class::EP => 0,
+            class::EP => {
+                let endpoint: &Ep = downcast!(to);
+                let here = Arc::ptr_eq(&endpoint.inner.domain, &region.domain);
+                if here { 0 } else { -libc::EINVAL }
+            }
             class::CNTR => {
                 let counter: &Cntr = downcast!(to);
                 let directions = Directions::from_c(flags);
                 if directions == Directions::NONE || directions.exceeds(Directions::REMOTE) {
                     return -error::BADFLAGS;
                 }
-                let Some(domain) = &region.exported else { return -libc::EINVAL };
-                if !domain.counted.bind(region.key, &counter.inner, directions) {
+                let counted = &region.domain.counted;
+                if !region.exported || !counted.bind(region.key, &counter.inner, directions) {
                     return -libc::EINVAL;
                 }
                 let mut uses = region.uses.lock().unwrap_or_else(PoisonError::into_inner);

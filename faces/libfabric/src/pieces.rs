@@ -42,12 +42,17 @@ pub struct Pieces {
     /// Told to the target when all is there: with the last piece, which waits for the others to end.
     data: Option<u64>,
     /// What the target is told when all has ended: that there is no data does not mean that it counts nothing.
-    event: Option<Event>,
+    events: Vec<Event>,
 }
 
 impl Pieces {
-    pub fn new(waiting: VecDeque<Piece>, data: Option<u64>, event: Option<Event>) -> Box<Self> {
-        Box::new(Self { waiting, under_way: 0, failed: None, data, event })
+    /// `tells`: the target is told what was done to its regions, and whether they were read.
+    pub fn new(waiting: VecDeque<Piece>, data: Option<u64>, tells: Option<bool>) -> Box<Self> {
+        let events = tells.map_or_else(Vec::new, |reads| {
+            let targets: Vec<_> = waiting.iter().map(|piece| piece.target).collect();
+            Event::of_several(&targets, reads, data.is_some())
+        });
+        Box::new(Self { waiting, under_way: 0, failed: None, data, events })
     }
 
     /// True if the next piece, of which there is one, has to wait for those under way.
@@ -114,7 +119,7 @@ impl EpInner {
             Ok(target) => target,
             Err(refused) => return refused,
         };
-        if remote.len() > REMOTE_IOV_LIMIT || transfer.parts.len() > IOV_LIMIT {
+        if remote.len() > REMOTE_IOV_LIMIT || transfer.parts.len() > self.iov_limits.0 {
             return EINVAL;
         }
         let flags = self.flags(transfer.flags);
@@ -132,12 +137,6 @@ impl EpInner {
         let region = |run: &FiRmaIov| RemoteRegion { key: run.key, offset: run.addr, ..target };
         let work = if writes { Work::Put } else { Work::Get };
         let Some(waiting) = cut(parts, remote, region, work) else { return EINVAL };
-        let data = transfer.data;
-        let event = self.tells().then_some(()).filter(|()| data.is_none()).and(remote.first());
-        let event = event.map(|run| match writes {
-            true => Event::of_write(region(run)),
-            false => Event::of_read(region(run)),
-        });
         let (direction, told) = match writes {
             true => (Directions::WRITE, CqFlags::WRITE),
             false => (Directions::READ, CqFlags::READ),
@@ -152,7 +151,8 @@ impl EpInner {
             event: None,
             tagged: false,
         };
-        self.post_pieces(enabled, Pieces::new(waiting, data, event), manner)
+        let pieces = Pieces::new(waiting, transfer.data, self.tells().then_some(!writes));
+        self.post_pieces(enabled, pieces, manner)
     }
 
     /// Posts an operation in pieces. What is left of it when this returns is posted as there is room.
@@ -251,8 +251,8 @@ impl State {
             && let Kind::Pieces { told, direction, pieces, .. } = &operation.kind
         {
             end_remote(enabled, &operation, status, *told, *direction);
-            if let Some(event) = pieces.event.filter(|_| status == Status::Ok) {
-                self.announce(enabled, event);
+            if status == Status::Ok {
+                pieces.events.iter().for_each(|event| self.announce(enabled, *event));
             }
         }
     }

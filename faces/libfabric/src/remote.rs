@@ -265,7 +265,9 @@ impl EpInner {
             Ok(target) => target,
             Err(refused) => return refused,
         };
-        let Some(segments) = segments(transfer.parts) else { return EINVAL };
+        let most = self.iov_limits.0;
+        let list = segments(transfer.parts).filter(|_| transfer.parts.len() <= most);
+        let Some(segments) = list else { return EINVAL };
         if segments.bytes() > MESSAGE_BYTES_MAX as u64 {
             return -(libc::EMSGSIZE as isize);
         }
@@ -360,8 +362,8 @@ impl EpInner {
             let (cut, copy) = unsafe { cut_atomic(atomic, &descriptor) };
             let Some(cut) = cut else { return EINVAL };
             manner.copy = Some(copy);
-            let event = manner.event.take().map(|event| *event);
-            return self.post_pieces(enabled, Pieces::new(cut, None, event), manner);
+            let tells = manner.event.take().map(|_| fetches);
+            return self.post_pieces(enabled, Pieces::new(cut, None, tells), manner);
         }
         self.post_remote(enabled, manner, |context| {
             let descriptor = AtomicDescriptor { context, ..descriptor };

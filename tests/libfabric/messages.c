@@ -119,6 +119,37 @@ static void forms(void)
 	world_close(&world);
 }
 
+/* An fi_info that says nothing of how many segments there may be is answered as one that was not changed. */
+static void no_limit_named(void)
+{
+	struct world world;
+	struct fi_cq_tagged_entry entry;
+	struct fid_ep *ep;
+	char in[4] = "";
+	fi_addr_t to;
+
+	world_open(&world, NULL);
+	struct fi_info *info = fi_dupinfo(world.info);
+	info->tx_attr->iov_limit = info->rx_attr->iov_limit = 0;
+	EQUAL(fi_endpoint(world.a.domain, info, &ep, NULL), 0);
+	EQUAL(fi_ep_bind(ep, &world.a.av->fid, 0), 0);
+	EQUAL(fi_ep_bind(ep, &world.a.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	EQUAL(fi_enable(ep), 0);
+	char name[64];
+	size_t bytes = sizeof name;
+	EQUAL(fi_getname(&ep->fid, name, &bytes), 0);
+	EQUAL(fi_av_insert(world.a.av, name, 1, &to, 0, NULL), 1);
+	EQUAL(fi_trecv(ep, in, sizeof in, NULL, FI_ADDR_UNSPEC, 1, 0, NULL), 0);
+	struct iovec parts[4] = {{"o", 1}, {"n", 1}, {"e", 1}, {"", 1}};
+	EQUAL(fi_tsendv(ep, parts, NULL, 4, to, 1, NULL), 0);
+	EQUAL(next(&world, &world.a, &entry), 1);
+	EQUAL(next(&world, &world.a, &entry), 1);
+	CHECK(!strcmp(in, "one"));
+	EQUAL(fi_close(&ep->fid), 0);
+	fi_freeinfo(info);
+	world_close(&world);
+}
+
 static void bad_arguments(void)
 {
 	struct world world;
@@ -132,6 +163,45 @@ static void bad_arguments(void)
 	EQUAL(fi_inject(ep, buffer, world.info->tx_attr->inject_size + 1, world.a.peer), -FI_EMSGSIZE);
 	EQUAL(fi_sendv(ep, many, NULL, world.info->tx_attr->iov_limit + 1, world.a.peer, NULL), -FI_EINVAL);
 	EQUAL(fi_recvv(ep, many, NULL, 300, FI_ADDR_UNSPEC, NULL), -FI_EINVAL);
+	/* Counts that no list can have; so long a slice is not even looked at. */
+	static const size_t counts[] = {300, (size_t)1 << 40, (size_t)1 << 60, SIZE_MAX};
+	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+		struct fi_rma_iov there[1] = {{0, 1, 7}};
+		struct fi_ioc element = {buffer, 1};
+		struct fi_msg message = {many, NULL, counts[i], world.a.peer, NULL, 0};
+		struct fi_msg_tagged tagged = {many, NULL, counts[i], world.a.peer, 1, 0, NULL, 0};
+		struct fi_msg_rma rma = {many, NULL, counts[i], world.a.peer, there, 1, NULL, 0};
+		struct fi_msg_atomic atomic = {.msg_iov = &element, .iov_count = counts[i], .addr = world.a.peer,
+					       .rma_iov = (struct fi_rma_ioc[]){{0, 1, 7}}, .rma_iov_count = 1,
+					       .datatype = FI_UINT8, .op = FI_SUM};
+
+		EQUAL(fi_sendv(ep, many, NULL, counts[i], world.a.peer, NULL), -FI_EINVAL);
+		EQUAL(fi_recvv(ep, many, NULL, counts[i], FI_ADDR_UNSPEC, NULL), -FI_EINVAL);
+		EQUAL(fi_tsendv(ep, many, NULL, counts[i], world.a.peer, 1, NULL), -FI_EINVAL);
+		EQUAL(fi_trecvv(ep, many, NULL, counts[i], FI_ADDR_UNSPEC, 1, 0, NULL), -FI_EINVAL);
+		EQUAL(fi_readv(ep, many, NULL, counts[i], world.a.peer, 0, 7, NULL), -FI_EINVAL);
+		EQUAL(fi_writev(ep, many, NULL, counts[i], world.a.peer, 0, 7, NULL), -FI_EINVAL);
+		EQUAL(fi_sendmsg(ep, &message, 0), -FI_EINVAL);
+		EQUAL(fi_recvmsg(ep, &message, 0), -FI_EINVAL);
+		EQUAL(fi_tsendmsg(ep, &tagged, 0), -FI_EINVAL);
+		EQUAL(fi_trecvmsg(ep, &tagged, 0), -FI_EINVAL);
+		EQUAL(fi_writemsg(ep, &rma, 0), -FI_EINVAL);
+		EQUAL(fi_readmsg(ep, &rma, 0), -FI_EINVAL);
+		EQUAL(fi_atomicmsg(ep, &atomic, 0), -FI_EINVAL);
+		EQUAL(fi_fetch_atomicmsg(ep, &atomic, &element, NULL, 1, 0), -FI_EINVAL);
+		rma.iov_count = atomic.iov_count = 1;
+		rma.rma_iov_count = atomic.rma_iov_count = counts[i];
+		EQUAL(fi_writemsg(ep, &rma, 0), -FI_EINVAL);
+		EQUAL(fi_readmsg(ep, &rma, 0), -FI_EINVAL);
+		EQUAL(fi_atomicmsg(ep, &atomic, 0), -FI_EINVAL);
+		EQUAL(fi_fetch_atomicmsg(ep, &atomic, &element, NULL, 1, 0), -FI_EINVAL);
+		atomic.rma_iov_count = 1;
+		EQUAL(fi_fetch_atomicmsg(ep, &atomic, &element, NULL, counts[i], 0), -FI_EINVAL);
+		EQUAL(fi_compare_atomicmsg(ep, &atomic, &element, NULL, counts[i], &element, NULL, 1, 0), -FI_EINVAL);
+	}
+	EQUAL(fi_av_insert(world.a.av, buffer, SIZE_MAX, NULL, 0, NULL), -FI_EINVAL);
+	fi_addr_t number = 0;
+	EQUAL(fi_av_remove(world.a.av, &number, SIZE_MAX, 0), -FI_EINVAL);
 	EQUAL(fi_send(ep, buffer, 1, NULL, 4711, NULL), -FI_EINVAL);
 	EQUAL(fi_send(ep, buffer, 1, NULL, FI_ADDR_UNSPEC, NULL), -FI_EINVAL);
 	EQUAL(fi_send(ep, buffer, (size_t)1 << 62, NULL, world.a.peer, NULL), -FI_EMSGSIZE);
@@ -357,6 +427,7 @@ void test_messages(void)
 	forms();
 	crowded_injects();
 	bad_arguments();
+	no_limit_named();
 	to_oneself_and_unexpected();
 	directed();
 	multi_receive();

@@ -20,7 +20,39 @@ static void arrive(struct world *world, const char *text, uint64_t tag)
 	turn(world, 0.02);
 }
 
-void test_probing(void)
+/* Where only those receives have an entry that ask for one, a look that finds something says so without being asked. */
+static void with_selective_completion(void)
+{
+	struct options options = {.rx_bind = FI_SELECTIVE_COMPLETION};
+	struct fi_cq_tagged_entry entry;
+	struct world world;
+	char in[10];
+	struct iovec iov = {in, sizeof in};
+	int context;
+
+	world_open(&world, &options);
+	struct side *b = &world.b;
+	arrive(&world, "one", 1);
+	EQUAL(ask(b, 1, FI_PEEK, &context), 0);
+	EQUAL(next(&world, b, &entry), 1);
+	CHECK(entry.op_context == &context && entry.tag == 1 && entry.len == 4);
+	EQUAL(ask(b, 1, FI_PEEK | FI_CLAIM, &context), 0);
+	EQUAL(next(&world, b, &entry), 1);
+	CHECK(entry.op_context == &context && entry.len == 4);
+	/* The receive itself is told if that is asked for. */
+	struct fi_msg_tagged claim = message_of(&iov, 1, 1, &context);
+	EQUAL(fi_trecvmsg(b->ep, &claim, FI_CLAIM), 0);
+	nothing(&world, b);
+	CHECK(!strcmp(in, "one"));
+	arrive(&world, "two", 1);
+	EQUAL(ask(b, 1, FI_PEEK | FI_DISCARD, &context), 0);
+	EQUAL(next(&world, b, &entry), 1);
+	CHECK(entry.op_context == &context && entry.len == 4);
+	nothing(&world, b);
+	world_close(&world);
+}
+
+static void of_all_kinds(void)
 {
 	struct fi_cq_tagged_entry entry;
 	struct fi_cq_err_entry error;
@@ -83,4 +115,10 @@ void test_probing(void)
 	EQUAL(next(&world, b, &entry), 1);
 	CHECK(!strcmp(in, "four"));
 	world_close(&world);
+}
+
+void test_probing(void)
+{
+	of_all_kinds();
+	with_selective_completion();
 }

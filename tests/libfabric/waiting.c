@@ -67,6 +67,48 @@ static void blocking_reads(enum fi_wait_obj object)
 	world_close(&world);
 }
 
+struct blocked {
+	struct world *world;
+	ssize_t result;
+};
+
+static void *read_blocked(void *argument)
+{
+	struct blocked *blocked = argument;
+	struct fi_cq_tagged_entry entry;
+
+	blocked->result = fi_cq_sread(blocked->world->b.cq, &entry, 1, NULL, 10000);
+	return NULL;
+}
+
+/* One signal ends all calls that wait, and none that begins after. */
+static void several_blocked_reads(void)
+{
+	enum { THREADS = 3 };
+	struct fi_cq_tagged_entry entry;
+	struct world world;
+	struct blocked blocked[THREADS];
+	pthread_t threads[THREADS];
+
+	world_open(&world, NULL);
+	for (int i = 0; i < THREADS; i++) {
+		blocked[i] = (struct blocked){&world, 0};
+		pthread_create(&threads[i], NULL, read_blocked, &blocked[i]);
+	}
+	usleep(100000);
+	double start = now();
+	EQUAL(fi_cq_signal(world.b.cq), 0);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], NULL);
+		EQUAL(blocked[i].result, -FI_EAGAIN);
+	}
+	CHECK(now() - start < 5);
+	start = now();
+	EQUAL(fi_cq_sread(world.b.cq, &entry, 1, NULL, 50), -FI_EAGAIN);
+	CHECK(now() - start > 0.04);
+	world_close(&world);
+}
+
 /* poll(2) as the manual says: only after fi_trywait has agreed. */
 static ssize_t poll_for(struct world *world, int fd, struct fi_cq_tagged_entry *entry)
 {
@@ -181,6 +223,7 @@ void test_waiting(void)
 {
 	blocking_reads(FI_WAIT_UNSPEC);
 	blocking_reads(FI_WAIT_FD);
+	several_blocked_reads();
 	descriptors();
 	refusals();
 	counters();

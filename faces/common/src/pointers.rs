@@ -14,11 +14,18 @@ pub unsafe fn look<'a, T>(pointer: *const T) -> Option<&'a T> {
     unsafe { pointer.as_ref() }
 }
 
+/// True if so many values can lie in memory one after the other: what is said to be more is no list.
+#[inline]
+pub const fn is_possible<T>(count: usize) -> bool {
+    count <= isize::MAX as usize / if size_of::<T>() == 0 { 1 } else { size_of::<T>() }
+}
+
 /// A list from C; empty if null.
 ///
 /// # Safety
 ///
-/// The pointer is null or that of so many valid values, and the slice does not outlive the call.
+/// The pointer is null or that of so many valid values, which are [possible](is_possible), and the slice does not outlive the
+/// call.
 #[inline]
 pub unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
     if first.is_null() || count == 0 {

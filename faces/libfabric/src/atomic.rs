@@ -6,8 +6,8 @@ use crate::bindings::*;
 use crate::endpoint::Ep;
 use crate::entry::entry;
 use crate::flags::OpFlags;
-use crate::handle::{list, object};
-use crate::info::INJECT_BYTES;
+use crate::handle::{list, object, parts};
+use crate::info::{INJECT_BYTES, REMOTE_IOV_LIMIT};
 use crate::offered::{Family, compwritevalid, operation, readwritevalid, writevalid};
 use crate::remote::Atomic;
 use crate::tables::AtomicOps;
@@ -138,15 +138,15 @@ entry! {
         ep: &Ep, iov: *const FiIoc, _desc: *mut *mut c_void, count: usize, peer: FiAddr,
         offset: u64, key: u64, datatype: u32, op: u32, context: *mut c_void,
     ) -> isize {
-        let operands = list!(iov, count);
+        let operands = parts!(iov, count);
         // SAFETY: libfabric's rules.
         unsafe { Call::new(peer, datatype, op, context).at(ep, Here::Base(operands), offset, key) }
     }
 
     fn writemsg(ep: &Ep, message: *const FiMsgAtomic, flags: OpFlags) -> isize {
         let message: &FiMsgAtomic = object!(message);
-        let here = Here::Base(list!(message.msg_iov, message.iov_count));
-        let remote = list!(message.rma_iov, message.rma_iov_count);
+        let here = Here::Base(parts!(message.msg_iov, message.iov_count));
+        let remote = list!(message.rma_iov, message.rma_iov_count, REMOTE_IOV_LIMIT);
         // SAFETY: libfabric's rules.
         unsafe { Call::of(message, flags).post(ep, here, remote) }
     }
@@ -178,7 +178,7 @@ entry! {
         datatype: u32, op: u32, context: *mut c_void,
     ) -> isize {
         let call = Call::new(peer, datatype, op, context);
-        let here = Here::Fetch(list!(iov, count), list!(resultv, result_count));
+        let here = Here::Fetch(parts!(iov, count), parts!(resultv, result_count));
         // SAFETY: libfabric's rules.
         unsafe { call.at(ep, here, offset, key) }
     }
@@ -188,9 +188,9 @@ entry! {
         _result_desc: *mut *mut c_void, result_count: usize, flags: OpFlags,
     ) -> isize {
         let message: &FiMsgAtomic = object!(message);
-        let operands = list!(message.msg_iov, message.iov_count);
-        let here = Here::Fetch(operands, list!(resultv, result_count));
-        let remote = list!(message.rma_iov, message.rma_iov_count);
+        let operands = parts!(message.msg_iov, message.iov_count);
+        let here = Here::Fetch(operands, parts!(resultv, result_count));
+        let remote = list!(message.rma_iov, message.rma_iov_count, REMOTE_IOV_LIMIT);
         // SAFETY: libfabric's rules.
         unsafe { Call::of(message, flags).post(ep, here, remote) }
     }
@@ -213,8 +213,8 @@ entry! {
         datatype: u32, op: u32, context: *mut c_void,
     ) -> isize {
         let call = Call::new(peer, datatype, op, context);
-        let (operands, compare) = (list!(iov, count), list!(comparev, compare_count));
-        let here = Here::Compare(operands, list!(resultv, result_count), compare);
+        let (operands, compare) = (parts!(iov, count), parts!(comparev, compare_count));
+        let here = Here::Compare(operands, parts!(resultv, result_count), compare);
         // SAFETY: libfabric's rules.
         unsafe { call.at(ep, here, offset, key) }
     }
@@ -225,9 +225,9 @@ entry! {
         _result_desc: *mut *mut c_void, result_count: usize, flags: OpFlags,
     ) -> isize {
         let message: &FiMsgAtomic = object!(message);
-        let operands = list!(message.msg_iov, message.iov_count);
-        let (result, compare) = (list!(resultv, result_count), list!(comparev, compare_count));
-        let remote = list!(message.rma_iov, message.rma_iov_count);
+        let operands = parts!(message.msg_iov, message.iov_count);
+        let (result, compare) = (parts!(resultv, result_count), parts!(comparev, compare_count));
+        let remote = list!(message.rma_iov, message.rma_iov_count, REMOTE_IOV_LIMIT);
         // SAFETY: libfabric's rules.
         unsafe { Call::of(message, flags).post(ep, Here::Compare(operands, result, compare), remote) }
     }

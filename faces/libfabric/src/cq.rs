@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -56,7 +56,10 @@ pub struct CqInner {
     format: u32,
     /// Endpoints that are bound to it. Locked before an endpoint, which is locked before `ended`.
     pub endpoints: Mutex<Vec<Arc<EpInner>>>,
-    signalled: AtomicBool,
+    /// How often the queue was signalled, and the last of those signals that has ended a call. One ends all calls that wait, or
+    /// else the next.
+    signals: AtomicU64,
+    signals_answered: AtomicU64,
     /// The node that endpoints of this queue belong to.
     domain: Arc<DomainInner>,
     /// Threads in [`sreadfrom`], which whoever adds an entry wakes.
@@ -110,6 +113,16 @@ impl CqInner {
     #[inline]
     fn wake(&self) {
         self.waiters.tell(self.domain.node(), false);
+    }
+
+    /// True if the queue was signalled since the signal that was the last to be answered when a call began: it ends.
+    fn answers(&self, begun: u64) -> bool {
+        let signals = self.signals.load(Ordering::SeqCst);
+        let ends = signals != begun;
+        if ends {
+            self.signals_answered.fetch_max(signals, Ordering::AcqRel);
+        }
+        ends
     }
 
     /// Adds an entry for which no operation of ours was posted: peers decide how many there are. Beyond several times the
@@ -247,7 +260,8 @@ entry! {
             depth: depth.max(DEPTH_MIN),
             format: form,
             endpoints: Mutex::default(),
-            signalled: AtomicBool::new(false),
+            signals: AtomicU64::new(0),
+            signals_answered: AtomicU64::new(0),
             domain: Arc::clone(&domain.inner),
             waiters: Waiters::default(),
             overrun: AtomicBool::new(false),
@@ -301,10 +315,11 @@ entry! {
         let cq: &Cq = object!(cq.cast_const());
         let end = end_of(u64::try_from(timeout).ok().map(Duration::from_millis));
         let (inner, again) = (&cq.inner, -(libc::EAGAIN as isize));
+        let begun = inner.signals_answered.load(Ordering::Acquire);
         let look = || {
             // SAFETY: the same arguments under the same rules.
             let result = unsafe { readfrom(pointer, into, room, sources) };
-            let over = result != again || inner.signalled.swap(false, Ordering::AcqRel);
+            let over = result != again || inner.answers(begun);
             // What is found is told where it is pushed.
             (over.then_some(result), false)
         };
@@ -317,7 +332,7 @@ entry! {
 
     fn signal(cq: &Cq) -> c_int {
         // Not passed by the look at who waits.
-        cq.inner.signalled.swap(true, Ordering::SeqCst);
+        cq.inner.signals.fetch_add(1, Ordering::SeqCst);
         cq.inner.wake();
         0
     }

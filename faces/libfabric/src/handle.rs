@@ -11,6 +11,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::bindings::{Fid, iovec};
 use crate::tables::FidOps;
+use emp_face::pointers::is_possible;
 pub use emp_face::pointers::{look, put_text, slice};
 use emp_face::users::Users;
 
@@ -115,14 +116,40 @@ macro_rules! downcast {
 }
 pub(crate) use downcast;
 
-/// A list from C.
+/// A list from C; ends the function with `-EINVAL` if it is said to be longer than `$most`, or than memory can be.
 macro_rules! list {
     ($first:expr, $count:expr) => {
-        // SAFETY: libfabric's rules (see `handle`); the slice is used within the call only.
-        unsafe { $crate::handle::slice($first, $count) }
+        $crate::handle::list!($first, $count, usize::MAX)
     };
+    ($first:expr, $count:expr, $most:expr) => {{
+        // SAFETY: libfabric's rules (see `handle`); the slice is used within the call only.
+        match unsafe { $crate::handle::bounded($first, $count, $most) } {
+            Some(list) => list,
+            None => return -(libc::EINVAL as i32) as _,
+        }
+    }};
 }
 pub(crate) use list;
+
+/// The segments of one operation from C, of whatever kind: likewise, not more than any operation can have.
+macro_rules! parts {
+    ($first:expr, $count:expr) => {
+        $crate::handle::list!($first, $count, $crate::info::IOV_LIMIT)
+    };
+}
+pub(crate) use parts;
+
+/// A list of at most so many values: `None` if it is said to be longer, or too long to be one.
+///
+/// # Safety
+///
+/// As [`slice`].
+#[inline]
+pub unsafe fn bounded<'a, T>(first: *const T, count: usize, most: usize) -> Option<&'a [T]> {
+    let possible = first.is_null() || count <= most && is_possible::<T>(count);
+    // SAFETY: the caller says so, and that many can be.
+    possible.then(|| unsafe { slice(first, count) })
+}
 
 /// Writes a value through a pointer from C, if there is one.
 macro_rules! store {

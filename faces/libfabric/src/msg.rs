@@ -6,7 +6,7 @@ use crate::bindings::*;
 use crate::endpoint::Ep;
 use crate::entry::entry;
 use crate::flags::OpFlags;
-use crate::handle::{list, object, one};
+use crate::handle::{object, one, parts};
 use crate::tables::MsgOps;
 use crate::transfer::{Receive, Send};
 
@@ -46,7 +46,7 @@ entry! {
         ep: &Ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, from: FiAddr,
         context: *mut c_void,
     ) -> isize {
-        let parts = list!(iov, count);
+        let parts = parts!(iov, count);
         let context = context.expose_provenance();
         let receive =
             Receive { tagged: false, parts, from, tag: 0, ignore: ANY_BITS, context, flags: None };
@@ -58,7 +58,7 @@ entry! {
         let message: &FiMsg = object!(message);
         let receive = Receive {
             tagged: false,
-            parts: list!(message.msg_iov, message.iov_count),
+            parts: parts!(message.msg_iov, message.iov_count),
             from: message.addr,
             tag: 0,
             ignore: ANY_BITS,
@@ -81,7 +81,7 @@ entry! {
         ep: &Ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, to: FiAddr,
         context: *mut c_void,
     ) -> isize {
-        let send = plain(list!(iov, count), to, None, context);
+        let send = plain(parts!(iov, count), to, None, context);
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&send) }
     }
@@ -89,7 +89,7 @@ entry! {
     fn sendmsg(ep: &Ep, message: *const FiMsg, flags: OpFlags) -> isize {
         let message: &FiMsg = object!(message);
         let data = flags.has(OpFlags::REMOTE_CQ_DATA).then_some(message.data);
-        let parts = list!(message.msg_iov, message.iov_count);
+        let parts = parts!(message.msg_iov, message.iov_count);
         let send = Send { flags: Some(flags), ..plain(parts, message.addr, data, message.context) };
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&send) }

@@ -6,7 +6,8 @@ use crate::bindings::*;
 use crate::endpoint::Ep;
 use crate::entry::entry;
 use crate::flags::OpFlags;
-use crate::handle::{list, object, one};
+use crate::handle::{list, object, one, parts};
+use crate::info::REMOTE_IOV_LIMIT;
 use crate::remote::Transfer;
 use crate::tables::RmaOps;
 
@@ -78,15 +79,15 @@ entry! {
         ep: &Ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, from: FiAddr,
         offset: u64, key: u64, context: *mut c_void,
     ) -> isize {
-        let parts = list!(iov, count);
+        let parts = parts!(iov, count);
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.get(&plain(parts, from, offset, key, context)) }
     }
 
     fn readmsg(ep: &Ep, asked: *const FiMsgRma, flags: OpFlags) -> isize {
         let asked: &FiMsgRma = object!(asked);
-        let parts = list!(asked.msg_iov, asked.iov_count);
-        let remote = list!(asked.rma_iov, asked.rma_iov_count);
+        let parts = parts!(asked.msg_iov, asked.iov_count);
+        let remote = list!(asked.rma_iov, asked.rma_iov_count, REMOTE_IOV_LIMIT);
         // SAFETY: libfabric's rules.
         unsafe { message(ep, asked, remote, parts, flags, false) }
     }
@@ -103,15 +104,15 @@ entry! {
         ep: &Ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, to: FiAddr, offset: u64,
         key: u64, context: *mut c_void,
     ) -> isize {
-        let parts = list!(iov, count);
+        let parts = parts!(iov, count);
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.put(&plain(parts, to, offset, key, context)) }
     }
 
     fn writemsg(ep: &Ep, asked: *const FiMsgRma, flags: OpFlags) -> isize {
         let asked: &FiMsgRma = object!(asked);
-        let parts = list!(asked.msg_iov, asked.iov_count);
-        let remote = list!(asked.rma_iov, asked.rma_iov_count);
+        let parts = parts!(asked.msg_iov, asked.iov_count);
+        let remote = list!(asked.rma_iov, asked.rma_iov_count, REMOTE_IOV_LIMIT);
         // SAFETY: libfabric's rules.
         unsafe { message(ep, asked, remote, parts, flags, true) }
     }

@@ -6,7 +6,7 @@ use crate::bindings::*;
 use crate::endpoint::Ep;
 use crate::entry::entry;
 use crate::flags::OpFlags;
-use crate::handle::{list, object, one};
+use crate::handle::{object, one, parts};
 use crate::tables::TaggedOps;
 use crate::transfer::{Receive, Send};
 
@@ -50,7 +50,7 @@ entry! {
         ep: &Ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, from: FiAddr, tag: u64,
         ignore: u64, context: *mut c_void,
     ) -> isize {
-        let parts = list!(iov, count);
+        let parts = parts!(iov, count);
         let context = context.expose_provenance();
         let receive = Receive { tagged: true, parts, from, tag, ignore, context, flags: None };
         // SAFETY: libfabric's rules.
@@ -61,7 +61,7 @@ entry! {
         let message: &FiMsgTagged = object!(message);
         let receive = Receive {
             tagged: true,
-            parts: list!(message.msg_iov, message.iov_count),
+            parts: parts!(message.msg_iov, message.iov_count),
             from: message.addr,
             tag: message.tag,
             ignore: message.ignore,
@@ -84,7 +84,7 @@ entry! {
         ep: &Ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, to: FiAddr, tag: u64,
         context: *mut c_void,
     ) -> isize {
-        let send = plain(list!(iov, count), to, tag, None, context);
+        let send = plain(parts!(iov, count), to, tag, None, context);
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&send) }
     }
@@ -92,7 +92,7 @@ entry! {
     fn sendmsg(ep: &Ep, message: *const FiMsgTagged, flags: OpFlags) -> isize {
         let message: &FiMsgTagged = object!(message);
         let data = flags.has(OpFlags::REMOTE_CQ_DATA).then_some(message.data);
-        let parts = list!(message.msg_iov, message.iov_count);
+        let parts = parts!(message.msg_iov, message.iov_count);
         let plain = plain(parts, message.addr, message.tag, data, message.context);
         // SAFETY: libfabric's rules.
         unsafe { ep.inner.send(&Send { flags: Some(flags), ..plain }) }

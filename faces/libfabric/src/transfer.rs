@@ -192,7 +192,9 @@ impl EpInner {
             kind: Kind::Receive,
             raw: None,
             tagged: receive.tagged,
-            report: !enabled.bound.rx_selective || flags.has(OpFlags::COMPLETION),
+            // A look that finds something has no other way to say so.
+            report: !enabled.bound.rx_selective
+                || flags.has_any(OpFlags::COMPLETION.with(OpFlags::PEEK)),
             nameless: false,
             context: receive.context,
             buffer: receive.parts.first().map_or(0, |part| part.iov_base.expose_provenance()),

@@ -187,6 +187,17 @@ static void forms(struct world *world)
 	EQUAL(fi_atomic(ep, ones, 1, NULL, to, 0, 9, FI_INT64, 99, NULL), -FI_EOPNOTSUPP);
 	where.count = 3;
 	EQUAL(fi_atomicmsg(ep, &message, 0), -FI_EINVAL);
+	/* One place more than the endpoint was opened for: of operands, results, and what to compare with. */
+	size_t most = world->info->tx_attr->iov_limit, count = most + 1;
+	int64_t memory[9] = {0};
+	struct fi_ioc places[9], whole = {memory, count};
+	CHECK(count <= 9);
+	for (int i = 0; i < 9; i++)
+		places[i] = (struct fi_ioc){memory + i, 1};
+	EQUAL(fi_atomicv(ep, places, NULL, count, to, 0, 9, FI_INT64, FI_SUM, NULL), -FI_EINVAL);
+	EQUAL(fi_fetch_atomicv(ep, &whole, NULL, 1, places, NULL, count, to, 0, 9, FI_INT64, FI_SUM, NULL), -FI_EINVAL);
+	EQUAL(fi_compare_atomicv(ep, &whole, NULL, 1, places, NULL, count, &whole, NULL, 1, to, 0, 9, FI_INT64,
+				 FI_CSWAP, NULL), -FI_EINVAL);
 	struct fi_cq_err_entry error;
 	EQUAL(fi_atomic(ep, ones, 1, NULL, to, 64, 9, FI_INT64, FI_SUM, NULL), 0);
 	EQUAL(next_error(world, &world->a, &error), 1);

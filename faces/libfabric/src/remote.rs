@@ -67,9 +67,9 @@ pub struct Manner {
     pub tagged: bool,
 }
 
-/// The list of the segments of elements, or `None` if it is too long or one of them is nowhere.
-fn elements(list: &[FiIoc], bytes: usize) -> Option<SegmentList> {
-    if list.len() > IOV_LIMIT {
+/// The list of the segments of elements, or `None` if it is longer than `most` or one of them is nowhere.
+fn elements(list: &[FiIoc], bytes: usize, most: usize) -> Option<SegmentList> {
+    if list.len() > most.min(IOV_LIMIT) {
         return None;
     }
     let mut segments = [Segment::default(); IOV_LIMIT];
@@ -319,11 +319,8 @@ impl EpInner {
             return EINVAL;
         }
         let operands = operands.unwrap_or(&[]);
-        let lists = (
-            elements(operands, bytes),
-            atomic.compare.map(|list| elements(list, bytes)),
-            atomic.result.map(|list| elements(list, bytes)),
-        );
+        let elements = |list| elements(list, bytes, self.iov_limits.0);
+        let lists = (elements(operands), atomic.compare.map(elements), atomic.result.map(elements));
         let (Some(operands), None | Some(Some(_)), None | Some(Some(_))) = &lists else {
             return EINVAL;
         };

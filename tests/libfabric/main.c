@@ -17,7 +17,8 @@ static const struct {
 	{"completions", test_completions}, {"waiting", test_waiting},
 	{"naps", test_naps},
 	{"memory", test_memory},       {"atomics", test_atomics},
-	{"threads", test_threads},     {"manual", test_manual},
+	{"threads", test_threads},     {"flags", test_flags},
+	{"manual", test_manual},
 	{"events", test_events},       {"failures", test_failures},
 };
 

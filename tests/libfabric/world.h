@@ -61,6 +61,7 @@ void test_info(void);
 void test_objects(void);
 void test_addresses(void);
 void test_places(void);
+void test_flags(void);
 void test_manual(void);
 void test_events(void);
 void test_messages(void);

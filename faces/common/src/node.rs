@@ -1,11 +1,12 @@
 //! Starting a node on one of the machine's ways, and telling it where others are.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use emp_host::{Board, LinkIndex, Node, NodeId};
+use emp_host::{Board, BuildError, LinkIndex, Node, NodeId};
 use emp_link::{
     FaultLink, FaultPlan, Link, LinkAddress, LinkError, PacketLink, PacketOptions, ShmLink,
     ShmOptions, UdpLink, UdpOptions, XdpLink, XdpOptions, interfaces,
@@ -31,6 +32,45 @@ pub struct Identity {
     pub name: String,
     /// The port that it takes datagrams at; 0: any.
     pub udp_port: u16,
+    /// Nobody else may have this identity, which the port sees to: without it there is no such node.
+    pub needs_port: bool,
+}
+
+/// Why a node was not started.
+#[derive(Debug)]
+pub struct StartError {
+    what: String,
+    /// The system's error behind it, if there is one.
+    pub code: Option<i32>,
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl From<LinkError> for StartError {
+    fn from(error: LinkError) -> Self {
+        let code = error.source.as_ref().and_then(|source| match source.kind() {
+            // In shared memory it is found without the system.
+            ErrorKind::AddrInUse => Some(libc::EADDRINUSE),
+            _ => source.raw_os_error(),
+        });
+        Self { what: error.to_string(), code }
+    }
+}
+
+impl From<BuildError> for StartError {
+    fn from(error: BuildError) -> Self {
+        Self { what: error.to_string(), code: None }
+    }
+}
+
+impl From<StartError> for String {
+    fn from(error: StartError) -> Self {
+        error.what
+    }
 }
 
 /// Where a node may be.
@@ -147,9 +187,8 @@ impl FaceNode {
     ///
     /// # Errors
     ///
-    /// What is not to be had, for people.
-    pub fn start(way: &Way, settings: &Settings, identity: Identity) -> Result<Self, String> {
-        let say = |error: &dyn std::fmt::Display| error.to_string();
+    /// What is not to be had.
+    pub fn start(way: &Way, settings: &Settings, identity: Identity) -> Result<Self, StartError> {
         let node = identity.node;
         let mut builder = Node::builder()
             .name(identity.name)
@@ -169,8 +208,7 @@ impl FaceNode {
         };
         let (mut mac, mut packet_link) = (None, None);
         if way.kind == Kind::Packet {
-            let (link, address) =
-                open_raw(way, settings.link, node).map_err(|error| say(&error))?;
+            let (link, address) = open_raw(way, settings.link, node)?;
             (mac, packet_link) = (Some(address), Some(next_link()));
             builder = builder.link(with_faults(link, fault, node));
         }
@@ -182,11 +220,11 @@ impl FaceNode {
                     (udp, udp_link) = (Some(link.local_address()), Some(next_link()));
                     builder = builder.link(with_faults(link, fault, node));
                 }
-                Err(error) if mac.is_some() => {
+                Err(error) if mac.is_some() && !identity.needs_port => {
                     let whom = "processes of this machine, and nodes that have no raw frames,";
                     log::inform(&format!("{whom} will not be reached by datagrams: {error}"));
                 }
-                Err(error) => return Err(say(&error)),
+                Err(error) => return Err(error.into()),
             }
         }
         let alone = way.kind == Kind::Shm;
@@ -197,13 +235,13 @@ impl FaceNode {
                     shm_link = Some(next_link());
                     builder = builder.link(with_faults(link, fault, node));
                 }
-                Err(error) if alone => return Err(say(&error)),
+                Err(error) if alone => return Err(error.into()),
                 Err(error) => log::warn(&format!("no shared memory within a machine: {error}")),
             }
         }
         let all = interfaces().unwrap_or_default();
         Ok(Self {
-            node: builder.start().map_err(|error| say(&error))?,
+            node: builder.start()?,
             linger: settings.linger,
             mac,
             udp,
@@ -308,5 +346,39 @@ impl FaceNode {
                 self.node.hint(node, link, address);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use emp_testing::{Need, skip};
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_needs_its_port_is_none_without() {
+        let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let udp_port = taken.local_addr().unwrap().port();
+        let interface = interfaces().unwrap().into_iter().find(|i| i.loopback && i.up).unwrap();
+        let way = Way { kind: Kind::Packet, interface };
+        let settings = Settings::read(|_| None).unwrap();
+        let start = |needs_port| {
+            let identity =
+                Identity { node: NodeId(4711), name: String::new(), udp_port, needs_port };
+            FaceNode::start(&way, &settings, identity)
+        };
+        // Raw frames alone would do for others.
+        match start(false) {
+            Ok(face) => assert!(face.mac.is_some() && face.udp.is_none()),
+            Err(error) if error.code == Some(libc::EPERM) => {
+                return skip(Need::Root, "raw frames need CAP_NET_RAW");
+            }
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(start(true).err().and_then(|error| error.code), Some(libc::EADDRINUSE));
+        drop(taken);
+        assert_eq!(start(true).unwrap().udp.map(|at| at.port()), Some(udp_port));
     }
 }

@@ -182,8 +182,11 @@ entry! {
         unsafe { close_unused(fid, |av: &Av| &av.users) }
     }
 
-    fn bind(av: Fid<Av>, to: *mut Fid, _flags: u64) -> c_int {
+    fn bind(av: Fid<Av>, to: *mut Fid, flags: u64) -> c_int {
         let common: &Fid = object!(to.cast_const());
+        if flags != 0 {
+            return -error::BADFLAGS;
+        }
         if common.fclass != class::EQ {
             return -libc::EINVAL;
         }
@@ -348,7 +351,10 @@ entry! {
         0
     }
 
-    fn remove(av: &Av, numbers: *mut FiAddr, count: usize, _flags: u64) -> c_int {
+    fn remove(av: &Av, numbers: *mut FiAddr, count: usize, flags: u64) -> c_int {
+        if flags != 0 {
+            return -error::BADFLAGS;
+        }
         let mut result = 0;
         for number in list!(numbers.cast_const(), count) {
             if !av.inner.remove(*number) {

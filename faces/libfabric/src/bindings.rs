@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 pub use libc::iovec;
 
-use crate::flags::{AvFlags, Caps, CqFlags, Directions, InfoFlags, OpFlags};
+use crate::flags::{AvFlags, Caps, CqFlags, CqOpenFlags, Directions, InfoFlags, OpFlags};
 
 /// An entry of an address vector.
 pub type FiAddr = u64;
@@ -262,7 +262,7 @@ pub struct FiAvAttr {
 #[repr(C)]
 pub struct FiCqAttr {
     pub size: usize,
-    pub flags: u64,
+    pub flags: CqOpenFlags,
     pub format: u32,
     pub wait_obj: u32,
     pub signaling_vector: c_int,
@@ -292,6 +292,12 @@ pub struct FiCqErrEntry {
     pub err: c_int,
     pub prov_errno: c_int,
     pub err_data: *mut c_void,
+}
+
+/// The entry of programs for interface 1.5 and later, whose own is longer.
+#[repr(C)]
+pub struct FiCqErrEntrySince15 {
+    pub before: FiCqErrEntry,
     pub err_data_size: usize,
 }
 
@@ -328,6 +334,12 @@ pub struct FiEqErrEntry {
     pub err: c_int,
     pub prov_errno: c_int,
     pub err_data: *mut c_void,
+}
+
+/// The same for interface 1.5 and later.
+#[repr(C)]
+pub struct FiEqErrEntrySince15 {
+    pub before: FiEqErrEntry,
     pub err_data_size: usize,
 }
 
@@ -447,12 +459,12 @@ mod tests {
         assert_eq!(size_of::<FiCqAttr>(), 40);
         assert_eq!(offset_of!(FiCqAttr, wait_set), 32);
         assert_eq!(size_of::<FiCqTaggedEntry>(), 48);
-        assert_eq!(size_of::<FiCqErrEntry>(), 80);
-        assert_eq!(offset_of!(FiCqErrEntry, err_data_size), 72);
+        assert_eq!(size_of::<FiCqErrEntrySince15>(), 80);
+        assert_eq!(offset_of!(FiCqErrEntrySince15, err_data_size), 72);
         assert_eq!(size_of::<FiCntrAttr>(), 24);
         assert_eq!(size_of::<FiEqAttr>(), 32);
         assert_eq!(size_of::<FiEqEntry>(), 24);
-        assert_eq!(size_of::<FiEqErrEntry>(), 48);
+        assert_eq!((size_of::<FiEqErrEntry>(), size_of::<FiEqErrEntrySince15>()), (40, 48));
         assert_eq!(size_of::<FiMsg>(), 48);
         assert_eq!(size_of::<FiMsgTagged>(), 64);
         assert_eq!(offset_of!(FiMsgTagged, data), 56);

@@ -113,8 +113,11 @@ entry! {
         domain: &Domain, attr: *mut FiCntrAttr, into: *mut *mut Cntr, context: *mut c_void,
     ) -> c_int {
         // SAFETY: libfabric's rules.
-        let (events, wait_obj) =
-            unsafe { attr.as_ref() }.map_or((0, wait::NONE), |attr| (attr.events, attr.wait_obj));
+        let (events, wait_obj, flags) = unsafe { attr.as_ref() }
+            .map_or((0, wait::NONE, 0), |attr| (attr.events, attr.wait_obj, attr.flags));
+        if flags != 0 {
+            return -error::BADFLAGS;
+        }
         if events != COUNTS_OPERATIONS {
             return -libc::ENOSYS;
         }

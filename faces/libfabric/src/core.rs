@@ -94,19 +94,29 @@ pub fn define_parameter(name: &CStr, help: &CStr) {
 
 /// The text of a parameter, from wherever the core takes them; from the environment if there is no such core.
 pub fn parameter(name: &CStr) -> Option<String> {
-    let core = CORE.get();
-    if let Some((core, get)) = core.and_then(|core| Some((core, core.param_get?))) {
-        let mut text: *mut c_char = std::ptr::null_mut();
-        // SAFETY: a text parameter's value is a pointer to a text that the core keeps.
-        let result = unsafe { get(core.provider(), name.as_ptr(), (&raw mut text).cast()) };
-        if result != 0 || text.is_null() {
-            return None;
-        }
-        // SAFETY: as above; it ends with a zero.
-        return Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned());
+    let provider = CORE.get().map_or(std::ptr::null_mut(), Core::provider);
+    look(provider, name).unwrap_or_else(|| {
+        let name = name.to_str().ok()?.to_uppercase();
+        std::env::var(format!("FI_EMP_{name}")).ok()
+    })
+}
+
+/// The providers that the user wants, or does not want, as `FI_PROVIDER` says.
+pub fn chosen_providers() -> Option<String> {
+    look(std::ptr::null_mut(), c"provider").unwrap_or_else(|| std::env::var("FI_PROVIDER").ok())
+}
+
+/// A parameter of a provider, or (null) of the core itself. `None`: the core cannot be asked.
+fn look(provider: *mut FiProvider, name: &CStr) -> Option<Option<String>> {
+    let get = CORE.get()?.param_get?;
+    let mut text: *mut c_char = std::ptr::null_mut();
+    // SAFETY: a text parameter's value is a pointer to a text that the core keeps.
+    let result = unsafe { get(provider, name.as_ptr(), (&raw mut text).cast()) };
+    if result != 0 || text.is_null() {
+        return Some(None);
     }
-    let name = name.to_str().ok()?.to_uppercase();
-    std::env::var(format!("FI_EMP_{name}")).ok()
+    // SAFETY: as above; it ends with a zero.
+    Some(Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()))
 }
 
 fn log(level: c_int, text: &str) {

@@ -10,7 +10,7 @@ use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
 use crate::endpoint::EpInner;
 use crate::entry::entry;
-use crate::flags::CqFlags;
+use crate::flags::{CqFlags, CqOpenFlags};
 use crate::handle::{Object, close_unused, fid, give, object, put_text, store};
 use crate::tables::{CqOps, FidOps};
 use crate::wait_objects::{WaitObject, wait_any};
@@ -76,6 +76,8 @@ pub struct Cq {
     pub inner: Arc<CqInner>,
     /// Endpoints that are bound to it.
     pub users: Users,
+    /// The program's entries of errors have `err_data_size`.
+    sizes_error_data: bool,
     _of: Use,
 }
 
@@ -246,6 +248,9 @@ entry! {
                 Ok(waiting) => waiting,
                 Err(refusal) => return refusal,
             };
+            if attr.flags.exceeds(CqOpenFlags::AFFINITY) {
+                return -error::BADFLAGS;
+            }
             if attr.format > format::TAGGED {
                 return -libc::ENOSYS;
             }
@@ -270,8 +275,9 @@ entry! {
         let fid = fid(class::CQ, context, &FID);
         // SAFETY: libfabric's rules.
         unsafe {
-            let (inner, users) = (Arc::new(inner), Users::default());
-            give(Cq { fid, ops: &OPS, inner, users, _of: domain.users.one() }, into)
+            let (inner, users, of) = (Arc::new(inner), Users::default(), domain.users.one());
+            let sizes_error_data = domain.sizes_error_data;
+            give(Cq { fid, ops: &OPS, inner, users, sizes_error_data, _of: of }, into)
         }
     }
 
@@ -337,9 +343,9 @@ entry! {
         0
     }
 
-    fn readerr(cq: &Cq, into: *mut FiCqErrEntry, _flags: u64) -> isize {
+    fn readerr(cq: &Cq, pointer: *mut FiCqErrEntry, _flags: u64) -> isize {
         // SAFETY: libfabric's rules.
-        let Some(into) = (unsafe { into.as_mut() }) else { return -(libc::EINVAL as isize) };
+        let Some(into) = (unsafe { pointer.as_mut() }) else { return -(libc::EINVAL as isize) };
         let mut ended = cq.inner.lock();
         let Some(failure) = ended.front().and_then(|entry| entry.failure) else {
             return -(libc::EAGAIN as isize);
@@ -351,7 +357,6 @@ entry! {
         if failure.error == libc::ENOMSG {
             cq.inner.progress();
         }
-        // Nothing is written past the members that all versions have.
         into.op_context = std::ptr::with_exposed_provenance_mut(entry.context);
         into.flags = entry.flags;
         into.len = entry.len;
@@ -361,7 +366,10 @@ entry! {
         into.olen = failure.overflow;
         into.err = failure.error;
         into.prov_errno = failure.detail;
-        into.err_data_size = 0;
+        if cq.sizes_error_data {
+            // SAFETY: libfabric's rules: such an entry, for a program of such an interface.
+            unsafe { (*pointer.cast::<FiCqErrEntrySince15>()).err_data_size = 0 };
+        }
         1
     }
 

@@ -65,6 +65,8 @@ pub struct Domain {
     /// How memory is registered: bits of `FI_MR_…`.
     pub mr_mode: c_int,
     pub name: String,
+    /// As [`Fabric::sizes_error_data`](crate::fabric::Fabric::sizes_error_data).
+    pub sizes_error_data: bool,
     _of: Use,
 }
 
@@ -130,6 +132,7 @@ entry! {
                     users: Users::default(),
                     mr_mode: registration(mr_mode),
                     name: name.into_owned(),
+                    sizes_error_data: fabric.sizes_error_data(),
                     _of: fabric.users.one(),
                 };
                 // SAFETY: libfabric's rules.
@@ -143,9 +146,13 @@ entry! {
     }
 
     pub fn open2(
-        fabric: *mut crate::fabric::Fabric, info: *mut FiInfo, into: *mut *mut Domain, _flags: u64,
+        fabric: *mut crate::fabric::Fabric, info: *mut FiInfo, into: *mut *mut Domain, flags: u64,
         context: *mut c_void,
     ) -> c_int {
+        // All that there are make it part of something (`FI_PEER`).
+        if flags != 0 {
+            return -error::BADFLAGS;
+        }
         // SAFETY: the same arguments under the same rules.
         unsafe { open(fabric, info, into, context) }
     }
@@ -207,14 +214,20 @@ impl DomainInner {
         });
         let start = |node, udp_port| {
             let name = format!("fi-{}", std::process::id());
-            FaceNode::start(&way, settings, Identity { node, name, udp_port })
+            let needs_port = udp_port != 0;
+            FaceNode::start(&way, settings, Identity { node, name, udp_port, needs_port })
         };
-        let alone = || start(random_identity().map_err(|error| error.to_string())?, 0);
+        let alone = || -> Result<_, String> {
+            Ok(start(random_identity().map_err(|error| error.to_string())?, 0)?)
+        };
         let (face, service) = match service {
             Service::Listens(at) => match start(at.node, at.udp.map_or(0, |udp| udp.port())) {
                 Ok(face) => (face, service),
-                // In shared memory the identity itself is the place.
-                Err(_) => (alone()?, Service::Refused(at, libc::EADDRINUSE)),
+                // Taken since it was looked at, or in shared memory, where the identity itself is the place.
+                Err(problem) => {
+                    log::inform(&format!("{at}: {problem}"));
+                    (alone()?, Service::Refused(at, problem.code.unwrap_or(libc::EADDRNOTAVAIL)))
+                }
             },
             _ => (alone()?, service),
         };

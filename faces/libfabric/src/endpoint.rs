@@ -358,9 +358,13 @@ entry! {
     }
 
     pub fn open2(
-        domain: *mut Domain, info: *mut FiInfo, into: *mut *mut Ep, _flags: u64,
+        domain: *mut Domain, info: *mut FiInfo, into: *mut *mut Ep, flags: u64,
         context: *mut c_void,
     ) -> c_int {
+        // All that there are make it part of something (`FI_PEER`).
+        if flags != 0 {
+            return -error::BADFLAGS;
+        }
         // SAFETY: the same arguments under the same rules.
         unsafe { open(domain, info, into, context) }
     }

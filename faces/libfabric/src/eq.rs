@@ -41,6 +41,8 @@ pub struct Eq {
     pub inner: Arc<EqInner>,
     /// What is bound to it.
     pub users: Users,
+    /// The program's entries of errors have `err_data_size`.
+    sizes_error_data: bool,
     _of: Use,
 }
 
@@ -128,7 +130,8 @@ entry! {
         // SAFETY: libfabric's rules.
         unsafe {
             let (users, of) = (Users::default(), fabric.users.one());
-            give(Eq { fid, ops: &OPS, inner, users, _of: of }, into)
+            let sizes_error_data = fabric.sizes_error_data();
+            give(Eq { fid, ops: &OPS, inner, users, sizes_error_data, _of: of }, into)
         }
     }
 
@@ -163,9 +166,9 @@ entry! {
         count as isize
     }
 
-    fn readerr(eq: &Eq, into: *mut FiEqErrEntry, flags: EqFlags) -> isize {
+    fn readerr(eq: &Eq, pointer: *mut FiEqErrEntry, flags: EqFlags) -> isize {
         // SAFETY: libfabric's rules.
-        let Some(into) = (unsafe { into.as_mut() }) else { return -(libc::EINVAL as isize) };
+        let Some(into) = (unsafe { pointer.as_mut() }) else { return -(libc::EINVAL as isize) };
         let mut events = eq.inner.events.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Event::Bad([fid, context], data, error)) = events.front() else {
             return -(libc::EAGAIN as isize);
@@ -173,11 +176,15 @@ entry! {
         into.fid = std::ptr::with_exposed_provenance_mut(*fid);
         into.context = std::ptr::with_exposed_provenance_mut(*context);
         (into.data, into.err, into.prov_errno) = (*data, *error, *error);
-        into.err_data_size = 0;
         if !flags.has(EqFlags::PEEK) {
             events.pop_front();
         }
-        size_of::<FiEqErrEntry>() as isize
+        if !eq.sizes_error_data {
+            return size_of::<FiEqErrEntry>() as isize;
+        }
+        // SAFETY: libfabric's rules: such an entry, for a program of such an interface.
+        unsafe { (*pointer.cast::<FiEqErrEntrySince15>()).err_data_size = 0 };
+        size_of::<FiEqErrEntrySince15>() as isize
     }
 
     fn write(eq: &Eq, event: u32, from: *const c_void, len: usize, _flags: u64) -> isize {

@@ -13,6 +13,7 @@ use emp_face::users::Users;
 pub struct Fabric {
     fid: Fid,
     ops: *const FabricOps,
+    /// The interface that the program was made for.
     api_version: u32,
     pub users: Users,
 }
@@ -36,6 +37,13 @@ static OPS: FabricOps = FabricOps {
     trywait,
     domain2: domain::open2,
 };
+
+impl Fabric {
+    /// True if the program's entries of errors have the size of the provider's data, with which they are longer: since 1.5.
+    pub fn sizes_error_data(&self) -> bool {
+        self.api_version >= version(1, 5)
+    }
+}
 
 entry! {
     /// Entry point of the provider: opens a fabric.

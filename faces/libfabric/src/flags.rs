@@ -64,6 +64,7 @@ kind! {
         RMA = 1 << 2;
         TAGGED = 1 << 3;
         ATOMIC = 1 << 4;
+        MULTICAST = 1 << 5;
         READ = 1 << 8;
         WRITE = 1 << 9;
         RECV = 1 << 10;
@@ -71,11 +72,14 @@ kind! {
         REMOTE_READ = 1 << 12;
         REMOTE_WRITE = 1 << 13;
         MULTI_RECV = 1 << 16;
+        FENCE = 1 << 21;
         AV_USER_ID = 1 << 41;
+        SOURCE_ERR = 1 << 50;
         LOCAL_COMM = 1 << 51;
         REMOTE_COMM = 1 << 52;
         RMA_EVENT = 1 << 56;
         SOURCE = 1 << 57;
+        NAMED_RX_CTX = 1 << 58;
         DIRECTED_RECV = 1 << 59;
     }
 }
@@ -167,6 +171,14 @@ kind! {
 }
 
 kind! {
+    /// Flags of opening a completion queue.
+    CqOpenFlags {
+        /// Where its interrupts are to go, which is a hint: it has none.
+        AFFINITY = 1 << 29;
+    }
+}
+
+kind! {
     /// Flags of reading an event queue.
     EqFlags {
         PEEK = 1 << 19;
@@ -180,6 +192,8 @@ kind! {
         NUMERICHOST = 1 << 55;
         /// `node` and `service` are where this process is to be reached.
         SOURCE = 1 << 57;
+        /// The core's own: a provider of the core asks whether it could be put on top of this one.
+        FROM_WITHIN = 1 << 59;
     }
 }
 

@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use crate::address::EpAddress;
 use crate::asked::{Asked, Format, asked, text as given_text};
 use crate::bindings::*;
+use crate::core;
 use crate::domain::Domain;
 use crate::entry::entry;
 use crate::fabric::Fabric;
@@ -37,10 +38,17 @@ const CAPS_DOMAIN: Caps = Caps::AV_USER_ID;
 const TX_CAPS: Caps = CAPS_PRIMARY.with(Caps::SEND).with(INITIATORS);
 const RX_CAPS: Caps = CAPS_PRIMARY.with(CAPS_SECONDARY).with(Caps::RECV).with(TARGETS);
 
+/// What programs from before each direction had capabilities of its own name for both, as they were asked to: those of receiving
+/// mean nothing of sending, and the other way round.
+const RX_ONLY: Caps =
+    Caps::RECV.with(TARGETS).with(CAPS_SECONDARY).with(CAPS_EVENTS).with(Caps::SOURCE_ERR);
+const TX_ONLY: Caps =
+    Caps::SEND.with(INITIATORS).with(Caps::FENCE).with(Caps::MULTICAST).with(Caps::NAMED_RX_CTX);
+
 /// Flags that may be set for all operations of an endpoint.
-const TX_FLAGS: OpFlags =
+pub const TX_FLAGS: OpFlags =
     OpFlags::COMPLETION.with(OpFlags::INJECT).with(OpFlags::COMPLETION_LEVELS);
-const RX_FLAGS: OpFlags = OpFlags::COMPLETION.with(OpFlags::MULTI_RECV);
+pub const RX_FLAGS: OpFlags = OpFlags::COMPLETION.with(OpFlags::MULTI_RECV);
 
 /// Longest message in bytes whose buffer is free at once: what the node copies of any send (`Profile::buffered_bytes`), so that it costs no
 /// more than another. MPICH waits for the delivery of what is longer (decision 31).
@@ -109,29 +117,43 @@ struct Hints<'a> {
     ep: Option<&'a FiEpAttr>,
     domain: Option<&'a FiDomainAttr>,
     fabric: Option<&'a FiFabricAttr>,
+    /// The user wants this provider and no other: what it lacks is said aloud.
+    wanted: bool,
+}
+
+/// True if a list of providers, as `FI_PROVIDER` has it, names this one.
+fn names_emp(list: &str) -> bool {
+    !list.starts_with('^') && list.split(',').any(|name| name.eq_ignore_ascii_case("emp"))
 }
 
 impl<'a> Hints<'a> {
     /// # Safety
     ///
     /// As [`look`].
-    unsafe fn new(hints: *const FiInfo) -> Self {
+    unsafe fn new(hints: *const FiInfo, flags: InfoFlags) -> Self {
         // SAFETY: libfabric's rules, for the hints and all that they point to.
         unsafe {
             let info: Option<&'a FiInfo> = look(hints);
+            let fabric = info.and_then(|info| look(info.fabric_attr));
+            let name =
+                fabric.map_or(std::ptr::null_mut(), |fabric: &FiFabricAttr| fabric.prov_name);
+            let named = !name.is_null() && CStr::from_ptr(name) == c"emp";
+            let chosen = || core::chosen_providers().is_some_and(|list| names_emp(&list));
             Self {
                 info,
                 tx: info.and_then(|info| look(info.tx_attr)),
                 rx: info.and_then(|info| look(info.rx_attr)),
                 ep: info.and_then(|info| look(info.ep_attr)),
                 domain: info.and_then(|info| look(info.domain_attr)),
-                fabric: info.and_then(|info| look(info.fabric_attr)),
+                fabric,
+                // Providers that would be put on top of this one ask for what it is not, each time that anybody asks for anything.
+                wanted: !flags.has(InfoFlags::FROM_WITHIN) && (named || chosen()),
             }
         }
     }
 
-    /// False if no way at all can be what is asked for; says why to those who listen.
-    fn can_be_met(&self) -> bool {
+    /// What no way at all can have of what is asked for.
+    fn too_much(&self) -> Option<&'static str> {
         let problems = [
             (
                 self.info.is_some_and(|i| i.caps.exceeds(CAPS.with(CAPS_DOMAIN).with(CAPS_EVENTS))),
@@ -144,7 +166,10 @@ impl<'a> Hints<'a> {
             (self.ep.is_some_and(|e| many(e.tx_ctx_cnt) && !shares(e)), "transmit contexts"),
             (self.ep.is_some_and(|e| many(e.rx_ctx_cnt)), "receive contexts"),
             (self.ep.is_some_and(|e| e.auth_key_size != 0), "authorization keys"),
-            (self.tx.is_some_and(|t| t.caps.exceeds(TX_CAPS.with(CAPS_PLACE))), "tx capabilities"),
+            (
+                self.tx.is_some_and(|t| t.caps.exceeds(TX_CAPS.with(CAPS_PLACE).with(RX_ONLY))),
+                "tx capabilities",
+            ),
             (self.tx.is_some_and(|t| t.op_flags.exceeds(TX_FLAGS)), "tx flags"),
             (self.tx.is_some_and(|t| t.msg_order & !ORDERS != 0), "tx order"),
             (self.tx.is_some_and(|t| t.comp_order != 0), "tx completion order"),
@@ -153,7 +178,9 @@ impl<'a> Hints<'a> {
             (self.tx.is_some_and(|t| t.iov_limit > IOV_LIMIT), "tx segments"),
             (self.tx.is_some_and(|t| t.rma_iov_limit > REMOTE_IOV_LIMIT), "remote segments"),
             (
-                self.rx.is_some_and(|r| r.caps.exceeds(RX_CAPS.with(CAPS_PLACE).with(CAPS_EVENTS))),
+                self.rx.is_some_and(|r| {
+                    r.caps.exceeds(RX_CAPS.with(CAPS_PLACE).with(CAPS_EVENTS).with(TX_ONLY))
+                }),
                 "rx capabilities",
             ),
             (self.rx.is_some_and(|r| r.op_flags.exceeds(RX_FLAGS)), "rx flags"),
@@ -194,13 +221,7 @@ impl<'a> Hints<'a> {
                 "provider version",
             ),
         ];
-        for (problem, what) in problems {
-            if problem {
-                log::inform(&format!("not offered: more than EMP has of {what} is asked for"));
-                return false;
-            }
-        }
-        true
+        problems.into_iter().find(|(problem, _)| *problem).map(|(_, what)| what)
     }
 
     /// True if the hints name this domain, or none.
@@ -409,12 +430,9 @@ fn fill_domain(domain: &mut FiDomainAttr, way: &Way, hints: &Hints<'_>, api_vers
 }
 
 impl Hints<'_> {
-    /// Says why there is nothing: aloud to who asks for this provider by name.
+    /// Says why there is nothing: aloud to who wants this provider.
     fn refuse(&self, problem: &str) -> c_int {
-        let name = self.fabric.map_or(std::ptr::null_mut(), |fabric| fabric.prov_name);
-        // SAFETY: libfabric's rules: null or a text.
-        let wanted = !name.is_null() && unsafe { CStr::from_ptr(name) } == c"emp";
-        let say = if wanted { log::warn } else { log::inform };
+        let say = if self.wanted { log::warn } else { log::inform };
         say(&format!("fi_getinfo: {problem}"));
         -libc::ENODATA
     }
@@ -427,13 +445,13 @@ entry! {
         hints: *const FiInfo, out: *mut *mut FiInfo,
     ) -> c_int {
         // SAFETY: libfabric's rules.
-        let hints = unsafe { Hints::new(hints) };
+        let hints = unsafe { Hints::new(hints, flags) };
         if out.is_null() {
             return -libc::EINVAL;
         }
         let Ok(settings) = params::read() else { return -libc::ENODATA };
-        if !hints.can_be_met() {
-            return -libc::ENODATA;
+        if let Some(what) = hints.too_much() {
+            return hints.refuse(&format!("more than EMP has of {what} is asked for"));
         }
         // SAFETY: libfabric's rules.
         let found = unsafe {
@@ -461,8 +479,7 @@ entry! {
             last = info;
         }
         if first.is_null() {
-            log::inform("not offered: no interface that is allowed is up, or none of that name");
-            return -libc::ENODATA;
+            return hints.refuse("no interface that is allowed is up, or none of that name");
         }
         // SAFETY: not null, and libfabric's rules.
         unsafe { out.write(first) };

@@ -9,6 +9,7 @@ use crate::endpoint::Ep;
 use crate::entry::entry;
 use crate::flags::{BindFlags, OpFlags};
 use crate::handle::{object, store};
+use crate::info::{RX_FLAGS, TX_FLAGS};
 
 entry! {
     pub fn control(endpoint: Fid<Ep>, command: c_int, argument: *mut c_void) -> c_int {
@@ -19,13 +20,17 @@ entry! {
                 // Two kinds in one: the flags of operations, and for which side they are.
                 let bits: &u64 = object!(argument.cast::<u64>().cast_const());
                 let sides = BindFlags::TRANSMIT.with(BindFlags::RECV);
-                let of = match BindFlags::from_c(*bits).only(sides) {
-                    BindFlags::TRANSMIT => &inner.tx_flags,
-                    BindFlags::RECV => &inner.rx_flags,
+                let (of, offered) = match BindFlags::from_c(*bits).only(sides) {
+                    BindFlags::TRANSMIT => (&inner.tx_flags, TX_FLAGS),
+                    BindFlags::RECV => (&inner.rx_flags, RX_FLAGS),
                     _ => return -libc::EINVAL,
                 };
                 if command == control::SETOPSFLAG {
-                    of.set(OpFlags::from_c(*bits & !sides.bits()));
+                    let flags = OpFlags::from_c(*bits & !sides.bits());
+                    if flags.exceeds(offered) {
+                        return -error::BADFLAGS;
+                    }
+                    of.set(flags);
                 } else {
                     store!(argument.cast::<OpFlags>(), of.get());
                 }

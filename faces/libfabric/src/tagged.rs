@@ -59,6 +59,10 @@ entry! {
 
     fn recvmsg(ep: &Ep, message: *const FiMsgTagged, flags: OpFlags) -> isize {
         let message: &FiMsgTagged = object!(message);
+        // That is a capability of its own (`FI_TAGGED_MULTI_RECV`), which is not offered.
+        if flags.has(OpFlags::MULTI_RECV) {
+            return -(error::BADFLAGS as isize);
+        }
         let receive = Receive {
             tagged: true,
             parts: parts!(message.msg_iov, message.iov_count),

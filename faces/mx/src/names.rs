@@ -78,7 +78,7 @@ impl Library {
             return Some(ask(&endpoint.face));
         }
         let node = random_identity().ok()?;
-        let identity = Identity { node, name: "mx".into(), udp_port: 0 };
+        let identity = Identity { node, name: "mx".into(), udp_port: 0, needs_port: false };
         match FaceNode::start(&self.boards.first()?.way, &self.settings, identity) {
             Ok(face) => {
                 let answer = ask(&face);

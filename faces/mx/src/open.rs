@@ -96,6 +96,7 @@ fn open_one(
         node: node_of(board.nic, id),
         name: board.hostname.clone(),
         udp_port: port_of(id),
+        needs_port: false,
     };
     let face = FaceNode::start(&board.way, &library.settings, identity)
         .map_err(|problem| failed(&problem))?;

@@ -101,11 +101,17 @@ fn host_of(way: &Way) -> u64 {
 pub fn start(way: &Way, settings: &Settings, claim: Option<Claim>) -> Result<Arc<Nic>, String> {
     let (host, machine) = (host_of(way), machine(settings));
     let identity = match &claim {
-        Some(_) => Identity { node: door_of(host), name: machine.clone(), udp_port: door_port() },
+        Some(_) => Identity {
+            node: door_of(host),
+            name: machine.clone(),
+            udp_port: door_port(),
+            needs_port: false,
+        },
         None => Identity {
             node: random_identity().map_err(|error| error.to_string())?,
             name: String::new(),
             udp_port: 0,
+            needs_port: false,
         },
     };
     let face = FaceNode::start(way, settings, identity)?;

@@ -62,6 +62,7 @@ fn start(wanted: u32) -> Result<Arc<Library>, Code> {
         node: PROCESSES.node(machine, number),
         name: name.clone(),
         udp_port: PROCESSES.port(number),
+        needs_port: false,
     };
     let face = FaceNode::start(&way, &settings, identity).map_err(|problem| failed(&problem))?;
     let open = |number| face.node.endpoint(number).map_err(|error| failed(&error));

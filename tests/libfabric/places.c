@@ -45,6 +45,10 @@ static void what_is_said(void)
 	CHECK(!memcmp(info->dest_addr, again->src_addr, info->dest_addrlen));
 	CHECK(!again->dest_addr);
 	fi_freeinfo(again);
+	again = ask("127.0.0.1", port, FI_SOURCE | FI_NUMERICHOST, FI_FORMAT_UNSPEC, 0);
+	CHECK(again->src_addrlen == info->dest_addrlen && !memcmp(info->dest_addr, again->src_addr, info->dest_addrlen));
+	CHECK(!again->dest_addr);
+	fi_freeinfo(again);
 
 	/* Taken over from hints; and not looked at with FI_PROV_ATTR_ONLY. */
 	struct fi_info *hints = fi_dupinfo(info);
@@ -60,6 +64,7 @@ static void what_is_said(void)
 
 	refused("no-such-host.invalid", port, 0, FI_FORMAT_UNSPEC);
 	refused("localhost", port, FI_NUMERICHOST, FI_FORMAT_UNSPEC);
+	refused("localhost", port, FI_SOURCE | FI_NUMERICHOST, FI_FORMAT_UNSPEC);
 	refused("127.0.0.1", "70000", 0, FI_FORMAT_UNSPEC);
 	refused("127.0.0.1", "no-such-service", 0, FI_FORMAT_UNSPEC);
 	refused("192.0.2.77", port, FI_SOURCE, FI_FORMAT_UNSPEC);
@@ -164,6 +169,8 @@ static void client_and_server(void)
 	for (int again = 0; again < 2; again++)
 		meet(ask(NULL, port, FI_SOURCE, FI_FORMAT_UNSPEC, 0),
 		     ask("127.0.0.1", port, 0, FI_FORMAT_UNSPEC, 0));
+	meet(ask("127.0.0.1", port, FI_SOURCE | FI_NUMERICHOST, FI_FORMAT_UNSPEC, 0),
+	     ask("127.0.0.1", port, FI_NUMERICHOST, FI_FORMAT_UNSPEC, 0));
 	meet(ask("lo", next_port, FI_SOURCE, FI_FORMAT_UNSPEC, 0),
 	     ask("localhost", next_port, 0, FI_FORMAT_UNSPEC, 0));
 	char text[40], named[60];
@@ -286,6 +293,73 @@ static void users_names(void)
 	world_close(&world);
 }
 
+/* Newer than the headers of 1.17: behind the members that those have, and two for keys. */
+struct newer_ops {
+	struct fi_ops_av known;
+	void (*keys[2])(void);
+	int (*set_user_id)(struct fid_av *av, fi_addr_t number, fi_addr_t called, uint64_t flags);
+};
+
+static int set_user_id(struct fid_av *av, fi_addr_t number, fi_addr_t called, uint64_t flags)
+{
+#if FI_MAJOR_VERSION > 1 || FI_MINOR_VERSION >= 20
+	return fi_av_set_user_id(av, number, called, flags);
+#else
+	CHECK(av->ops->size >= sizeof(struct newer_ops));
+	return ((struct newer_ops *)av->ops)->set_user_id(av, number, called, flags);
+#endif
+}
+
+/* The number that a completion at b has for a message from a. */
+static fi_addr_t source_of_one(struct world *world)
+{
+	struct fi_cq_tagged_entry entry;
+	fi_addr_t source = 17;
+	double end = now() + PATIENCE;
+	ssize_t result;
+	char byte;
+
+	EQUAL(fi_recv(world->b.ep, &byte, 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
+	EQUAL(fi_inject(world->a.ep, "x", 1, world->a.peer), 0);
+	do {
+		fi_cq_read(world->a.cq, NULL, 0);
+		result = fi_cq_readfrom(world->b.cq, &entry, 1, &source);
+	} while (result == -FI_EAGAIN && now() < end);
+	EQUAL(result, 1);
+	return source;
+}
+
+/* All of a vector's names are its user's: whom it has not named has none. */
+static void names_of_a_whole_vector(void)
+{
+	struct world world;
+	struct options options = {.caps = FI_MSG | FI_SOURCE, .av_flags = FI_AV_USER_ID};
+	char name[64];
+	size_t bytes = sizeof name;
+	fi_addr_t number = 4711;
+
+	world_open(&world, &options);
+	CHECK(source_of_one(&world) == FI_ADDR_NOTAVAIL);
+	EQUAL(set_user_id(world.b.av, world.b.peer, 4711, 0), 0);
+	EQUAL(source_of_one(&world), 4711);
+	EQUAL(set_user_id(world.b.av, world.b.peer, 4712, 0), 0);
+	EQUAL(source_of_one(&world), 4712);
+	EQUAL(set_user_id(world.b.av, world.b.peer, 1, FI_MORE), -FI_EBADFLAGS);
+	EQUAL(set_user_id(world.b.av, 99, 1, 0), -FI_EINVAL);
+	EQUAL(set_user_id(world.b.av, FI_ADDR_UNSPEC, 1, 0), -FI_EINVAL);
+	EQUAL(source_of_one(&world), 4712);
+	/* There are not two ways to the same. */
+	EQUAL(fi_getname(&world.a.ep->fid, name, &bytes), 0);
+	EQUAL(fi_av_insert(world.b.av, name, 1, &number, FI_AV_USER_ID, NULL), -FI_EBADFLAGS);
+	world_close(&world);
+
+	options.av_flags = 0;
+	world_open(&world, &options);
+	EQUAL(set_user_id(world.b.av, world.b.peer, 4711, 0), -FI_EINVAL);
+	EQUAL(source_of_one(&world), world.b.peer);
+	world_close(&world);
+}
+
 static void failures_by_the_queue(void)
 {
 	struct world world;
@@ -334,5 +408,6 @@ void test_places(void)
 	by_service();
 	lowest_first();
 	users_names();
+	names_of_a_whole_vector();
 	failures_by_the_queue();
 }

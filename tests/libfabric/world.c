@@ -1,3 +1,4 @@
+#include "host.h"
 #include "world.h"
 
 #include <stdlib.h>
@@ -34,7 +35,7 @@ struct fi_info *hints_new(void)
 
 static void side_open(struct world *world, struct side *side, const struct options *options)
 {
-	struct fi_av_attr av = {.type = options->av_type};
+	struct fi_av_attr av = {.type = options->av_type, .flags = options->av_flags};
 	struct fi_cq_attr cq = options->cq;
 
 	if (cq.format == FI_CQ_FORMAT_UNSPEC)
@@ -70,14 +71,17 @@ void world_open(struct world *world, const struct options *options)
 	if (!options)
 		options = &none;
 	memset(world, 0, sizeof *world);
+	host_enter(0);
 	hints->caps = options->caps;
 	hints->tx_attr->op_flags = options->tx_op_flags;
 	hints->rx_attr->op_flags = options->rx_op_flags;
 	must(fi_getinfo(API, NULL, NULL, 0, hints, &world->info), "fi_getinfo");
 	fi_freeinfo(hints);
 	must(fi_fabric(world->info->fabric_attr, &world->fabric, NULL), "fi_fabric");
-	side_open(world, &world->a, options);
+	host_enter(1);
 	side_open(world, &world->b, options);
+	host_enter(0);
+	side_open(world, &world->a, options);
 	world->a.peer = insert(&world->a, &world->b);
 	world->b.peer = insert(&world->b, &world->a);
 	world->a.self = insert(&world->a, &world->a);

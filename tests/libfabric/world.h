@@ -1,4 +1,4 @@
-/* Two nodes in one process: two domains, each with an endpoint, an address vector and a completion queue. */
+/* Two nodes in one process, on one host or two (host.h): two domains, each with an endpoint, an address vector and a completion queue. */
 #ifndef WORLD_H
 #define WORLD_H
 
@@ -34,7 +34,7 @@ struct world {
 };
 
 struct options {
-	uint64_t caps, tx_bind, rx_bind, tx_op_flags, rx_op_flags;
+	uint64_t caps, tx_bind, rx_bind, tx_op_flags, rx_op_flags, av_flags;
 	struct fi_cq_attr cq;
 	enum fi_av_type av_type;
 	/* Endpoints are made and bound, but not enabled. */

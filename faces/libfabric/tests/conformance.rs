@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use emp_testing::lab::{INTERFACE, Lab};
 use emp_testing::{Need, skip};
 
 /// The provider that was built with this test.
@@ -23,46 +24,161 @@ fn can_build() -> bool {
     probe.is_ok_and(|status| status.success())
 }
 
+/// The tests whose two nodes may be on two hosts: the others are about processes of one machine.
+const BETWEEN_HOSTS: [&str; 15] = [
+    "info",
+    "objects",
+    "messages",
+    "tagged",
+    "probing",
+    "completions",
+    "waiting",
+    "naps",
+    "memory",
+    "atomics",
+    "threads",
+    "flags",
+    "manual",
+    "events",
+    "failures",
+];
+
+const LOSS: (&str, &str) = ("FI_EMP_FAULT", "drop:0.01");
+
 #[test]
 fn the_manual_pages_are_kept() {
-    run("auto", &[], " 0 failed");
+    run("auto", &[], &[], " 0 failed");
 }
 
 #[test]
 fn they_are_kept_in_shared_memory() {
-    run("shm", &[], " 0 failed");
+    run("shm", &[], &[("FI_EMP_LINK", "shm")], " 0 failed");
+}
+
+#[test]
+fn they_are_kept_between_hosts() {
+    between_hosts("hosts", &BETWEEN_HOSTS, &[], " 0 failed");
+}
+
+#[test]
+fn they_are_kept_between_hosts_that_lose_frames() {
+    between_hosts("losing", &BETWEEN_HOSTS, &[LOSS], " 0 failed");
 }
 
 #[test]
 fn programs_beyond_mpi_are_accepted() {
-    run("auto", &["--middleware"], "7 programs, 0 failed");
+    run("programs", &["--middleware"], &[], "7 programs, 0 failed");
 }
 
 #[test]
 fn they_are_accepted_in_shared_memory() {
-    run("shm", &["--middleware"], "7 programs, 0 failed");
+    run("programs-shm", &["--middleware"], &[("FI_EMP_LINK", "shm")], "7 programs, 0 failed");
 }
 
-/// Runs one of the C programs over this link, and looks for `wanted` in what it says at its end.
-fn run(link: &str, options: &[&str], wanted: &str) {
-    if !can_build() {
-        let why = "no C compiler or no libfabric headers here (tools/install-deps installs both)";
-        return skip(Need::Mpi, why);
+#[test]
+fn they_are_accepted_between_hosts() {
+    between_hosts("programs-hosts", &["--middleware"], &[], "7 programs, 0 failed");
+}
+
+#[test]
+fn they_are_accepted_between_hosts_that_lose_frames() {
+    between_hosts("programs-losing", &["--middleware"], &[LOSS], "7 programs, 0 failed");
+}
+
+/// What is counted is told to who listens, when a node ends.
+#[test]
+fn counters_are_in_the_log() {
+    let log = [("FI_LOG_LEVEL", "info"), ("FI_LOG_PROV", "emp")];
+    let Some(errors) = run("counters", &["tagged"], &log, " 0 failed") else { return };
+    let counted =
+        |of: &str, what: &str| errors.lines().any(|line| line.contains(of) && line.contains(what));
+    assert!(counted("counters: ", "messages_sent "), "what the node has counted");
+    assert!(counted("counters: ", "messages_received "));
+    assert!(counted("counters of shm on ", "frames_sent "), "what its links have");
+    // Not to who does not.
+    let quiet = run("no-counters", &["tagged"], &[], " 0 failed").expect("it ran before");
+    assert!(!quiet.contains("counters"), "{quiet}");
+}
+
+/// Runs `fi_info` for this provider, chosen as users choose it. What it has printed, and the log.
+fn fi_info(what: &str, arguments: &[&str]) -> Option<(String, Vec<String>)> {
+    let directory = with_provider(what);
+    let mut program = Command::new("fi_info");
+    program.args(arguments).env("FI_PROVIDER_PATH", directory).env("FI_PROVIDER", "emp");
+    let Ok(output) = program.env("FI_LOG_LEVEL", "warn").env("FI_LOG_PROV", "emp").output() else {
+        skip(Need::Mpi, "no fi_info here (tools/install-deps installs it)");
+        return None;
+    };
+    let log = String::from_utf8_lossy(&output.stderr);
+    let of_emp = log.lines().filter(|line| line.contains(":emp:")).map(str::to_owned);
+    Some((String::from_utf8_lossy(&output.stdout).into_owned(), of_emp.collect()))
+}
+
+/// Who chooses this provider by `FI_PROVIDER` is told what it lacks, in one line, and nothing if it lacks nothing.
+#[test]
+fn who_wants_this_provider_is_told_what_it_lacks() {
+    for (arguments, lacks) in
+        [(["-t", "FI_EP_MSG"], "endpoint type"), (["-c", "FI_MULTICAST"], "capabilities")]
+    {
+        let Some((_, log)) = fi_info("lacks", &arguments) else { return };
+        assert!(matches!(&log[..], [line] if line.contains(lacks)), "{arguments:?}: {log:?}");
     }
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join(format!("conformance-{link}{}", options.concat()));
+    let Some((offered, log)) = fi_info("lacks", &["-t", "FI_EP_RDM"]) else { return };
+    assert!(offered.contains("provider: emp"), "{offered}");
+    assert_eq!(
+        log, [""; 0],
+        "others that ask whether they could be put on top of it are not users"
+    );
+}
+
+/// `fi_info -g` documents what there is to set, with the defaults that are true.
+#[test]
+fn what_there_is_to_set_is_documented() {
+    let Some((text, _)) = fi_info("set", &["-g", "emp"]) else { return };
+    for (name, _) in emp_face::settings::SETTINGS.iter().filter(|(name, _)| *name != "NAME") {
+        let name = if *name == "INTERFACE" { "IFACE" } else { name };
+        let (_, about) = text.split_once(&format!("FI_EMP_{name}: ")).expect(name);
+        let about = about.split("FI_EMP_").next().unwrap_or_default();
+        assert!(about.contains("(default: "), "{name}: {about}");
+    }
+}
+
+/// A directory with the provider, called as libfabric wants it.
+fn with_provider(what: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conformance-{what}"));
     std::fs::create_dir_all(&directory).expect("a directory for the test");
     std::fs::copy(provider(), directory.join("libemp-fi.so")).expect("the provider copied");
-    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/libfabric/run");
+    directory
+}
+
+/// As [`run`], with the second node or process on another host.
+fn between_hosts(what: &str, options: &[&str], settings: &[(&str, &str)], wanted: &str) {
+    let Some(lab) = Lab::build(1500) else { return };
+    let hosts = [("HOST_A", lab.name(0)), ("HOST_B", lab.name(1)), ("FI_EMP_IFACE", INTERFACE)];
+    run(what, options, &[&hosts, settings].concat(), wanted);
+}
+
+/// Runs one of the C programs, and looks for `wanted` in what it says at its end. What it has said to standard error.
+fn run(what: &str, options: &[&str], settings: &[(&str, &str)], wanted: &str) -> Option<String> {
+    if !can_build() {
+        let why = "no C compiler or no libfabric headers here (tools/install-deps installs both)";
+        skip(Need::Mpi, why);
+        return None;
+    }
+    let directory = with_provider(what);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/libfabric/run");
     // Where ranks of one machine meet: nobody else's greetings shall wake those that this program wants asleep.
-    let place = std::env::temp_dir().join(format!(
-        "emp-fi-{link}{}-{}",
-        options.concat(),
-        std::process::id()
-    ));
+    let place = std::env::temp_dir().join(format!("emp-fi-{what}-{}", std::process::id()));
     std::fs::create_dir_all(&place).expect("a place to meet");
-    let mut program = Command::new(run);
-    program.args(options).arg(&directory).env("FI_EMP_LINK", link).env("XDG_RUNTIME_DIR", &place);
+    let (flags, tests): (Vec<&str>, Vec<&str>) =
+        options.iter().partition(|option| option.starts_with("--"));
+    let mut program = Command::new(script);
+    program.args(flags).arg(&directory).args(tests);
+    for name in ["FI_EMP_LINK", "FI_EMP_FAULT", "FI_EMP_IFACE", "FI_LOG_LEVEL", "HOST_A", "HOST_B"]
+    {
+        program.env_remove(name);
+    }
+    program.env("XDG_RUNTIME_DIR", &place).envs(settings.iter().copied());
     let program = program.output();
     let _ = std::fs::remove_dir_all(&place);
     let output = program.expect("the program was started");
@@ -71,4 +187,5 @@ fn run(link: &str, options: &[&str], wanted: &str) {
     println!("{text}{errors}");
     assert!(output.status.success(), "the program failed: {}", output.status);
     assert!(text.contains(wanted), "the program did not get to its end");
+    Some(errors.into_owned())
 }

@@ -1,5 +1,6 @@
 /* Programs beyond MPI, as a provider meets them: their requests of fi_getinfo, the order of their calls, and one exchange each,
  * between two processes. What is asked for, and in which order, was read in each program's sources; nothing else is theirs. */
+#include "../host.h"
 #include "job.h"
 
 #include <sys/socket.h>
@@ -95,6 +96,7 @@ static int run(void (*program)(struct job *job))
 			/* Nothing here takes long; what hangs is ended. */
 			alarm(60);
 			close(ends[1 - rank]);
+			host_enter(rank);
 			program(&job);
 			exit(0);
 		}

@@ -1,5 +1,6 @@
-/* Mercury's NA OFI plugin, with addresses as texts: unexpected messages in a buffer for several, expected ones by tag, bulk data by
+/* Mercury's NA OFI plugin, with addresses as texts, which one process has by node and service and the other by hints: unexpected messages in a buffer for several, expected ones by tag, bulk data by
  * reads and writes of registered memory, and a queue that is waited for by its descriptor. */
+#include "../host.h"
 #include "job.h"
 
 #include <poll.h>
@@ -36,8 +37,22 @@ void mercury(struct job *job)
 	hints->domain_attr->threading = FI_THREAD_SAFE;
 	hints->fabric_attr->prov_name = strdup("emp");
 	hints->addr_format = FI_ADDR_STR;
-	info = job_info(FI_VERSION(1, 13), hints);
-	HOLDS(info->addr_format == FI_ADDR_STR && info->src_addr);
+	/* Both listen where people have said: either asked for with a numeric address, or handed in as their own. */
+	char place[64], service[16];
+	int port = 20000 + getppid() % 10000;
+	snprintf(service, sizeof service, "%d", port + job->rank);
+	snprintf(place, sizeof place, "fi_emp://%s:%s", host_address(job->rank), service);
+	if (job->rank) {
+		hints->src_addr = place;
+		hints->src_addrlen = strlen(place) + 1;
+		MUST(fi_getinfo(FI_VERSION(1, 13), NULL, NULL, 0, hints, &info), 0);
+		hints->src_addr = NULL;
+	} else {
+		uint64_t flags = FI_SOURCE | FI_NUMERICHOST;
+		MUST(fi_getinfo(FI_VERSION(1, 13), host_address(0), service, flags, hints, &info), 0);
+	}
+	fi_freeinfo(hints);
+	HOLDS(info->addr_format == FI_ADDR_STR && info->src_addr && !strcmp(info->src_addr, place));
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
 	struct fid_av *av;
@@ -64,14 +79,17 @@ void mercury(struct job *job)
 	MUST(fi_enable(ep), 0);
 	MUST(fi_control(&cq->fid, FI_GETWAIT, &fd), 0);
 
-	/* People and programs pass the text on; it is inserted one at a time. */
+	/* What people type in leads to the same peer as the name that it says it has, passed on by a program. */
 	char name[128] = "", names[2 * sizeof name];
 	bytes = sizeof name;
 	MUST(fi_getname(&ep->fid, name, &bytes), 0);
 	HOLDS(!strncmp(name, "fi_emp://", 9));
 	job_exchange(job, name, sizeof name, names);
-	fi_addr_t other, from = FI_ADDR_UNSPEC;
-	MUST(fi_av_insert(av, names + (1 - job->rank) * sizeof name, 1, &other, 0, NULL), 1);
+	snprintf(name, sizeof name, "fi_emp://%s:%d", host_address(1 - job->rank), port + 1 - job->rank);
+	fi_addr_t other, again, from = FI_ADDR_UNSPEC;
+	MUST(fi_av_insert(av, name, 1, &other, 0, NULL), 1);
+	MUST(fi_av_insert(av, names + (1 - job->rank) * sizeof name, 1, &again, 0, NULL), 1);
+	MUST(again, other);
 
 	struct iovec iov = {landing, sizeof landing};
 	struct fi_msg receive = {.msg_iov = &iov, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &contexts[0]};
@@ -108,6 +126,7 @@ void mercury(struct job *job)
 	job_barrier(job);
 	MUST(fi_cancel(&ep->fid, &contexts[0]), 0);
 	MUST(fi_av_remove(av, &other, 1, 0), 0);
+	MUST(fi_av_remove(av, &again, 1, 0), 0);
 	struct fid *fids[] = {&mr->fid, &ep->fid, &cq->fid, &av->fid, &domain->fid, &fabric->fid};
 	for (size_t i = 0; i < sizeof fids / sizeof *fids; i++)
 		MUST(fi_close(fids[i]), 0);

@@ -109,6 +109,49 @@ fn a_run_that_fails_because_emp_is_refused_says_why() {
     assert_eq!(run("true"), "");
 }
 
+/// Ranks of another MPI than the launcher's each think that they are alone: that is said before they start.
+#[test]
+fn a_program_of_another_mpi_is_told_of() {
+    if !is_root() {
+        return;
+    }
+    let root = installation();
+    let built = |library: &str| {
+        let (lib, program) =
+            (root.path().join(library), root.path().join(format!("with-{library}")));
+        let source = root.path().join("mpi.c");
+        fs::write(&source, "int MPI_Init(void) { return 0; }\n").unwrap();
+        let soname = format!("-Wl,-soname,{library}");
+        succeed(
+            Command::new("cc").args(["-shared", "-fPIC", &soname, "-o"]).arg(&lib).arg(&source),
+        );
+        fs::write(&source, "int MPI_Init(void);\nint main(void) { return MPI_Init(); }\n").unwrap();
+        let mut path = std::ffi::OsString::from("-Wl,-rpath,");
+        path.push(root.path());
+        succeed(Command::new("cc").arg("-o").arg(&program).arg(&source).arg(&lib).arg(&path));
+        program
+    };
+    let run = |program: &Path| {
+        let mut command = with(root.path(), &["lab", "mpirun", "--mpi", "intel", "-n", "2", "--"]);
+        let output = command.arg(program).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    };
+    let other = built("libmpi.so.40");
+    let told = run(&other);
+    let says = format!(
+        "emp: {} is linked to libmpi.so.40, which is Open MPI's, and Intel MPI 2021.16 starts it: ",
+        other.display()
+    );
+    assert!(
+        told.starts_with(&says) && told.contains("--mpi") && told.lines().count() == 1,
+        "{told}"
+    );
+    // Intel MPI runs programs of MPICH, and of what it cannot look into nothing is said.
+    assert_eq!(run(&built("libmpi.so.12")), "");
+    assert_eq!(run(Path::new("true")), "");
+}
+
 #[test]
 fn a_lab_that_is_up_is_used_and_stays() {
     if !is_root() {

@@ -16,6 +16,9 @@ export EMP_MPI_PATH=$venv
 unset FI_PROVIDER FI_PROVIDER_PATH EMP_LAB
 
 SUITE_VERSION=4.1.2
+# What decision 20 was found with: newer ones may fail elsewhere, and that is to be looked at first.
+OPENMPI5_VERSION=5.0.11
+INTEL_VERSION=2021.18.1
 
 # MPICH and mpi4py from the registry of Python packages, once.
 install_mpich() {
@@ -30,9 +33,9 @@ install_mpich() {
 install_wheels() {
     local place=$kept/$1
     shift
-    [ -f "$place/ready" ] && return
+    [ "$(cat "$place/ready" 2>/dev/null)" = "$*" ] && return
     mkdir -p "$kept" && rm -rf "$place" && /usr/bin/python3 -m venv "$place" &&
-        "$place/bin/pip" install -q "$@" && touch "$place/ready"
+        "$place/bin/pip" install -q "$@" && echo "$*" >"$place/ready"
 }
 
 # NetPIPE for MPICH: the distribution's program on the MPICH above, which has the same binary interface. Its package is

@@ -164,7 +164,7 @@ TEXT = b"Ethernet Message Passing"
 OPEN = {"sequence": 7, "acknowledge": 5}
 
 
-# ---- hello, hello-reply, close (HELLO-1, HELLO-6, HELLO-7, PATH-1, CLOSE-1)
+# ---- hello, hello-reply, close (HELLO-1, HELLO-6 to HELLO-8, PATH-1, CLOSE-1)
 
 ADDRESSES = {
     "ethernet": (1, bytes.fromhex("02656d700001")),
@@ -179,8 +179,8 @@ def hello(target=B.id, nonce=0x1122334455667788, largest=1500, name="a", told=()
     body.number("features", features, 4, True).number("frame_bytes_max", largest, 2)
     encoded = name.encode()
     body.bytes += u(len(encoded), 1) + b"\0" + encoded
-    body.shown["link_frame_bytes_max"] = here
     body.shown["name"] = name
+    body.shown["link_frame_bytes_max"] = here
     if here:
         body.bytes += u(2, 1) + u(2, 1) + u(here, 2)
     body.shown["addresses"] = []
@@ -202,16 +202,22 @@ vector("with an extension that nobody knows, behind an address", "hello", hello(
        behind=u(0xC8, 1) + u(3, 1) + b"\1\2\3")
 vector("that tries a length: zeros after its fields", "hello", hello(told=["ethernet"], largest=256), behind=bytes(120))
 vector("by a link that takes longer frames than another", "hello", hello(told=["ethernet"], here=9000), check=0)
-vector("an answer", "hello-reply", hello(), word=66)
-vector("an answer by a link that takes longer frames than another", "hello-reply", hello(here=9000), word=66)
-vector("an answer to a hello of 61,472 bytes, by a node with room for many", "hello-reply", hello(told=["ethernet"]),
-       word=1 << 16 | 61472)
+
+
+def reply(name, body, arrived, many=False):
+    vector(name, "hello-reply", body, word=many << 16 | arrived, of_word={"arrived_bytes": arrived, "room_for_many": many})
+
+
+reply("an answer", hello(), 66)
+reply("an answer by a link that takes longer frames than another", hello(here=9000), 66)
+reply("an answer to a hello of 61,472 bytes, by a node with room for few", hello(told=["ethernet"]), 61472)
+reply("an answer to a hello of 61,472 bytes, by a node with room for many", hello(told=["ethernet"]), 61472, True)
 CLOSE = Body().number("node", A.id, 8, True)
 vector("that acknowledges nothing", "close", CLOSE)
 vector("that acknowledges", "close", CLOSE, flags=["ACK"], acknowledge=9)
 
 
-# ---- ack, not-ready, skip (ACK-1, ACK-2, ACK-5, ACK-7, ACK-10, READY-4, SEQ-5)
+# ---- ack, not-ready, skip (ACK-1, ACK-2, ACK-5, ACK-7, ACK-8, ACK-10, READY-4, SEQ-5)
 
 def ack(words, grant=None):
     """A grant follows all four words."""
@@ -224,18 +230,23 @@ def ack(words, grant=None):
     return body
 
 
-vector("of all that came in order", "ack", ack([]), flags=["ACK"], sequence=8, acknowledge=9, word=42)
-vector("of 9 and of 11 too: 10 is missing", "ack", ack([0b1]), flags=["ACK"], sequence=11, acknowledge=10)
-vector("with four words", "ack", ack([1, 0, 1 << 63, 0xFFFFFFFFFFFFFFFF]), flags=["ACK"], sequence=300, acknowledge=45)
-vector("of a frame that came and was not taken", "ack", ack([]), flags=["ACK", "UNTAKEN"], sequence=12, acknowledge=10)
-vector("after a switch has marked something", "ack", ack([]), flags=["ACK", "MARKED"], sequence=12, acknowledge=13)
-vector("that grants 4,096 bytes, all before 13 having come", "ack", ack([], 4096), flags=["ACK"], sequence=12, acknowledge=13)
-vector("that grants as much as the sender likes; 11 is missing", "ack", ack([0b1], 0xFFFFFFFF), flags=["ACK"], sequence=12, acknowledge=11)
-vector("with an item that nobody knows behind a grant", "ack", ack([], 16384), flags=["ACK"], sequence=12, acknowledge=13,
-       behind=u(0xC8, 1) + u(3, 1) + b"\1\2\3")
-vector("with a grant in a form that nobody knows", "ack", ack([1, 2, 3, 4]), flags=["ACK"], sequence=12, acknowledge=13,
-       behind=u(1, 1) + u(2, 1) + b"\1\2")
-vector("with padding behind its words", "ack", ack([1, 2, 3, 4]), flags=["ACK"], sequence=12, acknowledge=13, behind=bytes(5))
+def acked(name, body, sequence, acknowledge, flags=(), waited=0, held=0, **more):
+    vector(name, "ack", body, flags=["ACK", *flags], sequence=sequence, acknowledge=acknowledge, word=waited << 16 | held,
+           of_word={"waited_us": waited, "held_us": held}, **more)
+
+
+acked("of all that came in order", ack([]), 8, 9, held=42)
+acked("of what had waited until somebody looked", ack([]), 8, 9, waited=700, held=42)
+acked("of what had waited for longer than can be told", ack([]), 8, 9, waited=65535)
+acked("of 9 and of 11 too: 10 is missing", ack([0b1]), 11, 10)
+acked("with four words", ack([1, 0, 1 << 63, 0xFFFFFFFFFFFFFFFF]), 300, 45)
+acked("of a frame that came and was not taken", ack([]), 12, 10, ["UNTAKEN"])
+acked("after a switch has marked something", ack([]), 12, 13, ["MARKED"])
+acked("that grants 4,096 bytes, all before 13 having come", ack([], 4096), 12, 13)
+acked("that grants as much as the sender likes; 11 is missing", ack([0b1], 0xFFFFFFFF), 12, 11)
+acked("with an item that nobody knows behind a grant", ack([], 16384), 12, 13, behind=u(0xC8, 1) + u(3, 1) + b"\1\2\3")
+acked("with a grant in a form that nobody knows", ack([1, 2, 3, 4]), 12, 13, behind=u(1, 1) + u(2, 1) + b"\1\2")
+acked("with padding behind its words", ack([1, 2, 3, 4]), 12, 13, behind=bytes(5))
 for cause, meaning in ((1, "too many messages wait"), (2, "no such endpoint"), (3, "nothing unexpected"), (4, "no room")):
     refusal = Body().number("node", A.id, 8, True).number("cause", cause, 4).number("backoff_us", 50 * cause, 4)
     vector(meaning, "not-ready", refusal, sequence=17, word=3)
@@ -347,18 +358,20 @@ vector("first of a train", "put", put(long=(60, 60, 24)), TEXT, flags=["ACK", "L
 vector("first of a train, notifies", "put", put(long=(60, 60, 24), immediate=0x2A), TEXT, flags=["ACK", "LONG", "IMMEDIATE"], **OPEN, word=4)
 vector("that names its sender's memory", "put", put(long=(10000, 0, 1432), pieces=PIECES), flags=SHORT + ["LONG"], **OPEN,
        word=4, memory=True)
+vector("by a link that takes longer frames than another", "put", put(here=9000), TEXT, flags=SHORT, **OPEN, word=4)
 
 
-def get(size):
-    return target().number("bytes", size, 4).number("pull", 0x0304, 2).number("fragment_bytes", 1432, 2)
+def get(size, here=0):
+    return target(here).number("bytes", size, 4).number("pull", 0x0304, 2).number("fragment_bytes", 1432, 2)
 
 
 vector("of a block", "get", get(61440), flags=["ACK"], **OPEN)
 vector("of no bytes: may the place be read?", "get", get(0), flags=["ACK"], **OPEN)
+vector("by a link that takes longer frames than another", "get", get(61440, here=9000), flags=["ACK"], **OPEN)
 
 
-def atomic(operator, datatype, count):
-    return target().number("operator", operator, 1).number("datatype", datatype, 1).zero(2).number("count", count, 4)
+def atomic(operator, datatype, count, here=0):
+    return target(here).number("operator", operator, 1).number("datatype", datatype, 1).zero(2).number("count", count, 4)
 
 
 vector("sum of two unsigned integers of 64 bits", "atomic", atomic(3, 8, 2), b"\1" + bytes(7) + b"\2" + bytes(7), flags=SHORT, **OPEN, word=5)
@@ -368,6 +381,7 @@ vector("swap if equal, signed 32 bits: operand, then what to compare with", "ato
 vector("read: no operands", "atomic", atomic(11, 12, 3), flags=SHORT + ["FETCH"], **OPEN, word=5)
 vector("operands are fields: they stay under the checksum", "atomic", atomic(12, 2, 4), b"\1\2\3\4",
        flags=["ACK", "PAYLOAD-UNCHECKED", "LAST"], **OPEN, word=5)
+vector("by a link that takes longer frames than another", "atomic", atomic(3, 8, 1, here=9000), b"\1" + bytes(7), flags=SHORT, **OPEN, word=5)
 
 
 # ---- slice (SLICE-1)
@@ -400,6 +414,33 @@ bundle("a short frame and what Ethernet pads", BUNDLED[2:], bytes(20))
 bundle("two frames and zeros that could hold a third", BUNDLED[:2], bytes(40))
 bundle("a frame of a kind that nobody knows between two others",
        [BUNDLED[0], joined(frame("message", message().bytes, TEXT, number=19)), BUNDLED[1]])
+
+
+# ---- frames with an extension block, which version 1 drops (VERSION-3)
+
+def hop(told_of):
+    family, address = ADDRESSES[told_of]
+    return u(family, 1) + address
+
+
+def extended(name, kind, items, body, payload=b"", **header):
+    """A frame of kind 16 + n: the items stand between common header and body, padded to a multiple of 8 bytes."""
+    listed = b"".join(u(number, 1) + u(len(value), 1) + value for number, value in items)
+    size = -(-(4 + len(listed)) // 8) * 8
+    block = u(size, 2) + bytes(2) + listed + bytes(size - 4 - len(listed))
+    parts, fields = frame(kind, block + body.bytes, payload, number=16 + KINDS[kind], **header)
+    hex_parts = [parts[0], block, body.bytes, payload]
+    FILES.setdefault("extended", []).append({
+        "name": name, "hex": [part.hex() for part in hex_parts if part], "header": fields,
+        "extensions": [{"type": number, "value": value.hex()} for number, value in items], "body": body.shown,
+        **({"payload": payload.hex()} if payload else {})})
+
+
+extended("a message of class 5", "message", [(1, b"\5")], message(), TEXT, flags=SHORT, **OPEN, word=3)
+extended("a message at the first of two hops", "message", [(2, u(0, 1) + u(2, 1) + hop("ethernet") + hop("ipv4"))],
+         message(), TEXT, flags=SHORT, **OPEN, word=3)
+extended("an acknowledgement of class 1 with an item that may be skipped, and no padding", "ack", [(1, b"\1"), (0x7F, bytes(range(7)))], ack([0b1]),
+         flags=["ACK"], sequence=11, acknowledge=10)
 
 
 # ---- refused frames (DROP-1)

@@ -2,8 +2,8 @@
 
 use alloc::string::ToString;
 use emp_wire::{
-    Epoch, HEAD_BYTES_MAX, Header, Hello, Kind, LinkAddress, NodeId, Seed, TOLD_MAX, covered_bytes,
-    destination_tag_of, verify,
+    Epoch, HEAD_BYTES_MAX, Header, Hello, Kind, LinkAddress, NodeId, ReplyWord, Seed, TOLD_MAX,
+    covered_bytes, destination_tag_of, verify,
 };
 
 use crate::counters::Counter;
@@ -14,7 +14,6 @@ use crate::event::NodeEvent;
 use crate::path::PathId;
 use crate::path::routes::Contact;
 use crate::path::table::Target;
-use crate::path::unit::ARRIVED_BYTES;
 use crate::peers::{mark, milliseconds};
 use crate::searches::DueSearch;
 use crate::time::Time;
@@ -165,7 +164,8 @@ impl Firmware {
                 self.peers.moved(now, peer, (link, from), told);
                 self.send.found(peer, now);
             }
-            self.told_limit(now, peer, (link, from), told, header.word & ARRIVED_BYTES);
+            let arrived = ReplyWord::parse(header.word).arrived_bytes;
+            self.told_limit(now, peer, (link, from), told, arrived);
         } else {
             self.restarted(now, peer, epoch, (link, from), told);
         }

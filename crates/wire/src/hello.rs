@@ -19,6 +19,30 @@ pub const TOLD_MAX: usize = 3;
 pub const HELLO_BODY_BYTES_MAX: usize =
     HELLO_BYTES + NAME_BYTES_MAX + extension::LENGTH_ITEM_BYTES + TOLD_MAX * TOLD_BYTES_MAX;
 
+/// What the word of a `hello-reply` tells of the `hello` that it answers (`HELLO-8`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplyWord {
+    /// How many bytes it had when it arrived, common header included; 65,535: that or more.
+    pub arrived_bytes: u16,
+    /// Where it arrived many frames of the longest kind (`LONG-1`) can wait unread.
+    pub room_for_many: bool,
+}
+
+impl ReplyWord {
+    /// The bit above the bytes.
+    const MANY: u32 = 1 << 16;
+
+    /// As the header's word.
+    pub const fn emit(self) -> u32 {
+        self.arrived_bytes as u32 | if self.room_for_many { Self::MANY } else { 0 }
+    }
+
+    /// From the header's word.
+    pub const fn parse(word: u32) -> Self {
+        Self { arrived_bytes: word as u16, room_for_many: word & Self::MANY != 0 }
+    }
+}
+
 /// Body of a `hello` or `hello-reply` frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {

@@ -47,7 +47,7 @@ pub use header::{
     Flags, Frames, Header, Kind, ShortRest, VERSION, begin_checksum, checksum_of, frames,
     head_checksum, store_checksum, verify, verify_unsummed,
 };
-pub use hello::{HELLO_BODY_BYTES_MAX, HELLO_BYTES, Hello, NAME_BYTES_MAX, TOLD_MAX};
+pub use hello::{HELLO_BODY_BYTES_MAX, HELLO_BYTES, Hello, NAME_BYTES_MAX, ReplyWord, TOLD_MAX};
 pub use identity::{Epoch, NodeId, destination_tag_of};
 pub use largest::Largest;
 pub use message::{

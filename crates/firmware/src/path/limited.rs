@@ -110,7 +110,7 @@ impl Firmware {
         peer: u32,
         (link, from): (LinkIndex, LinkAddress),
         bytes: u16,
-        arrived: u32,
+        arrived: u16,
     ) -> bool {
         let Some((path, to)) = self.peers.path_by(peer, link) else { return false };
         if to != from || to == LinkAddress::LOOPBACK {
@@ -128,7 +128,7 @@ impl Firmware {
         if wanted <= before {
             return shorter;
         }
-        if arrived >= wanted.into() {
+        if arrived >= wanted {
             self.peers.set_bytes_by(peer, path, wanted);
             self.counters.count(Counter::PeersRaised);
             self.peers.forgive_paths(now, peer);

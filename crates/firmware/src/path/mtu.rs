@@ -7,14 +7,13 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use emp_wire::{Epoch, Header, Hello, LinkAddress};
+use emp_wire::{Epoch, Header, Hello, LinkAddress, ReplyWord};
 
 use crate::counters::Counter;
 use crate::engine::Firmware;
 use crate::event::NodeEvent;
 use crate::limits::{SIZE_SEARCHES_MAX, SLICED_FOR_BYTES_MIN, push_bounded};
 use crate::path::PathId;
-use crate::path::unit::ARRIVED_BYTES;
 use crate::time::{Span, Time};
 use crate::transmit::LinkIndex;
 
@@ -175,7 +174,7 @@ impl Firmware {
             if search.short != search.padded {
                 push_bounded(&mut self.sizes.late, search.short, LATE_MAX);
             }
-            let whole = header.word & ARRIVED_BYTES >= search.tried.into();
+            let whole = ReplyWord::parse(header.word).arrived_bytes >= search.tried;
             if whole { search.got_through() } else { Step::Wait }
         } else {
             // An answer counts once.

@@ -30,7 +30,7 @@ pub(crate) struct Contact {
     pub(crate) nonce: u64,
     pub(crate) source_epoch: Epoch,
     pub(crate) destination_epoch: u16,
-    /// An answer: what it says of the frame that it answers (`LONG-2`).
+    /// An answer: what it says of the frame that it answers (`HELLO-8`).
     pub(crate) word: u32,
     /// Bytes that the frame shall have at least.
     pub(crate) frame_bytes: u16,

@@ -1,12 +1,11 @@
 //! Looking for paths to a peer beside the first, and for a first one that had failed (`PATH-1`, `PATH-2`, `PATH-6`).
 
-use emp_wire::{Epoch, Header, Hello, LinkAddress};
+use emp_wire::{Epoch, Header, Hello, LinkAddress, ReplyWord};
 
 use crate::counters::Counter;
 use crate::engine::Firmware;
 use crate::event::NodeEvent;
 use crate::path::table::{Question, Target};
-use crate::path::unit::ARRIVED_BYTES;
 use crate::time::Time;
 use crate::transmit::LinkIndex;
 
@@ -141,7 +140,7 @@ impl Firmware {
             self.counters.count(Counter::PathsFound);
             self.push_event(NodeEvent::PathFound { node: hello.node, link });
         }
-        let (told, arrived) = (hello.largest.here(), header.word & ARRIVED_BYTES);
+        let (told, arrived) = (hello.largest.here(), ReplyWord::parse(header.word).arrived_bytes);
         let limit = self.told_limit(now, peer, (link, from), told, arrived);
         taken || limit || sought.is_some()
     }

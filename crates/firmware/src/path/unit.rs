@@ -7,7 +7,7 @@
 
 use alloc::collections::VecDeque;
 
-use emp_wire::{Epoch, Header, Hello, LONG_FRAME_BYTES, LinkAddress};
+use emp_wire::{Epoch, Header, Hello, LONG_FRAME_BYTES, LinkAddress, ReplyWord};
 use hashbrown::HashMap;
 
 use crate::counters::Counter;
@@ -26,11 +26,6 @@ pub(crate) const LONG_FRAGMENT_BYTES: u16 = (LONG_FRAME_BYTES - emp_wire::HEADER
 pub(crate) const fn is_long_cut(fragment: u16) -> bool {
     fragment > LONG_FRAGMENT_BYTES / 2 && fragment <= LONG_FRAGMENT_BYTES
 }
-
-/// What of the word of an answer says how long the question was that arrived, in bytes, and the bit that says that its receiver has
-/// room for [`DEEP_FRAMES`] such frames of each of several senders (`LONG-2`).
-pub(crate) const ARRIVED_BYTES: u32 = 0xFFFF;
-const DEEP: u32 = ARRIVED_BYTES + 1;
 
 /// Frames of the longest kind in a window where the peer has room for so many. With six, as the socket buffers of ordinary users hold,
 /// sender and receiver wait for each other whenever one of them is slow for a frame's time; more than twice as many gain nothing.
@@ -115,8 +110,9 @@ impl Units {
     /// The word of the answer to a frame that came by this link, and had so many bytes when it arrived.
     pub(crate) fn answer(&self, link: LinkIndex, arrived_bytes: u32) -> u32 {
         let deep = self.deep.checked_shr(link.0.into()).is_some_and(|bits| bits & 1 == 1);
-        let arrived = arrived_bytes.min(ARRIVED_BYTES);
-        if deep && arrived as usize >= LONG_FRAME_BYTES { arrived | DEEP } else { arrived }
+        let arrived_bytes = arrived_bytes.min(u16::MAX.into()) as u16;
+        let room_for_many = deep && usize::from(arrived_bytes) >= LONG_FRAME_BYTES;
+        ReplyWord { arrived_bytes, room_for_many }.emit()
     }
 
     /// Some link does.
@@ -212,12 +208,14 @@ impl Units {
 
     /// A question was answered by this word: with how many bytes it has arrived. False: there is no such question.
     fn answered(&mut self, now: Time, peer: u32, nonce: u64, word: u32) -> bool {
-        let bytes = word & ARRIVED_BYTES;
+        let ReplyWord { arrived_bytes, room_for_many } = ReplyWord::parse(word);
         let at = self.asks.iter().position(|ask| (ask.peer, ask.nonce) == (peer, nonce));
-        let Some(at) = at.filter(|_| bytes as usize >= LONG_FRAME_BYTES) else { return false };
+        let Some(at) = at.filter(|_| usize::from(arrived_bytes) >= LONG_FRAME_BYTES) else {
+            return false;
+        };
         let Some(ask) = self.asks.remove(at) else { return false };
         if let Some(unit) = self.paths.get_mut(&(peer, ask.link)) {
-            (unit.open, unit.since, unit.deep) = (true, now, word & DEEP != 0);
+            (unit.open, unit.since, unit.deep) = (true, now, room_for_many);
         }
         true
     }
@@ -393,6 +391,7 @@ mod tests {
         assert_eq!(deep.answer(LinkIndex(0), whole), whole);
         assert_eq!(shallow.answer(LINK, whole), whole);
         let mut longs = Units::new(0b10, 0);
+        const DEEP: u32 = 1 << 16;
         for (word, opens, is_deep) in
             [(1_472 | DEEP, false, false), (whole | DEEP, true, true), (whole, true, false)]
         {

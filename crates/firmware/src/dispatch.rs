@@ -195,7 +195,7 @@ impl Firmware {
                 self.watch(now);
             }
         } else {
-            self.deliver_word(now, peer, way, header, body, memory);
+            self.deliver_control(now, peer, way, header, body, memory);
         }
         if self.send.take_awaits() {
             self.watch(now);
@@ -205,7 +205,7 @@ impl Firmware {
     /// The same for a frame that is not acknowledged itself. Apart from the others, which come more often and are to be dealt with
     /// by a short run of instructions.
     #[inline(never)]
-    fn deliver_word(
+    fn deliver_control(
         &mut self,
         now: Time,
         peer: u32,

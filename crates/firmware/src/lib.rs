@@ -17,6 +17,7 @@ mod by_peer;
 mod carrier;
 mod claims;
 mod contact;
+mod control_frames;
 mod counters;
 mod cross;
 mod cut;
@@ -27,13 +28,10 @@ mod engine;
 mod event;
 mod first_numbers;
 mod greetings;
-mod holdings;
 mod landing;
 pub mod limits;
 mod looks;
 mod memory;
-mod one_sided;
-mod own_words;
 mod path;
 mod peers;
 mod per_peer;
@@ -42,6 +40,7 @@ mod posts;
 mod predict;
 mod profile;
 mod receive;
+mod remote_memory;
 mod searches;
 mod send;
 mod siphash;
@@ -51,6 +50,7 @@ mod tests;
 mod time;
 mod timers;
 mod transmit;
+mod usage;
 
 pub use absence::REFERRED_BYTES_MIN;
 pub use counters::{Counter, Counters};
@@ -60,18 +60,18 @@ pub use descriptor::{
 };
 pub use engine::{Config, Firmware};
 pub use event::NodeEvent;
-pub use holdings::Holding;
 pub use landing::{Arriving, Landing};
+pub use usage::Holding;
 
 pub use memory::{
     FetchError, HostMemory, MemoryFault, PeerMemory, Segment, SegmentList, TooManySegments,
 };
-pub use one_sided::{
-    AtomicDescriptor, GetDescriptor, PutDescriptor, RegionId, RemoteRegion, Rights,
-};
 pub use path::PathInUse;
 pub use path::link_info::{LinkCost, LinkInfo};
 pub use profile::{AckTrigger, Integrity, Profile, RetransmitUnit, Unexpected};
+pub use remote_memory::{
+    AtomicDescriptor, GetDescriptor, PutDescriptor, RegionId, RemoteRegion, Rights,
+};
 pub use time::{Span, Time};
 pub use transmit::{Exit, Leaving, LinkIndex, TransmitBatch, TransmitFrame};
 

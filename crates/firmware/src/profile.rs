@@ -108,7 +108,7 @@ impl Integrity {
 }
 
 impl Profile {
-    /// Frames may overtake each other, and it is told which are missing: what two lanes need (`PATH-7`), and frames longer than
+    /// Frames may overtake each other, and it is told which are missing: what several paths need (`PATH-7`), and frames longer than
     /// the MTU, of which one lost one must not cost a window of them.
     pub const fn is_selective(&self) -> bool {
         self.accept_out_of_order && self.selective_acks
@@ -145,7 +145,7 @@ impl Profile {
         unexpected: Unexpected::Pool,
         // Two trains of 64 KB segmented UDP, about one bandwidth-delay product of a 25 Gb/s LAN at 20 µs.
         eager_bytes: 64 << 10,
-        // Asking takes a receiver 4 µs (a request, and the word that all is there), and so does the sender's wait for it: a tenth
+        // Asking takes a receiver 4 µs (a request, and a `done`), and so does the sender's wait for it: a tenth
         // of the time of such a message. Beyond it other things count, and eight unexpected ones would fill a pool.
         long_eager_bytes: 512 << 10,
         // What one segmented UDP send carries at MTU 1500 (44 frames): a block of 64 KB would need a second one for its tail.

@@ -23,7 +23,7 @@ use crate::{guardian, names, path_choice, signals, system, thread_board};
 /// retransmissions at their slowest, short enough for a program's end.
 const LINGER_DEFAULT: Duration = Duration::from_secs(1);
 
-/// Most links of a node: their index is a byte, and more than a handful of cards per machine is unheard of.
+/// Most links of a node: their index is a byte, and a machine has a handful of cards.
 const LINKS_MAX: usize = 64;
 
 /// Gets lines about choices that were made.

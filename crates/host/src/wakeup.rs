@@ -22,7 +22,7 @@ impl Bell {
 
     /// Wakes the one who polls it, now or when it comes to it.
     pub(crate) fn ring(&self) {
-        // It fails only if 2^64 - 2 rings are unheard: then it is ringing already.
+        // It fails only if 2^64 - 2 rings were not looked at: then it is ringing already.
         let _ = (&self.0).write(&1u64.to_ne_bytes());
     }
 

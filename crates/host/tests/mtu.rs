@@ -177,7 +177,7 @@ fn udp_survives_a_lower_mtu() {
 }
 
 #[test]
-fn two_lanes_survive_a_lower_mtu() {
+fn two_paths_survive_a_lower_mtu() {
     survive(Want::Auto, &[0, 1], "1000");
     survive(Want::Auto, &[0], "1400");
     survive(Want::Auto, &[1], "1400");

@@ -7,7 +7,7 @@ mod bench;
 mod delivery;
 mod landing;
 mod limits;
-mod long;
+mod long_frames;
 mod sleeping;
 
 use crate::Link;
@@ -48,7 +48,7 @@ pub const CHECKS: [Check; 18] = [
     Check { name: "batches keep their order", run: delivery::order },
     Check { name: "trains arrive as single frames", run: delivery::trains },
     Check { name: "payload lands where memory is offered", run: landing::landing },
-    Check { name: "long frames arrive whole, or are refused", run: long::long_frames },
+    Check { name: "long frames arrive whole, or are refused", run: long_frames::long_frames },
     Check { name: "the source's address leads back", run: delivery::source_address },
     Check { name: "frames to everyone arrive", run: delivery::everyone },
     Check { name: "both ways work at once", run: delivery::both_ways },

@@ -7,9 +7,9 @@ mod open;
 mod past_ip;
 mod receive;
 mod scatter;
-mod self_test;
 mod send;
 mod splice;
+mod splice_test;
 mod train;
 
 pub use open::UdpOptions;

@@ -1,6 +1,6 @@
 //! `not-ready`: the receiver had no room for a message (`READY-4`; V16, O26).
 //!
-//! The word is the message's number, the sequence field the number of the frame that was not taken. That first frame was not taken; the sender puts a `skip` in its place. A *kept* message
+//! The word is the message's number, the sequence field the number of the frame that was not taken. That first frame was not taken; the sender puts a `skip` in its place. A *deferred* message
 //! stands in the receiver's order without its bytes: they will be pulled when it is matched. A *refused* one must be
 //! sent again. Not numbered: it is said again whenever the frame comes again.
 
@@ -16,17 +16,17 @@ pub const NOT_READY_BYTES: usize = 16;
 pub enum NotReadyCause {
     /// Refused: too many messages wait.
     Full = 1,
-    /// Kept for an endpoint that is not open (yet).
+    /// Deferred: the endpoint is not open (yet).
     NoEndpoint = 2,
-    /// Kept: the profile stores no unexpected bytes (E20).
+    /// Deferred: the profile stores no unexpected bytes (E20).
     NotPosted = 3,
-    /// Kept: the pool of unexpected data is full.
+    /// Deferred: the pool of unexpected data is full.
     NoRoom = 4,
 }
 
 impl NotReadyCause {
-    /// The message was not refused, only its bytes were not kept.
-    pub const fn kept(self) -> bool {
+    /// The message was not refused: it has its place in the order, and only its bytes were not stored.
+    pub const fn defers(self) -> bool {
         !matches!(self, Self::Full)
     }
 }

@@ -57,9 +57,9 @@ fn a_flag_that_is_set_twice_is_set() {
 /// `READY-2`: only the first cause refuses; with the others the message keeps its place.
 #[test]
 fn of_the_causes_only_full_refuses() {
-    assert!(!NotReadyCause::Full.kept());
+    assert!(!NotReadyCause::Full.defers());
     for cause in [NotReadyCause::NoEndpoint, NotReadyCause::NotPosted, NotReadyCause::NoRoom] {
-        assert!(cause.kept(), "{cause:?}");
+        assert!(cause.defers(), "{cause:?}");
     }
 }
 

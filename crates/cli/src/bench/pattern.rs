@@ -10,7 +10,7 @@ use super::session::Session;
 use super::sizes;
 use crate::error::print;
 use crate::output::check_writable;
-use crate::report::{faces, plot, table};
+use crate::report::{face_costs, plot, table};
 
 /// Runs a pattern and reports.
 pub fn run(pattern: Pattern, args: &MeasureArgs) -> anyhow::Result<()> {
@@ -30,7 +30,7 @@ pub fn run(pattern: Pattern, args: &MeasureArgs) -> anyhow::Result<()> {
         Ok(Results { environment, command: command_line(), results: rows, bars: Vec::new() })
     })?;
     print(&table::rows(&results.results))?;
-    print(&faces::added(&results.results))?;
+    print(&face_costs::added(&results.results))?;
     note_copies(&results.results);
     note_conditions(load);
     if let Some(path) = &args.json {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::ethtool::Ethtool;
 use super::finding::read;
-use super::probe;
+use super::trials;
 
 /// What `type` says for Ethernet in sysfs (ARPHRD_ETHER); loopback is 772.
 const ETHERNET: u32 = 1;
@@ -63,7 +63,7 @@ pub struct Offloads {
 /// Every interface, by name. `root` is `/` but in tests.
 pub fn inspect(root: &Path) -> Vec<Interface> {
     let Ok(entries) = fs::read_dir(root.join("sys/class/net")) else { return Vec::new() };
-    let addresses = probe::addresses();
+    let addresses = trials::addresses();
     let ethtool = Ethtool::new().ok();
     let mut found: Vec<_> = entries
         .flatten()

@@ -7,7 +7,7 @@ use emp_link::{LinkError, XdpLink};
 
 use super::finding::{Finding, read};
 use super::privilege::set_capability;
-use super::probe;
+use super::trials;
 
 /// Bytes. Rings and frame pools of one node with every link in use, rounded up.
 const WANTED_LOCKED_MEMORY: u64 = 64 << 20;
@@ -17,13 +17,13 @@ pub fn inspect() -> Vec<Finding> {
     let release = read(Path::new("/proc/sys/kernel/osrelease"));
     vec![
         release.map_or_else(|| Finding::not_visible("release"), |r| Finding::note("release", r)),
-        packet(probe::packet_socket()),
+        packet(trials::packet_socket()),
         xdp(XdpLink::probe()),
-        segmentation("UDP_SEGMENT", probe::udp_segment(), "sending"),
-        segmentation("UDP_GRO", probe::udp_gro(), "receiving"),
-        locked_memory(probe::locked_memory_limit()),
+        segmentation("UDP_SEGMENT", trials::udp_segment(), "sending"),
+        segmentation("UDP_GRO", trials::udp_gro(), "receiving"),
+        locked_memory(trials::locked_memory_limit()),
         huge_pages(read(Path::new(HUGE_PAGES)).as_deref()),
-        other_processes(probe::process_memory(), read(Path::new(PTRACE_SCOPE)).as_deref()),
+        other_processes(trials::process_memory(), read(Path::new(PTRACE_SCOPE)).as_deref()),
     ]
 }
 

@@ -7,12 +7,12 @@ pub mod ethtool;
 mod finding;
 mod interfaces;
 mod kernel;
+mod left_behind;
 mod network;
 mod privilege;
-mod probe;
 mod rung;
 mod show;
-mod stale;
+mod trials;
 
 use std::io::{IsTerminal, stdout};
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         kernel: kernel::inspect(),
         cpu: cpu::inspect(Path::new("/")),
         network: network::inspect(Path::new("/"), &interfaces),
-        left_behind: stale::inspect(),
+        left_behind: left_behind::inspect(),
         rungs: interfaces.iter().map(rung::choose).collect(),
         interfaces,
         mpi: mpi::findings().into_iter().chain(program).collect(),

@@ -7,7 +7,7 @@ use emp_link::{PacketLink, PacketOptions};
 use serde::Serialize;
 
 use super::interfaces::{Interface, Kind};
-use super::{privilege, probe};
+use super::{privilege, trials};
 
 /// Bytes of an IPv4 and a UDP header.
 const IP_UDP_BYTES: usize = 28;
@@ -26,7 +26,7 @@ pub struct Rung {
 
 /// Tries the interface.
 pub fn choose(interface: &Interface) -> Rung {
-    let mut rung = decide(interface, probe::packet_socket_on(interface.index));
+    let mut rung = decide(interface, trials::packet_socket_on(interface.index));
     if rung.link == Some("packet")
         && let Some(costs) = costs(interface)
     {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use super::libfabric::{self, Places};
+use super::library::{self, Places};
 use super::provider::{self, FILE};
 use crate::bail_user;
 use crate::error::print;
@@ -40,10 +40,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     put(&built, &rooted(&own))?;
     let mut report = format!("{}\n", own.display());
     let libraries =
-        if args.libfabric.is_empty() { libfabric::of_system() } else { args.libfabric.clone() };
+        if args.libfabric.is_empty() { library::of_system() } else { args.libfabric.clone() };
     for library in &libraries {
-        let Some(answer) = libfabric::ask(library, &[]) else { continue };
-        let places = libfabric::places(library, answer.version);
+        let Some(answer) = library::ask(library, &[]) else { continue };
+        let places = library::places(library, answer.version);
         let (major, minor) = answer.version;
         let how = announce(&places, &args.prefix, &own, &built, &rooted)?;
         report += &format!("libfabric {major}.{minor} ({}): {how}\n", library.display());

@@ -4,7 +4,7 @@
 mod env_command;
 mod find;
 mod install;
-mod libfabric;
+mod library;
 mod linked;
 mod loader;
 mod obstacles;
@@ -16,7 +16,7 @@ mod settings;
 pub use env_command::{Args as EnvArgs, run as run_env};
 pub use find::{choose, find};
 pub use install::{Args as InstallArgs, run as run_install};
-pub use libfabric::refusal;
+pub use library::refusal;
 pub use linked::mismatch;
 pub use obstacles::{inspect as findings, program as findings_of};
 pub use probe::{Args as ProbeArgs, run as run_probe};

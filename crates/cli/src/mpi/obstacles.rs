@@ -5,12 +5,12 @@ use std::fs;
 use std::path::Path;
 
 use super::find::without_libfabric;
-use super::libfabric::ask;
+use super::library::ask;
 use super::linked::{self, Linked};
 use super::loader::Loader;
 use super::probe::Answer;
 use super::provider::{self, holds_provider};
-use super::{Family, Mpi, Settings, Transport, find, libfabric};
+use super::{Family, Mpi, Settings, Transport, find, library};
 use crate::bail_user;
 use crate::doctor::Finding;
 
@@ -104,7 +104,7 @@ fn offered(
         let advice = "FI_LOG_LEVEL=info fi_info -p emp says why: no interface that is up, or FI_EMP_* values";
         return Err(Finding::warn("", value, advice));
     }
-    let places = libfabric::places(library, now.version);
+    let places = library::places(library, now.version);
     let why = why_not_found(places.directory.as_deref(), |name| env::var(name).ok());
     Ok((place, Some(why)))
 }

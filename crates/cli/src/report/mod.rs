@@ -1,7 +1,7 @@
 //! Figures for people: tables for a terminal, curves for a browser.
 
 pub mod calls_table;
-pub mod faces;
+pub mod face_costs;
 pub mod html;
 pub mod mpi;
 pub mod plot;

@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_in_vain_end() {
+    fn unanswered_questions_end() {
         let mut longs = Units::new(0b10, 0);
         let (link, to) = way();
         longs.ask(Time(0), 7, way(), 99);

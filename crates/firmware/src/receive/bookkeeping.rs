@@ -33,7 +33,7 @@ pub(super) enum Outcome {
     /// It is on its way to a receive, or wholly stored, or its sender waits for a `done`.
     Taken,
     /// It has its place in the order; its sender must be told that its bytes will be pulled.
-    Kept(NotReadyCause),
+    Deferred(NotReadyCause),
     /// It must come again.
     Refused,
 }
@@ -108,7 +108,7 @@ impl ReceivePath {
             self.hear_sender(now, peer);
         }
         if counter == Counter::DropBeforeMessage && told && header.length >= LONG_BYTES_MIN {
-            // By its own path: not in front of the word that the first was refused.
+            // By its own path: not in front of the `not-ready` for the first one.
             self.answer_by(peer, path);
             self.owe_untaken(peer, cross);
         }
@@ -350,12 +350,12 @@ impl ReceivePath {
         }
         match outcome {
             Outcome::Taken => Verdict::Taken,
-            Outcome::Kept(cause) => Verdict::NotReady(cause),
+            Outcome::Deferred(cause) => Verdict::NotReady(cause),
             Outcome::Refused => Verdict::NotReady(NotReadyCause::Full),
         }
     }
 
-    /// A message that had its turn comes again. If only its place was kept, its sender has not heard of that yet; else it
+    /// A message that had its turn comes again. If it is deferred, its sender has not heard of that yet; else it
     /// was sent again after a refusal although another copy had been taken.
     fn on_old_message(
         &mut self,
@@ -379,8 +379,9 @@ impl ReceivePath {
             }
             return Verdict::Taken;
         }
-        let kept = self.named.get(&(peer, number)).and_then(|at| self.incoming.at(*at)?.kept);
-        match kept {
+        let deferred =
+            self.named.get(&(peer, number)).and_then(|at| self.incoming.at(*at)?.deferred);
+        match deferred {
             Some(cause) => Verdict::NotReady(cause),
             None => {
                 self.counters.count(Counter::DropDuplicate);
@@ -430,8 +431,8 @@ impl ReceivePath {
         };
         let (index, outcome) = match stored {
             Ok(index) => (index, Outcome::Taken),
-            Err(incoming) => match self.keep(*incoming, cause) {
-                Some(kept) => kept,
+            Err(incoming) => match self.defer(*incoming, cause) {
+                Some(deferred) => deferred,
                 None => return Outcome::Refused,
             },
         };
@@ -466,7 +467,7 @@ impl ReceivePath {
     /// A message has its place in the table. `None`: that is full.
     pub(super) fn add_incoming(&mut self, incoming: Incoming) -> Option<u32> {
         let (peer, number) = (incoming.peer, incoming.number);
-        let named = incoming.kept.is_some() || incoming.early;
+        let named = incoming.deferred.is_some() || incoming.early;
         let (index, _) = self.incoming.insert(incoming)?;
         self.incoming_of.add(peer, index);
         if named {
@@ -489,7 +490,7 @@ impl ReceivePath {
     }
 
     /// Keeps a message's place in the order without its bytes: they are pulled when it is matched.
-    fn keep(&mut self, mut incoming: Incoming, cause: NotReadyCause) -> Option<(u32, Outcome)> {
+    fn defer(&mut self, mut incoming: Incoming, cause: NotReadyCause) -> Option<(u32, Outcome)> {
         if self.crowded() {
             return None;
         }
@@ -498,8 +499,8 @@ impl ReceivePath {
         let outcome = if incoming.needs_done() && cause != NotReadyCause::NoEndpoint {
             Outcome::Taken
         } else {
-            incoming.kept = Some(cause);
-            Outcome::Kept(cause)
+            incoming.deferred = Some(cause);
+            Outcome::Deferred(cause)
         };
         Some((self.add_incoming(incoming)?, outcome))
     }
@@ -511,7 +512,7 @@ impl ReceivePath {
         }
         incoming.without_endpoint_ms = Some(milliseconds(now));
         let number = incoming.endpoint.into();
-        match self.keep(incoming, NotReadyCause::NoEndpoint) {
+        match self.defer(incoming, NotReadyCause::NoEndpoint) {
             Some((index, outcome)) => {
                 self.waiting.push_back(&mut self.without_endpoint, index);
                 self.without_endpoint_by_number.add(number, index);

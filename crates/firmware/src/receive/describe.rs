@@ -87,7 +87,7 @@ impl<'a> First<'a> {
             wants,
             reply: None,
             notifies: false,
-            kept: None,
+            deferred: None,
             without_endpoint_ms: None,
             peer,
             node: message.node,

@@ -128,8 +128,8 @@ struct Incoming {
     /// A frame of its train was withdrawn: another copy of it comes.
     withdrawn: bool,
     place: Place,
-    /// The sender is told, whenever it sends the message again, that its bytes were not kept and will be pulled.
-    kept: Option<NotReadyCause>,
+    /// The sender is told, whenever it sends the message again, that its bytes were not stored and will be pulled (`READY-1`).
+    deferred: Option<NotReadyCause>,
     early: bool,
     claimed: bool,
     /// Its train is under way in long frames, which are put where they belong by links that can.
@@ -152,7 +152,7 @@ impl Incoming {
 
     /// The sender waits for a `done`.
     fn needs_done(&self) -> bool {
-        self.kept.is_some()
+        self.deferred.is_some()
             || self.synchronous
             || u64::from(self.unscheduled) < self.total
             || !matches!(self.wants, Wants::Receive)
@@ -239,7 +239,7 @@ pub(crate) struct ReceivePath {
     /// Messages that are read from their senders' memory, by index and generation.
     direct: VecDeque<(u32, u32)>,
     acks: acknowledge::AckQueues,
-    /// What is to be said of messages that were not taken.
+    /// Messages that were not taken, of which their senders are still to be told.
     pub(crate) not_ready: VecDeque<NotTaken>,
     pub(crate) regions: regions::Regions,
     /// Gets and fetching atomics of this node.
@@ -247,7 +247,7 @@ pub(crate) struct ReceivePath {
     fetches_of: ByPeer,
     /// Puts that are arriving, and what may not be told before they are here.
     order: ordering::Order,
-    /// Messages before their turn, and those of which only the place in the order is kept, by peer and number.
+    /// Messages before their turn, and those that are deferred, by peer and number.
     named: HashMap<(u32, u32), u32>,
     /// Notifications that wait for the host, or were promised to puts.
     pub(crate) notifications: usize,

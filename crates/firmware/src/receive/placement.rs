@@ -122,7 +122,7 @@ impl ReceivePath {
         let incoming = self.incoming.at_mut(index).expect("the caller has it");
         let start = u64::from(incoming.unscheduled);
         incoming.pulling = Pulling::of(start, incoming.total.min(wanted).max(start));
-        let pulled = incoming.kept.is_some() || start < incoming.total;
+        let pulled = incoming.deferred.is_some() || start < incoming.total;
         if incoming.synchronous && !pulled {
             self.say_done(index, DoneStatus::Matched);
         }
@@ -182,7 +182,7 @@ impl ReceivePath {
             Place::Region { .. } => return self.put_arrived(index),
             Place::Pool(_) | Place::Fetch(_) | Place::Later => return,
         };
-        if incoming.kept.is_some() || u64::from(incoming.unscheduled) < incoming.total {
+        if incoming.deferred.is_some() || u64::from(incoming.unscheduled) < incoming.total {
             self.say_done(index, DoneStatus::Complete);
         }
         let incoming = self.take_incoming(index).expect("seen above");
@@ -219,7 +219,7 @@ impl ReceivePath {
         self.incoming_of.remove(incoming.peer, index);
         self.bound -= usize::from(matches!(incoming.place, Place::Posted(_)));
         self.unlist(index, incoming.endpoint, incoming.without_endpoint_ms.is_some());
-        if incoming.kept.is_some() || incoming.early {
+        if incoming.deferred.is_some() || incoming.early {
             self.named.remove(&(incoming.peer, incoming.number));
         }
         Some(incoming)

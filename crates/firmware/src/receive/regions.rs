@@ -12,7 +12,7 @@ use crate::cross::{Control, RegionBlock, ToSend};
 use crate::descriptor::PostError;
 use crate::limits::REGIONS_MAX;
 use crate::memory::Segment;
-use crate::one_sided::{RegionId, Rights};
+use crate::remote_memory::{RegionId, Rights};
 use crate::slots::Slots;
 
 /// An exported region.

@@ -28,7 +28,7 @@ impl SendPath {
         }
     }
 
-    /// The receiver had no room for a message: it kept it without its bytes, or refused it (`READY-1`).
+    /// The receiver had no room for a message: it deferred it, without its bytes, or refused it (`READY-1`).
     pub(crate) fn on_not_ready(
         &mut self,
         now: Time,
@@ -50,7 +50,7 @@ impl SendPath {
         });
         // Said again, or too late: another copy was taken meanwhile.
         let Some(index) = index else { return };
-        if cause.kept() {
+        if cause.defers() {
             let endpoint = cause != NotReadyCause::NoEndpoint;
             self.held(peer, index, if endpoint { Held::Place } else { Held::NoEndpoint });
         } else {

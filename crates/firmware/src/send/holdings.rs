@@ -1,8 +1,8 @@
 //! What the send path holds now ([`Firmware::holdings`](crate::Firmware::holdings)).
 
 use super::SendPath;
-use crate::holdings::Holding;
 use crate::limits::{BLOCKS_QUEUED_MAX, COMPLETIONS_MAX, CONTROLS_MAX, SENDS_MAX, WINDOW_FRAMES};
+use crate::usage::Holding;
 
 impl SendPath {
     pub(crate) fn holdings(&self) -> [Holding; 6] {

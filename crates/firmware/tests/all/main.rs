@@ -2,9 +2,9 @@
 
 mod ack_intake;
 mod ahead;
-mod at_once;
 mod batches;
 mod bounds;
+mod built_in_post;
 mod bundles;
 mod carriers;
 mod claims;
@@ -21,7 +21,6 @@ mod host_side;
 mod integrity;
 mod landing;
 mod limited;
-mod lone;
 mod lost_peer;
 mod matching_rules;
 mod meeting;
@@ -36,6 +35,7 @@ mod path_rules;
 mod patience;
 mod placement_rules;
 mod pull_rules;
+mod sends_over_with_post;
 mod slices;
 mod strangers;
 mod trains;

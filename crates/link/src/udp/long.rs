@@ -20,8 +20,8 @@ use std::os::fd::AsFd;
 use emp_wire::{Flags, HEADER_BYTES, Header, KIND_OFFSET, Kind, LONG_FRAME_BYTES};
 
 use super::past_ip::Sent;
-use super::self_test::splicing;
 use super::splice::{self, Pipe, Trouble};
+use super::splice_test::splicing;
 use super::{DOUBTS_MAX, RETRY_SEGMENTS_SENDS, SEGMENTS_MAX, UdpLink, send};
 use crate::failure::SendFailure;
 use crate::name::SocketName;
@@ -177,7 +177,7 @@ impl UdpLink {
         let named = lasts && gains && segment.is_some() && !is_summed(frame);
         let mut pieces = splice::split(frame.parts).filter(|_| named);
         let name = SocketName::of(to);
-        let mut in_vain = None;
+        let mut splice_error = None;
         loop {
             let pipe = self.long.pipe.as_ref().zip(pieces);
             let mut filling = self.gather.fill();
@@ -204,7 +204,7 @@ impl UdpLink {
                     self.long.pipe = Pipe::open().ok();
                     self.long.copied = self.long.pipe.is_none().then_some(0);
                     self.counts.system_errors += 1;
-                    (pieces, in_vain) = (None, Some(error));
+                    (pieces, splice_error) = (None, Some(error));
                     continue;
                 }
             };
@@ -217,7 +217,7 @@ impl UdpLink {
                 }
                 // As one datagram: the kernel sends it in fragments of IP, which is slow, and better than not at all.
                 self.doubt_segments();
-                (segment, pieces, in_vain) = (None, None, None);
+                (segment, pieces, splice_error) = (None, None, None);
                 continue;
             }
             match self.judge(&error, 1) {
@@ -229,7 +229,7 @@ impl UdpLink {
         if segment.is_some() {
             self.trust_segments();
         }
-        if let Some(error) = in_vain {
+        if let Some(error) = splice_error {
             self.long.doubt(&error);
         } else if pieces.is_some() {
             self.long.doubts = 0;

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::open::{HEADERS_V4_BYTES, set_send_buffer};
-use super::{RETRY_SEGMENTS_SENDS, UdpLink, self_test};
+use super::{RETRY_SEGMENTS_SENDS, UdpLink, splice_test};
 use crate::failure::SendFailure;
 use crate::gather::ETHERNET_HEADER_BYTES;
 use crate::interfaces::{Interface, interfaces};
@@ -92,7 +92,7 @@ pub(super) enum Sent {
 impl PastIp {
     /// `None`: this process may not, the kernel is too old, or there is no Ethernet that it could be used on.
     pub(super) fn open(local: SocketAddr) -> Option<Self> {
-        if !local.is_ipv4() || local.ip().is_loopback() || !self_test::is_release(KERNEL) {
+        if !local.is_ipv4() || local.ip().is_loopback() || !splice_test::is_release(KERNEL) {
             return None;
         }
         let mut interfaces = interfaces().ok()?;

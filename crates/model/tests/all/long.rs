@@ -11,15 +11,16 @@ use emp_wire::{Flags, Header};
 const PIECE_BYTES: usize = 1_472;
 
 /// Two nodes on one link that cuts long frames, or on two of which the second does and is for bulk.
-fn setup(lanes: bool) -> WorldSetup {
-    setup_of(2, PIECE_BYTES, lanes)
+fn setup(two_paths: bool) -> WorldSetup {
+    setup_of(2, PIECE_BYTES, two_paths)
 }
 
-fn setup_of(nodes: usize, piece_bytes: usize, lanes: bool) -> WorldSetup {
-    let mut long = LinkInfo::new(piece_bytes, !lanes);
+fn setup_of(nodes: usize, piece_bytes: usize, two_paths: bool) -> WorldSetup {
+    let mut long = LinkInfo::new(piece_bytes, !two_paths);
     (long.segments, long.long_frames) = (true, true);
-    let mut links = if lanes { vec![LinkInfo::new(piece_bytes, true), long] } else { vec![long] };
-    if lanes {
+    let mut links =
+        if two_paths { vec![LinkInfo::new(piece_bytes, true), long] } else { vec![long] };
+    if two_paths {
         emp_model::divide(&mut links, 1, 5, 3);
     }
     let fabric = |latency| FabricSetup { latency, piece_bytes, ..FabricSetup::lan() };
@@ -36,8 +37,8 @@ fn exchange(world: &mut World, from: usize, to: usize, bytes: u64) {
 }
 
 /// A world in which long frames are known to get through both ways.
-fn open(lanes: bool) -> World {
-    open_of(setup(lanes))
+fn open(two_paths: bool) -> World {
+    open_of(setup(two_paths))
 }
 
 fn open_of(setup: WorldSetup) -> World {
@@ -57,8 +58,8 @@ fn sum(world: &World, counter: Counter) -> u64 {
 
 #[test]
 fn a_megabyte_takes_few_frames() {
-    for lanes in [false, true] {
-        let mut world = open(lanes);
+    for two_paths in [false, true] {
+        let mut world = open(two_paths);
         let before = (count(&world, 0, Counter::FramesSent), count(&world, 0, Counter::FramesLong));
         exchange(&mut world, 0, 1, 1 << 20);
         let frames = count(&world, 0, Counter::FramesSent) - before.0;
@@ -99,9 +100,9 @@ fn losses_of_usual_frames_before_it_opened_keep_none_back() {
 /// What several long frames hold leaves whole, in frames of one length but for the last.
 #[test]
 fn some_hundred_kilobytes_leave_unasked() {
-    for lanes in [false, true] {
+    for two_paths in [false, true] {
         for (bytes, frames) in [(100_000, 2), (192 << 10, 4), (512 << 10, 9), (513 << 10, 0)] {
-            let mut world = open(lanes);
+            let mut world = open(two_paths);
             world.pass(Span::ms(20));
             let before = sum(&world, Counter::FramesSent);
             let pulls = sum(&world, Counter::PullsSent);
@@ -178,8 +179,8 @@ fn messages_of_every_length_arrive() {
 /// Those that are copied, and so complete at once, leave in one long frame from as many usual ones on as that is sooner.
 #[test]
 fn copied_messages_take_one_frame() {
-    for (lanes, least) in [(false, 2), (true, 3)] {
-        let mut world = open(lanes);
+    for (two_paths, least) in [(false, 2), (true, 3)] {
+        let mut world = open(two_paths);
         for bytes in [1_000, 1_412, 1_413, 1_500, 2_850, 2_851, 4_096, 8_191, 8_192] {
             let before = (sum(&world, Counter::FramesSent), sum(&world, Counter::FramesLong));
             let message = world.send(MessageSpec::plain(0, 1, bytes));
@@ -219,8 +220,8 @@ fn messages_complete_at_once_while_little_is_under_way() {
 /// Both ends send a few messages and then wait for the other's: these bring the acknowledgements.
 #[test]
 fn who_exchanges_messages_acknowledges_with_them() {
-    for lanes in [false, true] {
-        let mut world = open(lanes);
+    for two_paths in [false, true] {
+        let mut world = open(two_paths);
         let before = sum(&world, Counter::AcksSent);
         let (rounds, batch, bytes) = (40, 5, 10_000);
         for _ in 0..rounds {
@@ -244,10 +245,10 @@ fn who_exchanges_messages_acknowledges_with_them() {
 /// They are sent again out of the copy, whole or, where that does not arrive any more, in slices.
 #[test]
 fn copied_messages_survive_losses() {
-    for lanes in [false, true] {
-        let mut world = open(lanes);
+    for two_paths in [false, true] {
+        let mut world = open(two_paths);
         let rates = Rates { drop: Ppm(50_000), ..Rates::default() };
-        let fabric = usize::from(lanes);
+        let fabric = usize::from(two_paths);
         world.network_mut().set_faults(fabric, FaultPlan::uniform(rates));
         let long = count(&world, 0, Counter::FramesLong);
         for round in 0..200 {
@@ -272,10 +273,10 @@ fn copied_messages_survive_losses() {
 /// One piece of a thousand is lost: one long frame of 24. They stay, and little is sent twice.
 #[test]
 fn losses_are_repaired() {
-    for lanes in [false, true] {
-        let mut world = open(lanes);
+    for two_paths in [false, true] {
+        let mut world = open(two_paths);
         let rates = Rates { drop: Ppm(1_000), ..Rates::default() };
-        let fabric = usize::from(lanes);
+        let fabric = usize::from(two_paths);
         world.network_mut().set_faults(fabric, FaultPlan::uniform(rates));
         let before = world.network().totals().dropped;
         for _ in 0..60 {
@@ -309,9 +310,9 @@ fn a_path_that_does_not_join_pieces_gets_none() {
 /// When it joins them again they are long again.
 #[test]
 fn a_path_may_cease_to_join_pieces() {
-    for lanes in [false, true] {
-        let mut world = open(lanes);
-        let fabric = usize::from(lanes);
+    for two_paths in [false, true] {
+        let mut world = open(two_paths);
+        let fabric = usize::from(two_paths);
         world.receive(1, Want::ANY, 8 << 20);
         let message = world.send(MessageSpec::plain(0, 1, 8 << 20));
         world.pass(Span::us(300));
@@ -436,8 +437,8 @@ fn a_sender_that_hardly_runs_holds_no_other_up() {
 /// A receiver that does not run for a while answers nothing, short or long: its way stays open.
 #[test]
 fn a_peer_that_does_not_run_is_no_reason() {
-    for lanes in [false, true] {
-        let mut world = open(lanes);
+    for two_paths in [false, true] {
+        let mut world = open(two_paths);
         for pause_ms in [3, 10, 40, 200] {
             world.receive(1, Want::ANY, 8 << 20);
             world.send(MessageSpec::plain(0, 1, 8 << 20));
@@ -445,7 +446,7 @@ fn a_peer_that_does_not_run_is_no_reason() {
             world.apply(Action::Pause { node: 1, span: Span::ms(pause_ms) });
             finish(&mut world);
         }
-        assert_eq!(sum(&world, Counter::LongClosed), 0, "lanes: {lanes}");
+        assert_eq!(sum(&world, Counter::LongClosed), 0, "two paths: {two_paths}");
     }
 }
 

@@ -11,17 +11,18 @@ use emp_wire::{Header, Kind};
 const PIECE_BYTES: usize = 1_472;
 
 /// Two nodes on one link for long frames, as quick as the memory of one machine, after so many messages there and back that they know
-/// how long an answer takes. `lanes`: long frames have a link of their own.
-fn quick(lanes: bool) -> World {
-    quick_but(lanes, Span::us(2), Profile::DEFAULT)
+/// how long an answer takes. `two_paths`: long frames have a link of their own.
+fn quick(two_paths: bool) -> World {
+    quick_but(two_paths, Span::us(2), Profile::DEFAULT)
 }
 
 /// The same; long frames take so long.
-fn quick_but(lanes: bool, latency: Span, profile: Profile) -> World {
-    let mut long = LinkInfo::new(PIECE_BYTES, !lanes);
+fn quick_but(two_paths: bool, latency: Span, profile: Profile) -> World {
+    let mut long = LinkInfo::new(PIECE_BYTES, !two_paths);
     (long.segments, long.long_frames, long.long_frames_held) = (true, true, 64);
-    let mut links = if lanes { vec![LinkInfo::new(PIECE_BYTES, true), long] } else { vec![long] };
-    if lanes {
+    let mut links =
+        if two_paths { vec![LinkInfo::new(PIECE_BYTES, true), long] } else { vec![long] };
+    if two_paths {
         emp_model::divide(&mut links, 1, 5, 3);
     }
     let fabric = FabricSetup {
@@ -74,11 +75,11 @@ fn lose(world: &mut World, mut choose: impl FnMut(&Header, usize) -> bool + 'sta
 /// Of a message of several frames one is lost: the last, which nothing shows, or the first, without which no other is taken.
 #[test]
 fn a_lost_long_frame_is_missed_before_any_timer() {
-    for lanes in [false, true] {
+    for two_paths in [false, true] {
         for (bytes, lost, resent) in
             [(64 << 10, 1, 1), (64 << 10, 0, 2), (512 << 10, 8, 1), (512 << 10, 0, 9)]
         {
-            let mut world = quick(lanes);
+            let mut world = quick(two_paths);
             let opens =
                 |world: &mut World| if bytes > 64 << 10 { open(world) } else { finish(world) };
             opens(&mut world);
@@ -91,7 +92,7 @@ fn a_lost_long_frame_is_missed_before_any_timer() {
             // What is resent takes as long as at first, so a first frame costs as much as the message.
             // A window that has just opened has round trips of many lengths, and two of them pass before the question.
             let limit = Span(Span::us(200).0 + usual.0 * resent / 9);
-            assert!(late < limit, "lanes {lanes}, {lost} of {bytes} B: {late:?} late");
+            assert!(late < limit, "two paths {two_paths}, {lost} of {bytes} B: {late:?} late");
             assert_eq!(count(&world, 0, Counter::FramesResent), resent, "{lost} of {bytes} B");
             assert_eq!(count(&world, 0, Counter::Timeouts), 0);
         }
@@ -200,7 +201,7 @@ fn answers_to_questions_are_no_progress() {
     assert_eq!(count(&world, 0, Counter::LongClosed), 1, "the way is closed");
 }
 
-/// The word that a first frame was refused takes the bulk lane, which is slower: that its train came without it is not told by the
+/// A `not-ready` for a first frame takes the second path, which is slower: that its train came without it is not told by the
 /// other, as if it had been lost.
 #[test]
 fn refused_trains_do_not_close_the_way() {
@@ -215,11 +216,11 @@ fn refused_trains_do_not_close_the_way() {
         }
         world.pass(Span::ms(5));
         assert!(count(&world, 0, Counter::NotReadyReceived) > 50);
-        assert_eq!(count(&world, 0, Counter::LongClosed), 0, "a lane of {us} us");
+        assert_eq!(count(&world, 0, Counter::LongClosed), 0, "a path of {us} us");
     }
 }
 
-/// Small frames of the other lane have used up all numbers behind a lost one: it is resent, as no question could be asked.
+/// Small frames of the other path have used up all numbers behind a lost one: it is resent, as no question could be asked.
 #[test]
 fn without_a_number_for_the_question_the_frame_is_resent() {
     let mut world = quick(true);

@@ -1,7 +1,7 @@
-//! Frames become too long for the way of two lanes, with traffic on it, and fit again after a while: both lanes and long frames are in
+//! Frames become too long for the way of two paths, with traffic on it, and fit again after a while: both paths and long frames are in
 //! use again at once, however often they were looked for without an answer meanwhile (`LIMIT-2`).
 
-use crate::support::two_lanes_with_long_frames;
+use crate::support::two_paths_with_long_frames;
 use emp_firmware::{Counter, LinkIndex, Span};
 use emp_model::{MessageSpec, Verdict, Want, World};
 
@@ -31,7 +31,7 @@ fn long_frames(world: &World) -> u64 {
 #[test]
 fn what_fits_again_is_used_at_once() {
     for short_ms in [20, 800] {
-        let mut world = two_lanes_with_long_frames();
+        let mut world = two_paths_with_long_frames();
         world.network_mut().trace_mut().switch(false);
         world.frames_may_shrink();
         world.network_mut().set_script(Some(Box::new(|_, _, _, frame| {

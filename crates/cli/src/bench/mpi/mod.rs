@@ -5,9 +5,9 @@
 //! provider adds to the host API is measured beside it ([`provider`]). Transports of TCP run under each congestion control, which
 //! the lab's routes choose for them, and the faster one counts at each size.
 
+mod compiled;
 mod figures;
-mod program;
-mod provider;
+mod provider_cost;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -87,14 +87,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     check_writable(args.json.iter().chain(&args.svg))?;
     let mpi = mpi::choose(args.mpi)?;
     let mut units = units(&mpi, args)?;
-    let program = program::compile(&mpi)?;
+    let program = compiled::compile(&mpi)?;
     let load = load();
     let progress = Progress::new(units.len() * args.runs + 1);
     let slice = args.seconds / args.runs as f64;
     let samples = measure(&mpi, &program, &mut units, (slice, args.runs), &progress)?;
     let provider = if args.tells_of_the_provider() {
         progress.step("libfabric and the host API");
-        provider::measure()?
+        provider_cost::measure()?
     } else {
         None
     };
@@ -120,7 +120,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// Runs the units in turn, `runs` times, each measurement `slice` seconds long.
 fn measure(
     mpi: &mpi::Mpi,
-    program: &program::Program,
+    program: &compiled::Program,
     units: &mut [Unit],
     (slice, runs): (f64, usize),
     progress: &Progress,
@@ -166,7 +166,7 @@ pub fn pingpongs(
     for transport in [Transport::Emp, Transport::Tcp].into_iter().filter(|one| one.is_there(&mpi)) {
         units.extend(units_of(&mpi, transport, &provider, &jobs));
     }
-    let program = program::compile(&mpi)?;
+    let program = compiled::compile(&mpi)?;
     let progress = Progress::new(units.len() * runs);
     let samples = measure(&mpi, &program, &mut units, (slice.as_secs_f64(), runs), &progress)?;
     Ok((mpi.name(), rows(&mpi, &jobs, &samples)))

@@ -30,7 +30,7 @@ use crate::error::{UserError, print};
 use crate::measured::{MpiRow, NetpipeRun as Run, Point};
 use crate::mpi::Transport;
 use crate::output::{check_directory, check_writable};
-use crate::report::{faces as report_faces, html, ratio, table};
+use crate::report::{face_costs, html, ratio, table};
 
 /// Trials per subject and size, as in NetPIPE.
 const TRIALS_DEFAULT: usize = 7;
@@ -156,7 +156,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let rows: Vec<Row> =
         run.results.iter().filter(|point| point.round).map(|point| point.row.clone()).collect();
     print(&table::pivot(&rows))?;
-    print(&report_faces::added(&rows))?;
+    print(&face_costs::added(&rows))?;
     print(&ratio::show(&ratio::all(&run.results)))?;
     note_conditions(load);
     args.write(&run)?;

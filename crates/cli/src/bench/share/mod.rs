@@ -5,10 +5,10 @@
 //! Two cores do for all of them, because the port is slow and everybody sleeps while waiting.
 
 mod crew;
-mod emp;
-mod figures;
+mod emp_flows;
+mod fairness;
 mod order;
-mod tcp;
+mod tcp_flows;
 mod worker;
 
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::bail;
 
 use self::crew::{Crew, Phases};
-use self::figures::{Results, outcome};
+use self::fairness::{Results, outcome};
 use self::order::Order;
 use super::args::{check_seconds, command_line};
 use super::congestion;
@@ -33,7 +33,7 @@ use crate::lab::{Plan, Ports, PrivateLab, QUEUE_DEFAULT, Topology};
 use crate::output::check_writable;
 use crate::report::share as page;
 
-use self::figures::Row;
+use self::fairness::Row;
 pub use self::order::SubjectName;
 pub use self::worker::run as run_worker;
 

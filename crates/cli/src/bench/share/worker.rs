@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 
 use super::order::{Answer, Command, Order, Report, Role, SubjectName};
-use super::{emp, tcp};
+use super::{emp_flows, tcp_flows};
 use crate::bench::control::Card;
 
 /// Bytes of the small ping-pong's messages.
@@ -120,14 +120,14 @@ pub fn run() -> anyhow::Result<()> {
 fn open(order: &Order, board: &Arc<Board>) -> anyhow::Result<Card> {
     let is_emp = match (&order.role, order.subject) {
         (Role::Receiver { .. }, SubjectName::EmpBesideCubic) => {
-            let (emp, tcp) = (emp::open(order, board)?, tcp::open(order, board)?);
+            let (emp, tcp) = (emp_flows::open(order, board)?, tcp_flows::open(order, board)?);
             return Ok(Card { tcp_port: tcp.tcp_port, ..emp });
         }
         (Role::Sender { number, .. }, subject) => subject.is_emp(*number),
         // As the first sender.
         (Role::Receiver { .. } | Role::Prober { .. }, subject) => subject.is_emp(0),
     };
-    if is_emp { emp::open(order, board) } else { tcp::open(order, board) }
+    if is_emp { emp_flows::open(order, board) } else { tcp_flows::open(order, board) }
 }
 
 /// One line, whole.

@@ -27,7 +27,7 @@ pub(super) const ENDPOINT: u16 = 1;
 /// Match bits of what is measured.
 pub(super) const DATA: u64 = 1;
 
-/// Match bits of the word that everything has arrived.
+/// Match bits of the message that says that everything has arrived.
 pub(super) const END: u64 = 2;
 
 /// Receives posted for a ping-pong: one for the message under way, one for the next, so that posting never delays an
@@ -55,7 +55,7 @@ pub struct Emp {
     pub(super) node: Node,
     pub(super) endpoint: Endpoint,
     pub(super) to: Address,
-    lanes: verify::Lanes,
+    mailboxes: verify::Mailboxes,
     /// Faults injected so far.
     pub(super) faults: Arc<std::sync::atomic::AtomicU64>,
     /// What is sent: memory as the other subjects have it. What begins 16 bytes later in its cache line than where it is copied
@@ -78,7 +78,7 @@ impl Emp {
     /// An end; the other one is at `to`.
     pub(super) fn new(
         node: Node,
-        (endpoint, lanes): (Endpoint, verify::Lanes),
+        (endpoint, mailboxes): (Endpoint, verify::Mailboxes),
         to: Address,
         faults: Arc<std::sync::atomic::AtomicU64>,
         bundle: bool,
@@ -88,7 +88,7 @@ impl Emp {
             node,
             endpoint,
             to,
-            lanes,
+            mailboxes,
             faults,
             out,
             bundle,
@@ -348,7 +348,7 @@ impl Subject for Emp {
     }
 
     fn verify(&mut self, plan: &verify::Plan, role: Role) -> anyhow::Result<verify::Tally> {
-        let mut tally = verify::exchange(&self.lanes, self.to.node, plan, role)?;
+        let mut tally = verify::exchange(&self.mailboxes, self.to.node, plan, role)?;
         tally.faults = self.faults.load(std::sync::atomic::Ordering::Relaxed);
         Ok(tally)
     }

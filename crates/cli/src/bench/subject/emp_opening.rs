@@ -49,7 +49,7 @@ pub struct OpenNode {
 pub struct EmpOpening {
     open: OpenNode,
     endpoint: Endpoint,
-    lanes: verify::Lanes,
+    mailboxes: verify::Mailboxes,
     peer: IpAddr,
     /// Small messages are to share frames.
     bundle: bool,
@@ -139,8 +139,8 @@ impl EmpOpening {
         let open = OpenNode::start(spec, place, ethertype)?;
         let endpoint = open.node.endpoint(ENDPOINT)?;
         // Before the other end knows of this node: what came for a closed endpoint would end with an error.
-        let lanes = verify::Lanes::open(&open.node)?;
-        Ok(Self { open, endpoint, lanes, bundle: spec.bundle, peer: place.peer, idle })
+        let mailboxes = verify::Mailboxes::open(&open.node)?;
+        Ok(Self { open, endpoint, mailboxes, bundle: spec.bundle, peer: place.peer, idle })
     }
 }
 
@@ -272,7 +272,7 @@ impl Opening for EmpOpening {
 
     fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>> {
         let to = (self.open.find(other, self.peer)?, ENDPOINT).into();
-        let ends = (self.endpoint, self.lanes);
+        let ends = (self.endpoint, self.mailboxes);
         let emp = Emp::new(self.open.node, ends, to, self.open.faults, self.bundle);
         Ok(Box::new(emp.beside(self.idle)))
     }

@@ -16,12 +16,12 @@ use crate::bench::patience::Patience;
 use crate::bench::subject::Role;
 
 /// The endpoints of a verify run, the same numbers at both ends.
-pub struct Lanes {
+pub struct Mailboxes {
     /// Receives name a tag.
     pub tagged: Endpoint,
     /// Receives take anything.
     pub wild: Endpoint,
-    /// The word how many messages there were.
+    /// How many messages there were is told here.
     pub end: Endpoint,
     /// What the other end puts to, gets from, and adds to.
     region: Region,
@@ -37,7 +37,7 @@ pub const END: u16 = 4;
 /// How long the ends go on making progress when all is done, so that the last acknowledgement is out.
 const SETTLE: Duration = Duration::from_millis(2);
 
-impl Lanes {
+impl Mailboxes {
     /// Opens them.
     pub fn open(node: &Node) -> anyhow::Result<Self> {
         Ok(Self {
@@ -49,12 +49,17 @@ impl Lanes {
     }
 }
 
-/// The word at the end of a direction: how many messages there were.
+/// What ends a direction: how many messages there were.
 type Word = Box<[u8; 8]>;
 
 /// Exchanges messages with the node `peer` as the plan says.
-pub fn exchange(lanes: &Lanes, peer: NodeId, plan: &Plan, role: Role) -> anyhow::Result<Tally> {
-    let node = lanes.end.node();
+pub fn exchange(
+    mailboxes: &Mailboxes,
+    peer: NodeId,
+    plan: &Plan,
+    role: Role,
+) -> anyhow::Result<Tally> {
+    let node = mailboxes.end.node();
     let before = node.counters();
     let script = |direction| Script::new(plan.seed, direction, plan.size_max);
     let (own, theirs) = match role {
@@ -62,12 +67,12 @@ pub fn exchange(lanes: &Lanes, peer: NodeId, plan: &Plan, role: Role) -> anyhow:
         Role::Passive => (script(1), script(0)),
     };
     let mut run = Run {
-        lanes,
+        mailboxes,
         peer,
         out: Outgoing::new(own, peer, plan.window),
         into: Incoming::new(theirs, peer, plan, node.profile()),
         remote: Remote::new(own, plan.seed, peer),
-        end_in: Some(receive_word(lanes, peer)?),
+        end_in: Some(receive_word(mailboxes, peer)?),
         end_out: None,
         ended: false,
     };
@@ -101,7 +106,7 @@ pub fn exchange(lanes: &Lanes, peer: NodeId, plan: &Plan, role: Role) -> anyhow:
         gets: run.remote.gets,
         atomics: run.remote.atomics,
         number_there: run.remote.number(),
-        number_here: remote::number(&lanes.region),
+        number_here: remote::number(&mailboxes.region),
         mismatch: run.into.tally.mismatch.or(run.remote.mismatch),
         seconds: elapsed,
         ..run.into.tally
@@ -115,7 +120,7 @@ fn moved(node: &Node) -> u64 {
 }
 
 struct Run<'a> {
-    lanes: &'a Lanes,
+    mailboxes: &'a Mailboxes,
     peer: NodeId,
     out: Outgoing,
     into: Incoming,
@@ -168,13 +173,13 @@ impl Run<'_> {
 
     /// True if anything moved.
     fn step(&mut self, open: bool) -> anyhow::Result<bool> {
-        let mut moved = self.out.step(self.lanes, open)?;
-        moved |= self.into.step(self.lanes)?;
-        moved |= self.remote.step(&self.lanes.end, open)?;
+        let mut moved = self.out.step(self.mailboxes, open)?;
+        moved |= self.into.step(self.mailboxes)?;
+        moved |= self.remote.step(&self.mailboxes.end, open)?;
         if !open && !self.ended && self.out.is_idle() && self.remote.is_idle() {
             let word: Word = Box::new(self.out.messages.to_be_bytes());
             // Refused for lack of room: again in the next round.
-            if let Ok(request) = self.lanes.end.send((self.peer, END), 0, word) {
+            if let Ok(request) = self.mailboxes.end.send((self.peer, END), 0, word) {
                 (self.end_out, self.ended) = (Some(request), true);
                 moved = true;
             }
@@ -201,9 +206,9 @@ fn stall(sent: u64, under_way: usize, received: u64, verbose: bool) -> String {
     )
 }
 
-fn receive_word(lanes: &Lanes, peer: NodeId) -> anyhow::Result<ReceiveRequest<Word>> {
+fn receive_word(mailboxes: &Mailboxes, peer: NodeId) -> anyhow::Result<ReceiveRequest<Word>> {
     let selector = Selector { from: peer, ..Selector::bits(0) };
-    let request = lanes.end.receive(selector, Box::new([0; 8]));
+    let request = mailboxes.end.receive(selector, Box::new([0; 8]));
     request.map_err(|refused| anyhow!("EMP refused a receive: {refused}"))
 }
 

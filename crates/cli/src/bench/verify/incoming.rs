@@ -13,7 +13,7 @@ use emp_firmware::limits::POOL_BYTES;
 use emp_firmware::{Profile, Unexpected};
 use emp_host::{Completion, NodeId, ReceiveRequest, Scatter, Selector, Status};
 
-use super::exchange::Lanes;
+use super::exchange::Mailboxes;
 use super::message::{Message, Random, Script, TAGS};
 use super::{Plan, Tally};
 
@@ -116,7 +116,7 @@ impl Incoming {
     }
 
     /// Posts receives and checks what has come. True if anything moved.
-    pub fn step(&mut self, lanes: &Lanes) -> anyhow::Result<bool> {
+    pub fn step(&mut self, mailboxes: &Mailboxes) -> anyhow::Result<bool> {
         let mut moved = self.check_arrived()?;
         if self.planned.is_empty() && self.total.is_none_or(|total| self.next < total) {
             self.plan_group();
@@ -126,7 +126,7 @@ impl Incoming {
         }
         while self.expected.len() < self.window {
             let Some((message, claim)) = self.planned.pop_front() else { break };
-            let posted = self.post(lanes, message, claim)?;
+            let posted = self.post(mailboxes, message, claim)?;
             moved |= posted;
             if !posted {
                 break;
@@ -166,7 +166,12 @@ impl Incoming {
     }
 
     /// Posts a receive. False: not now; it is planned again.
-    fn post(&mut self, lanes: &Lanes, message: Message, claim: bool) -> anyhow::Result<bool> {
+    fn post(
+        &mut self,
+        mailboxes: &Mailboxes,
+        message: Message,
+        claim: bool,
+    ) -> anyhow::Result<bool> {
         let parts = Scatter(message.scatter.iter().map(|bytes| vec![BLANK; *bytes]).collect());
         let selector = match (message.wild, self.random.one_in(2)) {
             (true, true) => Selector::ANY,
@@ -175,7 +180,7 @@ impl Incoming {
             (false, false) => Selector { from: self.peer, ..Selector::bits(message.tag) },
         };
         let posted = if claim {
-            let Some(claimed) = lanes.wild.claim(selector) else {
+            let Some(claimed) = mailboxes.wild.claim(selector) else {
                 self.planned.push_front((message, true));
                 return Ok(false);
             };
@@ -185,8 +190,8 @@ impl Incoming {
             }
             claimed.receive(parts)
         } else {
-            let lane = if message.wild { &lanes.wild } else { &lanes.tagged };
-            lane.receive(selector, parts)
+            let mailbox = if message.wild { &mailboxes.wild } else { &mailboxes.tagged };
+            mailbox.receive(selector, parts)
         };
         match posted {
             Ok(request) => {
@@ -264,9 +269,9 @@ impl Incoming {
 
     fn mismatch(&mut self, message: &Message, what: &str) {
         let Message { index, size, tag, wild, .. } = message;
-        let (lane, seed) = (if *wild { "wild" } else { "tagged" }, self.seed);
+        let (mailbox, seed) = (if *wild { "wild" } else { "tagged" }, self.seed);
         let text = format!(
-            "message {index} ({size} bytes, tag {tag}, {lane}, {} to {} buffers, seed {seed}): {what}",
+            "message {index} ({size} bytes, tag {tag}, {mailbox}, {} to {} buffers, seed {seed}): {what}",
             message.gather.len(),
             message.scatter.len(),
         );

@@ -71,9 +71,9 @@ pub struct Message {
 impl Message {
     /// `17:4096B@2`: which message, how long, to which tag (`w` where any is taken); `!` if it is synchronous.
     pub fn short(&self) -> String {
-        let lane = if self.wild { "w".to_owned() } else { self.tag.to_string() };
+        let mailbox = if self.wild { "w".to_owned() } else { self.tag.to_string() };
         let mark = if self.synchronous { "!" } else { "" };
-        format!("{}:{}B@{lane}{mark}", self.index, self.size)
+        format!("{}:{}B@{mailbox}{mark}", self.index, self.size)
     }
 }
 

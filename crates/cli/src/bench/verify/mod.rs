@@ -12,7 +12,7 @@ mod remote;
 
 use serde::{Deserialize, Serialize};
 
-pub use exchange::{Lanes, exchange};
+pub use exchange::{Mailboxes, exchange};
 pub use incoming::GROUP;
 
 /// How to verify: the same at both ends.

@@ -3,7 +3,7 @@
 use anyhow::{anyhow, bail};
 use emp_host::{NodeId, Refused, Scatter, SendOptions, SendRequest};
 
-use super::exchange::{Lanes, TAGGED, WILD};
+use super::exchange::{Mailboxes, TAGGED, WILD};
 use super::message::{Message, Script};
 
 /// Bytes of messages in flight at most, so that a run needs tens of megabytes and not a gigabyte.
@@ -59,7 +59,7 @@ impl Outgoing {
     }
 
     /// Sends what may be sent and takes back what has ended; new messages only while `open`. True if anything moved.
-    pub fn step(&mut self, lanes: &Lanes, open: bool) -> anyhow::Result<bool> {
+    pub fn step(&mut self, mailboxes: &Mailboxes, open: bool) -> anyhow::Result<bool> {
         let mut moved = self.take_back()?;
         while self.flying.len() < self.window && self.in_flight < BYTES_IN_FLIGHT {
             let next = match self.waiting.take() {
@@ -67,7 +67,7 @@ impl Outgoing {
                 None if open => self.make(),
                 None => break,
             };
-            if !self.send(lanes, next)? {
+            if !self.send(mailboxes, next)? {
                 break;
             }
             moved = true;
@@ -90,15 +90,19 @@ impl Outgoing {
         (message, parts)
     }
 
-    fn send(&mut self, lanes: &Lanes, (message, parts): (Message, Parts)) -> anyhow::Result<bool> {
-        let (lane, number) =
-            if message.wild { (&lanes.wild, WILD) } else { (&lanes.tagged, TAGGED) };
+    fn send(
+        &mut self,
+        mailboxes: &Mailboxes,
+        (message, parts): (Message, Parts),
+    ) -> anyhow::Result<bool> {
+        let (mailbox, number) =
+            if message.wild { (&mailboxes.wild, WILD) } else { (&mailboxes.tagged, TAGGED) };
         let options = SendOptions {
             immediate: message.immediate.then_some(message.index),
             synchronous: message.synchronous,
             ..SendOptions::default()
         };
-        match lane.send_with((self.peer, number), message.tag, parts, options) {
+        match mailbox.send_with((self.peer, number), message.tag, parts, options) {
             Ok(request) => {
                 self.in_flight += message.size;
                 self.flying.push((message, request));

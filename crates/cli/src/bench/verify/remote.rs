@@ -21,18 +21,18 @@ const COUNTER_BYTES: usize = 8;
 const PUT_BYTES_MAX: usize = 300_000;
 
 /// Puts, or the gets that follow them, under way at a time, each to a part of the region that is its own.
-const LANES: usize = 3;
+const AREAS: usize = 3;
 
 /// Additions under way at a time.
 const ADDITIONS: usize = 4;
 
-/// What one lane is about to see end.
+/// What an area is about to see end.
 enum Flying {
     Put(Request<Vec<u8>>),
     Get(Request<Vec<u8>>),
 }
 
-struct Lane {
+struct Area {
     /// Where in the region, and what the bytes follow from.
     offset: usize,
     index: u64,
@@ -44,7 +44,7 @@ pub struct Remote {
     script: Script,
     random: Random,
     target: RemoteRegion,
-    lanes: Vec<Lane>,
+    areas: Vec<Area>,
     additions: VecDeque<Request<Values<u64>>>,
     /// The other end's number before the first addition.
     first: Option<u64>,
@@ -61,7 +61,7 @@ pub struct Remote {
 /// Exports what the other end reaches.
 pub fn export(node: &Node) -> anyhow::Result<Region> {
     let options = RegionOptions { key: Some(KEY), ..RegionOptions::default() };
-    let bytes = vec![0; COUNTER_BYTES + LANES * PUT_BYTES_MAX];
+    let bytes = vec![0; COUNTER_BYTES + AREAS * PUT_BYTES_MAX];
     node.export_with(bytes, options).map_err(|refused| anyhow!("EMP exports nothing: {refused}"))
 }
 
@@ -76,7 +76,7 @@ impl Remote {
     /// Nothing done yet.
     pub fn new(script: Script, seed: u64, to: NodeId) -> Self {
         let target = RemoteRegion { to, to_endpoint: 0, key: KEY, generation: 0, offset: 0 };
-        let lane = |nth| Lane {
+        let area = |nth| Area {
             offset: COUNTER_BYTES + nth * PUT_BYTES_MAX,
             index: nth as u64,
             flying: None,
@@ -85,7 +85,7 @@ impl Remote {
             script,
             random: Random::new(seed, to.0),
             target,
-            lanes: (0..LANES).map(lane).collect(),
+            areas: (0..AREAS).map(area).collect(),
             additions: VecDeque::new(),
             first: None,
             puts: 0,
@@ -102,7 +102,7 @@ impl Remote {
 
     /// Nothing is under way.
     pub fn is_idle(&self) -> bool {
-        self.additions.is_empty() && self.lanes.iter().all(|lane| lane.flying.is_none())
+        self.additions.is_empty() && self.areas.iter().all(|area| area.flying.is_none())
     }
 
     /// What was done, in words.
@@ -115,24 +115,24 @@ impl Remote {
     /// Goes on with what has ended; begins anew only while `open`. True if anything moved.
     pub fn step(&mut self, endpoint: &Endpoint, open: bool) -> anyhow::Result<bool> {
         let mut moved = self.add(endpoint, open)?;
-        for nth in 0..self.lanes.len() {
-            moved |= self.step_lane(nth, endpoint, open)?;
+        for nth in 0..self.areas.len() {
+            moved |= self.step_area(nth, endpoint, open)?;
         }
         Ok(moved)
     }
 
-    fn step_lane(&mut self, nth: usize, endpoint: &Endpoint, open: bool) -> anyhow::Result<bool> {
-        let lane = &mut self.lanes[nth];
-        let ended = match &mut lane.flying {
+    fn step_area(&mut self, nth: usize, endpoint: &Endpoint, open: bool) -> anyhow::Result<bool> {
+        let area = &mut self.areas[nth];
+        let ended = match &mut area.flying {
             Some(Flying::Put(request) | Flying::Get(request)) => request.test(),
             None => open,
         };
         if !ended {
             return Ok(false);
         }
-        let (offset, index) = (lane.offset, lane.index);
+        let (offset, index) = (area.offset, area.index);
         let target = RemoteRegion { offset: offset as u64, ..self.target };
-        let next = match lane.flying.take() {
+        let next = match area.flying.take() {
             None => {
                 let bytes = self.bytes(index);
                 started(endpoint.put(target, bytes))?.map(Flying::Put)
@@ -147,15 +147,15 @@ impl Remote {
                 let bytes = end(request)?;
                 self.gets += 1;
                 self.compare(index, offset, &bytes);
-                self.lanes[nth].index += LANES as u64;
+                self.areas[nth].index += AREAS as u64;
                 None
             }
         };
-        self.lanes[nth].flying = next;
+        self.areas[nth].flying = next;
         Ok(true)
     }
 
-    /// What a lane puts next: as many bytes of all orders of magnitude.
+    /// What an area puts next: as many bytes of all orders of magnitude.
     fn bytes(&mut self, index: u64) -> Vec<u8> {
         let order = self.random.below(19) + 1;
         let size = self.random.below(1 << order) as usize;

@@ -72,7 +72,7 @@ fn class(point: &Point) -> &'static str {
         (_, Some("udp")) => "udp",
         (_, Some("xdp")) => "xdp",
         (_, Some("shm")) => "shm",
-        (_, _) => "lanes",
+        (_, _) => "several",
     }
 }
 
@@ -128,7 +128,7 @@ pub fn ratio(ratios: &[Ratio], lines: &[Line<'_>], mtu: usize) -> Chart {
         });
         Curve {
             name: format!("{}, {:.2}×", ratio.subject, ratio.mean()),
-            class: line.map_or("lanes", |line| line.class).to_owned(),
+            class: line.map_or("several", |line| line.class).to_owned(),
             dots: dots.collect(),
             points,
             band: Vec::new(),

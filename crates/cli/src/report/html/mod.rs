@@ -4,7 +4,7 @@
 mod chart;
 mod curves;
 mod facts;
-mod figures;
+mod tables;
 
 use super::ratio;
 use crate::measured::{CONGESTION_NAMES, NetpipeRun};
@@ -26,8 +26,8 @@ pub fn page(run: &NetpipeRun) -> String {
     if !ratios.is_empty() {
         body += &section("EMP ÷ TCP", &curves::ratio(&ratios, &lines, mtu).svg(), RATIO);
     }
-    body += &figures::table(&lines, &ratios);
-    body += &figures::every_size(&lines);
+    body += &tables::table(&lines, &ratios);
+    body += &tables::every_size(&lines);
     body += &facts::environment(run);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

@@ -35,7 +35,7 @@ pub fn acquainted_setup(setup: WorldSetup) -> World {
 const LONG_PIECE_BYTES: usize = 1_472;
 
 /// Two nodes on two links, of which the second carries long frames and is for bulk; such frames are known to get through.
-pub fn two_lanes_with_long_frames() -> World {
+pub fn two_paths_with_long_frames() -> World {
     let mut long = LinkInfo::new(LONG_PIECE_BYTES, false);
     (long.segments, long.long_frames) = (true, true);
     let mut links = vec![LinkInfo::new(LONG_PIECE_BYTES, true), long];

@@ -1,4 +1,4 @@
-//! What the node says by itself: explicit acknowledgements, what was not taken, goodbyes.
+//! Frames that the node sends by itself: explicit acknowledgements, what was not taken, goodbyes.
 
 use emp_wire::{Ack, Close, Epoch, Flags, Kind, LinkAddress, NotReady, Sequence};
 

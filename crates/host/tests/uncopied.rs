@@ -11,7 +11,7 @@ use emp_link::{Capabilities, Link, TxFrame, UdpLink};
 use emp_wire::{Header, Kind};
 
 /// In one long frame, and an answer long enough for the acknowledgement to leave before it.
-const KEPT: usize = 40 << 10;
+const UNCOPIED: usize = 40 << 10;
 const ROUNDS: u64 = 60;
 
 /// Notes the kinds of the frames that it sends, and takes every `refuses`-th call's only after it was asked again.
@@ -58,13 +58,13 @@ fn nodes(refuses: u64) -> (Pair, Arc<Mutex<Vec<Kind>>>) {
 /// Sends, and waits until that is delivered: then its memory is the program's own again.
 fn send(from: &Endpoint, to: &Endpoint, bits: u64) {
     let options = SendOptions::default().completion(CompletionMode::Delivered);
-    let sent = from.send_with(to.address(), bits, pattern(KEPT, bits), options).unwrap();
+    let sent = from.send_with(to.address(), bits, pattern(UNCOPIED, bits), options).unwrap();
     sent.wait(LONG).unwrap().buffer.fill(0xFF);
 }
 
 fn take(at: &Endpoint, bits: u64) {
-    let got = at.receive(Selector::bits(bits), vec![0; KEPT]).unwrap().wait(LONG).unwrap();
-    assert!(got.buffer == pattern(KEPT, bits), "message {bits} differs");
+    let got = at.receive(Selector::bits(bits), vec![0; UNCOPIED]).unwrap().wait(LONG).unwrap();
+    assert!(got.buffer == pattern(UNCOPIED, bits), "message {bits} differs");
 }
 
 /// Two programs take turns, each posting its receives when what it has sent is delivered.

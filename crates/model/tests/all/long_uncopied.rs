@@ -1,13 +1,13 @@
 //! Messages of one long frame that leave with their post and stay with their host until they are acknowledged (decision 31).
 
-use crate::support::{count, finish, two_lanes_with_long_frames};
+use crate::support::{count, finish, two_paths_with_long_frames};
 use emp_firmware::limits::FRAME_SEGMENTS_MAX;
 use emp_firmware::{CompletionMode, Counter, Span};
 use emp_model::{FaultPlan, MessageSpec, Ppm, Rates, Verdict, Want};
 use emp_wire::{Header, Kind};
 
 /// How sends that are not over with their post are asked for: 40 KB is too long to be copied, and what is to be delivered never is.
-const KEPT: [(CompletionMode, u64); 3] = [
+const UNCOPIED: [(CompletionMode, u64); 3] = [
     (CompletionMode::Auto, 40_000),
     (CompletionMode::Delivered, 40_000),
     (CompletionMode::Delivered, 30_000),
@@ -15,8 +15,8 @@ const KEPT: [(CompletionMode, u64); 3] = [
 
 #[test]
 fn they_leave_as_one_frame_and_nothing_of_them_is_copied() {
-    for (completion, bytes) in KEPT {
-        let mut world = two_lanes_with_long_frames();
+    for (completion, bytes) in UNCOPIED {
+        let mut world = two_paths_with_long_frames();
         let counters = [Counter::FramesLong, Counter::BytesCopied];
         let before = counters.map(|counter| count(&world, 0, counter));
         world.receive(1, Want::ANY, bytes);
@@ -27,11 +27,11 @@ fn they_leave_as_one_frame_and_nothing_of_them_is_copied() {
     }
 }
 
-/// What a receiver has no room for is pulled later, by the lane for what is so long, in frames as long.
+/// What a receiver has no room for is pulled later, by the path for what is so long, in frames as long.
 #[test]
 fn those_that_are_pulled_after_all_come_by_bulk() {
-    for (completion, bytes) in KEPT {
-        let mut world = two_lanes_with_long_frames();
+    for (completion, bytes) in UNCOPIED {
+        let mut world = two_paths_with_long_frames();
         for _ in 0..200 {
             world.send(MessageSpec { completion, ..MessageSpec::plain(0, 1, bytes) });
             world.pass(Span::ms(1));
@@ -52,8 +52,8 @@ fn those_that_are_pulled_after_all_come_by_bulk() {
 /// stayed behind for ever, and all that followed with it (`emp sim --seed 3105`).
 #[test]
 fn those_of_many_pieces_are_sent_again_all_the_same() {
-    for (completion, bytes) in KEPT {
-        let mut world = two_lanes_with_long_frames();
+    for (completion, bytes) in UNCOPIED {
+        let mut world = two_paths_with_long_frames();
         let mut lost = 0;
         world.network_mut().set_script(Some(Box::new(move |_, from, _, frame| {
             let first = from == 0
@@ -72,8 +72,8 @@ fn those_of_many_pieces_are_sent_again_all_the_same() {
 
 #[test]
 fn losses_and_repetitions_do_them_no_harm() {
-    for (completion, most) in KEPT {
-        let mut world = two_lanes_with_long_frames();
+    for (completion, most) in UNCOPIED {
+        let mut world = two_paths_with_long_frames();
         let (drop, duplicate, reorder) = (Ppm(20_000), Ppm(10_000), Ppm(10_000));
         let rates = Rates { drop, duplicate, reorder, ..Rates::default() };
         world.network_mut().set_faults(1, FaultPlan::uniform(rates));

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Environment;
+use super::{Environment, Verdict};
 use crate::mpi::Transport;
 
 /// One transport at one size; figures that don't apply are null.
@@ -46,6 +46,9 @@ pub struct MpiResults {
     pub results: Vec<MpiRow>,
     /// What the provider adds to the host API, if that was measured.
     pub provider: Option<MpiProviderCost>,
+    /// Where the ping-pong is by what is aimed at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bars: Vec<Verdict>,
 }
 
 /// The two ping-pongs.

@@ -1,7 +1,7 @@
 //! The MPI page of the report: a table of all transports side by side, and the ping-pong's curves.
 
 use super::plot::Curve;
-use super::table::{align_right, bare, number};
+use super::table::{align_right, bare, number, verdicts};
 use crate::measured::{MpiProviderCost, MpiResults, MpiRow, show_size};
 
 /// What stands above the curves.
@@ -51,7 +51,8 @@ pub fn table(results: &MpiResults) -> String {
     }
     align_right(&mut table, &(1..=subjects.len() + 2).collect::<Vec<_>>());
     let provider = results.provider.as_ref().map(provider).unwrap_or_default();
-    format!("{}\n{table}\n{provider}", results.mpi)
+    let bars = if results.bars.is_empty() { String::new() } else { verdicts(&results.bars) };
+    format!("{}\n{table}\n{bars}{provider}", results.mpi)
 }
 
 /// One line: what the provider adds.
@@ -97,6 +98,7 @@ pub fn curves(results: &MpiResults) -> Vec<Curve> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measured::Verdict;
     use crate::mpi::Transport;
 
     fn row(transport: Transport, subject: &str, us: f64, ratio: Option<f64>) -> MpiRow {
@@ -133,6 +135,13 @@ mod tests {
                 adds_us: 0.24,
                 samples: 101,
             }),
+            bars: vec![Verdict {
+                name: "ping-pong, 8 B, EMP's time to best".to_owned(),
+                value: Some(0.5),
+                limit: "≤ 0.5".to_owned(),
+                pass: Some(true),
+                figures: "EMP 2.00 µs, tcp;ofi_rxm cubic 4.00 µs".to_owned(),
+            }],
         };
         let text = table(&results);
         assert!(
@@ -141,6 +150,7 @@ mod tests {
         );
         assert!(text.contains("host API 1.50 µs, libfabric 1.75 µs; the provider adds 0.24 µs"));
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(text.contains("0.500") && text.contains("pass"), "{text}");
         assert_eq!(curves(&results).len(), 3);
         assert!(title(&results).contains("MPICH 5.0.2"));
     }

@@ -7,6 +7,7 @@ use anyhow::Context;
 
 use super::super::stats;
 pub use crate::measured::{MpiResults as Results, MpiRow as Row};
+use crate::measured::{Verdict, show_size};
 use crate::mpi::{Mpi, Transport};
 
 /// A pattern at a size.
@@ -27,6 +28,8 @@ pub const JOBS_MESSAGES: &[Job] = &[
     job("pingpong", 64),
     job("pingpong", 1 << 10),
     job("pingpong", 8 << 10),
+    job("pingpong", 16 << 10),
+    job("pingpong", 32 << 10),
     job("pingpong", 64 << 10),
     job("pingpong", 256 << 10),
     job("pingpong", 1 << 20),
@@ -50,6 +53,33 @@ pub const JOBS_ONE_SIDED: &[Job] = &[
     job("get", 64 << 10),
     job("get", 1 << 20),
 ];
+
+/// Bytes of a ping-pong's message, and how much of the best TCP's time EMP's may be at most: what is aimed at since 22 November 2026.
+const BARS: [(usize, f64); 4] = [(8, 0.5), (8 << 10, 0.9), (64 << 10, 0.7), (1 << 20, 1.1)];
+
+/// Where the ping-pong is by that; what was not measured is left out.
+pub fn bars(rows: &[Row]) -> Vec<Verdict> {
+    let bar = |&(size, limit): &(usize, f64)| {
+        let here = || rows.iter().filter(|row| row.pattern == "pingpong" && row.size == size);
+        // The best other is the one that EMP's time is the largest part of.
+        let ratio = |row: &&Row| row.emp_to_this.unwrap_or(0.0);
+        let best = here().max_by(|a, b| ratio(a).total_cmp(&ratio(b)))?;
+        let value = best.emp_to_this?;
+        let emp = here().find(|row| row.transport == Transport::Emp)?.one_way_us?;
+        let steered = best.congestion.as_deref().map(|word| format!(" {word}")).unwrap_or_default();
+        Some(Verdict {
+            name: format!("ping-pong, {} B, EMP's time to best", show_size(size)),
+            value: Some(value),
+            limit: format!("≤ {limit}"),
+            pass: Some(value <= limit),
+            figures: format!(
+                "EMP {emp:.2} µs, {}{steered} {:.2} µs",
+                best.subject, best.one_way_us?
+            ),
+        })
+    };
+    BARS.iter().filter_map(bar).collect()
+}
 
 /// One timing.
 #[derive(Clone, Debug, PartialEq)]
@@ -204,6 +234,18 @@ mod tests {
         assert_eq!((rows[0].emp_to_this, rows[1].emp_to_this), (None, Some(0.5)));
         assert_eq!((rows[0].subject.as_str(), rows[1].subject.as_str()), ("EMP", "btl/tcp"));
         assert!((rows[0].one_way_us.unwrap() - 2.0).abs() < 1e-9);
+        let bar = |rows: &[Row]| {
+            let told = bars(rows);
+            assert_eq!(told.len(), 1, "only what was measured");
+            (told[0].value, told[0].pass, told[0].figures.clone())
+        };
+        let figures = "EMP 2.00 µs, btl/tcp 4.00 µs".to_owned();
+        assert_eq!(bar(&rows), (Some(0.5), Some(true), figures));
+        // Of several the best counts.
+        let mut more = rows.clone();
+        more.push(Row { subject: "ucx".into(), emp_to_this: Some(0.8), ..rows[1].clone() });
+        assert_eq!((bar(&more).0, bar(&more).1), (Some(0.8), Some(false)));
+        assert_eq!(bars(&rows[..1]), [], "with nothing to compare there is no verdict");
         assert!((rows[0].mean_us.unwrap() - 26.0 / 6.0).abs() < 1e-9);
         assert_eq!(rows[0].samples, 3);
     }

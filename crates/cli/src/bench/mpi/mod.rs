@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-use self::figures::{JOBS_MESSAGES, JOBS_ONE_SIDED, Job, Sample, rows};
+use self::figures::{JOBS_MESSAGES, JOBS_ONE_SIDED, Job, Sample, bars, rows};
 use super::args::{check_seconds, command_line};
 use super::congestion;
 use super::environment::{Environment, load, note_conditions};
@@ -99,11 +99,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         None
     };
     drop(progress);
+    let rows = rows(&mpi, &[JOBS_MESSAGES, JOBS_ONE_SIDED].concat(), &samples);
     let results = Results {
         environment: Environment::of_lab(MTU_DEFAULT, load),
         command: command_line(),
         mpi: mpi.name(),
-        results: rows(&mpi, &[JOBS_MESSAGES, JOBS_ONE_SIDED].concat(), &samples),
+        bars: bars(&rows),
+        results: rows,
         provider,
     };
     print(&page::table(&results))?;

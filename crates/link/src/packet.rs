@@ -7,6 +7,7 @@ mod group;
 mod members;
 mod open;
 mod sender;
+mod table;
 
 pub use open::PacketOptions;
 pub use sender::PacketSender;

@@ -2,6 +2,8 @@
 //! leaves or crashes.
 
 use std::io::{BufRead, BufReader, IoSlice};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -233,4 +235,40 @@ fn nodes_that_open_together_do_not_wait_for_each_other() {
     for i in 0..nodes.len() {
         assert_eq!(reach(&mut sender, &mut nodes, i), 1, "all are where the program says");
     }
+}
+
+/// Files of this namespace's groups.
+fn tables() -> usize {
+    let namespace = std::fs::metadata("/proc/thread-self/ns/net").expect("it has a number").ino();
+    let runtime =
+        std::env::var_os("XDG_RUNTIME_DIR").map(|runtime| PathBuf::from(runtime).join("emp"));
+    let places = [runtime, Some(PathBuf::from("/dev/shm/emp-0"))];
+    let names =
+        places.into_iter().flatten().filter_map(|place| std::fs::read_dir(place).ok()).flatten();
+    let is_here = |name: &str| name.starts_with(&format!("packet-{namespace}-"));
+    names
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_here))
+        .count()
+}
+
+/// Namespaces come and go; a search for nodes looks at 4,096 names.
+#[test]
+fn a_table_goes_with_its_last_node() {
+    let Some(lab) = Lab::build(1500) else { return };
+    lab.inside(0, || {
+        let mut nodes = nodes([1, 2, 3]);
+        while !nodes.is_empty() {
+            assert_eq!(tables(), 1);
+            nodes.remove(0);
+        }
+        assert_eq!(tables(), 0);
+        // The last one is killed: whoever is the first on another interface finds it.
+        let first = open(1);
+        let mut child = start_process(&lab, 2);
+        drop(first);
+        child.kill().and_then(|()| child.wait()).expect("it was running");
+    });
+    lab.inside(1, || drop(open(1)));
+    lab.inside(0, || assert_eq!(tables(), 0));
 }

@@ -1,20 +1,15 @@
-//! A link's membership in its interface's group (`PACKET_FANOUT`), and the file in which the members keep their table.
-//!
-//! The file lies in the user's own directory, where the nodes of one user on one machine find each other. One lock in it is
-//! held while the table changes, and each member holds a lock of its own for as long as its process lives: the kernel gives
-//! both back when a process ends, however it does.
+//! A link's membership in its interface's group (`PACKET_FANOUT`): joined, mended and left by the table that all members share
+//! ([`Table`]).
 
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::time::{Duration, Instant};
 
 use super::demux::{self, program};
 use super::filter;
-use super::members::{FILE_BYTES_MAX, Members};
-use crate::shm::place::Place;
-use crate::{locks, system};
+use super::members::Members;
+use super::table::{ALONE_LOCK, LOCK_PATIENCE, PROGRAM_LOCK, Table, TableLock};
+use crate::system;
 
 /// `PACKET_FANOUT_CBPF`: a classic BPF program picks the member.
 const FANOUT_BY_PROGRAM: u32 = 6;
@@ -22,24 +17,6 @@ const FANOUT_BY_PROGRAM: u32 = 6;
 const FANOUT_NEW: u32 = 0x2000;
 /// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING`: as `PACKET_IGNORE_OUTGOING`, which a group does not take from its members.
 const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
-
-/// Byte of the file whose lock is held while the table changes; those of members come after it.
-const TABLE_LOCK: u64 = 1 << 20;
-
-/// The byte whose lock the one node has that does without the group. A lone node's frames are spared the group's cost, some 90 ns
-/// each, and with others it costs their frames one filter more, 38 ns, whatever their number.
-const ALONE_LOCK: u64 = TABLE_LOCK + 1;
-
-/// The byte whose lock a process has while it has the kernel go by the table after joins. Setting the program waits for a grace
-/// period of the kernel's: 10 to 40 ms, and seconds with a hundred processes on two cores. So it is set once for all who join meanwhile.
-const PROGRAM_LOCK: u64 = TABLE_LOCK + 2;
-
-/// How long the table's lock is waited for: joins take tens of microseconds, and a departure, or a holder that shares its core with
-/// a hundred others, a second at times. Who has it for longer was stopped, and a link that opens does without the group then.
-const LOCK_PATIENCE: Duration = Duration::from_secs(3);
-/// Pauses between tries, doubled each time: those who start together must not keep the holder from its core.
-const LOCK_RETRY: Duration = Duration::from_micros(100);
-const LOCK_RETRY_MAX: Duration = Duration::from_millis(5);
 
 /// Least time between two looks at the table because of others' frames, and between the two such frames that show that it
 /// is wrong: those that came while it changed have left the kernel by then.
@@ -56,10 +33,8 @@ struct FanoutArgs {
 /// A membership. Ends when it is dropped, before the socket is closed.
 #[derive(Debug)]
 pub(super) struct Group {
-    file: File,
+    table: Table,
     slot: u16,
-    /// The process that joined: a child of it has a copy of this value and no business in the table.
-    process: u32,
     looked_at: Option<Instant>,
     /// A frame that came here though its tag is another member's, and the table's generation then.
     suspect: Option<(u16, u32)>,
@@ -75,8 +50,8 @@ pub(super) struct Group {
 /// What a link is to its interface's group.
 #[derive(Debug)]
 pub(super) enum Membership {
-    /// It was the first, and has a filter of its own for as long as it holds this file's lock.
-    Alone(#[expect(dead_code, reason = "it is held, not read")] File),
+    /// It was the first, and has a filter of its own for as long as it holds this table's lock for such.
+    Alone(#[expect(dead_code, reason = "it is held, not read")] Table),
     /// One of several.
     Member(Group),
 }
@@ -90,35 +65,29 @@ impl Group {
     /// a socket with a filter of its own does, at a cost for all.
     pub(super) fn join(
         socket: BorrowedFd<'_>,
-        (interface, ethertype): (u32, u16),
+        carrier: (u32, u16),
         tag: u16,
     ) -> io::Result<Membership> {
-        let place = Place::open(&Place::usual())?;
-        let namespace = std::fs::metadata("/proc/thread-self/ns/net")?.ino();
-        let path = place.file(&format!("packet-{namespace}-{interface}-{ethertype:04x}"));
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.custom_flags(libc::O_NOFOLLOW).open(path)?;
-        let lock = TableLock::take(&file)?;
-        if locks::try_lock(&file, ALONE_LOCK)? {
+        let table = Table::open_locked(carrier)?;
+        let lock = table.held();
+        if table.claim(ALONE_LOCK)? {
             drop(lock);
-            return Ok(Membership::Alone(file));
+            table.sweep_others();
+            return Ok(Membership::Alone(table));
         }
-        let mut members = read(&file)?;
-        sweep(&file, &mut members, None);
+        let mut members = table.read()?;
+        table.sweep(&mut members, None);
         let slot = members.place_for(tag).ok_or(io::ErrorKind::AlreadyExists)?;
-        if !locks::try_lock(&file, slot.into())? {
+        if !table.claim(slot.into())? {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         join_or_make(socket, &mut members)?;
         members.join(slot, tag);
-        write(&file, &members)?;
-        publish(socket, &file, lock, members)?;
-        let process = std::process::id();
+        table.write(&members)?;
+        publish(socket, &table, lock, members)?;
         Ok(Membership::Member(Self {
-            file,
+            table,
             slot,
-            process,
             looked_at: None,
             suspect: None,
             deferred: None,
@@ -137,7 +106,7 @@ impl Group {
         }
         self.looked_at = Some(now);
         // While the program is being set such a frame says nothing of the table, unless whoever sets it was stopped.
-        if locks::is_locked(&self.file, PROGRAM_LOCK).is_ok_and(|locked| locked) {
+        if self.table.is_claimed(PROGRAM_LOCK).is_ok_and(|locked| locked) {
             let since = *self.deferred.get_or_insert(now);
             if now.duration_since(since) < LOCK_PATIENCE {
                 return;
@@ -146,7 +115,7 @@ impl Group {
             self.deferred = None;
         }
         // Failing means that the table stays as it is: the next stray frame tries again.
-        let Ok(members) = read(&self.file) else { return };
+        let Ok(members) = self.table.read() else { return };
         if members.list().iter().all(|member| member.tag != tag) {
             return self.pass_over(socket, tag);
         }
@@ -180,11 +149,8 @@ impl Group {
     fn mend(&mut self, socket: BorrowedFd<'_>, (tag, generation): (u16, u32)) -> io::Result<()> {
         self.suspect = None;
         // Nobody who receives waits for those that hold it: the next such frame tries again.
-        if !locks::try_lock(&self.file, TABLE_LOCK)? {
-            return Ok(());
-        }
-        let _lock = TableLock(&self.file);
-        let mut members = read(&self.file)?;
+        let Some(_lock) = self.table.try_lock()? else { return Ok(()) };
+        let mut members = self.table.read()?;
         if members.generation != generation {
             return Ok(());
         }
@@ -192,72 +158,23 @@ impl Group {
             // The table may be right, and the program an older one: of a process that was killed or stopped as it set it.
             return install(socket, &members);
         }
-        sweep(&self.file, &mut members, Some(self.slot));
+        self.table.sweep(&mut members, Some(self.slot));
         members.seen_by(self.slot, tag);
         install(socket, &members)?;
-        write(&self.file, &members)
+        self.table.write(&members)
     }
 
     /// Leaves the group, to be called just before the socket is closed: the program is set first, as only members may.
     pub(super) fn leave(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
-        if self.process != std::process::id() {
+        if self.table.is_inherited() {
             return Ok(());
         }
-        let _lock = TableLock::take(&self.file)?;
-        let mut members = read(&self.file)?;
-        sweep(&self.file, &mut members, Some(self.slot));
+        let _lock = self.table.lock()?;
+        let mut members = self.table.read()?;
+        self.table.sweep(&mut members, Some(self.slot));
         members.leave(self.slot);
-        write(&self.file, &members)?;
+        self.table.write(&members)?;
         install(socket, &members)
-    }
-}
-
-/// The table's lock. Given back with the value.
-struct TableLock<'a>(&'a File);
-
-impl<'a> TableLock<'a> {
-    fn take(file: &'a File) -> io::Result<Self> {
-        let (since, mut pause) = (Instant::now(), LOCK_RETRY);
-        while !locks::try_lock(file, TABLE_LOCK)? {
-            if since.elapsed() > LOCK_PATIENCE {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            std::thread::sleep(pause);
-            pause = (2 * pause).min(LOCK_RETRY_MAX);
-        }
-        Ok(Self(file))
-    }
-}
-
-impl Drop for TableLock<'_> {
-    fn drop(&mut self) {
-        let _ = locks::unlock(self.0, TABLE_LOCK);
-    }
-}
-
-fn read(file: &File) -> io::Result<Members> {
-    let mut bytes = vec![0; FILE_BYTES_MAX];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match file.read_at(&mut bytes[filled..], filled as u64)? {
-            0 => break,
-            more => filled += more,
-        }
-    }
-    Ok(Members::parse(&bytes[..filled]))
-}
-
-fn write(file: &File, members: &Members) -> io::Result<()> {
-    file.write_all_at(&members.emit(), 0)
-}
-
-/// Takes out members whose processes have ended: nobody holds their locks. But for `own`, whose lock is this process's.
-fn sweep(file: &File, members: &mut Members, own: Option<u16>) {
-    let others = members.list().iter().map(|member| member.slot).filter(|slot| Some(*slot) != own);
-    for slot in others.collect::<Vec<_>>() {
-        if locks::is_locked(file, slot.into()).is_ok_and(|locked| !locked) {
-            members.leave(slot);
-        }
     }
 }
 
@@ -284,23 +201,23 @@ fn join_or_make(socket: BorrowedFd<'_>, members: &mut Members) -> io::Result<()>
 /// which does not end before the kernel goes by the newest table; so who joins waits for no more than what others have begun.
 fn publish(
     socket: BorrowedFd<'_>,
-    file: &File,
+    table: &Table,
     lock: TableLock<'_>,
     mut members: Members,
 ) -> io::Result<()> {
-    if !locks::try_lock(file, PROGRAM_LOCK)? {
+    if !table.claim(PROGRAM_LOCK)? {
         return Ok(());
     }
     drop(lock);
     loop {
         let set = install(socket, &members);
         // Taken for the look and given back after the program's: nobody leaves a newer table to a process that has looked already.
-        let lock = TableLock::take(file);
-        let newer = read(file).ok().filter(|newer| newer.generation != members.generation);
+        let lock = table.lock();
+        let newer = table.read().ok().filter(|newer| newer.generation != members.generation);
         match newer {
             Some(newer) if set.is_ok() && lock.is_ok() => members = newer,
             _ => {
-                locks::unlock(file, PROGRAM_LOCK)?;
+                table.release(PROGRAM_LOCK)?;
                 return set;
             }
         }

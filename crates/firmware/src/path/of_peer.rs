@@ -270,7 +270,9 @@ impl Peers {
     ) -> bool {
         let bytes = self.lengths.fitting(link, told);
         let peer = &self.entries[index];
-        if self.beside_some == 0 || !peer.has(mark::ROUTE) {
+        // Nothing is as near as this machine's memory, whichever link answered first.
+        let (near, nearer) = (peer.address.is_memory(), from.is_memory());
+        if self.beside_some == 0 && !nearer || !peer.has(mark::ROUTE) {
             return false;
         }
         let (now_ms, first) = (milliseconds(now), peer.link);
@@ -284,7 +286,7 @@ impl Peers {
                 peer.up |= PathId::FIRST.bit();
                 self.table.first_rises(now, index);
             }
-        } else if self.is_better(link, first) {
+        } else if nearer && !near || !near && self.is_better(link, first) {
             let pair = self.is_beside(link, first);
             let peer = &mut self.entries[index];
             let old = core::mem::replace(&mut peer.address, from);

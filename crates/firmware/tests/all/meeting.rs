@@ -225,3 +225,29 @@ fn a_silent_peer_that_owes_data_is_asked() {
     real.pass(Span::ms(700));
     assert_eq!((real.done.len(), real.done[0].status), (1, Status::Unreachable));
 }
+
+/// A peer on the same machine is met by what answers first, and reached through memory as soon as it answers there (`PATH-6`).
+#[test]
+fn memory_is_preferred_whichever_answers_first() {
+    let (wire, memory) = (LinkIndex(0), LinkIndex(1));
+    for memory_first in [false, true] {
+        let links = vec![LinkInfo::new(MTU, true), LinkInfo::new(MTU, true)];
+        let mut real = Real::over(&Profile::DEFAULT, links);
+        let peer = Forged::new(2);
+        real.send(&peer, 100);
+        let asked = nonce(&real.pass(Span::us(1)));
+        let answer = reply(&peer, OWN, asked);
+        let mut ways = [(wire, peer.address()), (memory, LinkAddress::shm(77))];
+        if memory_first {
+            ways.reverse();
+        }
+        for (link, from) in ways {
+            let Real { firmware, memory, now, .. } = &mut real;
+            firmware.handle_frame(*now, link, from, &answer, memory);
+        }
+        real.collect();
+        assert_eq!(real.firmware.route(peer.node), Some((memory, LinkAddress::shm(77))));
+        let said = real.speak();
+        assert_eq!(of_kind(&said, Kind::Message)[0].to, LinkAddress::shm(77));
+    }
+}

@@ -24,3 +24,25 @@ fn a_silent_peer_costs_the_others_nothing() {
         assert!(without >= 0.97 * all, "{without} instead of {all}");
     }
 }
+
+/// Eight senders are asked at a time, those of which least is left: eight that are silent would keep all turns from who sends longer messages.
+#[test]
+fn who_is_silent_keeps_no_turn() {
+    let goodput = |silent: bool| {
+        let mut crew = Crew::new(10, TEN_GIGABIT);
+        (9..=10).for_each(|from| crew.stream(from, 4 << 20));
+        if silent {
+            (1..=8).for_each(|from| crew.stream(from, 1 << 20));
+            crew.run(Span::ms(20), 5);
+            for from in 1..=8 {
+                crew.world.network_mut().cut(0, from, 0, true);
+                crew.streams[from + 1].stopped = true;
+            }
+        }
+        let rates = crew.measure(Span::ms(100), 5);
+        rates[..2].iter().sum::<f64>()
+    };
+    let (alone, beside) = (goodput(false), goodput(true));
+    println!("two of ten: alone {alone}, with eight silent {beside}");
+    assert!(beside >= 0.9 * alone, "{beside} instead of {alone}");
+}

@@ -174,6 +174,11 @@ impl Units {
         }
     }
 
+    /// A peer is asked no more by this link for now: nothing was found.
+    fn abandon(&mut self, peer: u32, link: LinkIndex) {
+        self.asks.retain(|ask| (ask.peer, ask.link) != (peer, link));
+    }
+
     /// When the next question is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.asks.iter().map(|ask| ask.next).min()
@@ -285,12 +290,16 @@ impl Firmware {
         while self.routes.has_room() {
             let Some((peer, link, nonce)) = self.peers.units.pop_due(now) else { return };
             let by = |(_, (by, _)): &(PathId, Way<'_>)| *by == link;
-            let way = self.peers.paths(peer).each().find(by).map(|(_, (_, to))| *to);
+            let way = self.peers.paths(peer).each().find(by).map(|(path, (_, to))| (path, *to));
             let entry = &self.peers[peer];
-            let Some(to) = way.filter(|_| entry.remote_epoch != Epoch::UNKNOWN) else {
+            let Some((path, to)) = way.filter(|_| entry.remote_epoch != Epoch::UNKNOWN) else {
                 self.peers.units.forget(peer);
                 continue;
             };
+            if !self.send.has_room_for_long(peer, path, (link, &to)) {
+                self.peers.units.abandon(peer, link);
+                continue;
+            }
             self.ask_by(nonce, (link, to), peer, LONG_FRAME_BYTES as u16);
         }
     }

@@ -6,7 +6,7 @@ use super::active::Active;
 use super::record::{Frame, Load, Record, What};
 use super::{SendMessage, SendPath, SendPeer};
 use crate::cross::RouteNews;
-use crate::path::{PathId, Paths};
+use crate::path::{PathId, Paths, Way};
 use crate::peers::Peers;
 use crate::time::Time;
 
@@ -54,6 +54,8 @@ impl SendPath {
         for (path, way) in paths.each().filter(|(path, _)| !paths.is_long(*path)) {
             let sooner = || peers.costs.of(way.0, frames, true) < paths.cost(frames, true);
             if peers.units.carries(way.0)
+                // A question is as long as the longest frame. Where there is no room for one, none would be sent after it.
+                && self.is_wide(entry, path, Some(way))
                 && (path == newest.path || sooner())
                 && peers.units.may_ask(now, peer, way)
             {
@@ -77,6 +79,11 @@ impl SendPath {
         } else {
             RouteNews::Doubted { peer, path: frame.path }
         });
+    }
+
+    /// A question about long frames, as long as one, has room in a path's window.
+    pub(crate) fn has_room_for_long(&self, peer: u32, path: PathId, way: Way<'_>) -> bool {
+        self.is_wide(&self.peers[peer], path, Some(way))
     }
 
     /// Long frames are found to get through to a peer from now on, by these paths, a bit each. What is under way left in slices, or was lost

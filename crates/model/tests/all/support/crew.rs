@@ -14,6 +14,12 @@ use super::count;
 const WIRE_BYTES: f64 = 1_538.0;
 const PAYLOAD_BYTES: f64 = 1_468.0;
 
+/// A link that carries long frames, and the length of the pieces in which they cross.
+fn long_link() -> (LinkInfo, usize) {
+    let link = LinkInfo { segments: true, long_frames: true, ..LinkInfo::new(1_472, true) };
+    (link, 1_472)
+}
+
 /// So many senders, and node 0 behind a port of its own.
 pub struct Crew {
     pub world: World,
@@ -51,16 +57,25 @@ pub const HALF_GIGABIT: PortSetup =
 impl Crew {
     /// Senders that have each sent a small message before, by one link of MTU 1500.
     pub fn new(senders: usize, port: PortSetup) -> Self {
-        Self::with(senders, port, LinkInfo::new(1_500, true), usize::MAX)
+        Self::with(senders, port, (LinkInfo::new(1_500, true), usize::MAX), 1_000)
     }
 
     /// By a link that carries long frames, which cross in pieces.
     pub fn long(senders: usize, port: PortSetup) -> Self {
-        let link = LinkInfo { segments: true, long_frames: true, ..LinkInfo::new(1_472, true) };
-        Self::with(senders, port, link, 1_472)
+        Self::with(senders, port, long_link(), 100_000)
     }
 
-    fn with(senders: usize, port: PortSetup, link: LinkInfo, piece_bytes: usize) -> Self {
+    /// The same; that it does, they are yet to find out.
+    pub fn long_unknown(senders: usize, port: PortSetup) -> Self {
+        Self::with(senders, port, long_link(), 1_000)
+    }
+
+    fn with(
+        senders: usize,
+        port: PortSetup,
+        (link, piece_bytes): (LinkInfo, usize),
+        first_bytes: u64,
+    ) -> Self {
         let card = Card { stamps: true, ..Card::default() };
         let node = |index| NodeSetup {
             links: vec![link],
@@ -75,7 +90,7 @@ impl Crew {
         let mut world = World::new(setup);
         world.network_mut().set_port(0, 0, port);
         let mut crew = Self { world, senders, port, streams: Vec::new(), busy: None };
-        crew.meet();
+        crew.meet(first_bytes);
         crew
     }
 
@@ -95,8 +110,7 @@ impl Crew {
         }
     }
 
-    fn meet(&mut self) {
-        let bytes = if self.world.nodes()[0].setup.links[0].long_frames { 100_000 } else { 1_000 };
+    fn meet(&mut self, bytes: u64) {
         for from in 1..=self.senders {
             self.world.receive(0, Want { from: Some(from), ..Want::ANY }, bytes);
             self.world.send(MessageSpec::plain(from, 0, bytes));

@@ -68,6 +68,11 @@ impl WaitTimes {
         }
     }
 
+    /// Whether that is so little because waits are long: what a caller does while it waits is then for others rather than for itself.
+    pub(crate) const fn are_long(budget: Option<Span>) -> bool {
+        matches!(budget, Some(budget) if budget.0 <= SPIN_LEAST.0)
+    }
+
     /// Learns from a wait that has ended. One that was cut short only shows that waits take at least so long.
     #[inline]
     pub(crate) fn learn(&mut self, took: Span, cut_short: bool) {

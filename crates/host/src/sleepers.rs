@@ -82,6 +82,8 @@ pub(crate) struct Sleepers {
     sleepers: Vec<Sleeper>,
     next_ticket: u64,
     after: After,
+    /// A caller is awake in its wait and makes progress.
+    pub(crate) working: bool,
     /// Who sleeps on the links' descriptors.
     pub(crate) watch: Watch,
     /// Until when at most.
@@ -96,6 +98,7 @@ impl Default for Sleepers {
             sleepers: Vec::new(),
             next_ticket: 0,
             after: After::default(),
+            working: false,
             watch: Watch::Nobody,
             until: Time::NEVER,
             guardian: None,

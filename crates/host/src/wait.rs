@@ -2,7 +2,8 @@
 //!
 //! With the inline board, a waiting caller is also the one that makes progress. Of several that wait, one sleeps on the
 //! descriptors (it *watches*), the others sleep until they are woken: by whoever sees their operation end, or by the
-//! watcher when it leaves. A sleeper that is woken by frames that another thread has already dealt with naps without
+//! watcher when it leaves. Where waits are long, one *works* while it is awake, and the others sleep meanwhile, too:
+//! several that look in turn would take the lock and the processor from each other. A sleeper that is woken by frames that another thread has already dealt with naps without
 //! the descriptors for a moment, so that it does not disturb a thread that spins.
 
 use std::time::Duration;
@@ -12,6 +13,7 @@ use emp_firmware::{Span, Time};
 use crate::board::Board;
 use crate::clock;
 use crate::core::Core;
+use crate::predict::WaitTimes;
 use crate::shared::{Locked, Shared};
 use crate::sleepers::{How, Interest, Watch};
 use crate::wakeup::Parker;
@@ -64,6 +66,8 @@ struct Waiter<'a> {
     others_at_work: bool,
     /// Nudges when `check` was last asked.
     nudges: u64,
+    /// This caller is the one that makes progress.
+    works: bool,
 }
 
 impl<'a> Waiter<'a> {
@@ -85,6 +89,7 @@ impl<'a> Waiter<'a> {
             last_yield: now,
             others_at_work: false,
             nudges: shared.nudges(),
+            works: false,
         }
     }
 
@@ -136,6 +141,7 @@ impl<'a> Waiter<'a> {
                 now = core.now();
             }
             self.shared.tick(&core);
+            self.works |= !std::mem::replace(&mut core.sleepers.working, true);
             let worked = core.turn(now);
             // From here to a sleep the core stays locked: what ends this thread's operation comes before or wakes it.
             if (worked || was_away || self.is_nudged())
@@ -158,7 +164,7 @@ impl<'a> Waiter<'a> {
             if now >= self.deadline {
                 break None;
             }
-            if !self.spins(now) {
+            if self.leaves_it_to_others(&core) || !self.spins(now) {
                 core = self.sleep(core, now);
             } else if self.yields(now) {
                 drop(core);
@@ -173,19 +179,35 @@ impl<'a> Waiter<'a> {
             now = core.now();
         };
         core.wait_times.learn(now.since(self.since), found.is_none());
+        self.stop_working(&mut core);
         match core.sleepers.watch {
-            Watch::Nobody => core.sleepers.hand_over(),
+            Watch::Nobody if !core.sleepers.working => core.sleepers.hand_over(),
             _ => self.shared.mind_watcher(&mut core, now),
         }
         found
     }
 
+    /// Waits are long, and another caller makes progress, or watches.
+    #[inline]
+    fn leaves_it_to_others(&self, core: &Core) -> bool {
+        let others = !self.works || core.sleepers.watch == Watch::Caller;
+        others && WaitTimes::are_long(self.budget)
+    }
+
+    fn stop_working(&mut self, core: &mut Core) {
+        if std::mem::take(&mut self.works) {
+            core.sleepers.working = false;
+        }
+    }
+
     /// Sleeps once: on the descriptors if nobody else does, otherwise until woken.
     fn sleep(&mut self, mut core: Locked<'a>, now: Time) -> Locked<'a> {
-        if core.sleepers.watch == Watch::Caller || self.others_at_work {
-            let nap = self.others_at_work.then_some(NAP);
-            self.others_at_work = false;
-            return self.park(core, now, nap);
+        self.stop_working(&mut core);
+        // Whoever works or watches wakes another when it leaves.
+        let others_at_work = std::mem::take(&mut self.others_at_work);
+        let relieved = core.sleepers.working && WaitTimes::are_long(self.budget);
+        if core.sleepers.watch == Watch::Caller || relieved || others_at_work {
+            return self.park(core, now, (others_at_work && !relieved).then_some(NAP));
         }
         let until = core.next_turn(now).min(self.deadline);
         if until <= now {

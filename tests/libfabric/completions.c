@@ -2,6 +2,7 @@
 #include "world.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 static void formats(void)
 {
@@ -123,6 +124,39 @@ static void full_queue(void)
 	world_close(&world);
 }
 
+/* Who reads until there is nothing more, as Open MPI does, is told so at once, without a look at what has come since the read before; the
+ * look after that is a real one, and so is the first one of whoever was away. */
+static void read_to_the_end(void)
+{
+	enum { ROUNDS = 400 };
+	struct fi_cq_tagged_entry entry;
+	struct world world;
+	char in[2];
+	int at_once = 0;
+
+	world_open(&world, &(struct options){0});
+	for (int i = 0; i < ROUNDS; i++) {
+		ssize_t first;
+
+		for (int k = 0; k < 2; k++)
+			EQUAL(fi_recv(world.b.ep, &in[k], 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
+		EQUAL(fi_inject(world.a.ep, "1", 1, world.a.peer), 0);
+		EQUAL(next(&world, &world.b, &entry), 1);
+		EQUAL(fi_inject(world.a.ep, "2", 1, world.a.peer), 0);
+		if (i % 4 == 3)
+			usleep(1000);
+		first = fi_cq_read(world.b.cq, &entry, 1);
+		if (i % 4 == 3)
+			EQUAL(first, 1);
+		else
+			at_once += first == -FI_EAGAIN;
+		if (first != 1)
+			EQUAL(fi_cq_read(world.b.cq, &entry, 1), 1);
+	}
+	CHECK(at_once > 0);
+	world_close(&world);
+}
+
 static void counters(void)
 {
 	struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_UNSPEC};
@@ -234,6 +268,7 @@ void test_completions(void)
 	formats();
 	selective();
 	full_queue();
+	read_to_the_end();
 	overrun();
 	counters();
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use emp_firmware::{ClaimId, Completion, ProbeInfo, Selector};
 
+use crate::clock;
 use crate::endpoint::Endpoint;
 use crate::node::Node;
 use crate::sleepers::Interest;
@@ -130,6 +131,14 @@ impl Endpoint {
 }
 
 impl Node {
+    /// True if the links were looked at within this time, and what that brought was handed out. A program that asks at once whether there
+    /// is more need not have another look made for that.
+    #[inline]
+    pub fn has_given_all(&self, within: Duration) -> bool {
+        let core = self.inner.shared.lock();
+        core.queues.held() == 0 && core.now().since(core.last_turn) < clock::span(within)
+    }
+
     /// How often threads that wait were nudged so far.
     #[inline]
     pub fn nudges(&self) -> u64 {

@@ -22,6 +22,10 @@ use emp_face::yielding;
 /// all end at once.
 const DEPTH_MIN: usize = 16 << 10;
 
+/// How long ago the links were looked at, at most, for a program that reads until there is nothing more (as Open MPI does) to be told that
+/// there is nothing: a look with a message of some KB in it takes 2 to 4 µs, and such a program comes back within another one.
+const JUST_LOOKED: Duration = Duration::from_micros(10);
+
 /// Lengths of the queue that entries which nobody here asked for may fill.
 const OVERRUN: usize = 4;
 
@@ -66,6 +70,8 @@ pub struct CqInner {
     waiters: Waiters,
     /// Entries were dropped.
     overrun: AtomicBool,
+    /// The last look has given entries.
+    gave: AtomicBool,
     pub waiting: WaitObject,
 }
 
@@ -158,9 +164,23 @@ impl CqInner {
         self.count.load(Ordering::Relaxed) != 0
     }
 
+    /// True if the last look has given entries, and that just now: who asks at once whether there are more is told without another look. It
+    /// would take the time of a system call from the program's answer, and have the node do what it has put off until the answer has left.
+    #[inline]
+    fn has_just_given(&self) -> bool {
+        self.gave.load(Ordering::Relaxed) && {
+            // The next look is one whatever this one is told.
+            self.gave.store(false, Ordering::Relaxed);
+            self.domain.node().has_given_all(JUST_LOOKED)
+        }
+    }
+
     /// Progress, and as many entries as there are up to the first failure.
     #[inline]
     fn read(&self, room: usize, mut put: impl FnMut(usize, &Ended)) -> isize {
+        if self.count.load(Ordering::Relaxed) == 0 && self.has_just_given() {
+            return -(libc::EAGAIN as isize);
+        }
         // Without this, an application that reads one entry at a time would pay a turn for each.
         let looked = self.count.load(Ordering::Relaxed) < room.max(1);
         let idle = looked && self.progress();
@@ -187,6 +207,7 @@ impl CqInner {
             count += 1;
         }
         self.count.store(ended.len(), Ordering::Relaxed);
+        self.gave.store(count != 0, Ordering::Relaxed);
         match (count, ended.front()) {
             (0, Some(entry)) if entry.failure.is_some() => -(error::AVAIL as isize),
             (0, _) => -(libc::EAGAIN as isize),
@@ -270,6 +291,7 @@ entry! {
             domain: Arc::clone(&domain.inner),
             waiters: Waiters::default(),
             overrun: AtomicBool::new(false),
+            gave: AtomicBool::new(false),
             waiting,
         };
         let fid = fid(class::CQ, context, &FID);
@@ -322,6 +344,8 @@ entry! {
         let end = end_of(u64::try_from(timeout).ok().map(Duration::from_millis));
         let (inner, again) = (&cq.inner, -(libc::EAGAIN as isize));
         let begun = inner.signals_answered.load(Ordering::Acquire);
+        // Who is ready to wait may as well look.
+        inner.gave.store(false, Ordering::Relaxed);
         let look = || {
             // SAFETY: the same arguments under the same rules.
             let result = unsafe { readfrom(pointer, into, room, sources) };

@@ -3,13 +3,13 @@
 
 use alloc::vec::Vec;
 
-use emp_wire::{AckDelay, DoneStatus, SACK_WORDS_MAX, Sequence};
+use emp_wire::{AckDelay, SACK_WORDS_MAX, Sequence};
 
 use super::active::Active;
 use super::record::{Frame, FrameState, Record, What};
 use super::tail::untaken;
 use super::window::{Further, on_acked, rtt_mut};
-use super::{Held, SendPath, SendPeer, Stage, Work};
+use super::{SendPath, SendPeer, State, Work};
 use crate::counters::Counter;
 use crate::cross::Explicit;
 use crate::descriptor::Status;
@@ -297,29 +297,30 @@ impl SendPath {
             self.time(peer, train, came);
         }
         let Some(message) = self.messages.at_mut(index) else { return };
-        message.stage = Stage::Acked;
-        if message.needs_done && !message.is_done() {
-            let active = self.peers[peer].active.as_deref_mut().expect("it had a record");
-            active.awaiting.push_back(index);
-            self.note_awaited(peer);
-        } else {
-            let (told, work) = (message.is_told(), message.work);
-            self.over(index, told, work);
-        }
+        let (told, work) = (message.is_told(), message.work);
+        let told = match message.state {
+            State::AwaitingBoth => {
+                message.state = State::AwaitingDone;
+                let active = self.peers[peer].active.as_deref_mut().expect("it had a record");
+                active.awaiting.push_back(index);
+                return self.note_awaited(peer);
+            }
+            // Blocks of it may still wait to be sent again.
+            State::AwaitingAck => false,
+            _ => {
+                message.state = State::Over;
+                told
+            }
+        };
+        self.over(index, work, if told { None } else { Some(Status::Ok) });
     }
 
-    /// A message is over for its receiver.
-    pub(super) fn complete(&mut self, index: u32) {
-        if let Some(message) = self.messages.at(index) {
-            self.over(index, message.is_told(), message.work);
-        }
-    }
-
-    /// The same. Its host is told, if it was not, and it is forgotten.
+    /// A message is over for its receiver. Its host is told how, if it was not (`None`: it was, and nothing is left to leave), and it is
+    /// forgotten.
     #[inline(always)]
-    fn over(&mut self, index: u32, told: bool, work: Work) {
-        if !told {
-            self.tell(index);
+    pub(super) fn over(&mut self, index: u32, work: Work, status: Option<Status>) {
+        if let Some(status) = status {
+            self.tell(index, status);
         }
         self.counters.count(match work {
             Work::Message => Counter::MessagesSent,
@@ -331,15 +332,10 @@ impl SendPath {
 
     /// Tells the host how a message ended that is over for its receiver.
     #[inline(never)]
-    fn tell(&mut self, index: u32) {
+    fn tell(&mut self, index: u32, status: Status) {
         let Some(message) = self.messages.at(index) else { return };
-        let status = match message.done {
-            Some(DoneStatus::Abandoned) if message.held == Held::NoEndpoint => Status::NoEndpoint,
-            Some(done) => done.into(),
-            None => Status::Ok,
-        };
         // What waits for a `done` ends later than with its acknowledgement.
-        let acknowledged = !message.completed && !message.work.needs_done() && !message.needs_done;
+        let acknowledged = message.state == State::Over && !message.is_told();
         if acknowledged && message.descriptor.segments.bytes() >= SendsFirst::ANSWER_BYTES {
             self.long_ended = Some(message.descriptor.endpoint);
         }

@@ -3,8 +3,9 @@
 use emp_wire::{DoneStatus, NotReadyCause, Sequence};
 
 use super::record::What;
-use super::{Held, SendMessage, SendPath, Stage, Work};
+use super::{SendMessage, SendPath, State, Work};
 use crate::counters::Counter;
+use crate::descriptor::Status;
 use crate::limits::NOT_READY_BACKOFF;
 use crate::slots::note_look;
 use crate::time::{Span, Time};
@@ -16,16 +17,22 @@ impl SendPath {
             self.counters.count(Counter::DropBadHandle);
             return;
         };
-        self.held(peer, index, Held::Place);
+        self.held(peer, index, State::Held);
         let Some(message) = self.messages.at_mut(index) else { return };
-        message.done = Some(status);
-        if !message.is_done() {
-            return;
-        }
-        if message.is_acked() || !matches!(status, DoneStatus::Complete | DoneStatus::Matched) {
-            self.complete(index);
-            self.settle(peer);
-        }
+        let status = match status {
+            // That is all that a synchronous message needs; one that is pulled needs its data taken as well.
+            DoneStatus::Matched if message.is_pulled() => return,
+            DoneStatus::Complete | DoneStatus::Matched => match message.state {
+                State::AwaitingBoth => return message.state = State::AwaitingAck,
+                State::AwaitingAck | State::Sending | State::Void => return,
+                _ => Status::Ok,
+            },
+            DoneStatus::Abandoned if message.state == State::HeldNoEndpoint => Status::NoEndpoint,
+            other => other.into(),
+        };
+        let work = message.work;
+        self.over(index, work, Some(status));
+        self.settle(peer);
     }
 
     /// The receiver had no room for a message: it deferred it, without its bytes, or refused it (`READY-1`).
@@ -52,7 +59,7 @@ impl SendPath {
         let Some(index) = index else { return };
         if cause.defers() {
             let endpoint = cause != NotReadyCause::NoEndpoint;
-            self.held(peer, index, if endpoint { Held::Place } else { Held::NoEndpoint });
+            self.held(peer, index, if endpoint { State::Held } else { State::HeldNoEndpoint });
         } else {
             self.refused(now, peer, index, number, backoff_us);
         }
@@ -60,17 +67,20 @@ impl SendPath {
         self.arm(peer, now);
     }
 
-    /// The receiver has a message's place in the order, not its bytes: it will pull them, and say `done`.
-    pub(super) fn held(&mut self, peer: u32, index: u32, held: Held) {
+    /// The receiver has a message's place in the order, not its bytes: it will pull them, and say `done`. One that is void has none.
+    pub(super) fn held(&mut self, peer: u32, index: u32, held: State) {
+        use State::{AwaitingDone, Held, HeldNoEndpoint, Over, Queued, Void};
         let Some(message) = self.messages.at_mut(index) else { return };
+        let before = message.state;
         // Long or synchronous ones go on: their `done` was to come anyway.
-        let awaits = message.needs_done && held == Held::Place;
-        if message.held != Held::No || awaits || !matches!(message.work, Work::Message) {
+        let goes_on = matches!(before, Held | HeldNoEndpoint | Void | Over)
+            || message.needs_done() && held == Held
+            || !matches!(message.work, Work::Message);
+        if goes_on {
             return;
         }
-        let awaited = message.is_acked() && message.needs_done;
-        let queued = message.stage == Stage::Queued;
-        (message.stage, message.needs_done, message.held) = (Stage::Acked, true, held);
+        let (awaited, queued) = (before == AwaitingDone, before == Queued);
+        message.state = held;
         self.withdraw(peer, index);
         if let Some(active) = self.peers[peer].active.as_deref_mut() {
             if queued {
@@ -88,7 +98,9 @@ impl SendPath {
     fn refused(&mut self, now: Time, peer: u32, index: u32, number: u32, backoff_us: u32) {
         self.withdraw(peer, index);
         let Some(message) = self.messages.at_mut(index) else { return };
-        message.stage = Stage::Queued;
+        if message.state != State::Void {
+            message.state = State::Queued;
+        }
         let messages = &self.messages;
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
         // Those that have a number come before those that have none, in order.
@@ -152,30 +164,12 @@ impl SendMessage {
     /// Its host has done with it, and its receiver has nothing to say of it.
     #[inline]
     pub(super) const fn is_forgotten_when_acked(&self) -> bool {
-        let plain = matches!(self.work, Work::Message) && !matches!(self.stage, Stage::Queued);
-        plain && self.completed && !self.needs_done
+        matches!((self.state, self.work), (State::Sending, Work::Message)) && self.is_told()
     }
 
-    /// All of its train is acknowledged.
-    pub(super) fn is_acked(&self) -> bool {
-        self.stage == Stage::Acked
-    }
-
-    /// Its host has heard all that there is to hear of it.
-    #[inline]
-    pub(super) const fn is_told(&self) -> bool {
-        self.completed && self.done.is_none()
-    }
-
-    pub(super) fn is_done(&self) -> bool {
-        match self.done {
-            None => false,
-            // Matched is all that a synchronous message needs; one that is pulled needs its data taken as well.
-            Some(DoneStatus::Matched) => {
-                self.held == Held::No
-                    && u64::from(self.plan.cut.unscheduled) == self.descriptor.segments.bytes()
-            }
-            Some(_) => true,
-        }
+    /// Its receiver asks for bytes of it.
+    fn is_pulled(&self) -> bool {
+        matches!(self.state, State::Held | State::HeldNoEndpoint)
+            || u64::from(self.plan.cut.unscheduled) != self.descriptor.segments.bytes()
     }
 }

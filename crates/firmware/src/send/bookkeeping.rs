@@ -8,7 +8,7 @@ use super::build::{First, build_first};
 use super::plan::{AtOnce, Plan, Shape};
 use super::record::{Record, What};
 use super::transmission::{Left, Outlet};
-use super::{Held, SendMessage, SendPath, Stage, Work};
+use super::{SendMessage, SendPath, State, Work};
 use crate::counters::Counter;
 use crate::cross::Control;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, Posted, SendDescriptor, Status};
@@ -50,18 +50,19 @@ impl SendPath {
             None => self.buffer(peer, &send, memory)?,
             copied => copied,
         };
-        // A synchronous message is complete when it is matched, a put when it is placed, wherever its bytes are.
-        let over = chain.is_some() && !send.synchronous && matches!(work, Work::Message);
         let message = SendMessage::new(peer, work, send, chain);
+        // A synchronous message is complete when it is matched, a put when it is placed, wherever its bytes are.
+        let over = message.is_told() && !work.ends_elsewhere();
         let (index, generation) = self.messages.insert(message).ok_or(PostError::Busy)?;
         self.activate(peer, now).pending.push_back(index);
         if self.peers[peer].is_found() {
             self.mark_ready(peer);
         }
-        if over {
-            self.report(index, Status::Ok);
+        let op = op_id(work.kind(), index, generation);
+        if let Some(message) = self.messages.at(index).filter(|_| over) {
+            self.completions.push_back(message.completion(op, Status::Ok));
         }
-        Ok(op_id(work.kind(), index, generation))
+        Ok(op)
     }
 
     /// A message is not posted: what was copied of it is forgotten.
@@ -130,15 +131,13 @@ impl SendPath {
         self.counters.add(Counter::BytesCopied, bytes);
         let inline = bytes == send.segments.bytes();
         let op = op_id(work.kind(), index, generation);
-        let needs_done = shape.needs_done(&plan);
+        let state = if shape.needs_done(&plan) { State::AwaitingBoth } else { State::Sending };
         let chain = if copied { Some(self.copy_of_left(&send, inline, out)) } else { chain };
         let (place, ..) = self.messages.take_place().ok_or(PostError::Busy)?;
         *place = Some(SendMessage {
             number: Some(number),
             plan,
-            stage: Stage::Sending,
-            needs_done,
-            completed: over || work.ends_elsewhere(),
+            state,
             ..SendMessage::new(peer, work, send, chain)
         });
         let message = place.as_ref().filter(|_| over);
@@ -199,7 +198,7 @@ impl SendPath {
     /// Cancels a message that has not left. One that left once may have arrived, even if the peer had no room for a copy.
     pub(crate) fn cancel(&mut self, op: OpId) -> bool {
         let Some(message) = self.messages.get(op.index(), op.generation()) else { return false };
-        if message.completed || message.number.is_some() {
+        if message.is_told() || message.number.is_some() {
             return false;
         }
         let peer = message.peer;
@@ -215,7 +214,7 @@ impl SendPath {
     pub(super) fn void(&mut self, index: u32, status: Status) {
         self.report(index, status);
         if let Some(message) = self.messages.at_mut(index) {
-            message.void = true;
+            message.state = State::Void;
             if let Some(chain) = message.chain.take() {
                 self.pool.free(chain);
             }
@@ -250,13 +249,13 @@ impl SendPath {
             return;
         };
         // A pull of a message that we sent whole: the peer had no room for it, and its word on that was lost.
-        self.held(peer, index, Held::Place);
+        self.held(peer, index, State::Held);
         let Some(message) = self.messages.at(index) else { return };
         let inside = offset
             .checked_add(u64::from(bytes))
             .is_some_and(|end| end <= message.descriptor.segments.bytes());
         let frames = u64::from(bytes).div_ceil(u64::from(message.plan.cut.fragment.max(1)));
-        if !inside || !message.needs_done || frames > u64::from(TRAIN_FRAMES_MAX) {
+        if !inside || !message.needs_done() || frames > u64::from(TRAIN_FRAMES_MAX) {
             self.counters.count(Counter::DropBadPlace);
             return;
         }
@@ -315,8 +314,11 @@ impl SendPath {
             entry.next_number = number.wrapping_add(1);
             number
         });
-        message.needs_done = message.shape().needs_done(&plan);
-        (message.plan, message.stage) = (plan, Stage::Sending);
+        message.plan = plan;
+        if message.state != State::Void {
+            let awaits = message.shape().needs_done(&plan);
+            message.state = if awaits { State::AwaitingBoth } else { State::Sending };
+        }
         let what = What::Message { message: index, number };
         self.open_train(peer, plan.cut.frames, (plan.path, plan.usual_frames), what);
     }
@@ -378,12 +380,7 @@ impl SendMessage {
             number: None,
             chain,
             plan: Plan::default(),
-            stage: Stage::Queued,
-            needs_done: false,
-            done: None,
-            completed: work.ends_elsewhere(),
-            void: false,
-            held: Held::No,
+            state: State::Queued,
             descriptor: send,
         }
     }

@@ -30,7 +30,7 @@ mod transmission;
 mod window;
 
 use alloc::collections::{BTreeSet, VecDeque};
-use emp_wire::{AtomicOp, Datatype, DoneStatus, NodeId, Sequence};
+use emp_wire::{AtomicOp, Datatype, NodeId, Sequence};
 
 use crate::counters::Counters;
 use crate::cross::{Control, RouteNews};
@@ -100,37 +100,31 @@ struct SendMessage {
     chain: Option<Chain>,
     /// How it travels; set when its train begins.
     plan: plan::Plan,
-    stage: Stage,
-    /// The receiver must say `done` before it is complete: it is pulled, or synchronous.
-    needs_done: bool,
-    done: Option<DoneStatus>,
-    /// The host was told already.
-    completed: bool,
-    /// Cancelled after it had got its number.
-    void: bool,
-    held: Held,
+    state: State,
 }
 
-/// How far a message has come.
+/// How far a message has come. Whether its receiver says `done` is known when its train begins: it does if it pulls, and of what is
+/// synchronous or a put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum State {
     /// It stands in the peer's queue of messages to be sent, for the first time or again.
     Queued,
-    /// Its train is in the records.
+    /// Its train is in the records. It is over when that is acknowledged.
     Sending,
-    /// All of the train is acknowledged, or the receiver has its place in the order.
-    Acked,
-}
-
-/// Whether the receiver has a message's place in the order without its bytes, which it pulls.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Held {
-    /// As far as is known it has not, or has both.
-    No,
-    /// It had no room.
-    Place,
-    /// The message is for an endpoint that is not open.
-    NoEndpoint,
+    /// The same, and its receiver says `done` as well.
+    AwaitingBoth,
+    /// That has come, and its train is not acknowledged yet.
+    AwaitingAck,
+    /// Its train is acknowledged.
+    AwaitingDone,
+    /// The receiver had no room for it: it has its place in the order without its bytes, which it pulls, and then says `done`.
+    Held,
+    /// The same, because the endpoint is not open that it is for.
+    HeldNoEndpoint,
+    /// It has ended for its host after it had got its number, which its receiver is still to count (`MSG-5`).
+    Void,
+    /// Nothing more of it is to leave or to come.
+    Over,
 }
 
 /// A peer as the send path sees it. Small: there may be a hundred thousand idle ones.
@@ -307,7 +301,7 @@ impl SendPath {
     pub(crate) fn undelivered(&self) -> impl Iterator<Item = NodeId> + '_ {
         let counts = |message: &&SendMessage| {
             let sent = matches!(message.work, Work::Message | Work::Put { .. });
-            sent && message.completed && !message.void && !message.is_acked()
+            sent && message.is_told() && message.state != State::Void && !message.is_acked()
         };
         let messages = self.messages.indices().filter_map(|i| self.messages.at(i));
         messages.filter(counts).map(|message| message.descriptor.to)
@@ -444,8 +438,9 @@ impl SendPath {
     fn end(&mut self, index: u32, status: Status) {
         self.report(index, status);
         let Some(message) = self.messages.at(index) else { return };
-        let (peer, queued) = (message.peer, message.stage == Stage::Queued);
-        if (message.needs_done || !message.is_acked())
+        let (peer, state) = (message.peer, message.state);
+        let queued = matches!(state, State::Queued | State::Void);
+        if state != State::Over
             && let Some(active) = self.peers[peer].active.as_deref_mut()
         {
             active.skip_message(index, queued);
@@ -461,16 +456,16 @@ impl SendPath {
         }
     }
 
-    /// Tells the host once how a message ended.
+    /// Tells the host once how a message ends; it is forgotten then, or void.
     fn report(&mut self, index: u32, status: Status) {
         let generation = self.messages.generation(index);
-        let Some(message) = self.messages.at_mut(index) else { return };
+        let Some(message) = self.messages.at(index) else { return };
         let mut op = bookkeeping::op_id(message.work.kind(), index, generation);
         let mut context = message.descriptor.context;
-        if core::mem::replace(&mut message.completed, true) {
+        if message.is_told() {
             // A fetching atomic ends elsewhere.
             let plain = matches!(message.work, Work::Message);
-            if status == Status::Ok || message.void || !plain {
+            if status == Status::Ok || message.state == State::Void || !plain {
                 return;
             }
             op = bookkeeping::op_id(OpKind::Undelivered, index, generation);
@@ -482,6 +477,32 @@ impl SendPath {
 }
 
 impl SendMessage {
+    /// Its host was told that it is over: it was copied, and nothing more is to be heard of it, or that comes elsewhere.
+    #[inline]
+    const fn is_told(&self) -> bool {
+        match self.work {
+            _ if matches!(self.state, State::Void) => true,
+            Work::Message => self.chain.is_some() && !self.descriptor.synchronous,
+            Work::Put { .. } | Work::Atomic { .. } => self.work.ends_elsewhere(),
+        }
+    }
+
+    /// All of its train is acknowledged, or its receiver has its place in the order.
+    const fn is_acked(&self) -> bool {
+        use State::{AwaitingDone, Held, HeldNoEndpoint, Over};
+        matches!(self.state, AwaitingDone | Held | HeldNoEndpoint | Over)
+    }
+
+    /// Its receiver says, or has said, `done`.
+    fn needs_done(&self) -> bool {
+        match self.state {
+            // Of one that was refused it is known from when it was sent.
+            State::Queued => self.number.is_some() && self.shape().needs_done(&self.plan),
+            State::Sending | State::Void | State::Over => false,
+            _ => true,
+        }
+    }
+
     /// What its host is told.
     #[inline]
     fn completion(&self, op: OpId, status: Status) -> Completion {

@@ -10,7 +10,7 @@ use emp_wire::{
 
 use super::active::Active;
 use super::record::Load;
-use super::{SendMessage, SendPath, Work};
+use super::{SendMessage, SendPath, State, Work};
 use crate::descriptor::{CompletionMode, SendDescriptor};
 use crate::encode::HEAD_ROOM_BYTES;
 use crate::limits::{BUFFERED_MAX, FRAME_SEGMENTS_MAX, WINDOW_FRAMES};
@@ -264,8 +264,9 @@ impl Plan {
 impl SendMessage {
     #[inline]
     pub(super) const fn shape(&self) -> Shape<'_> {
-        let Self { work, descriptor: send, void, chain, .. } = self;
-        Shape { work: *work, send, void: *void, chain: chain.as_ref() }
+        let Self { work, descriptor: send, chain, .. } = self;
+        let void = matches!(self.state, State::Void);
+        Shape { work: *work, send, void, chain: chain.as_ref() }
     }
 
     /// Bytes of payload that it has.
@@ -276,7 +277,7 @@ impl SendMessage {
     /// The cut that it was sent with before, if it was refused and is sent again (`READY-2`).
     pub(super) fn cut_before(&self) -> Option<Cut> {
         let Plan { cut, direct, .. } = self.plan;
-        let sent = self.number.is_some() && cut.fragment > 0 && !self.void && !direct;
+        let sent = self.number.is_some() && cut.fragment > 0 && self.state != State::Void && !direct;
         sent.then_some(cut)
     }
 }

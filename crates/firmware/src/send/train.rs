@@ -8,7 +8,7 @@ use emp_wire::{Flags, HEADER_BYTES, Kind, Sequence};
 
 use super::record::{FrameState, Load, Piece, What};
 use super::transmission::inline_of;
-use super::{Outlet, SendPath};
+use super::{Outlet, SendPath, State};
 use crate::counters::Counter;
 use crate::encode::{Alike, Head, INLINE_PAYLOAD_BYTES, Line};
 use crate::limits::WINDOW_FRAMES;
@@ -101,7 +101,7 @@ impl SendPath {
         let Piece { offset, left, fragment } = what.piece(place, message)?;
         let memory = match (what, message) {
             (What::Region(block), _) => block.memory.part(offset, left),
-            (_, Some(sending)) if sending.chain.is_none() && !sending.void => {
+            (_, Some(sending)) if sending.chain.is_none() && sending.state != State::Void => {
                 // The first piece of the list there.
                 sending.descriptor.segments.range(offset, left, Err).err()?
             }

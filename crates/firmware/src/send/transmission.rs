@@ -8,7 +8,7 @@ use super::build::{First, build_first};
 use super::long::load_of;
 use super::record::{FrameState, Load, Record, What};
 use super::timer::DETOUR_RUNS;
-use super::{SendMessage, SendPath, SendPeer, Stage, Work};
+use super::{SendMessage, SendPath, SendPeer, Work};
 use crate::counters::Counter;
 use crate::cross::{Control, Cross, RouteNews};
 use crate::descriptor::Status;
@@ -381,10 +381,10 @@ impl SendPath {
                 // What the target answers brings the acknowledgement with it. So does the end of a message that is pulled,
                 // but that may be long after its first trains.
                 let answered = match message.work {
-                    Work::Message => load.long && message.needs_done,
+                    Work::Message => load.long && message.needs_done(),
                     _ => true,
                 };
-                !message.completed && !answered
+                !message.is_told() && !answered
             }
             (What::Question, _) => true,
             _ => false,
@@ -444,13 +444,10 @@ impl SendPath {
         record.what = What::Skip;
         if started || block || self.messages.at(message).is_some_and(SendMessage::is_acked) {
             // The receiver waits for bytes that can't be had: the pair is broken, and both sides shall know.
-            self.report(message, Status::MemoryFault);
+            self.finish(message, Status::MemoryFault);
             self.route_news.push_back(crate::cross::RouteNews::Lost { peer });
         } else {
             active.pending.push_front(message);
-            if let Some(message) = self.messages.at_mut(message) {
-                message.stage = Stage::Queued;
-            }
             self.void(message, Status::MemoryFault);
         }
     }

@@ -197,5 +197,7 @@ fn what_cannot_be_read_in_the_middle_ends_the_pair() {
         let ends: Vec<_> = real.done.iter().map(|end| (end.context, end.status)).collect();
         assert_eq!(ends, [(1, Status::MemoryFault)], "put {put}");
         assert_eq!(real.count(Counter::PeersLost), 1, "put {put}");
+        let sends = real.firmware.holdings().into_iter().find(|held| held.name == "sends");
+        assert_eq!(sends.map(|held| held.held), Some(0), "put {put}: nothing of it stays behind");
     }
 }

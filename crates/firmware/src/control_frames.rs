@@ -62,7 +62,6 @@ impl Firmware {
                 // The node's own acknowledgements need no frame.
                 if peer.node == own {
                     self.send.on_ack(now, ack.peer, ack.cumulative, Some(ack.said));
-                    self.note_habit();
                 }
                 continue;
             }

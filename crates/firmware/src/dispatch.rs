@@ -186,7 +186,6 @@ impl Firmware {
         if header.kind.sequenced() {
             if header.flags.has(Flags::ACK) {
                 self.send.on_riding_ack(now, peer, header.acknowledge);
-                self.note_habit();
             }
             let path = self.peers.path_of(peer, link);
             let cross = &mut self.cross;
@@ -228,7 +227,6 @@ impl Firmware {
                     if let Some(bytes) = ack.grant {
                         self.send.on_grant(now, peer, bytes);
                     }
-                    self.note_habit();
                 }
                 Err(reason) => self.counters.count(reason.into()),
             },
@@ -242,7 +240,6 @@ impl Firmware {
             Kind::Close => {
                 if header.flags.has(Flags::ACK) {
                     self.send.on_ack(now, peer, header.acknowledge, None);
-                    self.note_habit();
                 }
                 self.give_up(now, peer, Status::PeerClosed);
             }

@@ -26,7 +26,6 @@ use crate::path::routes::Routes;
 use crate::path::unit::{HELD_MIN, Units};
 use crate::path::{PathId, PathInUse, Way};
 use crate::peers::Peers;
-use crate::predict::SendsFirst;
 use crate::profile::{Integrity, Profile};
 use crate::receive::ReceivePath;
 use crate::send::{Outlet, SendPath};
@@ -95,8 +94,6 @@ pub struct Firmware {
     pub(crate) watch_at: Option<Time>,
     /// Those peers, and since when (in milliseconds, wrapping), by index.
     pub(crate) watched: Vec<(u32, u32)>,
-    /// Whether its program posts receives when its long sends have ended.
-    pub(crate) habit: SendsFirst,
     /// Names of those who asked for this node, until they are met.
     pub(crate) names: crate::claims::Names,
     /// Epochs that peers have left: who comes back to one is two.
@@ -146,7 +143,6 @@ impl Firmware {
             profile,
             closing: None,
             watch_at: None,
-            habit: SendsFirst::default(),
             watched: Vec::new(),
             names: crate::claims::Names::default(),
             former: crate::claims::Former::default(),

@@ -252,7 +252,6 @@ impl Firmware {
         for acknowledge in &checked.acknowledged {
             if self.send.is_news(peer, *acknowledge) {
                 self.send.on_ack(now, peer, *acknowledge, None);
-                self.note_habit();
             }
             self.relay(now);
             if self.peers[peer].remote_epoch != landing.first.source_epoch {

@@ -1,10 +1,6 @@
 //! Posts: messages, one-sided operations, and the regions that these reach.
 //!
-//! A message that nothing stands before leaves within its post. An acknowledgement that its answer could carry may leave before it
-//! (`ACK-6`): a program that sends, waits until that is delivered, and then posts a receive, as one does that calls `MPI_Send` and `MPI_Recv` in
-//! turn, is told by the answer's first frame if the acknowledgement rides on it, and has no receive posted when that comes: the frame is
-//! copied twice. If it is a long one that takes longer than a frame for the acknowledgement alone. What the peer's program does is not
-//! known; but most often it is the same program, so this node does for its peers what would be of use to itself.
+//! A message that nothing stands before leaves within its post.
 
 use core::hint::cold_path;
 
@@ -14,7 +10,6 @@ use crate::descriptor::{CompletionMode, OpId, PostError, Posted, SendDescriptor}
 use crate::engine::Firmware;
 use crate::memory::{HostMemory, Segment};
 use crate::pool::Chain;
-use crate::predict::SendsFirst;
 use crate::remote_memory::{AtomicDescriptor, GetDescriptor, PutDescriptor, RegionId, Rights};
 use crate::send::{Outlet, Shape, Work};
 use crate::time::Time;
@@ -106,9 +101,6 @@ impl Firmware {
             Ok(peer) => peer,
             Err(error) => return self.send.refuse(chain, error),
         };
-        if matches!(work, Work::Message) {
-            self.acknowledges_before(&send, || now);
-        }
         let op = self.send.post(now, peer, send, (work, chain), memory)?;
         Ok(Posted { op, over: None })
     }
@@ -162,38 +154,6 @@ impl Firmware {
             self.relay(now);
         }
         Ok(peer)
-    }
-
-    /// Whether an acknowledgement that waited for this message, to ride on it, had better leave before it. If so it is due now:
-    /// [`poll_transmit`](Self::poll_transmit) has it leave. [`post_send`](Self::post_send) asks by itself.
-    #[inline]
-    pub fn acknowledges_before(
-        &mut self,
-        send: &SendDescriptor,
-        now: impl FnOnce() -> Time,
-    ) -> bool {
-        send.segments.bytes() >= SendsFirst::ANSWER_BYTES && self.answers_at_length(now(), send)
-    }
-
-    fn answers_at_length(&mut self, now: Time, send: &SendDescriptor) -> bool {
-        if self.receive.has_posted(send.endpoint) {
-            self.habit.note(true);
-        }
-        self.habit.is_so()
-            && self
-                .peers
-                .find(send.to)
-                .is_some_and(|peer| self.receive.answers_at_length(now, peer, &self.cross))
-    }
-
-    /// An acknowledgement was taken in, and what it came with was not yet: if a long send has ended by it, it shows whether a receive
-    /// was posted before that.
-    #[inline]
-    pub(crate) fn note_habit(&mut self) {
-        if let Some(endpoint) = self.send.take_long_ended() {
-            let receives = self.receive.has_posted(endpoint);
-            self.habit.note(receives);
-        }
     }
 
     /// Exports memory, so that other nodes may read and write it without this node's host having a part in it. `None` as

@@ -52,33 +52,6 @@ impl AnswersSoon {
     }
 }
 
-/// Whether this node's program posts its receives only when its long sends have ended, as one does that calls `MPI_Send` and `MPI_Recv` in turn.
-/// The peer's program most often is the same one. If so, an acknowledgement that rides on a long answer is too late: the receive for the
-/// answer is posted when its first frames are there already, and these are copied twice.
-#[derive(Default)]
-pub(crate) struct SendsFirst {
-    /// Sends in a row that were posted, and ended, with no receive posted.
-    in_a_row: u8,
-}
-
-impl SendsFirst {
-    /// Messages of so many bytes or more are answers that an acknowledgement leaves before. At 16 KB the copies cost as much as its frame
-    /// (1.5 µs, MPICH over veth), at 32 KB more; at 256 KB a ping-pong was a fifth shorter with it.
-    pub(crate) const ANSWER_BYTES: u64 = 32 << 10;
-
-    /// One such send may be chance.
-    const LEAST: u8 = 2;
-
-    /// A long send was posted or has ended; whether a receive was posted then.
-    pub(crate) fn note(&mut self, receives: bool) {
-        self.in_a_row = if receives { 0 } else { (self.in_a_row + 1).min(Self::LEAST) };
-    }
-
-    pub(crate) const fn is_so(&self) -> bool {
-        self.in_a_row == Self::LEAST
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,16 +67,5 @@ mod tests {
         }
         assert!(answers.begin() && answers.end(true), "a hit");
         assert!(answers.begin() && answers.drop_wait() && !answers.end(true), "only once");
-    }
-
-    #[test]
-    fn one_send_is_no_habit() {
-        let mut habit = SendsFirst::default();
-        habit.note(false);
-        assert!(!habit.is_so());
-        habit.note(false);
-        assert!(habit.is_so());
-        habit.note(true);
-        assert!(!habit.is_so());
     }
 }

@@ -92,7 +92,6 @@ impl Core {
         state: State,
         (more, departs): (bool, bool),
     ) -> Result<Begun, PostError> {
-        self.acknowledge_before(&send, departs);
         self.post_departing(Departing::Send(send), state, (more, departs))
     }
 
@@ -165,16 +164,6 @@ impl Core {
                 self.hand_raw(queue, context, &completion);
                 completion.op
             }
-        }
-    }
-
-    /// Has an acknowledgement leave before this message if it had better, with it or, if the message `departs`, at once.
-    #[inline]
-    fn acknowledge_before(&mut self, send: &SendDescriptor, departs: bool) {
-        let due = |firmware: &mut Firmware| firmware.acknowledges_before(send, clock::now);
-        if self.firmware.as_mut().is_some_and(due) && departs {
-            let now = self.post_time(false);
-            self.transmit(now);
         }
     }
 

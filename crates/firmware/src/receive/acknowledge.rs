@@ -281,25 +281,6 @@ impl ReceivePath {
         self.end_wait(peer, false, cross)
     }
 
-    /// The program answers this peer, by so long a message that an acknowledgement which waits for that becomes due. True if there
-    /// is one. Whether that was soon is learnt as when it rides.
-    #[inline]
-    pub(crate) fn answers_at_length(&mut self, now: Time, peer: u32, cross: &Cross) -> bool {
-        if self.acks.waits != Some(peer) {
-            return false;
-        }
-        let waits = self.end_wait(peer, self.waited_us(now, peer) <= AnswersSoon::HIT_US, cross);
-        if waits {
-            self.acks.waits = None;
-        }
-        waits
-    }
-
-    /// Since the last frame of a peer.
-    fn waited_us(&self, now: Time, peer: u32) -> u32 {
-        microseconds(now).wrapping_sub(self.peers[peer].ack.arrived_us)
-    }
-
     /// One that waits for an answer becomes due, unless it was carried; a `done` that waits with it leaves. True if either is so.
     fn end_wait(&mut self, peer: u32, hit: bool, cross: &Cross) -> bool {
         let done = self.release_done(peer);

@@ -133,12 +133,6 @@ impl ReceivePath {
         }
     }
 
-    /// A receive is posted at this endpoint, or a long message is coming for one.
-    pub(crate) fn has_posted(&self, number: u16) -> bool {
-        let open = self.endpoint(number).and_then(|index| self.endpoints[index].as_ref());
-        open.is_some_and(|endpoint| !endpoint.posted.is_empty()) || self.expects_landing()
-    }
-
     pub(crate) fn is_open(&self, number: u16) -> bool {
         self.endpoint(number).is_some()
     }

@@ -16,7 +16,6 @@ use crate::descriptor::Status;
 use crate::limits::PATHS_MAX;
 use crate::path::PathId;
 use crate::path::congestion::Acked;
-use crate::predict::SendsFirst;
 use crate::time::{Span, Time};
 
 /// What an acknowledgement was of.
@@ -320,7 +319,7 @@ impl SendPath {
     #[inline(always)]
     pub(super) fn over(&mut self, index: u32, work: Work, status: Option<Status>) {
         if let Some(status) = status {
-            self.tell(index, status);
+            self.end(index, status);
         }
         self.counters.count(match work {
             Work::Message => Counter::MessagesSent,
@@ -328,18 +327,6 @@ impl SendPath {
             Work::Atomic { .. } => Counter::Atomics,
         });
         self.forget(index);
-    }
-
-    /// Tells the host how a message ended that is over for its receiver.
-    #[inline(never)]
-    fn tell(&mut self, index: u32, status: Status) {
-        let Some(message) = self.messages.at(index) else { return };
-        // What waits for a `done` ends later than with its acknowledgement.
-        let acknowledged = message.state == State::Over && !message.is_told();
-        if acknowledged && message.descriptor.segments.bytes() >= SendsFirst::ANSWER_BYTES {
-            self.long_ended = Some(message.descriptor.endpoint);
-        }
-        self.end(index, status);
     }
 }
 

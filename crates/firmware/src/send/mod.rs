@@ -189,8 +189,6 @@ pub(crate) struct SendPath {
     awaited: BTreeSet<u32>,
     /// What may still be resent to peers that never acknowledged anything.
     strangers: strangers::Strangers,
-    /// The endpoint of a long message that has ended since this was last asked: its host had waited for that.
-    long_ended: Option<u16>,
     /// An acknowledgement that is taken in later.
     late: Option<riding::Late>,
     /// Replies that have arrived: their values can be forgotten.
@@ -235,7 +233,6 @@ impl SendPath {
             awaits: false,
             awaited: BTreeSet::new(),
             strangers: strangers::Strangers::default(),
-            long_ended: None,
             late: None,
             replied: Vec::new(),
             whole_trains: true,
@@ -310,12 +307,6 @@ impl SendPath {
     /// True once after a message began to wait for something that no timer of ours watches.
     pub(crate) fn take_awaits(&mut self) -> bool {
         core::mem::take(&mut self.awaits)
-    }
-
-    /// The endpoint of a long message that has ended since this was last asked, which its host had waited for.
-    #[inline]
-    pub(crate) fn take_long_ended(&mut self) -> Option<u16> {
-        self.long_ended.take()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
@@ -435,6 +426,7 @@ impl SendPath {
 
     /// Tells the host, unless it was told before, how a message ended. What is left of its frames must not name it any more: its place may be
     /// taken by another.
+    #[inline(never)]
     fn end(&mut self, index: u32, status: Status) {
         self.report(index, status);
         let Some(message) = self.messages.at(index) else { return };

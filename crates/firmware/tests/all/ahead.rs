@@ -1,9 +1,8 @@
-//! Acknowledgements that leave before a long answer (`ACK-6`), where this node's own program sends before it posts its receives.
+//! Acknowledgements that wait for a program's answer and ride on it (`ACK-6`), however long it is.
 
 use crate::common::{Pair, frames_of, give};
 use emp_firmware::{
-    CompletionMode, Counter, OpKind, Profile, Segment, SegmentList, Selector, SendDescriptor, Span,
-    Status,
+    CompletionMode, OpKind, Profile, Segment, SegmentList, Selector, SendDescriptor, Span, Status,
 };
 use emp_wire::{Header, Kind, NodeId};
 
@@ -106,52 +105,17 @@ impl Turns {
 }
 
 #[test]
-fn an_acknowledgement_leaves_before_a_long_answer_if_receives_come_after_sends() {
-    let mut turns = Turns::new(LONG, Posts::AfterSend);
-    let kinds = turns.answers(20);
-    // Each of the two has to see it twice of itself.
-    assert!(kinds[..4].iter().all(|kind| *kind == Kind::Message), "{kinds:?}");
-    assert!(kinds[4..].iter().all(|kind| *kind == Kind::Ack), "{kinds:?}");
-}
-
-#[test]
-fn it_rides_on_the_answer_if_a_receive_is_posted_before() {
-    let mut turns = Turns::new(LONG, Posts::WithSend);
-    let kinds = turns.answers(20);
-    assert!(kinds.iter().all(|kind| *kind == Kind::Message), "{kinds:?}");
-    // A program that changes its habit is believed.
-    turns.posts = Posts::AfterSend;
-    let changed = turns.answers(20);
-    assert_eq!(changed.last(), Some(&Kind::Ack), "{changed:?}");
-    turns.posts = Posts::WithSend;
-    let again = turns.answers(20);
-    assert_eq!(again.last(), Some(&Kind::Message), "{again:?}");
-}
-
-#[test]
-fn it_rides_on_what_is_shorter() {
-    let mut turns = Turns::new(LONG - 1, Posts::AfterSend);
-    let kinds = turns.answers(20);
-    assert!(kinds.iter().all(|kind| *kind == Kind::Message), "{kinds:?}");
-}
-
-/// That it was not waited for without need is as well known as if it had ridden: it goes on being put off.
-#[test]
-fn one_that_leaves_before_an_answer_is_no_miss() {
-    let mut turns = Turns::new(LONG, Posts::AfterSend);
-    turns.answers(20);
-    let acks =
-        |turns: &Turns, at: usize| turns.pair.nodes[at].firmware.counters().get(Counter::AcksSent);
-    let before = [acks(&turns, 0), acks(&turns, 1)];
-    for round in 0..20 {
-        assert_eq!(turns.turn(round % 2), Kind::Ack);
+fn it_rides_on_an_answer_of_any_length_whenever_receives_are_posted() {
+    for posts in [Posts::WithSend, Posts::AfterSend] {
+        for bytes in [64, LONG - 1, LONG] {
+            let mut turns = Turns::new(bytes, posts);
+            let kinds = turns.answers(20);
+            assert!(
+                kinds.iter().all(|kind| *kind == Kind::Message),
+                "{posts:?} {bytes}: {kinds:?}"
+            );
+        }
     }
-    let window = acks(&turns, 0) - before[0];
-    assert_eq!(acks(&turns, 1) - before[1], window);
-    turns.bytes = 64;
-    let before = [acks(&turns, 0), acks(&turns, 1)];
-    turns.answers(20);
-    assert_eq!([acks(&turns, 0), acks(&turns, 1)], before, "they ride again");
 }
 
 /// A program that computes before it answers keeps its peer waiting no more than a few times, whatever the answer's length.
@@ -174,34 +138,4 @@ fn late_answers_are_misses_whether_long_or_not() {
         // Of each of the two the 1st, 3rd, 7th, and so on: fewer each time.
         assert!((2..=10).contains(&put_off), "{bytes}: {put_off} of 60");
     }
-}
-
-/// Both post a receive, send, and wait for both, at the same time: at its end neither has a receive posted any more, but had.
-#[test]
-fn who_receives_before_the_send_has_ended_has_posted_before() {
-    let mut turns = Turns::new(LONG, Posts::WithSend);
-    for _ in 0..10 {
-        for at in 0..2 {
-            turns.receive(at);
-            turns.post(at);
-        }
-        for _ in 0..20 {
-            for at in 0..2 {
-                for frame in frames_of(&mut turns.pair, at) {
-                    give(&mut turns.pair, 1 - at, &frame);
-                }
-                turns.pair.nodes[at].firmware.idle(turns.pair.now);
-            }
-            turns.pair.now = turns.pair.now + Span::us(3);
-        }
-        for at in 0..2 {
-            let firmware = &mut turns.pair.nodes[at].firmware;
-            let ends = std::iter::from_fn(|| firmware.poll_completion()).map(|end| end.op.kind());
-            assert_eq!(ends.collect::<Vec<_>>(), [OpKind::Receive, OpKind::Send]);
-            turns.posted[at] = false;
-        }
-    }
-    turns.receive(1);
-    let kinds = turns.answers(8);
-    assert!(kinds[1..].iter().all(|kind| *kind == Kind::Message), "{kinds:?}");
 }

@@ -328,7 +328,7 @@ impl Alike {
     pub(crate) fn frame(
         &mut self,
         place: u32,
-        request: bool,
+        flags: Flags,
         batch: &mut TransmitBatch,
         payload: Segment,
         memory: &impl HostMemory,
@@ -336,7 +336,7 @@ impl Alike {
         let header = Header {
             sequence: self.first.sequence.plus(place),
             word: self.first.word.wrapping_add(place),
-            flags: self.first.flags.with_if(request, Flags::ACK_REQUEST),
+            flags: self.first.flags.with(flags),
             ..self.first
         };
         batch.add((self.link, &self.to), None, |inline, segments| {

@@ -169,7 +169,7 @@ impl Active {
 
     /// A frame leaves by this path, for the first time or again, and may request an acknowledgement. True if it had been found lost.
     #[inline(always)]
-    pub(super) fn on_sent(
+    pub(super) fn on_left(
         &mut self,
         sequence: Sequence,
         (path, load): (PathId, Load),

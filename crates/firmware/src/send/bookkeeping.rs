@@ -2,17 +2,17 @@
 
 use core::hint::cold_path;
 
-use emp_wire::{Flags, HEADER_BYTES, Sequence, TRAIN_FRAMES_MAX};
+use emp_wire::{HEADER_BYTES, Sequence, TRAIN_FRAMES_MAX};
 
-use super::build::{First, build_first};
+use super::build::First;
 use super::plan::{AtOnce, Plan, Shape};
 use super::record::{Record, What};
-use super::transmission::{Left, Outlet};
+use super::transmission::{Leaving, Outlet};
 use super::{SendMessage, SendPath, State, Work};
 use crate::counters::Counter;
 use crate::cross::Control;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, Posted, SendDescriptor, Status};
-use crate::encode::{EncodeError, Line};
+use crate::encode::EncodeError;
 use crate::limits::{BLOCKS_QUEUED_MAX, CONTROLS_MAX};
 use crate::memory::HostMemory;
 use crate::path::{PathId, Paths};
@@ -94,28 +94,29 @@ impl SendPath {
         let entry = &self.peers[peer];
         let (sequence, number) = (entry.next, entry.next_number);
         let over = copied && matches!(work, Work::Message);
-        // What the target answers brings the acknowledgement with it. Both are looked at: that is shorter than to choose.
-        let awaited = !copied && matches!(work, Work::Message);
-        let requested = self.asks(entry, (path, window), sequence, load.bytes) | awaited;
         // In one piece of memory, and long: then it pays to name it.
         let named = long && (lends || !copied) && send.segments.as_slice().len() == 1;
-        let flags = Flags::ACK.with(Flags::LAST).with_if(requested, Flags::ACK_REQUEST);
-        let line = Line {
-            peers: out.peers,
-            peer: &out.peers[peer],
+        let leaving = Leaving {
+            first: sequence,
+            frames: 1,
+            path,
             way: Some(way),
+            load,
+            window,
+            last: true,
+            // What the target answers brings the acknowledgement with it.
+            requests: !copied && matches!(work, Work::Message),
             inline_bytes: if named { LENT_BYTES_MIN } else { u64::MAX },
-            check_payload: self.checks_payload(Some(way)),
             bundles: self.profile.bundles,
             // It was cut for its path: nothing of it leaves in slices.
             room: plan.cut.fragment + HEADER_BYTES as u16,
             long,
         };
         let shape = Shape::new(work, &send, chain.as_ref());
-        let first = First { shape, plan, handle: handle(index, generation), number };
-        let built = build_first(&mut self.pool, peer, first, (&line, flags, sequence), out);
-        let bytes = match built {
-            Ok(bytes) => bytes,
+        let mut first = First { shape, plan, handle: handle(index, generation), number };
+        let line = self.line(out.peers, peer, &leaving);
+        let (bytes, requested) = match self.emit(peer, (&leaving, 0), (&line, &mut first), out) {
+            Ok(built) => built,
             Err(error) => {
                 cold_path();
                 let error = match error {
@@ -148,7 +149,9 @@ impl SendPath {
         self.peers[peer].next_number = number.wrapping_add(1);
         let what = What::Message { message: index, number };
         let (record, _) = self.open_train(peer, 1, (path, plan.usual_frames), what);
-        self.on_sent(now, peer, &Left { record, sequence, path, load, requested }, out.cross);
+        self.carried(now, peer, out.cross);
+        let resent = self.note_left(now, peer, (record, &leaving), (0, requested));
+        self.on_sent(&leaving, (1, resent));
         if long {
             self.arm(peer, now);
         } else {

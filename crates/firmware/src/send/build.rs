@@ -4,6 +4,7 @@ use emp_wire::{Flags, Kind, Sequence, has_bulk};
 
 use super::SendPath;
 use super::body::FirstFields;
+use super::bookkeeping::handle;
 use super::plan::{Plan, Shape};
 use super::record::What;
 use super::transmission::{Outlet, inline_of};
@@ -20,6 +21,60 @@ pub(super) struct First<'a> {
     pub(super) number: u32,
 }
 
+/// What frames that leave carry.
+pub(super) trait Body {
+    /// Builds the frame at this place of those that leave. Returns the payload bytes that were copied.
+    fn build(
+        &mut self,
+        sends: &mut SendPath,
+        to: (u32, u32),
+        head: (&Line<'_>, Flags, Sequence),
+        out: &mut Outlet<'_, impl HostMemory>,
+    ) -> Result<u64, EncodeError>;
+}
+
+impl Body for First<'_> {
+    #[inline(always)]
+    fn build(
+        &mut self,
+        sends: &mut SendPath,
+        (peer, _): (u32, u32),
+        head: (&Line<'_>, Flags, Sequence),
+        out: &mut Outlet<'_, impl HostMemory>,
+    ) -> Result<u64, EncodeError> {
+        build_first(&mut sends.pool, peer, *self, head, out)
+    }
+}
+
+/// Frame `place` of a record.
+pub(super) struct Stored {
+    pub(super) what: What,
+    pub(super) place: u32,
+}
+
+impl Body for Stored {
+    #[inline(always)]
+    fn build(
+        &mut self,
+        sends: &mut SendPath,
+        (peer, _): (u32, u32),
+        head: (&Line<'_>, Flags, Sequence),
+        out: &mut Outlet<'_, impl HostMemory>,
+    ) -> Result<u64, EncodeError> {
+        let Self { what, place } = *self;
+        let What::Message { message: index, number } = what else {
+            return sends.build(peer, what, place, head, out);
+        };
+        if place > 0 {
+            return sends.build(peer, what, place, head, out);
+        }
+        let message = sends.messages.at(index).ok_or(EncodeError::Unsendable)?;
+        let handle = handle(index, sends.messages.generation(index));
+        let first = First { shape: message.shape(), plan: message.plan, handle, number };
+        build_first(&mut sends.pool, peer, first, head, out)
+    }
+}
+
 /// A line for frames of this kind: what counts as fields is always checked, as an atomic's operands and fetched values.
 #[inline(always)]
 fn line_of<'a>(line: &Line<'a>, kind: Kind) -> Line<'a> {
@@ -28,7 +83,7 @@ fn line_of<'a>(line: &Line<'a>, kind: Kind) -> Line<'a> {
 
 /// Builds the first frame of a message, whose bytes may be in this pool. Returns the payload bytes that were copied.
 #[inline(always)]
-pub(super) fn build_first(
+fn build_first(
     pool: &mut Pool,
     peer: u32,
     first: First<'_>,
@@ -52,7 +107,7 @@ pub(super) fn build_first(
 
 impl SendPath {
     /// Builds any other frame. Returns the payload bytes that were copied.
-    pub(super) fn build(
+    fn build(
         &mut self,
         peer: u32,
         what: What,

@@ -277,7 +277,8 @@ impl SendMessage {
     /// The cut that it was sent with before, if it was refused and is sent again (`READY-2`).
     pub(super) fn cut_before(&self) -> Option<Cut> {
         let Plan { cut, direct, .. } = self.plan;
-        let sent = self.number.is_some() && cut.fragment > 0 && self.state != State::Void && !direct;
+        let sent =
+            self.number.is_some() && cut.fragment > 0 && self.state != State::Void && !direct;
         sent.then_some(cut)
     }
 }

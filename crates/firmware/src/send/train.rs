@@ -1,19 +1,19 @@
-//! Transmission of the middle of a train: frames that differ only in number and place are built in one go.
+//! Transmission of the middle of a train: frames that differ only in number and place leave in one go.
 //!
-//! The way of single frames ([`transmission`](super::transmission)) is the truth. This is what it comes to for a run of
-//! frames none of which is a message's first, its train's last, or sent before, while nothing else is to be sent to that
-//! peer: whatever differs from that goes the usual way. `tests/trains.rs` holds the two against each other.
+//! They are emitted as all are ([`transmission`](super::transmission)), but chosen together, and their headers are made from one. A run has
+//! none that is a message's first, its train's last, or was sent before, and nothing else is to be sent to that peer meanwhile: whatever
+//! differs from that leaves by itself. `tests/trains.rs` holds the two against each other.
 
 use emp_wire::{Flags, HEADER_BYTES, Kind, Sequence};
 
+use super::build::Body;
 use super::record::{FrameState, Load, Piece, What};
-use super::transmission::inline_of;
+use super::transmission::{Leaving, inline_of};
 use super::{Outlet, SendPath, State};
-use crate::counters::Counter;
-use crate::encode::{Alike, Head, INLINE_PAYLOAD_BYTES, Line};
+use crate::encode::{Alike, EncodeError, Head, INLINE_PAYLOAD_BYTES, Line};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::{HostMemory, Segment};
-use crate::path::{PathId, Paths};
+use crate::path::Paths;
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
@@ -21,18 +21,8 @@ use crate::transmit::TransmitBatch;
 /// batches stay well filled.
 const TRAIN_FRAMES_USUAL: u32 = TransmitBatch::FRAMES_MAX as u32 / 2;
 
-/// Frames to be built alike.
+/// The payload of frames that are alike, and what they say of it.
 struct Run {
-    /// Number of the first, and how many there are.
-    first: Sequence,
-    frames: u32,
-    /// The record that they belong to.
-    record: usize,
-    source: Source,
-}
-
-/// Where a run's payload is, and what its frames say of it.
-struct Source {
     kind: Kind,
     /// The first frame's word; each next one's is one more.
     word: u32,
@@ -40,6 +30,31 @@ struct Source {
     memory: Segment,
     /// Payload bytes of each frame.
     fragment: u16,
+    /// What builds them, from the first on.
+    alike: Option<Alike>,
+}
+
+impl Body for Run {
+    #[inline(always)]
+    fn build(
+        &mut self,
+        _: &mut SendPath,
+        (peer, place): (u32, u32),
+        (line, flags, sequence): (&Line<'_>, Flags, Sequence),
+        out: &mut Outlet<'_, impl HostMemory>,
+    ) -> Result<u64, EncodeError> {
+        let Self { kind, word, memory, fragment, ref mut alike } = *self;
+        if alike.is_none() {
+            let acknowledge = out.cross.acks[peer].acknowledge;
+            let head = Head { kind, flags: Flags::ACK, sequence, acknowledge, word };
+            *alike = Alike::new(line, &head, fragment);
+        }
+        let alike = alike.as_mut().ok_or(EncodeError::Unsendable)?;
+        let bytes = u64::from(fragment);
+        let payload = memory.part(u64::from(place) * bytes, bytes);
+        alike.frame(place, flags, out.batch, payload, out.memory)?;
+        Ok(if alike.copies() { bytes } else { 0 })
+    }
 }
 
 impl SendPath {
@@ -59,14 +74,21 @@ impl SendPath {
         }
         *part = part.or_else(|| self.part_from(peer, active.train_next, paths));
         let room = part.unwrap_or(u32::MAX).min(out.batch.room());
-        if let Some(run) = self.plan_run(peer, paths, room) {
-            let built = self.build_run(now, peer, &run, paths, out);
-            *part = part.map(|part| part - built);
+        if let Some((record, leaving, mut run)) = self.plan_run(peer, paths, room, out) {
+            // What hinders the first frame is met again, and dealt with, when that leaves by itself.
+            let sent = self.emit_all(now, peer, (record, &leaving), &mut run, out).unwrap_or(0);
+            *part = part.map(|part| part - sent);
         }
     }
 
-    /// The frames that [`choose`](Self::choose) would give one after the other and that are alike.
-    fn plan_run(&self, peer: u32, paths: &Paths, room: u32) -> Option<Run> {
+    /// The frames that [`choose`](Self::choose) would give one after the other and that are alike, with their record.
+    fn plan_run<'a>(
+        &self,
+        peer: u32,
+        paths: &Paths<'a>,
+        room: u32,
+        out: &Outlet<'_, impl HostMemory>,
+    ) -> Option<(usize, Leaving<'a>, Run)> {
         let entry = &self.peers[peer];
         let active = entry.active.as_deref()?;
         let undisturbed = active.lost() == 0 && active.controls.is_empty() && active.refusals == 0;
@@ -75,24 +97,41 @@ impl SendPath {
         }
         let first = active.train_next;
         let numbers = WINDOW_FRAMES.checked_sub(first.since(active.unacked) as u32)?;
-        let record = active.record_of(first)?;
-        let (path, _) = paths.pick(active.records[record].path);
+        let index = active.record_of(first)?;
+        let record = &active.records[index];
+        let (path, way) = paths.pick(record.path);
         let in_flight = active.flight(path).in_flight;
-        let (path, way) = paths.pick(path);
         let window = self.window_by(entry, path, way).saturating_sub(in_flight);
-        let place = first.since(active.records[record].first) as u32;
+        let place = first.since(record.first) as u32;
         // The last one may be shorter, and says that it is the last.
-        let middle = (active.records[record].count - 1).saturating_sub(place);
-        let source = self.source(active.records[record].what, place)?;
-        let whole = (source.memory.bytes / u64::from(source.fragment)) as u32;
-        let bytes = u32::from(source.fragment) + HEADER_BYTES as u32;
-        let frames = numbers.min(window / bytes).min(middle).min(whole).min(room);
+        let middle = (record.count - 1).saturating_sub(place);
+        let run = self.run(record.what, place)?;
+        let whole = (run.memory.bytes / u64::from(run.fragment)) as u32;
+        let bytes = run.fragment + HEADER_BYTES as u16;
+        let frames = numbers.min(window / u32::from(bytes)).min(middle).min(whole).min(room);
+        let most =
+            if way.is_some_and(|(_, to)| to.is_memory()) { u16::MAX } else { paths.bytes(path) };
+        let fits = usize::from(bytes) <= usize::from(most).min(out.batch.frame_bytes_max());
         let unsent = active.frame(first).state == FrameState::Unsent;
-        (frames > 0 && unsent).then_some(Run { first, frames, record, source })
+        let leaving = Leaving {
+            first,
+            frames,
+            path,
+            way,
+            load: Load::of(bytes.into(), false),
+            window: entry.window(&self.further, path),
+            last: false,
+            requests: false,
+            inline_bytes: inline_of(out.memory, run.memory, self.inline_bytes(way, record)),
+            bundles: false,
+            room: paths.bytes(path),
+            long: false,
+        };
+        (frames > 0 && fits && unsent).then_some((index, leaving, run))
     }
 
     /// Where the payload of the frames from `place` on is, if it can be named and is not worth a copy.
-    fn source(&self, what: What, place: u32) -> Option<Source> {
+    fn run(&self, what: What, place: u32) -> Option<Run> {
         if let (What::Message { .. }, 0) = (what, place) {
             return None;
         }
@@ -107,79 +146,8 @@ impl SendPath {
             }
             _ => return None,
         };
-        let source = Source { kind, word, memory, fragment };
-        (u64::from(fragment) > INLINE_PAYLOAD_BYTES).then_some(source)
-    }
-
-    /// Builds the frames of a run, and notes that they went out. Returns how many.
-    fn build_run(
-        &mut self,
-        now: Time,
-        peer: u32,
-        run: &Run,
-        paths: &Paths,
-        out: &mut Outlet<'_, impl HostMemory>,
-    ) -> u32 {
-        let Outlet { peers, cross, memory, batch, .. } = out;
-        let Run { first, frames, record, source } = run;
-        let Some(active) = self.peers[peer].active.as_deref() else { return 0 };
-        let (path, way) = paths.pick(active.records[*record].path);
-        let check_payload = self.checks_payload(way);
-        let inline_bytes = self.inline_bytes(way, &active.records[*record]);
-        let inline_bytes = inline_of(*memory, source.memory, inline_bytes);
-        let bundles = false;
-        let line = Line {
-            peers,
-            peer: &peers[peer],
-            way,
-            check_payload,
-            inline_bytes,
-            bundles,
-            room: paths.bytes(path),
-            long: false,
-        };
-        let acknowledge = cross.acks[peer].acknowledge;
-        let (sequence, word) = (*first, source.word);
-        let head = Head { kind: source.kind, flags: Flags::ACK, sequence, acknowledge, word };
-        let Some(mut alike) = Alike::new(&line, &head, source.fragment) else { return 0 };
-        let frame_bytes = HEADER_BYTES + usize::from(source.fragment);
-        let whole = way.is_some_and(|(_, to)| to.is_memory());
-        let room = if whole { u16::MAX } else { line.room };
-        if frame_bytes > usize::from(room).min(batch.frame_bytes_max()) {
-            return 0;
-        }
-        let entry = &mut self.peers[peer];
-        let window = entry.window(&self.further, path);
-        let load = Load::of(frame_bytes as u64, false);
-        let bytes = u32::from(load.bytes);
-        let active = entry.active.as_deref_mut().expect("the run is of an active peer");
-        let mut built = 0;
-        while built < *frames {
-            // V20, as for single frames.
-            let room = active.room_behind((path, first.plus(built)), bytes, window);
-            let low = active.asks(&room, self.profile.request_ack_below, self.profile.collection);
-            let start = u64::from(built) * u64::from(source.fragment);
-            let payload = source.memory.part(start, source.fragment.into());
-            // A fault is met again, and dealt with, by the way of single frames.
-            if alike.frame(built, low, batch, payload, *memory).is_err() {
-                break;
-            }
-            active.on_sent(first.plus(built), (path, load), low, now);
-            built += 1;
-        }
-        active.records[*record].sent += built;
-        if built > 0 && cross.acks[peer].carry(now) {
-            self.counters.count(Counter::AcksPiggybacked);
-        }
-        self.counters.add(Counter::FramesSent, built.into());
-        if alike.copies() {
-            let copied = u64::from(built) * u64::from(source.fragment);
-            self.counters.add(Counter::BytesCopied, copied);
-        }
-        if path != PathId::FIRST {
-            self.counters.add(Counter::FramesFurther, built.into());
-        }
-        built
+        let run = Run { kind, word, memory, fragment, alike: None };
+        (u64::from(fragment) > INLINE_PAYLOAD_BYTES).then_some(run)
     }
 }
 

@@ -3,8 +3,7 @@
 use emp_wire::{DoneStatus, Flags, LONG_FRAME_BYTES, Sequence};
 
 use super::active::Active;
-use super::bookkeeping::handle;
-use super::build::{First, build_first};
+use super::build::{Body, Stored};
 use super::long::load_of;
 use super::record::{FrameState, Load, Record, What};
 use super::timer::DETOUR_RUNS;
@@ -17,7 +16,7 @@ use crate::limits::WINDOW_FRAMES;
 use crate::memory::{HostMemory, Segment};
 use crate::path::table::Target;
 use crate::path::unit::room_bytes;
-use crate::path::{PathId, Paths, pacing};
+use crate::path::{PathId, Paths, Way, pacing};
 use crate::peers::Peers;
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
@@ -36,14 +35,34 @@ pub(crate) struct Outlet<'a, M> {
     pub(crate) batch: &'a mut TransmitBatch,
 }
 
-/// A frame that was built, as it is noted when it has left.
-pub(super) struct Left {
-    /// Its record's place.
-    pub(super) record: usize,
-    pub(super) sequence: Sequence,
+/// Frames of one record that leave one after the other by one path, alike but for their number and place.
+#[derive(Clone, Copy)]
+pub(super) struct Leaving<'a> {
+    pub(super) first: Sequence,
+    pub(super) frames: u32,
     pub(super) path: PathId,
+    pub(super) way: Option<Way<'a>>,
+    /// How long each is.
     pub(super) load: Load,
-    pub(super) requested: bool,
+    /// Bytes that may be under way by their path.
+    pub(super) window: u32,
+    /// The last is its train's last. Only one that leaves alone may be.
+    pub(super) last: bool,
+    /// Each requests an acknowledgement, however much room the window has.
+    pub(super) requests: bool,
+    /// As in a [`Line`].
+    pub(super) inline_bytes: u64,
+    pub(super) bundles: bool,
+    pub(super) room: u16,
+    pub(super) long: bool,
+}
+
+impl Leaving<'_> {
+    /// The number of the frame at this place of them.
+    #[inline(always)]
+    const fn number(&self, place: u32) -> Sequence {
+        self.first.plus(place)
+    }
 }
 
 impl SendPath {
@@ -98,24 +117,18 @@ impl SendPath {
             if of_train {
                 part = part.or_else(|| self.part_from(peer, sequence, &paths));
             }
-            match self.emit(peer, sequence, &paths, out) {
-                Ok(left) => {
-                    self.on_sent(now, peer, &left, out.cross);
+            let (record, leaving, mut body) = self.leaving(peer, sequence, &paths);
+            match self.emit_all(now, peer, (record, &leaving), &mut body, out) {
+                Ok(_) => {
                     part = part.map(|part| part - u32::from(of_train));
                     self.emit_run(now, peer, &paths, &mut part, out);
                 }
                 Err(EncodeError::Unsendable) => {
+                    // It counts as sent and lost: whatever its timer then finds out is its cure.
                     self.counters.count(Counter::DropTooLong);
-                    let record = self.peers[peer].active.as_deref();
-                    if let Some((record, path)) = record.and_then(|active| {
-                        let record = active.record_of(sequence)?;
-                        let path = path_for(active, &active.records[record], sequence, &paths);
-                        Some((record, paths.pick(path).0))
-                    }) {
-                        let requested = false;
-                        let left = Left { record, sequence, path, load: Load::SHORT, requested };
-                        self.note_sent(now, peer, &left);
-                    }
+                    let leaving = Leaving { load: Load::SHORT, ..leaving };
+                    let resent = self.note_left(now, peer, (record, &leaving), (0, false));
+                    self.on_sent(&leaving, (1, resent));
                 }
                 Err(EncodeError::Full) => {
                     whole = false;
@@ -320,108 +333,138 @@ impl SendPath {
         }
     }
 
-    /// Builds one frame into the batch, for the first time or again.
-    fn emit(
-        &mut self,
+    /// A frame that has a number as it leaves now, for the first time or again, and what it carries; with its record's place.
+    #[inline(always)]
+    fn leaving<'a>(
+        &self,
         peer: u32,
         sequence: Sequence,
-        paths: &Paths,
-        out: &mut Outlet<'_, impl HostMemory>,
-    ) -> Result<Left, EncodeError> {
+        paths: &Paths<'a>,
+    ) -> (usize, Leaving<'a>, Stored) {
         let entry = &self.peers[peer];
         let active = entry.active.as_deref().expect("the peer is active");
         let index = active.record_of(sequence).expect("chosen frames have records");
         let record = &active.records[index];
         let (what, place) = (record.what, sequence.since(record.first) as u32);
-        let message = match what.message() {
-            Some(index) => Some(self.messages.at(index).ok_or(EncodeError::Unsendable)?),
-            None => None,
-        };
+        let message = what.message().and_then(|index| self.messages.at(index));
         let (path, way) = paths.pick(path_for(active, record, sequence, paths));
         let load = load_of(record, message, place, paths.long_above(path));
-        let flags = self.flags(entry, active, record, (sequence, message), (path, load));
-        let line = Line {
-            peers: out.peers,
-            peer: &out.peers[peer],
+        let last = place + 1 == record.count;
+        let resent = active.frame(sequence).state == FrameState::Lost;
+        let tried = place == 0 && active.refusals > 0;
+        let leaving = Leaving {
+            first: sequence,
+            frames: 1,
+            path,
             way,
+            load,
+            window: entry.window(&self.further, path),
+            last,
+            requests: (last && is_awaited(what, message, load)) || resent || tried,
             inline_bytes: self.inline_bytes(way, record),
-            check_payload: self.checks_payload(way),
             // Where a train lands, each frame has a link frame of its own.
             bundles: self.profile.bundles && record.count == 1,
             room: paths.bytes(path),
             long: paths.is_long(path),
         };
-        let copied = match (what, message) {
-            (What::Message { message: at, number }, Some(message)) if place == 0 => {
-                let handle = handle(at, self.messages.generation(at));
-                let first = First { shape: message.shape(), plan: message.plan, handle, number };
-                build_first(&mut self.pool, peer, first, (&line, flags, sequence), out)?
-            }
-            _ => self.build(peer, what, place, (&line, flags, sequence), out)?,
-        };
-        self.counters.add(Counter::BytesCopied, copied);
-        let requested = flags.has(Flags::ACK_REQUEST);
-        Ok(Left { record: index, sequence, path, load, requested })
+        (index, leaving, Stored { what, place })
     }
 
-    /// Flags that any frame may need: acknowledgement, its request, end of train.
-    #[inline]
-    fn flags(
-        &self,
-        entry: &SendPeer,
-        active: &Active,
-        record: &Record,
-        (sequence, message): (Sequence, Option<&SendMessage>),
-        (path, load): (PathId, Load),
-    ) -> Flags {
-        let place = sequence.since(record.first) as u32;
-        let last = place + 1 == record.count;
-        let awaited = match (record.what, message) {
-            (What::Message { .. } | What::Block { .. }, Some(message)) => {
-                // What the target answers brings the acknowledgement with it. So does the end of a message that is pulled,
-                // but that may be long after its first trains.
-                let answered = match message.work {
-                    Work::Message => load.long && message.needs_done(),
-                    _ => true,
-                };
-                !message.is_told() && !answered
-            }
-            (What::Question, _) => true,
-            _ => false,
-        };
-        let window = entry.window(&self.further, path);
-        let low = self.asks(entry, (path, window), sequence, load.bytes);
-        let resent = active.frame(sequence).state == FrameState::Lost;
-        let tried = place == 0 && active.refusals > 0;
-        Flags::ACK
-            .with_if(last, Flags::LAST)
-            .with_if((last && awaited) || low || resent || tried, Flags::ACK_REQUEST)
-    }
-
-    /// Notes that a frame went out, and with it what acknowledgement is owed.
+    /// What frames that leave have in common.
     #[inline(always)]
-    pub(super) fn on_sent(&mut self, now: Time, peer: u32, left: &Left, cross: &mut Cross) {
-        if cross.acks[peer].carry(now) {
-            self.counters.count(Counter::AcksPiggybacked);
+    pub(super) fn line<'a>(&self, peers: &'a Peers, peer: u32, leaving: &Leaving<'a>) -> Line<'a> {
+        let Leaving { way, inline_bytes, bundles, room, long, .. } = *leaving;
+        let check_payload = self.checks_payload(way);
+        Line { peers, peer: &peers[peer], way, check_payload, inline_bytes, bundles, room, long }
+    }
+
+    /// Builds one frame into the batch: the only place where any but acknowledgements are. Gives the payload bytes that were copied, and
+    /// whether it requests an acknowledgement.
+    #[inline(always)]
+    pub(super) fn emit(
+        &mut self,
+        peer: u32,
+        (leaving, place): (&Leaving<'_>, u32),
+        (line, body): (&Line<'_>, &mut impl Body),
+        out: &mut Outlet<'_, impl HostMemory>,
+    ) -> Result<(u64, bool), EncodeError> {
+        let Leaving { path, window, load, last, requests, .. } = *leaving;
+        let sequence = leaving.number(place);
+        // Both are looked at: that is shorter than to choose.
+        let low = self.asks(&self.peers[peer], (path, window), sequence, load.bytes);
+        let requested = low | requests;
+        let flags = Flags::ACK.with_if(last, Flags::LAST).with_if(requested, Flags::ACK_REQUEST);
+        let copied = body.build(self, (peer, place), (line, flags, sequence), out)?;
+        Ok((copied, requested))
+    }
+
+    /// Builds frames of a record one after the other, and notes that they left. Gives how many, if not all could be built; what hinders the
+    /// first is an error.
+    #[inline(always)]
+    pub(super) fn emit_all(
+        &mut self,
+        now: Time,
+        peer: u32,
+        (record, leaving): (usize, &Leaving<'_>),
+        body: &mut impl Body,
+        out: &mut Outlet<'_, impl HostMemory>,
+    ) -> Result<u32, EncodeError> {
+        let line = self.line(out.peers, peer, leaving);
+        let (mut sent, mut copied_bytes, mut resent) = (0, 0, false);
+        while sent < leaving.frames {
+            match self.emit(peer, (leaving, sent), (&line, body), out) {
+                Ok((copied, requested)) => {
+                    copied_bytes += copied;
+                    let left = (record, leaving);
+                    resent = self.note_left(now, peer, left, (sent, requested));
+                }
+                Err(error) if sent == 0 => return Err(error),
+                Err(_) => break,
+            }
+            sent += 1;
         }
-        self.note_sent(now, peer, left);
+        self.counters.add(Counter::BytesCopied, copied_bytes);
+        self.carried(now, peer, out.cross);
+        self.on_sent(leaving, (sent, resent));
+        Ok(sent)
     }
 
-    /// Notes that a frame went out, or would have, had it been possible.
+    /// Notes of one frame that it leaves. True if it had been found lost.
     #[inline(always)]
-    fn note_sent(&mut self, now: Time, peer: u32, left: &Left) {
-        let Left { record, sequence, path, load, requested } = *left;
-        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
-        let resent = active.on_sent(sequence, (path, load), requested, now);
+    pub(super) fn note_left(
+        &mut self,
+        now: Time,
+        peer: u32,
+        (record, leaving): (usize, &Leaving<'_>),
+        (place, requested): (u32, bool),
+    ) -> bool {
+        let Leaving { path, load, .. } = *leaving;
+        let Some(active) = self.peers[peer].active.as_deref_mut() else { return false };
+        let resent = active.on_left(leaving.number(place), (path, load), requested, now);
         if !resent {
             active.records[record].sent += 1;
         }
-        self.counters.count(if resent { Counter::FramesResent } else { Counter::FramesSent });
-        if load.long {
-            self.counters.count(Counter::FramesLong);
+        resent
+    }
+
+    /// Something left with the acknowledgement that is owed.
+    #[inline(always)]
+    pub(super) fn carried(&mut self, now: Time, peer: u32, cross: &mut Cross) {
+        if cross.acks[peer].carry(now) {
+            self.counters.count(Counter::AcksPiggybacked);
         }
-        if path != PathId::FIRST {
-            self.counters.count(Counter::FramesFurther);
+    }
+
+    /// Notes of so many frames of a record that they left, for the first time or again, or would have, had it been possible.
+    #[inline(always)]
+    pub(super) fn on_sent(&mut self, leaving: &Leaving<'_>, (frames, resent): (u32, bool)) {
+        let counter = if resent { Counter::FramesResent } else { Counter::FramesSent };
+        self.counters.add(counter, frames.into());
+        if leaving.load.long {
+            self.counters.add(Counter::FramesLong, frames.into());
+        }
+        if leaving.path != PathId::FIRST {
+            self.counters.add(Counter::FramesFurther, frames.into());
         }
     }
 
@@ -456,6 +499,24 @@ impl SendPath {
 /// Up to how many bytes of a region are copied next to a frame's header: all of those that cannot be named.
 pub(super) fn inline_of(memory: &impl HostMemory, part: Segment, usual: u64) -> u64 {
     if memory.lends(part) { usual } else { u64::MAX }
+}
+
+/// An acknowledgement is asked for with the last frame of a train, of this length, because its message's host waits for that.
+#[inline]
+fn is_awaited(what: What, message: Option<&SendMessage>, load: Load) -> bool {
+    match (what, message) {
+        (What::Message { .. } | What::Block { .. }, Some(message)) => {
+            // What the target answers brings the acknowledgement with it. So does the end of a message that is pulled,
+            // but that may be long after its first trains.
+            let answered = match message.work {
+                Work::Message => load.long && message.needs_done(),
+                _ => true,
+            };
+            !message.is_told() && !answered
+        }
+        (What::Question, _) => true,
+        _ => false,
+    }
 }
 
 /// The next frame of the current train that was never sent.

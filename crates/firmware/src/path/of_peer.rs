@@ -286,7 +286,7 @@ impl Peers {
                 peer.up |= PathId::FIRST.bit();
                 self.table.first_rises(now, index);
             }
-        } else if nearer && !near || !near && self.is_better(link, first) {
+        } else if !near && (nearer || self.is_better(link, first)) {
             let pair = self.is_beside(link, first);
             let peer = &mut self.entries[index];
             let old = core::mem::replace(&mut peer.address, from);

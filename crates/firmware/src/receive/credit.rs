@@ -18,14 +18,8 @@ const SENDERS_MAX: usize = 8;
 const OLDEST_EVERY: u32 = 20;
 
 /// A sender of which nothing that was asked for has come for so long does not answer, and what it owes keeps nobody else waiting: several
-/// round trips of a LAN, and as long as a whole block of 300 KB takes at 1 Gb/s. At least.
+/// round trips of a LAN, and as long as a whole block of 300 KB takes at 1 Gb/s.
 const SILENCE: Span = Span::ms(2);
-
-/// Where its first answer took longer, as behind a slow port, so many times as long: a queue may grow by so much meanwhile.
-const ANSWERS_PER_SILENCE: u64 = 4;
-
-/// But no longer than that: its first answer may have taken so long because it did not run, and others wait for so long if it stops again.
-const SILENCE_MAX: Span = Span::ms(100);
 
 /// A message or get, by how much of it has not been asked for, and when it came.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -47,29 +41,7 @@ struct Sender<K> {
     out: u64,
     /// When it was asked while nothing was under way, or last sent some of it.
     heard: Time,
-    /// Nothing has come of it since it was asked while nothing was under way.
-    unanswered: bool,
-    /// For how long it may say nothing.
-    patience: Span,
     silent: bool,
-}
-
-impl<K> Sender<K> {
-    fn new(now: Time) -> Self {
-        Self {
-            wants: BTreeSet::new(),
-            out: 0,
-            heard: now,
-            unanswered: false,
-            patience: SILENCE,
-            silent: false,
-        }
-    }
-
-    /// When it will have said nothing for too long.
-    fn due(&self) -> Time {
-        self.heard + self.patience
-    }
 }
 
 /// Whose turn it is. `K` names a message or get.
@@ -143,7 +115,12 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
             return;
         }
         let now = self.now;
-        let sender = self.senders.entry(peer).or_insert_with(|| Sender::new(now));
+        let sender = self.senders.entry(peer).or_insert_with(|| Sender {
+            wants: BTreeSet::new(),
+            out: 0,
+            heard: now,
+            silent: false,
+        });
         if !sender.silent {
             if let Some(head) = sender.wants.first() {
                 self.heads.remove(&(*head, peer));
@@ -184,7 +161,7 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
         self.asked = self.asked.wrapping_add(1);
         if let Some(sender) = self.senders.get_mut(&peer) {
             if sender.out == 0 {
-                (sender.heard, sender.unanswered) = (self.now, true);
+                sender.heard = self.now;
             }
             sender.out += bytes;
             *if sender.silent { &mut self.silent } else { &mut self.out } += bytes;
@@ -198,11 +175,6 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
     #[inline]
     pub(super) fn hear(&mut self, peer: u32) {
         let Some(sender) = self.senders.get_mut(&peer) else { return };
-        if core::mem::take(&mut sender.unanswered) {
-            let answer = self.now.since(sender.heard).0;
-            let patience = Span(answer.saturating_mul(ANSWERS_PER_SILENCE));
-            sender.patience = patience.clamp(SILENCE, SILENCE_MAX);
-        }
         sender.heard = self.now;
         if core::mem::take(&mut sender.silent) {
             self.silent -= sender.out;
@@ -260,7 +232,7 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
         let Self { now, senders, heads, out, silent, .. } = self;
         let mut some = false;
         for (peer, sender) in senders.iter_mut() {
-            if !sender.silent && sender.out > 0 && *now >= sender.due() {
+            if !sender.silent && sender.out > 0 && now.since(sender.heard) >= SILENCE {
                 (sender.silent, some) = (true, true);
                 *out -= sender.out;
                 *silent += sender.out;
@@ -275,8 +247,9 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
     /// All that could be asked for is: notes when the next sender will not have answered for too long, if somebody waits for what it has.
     pub(super) fn look_later(&mut self) {
         let counted = |sender: &&Sender<K>| !sender.silent && sender.out > 0;
-        let first = || self.senders.values().filter(counted).map(Sender::due).min();
-        self.due = (!self.heads.is_empty()).then(first).flatten();
+        let first = || self.senders.values().filter(counted).map(|sender| sender.heard).min();
+        let first = (!self.heads.is_empty()).then(first).flatten();
+        self.due = first.map(|first| first + SILENCE);
         // Who answered again has had its turn by this, however many of its frames came at once.
         self.answered_again = false;
     }
@@ -399,27 +372,6 @@ mod tests {
         assert!(!credit.take_back());
         credit.set_time(Time(SILENCE.0));
         assert!(credit.take_back());
-    }
-
-    /// Behind a port whose queue takes ten milliseconds nobody is silent who has not answered after two.
-    #[test]
-    fn who_answers_late_may_be_silent_for_longer() {
-        let mut credit = Credit::new();
-        credit.want(1, 1, (0, 100 * BLOCK));
-        let asked = |credit: &mut Credit<u32>, at: Span, answer: Span| {
-            credit.set_time(Time(at.0));
-            credit.ask(1, 2 * BLOCK);
-            credit.set_time(Time(at.0 + answer.0));
-            credit.hear(1);
-            let due = credit.senders[&1].due();
-            credit.end(1, 2 * BLOCK);
-            due.since(credit.now)
-        };
-        assert_eq!(asked(&mut credit, Span::ms(0), Span::us(30)), SILENCE);
-        assert_eq!(asked(&mut credit, Span::ms(100), Span::ms(10)), Span::ms(40));
-        // One that stood still for a second is not waited for as long.
-        assert_eq!(asked(&mut credit, Span::ms(200), Span::ms(1_000)), SILENCE_MAX);
-        assert_eq!(asked(&mut credit, Span::ms(2_000), Span::us(30)), SILENCE);
     }
 
     #[test]

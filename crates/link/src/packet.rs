@@ -28,7 +28,7 @@ use crate::sink::Single;
 use crate::stamps;
 use crate::system::{self, Polled};
 use crate::{Capabilities, FrameSink, Link, LinkError, LinkStatistics, TxFrame, is_for, tag_of};
-use group::Membership;
+use group::Group;
 
 /// Most parts of one frame: a header, and a payload that a user's scatter list cuts into some more.
 const PARTS_MAX: usize = 16;
@@ -47,7 +47,7 @@ pub struct PacketLink {
     // Declared before the socket so that the ring is unmapped first.
     ring: PacketRing,
     socket: OwnedFd,
-    membership: Option<Membership>,
+    group: Option<Group>,
     /// This node's tag.
     tag: u16,
     capabilities: Capabilities,
@@ -83,7 +83,7 @@ impl PacketLink {
         Ok(Self {
             ring: opened.ring,
             socket: opened.socket,
-            membership: opened.membership,
+            group: opened.group,
             tag: options.node_tag,
             capabilities,
             framing: Framing {
@@ -105,10 +105,9 @@ impl PacketLink {
         self.framing.mac
     }
 
-    /// Whether this node shares one look at each frame with the others of its interface. The first one does not: it has a filter
-    /// of its own.
+    /// Whether this node shares one look at each frame with the others of its interface.
     pub fn is_grouped(&self) -> bool {
-        matches!(self.membership, Some(Membership::Member(_)))
+        self.group.is_some()
     }
 
     /// Frames that the receive ring holds.
@@ -209,9 +208,9 @@ impl PacketLink {
     /// A frame came here that is for another node. Its kernel had to pick a member for what is nobody's; or it picked the wrong
     /// one.
     #[cold]
-    fn note_stray(&mut self, tag: u16) {
-        if let Some(Membership::Member(group)) = &mut self.membership {
-            group.stray(self.socket.as_fd(), tag);
+    fn note_stray(&mut self, (tag, greeting): (u16, bool)) {
+        if let Some(group) = &mut self.group {
+            group.stray(self.socket.as_fd(), tag, greeting);
         }
     }
 
@@ -228,7 +227,7 @@ impl PacketLink {
 
 impl Drop for PacketLink {
     fn drop(&mut self) {
-        if let Some(Membership::Member(group)) = &mut self.membership {
+        if let Some(group) = &mut self.group {
             // Failing means that the table names one member too many until another change finds its lock free.
             let _ = group.leave(self.socket.as_fd());
         }
@@ -286,7 +285,7 @@ impl Link for PacketLink {
                     return;
                 }
                 if !is_for(bytes, own_tag) {
-                    stray = tag_of(bytes).or(stray);
+                    stray = tag_of(bytes).map(|tag| (tag, filter::is_greeting(bytes))).or(stray);
                     return;
                 }
                 let [_, _, _, _, _, _, a, b, c, d, e, f, ..] = *header;
@@ -302,8 +301,8 @@ impl Link for PacketLink {
                 break;
             }
         }
-        if let Some(tag) = stray {
-            self.note_stray(tag);
+        if let Some(stray) = stray {
+            self.note_stray(stray);
         }
         if handed == 0 {
             self.note_empty_poll();

@@ -73,6 +73,11 @@ pub(crate) fn attach_filter(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -
     set_program(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program)
 }
 
+/// Takes a socket's filter off.
+pub(crate) fn detach_filter(fd: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0)
+}
+
 /// Sets a socket option whose value is a classic BPF program.
 pub(crate) fn set_program(
     fd: BorrowedFd<'_>,

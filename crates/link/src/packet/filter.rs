@@ -1,5 +1,5 @@
-//! The classic BPF programs that let frames up: this node's alone, or, where a group's program picks the socket, all that came
-//! from outside.
+//! The classic BPF programs that let frames up: this node's alone, or, where a group's program picks the socket, all but those of
+//! nodes in no group. Where there are no such nodes a member has no filter: running one costs a frame some 40 ns.
 
 use emp_wire::{DESTINATION_TAG_OFFSET, KIND_OFFSET, Kind, TAG_EVERYONE};
 
@@ -55,6 +55,11 @@ pub(super) const PASSED_OVER_MAX: usize = 8;
 /// The last of the kinds by which nodes find each other, which are the first two.
 const LAST_CONTACT: u32 = Kind::HelloReply as u32;
 const _: () = assert!(Kind::Hello.contact() && Kind::HelloReply.contact() && LAST_CONTACT == 2);
+
+/// Whether a frame is one of those.
+pub(super) fn is_greeting(frame: &[u8]) -> bool {
+    frame.get(KIND_OFFSET).is_some_and(|byte| u32::from(*byte) & KIND_BITS <= LAST_CONTACT)
+}
 
 /// Takes what was sent to this machine, whatever its tag: others' frames show that a group's program is wrong. But not those with
 /// the tags of nodes that are in no group, whose every frame the kernel hands to some member, and each that is taken wakes it: of

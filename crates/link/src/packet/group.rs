@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::demux::{self, program};
 use super::filter;
 use super::members::Members;
-use super::table::{ALONE_LOCK, LOCK_PATIENCE, PROGRAM_LOCK, Table, TableLock};
+use super::table::{LOCK_PATIENCE, PROGRAM_LOCK, Table, TableLock};
 use crate::system;
 
 /// `PACKET_FANOUT_CBPF`: a classic BPF program picks the member.
@@ -47,15 +47,6 @@ pub(super) struct Group {
     passed_over: Vec<u16>,
 }
 
-/// What a link is to its interface's group.
-#[derive(Debug)]
-pub(super) enum Membership {
-    /// It was the first, and has a filter of its own for as long as it holds this table's lock for such.
-    Alone(#[expect(dead_code, reason = "it is held, not read")] Table),
-    /// One of several.
-    Member(Group),
-}
-
 impl Group {
     /// Takes a bound socket into the group of its interface (by number, in this thread's network namespace) and EtherType.
     ///
@@ -63,29 +54,26 @@ impl Group {
     ///
     /// The system's, and `AlreadyExists` if another node of the interface has this tag: then, and whenever there is no group to be had,
     /// a socket with a filter of its own does, at a cost for all.
-    pub(super) fn join(
-        socket: BorrowedFd<'_>,
-        carrier: (u32, u16),
-        tag: u16,
-    ) -> io::Result<Membership> {
+    pub(super) fn join(socket: BorrowedFd<'_>, carrier: (u32, u16), tag: u16) -> io::Result<Self> {
         let table = Table::open_locked(carrier)?;
         let lock = table.held();
-        if table.claim(ALONE_LOCK)? {
-            drop(lock);
-            table.sweep_others();
-            return Ok(Membership::Alone(table));
-        }
         let mut members = table.read()?;
         table.sweep(&mut members, None);
         let slot = members.place_for(tag).ok_or(io::ErrorKind::AlreadyExists)?;
         if !table.claim(slot.into())? {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        join_or_make(socket, &mut members)?;
+        let ignores_outgoing = join_or_make(socket, &mut members)?;
         members.join(slot, tag);
         table.write(&members)?;
-        publish(socket, &table, lock, members)?;
-        Ok(Membership::Member(Self {
+        // A group of one needs no program: whatever it would say, there is one place.
+        if members.len() == 1 {
+            drop(lock);
+            table.sweep_others();
+        } else {
+            publish(socket, &table, lock, members)?;
+        }
+        let group = Self {
             table,
             slot,
             looked_at: None,
@@ -93,13 +81,21 @@ impl Group {
             deferred: None,
             installed: None,
             passed_over: Vec::new(),
-        }))
+        };
+        // Who joined and can't be told so would get nothing but its own: the group's program sends it others' frames at times only.
+        if ignores_outgoing {
+            system::detach_filter(socket)?;
+        } else {
+            system::attach_filter(socket, &filter::members_frames(&[]))?;
+        }
+        Ok(group)
     }
 
     /// A frame came here whose tag is not this node's. If it is another member's by a table that has not changed lately, the
-    /// table is wrong, and mended. Costs a look at the clock, and once a millisecond one at the file.
+    /// table is wrong, and mended. Costs a look at the clock, and once a millisecond one at the file. A greeting is for whoever is
+    /// looked for, anywhere, and no reason to pass that tag over.
     #[cold]
-    pub(super) fn stray(&mut self, socket: BorrowedFd<'_>, tag: u16) {
+    pub(super) fn stray(&mut self, socket: BorrowedFd<'_>, tag: u16, greeting: bool) {
         let now = Instant::now();
         if self.looked_at.is_some_and(|last| now.duration_since(last) < LOOK_EVERY) {
             return;
@@ -117,7 +113,10 @@ impl Group {
         // Failing means that the table stays as it is: the next stray frame tries again.
         let Ok(members) = self.table.read() else { return };
         if members.list().iter().all(|member| member.tag != tag) {
-            return self.pass_over(socket, tag);
+            if !greeting {
+                self.pass_over(socket, tag);
+            }
+            return;
         }
         if self.passed_over.contains(&tag) {
             self.passed_over.retain(|other| *other != tag);
@@ -174,12 +173,13 @@ impl Group {
         self.table.sweep(&mut members, Some(self.slot));
         members.leave(self.slot);
         self.table.write(&members)?;
-        install(socket, &members)
+        // Who is left alone gets all frames by any program, and nobody waits for a grace period then.
+        if members.len() > 1 { install(socket, &members) } else { Ok(()) }
     }
 }
 
-/// Joins the table's group, or makes one if the table is empty.
-fn join_or_make(socket: BorrowedFd<'_>, members: &mut Members) -> io::Result<()> {
+/// Joins the table's group, or makes one if the table is empty. False: what the machine itself sends comes up as well, on old kernels.
+fn join_or_make(socket: BorrowedFd<'_>, members: &mut Members) -> io::Result<bool> {
     let make = members.len() == 0;
     let join = |flags: u32| {
         let id = if make { FANOUT_NEW << 16 } else { u32::from(members.group) };
@@ -189,12 +189,14 @@ fn join_or_make(socket: BorrowedFd<'_>, members: &mut Members) -> io::Result<()>
             system::set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &id_and_type)
         })
     };
-    // Without the flag, on old kernels, the filter drops what goes out.
-    join(FANOUT_IGNORE_OUTGOING).or_else(|_| join(0))?;
+    let ignores_outgoing = join(FANOUT_IGNORE_OUTGOING).is_ok();
+    if !ignores_outgoing {
+        join(0)?;
+    }
     let mut joined = 0u32;
     system::get_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &mut joined)?;
     members.group = joined as u16;
-    Ok(())
+    Ok(ignores_outgoing)
 }
 
 /// Has the kernel go by the table that was just written under `lock`. If another process is about that, it is left to that one,

@@ -1,13 +1,13 @@
 //! Opening the packet link: options, and errors that say what to do.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use emp_rings::{PacketRing, RingShape};
 use emp_wire::ETHERTYPE_DEFAULT;
 
 use super::filter;
-use super::group::{Group, Membership};
+use super::group::Group;
 use crate::gather::ETHERNET_HEADER_BYTES;
 use crate::interfaces;
 use crate::{LinkError, system};
@@ -58,7 +58,8 @@ impl PacketOptions {
 pub(super) struct Opened {
     pub(super) socket: OwnedFd,
     pub(super) ring: PacketRing,
-    pub(super) membership: Option<Membership>,
+    /// `None`: its own filter picks its frames, and costs every frame for every other node of the interface some 0.1 µs.
+    pub(super) group: Option<Group>,
     pub(super) mac: [u8; 6],
     pub(super) mtu: usize,
 }
@@ -86,24 +87,9 @@ pub(super) fn open(options: &PacketOptions) -> Result<Opened, LinkError> {
     system::bind_packet(fd, interface.index, options.ethertype)
         .map_err(|error| failed("binding to the interface", error))?;
     let mac = interface.mac.unwrap_or_default();
-    let membership = join_group(fd, (interface.index, options.ethertype), options);
-    Ok(Opened { socket, ring, membership, mac, mtu: interface.mtu })
-}
-
-/// Joins the interface's group. `None`: this socket's own filter picks its frames, and costs every frame for every node of the
-/// interface some 40 ns.
-fn join_group(
-    fd: BorrowedFd<'_>,
-    carrier: (u32, u16),
-    options: &PacketOptions,
-) -> Option<Membership> {
-    let membership = options.group.then(|| Group::join(fd, carrier, options.node_tag))?.ok()?;
-    if matches!(membership, Membership::Alone(_)) {
-        return Some(membership);
-    }
-    // Who joined and can't be told so would get nothing but its own: the group's program sends it others' frames at times only.
-    system::attach_filter(fd, &filter::members_frames(&[])).ok()?;
-    Some(membership)
+    let join = || Group::join(fd, (interface.index, options.ethertype), options.node_tag).ok();
+    let group = options.group.then(join).flatten();
+    Ok(Opened { socket, ring, group, mac, mtu: interface.mtu })
 }
 
 fn ring_shape(options: &PacketOptions, mtu: usize) -> RingShape {

@@ -18,13 +18,9 @@ use crate::shm::place::Place;
 /// Byte of the file whose lock is held while the table changes; those of members come before it.
 const TABLE_LOCK: u64 = 1 << 20;
 
-/// The byte whose lock the one node has that does without the group. A lone node's frames are spared the group's cost, some 90 ns
-/// each, and with others it costs their frames one filter more, 38 ns, whatever their number.
-pub(super) const ALONE_LOCK: u64 = TABLE_LOCK + 1;
-
 /// The byte whose lock a process has while it has the kernel go by the table after joins. Setting the program waits for a grace
 /// period of the kernel's: 10 to 40 ms, and seconds with a hundred processes on two cores. So it is set once for all who join meanwhile.
-pub(super) const PROGRAM_LOCK: u64 = TABLE_LOCK + 2;
+pub(super) const PROGRAM_LOCK: u64 = TABLE_LOCK + 1;
 
 /// How long the table's lock is waited for: joins take tens of microseconds, and a departure, or a holder that shares its core with
 /// a hundred others, a second at times. Who has it for longer was stopped, and a link that opens does without the group then.
@@ -155,7 +151,7 @@ impl Table {
     }
 
     /// Removes the files of other interfaces that nobody uses: of namespaces that are gone, and of processes that were killed. Called by
-    /// the first user of an interface, who has none to hurry for.
+    /// the first user of an interface.
     pub(super) fn sweep_others(&self) {
         let Some(names) = self.path.parent().and_then(|place| fs::read_dir(place).ok()) else {
             return;

@@ -22,11 +22,10 @@ use crate::error::user_error;
 /// this one don't see each other's frames.
 const ETHERTYPE_RAW: u16 = ETHERTYPE_DEFAULT + 1;
 
-/// The EtherType of each subject's frames. The kernel offers each frame to all sockets that have its EtherType at the interface, one
-/// after the other, so that some subjects' frames are later than in a program of their own: of two of EMP that differed in nothing
-/// but the guardian, one was some 50 ns later a message for that. There are two EtherTypes for experiments, so where the bare link
-/// takes one, all of EMP's share the other; and where there are faces, which know the first only, EMP shares that with them, so
-/// that what the kernel does for theirs is not taken for what they add.
+/// The EtherType of each subject's frames. Of those that share one the kernel has to pick the socket, which a subject by itself does
+/// not pay for: of two of EMP that differed in nothing but the guardian, one was some 50 ns later a message for that. There are
+/// two EtherTypes for experiments, so where the bare link takes one, all of EMP's share the other; and where there are faces,
+/// which know the first only, EMP shares that with them, so that what the kernel does for theirs is not taken for what they add.
 fn ethertypes(specs: &[Spec]) -> impl Iterator<Item = u16> {
     let shared = specs.iter().any(|spec| spec.kind == SubjectKind::Raw || spec.is_face());
     let first = specs.iter().position(|spec| spec.kind == SubjectKind::Emp);
@@ -34,17 +33,6 @@ fn ethertypes(specs: &[Spec]) -> impl Iterator<Item = u16> {
         SubjectKind::Raw => ETHERTYPE_RAW,
         SubjectKind::Emp if !shared && first != Some(at) => ETHERTYPE_RAW,
         _ => ETHERTYPE_DEFAULT,
-    })
-}
-
-/// Subjects as they are opened. The first node of an interface costs the kernel less than the others (decision 33): where faces are
-/// compared with EMP, that is a node which does nothing, so that all of them are others.
-fn on_equal_terms(specs: &[Spec]) -> impl Iterator<Item = Spec> {
-    let faces = specs.iter().any(Spec::is_face);
-    specs.iter().map(move |spec| {
-        let frames = matches!(spec.link, LinkChoice::Packet | LinkChoice::Auto);
-        let least = usize::from(faces && frames && spec.kind == SubjectKind::Emp);
-        Spec { idle_nodes: spec.idle_nodes.max(least), ..spec.clone() }
     })
 }
 
@@ -67,12 +55,12 @@ pub fn open_all(
     let over_xdp = |spec: &Spec, kind| spec.kind == kind && spec.link == LinkChoice::Xdp;
     let taken = specs.iter().any(|spec| over_xdp(spec, SubjectKind::Emp));
     let beside = usize::from(specs.iter().any(|spec| over_xdp(spec, SubjectKind::Raw)));
-    let open = |(spec, ethertype): (Spec, u16)| match taken {
-        true if over_xdp(&spec, SubjectKind::Raw) => open(&spec, &place.aside(0)?, ethertype, role),
-        true if spec.is_tcp() => open(&spec, &place.aside(beside)?, ethertype, role),
-        _ => open(&spec, place, ethertype, role),
+    let open = |(spec, ethertype): (&Spec, u16)| match taken {
+        true if over_xdp(spec, SubjectKind::Raw) => open(spec, &place.aside(0)?, ethertype, role),
+        true if spec.is_tcp() => open(spec, &place.aside(beside)?, ethertype, role),
+        _ => open(spec, place, ethertype, role),
     };
-    on_equal_terms(specs).zip(ethertypes(specs)).map(open).collect()
+    specs.iter().zip(ethertypes(specs)).map(open).collect()
 }
 
 /// Opens this end's half of a subject.
@@ -199,18 +187,5 @@ mod tests {
         assert_eq!(found(&[Emp, LIBFABRIC]), [first, first]);
         assert_eq!(found(&[Emp, Tcp, LIBFABRIC]), [first, first, first]);
         assert_eq!(found(&[Emp, Raw, LIBFABRIC]), [first, second, first]);
-    }
-
-    #[test]
-    fn beside_faces_emp_is_not_the_first_node_of_its_interface() {
-        let idle = |link, kinds: &[SubjectKind]| {
-            let specs: Vec<Spec> =
-                kinds.iter().map(|kind| Spec::emp(link).against(*kind)).collect();
-            on_equal_terms(&specs).map(|spec| spec.idle_nodes).collect::<Vec<_>>()
-        };
-        let compared = [SubjectKind::Emp, SubjectKind::LIBFABRIC];
-        assert_eq!(idle(LinkChoice::Auto, &compared), [1, 0]);
-        assert_eq!(idle(LinkChoice::Udp, &compared), [0, 0]);
-        assert_eq!(idle(LinkChoice::Auto, &[SubjectKind::Emp, SubjectKind::Tcp]), [0, 0]);
     }
 }

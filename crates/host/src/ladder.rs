@@ -50,6 +50,8 @@ pub struct AutoLinks {
     /// Frames longer than the MTU may leave past the kernel's IP layer, where this process may open a packet socket. Only of `Auto`, whose
     /// raw frames do as well: who asks for UDP gets what IP does with it.
     pub udp_past_ip: bool,
+    /// Nodes of this machine and network are met through its memory as well, and then by that alone. Of `Auto`; `Want::Shm` is nothing else.
+    pub memory: bool,
 }
 
 impl Default for AutoLinks {
@@ -62,6 +64,7 @@ impl Default for AutoLinks {
             udp_port: UDP_PORT_DEFAULT,
             udp_peers: Vec::new(),
             udp_past_ip: true,
+            memory: true,
         }
     }
 }
@@ -189,7 +192,7 @@ pub(crate) fn climb(
         Want::Shm => choice.note("udp".into(), Outcome::Skipped("shm is required".into())),
         Want::Auto | Want::Udp => udp(auto, node, choice, &mut chosen)?,
     }
-    if matches!(auto.want, Want::Shm | Want::Auto) {
+    if auto.want == Want::Shm || auto.want == Want::Auto && auto.memory {
         shm(auto, node, choice, &mut chosen)?;
     }
     if chosen.is_empty() { Err(BuildError::NoRung(choice.clone())) } else { Ok(chosen) }

@@ -25,8 +25,14 @@ fn start(lab: &Lab, side: usize, want: Want, board: Board) -> (Node, Lines) {
     let udp_bind = (want == Want::Udp).then(|| format!("10.77.0.{}", side + 1).parse().unwrap());
     let other = format!("10.77.0.{}:51966", 2 - side).parse().unwrap();
     let interfaces = vec![INTERFACE.into()];
-    let auto =
-        AutoLinks { want, interfaces, udp_bind, udp_peers: vec![other], ..AutoLinks::default() };
+    let auto = AutoLinks {
+        want,
+        interfaces,
+        udp_bind,
+        udp_peers: vec![other],
+        memory: false,
+        ..AutoLinks::default()
+    };
     let lines = Lines::default();
     let written = lines.clone();
     let log = move |line: &str| written.lock().unwrap().push(line.to_owned());
@@ -181,7 +187,7 @@ fn two_paths_survive_a_lower_mtu() {
     survive(Want::Auto, &[0, 1], "1000");
     survive(Want::Auto, &[0], "1400");
     survive(Want::Auto, &[1], "1400");
-    // In one test: all nodes of this process may meet by memory, and those of two labs have the same names.
+    // In one test, as the nodes of two labs have the same names.
     rises_again(Want::Auto);
 }
 

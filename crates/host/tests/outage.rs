@@ -24,8 +24,14 @@ fn start(lab: &Lab, side: usize, want: Want, silence: Duration) -> (Node, Lines)
     let udp_bind = (want != Want::Packet).then(|| format!("10.77.0.{}", side + 1).parse().unwrap());
     let other = format!("10.77.0.{}:51966", 2 - side).parse().unwrap();
     let interfaces = vec![INTERFACE.into()];
-    let auto =
-        AutoLinks { want, interfaces, udp_bind, udp_peers: vec![other], ..AutoLinks::default() };
+    let auto = AutoLinks {
+        want,
+        interfaces,
+        udp_bind,
+        udp_peers: vec![other],
+        memory: false,
+        ..AutoLinks::default()
+    };
     let lines = Lines::default();
     let written = lines.clone();
     let log = move |line: &str| written.lock().unwrap().push(line.to_owned());

@@ -14,7 +14,7 @@ use crate::pool::{Chain, Pool};
 use crate::slots::Slots;
 use crate::time::Time;
 
-/// From the receive path to the send path.
+/// From the receive side to the send side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ToSend {
     /// The peer wants a block of a message.
@@ -58,7 +58,7 @@ pub(crate) struct RegionBlock {
     pub(crate) handle: u32,
 }
 
-/// From the send path to the node: a peer does not answer, or cannot be asked.
+/// From the send side to the node: a peer does not answer, or cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteNews {
     /// Nothing heard for half of the time that a peer gets: look for another route.
@@ -81,7 +81,7 @@ pub(crate) enum RouteNews {
     LongFailed { peer: u32, path: PathId },
     /// A message of so many frames of the usual length has arrived by this path; if it was under way alone, after so many nanoseconds (`PATH-9`).
     Arrived { peer: u32, path: PathId, frames: u32, took_ns: Option<u32> },
-    /// A fetching atomic could not be sent: it ends at the receive path.
+    /// A fetching atomic could not be sent: it ends at the receive side.
     Unsent { fetch: u32, status: Status },
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct GetBlock {
     pub(crate) fragment: u16,
 }
 
-/// Values that atomics fetched: written by the receive path, sent by the send path, and kept until they have arrived.
+/// Values that atomics fetched: written by the receive side, sent by the send side, and kept until they have arrived.
 pub(crate) struct Replies {
     pool: Pool,
     stored: Slots<Reply>,
@@ -202,14 +202,14 @@ impl Replies {
     }
 }
 
-/// The common area: per peer, what the send path needs for piggybacking (V18).
+/// The common area: per peer, what the send side needs for piggybacking (V18).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckCell {
-    /// Written by the receive path: the acknowledgement that outgoing frames carry.
+    /// Written by the receive side: the acknowledgement that outgoing frames carry.
     pub(crate) acknowledge: Sequence,
-    /// Written by the receive path: an acknowledgement is owed and the cumulative one says it all.
+    /// Written by the receive side: an acknowledgement is owed and the cumulative one says it all.
     pub(crate) owed: bool,
-    /// Written by the send path: it went out on a frame. Cleared by the receive path.
+    /// Written by the send side: it went out on a frame. Cleared by the receive side.
     pub(crate) carried: bool,
     /// With it: when, in microseconds (wrapping): enough for a look whether that was soon.
     pub(crate) carried_us: u16,

@@ -27,8 +27,8 @@ use crate::path::unit::{HELD_MIN, Units};
 use crate::path::{PathId, PathInUse, Way};
 use crate::peers::Peers;
 use crate::profile::{Integrity, Profile};
-use crate::receive::ReceivePath;
-use crate::send::{Outlet, SendPath};
+use crate::receive::ReceiveSide;
+use crate::send::{Outlet, SendSide};
 use crate::time::{Span, Time};
 use crate::transmit::{LinkIndex, TransmitBatch};
 
@@ -79,8 +79,8 @@ pub struct Firmware {
     pub(crate) profile: Profile,
     pub(crate) assembly: Assembly,
     pub(crate) peers: Peers,
-    pub(crate) send: SendPath,
-    pub(crate) receive: ReceivePath,
+    pub(crate) send: SendSide,
+    pub(crate) receive: ReceiveSide,
     pub(crate) cross: Cross,
     pub(crate) routes: Routes,
     pub(crate) sizes: SizeSearches,
@@ -123,7 +123,7 @@ impl Firmware {
             if profile.takes_long_frames() { bits(|link| link.long_frames) } else { 0 };
         let units = Units::new(long_links, bits(|link| link.long_frames_held >= HELD_MIN));
         let peers = Peers::new(node, Epoch::new(epoch), &links, apt, units);
-        let mut send = SendPath::new(profile.clone(), segmenting, summing);
+        let mut send = SendSide::new(profile.clone(), segmenting, summing);
         send.times_messages = peers.costs.are_corrected();
         let loopback_bytes = usize::from(peers.lengths.usual());
         Self {
@@ -132,7 +132,7 @@ impl Firmware {
             assembly: Assembly::new(),
             peers,
             send,
-            receive: ReceivePath::new(profile.clone()),
+            receive: ReceiveSide::new(profile.clone()),
             cross: Cross::new(),
             routes: Routes::new(seed ^ u64::from(epoch)),
             sizes: SizeSearches::new(),
@@ -494,7 +494,7 @@ impl Firmware {
         push_bounded(&mut self.events, event, EVENTS_MAX);
     }
 
-    /// Adds a peer to the table and to both paths. The node itself is found at once.
+    /// Adds a peer to the table and to both sides. The node itself is found at once.
     pub(crate) fn add_peer(&mut self, now: Time, node: NodeId) -> Option<u32> {
         let Some(peer) = self.peers.add(node) else {
             return self.add_in_place_of_departed(now, node);

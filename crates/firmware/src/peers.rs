@@ -31,7 +31,7 @@ pub(crate) mod mark {
     pub(crate) const DEPARTED: u8 = 4;
 }
 
-/// One peer, as both paths see it.
+/// One peer, as both sides see it.
 pub(crate) struct Peer {
     pub(crate) node: NodeId,
     /// Its destination tag.

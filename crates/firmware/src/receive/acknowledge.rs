@@ -11,7 +11,7 @@ use alloc::collections::VecDeque;
 use emp_wire::{AckDelay, Flags, SACK_WORDS_MAX, Sequence};
 
 use super::sequence::Arrival;
-use super::{NONE, ReceivePath, ReceivePeer};
+use super::{NONE, ReceivePeer, ReceiveSide};
 use crate::cross::{Control, Cross, Explicit, ToSend};
 use crate::path::PathId;
 use crate::predict::AnswersSoon;
@@ -166,7 +166,7 @@ pub(crate) struct AckOut {
     pub(crate) grant: Option<u32>,
 }
 
-impl ReceivePath {
+impl ReceiveSide {
     /// Sequenced frames were taken: decides whether their acknowledgement is due, or may wait for a ride (`ACK-3`).
     #[inline(always)]
     pub(super) fn owe(&mut self, now: Time, peer: u32, debt: Debt, cross: &mut Cross) {

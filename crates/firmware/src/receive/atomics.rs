@@ -5,13 +5,13 @@ use emp_wire::DoneStatus;
 
 use super::bookkeeping::Outcome;
 use super::puts::wanted;
-use super::{Incoming, Place, ReceivePath, Wants};
+use super::{Incoming, Place, ReceiveSide, Wants};
 use crate::arithmetic;
 use crate::counters::Counter;
 use crate::cross::{Control, Cross, ToSend};
 use crate::memory::HostMemory;
 
-impl ReceivePath {
+impl ReceiveSide {
     /// An atomic whose turn it is.
     pub(super) fn take_atomic(
         &mut self,

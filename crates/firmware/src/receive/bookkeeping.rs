@@ -10,7 +10,7 @@ use super::describe::First;
 use super::frame::Spot;
 use super::pulling::Puller;
 use super::sequence::Arrival;
-use super::{Incoming, NotTaken, Place, ReceivePath, Wants};
+use super::{Incoming, NotTaken, Place, ReceiveSide, Wants};
 use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
 use crate::limits::{INCOMING_MAX, POOL_SLOT_BYTES, WITHOUT_ENDPOINT_MAX};
@@ -50,7 +50,7 @@ pub(super) enum Verdict {
     NotReady(NotReadyCause),
 }
 
-impl ReceivePath {
+impl ReceiveSide {
     /// Takes a sequenced frame of a known peer whose header, checksum and epochs are right.
     pub(crate) fn handle(
         &mut self,

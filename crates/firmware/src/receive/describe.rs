@@ -76,7 +76,7 @@ impl<'a> First<'a> {
         }
     }
 
-    /// As the receive path keeps it.
+    /// As the receive side keeps it.
     #[inline]
     pub(super) fn describe(self, peer: u32, header: &Header) -> Incoming {
         let Self { message, wants, direct, payload } = self;

@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use arrayvec::ArrayVec;
 use emp_wire::{LongPart, PIECES_MAX, Pieces, Reason};
 
-use super::ReceivePath;
+use super::ReceiveSide;
 use super::pulling::Puller;
 use crate::counters::Counter;
 use crate::memory::{FetchError, HostMemory, PeerMemory, Segment, SegmentList};
@@ -46,7 +46,7 @@ fn parse_list(long: &LongPart, payload: &[u8]) -> Result<Box<Direct>, Reason> {
     Ok(Box::new(Direct { stamp, pieces }))
 }
 
-impl ReceivePath {
+impl ReceiveSide {
     /// Brings here what the sender of a message does not send unasked: reads it, or pulls it.
     pub(super) fn bring(&mut self, index: u32) {
         let Some(incoming) = self.incoming.at(index) else { return };

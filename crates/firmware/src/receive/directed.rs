@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use emp_wire::NodeId;
 use hashbrown::HashMap;
 
-use super::ReceivePath;
+use super::ReceiveSide;
 
 /// What earlier questions have seen.
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub(super) struct Directed {
 /// Notes of receives that are over are thrown away when there are so many more than receives.
 const STALE_MAX: usize = 1_024;
 
-impl ReceivePath {
+impl ReceiveSide {
     /// Notes receives that were posted since the last question.
     fn note_directed(&mut self) {
         if self.directed.noted > self.posted.len() + STALE_MAX {

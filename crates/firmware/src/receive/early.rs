@@ -3,13 +3,13 @@
 use emp_wire::NotReadyCause;
 
 use super::bookkeeping::Verdict;
-use super::{Incoming, ReceivePath, Wants};
+use super::{Incoming, ReceiveSide, Wants};
 use crate::counters::Counter;
 use crate::cross::Cross;
 use crate::limits::{EARLY_MAX, INCOMING_MAX};
 use crate::memory::HostMemory;
 
-impl ReceivePath {
+impl ReceiveSide {
     /// A message that overtook others waits in the pool for its turn.
     pub(super) fn take_early(
         &mut self,

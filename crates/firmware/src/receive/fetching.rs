@@ -2,7 +2,7 @@
 
 use emp_wire::DoneStatus;
 
-use super::ReceivePath;
+use super::ReceiveSide;
 use super::pulling::{Puller, Pulling};
 use crate::counters::Counter;
 use crate::cross::{Control, GetBlock, ToSend};
@@ -10,7 +10,7 @@ use crate::descriptor::{Completion, INDEX_BITS, OpId, OpKind, PostError, Status}
 use crate::memory::{HostMemory, SegmentList};
 use crate::remote_memory::{AtomicDescriptor, GetDescriptor, RemoteRegion};
 
-/// Marks operations of this table: the send path has atomics of its own.
+/// Marks operations of this table: the send side has atomics of its own.
 const FETCH_MARK: u32 = 1 << (INDEX_BITS - 1);
 
 /// A get or fetching atomic that was posted and is not complete.
@@ -28,7 +28,7 @@ pub(super) struct Fetch {
     pub(super) fragment: u16,
 }
 
-impl ReceivePath {
+impl ReceiveSide {
     /// Starts a get, if the peer is known: then `fragment` is what one of its frames carries.
     pub(crate) fn post_get(
         &mut self,

@@ -1,6 +1,6 @@
 //! Where a payload belongs (I4, "receive frame").
 //!
-//! [`ReceivePath::slot`] says which bytes of which message or get a frame carries, and [`room`] what memory these are. Whoever
+//! [`ReceiveSide::slot`] says which bytes of which message or get a frame carries, and [`room`] what memory these are. Whoever
 //! brings bytes to their place asks here: single frames that are copied (`placement.rs`), trains that are copied in one go or put in place by the kernel (`runs.rs`),
 //! and what is read from a sender's memory (`direct.rs`).
 
@@ -9,7 +9,7 @@ use emp_wire::{BlockWord, Header, Kind, Sequence, TRAIN_FRAMES_MAX};
 use super::fetching::Fetch;
 use super::pulling::Puller;
 use super::regions::Regions;
-use super::{Incoming, Place, Posted, ReceivePath};
+use super::{Incoming, Place, Posted, ReceiveSide};
 use crate::counters::Counter;
 use crate::limits::PULLS_MAX;
 use crate::memory::{HostMemory, MemoryFault, Segment, SegmentList};
@@ -65,7 +65,7 @@ pub(super) enum NoSlot {
     Wrong(Counter),
 }
 
-impl ReceivePath {
+impl ReceiveSide {
     /// Where the payload of a data or block frame of this peer belongs, by its header alone.
     #[inline]
     pub(super) fn slot(&self, peer: u32, header: &Header) -> Result<Slot, NoSlot> {

@@ -1,13 +1,13 @@
-//! What the receive path holds now ([`Firmware::holdings`](crate::Firmware::holdings)).
+//! What the receive side holds now ([`Firmware::holdings`](crate::Firmware::holdings)).
 
-use super::ReceivePath;
+use super::ReceiveSide;
 use crate::limits::{
     COMPLETIONS_MAX, EARLY_MAX, GETS_MAX, INCOMING_MAX, NOTIFICATIONS_MAX, PULLS_MAX, RECEIVES_MAX,
     WITHOUT_ENDPOINT_MAX,
 };
 use crate::usage::Holding;
 
-impl ReceivePath {
+impl ReceiveSide {
     pub(crate) fn holdings(&self) -> [Holding; 9] {
         let early = (0..self.peers.len()).map(|peer| usize::from(self.peers[peer].early_count));
         let (free, slots) = self.pool.slots();

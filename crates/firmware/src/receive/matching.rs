@@ -2,7 +2,7 @@
 
 use super::frame::Spot;
 use super::pulling::Puller;
-use super::{Endpoint, Incoming, NONE, Place, Posted, ReceivePath, ReceivePeer};
+use super::{Endpoint, Incoming, NONE, Place, Posted, ReceivePeer, ReceiveSide};
 use crate::cross::{Cross, ToSend};
 use crate::descriptor::{
     ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector, Status,
@@ -12,7 +12,7 @@ use crate::memory::HostMemory;
 use alloc::vec::Vec;
 use emp_wire::NodeId;
 
-impl ReceivePath {
+impl ReceiveSide {
     /// Opens an endpoint; opening an open one changes nothing.
     pub(crate) fn open_endpoint(&mut self, number: u16) -> Result<(), PostError> {
         if self.endpoint(number).is_some() {

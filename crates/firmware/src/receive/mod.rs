@@ -1,6 +1,6 @@
-//! The receive path: receive bookkeeping, placement, matching, sequence, and what is owed to the sender (I4–I6).
+//! The receive side: receive bookkeeping, placement, matching, sequence, and what is owed to the sender (I4–I6).
 //!
-//! It shares nothing with the send path; they talk through [`cross`](crate::cross).
+//! It shares nothing with the send side; they talk through [`cross`](crate::cross).
 
 use alloc::vec::Vec;
 
@@ -175,7 +175,7 @@ struct Endpoint {
     unexpected: List,
 }
 
-/// A peer as the receive path sees it. Small: there may be a hundred thousand idle ones.
+/// A peer as the receive side sees it. Small: there may be a hundred thousand idle ones.
 struct ReceivePeer {
     received: Received,
     next_number: u32,
@@ -195,8 +195,8 @@ pub(crate) struct NotTaken {
     pub(crate) cause: NotReadyCause,
 }
 
-/// The receive path of a node.
-pub(crate) struct ReceivePath {
+/// The receive side of a node.
+pub(crate) struct ReceiveSide {
     profile: Profile,
     pub(crate) counters: Counters,
     /// For so long nobody may have looked for what comes now, in microseconds.
@@ -256,7 +256,7 @@ pub(crate) struct ReceivePath {
     pub(crate) first: FirstNumbers,
 }
 
-impl ReceivePath {
+impl ReceiveSide {
     pub(crate) fn new(profile: Profile) -> Self {
         let pool = Pool::new(POOL_BYTES / 100 * (100 - POOL_SEND_PERCENT));
         let usual = profile.eager_bytes;

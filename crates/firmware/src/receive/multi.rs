@@ -3,7 +3,7 @@
 
 use super::frame::Spot;
 use super::placement::Envelope;
-use super::{NONE, Posted, ReceivePath};
+use super::{NONE, Posted, ReceiveSide};
 use crate::counters::Counter;
 use crate::descriptor::{BufferPlace, Completion, OpId, OpKind, Selector, Status};
 use crate::limits::COMPLETIONS_MAX;
@@ -23,7 +23,7 @@ pub(super) struct Multi {
     ended: Option<Status>,
 }
 
-impl ReceivePath {
+impl ReceiveSide {
     /// What such a receive has besides what all have, for one that is to be posted.
     #[cold]
     pub(super) fn add_multi(&mut self, least_free: u64) -> Option<u32> {

@@ -5,7 +5,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
 
-use super::ReceivePath;
+use super::ReceiveSide;
 use crate::descriptor::{Completion, OpKind, Status};
 
 /// Puts that are arriving, and what may not be told before they are here.
@@ -46,7 +46,7 @@ impl Order {
     }
 }
 
-impl ReceivePath {
+impl ReceiveSide {
     /// Tells the host of the end of message `number` of a peer, as soon as no put before it is arriving.
     pub(super) fn tell_in_order(&mut self, peer: u32, number: u32, completion: Completion) {
         if !self.order.put_before(peer, number) {

@@ -6,7 +6,7 @@ use super::bookkeeping::Verdict;
 use super::frame::{NoSlot, Room, Spot, room};
 use super::pulling::{Puller, Pulling};
 use super::sequence::Received;
-use super::{Incoming, NONE, Place, Posted, ReceivePath};
+use super::{Incoming, NONE, Place, Posted, ReceiveSide};
 use crate::counters::Counter;
 use crate::cross::ToSend;
 use crate::descriptor::{BufferPlace, Completion, OpId, OpKind, Status};
@@ -14,7 +14,7 @@ use crate::memory::{HostMemory, MemoryFault};
 use crate::path::unit::is_long_cut;
 use crate::pool::Chain;
 
-impl ReceivePath {
+impl ReceiveSide {
     /// A data or block frame: its payload is copied to its place.
     pub(super) fn on_payload(
         &mut self,
@@ -328,7 +328,7 @@ impl Arrived {
     }
 }
 
-impl ReceivePath {
+impl ReceiveSide {
     /// What of a message that waits in the pool has arrived: its slots held others before, and what does not come is not to be shown.
     pub(super) fn arrived(&self, index: u32) -> Arrived {
         let incoming = self.incoming.at(index).expect("the caller has it");

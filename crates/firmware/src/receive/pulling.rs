@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use emp_wire::Sequence;
 
-use super::ReceivePath;
+use super::ReceiveSide;
 use crate::counters::Counter;
 use crate::cross::{Control, ToSend};
 use crate::limits::PULLS_MAX;
@@ -69,7 +69,7 @@ pub(super) struct PullState {
     pub(super) first: Option<Sequence>,
 }
 
-impl ReceivePath {
+impl ReceiveSide {
     /// From whom it comes, payload bytes of its frames, and what is asked for of it.
     fn pulled(&self, puller: Puller) -> Option<(u32, u16, &Pulling)> {
         match puller {

@@ -6,7 +6,7 @@ use emp_wire::DoneStatus;
 use super::bookkeeping::Outcome;
 use super::pulling::{Puller, Pulling};
 use super::regions::Access;
-use super::{Incoming, Place, ReceivePath, Wants};
+use super::{Incoming, Place, ReceiveSide, Wants};
 use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
 use crate::descriptor::{Completion, OpId, OpKind, Status};
@@ -14,7 +14,7 @@ use crate::limits::NOTIFICATIONS_MAX;
 use crate::memory::HostMemory;
 use crate::remote_memory::Rights;
 
-impl ReceivePath {
+impl ReceiveSide {
     /// A put whose turn it is.
     pub(super) fn take_put(
         &mut self,

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use emp_wire::{DoneStatus, Get};
 
 use super::bookkeeping::Verdict;
-use super::{Place, ReceivePath};
+use super::{Place, ReceiveSide};
 use crate::counters::Counter;
 use crate::cross::{Control, RegionBlock, ToSend};
 use crate::descriptor::PostError;
@@ -117,7 +117,7 @@ impl Regions {
     }
 }
 
-impl ReceivePath {
+impl ReceiveSide {
     /// Takes a region back, and ends what is under way in it (`REGION-3`).
     pub(crate) fn remove_region(&mut self, key: u64) -> bool {
         let Some(region) = self.regions.by_key.remove(&key) else { return false };
@@ -154,7 +154,7 @@ impl ReceivePath {
         found
     }
 
-    /// The peer wants a block of a region (`GET-1`). It is found here; the send path reads and sends it.
+    /// The peer wants a block of a region (`GET-1`). It is found here; the send side reads and sends it.
     pub(super) fn on_get(&mut self, peer: u32, body: &[u8]) -> Verdict {
         let Get { target, bytes, pull, fragment_bytes } = match Get::parse(body) {
             Ok(get) => get,

@@ -5,7 +5,7 @@
 
 use emp_wire::{Flags, Header, Kind};
 
-use super::ReceivePath;
+use super::ReceiveSide;
 use super::acknowledge::Debt;
 use super::frame::{Part, Room, Slot};
 use super::sequence::Arrival;
@@ -48,7 +48,7 @@ pub(crate) struct Outline {
     pub(crate) tail: u64,
 }
 
-impl ReceivePath {
+impl ReceiveSide {
     /// Something is under way whose place is known: it was asked for, or is the rest of a message in long frames.
     #[inline]
     pub(crate) const fn expects_landing(&self) -> bool {

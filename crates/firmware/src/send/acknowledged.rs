@@ -9,7 +9,7 @@ use super::active::Active;
 use super::record::{Frame, FrameState, Record, What};
 use super::tail::untaken;
 use super::window::{Further, on_acked, rtt_mut};
-use super::{SendPath, SendPeer, State, Work};
+use super::{SendPeer, SendSide, State, Work};
 use crate::counters::Counter;
 use crate::cross::Explicit;
 use crate::descriptor::Status;
@@ -99,7 +99,7 @@ impl Answer {
 /// run in between, and may not the next time: that is part of the round trip, which the timer has to be longer than.
 const HELD_BACK_MAX_US: u32 = 10_000;
 
-impl SendPath {
+impl SendSide {
     /// The peer acknowledges all before `cumulative`, and what the bits say after it (`ACK-1`, `ACK-2`). What was never sent
     /// can't have come (`ACK-4`).
     pub(crate) fn on_ack(

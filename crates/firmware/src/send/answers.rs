@@ -3,14 +3,14 @@
 use emp_wire::{DoneStatus, NotReadyCause, Sequence};
 
 use super::record::What;
-use super::{SendMessage, SendPath, State, Work};
+use super::{SendMessage, SendSide, State, Work};
 use crate::counters::Counter;
 use crate::descriptor::Status;
 use crate::limits::NOT_READY_BACKOFF;
 use crate::slots::note_look;
 use crate::time::{Span, Time};
 
-impl SendPath {
+impl SendSide {
     /// The receiver says what became of a message (`DONE-1`).
     pub(crate) fn on_done(&mut self, peer: u32, handle: u32, status: DoneStatus) {
         let Some(index) = self.by_handle(peer, handle) else {
@@ -142,7 +142,7 @@ impl SendPath {
     }
 }
 
-impl SendPath {
+impl SendSide {
     /// A message began to wait for a `done` of this peer.
     pub(super) fn note_awaited(&mut self, peer: u32) {
         self.awaits = true;

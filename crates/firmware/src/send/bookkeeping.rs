@@ -8,7 +8,7 @@ use super::build::First;
 use super::plan::{AtOnce, Plan, Shape};
 use super::record::{Record, What};
 use super::transmission::{Leaving, Outlet};
-use super::{SendMessage, SendPath, State, Work};
+use super::{SendMessage, SendSide, State, Work};
 use crate::counters::Counter;
 use crate::cross::Control;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, Posted, SendDescriptor, Status};
@@ -33,7 +33,7 @@ pub(super) const fn handle(index: u32, generation: u32) -> u32 {
     generation << 16 | index & 0xFFFF
 }
 
-impl SendPath {
+impl SendSide {
     /// Queues a message, to be sent in its turn. What of it was copied before is in a chain.
     pub(crate) fn post(
         &mut self,

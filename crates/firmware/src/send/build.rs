@@ -2,7 +2,7 @@
 
 use emp_wire::{Flags, Kind, Sequence, has_bulk};
 
-use super::SendPath;
+use super::SendSide;
 use super::body::FirstFields;
 use super::bookkeeping::handle;
 use super::plan::{Plan, Shape};
@@ -26,7 +26,7 @@ pub(super) trait Body {
     /// Builds the frame at this place of those that leave. Returns the payload bytes that were copied.
     fn build(
         &mut self,
-        sends: &mut SendPath,
+        sends: &mut SendSide,
         to: (u32, u32),
         head: (&Line<'_>, Flags, Sequence),
         out: &mut Outlet<'_, impl HostMemory>,
@@ -37,7 +37,7 @@ impl Body for First<'_> {
     #[inline(always)]
     fn build(
         &mut self,
-        sends: &mut SendPath,
+        sends: &mut SendSide,
         (peer, _): (u32, u32),
         head: (&Line<'_>, Flags, Sequence),
         out: &mut Outlet<'_, impl HostMemory>,
@@ -56,7 +56,7 @@ impl Body for Stored {
     #[inline(always)]
     fn build(
         &mut self,
-        sends: &mut SendPath,
+        sends: &mut SendSide,
         (peer, _): (u32, u32),
         head: (&Line<'_>, Flags, Sequence),
         out: &mut Outlet<'_, impl HostMemory>,
@@ -105,7 +105,7 @@ fn build_first(
     encode::frame(batch, &line, &head, fields, payload, *memory)
 }
 
-impl SendPath {
+impl SendSide {
     /// Builds any other frame. Returns the payload bytes that were copied.
     fn build(
         &mut self,

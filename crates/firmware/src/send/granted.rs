@@ -6,7 +6,7 @@
 
 use emp_wire::GRANT_UNBOUNDED;
 
-use super::SendPath;
+use super::SendSide;
 use super::transmission::leaves_unasked;
 use super::window::rtt_mut;
 use crate::limits::GRANT_LASTS;
@@ -31,7 +31,7 @@ impl Granted {
     }
 }
 
-impl SendPath {
+impl SendSide {
     /// A receiver says how much of a message it may be sent unasked.
     #[cold]
     pub(crate) fn on_grant(&mut self, now: Time, peer: u32, bytes: u32) {

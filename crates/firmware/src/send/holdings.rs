@@ -1,10 +1,10 @@
-//! What the send path holds now ([`Firmware::holdings`](crate::Firmware::holdings)).
+//! What the send side holds now ([`Firmware::holdings`](crate::Firmware::holdings)).
 
-use super::SendPath;
+use super::SendSide;
 use crate::limits::{BLOCKS_QUEUED_MAX, COMPLETIONS_MAX, CONTROLS_MAX, SENDS_MAX, WINDOW_FRAMES};
 use crate::usage::Holding;
 
-impl SendPath {
+impl SendSide {
     pub(crate) fn holdings(&self) -> [Holding; 6] {
         let (mut controls, mut blocks, mut flying) = (0, 0, 0);
         let actives = (0..self.peers.len()).filter_map(|peer| self.peers[peer].active.as_deref());

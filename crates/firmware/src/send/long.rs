@@ -4,7 +4,7 @@ use emp_wire::{HEADER_BYTES, LONG_FRAME_BYTES, Sequence};
 
 use super::active::Active;
 use super::record::{Frame, Load, Record, What};
-use super::{SendMessage, SendPath, SendPeer};
+use super::{SendMessage, SendPeer, SendSide};
 use crate::cross::RouteNews;
 use crate::path::{PathId, Paths, Way};
 use crate::peers::Peers;
@@ -41,7 +41,7 @@ pub(super) fn load_of(
     Load::of(bytes, bytes > long_above.into())
 }
 
-impl SendPath {
+impl SendSide {
     /// Has it found out whether long frames get through, where they would be of use now and nobody knows.
     pub(super) fn want_long(&mut self, now: Time, peer: u32, paths: &Paths, peers: &Peers) {
         if !peers.units.any() {

@@ -2,7 +2,7 @@
 
 use emp_wire::Sequence;
 
-use super::SendPath;
+use super::SendSide;
 use super::active::Active;
 use super::record::FrameState;
 use super::window::rtt_mut;
@@ -16,7 +16,7 @@ use crate::time::{Span, Time};
 /// What was found out so many microseconds ago, a quarter of the time in which these wrap, concerns nothing that is still under way.
 const LONG_AGO_US: u32 = 1 << 30;
 
-impl SendPath {
+impl SendSide {
     /// Frames that were sent well before one that arrived are lost (`RESEND-1`).
     pub(super) fn find_lost(&mut self, now: Time, peer: u32) {
         let (ahead, now_us) = (self.profile.reorder_frames, (now.0 / 1_000) as u32);

@@ -1,6 +1,6 @@
-//! The send path: send bookkeeping, transmission, receive acknowledgement, and the timer (I1–I3).
+//! The send side: send bookkeeping, transmission, receive acknowledgement, and the timer (I1–I3).
 //!
-//! It shares nothing with the receive path; they talk through [`cross`](crate::cross).
+//! It shares nothing with the receive side; they talk through [`cross`](crate::cross).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -58,7 +58,7 @@ pub(crate) enum Work {
     Message,
     /// Bytes for a region, whose key stands in place of match bits.
     Put { generation: u32, offset: u64 },
-    /// Elements of a region are to be changed; with `fetch`, the receive path's name for the old values.
+    /// Elements of a region are to be changed; with `fetch`, the receive side's name for the old values.
     Atomic {
         generation: u32,
         offset: u64,
@@ -78,7 +78,7 @@ impl Work {
         }
     }
 
-    /// The target says how it ended: what is not a message, unless its answer goes to the receive path.
+    /// The target says how it ended: what is not a message, unless its answer goes to the receive side.
     const fn needs_done(&self) -> bool {
         matches!(self, Self::Put { .. } | Self::Atomic { fetch: None, .. })
     }
@@ -127,7 +127,7 @@ enum State {
     Over,
 }
 
-/// A peer as the send path sees it. Small: there may be a hundred thousand idle ones.
+/// A peer as the send side sees it. Small: there may be a hundred thousand idle ones.
 struct SendPeer {
     active: Option<Box<Active>>,
     /// Next sequence number to give out.
@@ -157,8 +157,8 @@ impl SendPeer {
     }
 }
 
-/// The send path of a node.
-pub(crate) struct SendPath {
+/// The send side of a node.
+pub(crate) struct SendSide {
     profile: Profile,
     /// Links whose carrier checks payloads, a bit each.
     summing: u64,
@@ -203,7 +203,7 @@ pub(crate) struct SendPath {
 /// Boxes kept for reuse: peers that are active at the same time, in a usual burst. 5 KiB each.
 const SPARE_MAX: usize = 256;
 
-impl SendPath {
+impl SendSide {
     /// Whether payloads that take this way are under the frame's checksum (`CRC-3`).
     #[inline]
     pub(crate) fn checks_payload(&self, way: Option<crate::path::Way<'_>>) -> bool {

@@ -1,11 +1,11 @@
-//! The send path's part of one-sided operations: puts and atomics as numbered messages, and blocks of regions that peers
+//! The send side's part of one-sided operations: puts and atomics as numbered messages, and blocks of regions that peers
 //! asked for.
 
 use arrayvec::ArrayVec;
 use emp_wire::{Atomic, DoneStatus, TRAIN_FRAMES_MAX};
 
 use super::record::What;
-use super::{SendPath, Work};
+use super::{SendSide, Work};
 use crate::counters::Counter;
 use crate::cross::{Control, RegionBlock, RouteNews};
 use crate::descriptor::{CompletionMode, PostError, SendDescriptor, Status};
@@ -48,7 +48,7 @@ impl AtomicDescriptor {
     }
 }
 
-impl SendPath {
+impl SendSide {
     /// Copies what an atomic operation brings: its operands, and what to compare with.
     pub(crate) fn gather(
         &mut self,
@@ -97,7 +97,7 @@ impl SendPath {
         self.void(index, status);
     }
 
-    /// The peer wants a block of a region (`GET-1`); the receive path has found that it may have it.
+    /// The peer wants a block of a region (`GET-1`); the receive side has found that it may have it.
     pub(crate) fn on_get(
         &mut self,
         now: Time,

@@ -7,7 +7,7 @@
 
 use emp_wire::Sequence;
 
-use super::SendPath;
+use super::SendSide;
 use super::record::{Piece, Record, What};
 use crate::encode::{INLINE_PAYLOAD_BYTES, INLINE_PAYLOAD_BYTES_OF_TRAINS};
 use crate::path::{Paths, Way};
@@ -43,7 +43,7 @@ fn part_frames(train: u32, left: u32, fragment: u16) -> u32 {
     }
 }
 
-impl SendPath {
+impl SendSide {
     /// The link takes many frames in a call.
     pub(super) fn segments(&self, link: LinkIndex) -> bool {
         self.segmenting.checked_shr(link.0.into()).is_some_and(|bits| bits & 1 == 1)

@@ -10,7 +10,7 @@ use emp_wire::{
 
 use super::active::Active;
 use super::record::Load;
-use super::{SendMessage, SendPath, State, Work};
+use super::{SendMessage, SendSide, State, Work};
 use crate::descriptor::{CompletionMode, SendDescriptor};
 use crate::encode::HEAD_ROOM_BYTES;
 use crate::limits::{BUFFERED_MAX, FRAME_SEGMENTS_MAX, WINDOW_FRAMES};
@@ -283,7 +283,7 @@ impl SendMessage {
     }
 }
 
-impl SendPath {
+impl SendSide {
     /// How a message leaves within its post, if nothing stands before it and it fits one frame that has room in `batch`. `last` is any
     /// earlier time: searches for paths depend on it, and nothing else.
     #[inline(always)]

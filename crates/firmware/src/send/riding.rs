@@ -7,7 +7,7 @@ use emp_wire::Sequence;
 
 use super::acknowledged::{Came, Taken};
 use super::record::What;
-use super::{SendMessage, SendPath};
+use super::{SendMessage, SendSide};
 use crate::time::Time;
 
 /// An acknowledgement that waits to be taken in.
@@ -18,7 +18,7 @@ pub(super) struct Late {
     came: Came,
 }
 
-impl SendPath {
+impl SendSide {
     /// An acknowledgement came on another frame: it is taken in at once, or waits.
     #[inline]
     pub(crate) fn on_riding_ack(&mut self, now: Time, peer: u32, cumulative: Sequence) {

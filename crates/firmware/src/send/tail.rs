@@ -8,7 +8,7 @@
 
 use emp_wire::Sequence;
 
-use super::SendPath;
+use super::SendSide;
 use super::active::Active;
 use super::record::{FrameState, Record, What};
 use crate::counters::Counter;
@@ -69,7 +69,7 @@ impl Active {
     }
 }
 
-impl SendPath {
+impl SendSide {
     /// When a peer is asked after the last long frame.
     pub(super) fn tail_due(&self, peer: u32) -> Option<Time> {
         let entry = &self.peers[peer];

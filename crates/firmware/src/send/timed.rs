@@ -2,12 +2,12 @@
 
 use emp_wire::Sequence;
 
-use super::SendPath;
+use super::SendSide;
 use super::acknowledged::Came;
 use crate::cross::RouteNews;
 use crate::path::PathId;
 
-impl SendPath {
+impl SendSide {
     /// A message is acknowledged whose train began with this number and took this path, and its record is gone. `came`: when the
     /// acknowledgement came, if that says how long the way took.
     #[inline]

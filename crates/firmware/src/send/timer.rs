@@ -2,7 +2,7 @@
 
 use emp_wire::Sequence;
 
-use super::SendPath;
+use super::SendSide;
 use super::active::Active;
 use super::flight::Flight;
 use super::lost::mark_unit_lost;
@@ -43,7 +43,7 @@ const ANSWERED_RUNS: u32 = 2;
 /// Frames that one run of the timer may resend into a full window: its answer tells what became of the others.
 const CREDIT_MAX: u32 = 1;
 
-impl SendPath {
+impl SendSide {
     /// Sees to it that the peer's deadline is not later than the earliest thing that is due. It may be earlier: what was
     /// due is done most often, and what is due then is found out when it comes.
     pub(super) fn arm(&mut self, peer: u32, now: Time) {

@@ -9,7 +9,7 @@ use emp_wire::{Flags, HEADER_BYTES, Kind, Sequence};
 use super::build::Body;
 use super::record::{FrameState, Load, Piece, What};
 use super::transmission::{Leaving, inline_of};
-use super::{Outlet, SendPath, State};
+use super::{Outlet, SendSide, State};
 use crate::encode::{Alike, EncodeError, Head, INLINE_PAYLOAD_BYTES, Line};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::{HostMemory, Segment};
@@ -38,7 +38,7 @@ impl Body for Run {
     #[inline(always)]
     fn build(
         &mut self,
-        _: &mut SendPath,
+        _: &mut SendSide,
         (peer, place): (u32, u32),
         (line, flags, sequence): (&Line<'_>, Flags, Sequence),
         out: &mut Outlet<'_, impl HostMemory>,
@@ -57,7 +57,7 @@ impl Body for Run {
     }
 }
 
-impl SendPath {
+impl SendSide {
     /// Builds what can be built in one go of the peer's current train.
     #[inline]
     pub(super) fn emit_run(
@@ -151,7 +151,7 @@ impl SendPath {
     }
 }
 
-impl SendPath {
+impl SendSide {
     /// The frame is the first of a train that a batch takes whole, but not one with only this room left: its end would be
     /// a datagram of its own, where trains are sent as one, and cost both ends as much as a train.
     pub(super) fn would_be_cut(&self, peer: u32, sequence: Sequence, room: u32) -> bool {

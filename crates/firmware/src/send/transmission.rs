@@ -7,7 +7,7 @@ use super::build::{Body, Stored};
 use super::long::load_of;
 use super::record::{FrameState, Load, Record, What};
 use super::timer::DETOUR_RUNS;
-use super::{SendMessage, SendPath, SendPeer, Work};
+use super::{SendMessage, SendPeer, SendSide, Work};
 use crate::counters::Counter;
 use crate::cross::{Control, Cross, RouteNews};
 use crate::descriptor::Status;
@@ -65,7 +65,7 @@ impl Leaving<'_> {
     }
 }
 
-impl SendPath {
+impl SendSide {
     /// Fills the batch from the peers that are ready, a peer at a time in turn.
     pub(crate) fn poll(&mut self, now: Time, out: &mut Outlet<'_, impl HostMemory>) {
         while !out.batch.is_full() {

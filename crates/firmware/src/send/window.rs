@@ -6,7 +6,7 @@ use emp_wire::Sequence;
 use alloc::vec::Vec;
 
 use super::granted::Granted;
-use super::{SendPath, SendPeer};
+use super::{SendPeer, SendSide};
 use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX};
 use crate::path::congestion::{Acked, Congestion, INITIAL_BYTES};
 use crate::path::rtt::Rtt;
@@ -128,7 +128,7 @@ fn is_uncongested(way: Option<Way<'_>>) -> bool {
     way.is_some_and(|(_, to)| to.is_memory() || *to == emp_wire::LinkAddress::LOOPBACK)
 }
 
-impl SendPath {
+impl SendSide {
     /// The window of one of a peer's paths, to be changed. `None`: there is no room for one more such peer, and its windows stay what
     /// they are at first.
     pub(super) fn congestion_mut(&mut self, peer: u32, path: PathId) -> Option<&mut Congestion> {

@@ -41,7 +41,7 @@ test-mpi: deps-mpi
 	tests/mpi/install $(TESTED)
 	tests/mpi/run --built $(TESTED) $(MPI_TESTS)
 
-## The same at 1 % loss too and with larger problems; left out are only modules of mpi4py's suite that docs/guide/mpi.md and tests/mpi/run
+## The same at 1 % loss too and with larger problems; left out are only parts of mpi4py's suite that docs/guide/mpi.md and tests/mpi/run
 ## name. A quarter of an hour.
 test-mpi-full: deps-mpi
 	$(CARGO) build -p emp-cli -p emp-fi -p emp-mx -p emp-vmmc -p emp-vipl --locked

@@ -270,7 +270,7 @@ impl Firmware {
         let path = self.peers.path_of(peer, link);
         // One that does not tell all the same that the frame was taken is enough.
         let tells = word.offset == 0 || usize::from(word.offset) + bytes.len() == word.total.into();
-        if !self.receive.wants_slice((peer, path), header.sequence, tells, &mut self.cross) {
+        if !self.receive.wants_slice(now, (peer, path), header.sequence, tells, &mut self.cross) {
             return Ok(None);
         }
         let of = SlicedFrame {

@@ -300,8 +300,9 @@ impl ReceiveSide {
     }
 
     /// What a peer sent asks for an acknowledgement, though nothing of it was taken.
-    pub(super) fn owe_now(&mut self, peer: u32, cross: &mut Cross) {
+    pub(super) fn owe_now(&mut self, now: Time, peer: u32, cross: &mut Cross) {
         let entry = &mut self.peers[peer];
+        entry.ack.arrived_us = microseconds(now);
         cross.acks[peer].carried = false;
         cross.acks[peer].acknowledge = entry.received.next();
         entry.ack.tells.more();
@@ -316,8 +317,8 @@ impl ReceiveSide {
     }
 
     /// The same, and it says that the frame that came last was not taken.
-    pub(super) fn owe_untaken(&mut self, peer: u32, cross: &mut Cross) {
-        self.owe_now(peer, cross);
+    pub(super) fn owe_untaken(&mut self, now: Time, peer: u32, cross: &mut Cross) {
+        self.owe_now(now, peer, cross);
         self.peers[peer].ack.tells.add(Tells::UNTAKEN);
     }
 

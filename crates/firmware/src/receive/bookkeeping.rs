@@ -66,7 +66,7 @@ impl ReceiveSide {
         if arrival != Arrival::OutOfWindow {
             received.latest = header.sequence;
         }
-        if arrival != Arrival::InOrder && !self.takes_unordered((peer, path), arrival, cross) {
+        if arrival != Arrival::InOrder && !self.takes_unordered(now, (peer, path), arrival, cross) {
             return;
         }
         let verdict = if is_plain(header) {
@@ -110,7 +110,7 @@ impl ReceiveSide {
         if counter == Counter::DropBeforeMessage && told && header.length >= LONG_BYTES_MIN {
             // By its own path: not in front of the `not-ready` for the first one.
             self.answer_by(peer, path);
-            self.owe_untaken(peer, cross);
+            self.owe_untaken(now, peer, cross);
         }
     }
 
@@ -126,6 +126,7 @@ impl ReceiveSide {
     #[inline(never)]
     fn takes_unordered(
         &mut self,
+        now: Time,
         (peer, path): (u32, PathId),
         arrival: Arrival,
         cross: &mut Cross,
@@ -139,12 +140,12 @@ impl ReceiveSide {
                 // V14: the acknowledgement may have been lost.
                 self.counters.count(Counter::DropDuplicate);
                 self.answer_by(peer, path);
-                self.owe_now(peer, cross);
+                self.owe_now(now, peer, cross);
                 false
             }
             Arrival::Ahead if !self.profile.accept_out_of_order => {
                 self.counters.count(Counter::DropOutOfOrder);
-                self.owe_now(peer, cross);
+                self.owe_now(now, peer, cross);
                 false
             }
             Arrival::InOrder | Arrival::Ahead => true,
@@ -155,6 +156,7 @@ impl ReceiveSide {
     /// `tells`.
     pub(crate) fn wants_slice(
         &mut self,
+        now: Time,
         (peer, path): (u32, PathId),
         sequence: Sequence,
         tells: bool,
@@ -168,7 +170,7 @@ impl ReceiveSide {
                 if arrival != Arrival::OutOfWindow {
                     received.latest = sequence;
                 }
-                self.takes_unordered((peer, path), arrival, cross)
+                self.takes_unordered(now, (peer, path), arrival, cross)
             }
             _ => false,
         }

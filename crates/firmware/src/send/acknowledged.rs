@@ -196,11 +196,12 @@ impl SendSide {
             .map(|ack| &ack.sack)
             .filter(|words| words.iter().any(|word| *word != 0));
         let untaken = explicit.and_then(|ack| untaken(active, cumulative, &ack));
-        if ahead <= 0 && sack.is_none() && untaken.is_none() {
-            return false;
-        }
         // Looked up before its place may be taken by another frame.
         let latest = explicit.and_then(|ack| latest(active, sent_end, ack.latest));
+        if ahead <= 0 && sack.is_none() && untaken.is_none() {
+            self.measure_dropped(came, peer, explicit.zip(latest));
+            return false;
+        }
         let answered = latest.filter(|frame| {
             let windows = (&mut entry.rtt, &mut entry.further);
             let rtt = rtt_mut(windows, &mut self.further, frame.path);
@@ -249,6 +250,21 @@ impl SendSide {
         let at = Time(came.at.0.saturating_sub(waited.0));
         self.release(peer, Some(Came { at, ..came }).filter(|_| !progress.resent));
         true
+    }
+
+    /// What a receiver dropped behind a gap, as it takes nothing out of turn, has come as what it takes does. If it was sent once it measures the
+    /// round trip: nothing else does where most frames are resent (`ACK-5`).
+    #[cold]
+    fn measure_dropped(&mut self, came: Came, peer: u32, dropped: Option<(Explicit, Frame)>) {
+        let Some((Explicit { delay, .. }, frame)) = dropped else { return };
+        let counts = !frame.resent && frame.state != FrameState::Acked;
+        if !counts || u32::from(delay.held_us) >= HELD_BACK_MAX_US {
+            return;
+        }
+        let Some(us) = passed_us(came.us(), frame.sent_us) else { return };
+        let entry = &mut self.peers[peer];
+        let rtt = rtt_mut((&mut entry.rtt, &mut entry.further), &mut self.further, frame.path);
+        rtt.on_sample(us.saturating_sub(delay.held_us.into()), came.us());
     }
 
     /// After something was acknowledged: what waited for that has its turn.

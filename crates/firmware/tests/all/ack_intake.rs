@@ -134,6 +134,33 @@ fn the_answer_to_a_copy_measures_no_round_trip() {
     }
 }
 
+/// A receiver that takes nothing out of turn (V13) has nothing new to acknowledge behind a gap, but names what came: that measures the round
+/// trip, which nothing else does where most frames are resent (`ACK-5`). Not if it is a copy.
+#[test]
+fn what_was_dropped_behind_a_gap_measures_the_round_trip() {
+    for resent in [false, true] {
+        let mut real = Real::new(&Profile::DEFAULT);
+        let peer = Forged::met(2, &mut real);
+        let unmeasured = until_resent(&mut real, &peer, 100);
+        let named = if resent {
+            0
+        } else {
+            real.send(&peer, 100);
+            numbers(&real.speak())[0]
+        };
+        real.now = real.now + Span::us(10);
+        real.hear(&peer, &peer.ack(0, named, 0));
+        assert_eq!(numbers(&real.speak()), [], "it finds nothing lost");
+        real.hear(&peer, &peer.ack(named + 1, named, 0));
+        let then = until_resent(&mut real, &peer, 100);
+        if resent {
+            assert!(then.0 * 10 >= unmeasured.0 * 9, "{then:?} for {unmeasured:?}");
+        } else {
+            assert!(then.0 * 2 < unmeasured.0, "{then:?} for {unmeasured:?}");
+        }
+    }
+}
+
 /// Nor does it say that what left before the copy is lost, unless it answers the copy (`ACK-5`).
 #[test]
 fn the_acknowledgement_of_a_resent_frame_finds_nothing_lost() {

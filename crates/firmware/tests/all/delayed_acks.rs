@@ -37,6 +37,29 @@ fn a_lone_frame_is_acknowledged_after_the_delay_once() {
     assert_eq!(acks(&real.pass(Span::ms(50))), []);
 }
 
+/// How long it was held back is a time of what it answers (`ACK-5`), not of what was taken long before.
+#[test]
+fn the_answer_to_what_is_not_taken_was_not_held_back() {
+    for (profile, number) in [(&Profile::VMMC2, 3), (&Profile::DEFAULT, 1)] {
+        let (mut real, mut peer) = listening(profile);
+        let frame = peer.message(NONE, None, 0, b"x");
+        real.hear(&peer, &frame);
+        real.pass(Span::ms(5));
+        // Out of turn, or again.
+        peer.sequence = number;
+        let frame = peer.message(NONE, None, 0, b"x");
+        real.hear(&peer, &frame);
+        let said = of_kind(&real.speak(), Kind::Ack);
+        assert_eq!(said.len(), 1, "{}", profile.name);
+        assert_eq!(
+            (said[0].header.sequence.0, said[0].header.word),
+            (number, 0),
+            "{}",
+            profile.name
+        );
+    }
+}
+
 #[test]
 fn every_collection_is_acknowledged_at_once() {
     let (mut real, mut peer) = listening(&Profile::DEFAULT);

@@ -275,7 +275,8 @@ fn nodes_that_open_together_do_not_wait_for_each_other() {
     });
     let all = start.elapsed();
     println!("one {one:?}, {NODES} together {all:?}");
-    assert!(all < 16 * one, "one took {one:?}, {NODES} together {all:?}");
+    // One after the other they take as many times as long as one; what is left of that is work, on as many cores as there are.
+    assert!(all < u32::from(NODES) / 2 * one, "one took {one:?}, {NODES} together {all:?}");
     assert!(nodes.iter().all(|(_, node)| node.is_grouped()) && second.is_grouped());
     for i in 0..nodes.len() {
         assert_eq!(reach(&mut sender, &mut nodes, i), 1, "all are where the program says");

@@ -11,8 +11,13 @@ use hashbrown::HashMap;
 
 use crate::time::{Span, Time};
 
-/// Senders that are asked at a time (as in Homa): one alone may be slow, and then the port is idle; each adds a block to its queue.
-const SENDERS_MAX: usize = 8;
+/// Senders that are asked at a time: one alone may be slow, and then the port is idle. Of more the windows decide what each has of the port, and
+/// those stay unequal for seconds; those that are not asked get their turn when one of these is through.
+const ASKED_MAX: usize = 4;
+
+/// Parts of what may be under way, at most, of which a sender has one: twice as many as are asked, as what was asked of those before them is still
+/// on its way.
+const PARTS_MAX: usize = 8;
 
 /// One block of so many goes to what has waited longest (5 %): short messages that go on coming would keep a long one waiting for ever.
 const OLDEST_EVERY: u32 = 20;
@@ -151,7 +156,7 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
         let oldest = self.asked % OLDEST_EVERY == OLDEST_EVERY - 1;
         let answers = |peer: &u32| self.senders.get(peer).is_some_and(|sender| !sender.silent);
         let oldest = self.ages.iter().find(|(_, peer, ..)| answers(peer)).filter(|_| oldest);
-        let heads = self.heads.iter().take(SENDERS_MAX).map(|(place, _)| place.key);
+        let heads = self.heads.iter().take(ASKED_MAX).map(|(place, _)| place.key);
         oldest.map(|(.., key)| *key).into_iter().chain(heads)
     }
 
@@ -194,7 +199,7 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
 
     /// How much a sender may have under way of so much, and has: of several each a part.
     pub(super) fn share(&self, peer: u32, most: u64) -> (u64, u64) {
-        let parts = self.heads.len().clamp(1, SENDERS_MAX) as u64;
+        let parts = self.heads.len().clamp(1, PARTS_MAX) as u64;
         let out = self.senders.get(&peer).map_or(0, |sender| sender.out);
         (most / parts, out)
     }
@@ -274,18 +279,18 @@ mod tests {
     }
 
     #[test]
-    fn of_each_sender_the_shortest_and_of_all_the_eight_shortest() {
+    fn of_each_sender_the_shortest_and_of_all_the_four_shortest() {
         let mut credit = Credit::new();
         for peer in 0..10 {
             credit.want(peer, 100 + peer, (0, 1_000 - u64::from(peer)));
             credit.want(peer, 200 + peer, (0, 2_000));
         }
-        assert_eq!(turns(&credit), [109, 108, 107, 106, 105, 104, 103, 102]);
+        assert_eq!(turns(&credit), [109, 108, 107, 106]);
         // What comes later and is shorter has its turn first.
         credit.want(4, 300, (0, 10));
-        assert_eq!(turns(&credit), [300, 109, 108, 107, 106, 105, 103, 102]);
+        assert_eq!(turns(&credit), [300, 109, 108, 107]);
         credit.forget(300);
-        assert_eq!(turns(&credit)[5], 104);
+        assert_eq!(turns(&credit), [109, 108, 107, 106]);
     }
 
     #[test]
@@ -378,7 +383,7 @@ mod tests {
     fn several_senders_have_a_part_each() {
         let mut credit = Credit::new();
         for peer in 0..12 {
-            let parts = u64::from(peer).clamp(1, SENDERS_MAX as u64);
+            let parts = u64::from(peer).clamp(1, PARTS_MAX as u64);
             assert_eq!(credit.share(0, 800), (800 / parts, 0));
             credit.want(peer, peer, (0, 10 * BLOCK));
         }

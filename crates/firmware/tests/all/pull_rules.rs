@@ -73,7 +73,7 @@ fn one_message_has_so_many_blocks_under_way_and_no_more() {
     assert!(real.bytes(INTO, total) == pattern(5, 0, total));
 }
 
-/// Incast: over all senders no more is asked for than the profile has, of eight at a time, and all have their turn.
+/// Incast: over all senders no more is asked for than the profile has, of four at a time, and all have their turn.
 #[test]
 fn all_senders_together_are_asked_for_so_much_and_no_more() {
     let Profile { pull_bytes_max, pull_block_bytes, .. } = Profile::DEFAULT;
@@ -107,7 +107,8 @@ fn all_senders_together_are_asked_for_so_much_and_no_more() {
     hear_all(&mut real, &mut peers, &mut out);
     // The first were asked when there were no others.
     let room = pull_bytes_max / u64::from(pull_block_bytes);
-    assert_eq!(out.len() as u64, room, "all there is room for");
+    assert!((room / 2..=room).contains(&(out.len() as u64)), "an eighth of each: {}", out.len());
+    let (mut turns, mut more) = (0u32, 0u32);
     while !out.is_empty() {
         let (i, pull) = out.remove(0);
         let seed = peers[i].node.0;
@@ -116,9 +117,12 @@ fn all_senders_together_are_asked_for_so_much_and_no_more() {
         let mut asked: Vec<usize> = out.iter().map(|(i, _)| *i).collect();
         asked.sort_unstable();
         asked.dedup();
-        // One that waits may be asked for a block of as the oldest.
-        assert!(asked.len() <= 9, "{asked:?}");
+        // One that waits may be asked for a block of as the oldest, and what is on its way of those before the four comes yet.
+        turns += 1;
+        more += u32::from(asked.len() > 5);
+        assert!(asked.len() <= 8, "{asked:?}");
     }
+    assert!(3 * more < turns, "more than five are asked in {more} of {turns} turns");
     assert_eq!(real.done.len(), peers.len());
     assert!(real.done.iter().all(|done| done.status == Status::Ok));
 }

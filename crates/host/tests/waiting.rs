@@ -265,38 +265,3 @@ fn nodes_find_each_other() {
         );
     }
 }
-
-/// How often threads of a node slept for each message, of eight that wait for one every eight milliseconds.
-fn sleeps_of_eight() -> f64 {
-    const CALLERS: u64 = 8;
-    const EACH: u64 = 25;
-    /// As long as waits take that are not worth spinning for.
-    const PAUSE: Duration = Duration::from_millis(1);
-    let pair = Pair::new(Board::Inline { guardian: false });
-    let (a, b) = pair.endpoints();
-    let before = pair.b.host_counters().sleeps;
-    std::thread::scope(|scope| {
-        for caller in 0..CALLERS {
-            let b = &b;
-            scope.spawn(move || {
-                for _ in 0..EACH {
-                    b.receive_wait(Selector::bits(caller), vec![0; 8], LONG).unwrap();
-                }
-            });
-        }
-        for message in 0..CALLERS * EACH {
-            std::thread::sleep(PAUSE);
-            a.send_wait(b.address(), message % CALLERS, vec![1; 8], LONG).unwrap();
-        }
-    });
-    (pair.b.host_counters().sleeps - before) as f64 / (CALLERS * EACH) as f64
-}
-
-/// Where waits are long, of several callers that wait one makes progress and the others sleep until they are woken: each message wakes whom it is
-/// for, and perhaps whoever makes progress next. On a busy machine they sleep more often, so one run of several must show it.
-#[test]
-fn of_several_that_wait_for_long_one_looks() {
-    let runs: Vec<f64> = (0..10).map(|_| sleeps_of_eight()).collect();
-    // 2.2; where each that is woken looks for a moment and then sleeps, 3.7.
-    assert!(runs.iter().any(|sleeps| *sleeps < 3.0), "{runs:?} sleeps for each message");
-}

@@ -1,8 +1,9 @@
 //! Many nodes on one interface: the kernel looks at a frame once for all of them, and each gets its own, whoever joins,
 //! leaves or crashes.
 
-use std::io::{BufRead, BufReader, IoSlice};
+use std::io::{BufRead, BufReader, IoSlice, Read, Write};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -116,6 +117,7 @@ fn each_node_gets_its_frames_and_those_for_everyone_reach_some() {
             nodes.remove(7 * round);
             nodes.push((9000 + round as u16, open(9000 + round as u16)));
         }
+        assert!(nodes.iter().all(|(_, node)| node.is_grouped()), "who came later as well");
         // Nobody's, and everyone's.
         send(&mut sender, 55, 1);
         send(&mut sender, 0xFFFF, 2);
@@ -281,6 +283,34 @@ fn nodes_that_open_together_do_not_wait_for_each_other() {
     for i in 0..nodes.len() {
         assert_eq!(reach(&mut sender, &mut nodes, i), 1, "all are where the program says");
     }
+}
+
+/// A child has copies of its parent's files from its fork to its `exec`, and with them the locks that the parent held then.
+#[test]
+fn a_place_that_is_left_while_a_child_starts_can_be_taken() {
+    let Some(lab) = Lab::build(1500) else { return };
+    lab.inside(0, || {
+        // One stays, and with it the table.
+        let (_stays, node) = (open(799), open(800));
+        let (mut forked, in_child) = std::io::pipe().expect("a pipe");
+        let (held_back, go_on) = std::io::pipe().expect("another");
+        let mut command = Command::new("true");
+        // SAFETY: between fork and `exec` the child sets its end and reads and writes a byte, which allocates nothing and takes no lock.
+        unsafe {
+            command.pre_exec(move || {
+                libc::alarm(30);
+                (&in_child).write_all(&[1])?;
+                (&held_back).read_exact(&mut [0])
+            });
+        }
+        let starting = thread::spawn(move || command.status());
+        forked.read_exact(&mut [0]).expect("the child is there");
+        drop(node);
+        let next = open(801);
+        (&go_on).write_all(&[1]).expect("the child waits for it");
+        assert!(starting.join().expect("it ends").expect("it starts").success());
+        assert!(next.is_grouped());
+    });
 }
 
 /// Files of this namespace's groups.

@@ -173,6 +173,9 @@ impl Group {
         self.table.sweep(&mut members, Some(self.slot));
         members.leave(self.slot);
         self.table.write(&members)?;
+        // Closing the file gives it back too, but not while a child that was just forked has a copy: who takes this slot next would
+        // be refused the group.
+        self.table.release(self.slot.into())?;
         // Who is left alone gets all frames by any program, and nobody waits for a grace period then.
         if members.len() > 1 { install(socket, &members) } else { Ok(()) }
     }

@@ -30,11 +30,6 @@ use crate::{Head, TxFrame};
 /// Where the flags of a frame are (`FRAME-1`).
 const FLAGS_OFFSET: usize = 1;
 
-/// Payload that lies in memory in one piece, in bytes, beyond which it comes from memory and not from a cache: there a reference to pages costs
-/// less than a copy, also past IP. 1 and 2 MB took 10 to 20 % less copied so than spliced, 8 MB up to 38 % more (decision 43); second-level caches
-/// have 0.5 to 2 MB.
-const CACHED_BYTES: usize = 2 << 20;
-
 /// What a link knows about its long frames.
 pub(super) struct Long {
     /// Longest frame in bytes that it ever carries so; 0 for none.
@@ -46,8 +41,6 @@ pub(super) struct Long {
     /// Splicing is quicker than a copy for what comes out of a cache. Blocks of messages that are pulled do not, as far as anybody knows: they are
     /// spliced in any case.
     gains: bool,
-    /// Where the payload that was sent last ends in memory, and how many bytes lie before that which were sent one after the other.
-    run: (usize, usize),
     /// Both were found out.
     tried: bool,
     /// Frames in a row whose splicing failed, and could be copied.
@@ -64,23 +57,12 @@ impl Long {
     pub(super) fn new(frame_bytes_max: usize, segment_bytes: usize, segments: bool) -> Self {
         let longer = frame_bytes_max < LONG_FRAME_BYTES;
         let most = if segments && longer && enough(frame_bytes_max) { LONG_FRAME_BYTES } else { 0 };
-        let (pipe, gains, run, tried) = (None, false, (0, 0), false);
-        Self { most, segment_bytes, pipe, gains, run, tried, doubts: 0, copied: None, notice: None }
+        let (pipe, gains, tried) = (None, false, false);
+        Self { most, segment_bytes, pipe, gains, tried, doubts: 0, copied: None, notice: None }
     }
 
-    /// Notes where a frame's payload lies. True if so much was sent from before it that it comes from memory.
-    fn runs_on(&mut self, frame: &TxFrame<'_>) -> bool {
-        let [_, payload @ ..] = frame.parts else { return false };
-        let (Some(first), Some(last)) = (payload.first(), payload.last()) else { return false };
-        let (end, before) = self.run;
-        let before = if first.as_ptr().addr() == end { before } else { 0 };
-        let bytes = payload.iter().map(|part| part.len()).sum::<usize>();
-        self.run = (last.as_ptr_range().end.addr(), before.saturating_add(bytes));
-        before >= CACHED_BYTES
-    }
-
-    /// Finds out, once, whether pages can be spliced: that takes some 3 ms, and is of no use to a link without long frames or whose
-    /// long frames leave past IP.
+    /// Finds out, once, whether pages can be spliced: that takes some 3 ms, and is of no use to a link without long frames, nor
+    /// to one that sends no block and whose other long frames leave past IP.
     pub(super) fn try_splicing(&mut self) {
         if self.tried || self.most == 0 {
             return;
@@ -162,10 +144,13 @@ impl UdpLink {
         self.long.try_splicing_again();
         let usable = self.segments_max > 1;
         let mut segment = self.long.segment_of(bytes).filter(|_| usable);
-        // Pulled, lasting as long as spliced pages must, and longer than a cache.
-        let spliced = is_of_kind(frame, Kind::Block)
-            && self.long.runs_on(frame)
-            && (lasts && !is_summed(frame));
+        let lasts = lasts && segment.is_some() && !is_summed(frame);
+        let block = lasts && is_of_kind(frame, Kind::Block);
+        if block {
+            self.long.try_splicing();
+        }
+        // A block costs less spliced than copied past IP (decision 43), what leaves whole does not.
+        let spliced = block && self.long.pipe.is_some() && splice::split(frame.parts).is_some();
         let past_ip = segment.filter(|_| !spliced);
         match past_ip.map(|segment| self.send_past_ip(to, frame, bytes, segment)) {
             Some(Sent::Taken) => return true,
@@ -173,8 +158,7 @@ impl UdpLink {
             Some(Sent::NotNow) => {}
             Some(Sent::NotThere) | None => self.long.try_splicing(),
         }
-        let gains = self.long.gains || is_of_kind(frame, Kind::Block);
-        let named = lasts && gains && segment.is_some() && !is_summed(frame);
+        let named = lasts && (block || self.long.gains);
         let mut pieces = splice::split(frame.parts).filter(|_| named);
         let name = SocketName::of(to);
         let mut splice_error = None;

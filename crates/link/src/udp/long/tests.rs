@@ -380,23 +380,3 @@ fn long_frames_to_everyone_are_refused() {
     send(&mut a, LinkAddress::EVERYONE, &frame(1, 5000));
     assert_eq!((a.statistics().send_refused, a.statistics().frames_sent), (1, 0));
 }
-
-/// What was sent from one piece of memory is counted up to what a cache holds; what lies elsewhere begins anew.
-#[test]
-fn a_long_run_through_memory_is_noticed() {
-    let mut long = Long::new(1472, 1472, true);
-    let memory = vec![0u8; CACHED_BYTES + 4 * LONG_FRAME_BYTES];
-    let head = [0; HEADER_BYTES];
-    let mut runs_on = |at: usize, bytes: usize| {
-        let parts = [&head[..], &memory[at..][..bytes / 2], &memory[at + bytes / 2..][..bytes / 2]];
-        let parts = parts.map(IoSlice::new);
-        long.runs_on(&TxFrame { to: LinkAddress::index(0), parts: &parts })
-    };
-    let bytes = 32 << 10;
-    let frames = CACHED_BYTES / bytes;
-    assert!((0..frames).all(|frame| !runs_on(frame * bytes, bytes)));
-    assert!(runs_on(CACHED_BYTES, bytes));
-    assert!(!runs_on(0, bytes), "elsewhere");
-    assert!((1..frames).all(|frame| !runs_on(frame * bytes, bytes)));
-    assert!(runs_on(CACHED_BYTES, bytes));
-}

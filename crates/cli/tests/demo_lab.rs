@@ -34,7 +34,7 @@ fn the_demo_measures_verifies_draws_and_leaves_only_its_report() {
         "link packet: ",
         "link udp: ",
         "EMP takes packet+udp by itself",
-        "one way µs",
+        "µs: one way",
         "stream",
         "Gb/s",
         "every byte right",

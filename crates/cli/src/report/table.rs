@@ -53,7 +53,7 @@ pub fn pivot(rows: &[Row]) -> String {
             lines.push((row.pattern, row.size));
         }
     }
-    let mut header = vec!["measured", "size"];
+    let mut header = vec!["", "size"];
     // A figure of TCP has the congestion control beside it, which leaves no room for more.
     header.extend(subjects.iter().map(|name| name.strip_suffix(" spinning").unwrap_or(name)));
     header.push("to TCP");
@@ -61,12 +61,13 @@ pub fn pivot(rows: &[Row]) -> String {
     for (pattern, size) in lines {
         let here: Vec<&Row> =
             rows.iter().filter(|row| (row.pattern, row.size) == (pattern, size)).collect();
-        let (name, less_is_better) = match pattern {
-            Pattern::Pingpong => ("one way µs", true),
-            _ => ("stream Gb/s", false),
+        // No more than the unit, said in full below: the columns need the room.
+        let (unit, less_is_better) = match pattern {
+            Pattern::Pingpong => ("µs", true),
+            _ => ("Gb/s", false),
         };
         let figure = |row: &Row| if less_is_better { row.one_way_us } else { row.gbps };
-        let mut cells = vec![name.to_owned(), size.map_or_else(|| "random".to_owned(), show_size)];
+        let mut cells = vec![unit.to_owned(), size.map_or_else(|| "random".to_owned(), show_size)];
         cells.extend(subjects.iter().map(|name| {
             let row = here.iter().find(|row| subject(row) == *name);
             let value = row.and_then(|row| figure(row));
@@ -87,7 +88,7 @@ pub fn pivot(rows: &[Row]) -> String {
         table.add_row(cells);
     }
     align_right(&mut table, &(1..=subjects.len() + 2).collect::<Vec<_>>());
-    format!("{table}\n")
+    format!("{table}\nµs: one way, of a ping-pong; Gb/s: of a stream\n")
 }
 
 /// `tcp cubic`, `2.70 cubic`
@@ -216,9 +217,9 @@ mod tests {
         };
         let all = [
             row(SubjectKind::Emp, Some("packet+udp"), 1234.5),
-            row(SubjectKind::Emp, Some("packet"), 123.5),
+            row(SubjectKind::Emp, Some("packet"), 12345.6),
             row(SubjectKind::Emp, Some("udp"), 12345.6),
-            row(SubjectKind::Raw, Some("packet"), 1234.5),
+            row(SubjectKind::Raw, Some("packet"), 12345.6),
             row(SubjectKind::Raw, Some("udp"), 1234.5),
             Row { congestion: Some("cubic".to_owned()), ..row(SubjectKind::Tcp, None, 4938.0) },
         ];
@@ -226,7 +227,7 @@ mod tests {
         assert!(pivoted.contains("0.25×") && pivoted.contains("packet+udp"), "{pivoted}");
         assert!(pivoted.contains("4938.0\u{a0}cubic"), "{pivoted}");
         assert!(rows(&all).contains("tcp cubic"), "{}", rows(&all));
-        // A header of two lines, a line, and a line for each size.
+        // A header, a rule, a line for each size, and one that says what the units are of.
         assert_eq!(pivoted.trim_end().lines().count(), 4, "{pivoted}");
         for text in [rows(&[wide]), verdicts(&[verdict]), pivoted] {
             assert!(text.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{text}");

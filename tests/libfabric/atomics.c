@@ -277,6 +277,20 @@ static void several_runs(struct world *world)
 	EQUAL(next_error(world, &world->a, &error), 1);
 	EQUAL(error.err, FI_ENOKEY);
 	nothing(world, &world->a);
+
+	/* One run has more elements than an operation may: nothing of any run is done. */
+	static int64_t lots[8192];
+	struct fi_ioc much = {lots, 8192};
+	struct fi_rma_ioc uneven[] = {{0, 1, 9}, {8, 8191, 9}};
+
+	target.whole[0] = 10;
+	for (int i = 0; i < 8192; i++)
+		lots[i] = 1;
+	message.msg_iov = &much, message.iov_count = 1;
+	message.rma_iov = uneven, message.rma_iov_count = 2;
+	EQUAL(fi_atomicmsg(ep, &message, 0), -FI_EMSGSIZE);
+	nothing(world, &world->a);
+	EQUAL(target.whole[0], 10);
 	EQUAL(fi_close(&region->fid), 0);
 }
 

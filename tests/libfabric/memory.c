@@ -388,6 +388,8 @@ static void everything(void)
 	world_open(&world, NULL);
 	struct fid_ep *ep = world.a.ep;
 	fi_addr_t to = world.a.peer;
+	/* Memory does not go on at address 0. */
+	EQUAL(fi_mr_reg(world.b.domain, (void *)(uintptr_t)4096, SIZE_MAX - 1, FI_REMOTE_READ, 0, 20, 0, &region, NULL), -FI_EINVAL);
 	EQUAL(fi_mr_reg(world.b.domain, NULL, SIZE_MAX, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 21, 0, &region, NULL), 0);
 	EQUAL(fi_mr_reg(world.b.domain, NULL, SIZE_MAX, FI_REMOTE_READ, 0, 22, 0, &readable, NULL), 0);
 	EQUAL(fi_mr_key(region), 21);

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use emp_host::{Alarm, Endpoint, Node};
@@ -67,7 +67,9 @@ impl Waiters {
             if waiting.is_none() {
                 self.waiting.fetch_add(1, Ordering::SeqCst);
                 waiting = Some(Waiting(self));
-                // What came between the look and the note that somebody waits was told to nobody.
+                // What came between the look and the note that somebody waits was told to nobody. The note comes before
+                // the next look in the order that all see, as in `tell` what was found comes before the note is read.
+                fence(Ordering::SeqCst);
                 continue;
             }
             sleep(nudges, left);
@@ -77,6 +79,7 @@ impl Waiters {
     /// Has waiting threads look again: something was found that is not for the finder, or what they wait for is over.
     #[inline]
     pub fn tell(&self, node: &Node, one_is_asking: bool) {
+        fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > u32::from(one_is_asking) {
             node.nudge();
         }

@@ -78,7 +78,7 @@ impl State {
                     received(operation, completion, source, CqFlags::NONE, operation.buffer);
                 hand_over(enabled, operation, entry, true);
             }
-            Kind::Discard => {}
+            Kind::Discard(_) => {}
         }
         self.slots.free(slot);
     }
@@ -108,7 +108,8 @@ impl State {
         let operation = &*operation;
         let buffer = operation.buffer + completion.place.offset() as usize;
         let entry = received(operation, completion, source, flags, buffer);
-        hand_over(enabled, operation, entry, completion.status == Status::Ok || operation.report);
+        // A counter counts what arrives, and every failure.
+        hand_over(enabled, operation, entry, true);
         if over {
             self.slots.remove(slot);
         }
@@ -119,12 +120,13 @@ impl State {
         match self.slots.get(slot).map(|operation| &operation.kind) {
             Some(Kind::Pieces { .. }) => self.resume_pieces(enabled, slot),
             Some(Kind::Event(_)) => self.post_event(enabled, slot),
+            Some(Kind::Discard(_)) => self.post_discard(enabled, slot),
             _ => {}
         }
     }
 
     /// The endpoint is being closed: what was not posted yet will not be.
-    pub fn stop_receiving(&mut self) {
+    pub fn drop_parked(&mut self) {
         for slot in std::mem::take(&mut self.parked) {
             self.slots.remove(slot);
         }

@@ -269,7 +269,7 @@ impl EpInner {
                 enabled.untagged.cancel_raw(raw)
             };
         }
-        self.lock().stop_receiving();
+        self.lock().drop_parked();
         self.progress();
         if self.lock().slots.all().next().is_some() {
             // A buffer is in use and cannot be had back in time. Its owner may free it now: the node must end.

@@ -355,6 +355,12 @@ impl EpInner {
             context: 0,
         };
         if atomic.remote.len() > 1 {
+            // Before anything is copied or sent: none of the runs is done if one of them cannot be.
+            let lists = bytes << u32::from(operation.compares());
+            let most = self.domain.node().atomic_bytes_max() / lists;
+            if atomic.remote.iter().any(|run| run.count > most) {
+                return -(libc::EMSGSIZE as isize);
+            }
             // SAFETY: the lists are readable, by libfabric's rules.
             let (cut, copy) = unsafe { cut_atomic(atomic, &descriptor) };
             let Some(cut) = cut else { return EINVAL };

@@ -1,7 +1,7 @@
 //! Operations of an endpoint that have not ended, each in a slot whose number is the context that the firmware gives back.
 
 use emp_face::slots::Slots;
-use emp_host::RawOp;
+use emp_host::{ClaimId, RawOp};
 
 use crate::events::Event;
 use crate::flags::{CqFlags, Directions};
@@ -40,7 +40,7 @@ pub enum Kind {
     /// A buffer that takes messages one after the other.
     Multi,
     /// A claimed message that is thrown away.
-    Discard,
+    Discard(ClaimId),
 }
 
 /// An operation that has not ended.

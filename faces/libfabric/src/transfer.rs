@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use emp_host::{
-    NodeId, PostError, RawSend, ReceiveDescriptor, Segment, SegmentList, Selector, SendDescriptor,
+    ClaimId, NodeId, PostError, RawSend, ReceiveDescriptor, Segment, SegmentList, Selector,
+    SendDescriptor,
 };
 
 use crate::bindings::*;
@@ -46,11 +47,14 @@ pub struct Receive<'a> {
     pub flags: Option<OpFlags>,
 }
 
-/// A part as a segment, or `None` if it has bytes and no address: Open MPI 4.1.4 sends from `MPI_BOTTOM` so.
+/// A part as a segment, or `None` if it has bytes and no address (Open MPI 4.1.4 sends from `MPI_BOTTOM` so), or goes on
+/// behind the end of all addresses.
 #[inline]
 pub fn segment(part: &iovec) -> Option<Segment> {
     let address = part.iov_base.expose_provenance() as u64;
-    (address != 0 || part.iov_len == 0).then_some(Segment { address, bytes: part.iov_len as u64 })
+    let bytes = part.iov_len as u64;
+    let somewhere = (address != 0 || bytes == 0) && address.checked_add(bytes).is_some();
+    somewhere.then_some(Segment { address, bytes })
 }
 
 /// The list of segments, or `None` if it is too long or one of them is nowhere.
@@ -331,14 +335,12 @@ impl State {
             hand_over(enabled, &operation, found(ep, enabled, &operation, &info), false);
             match info.claim {
                 Some(claim) if flags.has(OpFlags::DISCARD) => {
-                    self.discard(enabled, operation.tagged, claim)
+                    self.discard(enabled, operation.tagged, claim);
                 }
-                Some(claim) => {
-                    self.claims.push((context, claim));
-                    0
-                }
-                None => 0,
+                Some(claim) => self.claims.push((context, claim)),
+                None => {}
             }
+            0
         } else {
             let Some(place) = self.claims.iter().position(|(claimed, _)| *claimed == context)
             else {
@@ -346,11 +348,9 @@ impl State {
             };
             let (_, claim) = self.claims[place];
             let result = if flags.has(OpFlags::DISCARD) {
-                let result = self.discard(enabled, operation.tagged, claim);
-                if result == 0 {
-                    hand_over(enabled, &operation, nothing(&operation, None), false);
-                }
-                result
+                self.discard(enabled, operation.tagged, claim);
+                hand_over(enabled, &operation, nothing(&operation, None), false);
+                0
             } else {
                 let flags = flags.without(OpFlags::MULTI_RECV);
                 // SAFETY: the same buffers under the same rules.
@@ -363,10 +363,11 @@ impl State {
         }
     }
 
-    /// Throws a claimed message away: receives none of it.
-    fn discard(&mut self, enabled: &Enabled, tagged: bool, claim: emp_host::ClaimId) -> isize {
+    /// Throws a claimed message away, at once or when there is room to receive none of it: the program has been told that
+    /// it is gone, so that no call has to be made again.
+    fn discard(&mut self, enabled: &Enabled, tagged: bool, claim: ClaimId) {
         let slot = self.slots.insert(Operation {
-            kind: Kind::Discard,
+            kind: Kind::Discard(claim),
             raw: None,
             tagged,
             report: false,
@@ -375,6 +376,15 @@ impl State {
             buffer: 0,
             tag: 0,
         });
+        self.post_discard(enabled, slot);
+    }
+
+    /// Posts what throws a message away, or sees to it that this is tried again.
+    pub fn post_discard(&mut self, enabled: &Enabled, slot: usize) {
+        let Some(&mut Operation { kind: Kind::Discard(claim), tagged, .. }) = self.slots.get(slot)
+        else {
+            return;
+        };
         let receive = ReceiveDescriptor {
             endpoint: 0,
             selector: Selector::ANY,
@@ -384,10 +394,11 @@ impl State {
         };
         // SAFETY: there is no memory.
         match unsafe { enabled.endpoint(tagged).post_receive_raw(receive) } {
-            Ok(_) => 0,
-            Err(refused) => {
+            Ok(_) => {}
+            Err(refused) if refusal(refused) == EAGAIN => self.parked.push(slot),
+            // The message is gone already, or the endpoint is.
+            Err(_) => {
                 self.slots.remove(slot);
-                refusal(refused)
             }
         }
     }

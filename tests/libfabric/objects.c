@@ -79,6 +79,25 @@ static void endpoints_need_what_they_are_bound_to(void)
 	EQUAL(fi_recv(ep, &byte, 1, NULL, FI_ADDR_UNSPEC, NULL), -FI_EOPNOTSUPP);
 	EQUAL(fi_tsend(ep, "x", 1, NULL, a->peer, 0, NULL), -FI_EOPNOTSUPP);
 	EQUAL(fi_close(&ep->fid), 0);
+
+	/* One that writes to memory elsewhere needs one for what it begins; one whose memory others write to needs none. */
+	info->caps = FI_RMA | FI_WRITE;
+	EQUAL(fi_endpoint(a->domain, info, &ep, NULL), 0);
+	EQUAL(fi_ep_bind(ep, &a->av->fid, 0), 0);
+	EQUAL(fi_enable(ep), -FI_ENOCQ);
+	EQUAL(fi_close(&ep->fid), 0);
+	info->caps = FI_RMA | FI_REMOTE_WRITE;
+	EQUAL(fi_endpoint(a->domain, info, &ep, NULL), 0);
+	EQUAL(fi_ep_bind(ep, &a->av->fid, 0), 0);
+	EQUAL(fi_enable(ep), 0);
+	EQUAL(fi_close(&ep->fid), 0);
+
+	/* Defaults that were not offered. */
+	info->tx_attr->op_flags = FI_FENCE;
+	EQUAL(fi_endpoint(a->domain, info, &ep, NULL), -FI_EBADFLAGS);
+	info->tx_attr->op_flags = 0;
+	info->rx_attr->op_flags = FI_PEEK;
+	EQUAL(fi_endpoint(a->domain, info, &ep, NULL), -FI_EBADFLAGS);
 	fi_freeinfo(info);
 	world_close(&world);
 }

@@ -20,7 +20,7 @@ use crate::entry::entry;
 use crate::eq::Eq;
 use crate::flags::{BindFlags, Caps, Defaults, Directions, OpFlags};
 use crate::handle::{Object, downcast, fid, give, look, object, take};
-use crate::info::{IOV_LIMIT, with_directions, with_initiators};
+use crate::info::{IOV_LIMIT, RX_FLAGS, TX_FLAGS, with_directions, with_initiators};
 use crate::neighbours::Neighbours;
 use crate::options::{control, getname, getopt, setopt};
 use crate::slots::Operations;
@@ -111,6 +111,8 @@ pub struct EpInner {
     pub domain: Arc<DomainInner>,
     pub number: u16,
     pub caps: Caps,
+    /// It was opened to begin operations, not only to be their target: they are told of somewhere.
+    begins: bool,
     pub tx_flags: Defaults,
     pub rx_flags: Defaults,
     pub min_multi_recv: AtomicUsize,
@@ -193,11 +195,10 @@ impl EpInner {
             return Ok(());
         }
         let mut binding = self.binding.lock().unwrap_or_else(PoisonError::into_inner);
-        let wants = |direction| self.caps.has(direction);
         // Who has a counter may do with what that says: Chapel has endpoints without a queue that others write to.
         let counted = binding.counters.of(Directions::ALL).next().is_some();
-        let lacks = wants(Caps::SEND) && binding.tx_cq.is_none()
-            || wants(Caps::RECV) && binding.rx_cq.is_none();
+        let lacks = self.begins && binding.tx_cq.is_none()
+            || self.caps.has(Caps::RECV) && binding.rx_cq.is_none();
         if lacks && !counted {
             return Err(-error::NOCQ);
         }
@@ -313,8 +314,17 @@ entry! {
         let info: &FiInfo = object!(info.cast_const());
         // SAFETY: libfabric's rules.
         let (tx, rx) = unsafe { (look(info.tx_attr), look(info.rx_attr)) };
+        let defaults = (
+            tx.map_or(OpFlags::NONE, |tx| tx.op_flags),
+            rx.map_or(OpFlags::NONE, |rx| rx.op_flags),
+        );
+        // The program may have written there since this was offered.
+        if defaults.0.exceeds(TX_FLAGS) || defaults.1.exceeds(RX_FLAGS) {
+            return -error::BADFLAGS;
+        }
         // SAFETY: libfabric's rules.
         let source = unsafe { source_of(info, std::slice::from_ref(&domain.inner.way)) };
+        let named = with_directions(info.caps);
         let number = match domain.inner.next_endpoint(source) {
             Ok(number) => number,
             Err(refusal) => return refusal,
@@ -322,9 +332,10 @@ entry! {
         let inner = EpInner {
             domain: Arc::clone(&domain.inner),
             number,
-            caps: with_initiators(with_directions(info.caps)),
-            tx_flags: Defaults::new(tx.map_or(OpFlags::NONE, |tx| tx.op_flags)),
-            rx_flags: Defaults::new(rx.map_or(OpFlags::NONE, |rx| rx.op_flags)),
+            caps: with_initiators(named),
+            begins: named.has_any(Caps::SEND.with(Caps::READ).with(Caps::WRITE)),
+            tx_flags: Defaults::new(defaults.0),
+            rx_flags: Defaults::new(defaults.1),
             min_multi_recv: AtomicUsize::new(MIN_MULTI_RECV),
             iov_limits: (
                 iov_limit(tx.map_or(0, |tx| tx.iov_limit)),

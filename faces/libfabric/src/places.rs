@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use emp_face::settings::Settings;
 use emp_face::ways::{Kind, Way, ways};
-use emp_link::interfaces;
+use emp_link::{Interface, interfaces};
 
 use crate::address::{EpAddress, SCHEME, parse_exact, parse_mac};
 
@@ -221,17 +221,22 @@ pub fn sources(
         (way, address)
     };
     let Some(host) = place.node else { return Ok(own.into_iter().map(plain).collect()) };
-    let found = ips(host, place.numeric);
+    let mac = parse_mac(host);
+    let all: Vec<_> = own
+        .iter()
+        .map(|way| way.interface.clone())
+        .chain(interfaces().unwrap_or_default())
+        .collect();
+    let is_called_so =
+        |one: &Interface| one.name == host || mac.is_some() && one.mac == mac && !one.loopback;
+    // Names are resolved only if they are no interface's: a resolver may take its time, and may know another such name.
+    let found = if all.iter().any(is_called_so) { Vec::new() } else { ips(host, place.numeric) };
     if found.iter().any(|ip| ip.is_loopback() || ip.is_unspecified()) && !names_loopback(&own) {
         return Ok(own.into_iter().map(plain).collect());
     }
-    let mac = parse_mac(host);
-    let all = interfaces().unwrap_or_default();
-    let meant = own.iter().map(|way| way.interface.clone()).chain(all).find(|one| {
-        one.name == host
-            || mac.is_some() && one.mac == mac && !one.loopback
-            || found.iter().any(|ip| one.addresses.contains(ip))
-    });
+    let meant = all
+        .into_iter()
+        .find(|one| is_called_so(one) || found.iter().any(|ip| one.addresses.contains(ip)));
     let Some(meant) = meant else {
         if text && found.is_empty() && is_name(host) {
             let named = |way| (way, EpAddress::named(host, port));

@@ -82,6 +82,108 @@ static void closed_in_use(void)
 	unsetenv("FI_EMP_LINGER");
 }
 
+/* A second endpoint of a side's domain, with its queue, and what the other side calls it. */
+static struct fid_ep *second(struct world *world, struct side *of, struct side *other, fi_addr_t *name)
+{
+	unsigned char address[64];
+	size_t bytes = sizeof address;
+	struct fid_ep *ep;
+
+	EQUAL(fi_endpoint(of->domain, world->info, &ep, NULL), 0);
+	EQUAL(fi_ep_bind(ep, &of->av->fid, 0), 0);
+	EQUAL(fi_ep_bind(ep, &of->cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	EQUAL(fi_enable(ep), 0);
+	EQUAL(fi_getname(&ep->fid, address, &bytes), 0);
+	EQUAL(fi_av_insert(other->av, address, 1, name, 0, NULL), 1);
+	return ep;
+}
+
+/* Takes what there is; returns how much of it tells of this operation. */
+static int told(struct side *side, const void *operation)
+{
+	struct fi_cq_err_entry error = {0};
+	struct fi_cq_tagged_entry entry;
+	int count = 0;
+
+	for (int i = 0; i < 100; i++) {
+		ssize_t result = fi_cq_read(side->cq, &entry, 1);
+		if (result == 1)
+			count += entry.op_context == operation;
+		else if (result == -FI_EAVAIL && fi_cq_readerr(side->cq, &error, 0) == 1)
+			count += error.op_context == operation;
+	}
+	return count;
+}
+
+enum half_way { RECEIVES, RECEIVES_SEVERAL, SENDS, READS, WRITES, HALF_WAYS };
+
+/* An endpoint of this side begins something with the other side's, and is closed after some time. */
+static void close_half_way(struct world *world, struct side *side, struct side *other, enum half_way what, double seconds,
+			   char *buffer, size_t bytes)
+{
+	struct iovec into = {buffer, bytes};
+	struct fi_context operation;
+	struct fi_msg several = {.msg_iov = &into, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &operation};
+	fi_addr_t name = FI_ADDR_UNSPEC;
+	struct fid_ep *ep = second(world, side, other, &name);
+	char *far = buffer + bytes;
+	struct fid_mr *region;
+
+	EQUAL(fi_mr_reg(other->domain, far, bytes, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0, &region, NULL), 0);
+	uint64_t key = fi_mr_key(region);
+	uint64_t at = world->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)far : 0;
+
+	if (what == RECEIVES)
+		EQUAL(fi_recv(ep, buffer, bytes, NULL, FI_ADDR_UNSPEC, &operation), 0);
+	else if (what == RECEIVES_SEVERAL)
+		EQUAL(fi_recvmsg(ep, &several, FI_MULTI_RECV | FI_COMPLETION), 0);
+	else if (what == SENDS)
+		EQUAL(fi_tsend(ep, buffer, bytes, NULL, side->peer, 1, &operation), 0);
+	else if (what == READS)
+		EQUAL(fi_read(ep, buffer, bytes, NULL, side->peer, at, key, &operation), 0);
+	else
+		EQUAL(fi_write(ep, buffer, bytes, NULL, side->peer, at, key, &operation), 0);
+	if (what <= RECEIVES_SEVERAL)
+		EQUAL(fi_send(other->ep, far, bytes, NULL, name, NULL), 0);
+	turn(world, seconds);
+	EQUAL(fi_close(&ep->fid), 0);
+	memset(buffer, 0xff, bytes);
+	CHECK(told(side, &operation) >= 1);
+	EQUAL(fi_close(&region->fid), 0);
+}
+
+/* What an endpoint leaves half done when it is closed is over, and its memory the application's; the others of its domain go on. */
+static void closed_half_way(void)
+{
+	enum { LARGE = 16 << 20 };
+	static const double seconds[] = {0, 3e-4, 1e-3, 3e-3};
+	struct world world;
+	char in = 0;
+	char *buffer = calloc(2, LARGE);
+
+	setenv("FI_EMP_LINGER", "1", 1);
+	world_open(&world, NULL);
+	for (int i = 0; i < 4 * HALF_WAYS; i++) {
+		struct side *closes = i & 1 ? &world.b : &world.a, *other = i & 1 ? &world.a : &world.b;
+		close_half_way(&world, closes, other, i % HALF_WAYS, seconds[i / HALF_WAYS], buffer, LARGE);
+		for (int way = 0; way < 2; way++) {
+			struct side *from = way ? other : closes, *to = way ? closes : other;
+			EQUAL(fi_trecv(to->ep, &in, 1, NULL, FI_ADDR_UNSPEC, 7, 0, &in), 0);
+			EQUAL(fi_tinject(from->ep, "x", 1, from->peer, 7), 0);
+			double end = now() + PATIENCE;
+			while (in != 'x' && now() < end)
+				turn(&world, 1e-3);
+			CHECK(in == 'x');
+			in = 0;
+			told(closes, NULL);
+			told(other, NULL);
+		}
+	}
+	world_close(&world);
+	free(buffer);
+	unsetenv("FI_EMP_LINGER");
+}
+
 /* Bytes at no address: an error, where reading or writing them would end the process. Open MPI 4.1.4 sends so from MPI_BOTTOM. */
 static void nowhere(void)
 {
@@ -214,6 +316,7 @@ void test_failures(void)
 {
 	dead_peers();
 	closed_in_use();
+	closed_half_way();
 	nowhere();
 	forked();
 	closing_flushes();

@@ -14,7 +14,7 @@ use crate::carrier::Carriers;
 use crate::counters::{Counter, Counters};
 use crate::cross::Cross;
 use crate::descriptor::{
-    ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector, Status,
+    ClaimId, Completion, OpId, PostError, ProbeInfo, ReceiveDescriptor, Selector, Status,
 };
 use crate::event::NodeEvent;
 use crate::greetings::Greetings;
@@ -160,12 +160,6 @@ impl Firmware {
         self.receive.open_endpoint(endpoint)
     }
 
-    /// Closes an endpoint: its receives end with `EndpointClosed`, its unexpected messages are given up.
-    pub fn close_endpoint(&mut self, now: Time, endpoint: u16) {
-        self.receive.close_endpoint(endpoint);
-        self.relay(now);
-    }
-
     /// Too many operations have ended that the host has not asked for.
     pub(crate) fn is_full_of_completions(&self) -> bool {
         self.send.completions.len() + self.receive.completions.len() >= COMPLETIONS_MAX
@@ -235,20 +229,6 @@ impl Firmware {
     #[inline]
     pub fn set_marked(&mut self, marked: bool) {
         self.receive.marked = marked;
-    }
-
-    /// Tries to cancel. True: a completion with `Cancelled` follows. False: too late, it ends as it will.
-    pub fn cancel(&mut self, now: Time, op: OpId) -> bool {
-        let cancelled = match op.kind() {
-            OpKind::Send => self.send.cancel(op),
-            OpKind::Receive => self.receive.cancel(op),
-            // One-sided operations end by themselves: nothing there waits for a host.
-            OpKind::Put | OpKind::Get | OpKind::Atomic | OpKind::Notified | OpKind::Undelivered => {
-                false
-            }
-        };
-        self.relay(now);
-        cancelled
     }
 
     /// Looks for the first unexpected message that `selector` accepts; with `claim` sets it aside for one receive.

@@ -14,6 +14,7 @@ mod absence;
 mod arithmetic;
 mod assembly;
 mod by_peer;
+mod cancelling;
 mod carrier;
 mod claims;
 mod contact;

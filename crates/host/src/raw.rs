@@ -227,6 +227,20 @@ impl Endpoint {
         cancelled
     }
 
+    /// Closes the endpoint before it is dropped, and ends these operations of it, which the raw API posted. Their completions, and those of all
+    /// its receives, are there when this returns: the memory of none is used any more. A send or one-sided operation that a peer may
+    /// have begun with costs what else is under way with that peer: it ends with [`Status::Unreachable`](crate::Status::Unreachable).
+    pub fn end_raw(&self, operations: impl IntoIterator<Item = RawOp>) {
+        let shared = &self.inner.node.shared;
+        let mut core = shared.lock();
+        let now = core.now();
+        if let Some(firmware) = core.firmware_mut() {
+            firmware.close_endpoint(now, self.inner.number);
+            operations.into_iter().for_each(|op| firmware.abort(now, op));
+        }
+        shared.posted(&mut core, now);
+    }
+
     /// Appends ended operations of the raw API to `into`, at most as many as its spare capacity holds; returns how many.
     /// What does not fit is kept for the next call. Makes progress if there are none.
     #[inline]

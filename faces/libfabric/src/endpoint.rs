@@ -261,22 +261,8 @@ impl EpInner {
                 Endpoint::wait_completions_of(&both, Duration::from_millis(1));
             }
         }
-        let operations: Vec<_> =
-            self.lock().slots.all().filter_map(|(_, op)| Some((op.raw?, op.tagged))).collect();
-        for (raw, tagged) in operations {
-            if tagged {
-                enabled.tagged.cancel_raw(raw)
-            } else {
-                enabled.untagged.cancel_raw(raw)
-            };
-        }
         self.lock().drop_parked();
-        self.progress();
-        if self.lock().slots.all().next().is_some() {
-            // A buffer is in use and cannot be had back in time. Its owner may free it now: the node must end.
-            log::warn("closing an endpoint with operations that cannot be ended ends its node");
-            let _ = self.domain.node().close(Duration::ZERO);
-        }
+        self.end_operations(enabled);
         for queue in [&enabled.bound.tx_cq, &enabled.bound.rx_cq].into_iter().flatten() {
             leave(&queue.endpoints, self);
         }
@@ -284,6 +270,27 @@ impl EpInner {
             leave(&counter.endpoints, self);
         }
         self.domain.counted.closing(self);
+    }
+
+    /// Ends all operations, so that the application may free its memory.
+    fn end_operations(&self, enabled: &Enabled) {
+        let raw = |of_tagged: bool| -> Vec<_> {
+            let state = self.lock();
+            let of = state.slots.all().filter(|(_, op)| op.tagged == of_tagged);
+            of.flat_map(|(_, op)| op.posted()).collect()
+        };
+        enabled.tagged.end_raw(raw(true));
+        enabled.untagged.end_raw(raw(false));
+        // Each look takes some of what has ended; what still tried to go on finds the endpoint closed.
+        let left = self.lock().slots.used();
+        for _ in 0..=left {
+            self.progress();
+        }
+        self.lock().drop_parked();
+        if self.lock().slots.all().next().is_some() {
+            log::warn("closing an endpoint with operations that cannot be ended ends its node");
+            let _ = self.domain.node().close(Duration::ZERO);
+        }
     }
 }
 

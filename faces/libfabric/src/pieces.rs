@@ -36,7 +36,7 @@ pub struct Pieces {
     /// Not posted yet.
     waiting: VecDeque<Piece>,
     /// Posted and not ended.
-    under_way: usize,
+    under_way: Vec<RawOp>,
     /// Why the first of those that failed did; nothing is posted after it.
     failed: Option<Status>,
     /// Told to the target when all is there: with the last piece, which waits for the others to end.
@@ -52,16 +52,21 @@ impl Pieces {
             let targets: Vec<_> = waiting.iter().map(|piece| piece.target).collect();
             Event::of_several(&targets, reads, data.is_some())
         });
-        Box::new(Self { waiting, under_way: 0, failed: None, data, events })
+        Box::new(Self { waiting, under_way: Vec::new(), failed: None, data, events })
     }
 
     /// True if the next piece, of which there is one, has to wait for those under way.
     fn holds_back(&self) -> bool {
-        self.data.is_some() && self.waiting.len() == 1 && self.under_way > 0
+        self.data.is_some() && self.waiting.len() == 1 && !self.under_way.is_empty()
+    }
+
+    /// Those that are posted.
+    pub fn under_way(&self) -> &[RawOp] {
+        &self.under_way
     }
 
     fn is_over(&self) -> bool {
-        self.under_way == 0 && (self.waiting.is_empty() || self.failed.is_some())
+        self.under_way.is_empty() && (self.waiting.is_empty() || self.failed.is_some())
     }
 }
 
@@ -183,7 +188,7 @@ impl State {
         let Some(Operation { kind: Kind::Pieces { pieces, .. }, .. }) = self.slots.get(slot) else {
             return 0;
         };
-        if pieces.under_way > 0 {
+        if !pieces.under_way.is_empty() {
             return 0;
         }
         self.slots.remove(slot);
@@ -200,9 +205,9 @@ impl State {
             let last = pieces.waiting.len() == 1;
             let data = pieces.data.filter(|_| last);
             match post(enabled, piece, data, slot as u64) {
-                Ok(_) => {
+                Ok(raw) => {
                     pieces.waiting.pop_front();
-                    pieces.under_way += 1;
+                    pieces.under_way.push(raw);
                 }
                 Err(refused) => return Some(refused),
             }
@@ -221,7 +226,9 @@ impl State {
         let Some(Operation { kind: Kind::Pieces { pieces, .. }, .. }) = self.slots.get(slot) else {
             return;
         };
-        pieces.under_way = pieces.under_way.saturating_sub(1);
+        if let Some(at) = pieces.under_way.iter().position(|raw| *raw == completion.op) {
+            pieces.under_way.swap_remove(at);
+        }
         if completion.status != Status::Ok {
             pieces.failed.get_or_insert(completion.status);
         }
@@ -237,7 +244,7 @@ impl State {
         if let Some(refused) = refused {
             if refusal(refused) != EAGAIN {
                 pieces.failed.get_or_insert(Status::EndpointClosed);
-            } else if pieces.under_way == 0 {
+            } else if pieces.under_way.is_empty() {
                 // Otherwise the end of what is under way tries again.
                 self.parked.push(slot);
                 return;

@@ -22,7 +22,7 @@ pub enum Kind {
         /// The bytes, if the application has its buffer back already.
         _copy: Option<Box<[u8]>>,
     },
-    /// A read or write of several runs of remote memory.
+    /// A one-sided operation of several runs of memory.
     Pieces {
         /// Flags of its completion.
         told: CqFlags,
@@ -59,6 +59,15 @@ pub struct Operation {
 }
 
 impl Operation {
+    /// What of it is posted.
+    pub fn posted(&self) -> impl Iterator<Item = RawOp> {
+        let pieces = match &self.kind {
+            Kind::Pieces { pieces, .. } => pieces.under_way(),
+            _ => &[],
+        };
+        self.raw.iter().chain(pieces).copied()
+    }
+
     /// It is for a peer to end, not for a message that comes.
     pub fn is_send(&self) -> bool {
         matches!(

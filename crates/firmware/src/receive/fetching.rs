@@ -68,6 +68,12 @@ impl ReceiveSide {
         self.take_fetch(op.index() & !FETCH_MARK);
     }
 
+    /// Whom the bytes of a get or fetching atomic come from, if it has not ended.
+    pub(crate) fn fetched_from(&self, op: OpId) -> Option<u32> {
+        let fetch = self.fetches.get(op.index() & !FETCH_MARK, op.generation())?;
+        (op.index() & FETCH_MARK != 0).then_some(fetch.peer)
+    }
+
     fn add_fetch(&mut self, fetch: Fetch) -> Result<(u32, u32), PostError> {
         let peer = fetch.peer;
         let (index, generation) = self.fetches.insert(fetch).ok_or(PostError::Busy)?;

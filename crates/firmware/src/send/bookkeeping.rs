@@ -213,6 +213,12 @@ impl SendSide {
         true
     }
 
+    /// Whom a message, put or atomic goes to that has not ended.
+    pub(crate) fn sent_to(&self, op: OpId) -> Option<u32> {
+        let message = self.messages.get(op.index(), op.generation())?;
+        (!message.is_told()).then_some(message.peer)
+    }
+
     /// Ends a message that has a number: the receiver still has to be told to count it (`MSG-5`).
     pub(super) fn void(&mut self, index: u32, status: Status) {
         self.report(index, status);

@@ -228,7 +228,7 @@ impl Endpoint {
     }
 
     /// Closes the endpoint before it is dropped, and ends these operations of it, which the raw API posted. Their completions, and those of all
-    /// its receives, are there when this returns: the memory of none is used any more. A send or one-sided operation that a peer may
+    /// its receives, follow as soon as no frame that waits for its link names their memory: in milliseconds. A send or one-sided operation that a peer may
     /// have begun with costs what else is under way with that peer: it ends with [`Status::Unreachable`](crate::Status::Unreachable).
     pub fn end_raw(&self, operations: impl IntoIterator<Item = RawOp>) {
         let shared = &self.inner.node.shared;

@@ -253,14 +253,8 @@ impl EpInner {
     /// application is used any more.
     fn close(self: &Arc<Self>) {
         let Some(enabled) = self.enabled.get() else { return };
-        let end = Instant::now() + self.domain.face.linger;
-        let both = [&enabled.tagged, &enabled.untagged];
-        while self.lock().slots.sends() != 0 && Instant::now() < end {
-            self.progress();
-            if self.lock().slots.sends() != 0 {
-                Endpoint::wait_completions_of(&both, Duration::from_millis(1));
-            }
-        }
+        let linger = self.domain.face.linger;
+        self.progress_until(enabled, Instant::now() + linger, |slots| slots.sends() == 0);
         self.lock().drop_parked();
         self.end_operations(enabled);
         for queue in [&enabled.bound.tx_cq, &enabled.bound.rx_cq].into_iter().flatten() {
@@ -272,6 +266,17 @@ impl EpInner {
         self.domain.counted.closing(self);
     }
 
+    /// Makes progress until the operations are as they should be, at most until `end`.
+    fn progress_until(&self, enabled: &Enabled, end: Instant, done: fn(&Operations) -> bool) {
+        while !done(&self.lock().slots) && Instant::now() < end {
+            self.progress();
+            if !done(&self.lock().slots) {
+                let both = [&enabled.tagged, &enabled.untagged];
+                Endpoint::wait_completions_of(&both, Duration::from_millis(1));
+            }
+        }
+    }
+
     /// Ends all operations, so that the application may free its memory.
     fn end_operations(&self, enabled: &Enabled) {
         let raw = |of_tagged: bool| -> Vec<_> {
@@ -281,11 +286,8 @@ impl EpInner {
         };
         enabled.tagged.end_raw(raw(true));
         enabled.untagged.end_raw(raw(false));
-        // Each look takes some of what has ended; what still tried to go on finds the endpoint closed.
-        let left = self.lock().slots.used();
-        for _ in 0..=left {
-            self.progress();
-        }
+        // What still tries to go on finds the endpoint closed; a frame that waits for its link may delay an end.
+        self.progress_until(enabled, Instant::now() + ENDS_WITHIN, |slots| slots.used() == 0);
         self.lock().drop_parked();
         if self.lock().slots.all().next().is_some() {
             log::warn("closing an endpoint with operations that cannot be ended ends its node");
@@ -293,6 +295,9 @@ impl EpInner {
         }
     }
 }
+
+/// How long operations that were ended may take to be over: a hundred times what a frame may wait for its link, as machines stand still.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Segments of an operation; none named: all there can be.
 fn iov_limit(named: usize) -> usize {

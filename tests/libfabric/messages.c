@@ -316,6 +316,47 @@ static void multi_receive(void)
 	world_close(&world);
 }
 
+/* Messages of no bytes fill no buffer. More of them than a queue holds wait where they are while only a counter is looked at, and
+ * none is lost. */
+static void multi_receive_of_nothing(void)
+{
+	enum { MANY = 4 * 16384 + 5000 };
+	struct iovec iov = {calloc(1, 64), 64};
+	struct fi_msg message = {&iov, NULL, 1, FI_ADDR_UNSPEC, NULL, 0};
+	struct fi_cq_tagged_entry entry;
+	struct fid_cntr *counter;
+	struct world world;
+	uint64_t sent = 0, got = 0;
+	size_t least = 1;
+	double end = now() + PATIENCE;
+
+	world_open(&world, &(struct options){.disabled = 1});
+	EQUAL(fi_cntr_open(world.b.domain, NULL, &counter, NULL), 0);
+	EQUAL(fi_ep_bind(world.b.ep, &counter->fid, FI_SEND), 0);
+	EQUAL(fi_setopt(&world.b.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least), 0);
+	EQUAL(fi_enable(world.a.ep), 0);
+	EQUAL(fi_enable(world.b.ep), 0);
+	EQUAL(fi_recvmsg(world.b.ep, &message, FI_MULTI_RECV), 0);
+	while (sent < MANY && now() < end) {
+		ssize_t result = fi_injectdata(world.a.ep, NULL, 0, sent, world.a.peer);
+		if (result == -FI_EAGAIN)
+			fi_cq_read(world.a.cq, NULL, 0);
+		else if (result != 0)
+			break;
+		sent += result == 0;
+		fi_cntr_read(counter);
+	}
+	EQUAL(sent, MANY);
+	for (; got < MANY && next(&world, &world.b, &entry) == 1 && entry.data == got; got++)
+		;
+	EQUAL(got, MANY);
+	EQUAL(fi_close(&world.b.ep->fid), 0);
+	EQUAL(fi_close(&counter->fid), 0);
+	EQUAL(fi_endpoint(world.b.domain, world.info, &world.b.ep, NULL), 0);
+	world_close(&world);
+	free(iov.iov_base);
+}
+
 /* Two buffers: the second takes nothing before the first is used up. */
 static void two_multi_receives(void)
 {
@@ -440,6 +481,7 @@ void test_messages(void)
 	to_oneself_and_unexpected();
 	directed();
 	multi_receive();
+	multi_receive_of_nothing();
 	two_multi_receives();
 	cancelled_by_context();
 }

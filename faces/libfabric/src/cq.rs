@@ -107,6 +107,12 @@ impl CqInner {
         self.count.load(Ordering::Relaxed) >= self.depth
     }
 
+    /// True if it holds more than [`push_unasked`](Self::push_unasked) puts there.
+    #[inline]
+    pub fn is_overfull(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > OVERRUN * self.depth
+    }
+
     #[inline]
     pub fn push(&self, entry: Ended) {
         let mut ended = self.lock();

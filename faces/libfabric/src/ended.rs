@@ -26,7 +26,11 @@ impl State {
     /// Makes progress and deals with what has ended.
     #[inline]
     pub fn progress(&mut self, ep: &EpInner, enabled: &Enabled) {
-        Endpoint::poll_completions_of(&[&enabled.tagged, &enabled.untagged], &mut self.completions);
+        // A buffer for several messages takes as many as peers send, of no bytes too: what its queue cannot be expected to hold
+        // stays with the node, which takes no more then.
+        let held = enabled.bound.rx_cq.as_ref().is_some_and(|queue| queue.is_overfull());
+        let both = [&enabled.tagged, &enabled.untagged];
+        Endpoint::poll_completions_of(if held { &both[..1] } else { &both }, &mut self.completions);
         if !self.completions.is_empty() {
             let mut completions = std::mem::take(&mut self.completions);
             for completion in &completions {

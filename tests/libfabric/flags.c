@@ -64,6 +64,10 @@ static void no_such_flags_of_operations(void)
 	EQUAL(flags, FI_DELIVERY_COMPLETE);
 	/* Of tagged receives it is another capability's, and without that one buffer is one message's. */
 	EQUAL(fi_trecvmsg(world.b.ep, &message, FI_MULTI_RECV), -FI_EBADFLAGS);
+	/* Without its trigger it would be another operation. */
+	EQUAL(fi_trecvmsg(world.b.ep, &message, FI_TRIGGER), -FI_EINVAL);
+	message.addr = world.a.peer;
+	EQUAL(fi_tsendmsg(world.a.ep, &message, FI_TRIGGER), -FI_EINVAL);
 	flags = FI_RECV | FI_MULTI_RECV;
 	EQUAL(fi_control(&world.b.ep->fid, FI_SETOPSFLAG, &flags), 0);
 	EQUAL(fi_trecv(world.b.ep, got, sizeof got, NULL, FI_ADDR_UNSPEC, 3, 0, NULL), 0);

@@ -87,10 +87,13 @@ kind! {
 kind! {
     /// Flags that an operation is posted with.
     OpFlags {
+        MULTICAST = 1 << 5;
         MULTI_RECV = 1 << 16;
         REMOTE_CQ_DATA = 1 << 17;
         MORE = 1 << 18;
         PEEK = 1 << 19;
+        /// Begun by a counter, or (the second bit) by a device.
+        TRIGGERS = 1 << 20 | 1 << 44;
         FENCE = 1 << 21;
         COMPLETION = 1 << 24;
         INJECT = 1 << 25;

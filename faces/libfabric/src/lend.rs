@@ -11,8 +11,9 @@ use crate::transfer::EINVAL;
 const WAITS: OpFlags =
     OpFlags::DELIVERY_COMPLETE.with(OpFlags::MATCH_COMPLETE).with(OpFlags::TRANSMIT_COMPLETE);
 
-/// Flags that an operation may not have: nothing keeps their promise.
-const REFUSED: OpFlags = OpFlags::FENCE.with(OpFlags::COMMIT_COMPLETE);
+/// Flags that an operation may not have: nothing keeps their promise, or it would be another operation without them.
+const REFUSED: OpFlags =
+    OpFlags::FENCE.with(OpFlags::COMMIT_COMPLETE).with(OpFlags::TRIGGERS).with(OpFlags::MULTICAST);
 
 /// True if the flags ask for what is not to be had.
 #[inline]

@@ -12,7 +12,7 @@ use crate::ended::{end_send, found, hand_over, nothing};
 use crate::endpoint::{Enabled, EpInner, State, tagged_number, untagged_number};
 use crate::flags::{Caps, OpFlags};
 use crate::info::{DEPTH_MAX, IOV_LIMIT};
-use crate::lend::{Lent, lend};
+use crate::lend::{Lent, is_refused, lend};
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
 
@@ -192,6 +192,9 @@ impl EpInner {
             return EAGAIN;
         }
         let flags = receive.flags.unwrap_or_else(|| self.rx_flags.get());
+        if is_refused(flags) {
+            return EINVAL;
+        }
         let operation = Operation {
             kind: Kind::Receive,
             raw: None,

@@ -100,13 +100,15 @@ pub fn wait_any(
     left: Option<Duration>,
 ) {
     let time = left.map_or(SLICE, |left| left.min(SLICE));
-    let enabled: Vec<_> = endpoints.iter().filter_map(|endpoint| endpoint.enabled.get()).collect();
-    let nodes: Vec<_> = enabled.iter().flat_map(|e| [&e.tagged, &e.untagged]).collect();
+    // The nudges are those of this domain's node, and so are the endpoints that can be slept on.
+    let (here, elsewhere): (Vec<_>, Vec<_>) =
+        endpoints.iter().partition(|one| std::ptr::eq(&*one.domain, domain));
+    let enabled = here.iter().filter_map(|endpoint| endpoint.enabled.get());
+    let nodes: Vec<_> = enabled.flat_map(|e| [&e.tagged, &e.untagged]).collect();
     if nodes.is_empty() {
         std::thread::sleep(time.min(SLICE_OF_SEVERAL));
         return;
     }
-    let all_here = endpoints.iter().all(|one| std::ptr::eq(&*one.domain, domain));
-    let time = if all_here { time } else { time.min(SLICE_OF_SEVERAL) };
+    let time = if elsewhere.is_empty() { time } else { time.min(SLICE_OF_SEVERAL) };
     Endpoint::wait_completions_unless_nudged(&nodes, nudges, time);
 }

@@ -31,7 +31,11 @@ static void no_such_flags(void)
 	EQUAL(fi_cntr_open(world.a.domain, &cntr_attr, &cntr, NULL), -FI_EBADFLAGS);
 	CHECK(!cntr);
 	EQUAL(fi_av_open(world.a.domain, &av_attr, &av, NULL), 0);
+	eq_attr.flags = FI_PEER;
+	EQUAL(fi_eq_open(world.fabric, &eq_attr, &eq, NULL), -FI_EBADFLAGS);
+	eq_attr.flags = FI_WRITE | FI_AFFINITY;
 	EQUAL(fi_eq_open(world.fabric, &eq_attr, &eq, NULL), 0);
+	EQUAL(fi_eq_write(eq, FI_NOTIFY, NULL, 4, 0), -FI_EINVAL);
 	EQUAL(fi_av_bind(av, &eq->fid, FI_EVENT), -FI_EBADFLAGS);
 	EQUAL(fi_av_bind(av, &eq->fid, 0), 0);
 	EQUAL(fi_av_remove(world.a.av, &world.a.self, 1, FI_MORE), -FI_EBADFLAGS);

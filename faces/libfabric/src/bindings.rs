@@ -8,7 +8,9 @@ use std::ffi::{c_char, c_int, c_void};
 
 pub use libc::iovec;
 
-use crate::flags::{AvFlags, Caps, CqFlags, CqOpenFlags, Directions, InfoFlags, OpFlags};
+use crate::flags::{
+    AvFlags, Caps, CqFlags, CqOpenFlags, Directions, EqOpenFlags, InfoFlags, OpFlags,
+};
 
 /// An entry of an address vector.
 pub type FiAddr = u64;
@@ -312,7 +314,7 @@ pub struct FiCntrAttr {
 #[repr(C)]
 pub struct FiEqAttr {
     pub size: usize,
-    pub flags: u64,
+    pub flags: EqOpenFlags,
     pub wait_obj: u32,
     pub signaling_vector: c_int,
     pub wait_set: *mut c_void,

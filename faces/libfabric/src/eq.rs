@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::bindings::*;
 use crate::entry::entry;
 use crate::fabric::Fabric;
-use crate::flags::EqFlags;
+use crate::flags::{EqFlags, EqOpenFlags};
 use crate::handle::{Object, close_unused, fid, give, list, put_text, store};
 use crate::tables::{EqOps, FidOps};
 use crate::wait_objects::WaitObject;
@@ -120,7 +120,11 @@ entry! {
         fabric: &Fabric, attr: *mut FiEqAttr, into: *mut *mut Eq, context: *mut c_void,
     ) -> c_int {
         // SAFETY: libfabric's rules.
-        let wait_obj = unsafe { attr.as_ref() }.map_or(wait::NONE, |attr| attr.wait_obj);
+        let (wait_obj, flags) = unsafe { attr.as_ref() }
+            .map_or((wait::NONE, EqOpenFlags::NONE), |attr| (attr.wait_obj, attr.flags));
+        if flags.exceeds(EqOpenFlags::WRITE.with(EqOpenFlags::AFFINITY)) {
+            return -error::BADFLAGS;
+        }
         let waiting = match WaitObject::open(wait_obj) {
             Ok(waiting) => waiting,
             Err(refusal) => return refusal,
@@ -188,6 +192,9 @@ entry! {
     }
 
     fn write(eq: &Eq, event: u32, from: *const c_void, len: usize, _flags: u64) -> isize {
+        if from.is_null() && len > 0 {
+            return -(libc::EINVAL as isize);
+        }
         let bytes = list!(from.cast::<u8>(), len).to_vec();
         let written = eq.inner.push_event(Event::Good(event, bytes), EVENTS_MAX);
         if written { len as isize } else { -(error::OVERRUN as isize) }

@@ -174,6 +174,16 @@ kind! {
 }
 
 kind! {
+    /// Flags of opening an event queue.
+    EqOpenFlags {
+        /// The application adds events: each queue takes them.
+        WRITE = 1 << 9;
+        /// As with completion queues.
+        AFFINITY = 1 << 29;
+    }
+}
+
+kind! {
     /// Flags of opening a completion queue.
     CqOpenFlags {
         /// Where its interrupts are to go, which is a hint: it has none.

@@ -16,7 +16,7 @@ use crate::places::Place;
 use emp_face::log;
 use emp_face::ways::{Way, ways};
 
-/// Everything an endpoint can be asked for.
+/// What an endpoint has that is asked for nothing: all but what costs others something.
 pub const CAPS: Caps = CAPS_PRIMARY.with(CAPS_DIRECTION).with(CAPS_SECONDARY).with(CAPS_PLACE);
 const CAPS_PRIMARY: Caps = CAPS_MESSAGES.with(CAPS_REMOTE);
 const CAPS_MESSAGES: Caps = Caps::MSG.with(Caps::TAGGED);
@@ -55,7 +55,7 @@ pub const RX_FLAGS: OpFlags = OpFlags::COMPLETION.with(OpFlags::MULTI_RECV);
 pub const INJECT_BYTES: usize = 8 << 10;
 /// What arrives in the order in which it was posted: messages, and atomics.
 const ORDERS: u64 = FI_ORDER_SAS | FI_ORDER_ATOMIC;
-/// Runs of remote memory that one read or write names: what MPIs make use of.
+/// Runs of remote memory that one operation names: what MPIs make use of.
 pub const REMOTE_IOV_LIMIT: usize = 4;
 /// Segments of one operation, as offered unasked: what other providers have, and applications are tested with.
 const IOV_USUAL: usize = 4;

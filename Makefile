@@ -94,6 +94,7 @@ lint: deps wasm
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@CARGO=$(CARGO) tools/check-portable
 	@tools/check-spec
+	@tools/check-floors
 	@tests/vectors/make.py --check
 	@! grep -rn "crate::bench" crates/cli/src/report crates/cli/src/measured
 	$(CARGO) check --locked --manifest-path fuzz/Cargo.toml --target-dir $(BUILT)/../fuzz

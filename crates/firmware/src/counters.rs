@@ -235,3 +235,27 @@ impl From<Reason> for Counter {
         }
     }
 }
+
+/// A table, queue or pool of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Holding {
+    /// Its name.
+    pub name: &'static str,
+    /// Entries, or slots, in use now; of what there is for each peer, the most that one has.
+    pub held: usize,
+    /// Most that there may be.
+    pub limit: usize,
+    /// A node that has nothing to do holds none.
+    pub passing: bool,
+}
+
+impl Holding {
+    pub(crate) const fn new(name: &'static str, held: usize, limit: usize) -> Self {
+        Self { name, held, limit, passing: true }
+    }
+
+    /// Something that stays when nothing is to be done.
+    pub(crate) const fn lasting(name: &'static str, held: usize, limit: usize) -> Self {
+        Self { name, held, limit, passing: false }
+    }
+}

@@ -4,15 +4,22 @@
 use emp_wire::{AckDelay, DoneStatus, SACK_WORDS_MAX, Sequence};
 
 use crate::descriptor::Status;
-use crate::first_numbers::FirstNumbers;
 use crate::limits::REPLY_POOL_BYTES;
 use crate::memory::Segment;
 use crate::path::PathId;
 use crate::path::table::Target;
-use crate::per_peer::PerPeer;
 use crate::pool::{Chain, Pool};
-use crate::slots::Slots;
+use crate::tables::per_peer::PerPeer;
+use crate::tables::slots::Slots;
 use crate::time::Time;
+
+/// The numbers that a node's streams begin with in both directions, sequence and message numbers: 0 (`SEQ-1`, `MSG-3`), except in tests of
+/// what happens where they wrap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct FirstNumbers {
+    pub(crate) sequence: Sequence,
+    pub(crate) message: u32,
+}
 
 /// From the receive side to the send side.
 #[derive(Clone, Copy, Debug)]

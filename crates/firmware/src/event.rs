@@ -4,7 +4,7 @@ use alloc::string::String;
 
 use emp_wire::{LinkAddress, NodeId};
 
-use crate::transmit::LinkIndex;
+use crate::link::LinkIndex;
 
 /// Something that happened to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]

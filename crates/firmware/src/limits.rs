@@ -14,6 +14,12 @@ pub(crate) fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, most: usize) {
     queue.push_back(item);
 }
 
+/// The smallest frame that links must take: any header with its body, and a little payload.
+pub(crate) const FRAME_BYTES_MIN: usize = 128;
+
+/// The largest frame: its length field has 16 bits, and larger ones would make a batch's memory large for nothing.
+pub(crate) const FRAME_BYTES_MAX: usize = 16 << 10;
+
 /// Segments in one scatter/gather list. Enough for any iovec an MPI hands down at once (IOV_MAX is 1024, but MPIs pack
 /// beyond a few dozen), and small enough to be walked per frame.
 pub const SEGMENTS_MAX: usize = 256;

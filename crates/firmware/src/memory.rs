@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use emp_wire::{Checksum, LinkAddress};
 
 use crate::limits::SEGMENTS_MAX;
-use crate::transmit::LinkIndex;
+use crate::link::LinkIndex;
 
 /// A run of host memory. What an address means is the [`HostMemory`]'s business.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use emp_wire::{Checksum, LinkAddress, NodeId};
 
-use crate::slots::LOOKS;
+use crate::tables::slots::LOOKS;
 use crate::{
     CompletionMode, Config, Firmware, GetDescriptor, HostMemory, LinkIndex, LinkInfo, MemoryFault,
     Profile, ReceiveDescriptor, RemoteRegion, Segment, SegmentList, Selector, SendDescriptor,

@@ -1,6 +1,6 @@
 //! One deadline per peer, the earliest first: a binary heap whose entries can be moved.
 
-use crate::per_peer::PerPeer;
+use crate::tables::per_peer::PerPeer;
 use crate::time::Time;
 use alloc::vec::Vec;
 

@@ -7,11 +7,8 @@ use arrayvec::ArrayVec;
 use emp_wire::{LONG_FRAME_BYTES, LinkAddress, NodeId};
 
 use crate::limits::FRAME_SEGMENTS_MAX;
+use crate::link::LinkIndex;
 use crate::memory::{HostMemory, MemoryFault, Segment};
-
-/// Which of a node's links, in the order they were given at start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub struct LinkIndex(pub u8);
 
 /// Where a message may leave within its post.
 pub struct Exit<'a> {

@@ -3,11 +3,10 @@
 use alloc::boxed::Box;
 
 use crate::limits::PATHS_MAX;
+use crate::link::{LinkCost, LinkIndex, LinkInfo};
 use crate::path::learned::Learned;
 use crate::path::lengths::Lengths;
-use crate::path::link_info::{LinkCost, LinkInfo};
 use crate::path::{PathId, Way};
-use crate::transmit::LinkIndex;
 
 /// What frames cost by each of the node's links.
 pub(crate) struct Costs {

@@ -5,9 +5,9 @@ use alloc::boxed::Box;
 
 use emp_wire::Largest;
 
-use crate::engine::{FRAME_BYTES_MAX, FRAME_BYTES_MIN};
-use crate::path::link_info::LinkInfo;
-use crate::transmit::LinkIndex;
+use crate::limits::{FRAME_BYTES_MAX, FRAME_BYTES_MIN};
+use crate::link::LinkIndex;
+use crate::link::LinkInfo;
 
 /// Of one link, in bytes.
 #[derive(Clone, Copy)]
@@ -92,7 +92,7 @@ impl Lengths {
     }
 
     /// A link takes so much from now on, and no more than at the start. It is one of the node's.
-    pub(super) fn set(&mut self, link: LinkIndex, bytes: usize) {
+    pub(crate) fn set(&mut self, link: LinkIndex, bytes: usize) {
         let link = &mut self.links[usize::from(link.0)];
         link.takes = bytes.min(link.most.into()) as u16;
         self.note_told();

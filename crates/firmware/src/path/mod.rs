@@ -7,21 +7,16 @@
 use emp_wire::LinkAddress;
 
 use crate::limits::PATHS_MAX;
-use crate::transmit::LinkIndex;
+use crate::link::LinkIndex;
 
 pub(crate) mod choice;
 pub(crate) mod congestion;
 pub(crate) mod learned;
 pub(crate) mod lengths;
-pub(crate) mod limited;
-pub(crate) mod link_info;
 pub(crate) mod mtu;
-mod of_peer;
 pub(crate) mod pacing;
 pub(crate) mod recovery;
-pub(crate) mod routes;
 pub(crate) mod rtt;
-mod seek;
 mod serial;
 pub(crate) mod table;
 pub(crate) mod unit;

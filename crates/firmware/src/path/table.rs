@@ -9,10 +9,10 @@ use emp_wire::LinkAddress;
 use hashbrown::HashMap;
 
 use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX, SEEKS_MAX};
+use crate::link::LinkIndex;
 use crate::path::learned::Learned;
 use crate::path::{PathId, Way};
 use crate::time::{Span, Time};
-use crate::transmit::LinkIndex;
 
 /// First interval between the questions of one search for a path, which doubles: a LAN answers well within it.
 const SEEK_INTERVAL: Span = Span::ms(1);

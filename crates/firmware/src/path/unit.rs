@@ -7,17 +7,13 @@
 
 use alloc::collections::VecDeque;
 
-use emp_wire::{Epoch, Header, Hello, LONG_FRAME_BYTES, LinkAddress, ReplyWord};
+use emp_wire::{LONG_FRAME_BYTES, LinkAddress, ReplyWord};
 use hashbrown::HashMap;
 
-use crate::counters::Counter;
-use crate::engine::Firmware;
-use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX, WINDOW_FRAMES};
-use crate::path::of_peer::set_bits;
-use crate::path::{PathId, Way};
-use crate::peers::Peers;
+use crate::limits::{FURTHER_PATHS_MAX, WINDOW_FRAMES};
+use crate::link::{LinkIndex, set_bits};
+use crate::path::Way;
 use crate::time::{Span, Time};
-use crate::transmit::LinkIndex;
 
 /// Payload bytes of the longest frame.
 pub(crate) const LONG_FRAGMENT_BYTES: u16 = (LONG_FRAME_BYTES - emp_wire::HEADER_BYTES) as u16;
@@ -63,11 +59,11 @@ pub(crate) const fn room_bytes(usual_bytes: u16, long: bool, deep: bool) -> u32 
 }
 
 /// What is known of long frames by a path.
-struct Unit {
+pub(crate) struct Unit {
     to: LinkAddress,
-    open: bool,
+    pub(crate) open: bool,
     /// The peer has said that it has room for many.
-    deep: bool,
+    pub(crate) deep: bool,
     /// Since when, if it is open.
     since: Time,
     /// When it may be asked about again, if it is not.
@@ -122,7 +118,7 @@ impl Units {
     }
 
     /// A link has begun or ceased to carry them. True if that is news.
-    fn set(&mut self, link: LinkIndex, carries: bool) -> bool {
+    pub(crate) fn set(&mut self, link: LinkIndex, carries: bool) -> bool {
         let bit = 1u64.checked_shl(link.0.into()).unwrap_or(0);
         let before = self.links;
         self.links = if carries { before | bit } else { before & !bit };
@@ -130,7 +126,7 @@ impl Units {
         self.links != before
     }
 
-    fn unit(&self, peer: u32, (link, to): Way<'_>) -> Option<&Unit> {
+    pub(crate) fn unit(&self, peer: u32, (link, to): Way<'_>) -> Option<&Unit> {
         self.paths.get(&(peer, link)).filter(|unit| unit.to == *to)
     }
 
@@ -144,7 +140,13 @@ impl Units {
     }
 
     /// Begins to ask. `nonce` is nobody else's.
-    fn ask(&mut self, now: Time, peer: u32, (link, to): (LinkIndex, LinkAddress), nonce: u64) {
+    pub(crate) fn ask(
+        &mut self,
+        now: Time,
+        peer: u32,
+        (link, to): (LinkIndex, LinkAddress),
+        nonce: u64,
+    ) {
         let full = self.paths.len() >= FURTHER_PATHS_MAX && !self.paths.contains_key(&(peer, link));
         if full || self.asks.len() >= ASKS_MAX {
             return;
@@ -158,7 +160,7 @@ impl Units {
     }
 
     /// The next question that is due: whom to ask, by which link and nonce. Those that nobody answered end.
-    fn pop_due(&mut self, now: Time) -> Option<(u32, LinkIndex, u64)> {
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<(u32, LinkIndex, u64)> {
         loop {
             let at = self.asks.iter().position(|ask| ask.next <= now)?;
             let ask = &mut self.asks[at];
@@ -175,7 +177,7 @@ impl Units {
     }
 
     /// A peer is asked no more by this link for now: nothing was found.
-    fn abandon(&mut self, peer: u32, link: LinkIndex) {
+    pub(crate) fn abandon(&mut self, peer: u32, link: LinkIndex) {
         self.asks.retain(|ask| (ask.peer, ask.link) != (peer, link));
     }
 
@@ -185,7 +187,7 @@ impl Units {
     }
 
     /// Long frames do not get through to a peer by this link any more, or did not.
-    fn fail(&mut self, now: Time, peer: u32, link: LinkIndex) {
+    pub(crate) fn fail(&mut self, now: Time, peer: u32, link: LinkIndex) {
         let Some(unit) = self.paths.get_mut(&(peer, link)) else { return };
         if unit.open && now.since(unit.since) >= SOUND_AFTER {
             unit.failures = 0;
@@ -200,7 +202,7 @@ impl Units {
     }
 
     /// What failed before says nothing any more: the next train asks, and what is asked already is asked anew.
-    fn forgive(&mut self, now: Time, peer: u32) {
+    pub(crate) fn forgive(&mut self, now: Time, peer: u32) {
         for ask in self.asks.iter_mut().filter(|ask| ask.peer == peer) {
             (ask.next, ask.tries) = (now, 0);
         }
@@ -212,7 +214,7 @@ impl Units {
     }
 
     /// A question was answered by this word: with how many bytes it has arrived. False: there is no such question.
-    fn answered(&mut self, now: Time, peer: u32, nonce: u64, word: u32) -> bool {
+    pub(crate) fn answered(&mut self, now: Time, peer: u32, nonce: u64, word: u32) -> bool {
         let ReplyWord { arrived_bytes, room_for_many } = ReplyWord::parse(word);
         let at = self.asks.iter().position(|ask| (ask.peer, ask.nonce) == (peer, nonce));
         let Some(at) = at.filter(|_| usize::from(arrived_bytes) >= LONG_FRAME_BYTES) else {
@@ -231,105 +233,6 @@ impl Units {
             > 0
         {
             self.asks.retain(|ask| ask.peer != peer);
-        }
-    }
-}
-
-impl Peers {
-    /// Interfaces between this node and a peer take longer frames again: paths that failed before are looked for as if for the first
-    /// time (`LIMIT-2`).
-    pub(crate) fn forgive_paths(&mut self, now: Time, index: u32) {
-        self.units.forgive(now, index);
-        self.table.forgive(now, index);
-    }
-
-    /// After a change of a peer's paths, or of what is known of them: notes by which long frames get through.
-    pub(crate) fn look_for_long(&mut self, index: u32) {
-        let (mut long, mut deep) = (0, 0);
-        if self.units.any() {
-            for (path, way) in self.paths(index).each() {
-                let unit = self.units.unit(index, way).filter(|unit| unit.open);
-                if let Some(unit) = unit.filter(|_| self.units.carries(way.0)) {
-                    long |= path.bit();
-                    deep |= if unit.deep { path.bit() } else { 0 };
-                }
-            }
-        }
-        let long = long | deep << PATHS_MAX;
-        if core::mem::replace(&mut self[index].long, long) != long {
-            self.table.unlearn(index);
-        }
-    }
-}
-
-impl Firmware {
-    /// A link has begun or ceased to carry long frames ([`LinkInfo::long_frames`](crate::LinkInfo::long_frames)).
-    pub fn set_long_frames(&mut self, link: LinkIndex, carries: bool) {
-        let able =
-            self.links.get(usize::from(link.0)).is_some() && self.profile.takes_long_frames();
-        if self.peers.units.set(link, carries && able) {
-            for peer in 0..self.peers.len() {
-                self.peers.look_for_long(peer);
-            }
-        }
-    }
-
-    /// Asks whether long frames get through to a peer by a path, unless that is known.
-    pub(crate) fn seek_long(&mut self, now: Time, peer: u32, path: PathId) {
-        let way = self.peers.paths(peer).way(path).map(|(link, to)| (link, *to));
-        let Some((link, to)) = way.filter(|_| self.closing.is_none()) else { return };
-        if self.peers.units.may_ask(now, peer, (link, &to)) {
-            let nonce = self.routes.draw();
-            self.peers.units.ask(now, peer, (link, to), nonce);
-            self.run_long_questions(now);
-        }
-    }
-
-    /// Asks the questions that are due (`LONG-2`).
-    pub(crate) fn run_long_questions(&mut self, now: Time) {
-        while self.routes.has_room() {
-            let Some((peer, link, nonce)) = self.peers.units.pop_due(now) else { return };
-            let by = |(_, (by, _)): &(PathId, Way<'_>)| *by == link;
-            let way = self.peers.paths(peer).each().find(by).map(|(path, (_, to))| (path, *to));
-            let entry = &self.peers[peer];
-            let Some((path, to)) = way.filter(|_| entry.remote_epoch != Epoch::UNKNOWN) else {
-                self.peers.units.forget(peer);
-                continue;
-            };
-            if !self.send.has_room_for_long(peer, path, (link, &to)) {
-                self.peers.units.abandon(peer, link);
-                continue;
-            }
-            self.ask_by(nonce, (link, to), peer, LONG_FRAME_BYTES as u16);
-        }
-    }
-
-    /// Takes a reply that answers a question of this kind. False: it does not.
-    pub(crate) fn answers_for_long(
-        &mut self,
-        now: Time,
-        peer: u32,
-        header: &Header,
-        hello: &Hello,
-    ) -> bool {
-        if !self.peers.units.answered(now, peer, hello.nonce, header.word) {
-            return false;
-        }
-        let before = self.peers[peer].long;
-        self.peers.look_for_long(peer);
-        self.send.long_opened(now, peer, self.peers[peer].long & !before);
-        self.counters.count(Counter::LongOpened);
-        true
-    }
-
-    /// Too many long frames to a peer were lost by a path (`LONG-4`).
-    pub(crate) fn long_failed(&mut self, now: Time, peer: u32, path: PathId) {
-        let paths = self.peers.paths(peer);
-        let link = paths.way(path).filter(|_| paths.is_long(path)).map(|(link, _)| link);
-        if let Some(link) = link {
-            self.peers.units.fail(now, peer, link);
-            self.peers.look_for_long(peer);
-            self.counters.count(Counter::LongClosed);
         }
     }
 }

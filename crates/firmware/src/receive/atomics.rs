@@ -6,10 +6,10 @@ use emp_wire::DoneStatus;
 use super::bookkeeping::Outcome;
 use super::puts::wanted;
 use super::{Incoming, Place, ReceiveSide, Wants};
-use crate::arithmetic;
 use crate::counters::Counter;
 use crate::cross::{Control, Cross, ToSend};
 use crate::memory::HostMemory;
+use crate::onesided::arithmetic;
 
 impl ReceiveSide {
     /// An atomic whose turn it is.

@@ -15,8 +15,8 @@ use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
 use crate::limits::{INCOMING_MAX, POOL_SLOT_BYTES, WITHOUT_ENDPOINT_MAX};
 use crate::memory::HostMemory;
+use crate::pair::milliseconds;
 use crate::path::PathId;
-use crate::peers::milliseconds;
 use crate::profile::Unexpected;
 use crate::time::Time;
 

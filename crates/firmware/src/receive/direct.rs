@@ -10,7 +10,7 @@ use super::ReceiveSide;
 use super::pulling::Puller;
 use crate::counters::Counter;
 use crate::memory::{FetchError, HostMemory, PeerMemory, Segment, SegmentList};
-use crate::peers::Peers;
+use crate::pair::Peers;
 
 /// Bytes read at a time: half a millisecond in which nothing else happens on the node.
 const FETCH_BYTES_MAX: u64 = 4 << 20;

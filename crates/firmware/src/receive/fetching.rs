@@ -8,7 +8,7 @@ use crate::counters::Counter;
 use crate::cross::{Control, GetBlock, ToSend};
 use crate::descriptor::{Completion, INDEX_BITS, OpId, OpKind, PostError, Status};
 use crate::memory::{HostMemory, SegmentList};
-use crate::remote_memory::{AtomicDescriptor, GetDescriptor, RemoteRegion};
+use crate::onesided::{AtomicDescriptor, GetDescriptor, RemoteRegion};
 
 /// Marks operations of this table: the send side has atomics of its own.
 const FETCH_MARK: u32 = 1 << (INDEX_BITS - 1);

@@ -13,7 +13,7 @@ use super::{Incoming, Place, Posted, ReceiveSide};
 use crate::counters::Counter;
 use crate::limits::PULLS_MAX;
 use crate::memory::{HostMemory, MemoryFault, Segment, SegmentList};
-use crate::slots::Slots;
+use crate::tables::slots::Slots;
 
 /// The room that a posted receive has for a message: its buffer from this byte on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

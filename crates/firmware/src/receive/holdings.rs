@@ -1,11 +1,11 @@
 //! What the receive side holds now ([`Firmware::holdings`](crate::Firmware::holdings)).
 
 use super::ReceiveSide;
+use crate::counters::Holding;
 use crate::limits::{
     COMPLETIONS_MAX, EARLY_MAX, GETS_MAX, INCOMING_MAX, NOTIFICATIONS_MAX, PULLS_MAX, RECEIVES_MAX,
     WITHOUT_ENDPOINT_MAX,
 };
-use crate::usage::Holding;
 
 impl ReceiveSide {
     pub(crate) fn holdings(&self) -> [Holding; 9] {

@@ -31,20 +31,20 @@ use alloc::collections::VecDeque;
 use emp_wire::{AtomicOp, Datatype, DoneStatus, NodeId, NotReadyCause, Sequence};
 use hashbrown::HashMap;
 
-use crate::by_peer::{ByPeer, Links, List};
 use crate::counters::Counters;
+use crate::cross::FirstNumbers;
 use crate::cross::{Control, ToSend};
 use crate::descriptor::{Completion, Selector};
-use crate::first_numbers::FirstNumbers;
 use crate::limits::{
     GETS_MAX, INCOMING_MAX, POOL_BYTES, POOL_SEND_PERCENT, PULLS_MAX, RECEIVES_MAX,
 };
 use crate::memory::SegmentList;
 use crate::path::PathId;
-use crate::per_peer::PerPeer;
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
-use crate::slots::Slots;
+use crate::tables::by_peer::{ByPeer, Links, List};
+use crate::tables::per_peer::PerPeer;
+use crate::tables::slots::Slots;
 
 pub(crate) use acknowledge::IDLE;
 use pulling::Pulling;

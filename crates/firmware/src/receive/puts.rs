@@ -12,7 +12,7 @@ use crate::cross::{Cross, ToSend};
 use crate::descriptor::{Completion, OpId, OpKind, Status};
 use crate::limits::NOTIFICATIONS_MAX;
 use crate::memory::HostMemory;
-use crate::remote_memory::Rights;
+use crate::onesided::Rights;
 
 impl ReceiveSide {
     /// A put whose turn it is.

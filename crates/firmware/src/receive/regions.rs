@@ -12,8 +12,8 @@ use crate::cross::{Control, RegionBlock, ToSend};
 use crate::descriptor::PostError;
 use crate::limits::REGIONS_MAX;
 use crate::memory::Segment;
-use crate::remote_memory::{RegionId, Rights};
-use crate::slots::Slots;
+use crate::onesided::{RegionId, Rights};
+use crate::tables::slots::Slots;
 
 /// An exported region.
 struct Region {

@@ -7,7 +7,7 @@ use super::{SendMessage, SendSide, State, Work};
 use crate::counters::Counter;
 use crate::descriptor::Status;
 use crate::limits::NOT_READY_BACKOFF;
-use crate::slots::note_look;
+use crate::tables::slots::note_look;
 use crate::time::{Span, Time};
 
 impl SendSide {

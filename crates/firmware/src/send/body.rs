@@ -11,8 +11,8 @@ use super::plan::{Plan, Shape};
 use super::record::What;
 use crate::cross::{Control, GetBlock, RegionBlock};
 use crate::encode::Fields;
+use crate::pair::Peers;
 use crate::path::Way;
-use crate::peers::Peers;
 
 impl What {
     /// Kind, word and flags of frame `place` of its train, but for the first of a message.

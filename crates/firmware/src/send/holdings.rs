@@ -1,8 +1,8 @@
 //! What the send side holds now ([`Firmware::holdings`](crate::Firmware::holdings)).
 
 use super::SendSide;
+use crate::counters::Holding;
 use crate::limits::{BLOCKS_QUEUED_MAX, COMPLETIONS_MAX, CONTROLS_MAX, SENDS_MAX, WINDOW_FRAMES};
-use crate::usage::Holding;
 
 impl SendSide {
     pub(crate) fn holdings(&self) -> [Holding; 6] {

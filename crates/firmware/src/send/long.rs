@@ -6,8 +6,8 @@ use super::active::Active;
 use super::record::{Frame, Load, Record, What};
 use super::{SendMessage, SendPeer, SendSide};
 use crate::cross::RouteNews;
+use crate::pair::Peers;
 use crate::path::{PathId, Paths, Way};
-use crate::peers::Peers;
 use crate::time::Time;
 
 /// What the loss of a long frame counts as, against the arrival of one; and how much of that is too much. More than one lost

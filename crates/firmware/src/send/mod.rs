@@ -33,15 +33,15 @@ use alloc::collections::{BTreeSet, VecDeque};
 use emp_wire::{AtomicOp, Datatype, NodeId, Sequence};
 
 use crate::counters::Counters;
+use crate::cross::FirstNumbers;
 use crate::cross::{Control, RouteNews};
 use crate::descriptor::{Completion, OpId, OpKind, SendDescriptor, Status};
-use crate::first_numbers::FirstNumbers;
 use crate::limits::{POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
 use crate::path::rtt::Rtt;
-use crate::per_peer::PerPeer;
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
-use crate::slots::Slots;
+use crate::tables::per_peer::PerPeer;
+use crate::tables::slots::Slots;
 use crate::time::{Span, Time};
 use crate::timers::Timers;
 use active::Active;

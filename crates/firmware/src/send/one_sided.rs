@@ -11,8 +11,8 @@ use crate::cross::{Control, RegionBlock, RouteNews};
 use crate::descriptor::{CompletionMode, PostError, SendDescriptor, Status};
 use crate::limits::BLOCKS_QUEUED_MAX;
 use crate::memory::{HostMemory, SegmentList};
+use crate::onesided::{AtomicDescriptor, PutDescriptor, RemoteRegion};
 use crate::pool::Chain;
-use crate::remote_memory::{AtomicDescriptor, PutDescriptor, RemoteRegion};
 use crate::time::Time;
 
 impl PutDescriptor {

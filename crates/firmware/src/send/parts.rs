@@ -10,8 +10,8 @@ use emp_wire::Sequence;
 use super::SendSide;
 use super::record::{Piece, Record, What};
 use crate::encode::{INLINE_PAYLOAD_BYTES, INLINE_PAYLOAD_BYTES_OF_TRAINS};
+use crate::link::LinkIndex;
 use crate::path::{Paths, Way};
-use crate::transmit::LinkIndex;
 
 /// Payload bytes of the shortest part. One call's fixed costs at both ends (about 3 µs) are what copying and checking 16 KB take,
 /// so shorter ones would cost more than they let overlap: 64 KB in two parts take 22.5 µs, in three 25.

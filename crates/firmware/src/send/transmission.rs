@@ -14,10 +14,10 @@ use crate::descriptor::Status;
 use crate::encode::{EncodeError, Line};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::{HostMemory, Segment};
+use crate::pair::Peers;
 use crate::path::table::Target;
 use crate::path::unit::room_bytes;
 use crate::path::{PathId, Paths, Way, pacing};
-use crate::peers::Peers;
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 

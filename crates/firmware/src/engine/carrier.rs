@@ -4,10 +4,10 @@
 use alloc::vec::Vec;
 
 use crate::engine::Firmware;
+use crate::link::LinkIndex;
+use crate::pair::Peers;
 use crate::path::Paths;
-use crate::peers::Peers;
 use crate::time::{Span, Time};
-use crate::transmit::LinkIndex;
 
 /// How many times the unreachable time a carrier may be away without counting as silence. A card that is reset is without one for
 /// seconds, and a cable that somebody plugs into another port for half a minute; who waits longer is told what is wrong.

@@ -7,10 +7,10 @@ use crate::counters::Counter;
 use crate::engine::Firmware;
 use crate::event::NodeEvent;
 use crate::limits::SLICED_FOR_BYTES_MIN;
+use crate::link::LinkIndex;
+use crate::pair::milliseconds;
 use crate::path::PathId;
-use crate::peers::{Peers, milliseconds};
 use crate::time::Time;
-use crate::transmit::LinkIndex;
 
 impl Firmware {
     /// Frames of more than so many bytes fit a link no longer: new ones are no longer there, what was cut before leaves in slices, and
@@ -154,17 +154,5 @@ impl Firmware {
             let to = *to;
             self.ask_peer(link, to, peer);
         }
-    }
-}
-
-impl Peers {
-    /// Frames of more than so many bytes fit a path by this link no longer. True if they did before.
-    pub(super) fn shorten(&mut self, index: u32, link: LinkIndex, bytes: u16) -> bool {
-        let path = self.path_of(index, link);
-        let shorter = bytes < self.bytes_by(index, path);
-        if shorter {
-            self.set_bytes_by(index, path, bytes);
-        }
-        shorter
     }
 }

@@ -5,9 +5,9 @@ use emp_wire::{Epoch, Header, Hello, LinkAddress, ReplyWord};
 use crate::counters::Counter;
 use crate::engine::Firmware;
 use crate::event::NodeEvent;
+use crate::link::LinkIndex;
 use crate::path::table::{Question, Target};
 use crate::time::Time;
-use crate::transmit::LinkIndex;
 
 impl Firmware {
     /// A link has ceased to carry several frames in one call, or does so again ([`LinkInfo::segments`](crate::LinkInfo::segments)): trains

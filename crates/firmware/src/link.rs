@@ -3,7 +3,19 @@
 use emp_wire::LinkAddress;
 
 use crate::limits::PATHS_MAX;
-use crate::transmit::LinkIndex;
+
+/// Which of a node's links, in the order they were given at start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct LinkIndex(pub u8);
+
+/// Links whose bits are set.
+pub(crate) fn set_bits(mut bits: u64) -> impl Iterator<Item = LinkIndex> {
+    core::iter::from_fn(move || {
+        let link = bits.trailing_zeros();
+        bits &= bits.checked_sub(1)?;
+        Some(LinkIndex(link as u8))
+    })
+}
 
 /// What the firmware must know of a link. Its place in [`Config::links`](crate::Config::links) is its [`LinkIndex`](crate::LinkIndex).
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,5 @@
 //! Finding nodes (V26, V27): hellos, their answers, and who is being looked for. Routes themselves are cached per peer in
-//! [`peers`](crate::peers), at both ends and at no one else.
+//! [`peers`](crate::pair::peers), at both ends and at no one else.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -8,9 +8,9 @@ use emp_wire::{Epoch, Flags, Header, Kind, LinkAddress, NodeId, Sequence};
 use hashbrown::HashMap;
 
 use crate::limits::{DISCOVERIES_MAX, REPLIES_MAX, push_bounded};
-use crate::searches::Searches;
-use crate::siphash::SipKey;
-use crate::transmit::LinkIndex;
+use crate::link::LinkIndex;
+use crate::pair::searches::Searches;
+use crate::pair::siphash::SipKey;
 
 /// Addresses kept per node that someone told us of.
 const HINTS_MAX: usize = 4;

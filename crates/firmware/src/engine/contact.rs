@@ -11,13 +11,14 @@ use crate::descriptor::Status;
 use crate::encode;
 use crate::engine::Firmware;
 use crate::event::NodeEvent;
+use crate::link::LinkIndex;
+use crate::pair::routes::Contact;
+use crate::pair::searches::DueSearch;
+use crate::pair::{mark, milliseconds};
 use crate::path::PathId;
-use crate::path::routes::Contact;
 use crate::path::table::Target;
-use crate::peers::{mark, milliseconds};
-use crate::searches::DueSearch;
 use crate::time::Time;
-use crate::transmit::{LinkIndex, TransmitBatch};
+use crate::transmit::TransmitBatch;
 
 /// Times that a node is asked for only where it is said to be, on links on which that is known, before everyone is asked: 3 ms, in which a
 /// LAN answers though one of the two is lost.

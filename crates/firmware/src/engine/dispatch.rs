@@ -7,18 +7,18 @@ use emp_wire::{
     verify_unsummed,
 };
 
-use crate::assembly::{SlicedFrame, Whole};
 use crate::counters::Counter;
 use crate::cross::{Explicit, RouteNews, ToSend};
 use crate::descriptor::Status;
 use crate::engine::Firmware;
+use crate::engine::assembly::{SlicedFrame, Whole};
 use crate::event::NodeEvent;
+use crate::link::LinkIndex;
 use crate::memory::HostMemory;
+use crate::pair::milliseconds;
 use crate::path::{PathId, Way};
-use crate::peers::milliseconds;
 use crate::send::{Outlet, SUSPECT_PART};
 use crate::time::{Span, Time};
-use crate::transmit::LinkIndex;
 
 /// Turns of the loopback within one poll: enough for a large message to finish its windows, and bounded all the same.
 const LOOPBACK_TURNS: usize = 64;

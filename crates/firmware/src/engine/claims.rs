@@ -8,8 +8,8 @@ use emp_wire::{Epoch, LinkAddress, NodeId};
 use crate::engine::Firmware;
 use crate::event::NodeEvent;
 use crate::limits::push_bounded;
-use crate::path::routes::Contact;
-use crate::transmit::LinkIndex;
+use crate::link::LinkIndex;
+use crate::pair::routes::Contact;
 
 /// Names remembered: a node that asks is met within a round trip, so these are the questions of one. 80 bytes each.
 const NAMES_MAX: usize = 256;

@@ -17,10 +17,10 @@ use emp_wire::{
 use crate::counters::Counter;
 use crate::encode::INLINE_PAYLOAD_BYTES_OF_TRAINS;
 use crate::engine::Firmware;
+use crate::link::LinkIndex;
 use crate::memory::{HostMemory, Segment};
 use crate::receive::{Outline, Run, Taken};
 use crate::time::Time;
-use crate::transmit::LinkIndex;
 
 /// Flags that a frame in the middle of a train may have.
 const USUAL: Flags =

@@ -8,15 +8,15 @@ use emp_wire::{Epoch, Header, LinkAddress, NodeId, Seed};
 use hashbrown::HashMap;
 
 use crate::limits::{HELLO_INTERVAL, PEERS_MAX};
+use crate::link::LinkIndex;
+use crate::link::LinkInfo;
 use crate::path::Way;
 use crate::path::choice::Costs;
 use crate::path::lengths::Lengths;
-use crate::path::link_info::LinkInfo;
 use crate::path::table::Table;
 use crate::path::unit::Units;
-use crate::per_peer::PerPeer;
+use crate::tables::per_peer::PerPeer;
 use crate::time::Time;
-use crate::transmit::LinkIndex;
 
 /// How long a peer may speak from elsewhere than its route before the route is doubted: a node with two links may use both.
 pub(crate) const ROUTE_QUIET_MS: u16 = 50;

@@ -6,11 +6,14 @@ use emp_wire::{
     ShortRest, TARGET_BYTES, store_checksum,
 };
 
+pub(crate) mod cut;
+
+use crate::link::LinkIndex;
 use crate::memory::{HostMemory, MemoryFault, Segment, SegmentList};
+use crate::pair::{Peer, Peers};
 use crate::path::Way;
-use crate::peers::{Peer, Peers};
 use crate::pool::{Chain, Pool};
-use crate::transmit::{FrameSegments, LinkIndex, Small, TransmitBatch};
+use crate::transmit::{FrameSegments, Small, TransmitBatch};
 
 /// Payloads up to this many bytes are copied next to the header: cheaper than one more gather entry, and a frame in one
 /// piece can leave by plain `send`.

@@ -3,11 +3,11 @@
 use emp_wire::LinkAddress;
 
 use crate::limits::PATHS_MAX;
+use crate::link::{LinkIndex, set_bits};
+use crate::pair::{Peer, Peers, ROUTE_QUIET_MS, mark, milliseconds};
 use crate::path::table::Target;
 use crate::path::{PathId, Paths, Way};
-use crate::peers::{Peer, Peers, ROUTE_QUIET_MS, mark, milliseconds};
 use crate::time::Time;
-use crate::transmit::LinkIndex;
 
 impl Peer {
     /// Its first path is known, and has not failed.
@@ -325,11 +325,39 @@ impl Peers {
     }
 }
 
-/// Links whose bits are set.
-pub(super) fn set_bits(mut bits: u64) -> impl Iterator<Item = LinkIndex> {
-    core::iter::from_fn(move || {
-        let link = bits.trailing_zeros();
-        bits &= bits.checked_sub(1)?;
-        Some(LinkIndex(link as u8))
-    })
+impl Peers {
+    /// Frames of more than so many bytes fit a path by this link no longer. True if they did before.
+    pub(crate) fn shorten(&mut self, index: u32, link: LinkIndex, bytes: u16) -> bool {
+        let path = self.path_of(index, link);
+        let shorter = bytes < self.bytes_by(index, path);
+        if shorter {
+            self.set_bytes_by(index, path, bytes);
+        }
+        shorter
+    }
+
+    /// Interfaces between this node and a peer take longer frames again: paths that failed before are looked for as if for the first
+    /// time (`LIMIT-2`).
+    pub(crate) fn forgive_paths(&mut self, now: Time, index: u32) {
+        self.units.forgive(now, index);
+        self.table.forgive(now, index);
+    }
+
+    /// After a change of a peer's paths, or of what is known of them: notes by which long frames get through.
+    pub(crate) fn look_for_long(&mut self, index: u32) {
+        let (mut long, mut deep) = (0, 0);
+        if self.units.any() {
+            for (path, way) in self.paths(index).each() {
+                let unit = self.units.unit(index, way).filter(|unit| unit.open);
+                if let Some(unit) = unit.filter(|_| self.units.carries(way.0)) {
+                    long |= path.bit();
+                    deep |= if unit.deep { path.bit() } else { 0 };
+                }
+            }
+        }
+        let long = long | deep << PATHS_MAX;
+        if core::mem::replace(&mut self[index].long, long) != long {
+            self.table.unlearn(index);
+        }
+    }
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
-use crate::slots::note_look;
+use crate::tables::slots::note_look;
 
 /// No entry.
 const NONE: u32 = u32::MAX;

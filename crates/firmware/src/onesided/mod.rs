@@ -1,5 +1,7 @@
 //! One-sided operations as a host posts them: exported regions, put, get, atomics (DESIGN section 4; V8, V29).
 
+pub(crate) mod arithmetic;
+
 use emp_wire::{AtomicOp, Datatype, NodeId};
 
 use crate::descriptor::CompletionMode;

@@ -5,7 +5,7 @@ use emp_wire::{Flags, Header};
 
 use crate::counters::Counter;
 use crate::engine::Firmware;
-use crate::peers::milliseconds;
+use crate::pair::milliseconds;
 use crate::time::{Span, Time};
 
 /// A turn this late shows that the node did not run. Longer than a time slice of an ordinary kernel, so that a node that

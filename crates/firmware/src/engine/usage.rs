@@ -1,36 +1,16 @@
-//! What a node holds now, against the bounds of [`limits`](crate::limits): for tests that look whether those hold.
+//! What tests ask of a node: what it holds now, against the bounds of [`limits`](crate::limits), and where its streams begin.
 
 use alloc::vec::Vec;
 
+use emp_wire::Sequence;
+
+use crate::counters::Holding;
+use crate::cross::FirstNumbers;
 use crate::engine::Firmware;
 use crate::limits::{
     ASSEMBLIES_MAX, DISCOVERIES_MAX, EVENTS_MAX, FURTHER_PATHS_MAX, PEERS_MAX, REPLIES_MAX,
     SEEKS_MAX, SIZE_SEARCHES_MAX,
 };
-
-/// A table, queue or pool of a node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Holding {
-    /// Its name.
-    pub name: &'static str,
-    /// Entries, or slots, in use now; of what there is for each peer, the most that one has.
-    pub held: usize,
-    /// Most that there may be.
-    pub limit: usize,
-    /// A node that has nothing to do holds none.
-    pub passing: bool,
-}
-
-impl Holding {
-    pub(crate) const fn new(name: &'static str, held: usize, limit: usize) -> Self {
-        Self { name, held, limit, passing: true }
-    }
-
-    /// Something that stays when nothing is to be done.
-    const fn lasting(name: &'static str, held: usize, limit: usize) -> Self {
-        Self { name, held, limit, passing: false }
-    }
-}
 
 impl Firmware {
     /// Everything that a node may hold, how much of it there is, and how much there may be. Looks through all peers.
@@ -50,5 +30,16 @@ impl Firmware {
             Holding::lasting("assemblies", self.assembly.len(), ASSEMBLIES_MAX),
         ]);
         all
+    }
+
+    /// For tests: streams begin with these numbers instead of 0, so that a test need not send 2³² frames to see them wrap. All
+    /// nodes of a test must be told the same, before they know anyone: nothing on the wire says it.
+    ///
+    /// # Panics
+    /// If a peer is known already.
+    pub fn set_first_numbers(&mut self, sequence: u32, message: u32) {
+        assert!(self.peers() == 0, "streams have begun");
+        let first = FirstNumbers { sequence: Sequence(sequence), message };
+        (self.send.first, self.receive.first) = (first, first);
     }
 }

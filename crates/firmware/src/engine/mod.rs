@@ -1,5 +1,22 @@
 //! The firmware as its caller sees it: posts, events, actions, getters.
 
+pub(crate) mod absence;
+mod assembly;
+mod cancelling;
+mod carrier;
+mod claims;
+mod contact;
+mod control_frames;
+mod dispatch;
+pub(crate) mod landing;
+mod limited;
+mod long_frames;
+mod looks;
+mod posts;
+mod seek;
+mod size_search;
+mod usage;
+
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -9,28 +26,29 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use emp_wire::{Epoch, LinkAddress, NodeId, TAG_EVERYONE};
 
-use crate::assembly::Assembly;
-use crate::carrier::Carriers;
 use crate::counters::{Counter, Counters};
 use crate::cross::Cross;
 use crate::descriptor::{
     ClaimId, Completion, OpId, PostError, ProbeInfo, ReceiveDescriptor, Selector, Status,
 };
+use crate::engine::assembly::Assembly;
+use crate::engine::carrier::Carriers;
 use crate::event::NodeEvent;
-use crate::greetings::Greetings;
 use crate::limits::{COMPLETIONS_MAX, EVENTS_MAX, PATHS_MAX, push_bounded};
+use crate::link::LinkIndex;
+use crate::link::LinkInfo;
 use crate::memory::HostMemory;
-use crate::path::link_info::LinkInfo;
+use crate::pair::Peers;
+use crate::pair::greetings::Greetings;
+use crate::pair::routes::Routes;
 use crate::path::mtu::SizeSearches;
-use crate::path::routes::Routes;
 use crate::path::unit::{HELD_MIN, Units};
 use crate::path::{PathId, PathInUse, Way};
-use crate::peers::Peers;
 use crate::profile::{Integrity, Profile};
 use crate::receive::ReceiveSide;
 use crate::send::{Outlet, SendSide};
 use crate::time::{Span, Time};
-use crate::transmit::{LinkIndex, TransmitBatch};
+use crate::transmit::TransmitBatch;
 
 /// How a node starts.
 #[derive(Clone, Debug)]
@@ -48,12 +66,6 @@ pub struct Config {
     /// Seed of all randomness: secret, as nonces are only as hard to guess as it is. Draw it from the system's generator.
     pub seed: u64,
 }
-
-/// The smallest frame that links must take: any header with its body, and a little payload.
-pub(crate) const FRAME_BYTES_MIN: usize = 128;
-
-/// The largest frame: its length field has 16 bits, and larger ones would make a batch's memory large for nothing.
-pub(crate) const FRAME_BYTES_MAX: usize = 16 << 10;
 
 /// Times after which a silent peer counts as lost that a departed one is remembered at least: it is as patient as we are, and
 /// gives up the pair within one of them, or hears of our new epoch.
@@ -95,9 +107,9 @@ pub struct Firmware {
     /// Those peers, and since when (in milliseconds, wrapping), by index.
     pub(crate) watched: Vec<(u32, u32)>,
     /// Names of those who asked for this node, until they are met.
-    pub(crate) names: crate::claims::Names,
+    pub(crate) names: claims::Names,
     /// Epochs that peers have left: who comes back to one is two.
-    pub(crate) former: crate::claims::Former,
+    pub(crate) former: claims::Former,
     /// Who was told lately that its frames miss this node.
     pub(crate) greetings: Greetings,
     /// Nothing came in for long, and what waits in the links may be as old (`CRC-5`).
@@ -144,8 +156,8 @@ impl Firmware {
             closing: None,
             watch_at: None,
             watched: Vec::new(),
-            names: crate::claims::Names::default(),
-            former: crate::claims::Former::default(),
+            names: claims::Names::default(),
+            former: claims::Former::default(),
             greetings: Greetings::new(),
             distrusts: false,
             ran_at: Time::default(),

@@ -10,7 +10,7 @@ BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 TESTED ?= $(or $(CARGO_TARGET_DIR),target)/debug
 SEEDS ?= 0..2000
 
-.PHONY: all demo test requirements test-mpi test-mpi-full test-mpi-endurance test-fabtests test-cards fuzz mutants loom bench sim lint install install-built deps browser wasm deps-mpi deps-cards clean
+.PHONY: all demo test requirements test-mpi test-mpi-full test-mpi-endurance test-libfabric test-fabtests test-cards fuzz mutants loom bench sim lint install install-built deps browser wasm deps-mpi deps-cards clean
 
 all: export EMP_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 all: deps
@@ -21,7 +21,7 @@ demo: all
 	$(BUILT)/emp demo
 
 ## Lint, loom, tests, two fuzz targets for a minute each, 1,000 new seeds of the simulator, a part of the MPI programs: under half an hour on two
-## cores. What it leaves out: test-mpi-full, test-mpi-endurance, test-fabtests, test-cards, mutants.
+## cores. What it leaves out: test-mpi-full, test-mpi-endurance, test-libfabric, test-fabtests, test-cards, mutants.
 test: requirements deps browser lint loom fuzz
 	$(CARGO) test --workspace --locked
 	$(TESTED)/emp sim --fresh 1000
@@ -54,6 +54,12 @@ test-mpi-endurance: SECONDS ?= 30
 test-mpi-endurance: deps-mpi
 	$(CARGO) build -p emp-cli -p emp-fi -p emp-mx -p emp-vmmc -p emp-vipl --locked
 	tests/mpi/endurance --built $(TESTED) $(RUNS) $(SECONDS)
+
+## The provider's own C programs on another libfabric than the system's: LIBFABRIC is the directory of its libfabric.so.1, whose
+## headers are taken if they are beside it. A minute after the build.
+test-libfabric: deps
+	@[ -n "$(LIBFABRIC)" ] || { echo "make test-libfabric LIBFABRIC=DIR: the directory of libfabric.so.1" >&2; exit 2; }
+	LIBFABRIC="$(abspath $(LIBFABRIC))" $(CARGO) test -p emp-fi --test conformance --locked
 
 ## libfabric's own tests, which no package has: FABTESTS is a tree of them that you have built (docs/guide/libfabric.md). For
 ## another libfabric than the system's, at a loss, or for a part: FABTESTS_ARGS="--libfabric DIR --loss 1 --set unit".

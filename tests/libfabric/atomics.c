@@ -329,8 +329,8 @@ void test_atomics(void)
 	world_open(&world, NULL);
 	EQUAL(fi_mr_reg(world.b.domain, &target, sizeof target, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 9, 0,
 			&region, NULL), 0);
-	for (enum fi_datatype type = 0; type < FI_DATATYPE_LAST; type++)
-		for (enum fi_op op = 0; op < FI_ATOMIC_OP_LAST; op++)
+	for (int type = 0; type < FI_DATATYPE_LAST; type++)
+		for (int op = 0; op < FI_ATOMIC_OP_LAST; op++)
 			one(&world, type, op);
 	/* All integers and floating types but long double have all that makes sense for them. */
 	EQUAL(families[0], 12 * 6 + 10 * 2 + 8 * 3);

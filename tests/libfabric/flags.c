@@ -103,7 +103,7 @@ static void capabilities_of_the_other_direction(void)
 	hints->tx_attr->caps = FI_MSG | FI_TRIGGER;
 	EQUAL(fi_getinfo(API, NULL, NULL, 0, hints, &info), -FI_ENODATA);
 	hints->tx_attr->caps = 0;
-	hints->rx_attr->caps = FI_MSG | FI_VARIABLE_MSG;
+	hints->rx_attr->caps = FI_MSG | FI_HMEM;
 	EQUAL(fi_getinfo(API, NULL, NULL, 0, hints, &info), -FI_ENODATA);
 	fi_freeinfo(hints);
 }
@@ -128,7 +128,6 @@ static void entries_of_errors(uint32_t api, int sized)
 	uint32_t kind;
 	char garbage[256];
 
-	hints->domain_attr->mr_mode = api < FI_VERSION(1, 5) ? FI_MR_UNSPEC : 0;
 	EQUAL(fi_getinfo(api, NULL, NULL, 0, hints, &info), 0);
 	fi_freeinfo(hints);
 	EQUAL(fi_fabric(info->fabric_attr, &fabric, NULL), 0);

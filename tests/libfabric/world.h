@@ -14,7 +14,8 @@
 
 #include "check.h"
 
-#define API FI_VERSION(1, 17)
+/* As programs that were built with these headers ask. */
+#define API FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION)
 /* Longest time in seconds that anything here may take before it counts as lost. */
 #define PATIENCE 20
 

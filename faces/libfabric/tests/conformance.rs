@@ -1,4 +1,5 @@
-//! The provider held to libfabric's manual pages by a C program (`tests/libfabric`), on the libfabric of this machine.
+//! The provider held to libfabric's manual pages by a C program (`tests/libfabric`), on the libfabric of this machine, or on that
+//! of the directory LIBFABRIC (`make test-libfabric`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -173,6 +174,9 @@ fn run(what: &str, options: &[&str], settings: &[(&str, &str)], wanted: &str) ->
     let (flags, tests): (Vec<&str>, Vec<&str>) =
         options.iter().partition(|option| option.starts_with("--"));
     let mut program = Command::new(script);
+    if let Some(other) = std::env::var_os("LIBFABRIC") {
+        program.arg("--libfabric").arg(other);
+    }
     program.args(flags).arg(&directory).args(tests);
     for name in ["FI_EMP_LINK", "FI_EMP_FAULT", "FI_EMP_IFACE", "FI_LOG_LEVEL", "HOST_A", "HOST_B"]
     {

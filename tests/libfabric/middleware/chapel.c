@@ -71,7 +71,7 @@ void chapel(struct job *job)
 	MUST(fi_av_insert(av, both, 4, numbers, 0, NULL), 4);
 	fi_addr_t *other = numbers + 2 * (1 - job->rank);
 
-	MUST(info->domain_attr->mr_mode & FI_MR_BASIC, 0);
+	MUST(info->domain_attr->mr_mode & MR_BASIC, 0);
 	uint64_t access = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
 	MUST(fi_mr_reg(domain, (void *)0, SIZE_MAX, access, 0, 0, 0, &mr, NULL), 0);
 	uint64_t mine[2] = {fi_mr_key(mr), (uint64_t)(uintptr_t)remote}, places[4];

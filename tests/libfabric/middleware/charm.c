@@ -26,7 +26,7 @@ void charm(struct job *job)
 	struct fi_context contexts[4];
 	struct fi_cq_tagged_entry entry;
 	/* It starts with FI_MR_SCALABLE as well, and then has no memory to read long messages into. */
-	MUST(info->domain_attr->mr_mode, FI_MR_BASIC);
+	MUST(info->domain_attr->mr_mode, MR_BASIC);
 	HOLDS(info->tx_attr->inject_size > 0);
 	MUST(fi_fabric(info->fabric_attr, &fabric, NULL), 0);
 	MUST(fi_domain(fabric, info, &domain, NULL), 0);

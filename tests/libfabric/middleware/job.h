@@ -22,6 +22,9 @@ struct job {
 	int fd;
 };
 
+/* FI_MR_BASIC, which newer headers call deprecated. */
+enum { MR_BASIC = 1 };
+
 /* Gives `mine` to the other, and has both, rank 0's first, in `both`. */
 void job_exchange(struct job *job, const void *mine, size_t bytes, void *both);
 void job_barrier(struct job *job);

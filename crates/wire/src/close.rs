@@ -1,4 +1,4 @@
-//! `close`: a node says goodbye (`CLOSE-1`). Unacknowledged: if it is lost, silence says the same, later.
+//! `close`: a node says goodbye (`CLOSE-1`). Unacknowledged: if all of them are lost, silence says the same, later.
 
 use crate::header::u64_at;
 use crate::{NodeId, Reason};

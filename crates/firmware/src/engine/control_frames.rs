@@ -12,6 +12,9 @@ use crate::receive::NotTaken;
 use crate::time::{Span, Time};
 use crate::transmit::TransmitBatch;
 
+/// Goodbyes that each peer is sent: who goes away does not stay to send them again, and of what one loses the peer would learn by silence.
+const GOODBYES: u32 = 3;
+
 /// What a refusal suggests to wait: the time in which a host that polls posts its next receive.
 const REFUSAL_BACKOFF: Span = Span::us(50);
 
@@ -32,7 +35,8 @@ impl Firmware {
             way,
             check_payload: true,
             inline_bytes: INLINE_PAYLOAD_BYTES,
-            bundles: self.profile.bundles,
+            // Several of them in one link frame would be lost together.
+            bundles: self.profile.bundles && head.kind != Kind::Close,
             room: paths.bytes(path),
             long: false,
         };
@@ -112,13 +116,19 @@ impl Firmware {
         }
     }
 
-    /// Goodbyes, once the node closes.
+    /// True if the node closes, and has not said all its goodbyes.
+    pub(crate) fn has_closes(&self) -> bool {
+        self.closing.is_some_and(|said| said < GOODBYES * self.peers.len())
+    }
+
+    /// Goodbyes, once the node closes: to all, one round after the other.
     pub(crate) fn emit_closes(&mut self, (memory, batch): (&impl HostMemory, &mut TransmitBatch)) {
-        let Some(mut next) = self.closing else { return };
         let own = self.peers.own;
-        while next < self.peers.len() && !batch.is_full() {
-            let (to, peer) = (next, &self.peers[next]);
-            next += 1;
+        while self.has_closes() && !batch.is_full() {
+            let said = self.closing.unwrap_or(0);
+            self.closing = Some(said + 1);
+            let to = said % self.peers.len();
+            let peer = &self.peers[to];
             let reachable = peer.route().is_some_and(|(_, to)| *to != LinkAddress::LOOPBACK);
             if !reachable || peer.remote_epoch == Epoch::UNKNOWN {
                 continue;
@@ -134,6 +144,5 @@ impl Firmware {
             let body = |into: &mut [u8]| Close { node: own }.emit(into);
             self.say((to, PathId::FIRST), &head, body, (memory, batch));
         }
-        self.closing = Some(next);
     }
 }

@@ -136,9 +136,13 @@ impl Firmware {
                 (self.peers.own_epoch, Epoch::UNKNOWN, seed)
             }
         };
+        // A goodbye that came before already: there is nobody to talk to (`CLOSE-1`).
+        let leaves = header.kind == Kind::Close;
         if header.destination_epoch != local.check() {
             // It speaks to an earlier incarnation: let it know of this one.
-            self.greet(now, (link, *from), header, node, known);
+            if !leaves {
+                self.greet(now, (link, *from), header, node, known);
+            }
             return Err(Counter::DropStaleDestination);
         }
         let covered = covered_bytes(header);
@@ -163,7 +167,9 @@ impl Firmware {
             self.push_event(NodeEvent::Found { node, link, address: *from, name });
         } else if remote != header.source_epoch {
             // Another incarnation, or a stale frame: only the node itself can tell (`EPOCH-3`).
-            self.challenge(now, link, *from, peer);
+            if !leaves {
+                self.challenge(now, link, *from, peer);
+            }
             return Err(Counter::DropStaleSource);
         }
         self.send.heard(peer, now);

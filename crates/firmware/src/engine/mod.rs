@@ -100,7 +100,7 @@ pub struct Firmware {
     pub(crate) events: VecDeque<NodeEvent>,
     pub(crate) loopback: TransmitBatch,
     pub(crate) scratch: Box<[u8]>,
-    /// Peers that are still to be told that this node closes: from this index on.
+    /// The node closes, and has said so many of its goodbyes.
     pub(crate) closing: Option<u32>,
     /// When peers that owe us something are looked after next.
     pub(crate) watch_at: Option<Time>,
@@ -301,7 +301,7 @@ impl Firmware {
             || !self.receive.to_send.is_empty()
             || self.receive.is_fetching()
             || !self.routes.contacts.is_empty()
-            || self.closing.is_some_and(|next| next < self.peers.len())
+            || self.has_closes()
     }
 
     /// Adds frames to `batch` until it is full or there is nothing to send now; returns how many.

@@ -1,8 +1,8 @@
-//! A node that goes away acknowledges what it has, even what it would have let wait (`CLOSE-1`).
+//! A node that goes away acknowledges what it has, even what it would have let wait, and says so more than once (`CLOSE-1`).
 
 use crate::common::Pair;
 use emp_firmware::*;
-use emp_wire::{Flags, Header, Kind, NodeId};
+use emp_wire::{CLOSE_BYTES, Flags, HEADER_BYTES, Header, Kind, NodeId};
 
 #[test]
 fn what_came_before_the_end_is_acknowledged_by_it() {
@@ -31,9 +31,18 @@ fn what_came_before_the_end_is_acknowledged_by_it() {
     assert!(crate::common::frames_of(&mut pair, 1).is_empty());
     pair.nodes[1].firmware.close(pair.now);
     let frames = crate::common::frames_of(&mut pair, 1);
-    let close = Header::parse(frames.last().expect("it says goodbye")).unwrap().0;
-    assert_eq!((frames.len(), close.kind, close.flags), (1, Kind::Close, Flags::ACK));
-    crate::common::give(&mut pair, 0, &frames[0]);
+    assert_eq!(frames.len(), 3);
+    for frame in &frames {
+        let close = Header::parse(frame).unwrap().0;
+        assert_eq!((close.kind, close.flags), (Kind::Close, Flags::ACK));
+        assert_eq!(frame.len(), HEADER_BYTES + CLOSE_BYTES, "one in each link frame");
+    }
+    // One is enough, and those that come after it are not answered.
+    crate::common::give(&mut pair, 0, &frames[2]);
+    for frame in &frames[..2] {
+        crate::common::give(&mut pair, 0, frame);
+    }
+    assert!(crate::common::frames_of(&mut pair, 0).is_empty());
     let done: Vec<_> = std::iter::from_fn(|| pair.nodes[0].firmware.poll_completion())
         .filter(|done| done.op == op)
         .map(|done| done.status)

@@ -316,11 +316,11 @@ static void multi_receive(void)
 	world_close(&world);
 }
 
-/* Messages of no bytes fill no buffer. More of them than a queue holds wait where they are while only a counter is looked at, and
- * none is lost. */
+/* Messages of no bytes fill no buffer. More of them than four times what a queue holds (and what one look brings) wait where they are
+ * while only a counter is looked at, and none is lost. */
 static void multi_receive_of_nothing(void)
 {
-	enum { MANY = 4 * 16384 + 5000 };
+	enum { MOST = 4 * 16384, MANY = MOST + 5000, ONE_LOOK = 2000 };
 	struct iovec iov = {calloc(1, 64), 64};
 	struct fi_msg message = {&iov, NULL, 1, FI_ADDR_UNSPEC, NULL, 0};
 	struct fi_cq_tagged_entry entry;
@@ -332,7 +332,8 @@ static void multi_receive_of_nothing(void)
 
 	world_open(&world, &(struct options){.disabled = 1});
 	EQUAL(fi_cntr_open(world.b.domain, NULL, &counter, NULL), 0);
-	EQUAL(fi_ep_bind(world.b.ep, &counter->fid, FI_SEND), 0);
+	/* It counts what has come to the queue. */
+	EQUAL(fi_ep_bind(world.b.ep, &counter->fid, FI_RECV), 0);
 	EQUAL(fi_setopt(&world.b.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof least), 0);
 	EQUAL(fi_enable(world.a.ep), 0);
 	EQUAL(fi_enable(world.b.ep), 0);
@@ -347,6 +348,8 @@ static void multi_receive_of_nothing(void)
 		fi_cntr_read(counter);
 	}
 	EQUAL(sent, MANY);
+	uint64_t held = fi_cntr_read(counter);
+	CHECK(held > MOST && held < MOST + ONE_LOOK);
 	for (; got < MANY && next(&world, &world.b, &entry) == 1 && entry.data == got; got++)
 		;
 	EQUAL(got, MANY);

@@ -13,7 +13,7 @@ static const struct {
 	{"footprint", test_footprint}, {"away", test_away},
 	{"info", test_info},           {"objects", test_objects},
 	{"addresses", test_addresses}, {"places", test_places},
-	{"messages", test_messages},
+	{"meeting", test_meeting},     {"messages", test_messages},
 	{"tagged", test_tagged},       {"probing", test_probing},
 	{"completions", test_completions}, {"waiting", test_waiting},
 	{"naps", test_naps},
@@ -21,6 +21,7 @@ static const struct {
 	{"threads", test_threads},     {"flags", test_flags},
 	{"manual", test_manual},
 	{"events", test_events},       {"failures", test_failures},
+	{"misuse", test_misuse},
 };
 
 static int is_wanted(const char *name, int count, char **arguments)

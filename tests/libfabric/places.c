@@ -1,8 +1,12 @@
 /* Addresses by node and service, and as texts: fi_getinfo(3), fi_av(3). */
+#include "host.h"
 #include "world.h"
 
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* A port that other runs of this program do not use at the same time. */
@@ -136,6 +140,7 @@ static void meet(struct fi_info *of_server, struct fi_info *of_client)
 	size_t bytes = sizeof sent;
 	int text = of_client->addr_format == FI_ADDR_STR;
 
+	host_enter(0);
 	EQUAL(process_open(&client, of_client), 0);
 	const void *dest = text ? (void *)&of_client->dest_addr : of_client->dest_addr;
 	EQUAL(fi_av_insert(client.av, dest, 1, &there, 0, NULL), 1);
@@ -143,7 +148,9 @@ static void meet(struct fi_info *of_server, struct fi_info *of_client)
 	EQUAL(fi_getname(&client.ep->fid, sent, &bytes), 0);
 	/* Sent before there is a server. */
 	EQUAL(fi_send(client.ep, sent, bytes, NULL, there, NULL), 0);
+	host_enter(1);
 	EQUAL(process_open(&server, of_server), 0);
+	host_enter(0);
 	EQUAL(fi_recv(server.ep, name, sizeof name, NULL, FI_ADDR_UNSPEC, NULL), 0);
 	EQUAL(wait_for(&server, &client, &entry), 1);
 	CHECK(entry.len == bytes && (entry.flags & FI_RECV));
@@ -179,6 +186,53 @@ static void client_and_server(void)
 	snprintf(named, sizeof named, "fi_emp://conformance-%d.invalid:9", (int)getpid());
 	if (strcmp(getenv("FI_EMP_LINK") ?: "", "shm") == 0)
 		meet(ask(named, NULL, FI_SOURCE, FI_ADDR_STR, 0), ask(named, NULL, 0, FI_ADDR_STR, 0));
+}
+
+/* The Ethernet address of an interface of this host, as people write it. */
+static void ethernet_address(const char *interface, char text[18])
+{
+	struct ifreq asked = {0};
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	unsigned char *mac = (unsigned char *)asked.ifr_hwaddr.sa_data;
+
+	snprintf(asked.ifr_name, sizeof asked.ifr_name, "%s", interface);
+	EQUAL(ioctl(fd, SIOCGIFHWADDR, &asked), 0);
+	close(fd);
+	snprintf(text, 18, "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
+}
+
+/* A server on one host, named in each way that there is, and a client on another. */
+static void meet_between_hosts(const char *source, uint32_t format, const char *destination, const char *service)
+{
+	host_enter(1);
+	struct fi_info *of_server = ask(source, service, FI_SOURCE, format, 0);
+	host_enter(0);
+	struct fi_info *of_client = ask(destination, service, 0, format, 0);
+
+	if (of_server && of_client)
+		meet(of_server, of_client);
+}
+
+void test_meeting(void)
+{
+	const char *interface = getenv("FI_EMP_IFACE"), *there = host_address(1);
+	char mac[18], text[60], named[60];
+
+	snprintf(port, sizeof port, "%d", 20000 + (int)getpid() % 10000);
+	meet_between_hosts(NULL, FI_FORMAT_UNSPEC, there, port);
+	meet_between_hosts(there, FI_FORMAT_UNSPEC, there, port);
+	meet_between_hosts(interface, FI_FORMAT_UNSPEC, there, port);
+	snprintf(text, sizeof text, "fi_emp://%s:%s", there, port);
+	meet_between_hosts(text, FI_ADDR_STR, text, NULL);
+	/* On loopback there is no such address, and nobody to be found by a name. */
+	if (!host_name(1))
+		return;
+	host_enter(1);
+	ethernet_address(interface, mac);
+	meet_between_hosts(mac, FI_FORMAT_UNSPEC, there, port);
+	snprintf(named, sizeof named, "fi_emp://conformance-%d.invalid:9", (int)getpid());
+	meet_between_hosts(named, FI_ADDR_STR, named, NULL);
+	meet_between_hosts(named, FI_FORMAT_UNSPEC, named, NULL);
 }
 
 static void taken(void)

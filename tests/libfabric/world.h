@@ -75,5 +75,7 @@ void test_memory(void);
 void test_atomics(void);
 void test_threads(void);
 void test_failures(void);
+void test_misuse(void);
+void test_meeting(void);
 
 #endif

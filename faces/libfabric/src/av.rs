@@ -16,7 +16,7 @@ use crate::entry::entry;
 use crate::eq::{Eq, EqInner};
 use crate::flags::AvFlags;
 use crate::handle::{
-    Object, close_unused, downcast, fid, give, list, look, object, put_text, store,
+    Object, aloud, close_unused, downcast, fid, give, list, look, object, put_text, store,
 };
 use crate::places::{Place, Problem, destination};
 use crate::symmetric::{hosts, ports};
@@ -182,7 +182,12 @@ entry! {
         unsafe { close_unused(fid, |av: &Av| &av.users) }
     }
 
-    fn bind(av: Fid<Av>, to: *mut Fid, flags: u64) -> c_int {
+    fn bind(av: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
+        // SAFETY: the same arguments under the same rules.
+        aloud("fi_av_bind", unsafe { bind_quietly(av, to, flags) })
+    }
+
+    fn bind_quietly(av: Fid<Av>, to: *mut Fid, flags: u64) -> c_int {
         let common: &Fid = object!(to.cast_const());
         if flags != 0 {
             return -error::BADFLAGS;

@@ -11,6 +11,7 @@ use emp_face::log::Level;
 use crate::bindings::{FiProvider, version};
 
 type FiVersion = unsafe extern "C" fn() -> u32;
+type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
 type ParamDefine =
     unsafe extern "C" fn(*const FiProvider, *const c_char, c_int, *const c_char, ...) -> c_int;
 type ParamGet = unsafe extern "C" fn(*mut FiProvider, *const c_char, *mut c_void) -> c_int;
@@ -28,6 +29,7 @@ const VERSION_UNKNOWN: u32 = version(2, 99);
 
 struct Core {
     version: Option<FiVersion>,
+    strerror: Option<StrError>,
     param_define: Option<ParamDefine>,
     param_get: Option<ParamGet>,
     log_enabled: Option<LogEnabled>,
@@ -60,6 +62,7 @@ pub fn attach(provider: *mut FiProvider) {
     CORE.get_or_init(|| unsafe {
         Core {
             version: find(c"fi_version"),
+            strerror: find(c"fi_strerror"),
             param_define: find(c"fi_param_define"),
             param_get: find(c"fi_param_get"),
             log_enabled: find(c"fi_log_enabled"),
@@ -81,6 +84,15 @@ pub fn fi_version() -> u32 {
     let ask = CORE.get().and_then(|core| core.version);
     // SAFETY: takes nothing.
     ask.map_or(VERSION_UNKNOWN, |ask| unsafe { ask() })
+}
+
+/// The text of an error number, positive.
+pub fn describe(code: c_int) -> String {
+    let Some(ask) = CORE.get().and_then(|core| core.strerror) else {
+        return format!("error {code}");
+    };
+    // SAFETY: any number has a text that stays, and ends with a zero.
+    unsafe { CStr::from_ptr(ask(code)) }.to_string_lossy().into_owned()
 }
 
 /// Tells the core of a parameter, so that `fi_info -e` shows it.

@@ -17,7 +17,7 @@ use crate::bindings::*;
 use crate::entry::entry;
 use crate::events::Counted;
 use crate::flags::Caps;
-use crate::handle::{Object, downcast, fid, give, look, object, take};
+use crate::handle::{Object, aloud, downcast, fid, give, look, object, take};
 use crate::tables::{DomainOps, FidOps, MrOps, NONE};
 use crate::{av, cntr, cq, endpoint, mr, params, stx};
 
@@ -160,7 +160,7 @@ entry! {
     fn close(fid: *mut Fid) -> c_int {
         let domain: &Domain = downcast!(fid);
         if domain.users.any() {
-            return -libc::EBUSY;
+            return aloud("fi_close", -libc::EBUSY);
         }
         domain.inner.face.close();
         // SAFETY: libfabric's rules.
@@ -300,8 +300,9 @@ impl DomainInner {
             Some(udp) if udp.is_ipv6() => SOME_MAC,
             _ => mac,
         });
-        let listens = matches!(self.service, Service::Listens(_));
-        let service = listens && endpoint == SERVICE_ENDPOINT;
+        // Its text is where it listens, from which its identity is computed: one that is known by a name is written in full.
+        let place = matches!(self.service, Service::Listens(at) if at.udp.is_some());
+        let service = place && endpoint == SERVICE_ENDPOINT;
         EpAddress { node: self.node().id(), endpoint, mac, udp, service }
     }
 

@@ -19,7 +19,7 @@ use crate::domain::{Domain, DomainInner};
 use crate::entry::entry;
 use crate::eq::Eq;
 use crate::flags::{BindFlags, Caps, Defaults, Directions, OpFlags};
-use crate::handle::{Object, downcast, fid, give, look, object, take};
+use crate::handle::{Object, aloud, downcast, fid, give, look, object, take};
 use crate::info::{IOV_LIMIT, RX_FLAGS, TX_FLAGS, with_directions, with_initiators};
 use crate::neighbours::Neighbours;
 use crate::options::{control, getname, getopt, setopt};
@@ -401,7 +401,12 @@ entry! {
         0
     }
 
-    fn bind(endpoint: Fid<Ep>, to: *mut Fid, flags: u64) -> c_int {
+    fn bind(endpoint: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
+        // SAFETY: the same arguments under the same rules.
+        aloud("fi_ep_bind", unsafe { bind_quietly(endpoint, to, flags) })
+    }
+
+    fn bind_quietly(endpoint: Fid<Ep>, to: *mut Fid, flags: u64) -> c_int {
         let common: &Fid = object!(to.cast_const());
         let enabled = endpoint.inner.enabled.get();
         if enabled.is_some() && common.fclass != class::CNTR {

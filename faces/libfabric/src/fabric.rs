@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::bindings::*;
 use crate::entry::entry;
-use crate::handle::{Object, close_unused, downcast, fid, give, list, object};
+use crate::handle::{Object, aloud, close_unused, downcast, fid, give, list, object};
 use crate::tables::{FabricOps, FidOps, NONE};
 use crate::{cntr, cq, domain, eq};
 use emp_face::users::Users;
@@ -64,7 +64,12 @@ entry! {
     }
 
     /// Zero if the caller may sleep on the wait objects of all these.
-    fn trywait(_fabric: *mut Fabric, fids: *mut *mut Fid, count: c_int) -> c_int {
+    fn trywait(fabric: *mut Fabric, fids: *mut *mut Fid, count: c_int) -> c_int {
+        // SAFETY: the same arguments under the same rules.
+        aloud("fi_trywait", unsafe { look_for_all(fabric, fids, count) })
+    }
+
+    fn look_for_all(_fabric: *mut Fabric, fids: *mut *mut Fid, count: c_int) -> c_int {
         for fid in list!(fids.cast_const(), usize::try_from(count).unwrap_or(0)) {
             let common: &Fid = object!(fid.cast_const());
             let ready = match common.fclass {

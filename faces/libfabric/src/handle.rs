@@ -10,7 +10,9 @@
 use std::ffi::{c_int, c_void};
 
 use crate::bindings::{Fid, iovec};
+use crate::core;
 use crate::tables::FidOps;
+use emp_face::log;
 use emp_face::pointers::is_possible;
 pub use emp_face::pointers::{look, put_text, slice};
 use emp_face::users::Users;
@@ -79,11 +81,20 @@ pub unsafe fn close_unused<T: Object>(fid: *mut Fid, users: impl Fn(&T) -> &User
     // SAFETY: objects begin with their fid (`Object`).
     let Some(object) = (unsafe { look(fid.cast::<T>()) }) else { return -libc::EINVAL };
     if users(object).any() {
-        return -libc::EBUSY;
+        return aloud("fi_close", -libc::EBUSY);
     }
     // SAFETY: the caller does not use it again.
     drop(unsafe { take::<T>(fid) });
     0
+}
+
+/// What a call returns; if it is refused, the log has one line of that: not each program looks at the number.
+#[inline]
+pub fn aloud(call: &str, result: c_int) -> c_int {
+    if result < 0 && result != -libc::EAGAIN {
+        log::warn(&format!("{call}: {}", core::describe(-result)));
+    }
+    result
 }
 
 /// An iovec of one.

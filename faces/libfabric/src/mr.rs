@@ -14,7 +14,7 @@ use crate::domain::{Domain, DomainInner};
 use crate::endpoint::Ep;
 use crate::entry::entry;
 use crate::flags::{Directions, MrFlags};
-use crate::handle::{Object, downcast, fid, give, list, object, one, take};
+use crate::handle::{Object, aloud, downcast, fid, give, list, object, one, take};
 use crate::status::refusal;
 use crate::tables::{FidOps, MrOps};
 use crate::transfer::segment;
@@ -159,6 +159,11 @@ entry! {
     /// Binding to an endpoint is asked for where `FI_MR_ENDPOINT` is; here regions belong to all endpoints of their domain.
     /// A counter counts what others do to the region.
     fn bind(region: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
+        // SAFETY: the same arguments under the same rules.
+        aloud("fi_mr_bind", unsafe { bind_quietly(region, to, flags) })
+    }
+
+    fn bind_quietly(region: *mut Fid, to: *mut Fid, flags: u64) -> c_int {
         let region: &Mr = downcast!(region);
         let common: &Fid = object!(to.cast_const());
         match common.fclass {

@@ -8,14 +8,14 @@ use crate::bindings::*;
 use crate::endpoint::Ep;
 use crate::entry::entry;
 use crate::flags::{BindFlags, OpFlags};
-use crate::handle::{object, store};
+use crate::handle::{aloud, object, store};
 use crate::info::{RX_FLAGS, TX_FLAGS};
 
 entry! {
     pub fn control(endpoint: Fid<Ep>, command: c_int, argument: *mut c_void) -> c_int {
         let inner = &endpoint.inner;
         match command {
-            control::ENABLE => inner.enable().err().unwrap_or(0),
+            control::ENABLE => aloud("fi_enable", inner.enable().err().unwrap_or(0)),
             control::GETOPSFLAG | control::SETOPSFLAG => {
                 // Two kinds in one: the flags of operations, and for which side they are.
                 let bits: &u64 = object!(argument.cast::<u64>().cast_const());

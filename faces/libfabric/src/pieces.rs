@@ -17,7 +17,7 @@ use crate::lend::{Lent, lend};
 use crate::remote::{Manner, Transfer};
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
-use crate::transfer::{EAGAIN, EINVAL, segments};
+use crate::transfer::{EAGAIN, EINVAL, not_enabled, segments};
 
 /// One run of remote memory, and what is done there with the local memory that belongs to it.
 pub struct Piece {
@@ -118,7 +118,7 @@ impl EpInner {
         remote: &[FiRmaIov],
         writes: bool,
     ) -> isize {
-        let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
+        let Some(enabled) = self.enabled.get() else { return not_enabled() };
         let needed = Caps::RMA.with(if writes { Caps::WRITE } else { Caps::READ });
         let target = match self.target(enabled, needed, transfer.peer, 0, 0) {
             Ok(target) => target,

@@ -16,7 +16,7 @@ use crate::lend::{self, Lent, is_refused, lend};
 use crate::pieces::{Piece, Pieces, Work, take};
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
-use crate::transfer::{EAGAIN, EINVAL, segment, segments};
+use crate::transfer::{EAGAIN, EINVAL, not_enabled, segment, segments};
 
 /// Bytes to be moved between memory of ours and a region of a peer.
 pub struct Transfer<'a> {
@@ -209,7 +209,7 @@ impl EpInner {
     ///
     /// libfabric's rules: the parts are readable until the operation is told to have ended, or for the call with an inject.
     pub unsafe fn put(&self, transfer: &Transfer<'_>) -> isize {
-        let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
+        let Some(enabled) = self.enabled.get() else { return not_enabled() };
         let Transfer { peer, offset, key, .. } = *transfer;
         let needed = Caps::RMA.with(Caps::WRITE);
         let target = match self.target(enabled, needed, peer, offset, key) {
@@ -258,7 +258,7 @@ impl EpInner {
     ///
     /// libfabric's rules: the parts are writable and not used otherwise until the operation is told to have ended.
     pub unsafe fn get(&self, transfer: &Transfer<'_>) -> isize {
-        let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
+        let Some(enabled) = self.enabled.get() else { return not_enabled() };
         let Transfer { peer, offset, key, .. } = *transfer;
         let needed = Caps::RMA.with(Caps::READ);
         let target = match self.target(enabled, needed, peer, offset, key) {
@@ -299,7 +299,7 @@ impl EpInner {
     /// libfabric's rules: operands and what to compare with are readable for the call; where results go is writable and not
     /// used otherwise until the operation is told to have ended.
     pub unsafe fn atomic(&self, atomic: &Atomic<'_>) -> isize {
-        let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
+        let Some(enabled) = self.enabled.get() else { return not_enabled() };
         let Atomic { peer, datatype, operation, .. } = *atomic;
         let fetches = atomic.result.is_some();
         let (direction, cap) =

@@ -11,6 +11,7 @@ use crate::bindings::*;
 use crate::ended::{end_send, found, hand_over, nothing};
 use crate::endpoint::{Enabled, EpInner, State, tagged_number, untagged_number};
 use crate::flags::{Caps, OpFlags};
+use crate::handle::aloud;
 use crate::info::{DEPTH_MAX, IOV_LIMIT};
 use crate::lend::{Lent, is_refused, lend};
 use crate::slots::{Kind, Operation};
@@ -21,6 +22,12 @@ pub const EINVAL: isize = -(libc::EINVAL as isize);
 
 /// Operations of one endpoint that may be outstanding: as many sends and receives as `fi_getinfo` offers at most.
 const OUTSTANDING_MAX: usize = 2 * DEPTH_MAX;
+
+/// What operations return that come before [`EpInner::enable`].
+#[cold]
+pub fn not_enabled() -> isize {
+    aloud("an endpoint is not enabled", -error::OPBADSTATE) as isize
+}
 
 /// A message to be sent.
 pub struct Send<'a> {
@@ -88,7 +95,7 @@ impl EpInner {
     /// libfabric's rules: the parts are readable until the send is told to have ended, or for the call with an inject.
     #[inline]
     pub unsafe fn send(&self, send: &Send<'_>) -> isize {
-        let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
+        let Some(enabled) = self.enabled.get() else { return not_enabled() };
         // SAFETY: as for this call.
         unsafe { self.send_copying(send, enabled, enabled.copied) }
     }
@@ -181,7 +188,7 @@ impl EpInner {
     /// libfabric's rules: the parts are writable and not used otherwise until the receive is told to have ended.
     #[inline]
     pub unsafe fn receive(&self, receive: &Receive<'_>) -> isize {
-        let Some(enabled) = self.enabled.get() else { return -(error::OPBADSTATE as isize) };
+        let Some(enabled) = self.enabled.get() else { return not_enabled() };
         if self.lacks(receive.tagged, Caps::RECV) {
             return -(libc::EOPNOTSUPP as isize);
         }

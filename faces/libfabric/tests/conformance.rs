@@ -26,9 +26,10 @@ fn can_build() -> bool {
 }
 
 /// The tests whose two nodes may be on two hosts: the others are about processes of one machine.
-const BETWEEN_HOSTS: [&str; 15] = [
+const BETWEEN_HOSTS: [&str; 16] = [
     "info",
     "objects",
+    "meeting",
     "messages",
     "tagged",
     "probing",
@@ -99,6 +100,20 @@ fn counters_are_in_the_log() {
     // Not to who does not.
     let quiet = run("no-counters", &["tagged"], &[], " 0 failed").expect("it ran before");
     assert!(!quiet.contains("counters"), "{quiet}");
+}
+
+/// Whoever does something wrong is told so in one line, and by the error that the manual names (`misuse.c`).
+#[test]
+fn mistakes_are_said_in_one_line() {
+    let log = [("FI_LOG_LEVEL", "warn"), ("FI_LOG_PROV", "emp")];
+    let Some(errors) = run("misuse", &["misuse"], &log, " 0 failed") else { return };
+    let mut mistakes = 0;
+    for part in errors.split("misuse: ").skip(1).filter(|part| !part.starts_with("end\n")) {
+        let lines: Vec<_> = part.lines().skip(1).filter(|line| line.contains(":emp:")).collect();
+        assert_eq!(lines.len(), 1, "{part}");
+        mistakes += 1;
+    }
+    assert_eq!(mistakes, 21);
 }
 
 /// Runs `fi_info` for this provider, chosen as users choose it. What it has printed, and the log.

@@ -157,6 +157,8 @@ impl Firmware {
             self.push_event(found(hello.name()));
         } else if remote == epoch {
             self.send.met(peer);
+            let entry = &self.peers[peer];
+            let failed = entry.link == link && !entry.is_first_up();
             if self.routes.searches.contains(peer) {
                 self.peers.set_route(now, peer, (link, from), told);
                 self.routes.searches.stop(peer);

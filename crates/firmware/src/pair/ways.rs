@@ -124,6 +124,10 @@ impl Peers {
         if peer.link != link || !peer.has(mark::ROUTE) {
             peer.up = PathId::FIRST.bit();
             self.table.forget(index);
+        } else if peer.up & PathId::FIRST.bit() == 0 {
+            // It had failed, and works.
+            peer.up |= PathId::FIRST.bit();
+            self.table.first_rises(now, index);
         }
         (peer.link, peer.address) = (link, to);
         peer.set(mark::ROUTE, true);
@@ -142,8 +146,8 @@ impl Peers {
     }
 
     /// A valid frame came from there. True if the peer seems to have moved: for a while nothing came from where its first path
-    /// leads, or that by this link, and now it speaks from elsewhere on that link (V28, `PATH-8`). Frames of other paths
-    /// say nothing of the first.
+    /// leads, or that by this link, and now it speaks from elsewhere on that link; or by a path that has failed, and by no other (V28, `PATH-8`).
+    /// Frames of other paths say nothing of the first.
     #[inline(always)]
     pub(crate) fn heard_from(
         &mut self,
@@ -153,7 +157,7 @@ impl Peers {
         from: &LinkAddress,
     ) -> bool {
         let peer = &self.entries[index];
-        if peer.link != link && peer.up & !PathId::FIRST.bit() != 0 {
+        if peer.up & !PathId::FIRST.bit() != 0 && (peer.link != link || !peer.is_first_up()) {
             return self.further_heard(now, index, link, from);
         }
         self.entries[index].heard(now, link, from)
@@ -168,6 +172,11 @@ impl Peers {
     ) -> bool {
         let now_ms = milliseconds(now);
         let peer = &mut self.entries[index];
+        if peer.link == link {
+            // The first has failed, and frames come by it: that matters if none come by the others.
+            return peer.heard(now, link, from)
+                || self.table.is_quiet(index, now_ms as u16, ROUTE_QUIET_MS);
+        }
         peer.heard_ms = now_ms;
         let path = self.table.path(index, link).filter(|path| peer.up & path.bit() != 0);
         let Some(path) = path else {

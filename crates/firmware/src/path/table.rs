@@ -249,6 +249,15 @@ impl Table {
         quiet_ms
     }
 
+    /// Nothing came by those beside the first that are up for so many milliseconds.
+    pub(crate) fn is_quiet(&self, peer: u32, now_ms: u16, most_ms: u16) -> bool {
+        self.entries.get(&peer).is_some_and(|entry| {
+            let further = entry.further.iter().zip(&entry.health[1..]);
+            let up = further.filter_map(|(further, health)| further.filter(|_| health.up));
+            up.map(|further| now_ms.wrapping_sub(further.heard_ms)).all(|ms| ms > most_ms)
+        })
+    }
+
     /// All paths of a peer beside the first are forgotten.
     pub(crate) fn forget(&mut self, peer: u32) {
         if self.entries.remove(&peer).is_some() {

@@ -282,6 +282,29 @@ fn a_small_path_is_found_again_where_the_peer_has_moved_to() {
     assert_eq!((first(&world, 0), bulk(&world, 0)), (here, here));
 }
 
+/// The first path has been dead for so long that it is looked for only every half minute. It works again when the other dies: an answer by it
+/// to the search for the silent peer is enough to take it.
+#[test]
+fn a_first_path_that_answers_a_search_is_taken() {
+    for bytes in [64, 100_000] {
+        let mut world = by_bulk_alone();
+        for _ in 0..120 {
+            world.pass(Span::ms(500));
+            BOTH_WAYS.into_iter().for_each(|(from, to)| exchange(&mut world, from, to, 100_000));
+        }
+        cut(&mut world, 1, &BOTH_WAYS, true);
+        cut(&mut world, 0, &BOTH_WAYS, false);
+        world.receive(1, Want::ANY, bytes);
+        let message = world.send(MessageSpec::plain(0, 1, bytes));
+        // A quarter of the time after which it is given up, and the next run of the timer.
+        let took = wait(&mut world, Span::ms(60_000), |world| world.arrived(message));
+        assert!(took < Span::ms(3_000), "{} ms, {bytes} B", took.as_us() / 1_000);
+        // Its acknowledgement comes back by that path as well, although its receiver had nothing to ask for.
+        finish(&mut world);
+        assert_eq!(sum(&world, Counter::PeersLost), 0);
+    }
+}
+
 /// Frames that say that they come from a peer, but from elsewhere, move nothing: who is there must answer (`PATH-8`).
 #[test]
 fn frames_from_elsewhere_alone_move_no_path() {

@@ -83,9 +83,13 @@ pub const GETS_MAX: usize = 65_536;
 /// hear "not ready": a host that does not look stops its peers, and its memory does not grow.
 pub const NOTIFICATIONS_MAX: usize = 16_384;
 
-/// Blocks that a node has asked for and not yet received, over all senders. A power of two: pull identifiers are 16 bits,
-/// half of them index, half generation.
-pub const PULLS_MAX: usize = 256;
+/// Blocks that a node has asked for and not yet received, over all senders. What senders that answer have under way is bounded in bytes; this is
+/// for those that do not, and keep two blocks each: more than a network of 4,000 nodes that fails at once. An eighth of all pull identifiers, so that
+/// one that was used is not used again soon. Up to 100 bytes each.
+pub const PULLS_MAX: usize = 8_192;
+
+/// As many of one sender's, which has room for [`BLOCKS_QUEUED_MAX`].
+pub const PULLS_OF_PEER_MAX: usize = 256;
 
 /// Control frames (pulls, dones, not-readies) that wait to be sent to one peer. Each answers a message that the peer keeps
 /// until it is answered, so a peer within `SENDS_MAX` never reaches this; one that does loses answers, not memory.

@@ -42,8 +42,9 @@ struct Place<K> {
 struct Sender<K> {
     /// What of it is left to ask for.
     wants: BTreeSet<Place<K>>,
-    /// Bytes under way.
+    /// Bytes under way, and blocks.
     out: u64,
+    blocks: usize,
     /// When it was asked while nothing was under way, or last sent some of it.
     heard: Time,
     silent: bool,
@@ -123,6 +124,7 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
         let sender = self.senders.entry(peer).or_insert_with(|| Sender {
             wants: BTreeSet::new(),
             out: 0,
+            blocks: 0,
             heard: now,
             silent: false,
         });
@@ -169,6 +171,7 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
                 sender.heard = self.now;
             }
             sender.out += bytes;
+            sender.blocks += 1;
             *if sender.silent { &mut self.silent } else { &mut self.out } += bytes;
         }
         let (unasked, left) =
@@ -197,17 +200,19 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
         core::mem::replace(&mut self.answered_again, false)
     }
 
-    /// How much a sender may have under way of so much, and has: of several each a part.
-    pub(super) fn share(&self, peer: u32, most: u64) -> (u64, u64) {
+    /// How much a sender may have under way of so much, and has, with the blocks that this is: of several each a part.
+    pub(super) fn share(&self, peer: u32, most: u64) -> (u64, u64, usize) {
         let parts = self.heads.len().clamp(1, PARTS_MAX) as u64;
-        let out = self.senders.get(&peer).map_or(0, |sender| sender.out);
-        (most / parts, out)
+        let sender = self.senders.get(&peer);
+        let (out, blocks) = sender.map_or((0, 0), |sender| (sender.out, sender.blocks));
+        (most / parts, out, blocks)
     }
 
     /// A block of so many bytes of this sender is here, or will not be.
     pub(super) fn end(&mut self, peer: u32, bytes: u64) {
         let Some(sender) = self.senders.get_mut(&peer) else { return };
         sender.out -= bytes;
+        sender.blocks -= 1;
         *if sender.silent { &mut self.silent } else { &mut self.out } -= bytes;
         // Who owes nothing any more is as good as any: nothing else would be heard of it before it is asked.
         if sender.out == 0 && core::mem::take(&mut sender.silent) {
@@ -384,11 +389,11 @@ mod tests {
         let mut credit = Credit::new();
         for peer in 0..12 {
             let parts = u64::from(peer).clamp(1, PARTS_MAX as u64);
-            assert_eq!(credit.share(0, 800), (800 / parts, 0));
+            assert_eq!(credit.share(0, 800), (800 / parts, 0, 0));
             credit.want(peer, peer, (0, 10 * BLOCK));
         }
         credit.ask(0, BLOCK);
-        assert_eq!(credit.share(0, 800), (100, BLOCK));
+        assert_eq!(credit.share(0, 800), (100, BLOCK, 1));
     }
 
     /// What is wanted anew, as more of it is known, keeps its age.

@@ -11,7 +11,6 @@ use super::pulling::Puller;
 use super::regions::Regions;
 use super::{Incoming, Place, Posted, ReceiveSide};
 use crate::counters::Counter;
-use crate::limits::PULLS_MAX;
 use crate::memory::{HostMemory, MemoryFault, Segment, SegmentList};
 use crate::tables::slots::Slots;
 
@@ -27,8 +26,8 @@ pub(super) struct Spot {
 pub(super) enum Part {
     /// The unscheduled part of a message.
     Train(u32),
-    /// A block that was asked for: its place in the table, and the generation there.
-    Block(u32, u32),
+    /// A block that was asked for, by its identifier.
+    Block(u16),
 }
 
 /// The place of a frame's payload.
@@ -78,8 +77,7 @@ impl ReceiveSide {
 
     fn slot_of_block(&self, peer: u32, header: &Header) -> Result<Slot, NoSlot> {
         let word = BlockWord::parse(header.word);
-        let pull = u32::from(word.pull % PULLS_MAX as u16);
-        let state = self.current_pull(pull, word.pull, peer);
+        let state = self.current_pull(word.pull, peer);
         let state = state.ok_or(NoSlot::Unwanted(Counter::DropBadHandle))?;
         let first = header.sequence.minus(word.index.into());
         if state.first.is_some_and(|known| known != first) {
@@ -87,7 +85,7 @@ impl ReceiveSide {
         }
         let start = u64::from(word.index) * u64::from(state.fragment);
         Ok(Slot {
-            part: Part::Block(pull, self.pulls.generation(pull)),
+            part: Part::Block(word.pull),
             owner: state.puller,
             first,
             offset: state.offset + start,
@@ -134,8 +132,8 @@ impl ReceiveSide {
                     incoming.received += bytes as u32;
                 }
             }
-            Part::Block(pull, _) => {
-                if let Some(state) = self.pulls.at_mut(pull) {
+            Part::Block(pull) => {
+                if let Some(state) = self.pulls.get_mut(pull) {
                     state.first = Some(slot.first);
                     state.received += bytes as u32;
                     self.credit.hear(state.peer);
@@ -149,8 +147,8 @@ impl ReceiveSide {
     pub(super) fn end_part(&mut self, slot: &Slot) {
         match slot.part {
             Part::Train(index) => self.advance(index),
-            Part::Block(pull, generation) => {
-                let state = self.pulls.get(pull, generation);
+            Part::Block(pull) => {
+                let state = self.pulls.get(pull);
                 if state.is_some_and(|state| state.received == state.bytes) {
                     self.block_complete(pull);
                 } else if self.credit.is_answered_again() {

@@ -20,6 +20,7 @@ mod multi;
 mod ordering;
 mod placement;
 mod pulling;
+mod pulls;
 mod puts;
 mod regions;
 mod runs;
@@ -32,12 +33,9 @@ use emp_wire::{AtomicOp, Datatype, DoneStatus, NodeId, NotReadyCause, Sequence};
 use hashbrown::HashMap;
 
 use crate::counters::Counters;
-use crate::cross::FirstNumbers;
-use crate::cross::{Control, ToSend};
+use crate::cross::{Control, FirstNumbers, ToSend};
 use crate::descriptor::{Completion, Selector};
-use crate::limits::{
-    GETS_MAX, INCOMING_MAX, POOL_BYTES, POOL_SEND_PERCENT, PULLS_MAX, RECEIVES_MAX,
-};
+use crate::limits::{GETS_MAX, INCOMING_MAX, POOL_BYTES, POOL_SEND_PERCENT, RECEIVES_MAX};
 use crate::memory::SegmentList;
 use crate::path::PathId;
 use crate::pool::{Chain, Pool};
@@ -227,7 +225,7 @@ pub(crate) struct ReceiveSide {
     incoming: Slots<Incoming>,
     incoming_of: ByPeer,
     pub(crate) pool: Pool,
-    pulls: Slots<pulling::PullState>,
+    pulls: pulls::Pulls,
     /// What is asked of whom.
     credit: credit::Credit<pulling::Puller>,
     /// What is granted to whom to be sent unasked.
@@ -286,7 +284,7 @@ impl ReceiveSide {
             incoming: Slots::new(INCOMING_MAX),
             incoming_of: ByPeer::default(),
             pool,
-            pulls: Slots::new(PULLS_MAX),
+            pulls: pulls::Pulls::default(),
             credit: credit::Credit::new(),
             grants,
             bound: 0,

@@ -1,13 +1,11 @@
 //! Pulling (O7): the receiver asks for what was not sent unasked, a bounded number of blocks at a time over all senders.
 //! That is also the incast control: no more comes in than was asked for (`PULL-2`).
 
-use alloc::vec::Vec;
-use emp_wire::Sequence;
-
 use super::ReceiveSide;
+use super::pulls::PullState;
 use crate::counters::Counter;
 use crate::cross::{Control, ToSend};
-use crate::limits::PULLS_MAX;
+use crate::limits::PULLS_OF_PEER_MAX;
 use crate::path::unit::is_long_cut;
 use crate::time::Time;
 
@@ -55,18 +53,6 @@ impl Pulling {
     pub(super) fn skip(&mut self, bytes: u64) {
         self.next += bytes;
     }
-}
-
-/// A block that was asked for.
-pub(super) struct PullState {
-    pub(super) peer: u32,
-    pub(super) puller: Puller,
-    pub(super) offset: u64,
-    pub(super) bytes: u32,
-    pub(super) fragment: u16,
-    pub(super) received: u32,
-    /// Sequence number of the block's first frame, known from the first of its frames that came.
-    pub(super) first: Option<Sequence>,
 }
 
 impl ReceiveSide {
@@ -131,7 +117,10 @@ impl ReceiveSide {
         if left == 0 || pulling.out >= most {
             return None;
         }
-        let (share, out) = self.credit.share(peer, self.profile.pull_bytes_max);
+        let (share, out, blocks) = self.credit.share(peer, self.profile.pull_bytes_max);
+        if blocks >= PULLS_OF_PEER_MAX {
+            return None;
+        }
         let bytes = if long {
             long_block(left, fragment, block, share)
         } else {
@@ -158,8 +147,7 @@ impl ReceiveSide {
     fn ask_block(&mut self, puller: Puller, offset: u64, bytes: u32) {
         let (peer, fragment, _) = self.pulled(puller).expect("the caller has it");
         let state = PullState { peer, puller, offset, bytes, fragment, received: 0, first: None };
-        let (pull, generation) = self.pulls.insert(state).expect("not full");
-        let pull = identifier(pull, generation);
+        let pull = self.pulls.add(state);
         let control = match puller {
             Puller::Message(index) => {
                 let handle = self.incoming.at(index).expect("seen above").handle;
@@ -172,13 +160,12 @@ impl ReceiveSide {
     }
 
     /// The pull that a peer's block names, if it is still wanted.
-    pub(super) fn current_pull(&self, pull: u32, named: u16, peer: u32) -> Option<&PullState> {
-        let current = identifier(pull, self.pulls.generation(pull)) == named;
-        self.pulls.at(pull).filter(|state| current && state.peer == peer)
+    pub(super) fn current_pull(&self, named: u16, peer: u32) -> Option<&PullState> {
+        self.pulls.get(named).filter(|state| state.peer == peer)
     }
 
     /// All of a block is here.
-    pub(super) fn block_complete(&mut self, pull: u32) {
+    pub(super) fn block_complete(&mut self, pull: u16) {
         let Some(state) = self.pulls.remove(pull) else { return };
         self.credit.end(state.peer, state.bytes.into());
         if let Some(pulling) = self.pulling_mut(state.puller) {
@@ -191,18 +178,13 @@ impl ReceiveSide {
         self.serve_pulls();
     }
 
-    /// A message or get is given up, and its pulls with it. Blocks that are under way find another generation.
+    /// A message or get is given up, and its pulls with it. Blocks that are under way find none of their identifier.
     pub(super) fn drop_pulls(&mut self, puller: Puller) {
         self.credit.forget(puller);
         if self.pulling_mut(puller).is_none_or(|pulling| pulling.out == 0) {
             return;
         }
-        let pulls = &self.pulls;
-        let own: Vec<u32> = pulls
-            .indices()
-            .filter(|i| pulls.at(*i).is_some_and(|state| state.puller == puller))
-            .collect();
-        for pull in own {
+        for pull in self.pulls.of(puller) {
             if let Some(state) = self.pulls.remove(pull) {
                 self.credit.end(state.peer, state.bytes.into());
             }
@@ -221,11 +203,6 @@ fn long_block(left: u64, frame: u16, usual: u32, share: u64) -> u64 {
     let frames = (share / frame).clamp(1, BLOCK_LONG_FRAMES);
     let block = (frames * frame).max(usual.into());
     if left < block + frame { left } else { block }
-}
-
-/// The name of a pull on the wire: its index, and as much of the generation as fits beside it.
-const fn identifier(index: u32, generation: u32) -> u16 {
-    (generation as u16).wrapping_mul(PULLS_MAX as u16).wrapping_add(index as u16)
 }
 
 #[cfg(test)]

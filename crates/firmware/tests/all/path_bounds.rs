@@ -180,19 +180,39 @@ fn nodes_that_are_looked_for_are_bounded() {
     assert_eq!(held(&real, "searches"), DISCOVERIES_MAX);
 }
 
-/// Blocks that a node has asked for: those of further gets are asked for when some are here.
-#[test]
-fn blocks_that_are_asked_for_are_bounded() {
-    let mut real = Real::new(&Profile::DEFAULT);
-    let mut peer = Forged::met(2, &mut real);
-    let gets = PULLS_MAX + 50;
+/// Posts so many gets of eight bytes.
+fn get_from(real: &mut Real, peer: &Forged, gets: usize) {
     let target = RemoteRegion { to: peer.node, to_endpoint: 0, key: 4, generation: 0, offset: 0 };
     for i in 0..gets as u64 {
         let segments = SegmentList::one(Segment { address: INTO + 8 * i, bytes: 8 });
         let get = GetDescriptor { target, endpoint: 0, segments, context: i };
         real.firmware.post_get(real.now, get, &mut real.memory).unwrap();
     }
+}
+
+/// Those of many that do not answer: none of them has more than its part, and all together no more than there may be.
+#[test]
+fn blocks_that_many_are_asked_for_are_bounded() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let peers = (PULLS_MAX / PULLS_OF_PEER_MAX + 2) as u64;
+    for id in 0..peers {
+        let peer = Forged::met(100 + id, &mut real);
+        get_from(&mut real, &peer, PULLS_OF_PEER_MAX + 1);
+        // It falls silent, and others are asked.
+        real.pass(Span::ms(3));
+        assert!(held(&real, "pulls") <= PULLS_MAX.min((id as usize + 1) * PULLS_OF_PEER_MAX));
+    }
     assert_eq!(held(&real, "pulls"), PULLS_MAX);
+}
+
+/// Blocks that a node has asked one peer for: those of further gets are asked for when some are here.
+#[test]
+fn blocks_that_are_asked_for_are_bounded() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut peer = Forged::met(2, &mut real);
+    let gets = PULLS_OF_PEER_MAX + 50;
+    get_from(&mut real, &peer, gets);
+    assert_eq!(held(&real, "pulls"), PULLS_OF_PEER_MAX);
     let mut answered = 0;
     for _ in 0..gets {
         let asked = of_kind(&real.speak(), Kind::Get);
@@ -205,7 +225,7 @@ fn blocks_that_are_asked_for_are_bounded() {
             real.hear(&peer, &frame);
             answered += 1;
         }
-        assert!(held(&real, "pulls") <= PULLS_MAX);
+        assert!(held(&real, "pulls") <= PULLS_OF_PEER_MAX);
     }
     assert_eq!((answered, real.done.len(), held(&real, "pulls")), (gets, gets, 0));
     assert!(real.done.iter().all(|done| done.status == Status::Ok));

@@ -46,3 +46,23 @@ fn who_is_silent_keeps_no_turn() {
     println!("two of ten: alone {alone}, with eight silent {beside}");
     assert!(beside >= 0.9 * alone, "{beside} instead of {alone}");
 }
+
+/// A rack falls silent in the middle of its long messages: what it was asked for is never more than there are names for, and who still
+/// answers is asked on.
+#[test]
+fn hundreds_that_are_silent_leave_names_for_the_others() {
+    const SILENT: usize = 300;
+    let mut crew = Crew::new(SILENT + 1, TEN_GIGABIT);
+    (1..=SILENT).for_each(|from| crew.stream(from, 1 << 20));
+    crew.run(Span::ms(5), 1);
+    for from in 1..=SILENT {
+        crew.world.network_mut().cut(0, from, 0, true);
+        crew.streams[from - 1].stopped = true;
+    }
+    // Long enough for all of them to have been asked.
+    crew.run(Span::ms(400), 1);
+    crew.stream(SILENT + 1, 4 << 20);
+    let came = crew.measure(Span::ms(100), 5)[SILENT];
+    println!("beside {SILENT} that are silent: {came}");
+    assert!(crew.wire(came) >= Span::ms(80), "{came}");
+}

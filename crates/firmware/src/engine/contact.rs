@@ -37,7 +37,8 @@ impl Firmware {
     ) -> Result<(), Counter> {
         verify(frame, covered_bytes(header), Seed::CONTACT)?;
         let hello = Hello::parse(body)?;
-        if header.source_epoch.check() == 0 || usize::from(link.0) >= self.links.len() {
+        let fits = hello.node.source_tag() == header.source_tag && header.source_epoch.check() != 0;
+        if !fits || usize::from(link.0) >= self.links.len() {
             return Err(Counter::DropField);
         }
         match header.kind {
@@ -166,6 +167,10 @@ impl Firmware {
             } else if moved {
                 self.peers.moved(now, peer, (link, from), told);
                 self.send.found(peer, now);
+            }
+            if failed && self.peers[peer].is_first_up() {
+                self.counters.count(Counter::PathsFound);
+                self.push_event(NodeEvent::PathFound { node: hello.node, link });
             }
             let arrived = ReplyWord::parse(header.word).arrived_bytes;
             self.told_limit(now, peer, (link, from), told, arrived);

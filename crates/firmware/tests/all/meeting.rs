@@ -46,6 +46,33 @@ fn an_answer_without_the_nonce_of_the_question_is_not_believed() {
     assert_eq!(real.firmware.route(peer.node), Some((LinkIndex(0), peer.address())));
 }
 
+/// Who names himself carries the tag that fits (`FRAME-4`): what does not is dropped, whatever else is right.
+#[test]
+fn who_carries_the_tag_of_another_is_not_believed() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let peer = Forged::new(2);
+    real.send(&peer, 100);
+    let asked = nonce(&real.pass(Span::us(1)));
+    let mut hello = [0; HELLO_BODY_BYTES_MAX];
+    let bytes = Hello::new(peer.node, OWN, 5, MTU as u16, "asks").emit(&mut hello);
+    let question = peer.frame(Kind::Hello, NONE, 0, 0, &hello[..bytes]);
+    for (frame, answers) in [(question, 1), (reply(&peer, OWN, asked), 0)] {
+        let mut other = frame.clone();
+        // The source tag is at bytes 8 to 11.
+        other[9] ^= 0x10;
+        let sum = emp_wire::begin_checksum(&mut other, emp_wire::Seed::CONTACT);
+        emp_wire::store_checksum(&mut other, sum);
+        let before = real.count(Counter::DropField);
+        real.hear(&peer, &other);
+        assert_eq!(real.count(Counter::DropField), before + 1);
+        assert!(of_kind(&real.speak(), Kind::HelloReply).is_empty());
+        assert_eq!(real.firmware.route(peer.node), None);
+        real.hear(&peer, &frame);
+        assert_eq!(of_kind(&real.speak(), Kind::HelloReply).len(), answers);
+    }
+    assert_eq!(real.firmware.route(peer.node), Some((LinkIndex(0), peer.address())));
+}
+
 #[test]
 fn an_answer_to_an_earlier_epoch_of_ours_is_not_believed() {
     let mut real = Real::new(&Profile::DEFAULT);

@@ -19,6 +19,7 @@ fn inject(world: &mut World, frame: &[u8]) {
 /// Each kind of bad frame moves its own counter by one, and afterwards the two nodes talk as if nothing had been.
 #[test]
 fn every_bad_frame_is_dropped_for_its_reason() {
+    const ASKER: NodeId = NodeId(77);
     let mut world = acquainted(2, &Profile::DEFAULT);
     let forger = Forger::new(&mut world);
     let none = Flags::default();
@@ -33,7 +34,7 @@ fn every_bad_frame_is_dropped_for_its_reason() {
     };
     let ack = body(|into| Ack { node: forger.source, sack: [0; 4], grant: None }.emit(into));
     let hello = |target| {
-        let hello = Hello::new(NodeId(77), target, 1, 1_500, "forger");
+        let hello = Hello::new(ASKER, target, 1, 1_500, "forger");
         body(|into| hello.emit(into))
     };
     let good = forger.frame(Kind::Message, long_flags, &long, no_change);
@@ -127,13 +128,20 @@ fn every_bad_frame_is_dropped_for_its_reason() {
             "a question for someone else",
             Counter::DropHello,
             forger.frame(Kind::Hello, none, &hello(NodeId(12_345)), |h| {
-                h.destination_tag = emp_wire::TAG_EVERYONE;
+                (h.destination_tag, h.source_tag) = (emp_wire::TAG_EVERYONE, ASKER.source_tag());
             }),
+        ),
+        (
+            "a question with somebody else's tag",
+            Counter::DropField,
+            forger.frame(Kind::Hello, none, &hello(forger.destination), no_change),
         ),
         (
             "an answer that no one asked for",
             Counter::DropBadReply,
-            forger.frame(Kind::HelloReply, none, &hello(forger.destination), no_change),
+            forger.frame(Kind::HelloReply, none, &hello(forger.destination), |h| {
+                h.source_tag = ASKER.source_tag();
+            }),
         ),
     ];
     for (what, counter, frame) in cases {

@@ -176,3 +176,25 @@ pub const ASSEMBLIES_MAX: usize = 8;
 
 /// As many of one peer's: of a frame that lacks a slice what came is kept, while the next one comes. No peer shuts all others out.
 pub const ASSEMBLIES_OF_PEER_MAX: usize = 2;
+
+/// Addresses kept of a node that somebody told us of, of [`DISCOVERIES_MAX`] such nodes.
+pub const HINTS_MAX: usize = 4;
+
+/// Questions to an address whose answers are believed: those of a round trip or two, as a program that looks around asks one after the other.
+pub const QUESTIONS_MAX: usize = 64;
+
+/// Names of nodes that have asked and are not met yet: a node that asks is met within a round trip, so these are the questions of one. 80 bytes each.
+pub const NAMES_MAX: usize = 256;
+
+/// Epochs remembered that peers have left: two nodes of one identity alternate as fast as they are spoken to, so few others come between.
+pub const FORMER_MAX: usize = 64;
+
+/// Questions to different peers at a time whether long frames get through: of 60 KB each they would keep other answers waiting; the next peer's
+/// turn comes with its next train.
+pub const LONG_QUESTIONS_MAX: usize = 4;
+
+/// Answers to messages that were not taken that wait to be sent: a window's worth of a few busy peers. More are dropped; the messages come again.
+pub const NOT_READY_MAX: usize = 1_024;
+
+/// Windows of peers that are idle again which are kept for the next ones: peers that are active at the same time, in a usual burst. 5 KiB each.
+pub const SPARE_MAX: usize = 256;

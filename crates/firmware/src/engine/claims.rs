@@ -7,15 +7,9 @@ use emp_wire::{Epoch, LinkAddress, NodeId};
 
 use crate::engine::Firmware;
 use crate::event::NodeEvent;
-use crate::limits::push_bounded;
+use crate::limits::{FORMER_MAX, NAMES_MAX, push_bounded};
 use crate::link::LinkIndex;
 use crate::pair::routes::Contact;
-
-/// Names remembered: a node that asks is met within a round trip, so these are the questions of one. 80 bytes each.
-const NAMES_MAX: usize = 256;
-
-/// Epochs remembered: two nodes of one identity alternate as fast as they are spoken to, so few others come between.
-const FORMER_MAX: usize = 64;
 
 /// A node's epoch towards a peer moves on by one each time that it gives the peer up (`EPOCH-4`). So many steps are one
 /// node's; another's epoch, drawn at random, is as near once in a million times.
@@ -31,6 +25,10 @@ fn is_step(earlier: Epoch, later: Epoch) -> bool {
 pub(crate) struct Names(VecDeque<(NodeId, String)>);
 
 impl Names {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// It asked, and this is what it is called.
     pub(crate) fn note(&mut self, node: NodeId, name: &str) {
         if name.is_empty() || self.0.iter().any(|(known, _)| *known == node) {
@@ -54,6 +52,10 @@ pub(crate) struct Former {
 }
 
 impl Former {
+    pub(crate) fn len(&self) -> usize {
+        self.left.len()
+    }
+
     /// A peer is in `now` and was in `before`. True if it has been in `now` earlier, which no restart leads back to.
     fn returns(&mut self, node: NodeId, before: Epoch, now: Epoch) -> bool {
         let was = |left: &(NodeId, Epoch)| left.0 == node && is_step(left.1, now);

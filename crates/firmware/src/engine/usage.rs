@@ -8,14 +8,14 @@ use crate::counters::Holding;
 use crate::cross::FirstNumbers;
 use crate::engine::Firmware;
 use crate::limits::{
-    ASSEMBLIES_MAX, DISCOVERIES_MAX, EVENTS_MAX, FURTHER_PATHS_MAX, PEERS_MAX, REPLIES_MAX,
-    SEEKS_MAX, SIZE_SEARCHES_MAX,
+    ASSEMBLIES_MAX, DISCOVERIES_MAX, EVENTS_MAX, FORMER_MAX, FURTHER_PATHS_MAX, LONG_QUESTIONS_MAX,
+    NAMES_MAX, PEERS_MAX, QUESTIONS_MAX, REPLIES_MAX, SEEKS_MAX, SIZE_SEARCHES_MAX,
 };
 
 impl Firmware {
     /// Everything that a node may hold, how much of it there is, and how much there may be. Looks through all peers.
     pub fn holdings(&self) -> Vec<Holding> {
-        let mut all = Vec::with_capacity(24);
+        let mut all = Vec::with_capacity(36);
         all.extend(self.send.holdings());
         all.extend(self.receive.holdings());
         all.extend([
@@ -24,6 +24,12 @@ impl Firmware {
             Holding::new("searches", self.routes.searches.len(), DISCOVERIES_MAX),
             Holding::new("searches for paths", self.peers.table.searches(), SEEKS_MAX),
             Holding::new("searches for lengths", self.sizes.len(), SIZE_SEARCHES_MAX),
+            Holding::new("long questions", self.peers.units.questions(), LONG_QUESTIONS_MAX),
+            Holding::lasting("ways of long frames", self.peers.units.len(), FURTHER_PATHS_MAX),
+            Holding::lasting("questions to addresses", self.routes.questions(), QUESTIONS_MAX),
+            Holding::lasting("nodes with hints", self.routes.hinted(), DISCOVERIES_MAX),
+            Holding::lasting("names of askers", self.names.len(), NAMES_MAX),
+            Holding::lasting("former epochs", self.former.len(), FORMER_MAX),
             Holding::lasting("peers", self.peers(), PEERS_MAX),
             Holding::lasting("peers with paths", self.peers.table.len(), FURTHER_PATHS_MAX),
             // A frame of which a slice was lost for good keeps its place until others need it.

@@ -7,16 +7,10 @@ use alloc::vec::Vec;
 use emp_wire::{Epoch, Flags, Header, Kind, LinkAddress, NodeId, Sequence};
 use hashbrown::HashMap;
 
-use crate::limits::{DISCOVERIES_MAX, REPLIES_MAX, push_bounded};
+use crate::limits::{DISCOVERIES_MAX, HINTS_MAX, QUESTIONS_MAX, REPLIES_MAX, push_bounded};
 use crate::link::LinkIndex;
 use crate::pair::searches::Searches;
 use crate::pair::siphash::SipKey;
-
-/// Addresses kept per node that someone told us of.
-const HINTS_MAX: usize = 4;
-
-/// Questions to an address, of which the answers are accepted.
-const QUESTIONS_MAX: usize = 64;
 
 /// A hello or reply that waits to be sent.
 pub(crate) struct Contact {
@@ -142,6 +136,15 @@ impl Routes {
 
     pub(crate) fn hints(&self, node: NodeId) -> &[(LinkIndex, LinkAddress)] {
         self.hints.get(&node.0).map_or(&[], Vec::as_slice)
+    }
+
+    /// Nodes with hints, and questions to an address whose answers are believed.
+    pub(crate) fn hinted(&self) -> usize {
+        self.hints.len()
+    }
+
+    pub(crate) fn questions(&self) -> usize {
+        self.questions.len()
     }
 
     /// True if the hellos of one more search fit the queue.

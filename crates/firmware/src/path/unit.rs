@@ -10,7 +10,7 @@ use alloc::collections::VecDeque;
 use emp_wire::{LONG_FRAME_BYTES, LinkAddress, ReplyWord};
 use hashbrown::HashMap;
 
-use crate::limits::{FURTHER_PATHS_MAX, WINDOW_FRAMES};
+use crate::limits::{FURTHER_PATHS_MAX, LONG_QUESTIONS_MAX, WINDOW_FRAMES};
 use crate::link::{LinkIndex, set_bits};
 use crate::path::Way;
 use crate::time::{Span, Time};
@@ -35,10 +35,6 @@ const ASK_INTERVAL: Span = Span::ms(1);
 
 /// Questions to one peer: the last waits 16 ms for its answer, so that neither a lost one nor a busy peer decides.
 const ASK_TRIES: u32 = 5;
-
-/// Questions to different peers at a time: of 60 KB each they would keep other answers waiting; the next peer's turn comes with
-/// its next train.
-const ASKS_MAX: usize = 4;
 
 /// After questions without an answer, or when too many were lost, the next question waits so long, twice as long each time, and at most
 /// so long: each costs a path that takes none 60 KB.
@@ -111,6 +107,15 @@ impl Units {
         ReplyWord { arrived_bytes, room_for_many }.emit()
     }
 
+    /// Paths that were asked about, and questions that are under way.
+    pub(crate) fn len(&self) -> usize {
+        self.paths.len()
+    }
+
+    pub(crate) fn questions(&self) -> usize {
+        self.asks.len()
+    }
+
     /// Some link does.
     #[inline]
     pub(crate) const fn any(&self) -> bool {
@@ -148,7 +153,7 @@ impl Units {
         nonce: u64,
     ) {
         let full = self.paths.len() >= FURTHER_PATHS_MAX && !self.paths.contains_key(&(peer, link));
-        if full || self.asks.len() >= ASKS_MAX {
+        if full || self.asks.len() >= LONG_QUESTIONS_MAX {
             return;
         }
         let new = || Unit { to, open: false, deep: false, since: now, retry_at: now, failures: 0 };
@@ -337,11 +342,11 @@ mod tests {
     fn questions_at_a_time_are_bounded() {
         let mut longs = Units::new(0b10, 0);
         let (link, to) = way();
-        let peers = ASKS_MAX as u32 + 3;
+        let peers = LONG_QUESTIONS_MAX as u32 + 3;
         for peer in 0..peers {
             longs.ask(Time(0), peer, way(), peer.into());
         }
-        assert_eq!(longs.asks.len(), ASKS_MAX);
+        assert_eq!(longs.asks.len(), LONG_QUESTIONS_MAX);
         let last = peers - 1;
         assert!(longs.may_ask(Time(0), last, (link, &to)));
         assert!(longs.answered(Time(0), 0, 0, LONG_FRAME_BYTES as u32));

@@ -13,16 +13,12 @@ use super::sequence::Arrival;
 use super::{Incoming, NotTaken, Place, ReceiveSide, Wants};
 use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
-use crate::limits::{INCOMING_MAX, POOL_SLOT_BYTES, WITHOUT_ENDPOINT_MAX};
+use crate::limits::{INCOMING_MAX, NOT_READY_MAX, POOL_SLOT_BYTES, WITHOUT_ENDPOINT_MAX};
 use crate::memory::HostMemory;
 use crate::pair::milliseconds;
 use crate::path::PathId;
 use crate::profile::Unexpected;
 use crate::time::Time;
-
-/// Answers to messages that were not taken that may wait to be sent: a window's worth of a few busy peers. More are
-/// dropped; the messages come again.
-const NOT_READY_QUEUED_MAX: usize = 1_024;
 
 /// Payload bytes of frames that are surely longer than the MTU of any Ethernet: their trains are few frames, and each costs much.
 const LONG_BYTES_MIN: u16 = 16 << 10;
@@ -395,7 +391,7 @@ impl ReceiveSide {
     /// Queues what there is to say of a message that was not taken: by the path that its first frame came by, as the other may
     /// have failed (`PATH-5`).
     fn refuse(&mut self, (peer, path): (u32, PathId), header: &Header, cause: NotReadyCause) {
-        if self.not_ready.len() < NOT_READY_QUEUED_MAX {
+        if self.not_ready.len() < NOT_READY_MAX {
             let (number, sequence) = (header.word, header.sequence);
             self.not_ready.push_back(NotTaken { peer, path, number, sequence, cause });
         }

@@ -3,12 +3,12 @@
 use super::ReceiveSide;
 use crate::counters::Holding;
 use crate::limits::{
-    COMPLETIONS_MAX, EARLY_MAX, GETS_MAX, INCOMING_MAX, NOTIFICATIONS_MAX, PULLS_MAX, RECEIVES_MAX,
-    WITHOUT_ENDPOINT_MAX,
+    COMPLETIONS_MAX, EARLY_MAX, ENDPOINTS_MAX, GETS_MAX, GRANTED_MAX, INCOMING_MAX, NOT_READY_MAX,
+    NOTIFICATIONS_MAX, PULLS_MAX, RECEIVES_MAX, REGIONS_MAX, WITHOUT_ENDPOINT_MAX,
 };
 
 impl ReceiveSide {
-    pub(crate) fn holdings(&self) -> [Holding; 9] {
+    pub(crate) fn holdings(&self) -> [Holding; 13] {
         let early = (0..self.peers.len()).map(|peer| usize::from(self.peers[peer].early_count));
         let (free, slots) = self.pool.slots();
         [
@@ -25,6 +25,10 @@ impl ReceiveSide {
             Holding::new("pulls", self.pulls.len(), PULLS_MAX),
             Holding::new("gets", self.fetches.len(), GETS_MAX),
             Holding::new("notifications", self.notifications, NOTIFICATIONS_MAX),
+            Holding::new("answers to what was not taken", self.not_ready.len(), NOT_READY_MAX),
+            Holding::lasting("endpoints", self.open, ENDPOINTS_MAX),
+            Holding::lasting("regions", self.regions.len(), REGIONS_MAX),
+            Holding::lasting("senders with grants", self.grants.len(), GRANTED_MAX),
         ]
     }
 }

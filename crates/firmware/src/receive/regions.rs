@@ -50,6 +50,10 @@ impl Regions {
         Self { regions: Slots::new(REGIONS_MAX), by_key: HashMap::new(), generation: 0, key: 0 }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.regions.len()
+    }
+
     pub(crate) fn export(
         &mut self,
         key: Option<u64>,

@@ -73,6 +73,11 @@ impl Grants {
         }
     }
 
+    /// Senders that are told apart.
+    pub(super) fn len(&self) -> usize {
+        self.senders.len()
+    }
+
     /// A long message of this sender begins, or something of one came that cannot be taken yet. The pool has so many bytes `free`.
     #[inline(never)]
     pub(super) fn hear(&mut self, now: Time, peer: u32, free: u64) {

@@ -2,10 +2,13 @@
 
 use super::SendSide;
 use crate::counters::Holding;
-use crate::limits::{BLOCKS_QUEUED_MAX, COMPLETIONS_MAX, CONTROLS_MAX, SENDS_MAX, WINDOW_FRAMES};
+use crate::limits::{
+    BLOCKS_QUEUED_MAX, COMPLETIONS_MAX, CONTROLS_MAX, FURTHER_PATHS_MAX, SENDS_MAX, SPARE_MAX,
+    WINDOW_FRAMES,
+};
 
 impl SendSide {
-    pub(crate) fn holdings(&self) -> [Holding; 6] {
+    pub(crate) fn holdings(&self) -> [Holding; 8] {
         let (mut controls, mut blocks, mut flying) = (0, 0, 0);
         let actives = (0..self.peers.len()).filter_map(|peer| self.peers[peer].active.as_deref());
         for active in actives {
@@ -21,6 +24,8 @@ impl SendSide {
             Holding::new("frames under way", flying, WINDOW_FRAMES as usize),
             Holding::new("queued controls", controls, CONTROLS_MAX),
             Holding::new("queued blocks", blocks, BLOCKS_QUEUED_MAX),
+            Holding::lasting("peers with windows", self.further.len(), FURTHER_PATHS_MAX),
+            Holding::lasting("spare windows", self.spare.len(), SPARE_MAX),
         ]
     }
 }

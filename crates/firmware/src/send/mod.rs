@@ -36,7 +36,7 @@ use crate::counters::Counters;
 use crate::cross::FirstNumbers;
 use crate::cross::{Control, RouteNews};
 use crate::descriptor::{Completion, OpId, OpKind, SendDescriptor, Status};
-use crate::limits::{POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX};
+use crate::limits::{POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX, SPARE_MAX};
 use crate::path::rtt::Rtt;
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
@@ -199,9 +199,6 @@ pub(crate) struct SendSide {
     segmenting: u64,
     pub(crate) first: FirstNumbers,
 }
-
-/// Boxes kept for reuse: peers that are active at the same time, in a usual burst. 5 KiB each.
-const SPARE_MAX: usize = 256;
 
 impl SendSide {
     /// Whether payloads that take this way are under the frame's checksum (`CRC-3`).

@@ -1,4 +1,4 @@
-//! What the two paths say to each other. They share nothing else: on one processor these are plain calls, on two they
+//! What the two sides say to each other. They share nothing else: on one processor these are plain calls, on two they
 //! are single-producer rings and a common area (I13, I15).
 
 use emp_wire::{AckDelay, DoneStatus, SACK_WORDS_MAX, Sequence};
@@ -68,7 +68,7 @@ pub(crate) struct RegionBlock {
 /// From the send side to the node: a peer does not answer, or cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteNews {
-    /// Nothing heard for half of the time that a peer gets: look for another route.
+    /// Nothing was heard for a quarter of the time that a peer gets: look for another route.
     Suspect { peer: u32 },
     /// Nothing heard for all of it.
     Lost { peer: u32 },
@@ -239,7 +239,7 @@ impl AckCell {
     }
 }
 
-/// Everything between the paths.
+/// Everything between the sides.
 pub(crate) struct Cross {
     pub(crate) acks: PerPeer<AckCell>,
     pub(crate) replies: Replies,

@@ -56,7 +56,7 @@ pub struct Profile {
     pub unexpected: Unexpected,
     /// Messages up to this size leave whole, without waiting for the receiver. `u64::MAX`: all of them.
     pub eager_bytes: u64,
-    /// The same where frames longer than the MTU get through, if that is more, unless the receiver had less room lately.
+    /// The same where frames longer than the MTU get through, if that is more, within what the receiver grants.
     pub long_eager_bytes: u64,
     /// Of longer messages, the bytes that leave unasked.
     pub unscheduled_bytes: u32,

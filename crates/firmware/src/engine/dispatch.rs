@@ -1,4 +1,4 @@
-//! Events in: a frame or a timer reaches the path that it concerns.
+//! Events in: a frame or a timer reaches the side that it concerns.
 
 use alloc::vec::Vec;
 use emp_wire::{
@@ -179,7 +179,7 @@ impl Firmware {
         Ok(peer)
     }
 
-    /// Hands a checked frame to the path it concerns.
+    /// Hands a checked frame to the side that it concerns.
     fn deliver(
         &mut self,
         now: Time,
@@ -298,9 +298,9 @@ impl Firmware {
         Err(Counter::DropSlice)
     }
 
-    // ---- between the paths ----
+    // ---- between the sides ----
 
-    /// Carries the paths' messages to each other until none is left.
+    /// Carries the sides' messages to each other until none is left.
     #[inline]
     pub(crate) fn relay(&mut self, now: Time) {
         let (send, receive) = (&self.send, &self.receive);

@@ -257,7 +257,7 @@ impl SendSide {
             self.counters.count(Counter::DropBadHandle);
             return;
         };
-        // A pull of a message that we sent whole: the peer had no room for it, and its word on that was lost.
+        // A pull of a message that we sent whole: the peer had no room for it, and the `not-ready` that said so was lost.
         self.held(peer, index, State::Held);
         let Some(message) = self.messages.at(index) else { return };
         let inside = offset

@@ -212,6 +212,12 @@ impl Sleepers {
         }
     }
 
+    /// Threads that sleep away from the links' descriptors until they are woken.
+    #[cfg(test)]
+    pub(crate) fn parked(&self) -> usize {
+        self.sleepers.iter().filter(|sleeper| matches!(sleeper.how, How::Parked(_))).count()
+    }
+
     /// True if nothing is to be done after the lock is released.
     #[inline]
     pub(crate) fn are_served(&self) -> bool {

@@ -302,3 +302,91 @@ impl Waiter<'_> {
 fn timeout(until: Time, now: Time) -> Option<Duration> {
     (until != Time::NEVER).then(|| clock::duration(until.since(now)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Instant;
+
+    use emp_wire::NodeId;
+
+    use super::*;
+    use crate::board::WaitMode;
+    use crate::link::Fabric;
+    use crate::node::Node;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn lone(mode: WaitMode) -> Node {
+        let fabric = Fabric::new(1).expect("descriptors");
+        let link = fabric.link(0, NodeId::from_name("a").destination_tag()).expect("a place");
+        let builder = Node::builder().name("a").link(link).wait_mode(mode);
+        builder.board(Board::Inline { guardian: false }).start().expect("the node starts")
+    }
+
+    /// Waits until so many callers sleep away from the links and somebody, or nobody, sleeps on them.
+    fn settle(shared: &Shared, parked: usize, watch: Watch) {
+        let start = Instant::now();
+        loop {
+            let core = shared.lock();
+            let seen = (core.sleepers.parked(), core.sleepers.watch);
+            drop(core);
+            if seen == (parked, watch) {
+                return;
+            }
+            assert!(start.elapsed() < LONG, "{seen:?} instead of {:?}", (parked, watch));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Where waits are long, all callers but the one that makes progress sleep away from the links. When it leaves, one of them takes over, and
+    /// so on to the last.
+    #[test]
+    fn where_waits_are_long_one_of_several_makes_progress() {
+        let node = lone(WaitMode::Sleep);
+        let shared = &node.inner.shared;
+        let may_end = AtomicUsize::new(0);
+        shared.lock().sleepers.working = true;
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let take = |left: usize| left.checked_sub(1);
+                    let check = |_: &mut Core| {
+                        may_end.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).ok()
+                    };
+                    assert!(wait_for(shared, &Interest::Events, Some(LONG), check).is_some());
+                });
+            }
+            settle(shared, 3, Watch::Nobody);
+            let mut core = shared.lock();
+            core.sleepers.working = false;
+            core.sleepers.hand_over();
+            drop(core);
+            for left in (0..3).rev() {
+                settle(shared, left, Watch::Caller);
+                assert!(!shared.lock().sleepers.working, "who sleeps does not work");
+                may_end.store(1, Ordering::SeqCst);
+                shared.lock().sleepers.rouse_watcher();
+            }
+            settle(shared, 0, Watch::Nobody);
+        });
+    }
+
+    /// Where they are short, each looks for itself.
+    #[test]
+    fn where_waits_are_short_each_looks() {
+        let node = lone(WaitMode::Adaptive);
+        let shared = &node.inner.shared;
+        let may_end = AtomicUsize::new(0);
+        shared.lock().sleepers.working = true;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let check = |_: &mut Core| (may_end.load(Ordering::SeqCst) > 0).then_some(());
+                assert!(wait_for(shared, &Interest::Events, Some(LONG), check).is_some());
+            });
+            settle(shared, 0, Watch::Caller);
+            may_end.store(1, Ordering::SeqCst);
+            shared.lock().sleepers.rouse_watcher();
+        });
+    }
+}

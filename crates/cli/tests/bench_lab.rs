@@ -260,6 +260,10 @@ fn mistakes_are_one_line_and_exit_code_2() {
         (vec!["mpi", "--seconds", "-1"], "-1 seconds are not possible"),
         (vec!["overlap", "127.0.0.1", "--shares", "-1"], "a share of -1 % is not possible"),
         (vec!["stream", "127.0.0.1", "--profile", "x"], "there is no profile x"),
+        (
+            vec!["stream", "127.0.0.1", "--integrity", "none"],
+            "there is no integrity none; there are carrier, end-to-end",
+        ),
         (vec!["verify", "127.0.0.1", "--size-max", "1,2"], "is not one size"),
         (vec!["rate", &free], "emp bench listen"),
         (vec!["rate", "no.such.host.invalid"], "no host is known"),

@@ -167,6 +167,7 @@ fn frames_too_long_for_the_route_go_in_fragments() {
     assert!(a.capabilities().segmentation);
 }
 
+/// `HELLO-5`.
 #[test]
 fn frames_to_everyone_go_to_each_peer() {
     let mut peers =

@@ -124,6 +124,7 @@ mod tests {
         assert!(!Epoch::new(1).follows(Epoch::UNKNOWN));
     }
 
+    /// `EPOCH-1`.
     #[test]
     fn a_known_epoch_never_checks_as_unknown() {
         for bits in [0, 0x1_0000, 0xFFFF_0000, 7] {

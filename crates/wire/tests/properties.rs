@@ -314,6 +314,7 @@ proptest! {
         }
     }
 
+    /// `VERSION-2`.
     #[test]
     fn hellos_are_read_back(hello in hello()) {
         let mut body = [0; HEAD_BYTES_MAX];

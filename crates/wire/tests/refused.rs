@@ -20,6 +20,7 @@ fn message(long: LongPart, payload: usize) -> Result<(), Reason> {
     Message::parse(message.flags(), &body).map(drop)
 }
 
+/// `MSG-2`.
 #[test]
 fn parts_of_a_longer_message_fit_each_other() {
     let good = LongPart { total_bytes: 100, unscheduled_bytes: 50, fragment_bytes: 20, pieces: 0 };
@@ -58,6 +59,7 @@ fn a_message_that_names_memory_has_its_pieces_and_nothing_else() {
     }
 }
 
+/// `ID-1`.
 #[test]
 fn nobody_says_hello_as_no_node() {
     let mut body = [0; HELLO_BODY_BYTES_MAX];

@@ -433,6 +433,7 @@ fn in_memory(vector: &Value) -> bool {
     vector.get("carrier").is_some_and(|carrier| carrier == "memory")
 }
 
+/// `ACK-1`, `ACK-2`, `ACK-10`, `READY-4`, `DATA-1`, `PULL-1`, `DONE-1`, `REGION-1`, `PUT-1`, `GET-1`, `ATOMIC-1`, `ID-2`.
 #[test]
 fn every_vector_is_decoded_to_its_fields_and_encoded_from_them() {
     for kind in Kind::ALL {

@@ -264,6 +264,7 @@ mod tests {
         assert!(longs.answered(now, 7, 99, LONG_FRAME_BYTES as u32));
     }
 
+    /// `LONG-2`.
     #[test]
     fn a_path_opens_by_an_answer_and_closes_for_longer_and_longer() {
         let mut longs = Units::new(0b10, 0);
@@ -299,6 +300,7 @@ mod tests {
         }
     }
 
+    /// `HELLO-8`.
     #[test]
     fn who_holds_many_says_so_of_questions_that_arrived_whole() {
         let (deep, shallow) = (Units::new(0b11, 0b10), Units::new(0b11, 0));

@@ -223,6 +223,7 @@ mod tests {
         assert_eq!(of(&both), DoneStatus::NoRights);
     }
 
+    /// `REGION-4`.
     #[test]
     fn chosen_keys_are_free() {
         let mut regions = Regions::new();

@@ -275,6 +275,7 @@ fn unexpected_and_truncated_ones_are_read_when_their_time_comes() {
     pair.check_quiet();
 }
 
+/// `DIRECT-2`.
 #[test]
 fn what_cannot_be_read_is_pulled() {
     let mut pair = Pair::new();
@@ -290,6 +291,7 @@ fn what_cannot_be_read_is_pulled() {
     pair.check_quiet();
 }
 
+/// `DIRECT-3`.
 #[test]
 fn memory_that_is_not_what_was_announced_is_not_taken_for_the_message() {
     let mut pair = Pair::new();

@@ -120,6 +120,7 @@ fn puts_of_every_size_land_where_they_belong() {
     }
 }
 
+/// `GET-2`.
 #[test]
 fn gets_of_every_size_bring_what_is_there() {
     for profile in Profile::ALL {
@@ -166,6 +167,7 @@ fn what_is_lost_comes_again() {
     }
 }
 
+/// `REGION-2`, `GET-3`.
 #[test]
 fn every_refusal_has_its_status_and_its_counter() {
     let cases = [
@@ -199,6 +201,7 @@ fn every_refusal_has_its_status_and_its_counter() {
     }
 }
 
+/// `ATOMIC-5`.
 #[test]
 fn atomics_need_the_rights_for_what_they_do() {
     let cases = [
@@ -219,6 +222,7 @@ fn atomics_need_the_rights_for_what_they_do() {
     }
 }
 
+/// `ATOMIC-4`.
 #[test]
 fn atomics_fetch_compare_and_swap() {
     let (mut pair, _) = exported(Profile::ALL[0], Rights::BOTH);
@@ -318,6 +322,7 @@ fn a_message_after_a_put_is_told_after_it() {
     }
 }
 
+/// `REGION-3`.
 #[test]
 fn nothing_is_written_after_a_region_was_removed() {
     for after in 0..60 {
@@ -367,7 +372,7 @@ fn operations_on_oneself_need_no_wire() {
     pair.check_quiet();
 }
 
-/// A host that takes no notifications holds up those who send them, and its memory does not grow.
+/// A host that takes no notifications holds up those who send them, and its memory does not grow (`PUT-3`).
 #[test]
 fn notifications_are_bounded() {
     let (mut pair, _) = exported(Profile::ALL[0], Rights::BOTH);

@@ -224,7 +224,7 @@ fn a_search_that_nobody_wants_ends() {
     assert_eq!(real.firmware.poll_timeout(), None);
 }
 
-/// Where a node is said to be it most likely is: everyone is asked only if no answer comes from there.
+/// Where a node is said to be it most likely is: everyone is asked only if no answer comes from there (`HELLO-3`).
 #[test]
 fn who_is_hinted_at_is_asked_there_first() {
     let mut real = Real::new(&Profile::DEFAULT);
@@ -297,7 +297,7 @@ fn lengths_are_asked_ever_more_seldom_of_who_is_silent() {
     assert!(at.len() <= 48, "{} in 9 s", at.len());
 }
 
-/// Frames by several paths come in another order than they left: a profile that does not acknowledge them one by one has one path.
+/// Frames by several paths come in another order than they left: a profile that does not acknowledge them one by one has one path (`PATH-7`).
 #[test]
 fn a_profile_without_selective_acknowledgements_has_one_path() {
     for (profile, several) in [(Profile::DEFAULT, true), (Profile::EMP2001, false)] {

@@ -73,7 +73,7 @@ fn one_message_has_so_many_blocks_under_way_and_no_more() {
     assert!(real.bytes(INTO, total) == pattern(5, 0, total));
 }
 
-/// Incast: over all senders no more is asked for than the profile has, of four at a time, and all have their turn.
+/// Incast: over all senders no more is asked for than the profile has, of four at a time, and all have their turn (`CREDIT-2`).
 #[test]
 fn all_senders_together_are_asked_for_so_much_and_no_more() {
     let Profile { pull_bytes_max, pull_block_bytes, .. } = Profile::DEFAULT;

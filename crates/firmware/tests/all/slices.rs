@@ -31,7 +31,7 @@ fn copies_of_what_was_taken_are_acknowledged_by_their_ends() {
     }
 }
 
-/// A frame ahead of one that is missing is put together by a profile that takes frames out of their order, and by no other.
+/// A frame ahead of one that is missing is put together by a profile that takes frames out of their order, and by no other (`SLICE-2`).
 #[test]
 fn frames_ahead_are_put_together_where_order_does_not_matter() {
     for (profile, taken) in [(Profile::DEFAULT, true), (Profile::VMMC2, false)] {

@@ -99,6 +99,7 @@ fn short_round_trips_open_the_window_up_to_its_limit() {
     assert_eq!(before, WINDOW_FRAMES);
 }
 
+/// `WINDOW-2`.
 #[test]
 fn long_round_trips_shrink_it_in_proportion_and_to_less_than_a_frame() {
     let mut stream = Stream::new();
@@ -215,7 +216,7 @@ fn a_receiver_tells_its_own_part_of_the_round_trip() {
     assert_eq!(told(Span::ms(1_000)).unseen_us, u16::MAX);
 }
 
-/// Frames that are longer than the window leave one by one, and not each time that one is acknowledged.
+/// Frames that are longer than the window leave one by one, and not each time that one is acknowledged (`WINDOW-4`).
 #[test]
 fn a_window_of_less_than_a_frame_is_paced() {
     let mut stream = Stream::new();

@@ -34,7 +34,7 @@ fn nobody_was_lost(world: &World, profile: &Profile) {
     assert_eq!(lost, None, "{}", profile.name);
 }
 
-/// A receive that asks for a message of a peer by name; the peer has nothing to say until long after.
+/// A receive that asks for a message of a peer by name; the peer has nothing to say until long after (`RESEND-5`).
 #[test]
 fn who_waits_and_stands_still_does_not_give_the_peer_up() {
     for profile in impatient() {

@@ -191,7 +191,7 @@ fn slight_reordering_resends_little() {
     assert!(resent <= 20, "{resent} of about 730 frames resent although none was lost");
 }
 
-/// A burst that swallows everything that is under way is survived, and quickly.
+/// A burst that swallows everything that is under way is survived, and quickly (`SEQ-2`).
 #[test]
 fn a_lost_window_is_repaired() {
     for profile in Profile::ALL {

@@ -16,7 +16,7 @@ fn inject(world: &mut World, frame: &[u8]) {
     world.network_mut().inject(at, 1, LinkIndex(0), from, frame);
 }
 
-/// Each kind of bad frame moves its own counter by one, and afterwards the two nodes talk as if nothing had been.
+/// Each kind of bad frame moves its own counter by one, and afterwards the two nodes talk as if nothing had been (`VERSION-1`).
 #[test]
 fn every_bad_frame_is_dropped_for_its_reason() {
     const ASKER: NodeId = NodeId(77);
@@ -245,7 +245,7 @@ fn a_forged_goodbye_of_an_old_epoch_means_nothing() {
     finish(&mut world);
 }
 
-/// Questions from thousands of names that do not exist grow nothing beyond its limit.
+/// Questions from thousands of names that do not exist grow nothing beyond its limit (`HELLO-4`).
 #[test]
 fn a_storm_of_strangers_is_bounded() {
     let mut world = acquainted(2, &Profile::DEFAULT);

@@ -123,7 +123,7 @@ fn a_restart_mid_message_is_noticed_quickly() {
     }
 }
 
-/// A sender that was restarted mid-message: the receive that had matched ends, and the next message arrives.
+/// A sender that was restarted mid-message: the receive that had matched ends, and the next message arrives (`PAIR-1`).
 #[test]
 fn a_restarted_sender_starts_afresh() {
     for profile in impatient() {
@@ -249,7 +249,7 @@ fn a_short_cut_is_transparent() {
     }
 }
 
-/// A cut longer than patience ends what was under way, at both ends; afterwards the nodes talk again.
+/// A cut longer than patience ends what was under way, at both ends; afterwards the nodes talk again (`PAIR-1`).
 #[test]
 fn nodes_find_each_other_again_after_a_long_cut() {
     for profile in impatient() {
@@ -273,7 +273,7 @@ fn nodes_find_each_other_again_after_a_long_cut() {
     }
 }
 
-/// A goodbye ends what was due at once, without patience.
+/// A goodbye ends what was due at once, without patience (`PAIR-1`).
 #[test]
 fn a_goodbye_ends_what_was_due() {
     for profile in impatient() {

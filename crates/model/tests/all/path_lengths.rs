@@ -69,6 +69,7 @@ fn sum(world: &World, counter: Counter) -> u64 {
     (0..2).map(|node| count(world, node, counter)).sum()
 }
 
+/// `PATH-11`.
 #[test]
 fn each_path_has_frames_of_its_own_length() {
     for bytes in CASES {
@@ -91,7 +92,7 @@ fn each_path_has_frames_of_its_own_length() {
 }
 
 /// One of the paths dies in the middle of a message: what has its number leaves in slices if the other takes shorter frames, and nothing
-/// is longer than the path that it takes. It comes back, and is used as it was.
+/// is longer than the path that it takes. It comes back, and is used as it was (`PATH-10`).
 #[test]
 fn what_was_cut_for_one_path_goes_on_by_the_other() {
     for bytes in CASES {

@@ -64,6 +64,7 @@ fn sum(world: &World, counter: Counter) -> u64 {
     (0..2).map(|node| count(world, node, counter)).sum()
 }
 
+/// `PATH-3`.
 #[test]
 fn long_trains_take_the_bulk_path_and_all_else_the_small_one() {
     let mut world = two_paths([Span::us(2), Span::us(20)]);
@@ -101,7 +102,7 @@ fn what_is_overtaken_is_not_lost() {
     assert!(acks * 3 < frames, "{acks} acknowledgements for {frames} frames");
 }
 
-/// One path loses and reorders, then the other: everything arrives, and nothing is resent much more often than it is lost.
+/// One path loses and reorders, then the other: everything arrives, and nothing is resent much more often than it is lost (`PATH-4`).
 #[test]
 fn each_path_repairs_its_own_losses() {
     for fabric in 0..2 {
@@ -283,7 +284,7 @@ fn a_small_path_is_found_again_where_the_peer_has_moved_to() {
 }
 
 /// The first path has been dead for so long that it is looked for only every half minute. It works again when the other dies: an answer by it
-/// to the search for the silent peer is enough to take it.
+/// to the search for the silent peer is enough to take it (`PAIR-1`, `PATH-8`).
 #[test]
 fn a_first_path_that_answers_a_search_is_taken() {
     for bytes in [64, 100_000] {

@@ -93,6 +93,7 @@ fn all_pairs_of_bytes() {
     }
 }
 
+/// `ATOMIC-2`.
 #[test]
 fn integers_of_every_width() {
     let edges: [u128; 9] =

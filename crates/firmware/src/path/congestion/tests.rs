@@ -347,7 +347,7 @@ fn an_incast_of_256_is_done_in_the_wires_time() {
     assert!(end < 1.3 * wire && worst <= Some(2));
 }
 
-/// On a path that was met before there was a queue.
+/// On a path that was met before there was a queue (`WINDOW-5`).
 #[test]
 fn beside_one_that_goes_by_loss_alone_it_has_its_share() {
     for (rate, queue) in [(62.5, 128.0), (125.0, 256.0)] {

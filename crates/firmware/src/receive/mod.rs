@@ -25,6 +25,7 @@ mod puts;
 mod regions;
 mod runs;
 mod sequence;
+mod store;
 mod unasked;
 
 use alloc::boxed::Box;

@@ -86,7 +86,8 @@ impl Firmware {
                 // It looks for another path: this end will want the same one.
                 self.seek_path(now, peer, Target::Link(link), Some(from));
             }
-            if restarted || moved || self.routes.searches.contains(peer) {
+            let wanted = self.peers.is_first_wanted(now, peer, link);
+            if restarted || moved || wanted || self.routes.searches.contains(peer) {
                 self.challenge(now, link, from, peer);
             }
             if remote == header.source_epoch {
@@ -158,9 +159,8 @@ impl Firmware {
             self.push_event(found(hello.name()));
         } else if remote == epoch {
             self.send.met(peer);
-            let entry = &self.peers[peer];
-            let failed = entry.link == link && !entry.is_first_up();
-            if self.routes.searches.contains(peer) {
+            let failed = self.peers.is_first_failed(peer, link);
+            if failed || self.routes.searches.contains(peer) {
                 self.peers.set_route(now, peer, (link, from), told);
                 self.routes.searches.stop(peer);
                 self.send.found(peer, now);
@@ -168,7 +168,7 @@ impl Firmware {
                 self.peers.moved(now, peer, (link, from), told);
                 self.send.found(peer, now);
             }
-            if failed && self.peers[peer].is_first_up() {
+            if failed {
                 self.counters.count(Counter::PathsFound);
                 self.push_event(NodeEvent::PathFound { node: hello.node, link });
             }

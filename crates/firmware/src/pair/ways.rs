@@ -146,8 +146,8 @@ impl Peers {
     }
 
     /// A valid frame came from there. True if the peer seems to have moved: for a while nothing came from where its first path
-    /// leads, or that by this link, and now it speaks from elsewhere on that link; or by a path that has failed, and by no other (V28, `PATH-8`).
-    /// Frames of other paths say nothing of the first.
+    /// leads, or that by this link, and now it speaks from elsewhere on that link (V28, `PATH-8`). Frames of other paths
+    /// say nothing of the first.
     #[inline(always)]
     pub(crate) fn heard_from(
         &mut self,
@@ -157,7 +157,7 @@ impl Peers {
         from: &LinkAddress,
     ) -> bool {
         let peer = &self.entries[index];
-        if peer.up & !PathId::FIRST.bit() != 0 && (peer.link != link || !peer.is_first_up()) {
+        if peer.link != link && peer.up & !PathId::FIRST.bit() != 0 {
             return self.further_heard(now, index, link, from);
         }
         self.entries[index].heard(now, link, from)
@@ -172,11 +172,6 @@ impl Peers {
     ) -> bool {
         let now_ms = milliseconds(now);
         let peer = &mut self.entries[index];
-        if peer.link == link {
-            // The first has failed, and frames come by it: that matters if none come by the others.
-            return peer.heard(now, link, from)
-                || self.table.is_quiet(index, now_ms as u16, ROUTE_QUIET_MS);
-        }
         peer.heard_ms = now_ms;
         let path = self.table.path(index, link).filter(|path| peer.up & path.bit() != 0);
         let Some(path) = path else {
@@ -184,6 +179,18 @@ impl Peers {
             return peer.is_route_quiet(now_ms);
         };
         self.table.heard(index, path, from, now_ms as u16) > ROUTE_QUIET_MS
+    }
+
+    /// Its first path leads by this link, and has failed.
+    pub(crate) fn is_first_failed(&self, index: u32, link: LinkIndex) -> bool {
+        let peer = &self.entries[index];
+        peer.link == link && peer.has(mark::ROUTE) && !peer.is_first_up()
+    }
+
+    /// The same, and for a while nothing came by the others: it may be the only one that works.
+    pub(crate) fn is_first_wanted(&self, now: Time, index: u32, link: LinkIndex) -> bool {
+        let quiet = || self.table.is_quiet(index, milliseconds(now) as u16, ROUTE_QUIET_MS);
+        self.is_first_failed(index, link) && quiet()
     }
 
     /// The peer answered from elsewhere than it was known to be: frames to it go there from now on. If that is a path beside its first,

@@ -149,7 +149,8 @@ pub const NOT_READY_BACKOFF: (Span, Span) = (Span::us(50), Span::ms(5));
 pub const PATHS_MAX: usize = 4;
 
 /// Peers with which long trains were exchanged over a path beside the first. Beyond it they take the only path that others have. About
-/// 256 bytes each: 4 MiB.
+/// 256 bytes each, and as many peers whose first window was too small for something, with 464 bytes: 12 MiB. What messages took by several paths
+/// is another kilobyte.
 pub const FURTHER_PATHS_MAX: usize = 16_384;
 
 /// Paths beside the first being looked for at a time; trains that begin meanwhile take the path there is.

@@ -56,6 +56,30 @@ fn in_a_lab_it_sees_the_hosts_interfaces_and_takes_packet() {
     assert_eq!(rungs[1]["link"], "shm");
 }
 
+/// Whether the kernel demultiplexes frames once for all nodes of an interface (decision 33), and if not, why.
+#[test]
+fn it_says_what_further_nodes_of_an_interface_cost() {
+    if !is_root() {
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_emp");
+    let top = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    for (name, mode, says) in [
+        ("closed", 0o700, "once for all of a user's nodes"),
+        // The table would be open to others.
+        ("open", 0o755, "once for each node, some 0.1 µs (no PACKET_FANOUT group: no directory"),
+    ] {
+        let place = top.join(name);
+        fs::create_dir_all(place.join("emp")).unwrap();
+        fs::set_permissions(place.join("emp"), fs::Permissions::from_mode(mode)).unwrap();
+        let set = format!("XDG_RUNTIME_DIR={}", place.display());
+        let run = ["lab", "run", "--", "env", &set, program, "doctor", "--json"];
+        let report = json(&succeed(&mut emp(&run)));
+        let reason = report["rungs"][0]["reason"].as_str().unwrap();
+        assert!(reason.contains(says), "{name}: {reason}");
+    }
+}
+
 #[test]
 fn without_privilege_it_takes_udp_and_says_what_to_do() {
     if !is_root() {

@@ -350,6 +350,10 @@ impl Core {
     /// Completions and events: from the firmware to those who wait for them.
     #[inline]
     pub(crate) fn drain(&mut self) {
+        if !self.has_news() {
+            // As after most posts.
+            return;
+        }
         let Self { firmware, requests, sleepers, .. } = self;
         if let Some(firmware) = firmware {
             // Most often there is nothing but a receive that has ended, and a request waits for it.
@@ -360,10 +364,16 @@ impl Core {
                 sleepers.request(key);
             }
         }
-        let news = self.firmware().is_some_and(Firmware::has_news);
-        if news || !self.held.is_empty() || self.queues.has_taken() {
+        if self.has_news() {
             self.drain_all();
         }
+    }
+
+    /// Something ended, happened, or was taken by the application.
+    #[inline]
+    fn has_news(&self) -> bool {
+        let news = self.firmware().is_some_and(Firmware::has_news);
+        news || !self.held.is_empty() || self.queues.has_taken()
     }
 
     fn drain_all(&mut self) {

@@ -134,20 +134,15 @@ impl Queues {
     #[inline]
     pub(crate) fn hand_out(&mut self, key: QueueKey, into: &mut Vec<Completion>) -> usize {
         let Some(queue) = self.find(key) else { return 0 };
-        if queue.completions.is_empty() {
-            // As nearly always while somebody spins.
-            return 0;
-        }
-        let count = queue.completions.len().min(into.capacity() - into.len());
-        let notifications =
-            queue.completions.iter().take(count).filter(|done| is_notification(done));
-        let taken = notifications.count();
-        // From where they lie to where they are wanted.
-        if let (1, Some(one)) = (count, queue.completions.front()) {
+        let (mut count, mut taken) = (0, 0);
+        while into.len() < into.capacity()
+            && let Some(one) = queue.completions.front()
+        {
+            taken += usize::from(is_notification(one));
+            // From where it lies to where it is wanted.
             into.push(*one);
             queue.completions.pop_front();
-        } else {
-            into.extend(queue.completions.drain(..count));
+            count += 1;
         }
         self.taken += taken;
         self.held -= count;

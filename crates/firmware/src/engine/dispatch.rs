@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use emp_wire::{
     Ack, AckDelay, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Message, NodeId,
-    NotReady, SliceWord, TAG_EVERYONE, Target, covered_bytes, names_memory, verify,
+    NotReady, Seed, SliceWord, TAG_EVERYONE, Target, covered_bytes, names_memory, verify,
     verify_unsummed,
 };
 
@@ -104,7 +104,7 @@ impl Firmware {
     fn admit(
         &mut self,
         now: Time,
-        (link, from): Way<'_>,
+        way @ (link, from): Way<'_>,
         header: &Header,
         frame: &[u8],
         body: &[u8],
@@ -115,10 +115,8 @@ impl Firmware {
         let (node, known) = if header.kind.identified() {
             let bytes = body.first_chunk::<8>().ok_or(Counter::DropBodyShort)?;
             let node = NodeId(u64::from_be_bytes(*bytes));
-            if node == NodeId::ANY || node.source_tag() != header.source_tag {
-                return Err(Counter::DropField);
-            }
-            (node, self.peers.find(node))
+            let known = self.peers.find_identified(node, header.source_tag);
+            (node, known.filter(|_| node != NodeId::ANY).ok_or(Counter::DropField)?)
         } else {
             let Some(peer) = self.peers.find_by_tag(header) else {
                 self.greet_unknown(now, link, *from, header);
@@ -126,15 +124,34 @@ impl Firmware {
             };
             (self.peers[peer].node, Some(peer))
         };
-        let (local, remote, seed) = match known {
-            Some(peer) => {
-                let peer = &self.peers[peer];
-                (peer.local_epoch, peer.remote_epoch, peer.incoming)
+        let peer = match known {
+            // As nearly all: of both ends' present epochs.
+            Some(peer) if self.peers[peer].is_answered_by(header) => {
+                check(header, frame, from, self.peers[peer].incoming)?;
+                peer
             }
-            None => {
-                let seed = self.peers.incoming_of_stranger(node);
-                (self.peers.own_epoch, Epoch::UNKNOWN, seed)
-            }
+            _ => self.admit_other(now, way, &{ *header }, (frame, body), (node, known))?,
+        };
+        self.send.heard(peer, now);
+        if self.peers.heard_from(now, peer, link, from) {
+            self.challenge(now, link, *from, peer);
+        }
+        Ok(peer)
+    }
+
+    /// The same for a frame of a node that is not known, or not in these epochs.
+    #[cold]
+    fn admit_other(
+        &mut self,
+        now: Time,
+        (link, from): Way<'_>,
+        header: &Header,
+        (frame, body): (&[u8], &[u8]),
+        (node, known): (NodeId, Option<u32>),
+    ) -> Result<u32, Counter> {
+        let (local, seed) = match known {
+            Some(peer) => (self.peers[peer].local_epoch, self.peers[peer].incoming),
+            None => (self.peers.own_epoch, self.peers.incoming_of_stranger(node)),
         };
         // A goodbye that came before already: there is nobody to talk to (`CLOSE-1`).
         let leaves = header.kind == Kind::Close;
@@ -145,21 +162,15 @@ impl Firmware {
             }
             return Err(Counter::DropStaleDestination);
         }
-        let covered = covered_bytes(header);
-        let verified = if from.is_memory() {
-            verify_unsummed(frame, covered, seed)
-        } else {
-            verify(frame, covered, seed)
-        };
-        verified.map_err(Counter::from)?;
-        let (peer, remote) = match known {
-            Some(peer) => (peer, remote),
+        check(header, frame, from, seed)?;
+        let peer = match known {
+            Some(peer) => peer,
             None if header.kind.sequenced() => {
-                let peer = self.add_peer(now, node).ok_or(Counter::DropTooManyPeers)?;
-                (peer, self.peers[peer].remote_epoch)
+                self.add_peer(now, node).ok_or(Counter::DropTooManyPeers)?
             }
             None => return Err(Counter::DropUnknownPeer),
         };
+        let remote = self.peers[peer].remote_epoch;
         if remote == Epoch::UNKNOWN && header.kind.sequenced() {
             let told = largest_frame(header, body).unwrap_or(self.peers.lengths.usual());
             self.meet(now, peer, header.source_epoch, (link, *from), told);
@@ -171,10 +182,6 @@ impl Firmware {
                 self.challenge(now, link, *from, peer);
             }
             return Err(Counter::DropStaleSource);
-        }
-        self.send.heard(peer, now);
-        if self.peers.heard_from(now, peer, link, from) {
-            self.challenge(now, link, *from, peer);
         }
         Ok(peer)
     }
@@ -493,6 +500,18 @@ impl Firmware {
             self.loopback.clear();
         }
     }
+}
+
+/// Checks a frame from there: its sum, or what stands in its place where it crosses no wire.
+#[inline(always)]
+fn check(header: &Header, frame: &[u8], from: &LinkAddress, seed: Seed) -> Result<(), Counter> {
+    let covered = covered_bytes(header);
+    let checked = if from.is_memory() {
+        verify_unsummed(frame, covered, seed)
+    } else {
+        verify(frame, covered, seed)
+    };
+    checked.map_err(Counter::from)
 }
 
 /// What the sender of a frame says of the largest that it takes by the link by which this came.

@@ -2,6 +2,7 @@
 
 use crate::descriptor::Completion;
 use crate::engine::Firmware;
+use crate::pair::Peers;
 use crate::receive::IDLE;
 use crate::time::{Span, Time};
 
@@ -59,5 +60,49 @@ impl Firmware {
     #[inline]
     pub fn is_watching(&self) -> bool {
         self.watch_at.is_some()
+    }
+
+    /// False if [`poll_transmit`](Self::poll_transmit) would do nothing: much cheaper to ask, after each received batch and
+    /// post.
+    #[inline]
+    pub fn has_transmit(&self, now: Time) -> bool {
+        self.send.has_ready()
+            || self.receive.may_speak(now)
+            || !self.receive.to_send.is_empty()
+            || self.receive.is_fetching()
+            || !self.routes.contacts.is_empty()
+            || self.has_closes()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) must be called next. `None`: nothing is due, the node is idle.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let at_once = !self.routes.contacts.is_empty() || self.receive.has_due_acks();
+        if at_once || self.receive.is_fetching() {
+            return Some(Time(0));
+        }
+        let receive = self.receive.next_deadline(&self.cross);
+        let rest = if self.is_searching() { self.next_question() } else { None };
+        let all = [self.send.next_deadline(), receive, self.watch_at, rest];
+        let first = all.map(|due| due.unwrap_or(Time::NEVER)).into_iter().min();
+        first.filter(|due| *due != Time::NEVER)
+    }
+
+    /// Something is asked for that peers answer: who or where they are, by which paths, with frames of which length. Seldom.
+    #[inline]
+    fn is_searching(&self) -> bool {
+        let Peers { table, units, .. } = &self.peers;
+        self.routes.searches.len() + table.searches() + units.searches() + self.sizes.len() > 0
+    }
+
+    /// When the next such question is due.
+    #[cold]
+    fn next_question(&self) -> Option<Time> {
+        let next = [
+            self.routes.searches.next_deadline(),
+            self.peers.table.next_deadline(),
+            self.peers.units.next_deadline(),
+            self.sizes.next_deadline(),
+        ];
+        next.into_iter().flatten().min()
     }
 }

@@ -292,18 +292,6 @@ impl Firmware {
 
     // ---- actions out (events in are in `dispatch.rs`) ----
 
-    /// False if [`poll_transmit`](Self::poll_transmit) would do nothing: much cheaper to ask, after each received batch and
-    /// post.
-    #[inline]
-    pub fn has_transmit(&self, now: Time) -> bool {
-        self.send.has_ready()
-            || self.receive.may_speak(now)
-            || !self.receive.to_send.is_empty()
-            || self.receive.is_fetching()
-            || !self.routes.contacts.is_empty()
-            || self.has_closes()
-    }
-
     /// Adds frames to `batch` until it is full or there is nothing to send now; returns how many.
     pub fn poll_transmit(
         &mut self,
@@ -372,25 +360,6 @@ impl Firmware {
     /// The next thing that happened to a peer.
     pub fn poll_event(&mut self) -> Option<NodeEvent> {
         self.events.pop_front()
-    }
-
-    /// When [`handle_timeout`](Self::handle_timeout) must be called next. `None`: nothing is due, the node is idle.
-    pub fn poll_timeout(&self) -> Option<Time> {
-        let at_once = !self.routes.contacts.is_empty() || self.receive.has_due_acks();
-        if at_once || self.receive.is_fetching() {
-            return Some(Time(0));
-        }
-        let next = [
-            self.send.next_deadline(),
-            self.receive.next_deadline(&self.cross),
-            self.routes.searches.next_deadline(),
-            self.peers.table.next_deadline(),
-            self.peers.units.next_deadline(),
-            self.sizes.next_deadline(),
-            self.watch_at,
-        ];
-        let first = next.map(|due| due.unwrap_or(Time::NEVER)).into_iter().min();
-        first.filter(|due| *due != Time::NEVER)
     }
 
     // ---- getters ----

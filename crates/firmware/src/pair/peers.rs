@@ -148,7 +148,9 @@ pub(crate) struct Peers {
     by_node: HashMap<u64, u32>,
     /// By source tag and epoch, for frames that carry no whole identity (`FRAME-4`).
     by_tag: HashMap<u64, u32>,
+    /// The peer that was found last, and its source tag.
     last: u32,
+    last_tag: u32,
     /// Peers whose pair was given up, and when, the first one first; each at most once.
     departed: VecDeque<(Time, u32)>,
     /// Paths beside the first.
@@ -191,7 +193,8 @@ impl Peers {
             entries: PerPeer::new(),
             by_node,
             by_tag,
-            last: 0,
+            last: u32::MAX,
+            last_tag: 0,
             departed: VecDeque::new(),
             table: Table::new(),
             costs: Costs::new(links, apt),
@@ -213,8 +216,16 @@ impl Peers {
             return Some(self.last);
         }
         let found = self.by_node.get(&node.0).copied()?;
-        self.last = found;
+        (self.last, self.last_tag) = (found, node.source_tag());
         Some(found)
+    }
+
+    /// The peer of a frame that names its sender in full, if it is known. `None`: identity and tag are not of one node.
+    #[inline(always)]
+    pub(crate) fn find_identified(&mut self, node: NodeId, tag: u32) -> Option<Option<u32>> {
+        let known = self.find(node);
+        let its = if known.is_some() { self.last_tag } else { node.source_tag() };
+        (its == tag).then_some(known)
     }
 
     pub(crate) fn peek(&self, node: NodeId) -> Option<u32> {
@@ -223,10 +234,8 @@ impl Peers {
 
     pub(crate) fn find_by_tag(&mut self, header: &Header) -> Option<u32> {
         if self.last < self.entries.len() {
-            let peer = &self.entries[self.last];
-            if peer.remote_epoch == header.source_epoch
-                && peer.node.source_tag() == header.source_tag
-            {
+            let epoch = self.entries[self.last].remote_epoch;
+            if (self.last_tag, epoch) == (header.source_tag, header.source_epoch) {
                 return Some(self.last);
             }
         }
@@ -273,6 +282,7 @@ impl Peers {
     /// Forgets a peer that has left and gives its place to another node.
     pub(crate) fn replace(&mut self, index: u32, node: NodeId) {
         self.by_node.remove(&self.entries[index].node.0);
+        self.last = u32::MAX;
         self.entries[index] = Peer::new(node, self.own_epoch, self.lengths.usual());
         self.by_node.insert(node.0, index);
         self.reseed(index);

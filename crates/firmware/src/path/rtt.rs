@@ -104,8 +104,9 @@ impl Rtt {
     #[inline]
     fn smooth(&mut self, sample: u32) {
         let error = self.smoothed_us.abs_diff(sample);
-        self.variation_us = (3 * self.variation_us + error).div_ceil(4);
-        self.smoothed_us = (7 * self.smoothed_us + sample).div_ceil(8);
+        // Rounded up. No sample is so long that this overflows.
+        self.variation_us = (3 * self.variation_us + error + 3) >> 2;
+        self.smoothed_us = (7 * self.smoothed_us + sample + 7) >> 3;
     }
 
     /// Others send to the same receiver now: what waits before its port will, too, and has not been measured. Their timers have to be as long as

@@ -186,6 +186,11 @@ impl Units {
         self.asks.retain(|ask| (ask.peer, ask.link) != (peer, link));
     }
 
+    /// Peers that are asked.
+    pub(crate) fn searches(&self) -> usize {
+        self.asks.len()
+    }
+
     /// When the next question is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.asks.iter().map(|ask| ask.next).min()

@@ -255,10 +255,15 @@ impl ReceiveSide {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_unexpected(&mut self, open: usize, selector: &Selector) -> Option<u32> {
         // Most often none waits.
         self.endpoints[open].as_ref()?.unexpected.first()?;
+        self.take_waiting_one(open, selector)
+    }
+
+    #[inline(never)]
+    fn take_waiting_one(&mut self, open: usize, selector: &Selector) -> Option<u32> {
         let index = self.find_unexpected(open, selector)?;
         let endpoint = self.endpoints[open].as_mut()?;
         self.waiting.remove(&mut endpoint.unexpected, index);

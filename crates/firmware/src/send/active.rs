@@ -20,14 +20,6 @@ const REQUEST_LONG: u32 = 2;
 /// As how many bytes the frames are taken at whose room left in the window has acknowledgements asked for.
 const ASK_UNIT_BYTES: u32 = 1_500;
 
-/// What may still leave.
-pub(super) struct Room {
-    /// Frames of Ethernet's usual MTU.
-    frames: u32,
-    /// Not one more like the last.
-    none: bool,
-}
-
 /// What a peer costs while something is under way to it. Boxed, and reused when it is idle again.
 pub(super) struct Active {
     pub(super) window: [Frame; WINDOW_FRAMES as usize],
@@ -122,24 +114,20 @@ impl Active {
         ahead < WINDOW_FRAMES && self.frame(self.requested).state == FrameState::InFlight
     }
 
-    /// What is left to be sent behind a frame of so many bytes, before something is acknowledged.
+    /// An acknowledgement is to be asked for with a frame of so many bytes: there is room for less than `below` frames behind it, and
+    /// `collection` left since it was last asked for; or there is room for none.
     #[inline]
-    pub(super) fn room_behind(
+    pub(super) fn asks(
         &self,
         (path, sequence): (PathId, Sequence),
-        bytes: u32,
-        window: u32,
-    ) -> Room {
+        (bytes, window): (u32, u32),
+        (below, collection): (u32, u32),
+    ) -> bool {
         let left = window.saturating_sub(self.flight(path).in_flight + bytes);
         let numbers = WINDOW_FRAMES.saturating_sub(sequence.since(self.unacked) as u32 + 1);
-        Room { frames: (left / ASK_UNIT_BYTES).min(numbers), none: left < bytes || numbers == 0 }
-    }
-
-    /// An acknowledgement is to be asked for with so little room: `below` so many frames, if so many left since it was last asked.
-    #[inline]
-    pub(super) fn asks(&self, room: &Room, below: u32, collection: u32) -> bool {
-        room.frames < below
-            && (self.since_request >= collection || room.none && !self.is_requesting())
+        let (little, none) = (left / ASK_UNIT_BYTES < below, left < bytes);
+        little | (numbers < below)
+            && (self.since_request >= collection || none | (numbers == 0) && !self.is_requesting())
     }
 
     /// A frame requests an acknowledgement.
@@ -150,10 +138,15 @@ impl Active {
 
     /// A frame leaves by this path; gives its place in the path's order of transmission.
     #[inline(always)]
-    fn note_departure(&mut self, path: PathId, now: Time, load: Load) -> u32 {
+    fn note_departure(
+        &mut self,
+        sequence: Sequence,
+        (path, load): (PathId, Load),
+        now: Time,
+    ) -> u32 {
         self.since_request += if load.long { REQUEST_LONG } else { 1 };
         if !self.is_flying() {
-            (self.acked_at, self.heard_at) = (now, now);
+            (self.acked_at, self.heard_at, self.began) = (now, now, (sequence, now));
         }
         let flight = self.flight_mut(path);
         // What a probe found lost begins anew. What a question did without one goes on: it would be asked for ever.
@@ -176,10 +169,7 @@ impl Active {
         request: bool,
         now: Time,
     ) -> bool {
-        if !self.is_flying() {
-            self.began = (sequence, now);
-        }
-        let order = self.note_departure(path, now, load);
+        let order = self.note_departure(sequence, (path, load), now);
         let frame = self.frame_mut(sequence);
         let (before, lost_by) = (frame.state, frame.path);
         *frame = Frame {
@@ -293,6 +283,11 @@ impl Active {
         Some((0..record.count as i32).contains(&sequence.since(record.first)))
     }
 
+    /// Frames of the train that begins with this number that were sent at least once: all of any but the current one.
+    pub(super) fn sent_of(&self, first: Sequence, count: u32) -> u32 {
+        count.min(self.train_next.since(first) as u32)
+    }
+
     /// Marks a frame that is in flight as lost.
     pub(super) fn mark_lost(&mut self, sequence: Sequence) {
         let frame = self.frame_mut(sequence);
@@ -308,7 +303,8 @@ impl Active {
         self.refusals > 0
             && self.record_of(self.train_next).is_some_and(|index| {
                 let record = &self.records[index];
-                matches!(record.what, What::Message { .. }) && record.sent > 0 && record.acked == 0
+                let begun = record.first != self.train_next;
+                matches!(record.what, What::Message { .. }) && begun && record.acked == 0
             })
     }
 
@@ -320,15 +316,14 @@ impl Active {
     /// If the current train was withdrawn, its end that was never sent need not be sent at all: gives the first number
     /// that is free again. Only if no control frame has taken a number behind it.
     pub(super) fn drop_unsent(&mut self) -> Option<Sequence> {
-        let last = self.records.back_mut()?;
-        let withdrawn = matches!(last.what, What::Skip) && 0 < last.sent && last.sent < last.count;
-        if !withdrawn {
+        let last = self.records.back()?;
+        let sent = self.sent_of(last.first, last.count);
+        if !matches!(last.what, What::Skip) || sent == 0 || sent == last.count {
             return None;
         }
-        last.count = last.sent;
-        let unsent = last.first.plus(last.sent);
-        (self.train_next, self.train_end) = (unsent, unsent);
-        Some(unsent)
+        self.records.back_mut()?.count = sent;
+        self.train_end = self.train_next;
+        Some(self.train_end)
     }
 
     /// Replaces what is left of a message's frames by skips, and takes it out of all queues: out of that of messages to be

@@ -127,7 +127,8 @@ impl SendSide {
         );
         let Some(record) = record else { return };
         record.what = What::Skip;
-        let (first, sent) = (record.first, record.sent);
+        let (first, count) = (record.first, record.count);
+        let sent = active.sent_of(first, count);
         if let Some(unsent) = active.drop_unsent() {
             entry.next = unsent;
         }

@@ -4,11 +4,12 @@ use core::hint::cold_path;
 
 use emp_wire::{HEADER_BYTES, Sequence, TRAIN_FRAMES_MAX};
 
+use super::active::Active;
 use super::build::First;
 use super::plan::{AtOnce, Plan, Shape};
 use super::record::{Record, What};
 use super::transmission::{Leaving, Outlet};
-use super::{SendMessage, SendSide, State, Work};
+use super::{SendMessage, SendPeer, SendSide, State, Work};
 use crate::counters::Counter;
 use crate::cross::Control;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, Posted, SendDescriptor, Status};
@@ -54,8 +55,9 @@ impl SendSide {
         // A synchronous message is complete when it is matched, a put when it is placed, wherever its bytes are.
         let over = message.is_told() && !work.ends_elsewhere();
         let (index, generation) = self.messages.insert(message).ok_or(PostError::Busy)?;
-        self.activate(peer, now).pending.push_back(index);
-        if self.peers[peer].is_found() {
+        let entry = self.activate(peer, now);
+        entry.active_mut().pending.push_back(index);
+        if entry.is_found() {
             self.mark_ready(peer);
         }
         let op = op_id(work.kind(), index, generation);
@@ -135,22 +137,24 @@ impl SendSide {
         let state = if shape.needs_done(&plan) { State::AwaitingBoth } else { State::Sending };
         let chain = if copied { Some(self.copy_of_left(&send, inline, out)) } else { chain };
         let (place, ..) = self.messages.take_place().ok_or(PostError::Busy)?;
-        *place = Some(SendMessage {
+        let message = place.get_or_insert_with(|| SendMessage {
+            descriptor: send,
+            work,
+            peer,
             number: Some(number),
+            chain,
             plan,
             state,
-            ..SendMessage::new(peer, work, send, chain)
         });
-        let message = place.as_ref().filter(|_| over);
-        let over = message.map(|message| message.completion(op, Status::Ok));
+        let over = over.then(|| message.completion(op, Status::Ok));
         // Behind the message, whose place is named in its frame, and before its frame, which may be the only one under way.
         self.settle_ack_beside(now, peer);
-        self.activate_at(peer, sequence, now);
-        self.peers[peer].next_number = number.wrapping_add(1);
+        let entry = self.activate(peer, now);
+        entry.next_number = number.wrapping_add(1);
         let what = What::Message { message: index, number };
-        let (record, _) = self.open_train(peer, 1, (path, plan.usual_frames), what);
+        entry.open_train(1, (path, plan.usual_frames), what);
+        let resent = entry.note_left(now, &leaving, (0, requested));
         self.carried(now, peer, out.cross);
-        let resent = self.note_left(now, peer, (record, &leaving), (0, requested));
         self.on_sent(&leaving, (1, resent));
         if long {
             self.arm(peer, now);
@@ -232,7 +236,7 @@ impl SendSide {
 
     /// Queues a control frame for a peer.
     pub(crate) fn control(&mut self, now: Time, peer: u32, control: Control) {
-        let active = self.activate(peer, now);
+        let active = self.activate(peer, now).active_mut();
         if active.controls.len() < CONTROLS_MAX {
             active.controls.push_back(control);
         } else {
@@ -268,7 +272,7 @@ impl SendSide {
             self.counters.count(Counter::DropBadPlace);
             return;
         }
-        let active = self.activate(peer, now);
+        let active = self.activate(peer, now).active_mut();
         if active.blocks.len() >= BLOCKS_QUEUED_MAX {
             self.counters.count(Counter::DropBadPlace);
             return;
@@ -329,7 +333,7 @@ impl SendSide {
             message.state = if awaits { State::AwaitingBoth } else { State::Sending };
         }
         let what = What::Message { message: index, number };
-        self.open_train(peer, plan.cut.frames, (plan.path, plan.usual_frames), what);
+        entry.open_train(plan.cut.frames, (plan.path, plan.usual_frames), what);
     }
 
     /// Begins a block's train. False: its message is gone.
@@ -341,41 +345,40 @@ impl SendSide {
         let usual = block.fragment.min(paths.usual_bytes() - HEADER_BYTES as u16);
         let usual = message.map_or_else(|| frames(usual), |message| message.plan.usual_frames);
         let path = paths.choose_for_cut(usual, block.bytes() as u32 + HEADER_BYTES as u32);
-        self.open_train(peer, frames(block.fragment), (path, usual), what);
+        let count = frames(block.fragment);
+        self.peers[peer].open_train(count, (path, usual), what);
         true
+    }
+}
+
+impl SendPeer {
+    /// What is kept while something is under way, which is.
+    #[inline(always)]
+    pub(super) fn active_mut(&mut self) -> &mut Active {
+        self.active.as_deref_mut().expect("something is under way")
     }
 
     /// Opens the record of a train, whose frames leave from now on.
     #[inline(always)]
-    fn open_train(
-        &mut self,
-        peer: u32,
-        count: u32,
-        path: (PathId, u32),
-        what: What,
-    ) -> (usize, Sequence) {
-        let (record, first) = self.open(peer, count, path, what);
-        let active = self.peers[peer].active.as_mut().expect("only active peers begin trains");
+    fn open_train(&mut self, count: u32, path: (PathId, u32), what: What) {
+        let first = self.open(count, path, what);
+        let active = self.active_mut();
         (active.train_next, active.train_end) = (first, first.plus(count));
-        (record, first)
     }
 
-    /// Gives a record its place and its sequence numbers.
+    /// Gives a record its place and its sequence numbers, of which it returns the first.
     #[inline(always)]
     pub(super) fn open(
         &mut self,
-        peer: u32,
         count: u32,
         (path, usual_frames): (PathId, u32),
         what: What,
-    ) -> (usize, Sequence) {
-        let entry = &mut self.peers[peer];
-        let first = entry.next;
-        entry.next = first.plus(count);
-        let active = entry.active.as_mut().expect("only active peers begin trains");
-        let record = Record { first, count, sent: 0, acked: 0, path, usual_frames, what };
-        active.records.push_back(record);
-        (active.records.len() - 1, first)
+    ) -> Sequence {
+        let first = self.next;
+        self.next = first.plus(count);
+        let record = Record { first, count, acked: 0, path, usual_frames, what };
+        self.active_mut().records.push_back(record);
+        first
     }
 }
 

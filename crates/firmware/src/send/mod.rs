@@ -353,22 +353,17 @@ impl SendSide {
         }
     }
 
-    /// The peer's active part, made if there is none.
-    fn activate(&mut self, peer: u32, now: Time) -> &mut Active {
-        let next = self.peers[peer].next;
-        self.activate_at(peer, next, now)
-    }
-
-    /// The same; if it is made, its first frame has this number.
+    /// The peer with its active part, made if there is none.
     #[inline]
-    fn activate_at(&mut self, peer: u32, next: Sequence, now: Time) -> &mut Active {
+    fn activate(&mut self, peer: u32, now: Time) -> &mut SendPeer {
         let entry = &mut self.peers[peer];
-        entry.active.get_or_insert_with(|| {
+        if entry.active.is_none() {
             let mut active = self.spare.pop().unwrap_or_else(Active::fresh);
-            active.restart(next, now);
+            active.restart(entry.next, now);
             self.active += 1;
-            active
-        })
+            entry.active = Some(active);
+        }
+        entry
     }
 
     /// Puts the active part away if nothing is under way any more.

@@ -108,7 +108,7 @@ impl SendSide {
         let frames = block.memory.bytes.div_ceil(block.fragment.max(1).into());
         let sane = (1..=fragment_bytes_max).contains(&block.fragment)
             && frames <= u64::from(TRAIN_FRAMES_MAX);
-        let active = self.activate(peer, now);
+        let active = self.activate(peer, now).active_mut();
         if !sane || active.blocks.len() >= BLOCKS_QUEUED_MAX {
             self.counters.count(Counter::DropBadPlace);
             let handle = block.handle;

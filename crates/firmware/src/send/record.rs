@@ -13,8 +13,6 @@ use crate::path::recovery::Departure;
 pub(super) struct Record {
     pub(super) first: Sequence,
     pub(super) count: u32,
-    /// Frames that were sent at least once: a prefix.
-    pub(super) sent: u32,
     pub(super) acked: u32,
     /// The path that it takes (`PATH-3`), and the frames of the usual length that it was chosen for.
     pub(super) path: PathId,

@@ -102,7 +102,7 @@ impl SendSide {
         if !free || active.flight(path).in_flight == 0 {
             return None;
         }
-        self.open(peer, 1, (path, 1), What::Question);
+        entry.open(1, (path, 1), What::Question);
         self.counters.count(Counter::TailProbes);
         Some(sequence)
     }

@@ -74,21 +74,21 @@ impl SendSide {
         }
         *part = part.or_else(|| self.part_from(peer, active.train_next, paths));
         let room = part.unwrap_or(u32::MAX).min(out.batch.room());
-        if let Some((record, leaving, mut run)) = self.plan_run(peer, paths, room, out) {
+        if let Some((leaving, mut run)) = self.plan_run(peer, paths, room, out) {
             // What hinders the first frame is met again, and dealt with, when that leaves by itself.
-            let sent = self.emit_all(now, peer, (record, &leaving), &mut run, out).unwrap_or(0);
+            let sent = self.emit_all(now, peer, &leaving, &mut run, out).unwrap_or(0);
             *part = part.map(|part| part - sent);
         }
     }
 
-    /// The frames that [`choose`](Self::choose) would give one after the other and that are alike, with their record.
+    /// The frames that [`choose`](Self::choose) would give one after the other and that are alike.
     fn plan_run<'a>(
         &self,
         peer: u32,
         paths: &Paths<'a>,
         room: u32,
         out: &Outlet<'_, impl HostMemory>,
-    ) -> Option<(usize, Leaving<'a>, Run)> {
+    ) -> Option<(Leaving<'a>, Run)> {
         let entry = &self.peers[peer];
         let active = entry.active.as_deref()?;
         let undisturbed = active.lost() == 0 && active.controls.is_empty() && active.refusals == 0;
@@ -97,8 +97,7 @@ impl SendSide {
         }
         let first = active.train_next;
         let numbers = WINDOW_FRAMES.checked_sub(first.since(active.unacked) as u32)?;
-        let index = active.record_of(first)?;
-        let record = &active.records[index];
+        let record = &active.records[active.record_of(first)?];
         let (path, way) = paths.pick(record.path);
         let in_flight = active.flight(path).in_flight;
         let window = self.window_by(entry, path, way).saturating_sub(in_flight);
@@ -127,7 +126,7 @@ impl SendSide {
             room: paths.bytes(path),
             long: false,
         };
-        (frames > 0 && fits && unsent).then_some((index, leaving, run))
+        (frames > 0 && fits && unsent).then_some((leaving, run))
     }
 
     /// Where the payload of the frames from `place` on is, if it can be named and is not worth a copy.

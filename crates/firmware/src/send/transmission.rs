@@ -117,8 +117,8 @@ impl SendSide {
             if of_train {
                 part = part.or_else(|| self.part_from(peer, sequence, &paths));
             }
-            let (record, leaving, mut body) = self.leaving(peer, sequence, &paths);
-            match self.emit_all(now, peer, (record, &leaving), &mut body, out) {
+            let (leaving, mut body) = self.leaving(peer, sequence, &paths);
+            match self.emit_all(now, peer, &leaving, &mut body, out) {
                 Ok(_) => {
                     part = part.map(|part| part - u32::from(of_train));
                     self.emit_run(now, peer, &paths, &mut part, out);
@@ -127,7 +127,7 @@ impl SendSide {
                     // It counts as sent and lost: whatever its timer then finds out is its cure.
                     self.counters.count(Counter::DropTooLong);
                     let leaving = Leaving { load: Load::SHORT, ..leaving };
-                    let resent = self.note_left(now, peer, (record, &leaving), (0, false));
+                    let resent = self.peers[peer].note_left(now, &leaving, (0, false));
                     self.on_sent(&leaving, (1, resent));
                 }
                 Err(EncodeError::Full) => {
@@ -215,7 +215,7 @@ impl SendSide {
         {
             let active = self.peers[peer].active.as_deref_mut()?;
             let control = active.controls.pop_front().expect("not empty");
-            self.open(peer, 1, (PathId::FIRST, 1), What::Control(control));
+            self.peers[peer].open(1, (PathId::FIRST, 1), What::Control(control));
             return Some(sequence);
         }
         if unsent(active).is_none() && (!room || !self.begin_train(now, peer, paths, reads)) {
@@ -333,14 +333,14 @@ impl SendSide {
         }
     }
 
-    /// A frame that has a number as it leaves now, for the first time or again, and what it carries; with its record's place.
+    /// A frame that has a number as it leaves now, for the first time or again, and what it carries.
     #[inline(always)]
     fn leaving<'a>(
         &self,
         peer: u32,
         sequence: Sequence,
         paths: &Paths<'a>,
-    ) -> (usize, Leaving<'a>, Stored) {
+    ) -> (Leaving<'a>, Stored) {
         let entry = &self.peers[peer];
         let active = entry.active.as_deref().expect("the peer is active");
         let index = active.record_of(sequence).expect("chosen frames have records");
@@ -367,7 +367,7 @@ impl SendSide {
             room: paths.bytes(path),
             long: paths.is_long(path),
         };
-        (index, leaving, Stored { what, place })
+        (leaving, Stored { what, place })
     }
 
     /// What frames that leave have in common.
@@ -405,7 +405,7 @@ impl SendSide {
         &mut self,
         now: Time,
         peer: u32,
-        (record, leaving): (usize, &Leaving<'_>),
+        leaving: &Leaving<'_>,
         body: &mut impl Body,
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<u32, EncodeError> {
@@ -415,8 +415,7 @@ impl SendSide {
             match self.emit(peer, (leaving, sent), (&line, body), out) {
                 Ok((copied, requested)) => {
                     copied_bytes += copied;
-                    let left = (record, leaving);
-                    resent = self.note_left(now, peer, left, (sent, requested));
+                    resent = self.peers[peer].note_left(now, leaving, (sent, requested));
                 }
                 Err(error) if sent == 0 => return Err(error),
                 Err(_) => break,
@@ -427,24 +426,6 @@ impl SendSide {
         self.carried(now, peer, out.cross);
         self.on_sent(leaving, (sent, resent));
         Ok(sent)
-    }
-
-    /// Notes of one frame that it leaves. True if it had been found lost.
-    #[inline(always)]
-    pub(super) fn note_left(
-        &mut self,
-        now: Time,
-        peer: u32,
-        (record, leaving): (usize, &Leaving<'_>),
-        (place, requested): (u32, bool),
-    ) -> bool {
-        let Leaving { path, load, .. } = *leaving;
-        let Some(active) = self.peers[peer].active.as_deref_mut() else { return false };
-        let resent = active.on_left(leaving.number(place), (path, load), requested, now);
-        if !resent {
-            active.records[record].sent += 1;
-        }
-        resent
     }
 
     /// Something left with the acknowledgement that is owed.
@@ -481,10 +462,11 @@ impl SendSide {
             active.controls.push_back(reply);
             return;
         }
-        let started = record.sent > 0;
         let Some(message) = record.what.message() else { return };
         let block = matches!(record.what, What::Block { .. });
         record.what = What::Skip;
+        let (first, count) = (record.first, record.count);
+        let started = active.sent_of(first, count) > 0;
         if started || block || self.messages.at(message).is_some_and(SendMessage::is_acked) {
             // The receiver waits for bytes that can't be had: the pair is broken, and both sides shall know.
             self.finish(message, Status::MemoryFault);
@@ -493,6 +475,21 @@ impl SendSide {
             active.pending.push_front(message);
             self.void(message, Status::MemoryFault);
         }
+    }
+}
+
+impl SendPeer {
+    /// Notes of one frame that it leaves. True if it had been found lost.
+    #[inline(always)]
+    pub(super) fn note_left(
+        &mut self,
+        now: Time,
+        leaving: &Leaving<'_>,
+        (place, requested): (u32, bool),
+    ) -> bool {
+        let Leaving { path, load, .. } = *leaving;
+        let Some(active) = self.active.as_deref_mut() else { return false };
+        active.on_left(leaving.number(place), (path, load), requested, now)
     }
 }
 

@@ -169,8 +169,8 @@ impl SendSide {
         bytes: u16,
     ) -> bool {
         let Some(active) = entry.active.as_deref() else { return false };
-        let room = active.room_behind((path, sequence), bytes.into(), window);
-        active.asks(&room, self.profile.request_ack_below, self.profile.collection)
+        let of = (self.profile.request_ack_below, self.profile.collection);
+        active.asks((path, sequence), (bytes.into(), window), of)
     }
 
     /// Windows of paths that were silent for longer than their timers are what they were at first (`WINDOW-6`).

@@ -36,6 +36,15 @@ struct Entry<T> {
     item: Option<T>,
 }
 
+impl<T> Entry<T> {
+    /// Its names name nothing any more.
+    #[inline(always)]
+    fn retire(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        self.next_free = NONE;
+    }
+}
+
 impl<T> Slots<T> {
     /// Never more than `limit` items.
     pub(crate) const fn new(limit: usize) -> Self {
@@ -60,7 +69,7 @@ impl<T> Slots<T> {
     #[inline(always)]
     pub(crate) fn insert_with(&mut self, item: impl FnOnce() -> T) -> Option<(u32, u32)> {
         let (place, index, generation) = self.take_place()?;
-        *place = Some(item());
+        place.get_or_insert_with(item);
         Some((index, generation))
     }
 
@@ -128,6 +137,7 @@ impl<T> Slots<T> {
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let entry = self.entries.get_mut(index as usize)?;
         let item = entry.item.take()?;
+        entry.retire();
         self.note_free(index);
         Some(item)
     }
@@ -141,6 +151,7 @@ impl<T> Slots<T> {
     ) -> Option<R> {
         let entry = self.entries.get_mut(index as usize)?;
         let seen = last(entry.item.as_mut()?, entry.generation);
+        entry.retire();
         entry.item = None;
         self.note_free(index);
         Some(seen)
@@ -149,9 +160,6 @@ impl<T> Slots<T> {
     /// An entry has just become free.
     #[inline(always)]
     fn note_free(&mut self, index: u32) {
-        let entry = &mut self.entries[index as usize];
-        entry.generation = entry.generation.wrapping_add(1);
-        entry.next_free = NONE;
         self.used -= 1;
         if self.first_free == NONE {
             self.first_free = index;

@@ -47,6 +47,35 @@ static void nothing_is_closed_under_its_users(void)
 	fi_freeinfo(world.info);
 }
 
+/* Completion queues, counters, address vectors and transmit contexts are of their endpoint's domain. */
+static void what_is_bound_is_of_one_domain(void)
+{
+	struct world world;
+	struct fid_ep *ep;
+	struct fid_cntr *cntr;
+	struct fid_stx *stx;
+	struct fid_mr *mr;
+	char byte;
+
+	world_open(&world, NULL);
+	EQUAL(fi_endpoint(world.a.domain, world.info, &ep, NULL), 0);
+	EQUAL(fi_cntr_open(world.b.domain, NULL, &cntr, NULL), 0);
+	EQUAL(fi_stx_context(world.b.domain, NULL, &stx, NULL), 0);
+	EQUAL(fi_ep_bind(ep, &world.b.cq->fid, FI_TRANSMIT | FI_RECV), -FI_EINVAL);
+	EQUAL(fi_ep_bind(ep, &world.b.av->fid, 0), -FI_EINVAL);
+	EQUAL(fi_ep_bind(ep, &stx->fid, 0), -FI_EINVAL);
+	EQUAL(fi_ep_bind(ep, &cntr->fid, FI_SEND), -FI_EINVAL);
+	EQUAL(fi_mr_reg(world.a.domain, &byte, 1, FI_REMOTE_WRITE, 0, 1, 0, &mr, NULL), 0);
+	EQUAL(fi_mr_bind(mr, &cntr->fid, FI_REMOTE_WRITE), -FI_EINVAL);
+	/* Nothing of it was kept. */
+	EQUAL(fi_close(&mr->fid), 0);
+	EQUAL(fi_close(&stx->fid), 0);
+	EQUAL(fi_close(&cntr->fid), 0);
+	EQUAL(fi_ep_bind(ep, &world.a.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	EQUAL(fi_close(&ep->fid), 0);
+	world_close(&world);
+}
+
 static void endpoints_need_what_they_are_bound_to(void)
 {
 	struct world world;
@@ -190,6 +219,7 @@ void test_objects(void)
 {
 	nothing_is_closed_under_its_users();
 	endpoints_need_what_they_are_bound_to();
+	what_is_bound_is_of_one_domain();
 	options_and_flags();
 	what_is_not_there_says_so();
 	event_queues();

@@ -132,6 +132,7 @@ impl SegmentList {
     }
 
     /// One run of memory.
+    #[inline(always)]
     pub fn one(segment: Segment) -> Self {
         let mut parts = ArrayVec::new();
         parts.push(segment);

@@ -127,7 +127,7 @@ impl Queues {
     /// True if the queue has nothing to hand out.
     #[inline]
     pub(crate) fn is_empty(&mut self, key: QueueKey) -> bool {
-        self.find(key).is_none_or(|queue| queue.completions.is_empty())
+        self.held == 0 || self.find(key).is_none_or(|queue| queue.completions.is_empty())
     }
 
     /// Moves as many completions as fit without an allocation.

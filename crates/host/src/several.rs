@@ -24,6 +24,9 @@ impl Endpoint {
         let beside = || endpoints.iter().filter(|endpoint| endpoint.is_beside(first));
         if beside().all(|endpoint| core.queues.is_empty(endpoint.inner.queue)) {
             shared.turn_now(&mut core);
+            if core.queues.held() == 0 {
+                return 0;
+            }
         }
         let hand_out = |endpoint: &&Endpoint| core.queues.hand_out(endpoint.inner.queue, into);
         beside().map(hand_out).sum()

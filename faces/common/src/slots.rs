@@ -27,7 +27,7 @@ impl<T> Slots<T> {
     }
 
     /// Puts a thing into a slot.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, thing: T) -> usize {
         self.used += 1;
         let slot = self.free;

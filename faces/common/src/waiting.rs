@@ -76,6 +76,12 @@ impl Waiters {
         }
     }
 
+    /// True if threads wait: for who finds what they wait for under a lock that they hold after they began to, and before they look.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) != 0
+    }
+
     /// Has waiting threads look again: something was found that is not for the finder, or what they wait for is over.
     #[inline]
     pub fn tell(&self, node: &Node, one_is_asking: bool) {

@@ -9,7 +9,7 @@ use crate::flags::OpFlags;
 use crate::handle::{list, object, parts};
 use crate::info::{INJECT_BYTES, REMOTE_IOV_LIMIT};
 use crate::offered::{Family, compwritevalid, operation, readwritevalid, writevalid};
-use crate::remote::Atomic;
+use crate::remote::{Atomic, count};
 use crate::tables::AtomicOps;
 
 pub static OPS: AtomicOps = AtomicOps {
@@ -48,10 +48,6 @@ enum Here<'a> {
     Compare(&'a [FiIoc], &'a [FiIoc], &'a [FiIoc]),
 }
 
-fn elements(list: &[FiIoc]) -> usize {
-    list.iter().map(|part| part.count).fold(0, usize::saturating_add)
-}
-
 impl Call {
     fn new(peer: FiAddr, datatype: u32, op: u32, context: *mut c_void) -> Self {
         Self { peer, datatype, op, context, flags: None, nameless: false }
@@ -69,8 +65,8 @@ impl Call {
     /// As [`post`](Self::post).
     unsafe fn at(self, ep: &Ep, here: Here<'_>, addr: u64, key: u64) -> isize {
         let count = match here {
-            Here::Base(list) | Here::Fetch([], list) => elements(list),
-            Here::Fetch(list, _) | Here::Compare(list, ..) => elements(list),
+            Here::Base(list) | Here::Fetch([], list) => count(list),
+            Here::Fetch(list, _) | Here::Compare(list, ..) => count(list),
         };
         // SAFETY: the caller's promise.
         unsafe { self.post(ep, here, &[FiRmaIoc { addr, count, key }]) }
@@ -89,14 +85,14 @@ impl Call {
         };
         // A read has no operands: how many elements are meant is said by either list.
         let counted = if operands.is_empty() { result.unwrap_or(&[]) } else { operands };
-        let count = remote.iter().map(|run| run.count).fold(0, usize::saturating_add);
-        if elements(counted) != count {
+        let total = remote.iter().map(|run| run.count).fold(0, usize::saturating_add);
+        if count(counted) != total {
             return -(libc::EINVAL as isize);
         }
         let Some((datatype, operation)) = operation(family, self.datatype, self.op) else {
             return -(libc::EOPNOTSUPP as isize);
         };
-        if self.nameless && elements(operands).saturating_mul(datatype.bytes()) > INJECT_BYTES {
+        if self.nameless && total.saturating_mul(datatype.bytes()) > INJECT_BYTES {
             return -(libc::EMSGSIZE as isize);
         }
         let Self { peer, flags, nameless, .. } = self;
@@ -104,7 +100,7 @@ impl Call {
         let atomic = Atomic {
             peer,
             remote,
-            count,
+            count: total,
             datatype,
             operation,
             operands,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
-use crate::endpoint::EpInner;
+use crate::endpoint::{Endpoints, EpInner};
 use crate::entry::entry;
 use crate::handle::{Object, close_unused, fid, give};
 use crate::tables::{CntrOps, FidOps};
@@ -21,14 +21,14 @@ const COUNTS_OPERATIONS: u32 = 0;
 
 /// What endpoints keep of a counter.
 pub struct CntrInner {
-    /// The node that endpoints of this counter belong to.
-    domain: Arc<DomainInner>,
+    /// That of all endpoints of this counter.
+    pub domain: Arc<DomainInner>,
     /// Threads in [`wait`], which whoever changes the counter wakes.
     waiters: Waiters,
     good: AtomicU64,
     bad: AtomicU64,
     /// Endpoints that are bound to it.
-    pub endpoints: Mutex<Vec<Arc<EpInner>>>,
+    pub endpoints: Endpoints,
     /// Value at the last look, to see whether anything has happened since.
     seen: AtomicU64,
     /// Good and bad together when `fi_trywait` was called last.
@@ -200,7 +200,7 @@ entry! {
             (result, false)
         };
         let sleep =
-            |nudges, left| wait_any(&counter.domain, &counter.endpoints(), nudges, left);
+            |nudges, left| wait_any(&counter.endpoints(), nudges, left);
         let waited = counter.waiters.wait_by(counter.domain.node(), end, look, sleep);
         waited.unwrap_or(-libc::ETIMEDOUT)
     }

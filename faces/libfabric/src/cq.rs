@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
-use crate::endpoint::EpInner;
+use crate::endpoint::Endpoints;
 use crate::entry::entry;
 use crate::flags::{CqFlags, CqOpenFlags};
 use crate::handle::{Object, close_unused, fid, give, object, put_text, store};
@@ -59,13 +59,13 @@ pub struct CqInner {
     depth: usize,
     format: u32,
     /// Endpoints that are bound to it. Locked before an endpoint, which is locked before `ended`.
-    pub endpoints: Mutex<Vec<Arc<EpInner>>>,
+    pub endpoints: Endpoints,
     /// How often the queue was signalled, and the last of those signals that has ended a call. One ends all calls that wait, or
     /// else the next.
     signals: AtomicU64,
     signals_answered: AtomicU64,
-    /// The node that endpoints of this queue belong to.
-    domain: Arc<DomainInner>,
+    /// That of all endpoints of this queue.
+    pub domain: Arc<DomainInner>,
     /// Threads in [`sreadfrom`], which whoever adds an entry wakes.
     waiters: Waiters,
     /// Entries were dropped.
@@ -113,20 +113,18 @@ impl CqInner {
         self.count.load(Ordering::Relaxed) > OVERRUN * self.depth
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn push(&self, entry: Ended) {
         let mut ended = self.lock();
         ended.push_back(entry);
         self.count.store(ended.len(), Ordering::Relaxed);
+        let waited_for = self.waiters.any();
         drop(ended);
         self.waiting.ring();
-        self.wake();
-    }
-
-    /// Wakes those who sleep until there is an entry: it may have been another thread that has added it.
-    #[inline]
-    fn wake(&self) {
-        self.waiters.tell(self.domain.node(), false);
+        // It may be another thread that has added what one sleeps for.
+        if waited_for {
+            self.domain.node().nudge();
+        }
     }
 
     /// True if the queue was signalled since the signal that was the last to be answered when a call began: it ends.
@@ -353,6 +351,8 @@ entry! {
         // Who is ready to wait may as well look.
         inner.gave.store(false, Ordering::Relaxed);
         let look = || {
+            // Either this comes before an entry is added, and whoever does that sees that somebody waits, or the entry is seen.
+            drop(inner.lock());
             // SAFETY: the same arguments under the same rules.
             let result = unsafe { readfrom(pointer, into, room, sources) };
             let over = result != again || inner.answers(begun);
@@ -361,7 +361,7 @@ entry! {
         };
         let sleep = |nudges, left| {
             let endpoints = inner.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            wait_any(&inner.domain, &endpoints, nudges, left);
+            wait_any(&endpoints, nudges, left);
         };
         inner.waiters.wait_by(inner.domain.node(), end, look, sleep).unwrap_or(again)
     }
@@ -369,7 +369,7 @@ entry! {
     fn signal(cq: &Cq) -> c_int {
         // Not passed by the look at who waits.
         cq.inner.signals.fetch_add(1, Ordering::SeqCst);
-        cq.inner.wake();
+        cq.inner.waiters.tell(cq.inner.domain.node(), false);
         0
     }
 

@@ -49,11 +49,9 @@ impl State {
     /// Deals with an operation that has ended.
     fn end(&mut self, ep: &EpInner, enabled: &Enabled, completion: &Completion) {
         let slot = completion.context as usize;
-        let event = self.slots.get(slot).is_some_and(|op| matches!(op.kind, Kind::Event(_)));
         let usual = matches!(completion.status, Status::Ok | Status::Truncated | Status::Cancelled);
-        // That an event found nobody is no failure of the operation it tells of.
-        if !usual && !event {
-            warn(enabled, completion);
+        if !usual {
+            self.warn(enabled, completion);
         }
         if completion.op.kind() == OpKind::Undelivered {
             return undelivered(enabled, completion);
@@ -129,6 +127,23 @@ impl State {
         }
     }
 
+    /// Says why an operation failed: MPIs seldom do.
+    #[cold]
+    fn warn(&mut self, enabled: &Enabled, completion: &Completion) {
+        let operation = self.slots.get(completion.context as usize);
+        // That an event found nobody is no failure of the operation it tells of.
+        if operation.is_some_and(|operation| matches!(operation.kind, Kind::Event(_))) {
+            return;
+        }
+        let (what, why) = (completion.op.kind(), completion.status.describe());
+        let peer = enabled.av.describe(completion.peer, number_of(completion.peer_endpoint));
+        let way = if what == OpKind::Receive { "from" } else { "to" };
+        let lost = completion.status.is_silence();
+        let trouble = if lost { enabled.tagged.node().link_troubles() } else { String::new() };
+        let because = if trouble.is_empty() { "" } else { "; " };
+        log::warn(&format!("{what:?} {way} {peer}: {why}{because}{trouble}"));
+    }
+
     /// The endpoint is being closed: what was not posted yet will not be.
     pub fn drop_parked(&mut self) {
         for slot in std::mem::take(&mut self.parked) {
@@ -137,22 +152,11 @@ impl State {
     }
 }
 
-/// Says why an operation failed: MPIs seldom do.
-#[cold]
-fn warn(enabled: &Enabled, completion: &Completion) {
-    let (what, why) = (completion.op.kind(), completion.status.describe());
-    let peer = enabled.av.describe(completion.peer, number_of(completion.peer_endpoint));
-    let way = if what == OpKind::Receive { "from" } else { "to" };
-    let lost = completion.status.is_silence();
-    let trouble = if lost { enabled.tagged.node().link_troubles() } else { String::new() };
-    let because = if trouble.is_empty() { "" } else { "; " };
-    log::warn(&format!("{what:?} {way} {peer}: {why}{because}{trouble}"));
-}
-
 fn kind_flags(tagged: bool) -> CqFlags {
     if tagged { CqFlags::TAGGED } else { CqFlags::MSG }
 }
 
+#[inline(always)]
 fn blank(operation: &Operation) -> Ended {
     Ended {
         context: operation.context,
@@ -197,7 +201,7 @@ fn notified(ep: &EpInner, enabled: &Enabled, completion: &Completion) {
     if counts {
         events::count(ep, enabled, Directions::REMOTE_WRITE, completion.match_bits);
     } else {
-        count(enabled, Directions::REMOTE_WRITE, true);
+        enabled.bound.counters.count(Directions::REMOTE_WRITE, true);
     }
     let Some(queue) = &enabled.bound.rx_cq else { return };
     let source = if ep.caps.has(Caps::SOURCE) {
@@ -225,6 +229,7 @@ pub fn end_send(enabled: &Enabled, operation: &Operation, status: Status) {
 }
 
 /// The end of what was posted for a peer: a send or a one-sided operation.
+#[inline]
 pub fn end_remote(
     enabled: &Enabled,
     operation: &Operation,
@@ -233,7 +238,7 @@ pub fn end_remote(
     direction: Directions,
 ) {
     let failure = failure(status);
-    count(enabled, direction, failure.is_none());
+    enabled.bound.counters.count(direction, failure.is_none());
     // A failure is always told, whatever was asked for: of an inject without a context, as it had none.
     if failure.is_none() && !operation.report {
         return;
@@ -247,7 +252,7 @@ pub fn end_remote(
 }
 
 /// The entry for a receive of a message from `source`.
-#[inline]
+#[inline(always)]
 fn received(
     operation: &Operation,
     completion: &Completion,
@@ -271,20 +276,17 @@ fn received(
     }
 }
 
-/// Puts the entry of a receive into its queue, if the application wants it.
+/// Puts the entry of a receive into its queue, if the application wants it. Inlined, so that it is made where it is kept.
+#[inline(always)]
 pub fn hand_over(enabled: &Enabled, operation: &Operation, entry: Ended, counts: bool) {
     if counts {
-        count(enabled, Directions::RECV, entry.failure.is_none());
+        enabled.bound.counters.count(Directions::RECV, entry.failure.is_none());
     }
     let wanted =
         operation.report || entry.failure.is_some() || entry.flags.has(CqFlags::MULTI_RECV);
     if let Some(queue) = enabled.bound.rx_cq.as_ref().filter(|_| wanted) {
         queue.push(entry);
     }
-}
-
-pub fn count(enabled: &Enabled, direction: Directions, good: bool) {
-    enabled.bound.counters.of(direction).for_each(|counter| counter.count(good));
 }
 
 /// The entry of a probe that has found a message.

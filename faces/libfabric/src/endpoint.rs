@@ -61,6 +61,14 @@ impl Counters {
         each.filter(move |(_, direction)| directions.has(*direction)).map(|(counter, _)| counter)
     }
 
+    /// Counts an operation of this direction.
+    #[inline]
+    pub fn count(&self, direction: Directions, good: bool) {
+        if let Some(counter) = self.0.get(direction.place()).and_then(OnceLock::get) {
+            counter.count(good);
+        }
+    }
+
     /// Those that count one of these directions; one that counts several comes several times.
     pub fn of(&self, directions: Directions) -> impl Iterator<Item = &Arc<CntrInner>> {
         self.places(directions).filter_map(OnceLock::get)
@@ -413,6 +421,8 @@ entry! {
             return -error::OPBADSTATE;
         }
         let mut bound = endpoint.inner.binding.lock().unwrap_or_else(PoisonError::into_inner);
+        // What is bound to each other is of one domain: one node, and one rule for who may call when.
+        let beside = |domain: &Arc<DomainInner>| Arc::ptr_eq(domain, &endpoint.inner.domain);
         let user = |users: &Users| {
             let mut uses = endpoint.inner.uses.lock().unwrap_or_else(PoisonError::into_inner);
             uses.push(users.one());
@@ -428,7 +438,8 @@ entry! {
                 if flags.exceeds(sides.with(BindFlags::SELECTIVE_COMPLETION)) || !(tx || rx) {
                     return -error::BADFLAGS;
                 }
-                if tx && bound.tx_cq.is_some() || rx && bound.rx_cq.is_some() {
+                let taken = tx && bound.tx_cq.is_some() || rx && bound.rx_cq.is_some();
+                if taken || !beside(&queue.inner.domain) {
                     return -libc::EINVAL;
                 }
                 if tx {
@@ -443,9 +454,7 @@ entry! {
             }
             class::AV => {
                 let av: &Av = downcast!(to);
-                // What is inserted there is told to the node of its own domain only.
-                let here = Arc::ptr_eq(&av.inner.domain, &endpoint.inner.domain);
-                if bound.av.is_some() || !here {
+                if bound.av.is_some() || !beside(&av.inner.domain) {
                     return -libc::EINVAL;
                 }
                 bound.av = Some(Arc::clone(&av.inner));
@@ -458,7 +467,7 @@ entry! {
                     return -error::BADFLAGS;
                 }
                 let counters = enabled.map_or(&bound.counters, |enabled| &enabled.bound.counters);
-                if !counters.bind(&counter.inner, directions) {
+                if !beside(&counter.inner.domain) || !counters.bind(&counter.inner, directions) {
                     return -libc::EINVAL;
                 }
                 if let Some(enabled) = enabled {
@@ -469,7 +478,7 @@ entry! {
             // All endpoints of a domain share what it sends by.
             class::STX => {
                 let context: &Stx = downcast!(to);
-                user(&context.users)
+                if beside(&context.domain) { user(&context.users) } else { -libc::EINVAL }
             }
             // Nothing happens to an endpoint that an event would tell of.
             class::EQ => {

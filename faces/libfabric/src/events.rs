@@ -18,7 +18,7 @@ use emp_host::{
 
 use crate::cntr::CntrInner;
 use crate::domain::DomainInner;
-use crate::endpoint::{Enabled, EpInner, State, join, leave};
+use crate::endpoint::{Enabled, Endpoints, EpInner, State, join, leave};
 use crate::flags::Directions;
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
@@ -84,7 +84,7 @@ impl Event {
 #[derive(Default)]
 pub struct Counted {
     regions: Mutex<Vec<(u64, Arc<CntrInner>, Directions)>>,
-    endpoints: Mutex<Vec<Arc<EpInner>>>,
+    endpoints: Endpoints,
 }
 
 impl Counted {
@@ -187,7 +187,7 @@ pub fn arrived(ep: &EpInner, enabled: &Enabled, completion: &Completion) {
 
 /// Counts what was done to a region.
 pub fn count(ep: &EpInner, enabled: &Enabled, direction: Directions, key: u64) {
-    crate::ended::count(enabled, direction, true);
+    enabled.bound.counters.count(direction, true);
     ep.domain.counted.count(key, direction);
 }
 

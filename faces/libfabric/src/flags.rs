@@ -156,6 +156,12 @@ impl Directions {
     /// One by one.
     pub const EACH: [Self; 6] =
         [Self::READ, Self::WRITE, Self::RECV, Self::SEND, Self::REMOTE_READ, Self::REMOTE_WRITE];
+
+    /// Of one direction, its place among [`EACH`](Self::EACH), whose bits follow each other.
+    #[inline]
+    pub const fn place(self) -> usize {
+        self.0.trailing_zeros().wrapping_sub(Self::READ.0.trailing_zeros()) as usize
+    }
 }
 
 kind! {

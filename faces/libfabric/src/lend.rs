@@ -5,7 +5,7 @@ use emp_host::{CompletionMode, Segment, SegmentList};
 use crate::bindings::*;
 use crate::flags::OpFlags;
 use crate::info::{INJECT_BYTES, MESSAGE_BYTES_MAX};
-use crate::transfer::EINVAL;
+use crate::transfer::{EINVAL, segment, segments};
 
 /// Flags by which an operation is told to have ended no sooner than when the peer has it.
 const WAITS: OpFlags =
@@ -21,12 +21,22 @@ pub fn is_refused(flags: OpFlags) -> bool {
     flags.has_any(REFUSED)
 }
 
-/// Bytes as they are posted.
+/// How the bytes of an operation are posted.
 pub struct Lent {
-    pub segments: SegmentList,
     pub completion: CompletionMode,
     /// The copy, if the application's buffer is free at once and the operation goes on.
     pub copy: Option<Box<[u8]>>,
+}
+
+impl Lent {
+    /// The segments to be posted: of the copy, or of the parts that were lent. Made last, where they are wanted: a list that is passed on waits for
+    /// its own stores.
+    #[inline(always)]
+    pub fn segments(&self, parts: &[iovec]) -> Option<SegmentList> {
+        let Some(copy) = &self.copy else { return segments(parts) };
+        let address = copy.as_ptr().expose_provenance() as u64;
+        Some(SegmentList::one(Segment { address, bytes: copy.len() as u64 }))
+    }
 }
 
 /// A copy of the bytes of these parts.
@@ -44,8 +54,7 @@ pub unsafe fn copy(parts: &[iovec]) -> Box<[u8]> {
     bytes.into()
 }
 
-/// Sees to it that what is posted stays as it is. `segments` are those of `parts`; `most_copied`: bytes that the node copies
-/// by itself when it is told to, 0 if it does not.
+/// Sees to it that what is posted stays as it is. `most_copied`: bytes that the node copies by itself when it is told to, 0 if it does not.
 ///
 /// # Errors
 ///
@@ -54,15 +63,15 @@ pub unsafe fn copy(parts: &[iovec]) -> Box<[u8]> {
 /// # Safety
 ///
 /// libfabric's rules: the parts are readable.
-#[inline]
+#[inline(always)]
 pub unsafe fn lend(
     parts: &[iovec],
-    segments: SegmentList,
     inject: bool,
     flags: OpFlags,
     most_copied: usize,
 ) -> Result<Lent, isize> {
-    let bytes = segments.bytes();
+    let add = |sum: u64, part| sum.checked_add(segment(part)?.bytes);
+    let Some(bytes) = parts.iter().try_fold(0, add) else { return Err(EINVAL) };
     let most = if inject { INJECT_BYTES } else { MESSAGE_BYTES_MAX };
     if bytes > most as u64 {
         return Err(-(libc::EMSGSIZE as isize));
@@ -73,17 +82,15 @@ pub unsafe fn lend(
     let waits = flags.has_any(WAITS);
     if !inject {
         let completion = if waits { CompletionMode::Delivered } else { CompletionMode::Auto };
-        return Ok(Lent { segments, completion, copy: None });
+        return Ok(Lent { completion, copy: None });
     }
     if !waits && bytes <= most_copied as u64 {
-        return Ok(Lent { segments, completion: CompletionMode::Buffered, copy: None });
+        return Ok(Lent { completion: CompletionMode::Buffered, copy: None });
     }
     // It ends later than the call, or is too long for that: the provider has a copy of its own.
     // SAFETY: the caller says so.
     let copy = unsafe { copy(parts) };
-    let address = copy.as_ptr().expose_provenance() as u64;
-    let segments = SegmentList::one(Segment { address, bytes: copy.len() as u64 });
-    Ok(Lent { segments, completion: CompletionMode::Delivered, copy: Some(copy) })
+    Ok(Lent { completion: CompletionMode::Delivered, copy: Some(copy) })
 }
 
 #[cfg(test)]
@@ -92,9 +99,8 @@ mod tests {
 
     fn lent(bytes: &[u8], inject: bool, flags: OpFlags, most_copied: usize) -> Result<Lent, isize> {
         let parts = crate::handle::one(bytes.as_ptr().cast(), bytes.len());
-        let segments = crate::transfer::segments(&parts).unwrap();
         // SAFETY: the part is a slice.
-        unsafe { lend(&parts, segments, inject, flags, most_copied) }
+        unsafe { lend(&parts, inject, flags, most_copied) }
     }
 
     #[test]
@@ -113,7 +119,10 @@ mod tests {
         ] {
             let lent = lent(&short, inject, flags, most_copied).unwrap();
             assert_eq!((lent.completion, lent.copy.is_some()), (completion, copied), "{flags:?}");
-            assert_eq!(lent.segments.bytes(), 100);
+            let part = crate::handle::one(short.as_ptr().cast(), short.len());
+            let list = lent.segments(&part).unwrap();
+            let there = list.as_slice()[0].address == short.as_ptr().expose_provenance() as u64;
+            assert_eq!((list.bytes(), there), (100, !copied));
         }
     }
 

@@ -179,7 +179,8 @@ entry! {
                     return -error::BADFLAGS;
                 }
                 let counted = &region.domain.counted;
-                if !region.exported || !counted.bind(region.key, &counter.inner, directions) {
+                let here = Arc::ptr_eq(&counter.inner.domain, &region.domain);
+                if !here || !region.exported || !counted.bind(region.key, &counter.inner, directions) {
                     return -libc::EINVAL;
                 }
                 let mut uses = region.uses.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,11 +13,11 @@ use crate::endpoint::{Enabled, EpInner, State};
 use crate::events::Event;
 use crate::flags::{Caps, CqFlags, Directions, OpFlags};
 use crate::info::{IOV_LIMIT, REMOTE_IOV_LIMIT};
-use crate::lend::{Lent, lend};
+use crate::lend::lend;
 use crate::remote::{Manner, Transfer};
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
-use crate::transfer::{EAGAIN, EINVAL, not_enabled, segments};
+use crate::transfer::{EAGAIN, EINVAL, not_enabled};
 
 /// One run of remote memory, and what is done there with the local memory that belongs to it.
 pub struct Piece {
@@ -129,15 +129,14 @@ impl EpInner {
         }
         let flags = self.flags(transfer.flags);
         let inject = writes && flags.has(OpFlags::INJECT);
-        let Some(list) = segments(transfer.parts) else { return EINVAL };
         // The pieces of an inject are taken from a copy that the slot keeps: none of them is the node's at once.
         let level = flags.without(OpFlags::COMPLETION_LEVELS);
         // SAFETY: libfabric's rules.
-        let Lent { segments: list, copy, .. } =
-            match unsafe { lend(transfer.parts, list, inject, level, 0) } {
-                Ok(lent) => lent,
-                Err(refused) => return refused,
-            };
+        let lent = match unsafe { lend(transfer.parts, inject, level, 0) } {
+            Ok(lent) => lent,
+            Err(refused) => return refused,
+        };
+        let Some(list) = lent.segments(transfer.parts) else { return EINVAL };
         let parts: VecDeque<_> = list.as_slice().iter().copied().collect();
         let region = |run: &FiRmaIov| RemoteRegion { key: run.key, offset: run.addr, ..target };
         let work = if writes { Work::Put } else { Work::Get };
@@ -152,7 +151,7 @@ impl EpInner {
             context: transfer.context,
             report: Self::reports(enabled, flags, transfer.nameless),
             nameless: transfer.nameless,
-            copy,
+            copy: lent.copy,
             event: None,
             tagged: false,
         };

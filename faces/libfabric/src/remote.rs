@@ -12,7 +12,7 @@ use crate::endpoint::{Enabled, EpInner, untagged_number};
 use crate::events::Event;
 use crate::flags::{Caps, CqFlags, Directions, OpFlags};
 use crate::info::{IOV_LIMIT, MESSAGE_BYTES_MAX, REMOTE_IOV_LIMIT};
-use crate::lend::{self, Lent, is_refused, lend};
+use crate::lend::{self, is_refused, lend};
 use crate::pieces::{Piece, Pieces, Work, take};
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
@@ -65,6 +65,11 @@ pub struct Manner {
     pub event: Option<Box<Event>>,
     /// It is posted from the endpoint for tagged messages.
     pub tagged: bool,
+}
+
+/// Elements of these parts together.
+pub fn count(list: &[FiIoc]) -> usize {
+    list.iter().map(|part| part.count).fold(0, usize::saturating_add)
 }
 
 /// The list of the segments of elements, or `None` if it is longer than `most` or one of them is nowhere.
@@ -216,20 +221,20 @@ impl EpInner {
             Ok(target) => target,
             Err(refused) => return refused,
         };
-        let most = self.iov_limits.0;
-        let Some(list) = segments(transfer.parts).filter(|_| transfer.parts.len() <= most) else {
+        if transfer.parts.len() > self.iov_limits.0 {
             return EINVAL;
-        };
+        }
         let flags = self.flags(transfer.flags);
         let inject = transfer.nameless || flags.has(OpFlags::INJECT);
         // They end when the target is done, whatever level is asked for; the node keeps what it has copied until then.
         let level = flags.without(OpFlags::COMPLETION_LEVELS);
         // SAFETY: libfabric's rules.
-        let lent = unsafe { lend(transfer.parts, list, inject, level, enabled.copied_remote) };
-        let Lent { segments, completion, copy } = match lent {
+        let lent = match unsafe { lend(transfer.parts, inject, level, enabled.copied_remote) } {
             Ok(lent) => lent,
             Err(refused) => return refused,
         };
+        let Some(segments) = lent.segments(transfer.parts) else { return EINVAL };
+        let completion = lent.completion;
         // The event goes with the write, unless it has data to be told already.
         let carries = self.tells() && transfer.data.is_none();
         let immediate = transfer.data.or(carries.then_some(0));
@@ -239,7 +244,7 @@ impl EpInner {
             context: transfer.context,
             report: Self::reports(enabled, flags, transfer.nameless),
             nameless: transfer.nameless,
-            copy,
+            copy: lent.copy,
             event: None,
             tagged: carries,
         };
@@ -311,9 +316,7 @@ impl EpInner {
         };
         let bytes = datatype.bytes();
         let count = atomic.count;
-        let sum =
-            |list: &[FiIoc]| list.iter().map(|part| part.count).fold(0, usize::saturating_add);
-        let same = |list: Option<&[FiIoc]>| list.is_none_or(|list| sum(list) == count);
+        let same = |list: Option<&[FiIoc]>| list.is_none_or(|list| self::count(list) == count);
         let operands = operation.has_operands().then_some(atomic.operands);
         if count == 0 || ![operands, atomic.compare, atomic.result].into_iter().all(same) {
             return EINVAL;

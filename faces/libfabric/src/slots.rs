@@ -91,7 +91,7 @@ impl Operations {
         self.slots.next()
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, operation: Operation) -> usize {
         self.sends += usize::from(operation.is_send());
         self.slots.insert(operation)

@@ -31,12 +31,15 @@ const TABLE: [(Status, i32, &CStr); 16] = [
 ];
 
 /// The error numbers (general, own) of an end; `None` if all went well.
+#[inline]
 pub fn failure(status: Status) -> Option<(i32, i32)> {
-    if status == Status::Ok {
-        return None;
-    }
+    (status != Status::Ok).then(|| numbers(status))
+}
+
+#[cold]
+fn numbers(status: Status) -> (i32, i32) {
     let place = TABLE.iter().position(|(known, _, _)| *known == status);
-    Some(place.map_or((libc::EIO, 0), |place| (TABLE[place].1, place as i32 + 1)))
+    place.map_or((libc::EIO, 0), |place| (TABLE[place].1, place as i32 + 1))
 }
 
 /// The text of an own number.

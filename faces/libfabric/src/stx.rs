@@ -2,11 +2,12 @@
 //! a context is counted as in use by those that are bound to it, and does nothing else.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use emp_face::users::{Use, Users};
 
 use crate::bindings::*;
-use crate::domain::Domain;
+use crate::domain::{Domain, DomainInner};
 use crate::entry::entry;
 use crate::handle::{Object, close_unused, fid, give};
 use crate::tables::{FidOps, UnsupportedTable};
@@ -15,6 +16,7 @@ use crate::tables::{FidOps, UnsupportedTable};
 pub struct Stx {
     fid: Fid,
     ops: *const UnsupportedTable<7>,
+    pub domain: Arc<DomainInner>,
     /// Endpoints that are bound to it.
     pub users: Users,
     _of: Use,
@@ -40,8 +42,9 @@ entry! {
     ) -> libc::c_int {
         let fid = fid(class::STX, context, &FID);
         let (users, of) = (Users::default(), domain.users.one());
+        let domain = Arc::clone(&domain.inner);
         // SAFETY: libfabric's rules.
-        unsafe { give(Stx { fid, ops: &OPS, users, _of: of }, into) }
+        unsafe { give(Stx { fid, ops: &OPS, domain, users, _of: of }, into) }
     }
 
     fn close(fid: *mut Fid) -> libc::c_int {

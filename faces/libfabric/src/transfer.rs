@@ -13,7 +13,7 @@ use crate::endpoint::{Enabled, EpInner, State, tagged_number, untagged_number};
 use crate::flags::{Caps, OpFlags};
 use crate::handle::aloud;
 use crate::info::{DEPTH_MAX, IOV_LIMIT};
-use crate::lend::{Lent, is_refused, lend};
+use crate::lend::{is_refused, lend};
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
 
@@ -54,6 +54,22 @@ pub struct Receive<'a> {
     pub flags: Option<OpFlags>,
 }
 
+impl Receive<'_> {
+    #[inline(always)]
+    fn operation(&self, kind: Kind, report: bool) -> Operation {
+        Operation {
+            kind,
+            raw: None,
+            tagged: self.tagged,
+            report,
+            nameless: false,
+            context: self.context,
+            buffer: self.parts.first().map_or(0, |part| part.iov_base.expose_provenance()),
+            tag: self.tag,
+        }
+    }
+}
+
 /// A part as a segment, or `None` if it has bytes and no address (Open MPI 4.1.4 sends from `MPI_BOTTOM` so), or goes on
 /// behind the end of all addresses.
 #[inline]
@@ -65,20 +81,21 @@ pub fn segment(part: &iovec) -> Option<Segment> {
 }
 
 /// The list of segments, or `None` if it is too long or one of them is nowhere.
-#[inline]
+#[inline(always)]
 pub fn segments(parts: &[iovec]) -> Option<SegmentList> {
     match parts {
-        [] => Some(SegmentList::empty()),
         [one] => segment(one).map(SegmentList::one),
-        several if several.len() > IOV_LIMIT => None,
-        several => {
-            let mut list = [Segment::default(); IOV_LIMIT];
-            for (place, part) in list.iter_mut().zip(several) {
-                *place = segment(part)?;
-            }
-            SegmentList::new(&list[..several.len()]).ok()
-        }
+        several => segments_of_several(several),
     }
+}
+
+fn segments_of_several(parts: &[iovec]) -> Option<SegmentList> {
+    let mut list = [Segment::default(); IOV_LIMIT];
+    let list = list.get_mut(..parts.len())?;
+    for (place, part) in list.iter_mut().zip(parts) {
+        *place = segment(part)?;
+    }
+    SegmentList::new(list).ok()
 }
 
 impl EpInner {
@@ -110,10 +127,9 @@ impl EpInner {
         if self.lacks(send.tagged, Caps::SEND) {
             return -(libc::EOPNOTSUPP as isize);
         }
-        let most = self.iov_limits.0;
-        let Some(list) = segments(send.parts).filter(|_| send.parts.len() <= most) else {
+        if send.parts.len() > self.iov_limits.0 {
             return EINVAL;
-        };
+        }
         if enabled.bound.tx_cq.as_ref().is_some_and(|queue| queue.is_full()) {
             return EAGAIN;
         }
@@ -122,8 +138,7 @@ impl EpInner {
         // An inject call has no completion that could wait.
         let level = if send.nameless { flags.without(OpFlags::COMPLETION_LEVELS) } else { flags };
         // SAFETY: libfabric's rules.
-        let lent = unsafe { lend(send.parts, list, inject, level, most_copied) };
-        let Lent { segments, completion, copy } = match lent {
+        let lent = match unsafe { lend(send.parts, inject, level, most_copied) } {
             Ok(lent) => lent,
             Err(refused) => return refused,
         };
@@ -135,6 +150,7 @@ impl EpInner {
         let Some((node, endpoint)) = to else { return EINVAL };
         let to_endpoint =
             if send.tagged { tagged_number(endpoint) } else { untagged_number(endpoint) };
+        let Some(segments) = lent.segments(send.parts) else { return EINVAL };
         let descriptor = SendDescriptor {
             to: node,
             endpoint: 0,
@@ -143,7 +159,7 @@ impl EpInner {
             segments,
             immediate: send.data,
             synchronous: level.has(OpFlags::MATCH_COMPLETE),
-            completion,
+            completion: lent.completion,
             // The lock is held: nobody looks for it before it is there.
             context: state.slots.next() as u64,
         };
@@ -156,7 +172,7 @@ impl EpInner {
         let report =
             !send.nameless && (!enabled.bound.tx_selective || flags.has(OpFlags::COMPLETION));
         let operation = |raw| Operation {
-            kind: Kind::Send { _copy: copy },
+            kind: Kind::Send { _copy: lent.copy },
             raw,
             tagged: send.tagged,
             report,
@@ -202,18 +218,9 @@ impl EpInner {
         if is_refused(flags) {
             return EINVAL;
         }
-        let operation = Operation {
-            kind: Kind::Receive,
-            raw: None,
-            tagged: receive.tagged,
-            // A look that finds something has no other way to say so.
-            report: !enabled.bound.rx_selective
-                || flags.has_any(OpFlags::COMPLETION.with(OpFlags::PEEK)),
-            nameless: false,
-            context: receive.context,
-            buffer: receive.parts.first().map_or(0, |part| part.iov_base.expose_provenance()),
-            tag: receive.tag,
-        };
+        // A look that finds something has no other way to say so.
+        let report =
+            !enabled.bound.rx_selective || flags.has_any(OpFlags::COMPLETION.with(OpFlags::PEEK));
         let mut state = self.lock();
         if state.is_crowded(self, enabled) {
             return EAGAIN;
@@ -236,10 +243,10 @@ impl EpInner {
         }
         if flags.has_any(OpFlags::PEEK.with(OpFlags::CLAIM)) {
             // SAFETY: the same buffers under the same rules.
-            return unsafe { state.peek(self, enabled, receive.parts, selector, operation, flags) };
+            return unsafe { state.peek(self, enabled, receive, selector, report, flags) };
         }
         // SAFETY: the same buffers under the same rules.
-        unsafe { state.post(self, enabled, receive.parts, selector, operation, flags, None) }
+        unsafe { state.post(self, enabled, receive, selector, report, flags, None) }
     }
 }
 
@@ -262,40 +269,33 @@ impl State {
         self.slots.used() >= OUTSTANDING_MAX
     }
 
-    /// Posts a receive.
+    /// Posts a receive. Inlined, so that the operation is made where it is kept.
     ///
     /// # Safety
     ///
     /// As [`EpInner::receive`].
+    #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the pieces of one receive")]
     unsafe fn post(
         &mut self,
         ep: &EpInner,
         enabled: &Enabled,
-        parts: &[iovec],
+        receive: &Receive<'_>,
         selector: Selector,
-        mut operation: Operation,
+        report: bool,
         flags: OpFlags,
-        claim: Option<emp_host::ClaimId>,
+        claim: Option<ClaimId>,
     ) -> isize {
-        let Some(list) = segments(parts) else { return EINVAL };
-        let several = flags.has(OpFlags::MULTI_RECV) && claim.is_none() && !operation.tagged;
-        if several {
-            if parts.len() != 1 {
-                return EINVAL;
-            }
-            operation.kind = Kind::Multi;
+        let several = flags.has(OpFlags::MULTI_RECV) && claim.is_none() && !receive.tagged;
+        if several && receive.parts.len() != 1 {
+            return EINVAL;
         }
-        let tagged = operation.tagged;
-        let slot = self.slots.insert(operation);
-        let receive = ReceiveDescriptor {
-            endpoint: 0,
-            selector,
-            segments: list,
-            claim,
-            context: slot as u64,
-        };
-        let endpoint = enabled.endpoint(tagged);
+        let Some(segments) = segments(receive.parts) else { return EINVAL };
+        let kind = if several { Kind::Multi } else { Kind::Receive };
+        let slot = self.slots.insert(receive.operation(kind, report));
+        let endpoint = enabled.endpoint(receive.tagged);
+        let context = slot as u64;
+        let receive = ReceiveDescriptor { endpoint: 0, selector, segments, claim, context };
         // SAFETY: the caller leaves the buffer alone until the completion is told; addresses are exposed in `segments`.
         let posted = unsafe {
             if several {
@@ -329,11 +329,12 @@ impl State {
         &mut self,
         ep: &EpInner,
         enabled: &Enabled,
-        parts: &[iovec],
+        receive: &Receive<'_>,
         selector: Selector,
-        operation: Operation,
+        report: bool,
         flags: OpFlags,
     ) -> isize {
+        let operation = receive.operation(Kind::Receive, report);
         let context = operation.context;
         if flags.has(OpFlags::PEEK) {
             let claim = flags.has_any(OpFlags::CLAIM.with(OpFlags::DISCARD));
@@ -364,7 +365,7 @@ impl State {
             } else {
                 let flags = flags.without(OpFlags::MULTI_RECV);
                 // SAFETY: the same buffers under the same rules.
-                unsafe { self.post(ep, enabled, parts, selector, operation, flags, Some(claim)) }
+                unsafe { self.post(ep, enabled, receive, selector, report, flags, Some(claim)) }
             };
             if result != EAGAIN {
                 self.claims.swap_remove(place);

@@ -85,30 +85,21 @@ impl WaitObject {
     }
 }
 
-/// Longest sleep before a queue or counter is looked at again, in case endpoints of another domain are bound to it.
+/// Longest sleep before a queue or counter is looked at again, in case an endpoint joins it meanwhile.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// The same where they are: endpoints of several domains are not slept on together, a short sleep looks after all of them in turn.
-const SLICE_OF_SEVERAL: Duration = Duration::from_millis(1);
+/// The same of one without endpoints, which nothing wakes.
+const SLICE_OF_NONE: Duration = Duration::from_millis(1);
 
 /// Sleeps until something has ended at one of the endpoints, at most for `left` (`None`: until it is time to look again), or
 /// until the domain's node was nudged more often than `nudges`.
-pub fn wait_any(
-    domain: &DomainInner,
-    endpoints: &[Arc<EpInner>],
-    nudges: u64,
-    left: Option<Duration>,
-) {
+pub fn wait_any(endpoints: &[Arc<EpInner>], nudges: u64, left: Option<Duration>) {
     let time = left.map_or(SLICE, |left| left.min(SLICE));
-    // The nudges are those of this domain's node, and so are the endpoints that can be slept on.
-    let (here, elsewhere): (Vec<_>, Vec<_>) =
-        endpoints.iter().partition(|one| std::ptr::eq(&*one.domain, domain));
-    let enabled = here.iter().filter_map(|endpoint| endpoint.enabled.get());
+    let enabled = endpoints.iter().filter_map(|endpoint| endpoint.enabled.get());
     let nodes: Vec<_> = enabled.flat_map(|e| [&e.tagged, &e.untagged]).collect();
     if nodes.is_empty() {
-        std::thread::sleep(time.min(SLICE_OF_SEVERAL));
+        std::thread::sleep(time.min(SLICE_OF_NONE));
         return;
     }
-    let time = if elsewhere.is_empty() { time } else { time.min(SLICE_OF_SEVERAL) };
     Endpoint::wait_completions_unless_nudged(&nodes, nudges, time);
 }

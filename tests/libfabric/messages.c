@@ -57,7 +57,7 @@ static void forms(void)
 {
 	struct fi_cq_tagged_entry entry;
 	struct world world;
-	unsigned char out[20000], in[20000];
+	unsigned char out[40000], in[40000];
 	int context;
 
 	world_open(&world, NULL);

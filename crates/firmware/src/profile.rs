@@ -190,6 +190,7 @@ impl Profile {
         eager_bytes: u64::MAX,
         // A send is complete when the receiver has it (E32): nothing is buffered.
         buffered_bytes: 0,
+        long_buffered_bytes: 0,
         ..Self::DEFAULT
     };
 

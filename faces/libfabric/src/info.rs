@@ -50,9 +50,9 @@ pub const TX_FLAGS: OpFlags =
     OpFlags::COMPLETION.with(OpFlags::INJECT).with(OpFlags::COMPLETION_LEVELS);
 pub const RX_FLAGS: OpFlags = OpFlags::COMPLETION.with(OpFlags::MULTI_RECV);
 
-/// Longest message in bytes whose buffer is free at once: what the node copies of any send (`Profile::buffered_bytes`), so that it costs no
-/// more than another. MPICH waits for the delivery of what is longer (decision 31).
-pub const INJECT_BYTES: usize = 8 << 10;
+/// Longest message in bytes whose buffer is free at once: what the node copies of any send that leaves at once (`Profile::long_buffered_bytes`),
+/// so that it costs no more than another. MPICH waits for the delivery of what is longer (decision 31).
+pub const INJECT_BYTES: usize = 32 << 10;
 /// What arrives in the order in which it was posted: messages, and atomics.
 const ORDERS: u64 = FI_ORDER_SAS | FI_ORDER_ATOMIC;
 /// Runs of remote memory that one operation names: what MPIs make use of.

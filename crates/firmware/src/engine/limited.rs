@@ -10,6 +10,7 @@ use crate::limits::SLICED_FOR_BYTES_MIN;
 use crate::link::LinkIndex;
 use crate::pair::milliseconds;
 use crate::path::PathId;
+use crate::profile::Profile;
 use crate::time::Time;
 
 impl Firmware {
@@ -68,9 +69,10 @@ impl Firmware {
         usize::from(link.0) < self.links.len()
     }
 
-    /// Longest message in bytes of a buffered send: as long as any that is copied unless it is too much, and at least one frame's payload.
+    /// Longest message in bytes of a buffered send: as long as any that is copied, always or where it leaves at once, and at least one frame's payload.
     pub fn buffered_bytes_max(&self) -> usize {
-        self.single_frame_bytes_max().max(self.profile.buffered_bytes as usize)
+        let Profile { buffered_bytes, long_buffered_bytes, .. } = self.profile;
+        self.single_frame_bytes_max().max(buffered_bytes.max(long_buffered_bytes) as usize)
     }
 
     /// Largest payload of a message of one of this node's frames.

@@ -269,8 +269,8 @@ fn what_must_be_copied_is_no_longer_than_what_may_be() {
         pair.run(Span::ms(50));
     }
     let most = pair.nodes[0].firmware.buffered_bytes_max() as u64;
-    assert_eq!(most, u64::from(Profile::DEFAULT.buffered_bytes));
-    for bytes in [most + 1, 20_000, 50_000] {
+    assert_eq!(most, u64::from(Profile::DEFAULT.long_buffered_bytes));
+    for bytes in [most + 1, 40_000, 50_000] {
         let segments = SegmentList::one(Segment { address: 0, bytes });
         let mut post = |completion| {
             let mut batch = TransmitBatch::new(1500);
@@ -285,8 +285,7 @@ fn what_must_be_copied_is_no_longer_than_what_may_be() {
         pair.receive(1, Selector::ANY, bytes);
         pair.run(Span::ms(500));
     }
-    let profile = Profile { buffered_bytes: 0, ..Profile::DEFAULT };
-    let firmware = &Pair::new(&profile).nodes[0].firmware;
+    let firmware = &Pair::new(&Profile::EMP2001).nodes[0].firmware;
     assert_eq!(firmware.buffered_bytes_max(), firmware.single_frame_bytes_max());
 }
 
@@ -302,7 +301,7 @@ fn what_must_be_copied_may_take_several_frames() {
             pair.run(Span::ms(50));
         }
         let most = pair.nodes[0].firmware.buffered_bytes_max() as u64;
-        for bytes in [1_500, 5_000, most] {
+        for bytes in [1_500, 5_000, 20_000, most] {
             pair.nodes.iter_mut().for_each(|node| node.done.clear());
             pair.receive(1, Selector::ANY, bytes);
             let node = &mut pair.nodes[0];

@@ -162,13 +162,6 @@ impl<'a> Filling<'_, 'a> {
         message.msg_controllen = size_of::<Control>() as _;
     }
 
-    /// Sends the only message, and leaves its datagram open for more (`MSG_MORE`), without blocking.
-    pub(crate) fn send_more(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
-        let message = &self.gather.headers[..self.messages][0].msg_hdr;
-        // SAFETY: as in `send`.
-        unsafe { system::send_message_with(fd, message, libc::MSG_MORE) }
-    }
-
     /// Bytes that message `index` was sent with; valid after [`Self::send`] counted it.
     pub(crate) fn sent_bytes(&self, index: usize) -> usize {
         self.gather.headers[index].msg_len as usize

@@ -178,25 +178,10 @@ pub(crate) fn send_to(fd: BorrowedFd<'_>, bytes: &[u8], to: &SocketName) -> io::
 /// What the header points to is alive and as long as the header says.
 #[inline]
 pub(crate) unsafe fn send_message(fd: BorrowedFd<'_>, message: &libc::msghdr) -> io::Result<usize> {
-    // SAFETY: the caller vouches for the header.
-    unsafe { send_message_with(fd, message, 0) }
-}
-
-/// The same with these flags too.
-///
-/// # Safety
-///
-/// As for [`send_message`].
-#[inline]
-pub(crate) unsafe fn send_message_with(
-    fd: BorrowedFd<'_>,
-    message: &libc::msghdr,
-    flags: libc::c_int,
-) -> io::Result<usize> {
     let message = from_ref(message);
     // SAFETY: the caller vouches for the header; the kernel only reads what it points to.
     counted(unsafe {
-        libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), message, libc::MSG_DONTWAIT | flags)
+        libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), message, libc::MSG_DONTWAIT)
     })
 }
 

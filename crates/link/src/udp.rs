@@ -1,6 +1,7 @@
 //! EMP frames in UDP datagrams, IPv4 or IPv6: needs no privilege, crosses routers, and moves bulk
 //! faster than raw frames because the kernel cuts (`UDP_SEGMENT`) and merges (`UDP_GRO`) trains.
 
+mod copy_or_splice;
 mod inbox;
 mod long;
 mod open;
@@ -8,6 +9,7 @@ mod past_ip;
 mod receive;
 mod scatter;
 mod send;
+mod send_only;
 mod splice;
 mod splice_test;
 mod train;
@@ -111,10 +113,7 @@ impl UdpLink {
         let segments = opened.segments_max > 1;
         let most = opened.frame_bytes_max;
         let past_ip = options.past_ip.then(|| PastIp::open(opened.local)).flatten();
-        let mut long = Long::new(most, opened.datagram_bytes().min(most), segments);
-        if past_ip.is_none() {
-            long.try_splicing();
-        }
+        let long = Long::new(most, opened.datagram_bytes().min(most), segments, opened.local);
         let capabilities = Capabilities {
             kind: "udp",
             interface: opened.local.to_string(),

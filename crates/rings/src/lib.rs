@@ -4,12 +4,14 @@
 mod bpf;
 mod mapping;
 mod packet_ring;
+mod page;
 mod shm_map;
 mod shm_ring;
 mod xsk;
 
 pub use bpf::{BpfInstruction, XdpAttachment, XdpProgram, XskMap};
 pub use packet_ring::{PacketRing, RingFrame, RingShape};
+pub use page::WrittenOnce;
 pub use shm_map::{RING_FRAME_BYTES_MAX, SHM_BYTES, ShmEnd, ShmHalf};
 pub use shm_ring::{Consumer, Corrupt, LINE_BYTES, Producer, RingMemory, record_bytes};
 pub use xsk::{Xsk, XskBind, XskCounts, XskFrame, XskShape};

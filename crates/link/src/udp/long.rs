@@ -13,15 +13,18 @@
 //! too long) give buffers back as well: a peer that wakes up late does not take such frames (`CRC-5`). Nothing waits for the kernel to let
 //! go of pages.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 use emp_wire::{Flags, HEADER_BYTES, Header, KIND_OFFSET, Kind, LONG_FRAME_BYTES};
 
+use super::copy_or_splice::{By, Costs, Shape};
 use super::past_ip::Sent;
-use super::splice::{self, Pipe, Trouble};
-use super::splice_test::splicing;
+use super::send_only::SendOnly;
+use super::splice::{self, Pipe};
+use super::splice_test::splicing_works;
 use super::{DOUBTS_MAX, RETRY_SEGMENTS_SENDS, SEGMENTS_MAX, UdpLink, send};
 use crate::failure::SendFailure;
 use crate::name::SocketName;
@@ -37,11 +40,12 @@ pub(super) struct Long {
     /// Bytes of the datagrams that one is cut into, as the MTU is now.
     segment_bytes: usize,
     /// `None`: payload is copied.
-    pipe: Option<Pipe>,
-    /// Splicing is quicker than a copy for what comes out of a cache. Blocks of messages that are pulled do not, as far as anybody knows: they are
-    /// spliced in any case.
-    gains: bool,
-    /// Both were found out.
+    pub(super) pipe: Option<Pipe>,
+    /// Spliced frames leave by these. `None`: they cannot be had.
+    pub(super) send_only: Option<SendOnly>,
+    /// What frames cost either way.
+    pub(super) costs: Costs,
+    /// Whether pages can be spliced was found out.
     tried: bool,
     /// Frames in a row whose splicing failed, and could be copied.
     doubts: u32,
@@ -53,23 +57,36 @@ pub(super) struct Long {
 
 impl Long {
     /// For a link that segments, or does not, with other frames of up to `frame_bytes_max` bytes. Long ones are cut into datagrams of
-    /// at most `segment_bytes`.
-    pub(super) fn new(frame_bytes_max: usize, segment_bytes: usize, segments: bool) -> Self {
+    /// at most `segment_bytes`. It is bound to `local`.
+    pub(super) fn new(
+        frame_bytes_max: usize,
+        segment_bytes: usize,
+        segments: bool,
+        local: SocketAddr,
+    ) -> Self {
         let longer = frame_bytes_max < LONG_FRAME_BYTES;
         let most = if segments && longer && enough(frame_bytes_max) { LONG_FRAME_BYTES } else { 0 };
-        let (pipe, gains, tried) = (None, false, false);
-        Self { most, segment_bytes, pipe, gains, tried, doubts: 0, copied: None, notice: None }
+        let send_only = if most > 0 { SendOnly::open(local).ok() } else { None };
+        Self {
+            most,
+            segment_bytes,
+            pipe: None,
+            send_only,
+            costs: Costs::new(),
+            tried: false,
+            doubts: 0,
+            copied: None,
+            notice: None,
+        }
     }
 
-    /// Finds out, once, whether pages can be spliced: that takes some 3 ms, and is of no use to a link without long frames, nor
-    /// to one that sends no block and whose other long frames leave past IP.
+    /// Finds out, once, whether pages can be spliced: a link that never sends a long frame need not know.
     pub(super) fn try_splicing(&mut self) {
-        if self.tried || self.most == 0 {
-            return;
+        if !self.tried && self.most > 0 {
+            self.tried = true;
+            let able = self.send_only.is_some() && splicing_works();
+            self.pipe = if able { Pipe::open().ok() } else { None };
         }
-        let splicing = splicing();
-        self.pipe = if splicing.arrives { Pipe::open().ok() } else { None };
-        (self.gains, self.tried) = (splicing.gains, true);
     }
 
     /// Longest frame in bytes that is sent in one segmented send now; 0 for none.
@@ -116,6 +133,12 @@ impl Long {
         }
     }
 
+    /// A frame was not spliced.
+    fn renew_pipe(&mut self) {
+        self.pipe = Pipe::open().ok();
+        self.copied = self.pipe.is_none().then_some(0);
+    }
+
     /// Size of the datagrams that a frame of so many bytes is cut into. The last is always shorter, so that no card or kernel
     /// on the way merges the next one to it.
     fn segment_of(&self, bytes: usize) -> Option<u16> {
@@ -131,7 +154,7 @@ fn enough(segment_bytes: usize) -> bool {
 }
 
 impl UdpLink {
-    /// Sends a frame longer than others by itself, its payload spliced where that is worth it and it `lasts` as long. True if it was
+    /// Sends a frame longer than others by itself, its payload spliced where that costs less and it `lasts` as long. True if it was
     /// taken.
     pub(super) fn send_long(
         &mut self,
@@ -143,65 +166,73 @@ impl UdpLink {
         self.try_segments_again();
         self.long.try_splicing_again();
         let usable = self.segments_max > 1;
-        let mut segment = self.long.segment_of(bytes).filter(|_| usable);
-        let lasts = lasts && segment.is_some() && !is_summed(frame);
-        let block = lasts && is_of_kind(frame, Kind::Block);
-        if block {
+        let segment = self.long.segment_of(bytes).filter(|_| usable);
+        let mut parts = splice::split(frame.parts).filter(|_| lasts && !is_summed(frame));
+        if parts.is_some() {
             self.long.try_splicing();
+            parts = parts.filter(|_| self.long.pipe.is_some());
         }
-        // A block costs less spliced than copied past IP (decision 43), what leaves whole does not.
-        let spliced = block && self.long.pipe.is_some() && splice::split(frame.parts).is_some();
-        let past_ip = segment.filter(|_| !spliced);
-        match past_ip.map(|segment| self.send_past_ip(to, frame, bytes, segment)) {
+        let (Some(segment), Some(parts)) = (segment, parts) else {
+            return self.copy_long(to, frame, bytes, segment);
+        };
+        let shape = Shape { bytes, alone: is_alone(frame) };
+        let by = self.long.costs.next(shape);
+        let begun = Instant::now();
+        let taken = match by {
+            By::Copy => self.copy_long(to, frame, bytes, Some(segment)),
+            By::Splice => match self.splice_long(to, parts, segment) {
+                Ok(true) => self.sent_long(bytes),
+                Ok(false) => return self.copy_long(to, frame, bytes, Some(segment)),
+                Err(error) if SendFailure::of(&error) == SendFailure::Full => {
+                    self.counts.send_full += 1;
+                    return false;
+                }
+                Err(error) => {
+                    self.counts.system_errors += 1;
+                    let taken = self.copy_long(to, frame, bytes, Some(segment));
+                    // Segmentation may have been at fault, or the peer, and not splicing.
+                    if taken && self.doubts == 0 && !is_told_of_peer(&error) {
+                        self.long.doubt(&error);
+                    }
+                    return taken;
+                }
+            },
+        };
+        self.long.costs.took(shape, by, begun.elapsed());
+        taken
+    }
+
+    /// Sends such a frame so that the kernel copies its payload: past IP where that may be, else by the link's socket. True if it was taken.
+    fn copy_long(
+        &mut self,
+        to: SocketAddr,
+        frame: &TxFrame<'_>,
+        bytes: usize,
+        mut segment: Option<u16>,
+    ) -> bool {
+        match segment.map(|segment| self.send_past_ip(to, frame, bytes, segment)) {
             Some(Sent::Taken) => return true,
             Some(Sent::Full) => return false,
-            Some(Sent::NotNow) => {}
-            Some(Sent::NotThere) | None => self.long.try_splicing(),
+            Some(Sent::NotNow) | None => {}
         }
-        let named = lasts && (block || self.long.gains);
-        let mut pieces = splice::split(frame.parts).filter(|_| named);
         let name = SocketName::of(to);
-        let mut splice_error = None;
         loop {
-            let pipe = self.long.pipe.as_ref().zip(pieces);
             let mut filling = self.gather.fill();
             filling.begin();
             filling.name(&name);
             segment.into_iter().for_each(|bytes| filling.segment(bytes));
-            let sent = match pipe {
-                Some((pipe, (head, pieces))) => {
-                    self.counts.send_calls += 3;
-                    filling.parts(head);
-                    pipe.send(self.socket.as_fd(), &mut filling, pieces)
-                }
-                None => {
-                    self.counts.send_calls += 1;
-                    filling.parts(frame.parts);
-                    filling.send(self.socket.as_fd(), 0).map(|_| ()).map_err(Trouble::Head)
-                }
-            };
-            let error = match sent {
-                Ok(()) => break,
-                Err(Trouble::Head(error)) => error,
-                Err(Trouble::Pieces(error)) => {
-                    // Whether it is the splicing or the frame that is at fault will be seen.
-                    self.long.pipe = Pipe::open().ok();
-                    self.long.copied = self.long.pipe.is_none().then_some(0);
-                    self.counts.system_errors += 1;
-                    (pieces, splice_error) = (None, Some(error));
-                    continue;
-                }
-            };
+            filling.parts(frame.parts);
+            self.counts.send_calls += 1;
+            let Err(error) = filling.send(self.socket.as_fd(), 0) else { break };
             if segment.is_some() && send::cannot_segment(&error) {
+                self.doubt_segments();
                 if is_of_kind(frame, Kind::Hello) {
                     // Whether such frames get through is what it asks: in fragments it would.
-                    self.doubt_segments();
                     self.counts.system_errors += 1;
                     return true;
                 }
                 // As one datagram: the kernel sends it in fragments of IP, which is slow, and better than not at all.
-                self.doubt_segments();
-                (segment, pieces, splice_error) = (None, None, None);
+                segment = None;
                 continue;
             }
             match self.judge(&error, 1) {
@@ -213,28 +244,69 @@ impl UdpLink {
         if segment.is_some() {
             self.trust_segments();
         }
-        if let Some(error) = splice_error {
-            self.long.doubt(&error);
-        } else if pieces.is_some() {
-            self.long.doubts = 0;
+        self.sent_long(bytes)
+    }
+
+    /// Sends a frame, as [`splice::split`], with its payload spliced. False: that cannot be done to there.
+    fn splice_long(
+        &mut self,
+        to: SocketAddr,
+        parts: (&[IoSlice<'_>], &[IoSlice<'_>]),
+        segment: u16,
+    ) -> io::Result<bool> {
+        let Long { pipe: Some(pipe), send_only: Some(send_only), .. } = &mut self.long else {
+            return Ok(false);
+        };
+        let link = (self.socket.as_fd(), self.local);
+        let Some(socket) = send_only.aim(link, to, segment) else { return Ok(false) };
+        self.counts.send_calls += 2;
+        if let Err(error) = pipe.send(socket, parts) {
+            self.long.renew_pipe();
+            return Err(error);
         }
+        self.long.doubts = 0;
+        self.trust_segments();
+        Ok(true)
+    }
+
+    /// Counts a long frame that has left: it was taken.
+    fn sent_long(&mut self, bytes: usize) -> bool {
         self.counts.frames_sent += 1;
         self.counts.bytes_sent += bytes as u64;
         true
     }
 }
 
+/// What a connected socket says of an earlier datagram, by whoever could not deliver it.
+fn is_told_of_peer(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    matches!(code, Some(libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EPROTO))
+}
+
 /// A hello asks whether long frames get through (`LONG-2`).
 fn is_of_kind(frame: &TxFrame<'_>, kind: Kind) -> bool {
-    let first = frame.parts.first().and_then(|head| head.get(KIND_OFFSET)).copied().unwrap_or(0);
-    first & 0x1F == kind as u8
+    byte(frame, KIND_OFFSET) & 0x1F == kind as u8
+}
+
+/// It has all of its message.
+fn is_alone(frame: &TxFrame<'_>) -> bool {
+    let first = is_of_kind(frame, Kind::Message) || is_of_kind(frame, Kind::Put);
+    first && flags(frame).has(Flags::LAST)
 }
 
 /// False if the frame says that its payload is not under its checksum. One that is was summed in memory that must not change any more, which is
 /// promised of no memory that a program may write to: it is copied, so that what is sent is what was summed.
 fn is_summed(frame: &TxFrame<'_>) -> bool {
-    let flags = frame.parts.first().and_then(|head| head.get(FLAGS_OFFSET)).copied().unwrap_or(0);
-    !Flags(flags).has(Flags::PAYLOAD_UNCHECKED)
+    !flags(frame).has(Flags::PAYLOAD_UNCHECKED)
+}
+
+fn flags(frame: &TxFrame<'_>) -> Flags {
+    Flags(byte(frame, FLAGS_OFFSET))
+}
+
+/// A byte of the head, which is the first part.
+fn byte(frame: &TxFrame<'_>, at: usize) -> u8 {
+    frame.parts.first().and_then(|head| head.get(at)).copied().unwrap_or(0)
 }
 
 /// The frame at the front of datagrams of `segment_bytes` bytes each that were merged, and the bytes up to the next one.

@@ -154,27 +154,33 @@ fn bound_socket(local: SocketAddr) -> io::Result<OwnedFd> {
 
 /// Sets what must be (fragmentation) and what may be (buffers, merging).
 fn settle(fd: BorrowedFd<'_>, local: &SocketAddr) -> io::Result<()> {
-    // Frames are made to fit. Where an interface's MTU or that of the path is lowered later, IP fragments what was cut
-    // before: slow, and lost whole with any of its fragments, but not for ever.
-    if local.is_ipv4() {
-        let wanted = libc::IP_PMTUDISC_WANT;
-        system::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &wanted)?;
-    } else {
-        let wanted = libc::IPV6_PMTUDISC_WANT;
-        system::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, &wanted)?;
-    }
+    settle_sending(fd, local)?;
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER_BYTES);
-    set_send_buffer(fd);
-    // Switches may mark what they would have to drop (`ACK-9`). Without it they drop.
-    let (level, send, tell) = if local.is_ipv4() {
-        (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_RECVTOS)
+    let (level, tell) = if local.is_ipv4() {
+        (libc::IPPROTO_IP, libc::IP_RECVTOS)
     } else {
-        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_RECVTCLASS)
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS)
     };
-    let _ = system::set_option(fd, level, send, &ECN_CAPABLE);
     let _ = system::set_option(fd, level, tell, &1);
     // Kernels before 5.0 do not merge; each datagram then comes by itself.
     let _ = system::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, &1);
+    Ok(())
+}
+
+/// The same of what concerns only what leaves.
+pub(super) fn settle_sending(fd: BorrowedFd<'_>, local: &SocketAddr) -> io::Result<()> {
+    let (level, discover, wanted, class) = if local.is_ipv4() {
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT, libc::IP_TOS)
+    } else {
+        let wanted = libc::IPV6_PMTUDISC_WANT;
+        (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, wanted, libc::IPV6_TCLASS)
+    };
+    // Frames are made to fit. Where an interface's MTU or that of the path is lowered later, IP fragments what was cut
+    // before: slow, and lost whole with any of its fragments, but not for ever.
+    system::set_option(fd, level, discover, &wanted)?;
+    set_send_buffer(fd);
+    // Switches may mark what they would have to drop (`ACK-9`). Without it they drop.
+    let _ = system::set_option(fd, level, class, &ECN_CAPABLE);
     Ok(())
 }
 

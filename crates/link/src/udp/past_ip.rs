@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::open::{HEADERS_V4_BYTES, set_send_buffer};
+use super::send_only::Probe;
 use super::{RETRY_SEGMENTS_SENDS, UdpLink, splice_test};
 use crate::failure::SendFailure;
 use crate::gather::ETHERNET_HEADER_BYTES;
@@ -50,8 +51,8 @@ const KERNEL: (u32, u32) = (6, 2);
 /// What sends past IP.
 pub(super) struct PastIp {
     socket: OwnedFd,
-    /// Is connected to who is asked for, which tells by which address the kernel would send; made in the network namespace of the link.
-    probe: OwnedFd,
+    /// Made in the network namespace of the link.
+    probe: Probe,
     /// Interfaces and their addresses when the link was opened.
     interfaces: Vec<Interface>,
     neighbours: Box<[Option<Neighbour>; NEIGHBOURS]>,
@@ -83,10 +84,8 @@ pub(super) enum Sent {
     Taken,
     /// There is no room now.
     Full,
-    /// It is for the UDP socket, and a later one may leave past IP.
+    /// It is for the UDP socket.
     NotNow,
-    /// It is for the UDP socket, as all that goes there.
-    NotThere,
 }
 
 impl PastIp {
@@ -101,8 +100,8 @@ impl PastIp {
         let socket = system::socket(libc::AF_PACKET, libc::SOCK_RAW).ok()?;
         system::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1).ok()?;
         set_send_buffer(socket.as_fd());
-        let probe = system::socket(libc::AF_INET, libc::SOCK_DGRAM).ok()?;
-        let fd = probe.as_fd();
+        let probe = Probe::open(local).ok()?;
+        let fd = probe.fd();
         // Elsewhere the kernel would segment, which copies once more what is in one piece.
         interfaces.retain(|interface| device::segments_udp(fd, &interface.name));
         let neighbours = Box::new([None; NEIGHBOURS]);
@@ -115,15 +114,13 @@ impl PastIp {
         let at = usize::from(last ^ third) % NEIGHBOURS;
         let now = Instant::now();
         match self.neighbours[at] {
-            Some(known) if now < known.asked + FRESH => match known.way {
-                _ if known.ip != ip => Err(Sent::NotNow),
-                Some(way) => Ok(way),
-                None => Err(Sent::NotThere),
-            },
+            Some(known) if now < known.asked + FRESH => {
+                known.way.filter(|_| known.ip == ip).ok_or(Sent::NotNow)
+            }
             _ => {
                 let way = self.find_way(local, ip);
                 self.neighbours[at] = Some(Neighbour { ip, asked: now, way });
-                Err(if way.is_some() { Sent::NotNow } else { Sent::NotThere })
+                Err(Sent::NotNow)
             }
         }
     }
@@ -131,11 +128,9 @@ impl PastIp {
     /// Asks the kernel: which of this machine's addresses it would send from, so by which interface, and who there has the address.
     #[cold]
     fn find_way(&self, local: Ipv4Addr, ip: Ipv4Addr) -> Option<Way> {
-        let fd = self.probe.as_fd();
-        // What it was connected to last has given it an address, which would stay. Port 9 is as good as any: nothing is sent.
-        system::connect(fd, &SocketName::NOBODY).ok()?;
-        system::connect(fd, &SocketName::of((ip, 9).into())).ok()?;
-        let IpAddr::V4(routed) = system::bound_address(fd).ok()?.decode()?.ip() else {
+        let fd = self.probe.fd();
+        // Port 9 is as good as any: nothing is sent.
+        let IpAddr::V4(routed) = self.probe.source((ip, 9).into()).ok()?.ip() else {
             return None;
         };
         let from = if local.is_unspecified() { routed } else { local };
@@ -162,7 +157,7 @@ impl UdpLink {
         let (Some(past_ip), SocketAddr::V4(to), SocketAddr::V4(local)) =
             (self.past_ip.as_mut(), to, self.local)
         else {
-            return Sent::NotThere;
+            return Sent::NotNow;
         };
         if past_ip.resting > 0 {
             past_ip.resting -= 1;
@@ -175,7 +170,7 @@ impl UdpLink {
         };
         let from = SocketAddrV4::new(way.from, local.port());
         let Some(headers) = headers(way.macs, from, to, bytes, segment) else {
-            return Sent::NotThere;
+            return Sent::NotNow;
         };
         let name = SocketName::of_interface(way.interface, IPV4);
         let mut filling = self.gather.fill();

@@ -107,6 +107,8 @@ counters! {
     LongClosed = "long_closed",
     /// Frames longer than the MTU sent.
     FramesLong = "frames_long",
+    /// Messages and blocks of such that were cut anew into shorter ones, as there was no room for longer ones (`LONG-7`).
+    CutAnew = "cut_anew",
     /// Peers that take only shorter frames than before.
     PeersLimited = "peers_limited",
     /// Ways on which long frames are lost and short ones are not (`LIMIT-3`).

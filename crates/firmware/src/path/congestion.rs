@@ -32,12 +32,16 @@ const QUEUE_US: u32 = 120;
 const LARGE_BYTES: u32 = 256 << 10;
 const HALF_US: u32 = 28;
 
-/// No window is allowed more, in microseconds: 440 KB at 10 Gb/s, which a port of 512 KB takes from any number of senders.
+/// No window of a frame and more is allowed more, in microseconds: 440 KB at 10 Gb/s, which a port of 512 KB takes.
 const QUEUE_MAX_US: u32 = 340;
 
-/// Delay beyond which others must have filled the queue, in microseconds, if it was never less for [`FLOOR_ROUNDS`]: half as much again
-/// as any window of ours is allowed. Who goes by delay alone then leaves everything to who does not (TCP under cubic).
-const COMPETING_US: u32 = QUEUE_MAX_US * 3 / 2;
+/// A window of less than a frame is allowed so many microseconds more for each half: at 100 Mb/s three frames are that queue, and eight senders have
+/// half a frame each. With one target for all of these nothing makes them equal.
+const TINY_HALF_US: u32 = 240;
+
+/// Delay beyond which others must have filled the queue, in microseconds, if it was never less for [`FLOOR_ROUNDS`]: twice as much
+/// as a window of a frame is allowed. Who goes by delay alone then leaves everything to who does not (TCP under cubic).
+const COMPETING_US: u32 = QUEUE_MAX_US * 2;
 
 /// Rounds over which that is looked at: a queue that is ours falls below its target within a few.
 const FLOOR_ROUNDS: u8 = 16;
@@ -413,8 +417,9 @@ fn target_us(window: u32) -> u32 {
         let whole = bytes.ilog2();
         (whole << 8) + ((bytes << (31 - whole) >> 23) & 0xFF)
     };
-    let smaller = log2(LARGE_BYTES).saturating_sub(log2(window.max(1)));
-    (QUEUE_US + ((HALF_US * smaller) >> 8)).min(QUEUE_MAX_US)
+    let less_than = |bytes: u32| log2(bytes).saturating_sub(log2(window.max(1)));
+    let usual = QUEUE_US + ((HALF_US * less_than(LARGE_BYTES)) >> 8);
+    usual.min(QUEUE_MAX_US) + ((TINY_HALF_US * less_than(STEP_BYTES)) >> 8)
 }
 
 /// Places in an order of transmission wrap.

@@ -80,17 +80,20 @@ impl ReceiveSide {
         let state = self.current_pull(word.pull, peer);
         let state = state.ok_or(NoSlot::Unwanted(Counter::DropBadHandle))?;
         let first = header.sequence.minus(word.index.into());
-        if state.first.is_some_and(|known| known != first) {
-            return Err(NoSlot::Wrong(Counter::DropBadPlace));
-        }
-        let start = u64::from(word.index) * u64::from(state.fragment);
+        let fragment = match state.train {
+            Some((known, fragment)) => Some(fragment).filter(|_| known == first),
+            None => state.fragment(header, word.index),
+        };
+        let fragment = fragment.filter(|bytes| *bytes > 0);
+        let fragment = fragment.ok_or(NoSlot::Wrong(Counter::DropBadPlace))?;
+        let start = u64::from(word.index) * u64::from(fragment);
         Ok(Slot {
             part: Part::Block(word.pull),
             owner: state.puller,
             first,
             offset: state.offset + start,
             left: u64::from(state.bytes).saturating_sub(start),
-            fragment: state.fragment,
+            fragment,
             is_next: u64::from(state.received) == start,
         })
     }
@@ -134,7 +137,7 @@ impl ReceiveSide {
             }
             Part::Block(pull) => {
                 if let Some(state) = self.pulls.get_mut(pull) {
-                    state.first = Some(slot.first);
+                    state.train = Some((slot.first, slot.fragment));
                     state.received += bytes as u32;
                     self.credit.hear(state.peer);
                 }

@@ -145,8 +145,8 @@ impl ReceiveSide {
 
     /// Asks for one block.
     fn ask_block(&mut self, puller: Puller, offset: u64, bytes: u32) {
-        let (peer, fragment, _) = self.pulled(puller).expect("the caller has it");
-        let state = PullState { peer, puller, offset, bytes, fragment, received: 0, first: None };
+        let (peer, ..) = self.pulled(puller).expect("the caller has it");
+        let state = PullState { peer, puller, offset, bytes, received: 0, train: None };
         let pull = self.pulls.add(state);
         let control = match puller {
             Puller::Message(index) => {
@@ -207,8 +207,44 @@ fn long_block(left: u64, frame: u16, usual: u32, share: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use emp_wire::{Epoch, Flags, Header, Kind, Sequence};
+
     use super::*;
     use crate::path::unit::LONG_FRAGMENT_BYTES;
+
+    /// Whichever of a block's frames comes first says how long they are, if it can be one of this block.
+    #[test]
+    fn a_frame_says_how_its_block_is_cut() {
+        let puller = Puller::Message(0);
+        let block =
+            PullState { peer: 1, puller, offset: 0, bytes: 10_000, received: 0, train: None };
+        let of = |length, last, place| {
+            let flags = Flags(0).with_if(last, Flags::LAST);
+            let header = Header {
+                kind: Kind::Block,
+                flags,
+                length,
+                destination_tag: 1,
+                destination_epoch: 1,
+                source_tag: 1,
+                source_epoch: Epoch::new(1),
+                sequence: Sequence(0),
+                acknowledge: Sequence(0),
+                word: 0,
+            };
+            block.fragment(&header, place)
+        };
+        for place in 0..6 {
+            assert_eq!(of(1_440, false, place), Some(1_440));
+        }
+        assert_eq!(of(1_360, true, 6), Some(1_440));
+        assert_eq!(of(1_440, true, 6), None, "six equal frames before it are not 8,560 bytes");
+        assert_eq!(of(10_000, true, 0), Some(10_000));
+        assert_eq!(of(9_999, true, 0), None, "it ends before the block does");
+        assert_eq!(of(6_000, true, 1), None, "it is longer than the one before it");
+        assert_eq!(of(10_001, true, 0), None);
+        assert_eq!(of(1_000, true, u16::MAX), None);
+    }
 
     #[test]
     fn blocks_of_long_frames_leave_no_crumbs() {

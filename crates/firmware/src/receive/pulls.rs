@@ -3,7 +3,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use emp_wire::Sequence;
+use emp_wire::{Flags, Header, Sequence};
 use hashbrown::HashMap;
 
 use super::pulling::Puller;
@@ -15,10 +15,26 @@ pub(super) struct PullState {
     pub(super) puller: Puller,
     pub(super) offset: u64,
     pub(super) bytes: u32,
-    pub(super) fragment: u16,
     pub(super) received: u32,
-    /// Sequence number of the block's first frame, known from the first of its frames that came.
-    pub(super) first: Option<Sequence>,
+    /// Sequence number of the block's first frame, and payload bytes of each but the last: known from the first of its frames that came.
+    pub(super) train: Option<(Sequence, u16)>,
+}
+
+impl PullState {
+    /// Payload bytes of each of its frames but the last, by the first of them that comes (`PULL-3`). `None`: it is no frame of this block.
+    #[inline]
+    pub(super) fn fragment(&self, header: &Header, place: u16) -> Option<u16> {
+        if !header.flags.has(Flags::LAST) {
+            return Some(header.length);
+        }
+        let before = self.bytes.checked_sub(header.length.into())?;
+        let fragment = match u32::from(place) {
+            0 => header.length,
+            frames => u16::try_from(before / frames).ok()?,
+        };
+        let ends = u32::from(fragment) * u32::from(place) == before;
+        Some(fragment).filter(|fragment| ends && *fragment >= header.length)
+    }
 }
 
 /// All of them.
@@ -77,7 +93,7 @@ mod tests {
     use super::*;
 
     fn block(puller: Puller) -> PullState {
-        PullState { peer: 1, puller, offset: 0, bytes: 9, fragment: 9, received: 0, first: None }
+        PullState { peer: 1, puller, offset: 0, bytes: 9, received: 0, train: None }
     }
 
     #[test]

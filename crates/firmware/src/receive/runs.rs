@@ -115,6 +115,7 @@ impl ReceiveSide {
     /// Payload bytes of the frame behind this one of a message or block, if there is one.
     pub(crate) fn following(&self, peer: u32, before: &Header) -> Option<u64> {
         let (kind, word) = match before.kind {
+            _ if before.flags.has(Flags::LAST) => return None,
             Kind::Message => (Kind::Data, 1),
             Kind::Data | Kind::Block => (before.kind, before.word.wrapping_add(1)),
             _ => return None,

@@ -407,7 +407,13 @@ mod tests {
         active.window[3] = Frame { state: FrameState::Lost, load: Load::SHORT, ..Frame::default() };
         active.controls.push_back(Control::Done { handle: 1, status: DoneStatus::Complete });
         (active.pending, active.awaiting) = ([1].into(), [2].into());
-        active.blocks.push_back(What::Block { message: 1, pull: 1, offset: 0, bytes: 1 });
+        active.blocks.push_back(What::Block {
+            message: 1,
+            pull: 1,
+            offset: 0,
+            bytes: 1,
+            fragment: 1,
+        });
         (active.long_from_us, active.suspected, active.message_turn) = (Some(3), true, true);
         (active.acked_at, active.heard_at, active.ready_at) = (Time(1), Time(2), Time(900));
         active.began = (Sequence(3), Time(3));

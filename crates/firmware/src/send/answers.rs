@@ -96,6 +96,18 @@ impl SendSide {
 
     /// The receiver did not take a message: it is sent again under its number, after a while (`READY-2`).
     fn refused(&mut self, now: Time, peer: u32, index: u32, number: u32, backoff_us: u32) {
+        self.begin_again(peer, index, number);
+        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
+        active.skip_blocks(index);
+        active.refusals += 1;
+        let (least, most) = NOT_READY_BACKOFF;
+        let grown = Span(least.0 << (active.refusals - 1).min(10));
+        let delay = grown.max(Span::us(backoff_us.into())).clamp(least, most);
+        active.ready_at = now + delay;
+    }
+
+    /// A message begins anew under its number: it is the first that is to leave, but for others that have lower ones.
+    pub(super) fn begin_again(&mut self, peer: u32, index: u32, number: u32) {
         self.withdraw(peer, index);
         let Some(message) = self.messages.at_mut(index) else { return };
         if message.state != State::Void {
@@ -109,13 +121,6 @@ impl SendSide {
             other.is_some_and(|other| (other.wrapping_sub(number) as i32) < 0)
         });
         active.pending.insert(place, index);
-        // It begins anew: what was asked of it before is of another cut.
-        active.skip_blocks(index);
-        active.refusals += 1;
-        let (least, most) = NOT_READY_BACKOFF;
-        let grown = Span(least.0 << (active.refusals - 1).min(10));
-        let delay = grown.max(Span::us(backoff_us.into())).clamp(least, most);
-        active.ready_at = now + delay;
     }
 
     /// Takes a message's train back: skips go out at once in the place of frames that are not acknowledged.

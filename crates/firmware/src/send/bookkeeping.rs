@@ -267,7 +267,8 @@ impl SendSide {
         let inside = offset
             .checked_add(u64::from(bytes))
             .is_some_and(|end| end <= message.descriptor.segments.bytes());
-        let frames = u64::from(bytes).div_ceil(u64::from(message.plan.cut.fragment.max(1)));
+        let fragment = message.plan.cut.fragment;
+        let frames = u64::from(bytes).div_ceil(u64::from(fragment.max(1)));
         if !inside || !message.needs_done() || frames > u64::from(TRAIN_FRAMES_MAX) {
             self.counters.count(Counter::DropBadPlace);
             return;
@@ -277,7 +278,7 @@ impl SendSide {
             self.counters.count(Counter::DropBadPlace);
             return;
         }
-        active.blocks.push_back(What::Block { message: index, pull, offset, bytes });
+        active.blocks.push_back(What::Block { message: index, pull, offset, bytes, fragment });
         self.mark_ready(peer);
     }
 
@@ -345,8 +346,11 @@ impl SendSide {
         let usual = block.fragment.min(paths.usual_bytes() - HEADER_BYTES as u16);
         let usual = message.map_or_else(|| frames(usual), |message| message.plan.usual_frames);
         let path = paths.choose_for_cut(usual, block.bytes() as u32 + HEADER_BYTES as u32);
-        let count = frames(block.fragment);
-        self.peers[peer].open_train(count, (path, usual), what);
+        let (what, fragment) = match self.cut_anew(peer, what, path, paths) {
+            Some(cut) => cut,
+            None => (what, block.fragment),
+        };
+        self.peers[peer].open_train(frames(fragment), (path, usual), what);
         true
     }
 }

@@ -1,10 +1,11 @@
 //! Frames longer than the MTU: what they weigh, when they are wanted, and when too many are lost (`LONG-3`, `LONG-4`).
 
-use emp_wire::{HEADER_BYTES, LONG_FRAME_BYTES, Sequence};
+use emp_wire::{HEADER_BYTES, LONG_FRAME_BYTES, Sequence, TRAIN_FRAMES_MAX};
 
 use super::active::Active;
 use super::record::{Frame, Load, Record, What};
-use super::{SendMessage, SendPeer, SendSide};
+use super::{SendMessage, SendPeer, SendSide, State};
+use crate::counters::Counter;
 use crate::cross::RouteNews;
 use crate::pair::Peers;
 use crate::path::{PathId, Paths, Way};
@@ -24,6 +25,10 @@ const BURST_MAX: u32 = 3;
 /// frame that was sent before is still not acknowledged, such do not get through; if not, it may just not have been given a
 /// processor.
 const SILENT_RUNS: u32 = 2;
+
+/// A window or grant of less than such a part of a long frame has no room for it. Of one that is a little short of a frame the frames leave with
+/// pauses, as it may grow or be told anew.
+const ROOM_PARTS: u32 = 2;
 
 /// How long a frame is, or will be. With more than `long_above` bytes it leaves as a long one.
 #[inline]
@@ -62,6 +67,56 @@ impl SendSide {
                 self.route_news.push_back(RouteNews::LongWanted { peer, path });
             }
         }
+    }
+
+    /// What a block of a message in long frames is cut into, and payload bytes of its frames, where its path has no room for such now. `None`: it
+    /// is as it was asked for.
+    pub(super) fn cut_anew(
+        &mut self,
+        peer: u32,
+        block: What,
+        path: PathId,
+        paths: &Paths,
+    ) -> Option<(What, u16)> {
+        let What::Block { message, pull, offset, bytes, fragment: asked } = block else {
+            return None;
+        };
+        let fragment = paths.bytes(path) - HEADER_BYTES as u16;
+        let frame_bytes = bytes.min(asked.into()) + HEADER_BYTES as u32;
+        let long = frame_bytes > paths.long_above(path).into();
+        let fits = bytes.div_ceil(fragment.into()) <= TRAIN_FRAMES_MAX;
+        if !long || !fits || self.is_wide(&self.peers[peer], path, paths.way(path)) {
+            return None;
+        }
+        self.counters.count(Counter::CutAnew);
+        Some((What::Block { message, pull, offset, bytes, fragment }, fragment))
+    }
+
+    /// A frame that is to leave is one of a message in long frames of which its path has no room for the half of one, or of which so little
+    /// is granted: its message begins anew in frames of the MTU, as it would begin now (`LONG-7`). False: it is none such.
+    #[inline(never)]
+    pub(super) fn begins_anew(&mut self, peer: u32, sequence: Sequence, paths: &Paths) -> bool {
+        let entry = &self.peers[peer];
+        let Some(active) = entry.active.as_deref() else { return false };
+        let Some(record) = active.record_of(sequence).map(|at| &active.records[at]) else {
+            return false;
+        };
+        let What::Message { message: index, number } = record.what else { return false };
+        let Some(message) = self.messages.at(index) else { return false };
+        let (path, way) = paths.pick(record.path);
+        let place = sequence.since(record.first) as u32;
+        let load = load_of(record, Some(message), place, paths.long_above(path));
+        let room = self.window_by(entry, path, way);
+        let under_way = matches!(message.state, State::Sending | State::AwaitingBoth);
+        if !load.long || !under_way || room >= u32::from(load.bytes) / ROOM_PARTS {
+            return false;
+        }
+        if let Some(message) = self.messages.at_mut(index) {
+            message.plan.cut = message.shape().cut_again(message.plan.cut, paths.bytes(path));
+        }
+        self.begin_again(peer, index, number);
+        self.counters.count(Counter::CutAnew);
+        true
     }
 
     /// The timer of a path ran out, as many times before in a row, with this frame as the oldest under way. Whoever said

@@ -233,6 +233,12 @@ impl Shape<'_> {
         Cut::new(self.total(), self.bodies(), frame_bytes_max, self.unasked(profile, granted))
     }
 
+    /// Another cut than it was sent with before, into frames of this size. As much of it leaves unasked, for its receiver has that from the
+    /// copy before (`READY-2`).
+    pub(super) fn cut_again(&self, before: Cut, frame_bytes_max: u16) -> Cut {
+        Cut::new(self.total(), self.bodies(), frame_bytes_max, before.unscheduled.into())
+    }
+
     /// What its receiver has to read can be said in one frame (`DIRECT-3`: whether the receiver can is asked elsewhere).
     fn may_be_read(&self, frame_bytes_max: u16) -> bool {
         let pieces = self.send.segments.as_slice();

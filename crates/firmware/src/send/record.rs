@@ -25,8 +25,8 @@ pub(super) struct Record {
 pub(super) enum What {
     /// The unscheduled part of a message.
     Message { message: u32, number: u32 },
-    /// A block of a message that the peer pulled.
-    Block { message: u32, pull: u16, offset: u64, bytes: u32 },
+    /// A block of a message that the peer pulled, and payload bytes of its frames.
+    Block { message: u32, pull: u16, offset: u64, bytes: u32, fragment: u16 },
     /// A block of a region that the peer asked for.
     Region(RegionBlock),
     /// One control frame.
@@ -70,8 +70,8 @@ impl What {
                 let end = if place == 0 { first_payload } else { unscheduled };
                 Some(Piece { offset, left: u64::from(end).saturating_sub(offset), fragment })
             }
-            (Self::Block { offset, bytes, .. }, Some(message)) => {
-                of_block(*offset, (*bytes).into(), message.plan.cut.fragment)
+            (Self::Block { offset, bytes, fragment, .. }, Some(_)) => {
+                of_block(*offset, (*bytes).into(), *fragment)
             }
             (Self::Region(block), _) => of_block(0, block.memory.bytes, block.fragment),
             _ => None,

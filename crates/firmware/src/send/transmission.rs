@@ -196,14 +196,20 @@ impl SendSide {
         if active.lost() > 0 {
             let lost = lowest_lost(active)?;
             let frame = *active.frame(lost);
-            let fits = active.credit > 0
-                || self.fits(now, peer, paths, (frame.path, frame.load.bytes.into(), 0));
+            if frame.is_long() && self.begins_anew(peer, lost, paths) {
+                return self.choose(now, peer, paths, reads);
+            }
+            let entry = &self.peers[peer];
+            let active = entry.active.as_deref()?;
+            // What was withdrawn is short by now.
+            let bytes = frame.load.bytes.min(self.load_now(peer, lost, paths).1.bytes).into();
+            let fits = active.credit > 0 || self.fits(now, peer, paths, (frame.path, bytes, 0));
             if fits {
                 // A receiver that takes nothing out of order needs what was never sent before it.
                 let first = unsent(active).filter(|unsent| unsent.before(lost));
                 return Some(first.filter(|first| *first == active.unacked).unwrap_or(lost));
             }
-            self.limit(now, peer, paths, (frame.path, frame.load.bytes.into()));
+            self.limit(now, peer, paths, (frame.path, bytes));
         }
         let entry = &self.peers[peer];
         let active = entry.active.as_deref()?;
@@ -218,10 +224,14 @@ impl SendSide {
             self.peers[peer].open(1, (PathId::FIRST, 1), What::Control(control));
             return Some(sequence);
         }
-        if unsent(active).is_none() && (!room || !self.begin_train(now, peer, paths, reads)) {
+        if unsent(active).is_none() && (!room || !self.begin_train(now, peer, paths, &reads)) {
             return None;
         }
-        let (sequence, path, bytes) = self.next_unsent(peer, paths)?;
+        let (sequence, path, load) = self.next_unsent(peer, paths)?;
+        if load.long && self.begins_anew(peer, sequence, paths) {
+            return self.choose(now, peer, paths, reads);
+        }
+        let bytes = load.bytes.into();
         if !self.fits(now, peer, paths, (path, bytes, 0)) {
             self.limit(now, peer, paths, (path, bytes));
             return None;
@@ -230,18 +240,25 @@ impl SendSide {
     }
 
     /// The next frame of the current train, if it has a number: with its path, and how long it is.
-    fn next_unsent(&self, peer: u32, paths: &Paths) -> Option<(Sequence, PathId, u32)> {
+    fn next_unsent(&self, peer: u32, paths: &Paths) -> Option<(Sequence, PathId, Load)> {
         let active = self.peers[peer].active.as_deref()?;
         let sequence = unsent(active)?;
-        let train = active.record_of(sequence).expect("chosen frames have records");
-        let record = &active.records[train];
-        let (path, _) = paths.pick(record.path);
         let room = (sequence.since(active.unacked) as u32) < WINDOW_FRAMES;
+        let (path, load) = self.load_now(peer, sequence, paths);
+        let may = (room || sequence == active.unacked) && !active.in_doubt();
+        may.then_some((sequence, path, load))
+    }
+
+    /// The path of a frame's train, and how long it is if it leaves now.
+    #[inline]
+    fn load_now(&self, peer: u32, sequence: Sequence, paths: &Paths) -> (PathId, Load) {
+        let active = self.peers[peer].active.as_deref().expect("the peer is active");
+        let record = active.record_of(sequence).expect("chosen frames have records");
+        let record = &active.records[record];
+        let (path, _) = paths.pick(record.path);
         let place = sequence.since(record.first) as u32;
         let message = record.what.message().and_then(|index| self.messages.at(index));
-        let bytes = load_of(record, message, place, paths.long_above(path)).bytes;
-        let may = (room || sequence == active.unacked) && !active.in_doubt();
-        may.then_some((sequence, path, bytes.into()))
+        (path, load_of(record, message, place, paths.long_above(path)))
     }
 
     /// Whether so many bytes may leave now by the path that one meant for `path` takes; `more` beyond its window. One frame alone that is

@@ -3,7 +3,7 @@
 use crate::support::count;
 use crate::support::crew::{Crew, TEN_GIGABIT};
 use emp_firmware::{Counter, Span};
-use emp_model::{FaultPlan, Ppm, Rates, Trace};
+use emp_model::{FaultPlan, MessageSpec, Ppm, Rates, Trace, Want};
 use emp_wire::Kind;
 
 /// First frames of messages of several frames, and what is asked for.
@@ -64,4 +64,39 @@ fn many_have_a_part_each_and_who_is_left_has_it_all() {
         assert!(messages > 40 && pulls == 0, "{pulls} pulls, {messages} messages");
         assert_eq!(granting(trace), 0);
     }
+}
+
+/// Whatever is lost, repeated or late of messages that are cut anew, each arrives once and as it was sent; some when a receive is posted for them, some
+/// before, and some are pulled.
+#[test]
+fn what_is_cut_anew_arrives_once() {
+    let mut anew = 0;
+    for seed in 0..6 {
+        let mut crew = Crew::long(24, TEN_GIGABIT);
+        let percent = Ppm::percent(seed % 3);
+        let rates =
+            Rates { drop: percent, duplicate: percent, reorder: percent, ..Rates::default() };
+        crew.world.network_mut().set_faults(0, FaultPlan::uniform(rates));
+        let lengths = [30_000, 64 << 10, 61_000, 400_000, 150_000, 1 << 20];
+        let mut sent = Vec::new();
+        for (i, bytes) in (0..4 * 24u64).zip(lengths.iter().cycle().skip(seed as usize)) {
+            let from = 1 + i as usize % 24;
+            if i % 3 > 0 {
+                crew.world.receive(0, Want { from: Some(from), ..Want::ANY }, 1 << 20);
+            }
+            sent.push((from, crew.world.send(MessageSpec::plain(from, 0, *bytes))));
+        }
+        crew.world.pass(Span::ms(3));
+        for (from, _) in sent.iter().step_by(3) {
+            crew.world.receive(0, Want { from: Some(*from), ..Want::ANY }, 1 << 20);
+        }
+        crew.world.run_until(Span::ms(20_000), |world| {
+            sent.iter().all(|(_, message)| world.arrived(*message))
+        });
+        assert!(crew.world.violation().is_none(), "{:?}", crew.world.violation());
+        assert!(sent.iter().all(|(_, message)| crew.world.arrived(*message)), "seed {seed}");
+        anew += (1..=24).map(|node| count(&crew.world, node, Counter::CutAnew)).sum::<u64>();
+    }
+    println!("{anew} cut anew");
+    assert!(anew > 100, "{anew}");
 }

@@ -108,7 +108,10 @@ impl SendSide {
         let load = load_of(record, Some(message), place, paths.long_above(path));
         let room = self.window_by(entry, path, way);
         let under_way = matches!(message.state, State::Sending | State::AwaitingBoth);
-        if !load.long || !under_way || room >= u32::from(load.bytes) / ROOM_PARTS {
+        // What has arrived would leave again.
+        let mostly_there = record.acked * ROOM_PARTS > record.count;
+        let roomy = room >= u32::from(load.bytes) / ROOM_PARTS;
+        if !load.long || !under_way || mostly_there || roomy {
             return false;
         }
         if let Some(message) = self.messages.at_mut(index) {

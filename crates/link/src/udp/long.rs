@@ -21,7 +21,7 @@ use std::time::Instant;
 use emp_wire::{Flags, HEADER_BYTES, Header, KIND_OFFSET, Kind, LONG_FRAME_BYTES};
 
 use super::copy_or_splice::{By, Costs, Shape};
-use super::past_ip::Sent;
+use super::past_ip::{NO_ROOM_SENDS, Sent};
 use super::send_only::SendOnly;
 use super::splice::{self, Pipe};
 use super::splice_test::splicing_works;
@@ -47,6 +47,8 @@ pub(super) struct Long {
     pub(super) costs: Costs,
     /// Whether pages can be spliced was found out.
     tried: bool,
+    /// Frames that are copied before one is spliced again.
+    resting: u32,
     /// Frames in a row whose splicing failed, and could be copied.
     doubts: u32,
     /// Frames that were copied since splicing was given up. `None`: it was not, or cannot be had here.
@@ -74,6 +76,7 @@ impl Long {
             send_only,
             costs: Costs::new(),
             tried: false,
+            resting: 0,
             doubts: 0,
             copied: None,
             notice: None,
@@ -134,7 +137,10 @@ impl Long {
     }
 
     /// A frame was not spliced.
-    fn renew_pipe(&mut self) {
+    fn renew(&mut self, error: &io::Error) {
+        // An address that is gone, or another way to the peer: what the socket was made for is true no more.
+        let stale = matches!(error.raw_os_error(), Some(libc::EINVAL)) || is_told_of_peer(error);
+        self.send_only.as_mut().filter(|_| stale).into_iter().for_each(SendOnly::forget);
         self.pipe = Pipe::open().ok();
         self.copied = self.pipe.is_none().then_some(0);
     }
@@ -172,8 +178,11 @@ impl UdpLink {
             self.long.try_splicing();
             parts = parts.filter(|_| self.long.pipe.is_some());
         }
-        let (Some(segment), Some(parts)) = (segment, parts) else {
-            return self.copy_long(to, frame, bytes, segment);
+        let rests = self.long.resting > 0;
+        let (Some(segment), Some(parts), false) = (segment, parts, rests) else {
+            let taken = self.copy_long(to, frame, bytes, segment);
+            self.long.resting = self.long.resting.saturating_sub(u32::from(taken));
+            return taken;
         };
         let shape = Shape { bytes, alone: is_alone(frame) };
         let by = self.long.costs.next(shape);
@@ -183,7 +192,9 @@ impl UdpLink {
             By::Splice => match self.splice_long(to, parts, segment) {
                 Ok(true) => self.sent_long(bytes),
                 Ok(false) => return self.copy_long(to, frame, bytes, Some(segment)),
-                Err(error) if SendFailure::of(&error) == SendFailure::Full => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // That is found out late, with the pages in the pipe: of the next ones it is by the call that copies.
+                    self.long.resting = NO_ROOM_SENDS;
                     self.counts.send_full += 1;
                     return false;
                 }
@@ -198,7 +209,9 @@ impl UdpLink {
                 }
             },
         };
-        self.long.costs.took(shape, by, begun.elapsed());
+        if taken {
+            self.long.costs.took(shape, by, begun.elapsed());
+        }
         taken
     }
 
@@ -261,7 +274,7 @@ impl UdpLink {
         let Some(socket) = send_only.aim(link, to, segment) else { return Ok(false) };
         self.counts.send_calls += 2;
         if let Err(error) = pipe.send(socket, parts) {
-            self.long.renew_pipe();
+            self.long.renew(&error);
             return Err(error);
         }
         self.long.doubts = 0;
@@ -277,10 +290,20 @@ impl UdpLink {
     }
 }
 
-/// What a connected socket says of an earlier datagram, by whoever could not deliver it.
+/// What a connected socket says of an earlier datagram, by whoever could not deliver it, or of an address that it has no more.
 fn is_told_of_peer(error: &io::Error) -> bool {
     let code = error.raw_os_error();
-    matches!(code, Some(libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EPROTO))
+    matches!(
+        code,
+        Some(
+            libc::ECONNREFUSED
+                | libc::EHOSTUNREACH
+                | libc::ENETUNREACH
+                | libc::ENETDOWN
+                | libc::EADDRNOTAVAIL
+                | libc::EPROTO
+        )
+    )
 }
 
 /// A hello asks whether long frames get through (`LONG-2`).

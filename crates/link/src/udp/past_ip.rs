@@ -29,7 +29,7 @@ const FRESH: Duration = Duration::from_millis(200);
 /// in the same place has to wait until that is over.
 const NEIGHBOURS: usize = 256;
 /// Long frames that go by the UDP socket after one that the kernel had no room for: no piece of memory so long, or a queue that is full.
-const NO_ROOM_SENDS: u32 = 16;
+pub(super) const NO_ROOM_SENDS: u32 = 16;
 /// Bytes of virtio's header, which says what is to be done with a frame, and of IPv4's.
 const VIRTIO_BYTES: usize = 10;
 const IP_BYTES: usize = 20;

@@ -18,7 +18,7 @@ use crate::system;
 const NOWHERE_V4: Ipv4Addr = Ipv4Addr::new(239, 192, 136, 181);
 const NOWHERE_V6: Ipv6Addr = Ipv6Addr::new(0xFF18, 0, 0, 0, 0, 0, 0, 0x88B5);
 
-/// Addresses of this machine that are sent from at a time: a cable to each of eight neighbours. What is to leave from a ninth is copied.
+/// Addresses of this machine that are sent from at a time: a cable to each of eight neighbours. With a ninth all are opened anew.
 const SOURCES_MAX: usize = 8;
 
 /// How long the kernel's choice of the address that it sends from is taken for true.
@@ -29,6 +29,9 @@ const PEERS: usize = 64;
 
 /// `SO_NETNS_COOKIE` (since Linux 5.14): which network namespace a socket is in.
 const SO_NETNS_COOKIE: libc::c_int = 71;
+
+/// As IPv4's `IP_MULTICAST_ALL` (since Linux 4.20).
+const IPV6_MULTICAST_ALL: libc::c_int = 29;
 
 /// Tells which of this machine's addresses the kernel would send from.
 pub(super) struct Probe(OwnedFd);
@@ -59,7 +62,7 @@ fn socket_like(local: SocketAddr) -> io::Result<OwnedFd> {
 
 /// A socket, and where it leads now.
 struct Aimed {
-    source: IpAddr,
+    source: SocketAddr,
     socket: OwnedFd,
     to: SocketAddr,
     segment: u16,
@@ -68,7 +71,7 @@ struct Aimed {
 /// Which socket leads to a peer, as the kernel knew it a moment ago.
 #[derive(Clone, Copy)]
 struct Known {
-    peer: IpAddr,
+    peer: SocketAddr,
     asked: Instant,
     /// Its place. `None`: there is none.
     at: Option<usize>,
@@ -109,6 +112,13 @@ impl SendOnly {
         Some(fd)
     }
 
+    /// Sockets are opened anew when they are needed: an address may have gone, or another have come in its place.
+    #[cold]
+    pub(super) fn forget(&mut self) {
+        self.sockets.clear();
+        self.known.fill(None);
+    }
+
     fn socket_for(
         &mut self,
         (link, local): (BorrowedFd<'_>, SocketAddr),
@@ -121,13 +131,13 @@ impl SendOnly {
         let known = usize::from(place) % PEERS;
         let now = Instant::now();
         if let Some(known) = self.known[known]
-            && known.peer == to.ip()
+            && known.peer == to
             && now < known.asked + FRESH
         {
             return known.at;
         }
         let at = self.find_socket((link, local), to).ok();
-        self.known[known] = Some(Known { peer: to.ip(), asked: now, at });
+        self.known[known] = Some(Known { peer: to, asked: now, at });
         at
     }
 
@@ -142,20 +152,20 @@ impl SendOnly {
             source = self.probe.source(to)?;
             source.set_port(local.port());
         }
-        if let Some(at) = self.sockets.iter().position(|aimed| aimed.source == source.ip()) {
+        if let Some(at) = self.sockets.iter().position(|aimed| aimed.source == source) {
             return Ok(at);
         }
         if self.sockets.len() >= SOURCES_MAX {
-            return Err(io::ErrorKind::QuotaExceeded.into());
+            self.forget();
         }
-        let socket = from(source, link)?;
-        self.sockets.push(Aimed { source: source.ip(), socket, to: source, segment: 0 });
+        let socket = from(source, (link, local))?;
+        self.sockets.push(Aimed { source, socket, to: source, segment: 0 });
         Ok(self.sockets.len() - 1)
     }
 }
 
 /// A socket that sends from there, and receives nothing.
-fn from(source: SocketAddr, link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+fn from(source: SocketAddr, (link, local): (BorrowedFd<'_>, SocketAddr)) -> io::Result<OwnedFd> {
     let socket = socket_like(source)?;
     let fd = socket.as_fd();
     // The thread that sends may be in another namespace than the one that opened the link.
@@ -167,14 +177,21 @@ fn from(source: SocketAddr, link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         NOWHERE_V4.into()
     } else {
         system::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &1)?;
+        let _ = system::set_option(fd, libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL, &0);
         NOWHERE_V6.into()
     };
     let name = SocketName::of(SocketAddr::new(nowhere, source.port()));
-    // A link on all addresses has the port there, too, unless both say for this moment that they share it.
+    // Other links of this port have such sockets there. One on all addresses has the port there itself, unless it says for this moment that it
+    // is shared.
     system::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1)?;
-    system::set_option(link, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1)?;
+    let shares = |shares: libc::c_int| {
+        let everywhere = local.ip().is_unspecified();
+        let set = || system::set_option(link, libc::SOL_SOCKET, libc::SO_REUSEADDR, &shares);
+        if everywhere { set() } else { Ok(()) }
+    };
+    shares(1)?;
     let bound = system::bind(fd, &name.raw, name.length);
-    system::set_option(link, libc::SOL_SOCKET, libc::SO_REUSEADDR, &0)?;
+    shares(0)?;
     bound?;
     settle_sending(fd, &source)?;
     system::connect(fd, &SocketName::of(source))?;

@@ -94,7 +94,8 @@ impl Pipe {
             let (to, flags) = (self.write.as_raw_fd(), libc::SPLICE_F_NONBLOCK);
             libc::vmsplice(to, parts.as_ptr().cast(), parts.len(), flags)
         };
-        all(put, bytes)?;
+        // Whatever it is, it is not that the socket is full.
+        all(put, bytes).map_err(|error| io::Error::other(error.to_string()))?;
         // SAFETY: no pointers.
         let moved = unsafe {
             let (from, to) = (self.read.as_raw_fd(), socket.as_raw_fd());

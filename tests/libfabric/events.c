@@ -74,10 +74,19 @@ static void each_kind(int announced)
 	EQUAL(fi_atomic(ep, here, 1, NULL, world.a.peer, 0, 11, FI_UINT64, FI_SUM, NULL), 0);
 	ended(&world);
 	come_to(&world, &open, n, 3 * n);
+	/* What gives the old value back reads, and what changes it writes as well. */
 	EQUAL(fi_fetch_atomic(ep, here, 1, NULL, &got, NULL, world.a.peer, 0, 11, FI_UINT64, FI_SUM,
 			      NULL), 0);
 	ended(&world);
-	come_to(&world, &open, 2 * n, 3 * n);
+	come_to(&world, &open, 2 * n, 4 * n);
+	EQUAL(fi_fetch_atomic(ep, here, 1, NULL, &got, NULL, world.a.peer, 0, 11, FI_UINT64,
+			      FI_ATOMIC_READ, NULL), 0);
+	ended(&world);
+	come_to(&world, &open, 3 * n, 4 * n);
+	EQUAL(fi_compare_atomic(ep, here, 1, NULL, here, NULL, &got, NULL, world.a.peer, 0, 11, FI_UINT64,
+				FI_CSWAP, NULL), 0);
+	ended(&world);
+	come_to(&world, &open, 4 * n, 5 * n);
 
 	/* Data is told as ever, and counts. */
 	struct fi_cq_tagged_entry entry;
@@ -85,7 +94,7 @@ static void each_kind(int announced)
 	ended(&world);
 	EQUAL(next(&world, &world.b, &entry), 1);
 	CHECK((entry.flags & FI_REMOTE_CQ_DATA) && entry.data == 77);
-	come_to(&world, &open, 2 * n, 4 * n);
+	come_to(&world, &open, 4 * n, 6 * n);
 
 	/* What may be read only is announced all the same; what was refused is not. */
 	EQUAL(fi_read(ep, here, 8, NULL, world.a.peer, 0, 12, NULL), 0);
@@ -109,7 +118,7 @@ static void each_kind(int announced)
 	EQUAL(fi_readmsg(ep, &message, FI_COMPLETION), 0);
 	ended(&world);
 	turn(&world, 0.02);
-	come_to(&world, &open, 3 * n, 5 * n);
+	come_to(&world, &open, 5 * n, 7 * n);
 	counted_close(&open);
 	counted_close(&guarded);
 	/* Nothing of it is an entry of a queue. */
@@ -122,10 +131,10 @@ static void each_kind(int announced)
 static void of_an_endpoint(void)
 {
 	struct world world;
-	struct options options = {.caps = FI_MSG | FI_RMA | FI_RMA_EVENT, .disabled = 1};
+	struct options options = {.caps = FI_MSG | FI_RMA | FI_ATOMIC | FI_RMA_EVENT, .disabled = 1};
 	struct fid_cntr *counter;
 	struct fid_mr *mr;
-	char there[64], here[64];
+	_Alignas(8) char there[64], here[64];
 
 	world_open(&world, &options);
 	EQUAL(fi_cntr_open(world.b.domain, NULL, &counter, NULL), 0);
@@ -139,6 +148,13 @@ static void of_an_endpoint(void)
 	ended(&world);
 	EQUAL(fi_cntr_wait(counter, 2, 1000 * PATIENCE), 0);
 	EQUAL(fi_cntr_read(counter), 2);
+	/* It counts operations: one that reads and writes once. */
+	EQUAL(fi_fetch_atomic(world.a.ep, here, 1, NULL, there + 8, NULL, world.a.peer, 0, 5, FI_UINT64, FI_SUM,
+			      NULL), 0);
+	ended(&world);
+	EQUAL(fi_cntr_wait(counter, 3, 1000 * PATIENCE), 0);
+	turn(&world, 0.02);
+	EQUAL(fi_cntr_read(counter), 3);
 	EQUAL(fi_close(&mr->fid), 0);
 	EQUAL(fi_close(&world.b.ep->fid), 0);
 	EQUAL(fi_close(&counter->fid), 0);
@@ -199,15 +215,15 @@ static void of_several_regions(void)
 	come_to(&world, &other, 1, 3);
 	EQUAL(fi_fetch_atomicmsg(ep, &atomic, &result, NULL, 1, FI_COMPLETION), 0);
 	ended(&world);
-	come_to(&world, &one, 2, 3);
-	come_to(&world, &other, 2, 3);
+	come_to(&world, &one, 2, 4);
+	come_to(&world, &other, 2, 4);
 	CHECK(first[0] == 3 && first[2] == 3 && second[0] == 3 && second[1] == 3 && got[0] == 2 && got[3] == 2);
 	/* Nothing comes after. */
 	turn(&world, 0.02);
-	come_to(&world, &one, 2, 3);
-	come_to(&world, &other, 2, 3);
+	come_to(&world, &one, 2, 4);
+	come_to(&world, &other, 2, 4);
 	EQUAL(fi_cntr_read(reads), 2);
-	EQUAL(fi_cntr_read(writes), 3);
+	EQUAL(fi_cntr_read(writes), 4);
 	counted_close(&one);
 	counted_close(&other);
 	nothing(&world, &world.b);
@@ -312,11 +328,11 @@ static void of_a_domain(void)
 	info->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
 	EQUAL(fi_endpoint(world.a.domain, info, &writer, NULL), 0);
 	EQUAL(fi_stx_context(world.a.domain, NULL, &stx, NULL), 0);
-	EQUAL(fi_ep_bind(writer, &stx->fid, 0), 0);
 	EQUAL(fi_ep_bind(writer, &world.a.cq->fid, FI_SELECTIVE_COMPLETION | FI_TRANSMIT | FI_RECV), 0);
 	EQUAL(fi_ep_bind(writer, &world.a.av->fid, 0), 0);
 	EQUAL(fi_enable(writer), 0);
-	EQUAL(fi_close(&stx->fid), -FI_EBUSY);
+	EQUAL(fi_ep_bind(writer, &stx->fid, 0), 0);
+	EQUAL(fi_ep_bind(writer, &world.b.cq->fid, FI_RECV), -FI_EOPBADSTATE);
 	EQUAL(fi_cntr_open(world.a.domain, NULL, &puts, NULL), 0);
 	EQUAL(fi_cntr_open(world.a.domain, NULL, &gets, NULL), 0);
 	EQUAL(fi_ep_bind(writer, &puts->fid, FI_WRITE), 0);
@@ -336,8 +352,11 @@ static void of_a_domain(void)
 	EQUAL(fi_cntr_wait(gets, 1, 1000 * PATIENCE), 0);
 	CHECK(!memcmp(here + 16, "written", 8));
 	EQUAL(fi_cntr_read(puts), 2);
-	EQUAL(fi_close(&writer->fid), 0);
 	EQUAL(fi_close(&stx->fid), 0);
+	/* What it was bound to goes on without it. */
+	EQUAL(fi_write(writer, here, 8, NULL, to, 8, 1, NULL), 0);
+	EQUAL(fi_cntr_wait(puts, 3, 1000 * PATIENCE), 0);
+	EQUAL(fi_close(&writer->fid), 0);
 	EQUAL(fi_close(&puts->fid), 0);
 	EQUAL(fi_close(&gets->fid), 0);
 	EQUAL(fi_close(&mr->fid), 0);

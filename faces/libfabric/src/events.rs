@@ -4,7 +4,8 @@
 //! therefore tells its targets: a write carries the event with it, and after an atomic or a read that has ended well a write
 //! of no bytes follows, one more frame. Such puts come from the endpoint for tagged messages, which sends no others, so that
 //! they are not taken for `fi_writedata`. What is counted as a read goes to a region of its own that each such target has,
-//! as the region that was read may not be written; the key then travels as the immediate data.
+//! as the region that was read may not be written; the key then travels as the immediate data. An atomic that gives old values
+//! back and may change them is both, a read and a write (as psm2 and sockets have it, and as SHMEM's waits need it).
 //!
 //! An operation on several regions is one for counters of the endpoint, and one for those of each region: what concerns the
 //! others goes to that region as well, and how many bytes are written there says what it is.
@@ -27,14 +28,37 @@ use crate::transfer::EAGAIN;
 /// Key of the region that is written to for its key's sake: libfabric's `FI_KEY_NOTAVAIL`, which no application has.
 const EVENTS_KEY: u64 = u64::MAX;
 
-/// Bytes written there: a region was read (or an atomic gave its old values back), or it was read or written by an operation
-/// that is announced as one on another region already.
-const READ: usize = 0;
-const READ_TOO: usize = 1;
-const WRITTEN_TOO: usize = 2;
+/// What an operation was to the memory it reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    Read,
+    Written,
+    /// Old values were given back, and may have been changed: an atomic that fetches.
+    Both,
+}
+
+impl Access {
+    fn directions(self) -> Directions {
+        match self {
+            Self::Read => Directions::REMOTE_READ,
+            Self::Written => Directions::REMOTE_WRITE,
+            Self::Both => Directions::REMOTE_READ.with(Directions::REMOTE_WRITE),
+        }
+    }
+}
+
+/// What as many bytes written there as its place says mean: what was done, and whether it counts for the endpoint too, or was
+/// announced there as an operation on another region already. A whole write needs none: it is announced in its own region.
+const MEANINGS: [(Access, bool); 5] = [
+    (Access::Read, true),
+    (Access::Read, false),
+    (Access::Written, false),
+    (Access::Both, true),
+    (Access::Both, false),
+];
 
 /// What is written there: nobody reads it.
-static WRITTEN: [AtomicU8; WRITTEN_TOO] = [const { AtomicU8::new(0) }; WRITTEN_TOO];
+static WRITTEN: [AtomicU8; MEANINGS.len() - 1] = [const { AtomicU8::new(0) }; MEANINGS.len() - 1];
 
 /// What announces an operation to its target.
 #[derive(Clone, Copy)]
@@ -45,35 +69,30 @@ pub struct Event {
 }
 
 impl Event {
-    /// Of a write, which may carry it itself, or of an atomic that gave nothing back.
-    pub fn of_write(target: RemoteRegion) -> Self {
-        Self { target, immediate: 0, bytes: 0 }
+    /// Of an operation that was this to its target. A write may carry it itself.
+    pub fn of(access: Access, target: RemoteRegion) -> Self {
+        match access {
+            Access::Written => Self { target, immediate: 0, bytes: 0 },
+            read => Self::named(target, read, true),
+        }
     }
 
-    /// Of a read, or of an atomic that gave the old values back.
-    pub fn of_read(target: RemoteRegion) -> Self {
-        Self::named(target, READ)
-    }
-
-    fn named(target: RemoteRegion, bytes: usize) -> Self {
+    fn named(target: RemoteRegion, access: Access, whole: bool) -> Self {
+        let bytes = MEANINGS.iter().position(|meaning| *meaning == (access, whole)).unwrap_or(0);
         let announced = RemoteRegion { key: EVENTS_KEY, offset: 0, ..target };
         Self { target: announced, immediate: target.key, bytes }
     }
 
     /// Of an operation on these runs of memory. `told`: the target counts the last run's region without being told.
-    pub fn of_several(targets: &[RemoteRegion], reads: bool, told: bool) -> Vec<Self> {
+    pub fn of_several(targets: &[RemoteRegion], access: Access, told: bool) -> Vec<Self> {
         let whole = if told { targets.last() } else { targets.first() };
         let Some(whole) = whole else { return Vec::new() };
-        let (of_one, too): (fn(RemoteRegion) -> Self, usize) = match reads {
-            true => (Self::of_read, READ_TOO),
-            false => (Self::of_write, WRITTEN_TOO),
-        };
         let mut keys = vec![whole.key];
-        let mut events: Vec<_> = (!told).then(|| of_one(*whole)).into_iter().collect();
+        let mut events: Vec<_> = (!told).then(|| Self::of(access, *whole)).into_iter().collect();
         for target in targets {
             if !keys.contains(&target.key) {
                 keys.push(target.key);
-                events.push(Self::named(*target, too));
+                events.push(Self::named(*target, access, false));
             }
         }
         events
@@ -124,11 +143,12 @@ impl Counted {
         self.endpoints.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn count(&self, key: u64, direction: Directions) {
+    /// One operation that was these.
+    fn count(&self, key: u64, directions: Directions) {
         for (_, counter, _) in self
             .regions()
             .iter()
-            .filter(|(other, _, counted)| *other == key && counted.has_any(direction))
+            .filter(|(other, _, counted)| *other == key && counted.has_any(directions))
         {
             counter.count(true);
         }
@@ -178,11 +198,12 @@ pub fn arrived(ep: &EpInner, enabled: &Enabled, completion: &Completion) {
         return count(ep, enabled, Directions::REMOTE_WRITE, completion.match_bits);
     }
     let key = completion.immediate.unwrap_or(0);
-    match completion.bytes as usize {
-        READ => count(ep, enabled, Directions::REMOTE_READ, key),
-        READ_TOO => ep.domain.counted.count(key, Directions::REMOTE_READ),
-        _ => ep.domain.counted.count(key, Directions::REMOTE_WRITE),
+    // More is not in the region.
+    let Some((access, whole)) = MEANINGS.get(completion.bytes as usize) else { return };
+    if *whole {
+        enabled.bound.counters.count_all(access.directions());
     }
+    ep.domain.counted.count(key, access.directions());
 }
 
 /// Counts what was done to a region.

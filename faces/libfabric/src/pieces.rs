@@ -10,7 +10,7 @@ use emp_host::{
 use crate::bindings::*;
 use crate::ended::end_remote;
 use crate::endpoint::{Enabled, EpInner, State};
-use crate::events::Event;
+use crate::events::{Access, Event};
 use crate::flags::{Caps, CqFlags, Directions, OpFlags};
 use crate::info::{IOV_LIMIT, REMOTE_IOV_LIMIT};
 use crate::lend::lend;
@@ -46,11 +46,11 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// `tells`: the target is told what was done to its regions, and whether they were read.
-    pub fn new(waiting: VecDeque<Piece>, data: Option<u64>, tells: Option<bool>) -> Box<Self> {
-        let events = tells.map_or_else(Vec::new, |reads| {
+    /// `tells`: the target is told what was done to its regions.
+    pub fn new(waiting: VecDeque<Piece>, data: Option<u64>, tells: Option<Access>) -> Box<Self> {
+        let events = tells.map_or_else(Vec::new, |access| {
             let targets: Vec<_> = waiting.iter().map(|piece| piece.target).collect();
-            Event::of_several(&targets, reads, data.is_some())
+            Event::of_several(&targets, access, data.is_some())
         });
         Box::new(Self { waiting, under_way: Vec::new(), failed: None, data, events })
     }
@@ -155,7 +155,9 @@ impl EpInner {
             event: None,
             tagged: false,
         };
-        let pieces = Pieces::new(waiting, transfer.data, self.tells().then_some(!writes));
+        let access = if writes { Access::Written } else { Access::Read };
+        let tells = self.tells().then_some(access);
+        let pieces = Pieces::new(waiting, transfer.data, tells);
         self.post_pieces(enabled, pieces, manner)
     }
 

@@ -9,7 +9,7 @@ use emp_host::{
 
 use crate::bindings::*;
 use crate::endpoint::{Enabled, EpInner, untagged_number};
-use crate::events::Event;
+use crate::events::{Access, Event};
 use crate::flags::{Caps, CqFlags, Directions, OpFlags};
 use crate::info::{IOV_LIMIT, MESSAGE_BYTES_MAX, REMOTE_IOV_LIMIT};
 use crate::lend::{self, is_refused, lend};
@@ -287,7 +287,7 @@ impl EpInner {
             report: Self::reports(enabled, flags, transfer.nameless),
             nameless: transfer.nameless,
             copy: None,
-            event: self.tells().then(|| Box::new(Event::of_read(target))),
+            event: self.tells().then(|| Box::new(Event::of(Access::Read, target))),
             tagged: false,
         };
         self.post_remote(enabled, manner, |context| {
@@ -313,6 +313,11 @@ impl EpInner {
         let target = match self.target(enabled, Caps::ATOMIC.with(cap), peer, run.addr, run.key) {
             Ok(target) => target,
             Err(refused) => return refused,
+        };
+        let access = match (fetches, operation.has_operands()) {
+            (false, _) => Access::Written,
+            (true, false) => Access::Read,
+            (true, true) => Access::Both,
         };
         let bytes = datatype.bytes();
         let count = atomic.count;
@@ -341,9 +346,7 @@ impl EpInner {
             report: Self::reports(enabled, flags, atomic.nameless),
             nameless: atomic.nameless,
             copy: None,
-            event: self.tells().then(|| {
-                Box::new(if fetches { Event::of_read(target) } else { Event::of_write(target) })
-            }),
+            event: self.tells().then(|| Box::new(Event::of(access, target))),
             tagged: false,
         };
         let descriptor = AtomicDescriptor {
@@ -368,7 +371,7 @@ impl EpInner {
             let (cut, copy) = unsafe { cut_atomic(atomic, &descriptor) };
             let Some(cut) = cut else { return EINVAL };
             manner.copy = Some(copy);
-            let tells = manner.event.take().map(|_| fetches);
+            let tells = manner.event.take().map(|_| access);
             return self.post_pieces(enabled, Pieces::new(cut, None, tells), manner);
         }
         self.post_remote(enabled, manner, |context| {

@@ -1,15 +1,15 @@
 //! Shared transmit contexts: what several endpoints send by. Here all endpoints of a domain share its node, whoever says so; such
-//! a context is counted as in use by those that are bound to it, and does nothing else.
+//! a context does nothing, and those that are bound to it do not need it (Sandia's SHMEM closes it before them).
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use emp_face::users::{Use, Users};
+use emp_face::users::Use;
 
 use crate::bindings::*;
 use crate::domain::{Domain, DomainInner};
 use crate::entry::entry;
-use crate::handle::{Object, close_unused, fid, give};
+use crate::handle::{Object, fid, give, take};
 use crate::tables::{FidOps, UnsupportedTable};
 
 #[repr(C)]
@@ -17,8 +17,6 @@ pub struct Stx {
     fid: Fid,
     ops: *const UnsupportedTable<7>,
     pub domain: Arc<DomainInner>,
-    /// Endpoints that are bound to it.
-    pub users: Users,
     _of: Use,
 }
 
@@ -41,14 +39,14 @@ entry! {
         domain: &Domain, _attr: *mut FiTxAttr, into: *mut *mut Stx, context: *mut c_void,
     ) -> libc::c_int {
         let fid = fid(class::STX, context, &FID);
-        let (users, of) = (Users::default(), domain.users.one());
-        let domain = Arc::clone(&domain.inner);
+        let (of, domain) = (domain.users.one(), Arc::clone(&domain.inner));
         // SAFETY: libfabric's rules.
-        unsafe { give(Stx { fid, ops: &OPS, domain, users, _of: of }, into) }
+        unsafe { give(Stx { fid, ops: &OPS, domain, _of: of }, into) }
     }
 
     fn close(fid: *mut Fid) -> libc::c_int {
         // SAFETY: libfabric's rules.
-        unsafe { close_unused(fid, |context: &Stx| &context.users) }
+        drop(unsafe { take::<Stx>(fid) });
+        0
     }
 }

@@ -37,6 +37,11 @@ pub trait HostMemory {
     fn read(&self, from: Segment, into: &mut [u8]) -> Result<(), MemoryFault>;
     /// Copies `from` in; it is as long as the segment.
     fn write(&mut self, to: Segment, from: &[u8]) -> Result<(), MemoryFault>;
+    /// As [`write`](Self::write), for bytes that a program may be polling: whoever sees the last of them sees all that was
+    /// written before, too.
+    fn write_last(&mut self, to: Segment, from: &[u8]) -> Result<(), MemoryFault> {
+        self.write(to, from)
+    }
     /// Takes the segment's bytes into a checksum, without a copy where that can be done.
     fn checksum(&self, of: Segment, sum: &mut Checksum) -> Result<(), MemoryFault>;
 
@@ -76,9 +81,14 @@ pub trait HostMemory {
         None
     }
 
-    /// Copies memory of a peer on this machine into this host's. `to` is as long as `from`. If it fails, `to` may hold
-    /// anything.
-    fn fetch(&mut self, _from: &PeerMemory<'_>, _to: &[Segment]) -> Result<(), FetchError> {
+    /// Copies memory of a peer on this machine into this host's, and what comes after that into `rest`. They are as long as
+    /// `from`. If it fails, they may hold anything.
+    fn fetch(
+        &mut self,
+        _from: &PeerMemory<'_>,
+        _to: &[Segment],
+        _rest: &mut [u8],
+    ) -> Result<(), FetchError> {
         Err(FetchError::Refused)
     }
 }

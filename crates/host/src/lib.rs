@@ -139,6 +139,7 @@ mod find;
 mod guarded;
 mod guardian;
 mod health;
+mod in_order;
 mod incoming;
 mod journal;
 mod ladder;

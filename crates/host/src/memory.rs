@@ -28,6 +28,7 @@ use emp_wire::{Checksum, LinkAddress};
 
 use crate::copy_sum::copy_and_sum;
 use crate::guarded::{self, is_guarded};
+use crate::in_order::copy_in_order;
 use crate::windows::{Windows, is_of_window};
 
 /// The "DMA engine" of a node inside a process: copies through pointers.
@@ -66,6 +67,7 @@ impl ProcessMemory {
     }
 
     /// As [`write`](HostMemory::write), to what is no pointer.
+    #[cold]
     fn write_apart(&mut self, to: Segment, mut from: &[u8]) -> Result<(), MemoryFault> {
         if is_guarded(to) {
             return guarded::write(to, from);
@@ -74,7 +76,7 @@ impl ProcessMemory {
             let (here, rest) = from.split_at(piece.bytes as usize);
             if piece.bytes != 0 {
                 // SAFETY: pieces of windows are valid for writes (module invariant), and as long as their parts of `from`.
-                unsafe { std::ptr::copy(here.as_ptr(), pointer(piece), here.len()) };
+                unsafe { copy_in_order(here.as_ptr(), pointer(piece), here.len()) };
             }
             from = rest;
         }
@@ -84,7 +86,12 @@ impl ProcessMemory {
 
     /// As [`fetch`](HostMemory::fetch), to where it really goes.
     #[cold]
-    fn fetch_apart(&mut self, from: &Peer<'_>, to: &[Segment]) -> Result<(), FetchError> {
+    fn fetch_apart(
+        &mut self,
+        from: &Peer<'_>,
+        to: &[Segment],
+        rest: &mut [u8],
+    ) -> Result<(), FetchError> {
         let mut real = Vec::with_capacity(to.len() + 2);
         for part in to {
             if is_of_window(*part) {
@@ -94,7 +101,7 @@ impl ProcessMemory {
                 real.push(if is_guarded(*part) { guarded::real(*part) } else { *part });
             }
         }
-        self.fetch(from, &real)?;
+        self.fetch(from, &real, rest)?;
         to.iter().filter(|part| is_of_window(**part)).for_each(|part| self.windows.arrived(*part));
         Ok(())
     }
@@ -224,6 +231,27 @@ impl HostMemory for ProcessMemory {
     }
 
     #[inline]
+    fn write_last(&mut self, to: Segment, from: &[u8]) -> Result<(), MemoryFault> {
+        if from.len() as u64 != to.bytes {
+            return Err(MemoryFault);
+        }
+        if is_guarded(to) {
+            // The kernel's copy of more than a word has no order.
+            let (before, last) = from.split_at(from.len().saturating_sub(size_of::<u64>()));
+            guarded::write(to.part(0, before.len() as u64), before)?;
+            return guarded::write(to.part(before.len() as u64, last.len() as u64), last);
+        }
+        if is_apart(to) {
+            return self.write_apart(to, from);
+        }
+        if to.bytes != 0 {
+            // SAFETY: as for `write`; a region's memory is valid for writes until it was removed.
+            unsafe { copy_in_order(from.as_ptr(), pointer(to), from.len()) };
+        }
+        Ok(())
+    }
+
+    #[inline]
     fn checksum(&self, of: Segment, sum: &mut Checksum) -> Result<(), MemoryFault> {
         if is_apart(of) {
             // Nothing of a window is sent, nor is either placed before it was summed, and what frames hold is a copy.
@@ -289,14 +317,21 @@ impl HostMemory for ProcessMemory {
         self.peer(link)?.stamp(&peer)
     }
 
-    fn fetch(&mut self, from: &Peer<'_>, to: &[Segment]) -> Result<(), FetchError> {
+    fn fetch(
+        &mut self,
+        from: &Peer<'_>,
+        to: &[Segment],
+        rest: &mut [u8],
+    ) -> Result<(), FetchError> {
         if to.iter().any(|part| is_apart(*part)) {
-            return self.fetch_apart(from, to);
+            return self.fetch_apart(from, to, rest);
         }
+        let last = (rest.as_mut_ptr().expose_provenance() as u64, rest.len() as u64);
+        let into = runs(to).chain(Some(last).filter(|(_, bytes)| *bytes > 0));
         let peers = self.peer(from.link).ok_or(FetchError::Refused)?;
         // SAFETY: the segments were posted for receiving, so they are valid for writes (module invariant), and nobody else
-        // uses them while the node's lock is held, as it is here; or they were guarded, and the kernel finds out.
-        let read = unsafe { peers.read(&from.peer, from.stamp, runs(from.pieces), runs(to)) };
+        // uses them while the node's lock is held, as it is here; or they were guarded, and the kernel finds out. `rest` is ours.
+        let read = unsafe { peers.read(&from.peer, from.stamp, runs(from.pieces), into) };
         read.map_err(|error| match error {
             PeerMemoryError::Refused => FetchError::Refused,
             PeerMemoryError::Gone => FetchError::Gone,

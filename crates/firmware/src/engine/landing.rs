@@ -179,7 +179,7 @@ impl Firmware {
         now: Time,
         landing: &Landing,
         heads: &[[u8; HEADER_BYTES]],
-        memory: &impl HostMemory,
+        memory: &mut impl HostMemory,
     ) -> u32 {
         let seed = self.peers[landing.peer].incoming;
         let mut checked = Checked::default();
@@ -197,7 +197,7 @@ impl Firmware {
                 break;
             }
         }
-        let taken = self.take_checked(now, landing, &checked);
+        let taken = self.take_checked(now, landing, &checked, memory);
         self.receive.counters.add(Counter::BytesLanded, landing.payload_bytes(taken));
         taken
     }
@@ -237,13 +237,19 @@ impl Firmware {
                 break;
             }
         }
-        let taken = self.take_checked(now, &landing, &checked) as usize;
+        let taken = self.take_checked(now, &landing, &checked, memory) as usize;
         train.len().min(taken * frame_bytes)
     }
 
     /// Takes frames that were found to be the first of those planned, and whose payload is in its place. Returns how many: all,
     /// or none if what they led to has ended the pair.
-    fn take_checked(&mut self, now: Time, landing: &Landing, checked: &Checked) -> u32 {
+    fn take_checked(
+        &mut self,
+        now: Time,
+        landing: &Landing,
+        checked: &Checked,
+        memory: &mut impl HostMemory,
+    ) -> u32 {
         let Some(first) = &checked.first else { return 0 };
         let peer = landing.peer;
         self.send.heard(peer, now);
@@ -261,7 +267,7 @@ impl Firmware {
         self.counters.add(Counter::FramesReceived, checked.taken.frames.into());
         let path = self.peers.path_of(peer, landing.link);
         let taken = (&checked.taken, landing.payload_bytes(checked.taken.frames));
-        self.receive.take_placed(now, (peer, path), first, taken, &mut self.cross);
+        self.receive.take_placed(now, (peer, path), first, taken, &mut self.cross, memory);
         if self.watch_at.is_none() && self.receive.has_arrivals() {
             self.watch(now);
         }

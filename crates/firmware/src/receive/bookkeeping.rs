@@ -315,7 +315,7 @@ impl ReceiveSide {
         self.link_progress(peer, index);
         self.bind(index, spot);
         self.place(Puller::Message(index), 0, payload, memory);
-        self.advance(index);
+        self.advance(index, memory);
     }
 
     /// A first frame that no posted receive was there for, or whose turn it is not.
@@ -372,7 +372,7 @@ impl ReceiveSide {
                 (incoming.first_payload, incoming.received) = (again.first_payload, again.received);
                 incoming.withdrawn = false;
                 self.place(Puller::Message(at), 0, payload, memory);
-                self.advance(at);
+                self.advance(at, memory);
             }
             return Verdict::Taken;
         }

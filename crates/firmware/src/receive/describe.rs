@@ -111,6 +111,7 @@ impl<'a> First<'a> {
             early: false,
             claimed: false,
             lands: false,
+            kept: None,
             pulling: Pulling::of(0, 0),
             direct,
             next_progress: NONE,

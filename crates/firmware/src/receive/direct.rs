@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 use emp_wire::{LongPart, PIECES_MAX, Pieces, Reason};
 
 use super::ReceiveSide;
+use super::kept::KEPT_BYTES;
 use super::pulling::Puller;
 use crate::counters::Counter;
 use crate::memory::{FetchError, HostMemory, PeerMemory, Segment, SegmentList};
@@ -90,7 +91,7 @@ impl ReceiveSide {
                     // Others have their turn.
                     self.direct.push_back((index, generation));
                 } else {
-                    self.advance(index);
+                    self.advance(index, memory);
                 }
                 None
             }
@@ -105,7 +106,7 @@ impl ReceiveSide {
 
     /// Reads as much of what is left of a message as one turn takes.
     fn fetch_part(
-        &self,
+        &mut self,
         index: u32,
         peers: &Peers,
         memory: &mut impl HostMemory,
@@ -114,6 +115,7 @@ impl ReceiveSide {
         let direct = incoming.direct.as_ref().ok_or(FetchError::Refused)?;
         let (link, &peer) = peers[incoming.peer].route().ok_or(FetchError::Refused)?;
         let (offset, left) = incoming.pulling.left();
+        let kept = incoming.kept_from(offset, left);
         let mut to = ArrayVec::<Segment, FETCH_SEGMENTS_MAX>::new();
         let mut bytes = 0;
         let fill = |piece: Segment| {
@@ -122,14 +124,22 @@ impl ReceiveSide {
             Ok::<(), ()>(())
         };
         // The list is cut short where it is full: the rest has another turn.
-        let _ = self.room_of(Puller::Message(index)).range(offset, left.min(FETCH_BYTES_MAX), fill);
+        let most = (left - kept).min(FETCH_BYTES_MAX);
+        let _ = self.room_of(Puller::Message(index)).range(offset, most, fill);
+        let kept = if bytes == left - kept { kept } else { 0 };
         let mut pieces = ArrayVec::<Segment, PIECES_MAX>::new();
         let named = |piece: Segment| pieces.try_push(piece).map_err(|_| FetchError::Refused);
-        direct.pieces.range(offset, bytes, named)?;
-        if bytes == 0 {
+        direct.pieces.range(offset, bytes + kept, named)?;
+        if bytes + kept == 0 {
             return Err(FetchError::Refused);
         }
         let from = PeerMemory { link, peer, stamp: direct.stamp, pieces: &pieces };
-        memory.fetch(&from, &to).map(|()| bytes)
+        let mut last = [0; KEPT_BYTES];
+        let last = &mut last[..kept as usize];
+        memory.fetch(&from, &to, last)?;
+        if let Some(incoming) = self.incoming.at_mut(index) {
+            incoming.keep(offset + bytes, last).map_err(|_| FetchError::Refused)?;
+        }
+        Ok(bytes + kept)
     }
 }

@@ -147,13 +147,13 @@ impl ReceiveSide {
 
     /// After bytes were noted and placed: goes on with what they complete. A fault of the user's memory may have ended it.
     #[inline]
-    pub(super) fn end_part(&mut self, slot: &Slot) {
+    pub(super) fn end_part(&mut self, slot: &Slot, memory: &mut impl HostMemory) {
         match slot.part {
-            Part::Train(index) => self.advance(index),
+            Part::Train(index) => self.advance(index, memory),
             Part::Block(pull) => {
                 let state = self.pulls.get(pull);
                 if state.is_some_and(|state| state.received == state.bytes) {
-                    self.block_complete(pull);
+                    self.block_complete(pull, memory);
                 } else if self.credit.is_answered_again() {
                     self.serve_pulls();
                 }
@@ -189,7 +189,10 @@ impl ReceiveSide {
             self.counters.add(Counter::BytesCopied, payload.len() as u64);
             return Ok(());
         }
-        let written = self.room_of(owner).write(offset, payload, memory);
+        let written = match owner {
+            Puller::Message(index) => self.write_part(index, offset, payload, memory),
+            Puller::Get(_) => self.room_of(owner).write(offset, payload, memory),
+        };
         self.note_written(written)
     }
 
@@ -201,7 +204,7 @@ impl ReceiveSide {
         memory: &mut impl HostMemory,
     ) -> Result<(), MemoryFault> {
         let room = room(place, &self.posted, &self.fetches, &self.regions);
-        let written = room.write(0, payload, memory);
+        let written = room.write_last(0, payload, memory);
         self.note_written(written)
     }
 
@@ -281,6 +284,22 @@ impl Room<'_> {
             }
             Self::Nowhere => Ok(0),
         }
+    }
+
+    /// The same for a message's last bytes: a program may wait for those of a put (`PUT-5`).
+    pub(super) fn write_last(
+        &self,
+        offset: u64,
+        payload: &[u8],
+        memory: &mut impl HostMemory,
+    ) -> Result<u64, MemoryFault> {
+        let Self::Region(all) = self else { return self.write(offset, payload, memory) };
+        let bytes = payload.len() as u64;
+        let part = all.part(offset, bytes);
+        if part.bytes != bytes {
+            return Err(MemoryFault);
+        }
+        memory.write_last(part, payload).map(|()| bytes)
     }
 
     /// The pieces of so many bytes from an offset on.

@@ -15,6 +15,7 @@ mod early;
 mod fetching;
 mod frame;
 mod holdings;
+mod kept;
 mod matching;
 mod multi;
 mod ordering;
@@ -135,6 +136,8 @@ struct Incoming {
     lands: bool,
     /// When it came for an endpoint that is not open, in milliseconds (wrapping).
     without_endpoint_ms: Option<u32>,
+    /// The last bytes of a put, until the others are in their place.
+    kept: Option<Box<kept::Kept>>,
     /// What is pulled of it.
     pulling: Pulling,
     /// Where its sender has it, if that may be read.

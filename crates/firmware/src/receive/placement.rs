@@ -27,7 +27,7 @@ impl ReceiveSide {
             Ok(slot) if payload.len() as u64 == slot.bytes() => {
                 self.note_bytes(&slot, slot.bytes());
                 self.place(slot.owner, slot.offset, payload, memory);
-                self.end_part(&slot);
+                self.end_part(&slot, memory);
                 Verdict::Taken
             }
             Ok(_) => Verdict::Dropped(Counter::DropBadPlace),
@@ -86,7 +86,7 @@ impl ReceiveSide {
         if moved.is_err() {
             self.end_faulty(index);
         }
-        self.advance(index);
+        self.advance(index, memory);
     }
 
     /// Copies what of a message waited in the pool to where it belongs now.
@@ -97,12 +97,12 @@ impl ReceiveSide {
         arrived: &Arrived,
         memory: &mut impl HostMemory,
     ) -> Result<(), MemoryFault> {
-        let place = &self.incoming.at(index).expect("the caller has it").place;
-        let room = room(place, &self.posted, &self.fetches, &self.regions);
+        let incoming = self.incoming.at_mut(index).expect("the caller has it");
+        let room = room(&incoming.place, &self.posted, &self.fetches, &self.regions);
         let (mut placed, mut moved) = (0, Ok(()));
         for range in arrived.ranges() {
             self.pool.drain(&chain, range, |at, slice| {
-                match room.write(at as u64, slice, memory) {
+                match incoming.write_part(&room, at as u64, slice, memory) {
                     Ok(bytes) => placed += bytes,
                     Err(fault) => moved = Err(fault),
                 }
@@ -167,7 +167,7 @@ impl ReceiveSide {
     }
 
     /// Ends a message if all of it is here.
-    pub(super) fn advance(&mut self, index: u32) {
+    pub(super) fn advance(&mut self, index: u32, memory: &mut impl HostMemory) {
         let Some(incoming) = self.incoming.at(index) else { return };
         let here = incoming.train_complete();
         if here {
@@ -179,7 +179,7 @@ impl ReceiveSide {
         }
         let spot = match incoming.place {
             Place::Posted(spot) => spot,
-            Place::Region { .. } => return self.put_arrived(index),
+            Place::Region { .. } => return self.put_arrived(index, memory),
             Place::Pool(_) | Place::Fetch(_) | Place::Later => return,
         };
         if incoming.deferred.is_some() || u64::from(incoming.unscheduled) < incoming.total {

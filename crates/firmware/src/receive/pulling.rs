@@ -6,6 +6,7 @@ use super::pulls::PullState;
 use crate::counters::Counter;
 use crate::cross::{Control, ToSend};
 use crate::limits::PULLS_OF_PEER_MAX;
+use crate::memory::HostMemory;
 use crate::path::unit::is_long_cut;
 use crate::time::Time;
 
@@ -165,13 +166,13 @@ impl ReceiveSide {
     }
 
     /// All of a block is here.
-    pub(super) fn block_complete(&mut self, pull: u16) {
+    pub(super) fn block_complete(&mut self, pull: u16, memory: &mut impl HostMemory) {
         let Some(state) = self.pulls.remove(pull) else { return };
         self.credit.end(state.peer, state.bytes.into());
         if let Some(pulling) = self.pulling_mut(state.puller) {
             pulling.out -= 1;
             match state.puller {
-                Puller::Message(index) => self.advance(index),
+                Puller::Message(index) => self.advance(index, memory),
                 Puller::Get(index) => self.advance_get(index),
             }
         }

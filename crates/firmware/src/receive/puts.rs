@@ -11,7 +11,7 @@ use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
 use crate::descriptor::{Completion, OpId, OpKind, Status};
 use crate::limits::NOTIFICATIONS_MAX;
-use crate::memory::HostMemory;
+use crate::memory::{HostMemory, MemoryFault};
 use crate::onesided::Rights;
 
 impl ReceiveSide {
@@ -57,7 +57,7 @@ impl ReceiveSide {
         self.link_progress(peer, index);
         self.pull_rest(index);
         self.place(Puller::Message(index), 0, payload, memory);
-        self.advance(index);
+        self.advance(index, memory);
         Outcome::Taken
     }
 
@@ -79,7 +79,7 @@ impl ReceiveSide {
             return self.end_faulty(index);
         }
         self.pull_rest(index);
-        self.advance(index);
+        self.advance(index, memory);
     }
 
     /// Asks for what the initiator does not send unasked.
@@ -89,11 +89,18 @@ impl ReceiveSide {
         self.bring(index);
     }
 
-    /// All bytes of a put are in their region.
-    pub(super) fn put_arrived(&mut self, index: u32) {
+    /// All bytes of a put are here.
+    pub(super) fn put_arrived(&mut self, index: u32, memory: &mut impl HostMemory) {
         let Some(incoming) = self.take_incoming(index) else { return };
         let Place::Region { region, .. } = incoming.place else { return };
-        self.put_ended(&incoming, region, DoneStatus::Complete);
+        let status = match self.write_kept(&incoming, memory) {
+            Ok(()) => DoneStatus::Complete,
+            Err(MemoryFault) => {
+                self.counters.count(Counter::RefusedFault);
+                DoneStatus::Fault
+            }
+        };
+        self.put_ended(&incoming, region, status);
         self.put_over(incoming.peer, incoming.number);
     }
 

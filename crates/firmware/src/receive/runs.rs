@@ -11,7 +11,7 @@ use super::frame::{Part, Room, Slot};
 use super::sequence::Arrival;
 use crate::counters::Counter;
 use crate::cross::Cross;
-use crate::memory::Segment;
+use crate::memory::{HostMemory, Segment};
 use crate::path::PathId;
 use crate::time::Time;
 
@@ -138,6 +138,7 @@ impl ReceiveSide {
         first: &Header,
         (taken, bytes): (&Taken, u64),
         cross: &mut Cross,
+        memory: &mut impl HostMemory,
     ) {
         let frames = taken.frames;
         let received = &mut self.peers[peer].received;
@@ -146,7 +147,7 @@ impl ReceiveSide {
         self.credit.set_time(now);
         if let Ok(slot) = self.slot(peer, first) {
             self.note_bytes(&slot, bytes);
-            self.end_part(&slot);
+            self.end_part(&slot, memory);
         }
         let received = &mut self.peers[peer].received;
         if frames == 1 {

@@ -1,6 +1,6 @@
 //! One-sided operations between two nodes: put, get, atomics, notifications, refusals, removal of regions.
 
-use crate::common::{HALF, Pair, ok, step};
+use crate::common::{HALF, Pair, frames_of, give, ok, step};
 use emp_firmware::*;
 use emp_wire::{Header, Kind, NodeId};
 
@@ -318,6 +318,48 @@ fn a_message_after_a_put_is_told_after_it() {
             assert_eq!(kinds, [OpKind::Notified, OpKind::Receive], "{bytes} {lose:?}");
             pair.run(Span::ms(500));
             assert_eq!(ok(&pair.nodes[0].done, OpKind::Put), 1);
+        }
+    }
+}
+
+/// A program may poll the end of a put: nothing of it is there before all the rest is, whichever frames come late (`PUT-5`).
+#[test]
+fn a_puts_last_bytes_come_last() {
+    for bytes in [65u64, 1_500, 6_000, 60_000, 400_000] {
+        for backwards in [false, true] {
+            for late in [Kind::Put, Kind::Data, Kind::Block] {
+                let (mut pair, _) = exported(Profile::ALL[0], Rights::BOTH);
+                pair.nodes[0].memory.0[..bytes as usize + 3].fill(0x11);
+                pair.nodes[1].memory.0[HALF as usize..][..1 << 20].fill(0xEE);
+                put(&mut pair, at(2, 5), bytes, None);
+                // The first frame of that kind is lost, once; the others come as they are sent, or the last of them first.
+                let mut left = 1;
+                for _ in 0..20_000 {
+                    let mut frames = frames_of(&mut pair, 0);
+                    if backwards {
+                        frames.reverse();
+                    }
+                    for frame in frames {
+                        let lost = Header::parse(&frame).unwrap().0.kind == late && left > 0;
+                        left -= u32::from(lost);
+                        if lost {
+                            continue;
+                        }
+                        give(&mut pair, 1, &frame);
+                        let (rest, last) = placed(&pair, 5, bytes).split_at(bytes as usize - 1);
+                        let early = last[0] == 0x11 && rest.contains(&0xEE);
+                        assert!(!early, "{bytes} {backwards} {late:?}: the end before the rest");
+                    }
+                    for frame in frames_of(&mut pair, 1) {
+                        give(&mut pair, 0, &frame);
+                    }
+                    pair.now = pair.now + Span::us(10);
+                }
+                pair.run(Span::ms(500));
+                assert_eq!(only(&pair, 0).status, Status::Ok);
+                assert_eq!(placed(&pair, 5, bytes), sent(&pair, bytes));
+                pair.check_idle();
+            }
         }
     }
 }

@@ -100,6 +100,9 @@ void test_descriptors(void)
 	/* Receives. */
 	for (int wrong = OPERATION; wrong <= OTHER_TAG; wrong++) {
 		VIP_UINT32 status;
+		/* What is placed counts there: test_past_memory. */
+		if (wrong == BEYOND)
+			continue;
 		connect_both(VIP_SERVICE_RELIABLE_DELIVERY);
 		VIP_DESCRIPTOR *bad = spoil(wrong, &status, other);
 		post_recv(&a, bad);
@@ -165,6 +168,44 @@ void test_lengths(void)
 				told(&a, VIP_RESOURCE_VI, VIP_ERROR_CONN_LOST);
 				CHECK(state_of(a.vi) == VIP_STATE_ERROR && state_of(b.vi) == VIP_STATE_ERROR);
 			}
+			part_both();
+		}
+}
+
+/* Receives whose segments run past their memory, as programs post that have one length for all: what is placed counts. */
+void test_past_memory(void)
+{
+	enum { THERE = 99, MORE = 1000 };
+	for (VIP_RELIABILITY_LEVEL level = 1; level <= 4; level *= 2)
+		for (int second = 0; second < 2; second++) {
+			size_t room = THERE + (second ? MORE : 0);
+			connect_both(level);
+			VIP_DESCRIPTOR *in = descriptor(&b, 0, 0, MORE), *out = descriptor(&a, 0, 0, room);
+			VIP_DESCRIPTOR *bad = descriptor(&b, 1, 0, MORE), *more = descriptor(&a, 1, 0, room + 1);
+			for (int i = 0; i < 2; i++) {
+				VIP_DESCRIPTOR *d = i ? bad : in;
+				/* Perhaps behind a segment that is all there; and one behind it that would be. */
+				VIP_DATA_SEGMENT *at = &d->DS[second].Local;
+				d->DS[1] = d->DS[0];
+				d->DS[2] = d->DS[0];
+				at->Data.Address = b.memory + MEMORY_BYTES - THERE;
+				d->CS.SegCount = (VIP_UINT16)(second + 2);
+				post_recv(&b, d);
+			}
+			fill(data(&a, 0), room + 1, 3);
+			post_send(&a, out);
+			sent(&a, out, DONE);
+			received(&b, in, RECEIVED, (VIP_UINT32)room);
+			CHECK(is_filled(b.memory + MEMORY_BYTES - THERE, THERE, 3) || second);
+			CHECK(memcmp(b.memory + MEMORY_BYTES - THERE, data(&a, room - THERE), THERE) == 0);
+			post_send(&a, more);
+			VIP_DESCRIPTOR *got;
+			RETURNS(VipRecvWait(b.vi, LONG, &got), VIP_DESCRIPTOR_ERROR);
+			CHECK(got == bad && bad->CS.Status == (RECEIVED | VIP_STATUS_PROTECTION_ERROR));
+			if (level == VIP_SERVICE_UNRELIABLE)
+				sent(&a, more, DONE);
+			else
+				told(&b, VIP_RESOURCE_DESCRIPTOR, VIP_ERROR_POST_DESC);
 			part_both();
 		}
 }

@@ -112,9 +112,13 @@ void test_memory(void)
 	RETURNS(VipRegisterMem(a.nic, base, 1000, &other, &one), VIP_INVALID_PTAG);
 	BAD(VipRegisterMem(a.nic, NULL, 1000, &wanted, &one));
 	BAD(VipRegisterMem(a.nic, base, 0, &wanted, &one));
-	BAD(VipRegisterMem(a.nic, base, 1000, NULL, &one));
 	BAD(VipRegisterMem(a.nic, base, 1000, &wanted, NULL));
 	BAD(VipRegisterMem(NOTHING, base, 1000, &wanted, &one));
+	/* Without attributes: the default tag, and nothing for others. */
+	OK(VipRegisterMem(a.nic, base, 1000, NULL, &one));
+	OK(VipQueryMem(a.nic, base, one, &found));
+	CHECK(found.Ptag == NULL && found.EnableRdmaWrite == VIP_FALSE && found.EnableRdmaRead == VIP_FALSE);
+	OK(VipDeregisterMem(a.nic, base, one));
 	/* Memory that is not there. */
 	void *hole = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	munmap((char *)hole + 4096, 4096);
@@ -205,8 +209,12 @@ void test_vi_attributes(void)
 	wanted.QoS = &wanted;
 	RETURNS(VipSetViAttributes(a.vi, &wanted), VIP_INVALID_QOS);
 	wanted = attributes(&a, VIP_SERVICE_UNRELIABLE);
-	wanted.Ptag = NULL;
+	wanted.Ptag = NOTHING;
 	RETURNS(VipSetViAttributes(a.vi, &wanted), VIP_INVALID_PTAG);
+	wanted.Ptag = NULL;
+	OK(VipSetViAttributes(a.vi, &wanted));
+	OK(VipQueryVi(a.vi, NULL, &found, NULL, NULL));
+	CHECK(found.Ptag == NULL);
 	wanted = attributes(&a, VIP_SERVICE_UNRELIABLE);
 	wanted.EnableRdmaRead = VIP_TRUE;
 	RETURNS(VipSetViAttributes(a.vi, &wanted), VIP_INVALID_RDMAREAD);

@@ -131,6 +131,62 @@ static void remote_memory(int active, VIP_RELIABILITY_LEVEL level)
 	CHECK(is_filled(data(&a, 4 << 20), BIG, (unsigned)active));
 }
 
+/* One writes, the other polls the end of each write and calls nothing. */
+static void flags(int active)
+{
+	enum { SLOTS = 16, STEP = 24000, BYTES = 20000, ROUNDS = 10, AT = 5 << 20 };
+	struct where mine = {(VIP_UINT64)data(&a, AT), a.handle}, theirs;
+	VIP_DESCRIPTOR *got, *out = descriptor(&a, 40, 3 << 20, sizeof mine), *in = descriptor(&a, 41, 3 << 20, 64);
+	if (active) {
+		post_recv(&a, in);
+		post_recv(&a, descriptor(&a, 42, 3 << 20, 64));
+		/* Now the other one may say where it is to be written to. */
+		post_send(&a, descriptor(&a, 43, 0, 1));
+		RETURNS(VipRecvWait(a.vi, LONG, &got), VIP_SUCCESS);
+		CHECK(got == in);
+		memcpy(&theirs, data(&a, 3 << 20), sizeof theirs);
+		sent(&a, posted(43), DONE);
+		for (unsigned round = 1; round <= ROUNDS; round++) {
+			for (int n = 0; n < SLOTS; n++) {
+				size_t at = AT + (size_t)n * STEP;
+				fill(data(&a, at), BYTES, round + (unsigned)n);
+				*(VIP_UINT64 *)data(&a, at + BYTES) = round;
+				VIP_DESCRIPTOR *write =
+				    rdma(&a, 44 + n, VIP_CONTROL_OP_RDMAWRITE, at, BYTES + sizeof(VIP_UINT64), &a, 0);
+				write->DS[0].Remote.Data.AddressBits = theirs.base + (VIP_UINT64)n * STEP;
+				write->DS[0].Remote.Handle = theirs.handle;
+				post_send(&a, write);
+			}
+			for (int n = 0; n < SLOTS; n++)
+				sent(&a, posted(44 + n), DONE | VIP_STATUS_OP_RDMA_WRITE);
+			/* It has seen them all. */
+			RETURNS(VipRecvWait(a.vi, LONG, &got), VIP_SUCCESS);
+			if (round < ROUNDS)
+				post_recv(&a, descriptor(&a, 41, 3 << 20, 64));
+		}
+		return;
+	}
+	VIP_DESCRIPTOR *go = posted(45);
+	received(&a, go, RECEIVED, 1);
+	memset(data(&a, AT), 0, SLOTS * STEP);
+	memcpy(data(&a, 3 << 20), &mine, sizeof mine);
+	post_send(&a, out);
+	sent(&a, out, DONE);
+	for (unsigned round = 1; round <= ROUNDS; round++) {
+		double start = seconds();
+		for (int n = 0; n < SLOTS; n++) {
+			size_t at = AT + (size_t)n * STEP;
+			volatile VIP_UINT64 *flag = (VIP_UINT64 *)data(&a, at + BYTES);
+			while (*flag != round && seconds() - start < 60)
+				;
+			__sync_synchronize();
+			CHECK(*flag == round && is_filled(data(&a, at), BYTES, round + (unsigned)n));
+		}
+		post_send(&a, descriptor(&a, 40, 3 << 20, 1));
+		sent(&a, posted(40), DONE);
+	}
+}
+
 void pair(int active, const char *host)
 {
 	open_side(&a, NULL);
@@ -166,6 +222,20 @@ void pair(int active, const char *host)
 		drain(a.vi);
 		OK(VipDestroyVi(a.vi));
 	}
+	current = "flags";
+	a.vi = new_vi(&a, VIP_SERVICE_RELIABLE_DELIVERY);
+	if (active) {
+		connect_client(host, "flags");
+	} else {
+		post_recv(&a, descriptor(&a, 45, 3 << 20, 64));
+		connect_server("flags");
+	}
+	flags(active);
+	if (!active)
+		told(&a, VIP_RESOURCE_VI, VIP_ERROR_CONN_LOST);
+	OK(VipDisconnect(a.vi));
+	drain(a.vi);
+	OK(VipDestroyVi(a.vi));
 	/* As peers, the name of the other one known to one side only: the passive one has learned it by then. */
 	current = "refused";
 	a.vi = new_vi(&a, VIP_SERVICE_RELIABLE_DELIVERY);

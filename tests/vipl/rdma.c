@@ -181,3 +181,98 @@ void test_protection(void)
 				OK(VipDestroyPtag(b.nic, tag));
 			}
 }
+
+/* The end of a write is polled, and nothing is waited for: all of it is there when its last word is. */
+void test_flags(void)
+{
+	enum { SLOTS = 16, STEP = 70000 };
+	static const size_t sizes[] = {8, 64, 1400, 4000, 20000, 65000};
+	connect_both(VIP_SERVICE_RELIABLE_DELIVERY);
+	for (unsigned round = 1; round <= 24; round++) {
+		size_t size = sizes[round % (sizeof sizes / sizeof *sizes)];
+		VIP_DESCRIPTOR *writes[SLOTS];
+		memset(data(&b, 0), 0, SLOTS * STEP);
+		for (int n = 0; n < SLOTS; n++) {
+			size_t at = (size_t)n * STEP;
+			fill(data(&a, at), size, round + (unsigned)n);
+			/* Not zero, whatever it is filled with. */
+			*(VIP_UINT64 *)data(&a, at + size) = round;
+			writes[n] = rdma(&a, n, VIP_CONTROL_OP_RDMAWRITE, at, size + sizeof(VIP_UINT64), &b, at);
+			post_send(&a, writes[n]);
+		}
+		double start = seconds();
+		for (int n = 0; n < SLOTS; n++) {
+			size_t at = (size_t)n * STEP;
+			volatile VIP_UINT64 *flag = (VIP_UINT64 *)data(&b, at + size);
+			while (*flag != round && seconds() - start < 60) {
+				/* Both sides are this process: each is asked for something that does not come. */
+				VIP_DESCRIPTOR *none;
+				VipRecvDone(b.vi, &none);
+				VipRecvDone(a.vi, &none);
+			}
+			__sync_synchronize();
+			CHECK(is_filled(data(&b, at), size, round + (unsigned)n));
+		}
+		for (int n = 0; n < SLOTS; n++)
+			sent(&a, writes[n], DONE | VIP_STATUS_OP_RDMA_WRITE);
+	}
+	part_both();
+}
+
+/* VIs and memory of the default tag, as programs for Giganet's cards have them. */
+void test_default_tag(void)
+{
+	VIP_MEM_HANDLE plain, shared, tagged;
+	VIP_MEM_ATTRIBUTES open = {NULL, VIP_TRUE, VIP_TRUE}, other = {b.tag, VIP_TRUE, VIP_TRUE};
+	/* Registered before there is a VI of that tag, and after. */
+	OK(VipRegisterMem(b.nic, data(&b, 0), 4096, &other, &tagged));
+	OK(VipRegisterMem(a.nic, a.memory, MEMORY_BYTES, NULL, &plain));
+	for (VIP_RELIABILITY_LEVEL level = 2; level <= 4; level *= 2) {
+		VIP_VI_ATTRIBUTES wanted = attributes(&a, level);
+		wanted.Ptag = NULL;
+		MUST(VipCreateVi(a.nic, &wanted, NULL, NULL, &a.vi));
+		MUST(VipCreateVi(b.nic, &wanted, NULL, NULL, &b.vi));
+		join(a.vi, b.vi);
+		OK(VipRegisterMem(b.nic, data(&b, 4096), 4096, &open, &shared));
+		/* Descriptor and data in memory of either kind. */
+		for (int kind = 0; kind < 2; kind++) {
+			VIP_DESCRIPTOR *in = descriptor(&b, 0, 8192, 100), *out = descriptor(&a, 0, 0, 100), *got;
+			VIP_MEM_HANDLE from = kind ? plain : a.handle;
+			out->DS[0].Local.Handle = from;
+			fill(data(&a, 0), 100, 7);
+			post_recv(&b, in);
+			MUST(VipPostSend(a.vi, out, from));
+			OK(VipSendWait(a.vi, LONG, &got));
+			received(&b, in, RECEIVED, 100);
+		}
+		/* Both kinds are written to and read, for the other side's VI has the default tag. */
+		for (int kind = 0; kind < 2; kind++) {
+			size_t at = kind ? 4096 : 0;
+			VIP_DESCRIPTOR *write = rdma(&a, 1, VIP_CONTROL_OP_RDMAWRITE, 0, 100, &b, at);
+			write->DS[0].Remote.Handle = kind ? shared : tagged;
+			fill(data(&a, 0), 100, 8);
+			post_send(&a, write);
+			sent(&a, write, DONE | VIP_STATUS_OP_RDMA_WRITE);
+			CHECK(is_filled(data(&b, at), 100, 8));
+			VIP_DESCRIPTOR *read = rdma(&a, 2, VIP_CONTROL_OP_RDMAREAD, 500, 100, &b, at);
+			read->DS[0].Remote.Handle = kind ? shared : tagged;
+			post_send(&a, read);
+			sent(&a, read, DONE | VIP_STATUS_OP_RDMA_READ);
+			CHECK(is_filled(data(&a, 500), 100, 8));
+		}
+		OK(VipDeregisterMem(b.nic, data(&b, 4096), shared));
+		part_both();
+	}
+	/* Memory without a tag serves VIs that have one, for what is sent and received. */
+	connect_both(VIP_SERVICE_RELIABLE_DELIVERY);
+	VIP_DESCRIPTOR *in = descriptor(&b, 0, 8192, 100), *out = descriptor(&a, 0, 0, 100), *got;
+	out->DS[0].Local.Handle = plain;
+	post_recv(&b, in);
+	MUST(VipPostSend(a.vi, out, plain));
+	OK(VipSendWait(a.vi, LONG, &got));
+	received(&b, in, RECEIVED, 100);
+	/* Memory that is gone is under no tag any more. */
+	part_both();
+	OK(VipDeregisterMem(b.nic, data(&b, 0), tagged));
+	OK(VipDeregisterMem(a.nic, a.memory, plain));
+}

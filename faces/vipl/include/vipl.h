@@ -9,6 +9,9 @@
  * VIP_INVALID_PARAMETER. Other pointers that are passed must be null or valid. Times are in milliseconds.
  *
  * Integers are those of the reference: VIP_ULONG is an unsigned long. How libraries for 64-bit machines had it is unknown.
+ *
+ * Programs for Giganet's cLAN find its names here as well: types of events and handlers, Control and Data[] of a descriptor, and
+ * the calls at the end. With VIPL_GIGANET defined, what was declared otherwise there is declared so: ADAddrArray.
  */
 #ifndef VIPL_H
 #define VIPL_H
@@ -23,7 +26,9 @@ typedef void *VIP_PVOID;
 typedef int VIP_BOOLEAN;
 typedef char VIP_CHAR;
 typedef unsigned char VIP_UCHAR;
+typedef short VIP_SHORT;
 typedef unsigned short VIP_USHORT;
+typedef long VIP_LONG;
 typedef unsigned long VIP_ULONG;
 typedef uint64_t VIP_UINT64;
 typedef uint32_t VIP_UINT32;
@@ -39,12 +44,14 @@ typedef uint8_t VIP_UINT8;
 /* Not defined by VIA 1.0. Two VIs that connect must have the same; null is the only one that EMP has. */
 typedef VIP_PVOID VIP_QOS;
 
-/* Opaque. */
+/* Opaque; null is none. A null VIP_PROTECTION_HANDLE is the NIC's default tag: it goes with any, on either side. */
 typedef VIP_PVOID VIP_NIC_HANDLE;
 typedef VIP_PVOID VIP_VI_HANDLE;
 typedef VIP_PVOID VIP_PROTECTION_HANDLE;
 typedef VIP_PVOID VIP_CONN_HANDLE;
 typedef VIP_PVOID VIP_CQ_HANDLE;
+/* Giganet's, for tags that messages have there. */
+typedef VIP_PVOID VIP_EVENT_HANDLE;
 /* Of registered memory; in descriptors. */
 typedef VIP_UINT32 VIP_MEM_HANDLE;
 
@@ -68,6 +75,10 @@ typedef VIP_USHORT VIP_RELIABILITY_LEVEL;
 #define VIP_SERVICE_RELIABLE_DELIVERY 0x02
 /* The same, and a send is complete when its data is in the memory of a receive of the other side. */
 #define VIP_SERVICE_RELIABLE_RECEPTION 0x04
+/* All three; and two that Giganet's cards may say they have, and EMP does not. */
+#define VIP_BASE_SERVICES 0x07
+#define VIP_SERVICE_ACK 0x4000
+#define VIP_SERVICE_DFC 0x8000
 
 typedef struct {
 	VIP_CHAR Name[64];
@@ -126,11 +137,15 @@ typedef struct _VIP_MEM_ATTRIBUTES {
  */
 #define VIP_DESCRIPTOR_ALIGNMENT 64
 
+struct _VIP_DESCRIPTOR;
+
 typedef union {
 	VIP_UINT64 AddressBits;
 	VIP_PVOID Address;
+	struct _VIP_DESCRIPTOR *Descriptor;
 } VIP_PVOID64;
 
+/* What the library writes is volatile: programs poll it. */
 typedef struct {
 	/* For the owner's use: the library does not look at these two. */
 	VIP_PVOID64 Next;
@@ -139,14 +154,14 @@ typedef struct {
 	VIP_UINT16 SegCount;
 	VIP_UINT16 Control;
 	VIP_UINT32 Reserved;
-	VIP_UINT32 ImmediateData;
+	volatile VIP_UINT32 ImmediateData;
 	/*
 	 * Receives that are done: bytes received, or written by the RDMA write that consumed it (unknown). Sends: the bytes of
 	 * the data segments count; whether another value here is an error is unknown, and it is none.
 	 */
-	VIP_UINT32 Length;
+	volatile VIP_UINT32 Length;
 	/* Written last, so a program may wait for VIP_STATUS_DONE here. */
-	VIP_UINT32 Status;
+	volatile VIP_UINT32 Status;
 } VIP_CONTROL_SEGMENT;
 
 /* The other side's memory. */
@@ -167,10 +182,25 @@ typedef union {
 	VIP_DATA_SEGMENT Local;
 } VIP_DESCRIPTOR_SEGMENT;
 
-/* With the segments that most have; there may be more. */
+#ifdef __GNUC__
+#define VIP_ANONYMOUS __extension__
+#else
+#define VIP_ANONYMOUS
+#endif
+
+/*
+ * With the segments that most have; there may be more. Giganet's header has the other names of both parts, unless VIPL095 is
+ * defined; here they are the same whether it is or not.
+ */
 typedef struct _VIP_DESCRIPTOR {
-	VIP_CONTROL_SEGMENT CS;
-	VIP_DESCRIPTOR_SEGMENT DS[2];
+	VIP_ANONYMOUS union {
+		VIP_CONTROL_SEGMENT CS;
+		VIP_CONTROL_SEGMENT Control;
+	};
+	VIP_ANONYMOUS union {
+		VIP_DESCRIPTOR_SEGMENT DS[2];
+		VIP_DATA_SEGMENT Data[2];
+	};
 } VIP_DESCRIPTOR;
 
 /* Control. */
@@ -224,8 +254,11 @@ typedef enum {
 	VIP_ERROR_NAMESERVICE = 13,
 	VIP_NO_MATCH = 14,
 	VIP_NOT_REACHABLE = 15,
-	VIP_ERROR_NOT_SUPPORTED = 16
+	VIP_ERROR_NOT_SUPPORTED = 16,
+	VIP_ERROR = VIP_DESCRIPTOR_ERROR
 } VIP_RETURN;
+/* For programs that define it where a library does not have it. */
+#define VIP_ERROR_NOT_SUPPORTED VIP_ERROR_NOT_SUPPORTED
 
 /* Errors that no call returns. EMP tells of those marked with a star; what the others stand for does not happen here. */
 typedef enum _VIP_ERROR_CODE {
@@ -267,20 +300,28 @@ typedef struct _VIP_ERROR_DESCRIPTOR {
 /* Who allocates what it points to is unknown: VIP_ERROR_NOT_SUPPORTED. */
 typedef struct {
 	VIP_ULONG NumberOfHops;
+#ifdef VIPL_GIGANET
+	VIP_NET_ADDRESS *ADAddrArray;
+#else
 	VIP_NET_ADDRESS **ADAddrArray;
+#endif
 	VIP_ULONG NumAdAddrs;
 } VIP_AUTODISCOVERY_LIST;
 
 /*
- * NICs. A name is that of an interface ("eth0"), also as "/dev/eth0" or "/dev/via_eth0"; "nic0", "nic1", ... are the
- * interfaces that EMP_INTERFACE names, or the best ones that there are; null or "" is the first of these. Closing one
- * closes all that was made of it (whether that should be refused is unknown).
+ * NICs. A name is that of an interface ("eth0"), also as "/dev/eth0" or "/dev/via_eth0"; "nic0", "nic1", ..., also as
+ * "/dev/clanvi0", are the interfaces that EMP_INTERFACE names, or the best ones that there are; null, "", "VINIC" and
+ * "/dev/via_lo" are the first of these. Closing one closes all that was made of it (whether that should be refused is unknown).
  */
 VIP_RETURN VipOpenNic(const VIP_CHAR *DeviceName, VIP_NIC_HANDLE *NicHandle);
 VIP_RETURN VipCloseNic(VIP_NIC_HANDLE NicHandle);
 VIP_RETURN VipQueryNic(VIP_NIC_HANDLE NicHandle, VIP_NIC_ATTRIBUTES *NicAttribs);
 
-/* Memory. A tag, or a completion queue, that is in use is not destroyed: VIP_ERROR_RESOURCE. */
+/*
+ * Memory. A tag, or a completion queue, that is in use is not destroyed: VIP_ERROR_RESOURCE. VipRegisterMem() takes null
+ * attributes: the default tag, and no RDMA. Memory of the default tag that may be written or read by RDMA is so by the other
+ * sides of VIs of that tag.
+ */
 VIP_RETURN VipCreatePtag(VIP_NIC_HANDLE NicHandle, VIP_PROTECTION_HANDLE *Ptag);
 VIP_RETURN VipDestroyPtag(VIP_NIC_HANDLE NicHandle, VIP_PROTECTION_HANDLE Ptag);
 VIP_RETURN VipRegisterMem(VIP_NIC_HANDLE NicHandle, VIP_PVOID VirtualAddress, VIP_ULONG Length,
@@ -324,6 +365,7 @@ VIP_RETURN VipConnectPeerWait(VIP_VI_HANDLE ViHandle, VIP_VI_ATTRIBUTES *RemoteV
 /*
  * Descriptors. Those posted to send while the VI is not connected, and all in the error state, end flushed.
  * VIP_DESCRIPTOR_ERROR with a descriptor: it ended in error, which its status says; with null: the queue is empty.
+ * A receive's segment may run past its memory, if no message does: one that does ends it with VIP_STATUS_PROTECTION_ERROR.
  */
 VIP_RETURN VipPostSend(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR *DescriptorPtr,
     VIP_MEM_HANDLE MemoryHandle);
@@ -347,21 +389,19 @@ VIP_RETURN VipCQWait(VIP_CQ_HANDLE CQHandle, VIP_ULONG Timeout, VIP_VI_HANDLE *V
  * library, but not to close the NIC. What a handler is told of was taken, as Done would. A queue that has a
  * completion queue has no handlers of its own: VIP_INVALID_PARAMETER (unknown).
  */
-VIP_RETURN VipSendNotify(VIP_VI_HANDLE ViHandle, VIP_PVOID Context,
-    void (*Handler)(VIP_PVOID Context, VIP_NIC_HANDLE NicHandle, VIP_VI_HANDLE ViHandle,
-        VIP_DESCRIPTOR *DescriptorPtr));
-VIP_RETURN VipRecvNotify(VIP_VI_HANDLE ViHandle, VIP_PVOID Context,
-    void (*Handler)(VIP_PVOID Context, VIP_NIC_HANDLE NicHandle, VIP_VI_HANDLE ViHandle,
-        VIP_DESCRIPTOR *DescriptorPtr));
-VIP_RETURN VipCQNotify(VIP_CQ_HANDLE CQHandle, VIP_PVOID Context,
-    void (*Handler)(VIP_PVOID Context, VIP_NIC_HANDLE NicHandle, VIP_VI_HANDLE ViHandle,
-        VIP_BOOLEAN RecvQueue));
+typedef void (*VIP_VI_CALLBACK)(VIP_PVOID Context, VIP_NIC_HANDLE NicHandle, VIP_VI_HANDLE ViHandle,
+    VIP_DESCRIPTOR *DescriptorPtr);
+typedef void (*VIP_CQ_CALLBACK)(VIP_PVOID Context, VIP_NIC_HANDLE NicHandle, VIP_VI_HANDLE ViHandle,
+    VIP_BOOLEAN RecvQueue);
+typedef void (*VIP_ERROR_HANDLER)(VIP_PVOID Context, VIP_ERROR_DESCRIPTOR *ErrorDesc);
+VIP_RETURN VipSendNotify(VIP_VI_HANDLE ViHandle, VIP_PVOID Context, VIP_VI_CALLBACK Handler);
+VIP_RETURN VipRecvNotify(VIP_VI_HANDLE ViHandle, VIP_PVOID Context, VIP_VI_CALLBACK Handler);
+VIP_RETURN VipCQNotify(VIP_CQ_HANDLE CQHandle, VIP_PVOID Context, VIP_CQ_CALLBACK Handler);
 /*
  * Null: lines in the log (EMP_LOG), as before the first call. Once this returns, the handler before does not run any more, unless
  * it has called this. Of a VI that was destroyed nothing is told.
  */
-VIP_RETURN VipErrorCallback(VIP_NIC_HANDLE NicHandle, VIP_PVOID Context,
-    void (*Handler)(VIP_PVOID Context, VIP_ERROR_DESCRIPTOR *ErrorDesc));
+VIP_RETURN VipErrorCallback(VIP_NIC_HANDLE NicHandle, VIP_PVOID Context, VIP_ERROR_HANDLER Handler);
 
 /* VIP_ERROR_NOT_SUPPORTED, whatever is asked for. */
 VIP_RETURN VipQuerySystemManagementInfo(VIP_NIC_HANDLE NicHandle, VIP_ULONG InfoType,
@@ -377,6 +417,15 @@ VIP_RETURN VipNSGetHostByName(VIP_NIC_HANDLE NicHandle, VIP_CHAR *Name, VIP_NET_
 VIP_RETURN VipNSGetHostByAddr(VIP_NIC_HANDLE NicHandle, VIP_NET_ADDRESS *Address, VIP_CHAR *Name,
     VIP_ULONG *NameLen);
 VIP_RETURN VipNSShutdown(VIP_NIC_HANDLE NicHandle);
+
+/* What Giganet's library has beyond VIA. A pointer of the program's for each VI; null: none was set, or there is no such VI. */
+VIP_PVOID VipGetUserData(VIP_VI_HANDLE ViHandle);
+void VipSetUserData(VIP_VI_HANDLE ViHandle, VIP_PVOID Data);
+/* Messages of EMP's have no tags: VIP_ERROR_NOT_SUPPORTED. */
+VIP_RETURN VipAddTagCQ(VIP_CQ_HANDLE CQHandle, VIP_EVENT_HANDLE *Event, VIP_ULONG Tag, VIP_ULONG Priority);
+VIP_RETURN VipRemoveTagCQ(VIP_CQ_HANDLE CQHandle, VIP_EVENT_HANDLE Event, VIP_ULONG Tag);
+/* Sends are posted at once; those that there was no room for are tried again. SendsDeferred: whether any are left. */
+VIP_RETURN VipPostDeferredSends(VIP_VI_HANDLE ViHandle, VIP_BOOLEAN EnableInterrupt, VIP_BOOLEAN *SendsDeferred);
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,7 @@
 use emp_face::handles::Key;
 
 use crate::abi::*;
-use crate::memory::ptag;
+use crate::memory::tag_of;
 use crate::nic::TRANSFER_MAX;
 use crate::state::State;
 use crate::wire::Offer;
@@ -13,7 +13,7 @@ use crate::wire::Offer;
 /// # Errors
 ///
 /// Which attribute is wrong.
-pub fn check(state: &mut State, attributes: &ViAttributes) -> Result<(Key, u32), Return> {
+pub fn check(state: &mut State, attributes: &ViAttributes) -> Result<(Option<Key>, u32), Return> {
     let read = attributes.rdma_read != 0;
     match attributes.reliability {
         UNRELIABLE if read => return Err(Return::INVALID_RDMAREAD),
@@ -26,8 +26,7 @@ pub fn check(state: &mut State, attributes: &ViAttributes) -> Result<(Key, u32),
     if attributes.qos != 0 {
         return Err(Return::INVALID_QOS);
     }
-    let (key, tag) = ptag(state, attributes.ptag)?;
-    Ok((key, tag.number))
+    tag_of(state, attributes.ptag)
 }
 
 /// Checks what must be the same at both ends.

@@ -134,3 +134,25 @@ pub extern "C" fn VipCQWait(
         Ok(())
     })
 }
+
+/// Not of VIA, but of Giganet's cards, which could tell of messages by a tag in them: no message of EMP's has one.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipAddTagCQ(
+    handle: Handle,
+    _event: *mut Handle,
+    _tag: c_ulong,
+    _priority: c_ulong,
+) -> Return {
+    enter(|| no_tags(handle))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn VipRemoveTagCQ(handle: Handle, _event: Handle, _tag: c_ulong) -> Return {
+    enter(|| no_tags(handle))
+}
+
+fn no_tags(handle: Handle) -> Result<(), Return> {
+    let (nic, key) = owner_of(handle, CQ)?;
+    nic.lock()?.cqs.get(key).ok_or(Return::INVALID_PARAMETER)?;
+    Err(Return::ERROR_NOT_SUPPORTED)
+}

@@ -17,6 +17,9 @@ pub struct Work {
     /// Not before earlier RDMA reads are done.
     pub fence: bool,
     pub segments: SegmentList,
+    /// Bytes that the segments of a receive name and that are not in registered memory: found out only by a message that needs
+    /// them.
+    pub missing: u32,
     /// Where in the other side's memory.
     pub remote: DescriptorSegment,
     pub used: Used,
@@ -27,7 +30,7 @@ pub struct Work {
 /// Which queue a descriptor is for, and what is allowed there.
 pub struct Bounds {
     pub receive: bool,
-    pub ptag: Key,
+    pub ptag: Option<Key>,
     pub max_transfer: u64,
     /// The level has RDMA reads.
     pub reads: bool,
@@ -37,6 +40,11 @@ impl Work {
     pub fn bytes(&self) -> u32 {
         // No longer than a message may be, which has fewer bits.
         self.segments.bytes() as u32
+    }
+
+    /// With those that are not there.
+    pub fn named_bytes(&self) -> u32 {
+        self.bytes().saturating_add(self.missing)
     }
 }
 
@@ -66,6 +74,7 @@ pub fn read(
         immediate: (control.control & CONTROL_IMMEDIATE != 0).then_some(control.immediate),
         fence: control.control & CONTROL_QFENCE != 0,
         segments: SegmentList::empty(),
+        missing: 0,
         remote: DescriptorSegment { address: 0, handle: 0, length: 0 },
         used,
         error: 0,
@@ -113,12 +122,30 @@ fn read_segments(
     if rdma {
         work.remote = all[0];
     }
-    let data = &all[first_data..];
-    for one in data {
+    let mut data = &all[first_data..];
+    let mut short = None;
+    for (place, one) in data.iter().enumerate().filter(|(_, one)| one.length != 0) {
         let piece = (one.handle, one.address, u64::from(one.length));
-        if one.length != 0 && !regions.hold(piece, bounds.ptag, &mut work.used) {
-            return Err(PROTECTION_ERROR);
+        if regions.hold(piece, bounds.ptag, &mut work.used) {
+            continue;
         }
+        // Of a receive, what is placed there counts, not what might be.
+        let part = if bounds.receive {
+            regions.hold_part(piece, bounds.ptag, &mut work.used)
+        } else {
+            None
+        };
+        let bytes = part.ok_or(PROTECTION_ERROR)? as u32;
+        short = Some((place, DescriptorSegment { length: bytes, ..*one }));
+        break;
+    }
+    let cut;
+    if let Some((place, last)) = short {
+        let named = data.iter().map(|one| u64::from(one.length)).sum::<u64>();
+        cut = [&data[..place], &[last]].concat();
+        data = &cut;
+        let there = data.iter().map(|one| u64::from(one.length)).sum::<u64>();
+        work.missing = u32::try_from(named - there).map_err(|_| LENGTH_ERROR)?;
     }
     let segment =
         |one: &DescriptorSegment| Segment { address: one.address, bytes: u64::from(one.length) };

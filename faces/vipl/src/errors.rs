@@ -15,6 +15,21 @@ pub fn enter(body: impl FnOnce() -> Result<(), Return>) -> Return {
     boundary::enter(body, |_| Return::ERROR_RESOURCE)
 }
 
+/// The same for a call that returns a pointer: null, if it fails.
+pub fn enter_or_null<T>(body: impl FnOnce() -> Result<*mut T, Return>) -> *mut T {
+    boundary::enter(|| body().unwrap_or(std::ptr::null_mut()), |_| std::ptr::null_mut())
+}
+
+/// The same for a call that returns nothing.
+pub fn enter_silently(body: impl FnOnce() -> Result<(), Return>) {
+    boundary::enter(
+        || {
+            let _ = body();
+        },
+        |_| (),
+    );
+}
+
 /// A mistake of the caller's that a return code does not tell: one line.
 #[cold]
 pub fn wrong(what: &str) -> Return {
@@ -36,8 +51,8 @@ mod tests {
     #[test]
     fn every_entry_point_is_guarded() {
         let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
-        // All 41 functions of the header.
-        assert_eq!(boundary::check_entry_points(sources, &[]), Ok(41));
+        // All 46 functions of the header.
+        assert_eq!(boundary::check_entry_points(sources, &[]), Ok(46));
     }
 
     #[test]

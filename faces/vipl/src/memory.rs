@@ -17,6 +17,12 @@ use crate::errors::{enter, lacking, wrong};
 use crate::nic::{Nic, REGIONS_MAX, nic};
 use crate::state::State;
 
+/// The number of the NIC's default tag, that of a null handle. Other tags have others.
+pub const DEFAULT_TAG: u32 = 0;
+
+/// What null attributes of memory stand for: the default tag, and nothing that others may do.
+const DEFAULT_ATTRIBUTES: MemAttributes = MemAttributes { ptag: 0, rdma_write: 0, rdma_read: 0 };
+
 /// A protection tag.
 pub struct Ptag {
     /// By which other nodes name its memory.
@@ -29,7 +35,8 @@ pub struct Ptag {
 pub struct Region {
     base: u64,
     bytes: u64,
-    ptag: Key,
+    /// `None`: the NIC's default tag.
+    ptag: Option<Key>,
     number: u32,
     write: bool,
     read: bool,
@@ -93,29 +100,54 @@ impl Regions {
         }
     }
 
-    /// The region of a handle, if all of these bytes are in it and it has this tag.
+    /// The region of a handle, if the address is in it or at its end and its tag and this one go together; and how many bytes it
+    /// has from there on. The default tag goes with any, as on Giganet's cards.
     #[inline]
-    fn covering(&mut self, (handle, address, bytes): Piece, ptag: Key) -> Option<&mut Region> {
+    fn at(
+        &mut self,
+        handle: MemHandle,
+        address: u64,
+        ptag: Option<Key>,
+    ) -> Option<(&mut Region, u64)> {
         let region = self.get_mut(handle)?;
-        let within = address >= region.base
-            && bytes <= region.bytes
-            && address - region.base <= region.bytes - bytes;
-        (within && region.ptag == ptag).then_some(region)
+        let left = region.bytes.checked_sub(address.checked_sub(region.base)?)?;
+        let fits = region.ptag == ptag || region.ptag.is_none() || ptag.is_none();
+        fits.then_some((region, left))
     }
 
     /// True if all of these bytes are in memory of this handle and tag.
     #[inline]
-    pub fn covers(&mut self, piece: Piece, ptag: Key) -> bool {
-        self.covering(piece, ptag).is_some()
+    pub fn covers(&mut self, (handle, address, bytes): Piece, ptag: Option<Key>) -> bool {
+        self.at(handle, address, ptag).is_some_and(|(_, left)| bytes <= left)
     }
 
     /// Notes that a descriptor uses these bytes. False: they are not in memory of this handle and tag.
     #[inline]
-    pub fn hold(&mut self, piece: Piece, ptag: Key, used: &mut Used) -> bool {
-        let Some(region) = self.covering(piece, ptag) else { return false };
+    pub fn hold(&mut self, piece: Piece, ptag: Option<Key>, used: &mut Used) -> bool {
+        let Some((region, left)) = self.at(piece.0, piece.1, ptag) else { return false };
+        if piece.2 > left {
+            return false;
+        }
         region.users += 1;
         used.push(piece.0);
         true
+    }
+
+    /// The same for as many of them as the memory has; returns how many. `None`: the first of them is not in it.
+    #[inline]
+    pub fn hold_part(
+        &mut self,
+        (handle, address, bytes): Piece,
+        ptag: Option<Key>,
+        used: &mut Used,
+    ) -> Option<u64> {
+        let (region, left) = self.at(handle, address, ptag)?;
+        if left == 0 {
+            return None;
+        }
+        region.users += 1;
+        used.push(handle);
+        Some(bytes.min(left))
     }
 
     /// The descriptor is done.
@@ -146,16 +178,34 @@ fn is_mapped(address: usize, bytes: usize) -> bool {
     unsafe { libc::msync(first_page, end - first, libc::MS_ASYNC) == 0 }
 }
 
+impl Region {
+    /// By which keys others reach it, if they may: that of its tag; and that of the default tag, once a VI has that (`untagged`).
+    fn keys(&self, handle: MemHandle, untagged: bool) -> impl Iterator<Item = u64> {
+        let shared = self.write || self.read;
+        let also = (untagged && self.number != DEFAULT_TAG).then_some(DEFAULT_TAG);
+        let tags = [Some(self.number), also].into_iter().flatten();
+        tags.filter(move |_| shared).map(move |tag| region_key(tag, handle))
+    }
+}
+
 impl Nic {
     /// Has others reach memory, if it permits that.
-    fn export(&self, handle: MemHandle, region: &Region) -> Result<(), Return> {
+    fn export(&self, handle: MemHandle, region: &Region, untagged: bool) -> Result<(), Return> {
+        for key in region.keys(handle, untagged) {
+            if let Err(error) = self.export_as(key, region) {
+                self.unexport(handle, region, untagged);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn export_as(&self, key: u64, region: &Region) -> Result<(), Return> {
         let rights = match (region.write, region.read) {
-            (false, false) => return Ok(()),
             (true, false) => Rights::REMOTE_WRITE,
             (false, true) => Rights::REMOTE_READ,
-            (true, true) => Rights::BOTH,
+            (false, false) | (true, true) => Rights::BOTH,
         };
-        let key = region_key(region.number, handle);
         let memory = Segment { address: region.base, bytes: region.bytes };
         // SAFETY: the consumer keeps registered memory until it is deregistered, and expects others to use it meanwhile.
         unsafe { self.endpoint.export_region_raw(Some(key), memory, rights) }
@@ -164,17 +214,62 @@ impl Nic {
         Ok(())
     }
 
-    fn unexport(&self, handle: MemHandle, region: &Region) {
-        if region.write || region.read {
-            self.endpoint.remove_region_raw(region_key(region.number, handle));
+    fn unexport(&self, handle: MemHandle, region: &Region, untagged: bool) {
+        for key in region.keys(handle, untagged) {
+            self.endpoint.remove_region_raw(key);
         }
+    }
+
+    /// A VI has the default tag, and reaches memory of every tag: from now on it can be found under that one as well.
+    pub fn let_untagged(&self, state: &mut State) -> Result<(), Return> {
+        if std::mem::replace(&mut state.untagged, true) {
+            return Ok(());
+        }
+        for (place, (generation, region)) in state.regions.slots.all() {
+            let handle = u32::from(*generation) << 16 | place as u32;
+            // That of its own tag, the first one, it has.
+            for key in region.keys(handle, true).skip(1) {
+                self.export_as(key, region)?;
+            }
+        }
+        Ok(())
     }
 }
 
 /// The tag of a handle.
-pub fn ptag(state: &mut State, handle: Handle) -> Result<(Key, &mut Ptag), Return> {
+fn ptag(state: &mut State, handle: Handle) -> Result<(Key, &mut Ptag), Return> {
     let key = Key::of(handle, PTAG).ok_or(Return::INVALID_PTAG)?;
     Ok((key, state.ptags.get_mut(key).ok_or(Return::INVALID_PTAG)?))
+}
+
+/// The same of attributes, where null is the NIC's default tag (`None`), with the tag's number.
+pub fn tag_of(state: &mut State, handle: Handle) -> Result<(Option<Key>, u32), Return> {
+    if handle == 0 {
+        return Ok((None, DEFAULT_TAG));
+    }
+    let (key, tag) = ptag(state, handle)?;
+    Ok((Some(key), tag.number))
+}
+
+/// The handle of a tag as attributes have it.
+pub fn handle_of(ptag: Option<Key>) -> Handle {
+    ptag.map_or(0, |key| key.handle(PTAG))
+}
+
+impl State {
+    /// A tag has a user more.
+    pub fn use_tag(&mut self, key: Option<Key>) {
+        if let Some(tag) = key.and_then(|key| self.ptags.get_mut(key)) {
+            tag.users += 1;
+        }
+    }
+
+    /// A tag has a user less.
+    pub fn leave_tag(&mut self, key: Option<Key>) {
+        if let Some(tag) = key.and_then(|key| self.ptags.get_mut(key)) {
+            tag.users -= 1;
+        }
+    }
 }
 
 /// A region by its handle and first byte.
@@ -201,7 +296,7 @@ pub extern "C" fn VipCreatePtag(handle: Handle, into: *mut Handle) -> Return {
         let number = state.next_tag;
         let key = state.ptags.insert(Ptag { number, users: 0 });
         let key = key.map_err(|_| lacking(&"too many protection tags"))?;
-        state.next_tag = number.wrapping_add(1);
+        state.next_tag = number.wrapping_add(1).max(DEFAULT_TAG + 1);
         // SAFETY: not null, and by the header's rules valid.
         unsafe { store(into, key.handle(PTAG)) };
         Ok(())
@@ -234,7 +329,7 @@ pub extern "C" fn VipRegisterMem(
         let nic = nic(handle)?;
         let mut state = nic.lock()?;
         // SAFETY: the header's rules: null or valid.
-        let wanted = *unsafe { look(attributes) }.ok_or(Return::INVALID_PARAMETER)?;
+        let wanted = unsafe { look(attributes) }.copied().unwrap_or(DEFAULT_ATTRIBUTES);
         if into.is_null() || address.is_null() || length == 0 {
             return Err(Return::INVALID_PARAMETER);
         }
@@ -242,27 +337,26 @@ pub extern "C" fn VipRegisterMem(
         if !is_mapped(base, length as usize) {
             return Err(wrong("memory that is not there cannot be registered"));
         }
-        let (key, tag) = ptag(&mut state, wanted.ptag)?;
+        let (key, number) = tag_of(&mut state, wanted.ptag)?;
         let region = Region {
             base: base as u64,
             bytes: length,
             ptag: key,
-            number: tag.number,
+            number,
             write: wanted.rdma_write != 0,
             read: wanted.rdma_read != 0,
             users: 0,
         };
         let handle = state.regions.insert(region);
         let handle = handle.ok_or_else(|| lacking(&"too many regions of memory"))?;
+        let untagged = state.untagged;
         if let Some(region) = state.regions.get_mut(handle)
-            && let Err(error) = nic.export(handle, region)
+            && let Err(error) = nic.export(handle, region, untagged)
         {
             state.regions.remove(handle);
             return Err(error);
         }
-        if let Some(tag) = state.ptags.get_mut(key) {
-            tag.users += 1;
-        }
+        state.use_tag(key);
         // SAFETY: not null, and by the header's rules valid.
         unsafe { store(into, handle) };
         Ok(())
@@ -283,8 +377,9 @@ pub extern "C" fn VipDeregisterMem(
         let nic = nic(handle)?;
         {
             let mut state = nic.lock()?;
+            let untagged = state.untagged;
             let region = region(&mut state, address, memory)?;
-            nic.unexport(memory, region);
+            nic.unexport(memory, region, untagged);
             (region.write, region.read) = (false, false);
             if region.users != 0 {
                 nic.give_up_memory(&mut state, memory);
@@ -304,9 +399,7 @@ pub extern "C" fn VipDeregisterMem(
         if let Some(region) = state.regions.get_mut(memory) {
             let tag = region.ptag;
             state.regions.remove(memory);
-            if let Some(tag) = state.ptags.get_mut(tag) {
-                tag.users -= 1;
-            }
+            state.leave_tag(tag);
         }
         Ok(())
     })
@@ -325,21 +418,19 @@ pub extern "C" fn VipSetMemAttributes(
         // SAFETY: the header's rules: null or valid.
         let wanted = *unsafe { look(attributes) }.ok_or(Return::INVALID_PARAMETER)?;
         region(&mut state, address, memory)?;
-        let (key, tag) = ptag(&mut state, wanted.ptag)?;
-        tag.users += 1;
-        let number = tag.number;
+        let (key, number) = tag_of(&mut state, wanted.ptag)?;
+        state.use_tag(key);
+        let untagged = state.untagged;
         let region = region(&mut state, address, memory)?;
-        nic.unexport(memory, region);
+        nic.unexport(memory, region, untagged);
         let before = std::mem::replace(&mut region.ptag, key);
         region.number = number;
         (region.write, region.read) = (wanted.rdma_write != 0, wanted.rdma_read != 0);
-        let exported = nic.export(memory, region);
+        let exported = nic.export(memory, region, untagged);
         if exported.is_err() {
             (region.write, region.read) = (false, false);
         }
-        if let Some(tag) = state.ptags.get_mut(before) {
-            tag.users -= 1;
-        }
+        state.leave_tag(before);
         exported
     })
 }
@@ -359,7 +450,7 @@ pub extern "C" fn VipQueryMem(
             return Err(Return::INVALID_PARAMETER);
         }
         let found = MemAttributes {
-            ptag: region.ptag.handle(PTAG),
+            ptag: handle_of(region.ptag),
             rdma_write: c_int::from(region.write),
             rdma_read: c_int::from(region.read),
         };
@@ -380,7 +471,7 @@ mod tests {
         let region = |base| Region {
             base,
             bytes: 100,
-            ptag,
+            ptag: Some(ptag),
             number: 1,
             write: false,
             read: false,
@@ -400,12 +491,20 @@ mod tests {
             (1000, u64::MAX, false),
         ] {
             let (piece, mut used) = ((handle, address, bytes), Used::default());
-            assert_eq!(regions.covers(piece, ptag), good, "{address} {bytes}");
-            assert!(!regions.hold(piece, other, &mut used));
+            assert_eq!(regions.covers(piece, Some(ptag)), good, "{address} {bytes}");
+            assert_eq!(regions.covers(piece, None), good, "the default tag goes with any");
+            assert!(!regions.hold(piece, Some(other), &mut used));
         }
         let mut used = Used::default();
+        for (address, bytes, part) in
+            [(1000, 100, Some(100)), (1060, 100, Some(40)), (1100, 1, None), (999, 9, None)]
+        {
+            assert_eq!(regions.hold_part((handle, address, bytes), Some(ptag), &mut used), part);
+        }
+        regions.release(&used);
+        let mut used = Used::default();
         for _ in 0..6 {
-            assert!(regions.hold((handle, 1000, 1), ptag, &mut used));
+            assert!(regions.hold((handle, 1000, 1), Some(ptag), &mut used));
         }
         assert_eq!(regions.get_mut(handle).unwrap().users, 6);
         regions.release(&used);
@@ -413,7 +512,7 @@ mod tests {
         regions.remove(handle);
         let next = regions.insert(region(0)).unwrap();
         assert_ne!(next, handle);
-        assert!(!regions.covers((handle, 1000, 1), ptag) && !regions.covers((0, 1000, 1), ptag));
+        assert!(!regions.covers((handle, 1000, 1), Some(ptag)) && !regions.covers((0, 1000, 1), None));
     }
 
     #[test]

@@ -36,10 +36,21 @@ pub fn at(place: u32) -> Option<Pinned<Nic>> {
     NICS.at(place)
 }
 
-/// The way that a name is of: an interface's name, with or without what M-VIA's devices have before it, or a number.
-fn choose(name: &str, ways: Vec<Way>) -> Option<Way> {
+/// What a name says without what devices have before it: an interface's name, or a number. Programs know Giganet's first card as
+/// `/dev/clanvi0` or `VINIC`, and M-VIA's loopback, for tests on one machine, as `/dev/via_lo`: the first NIC.
+fn plain(name: &str) -> String {
     let bare = name.strip_prefix("/dev/").unwrap_or(name);
-    let bare = bare.strip_prefix("via_").unwrap_or(bare);
+    if bare == "VINIC" || bare == "via_lo" {
+        return String::new();
+    }
+    match bare.strip_prefix("clanvi") {
+        Some(number) => format!("nic{number}"),
+        None => bare.strip_prefix("via_").unwrap_or(bare).into(),
+    }
+}
+
+/// The way that a plain name is of.
+fn choose(bare: &str, ways: Vec<Way>) -> Option<Way> {
     if let Some(way) = ways.iter().find(|way| way.interface.name == bare || way.name() == bare) {
         return Some(way.clone());
     }
@@ -55,18 +66,17 @@ fn machine(settings: &Settings) -> String {
 fn open(name: &str) -> Result<Handle, Return> {
     let mut settings = Settings::read(environment).map_err(|problem| lacking(&problem))?;
     // An interface that is named may be used though it is not among the best, unless the user says which to use.
-    let bare = name.strip_prefix("/dev/").unwrap_or(name);
-    let bare = bare.strip_prefix("via_").unwrap_or(bare);
+    let bare = plain(name);
     let there = emp_host::link::interfaces().unwrap_or_default();
     if settings.interfaces.is_empty() && there.iter().any(|one| one.name == bare) {
-        settings.interfaces = vec![bare.into()];
+        settings.interfaces = vec![bare.clone()];
     }
     let ways = ways(&settings);
     if ways.is_empty() {
         return Err(lacking(&"no interface is up that EMP can use (EMP_LINK, EMP_INTERFACE)"));
     }
     let names: Vec<String> = ways.iter().map(Way::name).collect();
-    let way = choose(name, ways).ok_or_else(|| {
+    let way = choose(&bare, ways).ok_or_else(|| {
         wrong(&format!("there is no NIC \"{name}\": there are {}", names.join(", ")))
     })?;
     let host = host_of(&way);
@@ -188,11 +198,11 @@ mod tests {
     #[test]
     fn nics_have_many_names() {
         let ways = vec![way("eth0", Kind::Packet), way("eth1", Kind::Udp)];
-        let chosen = |name| choose(name, ways.clone()).map(|way| way.interface.name);
-        for name in ["", "eth0", "/dev/eth0", "/dev/via_eth0", "via_eth0", "nic0", "/dev/nic0"] {
+        let chosen = |name| choose(&plain(name), ways.clone()).map(|way| way.interface.name);
+        for name in ["", "eth0", "/dev/eth0", "/dev/via_eth0", "via_eth0", "nic0", "/dev/nic0", "/dev/clanvi0", "VINIC", "/dev/via_lo", "via_lo"] {
             assert_eq!(chosen(name).as_deref(), Some("eth0"), "{name}");
         }
-        for name in ["eth1", "nic1", "eth1-udp"] {
+        for name in ["eth1", "nic1", "eth1-udp", "/dev/clanvi1"] {
             assert_eq!(chosen(name).as_deref(), Some("eth1"), "{name}");
         }
         for name in ["eth2", "nic2", "nic", "nic-1", "/dev/"] {

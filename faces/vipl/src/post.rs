@@ -1,6 +1,9 @@
 //! Posting: descriptors become operations of the node, at once or when their turn comes.
 
+use std::ffi::c_int;
+
 use emp_face::handles::Key;
+use emp_face::pointers::store;
 use emp_host::{
     CompletionMode, GetDescriptor, PostError, PutDescriptor, RawSend, ReceiveDescriptor,
     RemoteRegion, SegmentList, Selector, SendDescriptor,
@@ -251,7 +254,7 @@ impl Nic {
         let context = Context { vi: key, side, serial }.pack();
         let status = operation_status(side, work.operation);
         let used = std::mem::take(&mut work.used);
-        let (operation, bytes) = (work.operation, work.bytes());
+        let (operation, bytes) = (work.operation, work.named_bytes());
         let mut owed = None;
         let flushed = || Stage::Ended(Outcome::error(status, FLUSHED_ERROR));
         let ready = match side {
@@ -310,5 +313,23 @@ pub extern "C" fn VipPostRecv(handle: Handle, descriptor: u64, memory: MemHandle
     enter(|| {
         let (nic, key) = owner_of(handle, VI)?;
         nic.post(key, Side::Receive, descriptor, memory)
+    })
+}
+
+/// Not of VIA, but of Giganet's library, which could leave sends in their queue. Here only those wait that there is no room for:
+/// this posts what it can, and says whether any are left.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipPostDeferredSends(
+    handle: Handle,
+    _interrupt: c_int,
+    deferred: *mut c_int,
+) -> Return {
+    enter(|| {
+        let (nic, key) = owner_of(handle, VI)?;
+        nic.glance(|_| None::<()>)?;
+        let held = nic.lock()?.vi(key)?.send.held;
+        // SAFETY: the header's rules: null or valid.
+        unsafe { store(deferred, (held != 0).into()) };
+        Ok(())
     })
 }

@@ -33,12 +33,18 @@ pub fn send_error(status: Status, reliable: bool) -> u32 {
     }
 }
 
-/// How a receive has ended.
-fn received(completion: &Completion) -> Outcome {
+/// What a receive says that has less memory than a message of so many bytes needs, and whose segments name so many: they run
+/// past their region, or are too short.
+pub fn too_short(message: u64, named: u32) -> u32 {
+    if message <= u64::from(named) { PROTECTION_ERROR } else { LENGTH_ERROR }
+}
+
+/// How a receive of so many bytes has ended.
+fn received(completion: &Completion, named: u32) -> Outcome {
     let length = u32::try_from(completion.bytes).unwrap_or(u32::MAX);
     let error = match completion.status {
         Status::Ok => 0,
-        Status::Truncated => LENGTH_ERROR,
+        Status::Truncated => too_short(completion.total_bytes, named),
         Status::Cancelled | Status::EndpointClosed => FLUSHED_ERROR,
         Status::MemoryFault => PROTECTION_ERROR,
         _ => TRANSPORT_ERROR,
@@ -142,7 +148,7 @@ impl Nic {
         *parts -= 1;
         let last = *parts == 0;
         let mut outcome = match context.side {
-            Side::Receive => received(completion),
+            Side::Receive => received(completion, entry.bytes),
             Side::Send => {
                 let error = send_error(completion.status, reliable);
                 if entry.error == 0 {

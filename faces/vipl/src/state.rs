@@ -26,6 +26,8 @@ pub struct State {
     pub activity: u64,
     pub ptags: Table<Ptag>,
     pub next_tag: u32,
+    /// A VI has had the default tag.
+    pub untagged: bool,
     pub regions: Regions,
     pub vis: Table<Vi>,
     pub cqs: Table<Cq>,
@@ -63,6 +65,7 @@ impl State {
             activity: 0,
             ptags: Table::new(PTAGS_MAX),
             next_tag: 1,
+            untagged: false,
             regions: Regions::default(),
             vis: Table::new(VIS_MAX),
             cqs: Table::new(CQS_MAX),

@@ -8,6 +8,7 @@ use emp_host::{ClaimId, PostError, ProbeInfo, ReceiveDescriptor, Selector};
 use crate::abi::*;
 use crate::descriptor::Outcome;
 use crate::nic::{CHANNEL, Nic};
+use crate::progress::too_short;
 use crate::queue::{Context, Side, Stage};
 use crate::state::State;
 
@@ -45,7 +46,7 @@ impl Nic {
         let stage = if found.total_bytes > u64::from(work.bytes()) {
             self.endpoint.discard_raw(claim);
             vi.receive.doomed = true;
-            ended(LENGTH_ERROR)
+            ended(too_short(found.total_bytes, work.named_bytes()))
         } else {
             let context = Context { vi: key, side: Side::Receive, serial }.pack();
             let segments = work.segments.clone();

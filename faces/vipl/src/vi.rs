@@ -1,6 +1,6 @@
 //! VIs: making, asking, changing and destroying them.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use emp_face::handles::Key;
 use emp_face::pointers::{look, store};
@@ -10,7 +10,7 @@ use crate::abi::*;
 use crate::address::{CQ, VI};
 use crate::attributes::check;
 use crate::connecting::Outcome;
-use crate::errors::{enter, lacking};
+use crate::errors::{enter, enter_or_null, enter_silently, lacking};
 use crate::nic::nic;
 use crate::peer::Peering;
 use crate::queue::{Queue, Side};
@@ -42,7 +42,8 @@ pub struct Remote {
 
 pub struct Vi {
     pub attributes: ViAttributes,
-    pub ptag: Key,
+    /// `None`: the NIC's default tag.
+    pub ptag: Option<Key>,
     /// The tag's number.
     pub tag: u32,
     pub send_cq: Option<Key>,
@@ -59,6 +60,8 @@ pub struct Vi {
     /// Whether it is counted among those that are starving, and owing.
     starving: bool,
     owing: bool,
+    /// What the consumer keeps with it (`VipSetUserData`).
+    pub user_data: usize,
     /// Numbers of both queues when the service thread looked last.
     pub seen: (u32, u32),
 }
@@ -66,7 +69,7 @@ pub struct Vi {
 impl Vi {
     fn new(
         attributes: ViAttributes,
-        (ptag, tag): (Key, u32),
+        (ptag, tag): (Option<Key>, u32),
         (send_cq, receive_cq): (Option<Key>, Option<Key>),
     ) -> Self {
         Self {
@@ -84,6 +87,7 @@ impl Vi {
             receive: Queue::default(),
             starving: false,
             owing: false,
+            user_data: 0,
             seen: (0, 0),
         }
     }
@@ -160,9 +164,7 @@ impl State {
         // Nobody can ask about it any more.
         self.events.retain(|event| event.vi != key.handle(VI));
         self.notifies -= vi.send.notify.len() + vi.receive.notify.len();
-        if let Some(tag) = self.ptags.get_mut(vi.ptag) {
-            tag.users -= 1;
-        }
+        self.leave_tag(vi.ptag);
         for cq in [vi.send_cq, vi.receive_cq].into_iter().flatten() {
             if let Some(cq) = self.cqs.get_mut(cq) {
                 cq.users -= 1;
@@ -201,13 +203,14 @@ pub extern "C" fn VipCreateVi(
         let send_cq = optional_cq(&state, send_cq)?;
         let receive_cq = optional_cq(&state, receive_cq)?;
         let (ptag, tag) = check(&mut state, &attributes)?;
+        if ptag.is_none() {
+            nic.let_untagged(&mut state)?;
+        }
         let vi = Vi::new(attributes, (ptag, tag), (send_cq, receive_cq));
         let key = state.vis.insert(vi).map_err(|_| lacking(&"too many VIs"))?;
         let conn = state.new_conn(key);
         state.vi(key)?.conn = conn;
-        if let Some(tag) = state.ptags.get_mut(ptag) {
-            tag.users += 1;
-        }
+        state.use_tag(ptag);
         for cq in [send_cq, receive_cq].into_iter().flatten() {
             if let Some(cq) = state.cqs.get_mut(cq) {
                 cq.users += 1;
@@ -245,16 +248,35 @@ pub extern "C" fn VipSetViAttributes(handle: Handle, attributes: *const ViAttrib
             return Err(Return::INVALID_STATE);
         }
         let (ptag, tag) = check(&mut state, &attributes)?;
+        if ptag.is_none() {
+            nic.let_untagged(&mut state)?;
+        }
         let vi = state.vi(key)?;
         let before = std::mem::replace(&mut vi.ptag, ptag);
         (vi.attributes, vi.tag) = (attributes, tag);
-        for (key, add) in [(ptag, true), (before, false)] {
-            if let Some(tag) = state.ptags.get_mut(key) {
-                tag.users = if add { tag.users + 1 } else { tag.users - 1 };
-            }
-        }
+        state.use_tag(ptag);
+        state.leave_tag(before);
         Ok(())
     })
+}
+
+/// Not of VIA, but of Giganet's library: something of the consumer's that is kept with a VI.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipGetUserData(handle: Handle) -> *mut c_void {
+    enter_or_null(|| {
+        let (nic, key) = owner_of(handle, VI)?;
+        let data = nic.lock()?.vi(key)?.user_data;
+        Ok(std::ptr::with_exposed_provenance_mut(data))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn VipSetUserData(handle: Handle, data: *mut c_void) {
+    enter_silently(|| {
+        let (nic, key) = owner_of(handle, VI)?;
+        nic.lock()?.vi(key)?.user_data = data.expose_provenance();
+        Ok(())
+    });
 }
 
 #[unsafe(no_mangle)]
@@ -313,9 +335,7 @@ mod tests {
             rdma_write: 0,
             rdma_read: 0,
         };
-        // A tag that is not there, as nothing here needs one.
-        let none = Key { place: 0, generation: 0 };
-        let vi = Vi::new(attributes, (none, 0), (None, None));
+        let vi = Vi::new(attributes, (None, 0), (None, None));
         state.vis.insert(vi).ok().expect("there is room")
     }
 

@@ -185,10 +185,10 @@ void test_protection(void)
 /* The end of a write is polled, and nothing is waited for: all of it is there when its last word is. */
 void test_flags(void)
 {
-	enum { SLOTS = 16, STEP = 70000 };
-	static const size_t sizes[] = {8, 64, 1400, 4000, 20000, 65000};
+	enum { SLOTS = 16, STEP = 250000 };
+	static const size_t sizes[] = {8, 64, 1400, 4000, 20000, 70000, 240000};
 	connect_both(VIP_SERVICE_RELIABLE_DELIVERY);
-	for (unsigned round = 1; round <= 24; round++) {
+	for (unsigned round = 1; round <= 42; round++) {
 		size_t size = sizes[round % (sizeof sizes / sizeof *sizes)];
 		VIP_DESCRIPTOR *writes[SLOTS];
 		memset(data(&b, 0), 0, SLOTS * STEP);

@@ -3,6 +3,10 @@
 #include "mx_internals/mx__driver_interface.h"
 #include "mx_internals/mx__fops.h"
 
+#ifndef PRIx64
+#error "programs print by this and include nothing else for it"
+#endif
+
 SIZE(mx_endpoint_t, 8, 8);
 SIZE(mx_request_t, 8, 8);
 SIZE(mx_endpoint_addr_t, 16, 8);

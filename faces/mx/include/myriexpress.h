@@ -11,6 +11,8 @@
 #ifndef MYRIEXPRESS_H
 #define MYRIEXPRESS_H
 
+/* Programs print 64-bit values by its macros and do not include it themselves. */
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 //! Starting a node on one of the machine's ways, and telling it where others are.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -102,6 +102,8 @@ pub struct FaceNode {
     /// Hints that are given when raw frames have not found a node.
     later: Mutex<Vec<(Instant, NodeId, LinkAddress)>>,
     any_later: AtomicBool,
+    /// The port that nobody else may have, where no link takes datagrams.
+    _port: Option<UdpSocket>,
     _unshared: Unshared,
 }
 
@@ -170,6 +172,15 @@ fn open_udp(way: &Way, node: NodeId, port: u16, past_ip: bool) -> Result<UdpLink
     UdpLink::open(&options)
 }
 
+/// Takes a port so that nobody else can, and nothing from it.
+fn hold_port(way: &Way, port: u16) -> Result<UdpSocket, StartError> {
+    let ip = way.ip().unwrap_or(Ipv4Addr::LOCALHOST.into());
+    UdpSocket::bind((ip, port)).map_err(|error| StartError {
+        what: format!("UDP port {port} of {ip} is not to be had: {error}"),
+        code: error.raw_os_error(),
+    })
+}
+
 /// The node's own identity is its number there: so whoever knows the node knows its address. Beside other links it reaches
 /// the processes that are known to be on this machine, and hosts made of namespaces are not.
 fn open_shm(node: NodeId, alone: bool) -> Result<ShmLink, LinkError> {
@@ -212,8 +223,14 @@ impl FaceNode {
             (mac, packet_link) = (Some(address), Some(next_link()));
             builder = builder.link(with_faults(link, fault, node));
         }
-        let (mut udp, mut udp_link) = (None, None);
-        if way.kind != Kind::Shm {
+        let (mut udp, mut udp_link, mut port) = (None, None, None);
+        // Who asks for raw frames gets no second path by datagrams.
+        let only_raw = mac.is_some() && settings.link != LinkWish::Auto;
+        if only_raw && identity.needs_port {
+            let held = hold_port(way, identity.udp_port)?;
+            udp = held.local_addr().ok();
+            port = Some(held);
+        } else if !only_raw && way.kind != Kind::Shm {
             let past_ip = settings.udp_past_ip && settings.link == LinkWish::Auto;
             match open_udp(way, node, identity.udp_port, past_ip) {
                 Ok(link) => {
@@ -229,7 +246,8 @@ impl FaceNode {
         }
         let alone = way.kind == Kind::Shm;
         let mut shm_link = None;
-        if alone || settings.link == LinkWish::Auto {
+        // Raw frames do not reach the processes of this machine.
+        if alone || only_raw || settings.link == LinkWish::Auto {
             match open_shm(node, alone) {
                 Ok(link) => {
                     shm_link = Some(next_link());
@@ -252,6 +270,7 @@ impl FaceNode {
             own_ips: all.into_iter().flat_map(|i| i.addresses).collect(),
             later: Mutex::default(),
             any_later: AtomicBool::new(false),
+            _port: port,
             _unshared: Unshared::new(),
         })
     }
@@ -351,18 +370,47 @@ impl FaceNode {
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
-
     use emp_testing::{Need, skip};
 
     use super::*;
+
+    fn raw_loopback() -> Way {
+        let interface = interfaces().unwrap().into_iter().find(|i| i.loopback && i.up).unwrap();
+        Way { kind: Kind::Packet, interface }
+    }
+
+    #[test]
+    fn who_asks_for_raw_frames_gets_no_datagrams() {
+        for (link, links) in [("packet", &["packet", "shm"][..]), ("auto", &["packet", "udp", "shm"])] {
+            let set = |name: &str| {
+                let (variable, value) = (name.into(), link.into());
+                (name == "LINK").then_some(crate::settings::Set { variable, value })
+            };
+            let settings = Settings::read(set).unwrap();
+            for needs_port in [false, true] {
+                // Any port: what counts is whether there is one.
+                let udp_port = 0;
+                let identity =
+                    Identity { node: NodeId(4712), name: String::new(), udp_port, needs_port };
+                let face = match FaceNode::start(&raw_loopback(), &settings, identity) {
+                    Ok(face) => face,
+                    Err(error) if error.code == Some(libc::EPERM) => {
+                        return skip(Need::Root, "raw frames need CAP_NET_RAW");
+                    }
+                    Err(error) => panic!("{error}"),
+                };
+                let kinds: Vec<_> = face.node.links().iter().map(|link| link.kind).collect();
+                assert_eq!(kinds, links, "{link}");
+                assert_eq!(face.udp.is_some(), needs_port || link == "auto", "{link}");
+            }
+        }
+    }
 
     #[test]
     fn a_node_that_needs_its_port_is_none_without() {
         let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let udp_port = taken.local_addr().unwrap().port();
-        let interface = interfaces().unwrap().into_iter().find(|i| i.loopback && i.up).unwrap();
-        let way = Way { kind: Kind::Packet, interface };
+        let way = raw_loopback();
         let settings = Settings::read(|_| None).unwrap();
         let start = |needs_port| {
             let identity =

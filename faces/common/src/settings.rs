@@ -17,7 +17,7 @@ const TIMEOUT_MAX_MS: u64 = 3_600_000;
 pub const SETTINGS: [(&str, &str); 11] = [
     (
         "LINK",
-        "Links to use: auto, packet (raw Ethernet frames), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (processes of this machine only); auto has shm for the processes of this machine (default: auto)",
+        "Links to use: auto, packet (raw Ethernet frames), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (processes of this machine only); auto has udp beside packet, and shm for the processes of this machine, as packet and xdp have (default: auto)",
     ),
     (
         "INTERFACE",

@@ -381,7 +381,9 @@ mod tests {
 
     #[test]
     fn who_asks_for_raw_frames_gets_no_datagrams() {
-        for (link, links) in [("packet", &["packet", "shm"][..]), ("auto", &["packet", "udp", "shm"])] {
+        for (link, links) in
+            [("packet", &["packet", "shm"][..]), ("auto", &["packet", "udp", "shm"])]
+        {
             let set = |name: &str| {
                 let (variable, value) = (name.into(), link.into());
                 (name == "LINK").then_some(crate::settings::Set { variable, value })

@@ -512,7 +512,9 @@ mod tests {
         regions.remove(handle);
         let next = regions.insert(region(0)).unwrap();
         assert_ne!(next, handle);
-        assert!(!regions.covers((handle, 1000, 1), Some(ptag)) && !regions.covers((0, 1000, 1), None));
+        assert!(
+            !regions.covers((handle, 1000, 1), Some(ptag)) && !regions.covers((0, 1000, 1), None)
+        );
     }
 
     #[test]

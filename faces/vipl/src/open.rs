@@ -199,7 +199,19 @@ mod tests {
     fn nics_have_many_names() {
         let ways = vec![way("eth0", Kind::Packet), way("eth1", Kind::Udp)];
         let chosen = |name| choose(&plain(name), ways.clone()).map(|way| way.interface.name);
-        for name in ["", "eth0", "/dev/eth0", "/dev/via_eth0", "via_eth0", "nic0", "/dev/nic0", "/dev/clanvi0", "VINIC", "/dev/via_lo", "via_lo"] {
+        for name in [
+            "",
+            "eth0",
+            "/dev/eth0",
+            "/dev/via_eth0",
+            "via_eth0",
+            "nic0",
+            "/dev/nic0",
+            "/dev/clanvi0",
+            "VINIC",
+            "/dev/via_lo",
+            "via_lo",
+        ] {
             assert_eq!(chosen(name).as_deref(), Some("eth0"), "{name}");
         }
         for name in ["eth1", "nic1", "eth1-udp", "/dev/clanvi1"] {

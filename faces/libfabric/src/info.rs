@@ -11,6 +11,7 @@ use crate::entry::entry;
 use crate::fabric::Fabric;
 use crate::flags::{Caps, InfoFlags, OpFlags};
 use crate::handle::{Object, down, look};
+use crate::inject::{self, INJECT_BYTES};
 use crate::params;
 use crate::places::Place;
 use emp_face::log;
@@ -50,9 +51,6 @@ pub const TX_FLAGS: OpFlags =
     OpFlags::COMPLETION.with(OpFlags::INJECT).with(OpFlags::COMPLETION_LEVELS);
 pub const RX_FLAGS: OpFlags = OpFlags::COMPLETION.with(OpFlags::MULTI_RECV);
 
-/// Longest message in bytes whose buffer is free at once: what the node copies of any send that leaves at once (`Profile::long_buffered_bytes`),
-/// so that it costs no more than another. MPICH waits for the delivery of what is longer (decision 31).
-pub const INJECT_BYTES: usize = 32 << 10;
 /// What arrives in the order in which it was posted: messages, and atomics.
 const ORDERS: u64 = FI_ORDER_SAS | FI_ORDER_ATOMIC;
 /// Runs of remote memory that one operation names: what MPIs make use of.
@@ -341,7 +339,7 @@ fn build(
     tx.caps = with_initiators(caps).only(TX_CAPS);
     tx.op_flags = hints.tx.map_or(OpFlags::NONE, |hint| hint.op_flags);
     tx.msg_order = ORDERS;
-    tx.inject_size = INJECT_BYTES;
+    tx.inject_size = hints.tx.map_or(0, |hint| hint.inject_size).max(inject::offered());
     tx.size = hints.tx.map_or(0, |hint| hint.size).max(DEPTH);
     tx.iov_limit = hints.tx.map_or(0, |hint| hint.iov_limit).max(IOV_USUAL);
     tx.rma_iov_limit = if caps.has_any(CAPS_REMOTE) { REMOTE_IOV_LIMIT } else { 0 };

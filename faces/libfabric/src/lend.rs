@@ -4,7 +4,8 @@ use emp_host::{CompletionMode, Segment, SegmentList};
 
 use crate::bindings::*;
 use crate::flags::OpFlags;
-use crate::info::{INJECT_BYTES, MESSAGE_BYTES_MAX};
+use crate::info::MESSAGE_BYTES_MAX;
+use crate::inject::INJECT_BYTES;
 use crate::transfer::{EINVAL, segment, segments};
 
 /// Flags by which an operation is told to have ended no sooner than when the peer has it.

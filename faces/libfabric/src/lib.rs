@@ -47,6 +47,7 @@ mod fabric;
 mod flags;
 mod handle;
 mod info;
+mod inject;
 mod lend;
 mod mr;
 mod msg;

@@ -1,7 +1,7 @@
 //! What EMP's tests need of a machine, and what they do where it is missing: they say so where it is seen, and
 //! fail if the tester requires it.
 //!
-//! `EMP_REQUIRE=root,mpi,browser,wasm` names what must be there; `.ci/run` sets it. Scripts ask the same of
+//! `EMP_REQUIRE=root,mpi,browser,wasm,tshark` names what must be there; `.ci/run` sets most of it. Scripts ask the same of
 //! `tools/require`, which this crate's tests hold to the same names.
 
 pub mod faces;
@@ -23,11 +23,13 @@ pub enum Need {
     Browser,
     /// Rust's target without an operating system.
     Wasm,
+    /// Wireshark's `tshark`, which runs the dissector.
+    Tshark,
 }
 
 impl Need {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Root, Self::Mpi, Self::Browser, Self::Wasm];
+    pub const ALL: [Self; 5] = [Self::Root, Self::Mpi, Self::Browser, Self::Wasm, Self::Tshark];
 
     /// Its name in `EMP_REQUIRE`.
     pub fn name(self) -> &'static str {
@@ -36,6 +38,7 @@ impl Need {
             Self::Mpi => "mpi",
             Self::Browser => "browser",
             Self::Wasm => "wasm",
+            Self::Tshark => "tshark",
         }
     }
 }
@@ -60,7 +63,7 @@ pub fn skip(need: Need, why: &str) {
         Ok(false) => {}
         Ok(true) => panic!("{VARIABLE} requires `{}`, but: {why}", need.name()),
         Err(name) => {
-            say(&format!("{VARIABLE}: `{name}` is none of root, mpi, browser, wasm\n"));
+            say(&format!("{VARIABLE}: `{name}` is none of root, mpi, browser, wasm, tshark\n"));
             std::process::exit(2);
         }
     }
@@ -122,7 +125,7 @@ mod tests {
             assert_eq!(unknown.status.code(), Some(2));
             assert_eq!(
                 lines(&unknown),
-                ["EMP_REQUIRE: `rooot` is none of root, mpi, browser, wasm"]
+                ["EMP_REQUIRE: `rooot` is none of root, mpi, browser, wasm, tshark"]
             );
         }
     }
@@ -150,6 +153,9 @@ mod tests {
         assert!(text.contains("EMP_REQUIRE requires `browser`, but: only a try"), "{text}");
         let unknown = inside("browsr");
         assert_eq!(unknown.status.code(), Some(2));
-        assert_eq!(lines(&unknown), ["EMP_REQUIRE: `browsr` is none of root, mpi, browser, wasm"]);
+        assert_eq!(
+            lines(&unknown),
+            ["EMP_REQUIRE: `browsr` is none of root, mpi, browser, wasm, tshark"]
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Describing and starting a node.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::memory::ProcessMemory;
 use crate::node::{Node, NodeInner};
 use crate::outgoing::FRAME_PARTS_MAX;
 use crate::shared::Shared;
-use crate::{guardian, names, path_choice, signals, system, thread_board};
+use crate::{capture, guardian, names, path_choice, signals, system, thread_board};
 
 /// How long a node that is dropped waits for acknowledgements unless said otherwise: long enough for a few
 /// retransmissions at their slowest, short enough for a program's end.
@@ -43,6 +44,7 @@ pub struct NodeBuilder {
     links: Vec<ChosenLink>,
     auto_links: Option<AutoLinks>,
     paths: Paths,
+    capture: Option<PathBuf>,
     log: Option<Log>,
     notices: Option<Log>,
 }
@@ -74,6 +76,7 @@ impl Default for NodeBuilder {
             links: Vec::new(),
             auto_links: None,
             paths: Paths::default(),
+            capture: None,
             log: None,
             notices: None,
         }
@@ -173,6 +176,15 @@ impl NodeBuilder {
         self
     }
 
+    /// Writes every frame that the node's links send and receive to a pcapng file, with what the firmware made of those that it did not
+    /// take; `%p` in the name is the process's number. Nodes of this process that name the same file share it. At most
+    /// [`CAPTURE_BYTES`](emp_link::CAPTURE_BYTES); it costs each frame some microseconds. If it cannot be written, a line of the log
+    /// says so, and the node runs without. Default: what `EMP_CAPTURE` says.
+    pub fn capture(mut self, file: impl Into<PathBuf>) -> Self {
+        self.capture = Some(file.into());
+        self
+    }
+
     /// Is given a line for each choice that is made, for each peer that is met or says goodbye, and with what was counted when
     /// the node is closed. `EMP_LOG=info` writes the same lines to standard error. Must not call the node, which is locked
     /// meanwhile.
@@ -252,6 +264,7 @@ impl NodeBuilder {
         let frame_bytes_max =
             capabilities.iter().map(|link| link.frame_bytes_max).max().unwrap_or(0);
         let peers = links.iter().map(|link| link.peer_memory()).collect();
+        let links = captured(links, self.capture.or_else(capture::asked_for), &journal);
         // SAFETY: every segment that the firmware will see comes from posts of the core (`Core::post_send` and its kin),
         // which ask their callers for what the module's invariant asks for, or from an exported region, which keeps it.
         let memory = unsafe { ProcessMemory::new(peers) };
@@ -276,6 +289,22 @@ impl NodeBuilder {
         };
         start_thread(&node, self.board)?;
         Ok(Node { inner: Arc::new(node) })
+    }
+}
+
+/// The links with a capture around each, if one is wanted and can be had.
+fn captured(
+    links: Vec<Box<dyn Link>>,
+    file: Option<PathBuf>,
+    journal: &Journal,
+) -> Vec<Box<dyn Link>> {
+    let Some(file) = file else { return links };
+    match capture::open(&file) {
+        Ok(file) => links.into_iter().map(|link| capture::of(link, &file)).collect(),
+        Err(problem) => {
+            journal.say(Level::Error, &problem);
+            links
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use emp_firmware::{Arriving, Firmware, Landing, LinkIndex, Span, Time};
 use emp_link::{FrameSink, Head, LinkAddress, Train};
 
+use crate::capture;
 use crate::clock;
 use crate::memory::{self, ProcessMemory};
 
@@ -54,6 +55,12 @@ impl FrameSink for Incoming<'_> {
     #[inline]
     fn frame(&mut self, frame: &[u8], from: &LinkAddress) {
         self.firmware.handle_frame(self.now, self.link, *from, frame, self.memory);
+    }
+
+    fn judge(&mut self, frame: &[u8], from: &LinkAddress, verdict: &mut String) {
+        let before = self.firmware.counters();
+        self.frame(frame, from);
+        capture::add_verdict(verdict, &before, &self.firmware.counters());
     }
 
     fn asks_what_waited(&self) -> bool {

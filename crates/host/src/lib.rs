@@ -126,6 +126,7 @@ mod blocking;
 mod board;
 mod buffer;
 mod builder;
+mod capture;
 mod claim;
 mod clock;
 mod closing;

@@ -22,6 +22,7 @@ mod sim;
 mod sink;
 mod stamps;
 mod system;
+mod tap;
 mod udp;
 mod xdp;
 
@@ -32,7 +33,7 @@ use std::time::Duration;
 
 use emp_wire::{DESTINATION_TAG_OFFSET, TAG_EVERYONE};
 
-pub use capture::{CAPTURE_BYTES, CaptureLink};
+pub use capture::{CAPTURE_BYTES, CaptureFile, CaptureLink, Captured, Direction, Pcapng, Target};
 pub use condition::Condition;
 pub use emp_wire::LinkAddress;
 pub use fault::{FaultCounters, FaultLink, FaultPlan, FaultPlanError};
@@ -41,6 +42,7 @@ pub use packet::{PacketLink, PacketOptions, PacketSender};
 pub use shm::{PeerMemory, PeerMemoryError, ShmLink, ShmOptions};
 pub use sim::{Fabric, SimLink};
 pub use sink::{FrameSink, Head, Train};
+pub use tap::{Seen, TAP_PORTS_MAX, Tap, TapOptions};
 pub use udp::{UdpLink, UdpOptions};
 pub use xdp::{XdpLink, XdpMode, XdpOptions};
 

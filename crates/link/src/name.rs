@@ -25,6 +25,14 @@ impl RawName {
         Self { zeros: [0; size_of::<libc::sockaddr_in6>()] }
     }
 
+    /// Whether this is the name of a frame that this machine sends, as a packet socket tells.
+    pub(crate) fn is_outgoing(&self) -> bool {
+        // SAFETY: see the module's invariant.
+        let packet = unsafe { &self.packet };
+        libc::c_int::from(packet.sll_family) == libc::AF_PACKET
+            && packet.sll_pkttype == libc::PACKET_OUTGOING
+    }
+
     /// The address, if it is of a family that the links know.
     #[inline]
     pub(crate) fn decode(&self) -> Option<SocketAddr> {

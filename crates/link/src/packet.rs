@@ -10,6 +10,7 @@ mod sender;
 mod table;
 
 pub use open::PacketOptions;
+pub(crate) use open::refused;
 pub use sender::PacketSender;
 
 use std::io;

@@ -43,6 +43,12 @@ pub trait FrameSink {
     /// Takes one frame.
     fn frame(&mut self, frame: &[u8], from: &LinkAddress);
 
+    /// As [`frame`](Self::frame), for captures: adds to `verdict` what became of the frame, if that is not that it was taken.
+    fn judge(&mut self, frame: &[u8], from: &LinkAddress, verdict: &mut String) {
+        let _ = verdict;
+        self.frame(frame, from);
+    }
+
     /// May take frames at the front of a train that was fetched in one piece: `frame_bytes` each, only the last perhaps shorter.
     /// Returns how many bytes of it these are, whole frames; what is left comes by [`frame`](Self::frame), or is offered again.
     fn train(&mut self, train: &[u8], frame_bytes: usize, from: &LinkAddress) -> usize {

@@ -171,6 +171,26 @@ pub(crate) fn send_to(fd: BorrowedFd<'_>, bytes: &[u8], to: &SocketName) -> io::
     })
 }
 
+/// Receives one datagram without blocking, and tells who it came from. Gives its whole length, which may be more than the buffer's.
+pub(crate) fn receive_from(
+    fd: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    from: &mut RawName,
+) -> io::Result<usize> {
+    let mut length = size_of::<RawName>() as libc::socklen_t;
+    // SAFETY: see the module's invariant; the kernel writes a socket address or a part of one.
+    counted(unsafe {
+        libc::recvfrom(
+            fd.as_raw_fd(),
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+            libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+            from_mut(from).cast(),
+            &raw mut length,
+        ) as libc::c_long
+    })
+}
+
 /// Sends one gathered message, without blocking.
 ///
 /// # Safety

@@ -99,7 +99,7 @@ fn ring_shape(options: &PacketOptions, mtu: usize) -> RingShape {
     RingShape::new(options.ring_bytes.unwrap_or(default), frame_bytes)
 }
 
-pub(super) fn refused(link: &str, step: &str, error: io::Error) -> LinkError {
+pub(crate) fn refused(link: &str, step: &str, error: io::Error) -> LinkError {
     let privilege = matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
     let advice = match error.raw_os_error() {
         _ if privilege => {

@@ -10,7 +10,7 @@ BUILT ?= $(or $(CARGO_TARGET_DIR),target)/release
 TESTED ?= $(or $(CARGO_TARGET_DIR),target)/debug
 SEEDS ?= 0..2000
 
-.PHONY: all demo test requirements test-mpi test-mpi-full test-mpi-endurance test-libfabric test-fabtests test-cards fuzz mutants loom bench sim lint install install-built deps browser wasm deps-mpi deps-cards clean
+.PHONY: all book demo test requirements test-mpi test-mpi-full test-mpi-endurance test-libfabric test-fabtests test-cards fuzz mutants loom bench sim lint install install-built uninstall deb test-packages test-dissector deps browser wasm deps-mpi deps-packages deps-cards clean
 
 all: export EMP_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 all: deps
@@ -27,7 +27,7 @@ test: requirements deps browser lint loom fuzz
 	$(TESTED)/emp sim --fresh 1000
 	$(MAKE) test-mpi MPI_TESTS="$(MPI_TESTS_QUICK)"
 
-## EMP_REQUIRE=root,mpi,browser,wasm names what must be there: tests that are skipped for lack of it then fail.
+## EMP_REQUIRE=root,mpi,browser,wasm,tshark names what must be there: tests that are skipped for lack of it then fail.
 requirements:
 	@tools/require
 
@@ -69,6 +69,10 @@ test-fabtests: deps
 	$(CARGO) build -p emp-cli -p emp-fi --locked
 	tests/fabtests/run --tests $(FABTESTS) --built $(TESTED) $(FABTESTS_ARGS)
 
+## Wireshark's dissector, by tshark: every field of every test vector, 10,000 mutated frames. Three minutes, most of it for mutants.
+test-dissector: deps-packages
+	tests/dissector/check.py $(DISSECTOR_ARGS)
+
 ## Two emulated machines with Debian's kernel, a cable and real cards' drivers; needs root. CARDS="--card e1000e --only udp" is
 ## a part of it. Some 10 minutes on two quiet cores; not part of `make test`.
 test-cards: deps-cards
@@ -101,6 +105,7 @@ lint: deps wasm
 	@CARGO=$(CARGO) tools/check-portable
 	@tools/check-spec
 	@tools/check-floors
+	@tools/check-book
 	@tests/vectors/make.py --check
 	@! grep -rn "crate::bench" crates/cli/src/report crates/cli/src/measured
 	$(CARGO) check --locked --manifest-path fuzz/Cargo.toml --target-dir $(BUILT)/../fuzz
@@ -109,23 +114,38 @@ lint: deps wasm
 bench: all
 	$(BUILT)/emp bench bars --lab
 
+## The guide as one book, in target/book; needs mdBook (cargo install mdbook).
+book:
+	tools/check-book --build
+
 ## More seeds of the simulator than the tests run: make sim SEEDS=0..100000
 sim: all
 	$(BUILT)/emp sim --seeds $(SEEDS)
 
-## The program, the libfabric provider where each libfabric looks for it (as far as PREFIX permits), the MX, VMMC and VIPL libraries
-## with their headers and tools, the documents.
+## The program with manuals and completions, the libfabric provider where each libfabric looks for it (as far as PREFIX permits), the MX,
+## VMMC and VIPL libraries with their headers and tools, the documents.
 install: all install-built
 
 ## The same with what is built already, in $(BUILT).
 install-built:
-	install -Dm755 $(BUILT)/emp $(DESTDIR)$(PREFIX)/bin/emp
-	$(BUILT)/emp install-provider --prefix $(PREFIX) $(if $(DESTDIR),--destdir $(DESTDIR))
-	faces/mx/install $(BUILT) $(PREFIX) $(DESTDIR)
-	faces/vmmc/install $(BUILT) $(PREFIX) $(DESTDIR)
-	faces/vipl/install $(BUILT) $(PREFIX) $(DESTDIR)
-	for document in README.md SPEC.md ARCHITECTURE.md; do \
-		install -Dm644 $$document $(DESTDIR)$(PREFIX)/share/doc/emp/$$document || exit 1; done
+	@tools/install-built $(BUILT) $(PREFIX) $(DESTDIR)
+
+## Removes what `make install` with the same PREFIX has put there.
+uninstall:
+	@tools/uninstall $(PREFIX) $(DESTDIR)
+
+## Debian packages, in target/packages: emp, libemp-fi, libmyriexpress0, libvipl0, libvmmc0, those for development. Built with this
+## user's cargo and its registry, in a copy of the sources. Some minutes.
+deb: deps-packages
+	tools/build-packages $(PACKAGES)
+
+PACKAGES ?= $(dir $(BUILT))packages
+
+## Of these packages: lintian, two builds compared, installing and purging, `emp demo` and an MPI program in a bare Debian 12; root.
+## What debian/ needs is not what `make test` needs, so that does without. PACKAGES_TESTS="lintian purge" is a part of it.
+PACKAGES_TESTS ?=
+test-packages: deb
+	tests/packages/run $(PACKAGES) $(PACKAGES_TESTS)
 
 ## A linker and libc headers for Rust, and `ip` for the labs of namespaces.
 deps:
@@ -142,6 +162,10 @@ wasm:
 ## And Open MPI with what is run on it, from Debian; MPICH comes into a Python environment of its own.
 deps-mpi: deps
 	@tools/install-deps mpi
+
+## And what packages are built and looked at with.
+deps-packages: deps
+	@tools/install-deps packages
 
 ## And an emulator, with what is in its guests.
 deps-cards: deps

@@ -1,8 +1,8 @@
 //! Linker arguments of the shared object.
 
 fn main() {
-    // The name that programs linked with Myricom's library look for: it has no version.
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmyriexpress.so");
+    // Programs linked with Myricom's library look for libmyriexpress.so, which installations link to this.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmyriexpress.so.0");
     // Threads and thread-local data of a node may outlive a `dlclose`: the code must stay mapped.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,7 +1,7 @@
 //! Linker arguments of the shared object.
 
 fn main() {
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libvmmc.so");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libvmmc.so.0");
     // Threads and thread-local data of a node may outlive a `dlclose`: the code must stay mapped.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,9 +1,12 @@
 //! The `emp` program: one subcommand a module, each with `Args` and `run(Args)`.
 
 mod bench;
+mod borrowed;
+mod capture;
 mod demo;
 mod doctor;
 mod error;
+mod generate;
 mod lab;
 mod measured;
 mod mpi;
@@ -36,12 +39,16 @@ enum Command {
     /// Show what this machine allows and which link `auto` will take.
     Doctor(doctor::Args),
     MpiEnv(mpi::EnvArgs),
+    Capture(capture::Args),
     /// Put the libfabric provider where libfabric looks: for `make install`.
     #[command(hide = true)]
     InstallProvider(mpi::InstallArgs),
     /// Load a libfabric and say which providers it has.
     #[command(hide = true)]
     FiProbe(mpi::ProbeArgs),
+    /// Make manual pages and completions: for `make install` and packages.
+    #[command(hide = true)]
+    Generate(generate::Args),
 }
 
 fn dispatch(command: Command) -> anyhow::Result<()> {
@@ -51,9 +58,11 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Capture(args) => capture::run(&args),
         Command::MpiEnv(args) => mpi::run_env(&args),
         Command::InstallProvider(args) => mpi::run_install(&args),
         Command::FiProbe(args) => mpi::run_probe(&args),
+        Command::Generate(args) => generate::run(&args, with_negative_numbers(Cli::command())),
     }
 }
 

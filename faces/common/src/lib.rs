@@ -3,7 +3,7 @@
 //! A face is a C library with the functions of its interface. Each call enters by the [`boundary`], finds its objects by
 //! [`handles`], each of which it has [pinned](pins) meanwhile (or, where the interface makes C look into them, by pointers: [`pointers`]), and posts to an endpoint of a
 //! node, which was started by [`node`] on one of the machine's [`ways`] as the user's [`settings`] have it; where interfaces
-//! name peers by numbers, [`machines`] says who that is. Operations wait in [`slots`]; threads wait by [`waiting`]. `docs/guide/faces.md` shows how a face is made of these.
+//! name peers by numbers, [`machines`] says who that is. Operations wait in [`slots`]; threads wait by [`waiting`]. `docs/guide/making-a-face.md` shows how a face is made of these.
 
 #![warn(missing_docs)]
 

@@ -208,6 +208,9 @@ impl FaceNode {
             .board(Board::Inline { guardian: true })
             .linger(settings.linger)
             .wait_mode(settings.wait);
+        if let Some(file) = &settings.capture {
+            builder = builder.capture(file);
+        }
         if log::takes_lines_of_nodes() {
             builder = builder.log(log::inform).notices(log::warn);
         }

@@ -1,5 +1,6 @@
-//! What users can set: `EMP_…` in the environment, the same for all faces (`docs/guide/faces.md`).
+//! What users can set: `EMP_…` in the environment, the same for all faces (`docs/guide/settings.md`).
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use emp_host::{Integrity, Profile, Span, WaitMode};
@@ -14,7 +15,7 @@ const TIMEOUT_MIN_MS: u64 = 50;
 const TIMEOUT_MAX_MS: u64 = 3_600_000;
 
 /// What there is to set: the name without `EMP_`, and what it does.
-pub const SETTINGS: [(&str, &str); 11] = [
+pub const SETTINGS: [(&str, &str); 12] = [
     (
         "LINK",
         "Links to use: auto, packet (raw Ethernet frames), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (processes of this machine only); auto has udp beside packet, and shm for the processes of this machine, as packet and xdp have (default: auto)",
@@ -46,6 +47,10 @@ pub const SETTINGS: [(&str, &str); 11] = [
     (
         "UDP_PAST_IP",
         "Whether frames longer than the MTU leave past the kernel's IP layer where links are auto, by a packet socket, if this process may open one: on or off (default: on)",
+    ),
+    (
+        "CAPTURE",
+        "File that takes every frame that is sent and received, with what became of it, as pcapng; %p is the process's number (default: none)",
     ),
 ];
 
@@ -83,6 +88,8 @@ pub struct Settings {
     pub wait: WaitMode,
     /// Long frames may leave past IP.
     pub udp_past_ip: bool,
+    /// The file of a capture.
+    pub capture: Option<PathBuf>,
 }
 
 /// A value that was set: by which variable, and to what.
@@ -116,6 +123,7 @@ impl Settings {
         });
         let linger = number(look("LINGER"), "milliseconds")?;
         let name = text("NAME").trim().to_owned();
+        let capture = look("CAPTURE").filter(|set| !set.value.is_empty());
         Ok(Self {
             link: link(look("LINK"))?,
             interfaces: interfaces.map(Into::into).collect(),
@@ -125,6 +133,7 @@ impl Settings {
             linger: linger.map_or(LINGER_DEFAULT, Duration::from_millis),
             wait: wait(look("WAIT"))?,
             udp_past_ip: one_of(look("UDP_PAST_IP"), &[("on", true), ("off", false)], true)?,
+            capture: capture.map(|set| set.value.into()),
         })
     }
 }

@@ -185,6 +185,7 @@ mod tests {
             linger,
             wait: emp_host::WaitMode::default(),
             udp_past_ip: true,
+            capture: None,
         }
     }
 

@@ -59,6 +59,22 @@ mod tests {
         assert_eq!(with(c"name", "ann").unwrap().name, None);
     }
 
+    /// The one table of all faces, which the book and emp(7) have.
+    #[test]
+    fn the_guide_has_each_setting_by_both_names() {
+        let guide = include_str!("../../../docs/guide/settings.md");
+        let named = |name: &str| format!("`{}`", name.to_uppercase());
+        for (setting, _) in SETTINGS {
+            let row = format!("\n| {}", named(&format!("emp_{setting}")));
+            let line = guide.split_once(&row).map(|(_, rest)| rest.lines().next().unwrap_or(""));
+            let line = line.unwrap_or_else(|| panic!("settings.md has no row of EMP_{setting}"));
+            if let Some(name) = parameter_name(setting) {
+                let name = named(&format!("fi_emp_{}", name.to_string_lossy()));
+                assert!(line.contains(&name), "settings.md does not say {name}");
+            }
+        }
+    }
+
     #[test]
     fn mistakes_name_the_variable() {
         for (name, variable) in [

@@ -39,6 +39,7 @@ pub use pair::{MTU_DEFAULT, Pair};
 pub use pattern::{Work, measure_sizes};
 pub use progress::Progress;
 pub use session::Session;
+pub use sizes::parse_one as parse_size;
 pub use subject::Named;
 pub use verify_run::{outcome as verify_outcome, plan as verify_plan};
 

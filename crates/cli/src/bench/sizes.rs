@@ -32,7 +32,8 @@ fn push(sizes: &mut Vec<usize>, size: usize) {
     }
 }
 
-fn parse_one(text: &str) -> anyhow::Result<usize> {
+/// Reads one size.
+pub fn parse_one(text: &str) -> anyhow::Result<usize> {
     let (digits, unit) = match text.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&text[..at], 1usize << 10),
         Some((at, 'm' | 'M')) => (&text[..at], 1 << 20),

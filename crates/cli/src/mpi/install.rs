@@ -1,7 +1,7 @@
 //! Putting the provider where libfabric looks: what `make install` calls.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -20,6 +20,9 @@ pub struct Args {
     /// A root to put in front of every path that is written, for those who make packages.
     #[arg(long)]
     destdir: Option<PathBuf>,
+    /// A file that is told of each file that is written, a line each: what `make uninstall` removes.
+    #[arg(long)]
+    manifest: Option<PathBuf>,
     /// The libfabrics to install for [default: those that programs of this machine load].
     #[arg(long)]
     libfabric: Vec<PathBuf>,
@@ -38,6 +41,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         _ => path.to_owned(),
     };
     put(&built, &rooted(&own))?;
+    let mut written = vec![own.clone()];
     let mut report = format!("{}\n", own.display());
     let libraries =
         if args.libfabric.is_empty() { library::of_system() } else { args.libfabric.clone() };
@@ -45,30 +49,41 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let Some(answer) = library::ask(library, &[]) else { continue };
         let places = library::places(library, answer.version);
         let (major, minor) = answer.version;
-        let how = announce(&places, &args.prefix, &own, &built, &rooted)?;
+        let (how, file) = announce(&places, &args.prefix, &own, &built, &rooted)?;
+        written.extend(file);
         report += &format!("libfabric {major}.{minor} ({}): {how}\n", library.display());
+    }
+    if let Some(manifest) = &args.manifest {
+        note(manifest, &written).with_context(|| manifest.display().to_string())?;
     }
     print(&report)
 }
 
-/// Makes one libfabric find the provider without a variable, if that is possible inside the prefix.
+/// Adds files to those that a manifest names.
+fn note(manifest: &Path, written: &[PathBuf]) -> std::io::Result<()> {
+    let mut file = fs::OpenOptions::new().create(true).append(true).open(manifest)?;
+    written.iter().try_for_each(|path| writeln!(file, "{}", path.display()))
+}
+
+/// Makes one libfabric find the provider without a variable, if that is possible inside the prefix: how, and the file that was
+/// written for it.
 fn announce(
     places: &Places,
     prefix: &Path,
     own: &Path,
     built: &Path,
     rooted: &impl Fn(&Path) -> PathBuf,
-) -> anyhow::Result<String> {
+) -> anyhow::Result<(String, Option<PathBuf>)> {
     if let Some(directory) = &places.directory {
         let there = directory.join(FILE);
         if there == own {
-            return Ok("finds it there by itself".to_owned());
+            return Ok(("finds it there by itself".to_owned(), None));
         }
         // `/usr/local` is not the distribution's, though it begins with `/usr`.
         let foreign = directory.starts_with("/usr/local") != prefix.starts_with("/usr/local");
         if directory.starts_with(prefix) && !foreign {
             put(built, &rooted(&there))?;
-            return Ok(format!("finds it in {}", directory.display()));
+            return Ok((format!("finds it in {}", directory.display()), Some(there)));
         }
     }
     if let Some(file) = &places.file
@@ -77,12 +92,13 @@ fn announce(
     {
         let text = format!("FI_PROVIDER_PATH=+{}\n", own.display());
         fs::write(rooted(file), text).with_context(|| rooted(file).display().to_string())?;
-        return Ok(format!("is told by {}", file.display()));
+        return Ok((format!("is told by {}", file.display()), Some(file.clone())));
     }
     let directory = own.parent().unwrap_or(own).display();
-    Ok(format!(
+    let how = format!(
         "finds it with FI_PROVIDER_PATH={directory}; `emp mpi-env` shows all that an MPI needs"
-    ))
+    );
+    Ok((how, None))
 }
 
 /// Copies a file into its place, so that whoever has the old one loaded keeps it.
@@ -115,7 +131,7 @@ mod tests {
         let rooted = |path: &Path| root.path().join(path.strip_prefix("/").unwrap());
         let announce = |places: &Places, prefix: &str| {
             let own = Path::new(prefix).join("lib/libfabric").join(FILE);
-            announce(places, Path::new(prefix), &own, &built, &rooted).unwrap()
+            announce(places, Path::new(prefix), &own, &built, &rooted).unwrap().0
         };
         let debian = places("/usr/lib/x86/libfabric", None);
         assert!(announce(&debian, "/usr").contains("/usr/lib/x86/libfabric"));

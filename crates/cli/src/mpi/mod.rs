@@ -20,7 +20,7 @@ pub use library::refusal;
 pub use linked::mismatch;
 pub use obstacles::{inspect as findings, program as findings_of};
 pub use probe::{Args as ProbeArgs, run as run_probe};
-pub use provider::{directory as provider_directory, file as provider_file};
+pub use provider::{LIBRARIES, directory as provider_directory, file as provider_file};
 pub use settings::{Settings, Transport};
 
 use std::fmt;

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::borrowed;
 use crate::error::print;
 
 /// The name of the hidden subcommand.
@@ -80,6 +81,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn ask(args: &Args) -> anyhow::Result<Answer> {
+    // Who starts this chooses the library, and programs of MPIs have no capability of `emp`'s either.
+    borrowed::give_back()?;
     let path = CString::new(args.library.as_os_str().as_bytes())?;
     // SAFETY: the path ends with a zero. The library's initialisers run; see the module's first lines.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };

@@ -11,6 +11,16 @@ pub const FILE: &str = "libemp-fi.so";
 /// The name it is built under, which libfabric takes too: it looks at the end of a name only.
 const BUILT: &str = "libemp_fi.so";
 
+/// From the directory of programs to those of libraries: `make install` fills the first, Debian's packages the second.
+pub const LIBRARIES: [&str; 2] = [
+    "../lib",
+    if cfg!(target_arch = "x86_64") {
+        "../lib/x86_64-linux-gnu"
+    } else {
+        "../lib/aarch64-linux-gnu"
+    },
+];
+
 /// The directory to name in FI_PROVIDER_PATH: one that the user names there already, else where this program was
 /// installed or built.
 pub fn directory() -> anyhow::Result<PathBuf> {
@@ -63,7 +73,7 @@ fn candidates(named: &str, program: Option<&Path>) -> Vec<PathBuf> {
         })
         .collect();
     if let Some(directory) = program.and_then(Path::parent) {
-        all.push(directory.join("../lib/libfabric"));
+        all.extend(LIBRARIES.map(|place| directory.join(place).join("libfabric")));
         all.push(directory.to_owned());
     }
     all
@@ -76,8 +86,9 @@ mod tests {
     #[test]
     fn the_users_own_directory_comes_before_ours() {
         let found = candidates("@/a:+/b/libemp-fi.so::/c", Some(Path::new("/usr/bin/emp")));
-        let wanted = ["/a", "/b", "/c", "/usr/bin/../lib/libfabric", "/usr/bin"].map(PathBuf::from);
-        assert_eq!(found, wanted);
+        let multiarch = format!("/usr/bin/{}/libfabric", LIBRARIES[1]);
+        let wanted = ["/a", "/b", "/c", "/usr/bin/../lib/libfabric", &multiarch, "/usr/bin"];
+        assert_eq!(found, wanted.map(PathBuf::from));
     }
 
     #[test]

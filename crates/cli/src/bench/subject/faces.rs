@@ -20,7 +20,7 @@ use crate::bench::control::Card;
 use crate::bench::job::{Job, LinkChoice, Measure, Pattern};
 use crate::bench::patience::Patience;
 use crate::measured::{FACES, face_title};
-use crate::mpi;
+use crate::{borrowed, mpi};
 
 /// What opens an end of a library in a file, on an interface.
 type Open = fn(&Path, &str) -> anyhow::Result<Box<dyn Port>>;
@@ -98,6 +98,11 @@ impl Face {
                 place.own
             );
         }
+        if borrowed::there() {
+            bail_user!(
+                "this program has capabilities that its user has not, and loads no libraries with them: run `emp` as root"
+            );
+        }
         let port = open(&self.file()?, &place.interface.name)?;
         Ok(Box::new(FaceOpening { port, link, title: face_title(self.name) }))
     }
@@ -105,12 +110,12 @@ impl Face {
     /// The library.
     fn file(&self) -> anyhow::Result<PathBuf> {
         let How::Library(file, _) = self.how else { return mpi::provider_file() };
-        // Beside this program in a build; installed, they are in two directories.
+        // Beside this program in a build; installed, it is in another directory, by the name that has a version.
         let program = std::env::current_exe().context("this program has a place")?;
         let directory = program.parent().context("a file is in a directory")?;
-        let places = [directory.to_owned(), directory.join("../lib")];
-        let found = places.map(|place| place.join(file));
-        let Some(file) = found.into_iter().find(|file| file.is_file()) else {
+        let installed = mpi::LIBRARIES.map(|place| directory.join(place).join(format!("{file}.0")));
+        let mut places = std::iter::once(directory.join(file)).chain(installed);
+        let Some(file) = places.find(|file| file.is_file()) else {
             bail_user!("{file} is not beside this program; `make install` puts it there");
         };
         Ok(file)

@@ -1,0 +1,102 @@
+//! `emp capture` looks on while others talk, bounds what it writes, and says in one line what it could not do.
+
+mod lab_support;
+
+use std::fs;
+
+use lab_support::*;
+
+/// Two ends talk on a loopback of their own; one capture ends by itself, another finds its disk full.
+const SCRIPT: &str = r#"
+    set -eu
+    emp=$1 place=$2
+    ip link set lo up
+    mount -t tmpfs -o size=64k none "$place/full"
+    "$emp" capture -i lo --any-port --frames 150 --seconds 60 "$place/lo.pcapng" >"$place/lo.said" & first=$!
+    status=0
+    { "$emp" capture -i lo --any-port --seconds 60 "$place/full/x.pcapng" 2>"$place/full.said" || echo $? >"$place/full.status"; } & second=$!
+    "$emp" capture -i lo --any-port --limit 20K --seconds 60 "$place/limit.pcapng" >"$place/limit.said" & third=$!
+    "$emp" capture -i lo --port 9 --seconds 3 "$place/other.pcapng" >"$place/other.said" & fourth=$!
+    until [ -s "$place/lo.pcapng" ] && [ -s "$place/full/x.pcapng" ] && [ -s "$place/limit.pcapng" ] && [ -s "$place/other.pcapng" ]; do sleep 0.05; done
+    "$emp" bench listen >/dev/null 2>&1 & listener=$!
+    tries=0
+    until "$emp" bench pingpong 127.0.0.1 --link udp --sizes 1000 >"$place/bench.said" 2>&1; do
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || { cat "$place/bench.said" >&2; exit 1; }
+        sleep 0.1
+    done
+    kill $listener
+    wait $first $second $third $fourth
+    cp "$place/full/x.pcapng" "$place/full.pcapng"
+"#;
+
+/// Packets of a capture, which ends with a whole block.
+fn packets(mut file: &[u8]) -> usize {
+    let mut count = 0;
+    while !file.is_empty() {
+        let word = |at: usize| u32::from_le_bytes(*file[at..].first_chunk().unwrap());
+        let length = word(4) as usize;
+        assert_eq!(word(length - 4) as usize, length, "both lengths of a block agree");
+        count += usize::from(word(0) == 6);
+        file = &file[length..];
+    }
+    count
+}
+
+#[test]
+fn it_looks_on_within_its_bounds() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::create_dir(path("full")).unwrap();
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--net", "--mount", "sh", "-c", SCRIPT, "sh", env!("CARGO_BIN_EXE_emp")]);
+    succeed(command.arg(directory.path()));
+    let said = |name: &str| fs::read_to_string(path(name)).unwrap();
+    let file = |name: &str| fs::read(path(name)).unwrap();
+
+    assert!(said("lo.said").contains("lo.pcapng: 150 frames, "), "{}", said("lo.said"));
+    assert!(said("lo.said").contains("the kernel dropped 0"), "{}", said("lo.said"));
+    assert_eq!(packets(&file("lo.pcapng")), 150);
+
+    let full = said("full.said");
+    assert!(full.contains("No space left on device") && full.lines().count() == 1, "{full}");
+    assert_eq!(said("full.status").trim(), "1");
+    assert!((10..1000).contains(&packets(&file("full.pcapng"))), "whole frames up to the end");
+
+    assert!(said("limit.said").contains("it is full (20480 bytes"), "{}", said("limit.said"));
+    assert!(file("limit.pcapng").len() <= 20480 && packets(&file("limit.pcapng")) > 5);
+    assert!(said("other.said").contains(": 0 frames"), "{}", said("other.said"));
+
+    let check = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/dissector/check.py");
+    let mut check = std::process::Command::new(check);
+    check.args(["--mutants", "0"]).arg(path("lo.pcapng"));
+    if std::process::Command::new("tshark").arg("--version").output().is_err() {
+        return skip(Need::Tshark, "tshark is not installed");
+    }
+    assert!(succeed(&mut check).contains("150 frames of"));
+}
+
+#[test]
+fn mistakes_are_one_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("x.pcapng");
+    let file = file.to_str().unwrap();
+    for (arguments, word) in [
+        (&["--interface", "nosuch", file][..], "no such interface"),
+        (&["--interface", "lo", "--node", "0xzz", file], "--node 0xzz"),
+        (&["--interface", "lo", "--ethertype", "12", file], "EtherType"),
+        (&["--interface", "lo", "--limit", "0", file], "size `0`"),
+        (&["--interface", "lo", "--port", "1", "--any-port", file], "--any-port"),
+        (&[file], "--interface"),
+    ] {
+        let line = mistake(emp(&["capture"]).args(arguments));
+        assert!(line.contains(word), "{line}");
+    }
+    if is_root() {
+        let line = mistake(emp(&["capture", "-i", "lo"]).arg("/nowhere/x.pcapng"));
+        assert!(line.contains("/nowhere/x.pcapng: No such file"), "{line}");
+    }
+}

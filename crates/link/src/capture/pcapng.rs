@@ -2,7 +2,7 @@
 //! announces.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -62,6 +62,7 @@ pub trait Target: Write {
 impl Target for File {
     fn cut(&mut self, bytes: u64) {
         let _ = self.set_len(bytes);
+        let _ = self.seek(SeekFrom::Start(bytes));
     }
 }
 
@@ -176,20 +177,41 @@ impl<W: Target> Pcapng<W> {
         match self.target.write_all(&self.collected).and_then(|()| self.target.flush()) {
             Ok(()) => self.written += self.collected.len() as u64,
             Err(error) => {
-                // A torn block would make all of it unreadable.
-                self.target.cut(self.written);
+                self.salvage();
                 self.failure = Some(error);
             }
         }
         self.collected.clear();
     }
 
-    /// Why nothing more is written: the disk is full, say. Frames since the last flush that succeeded are lost.
+    /// Writes as many whole blocks as there is room for: a torn one would make all of the file unreadable.
+    fn salvage(&mut self) {
+        self.target.cut(self.written);
+        let mut rest = self.collected.as_slice();
+        while let Some(length) = rest.get(4..).and_then(|rest| rest.first_chunk()) {
+            let (block, behind) = rest.split_at(u32::from_le_bytes(*length) as usize);
+            if self.target.write_all(block).is_err() {
+                self.target.cut(self.written);
+                break;
+            }
+            self.written += block.len() as u64;
+            rest = behind;
+        }
+        let mut lost = 0;
+        while let Some(length) = rest.get(4..).and_then(|rest| rest.first_chunk()) {
+            rest = &rest[u32::from_le_bytes(*length) as usize..];
+            lost += 1;
+        }
+        self.frames = self.frames.saturating_sub(lost);
+        self.skipped += lost;
+    }
+
+    /// Why nothing more is written: the disk is full, say.
     pub fn failure(&self) -> Option<&io::Error> {
         self.failure.as_ref()
     }
 
-    /// Frames written, those included that a failure has lost since.
+    /// Frames written, or collected to be.
     pub fn frames(&self) -> u64 {
         self.frames
     }

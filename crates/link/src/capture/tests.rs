@@ -86,6 +86,63 @@ fn a_full_file_stays_readable() {
     assert_eq!(blocks(&file).len(), 2 + written);
 }
 
+/// A disk of so many bytes.
+struct Disk {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl std::io::Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let fits = bytes.len().min(self.room - self.bytes.len());
+        if fits == 0 && !bytes.is_empty() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.bytes.extend_from_slice(&bytes[..fits]);
+        Ok(fits)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Target for &mut Disk {
+    fn cut(&mut self, bytes: u64) {
+        self.bytes.truncate(bytes as usize);
+    }
+}
+
+impl std::io::Write for &mut Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (**self).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_ends_with_a_whole_frame_and_is_said_once() {
+    let mut disk = Disk { bytes: Vec::new(), room: 2000 };
+    let fabric = Fabric::new(2).expect("there are descriptors");
+    let inner = fabric.link(0, 7).expect("a node of the fabric");
+    let mut link = CaptureLink::new(inner, &mut disk, CAPTURE_BYTES).expect("memory takes it");
+    let frame = frame(100);
+    for _ in 0..50 {
+        link.send(&[TxFrame { to: LinkAddress::index(1), parts: &[IoSlice::new(&frame)] }]);
+    }
+    assert_eq!(link.notice(), None, "nothing was refused yet");
+    link.send(&[TxFrame { to: LinkAddress::index(1), parts: &[IoSlice::new(&frame)] }]);
+    let said = link.notice().expect("it is said");
+    assert_eq!(link.notice(), None, "once");
+    drop(link);
+    let written = blocks(&disk.bytes).len() - 2;
+    assert!((5..20).contains(&written), "{written} of 51");
+    assert!(said.contains(&format!("after {written} frames")), "{said}");
+}
+
 #[test]
 fn nodes_can_be_told_apart() {
     let udp = |text: &str| ethernet_address(&LinkAddress::udp(text.parse().expect(text)));

@@ -113,16 +113,6 @@ impl Target for &mut Disk {
     }
 }
 
-impl std::io::Write for &mut Disk {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        (**self).write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn a_full_disk_ends_with_a_whole_frame_and_is_said_once() {
     let mut disk = Disk { bytes: Vec::new(), room: 2000 };

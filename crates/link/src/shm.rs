@@ -1,8 +1,8 @@
 //! Frames between processes of one user on one machine, through rings in shared memory: no system call per frame, no
 //! privilege. Peers find each other in a directory that only this user can enter.
 //!
-//! A node that wants to send to another connects to its socket there and sends it the rings (a sealed memfd): one ring each
-//! way, for this pair alone. So nobody but the peer can spoil a ring, and a peer that does is dropped.
+//! A node has one socket there, by which it wakes others and is woken, for any number of peers. One that wants to send to another sends it the
+//! rings (a sealed memfd): one ring each way, for this pair alone. So nobody but the peer can spoil a ring, and a peer that does is dropped.
 
 mod connection;
 mod heads;
@@ -26,10 +26,11 @@ use emp_wire::{AddressFamily, LONG_FRAME_BYTES, LinkAddress};
 
 use crate::system::{self, Polled};
 use crate::{Capabilities, Link, LinkError, LinkStatistics, TxFrame, is_for};
-use connection::{Connection, Pushed};
+use connection::{Connection, MESSAGE_BYTES, Message, Pushed};
 use heads::SAVED_BYTES;
-use place::Place;
-use socket::Watch;
+use memory::Introduction;
+use place::{Name, Place};
+use socket::{Received, Whereto};
 
 /// Longest frame taken, in bytes: longer than those that are made for it, because a message that began on a link with long
 /// frames (`LONG-1`) may go on here, where nothing is cut.
@@ -39,10 +40,16 @@ const _: () = assert!(TAKEN_BYTES_MAX >= RING_FRAME_BYTES_MAX);
 const PARTS_MAX: usize = 16;
 /// Most frames in one send: twice what a ring holds of the longest.
 const BATCH_MAX: usize = 64;
-/// Most peers: each takes a descriptor, of which processes have 1024 by default, and up to 1 MiB.
+/// Most peers: each takes up to 1 MiB.
 const CONNECTIONS_MAX: usize = 512;
-/// Most connections whose first message has not come: it is sent at once, so more than a few are a mistake.
-const PENDING_MAX: usize = 64;
+/// Messages taken off the socket in one look: more than most systems let wait there.
+const MESSAGES: usize = 64;
+/// How often peers are asked after that said nothing when they ended, a few each time: soon while there is traffic, ever more seldom without, as
+/// all that is to gain is a megabyte. Asking takes three system calls.
+const CHECK_EVERY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+const CHECKS: usize = 4;
+/// How soon a peer whose socket had no room is told again what it is to be told.
+const TELL_AGAIN: Duration = Duration::from_millis(1);
 /// Looks at the rings between two looks for new and lost peers, which cost a system call: a tenth of a millisecond for
 /// one who looks at other links too, and a nanosecond a look.
 const CALLS_PER_SERVICE: u32 = 256;
@@ -50,29 +57,21 @@ const CALLS_PER_SERVICE: u32 = 256;
 /// message should not have to go through the rings.
 const CALLS_PER_EARLY_SERVICE: u32 = 16;
 const EARLY_SERVICES: u32 = 64;
-/// What the watch knows the listening socket, this link's own bell, and the first connection by.
-const LISTENER: u64 = 0;
-const SELF: u64 = 1;
-const FIRST_CONNECTION: u64 = 2;
-
 /// A link through shared memory.
 pub struct ShmLink {
     capabilities: Capabilities,
     place: Place,
-    number: u64,
+    name: Name,
     /// The process that opened it, whose name in the place it is.
     process: u32,
     node_tag: u16,
-    same_network: bool,
-    listener: OwnedFd,
-    watch: Watch,
-    own_bell: OwnedFd,
+    /// Where all messages come, and what they are sent by.
+    socket: OwnedFd,
+    /// Where that is.
+    own: Whereto,
     /// Reads peers' memory, and lets them read this process's.
     memory: Arc<PeerMemory>,
     connections: Vec<Connection>,
-    /// Accepted, but without rings yet.
-    pending: Vec<(u64, OwnedFd)>,
-    next_token: u64,
     /// The connection to look at first, so that none is always last.
     first: usize,
     calls: u32,
@@ -80,6 +79,12 @@ pub struct ShmLink {
     early: u32,
     /// Peers were told to wake this end.
     armed: Cell<bool>,
+    /// When peers are asked after next, at which pause, and which is the first.
+    check_at: Instant,
+    check_every: Duration,
+    check_first: usize,
+    /// Frames came or went since.
+    busy: bool,
     /// Where frames are copied to before anyone looks at them.
     buffer: Box<[u8]>,
     counts: LinkStatistics,
@@ -89,6 +94,16 @@ impl ShmLink {
     /// Opens the link.
     pub fn open(options: &ShmOptions) -> Result<Self, LinkError> {
         let opened = open::open(options)?;
+        let path = opened.place.socket_of(opened.name);
+        // Shorter than the draft that it was bound to.
+        let own = Whereto::of(&path).map_err(|source| LinkError {
+            link: format!("shm in {}", opened.place.path().display()),
+            problem: format!("naming the socket: {source}"),
+            advice: "set XDG_RUNTIME_DIR to a directory with a shorter name".into(),
+            source: Some(source),
+            privilege: false,
+        });
+        let own = own.inspect_err(|_| drop(fs::remove_file(&path)))?;
         let capabilities = Capabilities {
             kind: "shm",
             interface: opened.place.path().display().to_string(),
@@ -102,26 +117,26 @@ impl ShmLink {
             past_ip: false,
             broadcast: options.broadcast,
             privileged: false,
-            address: LinkAddress::shm(opened.number),
+            address: LinkAddress::shm(opened.name.number),
         };
         Ok(Self {
             capabilities,
             place: opened.place,
-            number: opened.number,
+            name: opened.name,
             process: std::process::id(),
             node_tag: options.node_tag,
-            same_network: options.same_network,
-            listener: opened.listener,
-            watch: opened.watch,
-            own_bell: opened.own_bell,
+            socket: opened.socket,
+            own,
             memory: Arc::new(PeerMemory::new(opened.token)),
             connections: Vec::new(),
-            pending: Vec::new(),
-            next_token: FIRST_CONNECTION,
             first: 0,
             calls: 0,
             early: 0,
             armed: Cell::new(false),
+            check_at: Instant::now(),
+            check_every: CHECK_EVERY.0,
+            check_first: 0,
+            busy: false,
             buffer: vec![0; SAVED_BYTES + TAKEN_BYTES_MAX].into(),
             counts: LinkStatistics::default(),
         })
@@ -130,11 +145,6 @@ impl ShmLink {
     /// Peers that rings are shared with now.
     pub fn peers(&self) -> usize {
         self.connections.len()
-    }
-
-    fn token(&mut self) -> u64 {
-        self.next_token += 1;
-        self.next_token - 1
     }
 
     /// The connection to a node, made if there is none.
@@ -149,37 +159,27 @@ impl ShmLink {
 
     #[cold]
     fn connect(&mut self, number: u64) -> io::Result<usize> {
-        if number == self.number {
+        if number == self.name.number {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         if self.connections.len() >= CONNECTIONS_MAX {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
-        let path = self.place.socket_of(number);
-        let socket = socket::connect(&path).inspect_err(|error| {
-            // Its owner died without removing it: a socket gets this name only once it listens.
-            if error.kind() == io::ErrorKind::ConnectionRefused {
-                let _ = fs::remove_file(&path);
-            }
-        })?;
-        connection::is_welcome(socket.as_fd(), self.same_network)?;
-        let token = self.token();
-        let connection = Connection::offer(socket, self.number, number, token)?;
-        self.add(connection)?;
+        let path = self.place.find(number, self.name).ok_or(io::ErrorKind::NotFound)?;
+        let mut connection = Connection::offer(number, Whereto::of(&path)?)?;
+        connection.tell(self.socket.as_fd(), self.name.number, self.memory.introduction());
+        if !connection.is_open() {
+            // Its owner died without removing it: a socket gets this name only once it takes messages.
+            open::remove_dead(&path);
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        self.add(connection);
         Ok(self.connections.len() - 1)
     }
 
-    fn add(&mut self, connection: Connection) -> io::Result<()> {
-        if let Some(descriptor) = connection.descriptor() {
-            self.watch.add(descriptor, connection.token)?;
-        }
-        self.welcome(connection);
-        Ok(())
-    }
-
-    fn welcome(&mut self, connection: Connection) {
-        connection.introduce(self.memory.introduction());
+    fn add(&mut self, connection: Connection) {
         self.early = EARLY_SERVICES;
+        self.busy = true;
         self.connections.push(connection);
     }
 
@@ -208,8 +208,8 @@ impl ShmLink {
     /// Sends a frame to every node in the directory. Copies that find no room are lost: frames to everyone only look for
     /// nodes, and are repeated.
     fn send_to_everyone(&mut self, frame: &TxFrame<'_>, bytes: usize) {
-        for number in self.place.numbers() {
-            if number != self.number
+        for number in self.place.numbers(self.name) {
+            if number != self.name.number
                 && let Ok(place) = self.connection(number)
             {
                 self.push(place, frame, bytes);
@@ -261,80 +261,126 @@ impl ShmLink {
         self.service();
     }
 
-    /// Looks for what the sockets have: new peers, bells, lost peers.
+    /// Looks for what has been said to this node, says what it owes, and asks after peers.
     #[cold]
     fn service(&mut self) {
-        let mut events = Vec::new();
         self.counts.receive_calls += 1;
-        self.watch.look(|event| events.push(event));
-        for event in events {
-            match event.token {
-                LISTENER => self.accept(),
-                SELF => system::event_clear(self.own_bell.as_fd()),
-                token => self.answer(token, event.hangup),
+        for _ in 0..MESSAGES {
+            let mut words = [0; MESSAGE_BYTES];
+            match socket::receive(self.socket.as_fd(), &mut words) {
+                Ok(received) => {
+                    let message = Message::parse(&words[..received.bytes.min(MESSAGE_BYTES)]);
+                    self.heed(message, received);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break,
             }
+        }
+        let (own, told) = (self.name.number, self.memory.introduction());
+        for one in &mut self.connections {
+            one.tell(self.socket.as_fd(), own, told);
+        }
+        self.check(Instant::now());
+    }
+
+    fn heed(&mut self, message: Option<Message>, received: Received) {
+        let by_own_user = received.sender.is_some_and(|(user, _)| user == socket::own_user());
+        let process = received.sender.map_or(0, |(_, process)| process);
+        match message.filter(|_| by_own_user) {
+            Some(Message::Bell) => {}
+            Some(Message::Rings(number, told)) => {
+                if self.accept(number, (process, told), received.descriptor).is_err() {
+                    self.counts.system_errors += 1;
+                }
+            }
+            Some(Message::Introduction(number, told, reads)) => {
+                self.meet(number, process, told);
+                if reads && self.connections.iter().any(|one| one.number == number) {
+                    self.memory.is_read_by(number);
+                }
+            }
+            Some(Message::Look(number)) => {
+                self.connections_of(number).for_each(Connection::look);
+            }
+            Some(Message::Refused(number)) => {
+                // Whoever has answered has taken them.
+                self.connections_of(number)
+                    .filter(|one| !one.heard)
+                    .for_each(|one| one.over = true);
+            }
+            None => self.counts.system_errors += 1,
         }
     }
 
-    /// Takes the nodes that want to connect.
-    fn accept(&mut self) {
-        for _ in 0..PENDING_MAX {
-            let Ok(socket) = socket::accept(self.listener.as_fd()) else { break };
-            let full = self.connections.len() + self.pending.len() >= CONNECTIONS_MAX;
-            if full || connection::is_welcome(socket.as_fd(), self.same_network).is_err() {
-                self.counts.system_errors += 1;
-                continue;
-            }
-            let token = self.token();
-            if self.watch.add(socket.as_fd(), token).is_err() {
-                self.counts.system_errors += 1;
-                continue;
-            }
-            if self.pending.len() == PENDING_MAX {
-                // The oldest has had its time.
-                self.pending.remove(0);
-                self.counts.system_errors += 1;
-            }
-            self.greet(token, socket, false);
-        }
+    fn connections_of(&mut self, number: u64) -> impl Iterator<Item = &mut Connection> {
+        self.connections.iter_mut().filter(move |one| one.number == number)
     }
 
-    /// Takes the rings of a new peer, if they have come.
-    fn greet(&mut self, token: u64, socket: OwnedFd, hangup: bool) {
-        match Connection::take(socket, token) {
-            Ok(Ok(connection)) => {
-                self.welcome(connection);
-                // It has introduced itself already.
-                self.listen_to(self.connections.len() - 1, hangup);
+    /// Takes the rings of a node that this process may meet.
+    fn accept(
+        &mut self,
+        number: u64,
+        (process, told): (libc::pid_t, Introduction),
+        memory: Option<OwnedFd>,
+    ) -> io::Result<()> {
+        let refused = || io::Error::from(io::ErrorKind::PermissionDenied);
+        // A descriptor can be passed on, so the name alone is not believed.
+        if self.name.keeps_to_it && open::network_of(&process.to_string())? != self.name.network {
+            return Err(refused());
+        }
+        let path = self.place.find(number, self.name).ok_or_else(refused)?;
+        let to = Whereto::of(&path)?;
+        let taken = match memory {
+            Some(memory) if self.connections.len() < CONNECTIONS_MAX => {
+                Connection::take(number, to, memory.as_fd())
             }
-            Ok(Err(socket)) if !hangup => self.pending.push((token, socket)),
-            Ok(Err(_)) => self.counts.system_errors += 1,
-            // Not rings, or not such as can be used: the peer sees the socket closed.
-            Err(_) => self.counts.system_errors += 1,
-        }
+            _ => Err(refused()),
+        };
+        let connection = taken.inspect_err(|_| {
+            connection::refuse(self.socket.as_fd(), &to, self.name.number);
+        })?;
+        self.add(connection);
+        self.meet(number, process, told);
+        Ok(())
     }
 
-    fn answer(&mut self, token: u64, hangup: bool) {
-        if let Some(place) = self.pending.iter().position(|(pending, _)| *pending == token) {
-            let (_, socket) = self.pending.remove(place);
-            return self.greet(token, socket, hangup);
-        }
-        if let Some(place) = self.connections.iter().position(|one| one.token == token) {
-            self.listen_to(place, hangup);
-        }
-    }
-
-    /// Takes what a peer has said beside its frames.
-    fn listen_to(&mut self, place: usize, hangup: bool) {
-        let one = &mut self.connections[place];
-        let before = one.readable;
-        one.answer(hangup, &self.memory);
-        if before != one.readable {
+    /// A peer has said where its cell is.
+    fn meet(&mut self, number: u64, process: libc::pid_t, told: Introduction) {
+        let memory = Arc::clone(&self.memory);
+        let Some(one) = self.connections_of(number).next() else { return };
+        if one.meet(process, told, &memory) {
             match one.readable {
                 Some(true) => self.counts.memory_readable += 1,
                 _ => self.counts.memory_refused += 1,
             }
         }
+    }
+
+    /// Asks after a few peers, if it is time to.
+    fn check(&mut self, now: Instant) {
+        if std::mem::take(&mut self.busy) {
+            self.check_every = CHECK_EVERY.0;
+            self.check_at = self.check_at.min(now + self.check_every);
+        }
+        if now < self.check_at {
+            return;
+        }
+        self.check_at = now + self.check_every;
+        self.check_every = (2 * self.check_every).min(CHECK_EVERY.1);
+        let count = self.connections.len();
+        for _ in 0..count.min(CHECKS) {
+            self.check_first = (self.check_first + 1) % count;
+            self.connections[self.check_first].look();
+        }
+    }
+
+    /// How long from now until there is something to say, or peers are asked after.
+    fn service_due(&self) -> Option<Duration> {
+        if self.connections.iter().any(|one| one.owes() && one.is_open()) {
+            return Some(TELL_AGAIN);
+        }
+        let check = self.check_at.saturating_duration_since(Instant::now());
+        (!self.connections.is_empty()).then_some(check)
     }
 
     /// Forgets peers that are over, and frees what was shared with them.
@@ -392,9 +438,12 @@ impl ShmLink {
                 break;
             }
         }
-        if handed > 0 && !std::mem::replace(&mut one.heard, true) {
-            // Its introduction is here, too.
-            self.early = EARLY_SERVICES;
+        if handed > 0 {
+            self.busy = true;
+            if !std::mem::replace(&mut one.heard, true) {
+                // Its introduction is here, too.
+                self.early = EARLY_SERVICES;
+            }
         }
         handed
     }
@@ -410,9 +459,10 @@ impl Link for ShmLink {
         let taken = batch.iter().take_while(|frame| self.send_one(frame)).count();
         let mut over = false;
         for one in &mut self.connections {
-            one.wake();
+            one.wake(self.socket.as_fd());
             over |= one.over;
         }
+        self.busy = true;
         if over {
             self.bury();
         }
@@ -457,9 +507,10 @@ impl Link for ShmLink {
     /// Also tells the peers to wake this end.
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         if self.arm() {
-            system::event_set(self.own_bell.as_fd());
+            // No room for it: there are others to be read.
+            let _ = connection::ring(self.socket.as_fd(), &self.own);
         }
-        Some(self.watch.descriptor())
+        Some(self.socket.as_fd())
     }
 
     fn peer_memory(&self) -> Option<Arc<PeerMemory>> {
@@ -474,7 +525,9 @@ impl Link for ShmLink {
                 return true;
             }
             let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-            if system::poll(self.watch.descriptor(), left) != Polled::Nothing {
+            let limit = [left, self.service_due()].into_iter().flatten().min();
+            let polled = system::poll(self.socket.as_fd(), limit);
+            if polled != Polled::Nothing || limit != left {
                 self.disarm();
                 if self.holds_frames() {
                     return true;
@@ -488,7 +541,7 @@ impl Link for ShmLink {
 
     /// Zero if a frame is there. Also tells the peers to wake this end.
     fn next_due(&self) -> Option<Duration> {
-        self.arm().then_some(Duration::ZERO)
+        if self.arm() { Some(Duration::ZERO) } else { self.service_due() }
     }
 
     fn statistics(&self) -> LinkStatistics {
@@ -504,7 +557,10 @@ impl Drop for ShmLink {
     fn drop(&mut self) {
         // A child that was forked from it has a copy of this value, and its parent goes on.
         if self.process == std::process::id() {
-            let _ = fs::remove_file(self.place.socket_of(self.number));
+            let _ = fs::remove_file(self.place.socket_of(self.name));
+            for one in &self.connections {
+                one.say_goodbye(self.socket.as_fd(), self.name.number);
+            }
         }
     }
 }

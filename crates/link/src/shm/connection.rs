@@ -1,44 +1,113 @@
-//! One peer: a pair of rings, and the socket by which the peers wake each other and learn of each other's end.
+//! One peer: a pair of rings. All else that is said goes by messages from the one node's socket to the other's, where it goes for all peers
+//! alike: the rings themselves, bells that wake a sleeper, where memory is that may be read, and a last word.
 //!
-//! The socket is also the bell. An eventfd would be a little cheaper, but its two ends are one open file: a hostile peer
-//! could take its `O_NONBLOCK` away and make this process block, or empty it and make it sleep on. Each end of a socket
-//! is its owner's alone.
+//! An eventfd would be a little cheaper as a bell, but its two ends are one open file: a hostile peer could take its `O_NONBLOCK` away and
+//! make this process block, or empty it and make it sleep on. A node's socket is its owner's alone, and one is enough for any number of
+//! peers. What it does not say is that a peer has died: whoever rings learns it by that, and others are asked after now and then.
 
-use std::fs;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use emp_rings::{Corrupt, ShmEnd, record_bytes};
 
 use super::heads::{Heads, SAVED_BYTES};
 use super::memory::{Introduction, PeerMemory};
-use super::socket;
+use super::socket::{self, Whereto};
 use crate::TxFrame;
 
-/// First bytes of a connection's first message: what it is, and the version of the rings' layout and of what frames are in them.
-const MAGIC: [u8; 8] = *b"EMPshm\0\x04";
+/// First bytes of the message that brings rings: what it is, and the version of the rings' layout and of what frames are in them.
+const MAGIC: [u8; 8] = *b"EMPshm\0\x05";
 
-/// Bytes of that message: the magic, and the number of the node that connects (big endian).
-const HELLO_BYTES: usize = 16;
+/// First bytes of the others: a bell; where the sender's cell is, and whether it reads the receiver's memory; "look whether I am there"; "I
+/// have not taken your rings".
+const BELL: u8 = 0;
+const INTRODUCTION: u8 = 1;
+const LOOK: u8 = 2;
+const REFUSED: u8 = 3;
+
+/// Bytes of the message that brings rings: magic, the number of the node that makes them, and its introduction (all numbers big endian).
+const HELLO_BYTES: usize = 8 + 8 + 16;
+/// Bytes of the introduction: kind, number, address and random bits, and 1 if memory is read.
+const INTRODUCTION_BYTES: usize = 1 + 8 + 16 + 1;
+/// Bytes of a message with nothing but a number.
+const NUMBERED_BYTES: usize = 1 + 8;
+/// Room for the longest, and one more, so that a longer one is seen to be one.
+pub(super) const MESSAGE_BYTES: usize = HELLO_BYTES + 1;
+
+/// What a peer says beside its frames.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// Rings of this node, which says where its cell is.
+    Rings(u64, Introduction),
+    /// Somebody has written frames.
+    Bell,
+    /// This node's cell, and whether it reads memory of this process.
+    Introduction(u64, Introduction, bool),
+    /// This node may be gone.
+    Look(u64),
+    /// This node has not taken the rings that it was sent.
+    Refused(u64),
+}
+
+impl Message {
+    /// `None`: it is none of these.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u64::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
+        let told = |at: usize| Some(Introduction { address: word(at)?, token: word(at + 8)? });
+        match (bytes.len(), bytes.first()?) {
+            (1, &BELL) => Some(Self::Bell),
+            (HELLO_BYTES, _) if bytes.starts_with(&MAGIC) => Some(Self::Rings(word(8)?, told(16)?)),
+            (INTRODUCTION_BYTES, &INTRODUCTION) => {
+                Some(Self::Introduction(word(1)?, told(9)?, bytes[25] == 1))
+            }
+            (NUMBERED_BYTES, &LOOK) => Some(Self::Look(word(1)?)),
+            (NUMBERED_BYTES, &REFUSED) => Some(Self::Refused(word(1)?)),
+            _ => None,
+        }
+    }
+}
+
+/// The message that brings rings of a node.
+pub(super) fn hello(own: u64, told: Introduction) -> [u8; HELLO_BYTES] {
+    let mut message = [0; HELLO_BYTES];
+    message[..8].copy_from_slice(&MAGIC);
+    message[8..16].copy_from_slice(&own.to_be_bytes());
+    message[16..24].copy_from_slice(&told.address.to_be_bytes());
+    message[24..].copy_from_slice(&told.token.to_be_bytes());
+    message
+}
+
+fn introduction(own: u64, told: Introduction, reads: bool) -> [u8; INTRODUCTION_BYTES] {
+    let mut message = [INTRODUCTION; INTRODUCTION_BYTES];
+    message[1..9].copy_from_slice(&own.to_be_bytes());
+    message[9..17].copy_from_slice(&told.address.to_be_bytes());
+    message[17..25].copy_from_slice(&told.token.to_be_bytes());
+    message[25] = u8::from(reads);
+    message
+}
+
+fn numbered(kind: u8, own: u64) -> [u8; NUMBERED_BYTES] {
+    let mut message = [kind; NUMBERED_BYTES];
+    message[1..].copy_from_slice(&own.to_be_bytes());
+    message
+}
+
+/// Wakes a node.
+pub(super) fn ring(socket: BorrowedFd<'_>, to: &Whereto) -> io::Result<()> {
+    socket::send(socket, to, &[BELL], None)
+}
+
+/// Says that rings of a node were not taken.
+pub(super) fn refuse(socket: BorrowedFd<'_>, to: &Whereto, own: u64) {
+    // Lost, it is found out by frames that nobody takes.
+    let _ = socket::send(socket, to, &numbered(REFUSED, own), None);
+}
 
 /// How long a full ring may stand still before frames for it are dropped: a reader that lives and was only put aside by
 /// the scheduler (1 to 4 ms) comes back to a full ring anyway, and until then the other peers' frames wait behind.
 const STALL: Duration = Duration::from_millis(1);
-
-/// First bytes of the messages on a socket after the first: a bell; where the sender's cell is (address and random bits,
-/// big endian); "I can read your memory".
-const BELL: u8 = 0;
-const INTRODUCTION: u8 = 1;
-const READS: u8 = 2;
-
-/// Bytes of an introduction.
-const INTRODUCTION_BYTES: usize = 17;
-
-/// Bells taken off the socket at a time. One is outstanding, unless the peer is up to something.
-const BELLS: usize = 16;
 
 /// Frames of up to so many bytes are packed if that saves a line of at most five. Of longer ones it saves less.
 const SHORT_BYTES_MAX: usize = 300;
@@ -59,12 +128,20 @@ pub(super) enum Pushed {
     Lost,
 }
 
+/// What a peer is still to be told, as its socket had no room, or there is nothing to be said yet.
+#[derive(Default)]
+struct Owed {
+    /// The rings' memory.
+    rings: Option<OwnedFd>,
+    introduction: bool,
+}
+
 /// A peer that rings are shared with.
 pub(super) struct Connection {
     /// Its number: its address on this link.
     pub(super) number: u64,
-    /// What the watch knows it by.
-    pub(super) token: u64,
+    /// Where it takes messages.
+    to: Whereto,
     pub(super) rings: ShmEnd,
     /// Frames were written since the peer's sleep was last looked at.
     pub(super) pushed: bool,
@@ -74,11 +151,10 @@ pub(super) struct Connection {
     pub(super) heard: bool,
     /// Whether its memory can be read; `None`: it has not been tried.
     pub(super) readable: Option<bool>,
+    owed: Owed,
     /// Heads of the frames that were written, and of those that came.
     sent: Heads,
     came: Heads,
-    /// The socket; closed once the peer is gone.
-    socket: Option<OwnedFd>,
     /// The peer is gone: its frames up to this count are still taken.
     ends_at: Option<u64>,
     /// When the ring was found full, and how far the peer had read.
@@ -86,51 +162,33 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    fn new(number: u64, token: u64, rings: ShmEnd, socket: OwnedFd) -> Self {
-        let socket = Some(socket);
+    fn new(number: u64, to: Whereto, rings: ShmEnd) -> Self {
         Self {
             number,
-            token,
+            to,
             rings,
             pushed: false,
             over: false,
             heard: false,
             readable: None,
+            owed: Owed::default(),
             sent: Heads::new(),
             came: Heads::new(),
-            socket,
             ends_at: None,
             full: None,
         }
     }
 
-    /// Makes rings and sends them to the node that listens behind `socket`. They can be used at once.
-    pub(super) fn offer(socket: OwnedFd, own: u64, number: u64, token: u64) -> io::Result<Self> {
+    /// Makes rings for the node that takes messages there. They can be used at once, and are still to be sent ([`Self::tell`]).
+    pub(super) fn offer(number: u64, to: Whereto) -> io::Result<Self> {
         let (memory, rings) = ShmEnd::create()?;
-        let mut hello = [0; HELLO_BYTES];
-        hello[..8].copy_from_slice(&MAGIC);
-        hello[8..].copy_from_slice(&own.to_be_bytes());
-        socket::send_descriptor(socket.as_fd(), &hello, memory.as_fd())?;
-        Ok(Self::new(number, token, rings, socket))
+        let owed = Owed { rings: Some(memory), introduction: false };
+        Ok(Self { owed, ..Self::new(number, to, rings) })
     }
 
-    /// Takes the rings that the other end of `socket` has sent. `Ok(Err(socket))`: they have not come yet.
-    pub(super) fn take(socket: OwnedFd, token: u64) -> io::Result<Result<Self, OwnedFd>> {
-        // One byte more, so that a longer message is seen to be one.
-        let mut hello = [0; HELLO_BYTES + 1];
-        let (bytes, memory) = match socket::receive_descriptor(socket.as_fd(), &mut hello) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Err(socket)),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Err(socket)),
-            got => got?,
-        };
-        let refuse = || io::Error::from(io::ErrorKind::InvalidData);
-        let (magic, number) = hello[..HELLO_BYTES].split_at(8);
-        if bytes != HELLO_BYTES || magic != MAGIC {
-            return Err(refuse());
-        }
-        let number = u64::from_be_bytes(number.try_into().map_err(|_| refuse())?);
-        let rings = ShmEnd::open(memory.ok_or_else(refuse)?.as_fd())?;
-        Ok(Ok(Self::new(number, token, rings, socket)))
+    /// Takes the rings that a node has sent.
+    pub(super) fn take(number: u64, to: Whereto, memory: BorrowedFd<'_>) -> io::Result<Self> {
+        Ok(Self::new(number, to, ShmEnd::open(memory)?))
     }
 
     /// True if frames can be sent to the peer.
@@ -139,8 +197,79 @@ impl Connection {
         self.ends_at.is_none() && !self.over
     }
 
-    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.socket.as_ref().map(AsFd::as_fd)
+    /// Something is still to be told.
+    pub(super) fn owes(&self) -> bool {
+        self.owed.rings.is_some() || self.owed.introduction
+    }
+
+    /// Tells the peer what is owed, as far as its socket has room: the rings, or where this end's cell is.
+    pub(super) fn tell(&mut self, socket: BorrowedFd<'_>, own: u64, told: Introduction) {
+        if !self.owes() || !self.is_open() {
+            return;
+        }
+        let sent = match &self.owed.rings {
+            Some(memory) => socket::send(socket, &self.to, &hello(own, told), Some(memory.as_fd())),
+            None => {
+                let reads = self.readable == Some(true);
+                socket::send(socket, &self.to, &introduction(own, told, reads), None)
+            }
+        };
+        match sent {
+            Ok(()) => self.owed = Owed::default(),
+            Err(error) => self.judge(&error),
+        }
+    }
+
+    /// Where the peer's cell is: tries once to read it, and says whether that can be done. True if it was tried.
+    pub(super) fn meet(
+        &mut self,
+        process: libc::pid_t,
+        told: Introduction,
+        memory: &PeerMemory,
+    ) -> bool {
+        if self.readable.is_some() {
+            return false;
+        }
+        self.readable = Some(memory.meet(self.number, process, told));
+        self.owed.introduction = true;
+        true
+    }
+
+    /// A message to the peer did not leave.
+    fn judge(&mut self, error: &io::Error) {
+        use io::ErrorKind::{ConnectionRefused, Interrupted, NotFound, WouldBlock};
+        match error.kind() {
+            // No room: what is owed is told later, and who has that many messages to look at is awake.
+            WouldBlock | Interrupted => {}
+            ConnectionRefused | NotFound => self.end(),
+            // No memory, or what a security module forbids: the rings do without.
+            _ if self.owed.rings.is_none() => self.owed = Owed::default(),
+            _ => self.over = true,
+        }
+    }
+
+    /// The peer is gone. What it wrote before it ended is still to be read, but no more than a ring holds: somebody else may have the memory too,
+    /// and go on writing.
+    pub(super) fn end(&mut self) {
+        self.ends_at.get_or_insert(self.rings.consumer.end());
+    }
+
+    /// Finds out whether the peer is gone. A few system calls.
+    pub(super) fn look(&mut self) {
+        use io::ErrorKind::{ConnectionRefused, NotFound};
+        if let Err(error) = self.to.answers()
+            && matches!(error.kind(), ConnectionRefused | NotFound)
+        {
+            self.end();
+        }
+    }
+
+    /// A last word: the peer finds that this node is not there any more.
+    pub(super) fn say_goodbye(&self, socket: BorrowedFd<'_>, own: u64) {
+        if self.is_open() {
+            // Lost, it is found out later.
+            let _ = socket::send(socket, &self.to, &numbered(LOOK, own), None);
+        }
     }
 
     /// Writes a frame.
@@ -198,73 +327,17 @@ impl Connection {
         }
     }
 
-    /// Wakes the peer if it sleeps and frames were written. True if a bell had to be rung.
+    /// Wakes the peer if it sleeps and frames were written.
     #[inline]
-    pub(super) fn wake(&mut self) -> bool {
-        if !std::mem::take(&mut self.pushed) || !self.rings.producer.must_wake() {
-            return false;
-        }
-        if let Some(socket) = &self.socket {
-            // No room for another bell: it will see the earlier ones. Nobody there: the hangup says so soon.
-            let _ = socket::send(socket.as_fd(), &[BELL]);
-        }
-        true
-    }
-
-    /// Tells the peer where this end's cell is, so that it can try to read it.
-    pub(super) fn introduce(&self, own: Introduction) {
-        let Some(socket) = &self.socket else { return };
-        let mut message = [INTRODUCTION; INTRODUCTION_BYTES];
-        message[1..9].copy_from_slice(&own.address.to_be_bytes());
-        message[9..].copy_from_slice(&own.token.to_be_bytes());
-        // If it is lost, all frames go through the rings.
-        let _ = socket::send(socket.as_fd(), &message);
-    }
-
-    /// The peer has said where its cell is: tries once to read it, and says if that can be done.
-    fn meet(&mut self, message: &[u8], memory: &PeerMemory) {
-        let (Some(socket), None) = (&self.socket, self.readable) else { return };
-        let word = |at: usize| message.get(at..).and_then(|rest| rest.first_chunk().copied());
-        let (Some(address), Some(token)) = (word(1), word(9)) else { return };
-        let told =
-            Introduction { address: u64::from_be_bytes(address), token: u64::from_be_bytes(token) };
-        let process = socket::peer(socket.as_fd()).map_or(0, |(_, process)| process);
-        let readable = memory.meet(self.number, process, told);
-        self.readable = Some(readable);
-        if readable {
-            let _ = socket::send(socket.as_fd(), &[READS]);
+    pub(super) fn wake(&mut self, socket: BorrowedFd<'_>) {
+        if std::mem::take(&mut self.pushed) && self.rings.producer.must_wake() {
+            self.ring(socket);
         }
     }
 
-    /// Takes bells and other messages off the socket, and notes if the peer is gone.
-    pub(super) fn answer(&mut self, hangup: bool, memory: &PeerMemory) {
-        let mut gone = hangup;
-        for _ in 0..BELLS {
-            let Some(socket) = &self.socket else { return };
-            // One byte more, so that a longer message is seen to be one.
-            let mut message = [0; INTRODUCTION_BYTES + 1];
-            match socket::receive(socket.as_fd(), &mut message) {
-                Ok(0) => gone = true,
-                Ok(INTRODUCTION_BYTES) if message[0] == INTRODUCTION => {
-                    self.meet(&message[..INTRODUCTION_BYTES], memory);
-                }
-                Ok(1) if message[0] == READS => memory.is_read_by(self.number),
-                Ok(_) => {}
-                Err(error) => {
-                    let waits = matches!(
-                        error.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                    );
-                    gone |= !waits;
-                    break;
-                }
-            }
-        }
-        if gone {
-            self.socket = None;
-            // What it wrote before it ended is still to be read, but no more than a ring holds: somebody else may have
-            // the memory too, and go on writing.
-            self.ends_at = Some(self.rings.consumer.end());
+    fn ring(&mut self, socket: BorrowedFd<'_>) {
+        if let Err(error) = ring(socket, &self.to) {
+            self.judge(&error);
         }
     }
 
@@ -288,22 +361,4 @@ impl Connection {
         };
         Ok(Some(start..end))
     }
-}
-
-/// Refuses other users' processes, and with `same_network` those of other network namespaces. Other users cannot reach the
-/// directory, but a descriptor can be passed on.
-pub(super) fn is_welcome(socket: BorrowedFd<'_>, same_network: bool) -> io::Result<()> {
-    let (user, process) = socket::peer(socket)?;
-    let near = !same_network || network_of(&process.to_string())? == network_of("self")?;
-    if user == socket::own_user() && near {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::PermissionDenied.into())
-    }
-}
-
-/// What tells a process's network namespace from others.
-fn network_of(process: &str) -> io::Result<(u64, u64)> {
-    let namespace = fs::metadata(format!("/proc/{process}/ns/net"))?;
-    Ok((namespace.dev(), namespace.ino()))
 }

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::place::Place;
-use super::socket::{self, Watch};
-use super::{LISTENER, SELF};
-use crate::{LinkError, system};
+use super::place::{Name, Place};
+use super::socket::{self, Whereto};
+use crate::LinkError;
 
 /// How to open a [`ShmLink`](crate::ShmLink).
 #[derive(Clone, Debug)]
@@ -40,13 +40,10 @@ impl ShmOptions {
 /// What opening gives to the link.
 pub(super) struct Opened {
     pub(super) place: Place,
-    pub(super) number: u64,
-    pub(super) listener: OwnedFd,
-    pub(super) watch: Watch,
+    pub(super) name: Name,
+    pub(super) socket: OwnedFd,
     /// Random bits for the link's cell ([`super::memory`]).
     pub(super) token: u64,
-    /// Readable when this link itself wants to be looked at.
-    pub(super) own_bell: OwnedFd,
 }
 
 pub(super) fn open(options: &ShmOptions) -> Result<Opened, LinkError> {
@@ -57,43 +54,43 @@ pub(super) fn open(options: &ShmOptions) -> Result<Opened, LinkError> {
     let number = options.number.map_or_else(socket::random, Ok);
     let number = number.map_err(|error| failed("drawing random numbers", error))?;
     let token = socket::random().map_err(|error| failed("drawing random numbers", error))?;
-    let watch = Watch::new().map_err(|error| failed("watching descriptors", error))?;
-    let own_bell = system::event().map_err(|error| failed("making an event descriptor", error))?;
-    let listener = listen(&place, number).map_err(|error| failed("opening the socket", error))?;
-    // From here on nothing may leave the socket's name behind.
-    let watched =
-        watch.add(listener.as_fd(), LISTENER).and_then(|()| watch.add(own_bell.as_fd(), SELF));
-    if let Err(error) = watched {
-        let _ = fs::remove_file(place.socket_of(number));
-        return Err(failed("watching descriptors", error));
-    }
-    Ok(Opened { place, number, listener, watch, token, own_bell })
+    let network =
+        network_of("self").map_err(|error| failed("looking at the network namespace", error))?;
+    let name = Name { number, network, keeps_to_it: options.same_network };
+    let socket = bind(&place, name).map_err(|error| failed("opening the socket", error))?;
+    Ok(Opened { place, name, socket, token })
 }
 
-/// Listens under the node's number. The socket gets its name when it already listens: one that refuses connections is
+/// What tells a process's network namespace from others on the machine.
+pub(super) fn network_of(process: &str) -> io::Result<u64> {
+    Ok(fs::metadata(format!("/proc/{process}/ns/net"))?.ino())
+}
+
+/// Takes messages under the node's name. The socket gets that when it already takes them: one that does not is
 /// taken for that of a dead node, and removed by whoever sees it.
-fn listen(place: &Place, number: u64) -> io::Result<OwnedFd> {
-    let draft = place.draft_of(number);
+fn bind(place: &Place, name: Name) -> io::Result<OwnedFd> {
+    let draft = place.draft_of(name.number);
     // Left by one that died between the two steps.
     let _ = fs::remove_file(&draft);
-    let listener = socket::listen(&draft)?;
-    let named = give_name(&draft, &place.socket_of(number));
+    let socket = socket::bind(&draft)?;
+    let named = match place.find(name.number, Name { keeps_to_it: false, ..name }) {
+        // Whatever network it is in, its number is taken.
+        Some(other) if !remove_dead(&other) => Err(io::ErrorKind::AddrInUse.into()),
+        _ => fs::hard_link(&draft, place.socket_of(name)),
+    };
     let _ = fs::remove_file(&draft);
-    named.map(|()| listener)
+    named.map(|()| socket)
 }
 
-/// Gives the socket its second name, unless a living node has it.
-fn give_name(draft: &Path, name: &Path) -> io::Result<()> {
-    match fs::hard_link(draft, name) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        done => return done,
-    }
-    match socket::connect(name) {
+/// Removes the name of a node that died without doing so. False: it lives.
+pub(super) fn remove_dead(path: &Path) -> bool {
+    match Whereto::of(path).and_then(|to| to.answers()) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(name)?;
-            fs::hard_link(draft, name)
+            let _ = fs::remove_file(path);
+            true
         }
-        _ => Err(io::ErrorKind::AddrInUse.into()),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+        Ok(()) => false,
     }
 }
 
@@ -104,7 +101,9 @@ fn refused(directory: &Path, step: &str, error: io::Error) -> LinkError {
             "socket paths have at most 107 bytes: set XDG_RUNTIME_DIR to a shorter one".into()
         }
         (_, Some(libc::EMFILE | libc::ENFILE)) => "too many open files: raise `ulimit -n`".into(),
-        (io::ErrorKind::AddrInUse, _) => "another link has this number: choose another".into(),
+        (io::ErrorKind::AddrInUse | io::ErrorKind::AlreadyExists, _) => {
+            "another link has this number: choose another".into()
+        }
         (io::ErrorKind::PermissionDenied, _) => {
             format!(
                 "`chmod 700 {shown}` if it is yours, or set XDG_RUNTIME_DIR to a directory that is"

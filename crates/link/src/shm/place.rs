@@ -81,25 +81,70 @@ impl Place {
         &self.0
     }
 
-    /// Where the node with this number listens.
-    pub(crate) fn socket_of(&self, number: u64) -> PathBuf {
-        self.0.join(format!("{number:016x}"))
+    /// Where a node takes messages.
+    pub(crate) fn socket_of(&self, name: Name) -> PathBuf {
+        self.0.join(name.text())
     }
 
-    /// Where it prepares to: nobody connects to names like this.
+    /// Where it prepares to: nobody looks for names like this.
     pub(crate) fn draft_of(&self, number: u64) -> PathBuf {
         self.0.join(format!(".{number:016x}"))
     }
 
-    /// The numbers of the nodes that are, or were, here.
-    pub(crate) fn numbers(&self) -> Vec<u64> {
+    /// Where the node with this number takes messages, for a node of this name that looks for it.
+    pub(crate) fn find(&self, number: u64, asker: Name) -> Option<PathBuf> {
+        let here = [false, true].map(|keeps_to_it| Name { number, keeps_to_it, ..asker });
+        let near = here.map(|name| self.socket_of(name)).into_iter().find(|path| path.exists());
+        // One of another network is seldom looked for.
+        let far =
+            || self.names().into_iter().find(|name| name.number == number && name.meets(asker));
+        near.or_else(|| far().map(|name| self.socket_of(name)))
+    }
+
+    /// The numbers of the nodes that are, or were, here, and that a node of this name meets.
+    pub(crate) fn numbers(&self, asker: Name) -> Vec<u64> {
+        self.names().into_iter().filter(|name| name.meets(asker)).map(|name| name.number).collect()
+    }
+
+    fn names(&self) -> Vec<Name> {
         let Ok(names) = fs::read_dir(&self.0) else { return Vec::new() };
-        let number = |entry: io::Result<fs::DirEntry>| {
-            let name = entry.ok()?.file_name();
-            let name = name.to_str().filter(|name| name.len() == 16)?;
-            u64::from_str_radix(name, 16).ok()
-        };
-        names.take(NAMES_MAX).filter_map(number).collect()
+        let name = |entry: io::Result<fs::DirEntry>| Name::parse(entry.ok()?.file_name().to_str()?);
+        names.take(NAMES_MAX).filter_map(name).collect()
+    }
+}
+
+/// What a node's socket is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Name {
+    /// The node's number: its address.
+    pub(crate) number: u64,
+    /// The network namespace that it is in.
+    pub(crate) network: u64,
+    /// It meets nodes in that one only.
+    pub(crate) keeps_to_it: bool,
+}
+
+impl Name {
+    fn text(self) -> String {
+        let Self { number, network, keeps_to_it } = self;
+        format!("{number:016x}-{network:x}{}", if keeps_to_it { "-" } else { "" })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (number, network) = text.split_at_checked(16)?;
+        let network = network.strip_prefix('-')?;
+        let kept = network.strip_suffix('-');
+        let parse = |text: &str| u64::from_str_radix(text, 16).ok();
+        Some(Self {
+            number: parse(number)?,
+            network: parse(kept.unwrap_or(network))?,
+            keeps_to_it: kept.is_some(),
+        })
+    }
+
+    /// Whether the two may meet.
+    fn meets(self, other: Self) -> bool {
+        self.network == other.network || !self.keeps_to_it && !other.keeps_to_it
     }
 }
 
@@ -110,6 +155,29 @@ mod tests {
     use emp_testing::{Need, skip};
 
     use super::*;
+
+    #[test]
+    fn names_say_who_meets_whom() {
+        let name = |number, network, keeps_to_it| Name { number, network, keeps_to_it };
+        for name in [name(7, 0xf000_0000, false), name(u64::MAX, 3, true)] {
+            assert_eq!(Name::parse(&name.text()), Some(name));
+        }
+        for text in [
+            "",
+            "0000000000000007",
+            "packet-2-4026531840-3-88b5",
+            ".000000000000007-3",
+            "00000000000000ö7-3",
+        ] {
+            assert_eq!(Name::parse(text), None, "{text}");
+        }
+        assert!(name(1, 3, false).meets(name(2, 4, false)));
+        assert!(name(1, 3, true).meets(name(2, 3, false)));
+        assert!(
+            !name(1, 3, true).meets(name(2, 4, false))
+                && !name(1, 3, false).meets(name(2, 4, true))
+        );
+    }
 
     #[test]
     fn users_of_different_namespaces_do_not_meet() {

@@ -90,12 +90,35 @@ struct Rogue {
 
 const ROGUE: u64 = 0xBAD;
 
+/// Where nothing is.
+const NOWHERE: Introduction = Introduction { address: 8, token: 5 };
+
+/// A socket under a node's name beside a link.
+fn bound(link: &ShmLink, number: u64) -> OwnedFd {
+    let path = link.place.socket_of(Name { number, ..link.name });
+    let _ = fs::remove_file(&path);
+    socket::bind(&path).expect("a socket")
+}
+
+fn say(
+    link: &ShmLink,
+    socket: &OwnedFd,
+    words: &[u8],
+    memory: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    socket::send(socket.as_fd(), &link.own, words, memory)
+}
+
 impl Rogue {
     fn meet(link: &mut ShmLink) -> Self {
-        let socket = socket::connect(&link.place.socket_of(link.number)).expect("it listens");
+        Self::introduced(link, NOWHERE)
+    }
+
+    fn introduced(link: &mut ShmLink, told: Introduction) -> Self {
+        let socket = bound(link, ROGUE);
         let (memory, rings) = ShmEnd::create().expect("memory is to be had");
-        let hello = hello(ROGUE);
-        socket::send_descriptor(socket.as_fd(), &hello, memory.as_fd()).expect("it is sent");
+        say(link, &socket, &connection::hello(ROGUE, told), Some(memory.as_fd()))
+            .expect("it is sent");
         settle(link);
         assert_eq!(link.peers(), 1);
         Self { socket, rings, memory: memory.into() }
@@ -109,17 +132,20 @@ impl Rogue {
     fn push(&mut self, frame: &[u8]) {
         assert_eq!(self.rings.producer.push(frame.len(), [frame].into_iter()), Ok(true));
     }
-
-    /// True if the other end has closed the connection.
-    fn was_dropped(&self) -> bool {
-        let next = || socket::receive(self.socket.as_fd(), &mut [0; 32]);
-        // What was said before, first.
-        std::iter::repeat_with(next).take(8).any(|got| got.is_ok_and(|bytes| bytes == 0))
-    }
 }
 
 fn hello(number: u64) -> Vec<u8> {
-    [&b"EMPshm\0\x04"[..], &number.to_be_bytes()].concat()
+    connection::hello(number, NOWHERE).to_vec()
+}
+
+/// Until the link has noticed that its peers are gone.
+fn outlive(link: &mut ShmLink) {
+    let start = Instant::now();
+    while link.peers() > 0 {
+        link.wait(Some(Duration::from_millis(1)));
+        link.receive(64, &mut |frame, _| panic!("{frame:?} came from the dead"));
+        assert!(start.elapsed() < Duration::from_secs(5), "a peer that went is kept");
+    }
 }
 
 fn memfd(bytes: usize, flags: libc::c_uint, seals: libc::c_int) -> OwnedFd {
@@ -147,17 +173,18 @@ fn wrong_memory_is_refused() {
         memfd(0, sealing, all),
         memfd(SHM_BYTES, sealing, all | libc::F_SEAL_WRITE),
         File::open("/dev/zero").expect("it exists").into(),
-        socket::listen(&world.0.path().join("other")).expect("a socket"),
+        socket::bind(&world.0.path().join("other")).expect("a socket"),
     ];
-    let path = link.place.socket_of(link.number);
+    let socket = bound(&link, 1);
     for (count, memory) in (1..).zip(wrong) {
-        let socket = socket::connect(&path).expect("it listens");
-        socket::send_descriptor(socket.as_fd(), &hello(1), memory.as_fd()).expect("it is sent");
+        say(&link, &socket, &hello(1), Some(memory.as_fd())).expect("it is sent");
         settle(&mut link);
-        assert_eq!((link.peers(), link.pending.len()), (0, 0));
+        assert_eq!(link.peers(), 0);
         assert_eq!(link.statistics().system_errors, count);
-        assert_eq!(socket::receive(socket.as_fd(), &mut [0; 8]).ok(), Some(0), "it is hung up on");
+        let answer = socket::receive(socket.as_fd(), &mut [0; 16]).expect("it is told so");
+        assert_eq!(answer.bytes, 9);
     }
+    drop(socket);
     works(&world, &mut link);
 }
 
@@ -165,49 +192,75 @@ fn wrong_memory_is_refused() {
 fn wrong_words_are_refused() {
     let world = World::new();
     let mut link = world.open(7);
-    let path = link.place.socket_of(link.number);
     let (memory, _rings) = ShmEnd::create().expect("memory is to be had");
     let mut other_version = hello(1);
     other_version[7] ^= 1;
-    let words = [&b"GET / HTTP/1.0\r\n"[..], &hello(1)[..15], &[0; 16], &[0; 17], &other_version];
+    let socket = bound(&link, 1);
+    let words =
+        [&b"GET / HTTP/1.0\r\n"[..], &hello(1)[..31], &[0; 32], &[0; 33], &[], &other_version];
     for (count, words) in (1..).zip(words) {
-        let socket = socket::connect(&path).expect("it listens");
-        socket::send_descriptor(socket.as_fd(), words, memory.as_fd()).expect("it is sent");
+        say(&link, &socket, words, Some(memory.as_fd())).expect("it is sent");
         settle(&mut link);
         assert_eq!((link.peers(), link.statistics().system_errors), (0, count), "{words:?}");
     }
-    // The right words without memory, and nothing but a hangup.
+    // The right words without memory; from nobody who takes messages; and of nodes that are no peers.
     let before = link.statistics().system_errors;
-    let socket = socket::connect(&path).expect("it listens");
-    socket::send(socket.as_fd(), &hello(1)).expect("it is sent");
+    say(&link, &socket, &hello(1), None).expect("it is sent");
+    say(&link, &socket, &hello(2), Some(memory.as_fd())).expect("it is sent");
+    for kind in [1, 2, 3] {
+        say(&link, &socket, &[kind, 0, 0, 0, 0, 0, 0, 0, 1], None).expect("it is sent");
+    }
     settle(&mut link);
-    drop(socket::connect(&path).expect("it listens"));
-    settle(&mut link);
-    assert_eq!((link.peers(), link.pending.len()), (0, 0));
-    assert_eq!(link.statistics().system_errors, before + 2);
+    assert_eq!((link.peers(), link.statistics().system_errors), (0, before + 3));
+    drop(socket);
     works(&world, &mut link);
 }
 
-/// Who connects and says nothing takes a place among few, and the oldest goes first.
+/// A peer that is told that nobody took its rings, or that this node's peer is gone, finds out by itself what is true.
 #[test]
-fn silent_connections_are_bounded() {
+fn last_words_are_not_believed_of_the_living() {
     let world = World::new();
-    let mut link = world.open(7);
-    let path = link.place.socket_of(link.number);
-    let silent: Vec<OwnedFd> = (0..3 * PENDING_MAX)
-        .map(|_| {
-            let socket = socket::connect(&path).expect("it listens");
-            link.service();
-            socket
-        })
-        .collect();
-    settle(&mut link);
-    assert_eq!((link.peers(), link.pending.len()), (0, PENDING_MAX));
-    works(&world, &mut link);
-    drop(silent);
-    while !link.pending.is_empty() {
-        settle(&mut link);
+    let (mut a, mut b) = (world.open(7), world.open(8));
+    send(&mut a, b.capabilities.address, &frame(8, 1));
+    receive(&mut b, &frame(8, 1));
+    send(&mut b, a.capabilities.address, &frame(7, 1));
+    receive(&mut a, &frame(7, 1));
+    let socket = bound(&a, ROGUE);
+    for kind in [2, 3] {
+        let words = [&[kind][..], &b.name.number.to_be_bytes()].concat();
+        say(&a, &socket, &words, None).expect("it is sent");
     }
+    settle(&mut a);
+    assert_eq!((a.peers(), b.peers()), (1, 1));
+    // And of those who are gone, at once.
+    drop(b);
+    settle(&mut a);
+    assert_eq!(a.peers(), 0);
+}
+
+/// A node has one descriptor, however many peers it has; and all are told of its rings though few messages fit its socket.
+#[test]
+fn peers_cost_no_descriptors() {
+    const PEERS: usize = 40;
+    let world = World::new();
+    let descriptors = || fs::read_dir("/proc/self/fd").expect("Linux").count();
+    let mut link = world.open(7);
+    let mut peers: Vec<_> = (0..PEERS as u16).map(|i| world.open(100 + i)).collect();
+    let before = descriptors();
+    let to = link.capabilities.address;
+    peers.iter_mut().for_each(|peer| assert_eq!(send(peer, to, &frame(7, 1)), 1));
+    let (start, mut got) = (Instant::now(), 0);
+    while got < PEERS {
+        link.wait(Some(Duration::from_millis(1)));
+        got += link.receive(64, &mut |_, _| ());
+        for peer in &mut peers {
+            peer.service();
+        }
+        assert!(start.elapsed() < Duration::from_secs(5), "{got} have got through");
+    }
+    assert_eq!(link.peers(), PEERS);
+    // Tests beside this one have some, too.
+    assert!(descriptors() < before + PEERS, "{} descriptors, {before} before", descriptors());
 }
 
 /// Places in the shared memory: the ring that the rogue writes comes first, then the one that it reads.
@@ -237,7 +290,6 @@ fn spoiled_rings_end_the_connection() {
         words.iter().for_each(|(at, word)| rogue.spoil(*at, *word));
         churn(&mut link);
         assert_eq!((link.peers(), link.statistics().system_errors), (0, count), "{words:?}");
-        assert!(rogue.was_dropped());
     }
     works(&world, &mut link);
 }
@@ -257,7 +309,6 @@ fn a_spoiled_count_of_what_was_read_ends_the_connection() {
         }
     }
     assert_eq!(link.peers(), 0);
-    assert!(rogue.was_dropped());
     works(&world, &mut link);
 }
 
@@ -291,8 +342,7 @@ fn the_dead_are_buried() {
     drop(rogue);
     receive(&mut link, &frame(7, 1));
     receive(&mut link, &frame(7, 2));
-    settle(&mut link);
-    assert_eq!(link.peers(), 0);
+    outlive(&mut link);
     let before = link.statistics().system_errors;
     assert_eq!(send(&mut link, LinkAddress::shm(ROGUE), &[0; 9000]), 1, "it is lost, not kept");
     assert_eq!(link.statistics().system_errors, before + 1);
@@ -306,6 +356,7 @@ fn a_ring_that_never_ends_is_left() {
     let mut link = world.open(7);
     let Rogue { socket, mut rings, memory: _memory } = Rogue::meet(&mut link);
     drop(socket);
+    link.connections.iter_mut().for_each(Connection::look);
     let mut turns = 0;
     while link.peers() > 0 {
         while rings.producer.push(7, [&frame(7, 0)[..]].into_iter()) == Ok(true) {}
@@ -324,13 +375,12 @@ fn a_flood_of_bells_does_no_harm() {
     let world = World::new();
     let mut link = world.open(7);
     let rogue = Rogue::meet(&mut link);
-    while socket::send(rogue.socket.as_fd(), &[0]).is_ok() {}
+    while say(&link, &rogue.socket, &[0], None).is_ok() {}
     let start = Instant::now();
     assert!(!link.wait(Some(Duration::from_millis(20))), "there is no frame");
     assert!(start.elapsed() >= Duration::from_millis(20));
     drop(rogue);
-    settle(&mut link);
-    assert_eq!(link.peers(), 0);
+    outlive(&mut link);
     works(&world, &mut link);
 }
 
@@ -352,15 +402,16 @@ fn a_peer_that_takes_nothing_holds_nobody_up() {
 fn a_dead_node_s_name_is_removed() {
     let world = World::new();
     let mut link = world.open(7);
-    let dead = link.place.socket_of(77);
-    drop(socket::listen(&dead).expect("a socket"));
+    let named = |number| link.place.socket_of(Name { number, ..link.name });
+    let dead = named(77);
+    drop(socket::bind(&dead).expect("a socket"));
     fs::write(world.directory().join("not a node"), "").expect("it is written");
-    fs::write(link.place.socket_of(78), "").expect("it is written");
+    fs::write(named(78), "").expect("it is written");
     assert_eq!(send(&mut link, LinkAddress::EVERYONE, &frame(0xFFFF, 1)), 1);
     assert!(!dead.exists());
     assert!(world.directory().join("not a node").exists());
     works(&world, &mut link);
-    let own = link.place.socket_of(link.number);
+    let own = link.place.socket_of(link.name);
     assert!(own.exists());
     drop(link);
     assert!(!own.exists());
@@ -377,7 +428,9 @@ fn a_number_belongs_to_one() {
     assert!(error.to_string().contains("another link has this number"), "{error}");
     drop(first);
     // What a node that was killed leaves behind is in nobody's way.
-    drop(socket::listen(&world.directory().join("0000000000000005")).expect("a socket"));
+    let network = open::network_of("self").expect("Linux");
+    let dead = format!("0000000000000005-{network:x}");
+    drop(socket::bind(&world.directory().join(dead)).expect("a socket"));
     assert!(open(Some(world.directory())).is_ok());
 }
 
@@ -438,23 +491,21 @@ fn introductions_that_lie_are_refused() {
     let world = World::new();
     let mut link = world.open(7);
     let rogue = Rogue::meet(&mut link);
-    let introduce = |address: u64, token: u64| {
-        let words = [&[1][..], &address.to_be_bytes(), &token.to_be_bytes()].concat();
-        socket::send(rogue.socket.as_fd(), &words).expect("it is sent");
-    };
+    assert_eq!((link.statistics().memory_readable, link.statistics().memory_refused), (0, 1));
     let cell = [5u64, 1];
     let real = cell.as_ptr().expose_provenance() as u64;
-    introduce(8, 5);
-    settle(&mut link);
-    assert_eq!((link.statistics().memory_readable, link.statistics().memory_refused), (0, 1));
     // The truth comes too late, and longer or shorter words are not heard.
-    introduce(real, 5);
-    socket::send(rogue.socket.as_fd(), &[1; 16]).expect("it is sent");
-    socket::send(rogue.socket.as_fd(), &[2; 40]).expect("it is sent");
+    let words =
+        [&[1][..], &ROGUE.to_be_bytes(), &real.to_be_bytes(), &5u64.to_be_bytes(), &[0]].concat();
+    for words in [&words[..], &words[..25], &[&words[..], &[0]].concat()] {
+        say(&link, &rogue.socket, words, None).expect("it is sent");
+    }
     settle(&mut link);
     assert_eq!((link.statistics().memory_readable, link.statistics().memory_refused), (0, 1));
     let memory = link.peer_memory().expect("it is a link of one machine");
     assert_eq!((memory.readable(), memory.stamp(&LinkAddress::shm(ROGUE))), (0, None));
+    drop(rogue);
+    outlive(&mut link);
     works(&world, &mut link);
 }
 

@@ -118,9 +118,11 @@ fn any_records_are_survived() {
             rogue.spoil(at, mark << 32 | length);
             at += emp_rings::record_bytes(length as usize);
         }
-        let rogue = Some(rogue).filter(|_| dice.below(2) == 0);
+        let mut rogue = Some(rogue).filter(|_| dice.below(2) == 0);
         link.receive(64, &mut |frame, _| assert!(frame.len() >= 6));
-        drop(rogue);
+        if rogue.take().is_some() || link.peers() > 0 {
+            link.connections.iter_mut().for_each(Connection::look);
+        }
         for _ in 0..1_000 {
             link.wait(Some(Duration::ZERO));
             link.receive(1_000, &mut |_, _| {});

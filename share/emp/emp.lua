@@ -87,6 +87,7 @@ field("frame_bytes_max", ProtoField.uint16, "Largest frame by each link")
 field("link_frame_bytes_max", ProtoField.uint16, "Largest frame by this link")
 field("name_bytes", ProtoField.uint8, "Bytes of the name")
 field("name", ProtoField.string, "Name")
+field("name_rest", ProtoField.string, "Rest of the name")
 field("item", ProtoField.none, "Item")
 field("item.type", ProtoField.uint8, "Type")
 field("item.length", ProtoField.uint8, "Length")
@@ -431,6 +432,18 @@ end
 
 local bodies = {}
 
+-- What an item tells of a name that is longer than its place (HELLO-9).
+local function rest_of_name(c)
+    local at, finish = c.at, c.at + c:left()
+    while at + 2 <= finish do
+        local kind, length = c.tvb:range(at, 1):uint(), c.tvb:range(at + 1, 1):uint()
+        if kind == 0 or at + 2 + length > finish then return "" end
+        if kind == 3 and length > 0 then return c.tvb:range(at + 2, length):string(ENC_UTF_8) end
+        at = at + 2 + length
+    end
+    return ""
+end
+
 local function hello(c, facts)
     facts.identity = c:long("node")
     c:long("target")
@@ -446,8 +459,8 @@ local function hello(c, facts)
     end
     if name_bytes > 0 then
         local range = c:take(name_bytes)
-        c.tree:add(f["name"], range)
-        facts.name = range:string(ENC_UTF_8)
+        facts.name = range:string(ENC_UTF_8) .. rest_of_name(c)
+        c.tree:add(f["name"], range, facts.name)
     else
         c.tree:add(f["name"], c.tvb:range(c.at - 1, 0), "")
     end
@@ -457,6 +470,9 @@ local function hello(c, facts)
             return true
         elseif kind == 2 and value and value:len() == 2 then
             tree:add(f["link_frame_bytes_max"], value)
+            return true
+        elseif kind == 3 and value then
+            tree:add(f["name_rest"], value)
             return true
         end
     end)

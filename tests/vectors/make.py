@@ -164,7 +164,7 @@ TEXT = b"Ethernet Message Passing"
 OPEN = {"sequence": 7, "acknowledge": 5}
 
 
-# ---- hello, hello-reply, close (HELLO-1, HELLO-6 to HELLO-8, PATH-1, CLOSE-1)
+# ---- hello, hello-reply, close (HELLO-1, HELLO-6 to HELLO-9, PATH-1, CLOSE-1)
 
 ADDRESSES = {
     "ethernet": (1, bytes.fromhex("02656d700001")),
@@ -178,7 +178,10 @@ def hello(target=B.id, nonce=0x1122334455667788, largest=1500, name="a", told=()
     body = Body().number("node", A.id, 8, True).number("target", target, 8, True).number("nonce", nonce, 8, True)
     body.number("features", features, 4, True).number("frame_bytes_max", largest, 2)
     encoded = name.encode()
-    body.bytes += u(len(encoded), 1) + b"\0" + encoded
+    front, rest = encoded[:32], encoded[32:]
+    body.bytes += u(len(front), 1) + b"\0" + front
+    if rest:
+        body.bytes += u(3, 1) + u(len(rest), 1) + rest
     body.shown["name"] = name
     body.shown["link_frame_bytes_max"] = here
     if here:
@@ -194,6 +197,7 @@ def hello(target=B.id, nonce=0x1122334455667788, largest=1500, name="a", told=()
 vector("for a node of which only the name is known, to everyone", "hello", hello(), check=0)
 vector("for whoever hears it", "hello", hello(target=0, name=""), tag=0xFFFF, check=0)
 vector("to a node whose epoch is to be checked", "hello", hello(name="a node with a name of 32 letters"))
+vector("of a node with a name of 45 letters", "hello", hello(name="a-machine-with-a-long-name.cluster.example:12", here=9000), check=0)
 for told_of in ADDRESSES:
     vector(f"with an address of family {told_of}", "hello", hello(told=[told_of]), check=0)
 vector("with three addresses", "hello", hello(told=["ethernet", "ipv4", "ipv6"]), check=0)

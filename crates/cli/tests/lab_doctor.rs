@@ -56,6 +56,47 @@ fn in_a_lab_it_sees_the_hosts_interfaces_and_takes_packet() {
     assert_eq!(rungs[1]["link"], "shm");
 }
 
+/// Bridges of containers and tunnels are passed over beside the network, and alone as well; and the report says so.
+#[test]
+fn what_leads_to_containers_and_through_tunnels_is_passed_over() {
+    if !is_root() {
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_emp");
+    let script = format!(
+        "set -e
+        ip link add docker0 type bridge
+        ip link add c0 type veth peer name c1
+        ip link set c0 master docker0 up
+        ip link set c1 up
+        ip address add 172.17.0.1/16 dev docker0
+        ip link set docker0 up
+        ip link add vx0 type vxlan id 7 dev emp0 dstport 4789
+        ip address add 10.9.0.1/24 dev vx0
+        ip link set vx0 up
+        {program} doctor --json"
+    );
+    let run = ["lab", "run", "--host", "emp-b", "sh", "-c", &script];
+    let report = json(&succeed(&mut emp(&run)));
+    let rung = |name: &str| {
+        let rungs = report["rungs"].as_array().unwrap();
+        rungs.iter().find(|rung| rung["interface"] == name).unwrap().clone()
+    };
+    for (name, why) in [
+        ("docker0", "passed over: a bridge without a card"),
+        ("c0", "passed over: a port of a bridge"),
+        ("vx0", "passed over: a tunnel (vxlan)"),
+    ] {
+        let rung = rung(name);
+        assert!(rung["link"].is_null() && rung["reason"] == why, "{rung}");
+        assert!(rung["better"].as_str().unwrap().ends_with(&format!("EMP_INTERFACE={name}")));
+    }
+    let cable = rung("emp0");
+    assert_eq!(cable["link"], "packet");
+    let reason = cable["reason"].as_str().unwrap();
+    assert!(reason.ends_with("a virtual cable (veth): offered to MPI first"), "{reason}");
+}
+
 /// Whether the kernel demultiplexes frames once for all nodes of an interface (decision 33), and if not, why.
 #[test]
 fn it_says_what_further_nodes_of_an_interface_cost() {

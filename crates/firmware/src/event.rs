@@ -42,14 +42,14 @@ pub enum NodeEvent {
     PathLost {
         /// The peer.
         node: NodeId,
-        /// The link that the way leads over.
+        /// The link that the path leads over.
         link: LinkIndex,
     },
-    /// A further way to a peer was found, or one that had failed works again.
+    /// A further path to a peer was found, or one that had failed works again.
     PathFound {
         /// The peer.
         node: NodeId,
-        /// The link that the way leads over.
+        /// The link that the path leads over.
         link: LinkIndex,
     },
     /// Frames of `lost_bytes` do not get through to a peer, though shorter ones do: none of more than `passed_bytes` are sent to it

@@ -193,7 +193,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Is given a line for each change that the running node notices: a peer, a way to it or a link that is lost or works again, an
+    /// Is given a line for each change that the running node notices: a peer, a path to it or a link that is lost or works again, an
     /// interface whose MTU was lowered, an identity that two nodes claim, messages that were lost with the node. `EMP_LOG=warn` writes
     /// the same lines to standard error. Must not call the node, which is locked meanwhile.
     pub fn notices(mut self, notices: impl Fn(&str) + Send + 'static) -> Self {

@@ -78,12 +78,12 @@ pub(crate) struct Core {
     /// Where nodes may be, as the application said.
     pub(crate) hints: HashMap<NodeId, Vec<(LinkIndex, LinkAddress)>>,
     /// Something was posted or happened since the firmware was last asked what to do.
-    dirty: bool,
+    pub(crate) dirty: bool,
     /// When the firmware's next timer is due. Asked anew only when something has happened: a thread that spins looks at
     /// it each time.
     next_timer: Time,
     /// `next_timer` may be wrong.
-    timer_moved: bool,
+    pub(crate) timer_moved: bool,
     posts_since_turn: u32,
     pub(crate) last_turn: Time,
     /// When no link had any more frames: what comes now came after that.
@@ -104,7 +104,7 @@ pub(crate) struct Core {
     /// Identities that two nodes use, and what was said of it. As many as the firmware tells of.
     pub(crate) claimed: HashMap<NodeId, String>,
     /// Ways to peers that have failed.
-    pub(crate) lost_ways: HashSet<(NodeId, LinkIndex)>,
+    pub(crate) lost_paths: HashSet<(NodeId, LinkIndex)>,
     /// The counters of a closed node.
     last_counters: Counters,
 }
@@ -148,7 +148,7 @@ impl Core {
             journal,
             losses: Losses::default(),
             claimed: HashMap::new(),
-            lost_ways: HashSet::new(),
+            lost_paths: HashSet::new(),
             last_counters: Counters::default(),
         }
     }
@@ -191,11 +191,12 @@ impl Core {
         self.last_turn = now;
         let received = self.receive(now);
         let timed_out = self.time_out(now);
-        if !(received | timed_out | self.dirty) {
-            return false;
-        }
+        // Also of a node with nothing to do: its peers may have much.
         if self.health.is_due(now) {
             self.look_at_links(now);
+        }
+        if !(received | timed_out | self.dirty) {
+            return false;
         }
         self.transmit(now);
         self.drain();
@@ -541,6 +542,9 @@ impl Core {
             next = next.min(now + POLL_BY_HAND);
         } else if self.dirty {
             next = now;
+        }
+        if let Some(at) = self.health.next_announcement() {
+            next = next.min(at.max(now));
         }
         for due in self.links.iter().filter_map(|link| link.next_due()) {
             next = next.min(now + clock::span(due));

@@ -1,14 +1,15 @@
 //! How the links' interfaces are: their MTU may be lowered and their cables pulled while the node runs.
 //!
-//! Looked at now and then while there is something to do, for the kernel says nothing of either: a frame that is too long for the
-//! interface is an error of one call, or vanishes at the other end.
+//! Looked at now and then: a frame that is too long for the interface is an error of one call, or vanishes at the other end. What links learn
+//! of their interfaces from the kernel, and do of it, they do when they are asked how those are.
 
 use emp_firmware::{LinkIndex, Span, Time};
 use emp_link::{Condition, Link};
+use emp_wire::LinkAddress;
 
 use crate::builder::has_long_frames;
 use crate::core::Core;
-use crate::journal::Level;
+use crate::journal::{Journal, Level};
 
 /// Least time between two looks: a look is two system calls a link, half a microsecond, and with this no frame has been resent
 /// often enough by then for a peer to be given up.
@@ -17,8 +18,8 @@ const LOOK_EVERY: Span = Span::ms(10);
 /// Times that peers which did not answer are told again: each time a question may be lost.
 const REPEATS: u32 = 5;
 
-/// The same while an interface is gone: to ask for one that is not there may have the kernel look for its driver.
-const LOOK_EVERY_GONE: Span = Span::ms(1_000);
+/// The same of this node's address on a link, which a peer believes when nothing came from the old one for 50 ms (`PATH-8`).
+const ADDRESS_REPEATS: u32 = 12;
 
 /// How long an outage that is over is told of with errors: longer than a peer takes to notice it, and to be heard of again.
 const OUTAGE_RECENT: Span = Span::ms(60_000);
@@ -35,8 +36,10 @@ struct Outage {
 #[derive(Default)]
 pub(crate) struct Health {
     look_at: Time,
-    /// By link, how many looks more repeat to the peers that its limit has changed.
+    /// By link, how many looks more repeat to the peers what has changed of it.
     repeats: Vec<u32>,
+    /// By link, where the node is there.
+    addresses: Vec<LinkAddress>,
     /// The last outage of each link, by its index.
     outages: Vec<Option<Outage>>,
 }
@@ -45,6 +48,22 @@ impl Health {
     #[inline]
     pub(crate) fn is_due(&self, now: Time) -> bool {
         now >= self.look_at
+    }
+
+    /// When peers are told again of what has changed, if they are to be.
+    pub(crate) fn next_announcement(&self) -> Option<Time> {
+        self.repeats.iter().any(|repeats| *repeats > 0).then_some(self.look_at)
+    }
+
+    /// Notes where the node is on a link now. True if that is elsewhere than before.
+    fn moves(&mut self, index: usize, address: LinkAddress) -> bool {
+        match self.addresses.get_mut(index) {
+            Some(known) => std::mem::replace(known, address) != address,
+            None => {
+                self.addresses.push(address);
+                false
+            }
+        }
     }
 
     /// Notes how a link is now. What to say if that is news.
@@ -84,11 +103,13 @@ impl Core {
         let Self { firmware: Some(firmware), links, health, journal, .. } = self else { return };
         health.repeats.resize(links.len(), 0);
         let (mut lowered, mut raised) = (Vec::new(), Vec::new());
+        let mut told: Vec<String> = Vec::new();
         for (index, link) in links.iter_mut().enumerate() {
             let at = LinkIndex(index as u8);
+            look_at_link(&mut **link, index, health, journal);
             if health.repeats[index] > 0 {
                 health.repeats[index] -= 1;
-                firmware.repeat_limit(now, at);
+                firmware.announce(now, at);
             }
             let long = has_long_frames(link.capabilities());
             firmware.set_long_frames(at, long);
@@ -102,17 +123,16 @@ impl Core {
                 };
                 journal.say_often(Level::Warn, line);
             }
-            if let Some(notice) = link.notice() {
-                journal.say_often(Level::Warn, &notice);
-            }
             let Some(condition) = link.condition() else { continue };
             if let Some(line) = health.note(now, index, condition.interface, condition.trouble) {
-                journal.say_often(Level::Warn, &line);
+                // Two links of one interface are one change.
+                if !told.contains(&line) {
+                    journal.say_often(Level::Warn, &line);
+                    told.push(line);
+                }
+                health.repeats[index] = REPEATS;
             }
             firmware.set_carrier(now, at, condition.trouble.is_none());
-            if condition.is_gone() {
-                health.look_at = now + LOOK_EVERY_GONE;
-            }
             // An interface that is down may have any MTU when it is up again.
             if condition.trouble.is_some() {
                 continue;
@@ -138,6 +158,8 @@ impl Core {
             let line = format!("frames of up to {most} bytes fit {interface} again");
             journal.say_often(Level::Warn, &line);
         }
+        self.timer_moved = true;
+        self.dirty |= firmware.has_transmit(now);
     }
 
     /// Why nothing may cross some link, or could not lately, for the error of an operation: "interface emp0 is down", "interface emp0
@@ -156,6 +178,17 @@ impl Core {
         // Two links may have one interface.
         troubles.dedup();
         troubles.join(", ")
+    }
+}
+
+/// Has a link look at its interface, and says what it did of what it found. Peers are told if the node is elsewhere by it now.
+fn look_at_link(link: &mut dyn Link, index: usize, health: &mut Health, journal: &mut Journal) {
+    link.condition();
+    if let Some(notice) = link.notice() {
+        journal.say_often(Level::Warn, &notice);
+    }
+    if health.moves(index, link.capabilities().address) {
+        health.repeats[index] = ADDRESS_REPEATS;
     }
 }
 

@@ -16,7 +16,7 @@ use crate::clock;
 pub(crate) enum Level {
     /// Messages were lost of which nobody else is told, or two nodes claim one identity: something is to be done.
     Error,
-    /// A peer, a way or a link was lost, or works again.
+    /// A peer, a path or a link was lost, or works again.
     Warn,
     /// What was chosen, who was met, what was counted.
     Info,

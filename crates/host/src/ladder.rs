@@ -6,12 +6,13 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
 use emp_link::{
-    Capabilities, Link, LinkError, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink,
-    UdpOptions, XdpLink, XdpOptions, interfaces,
+    Capabilities, Class, Link, LinkError, PacketLink, PacketOptions, Ranked, ShmLink, ShmOptions,
+    UdpLink, UdpOptions, XdpLink, XdpOptions,
 };
 use emp_wire::{ETHERTYPE_DEFAULT, NodeId, UDP_PORT_DEFAULT};
 
 use crate::error::BuildError;
+use crate::launcher::ranked_interfaces;
 use crate::path_choice::PathCosts;
 
 /// Which rungs of the ladder may be used.
@@ -37,7 +38,8 @@ pub struct AutoLinks {
     /// Which kinds.
     pub want: Want,
     /// Interfaces for raw frames; each that is named must be to be had if packet is required. Empty: all Ethernet
-    /// interfaces that are up and have a carrier.
+    /// interfaces that are up and have a carrier, the likeliest first, but for those that lead to containers, through tunnels, or are a
+    /// part of another ([`Class::Aside`]).
     pub interfaces: Vec<String>,
     /// EtherType of raw frames.
     pub ethertype: u16,
@@ -314,20 +316,29 @@ fn take(
 
 /// The Ethernet interfaces that raw frames can leave by.
 fn usable_interfaces(choice: &mut Choice) -> Vec<String> {
-    match interfaces() {
-        Ok(all) => {
-            let usable: Vec<_> =
-                all.into_iter().filter(|i| i.usable_for_packet()).map(|i| i.name).collect();
-            if usable.is_empty() {
-                let why = "no Ethernet interface is up with a carrier";
-                choice.note("raw frames".into(), Outcome::Skipped(why.into()));
-            }
-            usable
-        }
+    let all = match ranked_interfaces() {
+        Ok(all) => all,
         Err(error) => {
             let why = format!("the interfaces cannot be listed: {error}");
             choice.note("raw frames".into(), Outcome::Failed(why));
-            Vec::new()
+            return Vec::new();
+        }
+    };
+    let mut usable = Vec::new();
+    for Ranked { interface, class, why } in all {
+        if !interface.usable_for_packet() {
+            continue;
+        }
+        if class == Class::Aside {
+            let link = format!("packet on {}", interface.name);
+            choice.note(link, Outcome::Skipped(format!("{why}; to be had by name")));
+        } else {
+            usable.push(interface.name);
         }
     }
+    if usable.is_empty() {
+        let why = "no Ethernet interface that leads to other machines is up with a carrier";
+        choice.note("raw frames".into(), Outcome::Skipped(why.into()));
+    }
+    usable
 }

@@ -144,6 +144,7 @@ mod in_order;
 mod incoming;
 mod journal;
 mod ladder;
+mod launcher;
 mod losses;
 mod memory;
 mod names;
@@ -186,6 +187,7 @@ pub use error::{
 };
 pub use find::Who;
 pub use ladder::{AutoLinks, Choice, Outcome, Rung, Want};
+pub use launcher::ranked_interfaces;
 pub use node::{HostCounters, Node};
 pub use pages::PageBuffer;
 pub use path_choice::{LinkCosts, PathCosts, measure_paths};

@@ -8,7 +8,7 @@ use crate::directory::{Peer, PeerState};
 use crate::journal::Level;
 use crate::names;
 
-/// Ways that have failed and whose return is to be told as such.
+/// Paths that have failed and whose return is to be told as such.
 const LOST_MAX: usize = 1_024;
 
 impl Core {
@@ -96,21 +96,23 @@ impl Core {
                 (Level::Error, line)
             }
             NodeEvent::PathLost { node, link } => {
-                if self.lost_ways.len() < LOST_MAX {
-                    self.lost_ways.insert((*node, *link));
+                if self.lost_paths.len() < LOST_MAX {
+                    self.lost_paths.insert((*node, *link));
                 }
                 let (who, link) = (self.show(*node), self.show_link(*link));
                 (
                     Level::Warn,
-                    format!("the way to {who} by {link} has failed; another takes its frames"),
+                    format!(
+                        "path to {who} by {link} failed: nothing that it carried was acknowledged; other paths carry its frames"
+                    ),
                 )
             }
             NodeEvent::PathFound { node, link } => {
-                let again = self.lost_ways.remove(&(*node, *link));
+                let again = self.lost_paths.remove(&(*node, *link));
                 let (who, link) = (self.show(*node), self.show_link(*link));
                 match again {
-                    true => (Level::Warn, format!("the way to {who} by {link} works again")),
-                    false => (Level::Info, format!("there is a way to {who} by {link}, too")),
+                    true => (Level::Warn, format!("path to {who} by {link} works again")),
+                    false => (Level::Info, format!("another path to {who}: by {link}")),
                 }
             }
             NodeEvent::LostBySize { node, link, passed_bytes, lost_bytes } => {

@@ -14,11 +14,16 @@ pub struct Condition<'a> {
     pub mtu: usize,
     /// Largest EMP frame, in bytes, that both the link and its interface take now.
     pub frame_bytes_max: usize,
-    /// Why nothing can cross it: "is down", "has no carrier", "is gone".
+    /// Why nothing can cross it: "is down", "has no carrier", "is gone", "is another one that this process cannot use".
     pub trouble: Option<&'static str>,
 }
 
-impl Condition<'_> {
+impl<'a> Condition<'a> {
+    /// Of an interface that is not there, with `headers` bytes of the MTU that are not the frame's, and frames of at most `most`.
+    pub(crate) fn gone(interface: &'a str, headers: usize, most: usize) -> Self {
+        Self { interface, mtu: most + headers, frame_bytes_max: most, trouble: Some(GONE) }
+    }
+
     /// There is no such interface any more.
     pub fn is_gone(&self) -> bool {
         self.trouble == Some(GONE)
@@ -30,7 +35,7 @@ impl Condition<'_> {
     }
 }
 
-const GONE: &str = "is gone";
+pub(crate) const GONE: &str = "is gone";
 
 /// Looks at an interface in the namespace of the socket `fd`: two system calls, 0.5 µs. `headers` bytes of its MTU are not
 /// the frame's, and frames were of at most `most` bytes when the link was opened.
@@ -52,15 +57,19 @@ fn judge(
     most: usize,
 ) -> Condition<'_> {
     let Ok((flags, mtu)) = seen else {
-        let (mtu, frame_bytes_max) = (most + headers, most);
-        return Condition { interface, mtu, frame_bytes_max, trouble: Some(GONE) };
+        return Condition::gone(interface, headers, most);
     };
-    let trouble = match (flags & libc::IFF_UP, flags & libc::IFF_RUNNING) {
+    let trouble = trouble_of(flags);
+    Condition { interface, mtu, frame_bytes_max: mtu.saturating_sub(headers).min(most), trouble }
+}
+
+/// Why nothing can cross an interface with these flags.
+pub(crate) fn trouble_of(flags: libc::c_int) -> Option<&'static str> {
+    match (flags & libc::IFF_UP, flags & libc::IFF_RUNNING) {
         (0, _) => Some("is down"),
         (_, 0) => Some("has no carrier"),
         _ => None,
-    };
-    Condition { interface, mtu, frame_bytes_max: mtu.saturating_sub(headers).min(most), trouble }
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::LinkError;
 use crate::system::{self, InterfaceAddress};
 
 /// A network interface as the calling thread's namespace shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
     /// Name, such as `eth0`.
     pub name: String,

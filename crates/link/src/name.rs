@@ -51,6 +51,14 @@ impl RawName {
             _ => None,
         }
     }
+
+    /// The number of the interface that a packet socket is bound to. `None`: to none, or to one that is gone.
+    pub(crate) fn interface(&self) -> Option<u32> {
+        // SAFETY: see the module's invariant.
+        let packet = unsafe { &self.packet };
+        let is_packet = libc::c_int::from(packet.sll_family) == libc::AF_PACKET;
+        u32::try_from(packet.sll_ifindex).ok().filter(|index| is_packet && *index > 0)
+    }
 }
 
 /// A [`RawName`] and how many bytes of it count.

@@ -3,6 +3,7 @@
 
 mod demux;
 mod filter;
+mod follow;
 mod group;
 mod members;
 mod open;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use emp_rings::PacketRing;
 use emp_wire::LinkAddress;
 
-use crate::condition::{self, Condition};
+use crate::condition::Condition;
 use crate::ethernet::Framing;
 use crate::failure::SendFailure;
 use crate::gather::{ETHERNET_HEADER_BYTES, Gather};
@@ -29,6 +30,7 @@ use crate::sink::Single;
 use crate::stamps;
 use crate::system::{self, Polled};
 use crate::{Capabilities, FrameSink, Link, LinkError, LinkStatistics, TxFrame, is_for, tag_of};
+use follow::Follower;
 use group::Group;
 
 /// Most parts of one frame: a header, and a payload that a user's scatter list cuts into some more.
@@ -60,16 +62,21 @@ pub struct PacketLink {
     /// Frames dropped by the kernel: its counter is cleared by reading, so the sum is kept here.
     ring_drops: AtomicU64,
     empty_polls: u32,
+    follower: Follower,
 }
 
 impl PacketLink {
     /// Opens the link on an interface that exists and is up.
     pub fn open(options: &PacketOptions) -> Result<Self, LinkError> {
         let opened = open::open(options)?;
+        let (mtu, mac) = (opened.interface.mtu, opened.interface.mac.unwrap_or_default());
+        let follower = Follower::new(options, opened.socket.as_fd(), mtu).map_err(|error| {
+            open::refused(&format!("packet on {}", options.interface), "watching it", error)
+        })?;
         let capabilities = Capabilities {
             kind: "packet",
             interface: options.interface.clone(),
-            frame_bytes_max: opened.mtu,
+            frame_bytes_max: mtu,
             long_frame_bytes: 0,
             long_frames_held: 0,
             parts_max: PARTS_MAX,
@@ -79,7 +86,7 @@ impl PacketLink {
             past_ip: false,
             broadcast: true,
             privileged: true,
-            address: LinkAddress::mac(opened.mac),
+            address: LinkAddress::mac(mac),
         };
         Ok(Self {
             ring: opened.ring,
@@ -88,9 +95,9 @@ impl PacketLink {
             tag: options.node_tag,
             capabilities,
             framing: Framing {
-                mac: opened.mac,
+                mac,
                 ethertype: options.ethertype,
-                frame_bytes_max: opened.mtu,
+                frame_bytes_max: mtu,
                 parts_max: PARTS_MAX,
             },
             gather: Gather::new(BATCH_MAX, BATCH_MAX * (PARTS_MAX + 1) + 1),
@@ -98,6 +105,7 @@ impl PacketLink {
             counts: LinkStatistics::default(),
             ring_drops: AtomicU64::new(0),
             empty_polls: 0,
+            follower,
         })
     }
 
@@ -195,7 +203,10 @@ impl PacketLink {
         match failure {
             SendFailure::Full => self.counts.send_full += 1,
             SendFailure::Refused => self.counts.send_refused += 1,
-            SendFailure::Lost => self.counts.system_errors += 1,
+            SendFailure::Lost => {
+                self.counts.system_errors += 1;
+                self.follower.suspect();
+            }
             SendFailure::Again => {}
         }
         failure
@@ -212,6 +223,16 @@ impl PacketLink {
     fn note_stray(&mut self, (tag, greeting): (u16, bool)) {
         if let Some(group) = &mut self.group {
             group.stray(self.socket.as_fd(), tag, greeting);
+        }
+    }
+
+    /// Something else woke who slept: a change of the interface, or an error, which would wake it for ever.
+    #[cold]
+    fn woken_by_no_frame(&mut self) {
+        self.follower.listen();
+        if system::take_error(self.socket.as_fd()).is_some() {
+            self.counts.system_errors += 1;
+            self.follower.suspect();
         }
     }
 
@@ -307,6 +328,9 @@ impl Link for PacketLink {
         }
         if handed == 0 {
             self.note_empty_poll();
+            if self.follower.has_slept() {
+                self.woken_by_no_frame();
+            }
         } else {
             self.empty_polls = 0;
         }
@@ -315,7 +339,8 @@ impl Link for PacketLink {
 
     fn readiness(&self) -> Option<BorrowedFd<'_>> {
         self.ring.give_back();
-        Some(self.socket.as_fd())
+        self.follower.note_sleep();
+        Some(self.follower.descriptor())
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> bool {
@@ -328,15 +353,23 @@ impl Link for PacketLink {
         polled == Polled::Readable
     }
 
-    /// Nothing is due. Also gives the last frame's slot back, without which the descriptor stays readable.
+    /// Zero while a change of the interface waits to be looked at. Also gives the last frame's slot back, without which the descriptor stays
+    /// readable.
     fn next_due(&self) -> Option<Duration> {
         self.ring.give_back();
-        None
+        self.follower.note_sleep();
+        self.follower.is_due().then_some(Duration::ZERO)
     }
 
+    /// Also binds the link again where another interface has the name now, and takes its address.
     fn condition(&mut self) -> Option<Condition<'_>> {
+        self.follow();
         let Capabilities { interface, frame_bytes_max, .. } = &self.capabilities;
-        Some(condition::condition(self.socket.as_fd(), interface, 0, *frame_bytes_max))
+        Some(self.follower.condition(interface, *frame_bytes_max))
+    }
+
+    fn notice(&mut self) -> Option<String> {
+        self.follower.take_notice()
     }
 
     /// One system call: asks the kernel for its count of frames that found the ring full.

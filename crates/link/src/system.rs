@@ -9,7 +9,7 @@
 use std::ffi::CString;
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{from_mut, from_ref, null};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,11 @@ pub(crate) fn socket(domain: libc::c_int, kind: libc::c_int) -> io::Result<Owned
         let fd = check(libc::socket(domain, kind, 0))?;
         Ok(OwnedFd::from_raw_fd(fd))
     }
+}
+
+/// A socket for routing netlink.
+pub(crate) fn netlink_socket() -> io::Result<OwnedFd> {
+    socket(libc::AF_NETLINK, libc::SOCK_RAW)
 }
 
 /// Sets a socket option to a plain value.
@@ -189,6 +194,15 @@ pub(crate) fn receive_from(
             &raw mut length,
         ) as libc::c_long
     })
+}
+
+/// Receives one message, without blocking; what there is no room for is lost.
+pub(crate) fn receive(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: see the module's invariant.
+    let got = unsafe {
+        libc::recv(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT)
+    };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
 /// Sends one gathered message, without blocking.
@@ -396,15 +410,17 @@ pub(crate) fn any_of<'a>(all: impl IntoIterator<Item = BorrowedFd<'a>>) -> io::R
         let fd = check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?;
         OwnedFd::from_raw_fd(fd)
     };
-    for fd in all {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-        let fd = fd.as_raw_fd();
-        // SAFETY: see the module's invariant.
-        check(unsafe {
-            libc::epoll_ctl(any.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, from_mut(&mut event))
-        })?;
-    }
+    all.into_iter().try_for_each(|fd| add_to(any.as_fd(), fd))?;
     Ok(any)
+}
+
+/// Adds a descriptor to those of [`any_of`], for as long as it is open.
+pub(crate) fn add_to(any: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    let (any, fd) = (any.as_raw_fd(), fd.as_raw_fd());
+    // SAFETY: see the module's invariant.
+    check(unsafe { libc::epoll_ctl(any, libc::EPOLL_CTL_ADD, fd, from_mut(&mut event)) })?;
+    Ok(())
 }
 
 /// The number by which the kernel knows an interface, or 0 if there is none of that name.

@@ -18,7 +18,7 @@ pub use open::UdpOptions;
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use emp_wire::{AddressFamily, LinkAddress};
 
@@ -69,6 +69,8 @@ pub struct UdpLink {
     interface: Option<(String, usize)>,
     /// The interface's MTU when it was last looked at, and as many frames as one send could have when the link was opened.
     mtu: usize,
+    /// When it is looked for again after it was found to be gone.
+    look_again: Option<Instant>,
     segments_once: usize,
     /// Trains in a row that the kernel did not take as such.
     doubts: u32,
@@ -106,6 +108,9 @@ const DOUBTS_MAX: u32 = 4;
 /// that fails among so many costs nothing.
 const RETRY_SEGMENTS_SENDS: u32 = 4096;
 
+/// How often an interface is looked for that is gone: to ask for one that is not there may have the kernel look for its driver.
+const LOOK_EVERY_GONE: Duration = Duration::from_millis(250);
+
 impl UdpLink {
     /// Opens the link.
     pub fn open(options: &UdpOptions) -> Result<Self, LinkError> {
@@ -138,6 +143,7 @@ impl UdpLink {
             segments_max: opened.segments_max,
             interface: opened.interface,
             mtu: opened.mtu,
+            look_again: None,
             segments_once: opened.segments_max,
             doubts: 0,
             sends_alone: 0,
@@ -263,7 +269,12 @@ impl Link for UdpLink {
     fn condition(&mut self) -> Option<Condition<'_>> {
         let (interface, headers) = self.interface.as_ref()?;
         let most = self.capabilities.frame_bytes_max;
+        let now = Instant::now();
+        if self.look_again.is_some_and(|at| now < at) {
+            return Some(Condition::gone(interface, *headers, most));
+        }
         let condition = condition::condition(self.socket.as_fd(), interface, *headers, most);
+        self.look_again = condition.is_gone().then_some(now + LOOK_EVERY_GONE);
         if condition.mtu != self.mtu {
             (self.mtu, self.doubts, self.segments_max) = (condition.mtu, 0, self.segments_once);
             self.long.cut_to(condition.frame_bytes_max);

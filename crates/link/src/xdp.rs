@@ -22,11 +22,12 @@ use std::time::{Duration, Instant};
 use emp_rings::Xsk;
 use emp_wire::LinkAddress;
 use open::Opened;
-use watch::{Namespace, Watch};
+use watch::Watch;
 
 use crate::condition::{self, Condition};
 use crate::failure::SendFailure;
 use crate::gather::ETHERNET_HEADER_BYTES;
+use crate::namespace::Namespace;
 use crate::system::{self, Polled};
 use crate::{Capabilities, Link, LinkError, LinkStatistics, TxFrame};
 

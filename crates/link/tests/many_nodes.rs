@@ -314,18 +314,59 @@ fn a_place_that_is_left_while_a_child_starts_can_be_taken() {
 }
 
 /// Files of this namespace's groups.
-fn tables() -> usize {
+fn tables() -> Vec<PathBuf> {
     let namespace = std::fs::metadata("/proc/thread-self/ns/net").expect("it has a number").ino();
     let runtime =
         std::env::var_os("XDG_RUNTIME_DIR").map(|runtime| PathBuf::from(runtime).join("emp"));
     let places = [runtime, Some(PathBuf::from("/dev/shm/emp-0"))];
     let names =
         places.into_iter().flatten().filter_map(|place| std::fs::read_dir(place).ok()).flatten();
-    let is_here = |name: &str| name.starts_with(&format!("packet-{namespace}-"));
+    let is_here = |name: &str| name.starts_with(&format!("packet-2-{namespace}-"));
     names
         .filter_map(Result::ok)
         .filter(|entry| entry.file_name().to_str().is_some_and(is_here))
-        .count()
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// What else is written into a group's table: bytes that mean nothing, a table of another version, one that knows nobody, and nothing at all.
+/// Members notice, and all are reached, those that join meanwhile and those that leave.
+#[test]
+fn a_spoiled_table_cuts_nobody_off() {
+    let Some(lab) = Lab::build(1500) else { return };
+    let mut sender = lab.inside(1, || open(1));
+    lab.inside(0, || {
+        let mut nodes = nodes((0..6).map(|i| 900 + i * 31));
+        let noise: Vec<u8> =
+            (0u32..2_000).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let other_version = [&b"EMP9"[..], &[0; 60]].concat();
+        let first = [&b"EMP1"[..], &[0; 8]].concat();
+        for (round, spoiled) in [noise, other_version, first, Vec::new()].iter().enumerate() {
+            let table = tables().pop().expect("it is there");
+            std::fs::write(table, spoiled).expect("it is ours");
+            // Those that stand still shift the others' places: one leaves, one comes.
+            nodes.remove(1);
+            let tag = 2_000 + round as u16;
+            nodes.push((tag, open(tag)));
+            // As a node does, many times a second.
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(2_500) {
+                for (tag, node) in &mut nodes {
+                    node.condition();
+                    send(&mut sender, *tag, 1);
+                }
+                nodes.iter_mut().for_each(|(_, node)| drop(received_now(node)));
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            assert!(nodes.iter().all(|(_, node)| node.is_grouped()), "round {round}");
+            let tries: Vec<usize> =
+                (0..nodes.len()).map(|i| reach(&mut sender, &mut nodes, i)).collect();
+            println!("round {round}: frames until each was reached: {tries:?}");
+            let again: Vec<usize> =
+                (0..nodes.len()).map(|i| reach(&mut sender, &mut nodes, i)).collect();
+            assert!(again.iter().all(|tries| *tries == 1), "round {round}: {again:?}");
+        }
+    });
 }
 
 /// Namespaces come and go; a search for nodes looks at 4,096 names.
@@ -335,10 +376,10 @@ fn a_table_goes_with_its_last_node() {
     lab.inside(0, || {
         let mut nodes = nodes([1, 2, 3]);
         while !nodes.is_empty() {
-            assert_eq!(tables(), 1);
+            assert_eq!(tables().len(), 1);
             nodes.remove(0);
         }
-        assert_eq!(tables(), 0);
+        assert_eq!(tables().len(), 0);
         // The last one is killed: whoever is the first on another interface finds it.
         let first = open(1);
         let mut child = start_process(&lab, 2);
@@ -346,5 +387,5 @@ fn a_table_goes_with_its_last_node() {
         child.kill().and_then(|()| child.wait()).expect("it was running");
     });
     lab.inside(1, || drop(open(1)));
-    lab.inside(0, || assert_eq!(tables(), 0));
+    lab.inside(0, || assert_eq!(tables().len(), 0));
 }

@@ -256,7 +256,7 @@ impl World {
                 let changed = firmware.limit_frame_bytes(now, link, fits)
                     || firmware.raise_frame_bytes(now, link, fits);
                 if !changed {
-                    firmware.repeat_limit(now, link);
+                    firmware.announce(now, link);
                 }
             }
         });

@@ -9,6 +9,8 @@ const END: u8 = 0;
 const ADDRESS: u8 = 1;
 /// The largest frame that the sender takes on this link, in two bytes (`HELLO-7`).
 const LENGTH: u8 = 2;
+/// What of the sender's name does not fit its place (`HELLO-9`).
+const NAME: u8 = 3;
 /// Bytes of type and length.
 pub(crate) const HEAD_BYTES: usize = 2;
 /// Bytes of an item of that type.
@@ -67,4 +69,17 @@ pub(crate) fn emit_length(frame_bytes: u16, into: &mut [u8]) -> usize {
     let [high, low] = frame_bytes.to_be_bytes();
     into[..LENGTH_ITEM_BYTES].copy_from_slice(&[LENGTH, 2, high, low]);
     LENGTH_ITEM_BYTES
+}
+
+/// The rest of a name that an item tells. `None`: it tells something else.
+pub(crate) fn name(kind: u8, value: &[u8]) -> Option<&[u8]> {
+    (kind == NAME).then_some(value)
+}
+
+/// Writes an item that tells it; returns its bytes.
+pub(crate) fn emit_name(rest: &[u8], into: &mut [u8]) -> usize {
+    let end = HEAD_BYTES + rest.len();
+    into[..HEAD_BYTES].copy_from_slice(&[NAME, rest.len() as u8]);
+    into[HEAD_BYTES..end].copy_from_slice(rest);
+    end
 }

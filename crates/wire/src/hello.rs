@@ -9,15 +9,20 @@ use crate::{Largest, LinkAddress, NodeId, Reason};
 
 /// Bytes of the fixed part of the body.
 pub const HELLO_BYTES: usize = 32;
-/// Longest node name, in bytes of UTF-8.
-pub const NAME_BYTES_MAX: usize = 32;
+/// Longest node name, in bytes of UTF-8: one more than MX has room for in a host's name, which is longer than Linux has.
+pub const NAME_BYTES_MAX: usize = 80;
+/// As much of it stands in the fixed place; the rest, if there is any, in an extension (`HELLO-9`).
+const NAME_FRONT_BYTES: usize = 32;
 /// Bytes of the longest further address: type, length, family, IPv6 address, port, scope.
 const TOLD_BYTES_MAX: usize = 2 + 1 + 16 + 2 + 4;
 /// Addresses of the sender on other links that one hello tells.
 pub const TOLD_MAX: usize = 3;
 /// Bytes of the largest body.
-pub const HELLO_BODY_BYTES_MAX: usize =
-    HELLO_BYTES + NAME_BYTES_MAX + extension::LENGTH_ITEM_BYTES + TOLD_MAX * TOLD_BYTES_MAX;
+pub const HELLO_BODY_BYTES_MAX: usize = HELLO_BYTES
+    + NAME_BYTES_MAX
+    + extension::HEAD_BYTES
+    + extension::LENGTH_ITEM_BYTES
+    + TOLD_MAX * TOLD_BYTES_MAX;
 
 /// What the word of a `hello-reply` tells of the `hello` that it answers (`HELLO-8`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,10 +76,7 @@ impl Hello {
         largest: impl Into<Largest>,
         name: &str,
     ) -> Self {
-        let mut end = name.len().min(NAME_BYTES_MAX);
-        while !name.is_char_boundary(end) {
-            end -= 1;
-        }
+        let end = character_end(name, NAME_BYTES_MAX);
         let mut bytes = [0; NAME_BYTES_MAX];
         bytes[..end].copy_from_slice(&name.as_bytes()[..end]);
         let name_bytes = end as u8;
@@ -99,6 +101,17 @@ impl Hello {
         Self { told, ..self }
     }
 
+    /// The same with as much of the name as stands in the fixed place, for the shortest frames.
+    #[must_use]
+    pub fn with_short_name(self) -> Self {
+        Self { name_bytes: self.front_bytes() as u8, ..self }
+    }
+
+    /// Bytes of the name that stand in the fixed place: nodes that know no extensions show them.
+    fn front_bytes(&self) -> usize {
+        character_end(self.name(), NAME_FRONT_BYTES)
+    }
+
     /// Where who hears this on one link reaches the sender on others (`PATH-1`).
     pub fn addresses(&self) -> impl Iterator<Item = LinkAddress> {
         self.told.into_iter().flatten()
@@ -116,10 +129,14 @@ impl Hello {
         into[16..24].copy_from_slice(&self.nonce.to_be_bytes());
         into[24..28].copy_from_slice(&self.features.to_be_bytes());
         into[28..30].copy_from_slice(&self.largest.every_link().to_be_bytes());
-        into[30] = self.name_bytes;
+        let (front, rest) = self.name[..usize::from(self.name_bytes)].split_at(self.front_bytes());
+        into[30] = front.len() as u8;
         into[31] = 0;
-        let mut end = HELLO_BYTES + usize::from(self.name_bytes);
-        into[HELLO_BYTES..end].copy_from_slice(&self.name[..usize::from(self.name_bytes)]);
+        let mut end = HELLO_BYTES + front.len();
+        into[HELLO_BYTES..end].copy_from_slice(front);
+        if !rest.is_empty() {
+            end += extension::emit_name(rest, &mut into[end..]);
+        }
         if self.largest.this_link() > 0 {
             end += extension::emit_length(self.largest.this_link(), &mut into[end..]);
         }
@@ -134,8 +151,8 @@ impl Hello {
         if body.len() < HELLO_BYTES {
             return Err(Reason::BodyShort);
         }
-        let name_bytes = usize::from(body[30]);
-        if name_bytes > NAME_BYTES_MAX || body.len() < HELLO_BYTES + name_bytes {
+        let mut name_bytes = usize::from(body[30]);
+        if name_bytes > NAME_FRONT_BYTES || body.len() < HELLO_BYTES + name_bytes {
             return Err(Reason::Field);
         }
         let mut name = [0; NAME_BYTES_MAX];
@@ -149,6 +166,12 @@ impl Hello {
         let mut this_link = 0;
         for item in Extensions::of(&body[HELLO_BYTES + name_bytes..]) {
             let (kind, value) = item?;
+            if let Some(rest) = extension::name(kind, value)
+                && let Some(room) = name.get_mut(name_bytes..name_bytes + rest.len())
+            {
+                room.copy_from_slice(rest);
+                name_bytes += rest.len();
+            }
             this_link = extension::length(kind, value).unwrap_or(this_link);
             if let Some(address) = extension::address(kind, value)
                 && let Some(place) = places.next()
@@ -167,4 +190,13 @@ impl Hello {
             name,
         })
     }
+}
+
+/// Where a name is cut that has room for so many bytes: at a character.
+fn character_end(name: &str, room: usize) -> usize {
+    let mut end = name.len().min(room);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    end
 }

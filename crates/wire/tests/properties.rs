@@ -3,8 +3,8 @@
 use emp_wire::{
     ACK_BODY_BYTES_MAX, Ack, Atomic, AtomicOp, BlockWord, Close, Datatype, Done, DoneStatus, Epoch,
     Flags, Get, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind, Largest, LinkAddress, LongPart,
-    Message, NodeId, NotReady, NotReadyCause, Pull, Put, Reason, SACK_WORDS_MAX, Seed, Sequence,
-    TOLD_MAX, Target, begin_checksum, covered_bytes, store_checksum, verify,
+    Message, NAME_BYTES_MAX, NodeId, NotReady, NotReadyCause, Pull, Put, Reason, SACK_WORDS_MAX,
+    Seed, Sequence, TOLD_MAX, Target, begin_checksum, covered_bytes, store_checksum, verify,
 };
 use proptest::prelude::*;
 
@@ -60,7 +60,7 @@ fn message() -> impl Strategy<Value = (Message, usize)> {
 
 fn hello() -> impl Strategy<Value = Hello> {
     let numbers = (1u64.., any::<u64>(), any::<u64>(), any::<u32>(), any::<u16>());
-    (numbers, "\\PC{0,40}", prop::collection::vec(told_address(), 0..=TOLD_MAX)).prop_map(
+    (numbers, "\\PC{0,90}", prop::collection::vec(told_address(), 0..=TOLD_MAX)).prop_map(
         |((node, target, nonce, features, frame_bytes_max), name, told)| {
             let largest = Largest::new(frame_bytes_max, features as u16);
             let mut hello = Hello::new(NodeId(node), NodeId(target), nonce, largest, &name);
@@ -136,7 +136,7 @@ fn parse_all(frame: &[u8]) -> Result<Kind, Reason> {
     match header.kind {
         Kind::Hello | Kind::HelloReply => Hello::parse(body).map(|hello| {
             // The name is UTF-8 or empty.
-            assert!(hello.name().len() <= 32);
+            assert!(hello.name().len() <= NAME_BYTES_MAX);
         })?,
         Kind::Message => Message::parse(header.flags, body).map(drop)?,
         Kind::Ack => Ack::parse(body).map(drop)?,

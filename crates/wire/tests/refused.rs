@@ -67,8 +67,32 @@ fn nobody_says_hello_as_no_node() {
     assert_eq!(Hello::parse(&body[..bytes]), Err(Reason::Field));
     let bytes = Hello::new(NodeId(1), NodeId::ANY, 3, 1_500, "somebody").emit(&mut body);
     assert!(Hello::parse(&body[..bytes]).is_ok(), "for everyone");
-    body[30] = NAME_BYTES_MAX as u8 + 1;
-    assert_eq!(Hello::parse(&body), Err(Reason::Field), "a longer name than there may be");
+    body[30] = 33;
+    assert_eq!(
+        Hello::parse(&body),
+        Err(Reason::Field),
+        "a longer name than its place has room for"
+    );
+}
+
+/// `HELLO-9`: a name is carried whole, and its front by itself where there is no room for more.
+#[test]
+fn a_long_name_is_carried_whole() {
+    let name = format!("{}ö{}", "a".repeat(31), "-rack-17.cluster.example:3");
+    let mut body = [0; HELLO_BODY_BYTES_MAX];
+    let hello = Hello::new(NodeId(1), NodeId(2), 3, 1_500, &name);
+    let bytes = hello.emit(&mut body);
+    assert_eq!(Hello::parse(&body[..bytes]).unwrap().name(), name);
+    assert_eq!(usize::from(body[30]), 31, "its front ends with a letter");
+    let bytes = hello.with_short_name().emit(&mut body);
+    assert_eq!(Hello::parse(&body[..bytes]).unwrap().name(), "a".repeat(31));
+    // More than there may be in all: what does not fit is left.
+    let long = Hello::new(NodeId(1), NodeId(2), 3, 1_500, &"x".repeat(100));
+    let bytes = long.emit(&mut body);
+    assert_eq!(Hello::parse(&body[..bytes]).unwrap().name(), "x".repeat(80));
+    let mut twice = body[..bytes].to_vec();
+    twice.extend_from_slice(&body[64..bytes]);
+    assert_eq!(Hello::parse(&twice).unwrap().name(), "x".repeat(80));
 }
 
 #[test]

@@ -41,8 +41,8 @@ fn lengths_are_those_of_the_tables() {
     assert_eq!((TARGET_BYTES, GET_BYTES, ATOMIC_BYTES), (40, 48, 48));
     // One item behind the words: type, length, value of 4 bytes.
     assert_eq!(ACK_BODY_BYTES_MAX, 8 + 4 * 8 + 6);
-    // The largest frame of a link, and three addresses of IPv6: type, length, family, 16 bytes, port, scope.
-    assert_eq!((HELLO_BYTES, HELLO_BODY_BYTES_MAX), (32, 32 + 32 + 4 + 3 * 25));
+    // The rest of the name, the largest frame of a link, and three addresses of IPv6: type, length, family, 16 bytes, port, scope.
+    assert_eq!((HELLO_BYTES, HELLO_BODY_BYTES_MAX), (32, 32 + 32 + 50 + 4 + 3 * 25));
     assert_eq!(HEAD_BYTES_MAX, 32 + HELLO_BODY_BYTES_MAX);
 }
 

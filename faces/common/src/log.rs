@@ -32,6 +32,20 @@ pub fn takes_lines_of_nodes() -> bool {
     SINK.get().is_some() || std::env::var_os("EMP_LOG").is_none_or(|text| text.is_empty())
 }
 
+/// Says what a node tells of itself, unless it writes that to standard error by itself, as `EMP_LOG` asks: one line for each thing.
+#[cold]
+pub fn of_node(level: Level, text: &str) {
+    let asked = std::env::var("EMP_LOG").unwrap_or_default();
+    if !writes(&asked, level) {
+        say(level, text);
+    }
+}
+
+/// Whether nodes write lines of a level to standard error by themselves.
+fn writes(asked: &str, level: Level) -> bool {
+    asked == "info" || asked == "warn" && level == Level::Warning
+}
+
 /// Says something that the user should know without asking.
 #[cold]
 pub fn warn(text: &str) {
@@ -92,5 +106,12 @@ mod tests {
             ["off", "error", "", "warn", "info", "loud"].map(parse),
             [Some(1), Some(1), Some(2), Some(2), Some(3), None]
         );
+    }
+
+    #[test]
+    fn what_nodes_write_themselves_is_not_said_again() {
+        let of = |asked| (writes(asked, Level::Warning), writes(asked, Level::Information));
+        assert_eq!(["", "off", "error"].map(of), [(false, false); 3]);
+        assert_eq!(["warn", "info"].map(of), [(true, false), (true, true)]);
     }
 }

@@ -212,7 +212,9 @@ impl FaceNode {
             builder = builder.capture(file);
         }
         if log::takes_lines_of_nodes() {
-            builder = builder.log(log::inform).notices(log::warn);
+            builder = builder
+                .log(|line| log::of_node(log::Level::Information, line))
+                .notices(|line| log::of_node(log::Level::Warning, line));
         }
         let fault = &settings.fault;
         let mut links = 0;

@@ -1,9 +1,9 @@
 //! The ways out of this machine: which interface by which kind of link, best first.
 
 use std::net::IpAddr;
-use std::path::Path;
 
-use emp_link::{Interface, interfaces};
+use emp_host::ranked_interfaces;
+use emp_link::{Class, Interface, Ranked};
 
 use crate::log;
 use crate::settings::{LinkWish, Settings};
@@ -65,7 +65,7 @@ fn usable_ip(interface: &Interface) -> Option<IpAddr> {
 
 /// All ways that the user's wishes allow. Empty: there is none.
 pub fn ways(settings: &Settings) -> Vec<Way> {
-    match interfaces() {
+    match ranked_interfaces() {
         Ok(all) => {
             let packet = may_open_packet_sockets();
             if !packet && matches!(settings.link, LinkWish::Auto | LinkWish::Packet) {
@@ -73,9 +73,20 @@ pub fn ways(settings: &Settings) -> Vec<Way> {
                     "no raw frames (packet): CAP_NET_RAW is missing; datagrams (udp) if allowed",
                 );
             }
-            let there: Vec<String> =
-                all.iter().filter(|one| one.up).map(|one| one.name.clone()).collect();
-            let chosen = choose(all, settings, packet, is_card);
+            let there: Vec<String> = all
+                .iter()
+                .map(|one| &one.interface)
+                .filter(|one| one.up)
+                .map(|one| one.name.clone())
+                .collect();
+            let aside: Vec<String> = aside(&all).map(ToString::to_string).collect();
+            let chosen = choose(all, settings, packet);
+            if settings.interfaces.is_empty() && !aside.is_empty() {
+                log::inform(&format!(
+                    "passed over, unless EMP_INTERFACE names them: {}",
+                    aside.join(", ")
+                ));
+            }
             // Who names interfaces wants to know why none of them is taken.
             if chosen.is_empty() && !settings.interfaces.is_empty() {
                 log::warn(&format!(
@@ -93,25 +104,24 @@ pub fn ways(settings: &Settings) -> Vec<Way> {
     }
 }
 
+/// Those that are up and taken by name only.
+fn aside(all: &[Ranked]) -> impl Iterator<Item = &Ranked> {
+    all.iter().filter(|one| one.class == Class::Aside && one.interface.up)
+}
+
 /// Chooses. Not all that could be used is offered: Open MPI deals what it is offered out to its processes in turn, and boards are numbered, so each
-/// way must lead to the same machines. Interfaces with an address come before those without, cards before bridges and
-/// tunnels (which lead to containers more often than to machines), and of these classes only the best that is there is
-/// offered; likewise datagrams only where raw frames are not to be had. Interfaces that the user names are all offered.
-fn choose(
-    mut all: Vec<Interface>,
-    settings: &Settings,
-    packet: bool,
-    is_card: impl Fn(&Interface) -> bool,
-) -> Vec<Way> {
+/// way must lead to the same machines. Interfaces with an address come before those without, and of those only the best class is offered
+/// ([`Class`]); likewise datagrams only where raw frames are not to be had. Interfaces that the user names are all offered.
+fn choose(mut all: Vec<Ranked>, settings: &Settings, packet: bool) -> Vec<Way> {
     if settings.link == LinkWish::Shm {
         // It needs no interface; but naming one that is not there is a mistake here as well.
         let named = &settings.interfaces;
-        let sound = named.is_empty() || all.iter().any(|one| named.contains(&one.name));
+        let sound = named.is_empty() || all.iter().any(|one| named.contains(&one.interface.name));
         // Stands for this machine in what libfabric says of cards.
-        all.retain(|interface| interface.loopback && sound);
+        all.retain(|one| one.interface.loopback && sound);
         return all
             .into_iter()
-            .map(|interface| Way { kind: Kind::Shm, interface })
+            .map(|one| Way { kind: Kind::Shm, interface: one.interface })
             .take(1)
             .collect();
     }
@@ -122,30 +132,24 @@ fn choose(
         let raw = matches!(settings.link, LinkWish::Packet | LinkWish::Xdp);
         !raw && up && usable_ip(interface).is_some()
     };
-    all.retain(|interface| takes_packet(interface) || takes_udp(interface));
+    all.retain(|one| takes_packet(&one.interface) || takes_udp(&one.interface));
     if settings.interfaces.is_empty() {
-        let class = |interface: &Interface| {
-            (interface.loopback, usable_ip(interface).is_none(), !is_card(interface))
-        };
+        all.retain(|one| one.class != Class::Aside);
+        let class =
+            |one: &Ranked| (one.interface.loopback, usable_ip(&one.interface).is_none(), one.class);
         let best = all.iter().map(class).min();
-        all.retain(|interface| Some(class(interface)) == best);
+        all.retain(|one| Some(class(one)) == best);
     } else {
-        let named = |interface: &Interface| {
-            settings.interfaces.iter().position(|name| *name == interface.name)
-        };
-        all.retain(|interface| named(interface).is_some());
+        let named =
+            |one: &Ranked| settings.interfaces.iter().position(|name| *name == one.interface.name);
+        all.retain(|one| named(one).is_some());
         all.sort_by_key(named);
     }
-    let way = |interface: Interface| {
+    let way = |Ranked { interface, .. }: Ranked| {
         let kind = if takes_packet(&interface) { Kind::Packet } else { Kind::Udp };
         Way { kind, interface }
     };
     all.into_iter().map(way).collect()
-}
-
-/// True if there is a device behind an interface. In a container there may be none at all; then all are equal.
-fn is_card(interface: &Interface) -> bool {
-    Path::new("/sys/class/net").join(&interface.name).join("device").exists()
 }
 
 /// True if this process has the privilege for raw frames. The kernel looks for that first, and then refuses a type of which packet
@@ -202,14 +206,19 @@ mod tests {
         }
     }
 
+    fn ranked(interface: Interface, class: Class) -> Ranked {
+        Ranked { interface, class, why: String::new() }
+    }
+
     fn names(settings: &Settings, packet: bool) -> Vec<String> {
         let all = vec![
-            interface("lo", true, Some("127.0.0.1")),
-            interface("br0", false, Some("10.0.0.1")),
-            interface("eth0", false, Some("10.0.1.1")),
-            interface("eth1", false, Some("fe80::1")),
+            ranked(interface("eth0", false, Some("10.0.1.1")), Class::Card),
+            ranked(interface("eth1", false, Some("fe80::1")), Class::Card),
+            ranked(interface("br0", false, Some("10.0.0.1")), Class::Joined),
+            ranked(interface("lo", true, Some("127.0.0.1")), Class::Loopback),
+            ranked(interface("docker0", false, Some("172.17.0.1")), Class::Aside),
         ];
-        let ways = choose(all, settings, packet, |interface| interface.name.starts_with("eth"));
+        let ways = choose(all, settings, packet);
         ways.iter().map(Way::name).collect()
     }
 
@@ -256,8 +265,16 @@ mod tests {
 
     #[test]
     fn a_machine_with_nothing_else_has_loopback() {
-        let all = vec![interface("lo", true, Some("127.0.0.1"))];
-        let ways = choose(all, &settings(LinkWish::Auto, &[]), true, |_| false);
-        assert_eq!(ways.iter().map(Way::name).collect::<Vec<_>>(), ["lo-udp"]);
+        let all = vec![
+            ranked(interface("lo", true, Some("127.0.0.1")), Class::Loopback),
+            ranked(interface("docker0", false, Some("172.17.0.1")), Class::Aside),
+        ];
+        assert_eq!(aside(&all).map(|one| &*one.interface.name).collect::<Vec<_>>(), ["docker0"]);
+        let ways = |named: &[&str]| {
+            let ways = choose(all.clone(), &settings(LinkWish::Auto, named), true);
+            ways.iter().map(Way::name).collect::<Vec<_>>()
+        };
+        assert_eq!(ways(&[]), ["lo-udp"]);
+        assert_eq!(ways(&["docker0"]), ["docker0"]);
     }
 }

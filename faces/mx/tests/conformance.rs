@@ -156,13 +156,16 @@ fn boards_are_the_interfaces_in_their_order() {
 /// The active side knows the other one by the first name, which that one knows as the second.
 fn between_hosts(what: &str, user: bool, host: [&str; 2], settings: &[(&str, &str)]) {
     let active = Side { side: 0, name: "ann", arguments: &["active", host[0], host[1]] };
-    let passive = Side { side: 1, name: "bob", arguments: &["passive"] };
+    let name = host[1].strip_suffix(":0").expect("its first board");
+    let passive = Side { side: 1, name, arguments: &["passive"] };
     MX.between_hosts(what, (user, false), [&active, &passive], settings);
 }
 
+/// One with a name that is longer than the fixed place for it in a frame.
 #[test]
 fn it_is_kept_between_hosts() {
-    between_hosts("hosts", false, ["bob:0", "bob:0"], &[]);
+    let long = "a-machine-with-a-long-name.rack-17.cluster.example:0";
+    between_hosts("hosts", false, [long, long], &[]);
 }
 
 #[test]

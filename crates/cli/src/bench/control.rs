@@ -251,17 +251,24 @@ pub fn check_version(version: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Host and port, as `name`, `name:port`, an address, or `[address]:port`; that of IPv6 with its interface if it is link-local
+/// (`fe80::1%eth0`).
 fn resolve(peer: &str) -> anyhow::Result<Vec<SocketAddr>> {
-    let bracketless = peer.trim_start_matches('[').trim_end_matches(']');
-    // A bare IPv6 address has colons too, so an address is tried before `name:port` is.
-    let resolved = match bracketless.parse::<IpAddr>() {
-        Ok(address) => Ok(vec![SocketAddr::new(address, PORT_DEFAULT)]),
-        Err(_) if peer.contains(':') => peer.to_socket_addrs().map(Iterator::collect),
-        Err(_) => (peer, PORT_DEFAULT).to_socket_addrs().map(Iterator::collect),
+    let bare_v6 = peer.split('%').next().is_some_and(|front| front.matches(':').count() > 1);
+    let (host, port) = match peer.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, port)) => (host, Some(port.strip_prefix(':').unwrap_or(port))),
+        // A bare IPv6 address has colons too.
+        None if bare_v6 => (peer, None),
+        None => peer.split_once(':').map_or((peer, None), |(host, port)| (host, Some(port))),
     };
-    match resolved {
-        Ok(addresses) => Ok(addresses),
-        Err(problem) => bail_user!("no host is known as {peer}: {problem}"),
+    let port = match port.map_or(Ok(PORT_DEFAULT), str::parse) {
+        Ok(port) => port,
+        Err(_) => bail_user!("{peer} names no port (1 to 65535) behind its colon"),
+    };
+    match (host, port).to_socket_addrs() {
+        Ok(addresses) => Ok(addresses.collect()),
+        Err(problem) => bail_user!("no host is known as {host}: {problem}"),
     }
 }
 
@@ -277,7 +284,24 @@ mod tests {
         assert_eq!(one("10.77.0.2:9"), "10.77.0.2:9");
         assert_eq!(one("::1"), "[::1]:51967");
         assert_eq!(one("[::1]:9"), "[::1]:9");
-        assert!(resolve("no.such.host.invalid").unwrap_err().is::<UserError>());
+        assert_eq!(one("[::1]"), "[::1]:51967");
+        for (peer, port) in [("fe80::1%lo", 51_967), ("[fe80::1%lo]:9", 9)] {
+            let SocketAddr::V6(there) = resolve(peer).unwrap()[0] else { panic!("{peer}") };
+            assert_eq!(
+                (there.ip().to_string(), there.scope_id(), there.port()),
+                ("fe80::1".into(), 1, port)
+            );
+        }
+        let error = |peer| {
+            let error = resolve(peer).unwrap_err();
+            assert!(error.is::<UserError>());
+            error.to_string()
+        };
+        assert!(
+            error("no.such.host.invalid").contains("no host is known as no.such.host.invalid:")
+        );
+        assert!(error("fe80::1%no-such-card").contains("no host is known as fe80::1%no-such-card"));
+        assert!(error("host:http").contains("names no port"));
     }
 
     #[test]

@@ -53,13 +53,14 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     // First, so that a wrong name is refused at once.
     let program = args.program.as_deref().map(mpi::findings_of).transpose()?;
     let interfaces = interfaces::inspect(Path::new("/"));
+    let ranked = emp_host::ranked_interfaces().unwrap_or_default();
     let report = Report {
         privilege: privilege::inspect(),
         kernel: kernel::inspect(),
         cpu: cpu::inspect(Path::new("/")),
         network: network::inspect(Path::new("/"), &interfaces),
         left_behind: left_behind::inspect(),
-        rungs: interfaces.iter().map(rung::choose).collect(),
+        rungs: interfaces.iter().map(|one| rung::choose(one, &ranked)).collect(),
         interfaces,
         mpi: mpi::findings().into_iter().chain(program).collect(),
     };

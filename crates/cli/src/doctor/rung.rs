@@ -3,7 +3,7 @@
 use std::io;
 
 use emp_host::{PathCosts, measure_paths};
-use emp_link::{PacketLink, PacketOptions};
+use emp_link::{Class, PacketLink, PacketOptions, Ranked};
 use serde::Serialize;
 
 use super::interfaces::{Interface, Kind};
@@ -24,8 +24,31 @@ pub struct Rung {
     pub better: Option<String>,
 }
 
-/// Tries the interface.
-pub fn choose(interface: &Interface) -> Rung {
+/// Tries the interface, which is of a class by what all that choose go by.
+pub fn choose(interface: &Interface, ranked: &[Ranked]) -> Rung {
+    let known = ranked.iter().find(|one| one.interface.name == interface.name);
+    if let Some(aside) = known.filter(|one| one.class == Class::Aside) {
+        return Rung {
+            interface: interface.name.clone(),
+            link: None,
+            reason: format!("passed over: {}", aside.why),
+            better: Some(format!("name it if it is meant: EMP_INTERFACE={}", interface.name)),
+        };
+    }
+    let mut rung = try_it(interface);
+    if let Some(known) = known.filter(|one| one.class != Class::Loopback) {
+        let best = ranked.iter().find(|one| one.interface.up && one.interface.running);
+        let place = if best.is_some_and(|best| best.class == known.class) {
+            "offered to MPI first"
+        } else {
+            "not offered to MPI while there are better ones"
+        };
+        rung.reason = format!("{}; {}: {place}", rung.reason, known.why);
+    }
+    rung
+}
+
+fn try_it(interface: &Interface) -> Rung {
     let mut rung = decide(interface, trials::packet_socket_on(interface.index));
     if rung.link == Some("packet")
         && let Some(costs) = costs(interface)

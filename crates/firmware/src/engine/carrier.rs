@@ -69,6 +69,20 @@ impl Firmware {
         } else {
             self.carriers.away_since.resize(self.links.len(), None);
             self.carriers.away_since[usize::from(link.0)] = Some(now);
+            self.fail_paths(now, link);
+        }
+    }
+
+    /// Nothing can cross a link: what was under way by it goes by others at once, where there are any (`PATH-5`).
+    #[cold]
+    fn fail_paths(&mut self, now: Time, link: LinkIndex) {
+        if !self.peers.has_several() {
+            return;
+        }
+        for peer in 0..self.peers.len() {
+            if let Some((path, _)) = self.peers.path_by(peer, link) {
+                self.path_failed(now, peer, path);
+            }
         }
     }
 
@@ -85,6 +99,10 @@ impl Firmware {
                 let others = paths.each().filter_map(|(_, (by, _))| self.carriers.since(by)).max();
                 let since = since.max(others);
                 self.excuse_peer(now, peer, now.since(since.unwrap_or(now)));
+            }
+            if uses {
+                self.peers.forgive_paths(now, peer);
+                self.send.resume(peer, now);
             }
         }
         if let Some(since) = searched {

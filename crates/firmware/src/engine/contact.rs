@@ -91,6 +91,7 @@ impl Firmware {
                 self.challenge(now, link, from, peer);
             }
             if remote == header.source_epoch {
+                self.send.heard_again(peer, now);
                 self.hear_limit(now, (peer, link), hello.largest.here());
             }
         }
@@ -372,11 +373,12 @@ impl Firmware {
             let lengths = &self.peers.lengths;
             let largest = lengths.told(contact.link);
             let hello = Hello::new(own, contact.target, contact.nonce, largest, &self.name);
-            // The smallest frames of a link have room for one address.
+            // The smallest frames of a link have room for one address, and for the front of a long name.
             let short = usize::from(lengths.takes(contact.link)) < HEAD_BYTES_MAX;
             let told = if short { 1 } else { TOLD_MAX };
             let link = self.links.get(usize::from(contact.link.0));
             let beside = link.into_iter().flat_map(|link| link.beside).flatten();
+            let hello = if short { hello.with_short_name() } else { hello };
             let hello = hello.with_addresses(beside.map(|(_, address)| address).take(told));
             let body = |into: &mut [u8]| hello.emit(into);
             let (way, header) = ((contact.link, &contact.to), contact.header(own));

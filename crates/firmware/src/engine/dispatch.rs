@@ -352,7 +352,7 @@ impl Firmware {
         }
     }
 
-    fn path_failed(&mut self, now: Time, peer: u32, path: PathId) {
+    pub(crate) fn path_failed(&mut self, now: Time, peer: u32, path: PathId) {
         let link = self.peers.paths(peer).way(path).map(|(link, _)| link);
         if self.peers.path_failed(now, peer, path) {
             self.counters.count(Counter::PathsFailed);

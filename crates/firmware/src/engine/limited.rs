@@ -25,7 +25,7 @@ impl Firmware {
         for peer in 0..self.peers.len() {
             self.peers.shorten(peer, link, bytes as u16);
         }
-        self.repeat_limit(now, link);
+        self.announce(now, link);
         let node = self.peers.own;
         self.push_event(NodeEvent::Limited { node, link, frame_bytes_max: bytes });
         true
@@ -43,13 +43,14 @@ impl Firmware {
         for peer in 0..self.peers.len() {
             self.peers.forgive_paths(now, peer);
         }
-        self.repeat_limit(now, link);
+        self.announce(now, link);
         true
     }
 
-    /// Tells peers again what a link takes: what was said, or what they asked then, may have been lost. To be called a few times after
-    /// [`limit_frame_bytes`](Self::limit_frame_bytes) and [`raise_frame_bytes`](Self::raise_frame_bytes).
-    pub fn repeat_limit(&mut self, now: Time, link: LinkIndex) {
+    /// Shows this node by a link to its peers: what it takes there, and, by where the frame comes from, where it is now. What was said before, or
+    /// what they asked then, may have been lost: to be called a few times after [`limit_frame_bytes`](Self::limit_frame_bytes) and
+    /// [`raise_frame_bytes`](Self::raise_frame_bytes), after the link has got another address, and when its interface is back.
+    pub fn announce(&mut self, now: Time, link: LinkIndex) {
         // A hello by the link to those that were heard lately and have a path there, as far as there is room for what waits to be said.
         let silence_ms = (self.profile.unreachable_after.0 / 1_000_000) as u32;
         for peer in 0..self.peers.len() {

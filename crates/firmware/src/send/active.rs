@@ -466,11 +466,12 @@ mod tests {
                 recovery,
                 backoff,
                 progress_at,
+                punctual,
                 left_at: _,
                 delivered_at,
                 strikes,
             } = flight;
-            assert_eq!([in_flight, lost, backoff, strikes], [0; 4]);
+            assert_eq!([in_flight, lost, backoff, strikes, punctual], [0; 5]);
             let arrived = recovery.arrived_order();
             assert_eq!([order, arrived], [70; 2], "they count on from the numbers");
             assert_eq!((progress_at, delivered_at), (now, Time(0)));

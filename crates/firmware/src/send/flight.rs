@@ -21,6 +21,8 @@ pub(super) struct Flight {
     pub(super) backoff: u32,
     /// Last time something of it was acknowledged, transmission began, or its timer ran.
     pub(super) progress_at: Time,
+    /// Timer runs since then in a row that were not late: what this node did not hear while it did not run is no path's fault.
+    pub(super) punctual: u32,
     /// When the last frame left.
     pub(super) left_at: Time,
     /// Last time something of it was acknowledged.

@@ -157,6 +157,10 @@ impl SendPeer {
     }
 }
 
+/// Who was silent for so long and speaks again was cut off, or did not run, and what waits for it has backed off. Longer than any round trip with
+/// full queues, so that no timer that means a queue begins anew.
+const RESUMED_AFTER: Span = Span::ms(200);
+
 /// The send side of a node.
 pub(crate) struct SendSide {
     profile: Profile,
@@ -314,8 +318,31 @@ impl SendSide {
     #[inline]
     pub(crate) fn heard(&mut self, peer: u32, now: Time) {
         if let Some(active) = &mut self.peers[peer].active {
-            active.heard_at = now;
+            let before = core::mem::replace(&mut active.heard_at, now);
+            if now.since(before) >= RESUMED_AFTER {
+                self.resume(peer, now);
+            }
         }
+    }
+
+    /// A peer shows itself by a `hello`, which proves nothing and is no reason to be patient with it.
+    pub(crate) fn heard_again(&mut self, peer: u32, now: Time) {
+        let silent = |active: &Active| now.since(active.heard_at) >= RESUMED_AFTER;
+        if self.peers[peer].active.as_deref().is_some_and(silent) {
+            self.resume(peer, now);
+        }
+    }
+
+    /// A peer can be reached again, or for the first time after a silence: timers that have backed off since begin as they did at first, so that
+    /// what waits does not wait for as long again (`PATH-12`).
+    #[cold]
+    pub(crate) fn resume(&mut self, peer: u32, now: Time) {
+        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
+        for flight in active.flights.each_mut().filter(|flight| flight.backoff > 0) {
+            (flight.progress_at, flight.backoff) = (now, 0);
+        }
+        self.arm(peer, now);
+        self.mark_ready(peer);
     }
 
     /// Nobody looked for so long: no peer is to blame that nothing of it was heard meanwhile. Of others than those with a deadline

@@ -32,6 +32,10 @@ const PATIENCE: u64 = 12;
 /// same burst of losses. If that arrives and nothing by this path does, the path has failed (`PATH-5`).
 pub(super) const DETOUR_RUNS: u32 = 2;
 
+/// A timer that runs so much later than it was due shows that this node did not run, and says nothing of a path: nobody has looked for the answer. Far
+/// more than the system takes to wake a thread, and less than a thread is kept from a core that others want.
+const LATE: Span = Span::ms(1);
+
 /// Runs of the timer after which the peer is asked whether it still takes frames of this length. By then every other cause has
 /// had its cure.
 const DOUBT_RUNS: u32 = 4;
@@ -148,16 +152,16 @@ impl SendSide {
         }
         self.ask_after_tail(peer, now);
         for path in PathId::all() {
-            if self.path_due(peer, path).is_some_and(|due| due <= now) {
-                self.path_run_out(peer, path, now);
+            if let Some(due) = self.path_due(peer, path).filter(|due| *due <= now) {
+                self.path_run_out(peer, path, now, now.since(due) >= LATE);
             }
         }
         self.mark_ready(peer);
         true
     }
 
-    /// Nothing of one path was acknowledged for a whole timer of it.
-    fn path_run_out(&mut self, peer: u32, path: PathId, now: Time) {
+    /// Nothing of one path was acknowledged for a whole timer of it, which is `late`.
+    fn path_run_out(&mut self, peer: u32, path: PathId, now: Time, late: bool) {
         let entry = &mut self.peers[peer];
         let next = entry.next;
         let Some(active) = entry.active.as_deref_mut() else { return };
@@ -209,8 +213,11 @@ impl SendSide {
         let others = PathId::all().filter(|other| *other != path);
         let other = others.map(|other| active.flight(other).delivered_at).max().unwrap_or_default();
         let flight = active.flight_mut(path);
+        let before = if backoff == 0 { 0 } else { flight.punctual };
+        flight.punctual = if late { 0 } else { before + 1 };
         flight.backoff += 1;
         flight.progress_at = now;
+        let silent = flight.punctual > DETOUR_RUNS;
         let counts = if self.profile.selective_acks { backoff > ANSWERED_RUNS } else { !probing };
         if counts {
             let next = flight.order.wrapping_add(1);
@@ -218,7 +225,7 @@ impl SendSide {
                 congestion.on_timeout(unit_bytes, next);
             }
         }
-        if backoff > DETOUR_RUNS && other > progress_at {
+        if backoff > DETOUR_RUNS && silent && other > progress_at {
             self.route_news.push_back(RouteNews::PathFailed { peer, path });
         } else if backoff == DETOUR_RUNS {
             // What is resent from now on goes by the other path, if there is one by then.

@@ -2,6 +2,7 @@
 //! changes, and of links that lead elsewhere.
 
 use emp_firmware::*;
+use emp_wire::{Flags, HELLO_BODY_BYTES_MAX, Hello, Kind};
 
 use crate::common::forge::*;
 
@@ -62,4 +63,35 @@ fn an_absence_within_an_outage_is_excused_once() {
     carrier(&mut real, 0, true);
     assert!(!is_over(&mut real, 5_500));
     assert!(is_over(&mut real, 2_000));
+}
+
+/// What waits for a peer that was cut off for seconds leaves as soon as it shows itself again, or this node's own carrier is back, and not when
+/// a timer that has backed off runs out (`PATH-12`).
+#[test]
+fn a_peer_that_is_back_is_not_kept_waiting() {
+    // Steps of 20 ms until it sends the message again.
+    let wait = |real: &mut Real| {
+        let sends = |_: &u32| !of_kind(&real.pass(Span::ms(20)), Kind::Message).is_empty();
+        (0..400).find(sends).expect("it tries on")
+    };
+    let cut_off = || {
+        let mut real = Real::over(&Profile::DEFAULT, vec![LinkInfo::new(MTU, true); 2]);
+        let peer = Forged::met(2, &mut real);
+        real.send(&peer, 100);
+        real.pass(Span::ms(4_000));
+        wait(&mut real);
+        let usual = wait(&mut real);
+        (real, peer, usual)
+    };
+    let (mut real, peer, usual) = cut_off();
+    let mut body = [0; HELLO_BODY_BYTES_MAX];
+    let bytes = Hello::new(peer.node, OWN, 7, MTU as u16, "").emit(&mut body);
+    real.hear(&peer, &peer.frame(Kind::Hello, Flags(0), 0, 0, &body[..bytes]));
+    let after = wait(&mut real);
+    assert!(after < usual / 4, "it has said hello: {after} of {usual} steps");
+    let (mut real, _, usual) = cut_off();
+    carrier(&mut real, 0, false);
+    carrier(&mut real, 0, true);
+    let after = wait(&mut real);
+    assert!(after < usual / 4, "the carrier is back: {after} of {usual} steps");
 }

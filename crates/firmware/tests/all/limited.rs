@@ -278,7 +278,7 @@ fn it_does_not_rise_where_longer_frames_do_not_get_through() {
     wire.set(1500);
     for node in [0, 1] {
         let now = pair.now;
-        pair.nodes[node].firmware.repeat_limit(now, LinkIndex(0));
+        pair.nodes[node].firmware.announce(now, LinkIndex(0));
     }
     pair.run(Span::ms(10));
     exchange(&mut pair, 0);

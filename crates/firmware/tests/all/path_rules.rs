@@ -89,6 +89,30 @@ fn an_answer_of_another_epoch_opens_no_path() {
     assert_eq!(real.firmware.paths(peer.node).len(), 2);
 }
 
+/// A link that nothing can cross any more has no paths, from then on; where there is no other, it is left as it is (`PATH-5`).
+#[test]
+fn paths_of_a_link_without_a_carrier_have_failed() {
+    let (mut real, peer) = acquainted();
+    let links = |real: &Real| {
+        let paths = real.firmware.paths(peer.node);
+        paths.iter().map(|path| path.link.0).collect::<Vec<_>>()
+    };
+    real.firmware.set_carrier(real.now, LinkIndex(0), false);
+    assert_eq!(
+        (links(&real), real.count(Counter::PathsFailed)),
+        (vec![0], 0),
+        "it is the only one"
+    );
+    real.firmware.set_carrier(real.now, LinkIndex(0), true);
+    let nonce = wants_a_path(&mut real, &peer);
+    hear_by_other(&mut real, THERE, &reply(&peer, nonce, None));
+    assert_eq!(links(&real), [0, 1]);
+    real.firmware.set_carrier(real.now, OTHER, false);
+    assert_eq!((links(&real), real.count(Counter::PathsFailed)), (vec![0], 1));
+    real.firmware.set_carrier(real.now, OTHER, false);
+    assert_eq!(real.count(Counter::PathsFailed), 1, "told once");
+}
+
 /// Frames from elsewhere have the peer asked there only if nothing came for 50 ms from where the path leads.
 #[test]
 fn a_peer_that_is_heard_on_its_path_is_not_asked_elsewhere() {

@@ -35,6 +35,11 @@ struct FanoutArgs {
 pub(super) struct Group {
     table: Table,
     slot: u16,
+    tag: u16,
+    /// The kernel's number of it.
+    number: u16,
+    /// The table was seen not to know this member.
+    lost: bool,
     looked_at: Option<Instant>,
     /// A frame that came here though its tag is another member's, and the table's generation then.
     suspect: Option<(u16, u32)>,
@@ -59,11 +64,11 @@ impl Group {
         let lock = table.held();
         let mut members = table.read()?;
         table.sweep(&mut members, None);
-        let slot = members.place_for(tag).ok_or(io::ErrorKind::AlreadyExists)?;
-        if !table.claim(slot.into())? {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
+        // One that the table does not know may have a slot all the same, until it notices.
+        let claim = |slot: &u16| table.claim((*slot).into()).unwrap_or(false);
+        let slot = members.places_for(tag).find(claim).ok_or(io::ErrorKind::AlreadyExists)?;
         let ignores_outgoing = join_or_make(socket, &mut members)?;
+        let number = members.group;
         members.join(slot, tag);
         table.write(&members)?;
         // A group of one needs no program: whatever it would say, there is one place.
@@ -76,6 +81,9 @@ impl Group {
         let group = Self {
             table,
             slot,
+            tag,
+            number,
+            lost: false,
             looked_at: None,
             suspect: None,
             deferred: None,
@@ -112,6 +120,10 @@ impl Group {
         }
         // Failing means that the table stays as it is: the next stray frame tries again.
         let Ok(members) = self.table.read() else { return };
+        if !members.knows(self.number, self.slot, self.tag) {
+            self.lost = true;
+            return;
+        }
         if members.list().iter().all(|member| member.tag != tag) {
             if !greeting {
                 self.pass_over(socket, tag);
@@ -150,7 +162,7 @@ impl Group {
         // Nobody who receives waits for those that hold it: the next such frame tries again.
         let Some(_lock) = self.table.try_lock()? else { return Ok(()) };
         let mut members = self.table.read()?;
-        if members.generation != generation {
+        if members.generation != generation || !members.knows(self.number, self.slot, self.tag) {
             return Ok(());
         }
         if self.installed.replace(generation) != Some(generation) {
@@ -163,6 +175,14 @@ impl Group {
         self.table.write(&members)
     }
 
+    /// Whether the table does not know this member: something else was written there, or others have begun a group anew. Then it gets its
+    /// frames only as long as nobody joins or leaves, and has to join again with another socket.
+    pub(super) fn is_lost(&mut self) -> bool {
+        let knows = |members: Members| members.knows(self.number, self.slot, self.tag);
+        self.lost |= !self.table.read().is_ok_and(knows);
+        self.lost
+    }
+
     /// Leaves the group, to be called just before the socket is closed: the program is set first, as only members may.
     pub(super) fn leave(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         if self.table.is_inherited() {
@@ -170,14 +190,30 @@ impl Group {
         }
         let _lock = self.table.lock()?;
         let mut members = self.table.read()?;
-        self.table.sweep(&mut members, Some(self.slot));
-        members.leave(self.slot);
-        self.table.write(&members)?;
+        let knows = members.knows(self.number, self.slot, self.tag);
+        if knows {
+            self.table.sweep(&mut members, Some(self.slot));
+            members.leave(self.slot);
+            self.table.write(&members)?;
+        }
         // Closing the file gives it back too, but not while a child that was just forked has a copy: who takes this slot next would
         // be refused the group.
         self.table.release(self.slot.into())?;
         // Who is left alone gets all frames by any program, and nobody waits for a grace period then.
-        if members.len() > 1 { install(socket, &members) } else { Ok(()) }
+        if knows && members.len() > 1 { install(socket, &members) } else { Ok(()) }
+    }
+
+    /// The interface is gone, and another one may be there by its name: the kernel has taken all members from the group. The first that
+    /// notices has a new one begun.
+    pub(super) fn abandon(&mut self) -> io::Result<()> {
+        if self.table.is_inherited() {
+            return Ok(());
+        }
+        let _lock = self.table.lock()?;
+        if self.table.read()?.knows(self.number, self.slot, self.tag) {
+            self.table.write(&Members::default())?;
+        }
+        self.table.release(self.slot.into())
     }
 }
 
@@ -218,7 +254,10 @@ fn publish(
         let set = install(socket, &members);
         // Taken for the look and given back after the program's: nobody leaves a newer table to a process that has looked already.
         let lock = table.lock();
-        let newer = table.read().ok().filter(|newer| newer.generation != members.generation);
+        let is_newer = |newer: &Members| {
+            newer.group == members.group && newer.generation != members.generation
+        };
+        let newer = table.read().ok().filter(is_newer);
         match newer {
             Some(newer) if set.is_ok() && lock.is_ok() => members = newer,
             _ => {

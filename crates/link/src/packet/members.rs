@@ -28,9 +28,12 @@ pub(super) struct Members {
     list: Vec<Member>,
 }
 
-/// First bytes of the file, and the version of its layout.
-const MAGIC: [u8; 4] = *b"EMP1";
-const HEAD_BYTES: usize = 12;
+/// First bytes of the file, and the version of its layout, which its name has too ([`Table`](super::table::Table)): nodes of different
+/// versions have a table and a group each.
+const MAGIC: [u8; 4] = *b"EMP2";
+const HEAD_BYTES: usize = 16;
+/// Where the checksum is, in four bytes.
+const SUM_AT: usize = 12;
 const MEMBER_BYTES: usize = 6;
 
 /// Bytes of the longest file.
@@ -47,7 +50,13 @@ impl Members {
         let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
         let half = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
         let count = usize::from(half(6));
-        if head[..4] != MAGIC || count > MEMBERS_MAX || rest.len() < count * MEMBER_BYTES {
+        let whole = &bytes[..bytes.len().min(HEAD_BYTES + count * MEMBER_BYTES)];
+        let sum = u32::from_be_bytes([head[12], head[13], head[14], head[15]]);
+        if head[..4] != MAGIC
+            || sum != checksum(whole)
+            || count > MEMBERS_MAX
+            || rest.len() < count * MEMBER_BYTES
+        {
             return None;
         }
         let generation = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
@@ -74,11 +83,14 @@ impl Members {
         bytes.extend(self.group.to_be_bytes());
         bytes.extend((self.list.len() as u16).to_be_bytes());
         bytes.extend(self.generation.to_be_bytes());
+        bytes.extend([0; 4]);
         for member in &self.list {
             bytes.extend(member.slot.to_be_bytes());
             bytes.extend(member.tag.to_be_bytes());
             bytes.extend(member.index.to_be_bytes());
         }
+        let sum = checksum(&bytes);
+        bytes[SUM_AT..SUM_AT + 4].copy_from_slice(&sum.to_be_bytes());
         bytes
     }
 
@@ -97,11 +109,18 @@ impl Members {
         pairs
     }
 
-    /// A slot for one more. `None`: the group is full, or another member has this tag already.
-    pub(super) fn place_for(&self, tag: u16) -> Option<u16> {
+    /// Slots for one more. Empty: the group is full, or another member has this tag already.
+    pub(super) fn places_for(&self, tag: u16) -> impl Iterator<Item = u16> {
         let taken = self.list.iter().any(|member| member.tag == tag);
+        let room = if taken { 0 } else { MEMBERS_MAX as u16 };
         let is_free = |slot: &u16| self.list.iter().all(|member| member.slot != *slot);
-        (0..MEMBERS_MAX as u16).find(is_free).filter(|_| !taken)
+        (0..room).filter(is_free)
+    }
+
+    /// Whether a node is a member by this table, in the kernel's group of this number.
+    pub(super) fn knows(&self, group: u16, slot: u16, tag: u16) -> bool {
+        let is_it = |member: &Member| (member.slot, member.tag) == (slot, tag);
+        self.group == group && self.list.iter().any(is_it)
     }
 
     /// A socket has joined.
@@ -140,6 +159,16 @@ impl Members {
         self.generation = self.generation.wrapping_add(1);
         true
     }
+}
+
+/// Of a file whose place for it counts as zeros (FNV-1a): against what other programs write there, not against forgers, who could as well
+/// send frames.
+fn checksum(bytes: &[u8]) -> u32 {
+    let counted = |(at, byte): (usize, &u8)| {
+        if (SUM_AT..SUM_AT + 4).contains(&at) { 0 } else { u32::from(*byte) }
+    };
+    let step = |sum: u32, byte: u32| (sum ^ byte).wrapping_mul(0x0100_0193);
+    bytes.iter().enumerate().map(counted).fold(0x811c_9dc5, step)
 }
 
 #[cfg(test)]
@@ -245,12 +274,30 @@ mod tests {
         }
     }
 
+    /// What another program writes into the file is no table, wherever in it that is.
+    #[test]
+    fn a_changed_byte_is_noticed() {
+        let mut members = Members { group: 7, ..Members::default() };
+        (0..9).for_each(|slot| members.join(slot, tag_of(slot)));
+        let bytes = members.emit();
+        assert!(Members::parse(&bytes).knows(7, 3, tag_of(3)));
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            assert_eq!(Members::parse(&changed).len(), 0, "byte {at}");
+        }
+        // The rest of a longer table that stood there before.
+        let longer = [&bytes[..], &[1; 60]].concat();
+        assert_eq!(Members::parse(&longer), members);
+        assert!(!members.knows(8, 3, tag_of(3)) && !members.knows(7, 3, tag_of(4)));
+    }
+
     #[test]
     fn a_tag_has_one_member() {
         let mut members = Members::default();
         members.join(0, 5);
-        assert_eq!(members.place_for(5), None);
-        assert_eq!(members.place_for(6), Some(1));
+        assert_eq!(members.places_for(5).next(), None);
+        assert_eq!(members.places_for(6).next(), Some(1));
         assert!(!members.seen_by(0, 6) && !members.seen_by(0, 5), "no other's frame");
     }
 }

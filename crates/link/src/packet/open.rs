@@ -1,7 +1,7 @@
 //! Opening the packet link: options, and errors that say what to do.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use emp_rings::{PacketRing, RingShape};
 use emp_wire::ETHERTYPE_DEFAULT;
@@ -9,7 +9,7 @@ use emp_wire::ETHERTYPE_DEFAULT;
 use super::filter;
 use super::group::Group;
 use crate::gather::ETHERNET_HEADER_BYTES;
-use crate::interfaces;
+use crate::interfaces::{self, Interface};
 use crate::{LinkError, system};
 
 /// Default size of the receive ring in bytes for MTU 1500: 1024 slots of 2 KiB, which is what
@@ -60,36 +60,48 @@ pub(super) struct Opened {
     pub(super) ring: PacketRing,
     /// `None`: its own filter picks its frames, and costs every frame for every other node of the interface some 0.1 µs.
     pub(super) group: Option<Group>,
-    pub(super) mac: [u8; 6],
-    pub(super) mtu: usize,
+    pub(super) interface: Interface,
 }
 
 pub(super) fn open(options: &PacketOptions) -> Result<Opened, LinkError> {
     let name = format!("packet on {}", options.interface);
     let interface = interfaces::find_for_frames(&name, &options.interface)?;
-    let failed = |step: &str, error: io::Error| refused(&name, step, error);
+    let bound = bound_socket(options, interface.index, interface.mtu);
+    let (socket, ring) = bound.map_err(|(step, error)| refused(&name, step, error))?;
+    let group = joined(options, socket.as_fd(), interface.index);
+    Ok(Opened { socket, ring, group, interface })
+}
+
+/// A socket on the interface of this number with a ring for frames of its MTU, and a filter of its own; or what could not be done.
+pub(super) fn bound_socket(
+    options: &PacketOptions,
+    index: u32,
+    mtu: usize,
+) -> Result<(OwnedFd, PacketRing), (&'static str, io::Error)> {
     // Protocol 0: no frame arrives before filter and ring are in place and `bind` names a protocol.
     let socket = system::socket(libc::AF_PACKET, libc::SOCK_RAW)
-        .map_err(|error| failed("opening a raw socket", error))?;
+        .map_err(|error| ("opening a raw socket", error))?;
     let fd = socket.as_fd();
     let program = filter::own_frames(options.ethertype, options.node_tag);
-    system::attach_filter(fd, &program).map_err(|error| failed("attaching the filter", error))?;
-    let shape = ring_shape(options, interface.mtu);
-    let ring =
-        PacketRing::new(fd, shape).map_err(|error| failed("making the receive ring", error))?;
+    system::attach_filter(fd, &program).map_err(|error| ("attaching the filter", error))?;
+    let ring = PacketRing::new(fd, ring_shape(options, mtu))
+        .map_err(|error| ("making the receive ring", error))?;
     let on: libc::c_int = 1;
     for (option, step) in [
         (libc::PACKET_IGNORE_OUTGOING, "ignoring own frames"),
         (libc::PACKET_QDISC_BYPASS, "bypassing the queueing discipline"),
     ] {
-        system::set_option(fd, libc::SOL_PACKET, option, &on).map_err(|e| failed(step, e))?;
+        system::set_option(fd, libc::SOL_PACKET, option, &on).map_err(|error| (step, error))?;
     }
-    system::bind_packet(fd, interface.index, options.ethertype)
-        .map_err(|error| failed("binding to the interface", error))?;
-    let mac = interface.mac.unwrap_or_default();
-    let join = || Group::join(fd, (interface.index, options.ethertype), options.node_tag).ok();
-    let group = options.group.then(join).flatten();
-    Ok(Opened { socket, ring, group, mac, mtu: interface.mtu })
+    system::bind_packet(fd, index, options.ethertype)
+        .map_err(|error| ("binding to the interface", error))?;
+    Ok((socket, ring))
+}
+
+/// The group of the interface of this number, joined, if that is wanted and to be had.
+pub(super) fn joined(options: &PacketOptions, fd: BorrowedFd<'_>, index: u32) -> Option<Group> {
+    let join = || Group::join(fd, (index, options.ethertype), options.node_tag).ok();
+    options.group.then(join).flatten()
 }
 
 fn ring_shape(options: &PacketOptions, mtu: usize) -> RingShape {

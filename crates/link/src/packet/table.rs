@@ -29,8 +29,9 @@ pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 const LOCK_RETRY: Duration = Duration::from_micros(100);
 const LOCK_RETRY_MAX: Duration = Duration::from_millis(5);
 
-/// What the names of these files begin with.
+/// What the names of these files begin with, and those of this version's.
 const PREFIX: &str = "packet-";
+const OWN_PREFIX: &str = "packet-2-";
 
 /// Most files of others that one sweep looks at, some 5 µs each.
 const SWEEP_MAX: usize = 1024;
@@ -50,7 +51,7 @@ impl Table {
     pub(super) fn open_locked((interface, ethertype): (u32, u16)) -> io::Result<Self> {
         let place = Place::open(&Place::usual())?;
         let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
-        let path = place.file(&format!("{PREFIX}{namespace}-{interface}-{ethertype:04x}"));
+        let path = place.file(&format!("{OWN_PREFIX}{namespace}-{interface}-{ethertype:04x}"));
         Self::open(&path, true)?.locked()
     }
 

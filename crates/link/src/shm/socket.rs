@@ -161,7 +161,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Re
         let mut message = libc::CMSG_FIRSTHDR(from_ref(&header));
         while let Some(found) = message.as_ref() {
             let data = libc::CMSG_DATA(message);
-            match (found.cmsg_level, found.cmsg_type, found.cmsg_len as usize) {
+            match (found.cmsg_level, found.cmsg_type, found.cmsg_len) {
                 (libc::SOL_SOCKET, libc::SCM_RIGHTS, RIGHTS_LENGTH) => {
                     let fd = data.cast::<RawFd>().read_unaligned();
                     received.descriptor = Some(OwnedFd::from_raw_fd(fd));

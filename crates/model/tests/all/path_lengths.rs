@@ -199,7 +199,7 @@ fn limits_of_both_links_are_told_at_once() {
                 finish(world);
                 world.pass(Span::ms(10));
                 world.poke(0, |firmware, _, now| {
-                    [FIRST, BULK].into_iter().for_each(|link| firmware.repeat_limit(now, link));
+                    [FIRST, BULK].into_iter().for_each(|link| firmware.announce(now, link));
                 });
             }
             finish(world);

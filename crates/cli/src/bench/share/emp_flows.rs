@@ -40,7 +40,7 @@ pub fn open(order: &Order, board: &Arc<Board>) -> anyhow::Result<Card> {
             board.spawn(move |_| answer(&endpoint));
         }
         Role::Sender { number, to } => {
-            let to = (open.find(to, order.peer)?, number_of(*number)?);
+            let to = (open.find(to, order.peer.into())?, number_of(*number)?);
             let endpoint = open.node.endpoint(number_of(*number)?)?;
             let (message, window) = (Arc::new(vec![0x5a_u8; order.size]), order.window);
             board.spawn(move |board| {
@@ -49,7 +49,7 @@ pub fn open(order: &Order, board: &Arc<Board>) -> anyhow::Result<Card> {
             });
         }
         Role::Prober { to } => {
-            let to = open.find(to, order.peer)?;
+            let to = open.find(to, order.peer.into())?;
             let endpoint = open.node.endpoint(PINGPONG)?;
             board.spawn(move |board| {
                 board.wait_for_start();

@@ -1,6 +1,5 @@
 //! Starting a node for a benchmark, and telling it where the other one is.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use emp_wire::{HEAD_BYTES_MAX, LinkAddress, NodeId};
 
 use super::emp::{ENDPOINT, Emp};
 use super::opening::Opening;
-use super::place::Place;
+use super::place::{Neighbour, Place};
 use super::{Subject, idle};
 use crate::bail_user;
 use crate::bench::control::Card;
@@ -50,7 +49,7 @@ pub struct EmpOpening {
     open: OpenNode,
     endpoint: Endpoint,
     mailboxes: verify::Mailboxes,
-    peer: IpAddr,
+    peer: Neighbour,
     /// Small messages are to share frames.
     bundle: bool,
     /// Nodes that do nothing.
@@ -98,12 +97,10 @@ impl OpenNode {
     }
 
     /// Finds the node of another end, which is known to run at an address.
-    pub fn find(&self, other: &Card, peer: IpAddr) -> anyhow::Result<NodeId> {
+    pub fn find(&self, other: &Card, peer: Neighbour) -> anyhow::Result<NodeId> {
         let address = match (&self.link, other.mac, other.udp_port, other.shm) {
             (Address::Mac(_), Some(mac), ..) => LinkAddress::mac(mac),
-            (Address::UdpPort(_), _, Some(port), _) => {
-                LinkAddress::udp(SocketAddr::new(peer, port))
-            }
+            (Address::UdpPort(_), _, Some(port), _) => LinkAddress::udp(peer.port(port)),
             (Address::Shm(_), .., Some(number)) => LinkAddress::shm(number),
             _ => bail_user!(
                 "EMP's link is another at the other end ({}): one of the two may not use raw frames; --link udp works \
@@ -140,7 +137,7 @@ impl EmpOpening {
         let endpoint = open.node.endpoint(ENDPOINT)?;
         // Before the other end knows of this node: what came for a closed endpoint would end with an error.
         let mailboxes = verify::Mailboxes::open(&open.node)?;
-        Ok(Self { open, endpoint, mailboxes, bundle: spec.bundle, peer: place.peer, idle })
+        Ok(Self { open, endpoint, mailboxes, bundle: spec.bundle, peer: place.neighbour(), idle })
     }
 }
 

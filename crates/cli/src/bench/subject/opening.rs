@@ -1,7 +1,5 @@
 //! Opening a subject in two steps: first each end opens its own half and says what the other must know, then both connect.
 
-use std::net::{IpAddr, SocketAddr};
-
 use emp_link::{
     Link, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink, XdpOptions,
 };
@@ -9,7 +7,7 @@ use emp_wire::{ETHERTYPE_DEFAULT, LinkAddress, NodeId};
 
 use super::emp_opening::EmpOpening;
 use super::faces::Face;
-use super::place::Place;
+use super::place::{Neighbour, Place};
 use super::raw::Raw;
 use super::tcp_opening::TcpOpening;
 use super::{Role, Subject};
@@ -87,7 +85,7 @@ struct RawOpening {
     node: NodeId,
     frame_bytes_max: usize,
     long_frame_bytes: usize,
-    peer: IpAddr,
+    peer: Neighbour,
 }
 
 impl RawOpening {
@@ -128,7 +126,7 @@ impl RawOpening {
         let most = link.capabilities().frame_bytes_max;
         let long_frame_bytes = link.capabilities().long_frame_bytes;
         let frame_bytes_max = place.mtu.map_or(most, |mtu| most.min(mtu));
-        Ok(Self { link, node, frame_bytes_max, long_frame_bytes, peer: place.peer })
+        Ok(Self { link, node, frame_bytes_max, long_frame_bytes, peer: place.neighbour() })
     }
 }
 
@@ -149,7 +147,7 @@ impl Opening for RawOpening {
 
     fn connect(self: Box<Self>, other: &Card) -> anyhow::Result<Box<dyn Subject>> {
         let own = self.card();
-        let udp = other.udp_port.map(|port| LinkAddress::udp(SocketAddr::new(self.peer, port)));
+        let udp = other.udp_port.map(|port| LinkAddress::udp(self.peer.port(port)));
         let to = match own {
             Card { mac: Some(_), .. } => other.mac.map(LinkAddress::mac),
             Card { shm: Some(_), .. } => other.shm.map(LinkAddress::shm),

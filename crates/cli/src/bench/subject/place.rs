@@ -1,6 +1,6 @@
 //! Where an end of a benchmark is, and so which links it may use to the other end.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use emp_link::{Interface, interfaces};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,36 @@ pub struct Place {
     is_aside: bool,
     /// Why raw frames would not do although this end could send them: known once the ends have met.
     between: Option<String>,
+}
+
+/// The other end's address with the interface that leads there: a link-local address means nothing without it.
+#[derive(Clone, Copy, Debug)]
+pub struct Neighbour {
+    ip: IpAddr,
+    interface: u32,
+}
+
+impl Neighbour {
+    /// A port there.
+    pub fn port(self, port: u16) -> SocketAddr {
+        socket_by(self.ip, port, self.interface)
+    }
+}
+
+impl From<IpAddr> for Neighbour {
+    fn from(ip: IpAddr) -> Self {
+        Self { ip, interface: 0 }
+    }
+}
+
+/// A port of an address, by the interface of this number if the address is link-local.
+pub fn socket_by(ip: IpAddr, port: u16, interface: u32) -> SocketAddr {
+    match ip {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+            SocketAddrV6::new(v6, port, 0, interface).into()
+        }
+        _ => SocketAddr::new(ip, port),
+    }
 }
 
 /// The interfaces that the user named.
@@ -141,6 +171,11 @@ impl Place {
             self.check()?;
         }
         Ok(())
+    }
+
+    /// The other end, and the interface that leads there.
+    pub fn neighbour(&self) -> Neighbour {
+        Neighbour { ip: self.peer, interface: self.interface.index }
     }
 
     /// What the other end must know of this one.

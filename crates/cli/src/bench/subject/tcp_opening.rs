@@ -6,7 +6,7 @@ use anyhow::Context;
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::opening::Opening;
-use super::place::Place;
+use super::place::{Neighbour, Place, socket_by};
 use super::tcp::{ACCEPT_LIMIT, Tcp, TcpOptions};
 use super::{Role, Subject};
 use crate::bail_user;
@@ -20,7 +20,7 @@ pub struct TcpOpening {
     here: IpAddr,
     /// The interface that it is kept on, if the routes might lead by another.
     only_on: Option<String>,
-    peer: IpAddr,
+    peer: Neighbour,
     options: TcpOptions,
     congestion: Option<String>,
 }
@@ -33,10 +33,10 @@ impl TcpOpening {
         let options = TcpOptions { spinning: spec.kind == SubjectKind::Tcp, bundle: spec.bundle };
         let listener = match role {
             Role::Active => None,
-            Role::Passive => Some(TcpListener::bind(SocketAddr::new(here, 0))?),
+            Role::Passive => Some(TcpListener::bind(socket_by(here, 0, place.interface.index))?),
         };
         let congestion = spec.congestion.clone();
-        Ok(Self { listener, here, only_on, peer: place.peer, options, congestion })
+        Ok(Self { listener, here, only_on, peer: place.neighbour(), options, congestion })
     }
 
     /// A connection to where the other end listens.
@@ -70,7 +70,9 @@ impl Opening for TcpOpening {
         let stream = match (&self.listener, other.tcp_port) {
             (Some(listener), _) => Tcp::accept(listener)?,
             (None, Some(port)) => {
-                self.reach(SocketAddr::new(other.tcp_address.unwrap_or(self.peer), port))?
+                let there =
+                    other.tcp_address.map_or(self.peer.port(port), |ip| SocketAddr::new(ip, port));
+                self.reach(there)?
             }
             (None, None) => bail_user!("the other end offers no TCP port"),
         };

@@ -1,0 +1,220 @@
+//! Following the interface while the link is in use: its state, its MTU and its address may change, and it may go and come back as another
+//! one of the same name (deleted and made again, moved to another namespace and back, a driver that is loaded anew).
+//!
+//! A packet socket is bound to one interface for good, and in a group it cannot be bound again. So the link opens another socket, with a ring
+//! and a place in the new interface's group; who sleeps on the link's descriptor notices nothing of that.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use emp_rings::PacketRing;
+use emp_wire::LinkAddress;
+
+use super::{PacketLink, PacketOptions, open};
+use crate::condition::{Condition, GONE, trouble_of};
+use crate::namespace::Namespace;
+use crate::netlink::Changes;
+use crate::{device, system};
+
+/// How often the link looks whether its group still knows it, and, where the kernel does not tell of changes, at the interface: the group's
+/// table is 3 KB, and nobody else's writing in it is the usual case.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Another interface has the name, and this process may not open sockets on it, or looks from another namespace.
+const UNUSABLE: &str = "is another one now, which this process cannot use";
+
+/// What is known of the interface.
+pub(super) struct Follower {
+    options: PacketOptions,
+    /// Interface numbers mean something in this namespace only.
+    home: Option<Namespace>,
+    /// `None`: this process may not be told, so it looks.
+    changes: Option<Changes>,
+    /// Readable when a frame is there, or a change of the interface.
+    ready: OwnedFd,
+    /// Somebody has slept, or is about to.
+    slept: Cell<bool>,
+    /// There may be something new.
+    due: bool,
+    looked: Instant,
+    mtu: usize,
+    trouble: Option<&'static str>,
+    notice: Option<String>,
+}
+
+impl Follower {
+    /// Of a link that was just opened by this socket.
+    pub(super) fn new(
+        options: &PacketOptions,
+        socket: BorrowedFd<'_>,
+        mtu: usize,
+    ) -> io::Result<Self> {
+        let changes = Changes::open().ok();
+        let watched = changes.as_ref().map(Changes::descriptor);
+        Ok(Self {
+            options: options.clone(),
+            home: Namespace::current(),
+            ready: system::any_of(watched.into_iter().chain([socket]))?,
+            changes,
+            slept: Cell::new(false),
+            due: false,
+            looked: Instant::now(),
+            mtu,
+            trouble: None,
+            notice: None,
+        })
+    }
+
+    /// The descriptor to sleep on. Always the same one.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+
+    pub(super) fn note_sleep(&self) {
+        self.slept.set(true);
+    }
+
+    /// True once after a sleep.
+    #[inline]
+    pub(super) fn has_slept(&self) -> bool {
+        self.slept.get() && self.slept.replace(false)
+    }
+
+    /// Takes what the kernel says of changes.
+    #[cold]
+    pub(super) fn listen(&mut self) {
+        self.due |= self.changes.as_ref().is_some_and(Changes::take);
+    }
+
+    /// The interface is not what it was, by an error of a call.
+    pub(super) fn suspect(&mut self) {
+        // Of one that is down or gone more errors say nothing new, and the kernel tells when it is back.
+        self.due |= self.trouble.is_none();
+    }
+
+    /// True if somebody should ask for [`PacketLink::condition`] soon.
+    pub(super) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    pub(super) fn take_notice(&mut self) -> Option<String> {
+        self.notice.take()
+    }
+
+    /// Frames have at most `most` bytes.
+    pub(super) fn condition<'a>(&self, interface: &'a str, most: usize) -> Condition<'a> {
+        Condition {
+            interface,
+            mtu: self.mtu,
+            frame_bytes_max: self.mtu.min(most),
+            trouble: self.trouble,
+        }
+    }
+
+    fn is_at_home(&self) -> bool {
+        Namespace::is_here(self.home)
+    }
+}
+
+impl PacketLink {
+    /// Looks at the interface, if there is a reason to.
+    pub(super) fn follow(&mut self) {
+        self.follower.listen();
+        let now = Instant::now();
+        let late = now.saturating_duration_since(self.follower.looked) >= LOOK_EVERY;
+        let blind = self.follower.changes.is_none();
+        if late || blind || self.follower.due {
+            (self.follower.due, self.follower.looked) = (false, now);
+            self.look(late);
+        }
+    }
+
+    fn look(&mut self, at_group: bool) {
+        let name = &self.capabilities.interface;
+        let Ok((index, mac)) = device::identity(self.socket.as_fd(), name) else {
+            self.follower.trouble = Some(GONE);
+            return;
+        };
+        let is_lost = at_group && self.group.as_mut().is_some_and(|group| group.is_lost());
+        let is_bound = bound_interface(self.socket.as_fd()) == Some(index);
+        if (!is_bound || is_lost)
+            && let Err(problem) = self.bind_again(index, is_bound)
+        {
+            if !is_bound && self.follower.trouble != Some(UNUSABLE) {
+                self.follower.trouble = Some(UNUSABLE);
+                self.follower.notice = Some(problem);
+            }
+            return;
+        }
+        if mac != self.framing.mac {
+            self.take_address(mac);
+        }
+        let (fd, name) = (self.socket.as_fd(), &self.capabilities.interface);
+        let seen = system::interface_flags(fd, name)
+            .and_then(|flags| Ok((flags, system::interface_mtu(fd, name)?)));
+        match seen {
+            Ok((flags, mtu)) => {
+                (self.follower.trouble, self.follower.mtu) = (trouble_of(flags), mtu)
+            }
+            Err(_) => self.follower.trouble = Some(GONE),
+        }
+    }
+
+    /// Opens another socket, on the interface of this number, in place of this one's; `in_use`: that is on the same interface, whose group does not
+    /// know it.
+    fn bind_again(&mut self, index: u32, in_use: bool) -> Result<(), String> {
+        let Follower { options, ready, .. } = &self.follower;
+        let failed = |(step, error): (&str, io::Error)| {
+            format!("packet on {}: {step}: {error}", options.interface)
+        };
+        if !self.follower.is_at_home() {
+            return Err(failed((
+                "from another network namespace",
+                io::ErrorKind::Unsupported.into(),
+            )));
+        }
+        // Frames do not become longer than the node was told, nor the ring's slots.
+        let opened = open::bound_socket(options, index, self.capabilities.frame_bytes_max);
+        let (socket, ring) = opened.map_err(failed)?;
+        system::add_to(ready.as_fd(), socket.as_fd())
+            .map_err(|error| failed(("watching the socket", error)))?;
+        if let Some(mut group) = self.group.take() {
+            // Failing means that the table names one member too many, until somebody mends it.
+            let _ = if in_use { group.leave(self.socket.as_fd()) } else { group.abandon() };
+        }
+        let drops = PacketRing::drops_since_last(self.socket.as_fd()).unwrap_or(0);
+        *self.ring_drops.get_mut() += u64::from(drops);
+        // The old one is closed before the new one joins: a place in the group that is left is the last member's.
+        (self.ring, self.socket) = (ring, socket);
+        self.group = open::joined(&self.follower.options, self.socket.as_fd(), index);
+        if !in_use {
+            let name = &self.capabilities.interface;
+            self.follower.notice = Some(format!(
+                "packet on {name}: bound again, to the interface that has this name now (number {index})"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The interface has another Ethernet address: frames come from there from now on.
+    fn take_address(&mut self, mac: [u8; 6]) {
+        let before = std::mem::replace(&mut self.capabilities.address, LinkAddress::mac(mac));
+        self.framing.mac = mac;
+        let Self { capabilities, follower, .. } = self;
+        let line = format!(
+            "packet on {}: its address is {} now, {before} before; peers are told",
+            capabilities.interface, capabilities.address
+        );
+        follower.notice = Some(match follower.notice.take() {
+            Some(first) => format!("{first}; {line}"),
+            None => line,
+        });
+    }
+}
+
+/// The interface that a packet socket is bound to. `None`: it is gone.
+fn bound_interface(socket: BorrowedFd<'_>) -> Option<u32> {
+    system::bound_address(socket).ok()?.interface()
+}

@@ -2,8 +2,12 @@
 //!
 //! Programs spin on calls that only look, as an MPI library does on its completion queues. With more ranks than cores, what a rank spins for cannot happen before
 //! it gives its core up; left to the scheduler, that takes milliseconds for each message.
+//!
+//! Not where several threads look by turns: they have a lock of their own around these calls, which the one that gives its core away keeps. The others then
+//! run into it and sleep, and are to be woken one by one. Such programs give their cores away themselves, without the lock.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Empty looks after which the core is offered to others, as long as nobody takes it: about 20 µs, of which the call
@@ -42,22 +46,64 @@ impl Default for Yielding {
     }
 }
 
+/// How long threads count as looking by turns after one has looked after another: such threads take turns every few microseconds.
+const BY_TURNS: Duration = Duration::from_millis(1);
+
+/// The thread of this process that looked last, and how often that was another one than before.
+static LOOKER: AtomicUsize = AtomicUsize::new(0);
+static CHANGES: AtomicU32 = AtomicU32::new(0);
+
+/// What is known of a thread that looks at queues.
+#[derive(Default)]
+struct Looker {
+    /// Of all queues that it looks at in turn: that one of them is empty says nothing of the others.
+    all: Yielding,
+    /// Changes that it has seen, and until when it looks by turns with others.
+    changes: Cell<u32>,
+    by_turns: Cell<Option<Instant>>,
+}
+
 thread_local! {
-    /// That of all queues which a thread looks at in turn: that one of them is empty says nothing of the others.
-    static OF_THIS_THREAD: Yielding = Yielding::default();
+    static OF_THIS_THREAD: Looker = Looker::default();
 }
 
 /// A queue that this thread looks at had something.
 #[inline]
 pub fn found() {
     // A thread that is ending has nothing to offer any more.
-    let _ = OF_THIS_THREAD.try_with(Yielding::found);
+    let _ = OF_THIS_THREAD.try_with(|own| {
+        own.looks();
+        own.all.found();
+    });
 }
 
 /// A queue that this thread looks at had nothing.
 #[inline]
 pub fn nothing() {
-    let _ = OF_THIS_THREAD.try_with(Yielding::nothing);
+    let _ = OF_THIS_THREAD.try_with(|own| {
+        own.looks();
+        own.all.nothing_unless(|| own.is_by_turns(CHANGES.load(Ordering::Relaxed), Instant::now()));
+    });
+}
+
+impl Looker {
+    /// It is the one that looks now.
+    #[inline]
+    fn looks(&self) {
+        let own = std::ptr::from_ref(self).addr();
+        if LOOKER.load(Ordering::Relaxed) != own {
+            LOOKER.store(own, Ordering::Relaxed);
+            CHANGES.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Others have looked lately.
+    fn is_by_turns(&self, changes: u32, now: Instant) -> bool {
+        if self.changes.replace(changes) != changes {
+            self.by_turns.set(Some(now + BY_TURNS));
+        }
+        self.by_turns.get().is_some_and(|until| now < until)
+    }
 }
 
 impl Yielding {
@@ -71,9 +117,18 @@ impl Yielding {
     /// There was nothing.
     #[inline]
     pub fn nothing(&self) {
+        self.nothing_unless(|| false);
+    }
+
+    /// The same; the core is kept if `keeps` says so when it is to be offered.
+    #[inline]
+    fn nothing_unless(&self, keeps: impl FnOnce() -> bool) {
         let empty = self.empty.load(Ordering::Relaxed) + 1;
         if empty < self.patience.load(Ordering::Relaxed) {
             self.empty.store(empty, Ordering::Relaxed);
+        } else if keeps() {
+            self.found();
+            self.patience.store(PATIENCE_MAX, Ordering::Relaxed);
         } else {
             self.offer();
         }
@@ -128,14 +183,35 @@ mod tests {
         for _ in 1..PATIENCE_MAX {
             nothing();
         }
-        let empty = || OF_THIS_THREAD.with(|all| all.empty.load(Ordering::Relaxed));
+        let empty = || OF_THIS_THREAD.with(|own| own.all.empty.load(Ordering::Relaxed));
         assert_eq!(empty(), PATIENCE_MAX - 1);
         found();
         assert_eq!(empty(), 0);
         nothing();
         let elsewhere =
-            std::thread::spawn(|| OF_THIS_THREAD.with(|all| all.empty.load(Ordering::Relaxed)));
+            std::thread::spawn(|| OF_THIS_THREAD.with(|own| own.all.empty.load(Ordering::Relaxed)));
         assert_eq!((empty(), elsewhere.join().unwrap()), (1, 0));
+    }
+
+    #[test]
+    fn threads_that_look_by_turns_keep_their_cores() {
+        let (own, start) = (Looker::default(), Instant::now());
+        assert!(!own.is_by_turns(0, start), "nobody else has looked");
+        assert!(own.is_by_turns(1, start));
+        assert!(own.is_by_turns(1, start + BY_TURNS / 2));
+        assert!(!own.is_by_turns(1, start + BY_TURNS), "not any more");
+        // Then nothing is offered, and the next time only after many looks.
+        own.all.patience.store(PATIENCE_CROWDED, Ordering::Relaxed);
+        own.all.crowded.store(u32::MAX, Ordering::Relaxed);
+        own.all.nothing_unless(|| own.is_by_turns(7, start));
+        let kept = [&own.all.patience, &own.all.crowded].map(|one| one.load(Ordering::Relaxed));
+        assert_eq!(kept, [PATIENCE_MAX, 0]);
+        // Each look of another thread is a change.
+        let before = CHANGES.load(Ordering::Relaxed);
+        nothing();
+        std::thread::spawn(nothing).join().unwrap();
+        nothing();
+        assert!(CHANGES.load(Ordering::Relaxed).wrapping_sub(before) >= 2);
     }
 
     #[test]

@@ -106,6 +106,7 @@ lint: deps wasm
 	@tools/check-spec
 	@tools/check-floors
 	@tools/check-book
+	@tools/check-lineage
 	@tests/vectors/make.py --check
 	@! grep -rn "crate::bench" crates/cli/src/report crates/cli/src/measured
 	$(CARGO) check --locked --manifest-path fuzz/Cargo.toml --target-dir $(BUILT)/../fuzz

@@ -13,6 +13,7 @@ mod mpi;
 mod output;
 mod process;
 mod report;
+mod reproduce;
 mod sim;
 
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ enum Command {
     Bench(Box<bench::Args>),
     Demo(demo::Args),
     Sim(sim::Args),
+    Reproduce(reproduce::Args),
     /// Show what this machine allows and which link `auto` will take.
     Doctor(doctor::Args),
     MpiEnv(mpi::EnvArgs),
@@ -57,6 +59,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Bench(args) => bench::run(*args),
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Doctor(args) => doctor::run(args),
         Command::Capture(args) => capture::run(&args),
         Command::MpiEnv(args) => mpi::run_env(&args),

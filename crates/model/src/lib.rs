@@ -5,11 +5,14 @@
 #![forbid(unsafe_code)]
 
 mod action;
+pub mod als;
+pub mod card;
 mod faults;
 mod hard;
 mod history;
 mod host;
 mod inbox;
+pub mod lanai;
 mod ledger;
 mod liveness;
 mod measure;
@@ -17,6 +20,7 @@ mod memory;
 mod network;
 mod node;
 mod one_sided;
+pub mod openmx;
 mod oracle;
 mod outbox;
 mod port;
@@ -26,6 +30,7 @@ mod report;
 mod run;
 mod shrink;
 mod swarm;
+pub mod tigon2;
 mod trace;
 mod verdict;
 mod workload;

@@ -1,0 +1,175 @@
+//! TCP, MPI over it, and VIA on the hosts of the LAM/MPICH/MVICH comparison (A1 to A4): two 450 MHz machines with PCI of 32 bits and 33 MHz.
+//!
+//! No part of EMP runs here: these are what it is measured against. A byte costs what copies and checksums take; a packet costs what drivers,
+//! interrupts and the stack take; MPI copies once or twice more. NetPIPE's Mb are 2^20 bits (A7).
+
+use crate::card::{Parameter, Source};
+
+/// A card of the comparison.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nic {
+    /// Alteon ACEnic.
+    Alteon,
+    /// SysKonnect SK-NET.
+    SysKonnect,
+    /// Packet Engines GNIC-II.
+    Gnic,
+}
+
+/// A message-passing library over TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mpi {
+    /// LAM 6.3, client to client.
+    Lam,
+    /// MPICH 1.1.2.
+    Mpich,
+}
+
+/// A window of 64 KB or 128 KB (A10).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Window {
+    /// 64 KB.
+    K64,
+    /// 128 KB.
+    K128,
+}
+
+/// Nanoseconds of a packet, of a byte, and of a stall where a window of 64 KB holds few jumbo frames.
+struct Costs {
+    packet: f64,
+    byte: f64,
+    stall: f64,
+}
+
+/// Of a frame, what TCP and IP take.
+const HEADERS: f64 = 40.0;
+/// NetPIPE 2.3 counts 2^20 bits as a Mb (A7).
+const MEGABIT: f64 = 1_048_576.0;
+/// Frames whose buffers are more than a page: the kernel takes four or more of them at a time, and counts that against the window.
+const SEVERAL_PAGES: u32 = 8_000;
+
+impl Nic {
+    const fn costs(self) -> Costs {
+        match self {
+            Self::Alteon => Costs { packet: 17_400.0, byte: 13.36, stall: 337_000.0 },
+            Self::SysKonnect => Costs { packet: 17_700.0, byte: 10.95, stall: 135_000.0 },
+            // From what LAM and MPICH lost (A14, A15): 372 Mb/s at MTU 1500; per packet as the other two.
+            Self::Gnic => Costs { packet: 17_550.0, byte: 8.5, stall: 0.0 },
+        }
+    }
+}
+
+/// Nanoseconds that a byte takes through TCP.
+fn tcp_byte_ns(nic: Nic, mtu: u32, window: Window) -> f64 {
+    let Costs { packet, byte, stall } = nic.costs();
+    let stalls = window == Window::K64 && mtu >= SEVERAL_PAGES;
+    let stalled = if stalls { stall / 65_536.0 } else { 0.0 };
+    packet / (f64::from(mtu) - HEADERS) + byte + stalled
+}
+
+fn mbps(byte_ns: f64) -> f64 {
+    8e9 / byte_ns / MEGABIT
+}
+
+/// TCP's peak, in NetPIPE's Mb/s (A10).
+pub fn tcp(nic: Nic, mtu: u32, window: Window) -> f64 {
+    mbps(tcp_byte_ns(nic, mtu, window))
+}
+
+/// What a library adds to each byte: LAM one copy of a memory of 75 MB/s, MPICH one and a half.
+const LAM_BYTE_NS: f64 = 13.3;
+const MPICH_BYTE_NS: f64 = 20.0;
+
+/// A library's peak over TCP, in NetPIPE's Mb/s (A14 to A16). MPICH has fixed socket buffers of 4096 bytes, so that longer frames are never filled
+/// (A19).
+pub fn mpi(library: Mpi, nic: Nic, mtu: u32) -> f64 {
+    match library {
+        Mpi::Lam => mbps(tcp_byte_ns(nic, mtu, Window::K128) + LAM_BYTE_NS),
+        Mpi::Mpich => mbps(tcp_byte_ns(nic, mtu.min(1_500), Window::K128) + MPICH_BYTE_NS),
+    }
+}
+
+/// VIA on the GNIC-II (A13): no copy at the sender, one at the receiver, no stack.
+const VIA_BYTE_NS: f64 = 16.5;
+const VIA_FIXED_NS: f64 = 16_000.0;
+/// What MVICH adds (A17): a copy, and matching.
+const MVICH_BYTE_NS: f64 = 9.9;
+const MVICH_FIXED_NS: f64 = 10_000.0;
+
+/// One way, microseconds of so many bytes over M-VIA; with MVICH on it.
+pub fn via_us(bytes: u32, mvich: bool) -> f64 {
+    let (fixed, byte) = if mvich {
+        (VIA_FIXED_NS + MVICH_FIXED_NS, VIA_BYTE_NS + MVICH_BYTE_NS)
+    } else {
+        (VIA_FIXED_NS, VIA_BYTE_NS)
+    };
+    (fixed + byte * f64::from(bytes)) / 1e3
+}
+
+/// The same as throughput, in NetPIPE's Mb/s.
+pub fn via_mbps(bytes: u32, mvich: bool) -> f64 {
+    f64::from(bytes) * 8e6 / via_us(bytes, mvich) / MEGABIT
+}
+
+/// All figures, for people.
+pub fn list() -> Vec<Parameter> {
+    let fitted = Source::Fitted;
+    let (alteon, sysk, gnic) = (Nic::Alteon.costs(), Nic::SysKonnect.costs(), Nic::Gnic.costs());
+    vec![
+        Parameter::new(
+            "Alteon, a packet",
+            alteon.packet / 1e3,
+            "us",
+            fitted("301.8 and 441.9 Mb/s at MTU 1500 and 4500, 128 K (A10)"),
+        ),
+        Parameter::new("Alteon, a byte", alteon.byte, "ns", fitted("the same")),
+        Parameter::new(
+            "Alteon, stall of a 64 K window",
+            alteon.stall / 1e3,
+            "us",
+            fitted("373.0 Mb/s at MTU 9000, 64 K (A10)"),
+        ),
+        Parameter::new(
+            "SysKonnect, a packet",
+            sysk.packet / 1e3,
+            "us",
+            fitted("331.0 and 509.8 Mb/s at MTU 1500 and 4500, 128 K (A10)"),
+        ),
+        Parameter::new("SysKonnect, a byte", sysk.byte, "ns", fitted("the same")),
+        Parameter::new(
+            "SysKonnect, stall of a 64 K window",
+            sysk.stall / 1e3,
+            "us",
+            fitted("512.5 Mb/s at MTU 9000, 64 K (A10)"),
+        ),
+        Parameter::new(
+            "GNIC-II, a byte",
+            gnic.byte,
+            "ns",
+            fitted("372 Mb/s, from LAM's 216 and its loss of 42 % (A14)"),
+        ),
+        Parameter::new("LAM, a byte", LAM_BYTE_NS, "ns", fitted("210 Mb/s on SK-NET (A14)")),
+        Parameter::new("MPICH, a byte", MPICH_BYTE_NS, "ns", fitted("188 Mb/s on GNIC-II (A15)")),
+        Parameter::new("M-VIA, a message", VIA_FIXED_NS / 1e3, "us", fitted("16 us (A13)")),
+        Parameter::new("M-VIA, a byte", VIA_BYTE_NS, "ns", fitted("448 Mb/s at 30 KB (A13)")),
+        Parameter::new("MVICH, a message", MVICH_FIXED_NS / 1e3, "us", fitted("26 us (A17)")),
+        Parameter::new("MVICH, a byte", MVICH_BYTE_NS, "ns", fitted("280 Mb/s at 32 KB (A17)")),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn larger_frames_and_windows_carry_more_and_a_library_less() {
+        for nic in [Nic::Alteon, Nic::SysKonnect, Nic::Gnic] {
+            let of = |mtu| tcp(nic, mtu, Window::K128);
+            assert!(of(1_500) < of(4_500) && of(4_500) < of(9_000));
+            assert!(tcp(nic, 9_000, Window::K64) <= of(9_000));
+            assert!(mpi(Mpi::Lam, nic, 9_000) > mpi(Mpi::Lam, nic, 1_500));
+            assert!(mpi(Mpi::Mpich, nic, 9_000) <= of(1_500));
+        }
+        assert!(via_mbps(30_000, true) < via_mbps(30_000, false));
+    }
+}

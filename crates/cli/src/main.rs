@@ -12,17 +12,24 @@ mod measured;
 mod mpi;
 mod output;
 mod process;
+mod qlog;
 mod report;
 mod reproduce;
 mod sim;
+mod trace;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Ethernet Message Passing: messages over any Ethernet, without special cards.
+///
+/// EMP passes reliable, low-latency messages between programs. `emp doctor` says what this machine allows, `emp demo` shows it at work,
+/// `emp bench` measures it beside TCP and the bare link, `emp lab` makes hosts of network namespaces to try programs on, `emp mpi-env`
+/// has MPIs take it, `emp capture` writes its frames down, and `emp sim` runs its protocol under faults. What programs on EMP read from
+/// the environment is in emp(7).
 #[derive(Parser)]
-#[command(name = "emp", version, about, max_term_width = 100)]
+#[command(name = "emp", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -42,6 +49,7 @@ enum Command {
     Doctor(doctor::Args),
     MpiEnv(mpi::EnvArgs),
     Capture(capture::Args),
+    Trace(trace::Args),
     /// Put the libfabric provider where libfabric looks: for `make install`.
     #[command(hide = true)]
     InstallProvider(mpi::InstallArgs),
@@ -62,6 +70,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Doctor(args) => doctor::run(args),
         Command::Capture(args) => capture::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::MpiEnv(args) => mpi::run_env(&args),
         Command::InstallProvider(args) => mpi::run_install(&args),
         Command::FiProbe(args) => mpi::run_probe(&args),

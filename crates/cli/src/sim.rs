@@ -1,7 +1,7 @@
 //! `emp sim`: runs seeds of the deterministic simulator, and replays one.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -10,13 +10,17 @@ use std::{panic, thread};
 
 use anyhow::{Context, bail};
 use emp_firmware::Profile;
-use emp_model::{Outcome, Part, Reduction, Scale, SwarmOptions, run_seed, shrink, trace_seed};
+use emp_model::{
+    Fate, Outcome, Part, Reduction, Scale, SwarmOptions, TraceLine, frames_of_seed, run_seed,
+    shrink, trace_seed,
+};
 use serde::Serialize;
 
 use crate::bail_user;
 use crate::bench::Progress;
 use crate::error::print;
 use crate::output::check_writable;
+use crate::qlog::{self, Qlog};
 
 /// Simulate fabrics: each seed is a network of nodes with its own faults, judged message by message.
 #[derive(clap::Args)]
@@ -33,6 +37,9 @@ pub struct Args {
     /// With --seed: write every frame on the wire to a file.
     #[arg(long, value_name = "FILE", requires = "seed")]
     trace: Option<PathBuf>,
+    /// With --seed: write every frame on the wire to a file as qlog, as `emp trace` does of captures.
+    #[arg(long, value_name = "FILE", requires = "seed", conflicts_with = "trace")]
+    qlog: Option<PathBuf>,
     /// Fewer nodes and messages for each seed.
     #[arg(long)]
     small: bool,
@@ -71,9 +78,9 @@ struct Summary {
 /// Runs `emp sim`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let options = options(args)?;
-    check_writable(args.json.iter().chain(&args.trace))?;
+    check_writable(args.json.iter().chain(&args.trace).chain(&args.qlog))?;
     match (args.seed, &args.seeds, args.fresh) {
-        (Some(seed), ..) => replay(seed, &options, args.trace.as_ref()),
+        (Some(seed), ..) => replay(seed, &options, args),
         (None, Some(seeds), _) => sweep(parse_range(seeds)?, &options, args),
         (None, None, Some(count)) => sweep(fresh(count)?, &options, args),
         (None, None, None) => bail_user!("name seeds: --seeds 0..1000, or --seed N for one"),
@@ -130,10 +137,17 @@ fn parse_range(text: &str) -> anyhow::Result<Range<u64>> {
     }
 }
 
-fn replay(seed: u64, options: &SwarmOptions, trace: Option<&PathBuf>) -> anyhow::Result<()> {
-    let outcome = match trace {
-        None => run_seed(seed, options),
-        Some(path) => {
+fn replay(seed: u64, options: &SwarmOptions, args: &Args) -> anyhow::Result<()> {
+    let outcome = match (&args.trace, &args.qlog) {
+        (None, None) => run_seed(seed, options),
+        (_, Some(path)) => {
+            let (outcome, frames) = frames_of_seed(seed, options);
+            let written = || format!("writing {}", path.display());
+            write_qlog(seed, &frames, fs::File::create(path).with_context(written)?)
+                .with_context(written)?;
+            outcome
+        }
+        (Some(path), None) => {
             let (outcome, frames) = trace_seed(seed, options);
             fs::write(path, frames).with_context(|| format!("writing {}", path.display()))?;
             outcome
@@ -143,6 +157,40 @@ fn replay(seed: u64, options: &SwarmOptions, trace: Option<&PathBuf>) -> anyhow:
         bail!("{failure}");
     }
     print(&format!("{outcome}\n"))
+}
+
+/// One event for each frame that was sent; one more if it was lost on its way, or when it arrives.
+fn write_qlog(seed: u64, frames: &[TraceLine], file: fs::File) -> io::Result<()> {
+    let title = format!("emp sim --seed {seed}");
+    let clock = ("monotonic", "unknown");
+    let mut log = Qlog::new(io::BufWriter::new(file), &title, "simulated network", clock)?;
+    for line in frames {
+        let mut data = match &line.header {
+            Some(header) => qlog::frame(header, line.bytes),
+            None => serde_json::json!({ "raw": { "length": line.bytes } }),
+        };
+        data["from"] = line.from.into();
+        data["link"] = line.link.0.into();
+        if line.to != usize::MAX {
+            data["to"] = line.to.into();
+        }
+        let lost = match line.fate {
+            Fate::Arrives(at) => {
+                data["arrives"] = (at.0 as f64 / 1e6).into();
+                None
+            }
+            Fate::Dropped => Some("fault"),
+            Fate::Congested => Some("full queue"),
+            Fate::Cut => Some("cut"),
+            Fate::Nowhere => Some("nobody there"),
+        };
+        log.event(line.at.0, "frame_sent", &data)?;
+        if let Some(trigger) = lost {
+            data["trigger"] = trigger.into();
+            log.event(line.at.0, "frame_lost", &data)?;
+        }
+    }
+    log.finish().map(|_| ())
 }
 
 fn sweep(seeds: Range<u64>, options: &SwarmOptions, args: &Args) -> anyhow::Result<()> {

@@ -46,7 +46,7 @@ pub use ranking::{Class, Ranked, ranked};
 pub use shm::{PeerMemory, PeerMemoryError, ShmLink, ShmOptions};
 pub use sim::{Fabric, SimLink};
 pub use sink::{FrameSink, Head, Train};
-pub use tap::{Seen, TAP_PORTS_MAX, Tap, TapOptions};
+pub use tap::{Seen, TAP_PORTS_MAX, Tap, TapOptions, carried_frame};
 pub use udp::{UdpLink, UdpOptions};
 pub use xdp::{XdpLink, XdpMode, XdpOptions};
 

@@ -170,6 +170,11 @@ fn carried(bytes: &[u8], ethertype: u16) -> Option<(bool, &[u8])> {
     Some((false, rest.get(header + UDP_HEADER_BYTES..)?))
 }
 
+/// The link frame that a captured frame of the default EtherType, or a datagram, carries.
+pub fn carried_frame(bytes: &[u8]) -> Option<&[u8]> {
+    carried(bytes, ETHERTYPE_DEFAULT).map(|(_, frame)| frame)
+}
+
 /// What the kernel's filter cannot ask.
 fn is_wanted(bytes: &[u8], options: &TapOptions) -> bool {
     let Some((raw, frame)) = carried(bytes, options.ethertype) else { return false };

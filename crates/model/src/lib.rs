@@ -51,7 +51,7 @@ pub use port::{PortSetup, PortTotals};
 pub use prng::{Ppm, Prng, mix};
 pub use reduce::{Part, Reduction};
 pub use report::{Failure, Outcome, Statistics};
-pub use run::{run_seed, trace_seed};
+pub use run::{frames_of_seed, run_seed, trace_seed};
 pub use shrink::shrink;
 pub use swarm::{Scale, SwarmOptions};
 pub use trace::{Fate, Trace, TraceLine};

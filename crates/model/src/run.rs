@@ -17,6 +17,7 @@ use crate::liveness;
 use crate::prng::Prng;
 use crate::report::{Failure, Outcome, Statistics};
 use crate::swarm::{self, SwarmOptions, Temper};
+use crate::trace::TraceLine;
 use crate::workload;
 use crate::world::{Stop, World};
 
@@ -32,15 +33,26 @@ const ROUND: Span = Span::ms(500);
 
 /// Runs one seed. A panic of the firmware is a failure like any other.
 pub fn run_seed(seed: u64, options: &SwarmOptions) -> Outcome {
-    run(seed, options, false).0
+    run(seed, options, false, |_| ()).0
 }
 
 /// Runs one seed and returns the frames on its wire as text too.
 pub fn trace_seed(seed: u64, options: &SwarmOptions) -> (Outcome, String) {
-    run(seed, options, true)
+    run(seed, options, true, story)
 }
 
-fn run(seed: u64, options: &SwarmOptions, trace: bool) -> (Outcome, String) {
+/// Runs one seed and returns the frames on its wire too.
+pub fn frames_of_seed(seed: u64, options: &SwarmOptions) -> (Outcome, Vec<TraceLine>) {
+    run(seed, options, true, |world| world.network().trace().lines().to_vec())
+}
+
+/// Runs one seed, with what `tell` has of its world in the end.
+fn run<T>(
+    seed: u64,
+    options: &SwarmOptions,
+    trace: bool,
+    tell: impl FnOnce(&World) -> T,
+) -> (Outcome, T) {
     let (temper, mut world, _) = make(seed, options);
     world.network_mut().trace_mut().switch(trace);
     let mut healed = Time(0);
@@ -51,10 +63,10 @@ fn run(seed: u64, options: &SwarmOptions, trace: bool) -> (Outcome, String) {
         .map(|violation| (violation.at, violation.what.clone()))
         .or_else(|| verdict.err().map(|what| (world.now(), what)))
         .map(|(at, what)| Failure { seed, at, what, arguments: options.arguments() });
-    let text = if trace { story(&world) } else { String::new() };
+    let told = tell(&world);
     let statistics = statistics(&world, healed);
     let (counts, peaks) = sums(&world);
-    (Outcome { seed, failure, statistics, digest: world.digest(), counts, peaks }, text)
+    (Outcome { seed, failure, statistics, digest: world.digest(), counts, peaks }, told)
 }
 
 /// A seed's world with all that will happen in it, and the numbers of its actions.

@@ -96,6 +96,8 @@ mod tests {
                 let line = format!(".SH {heading}\n").replace("SEE ALSO", "\"SEE ALSO\"");
                 assert!(page.text.contains(&line), "{}({}) {heading}", page.name, page.section);
             }
+            let title = page.text.lines().find(|line| line.starts_with(".TH ")).unwrap_or_default();
+            assert!(title.ends_with("\"Ethernet Message Passing\""), "{title}");
             let bad = page.text.lines().find(|line| line.starts_with('\''));
             assert_eq!(bad, None, "a line of text that roff takes for a request");
         }

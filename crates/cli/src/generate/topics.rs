@@ -57,9 +57,10 @@ fn page(topic: &Topic) -> Page {
 }
 
 /// The day that a package's build calls its own (SOURCE_DATE_EPOCH), else none: a page must not differ from build to build.
+/// Not an empty one, in whose place clap_mangen would put what follows.
 pub fn date() -> String {
     let seconds = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse::<i64>().ok());
-    seconds.map_or_else(String::new, day)
+    seconds.map_or_else(|| " ".to_owned(), day)
 }
 
 /// `2026-11-26` of seconds since 1970, by Howard Hinnant's method for the Gregorian calendar.

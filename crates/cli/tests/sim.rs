@@ -53,3 +53,34 @@ fn mistakes_are_one_line_and_exit_code_2() {
     let line = mistake(&mut emp(&["sim", "--seed", "1", "--profile", "fast"]));
     assert!(line.contains("there is no profile fast"), "{line}");
 }
+
+#[test]
+fn one_seed_can_be_written_as_qlog() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, text) = (directory.path().join("run.sqlog"), directory.path().join("run.txt"));
+    for (option, path) in [("--qlog", &file), ("--trace", &text)] {
+        emp(&["sim", "--seed", "7", "--small", option]).arg(path).output().unwrap();
+    }
+    let written = std::fs::read_to_string(file).unwrap();
+    let mut records = written
+        .split('\u{1E}')
+        .skip(1)
+        .map(|record| serde_json::from_str::<Value>(record).expect("each record is JSON"));
+    let head = records.next().unwrap();
+    assert_eq!(head["file_schema"], "urn:ietf:params:qlog:file:sequential");
+    let (mut sent, mut lost) = (0, 0);
+    for event in records {
+        match event["name"].as_str().unwrap() {
+            "emp:frame_sent" => sent += 1,
+            "emp:frame_lost" => {
+                lost += 1;
+                assert!(event["data"]["trigger"].is_string(), "{event}");
+            }
+            other => panic!("{other}"),
+        }
+    }
+    let lines = std::fs::read_to_string(text).unwrap();
+    let frames = lines.lines().filter(|line| line.contains(" µs  ")).count();
+    assert_eq!(sent, frames, "as many frames as the other record of the run has");
+    assert!(lost > 0, "seed 7 has a network that loses frames");
+}

@@ -365,10 +365,9 @@ impl FaceNode {
         self.any_later.store(!later.is_empty(), Ordering::Release);
         drop(later);
         let Some(link) = self.udp_link else { return };
+        // Also of nodes that are reached meanwhile: should the better link fail, it is by datagrams that they can be found.
         for (_, node, address) in due {
-            if self.node.route(node).is_none() {
-                self.node.hint(node, link, address);
-            }
+            self.node.hint(node, link, address);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Contact between nodes: asking, answering, meeting, and telling an incarnation from its predecessor (`PAIR-1`).
 
 use alloc::string::ToString;
+use alloc::vec::Vec;
 use emp_wire::{
     Epoch, HEAD_BYTES_MAX, Header, Hello, Kind, LinkAddress, NodeId, ReplyWord, Seed, TOLD_MAX,
     covered_bytes, destination_tag_of, verify,
@@ -15,7 +16,6 @@ use crate::link::LinkIndex;
 use crate::pair::routes::Contact;
 use crate::pair::searches::DueSearch;
 use crate::pair::{mark, milliseconds};
-use crate::path::PathId;
 use crate::path::table::Target;
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
@@ -348,12 +348,10 @@ impl Firmware {
                     self.ask_peer(LinkIndex(i as u8), LinkAddress::EVERYONE, peer);
                 }
             }
-            for path in PathId::all().skip(1) {
-                if let Some((link, &to)) = self.peers.paths(peer).way(path) {
-                    self.ask_peer(link, to, peer);
-                }
-            }
-            for (link, to) in hints {
+            // Wherever it was met by another link, whether that path is up or not, and wherever it is said to be.
+            let met = self.peers.known_places(peer).into_iter().skip(1);
+            let met = met.filter(|place| !hints.contains(place)).collect::<Vec<_>>();
+            for (link, to) in met.into_iter().chain(hints) {
                 self.ask_peer(link, to, peer);
             }
         }

@@ -401,6 +401,12 @@ impl Firmware {
         self.routes.searches.stop(peer);
         self.peers.set_remote_epoch(peer, Epoch::UNKNOWN);
         self.peers.bump_local_epoch(peer);
+        if status == Status::Unreachable {
+            // It is looked for there as well, should anyone want it again: by links on which nobody can ask everyone there is no other way.
+            for (link, address) in self.peers.known_places(peer) {
+                self.routes.hint(node, link, address);
+            }
+        }
         self.peers.clear_route(peer);
         self.peers.note_departed(now, peer);
         if status == Status::PeerClosed {

@@ -1,5 +1,7 @@
 //! The paths of one peer: which can be used, where its frames come from, what an answer from elsewhere changes (`PATH-1` to `PATH-8`).
 
+use alloc::vec::Vec;
+
 use emp_wire::LinkAddress;
 
 use crate::limits::PATHS_MAX;
@@ -80,6 +82,12 @@ impl Peers {
         } else if let Some(place) = self.table.bytes_mut(index, path) {
             *place = bytes;
         }
+    }
+
+    /// Where a peer was met: first where its first path leads, then by each other link, whether that path is up or not.
+    pub(crate) fn known_places(&self, index: u32) -> Vec<(LinkIndex, LinkAddress)> {
+        let first = self.entries[index].route().map(|(link, to)| (link, *to));
+        first.into_iter().chain(self.table.places(index)).collect()
     }
 
     /// The path to a peer by this link, and where it leads, if it can be used.

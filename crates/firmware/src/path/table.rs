@@ -198,6 +198,13 @@ impl Table {
         (ways, core::array::from_fn(bytes))
     }
 
+    /// Where those beside the first led when they were last known, whether they are up or not.
+    pub(crate) fn places(&self, peer: u32) -> impl Iterator<Item = (LinkIndex, LinkAddress)> + '_ {
+        let further = self.entries.get(&peer).map(|entry| &entry.further);
+        let known = further.into_iter().flatten().flatten();
+        known.filter_map(|further| Some((further.link, further.address?)))
+    }
+
     /// The largest frame by a path beside the first, to be changed.
     pub(crate) fn bytes_mut(&mut self, peer: u32, path: PathId) -> Option<&mut u16> {
         Some(&mut self.entries.get_mut(&peer)?.further_mut(path)?.bytes)

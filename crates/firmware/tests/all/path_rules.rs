@@ -89,6 +89,25 @@ fn an_answer_of_another_epoch_opens_no_path() {
     assert_eq!(real.firmware.paths(peer.node).len(), 2);
 }
 
+/// A peer that was given up is looked for wherever it was met, also by links on which nobody can ask everyone (`HELLO-3`).
+#[test]
+fn a_lost_peer_is_looked_for_by_each_link_that_it_was_met_by() {
+    let (mut real, peer) = acquainted();
+    let nonce = wants_a_path(&mut real, &peer);
+    hear_by_other(&mut real, THERE, &reply(&peer, nonce, None));
+    assert_eq!(real.firmware.paths(peer.node).len(), 2);
+    while real.count(Counter::PeersLost) == 0 {
+        real.pass(Span::ms(500));
+        assert!(real.now < Time(600_000_000_000), "it is given up");
+    }
+    real.speak();
+    real.send(&peer, 10);
+    let said = of_kind(&real.pass(Span::ms(50)), Kind::Hello);
+    for place in [peer.address(), THERE] {
+        assert!(said.iter().any(|hello| hello.to == place), "nothing to {place}: {}", said.len());
+    }
+}
+
 /// A link that nothing can cross any more has no paths, from then on; where there is no other, it is left as it is (`PATH-5`).
 #[test]
 fn paths_of_a_link_without_a_carrier_have_failed() {

@@ -216,6 +216,8 @@ pub enum Status {
     NoRights,
     /// More than fits one frame that the peer takes.
     TooLong,
+    /// The receiver has as many unexpected messages as it may, and receives none of them.
+    ReceiverFull,
 }
 
 impl From<DoneStatus> for Status {
@@ -258,6 +260,9 @@ impl Status {
             Self::OutOfBounds => "operation reaches beyond the target's region",
             Self::NoRights => "target's region does not allow the operation",
             Self::TooLong => "operation does not fit one of the peer's frames",
+            Self::ReceiverFull => {
+                "receiver has as many unexpected messages as it may (EMP_UNEXPECTED), and receives none of them"
+            }
         }
     }
 }
@@ -352,6 +357,9 @@ pub struct Posted {
 pub enum PostError {
     /// Too many operations are outstanding: progress, then try again.
     Busy,
+    /// As many operations are outstanding as may be ([`Profile::operations_max`](crate::Profile::operations_max)), and none of them has ended for
+    /// the profile's `unreachable_after`: to go on trying is to wait for oneself.
+    Exhausted,
     /// A buffered send found no room in the pool: progress, then try again.
     PoolFull,
     /// A buffered send, or an atomic operation, is longer than one frame's payload.

@@ -6,6 +6,17 @@ use emp_wire::{LinkAddress, NodeId};
 
 use crate::link::LinkIndex;
 
+/// A bound that users meet, and may set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Sends, puts and atomics that are outstanding ([`Profile::operations_max`](crate::Profile::operations_max)).
+    Sends,
+    /// Receives that are outstanding (likewise).
+    Receives,
+    /// Messages that arrive or wait unexpected ([`Profile::incoming_max`](crate::Profile::incoming_max)).
+    Unexpected,
+}
+
 /// Something that happened to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeEvent {
@@ -63,6 +74,13 @@ pub enum NodeEvent {
         passed_bytes: usize,
         /// The shortest that was not.
         lost_bytes: usize,
+    },
+    /// This node has as much of something as it may. Told once of each.
+    LimitReached {
+        /// Of what.
+        limit: Limit,
+        /// How many there may be.
+        most: usize,
     },
     /// A peer, or this node itself, takes only shorter frames by a link than before: the MTU of an interface was lowered.
     Limited {

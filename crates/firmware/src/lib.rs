@@ -42,7 +42,7 @@ pub use descriptor::{
 pub use engine::absence::REFERRED_BYTES_MIN;
 pub use engine::landing::{Arriving, Landing};
 pub use engine::{Config, Firmware};
-pub use event::NodeEvent;
+pub use event::{Limit, NodeEvent};
 
 pub use link::{LinkCost, LinkIndex, LinkInfo};
 pub use memory::{

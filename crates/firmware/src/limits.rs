@@ -4,7 +4,7 @@
 
 use alloc::collections::VecDeque;
 
-use crate::time::Span;
+use crate::time::{Span, Time};
 
 /// Adds an item to a queue of at most so many, of which the oldest makes room.
 pub(crate) fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, most: usize) {
@@ -38,14 +38,63 @@ pub const PEERS_MAX: usize = 131_072;
 /// Endpoints open on one node: ranks of a process, several libraries; each costs two list heads.
 pub const ENDPOINTS_MAX: usize = 1_024;
 
-/// Sends posted and not complete on one node. MPI flood tests post a few ten thousand.
-pub const SENDS_MAX: usize = 65_536;
+/// Sends, and receives, posted and not complete on one node, unless the profile says otherwise; it may say less. Their tables grow as they are
+/// needed, up to a gigabyte each here: no program that works as it should has four million outstanding, and one that posts without end
+/// is told before its machine has no memory left. Their names on the wire have [`NAME_INDEX_BITS`] of index.
+pub const OPERATIONS_MAX: usize = 1 << NAME_INDEX_BITS;
 
-/// Receives posted and not complete on one node.
-pub const RECEIVES_MAX: usize = 131_072;
+/// Bits of index in the name that a pull or `done` has for a message (32 bits): what is left tells the latest 1,024 in one place
+/// from each other.
+pub(crate) const NAME_INDEX_BITS: u32 = 22;
 
-/// Messages that are arriving or wait unexpected on one node.
-pub const INCOMING_MAX: usize = 32_768;
+/// Messages that are arriving or wait unexpected on one node, unless the profile says otherwise. Peers decide how many these are, so they
+/// are fewer than operations; a quarter of a kilobyte each, and their table grows as they come.
+pub const INCOMING_MAX: usize = 1 << 20;
+
+/// The most that a profile may have of them: four gigabytes.
+pub const INCOMING_MOST: usize = 1 << 24;
+
+/// The fewest that a profile may have of either.
+pub const OPERATIONS_MIN: usize = 64;
+
+/// The last eighth of that table is for messages that a receive waits for; the one before it for peers that have no more than one in so
+/// many of it: one that floods a node does not lock others out.
+pub(crate) const INCOMING_FEW: usize = 256;
+
+/// A table that is full, and since when nothing was removed from it.
+#[derive(Default)]
+pub(crate) struct Pressure {
+    /// Of the last time that it was full.
+    since: Option<Time>,
+    /// What was removed last then.
+    removed: (u32, u32),
+    told: bool,
+}
+
+impl Pressure {
+    /// The table has no room, and this was removed from it last. True: it has made none for longer than `patience`, so whoever waits for it
+    /// waits for itself.
+    #[cold]
+    pub(crate) fn is_stuck(&mut self, now: Time, removed: (u32, u32), patience: Span) -> bool {
+        match self.since {
+            Some(since) if removed == self.removed => now.since(since) > patience,
+            _ => {
+                (self.since, self.removed) = (Some(now), removed);
+                false
+            }
+        }
+    }
+
+    /// True once, after the table was full for the first time.
+    pub(crate) fn is_news(&mut self) -> bool {
+        self.since.is_some() && !core::mem::replace(&mut self.told, true)
+    }
+
+    /// Nobody could make room for so long.
+    pub(crate) fn excuse(&mut self, absent: Span) {
+        self.since = self.since.map(|since| since + absent);
+    }
+}
 
 /// Messages of one peer that arrive before their turn (a message before them is missing). One window's worth.
 pub const EARLY_MAX: usize = WINDOW_FRAMES as usize;
@@ -91,15 +140,12 @@ pub const PULLS_MAX: usize = 8_192;
 /// As many of one sender's, which has room for [`BLOCKS_QUEUED_MAX`].
 pub const PULLS_OF_PEER_MAX: usize = 256;
 
-/// Control frames (pulls, dones, not-readies) that wait to be sent to one peer. Each answers a message that the peer keeps
-/// until it is answered, so a peer within `SENDS_MAX` never reaches this; one that does loses answers, not memory.
-pub const CONTROLS_MAX: usize = SENDS_MAX + 2 * INCOMING_MAX;
-
 /// Blocks that one peer has asked of us and that wait to be sent. A peer that asks for more gets no answer for them.
 pub const BLOCKS_QUEUED_MAX: usize = 1_024;
 
-/// Completions that wait for the host. Posts are refused beyond it, so it only needs to hold every posted operation.
-pub const COMPLETIONS_MAX: usize = SENDS_MAX + RECEIVES_MAX;
+/// Completions of receives for several messages that wait for the application; messages beyond wait unexpected. Peers decide how many these
+/// are: messages without bytes take no room of a buffer.
+pub const SHARES_MAX: usize = 131_072;
 
 /// Node events (found, lost, restarted) kept for the host; older ones go first.
 pub const EVENTS_MAX: usize = 1_024;

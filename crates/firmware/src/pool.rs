@@ -1,16 +1,64 @@
-//! The frame pool: fixed memory for data that has no user buffer (yet), handed out in chains of slots (V10).
+//! The frame pool: memory for data that has no user buffer (yet), handed out in chains of slots (V10). Of what is short there may be far more
+//! than slots, if the pool has cells: their memory grows as they are needed, and is given back.
 
 use crate::limits::POOL_SLOT_BYTES;
 use alloc::boxed::Box;
 use alloc::vec;
+use alloc::vec::Vec;
 
 const NONE: u32 = u32::MAX;
 
-/// A chain of slots that holds up to its number of bytes. Must be given back with [`Pool::free`].
+/// Bytes of a cell: most messages that come before they are asked for are a few numbers.
+pub(crate) const CELL_BYTES: usize = 64;
+
+/// Cells that are kept when none is used.
+const CELLS_KEPT: usize = 1_024;
+
+/// A chain of slots that holds up to its number of bytes; without slots, a cell or nothing. Must be given back with [`Pool::free`].
 #[derive(Debug)]
 pub(crate) struct Chain {
     head: u32,
     slots: u32,
+}
+
+/// Room for so many bytes each.
+struct Cells {
+    bytes: Vec<[u8; CELL_BYTES]>,
+    /// Of a free one: the next.
+    next: Vec<u32>,
+    free_head: u32,
+    used: usize,
+    limit: usize,
+}
+
+impl Cells {
+    const fn new(limit: usize) -> Self {
+        Self { bytes: Vec::new(), next: Vec::new(), free_head: NONE, used: 0, limit }
+    }
+
+    fn alloc(&mut self) -> Option<u32> {
+        if self.used >= self.limit {
+            return None;
+        }
+        self.used += 1;
+        let cell = self.free_head;
+        if let Some(next) = self.next.get(cell as usize) {
+            self.free_head = *next;
+            return Some(cell);
+        }
+        self.bytes.push([0; CELL_BYTES]);
+        self.next.push(NONE);
+        Some(self.next.len() as u32 - 1)
+    }
+
+    fn free(&mut self, cell: u32) {
+        self.next[cell as usize] = self.free_head;
+        self.free_head = cell;
+        self.used -= 1;
+        if self.used == 0 && self.next.len() > CELLS_KEPT {
+            *self = Self::new(self.limit);
+        }
+    }
 }
 
 /// The pool.
@@ -19,11 +67,17 @@ pub(crate) struct Pool {
     next: Box<[u32]>,
     free_head: u32,
     free: u32,
+    cells: Cells,
 }
 
 impl Pool {
     /// A pool of so many bytes, rounded down to slots. The memory is not touched before it is used.
     pub(crate) fn new(bytes: usize) -> Self {
+        Self::with_cells(bytes, 0)
+    }
+
+    /// The same, and at most so many cells beside.
+    pub(crate) fn with_cells(bytes: usize, cells: usize) -> Self {
         let slots = bytes / POOL_SLOT_BYTES;
         let mut next: Box<[u32]> = (1..=slots as u32).collect();
         if let Some(last) = next.last_mut() {
@@ -34,7 +88,13 @@ impl Pool {
             next,
             free_head: if slots == 0 { NONE } else { 0 },
             free: slots as u32,
+            cells: Cells::new(cells),
         }
+    }
+
+    /// Cells in use.
+    pub(crate) const fn cells(&self) -> usize {
+        self.cells.used
     }
 
     /// Bytes that are left.
@@ -56,6 +116,13 @@ impl Pool {
     /// A chain for so many bytes, or `None` if the pool has no room. Zero bytes take no slot.
     #[inline(always)]
     pub(crate) fn alloc(&mut self, bytes: usize) -> Option<Chain> {
+        if bytes <= CELL_BYTES
+            && self.cells.limit > 0
+            && bytes > 0
+            && let Some(cell) = self.cells.alloc()
+        {
+            return Some(Chain { head: cell, slots: 0 });
+        }
         let slots = bytes.div_ceil(POOL_SLOT_BYTES) as u32;
         if slots > self.free {
             return None;
@@ -77,6 +144,9 @@ impl Pool {
     /// Takes a chain back.
     pub(crate) fn free(&mut self, chain: Chain) {
         if chain.slots == 0 {
+            if chain.head != NONE {
+                self.cells.free(chain.head);
+            }
             return;
         }
         let mut last = chain.head;
@@ -90,6 +160,12 @@ impl Pool {
 
     /// Visits the slices of a chain that cover a range of its bytes.
     fn walk(&mut self, chain: &Chain, offset: usize, len: usize, mut visit: impl FnMut(&mut [u8])) {
+        if chain.slots == 0 {
+            if let Some(cell) = self.cells.bytes.get_mut(chain.head as usize) {
+                visit(&mut cell[offset.min(CELL_BYTES)..(offset + len).min(CELL_BYTES)]);
+            }
+            return;
+        }
         let mut slot = chain.head;
         for _ in 0..offset / POOL_SLOT_BYTES {
             if slot == NONE {
@@ -196,5 +272,32 @@ mod tests {
         let empty = pool.alloc(0).unwrap();
         pool.free(empty);
         assert_eq!(pool.slots(), (10, 10));
+    }
+
+    /// What is short takes cells as long as there are some, and their memory comes back.
+    #[test]
+    fn short_ones_take_cells() {
+        let count = CELLS_KEPT + 2;
+        let mut pool = Pool::with_cells(POOL_SLOT_BYTES, count);
+        let text = |i: usize| [i as u8; CELL_BYTES];
+        let mut chains: Vec<Chain> = Vec::new();
+        for i in 0..count {
+            let chain = pool.alloc(1 + i % CELL_BYTES).unwrap();
+            pool.write(&chain, 0, &text(i)[..=i % CELL_BYTES]);
+            chains.push(chain);
+        }
+        assert_eq!((pool.cells(), pool.slots()), (count, (1, 1)));
+        let last = pool.alloc(1).expect("there is a slot");
+        assert!(pool.alloc(1).is_none());
+        for (i, chain) in chains.iter().enumerate() {
+            let mut out = [9; CELL_BYTES];
+            pool.read(chain, 0, &mut out[..=i % CELL_BYTES]);
+            assert_eq!(out[..=i % CELL_BYTES], text(i)[..=i % CELL_BYTES]);
+        }
+        pool.free(last);
+        chains.into_iter().for_each(|chain| pool.free(chain));
+        assert_eq!((pool.cells(), pool.cells.bytes.capacity(), pool.slots()), (0, 0, (1, 1)));
+        assert!(pool.alloc(CELL_BYTES).is_some() && pool.cells() == 1);
+        assert!(pool.alloc(CELL_BYTES + 1).is_some() && pool.cells() == 1);
     }
 }

@@ -1,5 +1,6 @@
 //! Profiles: named sets of protocol parameters (DESIGN section 4). They are data; no code asks which profile runs.
 
+use crate::limits::{INCOMING_MAX, OPERATIONS_MAX};
 use crate::time::Span;
 
 /// What a sender resends when it finds a frame lost.
@@ -89,6 +90,10 @@ pub struct Profile {
     pub long_frames: bool,
     /// Without a single frame from a peer for this long while something is due from it, it is unreachable.
     pub unreachable_after: Span,
+    /// Sends that may be outstanding at a time, and as many receives: 64 to [`OPERATIONS_MAX`].
+    pub operations_max: usize,
+    /// Messages that may arrive or wait unexpected at a time: 64 to [`INCOMING_MOST`](crate::limits::INCOMING_MOST).
+    pub incoming_max: usize,
 }
 
 /// What payloads are checked by on links whose carrier has a checksum of its own, as UDP (`CRC-3`).
@@ -118,6 +123,18 @@ impl Profile {
     /// that has.
     pub const fn takes_long_frames(&self) -> bool {
         self.long_frames && self.is_selective()
+    }
+
+    /// Completions that may wait for the host. Posts are refused beyond it, so it only needs to hold every posted operation.
+    pub const fn completions_max(&self) -> usize {
+        2 * self.operations_max
+    }
+
+    /// Control frames (pulls, dones) that may wait to be sent, to all peers together, of which one has no more than are left to others. Each
+    /// answers an operation that its peer keeps until it is answered, so a peer within its bounds never reaches this; one that does loses
+    /// answers, not memory.
+    pub const fn controls_max(&self) -> usize {
+        2 * (self.operations_max + 2 * self.incoming_max)
     }
 
     /// Lets no message leave more than so many bytes unasked, in frames of whatever length: shorter ones leave whole, of longer ones no
@@ -172,6 +189,8 @@ impl Profile {
         // A card that is set down and up again hears nothing for some 5 s (an e1000e: 2 s down, 3 s without a carrier), and its peer,
         // whose own carrier is well, cannot know why.
         unreachable_after: Span::ms(10_000),
+        operations_max: OPERATIONS_MAX,
+        incoming_max: INCOMING_MAX,
     };
 
     /// As the SC 2001 paper: collections of three (E24), no unexpected messages (E20), whole messages unasked, the

@@ -261,3 +261,48 @@ fn an_endpoint_that_opens_takes_its_own() {
     }
     assert!(hub.poll_completion().is_none() && hub.unexpected_so_far() == EACH);
 }
+
+/// What is found among many costs no walk over them: receives that wait, and messages that wait for them.
+#[test]
+fn finding_one_of_many_costs_no_walk() {
+    let (mut hub, mut other) = (node(1), node(2));
+    let receive = |hub: &mut Firmware, bits| {
+        let (segments, claim) = (SegmentList::empty(), None);
+        // Some bits never count, as with MPIs.
+        let selector = Selector { ignore_bits: 7 << 60, ..Selector::bits(bits) };
+        let receive = ReceiveDescriptor { endpoint: 0, selector, segments, claim, context: 0 };
+        hub.post_receive(NOW, receive, &mut NoMemory).expect("there is room");
+    };
+    let send_bits = |other: &mut Firmware, bits| {
+        let send = SendDescriptor {
+            to: NodeId(1),
+            endpoint: 0,
+            to_endpoint: 0,
+            match_bits: bits,
+            segments: SegmentList::empty(),
+            immediate: None,
+            synchronous: false,
+            completion: CompletionMode::Delivered,
+            context: 0,
+        };
+        other.post_send(NOW, send, &mut NoMemory).expect("there is room");
+    };
+    // One after the other waits in vain; the last posted gets the first message, and so on.
+    (0..WAITING).for_each(|bits| receive(&mut hub, bits));
+    let before = LOOKS.get();
+    (0..WAITING).rev().for_each(|bits| send_bits(&mut other, bits));
+    carry(&mut hub, &mut other);
+    let looks = LOOKS.get() - before;
+    assert!(looks < 100 * WAITING, "{looks} looks for {WAITING} messages");
+    let ends = |hub: &mut Firmware| core::iter::from_fn(|| hub.poll_completion()).count() as u64;
+    assert_eq!(ends(&mut hub), WAITING);
+    // The other way round.
+    let before = LOOKS.get();
+    (0..WAITING).for_each(|bits| send_bits(&mut other, bits));
+    carry(&mut hub, &mut other);
+    (0..WAITING).rev().for_each(|bits| receive(&mut hub, bits));
+    carry(&mut hub, &mut other);
+    let looks = LOOKS.get() - before;
+    assert!(looks < 100 * WAITING, "{looks} looks for {WAITING} messages");
+    assert_eq!(ends(&mut hub), WAITING);
+}

@@ -120,6 +120,7 @@ impl Core {
     ) -> Self {
         let poll_by_hand = links.iter().any(|link| link.readiness().is_none());
         let kinds: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
+        let queues = Queues::new(firmware.profile().completions_max());
         Self {
             firmware: Some(firmware),
             links,
@@ -127,7 +128,7 @@ impl Core {
             memory,
             requests: Requests::default(),
             held: VecDeque::new(),
-            queues: Queues::default(),
+            queues,
             events: VecDeque::new(),
             events_told: Arc::default(),
             directory: Directory::default(),

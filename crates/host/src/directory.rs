@@ -68,6 +68,7 @@ impl Directory {
             NodeEvent::GaveUp(node) => self.set(*node, PeerState::GaveUp),
             NodeEvent::Closed(node) => self.set(*node, PeerState::Closed),
             NodeEvent::Limited { .. }
+            | NodeEvent::LimitReached { .. }
             | NodeEvent::LostBySize { .. }
             | NodeEvent::Claimed { .. }
             | NodeEvent::PathLost { .. }

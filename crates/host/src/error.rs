@@ -105,6 +105,9 @@ impl fmt::Display for RefusedReason {
 pub(crate) const fn describe(error: PostError) -> &'static str {
     match error {
         PostError::Busy => "too many operations are outstanding; make progress, then try again",
+        PostError::Exhausted => {
+            "as many operations are outstanding as may be (EMP_OPERATIONS), and none of them ends: what they wait for does not come"
+        }
         PostError::PoolFull => "no room for a buffered send; make progress, then try again",
         PostError::TooLong => "too long: more than is copied before it is sent",
         PostError::NoEndpoint => "the endpoint is not open on this node",

@@ -201,9 +201,11 @@ pub use windows::{RedirectError, Window};
 /// The links that nodes are made of.
 pub use emp_link as link;
 
+/// What bounds a node's memory.
+pub use emp_firmware::limits;
 pub use emp_firmware::{
     AtomicDescriptor, AtomicOp, BufferPlace, ClaimId, Completion, CompletionMode, Counter,
-    Counters, Datatype, GetDescriptor, Integrity, LinkIndex, NodeEvent, OpKind, PathInUse,
+    Counters, Datatype, GetDescriptor, Integrity, Limit, LinkIndex, NodeEvent, OpKind, PathInUse,
     PostError, ProbeInfo, Profile, PutDescriptor, ReceiveDescriptor, RegionId, RemoteRegion,
     Rights, Segment, SegmentList, Selector, SendDescriptor, Span, Status,
 };

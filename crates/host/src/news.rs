@@ -1,6 +1,7 @@
 //! What happened to peers, for people.
 
-use emp_firmware::{Firmware, LinkIndex, NodeEvent};
+use emp_firmware::limits::{INCOMING_MOST, OPERATIONS_MAX};
+use emp_firmware::{Firmware, Limit, LinkIndex, NodeEvent};
 use emp_wire::{LinkAddress, NodeId};
 
 use crate::core::Core;
@@ -125,6 +126,7 @@ impl Core {
                     ),
                 )
             }
+            NodeEvent::LimitReached { limit, most } => (Level::Warn, limit_line(*limit, *most)),
             NodeEvent::Limited { node, .. } if own == Some(*node) => return None,
             NodeEvent::Limited { node, link, frame_bytes_max } => {
                 let (who, link) = (self.show(*node), self.show_link(*link));
@@ -144,5 +146,23 @@ impl Core {
         let names: Vec<_> =
             links.map(|link| format!("{} on {}", link.kind, link.interface)).collect();
         format!("everyone by {}", names.join(", "))
+    }
+}
+
+/// That a node has as much of something as it may.
+fn limit_line(limit: Limit, most: usize) -> String {
+    let operations = |what: &str| {
+        format!(
+            "{most} {what} are outstanding, which is as many as there may be: more are posted as these end, and fail if none does (a node may \
+             have up to {OPERATIONS_MAX}: EMP_OPERATIONS, FI_EMP_OPERATIONS)"
+        )
+    };
+    match limit {
+        Limit::Sends => operations("sends"),
+        Limit::Receives => operations("receives"),
+        Limit::Unexpected => format!(
+            "messages that no receive was posted for fill this node, which holds {most}: their senders keep the rest until some are received, and \
+             are told of an error if none is (a node may hold up to {INCOMING_MOST}: EMP_UNEXPECTED, FI_EMP_UNEXPECTED)"
+        ),
     }
 }

@@ -36,13 +36,16 @@ pub(crate) struct Queues {
     taken: usize,
     /// Completions in all queues together.
     held: usize,
+    /// How many may wait for the application. Posts are refused beyond it, so that whoever posts and never asks is told instead of growing;
+    /// what is in flight then still finds its place.
+    held_max: usize,
 }
 
-/// Completions that wait for the application, of all endpoints together. Posts are refused beyond it, so that whoever
-/// posts and never asks is told instead of growing; what is in flight then still finds its place.
-const HELD_MAX: usize = emp_firmware::limits::COMPLETIONS_MAX;
-
 impl Queues {
+    pub(crate) fn new(held_max: usize) -> Self {
+        Self { held_max, ..Self::default() }
+    }
+
     /// True if the endpoint is open.
     pub(crate) fn is_open(&self, number: u16) -> bool {
         self.by_number.contains_key(&number)
@@ -115,7 +118,7 @@ impl Queues {
     /// True if so many completions wait that nothing more may be posted whose completion would join them.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.held >= HELD_MAX
+        self.held >= self.held_max
     }
 
     /// Completions that wait for the application.

@@ -2,16 +2,16 @@
 
 mod memory_link;
 
-use emp_firmware::limits::COMPLETIONS_MAX;
 use emp_host::{
-    CompletionMode, PostError, ReceiveDescriptor, SegmentList, Selector, SendDescriptor,
+    CompletionMode, PostError, Profile, ReceiveDescriptor, SegmentList, Selector, SendDescriptor,
 };
 
-use memory_link::pair;
+use memory_link::pair_with;
 
 #[test]
 fn posts_are_refused_when_too_many_completions_wait() {
-    let (nodes, [from, to]) = pair();
+    let few = Profile { operations_max: 4_096, ..Profile::DEFAULT };
+    let (nodes, [from, to]) = pair_with(&few);
     let send = |context| SendDescriptor {
         to: nodes[1].id(),
         endpoint: 1,
@@ -40,11 +40,11 @@ fn posts_are_refused_when_too_many_completions_wait() {
             Ok(_) => posted += 1,
             Err(error) => break error,
         }
-        assert!(posted <= COMPLETIONS_MAX, "nothing stops the posts");
+        assert!(posted <= few.completions_max(), "nothing stops the posts");
         arrived.clear();
         to.poll_completions(&mut arrived);
     };
-    assert_eq!((refused, posted), (PostError::Busy, COMPLETIONS_MAX));
+    assert_eq!((refused, posted), (PostError::Busy, few.completions_max()));
     let mut done = Vec::with_capacity(1_024);
     assert_eq!(from.poll_completions(&mut done), 1_024);
     assert!(done.iter().enumerate().all(|(place, done)| done.context == place as u64));

@@ -233,8 +233,8 @@ impl History {
             NodeEvent::Restarted(_) => Status::PeerRestarted,
             NodeEvent::GaveUp(_) => Status::GivenUp,
             NodeEvent::Closed(_) => Status::PeerClosed,
-            // A judgement about losses, which any loss may mislead; it ends nothing.
-            NodeEvent::LostBySize { .. } => return true,
+            // A judgement about losses, which any loss may mislead; it ends nothing. And what a node has of its own.
+            NodeEvent::LostBySize { .. } | NodeEvent::LimitReached { .. } => return true,
             NodeEvent::Limited { .. } => {
                 return self.limited.iter().any(|(node, at)| *node == peer && *at <= now);
             }

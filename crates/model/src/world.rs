@@ -400,6 +400,9 @@ impl World {
     }
 
     fn note(&mut self, node: usize, event: NodeEvent) {
+        if let NodeEvent::LimitReached { .. } = event {
+            return self.events.push((self.now, node, event));
+        }
         let (NodeEvent::Found { node: id, .. }
         | NodeEvent::Unreachable(id)
         | NodeEvent::Restarted(id)
@@ -409,7 +412,10 @@ impl World {
         | NodeEvent::PathLost { node: id, .. }
         | NodeEvent::PathFound { node: id, .. }
         | NodeEvent::LostBySize { node: id, .. }
-        | NodeEvent::Limited { node: id, .. }) = &event;
+        | NodeEvent::Limited { node: id, .. }) = &event
+        else {
+            return;
+        };
         match self.ids.iter().position(|known| known == id) {
             Some(peer) => {
                 if !self.history.explains_event(&event, node, peer, self.now) {

@@ -22,12 +22,14 @@ pub enum NotReadyCause {
     NotPosted = 3,
     /// Deferred: the pool of unexpected data is full.
     NoRoom = 4,
+    /// Given up: too many messages wait, and for too long none of them was received.
+    Stuck = 5,
 }
 
 impl NotReadyCause {
     /// The message was not refused: it has its place in the order, and only its bytes were not stored.
     pub const fn defers(self) -> bool {
-        !matches!(self, Self::Full)
+        !matches!(self, Self::Full | Self::Stuck)
     }
 }
 
@@ -61,6 +63,7 @@ impl NotReady {
             2 => NotReadyCause::NoEndpoint,
             3 => NotReadyCause::NotPosted,
             4 => NotReadyCause::NoRoom,
+            5 => NotReadyCause::Stuck,
             _ => return Err(Reason::Field),
         };
         let (node, backoff_us) = (NodeId(u64_at(body, 0)), u32_at(body, 12));

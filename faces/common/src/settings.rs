@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use emp_host::limits::{INCOMING_MOST, OPERATIONS_MAX, OPERATIONS_MIN};
 use emp_host::{Integrity, Profile, Span, WaitMode};
 use emp_link::FaultPlan;
 
@@ -15,7 +16,7 @@ const TIMEOUT_MIN_MS: u64 = 50;
 const TIMEOUT_MAX_MS: u64 = 3_600_000;
 
 /// What there is to set: the name without `EMP_`, and what it does.
-pub const SETTINGS: [(&str, &str); 12] = [
+pub const SETTINGS: [(&str, &str); 14] = [
     (
         "LINK",
         "Links to use: auto, packet (raw Ethernet frames), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (processes of this machine only); auto has udp beside packet, and shm for the processes of this machine, as packet and xdp have (default: auto)",
@@ -34,6 +35,14 @@ pub const SETTINGS: [(&str, &str); 12] = [
     (
         "TIMEOUT",
         "Milliseconds of silence after which a peer is lost (default: the profile's; 10000)",
+    ),
+    (
+        "OPERATIONS",
+        "Sends, and as many receives, that a process may have outstanding: 64 to 4194304; one more fails if none of them ends within TIMEOUT (default: 4194304)",
+    ),
+    (
+        "UNEXPECTED",
+        "Messages that a process holds before receives are posted for them, a quarter of a kilobyte each: 64 to 16777216; senders keep what is beyond, and are told of an error if none is received within TIMEOUT (default: 1048576)",
     ),
     (
         "WAIT",
@@ -184,6 +193,20 @@ fn profile(look: &impl Fn(&str) -> Option<Set>) -> Result<Profile, String> {
         }
         profile.unreachable_after = Span::ms(time);
     }
+    let most = [
+        ("OPERATIONS", OPERATIONS_MAX, &mut profile.operations_max),
+        ("UNEXPECTED", INCOMING_MOST, &mut profile.incoming_max),
+    ];
+    for (name, most, bound) in most {
+        let set = look(name);
+        let variable = set.as_ref().map(|set| set.variable.clone()).unwrap_or_default();
+        if let Some(count) = number(set, "messages")? {
+            let may = |count: &usize| (OPERATIONS_MIN..=most).contains(count);
+            *bound = usize::try_from(count).ok().filter(may).ok_or_else(|| {
+                format!("{variable}={count}: must be {OPERATIONS_MIN} to {most} messages")
+            })?;
+        }
+    }
     Ok(profile)
 }
 
@@ -222,6 +245,8 @@ mod tests {
         assert_eq!(asked.profile.integrity, Integrity::EndToEnd);
         assert_eq!(with("WAIT", "sleep").unwrap().wait, WaitMode::Sleep);
         assert!(!with("UDP_PAST_IP", "off").unwrap().udp_past_ip);
+        assert_eq!(with("OPERATIONS", "64").unwrap().profile.operations_max, 64);
+        assert_eq!(with("UNEXPECTED", "16777216").unwrap().profile.incoming_max, 1 << 24);
         assert_eq!(with("LINGER", "5").unwrap().linger, Duration::from_millis(5));
     }
 
@@ -237,6 +262,11 @@ mod tests {
         assert!(said("UDP_PAST_IP").ends_with("(default: on)") && set.udp_past_ip);
         assert!(said("FAULT").ends_with("(default: none)") && set.fault.is_none());
         assert!(said("PROFILE").ends_with(&format!("(default: {})", set.profile.name)));
+        let Profile { operations_max, incoming_max, .. } = set.profile;
+        assert!(said("OPERATIONS").ends_with(&ms(operations_max as u64)));
+        assert!(said("OPERATIONS").contains(&format!("{OPERATIONS_MIN} to {OPERATIONS_MAX};")));
+        assert!(said("UNEXPECTED").ends_with(&ms(incoming_max as u64)));
+        assert!(said("UNEXPECTED").contains(&format!("{OPERATIONS_MIN} to {INCOMING_MOST};")));
         for bytes in [set.profile.eager_bytes, set.profile.long_eager_bytes] {
             assert!(said("EAGER").contains(&format!(" {bytes}")));
         }
@@ -245,9 +275,15 @@ mod tests {
     #[test]
     fn mistakes_name_the_variable() {
         let words = ["LINK", "PROFILE", "FAULT", "WAIT", "INTEGRITY", "UDP_PAST_IP"];
-        for name in words.into_iter().chain(["EAGER", "TIMEOUT", "LINGER"]) {
+        for name in
+            words.into_iter().chain(["EAGER", "TIMEOUT", "LINGER", "OPERATIONS", "UNEXPECTED"])
+        {
             let error = with(name, "nonsense").unwrap_err();
             assert!(error.starts_with(&format!("EMP_{name}=nonsense")), "{error}");
+        }
+        for count in ["63", "4194305", "99999999999999999999"] {
+            let error = with("OPERATIONS", count).unwrap_err();
+            assert!(error.starts_with(&format!("EMP_OPERATIONS={count}: must be")), "{error}");
         }
         assert!(with("TIMEOUT", "7").unwrap_err().starts_with("EMP_TIMEOUT=7: must be 50"));
     }

@@ -61,8 +61,8 @@ const IOV_USUAL: usize = 4;
 pub const IOV_LIMIT: usize = 8;
 /// Operations of one endpoint that may be outstanding, unless more are asked for.
 const DEPTH: usize = 1024;
-/// The same, at most: half of what a node can have.
-pub const DEPTH_MAX: usize = 32 << 10;
+/// The same, at most. More are taken than this says: what a node may have is for all its endpoints, and nothing is set aside for one.
+const DEPTH_MAX: usize = 32 << 10;
 /// Longest message in bytes: beyond any memory, and far from where sums overflow.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 46;
 /// All tag bits are to be had: no field is marked.

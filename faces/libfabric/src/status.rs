@@ -7,7 +7,7 @@ use emp_host::{PostError, Status};
 use crate::bindings::error;
 
 /// Error number, the provider's own number, and its text.
-const TABLE: [(Status, i32, &CStr); 16] = [
+const TABLE: [(Status, i32, &CStr); 17] = [
     (Status::Truncated, error::TRUNC, c"message longer than the buffer"),
     (Status::Cancelled, libc::ECANCELED, c"cancelled"),
     (Status::Unreachable, libc::EHOSTUNREACH, c"peer unreachable"),
@@ -27,6 +27,11 @@ const TABLE: [(Status, i32, &CStr); 16] = [
     (Status::OutOfBounds, libc::EINVAL, c"operation reaches beyond the target's region"),
     (Status::NoRights, libc::EACCES, c"target's region does not allow the operation"),
     (Status::TooLong, libc::EMSGSIZE, c"operation does not fit one of the peer's frames"),
+    (
+        Status::ReceiverFull,
+        libc::ENOBUFS,
+        c"receiver has as many unexpected messages as it may (FI_EMP_UNEXPECTED), and receives none of them",
+    ),
     (Status::NotFound, libc::EHOSTUNREACH, c"no such node was found"),
 ];
 
@@ -53,6 +58,7 @@ pub fn describe(detail: i32) -> &'static CStr {
 pub fn refusal(error: PostError) -> isize {
     let number = match error {
         PostError::Busy | PostError::PoolFull => libc::EAGAIN,
+        PostError::Exhausted => libc::ENOBUFS,
         PostError::TooLong => libc::EMSGSIZE,
         PostError::NoClaim => libc::ENOMSG,
         PostError::TooManyPeers => libc::ENOMEM,

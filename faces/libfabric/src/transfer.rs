@@ -12,7 +12,7 @@ use crate::ended::{end_send, found, hand_over, nothing};
 use crate::endpoint::{Enabled, EpInner, State, tagged_number, untagged_number};
 use crate::flags::{Caps, OpFlags};
 use crate::handle::aloud;
-use crate::info::{DEPTH_MAX, IOV_LIMIT};
+use crate::info::IOV_LIMIT;
 use crate::lend::{is_refused, lend};
 use crate::slots::{Kind, Operation};
 use crate::status::refusal;
@@ -20,8 +20,12 @@ use crate::status::refusal;
 pub const EAGAIN: isize = -(libc::EAGAIN as isize);
 pub const EINVAL: isize = -(libc::EINVAL as isize);
 
-/// Operations of one endpoint that may be outstanding: as many sends and receives as `fi_getinfo` offers at most.
-const OUTSTANDING_MAX: usize = 2 * DEPTH_MAX;
+/// Operations of one endpoint that may be outstanding: as many sends and receives as a node may have.
+const OUTSTANDING_MAX: usize = 2 * emp_host::limits::OPERATIONS_MAX;
+
+/// So many may be outstanding of an application that posts and never looks; beyond it posts look how others have ended, one in so many.
+const UNSEEN_MAX: usize = 64 << 10;
+const POSTS_PER_LOOK: usize = 1 << 10;
 
 /// What operations return that come before [`EpInner::enable`].
 #[cold]
@@ -258,14 +262,18 @@ impl State {
         self.neighbours.find(av.version(), address, || av.find(address))
     }
 
-    /// True if there are as many operations as may be outstanding. Their ends are only seen by progress, so that an
-    /// application that posts and never looks is stopped here.
+    /// True if there are as many operations as may be outstanding. Their ends are only seen by progress, so posts see to it where they are
+    /// many.
     #[inline]
     pub fn is_crowded(&mut self, ep: &EpInner, enabled: &Enabled) -> bool {
-        if self.slots.used() < OUTSTANDING_MAX {
-            return false;
+        self.slots.used() >= UNSEEN_MAX && self.is_crowded_after_a_look(ep, enabled)
+    }
+
+    #[cold]
+    fn is_crowded_after_a_look(&mut self, ep: &EpInner, enabled: &Enabled) -> bool {
+        if self.slots.used().is_multiple_of(POSTS_PER_LOOK) {
+            self.progress(ep, enabled);
         }
-        self.progress(ep, enabled);
         self.slots.used() >= OUTSTANDING_MAX
     }
 

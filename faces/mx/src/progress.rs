@@ -274,7 +274,7 @@ pub fn code(status: Status) -> StatusCode {
         Status::BadKey | Status::NoRights | Status::BadGeneration | Status::OutOfBounds => {
             StatusCode::BAD_KEY
         }
-        Status::TooLong => StatusCode::NO_RESOURCES,
+        Status::TooLong | Status::ReceiverFull => StatusCode::NO_RESOURCES,
         Status::MemoryFault => StatusCode::ABORTED,
     }
 }

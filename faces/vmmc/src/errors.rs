@@ -45,7 +45,9 @@ impl Code {
             Status::Unreachable | Status::NotFound | Status::GivenUp => Self::UNREACHABLE,
             Status::PeerClosed | Status::NoEndpoint => Self::CLOSED,
             Status::EndpointClosed | Status::Cancelled => Self::FINALIZED,
-            Status::MemoryFault | Status::Truncated | Status::TooLong => Self::NO_RESOURCES,
+            Status::MemoryFault | Status::Truncated | Status::TooLong | Status::ReceiverFull => {
+                Self::NO_RESOURCES
+            }
         })
     }
 

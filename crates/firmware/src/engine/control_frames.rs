@@ -94,6 +94,9 @@ impl Firmware {
         (memory, batch): (&impl HostMemory, &mut TransmitBatch),
     ) {
         let own = self.peers.own;
+        if !self.receive.not_ready.is_empty() {
+            self.tell_limits();
+        }
         while !batch.is_full() {
             let Some(answer) = self.receive.not_ready.pop_front() else { return };
             let NotTaken { peer: to, path, number, sequence, cause } = answer;

@@ -34,7 +34,7 @@ use crate::descriptor::{
 use crate::engine::assembly::Assembly;
 use crate::engine::carrier::Carriers;
 use crate::event::NodeEvent;
-use crate::limits::{COMPLETIONS_MAX, EVENTS_MAX, PATHS_MAX, push_bounded};
+use crate::limits::{EVENTS_MAX, PATHS_MAX, push_bounded};
 use crate::link::LinkIndex;
 use crate::link::LinkInfo;
 use crate::memory::HostMemory;
@@ -174,7 +174,8 @@ impl Firmware {
 
     /// Too many operations have ended that the host has not asked for.
     pub(crate) fn is_full_of_completions(&self) -> bool {
-        self.send.completions.len() + self.receive.completions.len() >= COMPLETIONS_MAX
+        let held = self.send.completions.len() + self.receive.completions.len();
+        held >= self.profile.completions_max()
     }
 
     /// Posts a receive; an unexpected message that fits completes it at once.
@@ -203,7 +204,13 @@ impl Firmware {
         }
         let directed = receive.selector.from != NodeId::ANY;
         self.receive.set_time(now);
-        let op = self.receive.post(receive, least_free, memory)?;
+        let op = match self.receive.post(receive, least_free, memory) {
+            Ok(op) => op,
+            Err(error) => {
+                self.tell_limits();
+                return Err(error);
+            }
+        };
         if directed {
             self.watch(now);
         }
@@ -417,11 +424,12 @@ impl Firmware {
         self.receive.counters.get(Counter::Unexpected) + self.counters.get(Counter::NotTaken)
     }
 
-    /// Slots of the pool that are free, and all slots: they agree when nothing is held.
+    /// Slots of the pool that are free, and all slots, cells included: they agree when nothing is held.
     pub fn pool_slots(&self) -> (usize, usize) {
         let (send, receive) = (self.send.pool.slots(), self.receive.pool.slots());
-        let replies = self.cross.replies.slots();
-        (send.0 + receive.0 + replies.0, send.1 + receive.1 + replies.1)
+        let (replies, cells) = (self.cross.replies.slots(), self.receive.pool.cells());
+        let all = send.1 + receive.1 + replies.1 + self.profile.incoming_max;
+        (send.0 + receive.0 + replies.0 + self.profile.incoming_max - cells, all)
     }
 
     /// Peers known.

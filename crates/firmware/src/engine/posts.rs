@@ -101,8 +101,11 @@ impl Firmware {
             Ok(peer) => peer,
             Err(error) => return self.send.refuse(chain, error),
         };
-        let op = self.send.post(now, peer, send, (work, chain), memory)?;
-        Ok(Posted { op, over: None })
+        let posted = self.send.post(now, peer, send, (work, chain), memory);
+        if posted.is_err() {
+            self.tell_limits();
+        }
+        Ok(Posted { op: posted?, over: None })
     }
 
     /// The peer of a message that may leave within its post as far as the node is concerned.

@@ -31,6 +31,8 @@ pub(super) enum Outcome {
     Deferred(NotReadyCause),
     /// It must come again.
     Refused,
+    /// It does not come again: who waits for room for it waits for ever.
+    Stuck,
 }
 
 /// Whether a frame was taken.
@@ -340,7 +342,7 @@ impl ReceiveSide {
             return self.take_early(incoming, payload, cross);
         }
         let outcome = self.take_in_turn(now, incoming, payload, cross, memory);
-        if outcome != Outcome::Refused {
+        if !matches!(outcome, Outcome::Refused | Outcome::Stuck) {
             let entry = &mut self.peers[peer];
             entry.next_number = entry.next_number.wrapping_add(1);
             self.take_waiting(peer, cross, memory);
@@ -349,6 +351,7 @@ impl ReceiveSide {
             Outcome::Taken => Verdict::Taken,
             Outcome::Deferred(cause) => Verdict::NotReady(cause),
             Outcome::Refused => Verdict::NotReady(NotReadyCause::Full),
+            Outcome::Stuck => Verdict::NotReady(NotReadyCause::Stuck),
         }
     }
 
@@ -397,6 +400,16 @@ impl ReceiveSide {
         self.counters.count(Counter::NotTaken);
     }
 
+    /// There is no place for a message that nothing waits for. If a receive waits for another, and for too long no message was received that
+    /// has a place, its sender is told that there will be none (`READY-5`): the one that is waited for may be behind it.
+    #[cold]
+    fn refuse_unexpected(&mut self, now: Time, open: usize) -> Outcome {
+        let patience = self.profile.unreachable_after;
+        let stuck = self.arriving.is_stuck(now, self.incoming.last_removed(), patience);
+        let awaited = self.endpoints[open].as_ref().is_some_and(|open| open.posted_count > 0);
+        if stuck && awaited { Outcome::Stuck } else { Outcome::Refused }
+    }
+
     /// A message, put or atomic whose turn it is.
     fn take_in_turn(
         &mut self,
@@ -430,7 +443,7 @@ impl ReceiveSide {
             Ok(index) => (index, Outcome::Taken),
             Err(incoming) => match self.defer(*incoming, cause) {
                 Some(deferred) => deferred,
-                None => return Outcome::Refused,
+                None => return self.refuse_unexpected(now, open),
             },
         };
         self.counters.count(Counter::Unexpected);

@@ -94,6 +94,11 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
         self.now = self.now.max(now);
     }
 
+    /// The latest time that was said.
+    pub(super) const fn now(&self) -> Time {
+        self.now
+    }
+
     /// Bytes that were asked for and are not here.
     pub(super) const fn out(&self) -> u64 {
         self.out + self.silent

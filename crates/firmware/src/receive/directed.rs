@@ -30,17 +30,17 @@ impl ReceiveSide {
         if self.directed.noted > self.posted.len() + STALE_MAX {
             self.directed = Directed::default();
         }
-        let Self { directed, endpoints, posted, posts, .. } = self;
+        let Self { directed, endpoints, posted, posted_links, posts, .. } = self;
         for endpoint in endpoints.iter().flatten() {
             // In post order.
-            for index in endpoint.posted.iter().rev() {
-                let Some(receive) = posted.at(*index) else { continue };
+            for index in posted_links.iter_back(endpoint.posted) {
+                let Some(receive) = posted.at(index) else { continue };
                 if receive.post < directed.seen {
                     break;
                 }
                 if receive.selector.from != NodeId::ANY {
                     let of = directed.by_node.entry(receive.selector.from.0).or_default();
-                    of.push((*index, posted.generation(*index)));
+                    of.push((index, posted.generation(index)));
                     directed.noted += 1;
                 }
             }

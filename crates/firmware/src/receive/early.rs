@@ -2,11 +2,11 @@
 
 use emp_wire::NotReadyCause;
 
-use super::bookkeeping::Verdict;
+use super::bookkeeping::{Outcome, Verdict};
 use super::{Incoming, ReceiveSide, Wants};
 use crate::counters::Counter;
 use crate::cross::Cross;
-use crate::limits::{EARLY_MAX, INCOMING_MAX};
+use crate::limits::EARLY_MAX;
 use crate::memory::HostMemory;
 
 impl ReceiveSide {
@@ -21,7 +21,7 @@ impl ReceiveSide {
         let matched = !incoming.void && matches!(incoming.wants, Wants::Receive);
         let without_endpoint = matched && self.endpoint(incoming.endpoint).is_none();
         // Half of the table is for messages in their turn: early ones must not lock those out that they wait for.
-        let crowded = self.incoming.len() >= INCOMING_MAX / 2;
+        let crowded = self.incoming.len() >= self.incoming.limit() / 2;
         let many = usize::from(self.peers[peer].early_count) >= EARLY_MAX;
         // What it will need in its turn is promised now: then it cannot be refused any more.
         if without_endpoint || crowded || many || !self.claim(&mut incoming, true, cross) {
@@ -29,13 +29,26 @@ impl ReceiveSide {
             return Verdict::NotReady(NotReadyCause::Full);
         }
         incoming.early = true;
-        if let Err(incoming) = self.store(incoming, payload) {
-            self.forget_claims(&incoming);
+        let outcome = match self.store(incoming, payload) {
+            Ok(_) => Some(Outcome::Taken),
+            // It has its place in the order all the same, as in its turn; what needs its bytes then comes again.
+            Err(incoming) if matched => {
+                self.defer(*incoming, NotReadyCause::NoRoom).map(|(_, outcome)| outcome)
+            }
+            Err(incoming) => {
+                self.forget_claims(&incoming);
+                None
+            }
+        };
+        let Some(outcome) = outcome else {
             self.counters.count(Counter::DropEarly);
             return Verdict::NotReady(NotReadyCause::Full);
-        }
+        };
         self.peers[peer].early_count += 1;
-        Verdict::Taken
+        match outcome {
+            Outcome::Deferred(cause) => Verdict::NotReady(cause),
+            _ => Verdict::Taken,
+        }
     }
 
     /// After a message was taken: those that waited for it have their turn.
@@ -50,9 +63,13 @@ impl ReceiveSide {
             if entry.early_count == 0 {
                 return;
             }
-            let Some(index) = self.named.remove(&(peer, entry.next_number)) else { return };
+            let name = (peer, entry.next_number);
+            let Some(&index) = self.named.get(&name) else { return };
             let Some(incoming) = self.incoming.at_mut(index) else { return };
             incoming.early = false;
+            if incoming.deferred.is_none() {
+                self.named.remove(&name);
+            }
             let (void, number, wants) = (incoming.void, incoming.endpoint, incoming.wants);
             let total = incoming.total;
             let (node, source, bits) =

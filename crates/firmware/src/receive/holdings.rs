@@ -3,18 +3,18 @@
 use super::ReceiveSide;
 use crate::counters::Holding;
 use crate::limits::{
-    COMPLETIONS_MAX, EARLY_MAX, ENDPOINTS_MAX, GETS_MAX, GRANTED_MAX, INCOMING_MAX, NOT_READY_MAX,
-    NOTIFICATIONS_MAX, PULLS_MAX, RECEIVES_MAX, REGIONS_MAX, WITHOUT_ENDPOINT_MAX,
+    EARLY_MAX, ENDPOINTS_MAX, GETS_MAX, GRANTED_MAX, NOT_READY_MAX, NOTIFICATIONS_MAX, PULLS_MAX,
+    REGIONS_MAX, WITHOUT_ENDPOINT_MAX,
 };
 
 impl ReceiveSide {
-    pub(crate) fn holdings(&self) -> [Holding; 13] {
+    pub(crate) fn holdings(&self) -> [Holding; 14] {
         let early = (0..self.peers.len()).map(|peer| usize::from(self.peers[peer].early_count));
-        let (free, slots) = self.pool.slots();
+        let ((free, slots), cells) = (self.pool.slots(), self.pool.cells());
         [
-            Holding::new("receives", self.posted.len(), RECEIVES_MAX),
-            Holding::new("ended receives", self.completions.len(), COMPLETIONS_MAX),
-            Holding::new("incoming messages", self.incoming.len(), INCOMING_MAX),
+            Holding::new("receives", self.posted.len(), self.profile.operations_max),
+            Holding::new("ended receives", self.completions.len(), self.profile.completions_max()),
+            Holding::new("incoming messages", self.incoming.len(), self.profile.incoming_max),
             Holding::new("early messages of a peer", early.max().unwrap_or(0), EARLY_MAX),
             Holding::new(
                 "messages for no endpoint",
@@ -22,6 +22,7 @@ impl ReceiveSide {
                 WITHOUT_ENDPOINT_MAX,
             ),
             Holding::new("pool slots of arrivals", slots - free, slots),
+            Holding::new("pool cells of arrivals", cells, self.profile.incoming_max),
             Holding::new("pulls", self.pulls.len(), PULLS_MAX),
             Holding::new("gets", self.fetches.len(), GETS_MAX),
             Holding::new("notifications", self.notifications, NOTIFICATIONS_MAX),

@@ -1,5 +1,6 @@
 //! Matching: posted receives in post order, unexpected messages in their senders' order, and what the host may ask of both.
 
+use super::bins::WALKED_MAX;
 use super::frame::Spot;
 use super::pulling::Puller;
 use super::{Endpoint, Incoming, NONE, Place, Posted, ReceivePeer, ReceiveSide};
@@ -7,10 +8,20 @@ use crate::cross::{Cross, ToSend};
 use crate::descriptor::{
     ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector, Status,
 };
-use crate::limits::{ENDPOINTS_MAX, RECEIVES_MAX};
+use crate::limits::ENDPOINTS_MAX;
 use crate::memory::HostMemory;
+use crate::time::Span;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::hint::cold_path;
 use emp_wire::NodeId;
+
+impl Incoming {
+    /// What selectors look at first.
+    const fn matched_by(&self) -> (NodeId, u64) {
+        (self.node, self.match_bits)
+    }
+}
 
 impl ReceiveSide {
     /// Opens an endpoint; opening an open one changes nothing.
@@ -50,12 +61,6 @@ impl ReceiveSide {
         }
     }
 
-    /// A message waits for a receive to be posted at this endpoint.
-    pub(super) fn list_unexpected(&mut self, open: usize, index: u32) {
-        let endpoint = self.endpoints[open].as_mut().expect("it is open");
-        self.waiting.push_back(&mut endpoint.unexpected, index);
-    }
-
     /// Takes a message off the list that it waits in, if any: that of its endpoint, or of those whose endpoint is not open.
     pub(super) fn unlist(&mut self, index: u32, endpoint: u16, without_endpoint: bool) {
         if !self.waiting.has(index) {
@@ -65,10 +70,8 @@ impl ReceiveSide {
             self.waiting.remove(&mut self.without_endpoint, index);
             self.without_endpoint_by_number.remove(endpoint.into(), index);
             self.without_endpoint_count -= 1;
-        } else if let Some(open) = self.endpoint(endpoint)
-            && let Some(endpoint) = &mut self.endpoints[open]
-        {
-            self.waiting.remove(&mut endpoint.unexpected, index);
+        } else if let Some(open) = self.endpoint(endpoint) {
+            self.unlist_unexpected(open, index);
         }
     }
 
@@ -86,6 +89,9 @@ impl ReceiveSide {
 
     /// Nobody could open an endpoint for so many milliseconds.
     pub(crate) fn excuse(&mut self, absent_ms: u32) {
+        let absent = Span::ms(absent_ms.into());
+        self.posting.excuse(absent);
+        self.arriving.excuse(absent);
         for index in self.waiting.iter(self.without_endpoint) {
             if let Some(since) =
                 self.incoming.at_mut(index).and_then(|m| m.without_endpoint_ms.as_mut())
@@ -103,10 +109,13 @@ impl ReceiveSide {
         for message in unexpected {
             self.give_up(message);
         }
-        let closed = self.endpoints[index].take().expect("it is open");
+        let posted = self.endpoints[index].as_ref().expect("it is open").posted;
+        let posted: Vec<u32> = self.posted_links.iter(posted).collect();
+        posted.iter().for_each(|receive| self.unlist_posted(index, *receive));
+        self.endpoints[index] = None;
         self.endpoint_index[usize::from(number)] = 0;
         self.open -= 1;
-        for posted in closed.posted {
+        for posted in posted {
             self.end_unmatched(posted, Status::EndpointClosed);
         }
         let left: Vec<u32> = self
@@ -152,8 +161,8 @@ impl ReceiveSide {
             let single = |message: &&Incoming| message.claimed && least_free.is_none();
             claimed.filter(single).ok_or(PostError::NoClaim)?;
         }
-        if self.posted.len() + self.order.held() >= RECEIVES_MAX {
-            return Err(PostError::Busy);
+        if self.posted.len() + self.order.held() >= self.posted.limit() {
+            return Err(self.refuse_post());
         }
         let multi = match least_free {
             None => NONE,
@@ -178,9 +187,69 @@ impl ReceiveSide {
                 self.incoming.at_mut(message).expect("listed").claimed = false;
                 self.hand_over(message, Spot { receive: index, at: 0 }, memory);
             }
-            None => self.endpoints[open].as_mut().expect("open").posted.push_back(index),
+            None => self.list_posted(open, index),
         }
         Ok(op)
+    }
+
+    /// There are as many receives as may be: one more is posted when one of them has ended, unless none does.
+    #[cold]
+    fn refuse_post(&mut self) -> PostError {
+        let (now, patience) = (self.credit.now(), self.profile.unreachable_after);
+        let stuck = self.posting.is_stuck(now, self.posted.last_removed(), patience);
+        if stuck { PostError::Exhausted } else { PostError::Busy }
+    }
+
+    /// A receive waits for a message, after all others of its endpoint.
+    #[inline(always)]
+    pub(super) fn list_posted(&mut self, open: usize, index: u32) {
+        let endpoint = self.endpoints[open].as_mut().expect("it is open");
+        self.posted_links.push_back(&mut endpoint.posted, index);
+        endpoint.posted_count += 1;
+        if endpoint.posted_count > WALKED_MAX || endpoint.wanted.is_some() {
+            self.sort_posted(open, index);
+        }
+    }
+
+    /// Puts a receive that has just been listed where it is found among many.
+    #[inline(never)]
+    fn sort_posted(&mut self, open: usize, index: u32) {
+        let Self { endpoints, posted, posted_links, .. } = self;
+        let Endpoint { posted: list, wanted, .. } = endpoints[open].as_mut().expect("it is open");
+        let selector = |index| posted.at(index).map(|receive| &receive.selector);
+        if let Some(wanted) = wanted {
+            return selector(index).into_iter().for_each(|selector| wanted.add(selector, index));
+        }
+        let wanted = wanted.insert(Box::default());
+        for index in posted_links.iter(*list) {
+            selector(index).into_iter().for_each(|selector| wanted.add(selector, index));
+        }
+    }
+
+    /// Takes a receive off its endpoint's list, if it is there: it was matched, or ends.
+    pub(super) fn unpost(&mut self, index: u32) {
+        let Some(posted) = self.posted.at(index) else { return };
+        let Some(open) = self.endpoint(posted.endpoint) else { return };
+        self.unlist_posted(open, index);
+    }
+
+    #[inline(always)]
+    fn unlist_posted(&mut self, open: usize, index: u32) {
+        if !self.posted_links.has(index) {
+            return;
+        }
+        let endpoint = self.endpoints[open].as_mut().expect("it is open");
+        self.posted_links.remove(&mut endpoint.posted, index);
+        endpoint.posted_count -= 1;
+        if let Some(wanted) = &mut endpoint.wanted {
+            cold_path();
+            if let Some(posted) = self.posted.at(index) {
+                wanted.remove(&posted.selector, index);
+            }
+            if endpoint.posted_count == 0 {
+                endpoint.wanted = None;
+            }
+        }
     }
 
     /// The first posted receive that accepts a message. It stays posted.
@@ -192,9 +261,15 @@ impl ReceiveSide {
         bits: u64,
     ) -> Option<u32> {
         let endpoint = self.endpoints[open].as_ref()?;
-        endpoint.posted.iter().copied().find(|index| {
+        let accepts = |index: &u32| {
             self.posted.at(*index).is_some_and(|p| p.selector.accepts(node, source, bits))
-        })
+        };
+        let Some(wanted) = &endpoint.wanted else {
+            return self.posted_links.iter(endpoint.posted).find(accepts);
+        };
+        // In each bin they stand in post order.
+        let first_of_each = wanted.of(node, bits).filter_map(|mut bin| bin.find(accepts));
+        first_of_each.min_by_key(|index| self.posted.at(*index).map(|posted| posted.post))
     }
 
     /// Room for a message of so many bytes in the first posted receive that accepts it; that is taken off its endpoint's list, unless it
@@ -206,13 +281,12 @@ impl ReceiveSide {
         message: (NodeId, u16, u64),
         total: u64,
     ) -> Option<Spot> {
-        let endpoint = self.endpoints[open].as_mut().expect("it is open");
-        let receive = *endpoint.posted.front()?;
+        let receive = self.endpoints[open].as_ref().expect("it is open").posted.first()?;
         let (node, source, bits) = message;
         let posted = self.posted.at(receive)?;
         if posted.selector.accepts(node, source, bits) && posted.multi == NONE {
             // As most often.
-            endpoint.posted.pop_front();
+            self.unlist_posted(open, receive);
             return Some(Spot { receive, at: 0 });
         }
         self.find_posted(open, message, total)
@@ -227,32 +301,62 @@ impl ReceiveSide {
     ) -> Option<Spot> {
         let receive = self.match_posted(open, node, source, bits)?;
         if self.posted.at(receive)?.multi == NONE {
-            self.unpost(receive);
+            self.unlist_posted(open, receive);
             return Some(Spot { receive, at: 0 });
         }
         self.may_share().then(|| self.share(receive, total))
     }
 
-    /// Takes a receive off its endpoint's list: it was matched.
-    pub(super) fn unpost(&mut self, index: u32) {
-        let Some(posted) = self.posted.at(index) else { return };
-        let Some(open) = self.endpoint(posted.endpoint) else { return };
-        let list = &mut self.endpoints[open].as_mut().expect("open").posted;
-        // They stand in post order.
-        let before = |other: &u32| self.posted.at(*other).is_some_and(|p| p.post < posted.post);
-        let at = list.partition_point(before);
-        if list.get(at) == Some(&index) {
-            list.remove(at);
+    /// A message waits for a receive to be posted at this endpoint.
+    pub(super) fn list_unexpected(&mut self, open: usize, index: u32) {
+        let endpoint = self.endpoints[open].as_mut().expect("it is open");
+        self.waiting.push_back(&mut endpoint.unexpected, index);
+        endpoint.unexpected_count += 1;
+        if let Some(waiting) = &mut endpoint.waiting
+            && let Some(message) = self.incoming.at(index)
+        {
+            waiting.add(message.matched_by(), index);
         }
     }
 
-    fn find_unexpected(&self, open: usize, selector: &Selector) -> Option<u32> {
-        let endpoint = self.endpoints[open].as_ref()?;
-        self.waiting.iter(endpoint.unexpected).find(|index| {
-            self.incoming.at(*index).is_some_and(|message| {
+    /// Takes a message off its endpoint's list.
+    fn unlist_unexpected(&mut self, open: usize, index: u32) {
+        let Some(endpoint) = &mut self.endpoints[open] else { return };
+        self.waiting.remove(&mut endpoint.unexpected, index);
+        endpoint.unexpected_count -= 1;
+        if let Some(waiting) = &mut endpoint.waiting {
+            if let Some(message) = self.incoming.at(index) {
+                waiting.remove(message.matched_by(), index);
+            }
+            if endpoint.unexpected_count == 0 {
+                endpoint.waiting = None;
+            }
+        }
+    }
+
+    fn find_unexpected(&mut self, open: usize, selector: &Selector) -> Option<u32> {
+        let Self { endpoints, incoming, waiting: links, .. } = self;
+        let endpoint = endpoints[open].as_mut()?;
+        let accepts = |index: &u32| {
+            incoming.at(*index).is_some_and(|message| {
                 selector.accepts(message.node, message.source_endpoint, message.match_bits)
             })
-        })
+        };
+        let all = links.iter(endpoint.unexpected);
+        if endpoint.waiting.is_none() && endpoint.unexpected_count <= WALKED_MAX {
+            return all.into_iter().find(accepts);
+        }
+        // Who receives them in their order wants the first.
+        let first = endpoint.unexpected.first()?;
+        if accepts(&first) {
+            return Some(first);
+        }
+        let described = |index| Some((index, incoming.at(index)?.matched_by()));
+        let waiting = endpoint.waiting.get_or_insert_default();
+        match waiting.of(selector, all.filter_map(described)) {
+            Some(mut found) => found.find(accepts),
+            None => links.iter(endpoint.unexpected).find(accepts),
+        }
     }
 
     #[inline(always)]
@@ -265,8 +369,7 @@ impl ReceiveSide {
     #[inline(never)]
     fn take_waiting_one(&mut self, open: usize, selector: &Selector) -> Option<u32> {
         let index = self.find_unexpected(open, selector)?;
-        let endpoint = self.endpoints[open].as_mut()?;
-        self.waiting.remove(&mut endpoint.unexpected, index);
+        self.unlist_unexpected(open, index);
         Some(index)
     }
 

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 mod acknowledge;
 mod atomics;
+mod bins;
 mod bookkeeping;
 mod credit;
 mod describe;
@@ -37,7 +38,7 @@ use hashbrown::HashMap;
 use crate::counters::Counters;
 use crate::cross::{Control, FirstNumbers, ToSend};
 use crate::descriptor::{Completion, Selector};
-use crate::limits::{GETS_MAX, INCOMING_MAX, POOL_BYTES, POOL_SEND_PERCENT, RECEIVES_MAX};
+use crate::limits::{GETS_MAX, POOL_BYTES, POOL_SEND_PERCENT, Pressure};
 use crate::memory::SegmentList;
 use crate::path::PathId;
 use crate::pool::{Chain, Pool};
@@ -173,8 +174,14 @@ impl Incoming {
 /// An open endpoint: receives in post order, unexpected messages in their senders' order.
 #[derive(Default)]
 struct Endpoint {
-    posted: VecDeque<u32>,
+    posted: List,
+    posted_count: usize,
+    /// Where they are found if they are many.
+    wanted: Option<Box<bins::Wanted>>,
     unexpected: List,
+    unexpected_count: usize,
+    /// The same of these.
+    waiting: Option<Box<bins::Waiting>>,
 }
 
 /// A peer as the receive side sees it. Small: there may be a hundred thousand idle ones.
@@ -220,6 +227,10 @@ pub(crate) struct ReceiveSide {
     /// Messages in these lists, and in those of endpoints.
     waiting: Links,
     posted: Slots<Posted>,
+    /// Those that wait for messages, in the lists of endpoints.
+    posted_links: Links,
+    /// There is no room for more, or there was none.
+    pub(crate) posting: Pressure,
     /// Receives posted so far, and which of them wait for a node by name.
     posts: u64,
     directed: directed::Directed,
@@ -227,6 +238,8 @@ pub(crate) struct ReceiveSide {
     /// Completions that the host has taken and the application has not.
     pub(crate) unread: usize,
     incoming: Slots<Incoming>,
+    /// There is no room for more, or there was none.
+    pub(crate) arriving: Pressure,
     incoming_of: ByPeer,
     pub(crate) pool: Pool,
     pulls: pulls::Pulls,
@@ -260,7 +273,8 @@ pub(crate) struct ReceiveSide {
 
 impl ReceiveSide {
     pub(crate) fn new(profile: Profile) -> Self {
-        let pool = Pool::new(POOL_BYTES / 100 * (100 - POOL_SEND_PERCENT));
+        let (operations, messages) = (profile.operations_max, profile.incoming_max);
+        let pool = Pool::with_cells(POOL_BYTES / 100 * (100 - POOL_SEND_PERCENT), messages);
         let usual = profile.eager_bytes;
         let unasked = (usual, usual.max(profile.long_eager_bytes));
         let spared = pool.bytes_free() / 2;
@@ -280,12 +294,15 @@ impl ReceiveSide {
             without_endpoint_count: 0,
             without_endpoint_by_number: ByPeer::default(),
             waiting: Links::default(),
-            posted: Slots::new(RECEIVES_MAX),
+            posted: Slots::new(operations),
+            posted_links: Links::default(),
+            posting: Pressure::default(),
             posts: 0,
             directed: directed::Directed::default(),
-            multis: Slots::new(RECEIVES_MAX),
+            multis: Slots::new(operations),
             unread: 0,
-            incoming: Slots::new(INCOMING_MAX),
+            incoming: Slots::new(messages),
+            arriving: Pressure::default(),
             incoming_of: ByPeer::default(),
             pool,
             pulls: pulls::Pulls::default(),

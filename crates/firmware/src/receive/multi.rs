@@ -6,7 +6,7 @@ use super::placement::Envelope;
 use super::{NONE, Posted, ReceiveSide};
 use crate::counters::Counter;
 use crate::descriptor::{BufferPlace, Completion, OpId, OpKind, Selector, Status};
-use crate::limits::COMPLETIONS_MAX;
+use crate::limits::SHARES_MAX;
 use crate::memory::HostMemory;
 
 /// What such a receive has besides what all have.
@@ -42,7 +42,7 @@ impl ReceiveSide {
         memory: &mut impl HostMemory,
     ) {
         // Listed first: it may be consumed by what is here.
-        self.endpoints[open].as_mut().expect("open").posted.push_back(receive);
+        self.list_posted(open, receive);
         while self.multis.at(multi).is_some_and(|multi| multi.listed)
             && let Some(message) = self.take_unexpected(open, selector)
         {
@@ -54,7 +54,7 @@ impl ReceiveSide {
 
     /// There is room for another completion of such a receive: its posts do not bound how many it has.
     pub(super) fn may_share(&self) -> bool {
-        self.completions.len() + self.incoming.len() + self.unread < COMPLETIONS_MAX
+        self.completions.len() + self.incoming.len() + self.unread < SHARES_MAX
     }
 
     /// Gives a message of so many bytes its room in such a receive.

@@ -215,10 +215,11 @@ impl ReceiveSide {
 
     /// Takes a message out of the table.
     pub(super) fn take_incoming(&mut self, index: u32) -> Option<Incoming> {
+        let listed = self.incoming.at(index)?;
+        self.unlist(index, listed.endpoint, listed.without_endpoint_ms.is_some());
         let incoming = self.incoming.remove(index)?;
         self.incoming_of.remove(incoming.peer, index);
         self.bound -= usize::from(matches!(incoming.place, Place::Posted(_)));
-        self.unlist(index, incoming.endpoint, incoming.without_endpoint_ms.is_some());
         if incoming.deferred.is_some() || incoming.early {
             self.named.remove(&(incoming.peer, incoming.number));
         }

@@ -7,7 +7,7 @@ use emp_wire::NotReadyCause;
 use super::bookkeeping::Outcome;
 use super::{Incoming, Place, ReceiveSide};
 use crate::counters::Counter;
-use crate::limits::{INCOMING_MAX, POOL_SLOT_BYTES, WITHOUT_ENDPOINT_MAX};
+use crate::limits::{INCOMING_FEW, POOL_SLOT_BYTES, WITHOUT_ENDPOINT_MAX};
 use crate::pair::milliseconds;
 use crate::time::Time;
 
@@ -18,7 +18,7 @@ impl ReceiveSide {
         mut incoming: Incoming,
         payload: &[u8],
     ) -> Result<u32, Box<Incoming>> {
-        if self.crowded() || self.is_too_much(&incoming) {
+        if self.crowded(incoming.peer) || self.is_too_much(&incoming) {
             return Err(Box::new(incoming));
         }
         let Some(chain) = self.pool.alloc(incoming.unscheduled as usize) else {
@@ -55,9 +55,12 @@ impl ReceiveSide {
                 > free as u64
     }
 
-    /// The rest of the table is for messages that a receive waits for: a flood of others must not lock them out.
-    fn crowded(&self) -> bool {
-        self.incoming.len() >= INCOMING_MAX / 8 * 7
+    /// The rest of the table is for messages that a receive waits for, and for peers that have few in it: a flood of others must not lock
+    /// them out.
+    fn crowded(&self, peer: u32) -> bool {
+        let (held, eighth) = (self.incoming.len(), self.incoming.limit() / 8);
+        let few = || self.incoming_of.count(peer) <= self.incoming.limit() / INCOMING_FEW;
+        held >= 6 * eighth && (held >= 7 * eighth || !few())
     }
 
     /// Keeps a message's place in the order without its bytes: they are pulled when it is matched.
@@ -66,7 +69,7 @@ impl ReceiveSide {
         mut incoming: Incoming,
         cause: NotReadyCause,
     ) -> Option<(u32, Outcome)> {
-        if self.crowded() {
+        if self.crowded(incoming.peer) {
             return None;
         }
         incoming.place = Place::Later;

@@ -317,7 +317,7 @@ impl SendSide {
             State::AwaitingBoth => {
                 message.state = State::AwaitingDone;
                 let active = self.peers[peer].active.as_deref_mut().expect("it had a record");
-                active.awaiting.push_back(index);
+                self.awaiting.push_back(&mut active.awaiting, index);
                 return self.note_awaited(peer);
             }
             // Blocks of it may still wait to be sent again.

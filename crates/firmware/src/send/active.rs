@@ -11,6 +11,7 @@ use super::tail::Tail;
 use crate::cross::Control;
 use crate::limits::WINDOW_FRAMES;
 use crate::path::PathId;
+use crate::tables::by_peer::List;
 use crate::time::Time;
 
 /// What a long frame counts as until the next acknowledgement is requested, where others count as one: every ninth of a window of twelve
@@ -27,7 +28,7 @@ pub(super) struct Active {
     /// Messages to be sent, in order.
     pub(super) pending: VecDeque<u32>,
     /// Messages whose unscheduled part is acknowledged and that wait for a `done`.
-    pub(super) awaiting: VecDeque<u32>,
+    pub(super) awaiting: List,
     /// Blocks that the peer has asked for.
     pub(super) blocks: VecDeque<What>,
     pub(super) controls: VecDeque<Control>,
@@ -83,7 +84,7 @@ impl Active {
             window: [Frame::default(); WINDOW_FRAMES as usize],
             records: VecDeque::new(),
             pending: VecDeque::new(),
-            awaiting: VecDeque::new(),
+            awaiting: List::default(),
             blocks: VecDeque::new(),
             controls: VecDeque::new(),
             unacked: Sequence(0),
@@ -230,7 +231,7 @@ impl Active {
         const KEPT: usize = 64;
         self.records.clear();
         self.pending.clear();
-        self.awaiting.clear();
+        self.awaiting = List::default();
         self.blocks.clear();
         self.controls.clear();
         if self.pending.capacity() > KEPT || self.blocks.capacity() > KEPT {
@@ -326,14 +327,10 @@ impl Active {
         Some(self.train_end)
     }
 
-    /// Replaces what is left of a message's frames by skips, and takes it out of all queues: out of that of messages to be
-    /// sent, which may be long, only if it is `queued` there.
+    /// Replaces what is left of a message's frames by skips, and takes it out of the queue of messages to be sent, which may be long, if it
+    /// is `queued` there.
     pub(super) fn skip_message(&mut self, index: u32, queued: bool) {
         self.skip(|what| what.message() == Some(index));
-        // Dones come in about the order of their messages.
-        if let Some(at) = self.awaiting.iter().position(|other| *other == index) {
-            self.awaiting.remove(at);
-        }
         if queued {
             self.pending.retain(|other| *other != index);
         }
@@ -370,7 +367,7 @@ impl Active {
     pub(super) fn is_idle(&self) -> bool {
         self.records.is_empty()
             && self.pending.is_empty()
-            && self.awaiting.is_empty()
+            && self.awaiting.first().is_none()
             && self.blocks.is_empty()
             && self.controls.is_empty()
     }
@@ -387,6 +384,7 @@ impl Active {
 
 #[cfg(test)]
 mod tests {
+    use crate::tables::by_peer::Links;
     use emp_wire::DoneStatus;
 
     use super::*;
@@ -406,7 +404,8 @@ mod tests {
             Flights { each: [flight; crate::limits::PATHS_MAX], waiting, lost, further };
         active.window[3] = Frame { state: FrameState::Lost, load: Load::SHORT, ..Frame::default() };
         active.controls.push_back(Control::Done { handle: 1, status: DoneStatus::Complete });
-        (active.pending, active.awaiting) = ([1].into(), [2].into());
+        active.pending = [1].into();
+        Links::default().push_back(&mut active.awaiting, 2);
         active.blocks.push_back(What::Block {
             message: 1,
             pull: 1,
@@ -449,7 +448,8 @@ mod tests {
         assert!(
             window.iter().all(|frame| frame.state == FrameState::Unsent && frame.load.bytes == 0)
         );
-        assert_eq!([records.len(), pending.len(), awaiting.len(), blocks.len()], [0; 4]);
+        assert_eq!([records.len(), pending.len(), blocks.len()], [0; 3]);
+        assert!(awaiting.first().is_none());
         assert_eq!([controls.len(), usize::from(suspected), usize::from(message_turn)], [0; 3]);
         assert_eq!([since_request, repairs, credit, refusals], [0; 4]);
         assert_eq!([unacked, train_next, train_end], [Sequence(70); 3]);

@@ -60,6 +60,8 @@ impl SendSide {
         if cause.defers() {
             let endpoint = cause != NotReadyCause::NoEndpoint;
             self.held(peer, index, if endpoint { State::Held } else { State::HeldNoEndpoint });
+        } else if cause == NotReadyCause::Stuck {
+            self.stuck(peer, index, number);
         } else {
             self.refused(now, peer, index, number, backoff_us);
         }
@@ -84,14 +86,28 @@ impl SendSide {
         self.withdraw(peer, index);
         if let Some(active) = self.peers[peer].active.as_deref_mut() {
             if queued {
-                // It was refused and was to be sent again: the receiver has its place after all.
-                active.pending.retain(|other| *other != index);
+                // It was refused and was to be sent again: the receiver has its place after all. It stands among the first.
+                if let Some(at) = active.pending.iter().position(|other| *other == index) {
+                    active.pending.remove(at);
+                }
             }
             if !awaited {
-                active.awaiting.push_back(index);
+                self.awaiting.push_back(&mut active.awaiting, index);
             }
         }
         self.note_awaited(peer);
+    }
+
+    /// The receiver will never have room for a message: it ends, and only its number is still told, so that those behind it have their turn
+    /// (`READY-5`).
+    fn stuck(&mut self, peer: u32, index: u32, number: u32) {
+        if self.messages.at(index).is_some_and(|message| matches!(message.work, Work::Message)) {
+            self.void(index, Status::ReceiverFull);
+        }
+        self.begin_again(peer, index, number);
+        if let Some(active) = self.peers[peer].active.as_deref_mut() {
+            active.skip_blocks(index);
+        }
     }
 
     /// The receiver did not take a message: it is sent again under its number, after a while (`READY-2`).
@@ -160,7 +176,7 @@ impl SendSide {
         let Self { awaited, peers, .. } = self;
         awaited.retain(|peer| {
             note_look();
-            peers[*peer].active.as_deref().is_some_and(|active| !active.awaiting.is_empty())
+            peers[*peer].active.as_deref().is_some_and(|active| active.awaiting.first().is_some())
         });
         awaited.iter().copied()
     }

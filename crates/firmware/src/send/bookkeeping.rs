@@ -14,7 +14,7 @@ use crate::counters::Counter;
 use crate::cross::Control;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, Posted, SendDescriptor, Status};
 use crate::encode::EncodeError;
-use crate::limits::{BLOCKS_QUEUED_MAX, CONTROLS_MAX};
+use crate::limits::{BLOCKS_QUEUED_MAX, NAME_INDEX_BITS, OPERATIONS_MAX};
 use crate::memory::HostMemory;
 use crate::path::{PathId, Paths};
 use crate::pool::Chain;
@@ -29,9 +29,9 @@ pub(super) const fn op_id(kind: OpKind, index: u32, generation: u32) -> OpId {
     OpId::new(kind, index, generation)
 }
 
-/// The name of a message in pulls and dones: index and part of the generation. `SENDS_MAX` fits 16 bits.
+/// The name of a message in pulls and dones: index and part of the generation.
 pub(super) const fn handle(index: u32, generation: u32) -> u32 {
-    generation << 16 | index & 0xFFFF
+    generation << NAME_INDEX_BITS | index & (OPERATIONS_MAX as u32 - 1)
 }
 
 impl SendSide {
@@ -45,7 +45,9 @@ impl SendSide {
         memory: &impl HostMemory,
     ) -> Result<OpId, PostError> {
         if self.messages.is_full() {
-            return self.refuse(chain, PostError::Busy);
+            let removed = self.messages.last_removed();
+            let stuck = self.posting.is_stuck(now, removed, self.profile.unreachable_after);
+            return self.refuse(chain, if stuck { PostError::Exhausted } else { PostError::Busy });
         }
         let chain = match chain {
             None => self.buffer(peer, &send, memory)?,
@@ -236,9 +238,11 @@ impl SendSide {
 
     /// Queues a control frame for a peer.
     pub(crate) fn control(&mut self, now: Time, peer: u32, control: Control) {
+        let left = self.profile.controls_max().saturating_sub(self.controls);
         let active = self.activate(peer, now).active_mut();
-        if active.controls.len() < CONTROLS_MAX {
+        if active.controls.len() < left {
             active.controls.push_back(control);
+            self.controls += 1;
         } else {
             self.replied.extend(control.values());
         }
@@ -284,8 +288,8 @@ impl SendSide {
 
     /// The message of this handle, if it goes to this peer.
     pub(super) fn by_handle(&self, peer: u32, handle: u32) -> Option<u32> {
-        let index = handle & 0xFFFF;
-        let named = self.messages.generation(index) & 0xFFFF == handle >> 16;
+        let index = handle & (OPERATIONS_MAX as u32 - 1);
+        let named = self::handle(index, self.messages.generation(index)) == handle;
         let message = self.messages.at(index)?;
         (named && message.peer == peer && message.number.is_some()).then_some(index)
     }

@@ -36,10 +36,11 @@ use crate::counters::Counters;
 use crate::cross::FirstNumbers;
 use crate::cross::{Control, RouteNews};
 use crate::descriptor::{Completion, OpId, OpKind, SendDescriptor, Status};
-use crate::limits::{POOL_BYTES, POOL_SEND_PERCENT, SENDS_MAX, SPARE_MAX};
+use crate::limits::{POOL_BYTES, POOL_SEND_PERCENT, Pressure, SPARE_MAX};
 use crate::path::rtt::Rtt;
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
+use crate::tables::by_peer::Links;
 use crate::tables::per_peer::PerPeer;
 use crate::tables::slots::Slots;
 use crate::time::{Span, Time};
@@ -175,6 +176,12 @@ pub(crate) struct SendSide {
     pub(crate) route_news: VecDeque<RouteNews>,
     peers: PerPeer<SendPeer>,
     messages: Slots<SendMessage>,
+    /// There is no room for more, or there was none.
+    pub(crate) posting: Pressure,
+    /// Those that wait for a `done`, in the lists of their peers.
+    awaiting: Links,
+    /// Control frames that wait to leave, of all peers.
+    controls: usize,
     pub(crate) pool: Pool,
     /// Windows, and round trips of paths beside the first, of peers that needed such. They keep their place.
     further: Vec<Further>,
@@ -215,6 +222,10 @@ impl SendSide {
     pub(crate) fn new(profile: Profile, segmenting: u64, summing: u64) -> Self {
         Self {
             summing,
+            messages: Slots::new(profile.operations_max),
+            posting: Pressure::default(),
+            awaiting: Links::default(),
+            controls: 0,
             profile,
             counters: Counters::default(),
             unseen_us: 0,
@@ -222,7 +233,6 @@ impl SendSide {
             completions: VecDeque::new(),
             route_news: VecDeque::new(),
             peers: PerPeer::new(),
-            messages: Slots::new(SENDS_MAX),
             pool: Pool::new(POOL_BYTES / 100 * POOL_SEND_PERCENT),
             further: Vec::new(),
             spare: Vec::new(),
@@ -414,7 +424,9 @@ impl SendSide {
         let mut lost = Vec::new();
         if let Some(mut active) = self.peers[peer].active.take() {
             // All that is not over stands in one of these.
-            lost.extend(active.pending.iter().chain(&active.awaiting));
+            let awaiting = self.awaiting.iter(active.awaiting);
+            lost.extend(active.pending.iter().copied().chain(awaiting));
+            self.controls -= active.controls.len();
             lost.extend(active.records.iter().filter_map(|record| record.what.message()));
             let queued = active.controls.iter().filter_map(Control::values);
             let sent = active.records.iter().filter_map(|record| record.what.values());
@@ -425,6 +437,7 @@ impl SendSide {
         lost.sort_unstable();
         lost.dedup();
         for message in lost {
+            self.awaiting.forget(message);
             self.finish(message, status);
         }
         self.timers.clear(peer);
@@ -455,6 +468,7 @@ impl SendSide {
             && let Some(active) = self.peers[peer].active.as_deref_mut()
         {
             active.skip_message(index, queued);
+            self.awaiting.remove(&mut active.awaiting, index);
         }
     }
 

@@ -221,6 +221,7 @@ impl SendSide {
         {
             let active = self.peers[peer].active.as_deref_mut()?;
             let control = active.controls.pop_front().expect("not empty");
+            self.controls -= 1;
             self.peers[peer].open(1, (PathId::FIRST, 1), What::Control(control));
             return Some(sequence);
         }
@@ -477,6 +478,7 @@ impl SendSide {
             self.counters.count(Counter::RefusedFault);
             let reply = Control::Reply { handle: block.handle, status, values: None };
             active.controls.push_back(reply);
+            self.controls += 1;
             return;
         }
         let Some(message) = record.what.message() else { return };

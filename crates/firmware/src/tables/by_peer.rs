@@ -78,6 +78,13 @@ impl Links {
         self.0[index as usize].listed = false;
     }
 
+    /// An entry's list is gone.
+    pub(crate) fn forget(&mut self, index: u32) {
+        if let Some(link) = self.0.get_mut(index as usize) {
+            link.listed = false;
+        }
+    }
+
     /// Entries of a list, in the order in which they were added.
     pub(crate) fn iter(&self, list: List) -> impl Iterator<Item = u32> + '_ {
         core::iter::successors(list.first(), |at| {
@@ -86,28 +93,52 @@ impl Links {
             (after != NONE).then_some(after)
         })
     }
+
+    /// The same from the last to the first.
+    pub(crate) fn iter_back(&self, list: List) -> impl Iterator<Item = u32> + '_ {
+        core::iter::successors((list.last != NONE).then_some(list.last), |at| {
+            note_look();
+            let before = self.0[*at as usize].before;
+            (before != NONE).then_some(before)
+        })
+    }
 }
 
 /// A list for each peer, or whatever else a number names, that has some.
 #[derive(Default)]
 pub(crate) struct ByPeer {
-    lists: HashMap<u32, List>,
+    lists: HashMap<u32, Own>,
     links: Links,
+}
+
+/// What one has.
+#[derive(Default)]
+struct Own {
+    list: List,
+    count: usize,
 }
 
 impl ByPeer {
     /// An entry of a peer is new.
     pub(crate) fn add(&mut self, peer: u32, index: u32) {
-        self.links.push_back(self.lists.entry(peer).or_default(), index);
+        let own = self.lists.entry(peer).or_default();
+        self.links.push_back(&mut own.list, index);
+        own.count += 1;
     }
 
     /// An entry of a peer, which was added, is gone.
     pub(crate) fn remove(&mut self, peer: u32, index: u32) {
-        let Some(list) = self.lists.get_mut(&peer) else { return };
-        self.links.remove(list, index);
-        if list.first().is_none() {
+        let Some(own) = self.lists.get_mut(&peer) else { return };
+        self.links.remove(&mut own.list, index);
+        own.count -= 1;
+        if own.count == 0 {
             self.lists.remove(&peer);
         }
+    }
+
+    /// How many a peer has.
+    pub(crate) fn count(&self, peer: u32) -> usize {
+        self.lists.get(&peer).map_or(0, |own| own.count)
     }
 
     /// True if a peer has some.
@@ -129,7 +160,7 @@ impl ByPeer {
 
     /// A peer's entries, in the order in which they were added.
     pub(crate) fn in_order(&self, peer: u32) -> Vec<u32> {
-        let list = self.lists.get(&peer).copied().unwrap_or_default();
+        let list = self.lists.get(&peer).map(|own| own.list).unwrap_or_default();
         self.links.iter(list).collect()
     }
 }
@@ -155,6 +186,7 @@ mod tests {
         links.push_back(&mut list, 4);
         links.remove(&mut list, 3);
         assert_eq!(links.iter(list).collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(links.iter_back(list).collect::<Vec<_>>(), [4, 1]);
         [1, 4].into_iter().for_each(|index| links.remove(&mut list, index));
         assert!(list.first().is_none() && !links.has(4) && links.has(2));
         assert_eq!(links.iter(other).collect::<Vec<_>>(), [2]);
@@ -182,6 +214,7 @@ mod tests {
                 let own = model.iter().filter(|(other, _)| *other == peer);
                 let mut own: Vec<u32> = own.map(|(_, index)| *index).collect();
                 own.sort_unstable();
+                assert_eq!(lists.count(peer), own.len());
                 assert_eq!((lists.has(peer), lists.of(peer)), (!own.is_empty(), own));
             }
         }

@@ -27,7 +27,12 @@ pub(crate) struct Slots<T> {
     last_free: u32,
     used: usize,
     limit: usize,
+    /// Generation of entries that are new: those that were given back have had all before it.
+    fresh: u32,
 }
+
+/// Entries that a table keeps when none is used: beyond that it has grown for a burst, and gives its memory back.
+const KEPT_MAX: usize = 4_096;
 
 struct Entry<T> {
     generation: u32,
@@ -48,7 +53,18 @@ impl<T> Entry<T> {
 impl<T> Slots<T> {
     /// Never more than `limit` items.
     pub(crate) const fn new(limit: usize) -> Self {
-        Self { entries: Vec::new(), first_free: NONE, last_free: NONE, used: 0, limit }
+        let entries = Vec::new();
+        Self { entries, first_free: NONE, last_free: NONE, used: 0, limit, fresh: 1 }
+    }
+
+    /// As many items as there may be.
+    pub(crate) const fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Names what was removed last: a table that is full, and of which this stays the same, has made no room meanwhile.
+    pub(crate) fn last_removed(&self) -> (u32, u32) {
+        (self.last_free, self.generation(self.last_free))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -94,7 +110,7 @@ impl<T> Slots<T> {
     #[inline(never)]
     fn add_free(&mut self) {
         let index = self.entries.len() as u32;
-        self.entries.push(Entry { generation: 1, next_free: NONE, item: None });
+        self.entries.push(Entry { generation: self.fresh, next_free: NONE, item: None });
         (self.first_free, self.last_free) = (index, index);
     }
 
@@ -106,7 +122,7 @@ impl<T> Slots<T> {
         }
         match self.entries.get(self.first_free as usize) {
             Some(entry) => Some((self.first_free, entry.generation)),
-            None => Some((self.entries.len() as u32, 1)),
+            None => Some((self.entries.len() as u32, self.fresh)),
         }
     }
 
@@ -167,6 +183,19 @@ impl<T> Slots<T> {
             self.entries[self.last_free as usize].next_free = index;
         }
         self.last_free = index;
+        if self.used == 0 && self.entries.len() > KEPT_MAX {
+            self.give_back();
+        }
+    }
+
+    /// Gives back the memory of a table that nothing is in. What it named stays unused, as new entries begin with later generations.
+    #[cold]
+    #[inline(never)]
+    fn give_back(&mut self) {
+        let last = self.entries.iter().map(|entry| entry.generation.wrapping_sub(self.fresh)).max();
+        self.fresh = self.fresh.wrapping_add(last.unwrap_or(0));
+        self.entries = Vec::new();
+        (self.first_free, self.last_free) = (NONE, NONE);
     }
 
     /// Indices in use. For rare walks over everything (a peer was lost).
@@ -207,5 +236,24 @@ mod tests {
         assert_eq!(slots.discard(2, |item, _| *item), Some(4));
         assert_eq!([6, 7, 8].map(|item| index(&mut slots, item)), [3, 2, 4]);
         assert_eq!((slots.len(), slots.indices().count()), (5, 5));
+    }
+
+    /// After a burst a table is as small as it was, and names nothing of before.
+    #[test]
+    fn a_table_that_is_empty_again_gives_its_memory_back() {
+        let mut slots = Slots::new(1 << 20);
+        let names: Vec<_> = (0..KEPT_MAX + 1).map(|i| slots.insert(i).unwrap()).collect();
+        assert_eq!(slots.remove(7), Some(7));
+        assert_eq!(slots.insert(0).unwrap(), (7, 2));
+        for (index, _) in &names {
+            let full = slots.last_removed();
+            assert!(slots.remove(*index).is_some());
+            assert_ne!(slots.last_removed(), full);
+        }
+        assert_eq!((slots.len(), slots.entries.capacity()), (0, 0));
+        assert_eq!(slots.next_name(), Some((0, 3)));
+        let again: Vec<_> = (0..KEPT_MAX + 1).map(|i| slots.insert(i).unwrap()).collect();
+        assert!(again.iter().zip(&names).all(|(new, old)| new.0 == old.0 && new.1 > old.1 + 1));
+        assert!(names.iter().all(|(index, generation)| slots.get(*index, *generation).is_none()));
     }
 }

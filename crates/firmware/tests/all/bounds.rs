@@ -9,6 +9,9 @@ use emp_wire::{
 
 const NONE: Flags = Flags(0);
 
+/// A node of which little may be outstanding.
+const FEW: Profile = Profile { operations_max: 4_096, incoming_max: 4_096, ..Profile::DEFAULT };
+
 /// Why messages were not taken, by number. As the protocol has it, a `skip` takes the place of each.
 fn refusals(real: &mut Real, peer: &mut Forged) -> Vec<(u32, NotReadyCause)> {
     let said = of_kind(&real.speak(), Kind::NotReady);
@@ -91,10 +94,12 @@ fn messages_for_endpoints_that_are_not_open_are_bounded() {
     assert!(real.firmware.probe(5, Selector::ANY, true).is_none());
 }
 
-/// Unexpected messages leave an eighth of the table to those that a receive waits for; those before their turn leave half of it.
+/// Unexpected messages leave an eighth of the table to those that a receive waits for, and another to peers that have few; those before their
+/// turn leave half of it.
 #[test]
 fn unexpected_messages_leave_room_for_expected_ones() {
-    let mut real = Real::new(&Profile::DEFAULT);
+    let most = FEW.incoming_max;
+    let mut real = Real::new(&FEW);
     let mut flood = Forged::met(2, &mut real);
     let mut early = Forged::met(3, &mut real);
     early.number += 1;
@@ -103,11 +108,11 @@ fn unexpected_messages_leave_room_for_expected_ones() {
         real.hear(early, &frame);
         refusals(real, early).len()
     };
-    let unexpected = INCOMING_MAX / 8 * 7;
+    let unexpected = most / 8 * 6;
     // One of them is the early one.
     assert_eq!(before_its_turn(&mut real, &mut early), 0);
     for i in 1..unexpected {
-        if i == INCOMING_MAX / 2 {
+        if i == most / 2 {
             assert_eq!(before_its_turn(&mut real, &mut early), 1, "half is for those in turn");
         }
         let frame = flood.message(NONE, None, 1, &[]);
@@ -119,9 +124,28 @@ fn unexpected_messages_leave_room_for_expected_ones() {
     real.hear(&flood, &frame);
     assert_eq!(refusals(&mut real, &mut flood), [(number, NotReadyCause::Full)]);
     assert_eq!(real.firmware.unexpected_so_far(), unexpected as u64 - 1);
+    // Peers that have few have a part each of the next eighth.
+    let part = most / 256 + 1;
+    let mut held = unexpected;
+    for id in 100.. {
+        let mut other = Forged::met(id, &mut real);
+        let left = (most / 8 * 7 - held).min(part);
+        for _ in 0..left {
+            let frame = other.message(NONE, None, 1, &[]);
+            real.hear(&other, &frame);
+        }
+        assert_eq!(refusals(&mut real, &mut other), []);
+        held += left;
+        let frame = other.message(NONE, None, 1, &[]);
+        real.hear(&other, &frame);
+        assert_eq!(refusals(&mut real, &mut other).len(), 1, "it has its part");
+        if left < part {
+            break;
+        }
+    }
     // What a receive waits for is taken although it does not end at once, until the table is full.
     let mut wanted = Forged::met(4, &mut real);
-    for i in unexpected..INCOMING_MAX {
+    for i in held..most {
         real.receive(Selector::bits(2), 100);
         let frame = wanted.message(NONE, long(100, 50, 50), 2, &[]);
         real.hear(&wanted, &frame);
@@ -271,12 +295,6 @@ fn posts_are_bounded() {
     assert!(real.firmware.remove_region(real.now, 7));
     real.firmware.export_region(None, memory, Rights::NONE, 0).expect("there is room again");
 
-    let peer = Forged::new(2);
-    for _ in 0..SENDS_MAX {
-        real.send_with(&peer, 0, CompletionMode::Delivered).unwrap();
-    }
-    let one_more = real.send_with(&peer, 0, CompletionMode::Delivered);
-    assert_eq!(one_more, Err(PostError::Busy));
     let segments = vec![Segment { address: 0, bytes: 1 }; SEGMENTS_MAX + 1];
     assert!(SegmentList::new(&segments).is_err());
     assert!(SegmentList::new(&segments[1..]).is_ok());
@@ -452,9 +470,9 @@ fn what_need_not_be_copied_needs_no_room() {
 /// A fetching atomic that finds no place among the sends leaves none among what is fetched.
 #[test]
 fn an_atomic_that_is_refused_waits_for_no_values() {
-    let mut real = Real::new(&Profile::DEFAULT);
+    let mut real = Real::new(&FEW);
     let peer = Forged::new(2);
-    for _ in 0..SENDS_MAX {
+    for _ in 0..FEW.operations_max {
         real.send_with(&peer, 0, CompletionMode::Delivered).unwrap();
     }
     let segments = |address| SegmentList::one(Segment { address, bytes: 8 });

@@ -179,7 +179,8 @@ fn only_whole_messages_outlast_their_sender() {
 /// are the places of receives.
 #[test]
 fn what_waited_for_a_put_ends_with_its_sender() {
-    let mut real = Real::new(&Profile::DEFAULT);
+    let few = Profile { operations_max: 1_024, ..Profile::DEFAULT };
+    let mut real = Real::new(&few);
     let memory = Segment { address: INTO + 1_000, bytes: 10_000 };
     real.firmware.export_region(Some(4), memory, Rights::REMOTE_WRITE, 0).unwrap();
     let held = |real: &Real, name: &str| {
@@ -209,7 +210,7 @@ fn what_waited_for_a_put_ends_with_its_sender() {
         assert_eq!(held(&real, "notifications"), 0);
     }
     assert_eq!(real.done.len() as u64, rounds, "nobody is told of the notifications");
-    let (mut posted, most) = (0, limits::RECEIVES_MAX);
+    let (mut posted, most) = (0, few.operations_max);
     let segments = SegmentList::one(Segment { address: INTO, bytes: 1 });
     let (selector, claim) = (Selector::ANY, None);
     let receive = ReceiveDescriptor { endpoint: 0, selector, segments, claim, context: 99 };

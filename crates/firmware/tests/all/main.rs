@@ -22,6 +22,7 @@ mod integrity;
 mod landing;
 mod limited;
 mod lost_peer;
+mod many;
 mod matching_rules;
 mod meeting;
 mod memory_faults;

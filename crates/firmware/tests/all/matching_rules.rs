@@ -75,6 +75,77 @@ fn the_first_unexpected_message_that_it_accepts_goes_to_a_receive() {
     assert_eq!((left.from.0, left.match_bits), (2, 5));
 }
 
+/// Which message goes to which receive does not depend on how many there are: as a walk over all of them would find, whatever the masks, also
+/// more of them than are told from each other.
+#[test]
+fn many_are_matched_as_few_are() {
+    let mut x = 3u64;
+    let mut random = |below: u64| {
+        x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (x >> 33) % below
+    };
+    for (masks, steps) in [(2, 2_000), (3, 4_000), (14, 4_000)] {
+        let mut real = Real::new(&Profile::DEFAULT);
+        let mut peers = [2, 3, 4].map(|id| Forged::met(id, &mut real));
+        let (mut posted, mut waiting) = (Vec::<(OpId, Selector)>::new(), Vec::<(u64, u64)>::new());
+        let mut tag = 0;
+        for step in 0..steps {
+            // Now more receives, now more messages: each list becomes long, and empty again.
+            let receives = if step / 500 % 2 == 0 { 7 } else { 3 };
+            let bits = random(5) | random(7) << 16;
+            if random(10) < receives {
+                let from = if random(3) == 0 {
+                    peers[random(3) as usize].node
+                } else {
+                    emp_wire::NodeId::ANY
+                };
+                let from_endpoint = (random(4) == 0).then_some(0);
+                let ignore_bits =
+                    (0xFu64 << random(masks)) | if random(9) == 0 { u64::MAX << 8 } else { 0 };
+                let selector = Selector { from, from_endpoint, match_bits: bits, ignore_bits };
+                let accepts =
+                    |(from, bits): &(u64, u64)| selector.accepts(emp_wire::NodeId(*from), 0, *bits);
+                let probed = real.firmware.probe(0, selector, false);
+                let found = waiting.iter().position(accepts);
+                let seen = probed.map(|info| (info.from.0, info.match_bits, info.immediate));
+                assert_eq!(seen.map(|seen| (seen.0, seen.1)), found.map(|at| waiting[at]));
+                let done = real.done.len();
+                let op = real.receive(selector, 1);
+                match found {
+                    Some(at) => {
+                        let (from, bits) = waiting.remove(at);
+                        let end = real.done[done];
+                        assert_eq!((end.op, end.peer.0, end.match_bits), (op, from, bits));
+                    }
+                    None => {
+                        assert_eq!(real.done.len(), done);
+                        posted.push((op, selector));
+                    }
+                }
+            } else if random(12) == 0 && !posted.is_empty() {
+                let (op, _) = posted.remove(random(posted.len() as u64) as usize);
+                assert!(real.firmware.cancel(real.now, op));
+                real.collect();
+            } else {
+                let peer = random(3) as usize;
+                tag += 1;
+                let frame = peers[peer].message(NONE, None, bits, b"x");
+                let done = real.done.len();
+                real.hear(&peers[peer], &frame);
+                let node = peers[peer].node;
+                match posted.iter().position(|(_, wanted)| wanted.accepts(node, 0, bits)) {
+                    Some(at) => assert_eq!(real.done[done].op, posted.remove(at).0),
+                    None => {
+                        assert_eq!(real.done.len(), done);
+                        waiting.push((node.0, bits));
+                    }
+                }
+            }
+        }
+        assert!(tag > steps / 3);
+    }
+}
+
 #[test]
 fn each_part_of_a_selector_counts() {
     let selector = Selector {

@@ -179,11 +179,11 @@ fn its_completions_are_bounded() {
     let mut real = Real::new(&Profile::DEFAULT);
     let mut peer = Forged::met(2, &mut real);
     post(&mut real, 0, 200, 50);
-    real.firmware.set_unread(limits::COMPLETIONS_MAX - 1);
+    real.firmware.set_unread(limits::SHARES_MAX - 1);
     let frame = peer.message(NONE, None, 1, b"");
     real.hear(&peer, &frame);
     assert_eq!(real.done.len(), 1);
-    real.firmware.set_unread(limits::COMPLETIONS_MAX);
+    real.firmware.set_unread(limits::SHARES_MAX);
     let frame = peer.message(NONE, None, 2, b"");
     real.hear(&peer, &frame);
     assert_eq!(real.done.len(), 1, "it is not taken");

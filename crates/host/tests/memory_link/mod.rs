@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use emp_host::link::{Capabilities, Link, LinkStatistics, TxFrame};
 use emp_host::{
-    Board, Completion, CompletionMode, Endpoint, LinkAddress, Node, NodeId, ReceiveDescriptor,
-    Segment, SegmentList, Selector, SendDescriptor,
+    Board, Completion, CompletionMode, Endpoint, LinkAddress, Node, NodeId, Profile,
+    ReceiveDescriptor, Segment, SegmentList, Selector, SendDescriptor,
 };
 
 const FRAME: usize = 1500;
@@ -89,6 +89,11 @@ impl Link for Memory {
 
 /// Two nodes of one thread, without guardians, and an endpoint on each. Nothing else may use them.
 pub fn pair() -> ([Node; 2], [Endpoint; 2]) {
+    pair_with(&Profile::DEFAULT)
+}
+
+/// The same with another profile.
+pub fn pair_with(profile: &Profile) -> ([Node; 2], [Endpoint; 2]) {
     let queue = || {
         UnsafeCell::new(Queue {
             frames: [[0; FRAME]; SLOTS],
@@ -116,7 +121,8 @@ pub fn pair() -> ([Node; 2], [Endpoint; 2]) {
         };
         let link = Memory { wire: Arc::clone(&wire), end, capabilities, frames_sent: 0 };
         let board = Board::Inline { guardian: false };
-        Node::builder().name(name).link(link).board(board).start().expect("the node starts")
+        let node = Node::builder().name(name).link(link).board(board).profile(profile.clone());
+        node.start().expect("the node starts")
     };
     let nodes = [start(0, "a"), start(1, "b")];
     let ends = [0, 1].map(|end| nodes[end].endpoint(1).expect("the endpoint opens"));

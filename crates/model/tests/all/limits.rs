@@ -164,8 +164,8 @@ fn thousands_of_unmatched_messages_are_kept() {
 /// A host that never asks how its operations ended is refused new ones, and nothing grows.
 #[test]
 fn completions_that_nobody_asks_for_are_bounded() {
-    use emp_firmware::limits::COMPLETIONS_MAX;
-    let mut world = acquainted(2, &Profile::DEFAULT);
+    let few = Profile { operations_max: 4_096, ..Profile::DEFAULT };
+    let mut world = acquainted(2, &few);
     world.poke(0, |firmware, memory, now| {
         let receive = || emp_firmware::ReceiveDescriptor {
             endpoint: 0,
@@ -174,7 +174,7 @@ fn completions_that_nobody_asks_for_are_bounded() {
             claim: None,
             context: 0,
         };
-        for _ in 0..COMPLETIONS_MAX {
+        for _ in 0..few.completions_max() {
             let op = firmware.post_receive(now, receive(), memory).expect("there is room");
             assert!(firmware.cancel(now, op));
         }

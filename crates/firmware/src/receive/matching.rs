@@ -281,12 +281,17 @@ impl ReceiveSide {
         message: (NodeId, u16, u64),
         total: u64,
     ) -> Option<Spot> {
-        let receive = self.endpoints[open].as_ref().expect("it is open").posted.first()?;
+        let endpoint = self.endpoints[open].as_mut().expect("it is open");
+        let receive = endpoint.posted.first()?;
         let (node, source, bits) = message;
         let posted = self.posted.at(receive)?;
-        if posted.selector.accepts(node, source, bits) && posted.multi == NONE {
+        if posted.selector.accepts(node, source, bits)
+            && posted.multi == NONE
+            && endpoint.wanted.is_none()
+        {
             // As most often.
-            self.unlist_posted(open, receive);
+            self.posted_links.remove_first(&mut endpoint.posted);
+            endpoint.posted_count -= 1;
             return Some(Spot { receive, at: 0 });
         }
         self.find_posted(open, message, total)

@@ -43,17 +43,25 @@ struct Link {
 
 impl Links {
     /// Adds an entry that is in no list, as the last.
+    #[inline(always)]
     pub(crate) fn push_back(&mut self, list: &mut List, index: u32) {
-        let at = index as usize;
-        if self.0.len() <= at {
-            self.0.resize(at + 1, Link { before: NONE, after: NONE, listed: false });
+        let link = Link { before: list.last, after: NONE, listed: true };
+        match self.0.get_mut(index as usize) {
+            Some(place) => *place = link,
+            None => self.grow(index, link),
         }
-        self.0[at] = Link { before: list.last, after: NONE, listed: true };
         match list.last {
             NONE => list.first = index,
             before => self.0[before as usize].after = index,
         }
         list.last = index;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, index: u32, link: Link) {
+        self.0.resize(index as usize, Link { before: NONE, after: NONE, listed: false });
+        self.0.push(link);
     }
 
     /// True if an entry is in some list.
@@ -76,6 +84,18 @@ impl Links {
             after => self.0[after as usize].before = before,
         }
         self.0[index as usize].listed = false;
+    }
+
+    /// Takes the first entry out of this list, which it is known to be.
+    #[inline(always)]
+    pub(crate) fn remove_first(&mut self, list: &mut List) {
+        let Some(link) = self.0.get_mut(list.first as usize) else { return };
+        link.listed = false;
+        list.first = link.after;
+        match list.first {
+            NONE => list.last = NONE,
+            after => self.0[after as usize].before = NONE,
+        }
     }
 
     /// An entry's list is gone.
@@ -185,6 +205,13 @@ mod tests {
         );
         links.push_back(&mut list, 4);
         links.remove(&mut list, 3);
+        links.push_back(&mut other, 9);
+        links.remove_first(&mut other);
+        assert!(!links.has(2) && other.first() == Some(9));
+        links.remove_first(&mut other);
+        links.remove_first(&mut other);
+        assert!(other.first().is_none() && links.iter_back(other).next().is_none());
+        links.push_back(&mut other, 2);
         assert_eq!(links.iter(list).collect::<Vec<_>>(), [1, 4]);
         assert_eq!(links.iter_back(list).collect::<Vec<_>>(), [4, 1]);
         [1, 4].into_iter().for_each(|index| links.remove(&mut list, index));

@@ -21,7 +21,7 @@ static const struct {
 	{"threads", test_threads},     {"flags", test_flags},
 	{"manual", test_manual},
 	{"events", test_events},       {"failures", test_failures},
-	{"misuse", test_misuse},
+	{"misuse", test_misuse},       {"bounds", test_bounds},
 };
 
 static int is_wanted(const char *name, int count, char **arguments)

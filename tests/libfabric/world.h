@@ -77,5 +77,6 @@ void test_threads(void);
 void test_failures(void);
 void test_misuse(void);
 void test_meeting(void);
+void test_bounds(void);
 
 #endif

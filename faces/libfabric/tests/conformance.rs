@@ -102,6 +102,21 @@ fn counters_are_in_the_log() {
     assert!(!quiet.contains("counters"), "{quiet}");
 }
 
+/// A bound that is reached is said once, with what to set, whatever is tried after it (`bounds.c`).
+#[test]
+fn bounds_that_are_reached_are_said_once() {
+    let log = [("FI_LOG_LEVEL", "warn"), ("FI_LOG_PROV", "emp")];
+    let Some(errors) = run("bounds", &["bounds"], &log, " 0 failed") else { return };
+    for (what, setting) in [
+        ("256 receives are outstanding", "FI_EMP_OPERATIONS"),
+        ("256 sends are outstanding", "FI_EMP_OPERATIONS"),
+        ("fill this node, which holds 256", "FI_EMP_UNEXPECTED"),
+    ] {
+        let said: Vec<_> = errors.lines().filter(|line| line.contains(what)).collect();
+        assert!(matches!(&said[..], [one] if one.contains(setting)), "{what}: {said:?}");
+    }
+}
+
 /// Whoever does something wrong is told so in one line, and by the error that the manual names (`misuse.c`).
 #[test]
 fn mistakes_are_said_in_one_line() {

@@ -52,7 +52,7 @@ fn many_messages_that_overtake_others_keep_their_order() {
     let mut frames = 0u32;
     pair.drop = Box::new(move |from, _| {
         frames += 1;
-        from == 0 && frames % 50 == 0
+        from == 0 && frames.is_multiple_of(50)
     });
     let count = 12_000u64;
     receive(&mut pair, 1, 1 << 20, 1);

@@ -64,6 +64,16 @@ impl Core {
         Err(CutShort { sends, undelivered, details })
     }
 
+    /// Nobody uses the node any more, and nobody need wait for what the kernel does to forget a packet socket. Ports and places of
+    /// other links are free at once.
+    fn let_packet_links_go(&mut self) {
+        for link in std::mem::take(&mut self.links) {
+            if link.capabilities().kind == "packet" {
+                emp_link::let_go(link);
+            }
+        }
+    }
+
     /// What was counted, as far as it is not zero, for the journal.
     fn tell_counters(&mut self) {
         if !self.journal.wants(Level::Info) {
@@ -159,6 +169,11 @@ impl Drop for NodeInner {
             if let Some(core) = self.shared.lock_unless_broken() {
                 core.journal.say(Level::Error, &cut.to_string());
             }
+        }
+        if self.shared.is_ours()
+            && let Some(mut core) = self.shared.lock_unless_broken()
+        {
+            core.let_packet_links_go();
         }
     }
 }

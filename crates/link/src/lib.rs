@@ -5,6 +5,7 @@
 //! received frames to a sink, can be waited for, and counts. It knows nothing of the protocol
 //! except where a frame's destination tag is.
 
+mod aside;
 mod capture;
 mod condition;
 pub mod conformance;
@@ -36,6 +37,7 @@ use std::time::Duration;
 
 use emp_wire::{DESTINATION_TAG_OFFSET, TAG_EVERYONE};
 
+pub use aside::let_go;
 pub use capture::{CAPTURE_BYTES, CaptureFile, CaptureLink, Captured, Direction, Pcapng, Target};
 pub use condition::Condition;
 pub use emp_wire::LinkAddress;

@@ -87,6 +87,23 @@ fn the_packet_link_says_what_it_is() {
     let small = PacketOptions { ring_bytes: Some(0), ..PacketOptions::new(INTERFACE, 1) };
     let small = lab.inside(0, || PacketLink::open(&small)).expect("root opens it");
     assert_eq!(small.ring_slots(), 4);
+    drop(small);
+    let usual = PacketOptions::new(INTERFACE, 1);
+    let beside = PacketOptions { small_frames_only: true, ..usual };
+    let beside = lab.inside(0, || PacketLink::open(&beside)).expect("root opens it");
+    assert_eq!(beside.ring_slots(), 128, "half as many where long messages come by another link");
+}
+
+/// What is let go is closed by another thread; who opens again at once finds it gone, and its place in the group free.
+#[test]
+fn a_node_that_begins_again_at_once_is_in_the_group() {
+    let Some(lab) = Lab::build(1500) else { return };
+    let options = PacketOptions::new(INTERFACE, 9);
+    for _ in 0..3 {
+        let link = lab.inside(0, || PacketLink::open(&options)).expect("root opens it");
+        assert!(link.is_grouped(), "the tag is still another's");
+        emp_link::let_go(link);
+    }
 }
 
 #[test]

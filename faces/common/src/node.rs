@@ -159,7 +159,10 @@ fn open_raw(
             Err(error) => return Err(error),
         }
     }
-    let link = PacketLink::open(&PacketOptions::new(name, tag))?;
+    let mut options = PacketOptions::new(name, tag);
+    // Beside datagrams (`FaceNode::start`).
+    options.small_frames_only = wish == LinkWish::Auto;
+    let link = PacketLink::open(&options)?;
     let mac = link.mac();
     Ok((Box::new(link), mac))
 }

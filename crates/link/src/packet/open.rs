@@ -10,7 +10,7 @@ use super::filter;
 use super::group::Group;
 use crate::gather::ETHERNET_HEADER_BYTES;
 use crate::interfaces::{self, Interface};
-use crate::{LinkError, system};
+use crate::{LinkError, aside, system};
 
 /// Default size of the receive ring in bytes for MTU 1500: 1024 slots of 2 KiB, which is what
 /// arrives in about 1 ms at a million frames a second. More would be kinder to a receiver that is
@@ -39,6 +39,8 @@ pub struct PacketOptions {
     pub group: bool,
     /// Size of the receive ring in bytes; `None` chooses by MTU (2 MiB at 1500, 4 MiB at 9000).
     pub ring_bytes: Option<usize>,
+    /// Long messages come by another link: the ring that is chosen is half as large.
+    pub small_frames_only: bool,
 }
 
 impl PacketOptions {
@@ -50,6 +52,7 @@ impl PacketOptions {
             node_tag,
             group: true,
             ring_bytes: None,
+            small_frames_only: false,
         }
     }
 }
@@ -65,6 +68,8 @@ pub(super) struct Opened {
 
 pub(super) fn open(options: &PacketOptions) -> Result<Opened, LinkError> {
     let name = format!("packet on {}", options.interface);
+    // A node of this process that has just closed may have had this tag, and must have left the group.
+    aside::settle();
     let interface = interfaces::find_for_frames(&name, &options.interface)?;
     let bound = bound_socket(options, interface.index, interface.mtu);
     let (socket, ring) = bound.map_err(|(step, error)| refused(&name, step, error))?;
@@ -107,7 +112,9 @@ pub(super) fn joined(options: &PacketOptions, fd: BorrowedFd<'_>, index: u32) ->
 fn ring_shape(options: &PacketOptions, mtu: usize) -> RingShape {
     let frame_bytes = mtu + ETHERNET_HEADER_BYTES;
     let slot_bytes = RingShape::new(0, frame_bytes).slot_bytes();
-    let default = (slot_bytes * RING_SLOTS_MIN).clamp(RING_BYTES, RING_BYTES_MAX);
+    let alone = (slot_bytes * RING_SLOTS_MIN).clamp(RING_BYTES, RING_BYTES_MAX);
+    // It is most of the memory that a process of many on a host has of EMP, and a lone frame is 0.03 µs faster.
+    let default = if options.small_frames_only { alone / 2 } else { alone };
     RingShape::new(options.ring_bytes.unwrap_or(default), frame_bytes)
 }
 

@@ -10,12 +10,13 @@
 
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::open::{HEADERS_V4_BYTES, set_send_buffer};
 use super::send_only::Probe;
 use super::{RETRY_SEGMENTS_SENDS, UdpLink, splice_test};
+use crate::aside::AsideFd;
 use crate::failure::SendFailure;
 use crate::gather::ETHERNET_HEADER_BYTES;
 use crate::interfaces::{Interface, interfaces};
@@ -50,7 +51,7 @@ const KERNEL: (u32, u32) = (6, 2);
 
 /// What sends past IP.
 pub(super) struct PastIp {
-    socket: OwnedFd,
+    socket: AsideFd,
     /// Made in the network namespace of the link.
     probe: Probe,
     /// Interfaces and their addresses when the link was opened.
@@ -105,7 +106,13 @@ impl PastIp {
         // Elsewhere the kernel would segment, which copies once more what is in one piece.
         interfaces.retain(|interface| device::segments_udp(fd, &interface.name));
         let neighbours = Box::new([None; NEIGHBOURS]);
-        (!interfaces.is_empty()).then(|| Self { socket, probe, interfaces, neighbours, resting: 0 })
+        (!interfaces.is_empty()).then(|| Self {
+            socket: socket.into(),
+            probe,
+            interfaces,
+            neighbours,
+            resting: 0,
+        })
     }
 
     /// The way to an address, as the kernel knew it a moment ago.

@@ -20,6 +20,9 @@ use anyhow::Context;
 use super::mount::mount;
 use crate::bail_user;
 
+/// Where names of hosts are looked up.
+const HOSTS: &str = "/etc/hosts";
+
 /// The way into one host, opened beforehand.
 pub struct Entrance {
     network: OwnedFd,
@@ -43,6 +46,12 @@ impl Entrance {
 
     /// Into a host: its network, its host name, and the names of the other hosts.
     pub fn host(namespace: &Path, name: &str, hosts_file: &Path) -> anyhow::Result<Self> {
+        // The mount over it would fail between fork and exec, where nobody can say why.
+        if !Path::new(HOSTS).exists() {
+            bail_user!(
+                "there is no {HOSTS}, which a lab puts the names of its hosts over: touch {HOSTS}"
+            );
+        }
         let hosts_file = CString::new(hosts_file.as_os_str().as_bytes())?;
         let identity = Identity { name: CString::new(name)?, hosts_file };
         Ok(Self { identity: Some(identity), ..Self::network_only(namespace)? })

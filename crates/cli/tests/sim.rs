@@ -55,17 +55,24 @@ fn mistakes_are_one_line_and_exit_code_2() {
 }
 
 #[test]
-fn one_seed_can_be_written_as_qlog() {
+fn a_seed_can_be_written_as_qlog() {
+    // What a seed's network is like may change with the simulator: some of these lose frames.
+    let lost: usize = [2, 3, 6, 8].into_iter().map(frames_lost_in_qlog).sum();
+    assert!(lost > 0, "networks that lose frames");
+}
+
+/// Writes a seed's run as qlog, and looks whether that has the frames which the other record has.
+fn frames_lost_in_qlog(seed: u32) -> usize {
     let directory = tempfile::tempdir().unwrap();
     let (file, text) = (directory.path().join("run.sqlog"), directory.path().join("run.txt"));
     for (option, path) in [("--qlog", &file), ("--trace", &text)] {
-        emp(&["sim", "--seed", "7", "--small", option]).arg(path).output().unwrap();
+        let seed = seed.to_string();
+        emp(&["sim", "--seed", &seed, "--small", option]).arg(path).output().unwrap();
     }
     let written = std::fs::read_to_string(file).unwrap();
-    let mut records = written
-        .split('\u{1E}')
-        .skip(1)
-        .map(|record| serde_json::from_str::<Value>(record).expect("each record is JSON"));
+    let records = written.split('\u{1E}').skip(1);
+    let mut records =
+        records.map(|record| serde_json::from_str::<Value>(record).expect("each record is JSON"));
     let head = records.next().unwrap();
     assert_eq!(head["file_schema"], "urn:ietf:params:qlog:file:sequential");
     let (mut sent, mut lost) = (0, 0);
@@ -80,7 +87,6 @@ fn one_seed_can_be_written_as_qlog() {
         }
     }
     let lines = std::fs::read_to_string(text).unwrap();
-    let frames = lines.lines().filter(|line| line.contains(" µs  ")).count();
-    assert_eq!(sent, frames, "as many frames as the other record of the run has");
-    assert!(lost > 0, "seed 7 has a network that loses frames");
+    assert_eq!(sent, lines.lines().filter(|line| line.contains(" µs  ")).count());
+    lost
 }

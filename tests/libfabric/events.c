@@ -365,8 +365,49 @@ static void of_a_domain(void)
 	world_close(&world);
 }
 
+/* More writes than a node has room for notices of, to an endpoint at which nobody looks meanwhile: its program waits at another one of the
+ * domain, as Sandia's SHMEM does in a loop of fetching atomics. */
+static void nobody_looks(void)
+{
+	enum { WRITES = 20000 };
+	struct world world;
+	struct options options = {.caps = FI_MSG | FI_RMA | FI_RMA_EVENT};
+	struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
+	struct fi_cq_tagged_entry entry;
+	struct fid_cntr *told;
+	struct fid_cq *cq;
+	struct fid_ep *ep;
+	struct fid_mr *mr;
+	char there[8], here[8] = "written";
+	double end = now() + 3 * PATIENCE;
+	int written = 0;
+
+	world_open(&world, &options);
+	EQUAL(fi_cntr_open(world.b.domain, NULL, &told, NULL), 0);
+	EQUAL(fi_mr_reg(world.b.domain, there, 8, FI_REMOTE_WRITE, 0, 5, 0, &mr, NULL), 0);
+	EQUAL(fi_mr_bind(mr, &told->fid, FI_REMOTE_WRITE), 0);
+	EQUAL(fi_cq_open(world.b.domain, &attr, &cq, NULL), 0);
+	EQUAL(fi_endpoint(world.b.domain, world.info, &ep, NULL), 0);
+	EQUAL(fi_ep_bind(ep, &world.b.av->fid, 0), 0);
+	EQUAL(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	EQUAL(fi_enable(ep), 0);
+	for (; written < WRITES && now() < end; written++) {
+		EQUAL(fi_write(world.a.ep, here, 8, NULL, world.a.peer, 0, 5, NULL), 0);
+		while (fi_cq_read(world.a.cq, &entry, 1) == -FI_EAGAIN && now() < end)
+			EQUAL(fi_cq_read(cq, &entry, 1), -FI_EAGAIN);
+	}
+	EQUAL(written, WRITES);
+	EQUAL(fi_cntr_wait(told, WRITES, 1000 * PATIENCE), 0);
+	EQUAL(fi_close(&ep->fid), 0);
+	EQUAL(fi_close(&cq->fid), 0);
+	EQUAL(fi_close(&mr->fid), 0);
+	EQUAL(fi_close(&told->fid), 0);
+	world_close(&world);
+}
+
 void test_events(void)
 {
+	nobody_looks();
 	of_a_domain();
 	each_kind(1);
 	each_kind(0);

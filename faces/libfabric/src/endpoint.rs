@@ -201,6 +201,7 @@ impl EpInner {
         if let Some(enabled) = self.enabled.get() {
             self.domain.face.hint_later();
             self.lock().progress(self, enabled);
+            self.domain.counted.listen(self);
         }
     }
 

@@ -10,7 +10,7 @@
 //! An operation on several regions is one for counters of the endpoint, and one for those of each region: what concerns the
 //! others goes to that region as well, and how many bytes are written there says what it is.
 
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use emp_host::{
@@ -104,6 +104,8 @@ impl Event {
 pub struct Counted {
     regions: Mutex<Vec<(u64, Arc<CntrInner>, Directions)>>,
     endpoints: Endpoints,
+    /// There are endpoints that are told of events.
+    listens: AtomicBool,
 }
 
 impl Counted {
@@ -158,6 +160,7 @@ impl Counted {
     pub fn enabled(&self, endpoint: &Arc<EpInner>) {
         let regions = self.regions();
         join(&self.endpoints, endpoint);
+        self.listens.store(true, Ordering::Relaxed);
         regions.iter().for_each(|(_, counter, _)| follow(counter, endpoint));
     }
 
@@ -166,6 +169,26 @@ impl Counted {
         let regions = self.regions();
         leave(&self.endpoints, endpoint);
         regions.iter().for_each(|(_, counter, _)| leave(&counter.endpoints, endpoint));
+    }
+
+    /// Who makes progress at one endpoint takes what others were told of as well: a program that looks at no counter of events for long
+    /// would else fill the node's room for them (`NOTIFICATIONS_MAX`), and its peers' writes and atomics wait.
+    #[inline]
+    pub fn listen(&self, but: &EpInner) {
+        if self.listens.load(Ordering::Relaxed) {
+            self.listen_for_others(but);
+        }
+    }
+
+    #[cold]
+    fn listen_for_others(&self, but: &EpInner) {
+        for endpoint in self.endpoints() {
+            if !std::ptr::eq(&raw const *endpoint, but)
+                && let Some(enabled) = endpoint.enabled.get()
+            {
+                endpoint.lock().progress(&endpoint, enabled);
+            }
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::null_mut;
 
+use super::fetching::Fetch;
 use crate::name::RawName;
 use crate::system;
 
@@ -37,6 +38,8 @@ pub(super) struct Inbox {
     controls: Box<[Control]>,
     buffers: Box<[u8]>,
     filled: usize,
+    /// Nothing was told of it.
+    plain: bool,
 }
 
 // SAFETY: the raw pointers inside point into the value's own boxes; nothing is tied to a thread.
@@ -47,8 +50,8 @@ pub(super) struct Message<'a> {
     pub(super) bytes: &'a [u8],
     /// Who sent it.
     pub(super) name: &'a RawName,
-    /// Length in bytes of each datagram in it; the last may be shorter.
-    pub(super) segment_bytes: usize,
+    /// Length in bytes of each datagram in it; the last may be shorter. `None`: nobody told, each frame says its own.
+    pub(super) segment_bytes: Option<usize>,
     /// The kernel cut off its end.
     pub(super) truncated: bool,
     /// A switch has marked it: congestion experienced.
@@ -66,6 +69,7 @@ impl Inbox {
             controls: vec![Control([0; CONTROL_BYTES]); BUFFERS].into(),
             buffers: vec![0; BUFFERS * BUFFER_BYTES].into(),
             filled: 0,
+            plain: false,
         }
     }
 
@@ -90,19 +94,34 @@ impl Inbox {
         message.msg_flags = 0;
     }
 
-    /// Fetches one message, or up to [`BUFFERS`] if `many`, without blocking, over whatever was
+    /// Fetches one message, or up to [`BUFFERS`] if it is to be [`Fetch::Many`], without blocking, over whatever was
     /// there before.
-    pub(super) fn fetch(&mut self, fd: BorrowedFd<'_>, many: bool) -> io::Result<()> {
+    #[inline]
+    pub(super) fn fetch(&mut self, fd: BorrowedFd<'_>, how: Fetch) -> io::Result<()> {
         self.filled = 0;
-        if !many {
-            self.prepare(0);
-            let header = &mut self.headers[0];
-            // SAFETY: the header points at live buffers of the lengths it names, all of them ours.
-            let length = unsafe { system::receive_message(fd, &mut header.msg_hdr)? };
-            header.msg_len = length as u32;
-            self.filled = 1;
-            return Ok(());
+        self.plain = how == Fetch::Plain;
+        match how {
+            Fetch::Plain => {
+                let buffer = &mut self.buffers[..BUFFER_BYTES];
+                let length = system::receive_from(fd, buffer, &mut self.names[0])?;
+                self.headers[0].msg_len = length as u32;
+                self.filled = 1;
+                Ok(())
+            }
+            Fetch::Told => {
+                self.prepare(0);
+                let header = &mut self.headers[0];
+                // SAFETY: the header points at live buffers of the lengths it names, all of them ours.
+                let length = unsafe { system::receive_message(fd, &mut header.msg_hdr)? };
+                header.msg_len = length as u32;
+                self.filled = 1;
+                Ok(())
+            }
+            Fetch::Many => self.fetch_many(fd),
         }
+    }
+
+    fn fetch_many(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
         for index in 0..BUFFERS {
             self.prepare(index);
         }
@@ -128,10 +147,15 @@ impl Inbox {
         let header = &self.headers[index];
         let length = (header.msg_len as usize).min(BUFFER_BYTES);
         let bytes = &self.buffers[index * BUFFER_BYTES..][..length];
+        let name = &self.names[index];
+        if self.plain {
+            let (truncated, marked) = (false, false);
+            return Some(Message { bytes, name, segment_bytes: None, truncated, marked });
+        }
         let Told { merged_bytes, marked } = self.told(index);
-        let segment_bytes = merged_bytes.unwrap_or(length).max(1);
+        let segment_bytes = Some(merged_bytes.unwrap_or(length).max(1));
         let truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
-        Some(Message { bytes, name: &self.names[index], segment_bytes, truncated, marked })
+        Some(Message { bytes, name, segment_bytes, truncated, marked })
     }
 
     #[inline]

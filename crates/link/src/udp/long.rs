@@ -22,7 +22,6 @@ use emp_wire::{Flags, HEADER_BYTES, Header, KIND_OFFSET, Kind, LONG_FRAME_BYTES}
 
 use super::copy_or_splice::{By, Costs, Shape};
 use super::past_ip::{NO_ROOM_SENDS, Sent};
-use super::send_only::SendOnly;
 use super::splice::{self, Pipe};
 use super::splice_test::splicing_works;
 use super::{DOUBTS_MAX, RETRY_SEGMENTS_SENDS, SEGMENTS_MAX, UdpLink, send};
@@ -41,8 +40,6 @@ pub(super) struct Long {
     segment_bytes: usize,
     /// `None`: payload is copied.
     pub(super) pipe: Option<Pipe>,
-    /// Spliced frames leave by these. `None`: they cannot be had.
-    pub(super) send_only: Option<SendOnly>,
     /// What frames cost either way.
     pub(super) costs: Costs,
     /// Whether pages can be spliced was found out.
@@ -59,21 +56,14 @@ pub(super) struct Long {
 
 impl Long {
     /// For a link that segments, or does not, with other frames of up to `frame_bytes_max` bytes. Long ones are cut into datagrams of
-    /// at most `segment_bytes`. It is bound to `local`.
-    pub(super) fn new(
-        frame_bytes_max: usize,
-        segment_bytes: usize,
-        segments: bool,
-        local: SocketAddr,
-    ) -> Self {
+    /// at most `segment_bytes`.
+    pub(super) fn new(frame_bytes_max: usize, segment_bytes: usize, segments: bool) -> Self {
         let longer = frame_bytes_max < LONG_FRAME_BYTES;
         let most = if segments && longer && enough(frame_bytes_max) { LONG_FRAME_BYTES } else { 0 };
-        let send_only = if most > 0 { SendOnly::open(local).ok() } else { None };
         Self {
             most,
             segment_bytes,
             pipe: None,
-            send_only,
             costs: Costs::new(),
             tried: false,
             resting: 0,
@@ -87,7 +77,7 @@ impl Long {
     pub(super) fn try_splicing(&mut self) {
         if !self.tried && self.most > 0 {
             self.tried = true;
-            let able = self.send_only.is_some() && splicing_works();
+            let able = splicing_works();
             self.pipe = if able { Pipe::open().ok() } else { None };
         }
     }
@@ -137,10 +127,7 @@ impl Long {
     }
 
     /// A frame was not spliced.
-    fn renew(&mut self, error: &io::Error) {
-        // An address that is gone, or another way to the peer: what the socket was made for is true no more.
-        let stale = matches!(error.raw_os_error(), Some(libc::EINVAL)) || is_told_of_peer(error);
-        self.send_only.as_mut().filter(|_| stale).into_iter().for_each(SendOnly::forget);
+    fn renew(&mut self) {
         self.pipe = Pipe::open().ok();
         self.copied = self.pipe.is_none().then_some(0);
     }
@@ -190,7 +177,7 @@ impl UdpLink {
         let taken = match by {
             By::Copy => self.copy_long(to, frame, bytes, Some(segment)),
             By::Splice => match self.splice_long(to, parts, segment) {
-                Ok(true) => self.sent_long(bytes),
+                Ok(true) => self.sent_lone(bytes),
                 Ok(false) => return self.copy_long(to, frame, bytes, Some(segment)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     // That is found out late, with the pages in the pipe: of the next ones it is by the call that copies.
@@ -257,7 +244,7 @@ impl UdpLink {
         if segment.is_some() {
             self.trust_segments();
         }
-        self.sent_long(bytes)
+        self.sent_lone(bytes)
     }
 
     /// Sends a frame, as [`splice::split`], with its payload spliced. False: that cannot be done to there.
@@ -267,26 +254,23 @@ impl UdpLink {
         parts: (&[IoSlice<'_>], &[IoSlice<'_>]),
         segment: u16,
     ) -> io::Result<bool> {
-        let Long { pipe: Some(pipe), send_only: Some(send_only), .. } = &mut self.long else {
+        let (Some(pipe), Some(send_only)) = (&mut self.long.pipe, &mut self.send_only) else {
             return Ok(false);
         };
-        let link = (self.socket.as_fd(), self.local);
-        let Some(socket) = send_only.aim(link, to, segment) else { return Ok(false) };
+        let own = (self.socket.as_fd(), self.local);
+        let Some(socket) = send_only.aim(own, to, segment) else { return Ok(false) };
         self.counts.send_calls += 2;
         if let Err(error) = pipe.send(socket, parts) {
-            self.long.renew(&error);
+            // An address that is gone, or another way to the peer: what the socket was made for is true no more.
+            if error.raw_os_error() == Some(libc::EINVAL) || is_told_of_peer(&error) {
+                send_only.forget();
+            }
+            self.long.renew();
             return Err(error);
         }
         self.long.doubts = 0;
         self.trust_segments();
         Ok(true)
-    }
-
-    /// Counts a long frame that has left: it was taken.
-    fn sent_long(&mut self, bytes: usize) -> bool {
-        self.counts.frames_sent += 1;
-        self.counts.bytes_sent += bytes as u64;
-        true
     }
 }
 

@@ -4,17 +4,16 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use emp_wire::{HEADER_BYTES, LinkAddress};
 
+use super::fetching::{FETCH_MANY_BELOW_BYTES, own_bytes};
+use super::inbox::Message;
 use super::long::{first_frame, long_bytes};
 use super::scatter::{Fetched, PLACED_MAX, Seen};
-use super::{FETCH_MANY_BELOW_BYTES, OFFERS_MAX, UdpLink};
+use super::{OFFERS_MAX, UdpLink};
 use crate::{FrameSink, LinkStatistics, is_for, stamps};
 
 /// Frames that are looked at first after one that came instead of another: where two peers take turns, or a peer's messages do, each
 /// would be copied once more.
 pub(super) const LOOKS_AFTER_MISS: u32 = 16;
-
-/// Short datagrams in a row after which a call fetches several: a lone frame is followed by nothing.
-const MANY_AFTER: u32 = 2;
 
 impl UdpLink {
     /// True if the inbox holds something that was not handed up yet.
@@ -23,20 +22,23 @@ impl UdpLink {
     }
 
     /// Refills the inbox. False if nothing was there.
+    #[inline]
     pub(super) fn fetch(&mut self) -> bool {
         self.counts.receive_calls += 1;
         self.next = (0, 0);
-        let many = self.short_fetches >= MANY_AFTER;
-        match self.inbox.fetch(self.socket.as_fd(), many) {
+        match self.inbox.fetch(self.socket.as_fd(), self.fetching.next()) {
             Ok(()) => {
-                let first = self.inbox.message(0);
-                let short = first.is_some_and(|first| first.bytes.len() < FETCH_MANY_BELOW_BYTES);
-                self.short_fetches = if short { self.short_fetches.saturating_add(1) } else { 0 };
-                self.after_long = !short;
+                let alone = self.inbox.filled() == 1;
+                if let Some(Message { bytes, segment_bytes, marked, .. }) = self.inbox.message(0) {
+                    let whole = own_bytes(bytes) == Some(bytes.len())
+                        && segment_bytes.is_none_or(|segment_bytes| segment_bytes == bytes.len());
+                    let full = bytes.len() >= self.capabilities.frame_bytes_max;
+                    self.fetching.found(bytes.len(), alone && whole && !full && !marked);
+                }
                 true
             }
             Err(error) => {
-                self.short_fetches = 0;
+                self.fetching.found_nothing();
                 if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) {
                     self.counts.system_errors += 1;
                 }
@@ -61,7 +63,13 @@ impl UdpLink {
                 self.next = (self.next.0 + 1, 0);
                 continue;
             };
-            let frame_bytes = message.segment_bytes;
+            let Some(frame_bytes) = message.segment_bytes else {
+                handed += self.hand_up_plain(budget - handed, &from, sink);
+                if self.holds_frames() {
+                    break;
+                }
+                continue;
+            };
             let mut offers = OFFERS_MAX;
             while self.next.1 < message.bytes.len() && handed < budget {
                 let rest = &message.bytes[self.next.1..];
@@ -102,6 +110,44 @@ impl UdpLink {
                 break;
             }
             self.next = (self.next.0 + 1, 0);
+        }
+        handed
+    }
+
+    /// The same of what was fetched of which nothing was told: frames that lie one behind the other, in one datagram or several that were merged.
+    fn hand_up_plain(
+        &mut self,
+        budget: usize,
+        from: &LinkAddress,
+        sink: &mut dyn FrameSink,
+    ) -> usize {
+        let mut handed = 0;
+        while let Some(message) = self.inbox.message(self.next.0)
+            && handed < budget
+        {
+            let rest = &message.bytes[self.next.1..];
+            let own = own_bytes(rest);
+            let first = self.next.1 == 0;
+            // What is no frame is for whoever counts such: of its own, or what a link pads a frame with. Were datagrams like that merged, the next
+            // ones are found when they are sent again, as from now on it is told where each begins.
+            if own.is_none() {
+                self.fetching.must_be_told();
+            }
+            let frame = &rest[..own.unwrap_or(rest.len())];
+            self.next.1 += frame.len();
+            if own.is_none() && !first {
+                self.counts.receive_lost += u64::from(rest.iter().any(|byte| *byte != 0));
+            } else if is_for(frame, self.node_tag) {
+                self.counts.frames_received += 1;
+                self.counts.bytes_received += frame.len() as u64;
+                handed += 1;
+                sink.frame(frame, from);
+            } else {
+                self.counts.not_for_us += 1;
+            }
+            if self.next.1 >= message.bytes.len() {
+                self.next = (self.next.0 + 1, 0);
+            }
         }
         handed
     }
@@ -168,7 +214,7 @@ impl UdpLink {
                 return Some(Looked::Handed(0));
             }
         };
-        self.after_long = got.bytes >= FETCH_MANY_BELOW_BYTES;
+        self.fetching.after_long = got.bytes >= FETCH_MANY_BELOW_BYTES;
         if got.as_seen {
             self.counts.frames_received += frames as u64;
             self.counts.bytes_received += placed_bytes as u64;
@@ -235,3 +281,6 @@ fn hand_up_all(
     }
     handed
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,9 +6,7 @@ use std::os::fd::AsFd;
 
 use emp_wire::LinkAddress;
 
-use super::{
-    BATCH_MAX, COPY_BYTES_MAX, DOUBTS_MAX, PARTS_MAX, RETRY_SEGMENTS_SENDS, UdpLink, train,
-};
+use super::{BATCH_MAX, DOUBTS_MAX, PARTS_MAX, RETRY_SEGMENTS_SENDS, UdpLink, train};
 use crate::failure::SendFailure;
 use crate::gather::{Filling, Gather};
 use crate::name::SocketName;
@@ -42,24 +40,39 @@ impl UdpLink {
         }
     }
 
-    /// Sends a small frame as one contiguous piece. True if it was taken.
+    /// Sends a frame that fits a datagram and has nothing to leave with: by the socket of its peer, or else by the link's. True if it was taken.
     #[inline]
-    pub(super) fn send_copied(&mut self, to: SocketAddr, frame: &TxFrame<'_>) -> bool {
-        let mut bytes = [0; COPY_BYTES_MAX];
-        let mut length = 0;
-        for part in frame.parts {
-            bytes[length..length + part.len()].copy_from_slice(part);
-            length += part.len();
+    pub(super) fn send_lone(&mut self, to: SocketAddr, frame: &TxFrame<'_>, bytes: usize) -> bool {
+        let copied = self.copied(frame, bytes);
+        let own = (self.socket.as_fd(), self.local);
+        if let Some(leads) = self.send_only.as_mut().and_then(|all| all.lead(own, to, bytes)) {
+            self.counts.send_calls += 1;
+            let sent = if copied {
+                system::send(leads, &self.copy[..bytes])
+            } else {
+                let mut filling = self.gather.fill();
+                filling.begin();
+                filling.parts(frame.parts);
+                filling.send(leads, 0)
+            };
+            match sent.map_err(|error| SendFailure::of(&error)) {
+                Ok(_) => return self.sent_lone(bytes),
+                Err(SendFailure::Full) => {
+                    self.counts.send_full += 1;
+                    return false;
+                }
+                // What it means is asked by the link's own socket.
+                Err(_) => self.send_only.iter_mut().for_each(|all| all.fail(to)),
+            }
+        }
+        if !copied {
+            return self.send_trains(std::slice::from_ref(frame)).0 == 1;
         }
         let name = SocketName::of(to);
         loop {
             self.counts.send_calls += 1;
-            match system::send_to(self.socket.as_fd(), &bytes[..length], &name) {
-                Ok(_) => {
-                    self.counts.frames_sent += 1;
-                    self.counts.bytes_sent += length as u64;
-                    return true;
-                }
+            match system::send_to(self.socket.as_fd(), &self.copy[..bytes], &name) {
+                Ok(_) => return self.sent_lone(bytes),
                 Err(error) => match self.judge(&error, 1) {
                     SendFailure::Again => {}
                     SendFailure::Full => return false,
@@ -67,6 +80,26 @@ impl UdpLink {
                 },
             }
         }
+    }
+
+    /// Puts the parts of a frame together if it is short. True if they are.
+    #[inline]
+    fn copied(&mut self, frame: &TxFrame<'_>, bytes: usize) -> bool {
+        let Some(mut room) = self.copy.get_mut(..bytes) else { return false };
+        for part in frame.parts {
+            let (place, rest) = room.split_at_mut(part.len());
+            place.copy_from_slice(part);
+            room = rest;
+        }
+        true
+    }
+
+    /// Counts a frame that has left: it was taken.
+    #[inline]
+    pub(super) fn sent_lone(&mut self, bytes: usize) -> bool {
+        self.counts.frames_sent += 1;
+        self.counts.bytes_sent += bytes as u64;
+        true
     }
 
     /// Gathers the frames at the front of `batch` into trains and sends them, as far as they fit

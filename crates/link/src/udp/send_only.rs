@@ -1,14 +1,16 @@
-//! Sockets that only send, each connected to whoever long frames go to: pages are spliced into a datagram of a socket, and only a
-//! connected one knows where that goes.
+//! Sockets that only send, each connected to a peer that frames go to: the kernel keeps the way there with the socket and does not look it up for
+//! each frame (a third of a microsecond), and pages are spliced into a datagram of a socket that knows where that goes.
 //!
 //! They have the link's port, so that peers see one sender. Nothing may arrive at them, as the kernel prefers a connected socket to the link's:
 //! each is bound to a multicast address that nobody joins, and yet sends from an address of this machine. The kernel takes that from the
-//! first connection and keeps it, so a socket is first connected to the address that it is to send from.
+//! first connection and keeps it ([`from`]). For the same reason the kernel tells none of them of a peer that refuses what it is sent: it takes the link's own socket for the sender.
+//!
+//! There are few: a peer gets one when it is sent to often, and whoever is not sent to gives it up. All others are reached by the link's socket.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::open::settle_sending;
 use crate::name::SocketName;
@@ -18,14 +20,27 @@ use crate::system;
 const NOWHERE_V4: Ipv4Addr = Ipv4Addr::new(239, 192, 136, 181);
 const NOWHERE_V6: Ipv6Addr = Ipv6Addr::new(0xFF18, 0, 0, 0, 0, 0, 0, 0x88B5);
 
-/// Addresses of this machine that are sent from at a time: a cable to each of eight neighbours. With a ninth all are opened anew.
-const SOURCES_MAX: usize = 8;
+/// Peers that have a socket at a time: more than programs exchange small messages with in one phase, and few descriptors of the 1024 that a process
+/// has by default.
+const SOCKETS_MAX: usize = 16;
 
-/// How long the kernel's choice of the address that it sends from is taken for true.
+/// Frames to a peer after which it gets a socket: opening one takes eight calls, 5 to 8 µs, which as many frames give back.
+const FRAMES_BEFORE: i32 = 16;
+
+/// A peer takes the socket of another that none of the last so many frames went to: of sixteen that are sent to in turn each is seen every 16.
+const IDLE_FRAMES: u64 = 256;
+
+/// Frames to a peer for which no socket could be opened before that is tried again: it costs some calls in so many.
+const FRAMES_AFTER_FAILURE: i32 = 1024;
+
+/// Frames that fit a datagram after which a socket that cuts what is longer does so no more: while it does, the kernel puts each together out of pages.
+const SHORT_IN_A_ROW: u8 = 8;
+
+/// How long the kernel's choice of the address that it sends from is taken for true, where the link is on all of them.
 const FRESH: Duration = Duration::from_millis(200);
 
-/// Peers of which that is remembered, each in the place that its address names.
-const PEERS: usize = 64;
+/// Peers that are counted, and places that are remembered, each where its address says.
+const PLACES: usize = 64;
 
 /// `SO_NETNS_COOKIE` (since Linux 5.14): which network namespace a socket is in.
 const SO_NETNS_COOKIE: libc::c_int = 71;
@@ -62,106 +77,227 @@ fn socket_like(local: SocketAddr) -> io::Result<OwnedFd> {
 
 /// A socket, and where it leads now.
 struct Aimed {
+    to: SocketAddr,
     source: SocketAddr,
     socket: OwnedFd,
-    to: SocketAddr,
+    /// Bytes of the datagrams that it cuts what it sends into; 0: it does not.
     segment: u16,
-}
-
-/// Which socket leads to a peer, as the kernel knew it a moment ago.
-#[derive(Clone, Copy)]
-struct Known {
-    peer: SocketAddr,
-    asked: Instant,
-    /// Its place. `None`: there is none.
-    at: Option<usize>,
+    /// Frames in a row that were not to be cut.
+    short: u8,
+    /// When the kernel was last asked which address it would send from.
+    asked: Duration,
+    /// Frames of all these sockets when it was last used.
+    used: u64,
 }
 
 /// The sockets of a link.
 pub(super) struct SendOnly {
     sockets: Vec<Aimed>,
-    probe: Probe,
-    known: Box<[Option<Known>; PEERS]>,
+    /// `None`: the link has one address, from which all leaves.
+    probe: Option<Probe>,
+    /// Where in `sockets` those are that were used last, by the places of their peers.
+    last: [u8; PLACES],
+    /// Peers without a socket, and frames to them; less than none: it could not be had.
+    others: Box<[Option<(SocketAddr, i32)>; PLACES]>,
+    /// Frames to peers with and without.
+    frames: u64,
 }
+
+/// The link's own socket, and the address that it is bound to.
+pub(super) type Own<'a> = (BorrowedFd<'a>, SocketAddr);
 
 impl SendOnly {
     /// For a link that is bound there. To be called in the link's network namespace.
     pub(super) fn open(local: SocketAddr) -> io::Result<Self> {
-        Ok(Self { sockets: Vec::new(), probe: Probe::open(local)?, known: Box::new([None; PEERS]) })
+        let probe = if local.ip().is_unspecified() { Some(Probe::open(local)?) } else { None };
+        let others = Box::new([None; PLACES]);
+        Ok(Self { sockets: Vec::new(), probe, last: [0; PLACES], others, frames: 0 })
+    }
+
+    /// The socket that leads to a peer, if it has one or is sent to often enough to get it, for a frame of so many bytes that fits a datagram.
+    #[inline]
+    pub(super) fn lead(
+        &mut self,
+        own: Own<'_>,
+        to: SocketAddr,
+        bytes: usize,
+    ) -> Option<BorrowedFd<'_>> {
+        let at = match self.known(to) {
+            Some(at) => at,
+            None => self.find(own, to, false)?,
+        };
+        let aimed = &mut self.sockets[at];
+        if aimed.segment != 0 && !aimed.takes_whole(bytes) {
+            return None;
+        }
+        Some(aimed.socket.as_fd())
     }
 
     /// The socket that leads to a peer from now on, in datagrams of `segment` bytes. `None`: what goes there has to be copied.
     pub(super) fn aim(
         &mut self,
-        (link, local): (BorrowedFd<'_>, SocketAddr),
+        own: Own<'_>,
         to: SocketAddr,
         segment: u16,
     ) -> Option<BorrowedFd<'_>> {
-        let at = self.socket_for((link, local), to)?;
+        let at = match self.known(to) {
+            Some(at) => at,
+            None => self.find(own, to, true)?,
+        };
         let aimed = &mut self.sockets[at];
-        let fd = aimed.socket.as_fd();
-        if aimed.to != to {
-            system::connect(fd, &SocketName::of(to)).ok()?;
-            aimed.to = to;
-        }
-        if aimed.segment != segment {
-            let bytes = libc::c_int::from(segment);
-            system::set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, &bytes).ok()?;
-            aimed.segment = segment;
-        }
-        Some(fd)
+        aimed.short = 0;
+        aimed.cut_into(segment)?;
+        Some(aimed.socket.as_fd())
     }
 
-    /// Sockets are opened anew when they are needed: an address may have gone, or another have come in its place.
+    /// What a peer's socket was sent did not leave: it is closed, and the peer gets another as if it had had none.
+    #[cold]
+    pub(super) fn fail(&mut self, to: SocketAddr) {
+        self.sockets.retain(|aimed| aimed.to != to);
+    }
+
+    /// The peers' sockets.
+    #[cfg(test)]
+    pub(super) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().map(|aimed| aimed.socket.as_fd())
+    }
+
+    /// The sockets are opened anew when they are needed: an address may have gone, or another have come in its place.
     #[cold]
     pub(super) fn forget(&mut self) {
         self.sockets.clear();
-        self.known.fill(None);
     }
 
-    fn socket_for(
-        &mut self,
-        (link, local): (BorrowedFd<'_>, SocketAddr),
-        to: SocketAddr,
-    ) -> Option<usize> {
-        let place = match to.ip() {
-            IpAddr::V4(ip) => ip.octets()[3],
-            IpAddr::V6(ip) => ip.octets()[15],
-        };
-        let known = usize::from(place) % PEERS;
-        let now = Instant::now();
-        if let Some(known) = self.known[known]
-            && known.peer == to
-            && now < known.asked + FRESH
-        {
-            return known.at;
-        }
-        let at = self.find_socket((link, local), to).ok();
-        self.known[known] = Some(Known { peer: to, asked: now, at });
-        at
+    /// The place of a peer's socket, if it has one and is known where to find it.
+    #[inline]
+    fn known(&mut self, to: SocketAddr) -> Option<usize> {
+        self.frames += 1;
+        let at = usize::from(self.last[place_of(to)]);
+        let aimed = self.sockets.get_mut(at).filter(|aimed| aimed.to == to)?;
+        let fresh = self.probe.is_none() || system::coarse_time() < aimed.asked + FRESH;
+        aimed.used = self.frames;
+        fresh.then_some(at)
     }
 
+    /// Finds the peer's socket, or opens one if it is to have it `now` or is sent to often.
     #[cold]
-    fn find_socket(
-        &mut self,
-        (link, local): (BorrowedFd<'_>, SocketAddr),
-        to: SocketAddr,
-    ) -> io::Result<usize> {
-        let mut source = local;
-        if local.ip().is_unspecified() {
-            source = self.probe.source(to)?;
-            source.set_port(local.port());
+    fn find(&mut self, own: Own<'_>, to: SocketAddr, now: bool) -> Option<usize> {
+        let place = place_of(to);
+        let at = self.sockets.iter().position(|aimed| aimed.to == to);
+        if at.is_none() && !self.is_due(place, to, now) {
+            return None;
         }
-        if let Some(at) = self.sockets.iter().position(|aimed| aimed.source == source) {
-            return Ok(at);
+        let opened = self.open_to(own, to, at, now);
+        if let Ok(Some(at)) = opened {
+            self.last[place] = at as u8;
+            self.sockets[at].used = self.frames;
+            return Some(at);
         }
-        if self.sockets.len() >= SOURCES_MAX {
-            self.forget();
-        }
-        let socket = from(source, (link, local))?;
-        self.sockets.push(Aimed { source, socket, to: source, segment: 0 });
-        Ok(self.sockets.len() - 1)
+        self.fail(to);
+        self.others[place] = opened.is_err().then_some((to, -FRAMES_AFTER_FAILURE));
+        None
     }
+
+    /// True if a peer without a socket is to get one: this frame counts.
+    fn is_due(&mut self, place: usize, to: SocketAddr, now: bool) -> bool {
+        let frames = match &mut self.others[place] {
+            Some((peer, frames)) if *peer == to => {
+                *frames += 1;
+                *frames
+            }
+            // Another one's place goes to whoever is sent to more.
+            Some((_, frames)) if *frames > 0 => {
+                *frames -= 1;
+                0
+            }
+            free => {
+                *free = Some((to, 1));
+                1
+            }
+        };
+        frames >= if now { 0 } else { FRAMES_BEFORE }
+    }
+
+    /// Makes a socket lead to a peer: the one at this place if that is still right, a new one, or that of another peer, if all are taken. `None`:
+    /// none is idle.
+    fn open_to(
+        &mut self,
+        own: Own<'_>,
+        to: SocketAddr,
+        at: Option<usize>,
+        now: bool,
+    ) -> io::Result<Option<usize>> {
+        let asked = system::coarse_time();
+        let mut source = own.1;
+        if let Some(probe) = &self.probe {
+            source = probe.source(to)?;
+            source.set_port(own.1.port());
+        }
+        if let Some(at) = at.filter(|at| self.sockets[*at].source == source) {
+            self.sockets[at].asked = asked;
+            return Ok(Some(at));
+        }
+        let place = at.or_else(|| {
+            let idlest = || (0..self.sockets.len()).min_by_key(|at| self.sockets[*at].used);
+            (self.sockets.len() >= SOCKETS_MAX).then(idlest).flatten()
+        });
+        if let Some(taken) = place.filter(|taken| at != Some(*taken)).map(|at| &self.sockets[at])
+            && !now
+            && self.frames - taken.used < IDLE_FRAMES
+        {
+            return Ok(None);
+        }
+        match place.map(|at| &mut self.sockets[at]) {
+            Some(aimed) if aimed.source == source => {
+                system::connect(aimed.socket.as_fd(), &SocketName::of(to))?;
+                (aimed.to, aimed.asked) = (to, asked);
+            }
+            taken => {
+                let socket = from(source, own)?;
+                system::connect(socket.as_fd(), &SocketName::of(to))?;
+                let used = self.frames;
+                let new = Aimed { to, source, socket, segment: 0, short: 0, asked, used };
+                match taken {
+                    Some(aimed) => *aimed = new,
+                    None => self.sockets.push(new),
+                }
+            }
+        }
+        Ok(Some(place.unwrap_or(self.sockets.len() - 1)))
+    }
+}
+
+impl Aimed {
+    /// What is longer than `segment` bytes is cut from now on; 0: nothing is.
+    fn cut_into(&mut self, segment: u16) -> Option<()> {
+        if self.segment != segment {
+            let (fd, bytes) = (self.socket.as_fd(), libc::c_int::from(segment));
+            system::set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, &bytes).ok()?;
+            self.segment = segment;
+        }
+        Some(())
+    }
+
+    /// True if it leaves a frame of so many bytes whole, though it cuts what is longer.
+    #[cold]
+    fn takes_whole(&mut self, bytes: usize) -> bool {
+        self.short = self.short.saturating_add(1);
+        if self.short >= SHORT_IN_A_ROW {
+            return self.cut_into(0).is_some();
+        }
+        bytes <= self.segment.into()
+    }
+}
+
+/// Where a peer is counted, and its socket remembered.
+#[inline]
+fn place_of(to: SocketAddr) -> usize {
+    let last = match to.ip() {
+        IpAddr::V4(ip) => ip.octets()[3],
+        IpAddr::V6(ip) => ip.octets()[15],
+    };
+    // Several nodes of one machine have ports of their own.
+    usize::from(to.port().wrapping_add(last.into())) % PLACES
 }
 
 /// A socket that sends from there, and receives nothing.
@@ -194,7 +330,20 @@ fn from(source: SocketAddr, (link, local): (BorrowedFd<'_>, SocketAddr)) -> io::
     shares(0)?;
     bound?;
     settle_sending(fd, &source)?;
-    system::connect(fd, &SocketName::of(source))?;
+    let first = match source.ip() {
+        // Not itself: the kernel reaches a second address of a subnet from the first. What goes to many leaves from where it is told to.
+        IpAddr::V4(ip) => {
+            let leaves = libc::ip_mreqn {
+                imr_multiaddr: libc::in_addr { s_addr: 0 },
+                imr_address: libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) },
+                imr_ifindex: 0,
+            };
+            system::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &leaves)?;
+            name
+        }
+        IpAddr::V6(_) => SocketName::of(source),
+    };
+    system::connect(fd, &first)?;
     Ok(socket)
 }
 

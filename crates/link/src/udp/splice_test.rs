@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use emp_wire::HEADER_BYTES;
 
+use super::fetching::Fetch;
 use super::inbox::Inbox;
 use super::splice::{PAGE_BYTES, Pipe};
 use crate::name::SocketName;
@@ -52,7 +53,7 @@ fn ends() -> io::Result<Ends> {
     system::connect(from.as_fd(), &SocketName::of(name))?;
     system::send(from.as_fd(), &[0])?;
     system::poll(to.as_fd(), Some(PATIENCE));
-    Inbox::new().fetch(to.as_fd(), false)?;
+    Inbox::new().fetch(to.as_fd(), Fetch::Told)?;
     let bytes = libc::c_int::from(SEGMENT_BYTES);
     system::set_option(from.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, &bytes)?;
     system::set_option(to.as_fd(), libc::SOL_UDP, libc::UDP_GRO, &1)?;
@@ -71,10 +72,12 @@ fn arrives((from, to): &Ends) -> io::Result<bool> {
         return Ok(false);
     }
     let mut inbox = Inbox::new();
-    inbox.fetch(to.as_fd(), false)?;
+    inbox.fetch(to.as_fd(), Fetch::Told)?;
     let whole = [&head[0][..], &payload[0][..]].concat();
     Ok(inbox.message(0).is_some_and(|got| {
-        got.bytes == whole && got.segment_bytes == usize::from(SEGMENT_BYTES) && !got.truncated
+        got.bytes == whole
+            && got.segment_bytes == Some(usize::from(SEGMENT_BYTES))
+            && !got.truncated
     }))
 }
 

@@ -12,7 +12,7 @@ use emp_host::PageBuffer;
 use emp_link::{Link, TxFrame};
 use emp_wire::{HEADER_BYTES, LinkAddress};
 
-use super::raw_frame::{HEAD_BYTES, Head, Kind};
+use super::raw_frame::{Head, Kind};
 use super::raw_long::{Long, Slots, Taker};
 use super::raw_memory::{NOTE, RawMemory};
 use super::{Role, Subject, memory};
@@ -60,8 +60,7 @@ impl Raw {
         frame_bytes_max: usize,
         long_frame_bytes: usize,
     ) -> Self {
-        // EMP's header is a little longer than ours. Equal payloads make equal frame counts.
-        let payload = frame_bytes_max - HEADER_BYTES.max(HEAD_BYTES);
+        let payload = frame_bytes_max - HEADER_BYTES;
         Self {
             memory: RawMemory(link.peer_memory()),
             link,
@@ -95,7 +94,7 @@ impl Raw {
 
     /// Sends a frame without payload.
     pub(super) fn say(&mut self, kind: Kind, sequence: u32, index: u32) {
-        let head = Head { kind, job: self.job, tag: self.tag, sequence, index }.emit();
+        let head = Head { kind, job: self.job, tag: self.tag, sequence, index }.emit(0);
         // Not taken is like lost: whoever says something important says it again.
         self.link.send(&[TxFrame { to: self.to, parts: &[IoSlice::new(&head)] }]);
     }
@@ -115,21 +114,19 @@ impl Raw {
             let start = (at % per_message) as usize * payload;
             &self.out[start..size.min(start + payload)]
         };
-        // A short head is the end of a long one.
-        let skipped = if payload > self.payload { 0 } else { HEADER_BYTES - HEAD_BYTES };
         let head = |at: u64| {
             let (sequence, index) = name(at);
             let head = Head { kind, job: self.job, tag: self.tag, sequence, index };
-            head.emit_long(part(at).len())
+            head.emit(part(at).len())
         };
         if count == 1 {
             let head = head(first);
-            let parts = [IoSlice::new(&head[skipped..]), IoSlice::new(part(first))];
+            let parts = [IoSlice::new(&head), IoSlice::new(part(first))];
             return self.link.send(&[TxFrame { to: self.to, parts: &parts }]);
         }
         let heads: [_; BATCH] = std::array::from_fn(|i| head(first + i as u64));
         let parts: [_; BATCH] = std::array::from_fn(|i| {
-            [IoSlice::new(&heads[i][skipped..]), IoSlice::new(part(first + i as u64))]
+            [IoSlice::new(&heads[i]), IoSlice::new(part(first + i as u64))]
         });
         let batch: [_; BATCH] =
             std::array::from_fn(|i| TxFrame { to: self.to, parts: &parts[i][..] });
@@ -140,7 +137,7 @@ impl Raw {
         let mut patience = Patience::default();
         if let Some(note) = self.memory.note(&self.to, &self.out[..size]) {
             let head = Head { kind, job: self.job, tag: self.tag, sequence: number, index: NOTE };
-            let head = head.emit();
+            let head = head.emit(note.len());
             let parts = [IoSlice::new(&head), IoSlice::new(&note)];
             while self.link.send(&[TxFrame { to: self.to, parts: &parts }]) == 0 {
                 patience.idle()?;

@@ -2,11 +2,12 @@
 
 use emp_wire::{DESTINATION_TAG_OFFSET, HEADER_BYTES, Kind as WireKind, VERSION};
 
-/// Bytes of the head. It reaches past the destination tag, which the link's filter looks at, and no further than needed.
-pub const HEAD_BYTES: usize = 16;
+/// Where our own fields begin, behind those that links look at: what it is, its length and destination tag.
+const OWN_OFFSET: usize = HEADER_BYTES - OWN_BYTES;
+const OWN_BYTES: usize = 12;
 
-/// First byte of a long frame: as EMP's that carry data, since links go by the length in such a header.
-const LONG_FIRST: u8 = VERSION << 5 | WireKind::Data as u8;
+/// First byte of a frame: as EMP's that carry data, since links go by the length in such a header.
+const FIRST: u8 = VERSION << 5 | WireKind::Data as u8;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,42 +52,28 @@ pub struct Head {
 }
 
 impl Head {
-    /// The bytes.
+    /// The bytes in front of so many of payload. They are as many as EMP's common header has, and what a link looks at is where that has it.
     #[inline]
-    pub fn emit(&self) -> [u8; HEAD_BYTES] {
-        let mut bytes = [0; HEAD_BYTES];
-        bytes[1] = self.kind as u8;
-        bytes[2..4].copy_from_slice(&self.job.to_be_bytes());
-        bytes[DESTINATION_TAG_OFFSET..6].copy_from_slice(&self.tag.to_be_bytes());
-        bytes[8..12].copy_from_slice(&self.sequence.to_be_bytes());
-        bytes[12..].copy_from_slice(&self.index.to_be_bytes());
-        bytes
-    }
-
-    /// The bytes in front of a frame that may be longer than a link's usual ones: what the link looks at is where EMP has it.
-    #[inline]
-    pub fn emit_long(&self, payload_bytes: usize) -> [u8; HEADER_BYTES] {
+    pub fn emit(&self, payload_bytes: usize) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
-        bytes[0] = LONG_FIRST;
+        bytes[0] = FIRST;
         bytes[2..4].copy_from_slice(&(payload_bytes as u16).to_be_bytes());
-        bytes[DESTINATION_TAG_OFFSET..6].copy_from_slice(&self.tag.to_be_bytes());
-        bytes[HEADER_BYTES - HEAD_BYTES..].copy_from_slice(&self.emit());
+        bytes[DESTINATION_TAG_OFFSET..][..2].copy_from_slice(&self.tag.to_be_bytes());
+        let own = &mut bytes[OWN_OFFSET..];
+        own[..2].copy_from_slice(&self.job.to_be_bytes());
+        own[2] = self.kind as u8;
+        own[4..8].copy_from_slice(&self.sequence.to_be_bytes());
+        own[8..].copy_from_slice(&self.index.to_be_bytes());
         bytes
     }
 
     /// Reads a frame. `None` if it is none of ours.
     #[inline]
     pub fn parse(frame: &[u8]) -> Option<(Self, &[u8])> {
-        if frame.first() == Some(&LONG_FIRST) {
-            return Self::parse_short(frame.get(HEADER_BYTES - HEAD_BYTES..)?);
-        }
-        Self::parse_short(frame)
-    }
-
-    #[inline]
-    fn parse_short(frame: &[u8]) -> Option<(Self, &[u8])> {
-        let (head, payload) = frame.split_first_chunk::<HEAD_BYTES>()?;
-        let [zero, kind, j0, j1, t0, t1, _, _, s0, s1, s2, s3, i0, i1, i2, i3] = *head;
+        let (head, payload) = frame.split_first_chunk::<HEADER_BYTES>()?;
+        let [first, _, _, _, t0, t1, ..] = *head;
+        let own = head[OWN_OFFSET..].first_chunk::<OWN_BYTES>()?;
+        let [j0, j1, kind, _, s0, s1, s2, s3, i0, i1, i2, i3] = *own;
         let kind = match kind {
             1 => Kind::Ping,
             2 => Kind::Pong,
@@ -104,7 +91,7 @@ impl Head {
             sequence: u32::from_be_bytes([s0, s1, s2, s3]),
             index: u32::from_be_bytes([i0, i1, i2, i3]),
         };
-        (zero == 0).then_some((parsed, payload))
+        (first == FIRST).then_some((parsed, payload))
     }
 }
 
@@ -118,13 +105,11 @@ mod tests {
             [Kind::Ping, Kind::Pong, Kind::Data, Kind::Ack, Kind::Fin, Kind::FinAck, Kind::Try]
         {
             let head = Head { kind, job: 7, tag: 0xabcd, sequence: 1 << 30, index: 9 };
-            let frame = [&head.emit()[..], b"payload"].concat();
-            assert_eq!(Head::parse(&frame), Some((head, &b"payload"[..])));
-            let frame = [&head.emit_long(7)[..], b"payload"].concat();
+            let frame = [&head.emit(7)[..], b"payload"].concat();
             assert_eq!(Head::parse(&frame), Some((head, &b"payload"[..])));
             assert_eq!(frame[2..6], [0, 7, 0xab, 0xcd]);
         }
-        assert_eq!(Head::parse(&[0; HEAD_BYTES - 1]), None);
+        assert_eq!(Head::parse(&[0; HEADER_BYTES - 1]), None);
         assert_eq!(Head::parse(&[0xff; 60]), None);
     }
 }

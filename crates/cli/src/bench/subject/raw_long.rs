@@ -81,7 +81,7 @@ impl Raw {
     fn send_try(&mut self, heard: bool, body: &[u8]) {
         let index = u32::from(heard);
         let head = Head { kind: Kind::Try, job: self.job, tag: self.tag, sequence: 0, index };
-        let head = head.emit_long(body.len());
+        let head = head.emit(body.len());
         let parts = [IoSlice::new(&head), IoSlice::new(body)];
         // Not taken is like lost.
         self.link.send(&[TxFrame { to: self.to, parts: &parts }]);

@@ -56,14 +56,13 @@ fn collect_one(link: &mut UdpLink) -> Vec<u8> {
 #[test]
 fn sizes_follow_the_mtu() {
     assert_eq!(LONG_FRAME_BYTES, 61_472);
-    let local = (Ipv4Addr::LOCALHOST, 7).into();
-    let long = |frame_bytes_max| Long::new(frame_bytes_max, frame_bytes_max, true, local);
+    let long = |frame_bytes_max| Long::new(frame_bytes_max, frame_bytes_max, true);
     assert_eq!(long(1472).bytes(true), LONG_FRAME_BYTES);
     assert_eq!(long(1472).bytes(false), 0);
     assert_eq!(long(961).bytes(true), LONG_FRAME_BYTES);
     // Too many pieces; and an MTU that such frames fit as they are.
     assert_eq!([long(960).bytes(true), long(61_472).bytes(true), long(65_492).bytes(true)], [0; 3]);
-    assert_eq!(Long::new(1472, 1472, false, local).bytes(true), 0);
+    assert_eq!(Long::new(1472, 1472, false).bytes(true), 0);
     let mut long = long(8972);
     assert_eq!(long.segment_of(LONG_FRAME_BYTES), Some(8972));
     assert_eq!(long.segment_of(2 * 8972), Some(8971), "the last is shorter");

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, IoSlice};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use emp_wire::{DESTINATION_TAG_OFFSET, Flags, HEADER_BYTES, Kind, LinkAddress};
@@ -45,7 +45,7 @@ fn collect(link: &mut UdpLink, count: usize) -> Vec<(Vec<u8>, LinkAddress)> {
 }
 
 fn spliced(link: &UdpLink) -> usize {
-    link.long.send_only.as_ref().map_or(0, |sockets| sockets.sockets.len())
+    link.send_only.as_ref().map_or(0, |sockets| sockets.sockets.len())
 }
 
 /// Each end sends to the other, which has sent to it by such a socket: what answers must arrive at the link, not at that socket.
@@ -164,7 +164,7 @@ fn what_cannot_be_segmented_is_copied() {
     // What is spliced is read where it is.
     let frames: Vec<_> = (0..10).map(|number| block(number, 61_472)).collect();
     send(&mut a, to, &frames[0]);
-    let sockets = &a.long.send_only.as_ref().expect("it was used").sockets;
+    let sockets = &a.send_only.as_ref().expect("it was used").sockets;
     // Without checksums the kernel refuses to segment, as it does for cards that cannot do them.
     for fd in sockets.iter().map(|aimed| aimed.socket.as_fd()).chain([a.socket.as_fd()]) {
         system::set_option(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, &1).expect("anyone may");
@@ -173,4 +173,140 @@ fn what_cannot_be_segmented_is_copied() {
     let got = collect(&mut b, 10);
     assert!(got.iter().map(|(frame, _)| frame).eq(&frames), "{} came", got.len());
     assert!(!a.capabilities().segmentation && a.long.pipe.is_some());
+}
+
+fn sockets(link: &UdpLink) -> usize {
+    link.sending_sockets().len() - 1
+}
+
+/// Sends one short frame to a peer and takes it there.
+fn reach(from: &mut UdpLink, to: &mut UdpLink, number: u32) {
+    let whole = block(number, 64 + number as usize % 1300);
+    let own = LinkAddress::udp(from.local_address());
+    send(from, LinkAddress::udp(to.local_address()), &whole);
+    let got = collect(to, 1);
+    let lengths: Vec<_> = got.iter().map(|(frame, from)| (frame.len(), *from)).collect();
+    assert!(got == [(whole, own)], "{number}: {lengths:?} instead of one from {own:?}");
+}
+
+/// Peers that are sent to often have a socket each, and no more than a few have: those that are sent to now.
+#[test]
+fn few_peers_have_sockets_and_all_are_reached() {
+    let local = Some([127, 0, 0, 1].into());
+    let mut a = open(local);
+    let mut peers: Vec<_> = (0..super::SOCKETS_MAX + 8).map(|_| open(local)).collect();
+    reach(&mut a, &mut peers[0], 1);
+    assert_eq!(sockets(&a), 0, "one frame is worth no socket");
+    for number in 0..40 {
+        peers.iter_mut().for_each(|peer| reach(&mut a, peer, number));
+    }
+    let all = &a.send_only.as_ref().expect("they can be had").sockets;
+    assert_eq!(all.len(), super::SOCKETS_MAX, "as many as there may be");
+    let led = |a: &UdpLink, peer: &UdpLink| {
+        let to = peer.local_address();
+        a.send_only.iter().flat_map(|all| &all.sockets).any(|aimed| aimed.to == to)
+    };
+    let without = peers.iter().rposition(|peer| !led(&a, peer)).expect("there are more peers");
+    // All are sent to: nobody takes another's. Once only one is, it does.
+    (0..super::FRAMES_BEFORE as u32).for_each(|n| reach(&mut a, &mut peers[without], n));
+    assert!(!led(&a, &peers[without]));
+    let frames = super::IDLE_FRAMES as u32 + 2 * super::FRAMES_BEFORE as u32;
+    (0..frames).for_each(|number| reach(&mut a, &mut peers[without], number));
+    assert!(led(&a, &peers[without]));
+    assert_eq!(sockets(&a), super::SOCKETS_MAX);
+    // Whoever lost a socket is reached as before, and so are long frames to all.
+    for number in 0..3 {
+        peers.iter_mut().for_each(|peer| reach(&mut a, peer, number));
+    }
+    let place = |peer: &UdpLink| LinkAddress::udp(peer.local_address());
+    let long = block(7, 61_472);
+    for peer in &mut peers {
+        send(&mut a, place(peer), &long);
+        assert!(collect(peer, 1)[0].0 == long);
+    }
+    assert_eq!(sockets(&a), super::SOCKETS_MAX);
+}
+
+/// What the kernel is told of long frames does not cut those that fit a datagram.
+#[test]
+fn full_frames_after_long_ones_leave_whole() {
+    let local = Some([127, 0, 0, 1].into());
+    let mut a = open(local);
+    // It does not merge what was cut.
+    let peer = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    peer.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket");
+    let to = LinkAddress::udp(peer.local_addr().expect("bound"));
+    let mut buffer = vec![0; 70_000];
+    let mut next = || peer.recv_from(&mut buffer).expect("it comes").0;
+    for _ in 0..40 {
+        // So long that its last datagram would be full: it is cut one byte shorter.
+        send(&mut a, to, &block(1, 40 * 1472));
+        let lengths: usize = (0..41).map(|_| next()).sum();
+        assert_eq!(lengths, 40 * 1472);
+        for short in [1472, 1472, 1471, 64] {
+            send(&mut a, to, &block(2, short));
+            assert_eq!(next(), short);
+        }
+    }
+    (0..20).for_each(|_| {
+        send(&mut a, to, &block(2, 1472));
+        assert_eq!(next(), 1472);
+    });
+    let all = &a.send_only.as_ref().expect("they can be had").sockets;
+    assert!(
+        all.iter().all(|aimed| aimed.segment == 0),
+        "what is short is not put together of pages"
+    );
+}
+
+/// A peer that is gone, and says so, ends nothing: frames to it are lost, and reach it when it is there again.
+#[test]
+fn short_frames_to_a_peer_that_is_gone_are_lost_until_it_is_back() {
+    let local = Some([127, 0, 0, 1].into());
+    let (mut a, mut b, c) = (open(local), open(local), open(local));
+    let place = c.local_address();
+    let to = LinkAddress::udp(place);
+    drop(c);
+    for number in 0..60 {
+        send(&mut a, to, &block(number, 100));
+        reach(&mut a, &mut b, number);
+    }
+    let back = UdpOptions { bind: local, port: place.port(), ..UdpOptions::new(1) };
+    let mut c = UdpLink::open(&back).expect("its port is free");
+    (0..20).for_each(|number| reach(&mut a, &mut c, number));
+    let counts = a.statistics();
+    assert_eq!((counts.system_errors, counts.send_refused), (0, 0), "{counts:?}");
+}
+
+/// Where the socket of a peer does not send, the link's does, and the peer gets another.
+#[test]
+fn what_a_peers_socket_does_not_send_leaves_all_the_same() {
+    let local = Some([127, 0, 0, 1].into());
+    let (mut a, mut b) = (open(local), open(local));
+    (0..30).for_each(|number| reach(&mut a, &mut b, number));
+    assert_eq!(sockets(&a), 1);
+    for fd in &a.sending_sockets()[..1] {
+        // SAFETY: no pointers; what was going to be sent by it meets a broken pipe.
+        assert_eq!(unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_WR) }, 0);
+    }
+    reach(&mut a, &mut b, 1);
+    assert_eq!(sockets(&a), 0);
+    (0..30).for_each(|number| reach(&mut a, &mut b, number));
+    assert_eq!(sockets(&a), 1);
+    assert_eq!(a.statistics().system_errors, 0);
+}
+
+/// Frames of several links on one port and different addresses come from the right ones, and answers to the right ones.
+#[test]
+fn links_that_share_a_port_stay_apart() {
+    let port = open(Some([127, 0, 0, 1].into())).local_address().port();
+    let open = |ip: [u8; 4]| {
+        UdpLink::open(&UdpOptions { bind: Some(ip.into()), port, ..UdpOptions::new(1) })
+    };
+    let (Ok(mut a), Ok(mut b)) = (open([127, 0, 0, 2]), open([127, 0, 0, 3])) else { return };
+    for number in 0..50 {
+        reach(&mut a, &mut b, number);
+        reach(&mut b, &mut a, number);
+    }
+    assert_eq!([sockets(&a), sockets(&b)], [1, 1]);
 }

@@ -32,19 +32,26 @@ static void dead_peers(void)
 	double start = now();
 	EQUAL(fi_tsenddata(world.a.ep, "x", 1, NULL, 0, to, 9, &context), 0);
 	ssize_t result = next_error(&world, &world.a, &error);
-	/* A small message may count as sent when it is copied; what tells of it then has no name. */
-	if (result == 0 || error.err == 0)
+	/* A small message may count as sent when it is copied: then nothing tells of it any more. What is sent to that peer from now on does not. */
+	if (result == 1 && error.err == 0) {
+		turn(&world, 1);
+		EQUAL(fi_tsenddata(world.a.ep, "x", 1, NULL, 0, to, 9, &context), 0);
 		result = next_error(&world, &world.a, &error);
+	}
 	EQUAL(result, 1);
 	EQUAL(error.err, FI_EHOSTUNREACH);
+	CHECK(error.op_context == &context);
 	CHECK(now() - start < 10);
 	char text[100];
 	CHECK(strlen(fi_cq_strerror(world.a.cq, error.prov_errno, error.err_data, text, sizeof text)) > 5);
 
-	/* Injected messages fail aloud, though nobody named them. */
+	/*
+	 * Of injected messages that fail, nothing is told by the queue: an entry could name none, and Open MPI 4.1 follows what it names. They fail
+	 * aloud all the same, on standard error.
+	 */
 	EQUAL(fi_inject(world.a.ep, "y", 1, to), 0);
-	EQUAL(next_error(&world, &world.a, &error), 1);
-	CHECK(error.err == FI_EHOSTUNREACH && error.op_context == NULL);
+	turn(&world, 1);
+	nothing(&world, &world.a);
 
 	/* Others are not concerned. */
 	char in = 0;

@@ -2,6 +2,7 @@
 //! are single-producer rings and a common area (I13, I15).
 
 use emp_wire::{AckDelay, DoneStatus, SACK_WORDS_MAX, Sequence};
+use hashbrown::HashMap;
 
 use crate::descriptor::Status;
 use crate::limits::REPLY_POOL_BYTES;
@@ -68,8 +69,10 @@ pub(crate) struct RegionBlock {
 /// From the send side to the node: a peer does not answer, or cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouteNews {
-    /// Nothing was heard for a quarter of the time that a peer gets: look for another route.
+    /// Nothing was heard for a part of the time that a peer gets: look for another route.
     Suspect { peer: u32 },
+    /// Nothing was heard for a moment: its host may know why (`RESEND-9`).
+    Silent { peer: u32 },
     /// Nothing heard for all of it.
     Lost { peer: u32 },
     /// Nothing arrives by a path, again and again: it may take only shorter frames there than it did (`LIMIT-1`).
@@ -158,9 +161,12 @@ pub(crate) struct GetBlock {
 pub(crate) struct Replies {
     pool: Pool,
     stored: Slots<Reply>,
+    /// Slots of each peer that has some (`SHARE-1`).
+    of: HashMap<u32, u32>,
 }
 
 struct Reply {
+    peer: u32,
     chain: Chain,
     bytes: u32,
 }
@@ -169,17 +175,19 @@ impl Replies {
     fn new() -> Self {
         let pool = Pool::new(REPLY_POOL_BYTES);
         let most = pool.slots().1;
-        Self { pool, stored: Slots::new(most) }
+        Self { pool, stored: Slots::new(most), of: HashMap::new() }
     }
 
-    /// Room for so many bytes, or `None`. With `spare`, only if half of the store stays free.
-    pub(crate) fn reserve(&mut self, bytes: u32, spare: bool) -> Option<u32> {
+    /// Room for so many bytes for a peer, or `None`. With `spare`, only if half of the store stays free.
+    pub(crate) fn reserve(&mut self, peer: u32, bytes: u32, spare: bool) -> Option<u32> {
         let (free, all) = self.pool.slots();
-        if spare && free <= all / 2 {
+        let has = self.of.get(&peer).copied().unwrap_or(0);
+        if spare && free <= all / 2 || !self.pool.has_room(bytes.into(), has) {
             return None;
         }
         let chain = self.pool.alloc(bytes as usize)?;
-        let (index, _) = self.stored.insert(Reply { chain, bytes }).expect("a slot each");
+        self.of.insert(peer, has + chain.slots());
+        let (index, _) = self.stored.insert(Reply { peer, chain, bytes }).expect("a slot each");
         Some(index)
     }
 
@@ -198,9 +206,14 @@ impl Replies {
 
     /// Gives the room back.
     pub(crate) fn free(&mut self, index: u32) {
-        if let Some(reply) = self.stored.remove(index) {
-            self.pool.free(reply.chain);
+        let Some(Reply { peer, chain, .. }) = self.stored.remove(index) else { return };
+        let has = self.of.get(&peer).map_or(0, |has| has - chain.slots());
+        if has == 0 {
+            self.of.remove(&peer);
+        } else {
+            self.of.insert(peer, has);
         }
+        self.pool.free(chain);
     }
 
     /// Free slots, and all.

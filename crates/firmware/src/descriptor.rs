@@ -198,6 +198,8 @@ pub enum Status {
     GivenUp,
     /// The peer's node was closed.
     PeerClosed,
+    /// The peer's process has ended without closing its node, as its host has told (`RESEND-9`).
+    PeerEnded,
     /// The peer has no such endpoint.
     NoEndpoint,
     /// The endpoint was closed under the operation.
@@ -240,6 +242,12 @@ impl Status {
         matches!(self, Self::Unreachable | Self::NotFound | Self::GivenUp)
     }
 
+    /// True if the peer is gone, or this node is for it: all that is under way between the two has ended so.
+    pub const fn is_loss(self) -> bool {
+        self.is_silence()
+            || matches!(self, Self::PeerRestarted | Self::PeerClosed | Self::PeerEnded)
+    }
+
     /// For people.
     pub const fn describe(self) -> &'static str {
         match self {
@@ -251,6 +259,7 @@ impl Status {
             Self::PeerRestarted => "peer was restarted",
             Self::GivenUp => "peer heard nothing of this node for too long and gave it up",
             Self::PeerClosed => "peer closed its node",
+            Self::PeerEnded => "peer's process has ended",
             Self::NoEndpoint => "peer has no such endpoint",
             Self::EndpointClosed => "endpoint closed",
             Self::MemoryFault => "host memory could not be reached",

@@ -37,6 +37,8 @@ pub enum NodeEvent {
     Restarted(NodeId),
     /// It heard nothing of this node for its time, and gave it up, but lives; all that was due is completed with an error.
     GaveUp(NodeId),
+    /// Its process has ended without a goodbye, as its host has told; all that was due is completed with an error.
+    Ended(NodeId),
     /// It said goodbye.
     Closed(NodeId),
     /// Two nodes use this identity, so whoever talks to it takes each for the other's restart, for ever (`EPOCH-5`).

@@ -102,25 +102,29 @@ pub const EARLY_MAX: usize = WINDOW_FRAMES as usize;
 /// Messages kept (without their bytes) for endpoints that are not open: a peer that starts a moment earlier is no error.
 pub const WITHOUT_ENDPOINT_MAX: usize = 4_096;
 
-/// Bytes of the pool that holds unexpected data and buffered sends. MPICH's and Open MPI's default eager traffic fits;
+/// Bytes of the pool that holds buffered sends and the operands of atomics: a peer's part of it is 1.8 MB (`POOL_SHARE_PARTS`), several windows in
+/// frames of any length. It takes memory as it is used.
+pub const SEND_POOL_BYTES: usize = 16 << 20;
+
+/// Bytes of the pool that holds unexpected data. MPICH's and Open MPI's default eager traffic fits;
 /// beyond it senders hear "not ready" and nothing is lost.
-pub const POOL_BYTES: usize = 8 << 20;
+pub const POOL_BYTES: usize = 4 << 20;
 
 /// Bytes of one slot of the pool. Small messages dominate unexpected traffic; a 1500-byte frame takes three.
 pub const POOL_SLOT_BYTES: usize = 512;
 
-/// Part of the pool that buffered sends may take, in slots out of 100: the rest is kept for what arrives, so that a
-/// node that only sends cannot make itself deaf.
-pub const POOL_SEND_PERCENT: usize = 50;
+/// Of what is free of a pool, table or store that all peers share, one may have one of so many parts (`SHARE-1`): with eight, who is alone has a
+/// ninth of all, and 32 peers that fall silent one after the other with all that they may have leave a fortieth, of which the next has its part.
+pub const POOL_SHARE_PARTS: u32 = 8;
 
 /// Messages that may wait for their turn at one peer and be complete because they were copied. Whoever sends more than two
 /// windows faster than they are taken learns from its sends that they are not ([`Auto`](crate::CompletionMode::Auto)),
 /// and what is copied stays in a processor's cache.
 pub const BUFFERED_MAX: usize = WINDOW_FRAMES as usize;
 
-/// Bytes that hold the answers to fetching atomics until they have arrived. A full window of single elements of eight
-/// peers; beyond it atomics hear "not ready".
-pub const REPLY_POOL_BYTES: usize = 1 << 20;
+/// Bytes that hold the answers to fetching atomics until they have arrived. A peer's part (`POOL_SHARE_PARTS`) is three full windows of single
+/// elements; beyond it atomics hear "not ready". It takes memory as it is used.
+pub const REPLY_POOL_BYTES: usize = 4 << 20;
 
 /// Regions that one node exports: a window or two of each communicator of a large program. About 100 bytes each.
 pub const REGIONS_MAX: usize = 65_536;
@@ -152,6 +156,9 @@ pub const EVENTS_MAX: usize = 1_024;
 
 /// Nodes being looked for at a time.
 pub const DISCOVERIES_MAX: usize = 4_096;
+
+/// Silent peers that the host is told of at a time: it asks after a few of them at once. The others are silent still when it has.
+pub const SILENT_MAX: usize = 64;
 
 /// Replies to hellos that wait to be sent; more are dropped, the asker asks again.
 pub const REPLIES_MAX: usize = 256;

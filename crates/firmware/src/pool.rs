@@ -1,7 +1,8 @@
 //! The frame pool: memory for data that has no user buffer (yet), handed out in chains of slots (V10). Of what is short there may be far more
-//! than slots, if the pool has cells: their memory grows as they are needed, and is given back.
+//! than slots, if the pool has cells: their memory grows as they are needed, and is given back. Of slots no peer gets more than leaves some to others
+//! (`SHARE-1`).
 
-use crate::limits::POOL_SLOT_BYTES;
+use crate::limits::{POOL_SHARE_PARTS, POOL_SLOT_BYTES};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,11 +15,21 @@ pub(crate) const CELL_BYTES: usize = 64;
 /// Cells that are kept when none is used.
 const CELLS_KEPT: usize = 1_024;
 
+/// Slots that memory is got for at a time, 64 KB: a node that never needs more stays small.
+const BLOCK_SLOTS: u32 = 128;
+
 /// A chain of slots that holds up to its number of bytes; without slots, a cell or nothing. Must be given back with [`Pool::free`].
 #[derive(Debug)]
 pub(crate) struct Chain {
     head: u32,
     slots: u32,
+}
+
+impl Chain {
+    /// Slots that it has.
+    pub(crate) const fn slots(&self) -> u32 {
+        self.slots
+    }
 }
 
 /// Room for so many bytes each.
@@ -63,33 +74,52 @@ impl Cells {
 
 /// The pool.
 pub(crate) struct Pool {
-    bytes: Box<[u8]>,
-    next: Box<[u32]>,
+    /// Memory of the slots that there is some for.
+    blocks: Vec<Box<[u8]>>,
+    /// Of each of these, what follows it in its chain or among the free ones.
+    next: Vec<u32>,
     free_head: u32,
+    /// Free slots, those included that there is no memory for yet.
     free: u32,
+    all: u32,
     cells: Cells,
 }
 
 impl Pool {
-    /// A pool of so many bytes, rounded down to slots. The memory is not touched before it is used.
+    /// A pool of so many bytes, rounded down to slots. It has memory once it needs it, and keeps that.
     pub(crate) fn new(bytes: usize) -> Self {
         Self::with_cells(bytes, 0)
     }
 
     /// The same, and at most so many cells beside.
     pub(crate) fn with_cells(bytes: usize, cells: usize) -> Self {
-        let slots = bytes / POOL_SLOT_BYTES;
-        let mut next: Box<[u32]> = (1..=slots as u32).collect();
-        if let Some(last) = next.last_mut() {
-            *last = NONE;
+        let all = (bytes / POOL_SLOT_BYTES) as u32;
+        let cells = Cells::new(cells);
+        Self { blocks: Vec::new(), next: Vec::new(), free_head: NONE, free: all, all, cells }
+    }
+
+    /// Gets memory for more slots, which are free.
+    #[cold]
+    fn grow(&mut self) {
+        let first = self.next.len() as u32;
+        let end = (first + BLOCK_SLOTS).min(self.all);
+        self.blocks.push(vec![0; BLOCK_SLOTS as usize * POOL_SLOT_BYTES].into_boxed_slice());
+        self.next.extend(first + 1..=end);
+        if let Some(last) = self.next.last_mut() {
+            *last = self.free_head;
         }
-        Self {
-            bytes: vec![0; slots * POOL_SLOT_BYTES].into_boxed_slice(),
-            next,
-            free_head: if slots == 0 { NONE } else { 0 },
-            free: slots as u32,
-            cells: Cells::new(cells),
-        }
+        self.free_head = first;
+    }
+
+    /// Slots that are free and have memory.
+    fn listed(&self) -> u32 {
+        self.free - (self.all - self.next.len() as u32)
+    }
+
+    #[inline(always)]
+    fn slot(&mut self, slot: u32) -> &mut [u8] {
+        let start = (slot % BLOCK_SLOTS) as usize * POOL_SLOT_BYTES;
+        &mut self.blocks[(slot / BLOCK_SLOTS) as usize][start..start + POOL_SLOT_BYTES]
     }
 
     /// Cells in use.
@@ -104,13 +134,14 @@ impl Pool {
 
     /// Free slots and all slots.
     pub(crate) fn slots(&self) -> (usize, usize) {
-        (self.free as usize, self.next.len())
+        (self.free as usize, self.all as usize)
     }
 
-    /// True if a chain for so many bytes is to be had.
+    /// True if a chain for so many bytes is to be had for a peer that has so many slots: with it, it has no more than a part of what is free.
     #[inline]
-    pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        bytes.div_ceil(POOL_SLOT_BYTES as u64) <= u64::from(self.free)
+    pub(crate) fn has_room(&self, bytes: u64, has: u32) -> bool {
+        let slots = bytes.div_ceil(POOL_SLOT_BYTES as u64);
+        slots + u64::from(has) <= u64::from(self.free / POOL_SHARE_PARTS)
     }
 
     /// A chain for so many bytes, or `None` if the pool has no room. Zero bytes take no slot.
@@ -129,6 +160,9 @@ impl Pool {
         }
         if slots == 0 {
             return Some(Chain { head: NONE, slots: 0 });
+        }
+        while self.listed() < slots {
+            self.grow();
         }
         let head = self.free_head;
         let mut last = head;
@@ -176,8 +210,7 @@ impl Pool {
         let (mut within, mut left) = (offset % POOL_SLOT_BYTES, len);
         while left > 0 && slot != NONE {
             let n = left.min(POOL_SLOT_BYTES - within);
-            let start = slot as usize * POOL_SLOT_BYTES + within;
-            visit(&mut self.bytes[start..start + n]);
+            visit(&mut self.slot(slot)[within..within + n]);
             left -= n;
             within = 0;
             slot = self.next[slot as usize];
@@ -192,8 +225,7 @@ impl Pool {
         mut fill: impl FnMut(usize, &mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         if chain.slots == 1 && bytes <= POOL_SLOT_BYTES {
-            let start = chain.head as usize * POOL_SLOT_BYTES;
-            return fill(0, &mut self.bytes[start..start + bytes]);
+            return fill(0, &mut self.slot(chain.head)[..bytes]);
         }
         let (mut at, mut result) = (0, Ok(()));
         self.walk(chain, 0, bytes, |slice| {
@@ -209,8 +241,7 @@ impl Pool {
     #[inline(always)]
     pub(crate) fn write(&mut self, chain: &Chain, offset: usize, from: &[u8]) {
         if offset == 0 && chain.slots == 1 && from.len() <= POOL_SLOT_BYTES {
-            let start = chain.head as usize * POOL_SLOT_BYTES;
-            return self.bytes[start..start + from.len()].copy_from_slice(from);
+            return self.slot(chain.head)[..from.len()].copy_from_slice(from);
         }
         self.write_long(chain, offset, from);
     }
@@ -251,7 +282,6 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     #[test]
     fn bytes_survive_and_slots_come_back() {
@@ -299,5 +329,48 @@ mod tests {
         assert_eq!((pool.cells(), pool.cells.bytes.capacity(), pool.slots()), (0, 0, (1, 1)));
         assert!(pool.alloc(CELL_BYTES).is_some() && pool.cells() == 1);
         assert!(pool.alloc(CELL_BYTES + 1).is_some() && pool.cells() == 1);
+    }
+
+    /// One peer after the other takes all that it may: each leaves some to those that come after it, and none is refused for what others have.
+    #[test]
+    fn whoever_takes_all_that_it_may_leaves_some_to_others() {
+        let all = 8_192;
+        let mut pool = Pool::new(all * POOL_SLOT_BYTES);
+        let mut chains = Vec::new();
+        let mut taken = Vec::new();
+        for _ in 0..32 {
+            let mut has = 0;
+            while pool.has_room(POOL_SLOT_BYTES as u64, has) {
+                chains.push(pool.alloc(POOL_SLOT_BYTES).unwrap());
+                has += 1;
+            }
+            taken.push(has);
+        }
+        assert_eq!(taken[0] as usize, all / (POOL_SHARE_PARTS as usize + 1));
+        assert!(taken.iter().all(|has| *has >= 16), "{taken:?}");
+        chains.into_iter().for_each(|chain| pool.free(chain));
+        assert_eq!(pool.slots(), (all, all));
+    }
+
+    /// Memory is got for what is used at a time, and used again.
+    #[test]
+    fn memory_is_got_when_it_is_needed() {
+        let mut pool = Pool::new(1_000 * POOL_SLOT_BYTES);
+        assert_eq!((pool.blocks.len(), pool.slots()), (0, (1_000, 1_000)));
+        for _ in 0..100 {
+            let chain = pool.alloc(POOL_SLOT_BYTES * 40).unwrap();
+            pool.free(chain);
+        }
+        assert_eq!(pool.blocks.len(), 1);
+        let most = pool.alloc(POOL_SLOT_BYTES * 1_000).unwrap();
+        assert!(pool.alloc(1).is_none());
+        assert_eq!(pool.blocks.len(), 8);
+        let bytes: Vec<u8> = (0..POOL_SLOT_BYTES * 1_000).map(|i| (i / 7) as u8).collect();
+        pool.write(&most, 0, &bytes);
+        let mut out = vec![0; bytes.len()];
+        pool.read(&most, 0, &mut out);
+        assert!(out == bytes);
+        pool.free(most);
+        assert_eq!(pool.slots(), (1_000, 1_000));
     }
 }

@@ -112,7 +112,48 @@ impl Integrity {
         [("carrier", Self::Carrier), ("end-to-end", Self::EndToEnd)];
 }
 
+/// Longest that a silent peer is waited for before it is looked for elsewhere: long for one that is busy, and short for one whose cable was moved.
+const SUSPECT_AFTER_MAX: Span = Span::ms(2_500);
+
+/// Longest time between two looks after peers that owe something.
+const WATCH_EVERY_MAX: Span = Span::ms(625);
+
+/// How many times the unreachable time a peer may be heard without acknowledging anything that is due (`RESEND-4`): it lives, so what is lost is
+/// answers. Of 60 copies, two seconds apart, all are lost once in 4,000 times where seven of eight answers are; of 20 once in 15.
+const DEAF_TIMES: u64 = 12;
+
+/// But no longer than this, or than a silence may last if that is more: who acknowledges nothing for ten minutes will not.
+const DEAF_MAX: Span = Span::ms(600_000);
+
+/// How many times the unreachable time a carrier may be away without counting as silence (`RESEND-8`). A card that is reset is without one for
+/// seconds, and a cable that somebody plugs into another port for half a minute; who waits longer is told what is wrong.
+const OUTAGE_TIMES: u64 = 6;
+
+/// But no longer than this.
+const OUTAGE_MAX: Span = Span::ms(300_000);
+
 impl Profile {
+    /// How long a peer may be silent while something is due from it before it is looked for elsewhere (`RESEND-3`).
+    pub(crate) fn suspect_after(&self) -> Span {
+        Span(self.unreachable_after.0 / 4).min(SUSPECT_AFTER_MAX)
+    }
+
+    /// Time between two looks after peers that owe something.
+    pub(crate) fn watch_every(&self) -> Span {
+        Span((self.unreachable_after.0 / 16).max(1)).min(WATCH_EVERY_MAX)
+    }
+
+    /// How long a peer that may be silent for so long may be heard without acknowledging anything that is due (`RESEND-4`).
+    pub(crate) fn deaf_after(silence_max: Span) -> Span {
+        Span(silence_max.0.saturating_mul(DEAF_TIMES)).min(DEAF_MAX.max(silence_max))
+    }
+
+    /// How long nothing need be heard of a peer whose links have no carrier (`RESEND-8`).
+    pub(crate) fn outage_patience(&self) -> Span {
+        let usual = self.unreachable_after;
+        Span(usual.0.saturating_add(usual.0.saturating_mul(OUTAGE_TIMES).min(OUTAGE_MAX.0)))
+    }
+
     /// Frames may overtake each other, and it is told which are missing: what several paths need (`PATH-7`), and frames longer than
     /// the MTU, of which one lost one must not cost a window of them.
     pub const fn is_selective(&self) -> bool {

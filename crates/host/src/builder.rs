@@ -47,6 +47,8 @@ pub struct NodeBuilder {
     capture: Option<PathBuf>,
     log: Option<Log>,
     notices: Option<Log>,
+    alarms: Option<Log>,
+    patience_hint: Option<String>,
 }
 
 /// Whether a node uses several links to the same peer at once: those with rings for small and control frames, one that segments
@@ -79,6 +81,8 @@ impl Default for NodeBuilder {
             capture: None,
             log: None,
             notices: None,
+            alarms: None,
+            patience_hint: None,
         }
     }
 }
@@ -118,8 +122,9 @@ impl NodeBuilder {
     }
 
     /// How long nothing may be heard of a peer that owes something before it is given up, if not as long as
-    /// [`profile`](Self::profile) says (10 s). Time in which this node did not run does not count, nor, up to six times as much,
-    /// time in which its own interface had no carrier. Call it after `profile`, which sets it as well.
+    /// [`profile`](Self::profile) says (10 s). Time in which this node did not run does not count, nor, up to six times as much
+    /// and five minutes, time in which its own interface had no carrier. A peer whose host tells that its process has ended is given up within about a
+    /// second, whatever this is. Call it after `profile`, which sets it as well.
     pub fn unreachable_after(mut self, silence: Duration) -> Self {
         self.profile.unreachable_after = clock::span(silence);
         self
@@ -201,6 +206,19 @@ impl NodeBuilder {
         self
     }
 
+    /// Is given the lines of lost peers instead of [`notices`](Self::notices): who was lost, since when, and why as far as anybody knows.
+    /// Must not call the node, which is locked meanwhile.
+    pub fn alarms(mut self, alarms: impl Fn(&str) + Send + 'static) -> Self {
+        self.alarms = Some(Box::new(alarms));
+        self
+    }
+
+    /// What lines of peers that were silent for too long end with: how whoever reads them has the node wait longer.
+    pub fn patience_hint(mut self, hint: impl Into<String>) -> Self {
+        self.patience_hint = Some(hint.into());
+        self
+    }
+
     /// Its name and identity: those that were given, the one from the other, or drawn.
     fn identity(&self) -> Result<(String, NodeId), BuildError> {
         Ok(match (&self.name, self.node) {
@@ -221,7 +239,8 @@ impl NodeBuilder {
         if id == NodeId::ANY {
             return Err(BuildError::Identity);
         }
-        let journal = Journal::new(&name, self.log, self.notices);
+        let mut journal = Journal::new(&name, self.log, self.notices);
+        journal.set_alarms(self.alarms);
         let mut choice = Choice::default();
         let mut links = self.links;
         for given in &links {
@@ -272,7 +291,8 @@ impl NodeBuilder {
         if id == NodeId::from_name(&name) {
             firmware.claim_identity();
         }
-        let core = Core::new(firmware, links, frame_bytes_max, memory, self.wait_mode, journal);
+        let mut core = Core::new(firmware, links, frame_bytes_max, memory, self.wait_mode, journal);
+        core.patience_hint = self.patience_hint;
         let shared = Shared::new(core, self.board, self.wait_mode)
             .map_err(system_error("making an event descriptor"))?;
         let node = NodeInner {

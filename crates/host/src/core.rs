@@ -18,6 +18,7 @@ use emp_wire::{LinkAddress, NodeId};
 use crate::board::WaitMode;
 use crate::clock;
 use crate::directory::Directory;
+use crate::evidence::Evidence;
 use crate::health::Health;
 use crate::incoming::{Incoming, Unseen};
 use crate::journal::Journal;
@@ -97,8 +98,12 @@ pub(crate) struct Core {
     pub(crate) seldom: Option<Seldom>,
     /// How the links' interfaces are.
     pub(crate) health: Health,
+    /// What hosts tell of peers that are silent.
+    pub(crate) evidence: Evidence,
     /// Where what happens is written down.
     pub(crate) journal: Journal,
+    /// What is said to whoever may want to wait longer for silent peers.
+    pub(crate) patience_hint: Option<String>,
     /// What was lost and nobody was told of.
     pub(crate) losses: Losses,
     /// Identities that two nodes use, and what was said of it. As many as the firmware tells of.
@@ -146,7 +151,9 @@ impl Core {
             poll_by_hand,
             seldom: path_choice::seldom(&kinds).map(Seldom::new),
             health: Health::default(),
+            evidence: Evidence::default(),
             journal,
+            patience_hint: None,
             losses: Losses::default(),
             claimed: HashMap::new(),
             lost_paths: HashSet::new(),
@@ -275,6 +282,9 @@ impl Core {
         let due = self.next_timer() <= now;
         if due && let Some(firmware) = &mut self.firmware {
             firmware.handle_timeout(now, &mut self.memory);
+            if firmware.has_silent() || self.evidence.due() <= now {
+                self.look_for_ended(now);
+            }
         }
         due
     }
@@ -284,9 +294,14 @@ impl Core {
         if self.timer_moved {
             self.timer_moved = false;
             let timer = self.firmware.as_ref().and_then(Firmware::poll_timeout);
-            self.next_timer = timer.unwrap_or(Time::NEVER);
+            self.next_timer = timer.unwrap_or(Time::NEVER).min(self.evidence.due());
         }
         self.next_timer
+    }
+
+    /// There may be something to do before the firmware has something.
+    pub(crate) fn timer_moved(&mut self) {
+        self.timer_moved = true;
     }
 
     /// The firmware, to be looked at.
@@ -410,6 +425,9 @@ impl Core {
         }
         while let Some(event) = self.firmware.as_mut().and_then(Firmware::poll_event) {
             self.tell(&event);
+            if let NodeEvent::Found { node, .. } = event {
+                self.meet_host(node);
+            }
             self.directory.note(&event);
             if self.events.len() == EVENTS_MAX {
                 self.events.pop_front();

@@ -33,6 +33,8 @@ pub enum PeerState {
     GaveUp,
     /// It said goodbye.
     Closed,
+    /// Its process has ended without that.
+    Ended,
 }
 
 /// The nodes met so far. Bounded by the number of peers that the firmware keeps.
@@ -67,6 +69,7 @@ impl Directory {
             NodeEvent::Restarted(node) => self.set(*node, PeerState::Restarted),
             NodeEvent::GaveUp(node) => self.set(*node, PeerState::GaveUp),
             NodeEvent::Closed(node) => self.set(*node, PeerState::Closed),
+            NodeEvent::Ended(node) => self.set(*node, PeerState::Ended),
             NodeEvent::Limited { .. }
             | NodeEvent::LimitReached { .. }
             | NodeEvent::LostBySize { .. }

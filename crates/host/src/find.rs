@@ -1,5 +1,6 @@
 //! Finding nodes: by identity, by name, by address.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use emp_firmware::LinkIndex;
@@ -118,6 +119,12 @@ impl Node {
             return;
         }
         core.note_hint(node, link, address);
+    }
+
+    /// Says that a node's process takes datagrams at an address of its host, by whatever link it is reached: while nothing is heard of
+    /// it, its host can be asked there whether it is still there (`RESEND-9`).
+    pub fn takes_datagrams_at(&self, node: NodeId, address: SocketAddr) {
+        self.inner.shared.lock().evidence.note_place(node, address);
     }
 
     /// Puts the questions, again and again, until `answer` finds what it looks for.

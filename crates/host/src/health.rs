@@ -221,7 +221,7 @@ impl Health {
     }
 }
 
-fn seconds(span: Span) -> String {
+pub(crate) fn seconds(span: Span) -> String {
     format!("{:.1} s", span.0 as f64 / 1e9)
 }
 

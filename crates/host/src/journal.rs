@@ -16,7 +16,9 @@ use crate::clock;
 pub(crate) enum Level {
     /// Messages were lost of which nobody else is told, or two nodes claim one identity: something is to be done.
     Error,
-    /// A peer, a path or a link was lost, or works again.
+    /// A peer was lost, and with it what was under way.
+    Lost,
+    /// A path or a link was lost, or something works again.
     Warn,
     /// What was chosen, who was met, what was counted.
     Info,
@@ -26,7 +28,7 @@ impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Error => "error",
-            Self::Warn => "warn",
+            Self::Lost | Self::Warn => "warn",
             Self::Info => "info",
         })
     }
@@ -45,6 +47,8 @@ pub(crate) struct Journal {
     written: Option<Level>,
     log: Option<Log>,
     notices: Option<Log>,
+    /// Takes lines of lost peers instead.
+    alarms: Option<Log>,
     since: Time,
     lines: u32,
     left_out: u32,
@@ -76,6 +80,7 @@ impl Journal {
             written: None,
             log,
             notices,
+            alarms: None,
             since: now,
             lines: 0,
             left_out: 0,
@@ -90,16 +95,28 @@ impl Journal {
         journal
     }
 
+    /// The program's own function for lines of this level.
+    fn own(&self, level: Level) -> Option<&Log> {
+        match level {
+            Level::Info => self.log.as_ref(),
+            Level::Lost => self.alarms.as_ref().or(self.notices.as_ref()),
+            Level::Error | Level::Warn => self.notices.as_ref(),
+        }
+    }
+
+    /// Has a function of the program's told of lost peers, instead of the one that is told of all that goes wrong.
+    pub(crate) fn set_alarms(&mut self, alarms: Option<Log>) {
+        self.alarms = alarms;
+    }
+
     /// True if somebody wants lines of this level.
     pub(crate) fn wants(&self, level: Level) -> bool {
-        let own = if level == Level::Info { &self.log } else { &self.notices };
-        own.is_some() || self.written.is_some_and(|written| level <= written)
+        self.own(level).is_some() || self.written.is_some_and(|written| level <= written)
     }
 
     /// Says something.
     pub(crate) fn say(&self, level: Level, text: &str) {
-        let own = if level == Level::Info { &self.log } else { &self.notices };
-        if let Some(own) = own {
+        if let Some(own) = self.own(level) {
             own(text);
         }
         if self.written.is_some_and(|written| level <= written) {

@@ -136,6 +136,7 @@ mod directory;
 mod element;
 mod endpoint;
 mod error;
+mod evidence;
 mod find;
 mod guarded;
 mod guardian;

@@ -1,11 +1,12 @@
 //! What happened to peers, for people.
 
 use emp_firmware::limits::{INCOMING_MOST, OPERATIONS_MAX};
-use emp_firmware::{Firmware, Limit, LinkIndex, NodeEvent};
+use emp_firmware::{Firmware, Limit, LinkIndex, NodeEvent, Span};
 use emp_wire::{LinkAddress, NodeId};
 
 use crate::core::Core;
 use crate::directory::{Peer, PeerState};
+use crate::health::seconds;
 use crate::journal::Level;
 use crate::names;
 
@@ -46,28 +47,20 @@ impl Core {
                 let same = |peer: &Peer| (peer.link, peer.address) == (*link, *address);
                 match before.map(|peer| peer.state) {
                     Some(PeerState::Found) if before.is_some_and(same) => return None,
-                    Some(PeerState::Unreachable) => {
+                    Some(PeerState::Unreachable | PeerState::Ended) => {
                         (Level::Warn, format!("peer {who} is back, at {where_}"))
                     }
                     _ => (Level::Info, format!("peer {who} is at {where_}")),
                 }
             }
-            NodeEvent::Unreachable(node) => {
-                let met = self.directory.get(*node).map(|peer| (peer.link, peer.address));
-                let (who, trouble) = (self.show(*node), self.link_troubles());
-                let because = if trouble.is_empty() { "" } else { "; " };
-                match met {
-                    Some(place) => {
-                        let place = self.show_place(place);
-                        let heard = format!("nothing more is heard of it, last at {place}");
-                        (Level::Warn, format!("peer {who} is lost: {heard}{because}{trouble}"))
-                    }
-                    None => {
-                        let asked = self.asked();
-                        let line = format!("peer {who} was not found; asked {asked}");
-                        (Level::Warn, format!("{line}{because}{trouble}"))
-                    }
-                }
+            NodeEvent::Unreachable(node) => self.line_of_lost(*node),
+            NodeEvent::Ended(node) => {
+                let who = self.show(*node);
+                let place = self.directory.get(*node).map(|peer| (peer.link, peer.address));
+                let at = place
+                    .map_or_else(String::new, |at| format!(", last at {}", self.show_place(at)));
+                let why = "its process has ended, as its host tells";
+                (Level::Lost, format!("peer {who} is lost: {why}{at}"))
             }
             NodeEvent::GaveUp(node) => {
                 let (who, trouble) = (self.show(*node), self.link_troubles());
@@ -138,6 +131,36 @@ impl Core {
                 )
             }
         })
+    }
+
+    /// What is to be said of a peer that was silent for too long, or was not found.
+    fn line_of_lost(&mut self, node: NodeId) -> (Level, String) {
+        let met = self.directory.get(node).map(|peer| (peer.link, peer.address));
+        let (who, trouble) = (self.show(node), self.link_troubles());
+        let because = if trouble.is_empty() { "" } else { "; " };
+        let now = self.now();
+        let firmware = self.firmware();
+        let patience = firmware.map_or(Span(0), |firmware| firmware.profile().unreachable_after);
+        let hint = self.patience_hint.as_deref();
+        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+        match met {
+            Some(place) => {
+                let silent = firmware.and_then(|f| f.silence(now, node)).unwrap_or(patience);
+                // Its own endpoint was closed over what was under way, or it speaks and takes nothing.
+                if silent.0 < patience.0 / 2 {
+                    let why = "what was under way to it was ended, or is never acknowledged";
+                    return (Level::Warn, format!("peer {who} is given up: {why}"));
+                }
+                let (place, silent) = (self.show_place(place), seconds(silent));
+                let heard = format!("nothing was heard of it for {silent}, last at {place}");
+                (Level::Lost, format!("peer {who} is lost: {heard}{because}{trouble}{hint}"))
+            }
+            None => {
+                let (asked, patience) = (self.asked(), seconds(patience));
+                let line = format!("peer {who} was not found within {patience}; asked {asked}");
+                (Level::Lost, format!("{line}{because}{trouble}{hint}"))
+            }
+        }
     }
 
     /// Where nodes that are not known are looked for.

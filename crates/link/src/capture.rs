@@ -261,6 +261,10 @@ impl<L: Link, W: Target + Send> Link for CaptureLink<L, W> {
         self.inner.condition()
     }
 
+    fn has_ended(&self, address: &LinkAddress) -> bool {
+        self.inner.has_ended(address)
+    }
+
     fn notice(&mut self) -> Option<String> {
         // Asked now and then, also where nobody ever sleeps.
         self.file.flush();

@@ -358,6 +358,10 @@ impl<L: Link> Link for FaultLink<L> {
         self.inner.condition()
     }
 
+    fn has_ended(&self, address: &LinkAddress) -> bool {
+        self.inner.has_ended(address)
+    }
+
     fn notice(&mut self) -> Option<String> {
         self.inner.notice()
     }

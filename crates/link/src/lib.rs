@@ -241,6 +241,11 @@ pub trait Link: Send {
         None
     }
 
+    /// True if whoever was at this address of the link is known to have ended: not that nothing is heard from there. Costs a few system calls.
+    fn has_ended(&self, _address: &LinkAddress) -> bool {
+        false
+    }
+
     /// What reads the memory of peers on this machine, if the link's peers are there.
     fn peer_memory(&self) -> Option<Arc<PeerMemory>> {
         None
@@ -296,6 +301,10 @@ impl<L: Link + ?Sized> Link for Box<L> {
 
     fn notice(&mut self) -> Option<String> {
         (**self).notice()
+    }
+
+    fn has_ended(&self, address: &LinkAddress) -> bool {
+        (**self).has_ended(address)
     }
 
     fn peer_memory(&self) -> Option<Arc<PeerMemory>> {

@@ -513,6 +513,16 @@ impl Link for ShmLink {
         Some(self.socket.as_fd())
     }
 
+    /// The kernel has closed the socket where it took messages.
+    fn has_ended(&self, address: &LinkAddress) -> bool {
+        let Some(number) = address.as_shm() else { return false };
+        let Some(path) = self.place.find(number, self.name) else { return true };
+        let answer = Whereto::of(&path).and_then(|to| to.answers());
+        answer.is_err_and(|error| {
+            matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
+        })
+    }
+
     fn peer_memory(&self) -> Option<Arc<PeerMemory>> {
         Some(Arc::clone(&self.memory))
     }

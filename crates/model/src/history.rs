@@ -184,7 +184,7 @@ impl History {
         };
         match status {
             Status::Unreachable | Status::NotFound => silent || stopped(false),
-            Status::PeerRestarted => stopped(false),
+            Status::PeerRestarted | Status::PeerEnded => stopped(false),
             Status::GivenUp => broken_there(),
             Status::PeerClosed => stopped(true),
             _ => false,
@@ -232,6 +232,7 @@ impl History {
             NodeEvent::Unreachable(_) => Status::Unreachable,
             NodeEvent::Restarted(_) => Status::PeerRestarted,
             NodeEvent::GaveUp(_) => Status::GivenUp,
+            NodeEvent::Ended(_) => Status::PeerEnded,
             NodeEvent::Closed(_) => Status::PeerClosed,
             // A judgement about losses, which any loss may mislead; it ends nothing. And what a node has of its own.
             NodeEvent::LostBySize { .. } | NodeEvent::LimitReached { .. } => return true,

@@ -407,6 +407,7 @@ impl World {
         | NodeEvent::Unreachable(id)
         | NodeEvent::Restarted(id)
         | NodeEvent::GaveUp(id)
+        | NodeEvent::Ended(id)
         | NodeEvent::Closed(id)
         | NodeEvent::Claimed { node: id, .. }
         | NodeEvent::PathLost { node: id, .. }
@@ -424,7 +425,12 @@ impl World {
                     ));
                 }
                 let restarted = matches!(event, NodeEvent::Restarted(_) | NodeEvent::GaveUp(_));
-                if restarted || matches!(event, NodeEvent::Unreachable(_) | NodeEvent::Closed(_)) {
+                if restarted
+                    || matches!(
+                        event,
+                        NodeEvent::Unreachable(_) | NodeEvent::Ended(_) | NodeEvent::Closed(_)
+                    )
+                {
                     self.history.reset(node, peer, self.now, restarted);
                 }
             }

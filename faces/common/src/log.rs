@@ -12,8 +12,8 @@ pub enum Level {
     Information,
 }
 
-/// Takes the lines instead of standard error; those of a level that nobody wants as well.
-pub type Sink = fn(Level, &str);
+/// Takes the lines instead of standard error; those of a level that nobody wants as well. True: somebody sees it.
+pub type Sink = fn(Level, &str) -> bool;
 
 static SINK: OnceLock<Sink> = OnceLock::new();
 
@@ -52,6 +52,20 @@ pub fn warn(text: &str) {
     say(Level::Warning, text);
 }
 
+/// Says what nobody should have to ask for, as it ends programs: a peer was lost. It goes to standard error even where the interface has a log
+/// of its own, if that does not show it; `EMP_LOG=off` silences it.
+#[cold]
+pub fn alarm(text: &str) {
+    let asked = std::env::var("EMP_LOG").unwrap_or_default();
+    if writes(&asked, Level::Warning) {
+        return;
+    }
+    let shown = SINK.get().is_some_and(|sink| sink(Level::Warning, text));
+    if !shown && asked != "off" {
+        write(text);
+    }
+}
+
 /// Says something to those who ask (`EMP_LOG=info`).
 #[cold]
 pub fn inform(text: &str) {
@@ -60,14 +74,19 @@ pub fn inform(text: &str) {
 
 fn say(level: Level, text: &str) {
     if let Some(sink) = SINK.get() {
-        return sink(level, text);
+        sink(level, text);
+        return;
     }
     let needed = if level == Level::Warning { 2 } else { 3 };
     if wanted() >= needed {
-        // One write for each line, so that those of several processes do not mix. Nobody is left to hear of a failure.
-        let line = format!("emp: {text}\n");
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
+        write(text);
     }
+}
+
+/// One write for each line, so that those of several processes do not mix. Nobody is left to hear of a failure.
+fn write(text: &str) {
+    let line = format!("emp: {text}\n");
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
 }
 
 /// What `EMP_LOG` asks for.

@@ -217,8 +217,15 @@ impl FaceNode {
         if log::takes_lines_of_nodes() {
             builder = builder
                 .log(|line| log::of_node(log::Level::Information, line))
-                .notices(|line| log::of_node(log::Level::Warning, line));
+                .notices(|line| log::of_node(log::Level::Warning, line))
+                .alarms(log::alarm);
         }
+        let (variable, patience) =
+            (&settings.timeout_variable, &settings.profile.unreachable_after);
+        let patience_ms = patience.0 / 1_000_000;
+        builder = builder.patience_hint(format!(
+            "to wait longer, set {variable} (milliseconds; {patience_ms} now)"
+        ));
         let fault = &settings.fault;
         let mut links = 0;
         let mut next_link = || {
@@ -305,6 +312,9 @@ impl FaceNode {
         }
         if let (Some(link), None, None) = (self.shm_link, self.udp_link, self.packet_link) {
             return self.node.hint(peer.node, link, LinkAddress::shm(peer.node.0));
+        }
+        if let Some(at) = peer.udp {
+            self.node.takes_datagrams_at(peer.node, at);
         }
         let udp = self.udp_link.zip(peer.udp);
         let packet = self.packet_link.zip(peer.mac);

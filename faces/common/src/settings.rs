@@ -11,6 +11,12 @@ use emp_link::FaultPlan;
 /// is the time for peers that were lost.
 const LINGER_DEFAULT: Duration = Duration::from_secs(2);
 
+/// How long nothing may be heard of a peer before it is lost, unless said otherwise, in milliseconds: programs that ran over TCP expect to outlive a
+/// debugger's stop, a virtual machine that moves, and a spanning tree that takes 50 s to open a port. TCP itself waits two minutes for a first
+/// answer (`tcp_syn_retries`) and 15 for a later one; launchers end jobs of which a process ends, and that a process has ended is told by its host
+/// within a second. Programs on the Rust API say how patient they are; without that a node has the profile's 10 s.
+pub const TIMEOUT_DEFAULT_MS: u64 = 120_000;
+
 /// Limits of the time after which a peer is lost: many round trips, and an hour.
 const TIMEOUT_MIN_MS: u64 = 50;
 const TIMEOUT_MAX_MS: u64 = 3_600_000;
@@ -34,7 +40,7 @@ pub const SETTINGS: [(&str, &str); 14] = [
     ),
     (
         "TIMEOUT",
-        "Milliseconds of silence after which a peer is lost (default: the profile's; 10000)",
+        "Milliseconds of silence after which a peer is lost whose host does not say that it has ended (default: 120000)",
     ),
     (
         "OPERATIONS",
@@ -89,6 +95,8 @@ pub struct Settings {
     pub name: Option<String>,
     /// Protocol parameters, `EAGER` and `TIMEOUT` included.
     pub profile: Profile,
+    /// The variable that `TIMEOUT` is set by.
+    pub timeout_variable: String,
     /// Faults to inject.
     pub fault: Option<FaultPlan>,
     /// How long closing waits at most.
@@ -138,6 +146,8 @@ impl Settings {
             interfaces: interfaces.map(Into::into).collect(),
             name: Some(name).filter(|name| !name.is_empty()),
             profile: profile(&look)?,
+            timeout_variable: look("TIMEOUT")
+                .map_or_else(|| "EMP_TIMEOUT".into(), |set| set.variable),
             fault: fault.transpose()?,
             linger: linger.map_or(LINGER_DEFAULT, Duration::from_millis),
             wait: wait(look("WAIT"))?,
@@ -184,6 +194,7 @@ fn profile(look: &impl Fn(&str) -> Option<Set>) -> Result<Profile, String> {
     }
     profile.integrity = one_of(look("INTEGRITY"), &Integrity::ALL, profile.integrity)?;
     let set = look("TIMEOUT");
+    profile.unreachable_after = Span::ms(TIMEOUT_DEFAULT_MS);
     let variable = set.as_ref().map(|set| set.variable.clone()).unwrap_or_default();
     if let Some(time) = number(set, "milliseconds")? {
         if !(TIMEOUT_MIN_MS..=TIMEOUT_MAX_MS).contains(&time) {
@@ -236,9 +247,13 @@ mod tests {
         assert_eq!(with("INTERFACE", "a, b,").unwrap().interfaces, ["a", "b"]);
         assert_eq!(with("NAME", " ann ").unwrap().name.as_deref(), Some("ann"));
         assert_eq!(with("NAME", "").unwrap().name, None);
-        assert_eq!(with("PROFILE", "openmx").unwrap().profile, Profile::OPENMX);
+        assert_eq!(with("PROFILE", "openmx").unwrap().profile.name, "openmx");
         assert_eq!(with("FAULT", "drop:0.01").unwrap().fault.unwrap().drop, 0.01);
-        assert_eq!(with("EAGER", "70").unwrap().profile, Profile::DEFAULT.with_eager(70));
+        let patient = Profile {
+            unreachable_after: Span::ms(TIMEOUT_DEFAULT_MS),
+            ..Profile::DEFAULT.with_eager(70)
+        };
+        assert_eq!(with("EAGER", "70").unwrap().profile, patient);
         assert_eq!(with("TIMEOUT", "70").unwrap().profile.unreachable_after, Span::ms(70));
         assert_eq!(with("INTEGRITY", "").unwrap().profile.integrity, Integrity::Carrier);
         let asked = with("INTEGRITY", "end-to-end").unwrap();

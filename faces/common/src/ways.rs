@@ -185,6 +185,7 @@ mod tests {
             interfaces,
             name: None,
             profile: Profile::DEFAULT,
+            timeout_variable: String::new(),
             fault: None,
             linger,
             wait: emp_host::WaitMode::default(),

@@ -131,20 +131,22 @@ fn look(provider: *mut FiProvider, name: &CStr) -> Option<Option<String>> {
     Some(Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()))
 }
 
-fn log(level: c_int, text: &str) {
-    let Some(core) = CORE.get() else { return };
-    let (Some(enabled), Some(log)) = (core.log_enabled, core.log) else { return };
-    let Ok(text) = CString::new(format!("{text}\n")) else { return };
+fn log(level: c_int, text: &str) -> bool {
+    let Some(core) = CORE.get() else { return false };
+    let (Some(enabled), Some(log)) = (core.log_enabled, core.log) else { return false };
+    let Ok(text) = CString::new(format!("{text}\n")) else { return false };
     // SAFETY: the provider lives for ever, and the texts end with a zero and fit their place-holder.
     unsafe {
-        if enabled(core.provider(), level, SUBSYSTEM_CORE) != 0 {
+        let shown = enabled(core.provider(), level, SUBSYSTEM_CORE) != 0;
+        if shown {
             let (provider, place) = (core.provider(), c"emp".as_ptr());
             log(provider, level, SUBSYSTEM_CORE, place, 0, c"%s".as_ptr(), text.as_ptr());
         }
+        shown
     }
 }
 
-/// Says something by libfabric's log: warnings always, information to those who ask (`FI_LOG_LEVEL=info`).
-pub fn say(level: Level, text: &str) {
-    log(if level == Level::Warning { LOG_WARN } else { LOG_INFO }, text);
+/// Says something by libfabric's log, to those who ask (`FI_LOG_LEVEL=warn` or `info`). True: it is shown.
+pub fn say(level: Level, text: &str) -> bool {
+    log(if level == Level::Warning { LOG_WARN } else { LOG_INFO }, text)
 }

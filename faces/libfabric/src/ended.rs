@@ -54,7 +54,12 @@ impl State {
             self.warn(enabled, completion);
         }
         if completion.op.kind() == OpKind::Undelivered {
-            return undelivered(enabled, completion);
+            // With a lost peer it is one of many that fail. It has no name left to tell it by, and Open MPI 4.1 follows an entry without one into a
+            // segmentation fault. That a peer was lost is said aloud, and whatever has a name and is under way to it ends with an error.
+            if !completion.status.is_loss() {
+                undelivered(enabled, completion);
+            }
+            return;
         }
         if completion.op.kind() == OpKind::Notified {
             return notified(ep, enabled, completion);
@@ -239,8 +244,10 @@ pub fn end_remote(
 ) {
     let failure = failure(status);
     enabled.bound.counters.count(direction, failure.is_none());
-    // A failure is always told, whatever was asked for: of an inject without a context, as it had none.
-    if failure.is_none() && !operation.report {
+    // A failure is always told, whatever was asked for; but with a lost peer of an inject, which has no context, by counters alone.
+    let named = !operation.nameless || !status.is_loss();
+    let told_of = operation.report || failure.is_some() && named;
+    if !told_of {
         return;
     }
     let Some(queue) = &enabled.bound.tx_cq else { return };

@@ -29,7 +29,9 @@ pub fn define() {
 
 /// Reads what is set. A value that makes no sense is an error that is said aloud.
 pub fn read() -> Result<Settings, ()> {
-    Settings::read(|setting| look(setting, core::parameter)).map_err(|problem| log::warn(&problem))
+    let read = Settings::read(|setting| look(setting, core::parameter));
+    read.map(|settings| Settings { timeout_variable: "FI_EMP_TIMEOUT".into(), ..settings })
+        .map_err(|problem| log::warn(&problem))
 }
 
 fn look(setting: &str, parameter: impl Fn(&CStr) -> Option<String>) -> Option<Set> {

@@ -7,7 +7,7 @@ use emp_host::{PostError, Status};
 use crate::bindings::error;
 
 /// Error number, the provider's own number, and its text.
-const TABLE: [(Status, i32, &CStr); 17] = [
+const TABLE: [(Status, i32, &CStr); 18] = [
     (Status::Truncated, error::TRUNC, c"message longer than the buffer"),
     (Status::Cancelled, libc::ECANCELED, c"cancelled"),
     (Status::Unreachable, libc::EHOSTUNREACH, c"peer unreachable"),
@@ -33,6 +33,7 @@ const TABLE: [(Status, i32, &CStr); 17] = [
         c"receiver has as many unexpected messages as it may (FI_EMP_UNEXPECTED), and receives none of them",
     ),
     (Status::NotFound, libc::EHOSTUNREACH, c"no such node was found"),
+    (Status::PeerEnded, libc::ECONNRESET, c"peer's process has ended"),
 ];
 
 /// The error numbers (general, own) of an end; `None` if all went well.

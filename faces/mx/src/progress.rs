@@ -73,7 +73,7 @@ impl Endpoint {
         state.events_seen = told;
         while let Some(event) = self.face.node.take_event() {
             match event {
-                NodeEvent::Closed(node) => {
+                NodeEvent::Closed(node) | NodeEvent::Ended(node) => {
                     state.partners.gone(node, StatusCode::ENDPOINT_CLOSED);
                 }
                 NodeEvent::Restarted(node) | NodeEvent::GaveUp(node) => {
@@ -268,7 +268,7 @@ pub fn code(status: Status) -> StatusCode {
         Status::Cancelled => StatusCode::CANCELLED,
         Status::Unreachable | Status::NotFound => StatusCode::ENDPOINT_UNREACHABLE,
         Status::PeerRestarted | Status::GivenUp => StatusCode::BAD_SESSION,
-        Status::PeerClosed | Status::NoEndpoint | Status::EndpointClosed => {
+        Status::PeerClosed | Status::PeerEnded | Status::NoEndpoint | Status::EndpointClosed => {
             StatusCode::ENDPOINT_CLOSED
         }
         Status::BadKey | Status::NoRights | Status::BadGeneration | Status::OutOfBounds => {

@@ -101,6 +101,7 @@ impl Nic {
         while let Some(event) = self.face.node.take_event() {
             match event {
                 NodeEvent::Closed(node)
+                | NodeEvent::Ended(node)
                 | NodeEvent::Restarted(node)
                 | NodeEvent::GaveUp(node)
                 | NodeEvent::Unreachable(node) => news |= self.lost(state, node),

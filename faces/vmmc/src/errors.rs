@@ -43,7 +43,7 @@ impl Code {
             | Status::Abandoned => Self::STALE,
             Status::PeerRestarted => Self::RESTARTED,
             Status::Unreachable | Status::NotFound | Status::GivenUp => Self::UNREACHABLE,
-            Status::PeerClosed | Status::NoEndpoint => Self::CLOSED,
+            Status::PeerClosed | Status::PeerEnded | Status::NoEndpoint => Self::CLOSED,
             Status::EndpointClosed | Status::Cancelled => Self::FINALIZED,
             Status::MemoryFault | Status::Truncated | Status::TooLong | Status::ReceiverFull => {
                 Self::NO_RESOURCES

@@ -73,7 +73,7 @@ impl Library {
         state.events_seen = told;
         while let Some(event) = self.face.node.take_event() {
             let (node, code) = match event {
-                NodeEvent::Closed(node) => (node, Code::CLOSED),
+                NodeEvent::Closed(node) | NodeEvent::Ended(node) => (node, Code::CLOSED),
                 NodeEvent::Restarted(node) => (node, Code::RESTARTED),
                 NodeEvent::GaveUp(node) | NodeEvent::Unreachable(node) => (node, Code::UNREACHABLE),
                 NodeEvent::Limited { node, frame_bytes_max: bytes, .. }

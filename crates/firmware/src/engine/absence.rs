@@ -6,6 +6,7 @@ use emp_wire::{Flags, Header};
 use crate::counters::Counter;
 use crate::engine::Firmware;
 use crate::pair::milliseconds;
+use crate::profile::Profile;
 use crate::time::{Span, Time};
 
 /// A turn this late shows that the node did not run. Longer than a time slice of an ordinary kernel, so that a node that
@@ -23,8 +24,9 @@ impl Firmware {
         let absent = now.since(before);
         if absent >= ABSENCE_MIN {
             self.excuse_peers(before, now);
-            // Half, as clocks and settings differ a little.
-            self.distrusts |= absent.0 >= self.profile.unreachable_after.0 / 2;
+            // Half, as clocks differ a little; and its peers may be less patient than this node.
+            let patience = self.profile.unreachable_after.min(Profile::DEFAULT.unreachable_after);
+            self.distrusts |= absent.0 >= patience.0 / 2;
         }
     }
 

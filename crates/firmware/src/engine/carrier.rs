@@ -7,16 +7,8 @@ use crate::engine::Firmware;
 use crate::link::LinkIndex;
 use crate::pair::Peers;
 use crate::path::Paths;
+use crate::profile::Profile;
 use crate::time::{Span, Time};
-
-/// How many times the unreachable time a carrier may be away without counting as silence. A card that is reset is without one for
-/// seconds, and a cable that somebody plugs into another port for half a minute; who waits longer is told what is wrong.
-const OUTAGE_MAX: u64 = 6;
-
-/// The same while that cannot be heard of which nothing was heard.
-const fn outage_patience(usual: Span) -> Span {
-    Span(usual.0.saturating_mul(1 + OUTAGE_MAX))
-}
 
 /// Since when which links have no carrier, as far as the node was told.
 #[derive(Default)]
@@ -51,9 +43,9 @@ impl Carriers {
     }
 
     /// How long a peer may be silent now.
-    pub(crate) fn patience(&self, peers: &Peers, peer: u32, usual: Span) -> Span {
+    pub(crate) fn patience(&self, peers: &Peers, peer: u32, profile: &Profile) -> Span {
         let deaf = !self.away_since.is_empty() && self.deaf_since(&peers.paths(peer)).is_some();
-        if deaf { outage_patience(usual) } else { usual }
+        if deaf { profile.outage_patience() } else { profile.unreachable_after }
     }
 }
 
@@ -115,8 +107,8 @@ impl Firmware {
 
     /// How long a node may be looked for without an answer now.
     pub(crate) fn search_patience(&self) -> Span {
-        let usual = self.profile.unreachable_after;
-        self.searches_deaf_since().map_or(usual, |_| outage_patience(usual))
+        let profile = &self.profile;
+        self.searches_deaf_since().map_or(profile.unreachable_after, |_| profile.outage_patience())
     }
 
     /// Since when no link that leads out of this machine has a carrier.

@@ -194,6 +194,7 @@ impl Firmware {
         self.peers.clear_route(peer);
         self.peers.set_route(now, peer, way, told);
         self.peers[peer].heard_ms = milliseconds(now);
+        self.peers[peer].set(mark::LOST, false);
         self.routes.searches.stop(peer);
         self.send.found(peer, now);
         self.receive.met(peer, self.fragment_bytes(peer, u64::MAX));
@@ -339,6 +340,9 @@ impl Firmware {
             if unknown && now.since(since) > self.search_patience() {
                 self.give_up(now, peer, Status::NotFound);
                 continue;
+            }
+            if unknown && self.peers[peer].has(mark::LOST) {
+                self.silent.note(peer);
             }
             let hints = self.routes.hints(self.peers[peer].node).to_vec();
             for i in 0..self.links.len() {

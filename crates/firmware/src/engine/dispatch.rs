@@ -15,16 +15,13 @@ use crate::engine::assembly::{SlicedFrame, Whole};
 use crate::event::NodeEvent;
 use crate::link::LinkIndex;
 use crate::memory::HostMemory;
-use crate::pair::milliseconds;
+use crate::pair::{mark, milliseconds};
 use crate::path::{PathId, Way};
-use crate::send::{Outlet, SUSPECT_PART};
+use crate::send::{ASK_HOST_AFTER, Outlet};
 use crate::time::{Span, Time};
 
 /// Turns of the loopback within one poll: enough for a large message to finish its windows, and bounded all the same.
 const LOOPBACK_TURNS: usize = 64;
-
-/// How often peers that owe us something are looked after, as a part of the time after which they count as lost.
-const WATCHES_PER_SILENCE: u64 = 16;
 
 impl Firmware {
     // ---- events in ----
@@ -78,7 +75,7 @@ impl Firmware {
     pub fn handle_timeout(&mut self, now: Time, _memory: &mut impl HostMemory) {
         self.notice_absence(now);
         let Self { send, carriers, peers, profile, .. } = self;
-        send.handle_timeout(now, |peer| carriers.patience(peers, peer, profile.unreachable_after));
+        send.handle_timeout(now, |peer| carriers.patience(peers, peer, profile));
         self.run_searches(now);
         self.run_seeks(now);
         self.run_long_questions(now);
@@ -328,6 +325,7 @@ impl Firmware {
                     RouteNews::Suspect { peer } => {
                         self.routes.searches.begin(now, peer);
                     }
+                    RouteNews::Silent { peer } => self.silent.note(peer),
                     RouteNews::Lost { peer } => self.give_up(now, peer, Status::Unreachable),
                     RouteNews::Doubted { peer, path } => self.doubt(peer, path),
                     RouteNews::SizeDoubted { peer, path } => self.doubt_size(now, peer, path),
@@ -399,6 +397,10 @@ impl Firmware {
         self.send.reset(peer, status, false);
         self.receive.reset(peer, node, status, true, &mut self.cross);
         self.routes.searches.stop(peer);
+        let entry = &mut self.peers[peer];
+        let met = entry.remote_epoch != Epoch::UNKNOWN || entry.has(mark::LOST);
+        // Of one that has said goodbye nothing more is expected, until it comes again.
+        entry.set(mark::LOST, met && status != Status::PeerClosed);
         self.peers.set_remote_epoch(peer, Epoch::UNKNOWN);
         self.peers.bump_local_epoch(peer);
         if status == Status::Unreachable {
@@ -409,11 +411,14 @@ impl Firmware {
         }
         self.peers.clear_route(peer);
         self.peers.note_departed(now, peer);
-        if status == Status::PeerClosed {
-            self.push_event(NodeEvent::Closed(node));
-        } else {
+        self.silent.forget(peer);
+        self.push_event(match status {
+            Status::PeerClosed => NodeEvent::Closed(node),
+            Status::PeerEnded => NodeEvent::Ended(node),
+            _ => NodeEvent::Unreachable(node),
+        });
+        if status != Status::PeerClosed {
             self.counters.count(Counter::PeersLost);
-            self.push_event(NodeEvent::Unreachable(node));
         }
     }
 
@@ -422,8 +427,7 @@ impl Firmware {
     /// Begins to look after peers: there is something that only they can finish.
     pub(crate) fn watch(&mut self, now: Time) {
         if self.watch_at.is_none() {
-            let span = self.profile.unreachable_after.0 / WATCHES_PER_SILENCE;
-            self.watch_at = Some(now + Span(span.max(1)));
+            self.watch_at = Some(now + self.profile.watch_every());
         }
     }
 
@@ -439,11 +443,22 @@ impl Firmware {
         owing.sort_unstable();
         owing.dedup();
         let now_ms = milliseconds(now);
-        let silence_ms = (self.profile.unreachable_after.0 / 1_000_000) as u32;
+        let span_ms = |span: Span| milliseconds(Time(span.0));
+        let silence_ms = span_ms(self.profile.unreachable_after);
+        let (suspect_ms, every_ms) =
+            (span_ms(self.profile.suspect_after()), span_ms(self.profile.watch_every()));
         let before = core::mem::take(&mut self.watched);
         for peer in owing {
             let entry = &self.peers[peer];
-            if entry.node == self.peers.own || entry.remote_epoch == Epoch::UNKNOWN {
+            if entry.node == self.peers.own {
+                continue;
+            }
+            if entry.remote_epoch == Epoch::UNKNOWN {
+                // What is still to come of it comes if it is found again, and ends with an error if not.
+                if entry.has(mark::LOST) {
+                    self.watched.push((peer, now_ms));
+                    self.routes.searches.begin(now, peer);
+                }
                 continue;
             }
             // Silence counts from when the peer began to owe us something.
@@ -452,17 +467,21 @@ impl Firmware {
                 Err(_) => now_ms,
             };
             let heard = now_ms.wrapping_sub(entry.heard_ms);
-            let most = self.carriers.patience(&self.peers, peer, self.profile.unreachable_after);
-            if heard.min(now_ms.wrapping_sub(since)) > milliseconds(Time(most.0)) {
+            let most = self.carriers.patience(&self.peers, peer, &self.profile);
+            let silent = heard.min(now_ms.wrapping_sub(since));
+            if silent > span_ms(most) {
                 self.give_up(now, peer, Status::Unreachable);
                 continue;
             }
             self.watched.push((peer, since));
-            if heard.min(now_ms.wrapping_sub(since)) > silence_ms / SUSPECT_PART as u32 {
+            if silent > suspect_ms {
                 // It may have moved (V28).
                 self.routes.searches.begin(now, peer);
             }
-            if u64::from(heard) >= u64::from(silence_ms) / WATCHES_PER_SILENCE
+            if heard >= span_ms(ASK_HOST_AFTER) {
+                self.silent.note(peer);
+            }
+            if heard >= every_ms
                 && let Some((link, &to)) = self.peers.paths(peer).first()
             {
                 self.ask_peer(link, to, peer);
@@ -470,8 +489,7 @@ impl Firmware {
         }
         let without_endpoint = self.receive.expire_without_endpoint(now_ms, silence_ms);
         if !self.watched.is_empty() || without_endpoint {
-            let span = self.profile.unreachable_after.0 / WATCHES_PER_SILENCE;
-            self.watch_at = Some(now + Span(span.max(1)));
+            self.watch_at = Some(now + self.profile.watch_every());
         }
     }
 

@@ -8,6 +8,7 @@ mod claims;
 mod contact;
 mod control_frames;
 mod dispatch;
+mod ended;
 pub(crate) mod landing;
 mod limited;
 mod long_frames;
@@ -33,6 +34,7 @@ use crate::descriptor::{
 };
 use crate::engine::assembly::Assembly;
 use crate::engine::carrier::Carriers;
+use crate::engine::ended::Silent;
 use crate::event::NodeEvent;
 use crate::limits::{EVENTS_MAX, PATHS_MAX, push_bounded};
 use crate::link::LinkIndex;
@@ -106,6 +108,8 @@ pub struct Firmware {
     pub(crate) watch_at: Option<Time>,
     /// Those peers, and since when (in milliseconds, wrapping), by index.
     pub(crate) watched: Vec<(u32, u32)>,
+    /// Peers whose hosts may be asked what became of them.
+    pub(crate) silent: Silent,
     /// Names of those who asked for this node, until they are met.
     pub(crate) names: claims::Names,
     /// Epochs that peers have left: who comes back to one is two.
@@ -156,6 +160,7 @@ impl Firmware {
             closing: None,
             watch_at: None,
             watched: Vec::new(),
+            silent: Silent::default(),
             names: claims::Names::default(),
             former: claims::Former::default(),
             greetings: Greetings::new(),

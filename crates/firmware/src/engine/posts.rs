@@ -276,9 +276,10 @@ impl Firmware {
             None => None,
         };
         let (send, work) = atomic.describe(fetch.map(|(_, name)| name));
+        let peer = self.peers.peek(atomic.target.to);
         let posted = self
             .send
-            .gather(&atomic, memory)
+            .gather(peer, &atomic, memory)
             .and_then(|chain| self.post(last, send, (work, Some(chain)), memory, exit, depart));
         let Some((op, _)) = fetch else { return posted };
         match posted {

@@ -29,6 +29,8 @@ pub(crate) mod mark {
     pub(crate) const ASKING: u8 = 2;
     /// It is in the list of those that have left.
     pub(crate) const DEPARTED: u8 = 4;
+    /// It was given up without having said goodbye, and is not met again.
+    pub(crate) const LOST: u8 = 8;
 }
 
 /// One peer, as both sides see it.
@@ -46,7 +48,7 @@ pub(crate) struct Peer {
     /// Where its first path leads.
     pub(crate) address: LinkAddress,
     pub(crate) link: LinkIndex,
-    /// Three truths in one byte: bits of [`mark`].
+    /// Truths in one byte: bits of [`mark`].
     marks: u8,
     /// Largest frame that the links of its first path take at both ends.
     pub(crate) frame_bytes_max: u16,

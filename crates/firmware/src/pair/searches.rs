@@ -12,6 +12,12 @@ use crate::time::{Span, Time};
 /// traffic of a search that finds nobody and how late a node is found that comes up meanwhile.
 const SEARCH_INTERVAL: (Span, Span) = (Span::ms(1), Span::ms(100));
 
+/// Times that a node is asked for before that: ten seconds, in which most come back that do.
+const ASKED_OFTEN: u32 = 100;
+
+/// Interval from then on: a node that is stopped for minutes is looked for by each of its peers.
+const SEARCH_INTERVAL_LATER: Span = Span::ms(400);
+
 /// Searches for which memory is kept while there are none: what a node looks for once a job runs.
 const SEARCHES_USUAL: usize = 16;
 
@@ -93,7 +99,9 @@ impl Searches {
         let search = self.by_peer.get_mut(&peer)?;
         let (since, asked) = (search.since, search.asked);
         search.next = now + search.interval;
-        search.interval = Span(search.interval.0 * 2).min(SEARCH_INTERVAL.1);
+        let most =
+            if search.asked < ASKED_OFTEN { SEARCH_INTERVAL.1 } else { SEARCH_INTERVAL_LATER };
+        search.interval = Span(search.interval.0 * 2).min(most);
         search.asked += 1;
         self.due.insert((search.next, peer));
         Some(DueSearch { peer, since, asked })

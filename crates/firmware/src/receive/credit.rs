@@ -6,6 +6,7 @@
 //! messages come by one wire.
 
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
@@ -40,8 +41,9 @@ struct Place<K> {
 
 /// What is asked of one sender.
 struct Sender<K> {
-    /// What of it is left to ask for.
+    /// What of it is left to ask for, and the same by age.
     wants: BTreeSet<Place<K>>,
+    ages: BTreeSet<(u64, K)>,
     /// Bytes under way, and blocks.
     out: u64,
     blocks: usize,
@@ -54,10 +56,9 @@ struct Sender<K> {
 pub(super) struct Credit<K> {
     now: Time,
     senders: HashMap<u32, Sender<K>>,
-    /// The first want of each sender that answers.
+    /// The first want of each sender that answers, and its oldest. What those have that do not answer is in neither, however much.
     heads: BTreeSet<(Place<K>, u32)>,
-    /// All wants, by their age: sender and bytes left.
-    ages: BTreeSet<(u64, u32, u64, K)>,
+    elders: BTreeSet<(u64, u32, K)>,
     places: HashMap<K, (u32, Place<K>)>,
     next_age: u64,
     /// Blocks asked for.
@@ -65,6 +66,8 @@ pub(super) struct Credit<K> {
     /// Bytes under way, which count against the bound (`CREDIT-2`), of senders that answer; and of others, which do not count.
     out: u64,
     silent: u64,
+    /// No sender that answers will have been silent for too long before that.
+    look_at: Time,
     /// When a sender may have to be given up.
     due: Option<Time>,
     /// One that had been given up has answered.
@@ -77,12 +80,13 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
             now: Time(0),
             senders: HashMap::new(),
             heads: BTreeSet::new(),
-            ages: BTreeSet::new(),
+            elders: BTreeSet::new(),
             places: HashMap::new(),
             next_age: 0,
             asked: 0,
             out: 0,
             silent: 0,
+            look_at: Time::NEVER,
             due: None,
             answered_again: false,
         }
@@ -126,43 +130,55 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
             return;
         }
         let now = self.now;
+        self.unlist(peer);
         let sender = self.senders.entry(peer).or_insert_with(|| Sender {
             wants: BTreeSet::new(),
+            ages: BTreeSet::new(),
             out: 0,
             blocks: 0,
             heard: now,
             silent: false,
         });
-        if !sender.silent {
-            if let Some(head) = sender.wants.first() {
-                self.heads.remove(&(*head, peer));
-            }
-            let head = sender.wants.first().map_or(place, |head| place.min(*head));
-            self.heads.insert((head, peer));
-        }
         sender.wants.insert(place);
-        self.ages.insert((age, peer, left, key));
+        sender.ages.insert((age, key));
         self.places.insert(key, (peer, place));
+        self.list(peer);
     }
 
     /// Nothing more is to be asked for of it.
     pub(super) fn forget(&mut self, key: K) {
         let Some((peer, place)) = self.places.remove(&key) else { return };
-        self.ages.remove(&(place.age, peer, place.left, key));
-        let Some(sender) = self.senders.get_mut(&peer) else { return };
-        self.heads.remove(&(place, peer));
-        sender.wants.remove(&place);
-        if let (Some(head), false) = (sender.wants.first(), sender.silent) {
-            self.heads.insert((*head, peer));
+        self.unlist(peer);
+        if let Some(sender) = self.senders.get_mut(&peer) {
+            sender.wants.remove(&place);
+            sender.ages.remove(&(place.age, key));
         }
+        self.list(peer);
         self.settle(peer);
+    }
+
+    /// What comes first of a sender that answers may have its turn.
+    fn list(&mut self, peer: u32) {
+        let Some(sender) = self.senders.get(&peer).filter(|sender| !sender.silent) else { return };
+        if let (Some(head), Some((age, key))) = (sender.wants.first(), sender.ages.first()) {
+            self.heads.insert((*head, peer));
+            self.elders.insert((*age, peer, *key));
+        }
+    }
+
+    /// Nothing of a sender has, until it is listed again.
+    fn unlist(&mut self, peer: u32) {
+        let Some(sender) = self.senders.get(&peer) else { return };
+        if let (Some(head), Some((age, key))) = (sender.wants.first(), sender.ages.first()) {
+            self.heads.remove(&(*head, peer));
+            self.elders.remove(&(*age, peer, *key));
+        }
     }
 
     /// Those that may be asked for a block now, in turn.
     pub(super) fn turns(&self) -> impl Iterator<Item = K> + '_ {
         let oldest = self.asked % OLDEST_EVERY == OLDEST_EVERY - 1;
-        let answers = |peer: &u32| self.senders.get(peer).is_some_and(|sender| !sender.silent);
-        let oldest = self.ages.iter().find(|(_, peer, ..)| answers(peer)).filter(|_| oldest);
+        let oldest = self.elders.first().filter(|_| oldest);
         let heads = self.heads.iter().take(ASKED_MAX).map(|(place, _)| place.key);
         oldest.map(|(.., key)| *key).into_iter().chain(heads)
     }
@@ -174,6 +190,7 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
         if let Some(sender) = self.senders.get_mut(&peer) {
             if sender.out == 0 {
                 sender.heard = self.now;
+                self.look_at = self.look_at.min(self.now + SILENCE);
             }
             sender.out += bytes;
             sender.blocks += 1;
@@ -192,9 +209,8 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
         if core::mem::take(&mut sender.silent) {
             self.silent -= sender.out;
             self.out += sender.out;
-            if let Some(head) = sender.wants.first() {
-                self.heads.insert((*head, peer));
-            }
+            self.look_at = self.look_at.min(self.now + SILENCE);
+            self.list(peer);
             self.answered_again = true;
         }
     }
@@ -221,9 +237,7 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
         *if sender.silent { &mut self.silent } else { &mut self.out } -= bytes;
         // Who owes nothing any more is as good as any: nothing else would be heard of it before it is asked.
         if sender.out == 0 && core::mem::take(&mut sender.silent) {
-            if let Some(head) = sender.wants.first() {
-                self.heads.insert((*head, peer));
-            }
+            self.list(peer);
             self.answered_again = true;
         }
         self.settle(peer);
@@ -244,27 +258,31 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
 
     /// Takes back what senders were asked for that do not answer. True if there are such.
     pub(super) fn take_back(&mut self) -> bool {
-        let Self { now, senders, heads, out, silent, .. } = self;
-        let mut some = false;
-        for (peer, sender) in senders.iter_mut() {
-            if !sender.silent && sender.out > 0 && now.since(sender.heard) >= SILENCE {
-                (sender.silent, some) = (true, true);
-                *out -= sender.out;
-                *silent += sender.out;
-                if let Some(head) = sender.wants.first() {
-                    heads.remove(&(*head, *peer));
-                }
-            }
+        // Who was heard meanwhile is silent later: all are looked at once in that time, and not with each block.
+        if self.now < self.look_at {
+            return false;
         }
-        some
+        let counted = |sender: &&Sender<K>| !sender.silent && sender.out > 0;
+        let late = |sender: &Sender<K>| self.now.since(sender.heard) >= SILENCE;
+        let all = || self.senders.iter().filter(|(_, sender)| counted(sender));
+        let gone: Vec<u32> =
+            all().filter(|(_, sender)| late(sender)).map(|(peer, _)| *peer).collect();
+        let next = all().filter(|(_, sender)| !late(sender)).map(|(_, sender)| sender.heard).min();
+        self.look_at = next.map_or(Time::NEVER, |heard| heard + SILENCE);
+        for peer in &gone {
+            self.unlist(*peer);
+            let Some(sender) = self.senders.get_mut(peer) else { continue };
+            sender.silent = true;
+            self.out -= sender.out;
+            self.silent += sender.out;
+        }
+        !gone.is_empty()
     }
 
-    /// All that could be asked for is: notes when the next sender will not have answered for too long, if somebody waits for what it has.
+    /// All that could be asked for is: notes when the next sender may not have answered for too long, if somebody waits for what it has.
     pub(super) fn look_later(&mut self) {
-        let counted = |sender: &&Sender<K>| !sender.silent && sender.out > 0;
-        let first = || self.senders.values().filter(counted).map(|sender| sender.heard).min();
-        let first = (!self.heads.is_empty()).then(first).flatten();
-        self.due = first.map(|first| first + SILENCE);
+        let waits = !self.heads.is_empty() && self.look_at != Time::NEVER;
+        self.due = waits.then_some(self.look_at);
         // Who answered again has had its turn by this, however many of its frames came at once.
         self.answered_again = false;
     }
@@ -278,8 +296,6 @@ impl<K: Copy + Ord + core::hash::Hash> Credit<K> {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec::Vec;
-
     use super::*;
 
     const BLOCK: u64 = 100;
@@ -426,7 +442,7 @@ mod tests {
         credit.end(1, BLOCK);
         credit.look_later();
         assert!(credit.senders.is_empty() && credit.places.is_empty());
-        assert!(credit.heads.is_empty() && credit.ages.is_empty());
+        assert!(credit.heads.is_empty() && credit.elders.is_empty());
         assert_eq!((credit.out(), credit.due()), (0, None));
     }
 }

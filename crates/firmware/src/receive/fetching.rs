@@ -7,6 +7,7 @@ use super::pulling::{Puller, Pulling};
 use crate::counters::Counter;
 use crate::cross::{Control, GetBlock, ToSend};
 use crate::descriptor::{Completion, INDEX_BITS, OpId, OpKind, PostError, Status};
+use crate::limits::{GETS_MAX, POOL_SHARE_PARTS};
 use crate::memory::{HostMemory, SegmentList};
 use crate::onesided::{AtomicDescriptor, GetDescriptor, RemoteRegion};
 
@@ -76,6 +77,11 @@ impl ReceiveSide {
 
     fn add_fetch(&mut self, fetch: Fetch) -> Result<(u32, u32), PostError> {
         let peer = fetch.peer;
+        // One that does not answer leaves room for what is fetched from others.
+        let free = GETS_MAX - self.fetches.len();
+        if self.fetches_of.count(peer) >= free / POOL_SHARE_PARTS as usize {
+            return Err(PostError::Busy);
+        }
         let (index, generation) = self.fetches.insert(fetch).ok_or(PostError::Busy)?;
         self.fetches_of.add(peer, index);
         Ok((index, generation))
@@ -179,15 +185,22 @@ impl ReceiveSide {
     /// A peer is given up.
     pub(super) fn end_fetches_of(&mut self, peer: u32, status: Status) {
         for index in self.fetches_of.of(peer) {
-            self.finish_fetch(index, status);
+            self.remove_fetch(index, status);
         }
+        // Others are asked once for all of them.
+        self.serve_pulls();
     }
 
     pub(super) fn finish_fetch(&mut self, index: u32, status: Status) {
+        self.remove_fetch(index, status);
+        self.serve_pulls();
+    }
+
+    /// Tells the host how a fetch ended, and forgets it.
+    fn remove_fetch(&mut self, index: u32, status: Status) {
         self.drop_pulls(Puller::Get(index));
         let generation = self.fetches.generation(index);
         let Some(fetch) = self.take_fetch(index) else { return };
-        self.serve_pulls();
         self.counters.count(match fetch.kind {
             OpKind::Get => Counter::Gets,
             _ => Counter::Atomics,

@@ -461,7 +461,7 @@ impl ReceiveSide {
             }
         }
         for index in gone {
-            self.remove_incoming(index);
+            self.forget_incoming(index);
         }
         self.not_ready.retain(|answer| answer.peer != peer);
         // What was to be said of its messages means nothing to another incarnation.

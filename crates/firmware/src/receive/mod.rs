@@ -38,7 +38,7 @@ use hashbrown::HashMap;
 use crate::counters::Counters;
 use crate::cross::{Control, FirstNumbers, ToSend};
 use crate::descriptor::{Completion, Selector};
-use crate::limits::{GETS_MAX, POOL_BYTES, POOL_SEND_PERCENT, Pressure};
+use crate::limits::{GETS_MAX, POOL_BYTES, Pressure};
 use crate::memory::SegmentList;
 use crate::path::PathId;
 use crate::pool::{Chain, Pool};
@@ -274,7 +274,7 @@ pub(crate) struct ReceiveSide {
 impl ReceiveSide {
     pub(crate) fn new(profile: Profile) -> Self {
         let (operations, messages) = (profile.operations_max, profile.incoming_max);
-        let pool = Pool::with_cells(POOL_BYTES / 100 * (100 - POOL_SEND_PERCENT), messages);
+        let pool = Pool::with_cells(POOL_BYTES, messages);
         let usual = profile.eager_bytes;
         let unasked = (usual, usual.max(profile.long_eager_bytes));
         let spared = pool.bytes_free() / 2;

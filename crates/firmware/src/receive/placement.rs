@@ -228,6 +228,13 @@ impl ReceiveSide {
 
     /// Forgets a message and gives back what it holds. Data of it that still comes is discarded.
     pub(super) fn remove_incoming(&mut self, index: u32) {
+        self.forget_incoming(index);
+        // Only now: it may itself have waited for room.
+        self.serve_pulls();
+    }
+
+    /// The same without asking others for what there is room for then.
+    pub(super) fn forget_incoming(&mut self, index: u32) {
         self.unlink_progress(index);
         self.drop_pulls(Puller::Message(index));
         let Some(incoming) = self.take_incoming(index) else { return };
@@ -235,8 +242,6 @@ impl ReceiveSide {
         if let Place::Pool(chain) = incoming.place {
             self.pool.free(chain);
         }
-        // Only now: it may itself have waited for room.
-        self.serve_pulls();
     }
 
     pub(super) fn say_done(&mut self, index: u32, status: DoneStatus) {

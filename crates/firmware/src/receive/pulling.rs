@@ -5,7 +5,6 @@ use super::ReceiveSide;
 use super::pulls::PullState;
 use crate::counters::Counter;
 use crate::cross::{Control, ToSend};
-use crate::limits::PULLS_OF_PEER_MAX;
 use crate::memory::HostMemory;
 use crate::path::unit::is_long_cut;
 use crate::time::Time;
@@ -119,7 +118,7 @@ impl ReceiveSide {
             return None;
         }
         let (share, out, blocks) = self.credit.share(peer, self.profile.pull_bytes_max);
-        if blocks >= PULLS_OF_PEER_MAX {
+        if blocks >= self.pulls.share() {
             return None;
         }
         let bytes = if long {

@@ -7,7 +7,7 @@ use emp_wire::{Flags, Header, Sequence};
 use hashbrown::HashMap;
 
 use super::pulling::Puller;
-use crate::limits::PULLS_MAX;
+use crate::limits::{POOL_SHARE_PARTS, PULLS_MAX, PULLS_OF_PEER_MAX};
 
 /// A block that was asked for.
 pub(super) struct PullState {
@@ -54,6 +54,12 @@ impl Pulls {
 
     pub(super) fn is_full(&self) -> bool {
         self.len() >= PULLS_MAX
+    }
+
+    /// Blocks that one sender may have under way: those of senders that do not answer leave some to others (`SHARE-1`).
+    pub(super) fn share(&self) -> usize {
+        let free = PULLS_MAX - self.len().min(PULLS_MAX);
+        (free / POOL_SHARE_PARTS as usize).min(PULLS_OF_PEER_MAX)
     }
 
     /// Adds a block and gives its identifier. There is room for it.

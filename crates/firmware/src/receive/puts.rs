@@ -162,7 +162,7 @@ impl ReceiveSide {
             Wants::Atomic { fetch, datatype, count, .. } => {
                 if fetch {
                     let bytes = datatype.bytes() as u32 * count;
-                    incoming.reply = cross.replies.reserve(bytes, early);
+                    incoming.reply = cross.replies.reserve(incoming.peer, bytes, early);
                 }
                 incoming.reply.is_some() || !fetch
             }

@@ -58,6 +58,8 @@ pub(super) struct Active {
     pub(super) lost_at: Option<Time>,
     /// A frame that is longer than its path's window may leave then (`WINDOW-4`).
     pub(super) paced: Option<Time>,
+    /// Slots of the pool that its messages have (`SHARE-1`).
+    pub(super) copied_slots: u32,
     /// No message may be started before.
     pub(super) ready_at: Time,
     /// The node was told to look for another route.
@@ -100,6 +102,7 @@ impl Active {
             heard_at: Time::default(),
             lost_at: None,
             paced: None,
+            copied_slots: 0,
             ready_at: Time::default(),
             suspected: false,
             train_next: Sequence(0),
@@ -248,6 +251,7 @@ impl Active {
         self.flights.restart(next.0, now);
         (self.since_request, self.repairs, self.refusals) = (0, 0, 0);
         self.credit = 0;
+        self.copied_slots = 0;
         (self.long_from_us, self.requested) = (None, next.minus(1));
         self.tail = Tail::new(next.minus(1));
         (self.acked_at, self.heard_at, self.began) = (now, now, (next, now));
@@ -417,6 +421,7 @@ mod tests {
         (active.acked_at, active.heard_at, active.ready_at) = (Time(1), Time(2), Time(900));
         active.began = (Sequence(3), Time(3));
         (active.paced, active.lost_at) = (Some(Time(6)), Some(Time(7)));
+        active.copied_slots = 9;
         active.restart(Sequence(70), now);
         let Active {
             window,
@@ -439,6 +444,7 @@ mod tests {
             ready_at,
             lost_at,
             paced,
+            copied_slots,
             suspected,
             train_next,
             train_end,
@@ -452,6 +458,7 @@ mod tests {
         assert!(awaiting.first().is_none());
         assert_eq!([controls.len(), usize::from(suspected), usize::from(message_turn)], [0; 3]);
         assert_eq!([since_request, repairs, credit, refusals], [0; 4]);
+        assert_eq!(copied_slots, 0);
         assert_eq!([unacked, train_next, train_end], [Sequence(70); 3]);
         assert_eq!((requested, long_from_us, paced, lost_at), (Sequence(69), None, None, None));
         assert_eq!((acked_at, heard_at, ready_at), (now, now, Time(0)));

@@ -53,6 +53,8 @@ impl SendSide {
             None => self.buffer(peer, &send, memory)?,
             copied => copied,
         };
+        self.activate(peer, now);
+        self.charge(peer, chain.as_ref());
         let message = SendMessage::new(peer, work, send, chain);
         // A synchronous message is complete when it is matched, a put when it is placed, wherever its bytes are.
         let over = message.is_told() && !work.ends_elsewhere();
@@ -138,6 +140,8 @@ impl SendSide {
         let op = op_id(work.kind(), index, generation);
         let state = if shape.needs_done(&plan) { State::AwaitingBoth } else { State::Sending };
         let chain = if copied { Some(self.copy_of_left(&send, inline, out)) } else { chain };
+        self.activate(peer, now);
+        self.charge(peer, chain.as_ref());
         let (place, ..) = self.messages.take_place().ok_or(PostError::Busy)?;
         let message = place.get_or_insert_with(|| SendMessage {
             descriptor: send,
@@ -198,7 +202,7 @@ impl SendSide {
             return Ok(None);
         }
         let must = send.completion == CompletionMode::Buffered;
-        match self.copy(&[&send.segments], memory) {
+        match self.copy(Some(peer), &[&send.segments], memory) {
             Err(PostError::PoolFull) if !must => Ok(None),
             copied => copied.map(Some),
         }
@@ -231,7 +235,8 @@ impl SendSide {
         if let Some(message) = self.messages.at_mut(index) {
             message.state = State::Void;
             if let Some(chain) = message.chain.take() {
-                self.pool.free(chain);
+                let peer = message.peer;
+                self.give_back(peer, chain);
             }
         }
     }

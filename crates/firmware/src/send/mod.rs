@@ -36,7 +36,7 @@ use crate::counters::Counters;
 use crate::cross::FirstNumbers;
 use crate::cross::{Control, RouteNews};
 use crate::descriptor::{Completion, OpId, OpKind, SendDescriptor, Status};
-use crate::limits::{POOL_BYTES, POOL_SEND_PERCENT, Pressure, SPARE_MAX};
+use crate::limits::{Pressure, SEND_POOL_BYTES, SPARE_MAX};
 use crate::path::rtt::Rtt;
 use crate::pool::{Chain, Pool};
 use crate::profile::Profile;
@@ -48,7 +48,7 @@ use crate::timers::Timers;
 use active::Active;
 pub(crate) use plan::Shape;
 use strangers::Known;
-pub(crate) use timer::SUSPECT_PART;
+pub(crate) use timer::ASK_HOST_AFTER;
 pub(crate) use transmission::Outlet;
 use window::Further;
 
@@ -146,7 +146,7 @@ struct SendPeer {
 impl SendPeer {
     /// Its epoch and a route are known.
     fn is_found(&self) -> bool {
-        self.known != Known::No
+        !matches!(self.known, Known::No | Known::Lost)
     }
 
     /// So much time is no part of any silence of this peer.
@@ -233,7 +233,7 @@ impl SendSide {
             completions: VecDeque::new(),
             route_news: VecDeque::new(),
             peers: PerPeer::new(),
-            pool: Pool::new(POOL_BYTES / 100 * POOL_SEND_PERCENT),
+            pool: Pool::new(SEND_POOL_BYTES),
             further: Vec::new(),
             spare: Vec::new(),
             ready: VecDeque::new(),
@@ -276,7 +276,7 @@ impl SendSide {
     /// A peer's epoch and route are known: what waits for it may leave.
     pub(crate) fn found(&mut self, peer: u32, now: Time) {
         let known = &mut self.peers[peer].known;
-        if *known == Known::No {
+        if matches!(known, Known::No | Known::Lost) {
             *known = Known::Found;
         }
         if let Some(active) = &mut self.peers[peer].active {
@@ -444,7 +444,11 @@ impl SendSide {
         let entry = &mut self.peers[peer];
         (entry.next, entry.next_number) = (self.first.sequence, self.first.message);
         entry.rtt = Rtt::new();
-        entry.known = if found { Known::Found } else { Known::No };
+        entry.known = match status {
+            _ if found => Known::Found,
+            Status::PeerClosed => Known::No,
+            _ => Known::Lost,
+        };
         if let Some(place) = entry.further_place() {
             self.further[place] = Further::NEW;
         }
@@ -475,10 +479,34 @@ impl SendSide {
     /// Forgets a message that nothing names any more, and gives back what it had of the pool.
     #[inline]
     fn forget(&mut self, index: u32) {
-        let chain = self.messages.discard(index, |message, _| message.chain.take());
-        if let Some(chain) = chain.flatten() {
-            self.pool.free(chain);
+        let chain =
+            self.messages.discard(index, |message, _| Some((message.peer, message.chain.take()?)));
+        if let Some((peer, chain)) = chain.flatten() {
+            self.give_back(peer, chain);
         }
+    }
+
+    /// What a message to a peer was copied to is its peer's part of the pool from now on.
+    #[inline(always)]
+    fn charge(&mut self, peer: u32, chain: Option<&Chain>) {
+        if let (Some(chain), Some(active)) = (chain, self.peers[peer].active.as_deref_mut()) {
+            active.copied_slots += chain.slots();
+        }
+    }
+
+    /// Slots of the pool that messages to a peer have (`SHARE-1`).
+    #[inline]
+    fn copied_slots(&self, peer: u32) -> u32 {
+        self.peers[peer].active.as_deref().map_or(0, |active| active.copied_slots)
+    }
+
+    #[inline(always)]
+    fn give_back(&mut self, peer: u32, chain: Chain) {
+        // Of one that is given up or done with, nothing counts any more.
+        if let Some(active) = self.peers[peer].active.as_deref_mut() {
+            active.copied_slots = active.copied_slots.saturating_sub(chain.slots());
+        }
+        self.pool.free(chain);
     }
 
     /// Tells the host once how a message ends; it is forgotten then, or void.

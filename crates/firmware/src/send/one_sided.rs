@@ -52,21 +52,27 @@ impl SendSide {
     /// Copies what an atomic operation brings: its operands, and what to compare with.
     pub(crate) fn gather(
         &mut self,
+        peer: Option<u32>,
         atomic: &AtomicDescriptor,
         memory: &impl HostMemory,
     ) -> Result<Chain, PostError> {
         let operands = atomic.operation.has_operands().then_some(&atomic.operands);
         let lists: ArrayVec<_, 2> = operands.into_iter().chain(&atomic.compare).collect();
-        self.copy(&lists, memory)
+        self.copy(peer, &lists, memory)
     }
 
-    /// Copies lists, one after the other, into a chain of the pool.
+    /// Copies lists, one after the other, into a chain of the pool, as far as this peer's part of it goes. `None`: it has none of it.
     pub(super) fn copy(
         &mut self,
+        peer: Option<u32>,
         lists: &[&SegmentList],
         memory: &impl HostMemory,
     ) -> Result<Chain, PostError> {
         let bytes: u64 = lists.iter().map(|list| list.bytes()).sum();
+        let has = peer.map_or(0, |peer| self.copied_slots(peer));
+        if !self.pool.has_room(bytes, has) {
+            return Err(PostError::PoolFull);
+        }
         let chain = self.pool.alloc(bytes as usize).ok_or(PostError::PoolFull)?;
         let read = |at: usize, slice: &mut [u8]| {
             let (mut from, mut done) = (at as u64, 0);

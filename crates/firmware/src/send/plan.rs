@@ -10,6 +10,7 @@ use emp_wire::{
 
 use super::active::Active;
 use super::record::Load;
+use super::strangers::Known;
 use super::{SendMessage, SendSide, State, Work};
 use crate::descriptor::{CompletionMode, SendDescriptor};
 use crate::encode::HEAD_ROOM_BYTES;
@@ -376,7 +377,8 @@ impl SendSide {
             _ if long && send.segments.as_slice().len() > FRAME_SEGMENTS_MAX => return None,
             CompletionMode::Auto | CompletionMode::Delivered => false,
         };
-        (!copied || self.pool.has_room(bytes)).then_some(copied)
+        let has_room = || self.pool.has_room(bytes, self.copied_slots(peer));
+        (!copied || has_room()).then_some(copied)
     }
 
     /// Nothing is under way to a peer that had to be sent again, and little else.
@@ -396,6 +398,7 @@ impl SendSide {
             CompletionMode::Auto => {
                 send.segments.bytes() <= self.profile.buffered_bytes.into()
                     && behind() < BUFFERED_MAX
+                    && self.peers[peer].known != Known::Lost
             }
         }
     }

@@ -10,6 +10,8 @@ use crate::time::Time;
 pub(super) enum Known {
     /// Its epoch or its route is not.
     No,
+    /// Nor are they any more: it was lost. What is sent to it is over when it is delivered, and not when it is copied.
+    Lost,
     /// Both are, and it has shown nothing more.
     Found,
     /// It has answered a question: it is not only made up.

@@ -13,20 +13,16 @@ use crate::counters::Counter;
 use crate::cross::RouteNews;
 use crate::limits::{RETRANSMIT_FLOOR, STRANGERS_SILENCE, WINDOW_FRAMES};
 use crate::path::PathId;
-use crate::profile::RetransmitUnit;
+use crate::profile::{Profile, RetransmitUnit};
 use crate::time::{Span, Time};
 
 /// Runs of the timer that each only had repaired what they resent. A receiver that takes frames out of order hardly needs so
 /// many in a row; one that does not (`vmmc2`) needs all that is behind the gap.
 const REPAIRS_MAX: u32 = 4;
 
-/// The part of the unreachable time after which a silent peer is looked for elsewhere: long for a peer that is busy, and short for one
-/// whose cable was moved.
-pub(crate) const SUSPECT_PART: u64 = 4;
-
-/// How many times the unreachable time a peer may be heard without acknowledging anything that is due (`RESEND-4`): it lives, so what is lost is
-/// answers. Of 60 copies, two seconds apart, all are lost once in 4,000 times where seven of eight answers are; of 20 once in 15.
-const PATIENCE: u64 = 12;
+/// A silent peer's host may be able to tell what became of it (`RESEND-9`) after so long: several of the timer's runs, and soon for whoever waits for
+/// a process that has ended.
+pub(crate) const ASK_HOST_AFTER: Span = Span::ms(250);
 
 /// Runs of a path's timer after which what it resends goes by the other path: the probe, and one that may have met the
 /// same burst of losses. If that arrives and nothing by this path does, the path has failed (`PATH-5`).
@@ -83,7 +79,7 @@ impl SendSide {
         let entry = &self.peers[peer];
         let flight = entry.active.as_deref()?.flight(path);
         // A peer is given up for not answering: what it is to answer leaves more often than that.
-        let asked_within = Span(self.profile.unreachable_after.0 / SUSPECT_PART);
+        let asked_within = self.profile.suspect_after();
         let timeout = || {
             let rtt = entry.rtt(&self.further, path);
             rtt.timeout(self.profile.ack_delay, flight.backoff).min(asked_within)
@@ -132,7 +128,7 @@ impl SendSide {
         let Some(active) = entry.active.as_deref_mut() else { return false };
         let silence = now.since(active.heard_at);
         // A peer that speaks but acknowledges nothing for that long will not: an error is better than waiting for ever.
-        let stuck = now.since(active.acked_at).0 / PATIENCE > silence_max.0;
+        let stuck = now.since(active.acked_at) > Profile::deaf_after(silence_max);
         // Whoever acknowledged anything has been measured.
         let stranger = !entry.rtt.is_measured() && entry.known != Known::Met;
         let crowded = stranger && !self.strangers.may_resend(now);
@@ -146,7 +142,10 @@ impl SendSide {
             }
             return true;
         }
-        if silence.0 > self.profile.unreachable_after.0 / SUSPECT_PART && !active.suspected {
+        if silence >= ASK_HOST_AFTER {
+            self.route_news.push_back(RouteNews::Silent { peer });
+        }
+        if silence > self.profile.suspect_after() && !active.suspected {
             active.suspected = true;
             self.route_news.push_back(RouteNews::Suspect { peer });
         }

@@ -190,7 +190,7 @@ fn get_from(real: &mut Real, peer: &Forged, gets: usize) {
     }
 }
 
-/// Those of many that do not answer: none of them has more than its part, and all together no more than there may be.
+/// Those of many that do not answer: none of them has more than its part, and all together leave some to whoever comes next.
 #[test]
 fn blocks_that_many_are_asked_for_are_bounded() {
     let mut real = Real::new(&Profile::DEFAULT);
@@ -202,7 +202,11 @@ fn blocks_that_many_are_asked_for_are_bounded() {
         real.pass(Span::ms(3));
         assert!(held(&real, "pulls") <= PULLS_MAX.min((id as usize + 1) * PULLS_OF_PEER_MAX));
     }
-    assert_eq!(held(&real, "pulls"), PULLS_MAX);
+    let held = held(&real, "pulls");
+    assert!(
+        held > PULLS_MAX / 10 * 9 && held < PULLS_MAX - 2 * POOL_SHARE_PARTS as usize,
+        "{held}"
+    );
 }
 
 /// Blocks that a node has asked one peer for: those of further gets are asked for when some are here.
@@ -292,7 +296,8 @@ fn values_that_are_kept_for_answers_are_bounded() {
         peer.number += 1;
         peer.next(Kind::Atomic, Flags::FETCH, number, &body)
     };
-    let all = REPLY_POOL_BYTES / POOL_SLOT_BYTES;
+    // A peer's part of the store.
+    let all = REPLY_POOL_BYTES / POOL_SLOT_BYTES / (POOL_SHARE_PARTS as usize + 1);
     for _ in 0..all {
         let frame = add(&mut peer);
         real.hear(&peer, &frame);

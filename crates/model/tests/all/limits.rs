@@ -22,13 +22,12 @@ fn keeping() -> impl Iterator<Item = &'static Profile> {
 fn an_unexpected_flood_is_bounded_and_nothing_is_lost() {
     for profile in keeping() {
         let mut world = acquainted(2, profile);
-        // 24 MB; the pool has 8.
+        // 24 MB; the pool has 4.
         let messages = flood(&mut world, 800, 30_000);
         world.pass(Span::ms(1_000));
         assert!(count(&world, 1, Counter::NotReadySent) > 0, "{}", profile.name);
         let (free, all) = world.firmware(1).pool_slots();
-        // Half of the pool is for what arrives.
-        let (used, half) = (all - free, POOL_BYTES / POOL_SLOT_BYTES / 2);
+        let (used, half) = (all - free, POOL_BYTES / POOL_SLOT_BYTES);
         assert!(used > half * 8 / 10 && used <= half, "{}: {used} of {half}", profile.name);
         // While nothing moves, the sender asks again now and then, and does not shout.
         let before = world.network().totals().sent;

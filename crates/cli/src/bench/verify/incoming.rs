@@ -62,7 +62,7 @@ pub struct Incoming {
 fn may_claim(profile: &Profile, window: usize) -> bool {
     // In long frames more come whole, but these leave half of the pool to others.
     let most = profile.eager_bytes.saturating_mul(window as u64);
-    profile.unexpected == Unexpected::Pool && most <= POOL_BYTES as u64 / 2
+    profile.unexpected == Unexpected::Pool && most <= POOL_BYTES as u64
 }
 
 impl Incoming {

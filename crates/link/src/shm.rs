@@ -150,7 +150,8 @@ impl ShmLink {
     /// The connection to a node, made if there is none.
     #[inline]
     fn connection(&mut self, number: u64) -> io::Result<usize> {
-        let known = self.connections.iter().position(|one| one.number == number && one.is_open());
+        // The newest: an older one may be with a node that had the number before.
+        let known = self.connections.iter().rposition(|one| one.number == number && one.is_open());
         match known {
             Some(place) => Ok(place),
             None => self.connect(number),
@@ -208,6 +209,8 @@ impl ShmLink {
     /// Sends a frame to every node in the directory. Copies that find no room are lost: frames to everyone only look for
     /// nodes, and are repeated.
     fn send_to_everyone(&mut self, frame: &TxFrame<'_>, bytes: usize) {
+        // Who is looked for may have started again, under the name of the one that rings are shared with.
+        self.connections.iter_mut().for_each(Connection::glance);
         for number in self.place.numbers(self.name) {
             if number != self.name.number
                 && let Ok(place) = self.connection(number)
@@ -339,6 +342,8 @@ impl ShmLink {
         let connection = taken.inspect_err(|_| {
             connection::refuse(self.socket.as_fd(), &to, self.name.number);
         })?;
+        // A node that has started again takes the place of the one before.
+        self.connections_of(number).for_each(Connection::look);
         self.add(connection);
         self.meet(number, process, told);
         Ok(())
@@ -347,7 +352,9 @@ impl ShmLink {
     /// A peer has said where its cell is.
     fn meet(&mut self, number: u64, process: libc::pid_t, told: Introduction) {
         let memory = Arc::clone(&self.memory);
-        let Some(one) = self.connections_of(number).next() else { return };
+        let Some(one) = self.connections_of(number).filter(|one| one.is_open()).last() else {
+            return;
+        };
         if one.meet(process, told, &memory) {
             match one.readable {
                 Some(true) => self.counts.memory_readable += 1,

@@ -256,10 +256,19 @@ impl Connection {
 
     /// Finds out whether the peer is gone. A few system calls.
     pub(super) fn look(&mut self) {
+        let found = self.to.answers();
+        self.heed(found);
+    }
+
+    /// Finds out whether its name is another's by now. One system call.
+    pub(super) fn glance(&mut self) {
+        let found = self.to.is_the_same();
+        self.heed(found);
+    }
+
+    fn heed(&mut self, found: io::Result<()>) {
         use io::ErrorKind::{ConnectionRefused, NotFound};
-        if let Err(error) = self.to.answers()
-            && matches!(error.kind(), ConnectionRefused | NotFound)
-        {
+        if found.is_err_and(|error| matches!(error.kind(), ConnectionRefused | NotFound)) {
             self.end();
         }
     }

@@ -6,10 +6,13 @@
 //! size; the kernel does not keep it after the call returns. Every descriptor that the kernel hands out is owned at once,
 //! so that none leaks and none is closed twice.
 
+use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::ptr::{from_mut, from_ref};
 
@@ -36,6 +39,16 @@ const CONTROL_SPACE: usize = RIGHTS_SPACE + SENDER_SPACE;
 pub(super) struct Whereto {
     name: libc::sockaddr_un,
     bytes: usize,
+    /// Which socket had the name: a node that starts again takes the name of the one before.
+    file: Option<File>,
+}
+
+/// What tells a socket from a later one of its name: its number in the file system and when it was made (seconds, nanoseconds), as numbers are used again.
+type File = (u64, i64, i64);
+
+fn file(path: &Path) -> io::Result<File> {
+    let found = fs::symlink_metadata(path)?;
+    Ok((found.ino(), found.mtime(), found.mtime_nsec()))
 }
 
 impl Whereto {
@@ -52,11 +65,25 @@ impl Whereto {
         for (to, from) in name.sun_path.iter_mut().zip(bytes) {
             *to = *from as libc::c_char;
         }
-        Ok(Self { name, bytes: size_of::<libc::sa_family_t>() + bytes.len() + 1 })
+        let file = file(path).ok();
+        Ok(Self { name, bytes: size_of::<libc::sa_family_t>() + bytes.len() + 1, file })
     }
 
-    /// Whether somebody takes messages there. Three system calls, and nothing is sent.
+    /// Whether the name is still that of the same socket. One system call.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if it is nobody's or another's.
+    pub(super) fn is_the_same(&self) -> io::Result<()> {
+        let bytes = self.name.sun_path.iter().map(|byte| *byte as u8);
+        let path: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+        let same = file(Path::new(OsStr::from_bytes(&path)))?;
+        if self.file == Some(same) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    /// Whether the same node still takes messages there. Four system calls, and nothing is sent.
     pub(super) fn answers(&self) -> io::Result<()> {
+        self.is_the_same()?;
         let socket = system::socket(libc::AF_UNIX, libc::SOCK_DGRAM)?;
         // SAFETY: see the module's invariant.
         check(unsafe {

@@ -349,6 +349,31 @@ fn the_dead_are_buried() {
     works(&world, &mut link);
 }
 
+/// A node that died and was started again has the name and the number of the one before, and other rings.
+#[test]
+fn who_has_started_again_is_met_again() {
+    let world = World::new();
+    for asks_first in [true, false] {
+        let mut link = world.open(7);
+        drop(Rogue::meet(&mut link));
+        let options = ShmOptions {
+            directory: Some(world.directory()),
+            number: Some(ROGUE),
+            ..ShmOptions::new(9)
+        };
+        let mut again = ShmLink::open(&options).expect("the number is free");
+        if asks_first {
+            send(&mut again, link.capabilities.address, &frame(7, 1));
+            receive(&mut link, &frame(7, 1));
+        } else {
+            assert_eq!(send(&mut link, LinkAddress::EVERYONE, &frame(0xFFFF, 1)), 1);
+            receive(&mut again, &frame(0xFFFF, 1));
+        }
+        send(&mut link, LinkAddress::shm(ROGUE), &frame(9, 2));
+        receive(&mut again, &frame(9, 2));
+    }
+}
+
 /// A peer that hangs up and whose accomplice goes on writing is forgotten all the same.
 #[test]
 fn a_ring_that_never_ends_is_left() {

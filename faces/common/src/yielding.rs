@@ -49,17 +49,18 @@ impl Default for Yielding {
 /// How long threads count as looking by turns after one has looked after another: such threads take turns every few microseconds.
 const BY_TURNS: Duration = Duration::from_millis(1);
 
-/// The thread of this process that looked last, and how often that was another one than before.
+/// The thread of this process that looked last.
 static LOOKER: AtomicUsize = AtomicUsize::new(0);
-static CHANGES: AtomicU32 = AtomicU32::new(0);
 
 /// What is known of a thread that looks at queues.
 #[derive(Default)]
 struct Looker {
     /// Of all queues that it looks at in turn: that one of them is empty says nothing of the others.
     all: Yielding,
-    /// Changes that it has seen, and until when it looks by turns with others.
-    changes: Cell<u32>,
+    /// It has looked before. That others looked before a thread's first look makes no turns yet.
+    looked: Cell<bool>,
+    /// Others have looked between two looks of its own; until when it looks by turns with them.
+    others: Cell<bool>,
     by_turns: Cell<Option<Instant>>,
 }
 
@@ -82,7 +83,7 @@ pub fn found() {
 pub fn nothing() {
     let _ = OF_THIS_THREAD.try_with(|own| {
         own.looks();
-        own.all.nothing_unless(|| own.is_by_turns(CHANGES.load(Ordering::Relaxed), Instant::now()));
+        own.all.nothing_unless(|| own.is_by_turns(Instant::now()));
     });
 }
 
@@ -93,13 +94,13 @@ impl Looker {
         let own = std::ptr::from_ref(self).addr();
         if LOOKER.load(Ordering::Relaxed) != own {
             LOOKER.store(own, Ordering::Relaxed);
-            CHANGES.fetch_add(1, Ordering::Relaxed);
+            self.others.set(self.looked.replace(true));
         }
     }
 
     /// Others have looked lately.
-    fn is_by_turns(&self, changes: u32, now: Instant) -> bool {
-        if self.changes.replace(changes) != changes {
+    fn is_by_turns(&self, now: Instant) -> bool {
+        if self.others.take() {
             self.by_turns.set(Some(now + BY_TURNS));
         }
         self.by_turns.get().is_some_and(|until| now < until)
@@ -164,7 +165,15 @@ fn nap(crowded: u32) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
     use super::*;
+
+    /// Tests in which threads look, one at a time.
+    fn alone() -> MutexGuard<'static, ()> {
+        static LOOKS: Mutex<()> = Mutex::new(());
+        LOOKS.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     #[test]
     fn with_others_about_the_core_is_offered_at_once_and_alone_hardly_ever() {
@@ -180,6 +189,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_finds_something_in_one_queue_is_not_idle() {
+        let _alone = alone();
         for _ in 1..PATIENCE_MAX {
             nothing();
         }
@@ -195,23 +205,36 @@ mod tests {
 
     #[test]
     fn threads_that_look_by_turns_keep_their_cores() {
+        let _alone = alone();
         let (own, start) = (Looker::default(), Instant::now());
-        assert!(!own.is_by_turns(0, start), "nobody else has looked");
-        assert!(own.is_by_turns(1, start));
-        assert!(own.is_by_turns(1, start + BY_TURNS / 2));
-        assert!(!own.is_by_turns(1, start + BY_TURNS), "not any more");
+        let somebody_looks = || LOOKER.store(1, Ordering::Relaxed);
+        somebody_looks();
+        own.looks();
+        assert!(!own.is_by_turns(start), "it has looked once");
+        own.looks();
+        assert!(!own.is_by_turns(start), "and again, alone");
+        somebody_looks();
+        own.looks();
+        assert!(own.is_by_turns(start));
+        assert!(own.is_by_turns(start + BY_TURNS / 2));
+        assert!(!own.is_by_turns(start + BY_TURNS), "not any more");
         // Then nothing is offered, and the next time only after many looks.
         own.all.patience.store(PATIENCE_CROWDED, Ordering::Relaxed);
         own.all.crowded.store(u32::MAX, Ordering::Relaxed);
-        own.all.nothing_unless(|| own.is_by_turns(7, start));
+        own.others.set(true);
+        own.all.nothing_unless(|| own.is_by_turns(start));
         let kept = [&own.all.patience, &own.all.crowded].map(|one| one.load(Ordering::Relaxed));
         assert_eq!(kept, [PATIENCE_MAX, 0]);
-        // Each look of another thread is a change.
-        let before = CHANGES.load(Ordering::Relaxed);
+    }
+
+    #[test]
+    fn a_look_of_another_thread_is_noticed() {
+        let _alone = alone();
+        let of_others = || OF_THIS_THREAD.with(|own| own.others.get());
         nothing();
         std::thread::spawn(nothing).join().unwrap();
         nothing();
-        assert!(CHANGES.load(Ordering::Relaxed).wrapping_sub(before) >= 2);
+        assert!(of_others());
     }
 
     #[test]

@@ -19,7 +19,7 @@ const ASK_EVERY: Span = Span::ms(100);
 
 /// The same once it has answered nothing for a while: it will not while this lasts.
 const ASK_SELDOM: Span = Span::ms(1_000);
-const ASKED_OFTEN: u32 = 20;
+const ASKED_OFTEN: u32 = 100;
 
 /// Hosts asked at a time, each by a socket of its own: others' turn comes when one of these has answered, or is not silent any more.
 const QUESTIONS_MAX: usize = 4;
@@ -27,7 +27,8 @@ const QUESTIONS_MAX: usize = 4;
 /// A refusal comes back within this, where it comes at all: what was not refused by then was taken.
 const ANSWERS_WITHIN: Span = Span::ms(30);
 
-/// How long a host that is known to take datagrams must go on refusing them: longer than it takes a live node to open its socket anew.
+/// How long nothing must be heard of a node after a host that is known to take datagrams has refused one for it: longer than it takes a live node
+/// to open its socket anew, and to answer a greeting.
 const REFUSES_FOR: Span = Span::ms(300);
 
 /// Hosts known to take datagrams: a large cluster's.
@@ -120,8 +121,10 @@ impl Question {
         }
         let sure = takes.contains(&self.to.ip());
         let needed = if sure { REFUSES_FOR } else { Profile::DEFAULT.unreachable_after };
-        // Once is not enough: that may have been under way since before.
-        if self.refused.is_some_and(|(first, last)| last.since(first) >= needed) {
+        // Of a host that is sure once is enough, if no sign of life follows: its kernel answers once a second, and not only this one asks there.
+        let ended =
+            |(first, last): (Time, Time)| if sure { now } else { last }.since(first) >= needed;
+        if self.refused.is_some_and(ended) {
             return Answer::Ended;
         }
         if now.since(self.told) > TOLD_WITHIN {

@@ -20,7 +20,8 @@ for number, name in ipairs(KINDS) do
 end
 local SEQUENCED = { message = true, data = true, pull = true, block = true, done = true, put = true, get = true, atomic = true, skip = true }
 local BULK = { message = true, data = true, block = true, put = true }
-local CAUSES = { "too many messages wait", "no such endpoint yet", "nothing unexpected is stored", "no room in the pool" }
+local CAUSES = { "too many messages wait", "no such endpoint yet", "nothing unexpected is stored", "no room in the pool",
+    "full of messages that nobody receives" }
 local STATUSES = {
     [0] = "complete", "matched", "abandoned", "no such key", "another generation", "out of bounds", "no rights", "memory fault",
 }

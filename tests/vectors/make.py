@@ -251,7 +251,7 @@ acked("that grants as much as the sender likes; 11 is missing", ack([0b1], 0xFFF
 acked("with an item that nobody knows behind a grant", ack([], 16384), 12, 13, behind=u(0xC8, 1) + u(3, 1) + b"\1\2\3")
 acked("with a grant in a form that nobody knows", ack([1, 2, 3, 4]), 12, 13, behind=u(1, 1) + u(2, 1) + b"\1\2")
 acked("with padding behind its words", ack([1, 2, 3, 4]), 12, 13, behind=bytes(5))
-for cause, meaning in ((1, "too many messages wait"), (2, "no such endpoint"), (3, "nothing unexpected"), (4, "no room")):
+for cause, meaning in ((1, "too many messages wait"), (2, "no such endpoint"), (3, "nothing unexpected"), (4, "no room"), (5, "full of others")):
     refusal = Body().number("node", A.id, 8, True).number("cause", cause, 4).number("backoff_us", 50 * cause, 4)
     vector(meaning, "not-ready", refusal, sequence=17, word=3)
 vector("in the place of a withdrawn frame", "skip", flags=["ACK"], **OPEN)
@@ -500,7 +500,7 @@ refused_body("an ack whose grant is cut", "body_short", "ack", ack([], 4096).byt
 refused_body("an ack with an item without a length", "body_short", "ack", ack([1] * 4).bytes + b"\1")
 refused_body("an ack with half a word", "bad_field", "ack", ack([]).bytes + bytes(4))
 refused_body("not ready without a cause", "bad_field", "not-ready", refusal.bytes[:8] + u(0, 4) + refusal.bytes[12:])
-refused_body("not ready for a cause that nobody knows", "bad_field", "not-ready", refusal.bytes[:8] + u(5, 4) + refusal.bytes[12:])
+refused_body("not ready for a cause that nobody knows", "bad_field", "not-ready", refusal.bytes[:8] + u(6, 4) + refusal.bytes[12:])
 refused_body("a pull of no bytes", "bad_field", "pull", PULL.bytes[:16] + bytes(4) + PULL.bytes[20:])
 refused_body("done with a status that nobody knows", "bad_field", "done", done(8).bytes)
 refused_body("more payload than leaves unasked", "bad_field", "message", message(long=(60, 20, 24)).bytes, TEXT, flags=["LONG"])

@@ -400,7 +400,7 @@ fn encode_body(kind: Kind, body: &Value) -> Vec<u8> {
         }
         Kind::NotReady => {
             use NotReadyCause::*;
-            let cause = [Full, NoEndpoint, NotPosted, NoRoom]
+            let cause = [Full, NoEndpoint, NotPosted, NoRoom, Stuck]
                 .into_iter()
                 .find(|cause| u64::from(*cause as u32) == number(&body["cause"]))
                 .expect("a cause");

@@ -14,12 +14,13 @@ use emp_wire::{LinkAddress, NodeId};
 
 use crate::core::Core;
 
-/// Between two questions to one host: its kernel answers six at once and one a second from then on.
-const ASK_EVERY: Span = Span::ms(100);
+/// Between two questions to one host. Its kernel answers six datagrams at once, and from then on the first that comes after each second: frames that
+/// are sent again to the same ports, some 60 a second, are not to come first each time.
+const ASK_EVERY: Span = Span::ms(10);
 
-/// The same once it has answered nothing for a while: it will not while this lasts.
+/// The same once it has answered nothing for a while, here ten such seconds: it will not while this lasts.
 const ASK_SELDOM: Span = Span::ms(1_000);
-const ASKED_OFTEN: u32 = 100;
+const ASKED_OFTEN: u32 = 1_000;
 
 /// Hosts asked at a time, each by a socket of its own: others' turn comes when one of these has answered, or is not silent any more.
 const QUESTIONS_MAX: usize = 4;
@@ -42,7 +43,8 @@ struct Question {
     node: NodeId,
     to: SocketAddr,
     socket: UdpSocket,
-    /// When it was asked last, and how often.
+    /// When it was asked first and last, and how often.
+    first: Time,
     last: Time,
     asked: u32,
     /// When the peer was last said to be silent.
@@ -81,7 +83,9 @@ impl Question {
         socket.set_nonblocking(true)?;
         // Connected, as only then the kernel tells it of refusals, and of none for others.
         socket.connect(to)?;
-        let mut question = Self { node, to, socket, last: now, asked: 0, told: now, refused: None };
+        let (asked, refused) = (0, None);
+        let mut question =
+            Self { node, to, socket, first: now, last: now, asked, told: now, refused };
         question.send(now);
         Ok(question)
     }
@@ -108,7 +112,7 @@ impl Question {
     fn look(&mut self, now: Time, long: Option<Span>, takes: &mut HashSet<IpAddr>) -> Answer {
         let answer = self.socket.recv(&mut [0]);
         self.note(now, answer);
-        let since = now.since(self.last);
+        let since = now.since(self.first);
         if long.is_none_or(|long| long < since) && since >= ANSWERS_WITHIN {
             let host = self.to.ip();
             if self.refused.is_some() {

@@ -87,6 +87,20 @@ impl Peer {
     }
 }
 
+impl Peer {
+    /// Waits until no thread of it runs any more: the signal alone leaves them time to answer.
+    fn is_stopped(&self) {
+        let threads = format!("/proc/{}/task", self.0.id());
+        let runs = |thread: std::io::Result<std::fs::DirEntry>| {
+            let state = std::fs::read_to_string(thread.expect("a thread").path().join("stat"));
+            !state.expect("it lives").contains(") T ")
+        };
+        while std::fs::read_dir(&threads).expect("it lives").any(runs) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
 /// Speaks to the peer for as long, each message delivered.
 fn speak(node: &Node, time: Duration) {
     let endpoint = node.endpoint(2).expect("it is free");
@@ -102,6 +116,7 @@ fn speak(node: &Node, time: Duration) {
 fn stopped_and_killed(node: &Node, mut peer: Peer) {
     speak(node, Duration::from_millis(300));
     peer.signal(libc::SIGSTOP);
+    peer.is_stopped();
     let endpoint = node.endpoint(3).expect("it is free");
     let delivered = SendOptions::default().completion(CompletionMode::Delivered);
     let mut sent = endpoint.send_with((PEER, 1), 2, "y", delivered).expect("it is posted");

@@ -33,7 +33,7 @@ requirements:
 
 ## Those of the MPI tests that `make test` has time for; `make test-mpi` runs them all.
 MPI_TESTS ?=
-MPI_TESTS_QUICK = openmpi-steady-killed openmpi-netpipe openmpi-hpcc-plain openmpi-beyond-plain openmpi-many-plain openmpi-bench mpich-netpipe mpich-beyond-plain mpich-many-plain mpich-suite openmpi-suite-plain
+MPI_TESTS_QUICK = openmpi-netpipe openmpi-hpcc-plain openmpi-beyond-plain openmpi-many-plain openmpi-bench mpich-netpipe mpich-beyond-plain mpich-many-plain mpich-suite openmpi-suite-plain
 
 ## Unmodified MPI programs on EMP between two hosts of a lab: see tests/mpi/run.
 test-mpi: deps-mpi

@@ -287,7 +287,7 @@ fn finding_one_of_many_costs_no_walk() {
         };
         other.post_send(NOW, send, &mut NoMemory).expect("there is room");
     };
-    // One after the other waits in vain; the last posted gets the first message, and so on.
+    // Each receive finds nothing yet; the last posted gets the first message, and so on.
     (0..WAITING).for_each(|bits| receive(&mut hub, bits));
     let before = LOOKS.get();
     (0..WAITING).rev().for_each(|bits| send_bits(&mut other, bits));

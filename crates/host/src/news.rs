@@ -133,7 +133,7 @@ impl Core {
         })
     }
 
-    /// What is to be said of a peer that was silent for too long, or was not found.
+    /// The notice about a peer that was silent for too long, or was not found.
     fn line_of_lost(&mut self, node: NodeId) -> (Level, String) {
         let met = self.directory.get(node).map(|peer| (peer.link, peer.address));
         let (who, trouble) = (self.show(node), self.link_troubles());

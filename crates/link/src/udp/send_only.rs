@@ -24,13 +24,14 @@ const NOWHERE_V6: Ipv6Addr = Ipv6Addr::new(0xFF18, 0, 0, 0, 0, 0, 0, 0x88B5);
 /// has by default.
 const SOCKETS_MAX: usize = 16;
 
-/// Frames to a peer after which it gets a socket: opening one takes eight calls, 5 to 8 µs, which as many frames give back.
+/// Of the frames to peers without a socket every so manieth gives its peer one, so whoever is sent to often gets one soon, and nothing is counted by peer:
+/// opening one takes eight calls, 5 to 8 µs, which as many frames give back.
 const FRAMES_BEFORE: i32 = 16;
 
 /// A peer takes the socket of another that none of the last so many frames went to: of sixteen that are sent to in turn each is seen every 16.
 const IDLE_FRAMES: u64 = 256;
 
-/// Frames to a peer for which no socket could be opened before that is tried again: it costs some calls in so many.
+/// Frames to peers without a socket before one is tried again when none could be opened: it costs some calls in so many.
 const FRAMES_AFTER_FAILURE: i32 = 1024;
 
 /// Frames that fit a datagram after which a socket that cuts what is longer does so no more: while it does, the kernel puts each together out of pages.
@@ -39,7 +40,7 @@ const SHORT_IN_A_ROW: u8 = 8;
 /// How long the kernel's choice of the address that it sends from is taken for true, where the link is on all of them.
 const FRESH: Duration = Duration::from_millis(200);
 
-/// Peers that are counted, and places that are remembered, each where its address says.
+/// Places of sockets that are remembered, each where its peer's address says.
 const PLACES: usize = 64;
 
 /// `SO_NETNS_COOKIE` (since Linux 5.14): which network namespace a socket is in.
@@ -97,8 +98,8 @@ pub(super) struct SendOnly {
     probe: Option<Probe>,
     /// Where in `sockets` those are that were used last, by the places of their peers.
     last: [u8; PLACES],
-    /// Peers without a socket, and frames to them; less than none: it could not be had.
-    others: Box<[Option<(SocketAddr, i32)>; PLACES]>,
+    /// Frames to peers without a socket since one of them was to get one; less than none: it could not be had.
+    without: i32,
     /// Frames to peers with and without.
     frames: u64,
 }
@@ -110,8 +111,7 @@ impl SendOnly {
     /// For a link that is bound there. To be called in the link's network namespace.
     pub(super) fn open(local: SocketAddr) -> io::Result<Self> {
         let probe = if local.ip().is_unspecified() { Some(Probe::open(local)?) } else { None };
-        let others = Box::new([None; PLACES]);
-        Ok(Self { sockets: Vec::new(), probe, last: [0; PLACES], others, frames: 0 })
+        Ok(Self { sockets: Vec::new(), probe, last: [0; PLACES], without: 0, frames: 0 })
     }
 
     /// The socket that leads to a peer, if it has one or is sent to often enough to get it, for a frame of so many bytes that fits a datagram.
@@ -182,40 +182,31 @@ impl SendOnly {
     /// Finds the peer's socket, or opens one if it is to have it `now` or is sent to often.
     #[cold]
     fn find(&mut self, own: Own<'_>, to: SocketAddr, now: bool) -> Option<usize> {
-        let place = place_of(to);
         let at = self.sockets.iter().position(|aimed| aimed.to == to);
-        if at.is_none() && !self.is_due(place, to, now) {
+        if at.is_none() && !self.is_due(now) {
             return None;
         }
         let opened = self.open_to(own, to, at, now);
         if let Ok(Some(at)) = opened {
-            self.last[place] = at as u8;
+            self.last[place_of(to)] = at as u8;
             self.sockets[at].used = self.frames;
             return Some(at);
         }
         self.fail(to);
-        self.others[place] = opened.is_err().then_some((to, -FRAMES_AFTER_FAILURE));
+        if opened.is_err() {
+            self.without = -FRAMES_AFTER_FAILURE;
+        }
         None
     }
 
-    /// True if a peer without a socket is to get one: this frame counts.
-    fn is_due(&mut self, place: usize, to: SocketAddr, now: bool) -> bool {
-        let frames = match &mut self.others[place] {
-            Some((peer, frames)) if *peer == to => {
-                *frames += 1;
-                *frames
-            }
-            // Another one's place goes to whoever is sent to more.
-            Some((_, frames)) if *frames > 0 => {
-                *frames -= 1;
-                0
-            }
-            free => {
-                *free = Some((to, 1));
-                1
-            }
-        };
-        frames >= if now { 0 } else { FRAMES_BEFORE }
+    /// True if the peer of this frame, which has no socket, is to get one.
+    fn is_due(&mut self, now: bool) -> bool {
+        self.without += 1;
+        let due = self.without >= if now { 0 } else { FRAMES_BEFORE };
+        if due {
+            self.without = 0;
+        }
+        due
     }
 
     /// Makes a socket lead to a peer: the one at this place if that is still right, a new one, or that of another peer, if all are taken. `None`:
@@ -289,7 +280,7 @@ impl Aimed {
     }
 }
 
-/// Where a peer is counted, and its socket remembered.
+/// Where a peer's socket is remembered.
 #[inline]
 fn place_of(to: SocketAddr) -> usize {
     let last = match to.ip() {

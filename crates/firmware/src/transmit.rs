@@ -139,11 +139,11 @@ impl TransmitBatch {
     #[inline(always)]
     pub(crate) fn add<E>(
         &mut self,
-        way: (LinkIndex, &LinkAddress),
+        hop: (LinkIndex, &LinkAddress),
         small: Option<Small>,
         build: impl FnOnce(&mut [u8], &mut FrameSegments) -> Result<usize, E>,
     ) -> Result<(), E> {
-        let alone = self.open(way, small);
+        let alone = self.open(hop, small);
         let (inline, segments) = self.opened();
         let built = build(inline, segments);
         self.close(alone, built)
@@ -151,11 +151,11 @@ impl TransmitBatch {
 
     /// Begins what [`add`](Self::add) adds. True: it is a link frame of its own.
     #[inline(always)]
-    pub(crate) fn open(&mut self, way: (LinkIndex, &LinkAddress), small: Option<Small>) -> bool {
-        let alone = small.is_none_or(|small| !self.joins(way, small));
+    pub(crate) fn open(&mut self, hop: (LinkIndex, &LinkAddress), small: Option<Small>) -> bool {
+        let alone = small.is_none_or(|small| !self.joins(hop, small));
         if alone {
             let frame = &mut self.frames[self.count];
-            (frame.link, frame.to) = (way.0, *way.1);
+            (frame.link, frame.to) = (hop.0, *hop.1);
             (frame.inline, frame.inline_bytes) = (self.used as u32, 0);
             frame.bundles = small.map(|small| small.node);
             frame.segments.clear();
@@ -208,13 +208,13 @@ impl TransmitBatch {
     /// As [`add`](Self::add), for a frame of up to so many inline bytes, which [`fits`](Self::fits).
     pub(crate) fn add_long<E>(
         &mut self,
-        way: (LinkIndex, &LinkAddress),
+        hop: (LinkIndex, &LinkAddress),
         bytes: usize,
         build: impl FnOnce(&mut [u8], &mut FrameSegments) -> Result<usize, E>,
     ) -> Result<(), E> {
         let room = self.room_bytes;
         self.room_bytes = bytes.max(room);
-        let added = self.add(way, None, build);
+        let added = self.add(hop, None, build);
         self.room_bytes = room;
         added
     }
@@ -274,7 +274,7 @@ impl TransmitBatch {
 
     /// Such a frame may join the last link frame.
     #[inline(always)]
-    fn joins(&self, way: (LinkIndex, &LinkAddress), small: Small) -> bool {
+    fn joins(&self, hop: (LinkIndex, &LinkAddress), small: Small) -> bool {
         let Some(last) = self.count.checked_sub(1).map(|last| &self.frames[last]) else {
             return false;
         };
@@ -282,7 +282,7 @@ impl TransmitBatch {
             return false;
         }
         let bytes = last.inline_bytes as usize + small.most;
-        bytes <= small.room.min(self.room_bytes) && last.link == way.0 && last.to == *way.1
+        bytes <= small.room.min(self.room_bytes) && last.link == hop.0 && last.to == *hop.1
     }
 }
 
@@ -341,14 +341,14 @@ mod tests {
     fn a_batch_has_room_for_one_long_frame() {
         let mut batch = TransmitBatch::new(1_500);
         let to = LinkAddress::index(1);
-        let way = (LinkIndex(0), &to);
+        let hop = (LinkIndex(0), &to);
         let long = LONG_FRAME_BYTES;
         assert!(batch.fits(long));
-        batch.add_long(way, long, |_, _| Ok::<_, ()>(long)).expect("it fits");
+        batch.add_long(hop, long, |_, _| Ok::<_, ()>(long)).expect("it fits");
         assert!(!batch.fits(long) && batch.fits(1_500));
         while batch.room() > 0 {
             assert!(batch.fits(1_500));
-            batch.add(way, None, |_, _| Ok::<_, ()>(1_500)).expect("it fits");
+            batch.add(hop, None, |_, _| Ok::<_, ()>(1_500)).expect("it fits");
         }
         assert!(!batch.fits(1_500));
     }

@@ -11,7 +11,7 @@ pub(crate) mod cut;
 use crate::link::LinkIndex;
 use crate::memory::{HostMemory, MemoryFault, Segment, SegmentList};
 use crate::pair::{Peer, Peers};
-use crate::path::Way;
+use crate::path::Hop;
 use crate::pool::{Chain, Pool};
 use crate::transmit::{FrameSegments, Small, TransmitBatch};
 
@@ -52,7 +52,7 @@ pub(crate) struct Head {
 pub(crate) struct Line<'a> {
     pub(crate) peers: &'a Peers,
     pub(crate) peer: &'a Peer,
-    pub(crate) way: Option<Way<'a>>,
+    pub(crate) hop: Option<Hop<'a>>,
     pub(crate) check_payload: bool,
     /// Payloads up to so many bytes are copied next to the header.
     pub(crate) inline_bytes: u64,
@@ -142,13 +142,13 @@ fn short_frame(
     payload: Payload<'_>,
     memory: &impl HostMemory,
 ) -> Result<u64, EncodeError> {
-    let way @ (_, to) = line.way.ok_or(EncodeError::Unsendable)?;
+    let hop @ (_, to) = line.hop.ok_or(EncodeError::Unsendable)?;
     let room = usize::from(line.room);
     let bytes = payload.bytes() as usize;
     let most = HEAD_ROOM_BYTES + bytes;
     let small =
         (line.bundles && most <= room).then_some(Small { node: line.peer.node, most, room });
-    let alone = batch.open(way, small);
+    let alone = batch.open(hop, small);
     let (inline, _) = batch.opened();
     let written = write_short(inline, line, head, fields, (payload, to.is_memory()), memory);
     let length_bytes = written.unwrap_or(0);
@@ -199,8 +199,8 @@ fn any_frame(
     payload: Payload<'_>,
     memory: &impl HostMemory,
 ) -> Result<u64, EncodeError> {
-    let Line { peer, way, check_payload, inline_bytes: inline_max, .. } = *line;
-    let way @ (_, to) = way.ok_or(EncodeError::Unsendable)?;
+    let Line { peer, hop, check_payload, inline_bytes: inline_max, .. } = *line;
+    let hop @ (_, to) = hop.ok_or(EncodeError::Unsendable)?;
     let (mut copied, mut length_bytes) = (0, 0);
     let most = match &payload {
         Payload::Host { bytes, .. } if *bytes > inline_max => None,
@@ -263,9 +263,9 @@ fn any_frame(
     // One that is copied and longer than most. If it finds no room here, it does in a batch of its own.
     let long = most.filter(|most| *most > batch.frame_bytes_max());
     match long.filter(|most| batch.fits(*most)) {
-        Some(most) => batch.add_long(way, most, build)?,
+        Some(most) => batch.add_long(hop, most, build)?,
         None => batch
-            .add(way, small.map(|most| Small { node: peer.node, most, room }), build)
+            .add(hop, small.map(|most| Small { node: peer.node, most, room }), build)
             .map_err(|error| match error {
                 EncodeError::Unsendable if long.is_some_and(|most| batch.would_fit(most)) => {
                     EncodeError::Full
@@ -275,7 +275,7 @@ fn any_frame(
     }
     // What crosses memory has no MTU, and no sum by which slices are known. A link cuts what is longer than any usual frame of it; what
     // was cut as a usual one, before the peer took only shorter ones, would leave in one datagram and be lost.
-    let cut_by_link = line.long && length_bytes > line.peers.lengths.most_by(way.0).into();
+    let cut_by_link = line.long && length_bytes > line.peers.lengths.most_by(hop.0).into();
     if length_bytes > room && !cut_by_link && !to.is_memory() {
         batch.cut_last(room, peer.outgoing, memory)?;
     }
@@ -313,7 +313,7 @@ pub(crate) struct Alike {
 impl Alike {
     /// For frames of which `head` is the first's; `payload_bytes` is more than nothing. `None`: there is no route.
     pub(crate) fn new(line: &Line<'_>, head: &Head, payload_bytes: u16) -> Option<Self> {
-        let (link, &to) = line.way?;
+        let (link, &to) = line.hop?;
         let first = header(line, head, payload_bytes, true);
         let check_payload = line.check_payload;
         let copies = u64::from(payload_bytes) <= line.inline_bytes;
@@ -419,12 +419,12 @@ fn place(
 /// Adds a contact frame (hello or reply), which has no peer entry behind it. Zeros make it `bytes_min` long (`LONG-2`).
 pub(crate) fn contact_frame(
     batch: &mut TransmitBatch,
-    way: Way<'_>,
+    hop: Hop<'_>,
     header: &Header,
     bytes_min: usize,
     body: impl FnOnce(&mut [u8]) -> usize,
 ) {
-    let Ok(()) = batch.add_long(way, bytes_min, |inline, _| {
+    let Ok(()) = batch.add_long(hop, bytes_min, |inline, _| {
         let fields = HEADER_BYTES + body(&mut inline[HEADER_BYTES..]);
         let end = fields.max(bytes_min);
         inline[fields..end].fill(0);

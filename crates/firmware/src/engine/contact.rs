@@ -187,12 +187,12 @@ impl Firmware {
         now: Time,
         peer: u32,
         epoch: Epoch,
-        way: (LinkIndex, LinkAddress),
+        hop: (LinkIndex, LinkAddress),
         told: u16,
     ) {
         self.peers.set_remote_epoch(peer, epoch);
         self.peers.clear_route(peer);
-        self.peers.set_route(now, peer, way, told);
+        self.peers.set_route(now, peer, hop, told);
         self.peers[peer].heard_ms = milliseconds(now);
         self.peers[peer].set(mark::LOST, false);
         self.routes.searches.stop(peer);
@@ -260,13 +260,13 @@ impl Firmware {
     pub(crate) fn ask_by(
         &mut self,
         nonce: u64,
-        way: (LinkIndex, LinkAddress),
+        hop: (LinkIndex, LinkAddress),
         peer: u32,
         frame_bytes: u16,
     ) {
         let entry = &self.peers[peer];
         let destination_epoch = entry.remote_epoch.check();
-        let hello = Contact::hello(way, (entry.node, entry.tag), nonce, entry.local_epoch);
+        let hello = Contact::hello(hop, (entry.node, entry.tag), nonce, entry.local_epoch);
         self.routes.push_contact(Contact { destination_epoch, frame_bytes, ..hello });
     }
 
@@ -383,8 +383,8 @@ impl Firmware {
             let hello = if short { hello.with_short_name() } else { hello };
             let hello = hello.with_addresses(beside.map(|(_, address)| address).take(told));
             let body = |into: &mut [u8]| hello.emit(into);
-            let (way, header) = ((contact.link, &contact.to), contact.header(own));
-            encode::contact_frame(batch, way, &header, contact.frame_bytes.into(), body);
+            let (hop, header) = ((contact.link, &contact.to), contact.header(own));
+            encode::contact_frame(batch, hop, &header, contact.frame_bytes.into(), body);
             if tries_length {
                 batch.end();
             }

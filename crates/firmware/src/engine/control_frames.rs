@@ -28,11 +28,11 @@ impl Firmware {
         (memory, batch): (&impl HostMemory, &mut TransmitBatch),
     ) -> bool {
         let paths = self.peers.paths(to);
-        let (path, way) = paths.pick(path);
+        let (path, hop) = paths.pick(path);
         let line = Line {
             peers: &self.peers,
             peer: &self.peers[to],
-            way,
+            hop,
             check_payload: true,
             inline_bytes: INLINE_PAYLOAD_BYTES,
             // Several of them in one link frame would be lost together.

@@ -16,7 +16,7 @@ use crate::event::NodeEvent;
 use crate::link::LinkIndex;
 use crate::memory::HostMemory;
 use crate::pair::{mark, milliseconds};
-use crate::path::{PathId, Way};
+use crate::path::{Hop, PathId};
 use crate::send::{ASK_HOST_AFTER, Outlet};
 use crate::time::{Span, Time};
 
@@ -45,7 +45,7 @@ impl Firmware {
     fn handle_one(
         &mut self,
         now: Time,
-        way @ (link, from): Way<'_>,
+        hop @ (link, from): Hop<'_>,
         frame: &[u8],
         memory: &mut impl HostMemory,
     ) {
@@ -60,9 +60,9 @@ impl Firmware {
                 Err(Counter::DropPieces)
             }
             Ok((header, _)) if self.is_stale(&header) => Err(Counter::DropStalePayload),
-            Ok((header, body)) => self.admit(now, way, &header, frame, body).map(|peer| {
+            Ok((header, body)) => self.admit(now, hop, &header, frame, body).map(|peer| {
                 self.counters.count(Counter::FramesReceived);
-                self.deliver(now, peer, way, &header, body, memory);
+                self.deliver(now, peer, hop, &header, body, memory);
             }),
         };
         if let Err(counter) = result {
@@ -101,7 +101,7 @@ impl Firmware {
     fn admit(
         &mut self,
         now: Time,
-        way @ (link, from): Way<'_>,
+        hop @ (link, from): Hop<'_>,
         header: &Header,
         frame: &[u8],
         body: &[u8],
@@ -127,7 +127,7 @@ impl Firmware {
                 check(header, frame, from, self.peers[peer].incoming)?;
                 peer
             }
-            _ => self.admit_other(now, way, &{ *header }, (frame, body), (node, known))?,
+            _ => self.admit_other(now, hop, &{ *header }, (frame, body), (node, known))?,
         };
         self.send.heard(peer, now);
         if self.peers.heard_from(now, peer, link, from) {
@@ -141,7 +141,7 @@ impl Firmware {
     fn admit_other(
         &mut self,
         now: Time,
-        (link, from): Way<'_>,
+        (link, from): Hop<'_>,
         header: &Header,
         (frame, body): (&[u8], &[u8]),
         (node, known): (NodeId, Option<u32>),
@@ -188,7 +188,7 @@ impl Firmware {
         &mut self,
         now: Time,
         peer: u32,
-        way @ (link, _): Way<'_>,
+        hop @ (link, _): Hop<'_>,
         header: &Header,
         body: &[u8],
         memory: &mut impl HostMemory,
@@ -204,7 +204,7 @@ impl Firmware {
                 self.watch(now);
             }
         } else {
-            self.deliver_control(now, peer, way, header, body, memory);
+            self.deliver_control(now, peer, hop, header, body, memory);
         }
         if self.send.take_awaits() {
             self.watch(now);
@@ -218,7 +218,7 @@ impl Firmware {
         &mut self,
         now: Time,
         peer: u32,
-        (link, from): Way<'_>,
+        (link, from): Hop<'_>,
         header: &Header,
         body: &[u8],
         memory: &mut impl HostMemory,
@@ -351,7 +351,7 @@ impl Firmware {
     }
 
     pub(crate) fn path_failed(&mut self, now: Time, peer: u32, path: PathId) {
-        let link = self.peers.paths(peer).way(path).map(|(link, _)| link);
+        let link = self.peers.paths(peer).hop(path).map(|(link, _)| link);
         if self.peers.path_failed(now, peer, path) {
             self.counters.count(Counter::PathsFailed);
             self.send.path_failed(peer, path);

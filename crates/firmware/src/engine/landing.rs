@@ -138,7 +138,7 @@ impl Firmware {
         let peer = self.peers.find_by_tag(&first)?;
         let entry = &self.peers[peer];
         if !entry.is_answered_by(&first)
-            || !self.peers.paths(peer).ways.contains(&Some((link, &from)))
+            || !self.peers.paths(peer).hops.contains(&Some((link, &from)))
         {
             return None;
         }

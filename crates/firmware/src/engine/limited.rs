@@ -152,8 +152,8 @@ impl Firmware {
     /// Nothing arrives at a peer by one of its paths: does it still take frames of this length there? The timer that ran out limits how
     /// often that is asked; it must not keep a question from being asked where the peer has moved to.
     pub(crate) fn doubt(&mut self, peer: u32, path: PathId) {
-        let (_, way) = self.peers.paths(peer).pick(path);
-        if let Some((link, to)) = way.filter(|(_, to)| **to != LinkAddress::LOOPBACK) {
+        let (_, hop) = self.peers.paths(peer).pick(path);
+        if let Some((link, to)) = hop.filter(|(_, to)| **to != LinkAddress::LOOPBACK) {
             let to = *to;
             self.ask_peer(link, to, peer);
         }

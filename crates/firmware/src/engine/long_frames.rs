@@ -5,7 +5,7 @@ use emp_wire::{Epoch, Header, Hello, LONG_FRAME_BYTES};
 use crate::counters::Counter;
 use crate::engine::Firmware;
 use crate::link::LinkIndex;
-use crate::path::{PathId, Way};
+use crate::path::{Hop, PathId};
 use crate::time::Time;
 
 impl Firmware {
@@ -22,8 +22,8 @@ impl Firmware {
 
     /// Asks whether long frames get through to a peer by a path, unless that is known.
     pub(crate) fn seek_long(&mut self, now: Time, peer: u32, path: PathId) {
-        let way = self.peers.paths(peer).way(path).map(|(link, to)| (link, *to));
-        let Some((link, to)) = way.filter(|_| self.closing.is_none()) else { return };
+        let hop = self.peers.paths(peer).hop(path).map(|(link, to)| (link, *to));
+        let Some((link, to)) = hop.filter(|_| self.closing.is_none()) else { return };
         if self.peers.units.may_ask(now, peer, (link, &to)) {
             let nonce = self.routes.draw();
             self.peers.units.ask(now, peer, (link, to), nonce);
@@ -35,10 +35,10 @@ impl Firmware {
     pub(crate) fn run_long_questions(&mut self, now: Time) {
         while self.routes.has_room() {
             let Some((peer, link, nonce)) = self.peers.units.pop_due(now) else { return };
-            let by = |(_, (by, _)): &(PathId, Way<'_>)| *by == link;
-            let way = self.peers.paths(peer).each().find(by).map(|(path, (_, to))| (path, *to));
+            let by = |(_, (by, _)): &(PathId, Hop<'_>)| *by == link;
+            let hop = self.peers.paths(peer).each().find(by).map(|(path, (_, to))| (path, *to));
             let entry = &self.peers[peer];
-            let Some((path, to)) = way.filter(|_| entry.remote_epoch != Epoch::UNKNOWN) else {
+            let Some((path, to)) = hop.filter(|_| entry.remote_epoch != Epoch::UNKNOWN) else {
                 self.peers.units.forget(peer);
                 continue;
             };
@@ -71,7 +71,7 @@ impl Firmware {
     /// Too many long frames to a peer were lost by a path (`LONG-4`).
     pub(crate) fn long_failed(&mut self, now: Time, peer: u32, path: PathId) {
         let paths = self.peers.paths(peer);
-        let link = paths.way(path).filter(|_| paths.is_long(path)).map(|(link, _)| link);
+        let link = paths.hop(path).filter(|_| paths.is_long(path)).map(|(link, _)| link);
         if let Some(link) = link {
             self.peers.units.fail(now, peer, link);
             self.peers.look_for_long(peer);

@@ -45,7 +45,7 @@ use crate::pair::greetings::Greetings;
 use crate::pair::routes::Routes;
 use crate::path::mtu::SizeSearches;
 use crate::path::unit::{HELD_MIN, Units};
-use crate::path::{PathId, PathInUse, Way};
+use crate::path::{Hop, PathId, PathInUse};
 use crate::profile::{Integrity, Profile};
 use crate::receive::ReceiveSide;
 use crate::send::{Outlet, SendSide};
@@ -453,7 +453,7 @@ impl Firmware {
     pub fn paths(&self, node: NodeId) -> ArrayVec<PathInUse, PATHS_MAX> {
         let Some(peer) = self.peers.peek(node) else { return ArrayVec::new() };
         let paths = self.peers.paths(peer);
-        let in_use = |(path, (link, to)): (PathId, Way<'_>)| PathInUse {
+        let in_use = |(path, (link, to)): (PathId, Hop<'_>)| PathInUse {
             link,
             address: *to,
             first: path == PathId::FIRST,

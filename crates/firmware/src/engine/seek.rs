@@ -129,7 +129,7 @@ impl Firmware {
             }
             Some(_) => self.peers.answered(now, peer, (link, from), hello.largest.here()),
             None if hello.nonce == self.routes.nonce(hello.node, before) => {
-                let usable = self.peers.paths(peer).way(self.peers.path_of(peer, link)).is_some();
+                let usable = self.peers.paths(peer).hop(self.peers.path_of(peer, link)).is_some();
                 let first = entry.route().is_some_and(|(first, _)| first == link);
                 let told = hello.largest.here();
                 (first || !usable) && self.peers.answered(now, peer, (link, from), told)

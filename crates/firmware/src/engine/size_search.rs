@@ -14,8 +14,8 @@ use crate::time::{Span, Time};
 impl Firmware {
     /// Frames to a peer are lost again and again by one of its paths: begins to find out whether that is because of their length.
     pub(crate) fn doubt_size(&mut self, now: Time, peer: u32, path: PathId) {
-        let (path, way) = self.peers.paths(peer).pick(path);
-        let Some((link, _)) = way else { return };
+        let (path, hop) = self.peers.paths(peer).pick(path);
+        let Some((link, _)) = hop else { return };
         let entry = &self.peers[peer];
         let tried = self.peers.bytes_by(peer, path);
         let works = SLICED_FOR_BYTES_MIN as u16;

@@ -27,7 +27,7 @@ impl Firmware {
             Holding::new("searches for paths", self.peers.table.searches(), SEEKS_MAX),
             Holding::new("searches for lengths", self.sizes.len(), SIZE_SEARCHES_MAX),
             Holding::new("long questions", self.peers.units.questions(), LONG_QUESTIONS_MAX),
-            Holding::lasting("ways of long frames", self.peers.units.len(), FURTHER_PATHS_MAX),
+            Holding::lasting("paths of long frames", self.peers.units.len(), FURTHER_PATHS_MAX),
             Holding::lasting("questions to addresses", self.routes.questions(), QUESTIONS_MAX),
             Holding::lasting("nodes with hints", self.routes.hinted(), DISCOVERIES_MAX),
             Holding::lasting("names of askers", self.names.len(), NAMES_MAX),

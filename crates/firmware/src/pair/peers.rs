@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use crate::limits::{HELLO_INTERVAL, PEERS_MAX};
 use crate::link::LinkIndex;
 use crate::link::LinkInfo;
-use crate::path::Way;
+use crate::path::Hop;
 use crate::path::choice::Costs;
 use crate::path::lengths::Lengths;
 use crate::path::table::Table;
@@ -101,7 +101,7 @@ impl Peer {
 
     /// Where its first path leads.
     #[inline]
-    pub(crate) fn route(&self) -> Option<Way<'_>> {
+    pub(crate) fn route(&self) -> Option<Hop<'_>> {
         self.has(mark::ROUTE).then_some((self.link, &self.address))
     }
 

@@ -6,7 +6,7 @@ use crate::limits::PATHS_MAX;
 use crate::link::{LinkCost, LinkIndex, LinkInfo};
 use crate::path::learned::Learned;
 use crate::path::lengths::Lengths;
-use crate::path::{PathId, Way};
+use crate::path::{Hop, PathId};
 
 /// What frames cost by each of the node's links.
 pub(crate) struct Costs {
@@ -72,7 +72,7 @@ impl Costs {
 /// The paths to a peer that can be used now, and what is known of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Paths<'a> {
-    pub(crate) ways: [Option<Way<'a>>; PATHS_MAX],
+    pub(crate) hops: [Option<Hop<'a>>; PATHS_MAX],
     /// The largest frame by each, in bytes: what its link takes at both ends.
     pub(crate) bytes: [u16; PATHS_MAX],
     pub(crate) lengths: &'a Lengths,
@@ -92,8 +92,8 @@ const DOUBT: u64 = 2;
 impl<'a> Paths<'a> {
     /// One of them, if it can be used.
     #[inline]
-    pub(crate) fn way(&self, path: PathId) -> Option<Way<'a>> {
-        self.ways.get(path.index()).copied().flatten()
+    pub(crate) fn hop(&self, path: PathId) -> Option<Hop<'a>> {
+        self.hops.get(path.index()).copied().flatten()
     }
 
     /// Frames longer than the MTU may take it.
@@ -117,7 +117,7 @@ impl<'a> Paths<'a> {
     /// What fits one frame of so many bytes takes this path as a single frame: with others beside it one of the usual length.
     #[inline]
     pub(crate) fn single_bytes(&self, path: PathId) -> u16 {
-        let alone = self.ways[1..].iter().all(Option::is_none);
+        let alone = self.hops[1..].iter().all(Option::is_none);
         if alone { self.bytes[0] } else { self.bytes(path).min(self.lengths.usual()) }
     }
 
@@ -125,13 +125,13 @@ impl<'a> Paths<'a> {
     fn carries(&self, path: PathId, frame_bytes: u32) -> bool {
         frame_bytes <= self.bytes(path).into()
             || frame_bytes > self.long_above(path).into()
-            || self.way(path).is_some_and(|(_, to)| to.is_memory())
+            || self.hop(path).is_some_and(|(_, to)| to.is_memory())
     }
 
     /// Frames of more bytes leave by it as long ones (`LONG-1`); up to that in slices, if they are longer than it takes. `u16::MAX`: none do.
     #[inline]
     pub(crate) fn long_above(&self, path: PathId) -> u16 {
-        match self.way(path) {
+        match self.hop(path) {
             Some((link, _)) if self.is_long(path) => self.lengths.most_by(link),
             _ => u16::MAX,
         }
@@ -139,23 +139,23 @@ impl<'a> Paths<'a> {
 
     /// The path of a frame that is meant for `path`: the first that can be used if that cannot.
     #[inline]
-    pub(crate) fn pick(&self, path: PathId) -> (PathId, Option<Way<'a>>) {
-        match self.way(path) {
-            Some(way) => (path, Some(way)),
-            None => self.each().next().map_or((PathId::FIRST, None), |(id, way)| (id, Some(way))),
+    pub(crate) fn pick(&self, path: PathId) -> (PathId, Option<Hop<'a>>) {
+        match self.hop(path) {
+            Some(hop) => (path, Some(hop)),
+            None => self.each().next().map_or((PathId::FIRST, None), |(id, hop)| (id, Some(hop))),
         }
     }
 
     /// The way of control frames.
     #[inline]
-    pub(crate) fn first(&self) -> Option<Way<'a>> {
+    pub(crate) fn first(&self) -> Option<Hop<'a>> {
         self.pick(PathId::FIRST).1
     }
 
     /// All that can be used.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (PathId, Way<'a>)> + use<'a> {
-        let ways = self.ways;
-        PathId::all().filter_map(move |path| Some((path, ways[path.index()]?)))
+    pub(crate) fn each(&self) -> impl Iterator<Item = (PathId, Hop<'a>)> + use<'a> {
+        let hops = self.hops;
+        PathId::all().filter_map(move |path| Some((path, hops[path.index()]?)))
     }
 
     /// Another than this one, if there is one.
@@ -168,7 +168,7 @@ impl<'a> Paths<'a> {
     /// What such messages took counts, if that is known (`PATH-9`), and else what their frames cost; where nothing is known of that, the first.
     #[inline]
     pub(crate) fn choose(&self, frames: u32, long: bool) -> PathId {
-        if self.ways[1..].iter().all(Option::is_none) {
+        if self.hops[1..].iter().all(Option::is_none) {
             return PathId::FIRST;
         }
         self.choose_of_several((frames, long), |_| true, Learned::path)
@@ -177,7 +177,7 @@ impl<'a> Paths<'a> {
     /// The same for what was cut before into frames of so many bytes, and for blocks that are asked for: a path that takes them whole, if
     /// there is one. These end no trial, so none is made of them.
     pub(crate) fn choose_for_cut(&self, frames: u32, frame_bytes: u32) -> PathId {
-        if self.ways[1..].iter().all(Option::is_none) {
+        if self.hops[1..].iter().all(Option::is_none) {
             return PathId::FIRST;
         }
         let long = frame_bytes > self.usual_bytes().into();
@@ -188,7 +188,7 @@ impl<'a> Paths<'a> {
 
     /// The same for what is asked of the peer, which ends no trial either.
     pub(crate) fn choose_for_get(&self, frames: u32) -> PathId {
-        if self.ways[1..].iter().all(Option::is_none) {
+        if self.hops[1..].iter().all(Option::is_none) {
             return PathId::FIRST;
         }
         self.choose_of_several((frames, false), |_| true, Learned::best)
@@ -209,9 +209,9 @@ impl<'a> Paths<'a> {
         {
             return path;
         }
-        let ways = || self.each().map(|(path, _)| path).filter(|path| may(*path));
-        let mut best = (ways().next().unwrap_or(PathId::FIRST), None);
-        for path in ways() {
+        let hops = || self.each().map(|(path, _)| path).filter(|path| may(*path));
+        let mut best = (hops().next().unwrap_or(PathId::FIRST), None);
+        for path in hops() {
             let Some(cost) = self.cost_by(path, frames, long) else { continue };
             if best.1.is_none_or(|least| cost < least) {
                 best = (path, Some(cost));
@@ -223,7 +223,7 @@ impl<'a> Paths<'a> {
     /// Nanoseconds that such a train costs by a path, as its link was measured. `None`: it takes no part in the choice.
     #[inline]
     fn cost_by(&self, path: PathId, frames: u32, long: bool) -> Option<u64> {
-        let (link, _) = self.way(path)?;
+        let (link, _) = self.hop(path)?;
         self.costs.of(link, frames, long && self.is_long(path))
     }
 
@@ -256,26 +256,26 @@ mod tests {
     fn a_train_takes_the_path_that_suits_it_or_the_one_there_is() {
         let addresses = [LinkAddress::index(3), LinkAddress::index(4)];
         let [first, second] = [PathId::new(0), PathId::new(1)];
-        let ways =
+        let hops =
             [Some((LinkIndex(0), &addresses[0])), Some((LinkIndex(1), &addresses[1])), None, None];
         let costs = costs();
         let lengths = Lengths::new(&[LinkInfo::new(1_472, true), LinkInfo::new(1_472, true)]);
         let (bytes, lengths, costs) = ([1_472; PATHS_MAX], &lengths, &costs);
         let long = second.bit();
-        let paths = Paths { ways, bytes, lengths, costs, long, deep: 0, learned: None };
+        let paths = Paths { hops, bytes, lengths, costs, long, deep: 0, learned: None };
         assert_eq!((paths.choose(4, false), paths.choose(5, false)), (first, second));
         assert_eq!((paths.choose(2, true), paths.choose(3, true)), (first, second));
         assert_eq!(Paths { long: 0, ..paths }.choose(4, true), first);
-        assert_eq!((paths.pick(first), paths.pick(second)), ((first, ways[0]), (second, ways[1])));
+        assert_eq!((paths.pick(first), paths.pick(second)), ((first, hops[0]), (second, hops[1])));
         assert_eq!((paths.other(first), paths.other(second)), (second, first));
         let alone = |at: usize| {
             let mut alone = paths;
-            alone.ways = [None; PATHS_MAX];
-            alone.ways[at] = paths.ways[at];
+            alone.hops = [None; PATHS_MAX];
+            alone.hops[at] = paths.hops[at];
             alone
         };
-        assert_eq!(alone(0).pick(second), (first, ways[0]));
-        assert_eq!(alone(1).pick(first), (second, ways[1]));
+        assert_eq!(alone(0).pick(second), (first, hops[0]));
+        assert_eq!(alone(1).pick(first), (second, hops[1]));
         assert_eq!((alone(1).choose(1, false), alone(0).choose(9, false)), (second, first));
         assert_eq!((alone(1).other(second), alone(1).pick(PathId::OTHER).0), (second, second));
     }

@@ -24,7 +24,7 @@ pub(crate) mod unit;
 pub(crate) use choice::Paths;
 
 /// A link and an address on it, where that is stored: a copy of what was just copied waits for that.
-pub(crate) type Way<'a> = (LinkIndex, &'a LinkAddress);
+pub(crate) type Hop<'a> = (LinkIndex, &'a LinkAddress);
 
 /// A path to a peer that can be used now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

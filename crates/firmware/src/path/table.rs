@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX, SEEKS_MAX};
 use crate::link::LinkIndex;
 use crate::path::learned::Learned;
-use crate::path::{PathId, Way};
+use crate::path::{Hop, PathId};
 use crate::time::{Span, Time};
 
 /// First interval between the questions of one search for a path, which doubles: a LAN answers well within it.
@@ -120,7 +120,7 @@ impl Entry {
     }
 
     /// Where it leads, if it is up.
-    fn way(&self, path: PathId) -> Option<Way<'_>> {
+    fn hop(&self, path: PathId) -> Option<Hop<'_>> {
         let further = self.further(path)?;
         let up = self.health[path.index()].up;
         Some((further.link, further.address.as_ref().filter(|_| up)?))
@@ -184,18 +184,18 @@ impl Table {
     }
 
     /// Where a path beside the first leads, if it is up.
-    pub(crate) fn way(&self, peer: u32, path: PathId) -> Option<Way<'_>> {
-        self.entries.get(&peer)?.way(path)
+    pub(crate) fn hop(&self, peer: u32, path: PathId) -> Option<Hop<'_>> {
+        self.entries.get(&peer)?.hop(path)
     }
 
     /// Where those beside the first lead that are up, and the largest frame by each.
-    pub(crate) fn ways(&self, peer: u32) -> ([Option<Way<'_>>; PATHS_MAX], [u16; PATHS_MAX]) {
+    pub(crate) fn hops(&self, peer: u32) -> ([Option<Hop<'_>>; PATHS_MAX], [u16; PATHS_MAX]) {
         let Some(entry) = self.entries.get(&peer) else {
             return ([None; PATHS_MAX], [0; PATHS_MAX]);
         };
-        let ways = core::array::from_fn(|path| entry.way(PathId::new(path)));
+        let hops = core::array::from_fn(|path| entry.hop(PathId::new(path)));
         let bytes = |path| entry.further(PathId::new(path)).map_or(0, |further| further.bytes);
-        (ways, core::array::from_fn(bytes))
+        (hops, core::array::from_fn(bytes))
     }
 
     /// Where those beside the first led when they were last known, whether they are up or not.
@@ -234,7 +234,7 @@ impl Table {
 
     /// Those of a peer's paths beside the first that are up, a bit each.
     pub(crate) fn up(&self, peer: u32) -> u8 {
-        let up = |path: &PathId| self.way(peer, *path).is_some();
+        let up = |path: &PathId| self.hop(peer, *path).is_some();
         PathId::all().skip(1).filter(up).fold(0, |bits, path| bits | path.bit())
     }
 

@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 
 use crate::limits::{FURTHER_PATHS_MAX, LONG_QUESTIONS_MAX, WINDOW_FRAMES};
 use crate::link::{LinkIndex, set_bits};
-use crate::path::Way;
+use crate::path::Hop;
 use crate::time::{Span, Time};
 
 /// Payload bytes of the longest frame.
@@ -131,16 +131,16 @@ impl Units {
         self.links != before
     }
 
-    pub(crate) fn unit(&self, peer: u32, (link, to): Way<'_>) -> Option<&Unit> {
+    pub(crate) fn unit(&self, peer: u32, (link, to): Hop<'_>) -> Option<&Unit> {
         self.paths.get(&(peer, link)).filter(|unit| unit.to == *to)
     }
 
     /// True if that is not known, and may be asked now.
-    pub(crate) fn may_ask(&self, now: Time, peer: u32, way @ (link, to): Way<'_>) -> bool {
+    pub(crate) fn may_ask(&self, now: Time, peer: u32, hop @ (link, to): Hop<'_>) -> bool {
         if !self.carries(link) || *to == LinkAddress::LOOPBACK {
             return false;
         }
-        self.unit(peer, way).is_none_or(|unit| !unit.open && unit.retry_at <= now)
+        self.unit(peer, hop).is_none_or(|unit| !unit.open && unit.retry_at <= now)
             && !self.asks.iter().any(|ask| (ask.peer, ask.link) == (peer, link))
     }
 
@@ -253,16 +253,16 @@ mod tests {
 
     const LINK: LinkIndex = LinkIndex(1);
 
-    fn way() -> (LinkIndex, LinkAddress) {
+    fn hop() -> (LinkIndex, LinkAddress) {
         (LINK, LinkAddress::index(4))
     }
 
-    fn is_open(longs: &Units, way: Way<'_>) -> bool {
-        longs.unit(7, way).is_some_and(|unit| unit.open)
+    fn is_open(longs: &Units, hop: Hop<'_>) -> bool {
+        longs.unit(7, hop).is_some_and(|unit| unit.open)
     }
 
     fn open(longs: &mut Units, now: Time) {
-        longs.ask(now, 7, way(), 99);
+        longs.ask(now, 7, hop(), 99);
         assert_eq!(longs.pop_due(now), Some((7, LINK, 99)));
         assert!(!longs.answered(now, 7, 98, LONG_FRAME_BYTES as u32), "nobody asked that");
         assert!(!longs.answered(now, 7, 99, 1_472), "it was cut short");
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn a_path_opens_by_an_answer_and_closes_for_longer_and_longer() {
         let mut longs = Units::new(0b10, 0);
-        let (link, to) = way();
+        let (link, to) = hop();
         let mut now = Time(5);
         assert!(!longs.may_ask(now, 7, (LinkIndex(0), &to)), "that link does not");
         for rest_ms in [200, 400, 800] {
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn a_way_that_works_does_not_rest_for_long() {
         let mut longs = Units::new(0b10, 0);
-        let (link, to) = way();
+        let (link, to) = hop();
         let mut now = Time(5);
         for _ in 0..10 {
             open(&mut longs, now);
@@ -319,7 +319,7 @@ mod tests {
         for (word, opens, is_deep) in
             [(1_472 | DEEP, false, false), (whole | DEEP, true, true), (whole, true, false)]
         {
-            longs.ask(Time(5), 7, way(), 99);
+            longs.ask(Time(5), 7, hop(), 99);
             assert_eq!(longs.answered(Time(5), 7, 99, word), opens);
             let unit = longs.paths.get(&(7, LINK));
             assert_eq!(unit.map(|unit| unit.deep), Some(is_deep), "{word:x}");
@@ -348,24 +348,24 @@ mod tests {
     #[test]
     fn questions_at_a_time_are_bounded() {
         let mut longs = Units::new(0b10, 0);
-        let (link, to) = way();
+        let (link, to) = hop();
         let peers = LONG_QUESTIONS_MAX as u32 + 3;
         for peer in 0..peers {
-            longs.ask(Time(0), peer, way(), peer.into());
+            longs.ask(Time(0), peer, hop(), peer.into());
         }
         assert_eq!(longs.asks.len(), LONG_QUESTIONS_MAX);
         let last = peers - 1;
         assert!(longs.may_ask(Time(0), last, (link, &to)));
         assert!(longs.answered(Time(0), 0, 0, LONG_FRAME_BYTES as u32));
-        longs.ask(Time(0), last, way(), 99);
+        longs.ask(Time(0), last, hop(), 99);
         assert!(longs.answered(Time(0), last, 99, LONG_FRAME_BYTES as u32));
     }
 
     #[test]
     fn unanswered_questions_end() {
         let mut longs = Units::new(0b10, 0);
-        let (link, to) = way();
-        longs.ask(Time(0), 7, way(), 99);
+        let (link, to) = hop();
+        longs.ask(Time(0), 7, hop(), 99);
         let mut now = Time(0);
         let mut asked = 0;
         while let Some(due) = longs.next_deadline() {

@@ -12,7 +12,7 @@ use super::record::What;
 use crate::cross::{Control, GetBlock, RegionBlock};
 use crate::encode::Fields;
 use crate::pair::Peers;
-use crate::path::Way;
+use crate::path::Hop;
 
 impl What {
     /// Kind, word and flags of frame `place` of its train, but for the first of a message.
@@ -43,22 +43,22 @@ impl Control {
     }
 
     /// Writes its body and returns the length.
-    pub(super) fn emit(&self, peers: &Peers, way: Option<Way<'_>>, into: &mut [u8]) -> usize {
+    pub(super) fn emit(&self, peers: &Peers, hop: Option<Hop<'_>>, into: &mut [u8]) -> usize {
         let node = peers.own;
         match *self {
             Self::Pull { offset, bytes, pull, .. } => Pull { node, offset, bytes, pull }.emit(into),
             Self::Done { status, .. } | Self::Reply { status, .. } => {
                 Done { node, status }.emit(into)
             }
-            Self::Get(get) => get.body(node, largest(peers, way)).emit(into),
+            Self::Get(get) => get.body(node, largest(peers, hop)).emit(into),
         }
     }
 }
 
 /// What is told by a way of the longest frames that this node takes.
 #[inline(always)]
-fn largest(peers: &Peers, way: Option<Way<'_>>) -> Largest {
-    way.map_or_else(Largest::default, |(link, _)| peers.lengths.told(link))
+fn largest(peers: &Peers, hop: Option<Hop<'_>>) -> Largest {
+    hop.map_or_else(Largest::default, |(link, _)| peers.lengths.told(link))
 }
 
 impl GetBlock {
@@ -121,7 +121,7 @@ pub(super) struct FirstFields<'a> {
     pub(super) first: First<'a>,
     pub(super) peers: &'a Peers,
     /// Where it goes.
-    pub(super) way: Option<Way<'a>>,
+    pub(super) hop: Option<Hop<'a>>,
     /// By what its receiver knows that it can read this node's memory.
     pub(super) stamp: u64,
 }
@@ -129,8 +129,8 @@ pub(super) struct FirstFields<'a> {
 impl Fields for FirstFields<'_> {
     #[inline(always)]
     fn emit(&self, into: &mut [u8]) -> usize {
-        let Self { first, peers, way, stamp } = *self;
-        let (node, largest) = (peers.own, largest(peers, way));
+        let Self { first, peers, hop, stamp } = *self;
+        let (node, largest) = (peers.own, largest(peers, hop));
         let First { shape, plan, handle, .. } = first;
         let send = shape.send;
         let target = |handle, generation, offset| Target {

@@ -94,7 +94,7 @@ impl SendSide {
         out: &mut Outlet<'_, impl HostMemory>,
         depart: impl FnOnce(&TransmitBatch, bool) -> Time,
     ) -> Result<Posted, PostError> {
-        let AtOnce { plan, way, load, copied, window } = *at_once;
+        let AtOnce { plan, hop, load, copied, window } = *at_once;
         let (path, long) = (plan.path, load.long);
         let (index, generation) = self.messages.next_name().ok_or(PostError::Busy)?;
         let entry = &self.peers[peer];
@@ -106,7 +106,7 @@ impl SendSide {
             first: sequence,
             frames: 1,
             path,
-            way: Some(way),
+            hop: Some(hop),
             load,
             window,
             last: true,
@@ -312,8 +312,8 @@ impl SendSide {
             let message = sends.messages.at(index).filter(|message| message.peer == peer)?;
             let receiver = (granted, message.cut_before());
             let wide = |path| {
-                let way = paths.way(path);
-                sends.is_wide(&sends.peers[peer], path, way)
+                let hop = paths.hop(path);
+                sends.is_wide(&sends.peers[peer], path, hop)
             };
             Some(message.shape().plan(&sends.profile, receiver, (&reads, wide), paths))
         };

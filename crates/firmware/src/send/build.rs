@@ -92,7 +92,7 @@ fn build_first(
 ) -> Result<u64, EncodeError> {
     let Outlet { cross, memory, batch, .. } = out;
     let First { shape, plan, number, .. } = first;
-    let Line { peers, peer: to, way, .. } = *line;
+    let Line { peers, peer: to, hop, .. } = *line;
     let (kind, more) = shape.head(&plan);
     let line = Line { bundles: line.bundles && !plan.direct, ..line_of(line, kind) };
     let acknowledge = cross.acks[peer].acknowledge;
@@ -100,7 +100,7 @@ fn build_first(
     // A receiver that cannot read any more finds another name, and pulls.
     let stamp = || to.route().and_then(|(link, &to)| memory.stamp(link, to)).unwrap_or(0);
     let stamp = if plan.direct { stamp() } else { 0 };
-    let fields = FirstFields { first, peers, way, stamp };
+    let fields = FirstFields { first, peers, hop, stamp };
     let payload = shape.payload(pool, 0, plan.cut.first_payload.into());
     encode::frame(batch, &line, &head, fields, payload, *memory)
 }
@@ -116,7 +116,7 @@ impl SendSide {
         out: &mut Outlet<'_, impl HostMemory>,
     ) -> Result<u64, EncodeError> {
         let Outlet { cross, memory, batch, .. } = out;
-        let Line { peers, way, .. } = *line;
+        let Line { peers, hop, .. } = *line;
         let acknowledge = cross.acks[peer].acknowledge;
         let (kind, word, more) = what.head(place);
         let part;
@@ -145,7 +145,7 @@ impl SendSide {
         let line = Line { inline_bytes, ..line_of(line, kind) };
         let head = Head { kind, flags: flags.with(more), sequence, acknowledge, word };
         let fields = |into: &mut [u8]| match what {
-            What::Control(control) => control.emit(peers, way, into),
+            What::Control(control) => control.emit(peers, hop, into),
             _ => 0,
         };
         encode::frame(batch, &line, &head, fields, payload, *memory)

@@ -8,7 +8,7 @@ use super::{SendMessage, SendPeer, SendSide, State};
 use crate::counters::Counter;
 use crate::cross::RouteNews;
 use crate::pair::Peers;
-use crate::path::{PathId, Paths, Way};
+use crate::path::{Hop, PathId, Paths};
 use crate::time::Time;
 
 /// What the loss of a long frame counts as, against the arrival of one; and how much of that is too much. More than one lost
@@ -56,13 +56,13 @@ impl SendSide {
         let newest = entry.active.as_deref().and_then(|active| active.records.back());
         let Some(newest) = newest.filter(|newest| newest.count > 1) else { return };
         let frames = newest.usual_frames.max(newest.count);
-        for (path, way) in paths.each().filter(|(path, _)| !paths.is_long(*path)) {
-            let sooner = || peers.costs.of(way.0, frames, true) < paths.cost(frames, true);
-            if peers.units.carries(way.0)
+        for (path, hop) in paths.each().filter(|(path, _)| !paths.is_long(*path)) {
+            let sooner = || peers.costs.of(hop.0, frames, true) < paths.cost(frames, true);
+            if peers.units.carries(hop.0)
                 // A question is as long as the longest frame. Where there is no room for one, none would be sent after it.
-                && self.is_wide(entry, path, Some(way))
+                && self.is_wide(entry, path, Some(hop))
                 && (path == newest.path || sooner())
-                && peers.units.may_ask(now, peer, way)
+                && peers.units.may_ask(now, peer, hop)
             {
                 self.route_news.push_back(RouteNews::LongWanted { peer, path });
             }
@@ -85,7 +85,7 @@ impl SendSide {
         let frame_bytes = bytes.min(asked.into()) + HEADER_BYTES as u32;
         let long = frame_bytes > paths.long_above(path).into();
         let fits = bytes.div_ceil(fragment.into()) <= TRAIN_FRAMES_MAX;
-        if !long || !fits || self.is_wide(&self.peers[peer], path, paths.way(path)) {
+        if !long || !fits || self.is_wide(&self.peers[peer], path, paths.hop(path)) {
             return None;
         }
         self.counters.count(Counter::CutAnew);
@@ -103,10 +103,10 @@ impl SendSide {
         };
         let What::Message { message: index, number } = record.what else { return false };
         let Some(message) = self.messages.at(index) else { return false };
-        let (path, way) = paths.pick(record.path);
+        let (path, hop) = paths.pick(record.path);
         let place = sequence.since(record.first) as u32;
         let load = load_of(record, Some(message), place, paths.long_above(path));
-        let room = self.window_by(entry, path, way);
+        let room = self.window_by(entry, path, hop);
         let under_way = matches!(message.state, State::Sending | State::AwaitingBoth);
         // What has arrived would leave again.
         let mostly_there = record.acked * ROOM_PARTS > record.count;
@@ -140,8 +140,8 @@ impl SendSide {
     }
 
     /// A question about long frames, as long as one, has room in a path's window.
-    pub(crate) fn has_room_for_long(&self, peer: u32, path: PathId, way: Way<'_>) -> bool {
-        self.is_wide(&self.peers[peer], path, Some(way))
+    pub(crate) fn has_room_for_long(&self, peer: u32, path: PathId, hop: Hop<'_>) -> bool {
+        self.is_wide(&self.peers[peer], path, Some(hop))
     }
 
     /// Long frames are found to get through to a peer from now on, by these paths, a bit each. What is under way left in slices, or was lost

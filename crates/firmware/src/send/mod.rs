@@ -214,8 +214,8 @@ pub(crate) struct SendSide {
 impl SendSide {
     /// Whether payloads that take this way are under the frame's checksum (`CRC-3`).
     #[inline]
-    pub(crate) fn checks_payload(&self, way: Option<crate::path::Way<'_>>) -> bool {
-        let summed = way.is_some_and(|(link, _)| self.summing >> (link.0 % 64) & 1 == 1);
+    pub(crate) fn checks_payload(&self, hop: Option<crate::path::Hop<'_>>) -> bool {
+        let summed = hop.is_some_and(|(link, _)| self.summing >> (link.0 % 64) & 1 == 1);
         self.profile.checksum_payload && !summed
     }
 

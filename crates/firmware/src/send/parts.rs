@@ -11,7 +11,7 @@ use super::SendSide;
 use super::record::{Piece, Record, What};
 use crate::encode::{INLINE_PAYLOAD_BYTES, INLINE_PAYLOAD_BYTES_OF_TRAINS};
 use crate::link::LinkIndex;
-use crate::path::{Paths, Way};
+use crate::path::{Hop, Paths};
 
 /// Payload bytes of the shortest part. One call's fixed costs at both ends (about 3 µs) are what copying and checking 16 KB take,
 /// so shorter ones would cost more than they let overlap: 64 KB in two parts take 22.5 µs, in three 25.
@@ -50,9 +50,9 @@ impl SendSide {
     }
 
     /// Up to how many bytes the payload of a frame is copied next to its header.
-    pub(super) fn inline_bytes(&self, way: Option<Way<'_>>, record: &Record) -> u64 {
+    pub(super) fn inline_bytes(&self, hop: Option<Hop<'_>>, record: &Record) -> u64 {
         let train = record.count >= TRAIN_FRAMES_MIN;
-        if train && way.is_some_and(|(link, _)| self.segments(link)) {
+        if train && hop.is_some_and(|(link, _)| self.segments(link)) {
             INLINE_PAYLOAD_BYTES_OF_TRAINS
         } else {
             INLINE_PAYLOAD_BYTES
@@ -64,8 +64,8 @@ impl SendSide {
     pub(super) fn part_from(&self, peer: u32, sequence: Sequence, paths: &Paths) -> Option<u32> {
         let active = self.peers[peer].active.as_deref()?;
         let record = &active.records[active.record_of(sequence)?];
-        let (_, way) = paths.pick(record.path);
-        let (link, _) = way?;
+        let (_, hop) = paths.pick(record.path);
+        let (link, _) = hop?;
         // Short trains leave together, as many as there are.
         if !self.segments(link) || record.count < TRAIN_FRAMES_MIN {
             return None;

@@ -18,7 +18,7 @@ use crate::limits::{BUFFERED_MAX, FRAME_SEGMENTS_MAX, WINDOW_FRAMES};
 use crate::pair::Peers;
 use crate::path::table::Target;
 use crate::path::unit::LONG_FRAGMENT_BYTES;
-use crate::path::{PathId, Paths, Way};
+use crate::path::{Hop, PathId, Paths};
 use crate::pool::Chain;
 use crate::profile::Profile;
 use crate::time::Time;
@@ -59,7 +59,7 @@ pub(super) struct Plan {
 pub(crate) struct AtOnce<'a> {
     pub(super) plan: Plan,
     /// Its path's link and next hop.
-    pub(super) way: Way<'a>,
+    pub(super) hop: Hop<'a>,
     pub(super) load: Load,
     /// What may have to be sent again is copied in its post. Otherwise it stays with its host until it is acknowledged, which is asked for,
     /// and may ride on the answer (`ACK-6`).
@@ -313,9 +313,9 @@ impl SendSide {
             cold_path();
             return None;
         }
-        let (path, way, single) = peers.path_of_one(peer)?;
-        let (plan, way, load) = match shape.whole(&self.profile, single) {
-            Some(cut) => (Plan::whole(path, cut), way, single_load(bytes)),
+        let (path, hop, single) = peers.path_of_one(peer)?;
+        let (plan, hop, load) = match shape.whole(&self.profile, single) {
+            Some(cut) => (Plan::whole(path, cut), hop, single_load(bytes)),
             None => {
                 cold_path();
                 self.plan_long_at_once(last, peer, &{ shape }, (peers, batch))?
@@ -333,7 +333,7 @@ impl SendSide {
                 return None;
             }
         }
-        Some(AtOnce { plan, way, load, copied, window })
+        Some(AtOnce { plan, hop, load, copied, window })
     }
 
     /// The same for one that does not fit a usual frame.
@@ -344,20 +344,20 @@ impl SendSide {
         peer: u32,
         shape: &Shape<'_>,
         (peers, batch): (&'a Peers, &TransmitBatch),
-    ) -> Option<(Plan, Way<'a>, Load)> {
+    ) -> Option<(Plan, Hop<'a>, Load)> {
         let paths = peers.paths(peer);
         let receiver = (self.granted(last, peer), None);
         let plan = shape.plan(&self.profile, receiver, (|| false, |_| true), &paths);
         let whole = plan.cut.frames == 1 && u64::from(plan.cut.unscheduled) == shape.total();
-        let (way, bytes) = (paths.way(plan.path)?, shape.total());
+        let (hop, bytes) = (paths.hop(plan.path)?, shape.total());
         let frame_bytes = usize::from(plan.cut.fragment) + HEADER_BYTES;
         if frame_bytes <= paths.bytes(plan.path).into() {
-            return Some((plan, way, single_load(bytes))).filter(|_| whole);
+            return Some((plan, hop, single_load(bytes))).filter(|_| whole);
         }
         // It goes on in no others, and has no fields for that.
         let load = Load::of((frame_bytes - LONG_BYTES) as u64, true);
-        let fits = whole && fits_long(load, bytes, (batch, peers.lengths.most_by(way.0)));
-        fits.then_some((plan, way, load))
+        let fits = whole && fits_long(load, bytes, (batch, peers.lengths.most_by(hop.0)));
+        fits.then_some((plan, hop, load))
     }
 
     /// Whether a message that leaves within its post is copied, and was not before. `None`: it is too long for its host to wait while it

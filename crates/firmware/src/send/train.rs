@@ -98,9 +98,9 @@ impl SendSide {
         let first = active.train_next;
         let numbers = WINDOW_FRAMES.checked_sub(first.since(active.unacked) as u32)?;
         let record = &active.records[active.record_of(first)?];
-        let (path, way) = paths.pick(record.path);
+        let (path, hop) = paths.pick(record.path);
         let in_flight = active.flight(path).in_flight;
-        let window = self.window_by(entry, path, way).saturating_sub(in_flight);
+        let window = self.window_by(entry, path, hop).saturating_sub(in_flight);
         let place = first.since(record.first) as u32;
         // The last one may be shorter, and says that it is the last.
         let middle = (record.count - 1).saturating_sub(place);
@@ -109,19 +109,19 @@ impl SendSide {
         let bytes = run.fragment + HEADER_BYTES as u16;
         let frames = numbers.min(window / u32::from(bytes)).min(middle).min(whole).min(room);
         let most =
-            if way.is_some_and(|(_, to)| to.is_memory()) { u16::MAX } else { paths.bytes(path) };
+            if hop.is_some_and(|(_, to)| to.is_memory()) { u16::MAX } else { paths.bytes(path) };
         let fits = usize::from(bytes) <= usize::from(most).min(out.batch.frame_bytes_max());
         let unsent = active.frame(first).state == FrameState::Unsent;
         let leaving = Leaving {
             first,
             frames,
             path,
-            way,
+            hop,
             load: Load::of(bytes.into(), false),
             window: entry.window(&self.further, path),
             last: false,
             requests: false,
-            inline_bytes: inline_of(out.memory, run.memory, self.inline_bytes(way, record)),
+            inline_bytes: inline_of(out.memory, run.memory, self.inline_bytes(hop, record)),
             bundles: false,
             room: paths.bytes(path),
             long: false,

@@ -17,7 +17,7 @@ use crate::memory::{HostMemory, Segment};
 use crate::pair::Peers;
 use crate::path::table::Target;
 use crate::path::unit::room_bytes;
-use crate::path::{PathId, Paths, Way, pacing};
+use crate::path::{Hop, PathId, Paths, pacing};
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
@@ -41,7 +41,7 @@ pub(super) struct Leaving<'a> {
     pub(super) first: Sequence,
     pub(super) frames: u32,
     pub(super) path: PathId,
-    pub(super) way: Option<Way<'a>>,
+    pub(super) hop: Option<Hop<'a>>,
     /// How long each is.
     pub(super) load: Load,
     /// Bytes that may be under way by their path.
@@ -274,9 +274,9 @@ impl SendSide {
     ) -> bool {
         let entry = &self.peers[peer];
         let Some(active) = entry.active.as_deref() else { return false };
-        let (path, way) = paths.pick(path);
+        let (path, hop) = paths.pick(path);
         let flight = active.flight(path);
-        let window = self.window_by(entry, path, way);
+        let window = self.window_by(entry, path, hop);
         // What of control goes beyond a window goes beyond what is granted, too.
         let window =
             if more > 0 { window.max(entry.whole_window(&self.further, path)) } else { window };
@@ -365,7 +365,7 @@ impl SendSide {
         let record = &active.records[index];
         let (what, place) = (record.what, sequence.since(record.first) as u32);
         let message = what.message().and_then(|index| self.messages.at(index));
-        let (path, way) = paths.pick(path_for(active, record, sequence, paths));
+        let (path, hop) = paths.pick(path_for(active, record, sequence, paths));
         let load = load_of(record, message, place, paths.long_above(path));
         let last = place + 1 == record.count;
         let resent = active.frame(sequence).state == FrameState::Lost;
@@ -374,12 +374,12 @@ impl SendSide {
             first: sequence,
             frames: 1,
             path,
-            way,
+            hop,
             load,
             window: entry.window(&self.further, path),
             last,
             requests: (last && is_awaited(what, message, load)) || resent || tried,
-            inline_bytes: self.inline_bytes(way, record),
+            inline_bytes: self.inline_bytes(hop, record),
             // Where a train lands, each frame has a link frame of its own.
             bundles: self.profile.bundles && record.count == 1,
             room: paths.bytes(path),
@@ -391,9 +391,9 @@ impl SendSide {
     /// What frames that leave have in common.
     #[inline(always)]
     pub(super) fn line<'a>(&self, peers: &'a Peers, peer: u32, leaving: &Leaving<'a>) -> Line<'a> {
-        let Leaving { way, inline_bytes, bundles, room, long, .. } = *leaving;
-        let check_payload = self.checks_payload(way);
-        Line { peers, peer: &peers[peer], way, check_payload, inline_bytes, bundles, room, long }
+        let Leaving { hop, inline_bytes, bundles, room, long, .. } = *leaving;
+        let check_payload = self.checks_payload(hop);
+        Line { peers, peer: &peers[peer], hop, check_payload, inline_bytes, bundles, room, long }
     }
 
     /// Builds one frame into the batch: the only place where any but acknowledgements are. Gives the payload bytes that were copied, and

@@ -10,7 +10,7 @@ use super::{SendPeer, SendSide};
 use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX};
 use crate::path::congestion::{Acked, Congestion, INITIAL_BYTES};
 use crate::path::rtt::Rtt;
-use crate::path::{PathId, Way};
+use crate::path::{Hop, PathId};
 use crate::time::Time;
 
 /// Smallest window by which long frames leave: most of one of the longest. Less of a port's queue is no room for such bursts, and
@@ -124,8 +124,8 @@ pub(super) fn on_acked(
 
 /// A way through a machine's memory.
 #[inline]
-fn is_uncongested(way: Option<Way<'_>>) -> bool {
-    way.is_some_and(|(_, to)| to.is_memory() || *to == emp_wire::LinkAddress::LOOPBACK)
+fn is_uncongested(hop: Option<Hop<'_>>) -> bool {
+    hop.is_some_and(|(_, to)| to.is_memory() || *to == emp_wire::LinkAddress::LOOPBACK)
 }
 
 impl SendSide {
@@ -138,13 +138,13 @@ impl SendSide {
 
     /// Bytes that may be under way by a path. Nothing is congested in a machine's memory.
     #[inline]
-    pub(super) fn window_by(&self, entry: &SendPeer, path: PathId, way: Option<Way<'_>>) -> u32 {
-        if is_uncongested(way) { u32::MAX / 2 } else { entry.window(&self.further, path) }
+    pub(super) fn window_by(&self, entry: &SendPeer, path: PathId, hop: Option<Hop<'_>>) -> u32 {
+        if is_uncongested(hop) { u32::MAX / 2 } else { entry.window(&self.further, path) }
     }
 
     /// A path's window has room for long frames (`LONG-3`), be they asked for later.
-    pub(super) fn is_wide(&self, entry: &SendPeer, path: PathId, way: Option<Way<'_>>) -> bool {
-        is_uncongested(way) || entry.whole_window(&self.further, path) >= LONG_WINDOW_BYTES
+    pub(super) fn is_wide(&self, entry: &SendPeer, path: PathId, hop: Option<Hop<'_>>) -> bool {
+        is_uncongested(hop) || entry.whole_window(&self.further, path) >= LONG_WINDOW_BYTES
     }
 
     /// Something more is to be sent by a path than its window allows; its receiver has room for so many bytes, and long frames, if they get

@@ -95,16 +95,16 @@ fn all_paths_but_one_may_fail() {
     assert!(!table.fall(Time(1), 7, PathId::FIRST), "it is the only one");
     assert_eq!(table.rise(Time(1), 7, (LINK, address(4)), 1_500, 0), Some(PATH));
     assert_eq!(table.rise(Time(1), 7, (LinkIndex(2), address(5)), 1_500, 0), Some(PathId::new(2)));
-    assert_eq!(table.way(7, PATH), Some((LINK, &address(4))));
+    assert_eq!(table.hop(7, PATH), Some((LINK, &address(4))));
     assert_eq!((table.up(7), table.path(7, LINK)), (0b110, Some(PATH)));
     assert!(table.fall(Time(2), 7, PATH) && !table.fall(Time(2), 7, PATH));
-    assert_eq!((table.way(7, PATH), table.up(7)), (None, 0b100));
+    assert_eq!((table.hop(7, PATH), table.up(7)), (None, 0b100));
     assert!(table.fall(Time(2), 7, PathId::FIRST));
     assert!(!table.fall(Time(2), 7, PathId::new(2)), "the last one");
     table.rise(Time(3), 7, (LINK, address(4)), 1_500, 0);
-    assert!(table.way(7, PATH).is_some());
+    assert!(table.hop(7, PATH).is_some());
     table.forget(7);
-    assert_eq!((table.way(7, PATH), table.next_deadline()), (None, None));
+    assert_eq!((table.hop(7, PATH), table.next_deadline()), (None, None));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::limits::PATHS_MAX;
 use crate::link::{LinkIndex, set_bits};
 use crate::pair::{Peer, Peers, ROUTE_QUIET_MS, mark, milliseconds};
 use crate::path::table::Target;
-use crate::path::{PathId, Paths, Way};
+use crate::path::{Hop, PathId, Paths};
 use crate::time::Time;
 
 impl Peer {
@@ -24,18 +24,18 @@ impl Peers {
     #[inline]
     pub(crate) fn paths(&self, index: u32) -> Paths<'_> {
         let peer = &self.entries[index];
-        let (mut ways, mut bytes) = ([None; PATHS_MAX], [0; PATHS_MAX]);
+        let (mut hops, mut bytes) = ([None; PATHS_MAX], [0; PATHS_MAX]);
         let mut learned = None;
         if peer.up & !PathId::FIRST.bit() != 0 {
-            (ways, bytes) = self.table.ways(index);
+            (hops, bytes) = self.table.hops(index);
             learned = self.table.learned(index);
         }
-        if peer.is_first_up() || ways.iter().all(Option::is_none) {
-            ways[0] = peer.route();
+        if peer.is_first_up() || hops.iter().all(Option::is_none) {
+            hops[0] = peer.route();
         }
         bytes[0] = peer.frame_bytes_max;
         Paths {
-            ways,
+            hops,
             bytes,
             lengths: &self.lengths,
             learned,
@@ -47,7 +47,7 @@ impl Peers {
 
     /// The path that a single frame to a peer takes (`PATH-3`), where it leads, and the longest that counts as single.
     #[inline(always)]
-    pub(crate) fn path_of_one(&self, index: u32) -> Option<(PathId, Way<'_>, u16)> {
+    pub(crate) fn path_of_one(&self, index: u32) -> Option<(PathId, Hop<'_>, u16)> {
         let peer = &self.entries[index];
         if peer.up & !PathId::FIRST.bit() == 0 {
             return Some((PathId::FIRST, peer.route()?, peer.frame_bytes_max));
@@ -56,7 +56,7 @@ impl Peers {
     }
 
     #[inline(never)]
-    fn path_of_one_of_several(&self, index: u32) -> Option<(PathId, Way<'_>, u16)> {
+    fn path_of_one_of_several(&self, index: u32) -> Option<(PathId, Hop<'_>, u16)> {
         let peer = &self.entries[index];
         if peer.is_first_up() && self.costs.is_single(peer.link) {
             let bytes = peer.frame_bytes_max.min(self.lengths.usual());
@@ -64,7 +64,7 @@ impl Peers {
         }
         let paths = self.paths(index);
         let path = paths.choose(1, false);
-        Some((path, paths.way(path)?, paths.single_bytes(path)))
+        Some((path, paths.hop(path)?, paths.single_bytes(path)))
     }
 
     /// The largest frame by one of a peer's paths, in bytes. 0: there is no such path.
@@ -72,7 +72,7 @@ impl Peers {
         if path == PathId::FIRST {
             return self.entries[index].frame_bytes_max;
         }
-        self.table.ways(index).1.get(path.index()).copied().unwrap_or(0)
+        self.table.hops(index).1.get(path.index()).copied().unwrap_or(0)
     }
 
     /// The same from now on.
@@ -93,7 +93,7 @@ impl Peers {
     /// The path to a peer by this link, and where it leads, if it can be used.
     pub(crate) fn path_by(&self, index: u32, link: LinkIndex) -> Option<(PathId, LinkAddress)> {
         let path = self.path_of(index, link);
-        self.paths(index).way(path).map(|(_, to)| (path, *to))
+        self.paths(index).hop(path).map(|(_, to)| (path, *to))
     }
 
     /// A message of so many frames of the usual length has arrived by a path, after so many nanoseconds if that is known (`PATH-9`).
@@ -213,7 +213,7 @@ impl Peers {
         if self.is_beside_first(index, link) {
             self.answered(now, index, (link, from), told);
             let path = self.path_of(index, link);
-            if path != PathId::FIRST && self.paths(index).way(path) == Some((link, &from)) {
+            if path != PathId::FIRST && self.paths(index).hop(path) == Some((link, &from)) {
                 return;
             }
         }
@@ -371,9 +371,9 @@ impl Peers {
     pub(crate) fn look_for_long(&mut self, index: u32) {
         let (mut long, mut deep) = (0, 0);
         if self.units.any() {
-            for (path, way) in self.paths(index).each() {
-                let unit = self.units.unit(index, way).filter(|unit| unit.open);
-                if let Some(unit) = unit.filter(|_| self.units.carries(way.0)) {
+            for (path, hop) in self.paths(index).each() {
+                let unit = self.units.unit(index, hop).filter(|unit| unit.open);
+                if let Some(unit) = unit.filter(|_| self.units.carries(hop.0)) {
                     long |= path.bit();
                     deep |= if unit.deep { path.bit() } else { 0 };
                 }

@@ -121,83 +121,45 @@
 
 #![allow(clippy::result_large_err, reason = "errors hand the request or buffer back")]
 
-mod alarm;
-mod blocking;
-mod board;
-mod buffer;
-mod builder;
-mod capture;
-mod claim;
-mod clock;
-mod closing;
-mod copy_sum;
-mod core;
-mod directory;
-mod element;
+mod boards;
+mod choices;
 mod endpoint;
-mod error;
-mod evidence;
-mod find;
-mod guarded;
-mod guardian;
-mod health;
-mod in_order;
-mod incoming;
-mod journal;
-mod ladder;
-mod launcher;
-mod losses;
+mod flying;
+mod links;
+mod machine;
 mod memory;
-mod names;
-mod news;
 mod node;
-mod outgoing;
-mod pages;
-mod path_choice;
-mod posts;
-mod predict;
-mod queues;
 mod raw;
-mod raw_one_sided;
-mod region;
-mod remote;
-mod request;
-mod requests;
-mod several;
-mod shared;
-mod signals;
-mod sleepers;
-mod system;
-mod thread_board;
-mod wait;
-mod wakeup;
-mod windows;
+mod told;
+mod turn;
 
-pub use alarm::Alarm;
-pub use board::{Board, WaitMode};
-pub use buffer::{ReceiveBuffer, Scatter, SendBuffer};
-pub use builder::{NodeBuilder, Paths};
-pub use claim::Claim;
-pub use closing::CutShort;
-pub use directory::{Peer, PeerState};
-pub use element::{Element, Values};
-pub use endpoint::{Address, Endpoint, SendOptions};
-pub use error::{
+pub use choices::{Board, WaitMode};
+pub use endpoint::claim::Claim;
+pub use endpoint::error::{
     BuildError, CallError, Failed, NotFound, OpenError, OperationError, Refused, RefusedReason,
     WaitError,
 };
-pub use find::Who;
-pub use ladder::{AutoLinks, Choice, Outcome, Rung, Want};
-pub use launcher::ranked_interfaces;
-pub use node::{HostCounters, Node};
-pub use pages::PageBuffer;
-pub use path_choice::{LinkCosts, PathCosts, measure_paths};
-pub use raw::{RawOp, RawSend};
-pub use region::{Region, RegionOptions};
-pub use remote::{Notification, Notifications, PutOptions};
-pub use request::{Finished, Pending, ReceiveRequest, Request, SendRequest, wait_all, wait_any};
-pub use signals::blocked as with_signals_blocked;
-pub use windows::{RedirectError, Window};
+pub use endpoint::handle::{Address, Endpoint, SendOptions};
+pub use endpoint::one_sided::{Notification, Notifications, PutOptions};
+pub use endpoint::region::{Region, RegionOptions};
+pub use endpoint::request::{
+    Finished, Pending, ReceiveRequest, Request, SendRequest, wait_all, wait_any,
+};
+pub use flying::alarm::Alarm;
+pub use links::costs::{LinkCosts, PathCosts, measure_paths};
+pub use links::ladder::{AutoLinks, Choice, Outcome, Rung, Want};
+pub use machine::launcher::ranked_interfaces;
+pub use machine::signals::blocked as with_signals_blocked;
+pub use memory::buffer::{ReceiveBuffer, Scatter, SendBuffer};
+pub use memory::element::{Element, Values};
+pub use memory::pages::PageBuffer;
+pub use memory::windows::{RedirectError, Window};
+pub use node::closing::CutShort;
+pub use node::find::Who;
+pub use node::handle::{HostCounters, Node};
+pub use node::start::{NodeBuilder, Paths};
+pub use raw::messages::{RawOp, RawSend};
+pub use told::directory::{Peer, PeerState};
 
 /// The links that nodes are made of.
 pub use emp_link as link;

@@ -1,0 +1,271 @@
+//! Endpoints: mailboxes of a node, and the safe way to send and receive through them.
+
+use std::sync::Arc;
+
+use emp_firmware::{
+    CompletionMode, PostError, ProbeInfo, ReceiveDescriptor, SegmentList, Selector, SendDescriptor,
+    Time,
+};
+use emp_wire::NodeId;
+
+use crate::endpoint::claim::Claim;
+use crate::endpoint::error::{OpenError, Refused, RefusedReason};
+use crate::endpoint::request::{ReceiveRequest, Request, SendRequest, Ticket};
+use crate::flying::queues::QueueKey;
+use crate::flying::slots::{Begun, State};
+use crate::memory::buffer::{Held, ReceiveBuffer, SendBuffer};
+use crate::node::handle::{Node, NodeInner};
+use crate::told::names;
+use crate::turn::core::Core;
+
+/// A mailbox of a node: messages are sent from it and received in it.
+///
+/// Cheap to clone; all clones are the same endpoint. When the last one goes the endpoint is closed: its receives end
+/// with [`Status::EndpointClosed`](emp_firmware::Status::EndpointClosed), its sends go on.
+#[derive(Clone)]
+pub struct Endpoint {
+    pub(crate) inner: Arc<EndpointInner>,
+}
+
+pub(crate) struct EndpointInner {
+    pub(crate) node: Arc<NodeInner>,
+    pub(crate) number: u16,
+    pub(crate) queue: QueueKey,
+}
+
+/// Where a message goes: a node, and an endpoint of it.
+///
+/// Made of a pair: `(node_id, 3)`, or `("name", 3)` for a node whose identity is that of its name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Address {
+    /// The node; may be the sending node itself.
+    pub node: NodeId,
+    /// Its endpoint.
+    pub endpoint: u16,
+}
+
+impl From<(NodeId, u16)> for Address {
+    fn from((node, endpoint): (NodeId, u16)) -> Self {
+        Self { node, endpoint }
+    }
+}
+
+impl From<(&str, u16)> for Address {
+    fn from((name, endpoint): (&str, u16)) -> Self {
+        Self { node: names::identity(name), endpoint }
+    }
+}
+
+/// What may be chosen for a send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendOptions {
+    /// Eight bytes that the receiver's completion shows.
+    pub immediate: Option<u64>,
+    /// Complete only when a receive has matched the message.
+    pub synchronous: bool,
+    /// When the send is complete.
+    pub completion: CompletionMode,
+    /// Other sends follow at once: they may leave together, with the first one that is not followed, or when the node makes
+    /// progress. Small ones share frames then, which takes less time each.
+    pub more: bool,
+}
+
+impl SendOptions {
+    /// With eight bytes that the receiver's completion shows.
+    #[must_use]
+    pub fn immediate(self, immediate: u64) -> Self {
+        Self { immediate: Some(immediate), ..self }
+    }
+
+    /// Complete only when a receive has matched the message.
+    #[must_use]
+    pub fn synchronous(self) -> Self {
+        Self { synchronous: true, ..self }
+    }
+
+    /// Other sends follow at once.
+    #[must_use]
+    pub fn more(self, more: bool) -> Self {
+        Self { more, ..self }
+    }
+
+    /// Complete in this manner.
+    #[must_use]
+    pub fn completion(self, completion: CompletionMode) -> Self {
+        Self { completion, ..self }
+    }
+}
+
+impl Endpoint {
+    pub(crate) fn open(node: &Arc<NodeInner>, number: u16) -> Result<Self, OpenError> {
+        let mut core = node.shared.lock();
+        let refused = |error| OpenError::Refused(number, error);
+        if core.queues.is_open(number) {
+            return Err(OpenError::AlreadyOpen(number));
+        }
+        let firmware = core.firmware_mut().ok_or(refused(PostError::Closing))?;
+        firmware.open_endpoint(number).map_err(refused)?;
+        let queue = core.queues.open(number);
+        Ok(Self { inner: Arc::new(EndpointInner { node: Arc::clone(node), number, queue }) })
+    }
+
+    /// Its number on its node.
+    pub fn number(&self) -> u16 {
+        self.inner.number
+    }
+
+    /// Its node.
+    pub fn node(&self) -> Node {
+        Node { inner: Arc::clone(&self.inner.node) }
+    }
+
+    /// Where others send to reach this endpoint.
+    pub fn address(&self) -> Address {
+        Address { node: self.inner.node.id, endpoint: self.inner.number }
+    }
+
+    /// Posts a send. The request owns the buffer until the send has ended.
+    pub fn send<B: SendBuffer>(
+        &self,
+        to: impl Into<Address>,
+        match_bits: u64,
+        buffer: B,
+    ) -> Result<SendRequest<B>, Refused<B>> {
+        self.send_with(to, match_bits, buffer, SendOptions::default())
+    }
+
+    /// As [`send`](Self::send), with options.
+    #[inline(always)]
+    pub fn send_with<B: SendBuffer>(
+        &self,
+        to: impl Into<Address>,
+        match_bits: u64,
+        buffer: B,
+        options: SendOptions,
+    ) -> Result<SendRequest<B>, Refused<B>> {
+        let to = to.into();
+        let held = Held::new(buffer);
+        let list = held.segments();
+        let more = options.more;
+        self.post(held, list, more, |core, segments| {
+            let departs = self.inner.node.shared.sends_itself(core, more);
+            let send = SendDescriptor {
+                to: to.node,
+                endpoint: self.inner.number,
+                to_endpoint: to.endpoint,
+                match_bits,
+                segments,
+                immediate: options.immediate,
+                synchronous: options.synchronous,
+                completion: options.completion,
+                context: 0,
+            };
+            // SAFETY: the segments are those of `held`, which the request keeps until the completion is handed out
+            // (`post`), so they stay valid and nobody writes to them.
+            let begun = unsafe { core.post_send(send, State::InFlight, (more, departs)) }?;
+            Ok((begun, core.last_post))
+        })
+    }
+
+    /// Posts a receive. The request owns the buffer until the receive has ended.
+    #[inline(always)]
+    pub fn receive<B: ReceiveBuffer>(
+        &self,
+        selector: Selector,
+        buffer: B,
+    ) -> Result<ReceiveRequest<B>, Refused<B>> {
+        self.receive_claimed(selector, None, buffer)
+    }
+
+    #[inline(always)]
+    pub(crate) fn receive_claimed<B: ReceiveBuffer>(
+        &self,
+        selector: Selector,
+        claim: Option<emp_firmware::ClaimId>,
+        buffer: B,
+    ) -> Result<ReceiveRequest<B>, Refused<B>> {
+        let mut held = Held::new(buffer);
+        let list = held.segments_mut();
+        self.post(held, list, false, |core, segments| {
+            let now = core.receive_post_time(&selector);
+            let endpoint = self.inner.number;
+            let receive = ReceiveDescriptor { endpoint, selector, segments, claim, context: 0 };
+            // SAFETY: as for a send; and the buffer is initialised memory that is its own.
+            let key = unsafe { core.post_receive(now, receive, State::InFlight) }?;
+            Ok((Begun::Flying(key), now))
+        })
+    }
+
+    /// Posts with the segments of `held`, and makes a request that keeps it. `post` also says when that was. Inlined, so that the request is made where its
+    /// owner keeps it: copies of what was just written wait for the stores.
+    #[inline(always)]
+    pub(crate) fn post<B: Send + 'static>(
+        &self,
+        held: Held<B>,
+        segments: Option<SegmentList>,
+        more: bool,
+        post: impl FnOnce(&mut Core, SegmentList) -> Result<(Begun, Time), PostError>,
+    ) -> Result<Request<B>, Refused<B>> {
+        let node = &self.inner.node;
+        let reason = match segments {
+            None => RefusedReason::TooManySegments,
+            Some(segments) => {
+                let mut core = node.shared.lock();
+                match post(&mut core, segments) {
+                    Ok((begun, now)) => {
+                        node.shared.posted_with(&mut core, now, more);
+                        let ticket = Ticket::new(node, &mut core, begun);
+                        return Ok(Request::new(ticket, held));
+                    }
+                    Err(error) => {
+                        let now = core.now();
+                        make_room(&mut core, error, now);
+                        RefusedReason::Firmware(error)
+                    }
+                }
+            }
+        };
+        // SAFETY: nothing was posted.
+        Err(Refused { reason, buffer: unsafe { held.release() } })
+    }
+
+    /// Looks for the first message that has arrived, that no receive has taken, and that `selector` accepts. Makes
+    /// progress.
+    pub fn probe(&self, selector: Selector) -> Option<ProbeInfo> {
+        self.look(selector, false)
+    }
+
+    /// As [`probe`](Self::probe), but sets the message aside: only the [`Claim`] can receive it.
+    pub fn claim(&self, selector: Selector) -> Option<Claim> {
+        let info = self.look(selector, true)?;
+        Some(Claim::new(self.clone(), info))
+    }
+
+    fn look(&self, selector: Selector, claim: bool) -> Option<ProbeInfo> {
+        let shared = &self.inner.node.shared;
+        let mut core = shared.lock();
+        shared.turn_now(&mut core);
+        core.probe(self.inner.number, selector, claim)
+    }
+}
+
+/// After a refusal for lack of room: a turn, so that a caller who just tries again gets there.
+#[cold]
+pub(crate) fn make_room(core: &mut Core, error: PostError, now: Time) {
+    if RefusedReason::Firmware(error).is_temporary() {
+        core.turn(now);
+    }
+}
+
+impl Drop for EndpointInner {
+    fn drop(&mut self) {
+        let shared = &self.node.shared;
+        let Some(mut core) = shared.lock_to_drop() else { return };
+        core.queues.close(self.number);
+        let now = core.now();
+        if let Some(firmware) = core.firmware_mut() {
+            firmware.close_endpoint(now, self.number);
+            shared.posted(&mut core, now);
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Requests: operations in flight, with the buffers that they use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use emp_firmware::{Completion, Status};
+
+use crate::boards::wait::wait_for;
+use crate::endpoint::error::{Failed, OperationError, WaitError};
+use crate::flying::sleepers::Interest;
+use crate::flying::slots::{Begun, SlotKey};
+use crate::machine::clock;
+use crate::memory::buffer::Held;
+use crate::node::handle::NodeInner;
+use crate::told::names;
+use crate::turn::core::Core;
+
+/// A send in flight.
+pub type SendRequest<B> = Request<B>;
+
+/// A receive in flight.
+pub type ReceiveRequest<B> = Request<B>;
+
+/// An operation in flight and the buffer that it uses.
+///
+/// The buffer cannot be reached until the operation has ended; it comes back with the result, whatever that is. A request
+/// that is dropped before leaves its buffer with the node, which frees it when the operation has ended; a receive is
+/// cancelled, a send goes on.
+#[must_use = "dropping a request cancels a receive and loses sight of a send"]
+pub struct Request<B: Send + 'static> {
+    ticket: Ticket,
+    /// Always there until the request is taken apart or dropped.
+    buffer: Option<Held<B>>,
+}
+
+/// An operation that ended well.
+#[derive(Clone, Debug)]
+pub struct Finished<B> {
+    /// The buffer.
+    pub buffer: B,
+    /// Bytes, match bits, peer and the like. Its `context` means nothing here.
+    pub completion: Completion,
+}
+
+impl<B> Finished<B> {
+    /// Bytes that were sent, or placed in the buffer.
+    pub fn bytes(&self) -> usize {
+        // Not longer than the buffer, which fits into memory.
+        self.completion.bytes as usize
+    }
+}
+
+impl<B: Send + 'static> Request<B> {
+    #[inline]
+    pub(crate) fn new(ticket: Ticket, buffer: Held<B>) -> Self {
+        Self { ticket, buffer: Some(buffer) }
+    }
+
+    /// Makes progress and says whether the operation has ended.
+    pub fn test(&mut self) -> bool {
+        self.ticket.test()
+    }
+
+    /// The result, if the operation has ended; otherwise the request again. Makes progress.
+    pub fn try_finish(mut self) -> Result<Result<Finished<B>, Failed<B>>, Self> {
+        if self.ticket.test() { Ok(self.finish()) } else { Err(self) }
+    }
+
+    /// Waits until the operation has ended, at most for `timeout` (`None`: without limit).
+    #[inline(always)]
+    pub fn wait(
+        mut self,
+        timeout: impl Into<Option<Duration>>,
+    ) -> Result<Finished<B>, WaitError<B>> {
+        match self.ticket.wait(timeout.into()) {
+            Some(completion) => self.finish_with(completion).map_err(WaitError::Failed),
+            None => Err(WaitError::TimedOut(self)),
+        }
+    }
+
+    /// Tries to cancel. True: it will end with [`Status::Cancelled`], so wait for that. False: too late, it ends as it
+    /// will.
+    pub fn cancel(&mut self) -> bool {
+        self.ticket.cancel()
+    }
+
+    /// The result of an operation that has ended.
+    fn finish(self) -> Result<Finished<B>, Failed<B>> {
+        let Progress::Done(completion) = self.ticket.progress else {
+            unreachable!("only called when the operation has ended")
+        };
+        self.finish_with(completion)
+    }
+
+    /// The same; this is its completion. Inlined, so that the result is made where its owner keeps it.
+    #[inline(always)]
+    fn finish_with(mut self, completion: Completion) -> Result<Finished<B>, Failed<B>> {
+        let held = self.buffer.take().expect("present until the request is taken apart");
+        // SAFETY: the completion was handed out, so the firmware is done with the buffer.
+        let buffer = unsafe { held.release() };
+        match completion.status {
+            Status::Ok => Ok(Finished { buffer, completion }),
+            _ => Err(Failed { error: self.ticket.error(completion), buffer }),
+        }
+    }
+}
+
+impl<B: Send + 'static> Drop for Request<B> {
+    fn drop(&mut self) {
+        let Some(held) = self.buffer.take() else { return };
+        let orphan = Orphan(Some(held));
+        match self.ticket.progress {
+            Progress::Done(_) | Progress::Handed => drop(orphan),
+            Progress::Flying(key) => match &self.ticket.node {
+                Some(node) => node.shared.orphan(key, Box::new(orphan)),
+                // What flies has a node. Were it otherwise, nobody could say when the buffer is free.
+                None => std::mem::forget(orphan),
+            },
+        }
+    }
+}
+
+/// A buffer without a request. Dropped only when the firmware is done with it: by [`Request::drop`] after the completion,
+/// or by the core (`Orphan` and `bury`) after the completion or the firmware's end.
+struct Orphan<B>(Option<Held<B>>);
+
+impl<B> Drop for Orphan<B> {
+    fn drop(&mut self) {
+        if let Some(held) = self.0.take() {
+            // SAFETY: the firmware is done with the buffer, as the type's text says.
+            drop(unsafe { held.release() });
+        }
+    }
+}
+
+/// An operation in flight, without its buffer.
+pub(crate) struct Ticket {
+    /// `None` if the operation was over, and well, when its post returned, as most sends are: nobody needs the node then.
+    node: Option<Arc<NodeInner>>,
+    progress: Progress,
+}
+
+#[derive(Clone, Copy)]
+enum Progress {
+    Flying(SlotKey),
+    Done(Completion),
+    /// It is over, and whoever waited has the completion.
+    Handed,
+}
+
+impl Ticket {
+    /// For an operation that was just posted; `core` is still locked, so that what ended at once needs no second look.
+    #[inline]
+    pub(crate) fn new(node: &Arc<NodeInner>, core: &mut Core, begun: Begun) -> Self {
+        let key = match begun {
+            Begun::Over(completion) => {
+                return Self { node: None, progress: Progress::Done(completion) };
+            }
+            Begun::Flying(key) => key,
+        };
+        match core.requests.take_done(key) {
+            Some(completion) => {
+                let well = completion.status == Status::Ok;
+                let node = (!well).then(|| Arc::clone(node));
+                Self { node, progress: Progress::Done(completion) }
+            }
+            None => Self { node: Some(Arc::clone(node)), progress: Progress::Flying(key) },
+        }
+    }
+
+    /// The error for a completion that is not a success.
+    fn error(&self, completion: Completion) -> OperationError {
+        match &self.node {
+            Some(node) => node.error(completion),
+            None => OperationError { completion, peer_name: String::new(), trouble: String::new() },
+        }
+    }
+
+    /// Takes the completion if it is there.
+    #[inline]
+    fn check(&mut self, core: &mut Core) -> bool {
+        match self.progress {
+            Progress::Done(_) | Progress::Handed => true,
+            Progress::Flying(key) => match core.requests.take_done(key) {
+                None => false,
+                Some(completion) => {
+                    self.progress = Progress::Done(completion);
+                    true
+                }
+            },
+        }
+    }
+
+    fn test(&mut self) -> bool {
+        if matches!(self.progress, Progress::Done(_)) {
+            return true;
+        }
+        let Some(node) = self.node.clone() else { return true };
+        let mut core = node.shared.lock();
+        if self.check(&mut core) {
+            return true;
+        }
+        node.shared.turn_now(&mut core);
+        self.check(&mut core)
+    }
+
+    /// The completion, once it is there.
+    #[inline]
+    fn wait(&mut self, timeout: Option<Duration>) -> Option<Completion> {
+        let key = match self.progress {
+            Progress::Done(completion) => return Some(completion),
+            Progress::Handed => return None,
+            Progress::Flying(key) => key,
+        };
+        let node = self.node.as_ref()?;
+        let found = wait_for(&node.shared, &Interest::One(key), timeout, |core| {
+            core.requests.take_done(key)
+        });
+        if found.is_some() {
+            self.progress = Progress::Handed;
+        }
+        found
+    }
+
+    fn cancel(&mut self) -> bool {
+        let Progress::Flying(key) = self.progress else { return false };
+        let Some(node) = &self.node else { return false };
+        let mut core = node.shared.lock();
+        let now = core.now();
+        let op = core.requests.op(key);
+        let cancelled = core.firmware_mut().is_some_and(|firmware| firmware.cancel(now, op));
+        node.shared.posted(&mut core, now);
+        cancelled
+    }
+}
+
+impl NodeInner {
+    /// The error for a completion that is not a success.
+    pub(crate) fn error(&self, completion: Completion) -> OperationError {
+        let mut core = self.shared.lock();
+        let peer = completion.peer;
+        let own_name = || Some(core.directory.get(peer)?.name.clone());
+        let peer_name = names::called(peer).or_else(own_name).unwrap_or_default();
+        let trouble = match completion.status {
+            status if status.is_silence() => {
+                let asked = || format!("asked {}", core.asked());
+                let asked = (status == Status::NotFound && !core.is_closed()).then(asked);
+                let troubles = Some(core.link_troubles()).filter(|troubles| !troubles.is_empty());
+                let all: Vec<_> = [asked, troubles].into_iter().flatten().collect();
+                all.join("; ")
+            }
+            Status::PeerRestarted => core.claimed.get(&peer).cloned().unwrap_or_default(),
+            _ => String::new(),
+        };
+        OperationError { completion, peer_name, trouble }
+    }
+}
+
+/// Requests whose ends can be waited for together, whatever their buffers are.
+pub trait Pending: sealed::Sealed {}
+
+impl<B: Send + 'static> Pending for Request<B> {}
+
+mod sealed {
+    /// Gives [`super::wait_any`] the part of a request that does not depend on its buffer.
+    pub trait Sealed {
+        #[doc(hidden)]
+        fn ticket(&mut self) -> Opaque<'_>;
+    }
+
+    /// Keeps [`super::Ticket`] out of the public interface.
+    pub struct Opaque<'a>(pub(super) &'a mut super::Ticket);
+
+    impl<B: Send + 'static> Sealed for super::Request<B> {
+        fn ticket(&mut self) -> Opaque<'_> {
+            Opaque(&mut self.ticket)
+        }
+    }
+}
+
+/// How long [`wait_any`] waits on one node before it turns to the next, if the requests are on several.
+const SLICE: Duration = Duration::from_micros(200);
+
+/// Waits until one of the requests has ended, at most for `timeout` (`None`: without limit), and returns its place.
+/// `None`: the time has passed, or there are no requests. [`Request::try_finish`] then gives its result.
+///
+/// The requests should be on one node. If not, the nodes are waited on in turn, 0.2 ms each.
+pub fn wait_any(
+    requests: &mut [&mut dyn Pending],
+    timeout: impl Into<Option<Duration>>,
+) -> Option<usize> {
+    let timeout: Option<Duration> = timeout.into();
+    let deadline = timeout.map(|timeout| clock::now() + clock::span(timeout));
+    let mut nodes: Vec<Arc<NodeInner>> = Vec::new();
+    let mut keys: Vec<Vec<SlotKey>> = Vec::new();
+    for (index, request) in requests.iter_mut().enumerate() {
+        let sealed::Opaque(ticket) = request.ticket();
+        let (Progress::Flying(key), Some(own)) = (ticket.progress, &ticket.node) else {
+            return Some(index);
+        };
+        match nodes.iter().position(|node| Arc::ptr_eq(node, own)) {
+            Some(place) => keys[place].push(key),
+            None => {
+                nodes.push(Arc::clone(own));
+                keys.push(vec![key]);
+            }
+        }
+    }
+    let interests: Vec<_> = keys.into_iter().map(Interest::Any).collect();
+    if nodes.is_empty() {
+        return None;
+    }
+    loop {
+        for (node, interest) in nodes.iter().zip(&interests) {
+            let left = deadline.map(|deadline| clock::duration(deadline.since(clock::now())));
+            let slice = match nodes.len() {
+                1 => left,
+                _ => Some(left.map_or(SLICE, |left| left.min(SLICE))),
+            };
+            let found = wait_for(&node.shared, interest, slice, |core| {
+                requests.iter_mut().position(|request| {
+                    let sealed::Opaque(ticket) = request.ticket();
+                    let is_its = ticket.node.as_ref().is_some_and(|own| Arc::ptr_eq(own, node));
+                    is_its && ticket.check(core)
+                })
+            });
+            if found.is_some() {
+                return found;
+            }
+        }
+        if deadline.is_some_and(|deadline| clock::now() >= deadline) {
+            return None;
+        }
+    }
+}
+
+/// Waits for all of the requests, at most for `timeout` altogether (`None`: without limit). The results are in the order
+/// of the requests.
+pub fn wait_all<B: Send + 'static>(
+    requests: impl IntoIterator<Item = Request<B>>,
+    timeout: impl Into<Option<Duration>>,
+) -> Vec<Result<Finished<B>, WaitError<B>>> {
+    let timeout: Option<Duration> = timeout.into();
+    let deadline = timeout.map(|timeout| clock::now() + clock::span(timeout));
+    let left = || deadline.map(|deadline| clock::duration(deadline.since(clock::now())));
+    requests.into_iter().map(|request| request.wait(left())).collect()
+}

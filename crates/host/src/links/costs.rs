@@ -1,0 +1,447 @@
+//! Paths over two links: what frames cost by each, so that a train takes the one by which it is there soonest (decisions 16, 35).
+//!
+//! Small frames go by the link that needs no system call to receive (packet, xdp), long trains by the one that carries
+//! many frames in a call (udp). The firmware compares the costs, which are measured at start.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::IoSlice;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use emp_firmware::{LinkCost, LinkIndex, LinkInfo, Span, Time};
+use emp_link::{Capabilities, Link, PacketSender, TxFrame, UdpLink, UdpOptions, interfaces};
+use emp_wire::{Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Sequence};
+
+use crate::machine::clock;
+use crate::machine::signals;
+
+/// How often the bulk link is looked at while nothing comes by it, if another link costs no system call to look at. A
+/// look takes 0.2 to 0.3 µs: less than a tenth of a spinning receiver's time goes there, and so does less than that of
+/// the latency of small frames; a long train that comes out of the blue waits half of it on average, against the 10 µs
+/// and more that it takes itself.
+const BULK_LOOK_EVERY: Span = Span::us(4);
+
+/// How often at least while frames come and go by the others: each of them puts the next look off, since a look in a pause costs
+/// nothing. A long train that comes while small messages come without a pause waits half of it on average, which is half of what it
+/// takes itself; the small ones have 2 % of a core less instead of 6.
+const BULK_LOOK_AT_LEAST_EVERY: Span = Span::us(16);
+
+/// How long after a frame by the bulk link every look goes there too: several round trips of long messages.
+const BULK_BUSY: Span = Span::us(200);
+
+/// Frames of a train that is measured: what one segmented send of 64 KB carries at MTU 1500, less a few that a
+/// receiver's budget may leave for the next call.
+const TRAIN: usize = 40;
+
+/// Frames of a train that is measured where each is on the wire: enough to tell the cost of one from that of the call.
+const TRAIN_ON_WIRE: usize = 8;
+
+/// What firmware and host do at both ends for each frame of a message, in nanoseconds: by that a ping-pong of two to five frames over
+/// rings took longer than the bare link's, which a long frame saves.
+const FRAME_NS: u64 = 300;
+
+/// Frames of the longest train that is compared for people to read: of a megabyte at MTU 1500.
+const FRAMES_COMPARED: u32 = 1 << 10;
+
+/// Measurements of each cost; the least counts, because all that disturbs makes it more.
+const TRIES: u32 = 7;
+
+/// What comes back is waited for so long; on a jammed machine the second path is done without.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Destination tag of frames that measure: no node's need to be, because nobody else has the socket.
+const TAG: u16 = 0x7e57;
+
+/// What frames of full length cost by one link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkCosts {
+    /// One alone, in nanoseconds.
+    pub alone_ns: u64,
+    /// Each further one of a train, in nanoseconds.
+    pub further_ns: u64,
+}
+
+/// How a node's frames are divided between two links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathCosts {
+    /// By the link for small frames.
+    pub small: LinkCosts,
+    /// By the one for bulk.
+    pub bulk: LinkCosts,
+    /// By that in one frame longer than the MTU instead of several, if it carries such: as if of so many frames.
+    pub long: Option<LinkCosts>,
+}
+
+impl PathCosts {
+    /// What the firmware compares: of the link for small frames, and of the one for bulk.
+    pub fn of_links(&self) -> [LinkCost; 2] {
+        let Self { small, bulk, long } = *self;
+        // The receiver's look at the bulk link comes half an interval late on average. Where long frames get through there were long
+        // messages before, and those so short come behind each other if they matter: so its bulk link is looked at each time.
+        let later_ns = BULK_LOOK_EVERY.0 / 2;
+        let first = LinkCost {
+            first_ns: small.alone_ns,
+            further_ns: small.further_ns + FRAME_NS,
+            long_ns: None,
+            segments: false,
+            named: false,
+        };
+        let second = LinkCost {
+            first_ns: bulk.alone_ns + later_ns,
+            further_ns: bulk.further_ns + FRAME_NS,
+            long_ns: long.map(|long| (long.alone_ns, long.further_ns)),
+            segments: true,
+            named: false,
+        };
+        [first, second]
+    }
+
+    /// Least frames of a train that is sooner there by the bulk link. `None`: no train is.
+    pub fn threshold(&self) -> Option<u32> {
+        self.least(false)
+    }
+
+    /// The same where frames longer than the MTU get through to a peer.
+    pub fn threshold_long(&self) -> Option<u32> {
+        self.long.and_then(|_| self.least(true))
+    }
+
+    fn least(&self, long: bool) -> Option<u32> {
+        let [small, bulk] = self.of_links();
+        let sooner = |frames: &u32| bulk.of(*frames, long) < small.of(*frames, false);
+        (2..=FRAMES_COMPARED).find(sooner)
+    }
+}
+
+impl fmt::Display for PathCosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.threshold() {
+            Some(frames) => write!(f, "bulk from {frames} frames on"),
+            None => f.write_str("no bulk: no train gains by it"),
+        }?;
+        if let Some(frames) = self.threshold_long() {
+            write!(f, ", from {frames} if they leave as one long one")?;
+        }
+        let us = |ns: u64| ns as f64 / 1e3;
+        write!(
+            f,
+            "; a full frame costs {:.2} µs by the first path and {:.2} by the other, each further one {:.2} and {:.2}",
+            us(self.small.alone_ns),
+            us(self.bulk.alone_ns),
+            us(self.small.further_ns),
+            us(self.bulk.further_ns)
+        )?;
+        let Some(long) = &self.long else { return Ok(()) };
+        let (alone, further) = (us(long.alone_ns), us(long.further_ns));
+        write!(f, "; as a part of a long one {alone:.2} and {further:.2}")
+    }
+}
+
+/// The division of a node's frames.
+pub(crate) struct Division {
+    /// Index of the bulk link.
+    pub(crate) bulk: usize,
+    /// What was measured; `None` if the application named the threshold.
+    pub(crate) costs: Option<PathCosts>,
+    /// What the firmware compares. `None`: no train gains by the bulk link.
+    links: Option<[LinkCost; 2]>,
+}
+
+/// True if looking for frames on a link costs no system call.
+fn is_ring(link: &Capabilities) -> bool {
+    matches!(link.kind, "packet" | "xdp")
+}
+
+/// Index of the link that is looked at more seldom than the others: a socket beside rings.
+pub(crate) fn seldom(links: &[Capabilities]) -> Option<usize> {
+    let rings = links.iter().any(|link| is_ring(link) || link.kind == "shm");
+    links.iter().position(|link| link.kind == "udp").filter(|_| rings)
+}
+
+/// Divides frames between a link with rings and one that segments, if there are both and they lead to the same nodes.
+/// `forced`: the threshold that the application names instead of the measured one.
+pub(crate) fn divide(links: &[Capabilities], forced: Option<u32>) -> Option<Division> {
+    let ring = links.iter().find(|link| is_ring(link))?;
+    let bulk = links.iter().position(|link| link.kind == "udp" && link.segmentation)?;
+    let ip = links[bulk].address.as_udp()?.ip();
+    if ip.is_loopback() {
+        return None;
+    }
+    if let Some(frames) = forced {
+        let links = Some(LinkCost::divided(frames.max(1), frames.max(1)));
+        return Some(Division { bulk, costs: None, links });
+    }
+    let costs =
+        measure_paths(&ring.interface, ip, ring.frame_bytes_max.min(links[bulk].frame_bytes_max))?;
+    let gains = costs.threshold().or_else(|| costs.threshold_long()).is_some();
+    Some(Division { bulk, costs: Some(costs), links: gains.then(|| costs.of_links()) })
+}
+
+impl Division {
+    /// Tells the firmware what it must know: what frames cost, and what to tell peers of the bulk link's address.
+    pub(crate) fn apply(&self, infos: &mut [LinkInfo], links: &[Capabilities]) {
+        let Some([small, bulk]) = self.links else { return };
+        let Some(socket) = links[self.bulk].address.as_udp() else { return };
+        infos[self.bulk].cost = Some(bulk);
+        let all = interfaces().unwrap_or_default();
+        for (info, link) in infos.iter_mut().zip(links).filter(|(_, link)| is_ring(link)) {
+            info.cost = Some(small);
+            let mut socket = socket;
+            if socket.ip().is_unspecified() {
+                let of = all.iter().find(|interface| interface.name == link.interface);
+                let ips = of.map_or(&[][..], |interface| &interface.addresses);
+                let same = |ip: &&IpAddr| ip.is_ipv4() == socket.is_ipv4() && !is_local(**ip);
+                let Some(ip) = ips.iter().find(same) else { continue };
+                socket.set_ip(*ip);
+            }
+            info.set_beside(LinkIndex(self.bulk as u8), LinkAddress::udp(socket));
+        }
+    }
+}
+
+/// Means nothing to other machines without more.
+fn is_local(ip: IpAddr) -> bool {
+    ip.is_loopback() || matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+/// A link that is not looked at in each turn, because looking is a system call and nothing may come by it for long.
+pub(crate) struct Seldom {
+    pub(crate) link: usize,
+    /// When it is looked at again, when at the latest however much comes and goes by the others, and until when each time.
+    look_at: Time,
+    look_by: Time,
+    busy_until: Time,
+}
+
+impl Seldom {
+    pub(crate) fn new(link: usize) -> Self {
+        let start = Time::default();
+        Self { link, look_at: start, look_by: start, busy_until: start }
+    }
+
+    /// True if it is time to look.
+    #[inline]
+    pub(crate) fn looks(&mut self, now: Time) -> bool {
+        if now < self.look_at {
+            return false;
+        }
+        (self.look_at, self.look_by) = if now < self.busy_until {
+            (now, now)
+        } else {
+            (now + BULK_LOOK_EVERY, now + BULK_LOOK_AT_LEAST_EVERY)
+        };
+        true
+    }
+
+    /// Frames have come by a link.
+    #[inline]
+    pub(crate) fn heard(&mut self, link: usize, now: Time) {
+        self.sent(link == self.link, now);
+    }
+
+    /// Frames have come or gone, some by this link if `by_it`: more may come soon.
+    #[inline]
+    pub(crate) fn sent(&mut self, by_it: bool, now: Time) {
+        if by_it {
+            (self.look_at, self.look_by, self.busy_until) = (now, now, now + BULK_BUSY);
+        } else {
+            self.look_at = (now + BULK_LOOK_EVERY).min(self.look_by);
+        }
+    }
+}
+
+/// Costs by interface, IP address and frame length.
+type Measured = HashMap<(String, IpAddr, usize), PathCosts>;
+
+/// What this process has measured so far: many nodes of one process measure once.
+static MEASURED: Mutex<Option<Measured>> = Mutex::new(None);
+
+/// Measures what frames of so many bytes cost by raw frames on an interface and by datagrams from an address, once per
+/// process. `None`: one of the two is not to be had.
+pub fn measure_paths(interface: &str, ip: IpAddr, frame_bytes: usize) -> Option<PathCosts> {
+    let mut measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = measured.get_or_insert_default();
+    let key = (interface.to_owned(), ip, frame_bytes);
+    if let Some(costs) = known.get(&key) {
+        return Some(*costs);
+    }
+    let small = packet_costs(interface, frame_bytes)?;
+    let (bulk, long) = udp_costs(ip, frame_bytes)?;
+    let costs = PathCosts { small, bulk, long };
+    known.insert(key, costs);
+    Some(costs)
+}
+
+/// Of raw frames: what sending takes. Receiving is done by the kernel as they come and by a look at memory. They go to the
+/// interface's own address, where no switch sends them on, and are no EMP frames.
+fn packet_costs(interface: &str, frame_bytes: usize) -> Option<LinkCosts> {
+    /// EtherType for experiments on one machine (IEEE local experimental 2): not the one that nodes listen to.
+    const ETHERTYPE: u16 = 0x88B6;
+    let mut link = PacketSender::open(interface, ETHERTYPE).ok()?;
+    let to = LinkAddress::mac(link.mac());
+    let frame = frame(frame_bytes);
+    let mut send = |frames: usize| {
+        let parts = [IoSlice::new(&frame)];
+        let batch = [TxFrame { to, parts: &parts }; TRAIN_ON_WIRE];
+        least(|| {
+            let start = Instant::now();
+            (link.send(&batch[..frames]) == frames).then(|| start.elapsed())
+        })
+    };
+    let costs = send(1).zip(send(TRAIN_ON_WIRE));
+    close_aside(link);
+    costs.map(|(alone, train)| LinkCosts::of(alone, train, TRAIN_ON_WIRE))
+}
+
+/// Closes a raw socket, which waits for a grace period of the kernel's, where nobody waits for it.
+fn close_aside(socket: PacketSender) {
+    let thread = std::thread::Builder::new().name("emp-close".into());
+    // Failing means that it is closed here.
+    let _ = signals::blocked(|| thread.spawn(move || drop(socket)));
+}
+
+/// Of datagrams, alone and in trains, and of those that make up a long frame: what sending and receiving take, from one socket to
+/// itself through the kernel's loopback.
+fn udp_costs(ip: IpAddr, frame_bytes: usize) -> Option<(LinkCosts, Option<LinkCosts>)> {
+    let options = UdpOptions { bind: Some(ip), port: 0, ..UdpOptions::new(TAG) };
+    let mut link = UdpLink::open(&options).ok()?;
+    let mut to = link.local_address();
+    if to.ip().is_unspecified() {
+        to.set_ip(match ip {
+            IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    let to = LinkAddress::udp(to);
+    let frame_bytes = frame_bytes.min(link.capabilities().frame_bytes_max);
+    let long_bytes = link.capabilities().long_frame_bytes;
+    let mut there_and_up = |frame: &[u8], frames: usize| {
+        let parts = [IoSlice::new(frame)];
+        let batch = [TxFrame { to, parts: &parts }; TRAIN];
+        least(|| {
+            let start = Instant::now();
+            let mut missing = link.send(&batch[..frames]);
+            while missing > 0 && start.elapsed() < PATIENCE {
+                missing -= link.receive(missing, &mut |_, _| {}).min(missing);
+            }
+            (missing == 0).then(|| start.elapsed())
+        })
+    };
+    let usual = frame(frame_bytes);
+    let (alone, train) = (there_and_up(&usual, 1)?, there_and_up(&usual, TRAIN)?);
+    let parts = TRAIN_ON_WIRE.min(long_bytes / frame_bytes);
+    let mut long = || {
+        let mut of = |parts: usize| there_and_up(&frame(parts * frame_bytes), 1);
+        let (two, all) = (of(2)?, of(parts)?);
+        let costs = LinkCosts::of(two, all, parts - 1);
+        // Of the two, one is a further one.
+        Some(LinkCosts { alone_ns: costs.alone_ns.saturating_sub(costs.further_ns), ..costs })
+    };
+    let long = if parts > 2 { long() } else { None };
+    Some((LinkCosts::of(alone, train, TRAIN), long))
+}
+
+impl LinkCosts {
+    fn of(alone: Duration, train: Duration, frames: usize) -> Self {
+        let further = train.saturating_sub(alone) / (frames as u32 - 1);
+        Self { alone_ns: clock::span(alone).0, further_ns: clock::span(further).0 }
+    }
+}
+
+/// A frame for the measuring socket: a header, by which a long one is known, and zeros.
+fn frame(bytes: usize) -> Vec<u8> {
+    let mut frame = vec![0; bytes];
+    let length = u16::try_from(bytes - HEADER_BYTES).unwrap_or(u16::MAX);
+    let (head, _) = frame.split_first_chunk_mut().expect("all are longer than a header");
+    let none = Sequence(0);
+    let header = Header {
+        kind: Kind::Skip,
+        flags: Flags::default(),
+        length,
+        destination_tag: TAG,
+        destination_epoch: 0,
+        source_tag: 0,
+        source_epoch: Epoch::UNKNOWN,
+        sequence: none,
+        acknowledge: none,
+        word: 0,
+    };
+    header.emit(head);
+    frame
+}
+
+/// The least of several measurements; `None` if one failed.
+fn least(mut measure: impl FnMut() -> Option<Duration>) -> Option<Duration> {
+    (0..TRIES).map(|_| measure()).try_fold(Duration::MAX, |least, next| Some(least.min(next?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn costs(alone_ns: u64, further_ns: u64) -> LinkCosts {
+        LinkCosts { alone_ns, further_ns }
+    }
+
+    #[test]
+    fn the_threshold_is_where_both_take_as_long() {
+        let half_look = BULK_LOOK_EVERY.0 / 2;
+        let paths = PathCosts { small: costs(500, 600), bulk: costs(2_000, 100), long: None };
+        let frames = u64::from(paths.threshold().unwrap());
+        let small = |n: u64| 500 + (n - 1) * 600;
+        let bulk = |n: u64| 2_000 + half_look + (n - 1) * 100;
+        assert!(bulk(frames) < small(frames) && bulk(frames - 1) >= small(frames - 1));
+        assert!(paths.to_string().starts_with("bulk from"), "{paths}");
+        assert_eq!(paths.threshold_long(), None);
+        // In one long frame it takes longer by less than two frames.
+        let long = Some(costs(500 + 2 * (600 + FRAME_NS - 50) - 1, 50));
+        let paths = PathCosts { long, ..paths };
+        assert_eq!(paths.threshold_long(), Some(3));
+        let slow = PathCosts { long: Some(costs(90_000, 50)), ..paths };
+        assert_eq!(slow.threshold_long(), Some(frames as u32));
+        assert!(paths.to_string().contains("from 3 if"), "{paths}");
+    }
+
+    #[test]
+    fn what_gains_nothing_is_not_done() {
+        let long = Some(costs(1_000, 10));
+        let paths = PathCosts { small: costs(500, 100), bulk: costs(2_000, 100), long: None };
+        assert_eq!((paths.threshold(), paths.threshold_long()), (None, None));
+        let paths = PathCosts { long, ..paths };
+        assert_eq!((paths.threshold(), paths.threshold_long()), (None, Some(3)));
+        let paths = PathCosts { small: costs(9_000, 900), bulk: costs(2_000, 100), long };
+        assert_eq!(paths.threshold(), Some(2));
+    }
+
+    #[test]
+    fn a_socket_beside_rings_is_looked_at_in_pauses_and_now_and_then() {
+        // Looks within 160 µs, while something comes by the other link so often.
+        let looks = |every: u64, seldom: &mut Seldom| {
+            let start = 1_000 * BULK_BUSY.0;
+            let times = (start..start + 160_000).step_by(100).map(Time);
+            let look = |now: &Time| {
+                if every != 0 && now.0.is_multiple_of(every) {
+                    seldom.sent(false, *now);
+                }
+                seldom.looks(*now)
+            };
+            times.filter(look).count()
+        };
+        assert_eq!(looks(0, &mut Seldom::new(1)), 40);
+        assert_eq!(looks(1_000, &mut Seldom::new(1)), 10);
+        // Every 8 µs: there are pauses.
+        assert!((20..=30).contains(&looks(8_000, &mut Seldom::new(1))));
+        let mut busy = Seldom::new(1);
+        busy.heard(1, Time(1_000 * BULK_BUSY.0));
+        assert_eq!(looks(1_000, &mut busy), 1_600);
+    }
+
+    #[test]
+    fn datagrams_are_measured_through_loopback() {
+        let (costs, long) = udp_costs(std::net::Ipv4Addr::LOCALHOST.into(), 1_472).unwrap();
+        assert!(long.is_none_or(|long| long.further_ns < costs.alone_ns), "{long:?}");
+        assert!(costs.alone_ns > 0 && costs.further_ns < costs.alone_ns * 40, "{costs:?}");
+    }
+}

@@ -1,0 +1,250 @@
+//! How the links' interfaces are: their MTU may be lowered and their cables pulled while the node runs.
+//!
+//! Looked at now and then: a frame that is too long for the interface is an error of one call, or vanishes at the other end. What links learn
+//! of their interfaces from the kernel, and do of it, they do when they are asked how those are.
+
+use emp_firmware::{LinkIndex, Span, Time};
+use emp_link::{Condition, Link};
+use emp_wire::LinkAddress;
+
+use crate::node::start::has_long_frames;
+use crate::told::journal::{Journal, Level};
+use crate::turn::core::Core;
+
+/// Least time between two looks: a look is two system calls a link, half a microsecond, and with this no frame has been resent
+/// often enough by then for a peer to be given up.
+const LOOK_EVERY: Span = Span::ms(10);
+
+/// Times that peers which did not answer are told again: each time a question may be lost.
+const REPEATS: u32 = 5;
+
+/// The same of this node's address on a link, which a peer believes when nothing came from the old one for 50 ms (`PATH-8`).
+const ADDRESS_REPEATS: u32 = 12;
+
+/// How long an outage that is over is told of with errors: longer than a peer takes to notice it, and to be heard of again.
+const OUTAGE_RECENT: Span = Span::ms(60_000);
+
+/// A time in which nothing could cross a link.
+struct Outage {
+    interface: String,
+    from: Time,
+    /// `None`: it lasts.
+    until: Option<Time>,
+}
+
+/// Watches the links' interfaces.
+#[derive(Default)]
+pub(crate) struct Health {
+    look_at: Time,
+    /// By link, how many looks more repeat to the peers what has changed of it.
+    repeats: Vec<u32>,
+    /// By link, where the node is there.
+    addresses: Vec<LinkAddress>,
+    /// The last outage of each link, by its index.
+    outages: Vec<Option<Outage>>,
+}
+
+impl Health {
+    #[inline]
+    pub(crate) fn is_due(&self, now: Time) -> bool {
+        now >= self.look_at
+    }
+
+    /// When peers are told again of what has changed, if they are to be.
+    pub(crate) fn next_announcement(&self) -> Option<Time> {
+        self.repeats.iter().any(|repeats| *repeats > 0).then_some(self.look_at)
+    }
+
+    /// Notes where the node is on a link now. True if that is elsewhere than before.
+    fn moves(&mut self, index: usize, address: LinkAddress) -> bool {
+        match self.addresses.get_mut(index) {
+            Some(known) => std::mem::replace(known, address) != address,
+            None => {
+                self.addresses.push(address);
+                false
+            }
+        }
+    }
+
+    /// Notes how a link is now. What to say if that is news.
+    fn note(
+        &mut self,
+        now: Time,
+        index: usize,
+        interface: &str,
+        trouble: Option<&'static str>,
+    ) -> Option<String> {
+        if self.outages.len() <= index {
+            self.outages.resize_with(index + 1, || None);
+        }
+        let last = self.outages[index].as_mut().filter(|outage| outage.until.is_none());
+        let line = match (last, trouble) {
+            (Some(outage), None) => {
+                outage.until = Some(now);
+                let took = seconds(now.since(outage.from));
+                format!("interface {interface} is up again and has a carrier, after {took}")
+            }
+            (None, Some(what)) => {
+                let outage = Outage { interface: interface.to_owned(), from: now, until: None };
+                self.outages[index] = Some(outage);
+                format!("interface {interface} {what}: peers get time until it is back")
+            }
+            _ => return None,
+        };
+        Some(line)
+    }
+}
+
+impl Core {
+    /// Looks at the links' interfaces: the firmware learns if one takes only shorter frames than before, or longer ones again.
+    #[cold]
+    pub(crate) fn look_at_links(&mut self, now: Time) {
+        self.health.look_at = now + LOOK_EVERY;
+        let Self { firmware: Some(firmware), links, health, journal, .. } = self else { return };
+        health.repeats.resize(links.len(), 0);
+        let (mut lowered, mut raised) = (Vec::new(), Vec::new());
+        let mut told: Vec<String> = Vec::new();
+        for (index, link) in links.iter_mut().enumerate() {
+            let at = LinkIndex(index as u8);
+            look_at_link(&mut **link, index, health, journal);
+            if health.repeats[index] > 0 {
+                health.repeats[index] -= 1;
+                firmware.announce(now, at);
+            }
+            let long = has_long_frames(link.capabilities());
+            firmware.set_long_frames(at, long);
+            let segments = link.capabilities().segmentation;
+            if firmware.set_segments(at, segments) {
+                let line = if segments {
+                    "trains of frames take udp again, whose sends the kernel segments again"
+                } else {
+                    "trains of frames take no udp any more: the kernel does not segment what it sends, as on cards that compute no \
+                     checksums"
+                };
+                journal.say_often(Level::Warn, line);
+            }
+            let Some(condition) = link.condition() else { continue };
+            if let Some(line) = health.note(now, index, condition.interface, condition.trouble) {
+                // Two links of one interface are one change.
+                if !told.contains(&line) {
+                    journal.say_often(Level::Warn, &line);
+                    told.push(line);
+                }
+                health.repeats[index] = REPEATS;
+            }
+            firmware.set_carrier(now, at, condition.trouble.is_none());
+            // An interface that is down may have any MTU when it is up again.
+            if condition.trouble.is_some() {
+                continue;
+            }
+            let (fits, before) = (condition.frame_bytes_max, firmware.takes_bytes_max(at));
+            if firmware.limit_frame_bytes(now, at, fits) {
+                health.repeats[index] = REPEATS;
+                // Two links of one interface are one change.
+                lowered.retain(|(other, ..): &(Condition, _, _)| {
+                    other.interface != condition.interface
+                });
+                lowered.push((condition, before, firmware.takes_bytes_max(at)));
+            } else if firmware.raise_frame_bytes(now, at, fits) {
+                health.repeats[index] = REPEATS;
+                raised.retain(|(other, _): &(&str, _)| *other != condition.interface);
+                raised.push((condition.interface, firmware.takes_bytes_max(at)));
+            }
+        }
+        for (condition, before, takes) in &lowered {
+            journal.say_often(Level::Warn, &shorter(condition, *before, *takes));
+        }
+        for (interface, most) in &raised {
+            let line = format!("frames of up to {most} bytes fit {interface} again");
+            journal.say_often(Level::Warn, &line);
+        }
+        self.timer_moved = true;
+        self.dirty |= firmware.has_transmit(now);
+    }
+
+    /// Why nothing may cross some link, or could not lately, for the error of an operation: "interface emp0 is down", "interface emp0
+    /// had no carrier for 4.9 s, until 0.3 s ago".
+    pub(crate) fn link_troubles(&mut self) -> String {
+        let now = self.now();
+        let Self { links, health, .. } = self;
+        let mut troubles = Vec::new();
+        for (index, link) in links.iter_mut().enumerate() {
+            if let Some(trouble) = link.condition().and_then(|condition| condition.trouble()) {
+                troubles.push(trouble);
+            } else if let Some(trouble) = health.lately(now, index) {
+                troubles.push(trouble);
+            }
+        }
+        // Two links may have one interface.
+        troubles.dedup();
+        troubles.join(", ")
+    }
+}
+
+/// Has a link look at its interface, and says what it did of what it found. Peers are told if the node is elsewhere by it now.
+fn look_at_link(link: &mut dyn Link, index: usize, health: &mut Health, journal: &mut Journal) {
+    link.condition();
+    if let Some(notice) = link.notice() {
+        journal.say_often(Level::Warn, &notice);
+    }
+    if health.moves(index, link.capabilities().address) {
+        health.repeats[index] = ADDRESS_REPEATS;
+    }
+}
+
+/// That frames are shorter from now on. An MTU and a frame do not count the same bytes: where they differ, it is said by how many.
+fn shorter(condition: &Condition, before: usize, now: usize) -> String {
+    let Condition { interface, mtu, frame_bytes_max, .. } = condition;
+    let counted = match mtu.saturating_sub(*frame_bytes_max) {
+        0 => String::new(),
+        more => format!(" (and {more} bytes of IP and UDP headers, which the MTU counts too)"),
+    };
+    format!(
+        "the MTU of {interface} is {mtu} now: frames have at most {now} bytes{counted} from now on, {before} before; those cut \
+         before leave in slices"
+    )
+}
+
+impl Health {
+    /// The last outage of a link, if it ended not long ago.
+    fn lately(&self, now: Time, index: usize) -> Option<String> {
+        let Outage { interface, from, until } = self.outages.get(index)?.as_ref()?;
+        let until = until.unwrap_or(now);
+        let ago = now.since(until);
+        let (took, ago_text) = (seconds(until.since(*from)), seconds(ago));
+        let told = ago <= OUTAGE_RECENT;
+        told.then(|| {
+            format!(
+                "interface {interface} was down or had no carrier for {took}, until {ago_text} ago"
+            )
+        })
+    }
+}
+
+pub(crate) fn seconds(span: Span) -> String {
+    format!("{:.1} s", span.0 as f64 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An interface at an MTU of 1500, its largest frame of a link of so many bytes.
+    fn at_1500(frame_bytes_max: usize) -> Condition<'static> {
+        Condition { interface: "eth0", mtu: 1500, frame_bytes_max, trouble: None }
+    }
+
+    #[test]
+    fn what_an_mtu_counts_and_a_frame_does_not_is_said() {
+        let text = shorter(&at_1500(1472), 8972, 1472);
+        assert!(
+            text.starts_with(
+                "the MTU of eth0 is 1500 now: frames have at most 1472 bytes (and 28 bytes of IP and UDP headers, which the MTU \
+                 counts too) from now on, 8972 before"
+            ),
+            "{text}"
+        );
+        let raw = shorter(&at_1500(1500), 9000, 1500);
+        assert!(raw.contains("at most 1500 bytes from now on, 9000 before"), "{raw}");
+    }
+}

@@ -1,0 +1,344 @@
+//! Choosing links by trying: the ladder packet → udp, shm beside it, and xdp when named (DESIGN section 5). What was tried is
+//! always said aloud.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+
+use emp_link::{
+    Capabilities, Class, Link, LinkError, PacketLink, PacketOptions, Ranked, ShmLink, ShmOptions,
+    UdpLink, UdpOptions, XdpLink, XdpOptions,
+};
+use emp_wire::{ETHERTYPE_DEFAULT, NodeId, UDP_PORT_DEFAULT};
+
+use crate::endpoint::error::BuildError;
+use crate::links::costs::PathCosts;
+use crate::machine::launcher::ranked_interfaces;
+
+/// Which rungs of the ladder may be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Want {
+    /// The best that is to be had: packet for small frames and udp for bulk, or whichever of them there is.
+    #[default]
+    Auto,
+    /// AF_XDP, or an error. Never taken by itself: where the kernel copies, it is slower than packet (decision 15).
+    Xdp,
+    /// Packet, or an error.
+    Packet,
+    /// UDP, or an error.
+    Udp,
+    /// Shared memory, or an error: reaches the nodes of this user on this machine, and no others. `Auto` has it beside the
+    /// other links, for the nodes that it finds there in the same network namespace.
+    Shm,
+}
+
+/// How links are to be chosen.
+#[derive(Clone, Debug)]
+pub struct AutoLinks {
+    /// Which kinds.
+    pub want: Want,
+    /// Interfaces for raw frames; each that is named must be to be had if packet is required. Empty: all Ethernet
+    /// interfaces that are up and have a carrier, the likeliest first, but for those that lead to containers, through tunnels, or are a
+    /// part of another ([`Class::Aside`]).
+    pub interfaces: Vec<String>,
+    /// EtherType of raw frames.
+    pub ethertype: u16,
+    /// Local address for UDP; `None`: any.
+    pub udp_bind: Option<IpAddr>,
+    /// UDP port; 0 lets the system choose.
+    pub udp_port: u16,
+    /// Where nodes may be found by UDP.
+    pub udp_peers: Vec<SocketAddr>,
+    /// Frames longer than the MTU may leave past the kernel's IP layer, where this process may open a packet socket. Only of `Auto`, whose
+    /// raw frames do as well: who asks for UDP gets what IP does with it.
+    pub udp_past_ip: bool,
+    /// Nodes of this machine and network are met through its memory as well, and then by that alone. Of `Auto`; `Want::Shm` is nothing else.
+    pub memory: bool,
+}
+
+impl Default for AutoLinks {
+    fn default() -> Self {
+        Self {
+            want: Want::Auto,
+            interfaces: Vec::new(),
+            ethertype: ETHERTYPE_DEFAULT,
+            udp_bind: None,
+            udp_port: UDP_PORT_DEFAULT,
+            udp_peers: Vec::new(),
+            udp_past_ip: true,
+            memory: true,
+        }
+    }
+}
+
+/// A link that will be used.
+pub(crate) struct ChosenLink {
+    pub(crate) link: Box<dyn Link>,
+    /// Frames to everyone are worth sending on it.
+    pub(crate) asks_everyone: bool,
+}
+
+/// One rung that was tried or passed by.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rung {
+    /// For people: `packet on eth0`.
+    pub link: String,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a rung.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The application gave this link itself.
+    Given(String),
+    /// It is used; the text says what it can do.
+    Chosen(String),
+    /// It is not to be had; the text says why and what to do.
+    Failed(String),
+    /// It was not tried; the text says why.
+    Skipped(String),
+}
+
+/// Which links were tried and chosen, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Choice {
+    /// In the order in which they were tried.
+    pub rungs: Vec<Rung>,
+}
+
+impl Choice {
+    pub(crate) fn given(&mut self, link: &Capabilities) {
+        self.note(name(link), Outcome::Given(abilities(link)));
+    }
+
+    fn note(&mut self, link: String, outcome: Outcome) {
+        self.rungs.push(Rung { link, outcome });
+    }
+
+    pub(crate) fn paths(&mut self, costs: &PathCosts) {
+        let text = costs.to_string();
+        let chosen = costs.threshold().is_some();
+        let outcome = if chosen { Outcome::Chosen(text) } else { Outcome::Skipped(text) };
+        self.note("two paths".into(), outcome);
+    }
+
+    /// The report, a line for each rung.
+    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        self.rungs.iter().map(ToString::to_string)
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.outcome {
+            Outcome::Given(text) => write!(f, "{}: used as given ({text})", self.link),
+            Outcome::Chosen(text) => write!(f, "{}: chosen ({text})", self.link),
+            Outcome::Failed(text) => write!(f, "{}: not to be had: {text}", self.link),
+            Outcome::Skipped(text) => write!(f, "{}: not tried: {text}", self.link),
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, line) in self.lines().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            f.write_str(&line)?;
+        }
+        Ok(())
+    }
+}
+
+fn name(link: &Capabilities) -> String {
+    format!("{} on {}", link.kind, link.interface)
+}
+
+fn abilities(link: &Capabilities) -> String {
+    format!(
+        "frames of {} bytes, address {}{}{}{}",
+        link.frame_bytes_max,
+        link.address,
+        if link.segmentation { ", segmented sends" } else { "" },
+        if link.past_ip { ", long frames past IP to neighbours" } else { "" },
+        if link.broadcast { ", finds nodes by broadcast" } else { "" },
+    )
+}
+
+/// Tries the rungs from the top.
+pub(crate) fn climb(
+    auto: &AutoLinks,
+    node: NodeId,
+    choice: &mut Choice,
+) -> Result<Vec<ChosenLink>, BuildError> {
+    let mut chosen = Vec::new();
+    match auto.want {
+        Want::Xdp => xdp(auto, node, choice, &mut chosen)?,
+        Want::Auto => {
+            let why = "slower than packet where the kernel copies; to be had by name";
+            choice.note("xdp".into(), Outcome::Skipped(why.into()));
+        }
+        Want::Packet | Want::Udp | Want::Shm => {}
+    }
+    match auto.want {
+        Want::Udp => choice.note("packet".into(), Outcome::Skipped("udp is required".into())),
+        Want::Xdp => choice.note("packet".into(), Outcome::Skipped("xdp is required".into())),
+        Want::Shm => choice.note("packet".into(), Outcome::Skipped("shm is required".into())),
+        Want::Packet | Want::Auto => packet(auto, node, choice, &mut chosen)?,
+    }
+    match auto.want {
+        Want::Packet => choice.note("udp".into(), Outcome::Skipped("packet is required".into())),
+        Want::Xdp => choice.note("udp".into(), Outcome::Skipped("xdp is required".into())),
+        Want::Shm => choice.note("udp".into(), Outcome::Skipped("shm is required".into())),
+        Want::Auto | Want::Udp => udp(auto, node, choice, &mut chosen)?,
+    }
+    if auto.want == Want::Shm || auto.want == Want::Auto && auto.memory {
+        shm(auto, node, choice, &mut chosen)?;
+    }
+    if chosen.is_empty() { Err(BuildError::NoRung(choice.clone())) } else { Ok(chosen) }
+}
+
+/// AF_XDP, on each interface. Which mode it works in, and why in no better one, is part of the report.
+fn xdp(
+    auto: &AutoLinks,
+    node: NodeId,
+    choice: &mut Choice,
+    chosen: &mut Vec<ChosenLink>,
+) -> Result<(), BuildError> {
+    for interface in wanted_interfaces(auto, choice) {
+        let mut options = XdpOptions::new(interface, node.destination_tag());
+        options.ethertype = auto.ethertype;
+        let opened = XdpLink::open(&options);
+        let modes = opened.as_ref().map(|link| {
+            let why_not = link.passed_by().iter().map(|why| format!("; not {why}"));
+            format!("{}{}", link.mode(), why_not.collect::<String>())
+        });
+        let modes = modes.unwrap_or_default();
+        take(opened, true, !auto.interfaces.is_empty(), choice, chosen)?;
+        if let Some(Rung { outcome: Outcome::Chosen(text), .. }) = choice.rungs.last_mut() {
+            *text += &format!(", {modes}");
+        }
+    }
+    Ok(())
+}
+
+/// The interfaces that were named, or all that raw frames can leave by.
+fn wanted_interfaces(auto: &AutoLinks, choice: &mut Choice) -> Vec<String> {
+    match auto.interfaces.as_slice() {
+        [] => usable_interfaces(choice),
+        named => named.to_vec(),
+    }
+}
+
+/// The top rung: raw frames, on each interface.
+fn packet(
+    auto: &AutoLinks,
+    node: NodeId,
+    choice: &mut Choice,
+    chosen: &mut Vec<ChosenLink>,
+) -> Result<(), BuildError> {
+    for interface in wanted_interfaces(auto, choice) {
+        let mut options = PacketOptions::new(interface, node.destination_tag());
+        options.ethertype = auto.ethertype;
+        let required = auto.want == Want::Packet && !auto.interfaces.is_empty();
+        take(PacketLink::open(&options), true, required, choice, chosen)?;
+    }
+    Ok(())
+}
+
+/// The lower rung: UDP.
+fn udp(
+    auto: &AutoLinks,
+    node: NodeId,
+    choice: &mut Choice,
+    chosen: &mut Vec<ChosenLink>,
+) -> Result<(), BuildError> {
+    let mut options = UdpOptions::new(node.destination_tag());
+    options.bind = auto.udp_bind;
+    options.port = auto.udp_port;
+    options.past_ip = auto.udp_past_ip && auto.want == Want::Auto;
+    options.peers.clone_from(&auto.udp_peers);
+    // Beside raw frames it carries the bulk of the same cables: a socket on all addresses does not know their MTU.
+    options.mtu = chosen.iter().map(|link| link.link.capabilities().frame_bytes_max).min();
+    let asks_everyone = !auto.udp_peers.is_empty();
+    let mut opened = UdpLink::open(&options);
+    // The usual port is a convenience, so that peers need not be told; a second node of a machine does without.
+    if let Err(error) = &opened
+        && auto.udp_port == UDP_PORT_DEFAULT
+        && error.source.as_ref().is_some_and(|source| source.kind() == ErrorKind::AddrInUse)
+    {
+        let why = format!("port {UDP_PORT_DEFAULT} is another's: any port is taken instead");
+        choice.note("udp".into(), Outcome::Failed(why));
+        options.port = 0;
+        opened = UdpLink::open(&options);
+    }
+    take(opened, asks_everyone, auto.want == Want::Udp, choice, chosen)
+}
+
+/// Beside the ladder: memory shared with the other nodes of this machine. Hosts made of namespaces are other machines,
+/// unless shm alone was asked for.
+fn shm(
+    auto: &AutoLinks,
+    node: NodeId,
+    choice: &mut Choice,
+    chosen: &mut Vec<ChosenLink>,
+) -> Result<(), BuildError> {
+    let alone = auto.want == Want::Shm;
+    let options = ShmOptions { same_network: !alone, ..ShmOptions::new(node.destination_tag()) };
+    take(ShmLink::open(&options), true, alone, choice, chosen)
+}
+
+/// Notes what came of an attempt.
+fn take(
+    opened: Result<impl Link + 'static, LinkError>,
+    asks_everyone: bool,
+    required: bool,
+    choice: &mut Choice,
+    chosen: &mut Vec<ChosenLink>,
+) -> Result<(), BuildError> {
+    match opened {
+        Ok(link) => {
+            let capabilities = link.capabilities();
+            choice.note(name(capabilities), Outcome::Chosen(abilities(capabilities)));
+            chosen.push(ChosenLink { link: Box::new(link), asks_everyone });
+            Ok(())
+        }
+        Err(error) if required => Err(error.into()),
+        Err(error) => {
+            let why = format!("{}; {}", error.problem, error.advice);
+            choice.note(error.link, Outcome::Failed(why));
+            Ok(())
+        }
+    }
+}
+
+/// The Ethernet interfaces that raw frames can leave by.
+fn usable_interfaces(choice: &mut Choice) -> Vec<String> {
+    let all = match ranked_interfaces() {
+        Ok(all) => all,
+        Err(error) => {
+            let why = format!("the interfaces cannot be listed: {error}");
+            choice.note("raw frames".into(), Outcome::Failed(why));
+            return Vec::new();
+        }
+    };
+    let mut usable = Vec::new();
+    for Ranked { interface, class, why } in all {
+        if !interface.usable_for_packet() {
+            continue;
+        }
+        if class == Class::Aside {
+            let link = format!("packet on {}", interface.name);
+            choice.note(link, Outcome::Skipped(format!("{why}; to be had by name")));
+        } else {
+            usable.push(interface.name);
+        }
+    }
+    if usable.is_empty() {
+        let why = "no Ethernet interface that leads to other machines is up with a carrier";
+        choice.note("raw frames".into(), Outcome::Skipped(why.into()));
+    }
+    usable
+}

@@ -1,0 +1,9 @@
+//! The node's links: how they are chosen, what they cost, how they fare, frames out and in.
+
+pub(crate) mod capture;
+pub(crate) mod costs;
+pub(crate) mod evidence;
+pub(crate) mod health;
+pub(crate) mod incoming;
+pub(crate) mod ladder;
+pub(crate) mod outgoing;

@@ -1,0 +1,7 @@
+//! What the machine tells and gives: clocks, signals, randomness, names, addresses, bells.
+
+pub(crate) mod clock;
+pub(crate) mod launcher;
+pub(crate) mod signals;
+pub(crate) mod system;
+pub(crate) mod wakeup;

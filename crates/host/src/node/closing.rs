@@ -1,0 +1,179 @@
+//! The end of a node: what was sent is acknowledged, or somebody hears that it is not.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use emp_firmware::OpKind;
+
+use crate::boards::wait::wait_for;
+use crate::flying::sleepers::Interest;
+use crate::machine::clock;
+use crate::node::handle::NodeInner;
+use crate::told::journal::Level;
+use crate::turn::core::Core;
+
+/// Longest time that closing waits at a time before it looks again whether all is acknowledged.
+const CLOSE_SLICE: Duration = Duration::from_millis(1);
+
+/// A node was closed, and not everything that it had sent is known to have arrived.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CutShort {
+    /// Sends and one-sided operations that had not ended. Their requests end with an error.
+    pub sends: usize,
+    /// Messages whose sends were over when they were copied, or whose requests were dropped, and that are not known to have
+    /// been delivered: those that were under way, and those lost since the start to peers that vanished.
+    pub undelivered: usize,
+    /// Of the latter, how many to whom, and why.
+    pub details: Vec<String>,
+}
+
+impl std::fmt::Display for CutShort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { sends, undelivered, details } = self;
+        f.write_str("the node was closed with ")?;
+        if *sends != 0 || *undelivered == 0 {
+            write!(f, "{sends} sends or one-sided operations unfinished")?;
+        }
+        if *undelivered != 0 {
+            let and = if *sends == 0 { "" } else { " and " };
+            write!(f, "{and}{undelivered} messages that are not known to have been delivered")?;
+        }
+        if details.is_empty() { Ok(()) } else { write!(f, " ({})", details.join(", ")) }
+    }
+}
+
+impl std::error::Error for CutShort {}
+
+impl Core {
+    /// Operations under way whose end somebody waits for, or was promised.
+    fn unfinished(&self) -> usize {
+        let kinds = [OpKind::Send, OpKind::Put, OpKind::Get, OpKind::Atomic];
+        kinds.into_iter().map(|kind| self.requests.flying(kind)).sum()
+    }
+
+    /// What closing now cuts short.
+    fn cut_short(&mut self) -> Result<(), CutShort> {
+        let Self { firmware, losses, .. } = self;
+        let under_way = firmware.iter().flat_map(|firmware| firmware.undelivered());
+        under_way.for_each(|node| losses.note_unacknowledged(node));
+        let (sends, undelivered) = (self.unfinished(), self.losses.total());
+        if sends == 0 && undelivered == 0 {
+            return Ok(());
+        }
+        let details = self.losses.details(|node| self.show(node));
+        Err(CutShort { sends, undelivered, details })
+    }
+
+    /// Nobody uses the node any more, and nobody need wait for what the kernel does to forget a packet socket. Ports and places of
+    /// other links are free at once.
+    fn let_packet_links_go(&mut self) {
+        for link in std::mem::take(&mut self.links) {
+            if link.capabilities().kind == "packet" {
+                emp_link::let_go(link);
+            }
+        }
+    }
+
+    /// What was counted, as far as it is not zero, for the journal.
+    fn tell_counters(&mut self) {
+        if !self.journal.wants(Level::Info) {
+            return;
+        }
+        let counters = self.counters();
+        let dropped = [("frames_not_taken_by_links", self.dropped_unsent())];
+        let all = counters.iter().chain(dropped).filter(|(_, count)| *count != 0);
+        let all: Vec<_> = all.map(|(name, count)| format!("{name} {count}")).collect();
+        self.journal.say(Level::Info, &format!("counters: {}", all.join(", ")));
+        for link in &self.links {
+            let (of, counts) = (link.capabilities(), link.statistics());
+            let all = [
+                ("frames_sent", counts.frames_sent),
+                ("bytes_sent", counts.bytes_sent),
+                ("frames_received", counts.frames_received),
+                ("frames_past_ip", counts.frames_past_ip),
+                ("bytes_received", counts.bytes_received),
+                ("send_calls", counts.send_calls),
+                ("receive_calls", counts.receive_calls),
+                ("send_full", counts.send_full),
+                ("send_refused", counts.send_refused),
+                ("receive_lost", counts.receive_lost),
+                ("not_for_us", counts.not_for_us),
+                ("system_errors", counts.system_errors),
+            ];
+            let all = all.iter().filter(|(_, count)| *count != 0);
+            let all: Vec<_> = all.map(|(name, count)| format!("{name} {count}")).collect();
+            let line = format!("counters of {} on {}: {}", of.kind, of.interface, all.join(", "));
+            self.journal.say(Level::Info, &line);
+        }
+    }
+}
+
+impl NodeInner {
+    /// As [`Node::close`](crate::Node::close). Does nothing if the node is closed, or belongs to the process that this one was
+    /// forked from.
+    pub(crate) fn close(&self, linger: Duration) -> Result<(), CutShort> {
+        if !self.shared.is_ours() {
+            return Ok(());
+        }
+        let end = clock::now() + clock::span(linger);
+        let mut drained = false;
+        while !drained {
+            let now = clock::now();
+            let slice = clock::duration(end.since(now)).min(CLOSE_SLICE);
+            drained = wait_for(&self.shared, &Interest::Arrivals, Some(slice), |core| {
+                (core.is_drained() && core.unfinished() == 0).then_some(())
+            })
+            .is_some();
+            if now >= end || self.shared.lock().is_closed() {
+                break;
+            }
+        }
+        self.stop_threads();
+        let mut core = self.shared.lock();
+        if core.is_closed() {
+            return Ok(());
+        }
+        let cut = core.cut_short();
+        let now = core.now();
+        core.close(now);
+        core.tell_counters();
+        // A waiter beside a progress thread spins on this; whoever sleeps was woken by the core.
+        self.shared.announce();
+        cut
+    }
+
+    fn stop_threads(&self) {
+        self.shared.stop();
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A buffer that owns a handle of this node may be dropped by the node's own thread.
+            if thread.thread().id() != std::thread::current().id() {
+                // A panic there has broken the lock, which is noticed by whoever uses the node.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Drop for NodeInner {
+    fn drop(&mut self) {
+        if !self.shared.is_ours() {
+            // The threads are the parent's: here is nothing to end, or to give back.
+            let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(std::mem::take(threads));
+        } else if self.shared.is_broken() || std::thread::panicking() {
+            self.stop_threads();
+        } else if let Err(cut) = self.close(self.linger) {
+            // No call is left to return it.
+            if let Some(core) = self.shared.lock_unless_broken() {
+                core.journal.say(Level::Error, &cut.to_string());
+            }
+        }
+        if self.shared.is_ours()
+            && let Some(mut core) = self.shared.lock_unless_broken()
+        {
+            core.let_packet_links_go();
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Finding nodes: by identity, by name, by address.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use emp_firmware::LinkIndex;
+use emp_wire::{LinkAddress, NodeId};
+
+use crate::boards::wait::wait_for;
+use crate::endpoint::error::NotFound;
+use crate::flying::sleepers::Interest;
+use crate::machine::clock;
+use crate::node::handle::Node;
+use crate::told::directory::{Peer, PeerState};
+use crate::told::names;
+use crate::turn::core::Core;
+
+/// How long an answer is waited for before the question is repeated, at first; it doubles each time. Round trips on a LAN
+/// are far shorter, so a repetition means that the question was lost or nobody is there yet.
+const ASK_EVERY: Duration = Duration::from_millis(2);
+
+/// Where the doubling ends: a node that starts late is still found soon.
+const ASK_EVERY_MAX: Duration = Duration::from_millis(50);
+
+/// Who is looked for: an identity, or a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Who<'a> {
+    /// A node's identity.
+    Id(NodeId),
+    /// A node's name. Its identity need not be that of the name.
+    Name(&'a str),
+}
+
+impl From<NodeId> for Who<'_> {
+    fn from(node: NodeId) -> Self {
+        Self::Id(node)
+    }
+}
+
+impl<'a> From<&'a str> for Who<'a> {
+    fn from(name: &'a str) -> Self {
+        Self::Name(name)
+    }
+}
+
+impl Who<'_> {
+    fn found(self, core: &Core) -> Option<Peer> {
+        let peer = match self {
+            Self::Id(node) => core.directory.get(node),
+            Self::Name(name) => {
+                core.directory.get(NodeId::from_name(name)).or_else(|| core.directory.by_name(name))
+            }
+        };
+        peer.filter(|peer| peer.state == PeerState::Found).cloned()
+    }
+}
+
+impl std::fmt::Display for Who<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Id(node) => write!(f, "node {}", names::show(*node, "")),
+            Self::Name(name) => write!(f, "a node called {name}"),
+        }
+    }
+}
+
+impl Node {
+    /// Finds a node by identity or name: asks everyone on each link, and the addresses that were hinted for it, until it
+    /// answers or the time has passed. Not needed before a send, which does the same by itself.
+    pub fn find<'a>(&self, who: impl Into<Who<'a>>, timeout: Duration) -> Result<Peer, NotFound> {
+        let who = who.into();
+        let everywhere = (0..self.inner.capabilities.len() as u8)
+            .map(|link| (LinkIndex(link), LinkAddress::EVERYONE));
+        let mut questions: Vec<_> = everywhere.collect();
+        let id = match who {
+            Who::Id(node) => node,
+            Who::Name(name) => names::identity(name),
+        };
+        questions.extend(self.inner.shared.lock().hints.get(&id).into_iter().flatten());
+        let asked = || self.inner.shared.lock().asked();
+        // By name, it may be somebody whose identity is not that of the name.
+        let anyone = matches!(who, Who::Name(_)).then_some(NodeId::ANY);
+        let wanted: Vec<NodeId> = [id].into_iter().chain(anyone).collect();
+        self.ask(&questions, &wanted, timeout, |core| who.found(core))
+            .ok_or_else(|| NotFound { wanted: who.to_string(), asked: asked() })
+    }
+
+    /// Finds out who is at an address: a UDP socket address, or a link's own kind of address. The question goes out on
+    /// the first link that takes such addresses.
+    pub fn resolve_address(
+        &self,
+        address: LinkAddress,
+        timeout: Duration,
+    ) -> Result<Peer, NotFound> {
+        let nobody = |asked: String| NotFound { wanted: format!("a node at {address}"), asked };
+        let link = self
+            .link_for(address)
+            .ok_or_else(|| nobody("nobody: no link has addresses of this kind".into()))?;
+        self.ask(&[(link, address)], &[NodeId::ANY], timeout, |core| {
+            let peer = core.directory.by_address(link, address)?;
+            (peer.state == PeerState::Found).then(|| peer.clone())
+        })
+        .ok_or_else(|| nobody(format!("for {timeout:?}; is a node running there?")))
+    }
+
+    /// As [`resolve_address`](Self::resolve_address), for a UDP socket address.
+    pub fn resolve_socket(
+        &self,
+        address: std::net::SocketAddr,
+        timeout: Duration,
+    ) -> Result<Peer, NotFound> {
+        self.resolve_address(LinkAddress::udp(address), timeout)
+    }
+
+    /// Tells where a node may be, learned out of band (for example from an MPI's launcher). Used when it is first needed.
+    pub fn hint(&self, node: NodeId, link: LinkIndex, address: LinkAddress) {
+        let mut core = self.inner.shared.lock();
+        if usize::from(link.0) >= core.links.len() {
+            return;
+        }
+        core.note_hint(node, link, address);
+    }
+
+    /// Says that a node's process takes datagrams at an address of its host, by whatever link it is reached: while nothing is heard of
+    /// it, its host can be asked there whether it is still there (`RESEND-9`).
+    pub fn takes_datagrams_at(&self, node: NodeId, address: SocketAddr) {
+        self.inner.shared.lock().evidence.note_place(node, address);
+    }
+
+    /// Puts the questions, again and again, until `answer` finds what it looks for.
+    fn ask(
+        &self,
+        questions: &[(LinkIndex, LinkAddress)],
+        wanted: &[NodeId],
+        timeout: Duration,
+        mut answer: impl FnMut(&mut Core) -> Option<Peer>,
+    ) -> Option<Peer> {
+        let shared = &self.inner.shared;
+        let end = clock::now() + clock::span(timeout);
+        let mut every = ASK_EVERY;
+        loop {
+            let mut core = shared.lock();
+            let now = core.now();
+            if let Some(found) = answer(&mut core) {
+                return Some(found);
+            }
+            for (link, address) in questions {
+                for node in wanted {
+                    core.firmware_mut()?.resolve(now, *link, *address, *node);
+                }
+            }
+            shared.posted(&mut core, now);
+            drop(core);
+            let slice = clock::duration(end.since(now)).min(every);
+            let found = wait_for(shared, &Interest::Events, Some(slice), &mut answer);
+            if found.is_some() || clock::now() >= end {
+                return found;
+            }
+            every = (every * 2).min(ASK_EVERY_MAX);
+        }
+    }
+}

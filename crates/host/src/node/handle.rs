@@ -1,0 +1,250 @@
+//! Nodes: one running firmware, its links and threads.
+
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use emp_firmware::{Counters, LinkIndex, NodeEvent, OpKind, PathInUse, Profile};
+use emp_link::{Capabilities, LinkStatistics};
+use emp_wire::{Epoch, LinkAddress, NodeId};
+
+use crate::boards::lock::Shared;
+use crate::boards::wait::wait_for;
+use crate::endpoint::error::OpenError;
+use crate::endpoint::handle::Endpoint;
+use crate::flying::sleepers::Interest;
+use crate::links::costs::PathCosts;
+use crate::links::ladder::Choice;
+use crate::machine::clock;
+use crate::node::closing::CutShort;
+use crate::node::start::NodeBuilder;
+use crate::told::directory::Peer;
+
+/// A running firmware with its links. Cheap to clone; all clones are the same node.
+///
+/// When the last handle (node, endpoint, or request) goes, the node is closed as by [`close`](Self::close) with the
+/// builder's [`linger`](NodeBuilder::linger) time (1 s). Nobody is there then to be told of what is not delivered by the end of
+/// it: a line of the log says it (`EMP_LOG`). Programs that must know call `close`, or wait for their sends.
+#[derive(Clone)]
+pub struct Node {
+    pub(crate) inner: Arc<NodeInner>,
+}
+
+pub(crate) struct NodeInner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) id: NodeId,
+    pub(crate) epoch: Epoch,
+    pub(crate) name: String,
+    pub(crate) profile: Profile,
+    pub(crate) choice: Choice,
+    pub(crate) path_costs: Option<PathCosts>,
+    pub(crate) linger: Duration,
+    pub(crate) capabilities: Vec<Capabilities>,
+    pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What a node counts, beside the firmware's counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HostCounters {
+    /// Sends that have not ended, or whose end nobody has asked for.
+    pub sends: usize,
+    /// Receives likewise.
+    pub receives: usize,
+    /// Frames dropped on the way out because a link did not take them for too long. The firmware resends what matters.
+    pub frames_dropped: u64,
+    /// For how long a waiting call looks again and again before it offers its core and sleeps, as learned from the waits so
+    /// far ([`WaitMode`](crate::WaitMode)). `None`: without end.
+    pub spin_budget: Option<Duration>,
+    /// Times that waiting calls offered their core to other threads.
+    pub yields: u64,
+    /// Times that waiting calls slept.
+    pub sleeps: u64,
+}
+
+impl Node {
+    /// Describes a node to be started.
+    pub fn builder() -> NodeBuilder {
+        NodeBuilder::default()
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> NodeId {
+        self.inner.id
+    }
+
+    /// Its name for people.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Its generation.
+    pub fn epoch(&self) -> Epoch {
+        self.inner.epoch
+    }
+
+    /// The protocol parameters that it started with.
+    pub fn profile(&self) -> &Profile {
+        &self.inner.profile
+    }
+
+    /// Which links were tried and chosen, and why.
+    pub fn choice(&self) -> &Choice {
+        &self.inner.choice
+    }
+
+    /// What frames cost by the links of a node that may use two for one peer, measured at start. `None`: all frames to a peer take one
+    /// link.
+    pub fn path_costs(&self) -> Option<PathCosts> {
+        self.inner.path_costs
+    }
+
+    /// The paths to a node that are used now. Empty: none is known.
+    pub fn paths(&self, node: NodeId) -> Vec<PathInUse> {
+        let core = self.inner.shared.lock();
+        core.firmware().map(|firmware| firmware.paths(node).to_vec()).unwrap_or_default()
+    }
+
+    /// Opens an endpoint.
+    pub fn endpoint(&self, number: u16) -> Result<Endpoint, OpenError> {
+        Endpoint::open(&self.inner, number)
+    }
+
+    /// Makes what progress there is to be made. Needed only by applications that neither post, test nor wait for long,
+    /// on an inline board without guardian.
+    pub fn progress(&self) {
+        let shared = &self.inner.shared;
+        shared.turn_now(&mut shared.lock());
+    }
+
+    /// What the firmware has counted since the start.
+    pub fn counters(&self) -> Counters {
+        self.inner.shared.lock().counters()
+    }
+
+    /// What the host has counted.
+    pub fn host_counters(&self) -> HostCounters {
+        let core = self.inner.shared.lock();
+        HostCounters {
+            sends: core.requests.count(OpKind::Send),
+            receives: core.requests.count(OpKind::Receive),
+            frames_dropped: core.dropped_unsent(),
+            spin_budget: core.wait_times.budget().map(clock::duration),
+            yields: core.wait_times.yields,
+            sleeps: core.wait_times.sleeps,
+        }
+    }
+
+    /// What each link can do, in the order of their [`LinkIndex`].
+    pub fn links(&self) -> &[Capabilities] {
+        &self.inner.capabilities
+    }
+
+    /// What each link has counted.
+    pub fn link_statistics(&self) -> Vec<LinkStatistics> {
+        let core = self.inner.shared.lock();
+        core.links.iter().map(|link| link.statistics()).collect()
+    }
+
+    /// The nodes met so far, by identity.
+    pub fn peers(&self) -> Vec<Peer> {
+        self.inner.shared.lock().directory.all()
+    }
+
+    /// The link and address that frames to a node take now, if that is known.
+    pub fn route(&self, node: NodeId) -> Option<(LinkIndex, LinkAddress)> {
+        self.inner.shared.lock().firmware()?.route(node)
+    }
+
+    /// Slots of the firmware's pool that are free, and all of them: equal when nothing is held.
+    pub fn pool_slots(&self) -> (usize, usize) {
+        let core = self.inner.shared.lock();
+        core.firmware().map_or((0, 0), emp_firmware::Firmware::pool_slots)
+    }
+
+    /// Longest message in bytes that can be sent [`Buffered`](emp_firmware::CompletionMode::Buffered).
+    pub fn buffered_bytes_max(&self) -> usize {
+        let core = self.inner.shared.lock();
+        core.firmware().map_or(0, emp_firmware::Firmware::buffered_bytes_max)
+    }
+
+    /// Longest message in bytes that fits one frame to any peer: the limit of buffered one-sided operations.
+    pub fn single_frame_bytes_max(&self) -> usize {
+        let core = self.inner.shared.lock();
+        core.firmware().map_or(0, emp_firmware::Firmware::single_frame_bytes_max)
+    }
+
+    /// Most bytes of operands, with what to compare, that one atomic operation takes.
+    pub fn atomic_bytes_max(&self) -> usize {
+        let core = self.inner.shared.lock();
+        core.firmware().map_or(0, emp_firmware::Firmware::atomic_bytes_max)
+    }
+
+    /// Changes how many frames one acknowledgement covers, at once and for all peers.
+    pub fn set_collection(&self, frames: u32) {
+        if let Some(firmware) = self.inner.shared.lock().firmware_mut() {
+            firmware.set_collection(frames);
+        }
+    }
+
+    /// What is wrong with this node's interfaces now, such as "interface eth0 is down", or was in the last minute, with how long that
+    /// took; empty if nothing is.
+    pub fn link_troubles(&self) -> String {
+        self.inner.shared.lock().link_troubles()
+    }
+
+    /// The next thing that happened to a peer and was not asked for yet. Makes progress. Beyond 1024, older ones are
+    /// dropped.
+    pub fn poll_event(&self) -> Option<NodeEvent> {
+        let shared = &self.inner.shared;
+        let mut core = shared.lock();
+        shared.turn_now(&mut core);
+        core.events.pop_front()
+    }
+
+    /// As [`poll_event`](Self::poll_event), but without progress: what earlier calls have brought.
+    #[inline]
+    pub fn take_event(&self) -> Option<NodeEvent> {
+        self.inner.shared.lock().events.pop_front()
+    }
+
+    /// How many things have happened to peers so far: as long as this is the same, [`take_event`](Self::take_event) has nothing
+    /// new. Costs no lock.
+    #[inline]
+    pub fn events_told(&self) -> u64 {
+        self.inner.shared.events_told.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// Waits for the next thing that happens to a peer, at most for `timeout` (`None`: without limit).
+    pub fn wait_event(&self, timeout: impl Into<Option<Duration>>) -> Option<NodeEvent> {
+        wait_for(&self.inner.shared, &Interest::Events, timeout.into(), |core| {
+            core.events.pop_front()
+        })
+    }
+
+    /// The index of the first link that takes addresses like this one.
+    pub(crate) fn link_for(&self, address: LinkAddress) -> Option<LinkIndex> {
+        let family = address.family();
+        let place =
+            self.inner.capabilities.iter().position(|link| link.address.family() == family)?;
+        Some(LinkIndex(place as u8))
+    }
+
+    /// Waits until all that was sent is delivered and all operations have ended, at most for `linger`; then says goodbye to the
+    /// peers and ends the firmware. What is still in flight ends with an error, calls that wait return, and all posts are refused
+    /// from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`CutShort`] if not all that was sent is known to be delivered: the time was too short, or messages whose sends were over
+    /// when they were copied went to nodes that were lost or never found. `Ok` a second time.
+    pub fn close(&self, linger: Duration) -> Result<(), CutShort> {
+        self.inner.close(linger)
+    }
+}
+
+impl NodeInner {
+    /// Makes progress for so long, or lets the progress thread.
+    pub(crate) fn progress_for(&self, time: Duration) {
+        wait_for::<()>(&self.shared, &Interest::Arrivals, Some(time), |_| None);
+    }
+}

@@ -1,0 +1,6 @@
+//! Nodes: started, found, closed.
+
+pub(crate) mod closing;
+pub(crate) mod find;
+pub(crate) mod handle;
+pub(crate) mod start;

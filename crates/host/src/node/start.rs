@@ -1,0 +1,391 @@
+//! Describing and starting a node.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use emp_firmware::{Config, Firmware, Integrity, LinkInfo, Profile};
+use emp_link::{Capabilities, Link};
+use emp_wire::{Epoch, LONG_FRAME_BYTES, NodeId};
+
+use crate::boards::guardian;
+use crate::boards::lock::Shared;
+use crate::boards::thread;
+use crate::choices::{Board, WaitMode};
+use crate::endpoint::error::BuildError;
+use crate::links::capture;
+use crate::links::costs;
+use crate::links::ladder::{self, AutoLinks, Choice, ChosenLink};
+use crate::links::outgoing::FRAME_PARTS_MAX;
+use crate::machine::clock;
+use crate::machine::signals;
+use crate::machine::system;
+use crate::memory::process::ProcessMemory;
+use crate::node::handle::{Node, NodeInner};
+use crate::told::journal::{Journal, Level};
+use crate::told::names;
+use crate::turn::core::Core;
+
+/// How long a node that is dropped waits for acknowledgements unless said otherwise: long enough for a few
+/// retransmissions at their slowest, short enough for a program's end.
+const LINGER_DEFAULT: Duration = Duration::from_secs(1);
+
+/// Most links of a node: their index is a byte, and a machine has a handful of cards.
+const LINKS_MAX: usize = 64;
+
+/// Gets lines about choices that were made.
+pub(crate) type Log = Box<dyn Fn(&str) + Send>;
+
+/// Describes a node; [`start`](Self::start) starts it.
+#[must_use]
+pub struct NodeBuilder {
+    name: Option<String>,
+    node: Option<NodeId>,
+    epoch: Option<u32>,
+    seed: Option<u64>,
+    profile: Profile,
+    board: Board,
+    wait_mode: WaitMode,
+    linger: Duration,
+    links: Vec<ChosenLink>,
+    auto_links: Option<AutoLinks>,
+    paths: Paths,
+    capture: Option<PathBuf>,
+    log: Option<Log>,
+    notices: Option<Log>,
+    alarms: Option<Log>,
+    patience_hint: Option<String>,
+}
+
+/// Whether a node uses several links to the same peer at once: those with rings for small and control frames, one that segments
+/// for long trains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Paths {
+    /// If it has such links, from the train length on that costs measured at start give.
+    #[default]
+    Measured,
+    /// Likewise, from this many frames on: for tests.
+    From(u32),
+    /// No: the first link that leads to a peer takes all.
+    One,
+}
+
+impl Default for NodeBuilder {
+    fn default() -> Self {
+        Self {
+            name: None,
+            node: None,
+            epoch: None,
+            seed: None,
+            profile: Profile::DEFAULT,
+            board: Board::default(),
+            wait_mode: WaitMode::default(),
+            linger: LINGER_DEFAULT,
+            links: Vec::new(),
+            auto_links: None,
+            paths: Paths::default(),
+            capture: None,
+            log: None,
+            notices: None,
+            alarms: None,
+            patience_hint: None,
+        }
+    }
+}
+
+impl NodeBuilder {
+    /// Its name: what others find it by, and what its identity comes from unless that is given. No two nodes that may meet
+    /// should have the same one; if they do, both say so ([`NodeEvent::Claimed`](emp_firmware::NodeEvent::Claimed)). Default: a name for people, made of the machine's and
+    /// the process's number; the identity is drawn at random then, so that any number of nodes may go without a name. They send
+    /// to others; who answers them knows their identity by what they sent.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Its identity. Default: that of its name, or drawn at random if it has none.
+    pub fn node_id(mut self, node: NodeId) -> Self {
+        self.node = Some(node);
+        self
+    }
+
+    /// Its generation; must differ from that of earlier runs. Default: drawn at random.
+    pub fn epoch(mut self, epoch: u32) -> Self {
+        self.epoch = Some(epoch);
+        self
+    }
+
+    /// Seed of all the firmware's randomness. Default: drawn at random.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Protocol parameters. Default: [`Profile::DEFAULT`].
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+
+    /// How long nothing may be heard of a peer that owes something before it is given up, if not as long as
+    /// [`profile`](Self::profile) says (10 s). Time in which this node did not run does not count, nor, up to six times as much
+    /// and five minutes, time in which its own interface had no carrier. A peer whose host tells that its process has ended is given up within about a
+    /// second, whatever this is. Call it after `profile`, which sets it as well.
+    pub fn unreachable_after(mut self, silence: Duration) -> Self {
+        self.profile.unreachable_after = clock::span(silence);
+        self
+    }
+
+    /// What payloads are checked by on links whose carrier has a checksum of its own (`udp`), if not by that alone. Call it after
+    /// [`profile`](Self::profile), which sets it as well.
+    pub fn integrity(mut self, integrity: Integrity) -> Self {
+        self.profile.integrity = integrity;
+        self
+    }
+
+    /// Where the firmware runs. Default: in the caller, with a guardian.
+    pub fn board(mut self, board: Board) -> Self {
+        self.board = board;
+        self
+    }
+
+    /// How callers wait. Default: look for as long as recent waits make it worth while, then sleep.
+    pub fn wait_mode(mut self, wait_mode: WaitMode) -> Self {
+        self.wait_mode = wait_mode;
+        self
+    }
+
+    /// How long a node that is dropped waits for what it has sent to be delivered. Default: one second.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
+        self
+    }
+
+    /// Adds a link. The first one is the best: a node that answers on several is reached over the first of them.
+    pub fn link(mut self, link: impl Link + 'static) -> Self {
+        let asks_everyone = link.capabilities().broadcast;
+        self.links.push(ChosenLink { link: Box::new(link), asks_everyone });
+        self
+    }
+
+    /// As [`link`](Self::link), for a link on which frames to everyone reach configured peers: it is worth asking there
+    /// for nodes that are not known yet.
+    pub fn link_with_peers(mut self, link: impl Link + 'static) -> Self {
+        self.links.push(ChosenLink { link: Box::new(link), asks_everyone: true });
+        self
+    }
+
+    /// Lets the node choose links by trying, after those that were added by hand. [`Node::choice`] says what came of it.
+    pub fn auto_links(mut self, auto_links: AutoLinks) -> Self {
+        self.auto_links = Some(auto_links);
+        self
+    }
+
+    /// Whether several links to the same peer are used at once. Default: if that gains anything.
+    pub fn paths(mut self, paths: Paths) -> Self {
+        self.paths = paths;
+        self
+    }
+
+    /// Writes every frame that the node's links send and receive to a pcapng file, with what the firmware made of those that it did not
+    /// take; `%p` in the name is the process's number. Nodes of this process that name the same file share it. At most
+    /// [`CAPTURE_BYTES`](emp_link::CAPTURE_BYTES); it costs each frame some microseconds. If it cannot be written, a line of the log
+    /// says so, and the node runs without. Default: what `EMP_CAPTURE` says.
+    pub fn capture(mut self, file: impl Into<PathBuf>) -> Self {
+        self.capture = Some(file.into());
+        self
+    }
+
+    /// Is given a line for each choice that is made, for each peer that is met or says goodbye, and with what was counted when
+    /// the node is closed. `EMP_LOG=info` writes the same lines to standard error. Must not call the node, which is locked
+    /// meanwhile.
+    pub fn log(mut self, log: impl Fn(&str) + Send + 'static) -> Self {
+        self.log = Some(Box::new(log));
+        self
+    }
+
+    /// Is given a line for each change that the running node notices: a peer, a path to it or a link that is lost or works again, an
+    /// interface whose MTU was lowered, an identity that two nodes claim, messages that were lost with the node. `EMP_LOG=warn` writes
+    /// the same lines to standard error. Must not call the node, which is locked meanwhile.
+    pub fn notices(mut self, notices: impl Fn(&str) + Send + 'static) -> Self {
+        self.notices = Some(Box::new(notices));
+        self
+    }
+
+    /// Is given the lines of lost peers instead of [`notices`](Self::notices): who was lost, since when, and why as far as anybody knows.
+    /// Must not call the node, which is locked meanwhile.
+    pub fn alarms(mut self, alarms: impl Fn(&str) + Send + 'static) -> Self {
+        self.alarms = Some(Box::new(alarms));
+        self
+    }
+
+    /// What lines of peers that were silent for too long end with: how whoever reads them has the node wait longer.
+    pub fn patience_hint(mut self, hint: impl Into<String>) -> Self {
+        self.patience_hint = Some(hint.into());
+        self
+    }
+
+    /// Its name and identity: those that were given, the one from the other, or drawn.
+    fn identity(&self) -> Result<(String, NodeId), BuildError> {
+        Ok(match (&self.name, self.node) {
+            (Some(name), node) => (name.clone(), node.unwrap_or_else(|| names::identity(name))),
+            (None, Some(node)) => (system::process_name(), node),
+            (None, None) => loop {
+                let node = NodeId(system::random().map_err(system_error("drawing an identity"))?);
+                if node != NodeId::ANY {
+                    break (system::process_name(), node);
+                }
+            },
+        })
+    }
+
+    /// Starts the node.
+    pub fn start(self) -> Result<Node, BuildError> {
+        let (name, id) = self.identity()?;
+        if id == NodeId::ANY {
+            return Err(BuildError::Identity);
+        }
+        let mut journal = Journal::new(&name, self.log, self.notices);
+        journal.set_alarms(self.alarms);
+        let mut choice = Choice::default();
+        let mut links = self.links;
+        for given in &links {
+            choice.given(given.link.capabilities());
+        }
+        if let Some(auto_links) = &self.auto_links {
+            links.extend(ladder::climb(auto_links, id, &mut choice)?);
+        }
+        choice.lines().for_each(|line| journal.say(Level::Info, &line));
+        check(&links)?;
+        let kinds: Vec<_> = links.iter().map(|chosen| chosen.link.capabilities().clone()).collect();
+        let mut infos: Vec<_> = links.iter().map(info).collect();
+        let division = match self.paths {
+            Paths::One => None,
+            Paths::Measured => costs::divide(&kinds, None),
+            Paths::From(frames) => costs::divide(&kinds, Some(frames)),
+        };
+        if let Some(division) = &division {
+            division.apply(&mut infos, &kinds);
+            if let Some(costs) = &division.costs {
+                choice.paths(costs);
+                if let Some(line) = choice.lines().last() {
+                    journal.say(Level::Info, &line);
+                }
+            }
+        }
+
+        let random = || system::random().map_err(system_error("drawing random numbers"));
+        let config = Config {
+            node: id,
+            epoch: self.epoch.map_or_else(|| random().map(|bits| bits as u32), Ok)?,
+            name: name.clone(),
+            profile: self.profile.clone(),
+            links: infos,
+            seed: self.seed.map_or_else(random, Ok)?,
+        };
+        let epoch = Epoch::new(config.epoch);
+        let links: Vec<_> = links.into_iter().map(|chosen| chosen.link).collect();
+        let capabilities = kinds;
+        let frame_bytes_max =
+            capabilities.iter().map(|link| link.frame_bytes_max).max().unwrap_or(0);
+        let peers = links.iter().map(|link| link.peer_memory()).collect();
+        let links = captured(links, self.capture.or_else(capture::asked_for), &journal);
+        // SAFETY: every segment that the firmware will see comes from posts of the core (`Core::post_send` and its kin),
+        // which ask their callers for what the module's invariant asks for, or from an exported region, which keeps it.
+        let memory = unsafe { ProcessMemory::new(peers) };
+        let mut firmware = Firmware::new(config);
+        if id == NodeId::from_name(&name) {
+            firmware.claim_identity();
+        }
+        let mut core = Core::new(firmware, links, frame_bytes_max, memory, self.wait_mode, journal);
+        core.patience_hint = self.patience_hint;
+        let shared = Shared::new(core, self.board, self.wait_mode)
+            .map_err(system_error("making an event descriptor"))?;
+        let node = NodeInner {
+            shared: Arc::new(shared),
+            id,
+            epoch,
+            name,
+            profile: self.profile,
+            choice,
+            path_costs: division.and_then(|division| division.costs),
+            linger: self.linger,
+            capabilities,
+            threads: Mutex::default(),
+        };
+        start_thread(&node, self.board)?;
+        Ok(Node { inner: Arc::new(node) })
+    }
+}
+
+/// The links with a capture around each, if one is wanted and can be had.
+fn captured(
+    links: Vec<Box<dyn Link>>,
+    file: Option<PathBuf>,
+    journal: &Journal,
+) -> Vec<Box<dyn Link>> {
+    let Some(file) = file else { return links };
+    match capture::open(&file) {
+        Ok(file) => links.into_iter().map(|link| capture::of(link, &file)).collect(),
+        Err(problem) => {
+            journal.say(Level::Error, &problem);
+            links
+        }
+    }
+}
+
+/// Starts the thread that the board needs, if it needs one.
+fn start_thread(node: &NodeInner, board: Board) -> Result<(), BuildError> {
+    let (name, run): (_, fn(&Shared)) = match board {
+        Board::Inline { guardian: false } => return Ok(()),
+        Board::Inline { guardian: true } => ("emp-guardian", guardian::run),
+        Board::Thread => ("emp-board", thread::run),
+    };
+    let shared = Arc::clone(&node.shared);
+    let thread = std::thread::Builder::new().name(name.into());
+    let thread = signals::blocked(|| thread.spawn(move || run(&shared)))
+        .map_err(system_error("starting a thread"))?;
+    node.threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(thread);
+    Ok(())
+}
+
+fn check(links: &[ChosenLink]) -> Result<(), BuildError> {
+    match links.len() {
+        0 => return Err(BuildError::NoLinks),
+        given if given > LINKS_MAX => {
+            return Err(BuildError::TooManyLinks { given, max: LINKS_MAX });
+        }
+        _ => {}
+    }
+    for chosen in links {
+        let link = chosen.link.capabilities();
+        if link.parts_max < FRAME_PARTS_MAX {
+            return Err(BuildError::LinkGathersTooLittle {
+                link: format!("{} on {}", link.kind, link.interface),
+                parts_max: link.parts_max,
+                needed: FRAME_PARTS_MAX,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn info(chosen: &ChosenLink) -> LinkInfo {
+    let capabilities = chosen.link.capabilities();
+    let reads_memory = chosen.link.peer_memory().is_some();
+    let segments = capabilities.segmentation;
+    let info = LinkInfo::new(capabilities.frame_bytes_max, chosen.asks_everyone);
+    let long_frames_held = u32::try_from(capabilities.long_frames_held).unwrap_or(u32::MAX);
+    let long_frames = has_long_frames(capabilities);
+    let sums = capabilities.sums;
+    LinkInfo { reads_memory, segments, sums, long_frames, long_frames_held, ..info }
+}
+
+/// Frames longer than the MTU are to be made for this link. Where there is no MTU, as in a machine's memory, they are only taken.
+pub(crate) fn has_long_frames(link: &Capabilities) -> bool {
+    link.long_frame_bytes >= LONG_FRAME_BYTES && !link.address.is_memory()
+}
+
+fn system_error(what: &'static str) -> impl Fn(std::io::Error) -> BuildError {
+    move |source| BuildError::System { what, source }
+}

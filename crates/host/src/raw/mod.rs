@@ -1,0 +1,5 @@
+//! The faces' API: memory that callers promise, and many completions at a time.
+
+pub(crate) mod messages;
+pub(crate) mod one_sided;
+pub(crate) mod several;

@@ -1,0 +1,629 @@
+//! The node's core: firmware, links, and what the host keeps beside them; and the turn that drives it all.
+//!
+//! Whoever makes progress (a caller, the guardian, the progress thread) holds the lock around a [`Core`] and calls
+//! [`Core::turn`].
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use emp_firmware::{
+    Completion, Counters, Firmware, LinkIndex, NodeEvent, OpKind, PostError, ProbeInfo,
+    ReceiveDescriptor, Selector, Span, Status, Time,
+};
+use emp_link::Link;
+use emp_wire::{LinkAddress, NodeId};
+
+use crate::choices::WaitMode;
+use crate::flying::predict::WaitTimes;
+use crate::flying::queues::{QueueKey, Queues};
+use crate::flying::sleepers::Sleepers;
+use crate::flying::slots::{Ended, Requests, SlotKey, State};
+use crate::links::costs::{self, Seldom};
+use crate::links::evidence::Evidence;
+use crate::links::health::Health;
+use crate::links::incoming::{Incoming, Unseen};
+use crate::links::outgoing::Outgoing;
+use crate::machine::clock;
+use crate::memory::process::ProcessMemory;
+use crate::told::directory::Directory;
+use crate::told::journal::Journal;
+use crate::told::losses::Losses;
+
+/// Batches sent in one turn before links are looked at again: with the shortest parts of a train, 12 frames, more than one
+/// peer's window.
+const TRANSMIT_ROUNDS: usize = 32;
+
+/// Frames taken from one link in one turn: a few collections, so that acknowledgements leave in time.
+const FRAMES_MAX: usize = 64;
+
+/// Posts after which a caller that never waits makes a whole turn, so that acknowledgements reach its firmware. Not each
+/// time: looking at a link without a mapped ring is a system call. Of the smallest messages a frame of MTU 1500 takes as many.
+const POSTS_PER_TURN: u32 = 16;
+
+/// Time since the last turn after which a post makes one: where calls are rare, what a turn costs does not show.
+const POST_TURN_AFTER: Span = Span::us(20);
+
+/// Of so many receives that are posted one after the other, the clock is read for one: reading it takes 16 ns of the 40 or so of
+/// a post, and all that depends on it is when a caller that never waits makes a turn.
+const RECEIVES_PER_READING: u32 = 4;
+
+/// Longest sleep if a link must be polled by hand or did not take all frames: neither wakes a sleeper.
+const POLL_BY_HAND: Span = Span::us(50);
+
+/// Node events kept for the application; older ones go first, as in the firmware.
+const EVENTS_MAX: usize = emp_firmware::limits::EVENTS_MAX;
+
+/// Hints kept for one node: more addresses than machines have.
+const HINTS_MAX: usize = 16;
+
+/// Everything that the lock of a node protects.
+pub(crate) struct Core {
+    /// `None` once the node is closed. Declared first, so that it goes first: no buffer is freed under it.
+    pub(crate) firmware: Option<Firmware>,
+    pub(crate) links: Vec<Box<dyn Link>>,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) memory: ProcessMemory,
+    pub(crate) requests: Requests,
+    /// Ended sends that may not be handed out yet, because `outgoing` still names host memory.
+    held: VecDeque<Completion>,
+    /// Completions of the raw API.
+    pub(crate) queues: Queues,
+    pub(crate) events: VecDeque<NodeEvent>,
+    /// How many events there were; read without the lock.
+    pub(crate) events_told: Arc<AtomicU64>,
+    pub(crate) directory: Directory,
+    pub(crate) sleepers: Sleepers,
+    pub(crate) wait_times: WaitTimes,
+    /// Where nodes may be, as the application said.
+    pub(crate) hints: HashMap<NodeId, Vec<(LinkIndex, LinkAddress)>>,
+    /// Something was posted or happened since the firmware was last asked what to do.
+    pub(crate) dirty: bool,
+    /// When the firmware's next timer is due. Asked anew only when something has happened: a thread that spins looks at
+    /// it each time.
+    next_timer: Time,
+    /// `next_timer` may be wrong.
+    pub(crate) timer_moved: bool,
+    posts_since_turn: u32,
+    pub(crate) last_turn: Time,
+    /// When no link had any more frames: what comes now came after that.
+    emptied_at: Time,
+    pub(crate) last_post: Time,
+    /// The time of the last post was not read from the clock.
+    pub(crate) guessed: bool,
+    /// Some link has no descriptor to sleep on.
+    poll_by_hand: bool,
+    /// A socket beside rings: looked at when it is busy, and from time to time.
+    pub(crate) seldom: Option<Seldom>,
+    /// How the links' interfaces are.
+    pub(crate) health: Health,
+    /// What hosts tell of peers that are silent.
+    pub(crate) evidence: Evidence,
+    /// Where what happens is written down.
+    pub(crate) journal: Journal,
+    /// What is said to whoever may want to wait longer for silent peers.
+    pub(crate) patience_hint: Option<String>,
+    /// What was lost and nobody was told of.
+    pub(crate) losses: Losses,
+    /// Identities that two nodes use, and what was said of it. As many as the firmware tells of.
+    pub(crate) claimed: HashMap<NodeId, String>,
+    /// Ways to peers that have failed.
+    pub(crate) lost_paths: HashSet<(NodeId, LinkIndex)>,
+    /// The counters of a closed node.
+    last_counters: Counters,
+}
+
+impl Core {
+    pub(crate) fn new(
+        firmware: Firmware,
+        links: Vec<Box<dyn Link>>,
+        frame_bytes_max: usize,
+        memory: ProcessMemory,
+        wait_mode: WaitMode,
+        journal: Journal,
+    ) -> Self {
+        let poll_by_hand = links.iter().any(|link| link.readiness().is_none());
+        let kinds: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
+        let queues = Queues::new(firmware.profile().completions_max());
+        Self {
+            firmware: Some(firmware),
+            links,
+            outgoing: Outgoing::new(frame_bytes_max),
+            memory,
+            requests: Requests::default(),
+            held: VecDeque::new(),
+            queues,
+            events: VecDeque::new(),
+            events_told: Arc::default(),
+            directory: Directory::default(),
+            sleepers: Sleepers::default(),
+            wait_times: WaitTimes::new(wait_mode),
+            hints: HashMap::new(),
+            dirty: true,
+            next_timer: Time::NEVER,
+            timer_moved: true,
+            posts_since_turn: 0,
+            last_turn: Time::default(),
+            emptied_at: Time::default(),
+            last_post: Time::default(),
+            guessed: false,
+            poll_by_hand,
+            seldom: costs::seldom(&kinds).map(Seldom::new),
+            health: Health::default(),
+            evidence: Evidence::default(),
+            journal,
+            patience_hint: None,
+            losses: Losses::default(),
+            claimed: HashMap::new(),
+            lost_paths: HashSet::new(),
+            last_counters: Counters::default(),
+        }
+    }
+
+    /// The current time. Read under the lock, so that the firmware's time never goes back.
+    #[inline]
+    #[allow(clippy::unused_self, reason = "being here is what keeps readings in order")]
+    pub(crate) fn now(&self) -> Time {
+        clock::now()
+    }
+
+    /// The time of a post. Those that others follow at once were posted at one time: the clock is read once for them.
+    #[inline]
+    pub(crate) fn post_time(&mut self, more: bool) -> Time {
+        self.guessed = false;
+        if !more || !self.outgoing.is_growing() {
+            self.last_post = self.now();
+        }
+        self.last_post
+    }
+
+    /// The time of a post of a receive: of those that come one after the other, the clock is read for some. What is known of
+    /// the time may be old, but nothing depends on it unless a message waits, something leaves ([`posted`](Self::posted)), or
+    /// the receive is from one node only, which is watched from then on, unless others are already.
+    #[inline]
+    pub(crate) fn receive_post_time(&mut self, selector: &Selector) -> Time {
+        let soon = self.posts_since_turn % RECEIVES_PER_READING != RECEIVES_PER_READING - 1;
+        let directed = selector.from != NodeId::ANY;
+        self.guessed = soon
+            && self.firmware().is_some_and(|firmware| {
+                !firmware.has_arrivals() && (!directed || firmware.is_watching())
+            });
+        if self.guessed { self.last_turn.max(self.last_post) } else { self.post_time(false) }
+    }
+
+    /// One turn: everything that can be done now, in the order of a message's way. True if anything was.
+    #[inline]
+    pub(crate) fn turn(&mut self, now: Time) -> bool {
+        self.posts_since_turn = 0;
+        self.last_turn = now;
+        let received = self.receive(now);
+        let timed_out = self.time_out(now);
+        // Also of a node with nothing to do: its peers may have much.
+        if self.health.is_due(now) {
+            self.look_at_links(now);
+        }
+        if !(received | timed_out | self.dirty) {
+            return false;
+        }
+        self.transmit(now);
+        self.drain();
+        if received {
+            self.sleepers.arrival();
+        }
+        true
+    }
+
+    /// Frames up: from every link into the firmware. True if there were any, or there was something to catch up with
+    /// instead.
+    #[inline]
+    fn receive(&mut self, now: Time) -> bool {
+        let Self { firmware: Some(firmware), links, memory, seldom, queues, emptied_at, .. } = self
+        else {
+            return false;
+        };
+        firmware.set_unread(queues.held());
+        let unseen = Unseen::for_at_most(now.since(*emptied_at));
+        let mut told = Span(0);
+        let (mut frames, mut full) = (0, false);
+        for (index, link) in links.iter_mut().enumerate() {
+            if let Some(seldom) = seldom
+                && seldom.link == index
+                && !seldom.looks(now)
+            {
+                continue;
+            }
+            let link_index = LinkIndex(index as u8);
+            firmware.set_unseen(unseen.told);
+            firmware.set_marked(false);
+            let landing = None;
+            let mut sink = Incoming { firmware, memory, now, link: link_index, landing, unseen };
+            let received = link.receive_into(FRAMES_MAX, &mut sink);
+            if received != 0 {
+                told = sink.unseen.told;
+            }
+            frames += received;
+            full |= received >= FRAMES_MAX;
+            if received != 0
+                && let Some(seldom) = seldom
+            {
+                seldom.heard(index, now);
+            }
+        }
+        // What answers later is not late because of that.
+        firmware.set_unseen(told);
+        firmware.set_marked(false);
+        if !full {
+            *emptied_at = now;
+        }
+        // What waits does so for the program's next message, which it would only delay.
+        frames != 0 || self.idle(now)
+    }
+
+    /// Does what the firmware has put off and nothing stands before. True if there was anything.
+    #[inline]
+    fn idle(&mut self, now: Time) -> bool {
+        let done = self.firmware.as_mut().is_some_and(|firmware| firmware.idle(now));
+        self.timer_moved |= done;
+        done
+    }
+
+    /// Does what the firmware has put off. True if there was anything.
+    #[inline]
+    fn catch_up(&mut self, now: Time) -> bool {
+        let done = self.firmware.as_mut().is_some_and(|firmware| firmware.catch_up(now));
+        self.timer_moved |= done;
+        done
+    }
+
+    /// Timers of the firmware. True if one was due.
+    #[inline]
+    fn time_out(&mut self, now: Time) -> bool {
+        let due = self.next_timer() <= now;
+        if due && let Some(firmware) = &mut self.firmware {
+            firmware.handle_timeout(now, &mut self.memory);
+            if firmware.has_silent() || self.evidence.due() <= now {
+                self.look_for_ended(now);
+            }
+        }
+        due
+    }
+
+    #[inline]
+    fn next_timer(&mut self) -> Time {
+        if self.timer_moved {
+            self.timer_moved = false;
+            let timer = self.firmware.as_ref().and_then(Firmware::poll_timeout);
+            self.next_timer = timer.unwrap_or(Time::NEVER).min(self.evidence.due());
+        }
+        self.next_timer
+    }
+
+    /// There may be something to do before the firmware has something.
+    pub(crate) fn timer_moved(&mut self) {
+        self.timer_moved = true;
+    }
+
+    /// The firmware, to be looked at.
+    pub(crate) fn firmware(&self) -> Option<&Firmware> {
+        self.firmware.as_ref()
+    }
+
+    /// The firmware, to be asked for something.
+    pub(crate) fn firmware_mut(&mut self) -> Option<&mut Firmware> {
+        self.dirty = true;
+        self.timer_moved = true;
+        self.firmware.as_mut()
+    }
+
+    /// Looks for an unexpected message. It gives the firmware nothing to do, so nothing else needs to look again.
+    pub(crate) fn probe(
+        &mut self,
+        number: u16,
+        wanted: Selector,
+        claim: bool,
+    ) -> Option<ProbeInfo> {
+        self.firmware.as_mut()?.probe(number, wanted, claim)
+    }
+
+    /// Frames down: from the firmware to the links, until there are none or a link is full.
+    #[inline]
+    pub(crate) fn transmit(&mut self, now: Time) {
+        let nothing = |firmware: &Firmware| !firmware.has_transmit(now);
+        if self.outgoing.is_done() && self.firmware().is_none_or(nothing) {
+            (self.dirty, self.timer_moved) = (false, true);
+        } else {
+            self.transmit_some(now);
+        }
+    }
+
+    fn transmit_some(&mut self, now: Time) {
+        let Self { firmware: Some(firmware), links, memory, outgoing, seldom, .. } = self else {
+            return;
+        };
+        self.dirty = true;
+        self.timer_moved = true;
+        for _ in 0..TRANSMIT_ROUNDS {
+            if outgoing.is_done() {
+                let more = firmware.has_transmit(now) && {
+                    firmware.poll_transmit(now, memory, outgoing.batch());
+                    outgoing.grown()
+                };
+                if !more {
+                    self.dirty = false;
+                    break;
+                }
+            }
+            let done = outgoing.offer(now, links);
+            if let Some(seldom) = seldom {
+                seldom.sent(outgoing.used(seldom.link), now);
+            }
+            if !done {
+                break;
+            }
+        }
+    }
+
+    /// Completions and events: from the firmware to those who wait for them.
+    #[inline]
+    pub(crate) fn drain(&mut self) {
+        if !self.has_news() {
+            // As after most posts.
+            return;
+        }
+        let Self { firmware, requests, sleepers, .. } = self;
+        if let Some(firmware) = firmware {
+            // Most often there is nothing but a receive that has ended, and a request waits for it.
+            while let Some(key) =
+                firmware.first_completion().and_then(|end| requests.end_flying(end))
+            {
+                firmware.drop_first_completion();
+                sleepers.request(key);
+            }
+        }
+        if self.has_news() {
+            self.drain_all();
+        }
+    }
+
+    /// Something ended, happened, or was taken by the application.
+    #[inline]
+    fn has_news(&self) -> bool {
+        let news = self.firmware().is_some_and(Firmware::has_news);
+        news || !self.held.is_empty() || self.queues.has_taken()
+    }
+
+    fn drain_all(&mut self) {
+        let Self { firmware, requests, queues, sleepers, .. } = self;
+        if let Some(firmware) = firmware {
+            // With the raw API there is most often nothing else, either. From where it lies, as above.
+            while let Some(end) = firmware.first_completion()
+                && let Some((key, context)) = requests.end_raw(end)
+            {
+                if queues.push(key, context, end) {
+                    sleepers.raw(key);
+                }
+                firmware.drop_first_completion();
+            }
+        }
+        let taken = self.queues.notifications_taken();
+        if taken != 0
+            && let Some(firmware) = &mut self.firmware
+        {
+            firmware.release_notifications(taken);
+        }
+        let hold = self.outgoing.names_memory();
+        while !hold && let Some(completion) = self.held.pop_front() {
+            self.complete(completion);
+        }
+        while let Some(completion) = self.firmware.as_mut().and_then(Firmware::poll_completion) {
+            if hold && matches!(completion.op.kind(), OpKind::Send | OpKind::Put) {
+                self.held.push_back(completion);
+            } else {
+                self.complete(completion);
+            }
+        }
+        while let Some(event) = self.firmware.as_mut().and_then(Firmware::poll_event) {
+            self.tell(&event);
+            if let NodeEvent::Found { node, .. } = event {
+                self.meet_host(node);
+            }
+            self.directory.note(&event);
+            if self.events.len() == EVENTS_MAX {
+                self.events.pop_front();
+            }
+            self.events.push_back(event);
+            self.events_told.fetch_add(1, Ordering::Release);
+            self.sleepers.event();
+        }
+    }
+
+    fn complete(&mut self, completion: Completion) {
+        if matches!(completion.op.kind(), OpKind::Notified | OpKind::Undelivered) {
+            return self.notice(completion);
+        }
+        let sends = matches!(completion.op.kind(), OpKind::Send | OpKind::Put);
+        if sends && completion.status != Status::Ok {
+            // Before its owner hears of it and uses the memory for something else.
+            self.memory.revoke();
+        }
+        match self.requests.end(&completion) {
+            Ended::Request(key) => self.sleepers.request(key),
+            Ended::Raw(key, context) => self.hand_raw(key, context, &completion),
+            Ended::Orphan(buffer) => {
+                if sends && completion.status != Status::Ok {
+                    self.losses.note(completion.peer, completion.status);
+                }
+                self.sleepers.bury(buffer);
+            }
+            Ended::Unknown => debug_assert!(false, "completion of nothing: {completion:?}"),
+        }
+    }
+
+    /// A completion for the raw API, with the context that its descriptor had.
+    #[inline]
+    pub(crate) fn hand_raw(&mut self, key: QueueKey, context: u64, completion: &Completion) {
+        // Without a queue the endpoint is gone, and so is everyone who could ask.
+        if self.queues.push(key, context, completion) {
+            self.sleepers.raw(key);
+        }
+    }
+
+    /// Posts a receive. The caller goes on with [`posted`](Self::posted).
+    ///
+    /// # Safety
+    ///
+    /// The segments are covered by the invariant of [`crate::memory`].
+    pub(crate) unsafe fn post_receive(
+        &mut self,
+        now: Time,
+        mut receive: ReceiveDescriptor,
+        state: State,
+    ) -> Result<SlotKey, PostError> {
+        self.insert(state, |firmware, memory, context| {
+            receive.context = context;
+            firmware.post_receive(now, receive, memory)
+        })
+    }
+
+    /// The same of a receive for several messages ([`Firmware::post_multi_receive`]).
+    ///
+    /// # Safety
+    ///
+    /// The segments are covered by the invariant of [`crate::memory`].
+    pub(crate) unsafe fn post_multi_receive(
+        &mut self,
+        now: Time,
+        mut receive: ReceiveDescriptor,
+        least_free: u64,
+        state: State,
+    ) -> Result<SlotKey, PostError> {
+        self.insert(state, |firmware, memory, context| {
+            receive.context = context;
+            firmware.post_multi_receive(now, receive, least_free, memory)
+        })
+    }
+
+    /// After posts and other requests to the firmware: sends what is to be sent, takes what has ended at once.
+    #[inline]
+    pub(crate) fn posted(&mut self, now: Time) {
+        self.posts_since_turn += 1;
+        let late = now.since(self.last_turn) >= POST_TURN_AFTER;
+        let whole = late || self.posts_since_turn >= POSTS_PER_TURN;
+        let guessed = std::mem::take(&mut self.guessed);
+        let leaves = |firmware: &Firmware| firmware.has_transmit(now);
+        if guessed && !whole && self.outgoing.is_done() && !self.firmware().is_some_and(leaves) {
+            self.timer_moved = true;
+            return self.drain();
+        }
+        let now = if guessed { self.now() } else { now };
+        if whole {
+            self.dirty = true;
+            self.turn(now);
+        } else {
+            self.transmit(now);
+            self.drain();
+        }
+    }
+
+    /// After a post that others follow at once: they leave together, with the last of them or with the next turn.
+    #[inline]
+    pub(crate) fn posted_with_more(&mut self, now: Time) {
+        // Which makes a turn, too, if so many posts are due for one.
+        if (self.posts_since_turn + 1).is_multiple_of(POSTS_PER_TURN) {
+            return self.posted(now);
+        }
+        self.posts_since_turn += 1;
+        self.dirty = true;
+        self.timer_moved = true;
+        self.drain();
+    }
+
+    /// As [`posted`](Self::posted), but leaves sending to whoever is making turns already.
+    pub(crate) fn posted_for_others(&mut self) {
+        self.guessed = false;
+        self.dirty = true;
+        self.timer_moved = true;
+        self.drain();
+    }
+
+    /// When a turn must be made though nothing has arrived. `Time::NEVER`: not before something arrives.
+    pub(crate) fn next_turn(&mut self, now: Time) -> Time {
+        if self.firmware.is_none() {
+            return Time::NEVER;
+        }
+        // What waited for the program's answer may have become a frame by that.
+        if self.catch_up(now) && self.firmware.as_mut().is_some_and(|f| f.has_transmit(now)) {
+            self.dirty = true;
+        }
+        let mut next = self.next_timer();
+        if self.poll_by_hand || !self.outgoing.is_done() {
+            next = next.min(now + POLL_BY_HAND);
+        } else if self.dirty {
+            next = now;
+        }
+        if let Some(at) = self.health.next_announcement() {
+            next = next.min(at.max(now));
+        }
+        for due in self.links.iter().filter_map(|link| link.next_due()) {
+            next = next.min(now + clock::span(due));
+        }
+        next
+    }
+
+    /// The links' descriptors, valid as long as this core.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        self.links.iter().filter_map(|link| Some(link.readiness()?.as_raw_fd())).collect()
+    }
+
+    /// Counts of the firmware, also after it was closed.
+    pub(crate) fn counters(&self) -> Counters {
+        self.firmware.as_ref().map_or_else(|| self.last_counters.clone(), Firmware::counters)
+    }
+
+    /// Frames dropped because a link did not take them for too long.
+    pub(crate) fn dropped_unsent(&self) -> u64 {
+        self.outgoing.dropped()
+    }
+
+    /// Nothing that was sent waits for an acknowledgement, nothing waits to be sent.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.outgoing.is_done() && self.firmware.as_ref().is_none_or(Firmware::is_drained)
+    }
+
+    /// Learns where a node may be.
+    pub(crate) fn note_hint(&mut self, node: NodeId, link: LinkIndex, address: LinkAddress) {
+        if let Some(firmware) = self.firmware_mut() {
+            firmware.hint(node, link, address);
+        }
+        let known = self.hints.len();
+        if known < emp_firmware::limits::PEERS_MAX || self.hints.contains_key(&node) {
+            let places = self.hints.entry(node).or_default();
+            if places.len() < HINTS_MAX && !places.contains(&(link, address)) {
+                places.push((link, address));
+            }
+        }
+    }
+
+    /// True once [`close`](Self::close) was called.
+    #[inline]
+    pub(crate) const fn is_closed(&self) -> bool {
+        self.firmware.is_none()
+    }
+
+    /// Says goodbye and ends the firmware. Everything in flight ends with [`Status::EndpointClosed`].
+    pub(crate) fn close(&mut self, now: Time) {
+        self.catch_up(now);
+        let Some(firmware) = &mut self.firmware else { return };
+        firmware.close(now);
+        self.transmit(now);
+        self.outgoing.forget();
+        self.drain();
+        self.last_counters = self.counters();
+        self.firmware = None;
+        for completion in self.requests.in_flight(Status::EndpointClosed) {
+            self.complete(completion);
+        }
+        self.sleepers.everyone();
+    }
+}

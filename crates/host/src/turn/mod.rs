@@ -1,0 +1,4 @@
+//! One turn of a node's work: the firmware between its links and its host.
+
+pub(crate) mod core;
+pub(crate) mod posts;

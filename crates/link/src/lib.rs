@@ -21,6 +21,7 @@ mod namespace;
 mod netlink;
 mod packet;
 mod ranking;
+pub mod service;
 mod shm;
 mod sim;
 mod sink;

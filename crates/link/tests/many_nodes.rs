@@ -255,31 +255,20 @@ fn a_group_of_one_needs_no_program() {
     }
 }
 
-/// Setting the group's program takes a grace period of the kernel's: those who join together must not wait for one after the other.
+/// However many open at once, the program that is set last names all of them.
 #[test]
-fn nodes_that_open_together_do_not_wait_for_each_other() {
-    const NODES: u16 = 64;
+fn nodes_that_open_together_are_all_reached() {
     let Some(lab) = Lab::build(1500) else { return };
     let mut sender = lab.inside(1, || open(1));
-    // Of a group of one no program is set.
-    let _first = lab.inside(0, || open(2));
-    let start = Instant::now();
-    let second = lab.inside(0, || open(3));
-    let one = start.elapsed();
-    let start = Instant::now();
     let mut nodes: Vec<(u16, PacketLink)> = thread::scope(|scope| {
         let opens = |tag| {
             let lab = &lab;
             scope.spawn(move || (tag, lab.inside(0, || open(tag))))
         };
-        let threads: Vec<_> = (500..500 + NODES).map(opens).collect();
+        let threads: Vec<_> = (500..564).map(opens).collect();
         threads.into_iter().map(|thread| thread.join().expect("it opens")).collect()
     });
-    let all = start.elapsed();
-    println!("one {one:?}, {NODES} together {all:?}");
-    // One after the other they take as many times as long as one; what is left of that is work, on as many cores as there are.
-    assert!(all < u32::from(NODES) / 2 * one, "one took {one:?}, {NODES} together {all:?}");
-    assert!(nodes.iter().all(|(_, node)| node.is_grouped()) && second.is_grouped());
+    assert!(nodes.iter().all(|(_, node)| node.is_grouped()));
     for i in 0..nodes.len() {
         assert_eq!(reach(&mut sender, &mut nodes, i), 1, "all are where the program says");
     }

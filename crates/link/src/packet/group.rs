@@ -272,3 +272,6 @@ fn install(socket: BorrowedFd<'_>, members: &Members) -> io::Result<()> {
     let program = program(&members.by_tag());
     system::set_program(socket, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, &program)
 }
+
+#[cfg(test)]
+mod tests;

@@ -134,20 +134,20 @@ mod told;
 mod turn;
 
 pub use choices::{Board, WaitMode};
+pub use endpoint::blocking::CallError;
 pub use endpoint::claim::Claim;
-pub use endpoint::error::{
-    BuildError, CallError, Failed, NotFound, OpenError, OperationError, Refused, RefusedReason,
-    WaitError,
-};
+pub use endpoint::error::{Failed, OpenError, OperationError, Refused, RefusedReason};
 pub use endpoint::handle::{Address, Endpoint, SendOptions};
 pub use endpoint::one_sided::{Notification, Notifications, PutOptions};
 pub use endpoint::region::{Region, RegionOptions};
 pub use endpoint::request::{
-    Finished, Pending, ReceiveRequest, Request, SendRequest, wait_all, wait_any,
+    Finished, Pending, ReceiveRequest, Request, SendRequest, WaitError, wait_all, wait_any,
 };
 pub use flying::alarm::Alarm;
+pub use links::choice::{Choice, Outcome, Rung};
 pub use links::costs::{LinkCosts, PathCosts, measure_paths};
-pub use links::ladder::{AutoLinks, Choice, Outcome, Rung, Want};
+pub use links::error::BuildError;
+pub use links::ladder::{AutoLinks, Want};
 pub use machine::launcher::ranked_interfaces;
 pub use machine::signals::blocked as with_signals_blocked;
 pub use memory::buffer::{ReceiveBuffer, Scatter, SendBuffer};
@@ -155,7 +155,7 @@ pub use memory::element::{Element, Values};
 pub use memory::pages::PageBuffer;
 pub use memory::windows::{RedirectError, Window};
 pub use node::closing::CutShort;
-pub use node::find::Who;
+pub use node::find::{NotFound, Who};
 pub use node::handle::{HostCounters, Node};
 pub use node::start::{NodeBuilder, Paths};
 pub use raw::messages::{RawOp, RawSend};

@@ -1,19 +1,48 @@
 //! Calls that wait: a send until it is delivered, a receive until a message is there.
 
+use std::fmt;
 use std::time::Duration;
 
 use emp_firmware::{Completion, CompletionMode, ProbeInfo, Selector, Status};
 
 use crate::boards::wait::wait_for;
-use crate::endpoint::error::{CallError, Failed, WaitError};
+use crate::endpoint::error::{Failed, Refused};
 use crate::endpoint::handle::{Address, Endpoint, SendOptions};
-use crate::endpoint::request::{Finished, SendRequest};
+use crate::endpoint::request::{Finished, SendRequest, WaitError};
 use crate::flying::sleepers::Interest;
 use crate::machine::clock;
 use crate::memory::buffer::{ReceiveBuffer, SendBuffer};
 
 /// First pause of a blocking send that was refused for lack of room; it makes progress meanwhile.
 const REFUSED_PAUSE: Duration = Duration::from_micros(50);
+
+/// Why a blocking call did not end with success.
+pub enum CallError<B: Send + 'static> {
+    /// The operation was not started.
+    Refused(Refused<B>),
+    /// It was started, but has not ended well.
+    Wait(WaitError<B>),
+}
+
+impl<B: Send + 'static> fmt::Display for CallError<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refused) => refused.fmt(f),
+            Self::Wait(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<B: Send + 'static> fmt::Debug for CallError<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refused) => refused.fmt(f),
+            Self::Wait(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<B: Send + 'static> std::error::Error for CallError<B> {}
 
 impl Endpoint {
     /// Sends and waits until the message is *delivered*: the destination's node has all of it, for its program to receive.

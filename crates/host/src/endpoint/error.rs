@@ -3,55 +3,9 @@
 use std::fmt;
 
 use emp_firmware::{Completion, OpKind, PostError, Status};
-use emp_link::LinkError;
 use emp_wire::NodeId;
 
-use crate::endpoint::request::Request;
-use crate::links::ladder::Choice;
 use crate::told::names;
-
-/// Why a node could not be built.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// No link was given and none was to be chosen.
-    #[error("a node needs a link: add one with `link`, or let `auto_links` choose")]
-    NoLinks,
-    /// More links than the firmware can name.
-    #[error("a node has at most {max} links, not {given}")]
-    TooManyLinks {
-        /// How many were given.
-        given: usize,
-        /// How many there may be.
-        max: usize,
-    },
-    /// A link cannot gather frames from as many parts as the firmware makes them of.
-    #[error("{link} gathers a frame from at most {parts_max} parts; {needed} are needed")]
-    LinkGathersTooLittle {
-        /// The link.
-        link: String,
-        /// Parts that it takes.
-        parts_max: usize,
-        /// Parts that are needed.
-        needed: usize,
-    },
-    /// None of the links that were asked for is to be had. The report says what was tried.
-    #[error("no link is to be had:\n{0}")]
-    NoRung(Choice),
-    /// A required link is not to be had.
-    #[error(transparent)]
-    Link(#[from] LinkError),
-    /// The identity is [`NodeId::ANY`], which stands for all nodes.
-    #[error("a node cannot have the identity {}", NodeId::ANY)]
-    Identity,
-    /// The system refused something that a node needs (descriptors, a thread, randomness).
-    #[error("{what}: {source}")]
-    System {
-        /// What was wanted.
-        what: &'static str,
-        /// The reason.
-        source: std::io::Error,
-    },
-}
 
 /// Why an endpoint could not be opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -180,32 +134,6 @@ pub struct Failed<B> {
     pub buffer: B,
 }
 
-/// Why a wait did not end with success. The buffer is in there in any case.
-pub enum WaitError<B: Send + 'static> {
-    /// The time has passed; the operation goes on.
-    TimedOut(Request<B>),
-    /// The operation failed.
-    Failed(Failed<B>),
-}
-
-/// Why a blocking call did not end with success.
-pub enum CallError<B: Send + 'static> {
-    /// The operation was not started.
-    Refused(Refused<B>),
-    /// It was started, but has not ended well.
-    Wait(WaitError<B>),
-}
-
-impl<B: Send + 'static> WaitError<B> {
-    /// The operation's failure, unless time ran out.
-    pub fn operation(&self) -> Option<&OperationError> {
-        match self {
-            Self::TimedOut(_) => None,
-            Self::Failed(failed) => Some(&failed.error),
-        }
-    }
-}
-
 impl<B> fmt::Display for Refused<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.reason.fmt(f)
@@ -233,53 +161,3 @@ impl<B> fmt::Debug for Failed<B> {
 }
 
 impl<B> std::error::Error for Failed<B> {}
-
-impl<B: Send + 'static> fmt::Display for WaitError<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TimedOut(_) => f.write_str("the operation has not ended in the given time"),
-            Self::Failed(failed) => failed.fmt(f),
-        }
-    }
-}
-
-impl<B: Send + 'static> fmt::Debug for WaitError<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TimedOut(_) => f.write_str("TimedOut(..)"),
-            Self::Failed(failed) => failed.fmt(f),
-        }
-    }
-}
-
-impl<B: Send + 'static> std::error::Error for WaitError<B> {}
-
-impl<B: Send + 'static> fmt::Display for CallError<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(refused) => refused.fmt(f),
-            Self::Wait(error) => error.fmt(f),
-        }
-    }
-}
-
-impl<B: Send + 'static> fmt::Debug for CallError<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(refused) => refused.fmt(f),
-            Self::Wait(error) => error.fmt(f),
-        }
-    }
-}
-
-impl<B: Send + 'static> std::error::Error for CallError<B> {}
-
-/// A node was not found in the given time.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{wanted} was not found; asked {asked}")]
-pub struct NotFound {
-    /// What was looked for.
-    pub wanted: String,
-    /// Where it was looked for.
-    pub asked: String,
-}

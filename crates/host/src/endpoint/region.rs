@@ -13,7 +13,7 @@ use emp_firmware::{PostError, RegionId, RemoteRegion, Rights, Segment};
 
 use crate::endpoint::error::{Refused, RefusedReason};
 use crate::memory::buffer::Held;
-use crate::memory::process as memory;
+use crate::memory::pointer;
 use crate::node::handle::{Node, NodeInner};
 
 /// Most bytes that are copied while the node's lock is held: about 10 µs, so that others get their turn.
@@ -129,7 +129,7 @@ impl Region {
             let part = self.part(offset + nth * COPY_AT_ONCE, piece.len());
             let _core = self.node.shared.lock();
             // SAFETY: the part is within the vector; with the lock held nobody else accesses it.
-            unsafe { memory::copy_out(part, piece) };
+            unsafe { pointer::copy_out(part, piece) };
         }
     }
 
@@ -146,7 +146,7 @@ impl Region {
             let part = self.part(offset + nth * COPY_AT_ONCE, piece.len());
             let _core = self.node.shared.lock();
             // SAFETY: as for `read`.
-            unsafe { memory::copy_in(part, piece) };
+            unsafe { pointer::copy_in(part, piece) };
         }
     }
 

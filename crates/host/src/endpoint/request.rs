@@ -1,12 +1,13 @@
 //! Requests: operations in flight, with the buffers that they use.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use emp_firmware::{Completion, Status};
 
 use crate::boards::wait::wait_for;
-use crate::endpoint::error::{Failed, OperationError, WaitError};
+use crate::endpoint::error::{Failed, OperationError};
 use crate::flying::sleepers::Interest;
 use crate::flying::slots::{Begun, SlotKey};
 use crate::machine::clock;
@@ -132,6 +133,44 @@ impl<B> Drop for Orphan<B> {
         }
     }
 }
+
+/// Why a wait did not end with success. The buffer is in there in any case.
+pub enum WaitError<B: Send + 'static> {
+    /// The time has passed; the operation goes on.
+    TimedOut(Request<B>),
+    /// The operation failed.
+    Failed(Failed<B>),
+}
+
+impl<B: Send + 'static> WaitError<B> {
+    /// The operation's failure, unless time ran out.
+    pub fn operation(&self) -> Option<&OperationError> {
+        match self {
+            Self::TimedOut(_) => None,
+            Self::Failed(failed) => Some(&failed.error),
+        }
+    }
+}
+
+impl<B: Send + 'static> fmt::Display for WaitError<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut(_) => f.write_str("the operation has not ended in the given time"),
+            Self::Failed(failed) => failed.fmt(f),
+        }
+    }
+}
+
+impl<B: Send + 'static> fmt::Debug for WaitError<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut(_) => f.write_str("TimedOut(..)"),
+            Self::Failed(failed) => failed.fmt(f),
+        }
+    }
+}
+
+impl<B: Send + 'static> std::error::Error for WaitError<B> {}
 
 /// An operation in flight, without its buffer.
 pub(crate) struct Ticket {

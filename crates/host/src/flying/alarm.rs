@@ -3,12 +3,9 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::endpoint::handle::Endpoint;
 use crate::machine::wakeup::Bell;
-use crate::node::handle::Node;
 
 /// A descriptor that becomes readable when it is rung and stays so until it is hushed.
 pub struct Alarm {
@@ -52,21 +49,5 @@ impl Alarm {
     /// The descriptor, for as long as this value lives.
     pub fn descriptor(&self) -> RawFd {
         self.bell.fd()
-    }
-}
-
-impl Endpoint {
-    /// Rings `alarm` whenever an operation of the raw API ends from now on, as long as the endpoint is open: whoever
-    /// makes progress, the completion is there for [`poll_completions`](Self::poll_completions).
-    pub fn add_alarm(&self, alarm: &Arc<Alarm>) {
-        self.inner.node.shared.lock().queues.add_alarm(self.inner.queue, alarm);
-    }
-}
-
-impl Node {
-    /// Descriptors that are readable when frames have arrived on a link: time to make progress, if the guardian does not
-    /// do it before. Valid for as long as the node is not closed.
-    pub fn link_descriptors(&self) -> Vec<RawFd> {
-        self.inner.shared.lock().descriptors()
     }
 }

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use emp_firmware::{LinkCost, LinkIndex, LinkInfo, Span, Time};
-use emp_link::{Capabilities, Link, PacketSender, TxFrame, UdpLink, UdpOptions, interfaces};
+use emp_firmware::{LinkCost, Span};
+use emp_link::{Link, PacketSender, TxFrame, UdpLink, UdpOptions};
 use emp_wire::{Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Sequence};
 
 use crate::machine::clock;
@@ -21,15 +21,7 @@ use crate::machine::signals;
 /// look takes 0.2 to 0.3 µs: less than a tenth of a spinning receiver's time goes there, and so does less than that of
 /// the latency of small frames; a long train that comes out of the blue waits half of it on average, against the 10 µs
 /// and more that it takes itself.
-const BULK_LOOK_EVERY: Span = Span::us(4);
-
-/// How often at least while frames come and go by the others: each of them puts the next look off, since a look in a pause costs
-/// nothing. A long train that comes while small messages come without a pause waits half of it on average, which is half of what it
-/// takes itself; the small ones have 2 % of a core less instead of 6.
-const BULK_LOOK_AT_LEAST_EVERY: Span = Span::us(16);
-
-/// How long after a frame by the bulk link every look goes there too: several round trips of long messages.
-const BULK_BUSY: Span = Span::us(200);
+pub(crate) const BULK_LOOK_EVERY: Span = Span::us(4);
 
 /// Frames of a train that is measured: what one segmented send of 64 KB carries at MTU 1500, less a few that a
 /// receiver's budget may leave for the next call.
@@ -136,119 +128,6 @@ impl fmt::Display for PathCosts {
         let Some(long) = &self.long else { return Ok(()) };
         let (alone, further) = (us(long.alone_ns), us(long.further_ns));
         write!(f, "; as a part of a long one {alone:.2} and {further:.2}")
-    }
-}
-
-/// The division of a node's frames.
-pub(crate) struct Division {
-    /// Index of the bulk link.
-    pub(crate) bulk: usize,
-    /// What was measured; `None` if the application named the threshold.
-    pub(crate) costs: Option<PathCosts>,
-    /// What the firmware compares. `None`: no train gains by the bulk link.
-    links: Option<[LinkCost; 2]>,
-}
-
-/// True if looking for frames on a link costs no system call.
-fn is_ring(link: &Capabilities) -> bool {
-    matches!(link.kind, "packet" | "xdp")
-}
-
-/// Index of the link that is looked at more seldom than the others: a socket beside rings.
-pub(crate) fn seldom(links: &[Capabilities]) -> Option<usize> {
-    let rings = links.iter().any(|link| is_ring(link) || link.kind == "shm");
-    links.iter().position(|link| link.kind == "udp").filter(|_| rings)
-}
-
-/// Divides frames between a link with rings and one that segments, if there are both and they lead to the same nodes.
-/// `forced`: the threshold that the application names instead of the measured one.
-pub(crate) fn divide(links: &[Capabilities], forced: Option<u32>) -> Option<Division> {
-    let ring = links.iter().find(|link| is_ring(link))?;
-    let bulk = links.iter().position(|link| link.kind == "udp" && link.segmentation)?;
-    let ip = links[bulk].address.as_udp()?.ip();
-    if ip.is_loopback() {
-        return None;
-    }
-    if let Some(frames) = forced {
-        let links = Some(LinkCost::divided(frames.max(1), frames.max(1)));
-        return Some(Division { bulk, costs: None, links });
-    }
-    let costs =
-        measure_paths(&ring.interface, ip, ring.frame_bytes_max.min(links[bulk].frame_bytes_max))?;
-    let gains = costs.threshold().or_else(|| costs.threshold_long()).is_some();
-    Some(Division { bulk, costs: Some(costs), links: gains.then(|| costs.of_links()) })
-}
-
-impl Division {
-    /// Tells the firmware what it must know: what frames cost, and what to tell peers of the bulk link's address.
-    pub(crate) fn apply(&self, infos: &mut [LinkInfo], links: &[Capabilities]) {
-        let Some([small, bulk]) = self.links else { return };
-        let Some(socket) = links[self.bulk].address.as_udp() else { return };
-        infos[self.bulk].cost = Some(bulk);
-        let all = interfaces().unwrap_or_default();
-        for (info, link) in infos.iter_mut().zip(links).filter(|(_, link)| is_ring(link)) {
-            info.cost = Some(small);
-            let mut socket = socket;
-            if socket.ip().is_unspecified() {
-                let of = all.iter().find(|interface| interface.name == link.interface);
-                let ips = of.map_or(&[][..], |interface| &interface.addresses);
-                let same = |ip: &&IpAddr| ip.is_ipv4() == socket.is_ipv4() && !is_local(**ip);
-                let Some(ip) = ips.iter().find(same) else { continue };
-                socket.set_ip(*ip);
-            }
-            info.set_beside(LinkIndex(self.bulk as u8), LinkAddress::udp(socket));
-        }
-    }
-}
-
-/// Means nothing to other machines without more.
-fn is_local(ip: IpAddr) -> bool {
-    ip.is_loopback() || matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
-}
-
-/// A link that is not looked at in each turn, because looking is a system call and nothing may come by it for long.
-pub(crate) struct Seldom {
-    pub(crate) link: usize,
-    /// When it is looked at again, when at the latest however much comes and goes by the others, and until when each time.
-    look_at: Time,
-    look_by: Time,
-    busy_until: Time,
-}
-
-impl Seldom {
-    pub(crate) fn new(link: usize) -> Self {
-        let start = Time::default();
-        Self { link, look_at: start, look_by: start, busy_until: start }
-    }
-
-    /// True if it is time to look.
-    #[inline]
-    pub(crate) fn looks(&mut self, now: Time) -> bool {
-        if now < self.look_at {
-            return false;
-        }
-        (self.look_at, self.look_by) = if now < self.busy_until {
-            (now, now)
-        } else {
-            (now + BULK_LOOK_EVERY, now + BULK_LOOK_AT_LEAST_EVERY)
-        };
-        true
-    }
-
-    /// Frames have come by a link.
-    #[inline]
-    pub(crate) fn heard(&mut self, link: usize, now: Time) {
-        self.sent(link == self.link, now);
-    }
-
-    /// Frames have come or gone, some by this link if `by_it`: more may come soon.
-    #[inline]
-    pub(crate) fn sent(&mut self, by_it: bool, now: Time) {
-        if by_it {
-            (self.look_at, self.look_by, self.busy_until) = (now, now, now + BULK_BUSY);
-        } else {
-            self.look_at = (now + BULK_LOOK_EVERY).min(self.look_by);
-        }
     }
 }
 
@@ -413,29 +292,6 @@ mod tests {
         assert_eq!((paths.threshold(), paths.threshold_long()), (None, Some(3)));
         let paths = PathCosts { small: costs(9_000, 900), bulk: costs(2_000, 100), long };
         assert_eq!(paths.threshold(), Some(2));
-    }
-
-    #[test]
-    fn a_socket_beside_rings_is_looked_at_in_pauses_and_now_and_then() {
-        // Looks within 160 µs, while something comes by the other link so often.
-        let looks = |every: u64, seldom: &mut Seldom| {
-            let start = 1_000 * BULK_BUSY.0;
-            let times = (start..start + 160_000).step_by(100).map(Time);
-            let look = |now: &Time| {
-                if every != 0 && now.0.is_multiple_of(every) {
-                    seldom.sent(false, *now);
-                }
-                seldom.looks(*now)
-            };
-            times.filter(look).count()
-        };
-        assert_eq!(looks(0, &mut Seldom::new(1)), 40);
-        assert_eq!(looks(1_000, &mut Seldom::new(1)), 10);
-        // Every 8 µs: there are pauses.
-        assert!((20..=30).contains(&looks(8_000, &mut Seldom::new(1))));
-        let mut busy = Seldom::new(1);
-        busy.heard(1, Time(1_000 * BULK_BUSY.0));
-        assert_eq!(looks(1_000, &mut busy), 1_600);
     }
 
     #[test]

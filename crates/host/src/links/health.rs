@@ -7,7 +7,8 @@ use emp_firmware::{LinkIndex, Span, Time};
 use emp_link::{Condition, Link};
 use emp_wire::LinkAddress;
 
-use crate::node::start::has_long_frames;
+use crate::links::set::has_long_frames;
+use crate::machine::clock::seconds;
 use crate::told::journal::{Journal, Level};
 use crate::turn::core::Core;
 
@@ -219,10 +220,6 @@ impl Health {
             )
         })
     }
-}
-
-pub(crate) fn seconds(span: Span) -> String {
-    format!("{:.1} s", span.0 as f64 / 1e9)
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ use emp_link::{FrameSink, Head, LinkAddress, Train};
 
 use crate::links::capture;
 use crate::machine::clock;
-use crate::memory::process::{self as memory, ProcessMemory};
+use crate::memory::pointer;
+use crate::memory::process::ProcessMemory;
 
 /// Takes what one link receives in one turn.
 pub(crate) struct Incoming<'a> {
@@ -97,7 +98,7 @@ impl FrameSink for Incoming<'_> {
         self.landing = Some(landing);
         // SAFETY: see the module's invariant. The slice borrows `self`, so neither firmware nor memory can be reached
         // while it lives.
-        Some(unsafe { memory::bytes_mut(landing.memory()) })
+        Some(unsafe { pointer::bytes_mut(landing.memory()) })
     }
 
     fn landed(&mut self, _train: &Train, heads: &[Head]) {

@@ -1,18 +1,18 @@
 //! Choosing links by trying: the ladder packet → udp, shm beside it, and xdp when named (DESIGN section 5). What was tried is
 //! always said aloud.
 
-use std::fmt;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
 use emp_link::{
-    Capabilities, Class, Link, LinkError, PacketLink, PacketOptions, Ranked, ShmLink, ShmOptions,
-    UdpLink, UdpOptions, XdpLink, XdpOptions,
+    Class, Link, LinkError, PacketLink, PacketOptions, Ranked, ShmLink, ShmOptions, UdpLink,
+    UdpOptions, XdpLink, XdpOptions,
 };
 use emp_wire::{ETHERTYPE_DEFAULT, NodeId, UDP_PORT_DEFAULT};
 
-use crate::endpoint::error::BuildError;
-use crate::links::costs::PathCosts;
+use crate::links::choice::{Choice, Outcome, Rung, abilities, name};
+use crate::links::error::BuildError;
+use crate::links::set::ChosenLink;
 use crate::machine::launcher::ranked_interfaces;
 
 /// Which rungs of the ladder may be used.
@@ -69,102 +69,6 @@ impl Default for AutoLinks {
             memory: true,
         }
     }
-}
-
-/// A link that will be used.
-pub(crate) struct ChosenLink {
-    pub(crate) link: Box<dyn Link>,
-    /// Frames to everyone are worth sending on it.
-    pub(crate) asks_everyone: bool,
-}
-
-/// One rung that was tried or passed by.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Rung {
-    /// For people: `packet on eth0`.
-    pub link: String,
-    /// What came of it.
-    pub outcome: Outcome,
-}
-
-/// What came of a rung.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    /// The application gave this link itself.
-    Given(String),
-    /// It is used; the text says what it can do.
-    Chosen(String),
-    /// It is not to be had; the text says why and what to do.
-    Failed(String),
-    /// It was not tried; the text says why.
-    Skipped(String),
-}
-
-/// Which links were tried and chosen, and why.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Choice {
-    /// In the order in which they were tried.
-    pub rungs: Vec<Rung>,
-}
-
-impl Choice {
-    pub(crate) fn given(&mut self, link: &Capabilities) {
-        self.note(name(link), Outcome::Given(abilities(link)));
-    }
-
-    fn note(&mut self, link: String, outcome: Outcome) {
-        self.rungs.push(Rung { link, outcome });
-    }
-
-    pub(crate) fn paths(&mut self, costs: &PathCosts) {
-        let text = costs.to_string();
-        let chosen = costs.threshold().is_some();
-        let outcome = if chosen { Outcome::Chosen(text) } else { Outcome::Skipped(text) };
-        self.note("two paths".into(), outcome);
-    }
-
-    /// The report, a line for each rung.
-    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
-        self.rungs.iter().map(ToString::to_string)
-    }
-}
-
-impl fmt::Display for Rung {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.outcome {
-            Outcome::Given(text) => write!(f, "{}: used as given ({text})", self.link),
-            Outcome::Chosen(text) => write!(f, "{}: chosen ({text})", self.link),
-            Outcome::Failed(text) => write!(f, "{}: not to be had: {text}", self.link),
-            Outcome::Skipped(text) => write!(f, "{}: not tried: {text}", self.link),
-        }
-    }
-}
-
-impl fmt::Display for Choice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, line) in self.lines().enumerate() {
-            if index > 0 {
-                f.write_str("\n")?;
-            }
-            f.write_str(&line)?;
-        }
-        Ok(())
-    }
-}
-
-fn name(link: &Capabilities) -> String {
-    format!("{} on {}", link.kind, link.interface)
-}
-
-fn abilities(link: &Capabilities) -> String {
-    format!(
-        "frames of {} bytes, address {}{}{}{}",
-        link.frame_bytes_max,
-        link.address,
-        if link.segmentation { ", segmented sends" } else { "" },
-        if link.past_ip { ", long frames past IP to neighbours" } else { "" },
-        if link.broadcast { ", finds nodes by broadcast" } else { "" },
-    )
 }
 
 /// Tries the rungs from the top.

@@ -1,9 +1,14 @@
 //! The node's links: how they are chosen, what they cost, how they fare, frames out and in.
 
+pub(crate) mod attention;
 pub(crate) mod capture;
+pub(crate) mod choice;
 pub(crate) mod costs;
+pub(crate) mod division;
+pub(crate) mod error;
 pub(crate) mod evidence;
 pub(crate) mod health;
 pub(crate) mod incoming;
 pub(crate) mod ladder;
 pub(crate) mod outgoing;
+pub(crate) mod set;

@@ -15,7 +15,8 @@ use emp_firmware::limits::FRAME_SEGMENTS_MAX;
 use emp_firmware::{Span, Time, TransmitBatch, TransmitFrame};
 use emp_link::{Link, TxFrame};
 
-use crate::memory::process::{self as memory, ProcessMemory};
+use crate::memory::pointer;
+use crate::memory::process::ProcessMemory;
 
 /// Parts of one frame: its inline bytes and its segments.
 pub(crate) const FRAME_PARTS_MAX: usize = 1 + FRAME_SEGMENTS_MAX;
@@ -252,7 +253,7 @@ impl Offers {
         parts[0] = IoSlice::new(batch.inline(0));
         for (part, segment) in parts[1..].iter_mut().zip(frame.segments()) {
             // SAFETY: as in `offer_link`: its owner is in the post of it.
-            *part = IoSlice::new(unsafe { memory::bytes(*segment) });
+            *part = IoSlice::new(unsafe { pointer::bytes(*segment) });
         }
         let parts = &parts[..1 + frame.segments().len()];
         if links[index].send_lent(&TxFrame { to: frame.to, parts }) {
@@ -271,7 +272,7 @@ impl Offers {
             for segment in frame.segments() {
                 // SAFETY: the frame is unsent, so no completion that would free its memory has been handed out (module
                 // invariant); senders do not write to a buffer in flight. The slice does not outlive this function.
-                let bytes = unsafe { memory::bytes(*segment) };
+                let bytes = unsafe { pointer::bytes(*segment) };
                 parts[parts_used].write(IoSlice::new(bytes));
                 parts_used += 1;
             }

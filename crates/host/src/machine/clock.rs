@@ -134,6 +134,11 @@ pub(crate) const fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.0)
 }
 
+/// A span for people.
+pub(crate) fn seconds(span: Span) -> String {
+    format!("{:.1} s", span.0 as f64 / 1e9)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

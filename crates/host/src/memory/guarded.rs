@@ -9,16 +9,14 @@
 //!
 //! [`HostMemory::lends`]: emp_firmware::HostMemory::lends
 
-use emp_firmware::{MemoryFault, PostError, RegionId, Rights, Segment};
-
-use crate::endpoint::handle::Endpoint;
+use emp_firmware::{MemoryFault, Segment};
 
 /// What of an address says whose it is; the rest is a pointer's.
 const TOP: u64 = 0b11 << 62;
 const GUARDED: u64 = 0b01 << 62;
 
 /// Longer than any process's memory: x86-64 and aarch64 have 56 bits at most, and what lies beyond is the kernel's.
-const ALL: Segment = Segment { address: GUARDED, bytes: 1 << 56 };
+pub(crate) const ALL: Segment = Segment { address: GUARDED, bytes: 1 << 56 };
 
 /// Which way the kernel copies.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,36 +84,10 @@ unsafe fn copy(way: Way, there: Segment, here: *mut u8, bytes: usize) -> Result<
 }
 
 /// True if this process may have the kernel copy so: some sandboxes forbid it.
-fn is_allowed() -> bool {
+pub(crate) fn is_allowed() -> bool {
     let (probe, mut back) = ([0x5au8; 1], [0u8; 1]);
     let address = GUARDED | probe.as_ptr().expose_provenance() as u64;
     read(Segment { address, bytes: 1 }, &mut back).is_ok() && back == probe
-}
-
-impl Endpoint {
-    /// Exports all memory of this process: offsets in the region are addresses. What is not mapped when a peer reaches for it, or
-    /// not to be written to, ends the peer's operation with an error. Slower than
-    /// [`export_region_raw`](Self::export_region_raw), by a call of the kernel for each frame.
-    ///
-    /// # Errors
-    ///
-    /// As for that; [`PostError::MemoryFault`] if the system does not let processes copy so (`process_vm_readv`).
-    ///
-    /// # Safety
-    ///
-    /// Until [`remove_region_raw`](Self::remove_region_raw) or [`Node::close`](crate::Node::close) has returned, the application
-    /// expects peers that know the key to read and, if the rights say so, write any of its memory.
-    pub unsafe fn export_address_space_raw(
-        &self,
-        key: Option<u64>,
-        rights: Rights,
-    ) -> Result<RegionId, PostError> {
-        if !is_allowed() {
-            return Err(PostError::MemoryFault);
-        }
-        // SAFETY: no pointer, and never used as one.
-        unsafe { self.export_region_raw(key, ALL, rights) }
-    }
 }
 
 #[cfg(test)]

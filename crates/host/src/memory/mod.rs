@@ -6,5 +6,6 @@ pub(crate) mod element;
 pub(crate) mod guarded;
 pub(crate) mod in_order;
 pub(crate) mod pages;
+pub(crate) mod pointer;
 pub(crate) mod process;
 pub(crate) mod windows;

@@ -9,11 +9,10 @@
 //! [`Rights::REMOTE_WRITE`] alone), so nothing else than that module meets such an address: what is read for a frame is not of
 //! a window, nor is what links place by themselves.
 
-use emp_firmware::{PostError, RegionId, Rights, Segment};
+use emp_firmware::Segment;
 use slab::Slab;
 
-use crate::endpoint::handle::Endpoint;
-use crate::memory::process as memory;
+use crate::memory::pointer;
 
 /// Set in addresses of windows.
 const OF_WINDOW: u64 = 1 << 63;
@@ -31,8 +30,8 @@ const RUNS_MAX: usize = 64;
 /// A window of this node, as [`Endpoint::export_window_raw`] gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    slot: u32,
-    key: u64,
+    pub(crate) slot: u32,
+    pub(crate) key: u64,
 }
 
 /// Why a part of a window was not redirected.
@@ -83,7 +82,7 @@ const fn split(address: u64) -> (usize, u64) {
 
 impl Windows {
     /// Opens a window; returns its slot and what the firmware is to know it by.
-    fn open(&mut self, home: Segment) -> Option<(u32, Segment)> {
+    pub(crate) fn open(&mut self, home: Segment) -> Option<(u32, Segment)> {
         if home.bytes >> PLACE_BITS != 0 || self.0.len() >= WINDOWS_MAX {
             return None;
         }
@@ -134,7 +133,7 @@ impl Windows {
     /// # Safety
     ///
     /// `to` is covered by the module's invariant until the part is at home again or the window is closed.
-    unsafe fn redirect(
+    pub(crate) unsafe fn redirect(
         &mut self,
         window: Window,
         offset: u64,
@@ -151,21 +150,28 @@ impl Windows {
         for (from, until) in opened.arrived.take(offset, end) {
             let bytes = until - from;
             // SAFETY: both are covered by the invariant, and the lock is held.
-            unsafe { memory::copy(opened.home.part(from, bytes), to.part(from - offset, bytes)) };
+            unsafe { pointer::copy(opened.home.part(from, bytes), to.part(from - offset, bytes)) };
             copied += bytes;
         }
         opened.away.insert(place, Away { offset, to });
         Ok(copied)
     }
 
-    fn come_home(&mut self, window: Window, offset: u64) -> bool {
+    /// Closes a window.
+    pub(crate) fn close(&mut self, slot: u32) {
+        self.0.try_remove(slot as usize);
+    }
+
+    /// Has a part of a window at home again. False: it was not redirected.
+    pub(crate) fn come_home(&mut self, window: Window, offset: u64) -> bool {
         let Some(opened) = self.0.get_mut(window.slot as usize) else { return false };
         let before = opened.away.len();
         opened.away.retain(|away| away.offset != offset);
         opened.away.len() != before
     }
 
-    fn forget(&mut self, window: Window, offset: u64, bytes: u64) -> bool {
+    /// Forgets that bytes have come. False: there is no such window.
+    pub(crate) fn forget(&mut self, window: Window, offset: u64, bytes: u64) -> bool {
         let Some(opened) = self.0.get_mut(window.slot as usize) else { return false };
         drop(opened.arrived.take(offset, offset.saturating_add(bytes)));
         true
@@ -223,86 +229,6 @@ impl Runs {
         }
         self.0 = left;
         taken
-    }
-}
-
-impl Endpoint {
-    /// Exports memory that the caller manages, to be written to by others only, so that parts of it may be redirected
-    /// ([`redirect_raw`](Self::redirect_raw)). Otherwise as [`export_region_raw`](Self::export_region_raw).
-    ///
-    /// # Errors
-    ///
-    /// As for that; too many regions also if it is longer than 4 TiB.
-    ///
-    /// # Safety
-    ///
-    /// As for that, with [`remove_window_raw`](Self::remove_window_raw) for its end.
-    pub unsafe fn export_window_raw(
-        &self,
-        key: Option<u64>,
-        memory: Segment,
-    ) -> Result<(RegionId, Window), PostError> {
-        let mut core = self.inner.node.shared.lock();
-        let opened = core.memory.windows.open(memory);
-        let (slot, known_as) = opened.ok_or(PostError::TooManyRegions)?;
-        let (number, rights) = (self.inner.number, Rights::REMOTE_WRITE);
-        let exported = match core.firmware_mut() {
-            Some(firmware) => firmware.export_region(key, known_as, rights, number),
-            None => Err(PostError::Closing),
-        };
-        match exported {
-            Ok(region) => Ok((region, Window { slot, key: region.key })),
-            Err(error) => {
-                core.memory.windows.0.remove(slot as usize);
-                Err(error)
-            }
-        }
-    }
-
-    /// Takes a window back, as [`remove_region_raw`](Self::remove_region_raw) does a region. To be called once for each.
-    pub fn remove_window_raw(&self, window: Window) -> bool {
-        let shared = &self.inner.node.shared;
-        let mut core = shared.lock();
-        let removed = shared.remove_region(&mut core, window.key);
-        if removed {
-            core.memory.windows.0.try_remove(window.slot as usize);
-        }
-        removed
-    }
-
-    /// From now on, what others write to the part of a window that begins at `offset` and is as long as `to` goes there
-    /// instead. Bytes of it that have come before, and were not taken since ([`taken_raw`](Self::taken_raw)), are copied
-    /// there; their number is returned. Nothing comes in between.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with the part; nothing has changed.
-    ///
-    /// # Safety
-    ///
-    /// As for the memory of [`export_window_raw`](Self::export_window_raw), until this part is
-    /// [`restored`](Self::restore_raw) or the window was taken back.
-    pub unsafe fn redirect_raw(
-        &self,
-        window: Window,
-        offset: u64,
-        to: Segment,
-    ) -> Result<u64, RedirectError> {
-        let mut core = self.inner.node.shared.lock();
-        // SAFETY: as the caller says.
-        unsafe { core.memory.windows.redirect(window, offset, to) }
-    }
-
-    /// Ends the redirection of the part that begins at `offset`: once this returns, nothing is written to where it went. False:
-    /// there is none.
-    pub fn restore_raw(&self, window: Window, offset: u64) -> bool {
-        self.inner.node.shared.lock().memory.windows.come_home(window, offset)
-    }
-
-    /// Bytes of a window that have come were taken out of it by the application, and are of no interest to a redirection. False:
-    /// there is no such window.
-    pub fn taken_raw(&self, window: Window, offset: u64, bytes: u64) -> bool {
-        self.inner.node.shared.lock().memory.windows.forget(window, offset, bytes)
     }
 }
 

@@ -7,7 +7,6 @@ use emp_firmware::LinkIndex;
 use emp_wire::{LinkAddress, NodeId};
 
 use crate::boards::wait::wait_for;
-use crate::endpoint::error::NotFound;
 use crate::flying::sleepers::Interest;
 use crate::machine::clock;
 use crate::node::handle::Node;
@@ -62,6 +61,16 @@ impl std::fmt::Display for Who<'_> {
             Self::Name(name) => write!(f, "a node called {name}"),
         }
     }
+}
+
+/// A node was not found in the given time.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{wanted} was not found; asked {asked}")]
+pub struct NotFound {
+    /// What was looked for.
+    pub wanted: String,
+    /// Where it was looked for.
+    pub asked: String,
 }
 
 impl Node {

@@ -4,37 +4,32 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use emp_firmware::{Config, Firmware, Integrity, LinkInfo, Profile};
-use emp_link::{Capabilities, Link};
-use emp_wire::{Epoch, LONG_FRAME_BYTES, NodeId};
+use emp_firmware::{Config, Firmware, Integrity, Profile};
+use emp_link::Link;
+use emp_wire::{Epoch, NodeId};
 
 use crate::boards::guardian;
 use crate::boards::lock::Shared;
 use crate::boards::thread;
 use crate::choices::{Board, WaitMode};
-use crate::endpoint::error::BuildError;
 use crate::links::capture;
-use crate::links::costs;
-use crate::links::ladder::{self, AutoLinks, Choice, ChosenLink};
-use crate::links::outgoing::FRAME_PARTS_MAX;
+use crate::links::choice::Choice;
+use crate::links::division::divide;
+use crate::links::error::BuildError;
+use crate::links::ladder::{self, AutoLinks};
+use crate::links::set::{self, ChosenLink};
 use crate::machine::clock;
 use crate::machine::signals;
 use crate::machine::system;
 use crate::memory::process::ProcessMemory;
 use crate::node::handle::{Node, NodeInner};
-use crate::told::journal::{Journal, Level};
+use crate::told::journal::{Journal, Level, Log};
 use crate::told::names;
 use crate::turn::core::Core;
 
 /// How long a node that is dropped waits for acknowledgements unless said otherwise: long enough for a few
 /// retransmissions at their slowest, short enough for a program's end.
 const LINGER_DEFAULT: Duration = Duration::from_secs(1);
-
-/// Most links of a node: their index is a byte, and a machine has a handful of cards.
-const LINKS_MAX: usize = 64;
-
-/// Gets lines about choices that were made.
-pub(crate) type Log = Box<dyn Fn(&str) + Send>;
 
 /// Describes a node; [`start`](Self::start) starts it.
 #[must_use]
@@ -256,13 +251,13 @@ impl NodeBuilder {
             links.extend(ladder::climb(auto_links, id, &mut choice)?);
         }
         choice.lines().for_each(|line| journal.say(Level::Info, &line));
-        check(&links)?;
+        set::check(&links)?;
         let kinds: Vec<_> = links.iter().map(|chosen| chosen.link.capabilities().clone()).collect();
-        let mut infos: Vec<_> = links.iter().map(info).collect();
+        let mut infos: Vec<_> = links.iter().map(set::info).collect();
         let division = match self.paths {
             Paths::One => None,
-            Paths::Measured => costs::divide(&kinds, None),
-            Paths::From(frames) => costs::divide(&kinds, Some(frames)),
+            Paths::Measured => divide(&kinds, None),
+            Paths::From(frames) => divide(&kinds, Some(frames)),
         };
         if let Some(division) = &division {
             division.apply(&mut infos, &kinds);
@@ -347,43 +342,6 @@ fn start_thread(node: &NodeInner, board: Board) -> Result<(), BuildError> {
         .map_err(system_error("starting a thread"))?;
     node.threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(thread);
     Ok(())
-}
-
-fn check(links: &[ChosenLink]) -> Result<(), BuildError> {
-    match links.len() {
-        0 => return Err(BuildError::NoLinks),
-        given if given > LINKS_MAX => {
-            return Err(BuildError::TooManyLinks { given, max: LINKS_MAX });
-        }
-        _ => {}
-    }
-    for chosen in links {
-        let link = chosen.link.capabilities();
-        if link.parts_max < FRAME_PARTS_MAX {
-            return Err(BuildError::LinkGathersTooLittle {
-                link: format!("{} on {}", link.kind, link.interface),
-                parts_max: link.parts_max,
-                needed: FRAME_PARTS_MAX,
-            });
-        }
-    }
-    Ok(())
-}
-
-fn info(chosen: &ChosenLink) -> LinkInfo {
-    let capabilities = chosen.link.capabilities();
-    let reads_memory = chosen.link.peer_memory().is_some();
-    let segments = capabilities.segmentation;
-    let info = LinkInfo::new(capabilities.frame_bytes_max, chosen.asks_everyone);
-    let long_frames_held = u32::try_from(capabilities.long_frames_held).unwrap_or(u32::MAX);
-    let long_frames = has_long_frames(capabilities);
-    let sums = capabilities.sums;
-    LinkInfo { reads_memory, segments, sums, long_frames, long_frames_held, ..info }
-}
-
-/// Frames longer than the MTU are to be made for this link. Where there is no MTU, as in a machine's memory, they are only taken.
-pub(crate) fn has_long_frames(link: &Capabilities) -> bool {
-    link.long_frame_bytes >= LONG_FRAME_BYTES && !link.address.is_memory()
 }
 
 fn system_error(what: &'static str) -> impl Fn(std::io::Error) -> BuildError {

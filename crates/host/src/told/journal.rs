@@ -9,7 +9,9 @@ use std::io::Write;
 use emp_firmware::{Span, Time};
 
 use crate::machine::clock;
-use crate::node::start::Log;
+
+/// Gets lines about choices that were made.
+pub(crate) type Log = Box<dyn Fn(&str) + Send>;
 
 /// How much a line matters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

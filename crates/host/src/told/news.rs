@@ -4,7 +4,7 @@ use emp_firmware::limits::{INCOMING_MOST, OPERATIONS_MAX};
 use emp_firmware::{Firmware, Limit, LinkIndex, NodeEvent, Span};
 use emp_wire::{LinkAddress, NodeId};
 
-use crate::links::health::seconds;
+use crate::machine::clock::seconds;
 use crate::told::directory::{Peer, PeerState};
 use crate::told::journal::Level;
 use crate::told::names;

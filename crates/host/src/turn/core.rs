@@ -20,7 +20,7 @@ use crate::flying::predict::WaitTimes;
 use crate::flying::queues::{QueueKey, Queues};
 use crate::flying::sleepers::Sleepers;
 use crate::flying::slots::{Ended, Requests, SlotKey, State};
-use crate::links::costs::{self, Seldom};
+use crate::links::attention::{self, Seldom};
 use crate::links::evidence::Evidence;
 use crate::links::health::Health;
 use crate::links::incoming::{Incoming, Unseen};
@@ -149,7 +149,7 @@ impl Core {
             last_post: Time::default(),
             guessed: false,
             poll_by_hand,
-            seldom: costs::seldom(&kinds).map(Seldom::new),
+            seldom: attention::seldom(&kinds).map(Seldom::new),
             health: Health::default(),
             evidence: Evidence::default(),
             journal,

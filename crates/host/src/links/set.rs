@@ -1,0 +1,62 @@
+//! A node's links together: whether firmware can use them, and what it is told of each.
+
+use emp_firmware::LinkInfo;
+use emp_link::{Capabilities, Link};
+use emp_wire::LONG_FRAME_BYTES;
+
+use crate::links::error::BuildError;
+use crate::links::outgoing::FRAME_PARTS_MAX;
+
+/// Most links of a node: their index is a byte, and a machine has a handful of cards.
+const LINKS_MAX: usize = 64;
+
+/// A link that will be used.
+pub(crate) struct ChosenLink {
+    pub(crate) link: Box<dyn Link>,
+    /// Frames to everyone are worth sending on it.
+    pub(crate) asks_everyone: bool,
+}
+
+/// The links are such as a node can have.
+pub(crate) fn check(links: &[ChosenLink]) -> Result<(), BuildError> {
+    match links.len() {
+        0 => return Err(BuildError::NoLinks),
+        given if given > LINKS_MAX => {
+            return Err(BuildError::TooManyLinks { given, max: LINKS_MAX });
+        }
+        _ => {}
+    }
+    for chosen in links {
+        let link = chosen.link.capabilities();
+        if link.parts_max < FRAME_PARTS_MAX {
+            return Err(BuildError::LinkGathersTooLittle {
+                link: format!("{} on {}", link.kind, link.interface),
+                parts_max: link.parts_max,
+                needed: FRAME_PARTS_MAX,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What firmware is told of a link.
+pub(crate) fn info(chosen: &ChosenLink) -> LinkInfo {
+    let capabilities = chosen.link.capabilities();
+    let reads_memory = chosen.link.peer_memory().is_some();
+    let segments = capabilities.segmentation;
+    let info = LinkInfo::new(capabilities.frame_bytes_max, chosen.asks_everyone);
+    let long_frames_held = u32::try_from(capabilities.long_frames_held).unwrap_or(u32::MAX);
+    let long_frames = has_long_frames(capabilities);
+    let sums = capabilities.sums;
+    LinkInfo { reads_memory, segments, sums, long_frames, long_frames_held, ..info }
+}
+
+/// Frames longer than the MTU are to be made for this link. Where there is no MTU, as in a machine's memory, they are only taken.
+pub(crate) fn has_long_frames(link: &Capabilities) -> bool {
+    link.long_frame_bytes >= LONG_FRAME_BYTES && !link.address.is_memory()
+}
+
+/// True if looking for frames on a link costs no system call.
+pub(crate) fn is_ring(link: &Capabilities) -> bool {
+    matches!(link.kind, "packet" | "xdp")
+}

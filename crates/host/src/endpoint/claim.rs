@@ -17,11 +17,15 @@ pub struct Claim {
     info: ProbeInfo,
 }
 
-impl Claim {
-    pub(crate) fn new(endpoint: Endpoint, info: ProbeInfo) -> Self {
-        Self { endpoint, info }
+impl Endpoint {
+    /// As [`probe`](Self::probe), but sets the message aside: only the [`Claim`] can receive it.
+    pub fn claim(&self, selector: Selector) -> Option<Claim> {
+        let info = self.look(selector, true)?;
+        Some(Claim { endpoint: self.clone(), info })
     }
+}
 
+impl Claim {
     /// Who sent it, how long it is, and so on.
     pub fn info(&self) -> ProbeInfo {
         self.info

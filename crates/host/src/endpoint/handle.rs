@@ -8,7 +8,6 @@ use emp_firmware::{
 };
 use emp_wire::NodeId;
 
-use crate::endpoint::claim::Claim;
 use crate::endpoint::error::{OpenError, Refused, RefusedReason};
 use crate::endpoint::request::{ReceiveRequest, Request, SendRequest, Ticket};
 use crate::flying::queues::QueueKey;
@@ -96,8 +95,15 @@ impl SendOptions {
     }
 }
 
+impl Node {
+    /// Opens an endpoint.
+    pub fn endpoint(&self, number: u16) -> Result<Endpoint, OpenError> {
+        Endpoint::open(&self.inner, number)
+    }
+}
+
 impl Endpoint {
-    pub(crate) fn open(node: &Arc<NodeInner>, number: u16) -> Result<Self, OpenError> {
+    fn open(node: &Arc<NodeInner>, number: u16) -> Result<Self, OpenError> {
         let mut core = node.shared.lock();
         let refused = |error| OpenError::Refused(number, error);
         if core.queues.is_open(number) {
@@ -235,13 +241,7 @@ impl Endpoint {
         self.look(selector, false)
     }
 
-    /// As [`probe`](Self::probe), but sets the message aside: only the [`Claim`] can receive it.
-    pub fn claim(&self, selector: Selector) -> Option<Claim> {
-        let info = self.look(selector, true)?;
-        Some(Claim::new(self.clone(), info))
-    }
-
-    fn look(&self, selector: Selector, claim: bool) -> Option<ProbeInfo> {
+    pub(crate) fn look(&self, selector: Selector, claim: bool) -> Option<ProbeInfo> {
         let shared = &self.inner.node.shared;
         let mut core = shared.lock();
         shared.turn_now(&mut core);

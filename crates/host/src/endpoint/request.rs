@@ -282,13 +282,13 @@ impl NodeInner {
         let peer_name = names::called(peer).or_else(own_name).unwrap_or_default();
         let trouble = match completion.status {
             status if status.is_silence() => {
-                let asked = || format!("asked {}", core.asked());
+                let asked = || format!("asked {}", core.news.asked());
                 let asked = (status == Status::NotFound && !core.is_closed()).then(asked);
                 let troubles = Some(core.link_troubles()).filter(|troubles| !troubles.is_empty());
                 let all: Vec<_> = [asked, troubles].into_iter().flatten().collect();
                 all.join("; ")
             }
-            Status::PeerRestarted => core.claimed.get(&peer).cloned().unwrap_or_default(),
+            Status::PeerRestarted => core.news.claim_of(peer).unwrap_or_default().into(),
             _ => String::new(),
         };
         OperationError { completion, peer_name, trouble }

@@ -10,9 +10,10 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use emp_firmware::{Firmware, LinkIndex, Profile, Span, Time};
+use emp_link::Link;
 use emp_wire::{LinkAddress, NodeId};
 
-use crate::turn::core::Core;
+use crate::told::directory::Directory;
 
 /// Between two questions to one host. Its kernel answers six datagrams at once, and from then on the first that comes after each second: frames that
 /// are sent again to the same ports, some 60 a second, are not to come first each time.
@@ -172,46 +173,70 @@ impl Evidence {
     }
 }
 
-impl Core {
+/// Who knows where nodes are.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub(crate) firmware: &'a Firmware,
+    pub(crate) directory: &'a Directory,
+}
+
+impl Known<'_> {
     /// Where a node is, as frames to it go, or was when it was heard.
-    fn places_of(&self, node: NodeId) -> Vec<(LinkIndex, LinkAddress)> {
-        let paths = self.firmware().map(|firmware| firmware.paths(node)).unwrap_or_default();
+    fn places_of(self, node: NodeId) -> Vec<(LinkIndex, LinkAddress)> {
+        let paths = self.firmware.paths(node);
         let mut places: Vec<_> = paths.iter().map(|path| (path.link, path.address)).collect();
         places.extend(self.directory.get(node).map(|peer| (peer.link, peer.address)));
         places
     }
 
+    /// A node of this machine has ended, as its kernel tells.
+    fn has_ended_here(self, node: NodeId, links: &[Box<dyn Link>]) -> bool {
+        self.places_of(node).iter().any(|(link, address)| {
+            links.get(usize::from(link.0)).is_some_and(|link| link.has_ended(address))
+        })
+    }
+}
+
+impl Evidence {
     /// Where a node takes datagrams.
-    fn datagrams_for(&self, node: NodeId) -> Option<SocketAddr> {
-        let told = self.evidence.places.get(&node).copied();
-        let hints = || self.hints.get(&node)?.iter().find_map(|(_, at)| at.as_udp());
-        told.or_else(|| self.places_of(node).iter().find_map(|(_, at)| at.as_udp())).or_else(hints)
+    fn datagrams_for(&self, node: NodeId, known: Known<'_>) -> Option<SocketAddr> {
+        let as_udp =
+            |places: &[(LinkIndex, LinkAddress)]| places.iter().find_map(|(_, at)| at.as_udp());
+        let told = self.places.get(&node).copied();
+        told.or_else(|| as_udp(&known.places_of(node)))
+            .or_else(|| as_udp(known.directory.hints(node)))
     }
 
-    /// A node was found: its host is asked once, while it lives, so that what it answers later says something.
-    pub(crate) fn meet_host(&mut self, node: NodeId) {
-        let place = self.datagrams_for(node);
-        if place.is_some_and(|place| !self.evidence.takes.contains(&place.ip())) {
-            let now = self.now();
-            self.evidence.ask(now, node, place);
-            self.timer_moved();
+    /// A node was found: its host is asked once, while it lives, so that what it answers later says something. True if it is.
+    pub(crate) fn meet(&mut self, now: Time, node: NodeId, known: Known<'_>) -> bool {
+        let place = self.datagrams_for(node, known);
+        let asks = place.is_some_and(|place| !self.takes.contains(&place.ip()));
+        if asks {
+            self.ask(now, node, place);
         }
+        asks
     }
 
     /// Asks the hosts of silent peers, and has those given up whose processes have ended.
     #[cold]
-    pub(crate) fn look_for_ended(&mut self, now: Time) {
+    pub(crate) fn look(
+        &mut self,
+        now: Time,
+        firmware: &mut Firmware,
+        links: &[Box<dyn Link>],
+        directory: &Directory,
+    ) {
         let mut ended = Vec::new();
-        while let Some(node) = self.firmware_mut().and_then(Firmware::poll_silent) {
-            if self.has_ended_here(node) {
+        while let Some(node) = firmware.poll_silent() {
+            let known = Known { firmware, directory };
+            if known.has_ended_here(node, links) {
                 ended.push(node);
             } else {
-                let place = self.datagrams_for(node);
-                self.evidence.ask(now, node, place);
+                let place = self.datagrams_for(node, known);
+                self.ask(now, node, place);
             }
         }
-        let Self { firmware: Some(firmware), evidence, .. } = self else { return };
-        let Evidence { questions, takes, .. } = evidence;
+        let Self { questions, takes, .. } = self;
         questions.retain_mut(|question| {
             let answer = question.look(now, firmware.silence(now, question.node), takes);
             if answer == Answer::Ended {
@@ -222,13 +247,6 @@ impl Core {
         for node in ended {
             firmware.peer_ended(now, node);
         }
-    }
-
-    /// A node of this machine has ended, as its kernel tells.
-    fn has_ended_here(&self, node: NodeId) -> bool {
-        self.places_of(node).iter().any(|(link, address)| {
-            self.links.get(usize::from(link.0)).is_some_and(|link| link.has_ended(address))
-        })
     }
 }
 

@@ -3,14 +3,13 @@
 //! Looked at now and then: a frame that is too long for the interface is an error of one call, or vanishes at the other end. What links learn
 //! of their interfaces from the kernel, and do of it, they do when they are asked how those are.
 
-use emp_firmware::{LinkIndex, Span, Time};
+use emp_firmware::{Firmware, LinkIndex, Span, Time};
 use emp_link::{Condition, Link};
 use emp_wire::LinkAddress;
 
 use crate::links::set::has_long_frames;
 use crate::machine::clock::seconds;
 use crate::told::journal::{Journal, Level};
-use crate::turn::core::Core;
 
 /// Least time between two looks: a look is two system calls a link, half a microsecond, and with this no frame has been resent
 /// often enough by then for a peer to be given up.
@@ -96,89 +95,121 @@ impl Health {
     }
 }
 
-impl Core {
+impl Health {
     /// Looks at the links' interfaces: the firmware learns if one takes only shorter frames than before, or longer ones again.
     #[cold]
-    pub(crate) fn look_at_links(&mut self, now: Time) {
-        self.health.look_at = now + LOOK_EVERY;
-        let Self { firmware: Some(firmware), links, health, journal, .. } = self else { return };
-        health.repeats.resize(links.len(), 0);
-        let (mut lowered, mut raised) = (Vec::new(), Vec::new());
-        let mut told: Vec<String> = Vec::new();
+    pub(crate) fn look(
+        &mut self,
+        now: Time,
+        firmware: &mut Firmware,
+        links: &mut [Box<dyn Link>],
+        journal: &mut Journal,
+    ) {
+        self.look_at = now + LOOK_EVERY;
+        self.repeats.resize(links.len(), 0);
+        let mut news = News::default();
         for (index, link) in links.iter_mut().enumerate() {
             let at = LinkIndex(index as u8);
-            look_at_link(&mut **link, index, health, journal);
-            if health.repeats[index] > 0 {
-                health.repeats[index] -= 1;
+            look_at_link(&mut **link, index, self, journal);
+            if self.repeats[index] > 0 {
+                self.repeats[index] -= 1;
                 firmware.announce(now, at);
             }
             let long = has_long_frames(link.capabilities());
             firmware.set_long_frames(at, long);
             let segments = link.capabilities().segmentation;
             if firmware.set_segments(at, segments) {
-                let line = if segments {
-                    "trains of frames take udp again, whose sends the kernel segments again"
-                } else {
-                    "trains of frames take no udp any more: the kernel does not segment what it sends, as on cards that compute no \
-                     checksums"
-                };
-                journal.say_often(Level::Warn, line);
+                journal.say_often(Level::Warn, segments_line(segments));
             }
-            let Some(condition) = link.condition() else { continue };
-            if let Some(line) = health.note(now, index, condition.interface, condition.trouble) {
-                // Two links of one interface are one change.
-                if !told.contains(&line) {
-                    journal.say_often(Level::Warn, &line);
-                    told.push(line);
-                }
-                health.repeats[index] = REPEATS;
-            }
-            firmware.set_carrier(now, at, condition.trouble.is_none());
-            // An interface that is down may have any MTU when it is up again.
-            if condition.trouble.is_some() {
-                continue;
-            }
-            let (fits, before) = (condition.frame_bytes_max, firmware.takes_bytes_max(at));
-            if firmware.limit_frame_bytes(now, at, fits) {
-                health.repeats[index] = REPEATS;
-                // Two links of one interface are one change.
-                lowered.retain(|(other, ..): &(Condition, _, _)| {
-                    other.interface != condition.interface
-                });
-                lowered.push((condition, before, firmware.takes_bytes_max(at)));
-            } else if firmware.raise_frame_bytes(now, at, fits) {
-                health.repeats[index] = REPEATS;
-                raised.retain(|(other, _): &(&str, _)| *other != condition.interface);
-                raised.push((condition.interface, firmware.takes_bytes_max(at)));
+            if let Some(condition) = link.condition() {
+                self.note_condition(now, at, firmware, condition, &mut news);
             }
         }
-        for (condition, before, takes) in &lowered {
-            journal.say_often(Level::Warn, &shorter(condition, *before, *takes));
+        news.tell(journal);
+    }
+
+    /// The firmware learns how a link's interface is; what of that is to be said aloud is added to `news`.
+    fn note_condition<'a>(
+        &mut self,
+        now: Time,
+        at: LinkIndex,
+        firmware: &mut Firmware,
+        condition: Condition<'a>,
+        news: &mut News<'a>,
+    ) {
+        let index = usize::from(at.0);
+        if let Some(line) = self.note(now, index, condition.interface, condition.trouble) {
+            if !news.changed.contains(&line) {
+                news.changed.push(line);
+            }
+            self.repeats[index] = REPEATS;
         }
-        for (interface, most) in &raised {
-            let line = format!("frames of up to {most} bytes fit {interface} again");
-            journal.say_often(Level::Warn, &line);
+        firmware.set_carrier(now, at, condition.trouble.is_none());
+        // An interface that is down may have any MTU when it is up again.
+        if condition.trouble.is_some() {
+            return;
         }
-        self.timer_moved = true;
-        self.dirty |= firmware.has_transmit(now);
+        let (fits, before) = (condition.frame_bytes_max, firmware.takes_bytes_max(at));
+        if firmware.limit_frame_bytes(now, at, fits) {
+            self.repeats[index] = REPEATS;
+            news.lowered.retain(|(other, ..)| other.interface != condition.interface);
+            news.lowered.push((condition, before, firmware.takes_bytes_max(at)));
+        } else if firmware.raise_frame_bytes(now, at, fits) {
+            self.repeats[index] = REPEATS;
+            news.raised.retain(|(other, _)| *other != condition.interface);
+            news.raised.push((condition.interface, firmware.takes_bytes_max(at)));
+        }
     }
 
     /// Why nothing may cross some link, or could not lately, for the error of an operation: "interface emp0 is down", "interface emp0
     /// had no carrier for 4.9 s, until 0.3 s ago".
-    pub(crate) fn link_troubles(&mut self) -> String {
-        let now = self.now();
-        let Self { links, health, .. } = self;
+    pub(crate) fn troubles(&self, now: Time, links: &mut [Box<dyn Link>]) -> String {
         let mut troubles = Vec::new();
         for (index, link) in links.iter_mut().enumerate() {
             if let Some(trouble) = link.condition().and_then(|condition| condition.trouble()) {
                 troubles.push(trouble);
-            } else if let Some(trouble) = health.lately(now, index) {
+            } else if let Some(trouble) = self.lately(now, index) {
                 troubles.push(trouble);
             }
         }
         // Two links may have one interface.
         troubles.dedup();
         troubles.join(", ")
+    }
+}
+
+/// What one look at all links found, to be said aloud. Two links of one interface are one change.
+#[derive(Default)]
+struct News<'a> {
+    /// Interfaces that are down, or up again.
+    changed: Vec<String>,
+    /// Where frames are shorter than before, with the bytes that a frame had at most and has.
+    lowered: Vec<(Condition<'a>, usize, usize)>,
+    /// Where they may be longer again.
+    raised: Vec<(&'a str, usize)>,
+}
+
+impl News<'_> {
+    fn tell(&self, journal: &mut Journal) {
+        for line in &self.changed {
+            journal.say_often(Level::Warn, line);
+        }
+        for (condition, before, takes) in &self.lowered {
+            journal.say_often(Level::Warn, &shorter(condition, *before, *takes));
+        }
+        for (interface, most) in &self.raised {
+            let line = format!("frames of up to {most} bytes fit {interface} again");
+            journal.say_often(Level::Warn, &line);
+        }
+    }
+}
+
+/// That the kernel segments what a link sends again, or does not any more.
+const fn segments_line(segments: bool) -> &'static str {
+    if segments {
+        "trains of frames take udp again, whose sends the kernel segments again"
+    } else {
+        "trains of frames take no udp any more: the kernel does not segment what it sends, as on cards that compute no checksums"
     }
 }
 

@@ -8,7 +8,7 @@ use emp_firmware::OpKind;
 use crate::boards::wait::wait_for;
 use crate::flying::sleepers::Interest;
 use crate::machine::clock;
-use crate::node::handle::NodeInner;
+use crate::node::handle::{Node, NodeInner};
 use crate::told::journal::Level;
 use crate::turn::core::Core;
 
@@ -60,7 +60,7 @@ impl Core {
         if sends == 0 && undelivered == 0 {
             return Ok(());
         }
-        let details = self.losses.details(|node| self.show(node));
+        let details = self.losses.details(|node| self.directory.show(node));
         Err(CutShort { sends, undelivered, details })
     }
 
@@ -105,6 +105,20 @@ impl Core {
             let line = format!("counters of {} on {}: {}", of.kind, of.interface, all.join(", "));
             self.journal.say(Level::Info, &line);
         }
+    }
+}
+
+impl Node {
+    /// Waits until all that was sent is delivered and all operations have ended, at most for `linger`; then says goodbye to the
+    /// peers and ends the firmware. What is still in flight ends with an error, calls that wait return, and all posts are refused
+    /// from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`CutShort`] if not all that was sent is known to be delivered: the time was too short, or messages whose sends were over
+    /// when they were copied went to nodes that were lost or never found. `Ok` a second time.
+    pub fn close(&self, linger: Duration) -> Result<(), CutShort> {
+        self.inner.close(linger)
     }
 }
 

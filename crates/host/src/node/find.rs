@@ -85,8 +85,8 @@ impl Node {
             Who::Id(node) => node,
             Who::Name(name) => names::identity(name),
         };
-        questions.extend(self.inner.shared.lock().hints.get(&id).into_iter().flatten());
-        let asked = || self.inner.shared.lock().asked();
+        questions.extend(self.inner.shared.lock().directory.hints(id));
+        let asked = || self.inner.shared.lock().news.asked();
         // By name, it may be somebody whose identity is not that of the name.
         let anyone = matches!(who, Who::Name(_)).then_some(NodeId::ANY);
         let wanted: Vec<NodeId> = [id].into_iter().chain(anyone).collect();

@@ -10,20 +10,16 @@ use emp_wire::{Epoch, LinkAddress, NodeId};
 
 use crate::boards::lock::Shared;
 use crate::boards::wait::wait_for;
-use crate::endpoint::error::OpenError;
-use crate::endpoint::handle::Endpoint;
 use crate::flying::sleepers::Interest;
 use crate::links::choice::Choice;
 use crate::links::costs::PathCosts;
 use crate::machine::clock;
-use crate::node::closing::CutShort;
-use crate::node::start::NodeBuilder;
 use crate::told::directory::Peer;
 
 /// A running firmware with its links. Cheap to clone; all clones are the same node.
 ///
 /// When the last handle (node, endpoint, or request) goes, the node is closed as by [`close`](Self::close) with the
-/// builder's [`linger`](NodeBuilder::linger) time (1 s). Nobody is there then to be told of what is not delivered by the end of
+/// builder's [`linger`](crate::NodeBuilder::linger) time (1 s). Nobody is there then to be told of what is not delivered by the end of
 /// it: a line of the log says it (`EMP_LOG`). Programs that must know call `close`, or wait for their sends.
 #[derive(Clone)]
 pub struct Node {
@@ -62,11 +58,6 @@ pub struct HostCounters {
 }
 
 impl Node {
-    /// Describes a node to be started.
-    pub fn builder() -> NodeBuilder {
-        NodeBuilder::default()
-    }
-
     /// Its identity.
     pub fn id(&self) -> NodeId {
         self.inner.id
@@ -102,11 +93,6 @@ impl Node {
     pub fn paths(&self, node: NodeId) -> Vec<PathInUse> {
         let core = self.inner.shared.lock();
         core.firmware().map(|firmware| firmware.paths(node).to_vec()).unwrap_or_default()
-    }
-
-    /// Opens an endpoint.
-    pub fn endpoint(&self, number: u16) -> Result<Endpoint, OpenError> {
-        Endpoint::open(&self.inner, number)
     }
 
     /// Makes what progress there is to be made. Needed only by applications that neither post, test nor wait for long,
@@ -227,18 +213,6 @@ impl Node {
         let place =
             self.inner.capabilities.iter().position(|link| link.address.family() == family)?;
         Some(LinkIndex(place as u8))
-    }
-
-    /// Waits until all that was sent is delivered and all operations have ended, at most for `linger`; then says goodbye to the
-    /// peers and ends the firmware. What is still in flight ends with an error, calls that wait return, and all posts are refused
-    /// from then on.
-    ///
-    /// # Errors
-    ///
-    /// [`CutShort`] if not all that was sent is known to be delivered: the time was too short, or messages whose sends were over
-    /// when they were copied went to nodes that were lost or never found. `Ok` a second time.
-    pub fn close(&self, linger: Duration) -> Result<(), CutShort> {
-        self.inner.close(linger)
     }
 }
 

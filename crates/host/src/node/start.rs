@@ -13,7 +13,7 @@ use crate::boards::lock::Shared;
 use crate::boards::thread;
 use crate::choices::{Board, WaitMode};
 use crate::links::capture;
-use crate::links::choice::Choice;
+use crate::links::choice::{self, Choice};
 use crate::links::division::divide;
 use crate::links::error::BuildError;
 use crate::links::ladder::{self, AutoLinks};
@@ -25,6 +25,7 @@ use crate::memory::process::ProcessMemory;
 use crate::node::handle::{Node, NodeInner};
 use crate::told::journal::{Journal, Level, Log};
 use crate::told::names;
+use crate::told::news::News;
 use crate::turn::core::Core;
 
 /// How long a node that is dropped waits for acknowledgements unless said otherwise: long enough for a few
@@ -85,6 +86,13 @@ impl Default for NodeBuilder {
             alarms: None,
             patience_hint: None,
         }
+    }
+}
+
+impl Node {
+    /// Describes a node to be started.
+    pub fn builder() -> NodeBuilder {
+        NodeBuilder::default()
     }
 }
 
@@ -292,8 +300,9 @@ impl NodeBuilder {
         if id == NodeId::from_name(&name) {
             firmware.claim_identity();
         }
-        let mut core = Core::new(firmware, links, frame_bytes_max, memory, self.wait_mode, journal);
-        core.patience_hint = self.patience_hint;
+        let news = News::new(capabilities.iter().map(choice::name).collect(), self.patience_hint);
+        let core =
+            Core::new(firmware, links, frame_bytes_max, memory, self.wait_mode, journal, news);
         let shared = Shared::new(core, self.board, self.wait_mode)
             .map_err(system_error("making an event descriptor"))?;
         let node = NodeInner {

@@ -5,6 +5,11 @@ use std::collections::HashMap;
 use emp_firmware::{LinkIndex, NodeEvent};
 use emp_wire::{LinkAddress, NodeId};
 
+use crate::told::names;
+
+/// Hints kept for one node: more addresses than machines have.
+const HINTS_MAX: usize = 16;
+
 /// A node that was met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -41,6 +46,8 @@ pub enum PeerState {
 #[derive(Default)]
 pub(crate) struct Directory {
     peers: HashMap<NodeId, Peer>,
+    /// Where nodes may be, as the application said.
+    hints: HashMap<NodeId, Vec<(LinkIndex, LinkAddress)>>,
 }
 
 impl Directory {
@@ -83,6 +90,27 @@ impl Directory {
         if let Some(peer) = self.peers.get_mut(&node) {
             peer.state = state;
         }
+    }
+
+    /// Learns where a node may be, as the application says.
+    pub(crate) fn hint(&mut self, node: NodeId, link: LinkIndex, address: LinkAddress) {
+        let known = self.hints.len();
+        if known < emp_firmware::limits::PEERS_MAX || self.hints.contains_key(&node) {
+            let places = self.hints.entry(node).or_default();
+            if places.len() < HINTS_MAX && !places.contains(&(link, address)) {
+                places.push((link, address));
+            }
+        }
+    }
+
+    /// Where a node may be, as the application said.
+    pub(crate) fn hints(&self, node: NodeId) -> &[(LinkIndex, LinkAddress)] {
+        self.hints.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    /// A node's name for people.
+    pub(crate) fn show(&self, node: NodeId) -> String {
+        names::show(node, self.get(node).map_or("", |peer| peer.name.as_str()))
     }
 
     pub(crate) fn get(&self, node: NodeId) -> Option<&Peer> {

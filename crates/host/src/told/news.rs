@@ -1,86 +1,116 @@
 //! What happened to peers, for people.
 
+use std::collections::{HashMap, HashSet};
+
 use emp_firmware::limits::{INCOMING_MOST, OPERATIONS_MAX};
-use emp_firmware::{Firmware, Limit, LinkIndex, NodeEvent, Span};
+use emp_firmware::{Firmware, Limit, LinkIndex, NodeEvent, Span, Time};
 use emp_wire::{LinkAddress, NodeId};
 
 use crate::machine::clock::seconds;
-use crate::told::directory::{Peer, PeerState};
-use crate::told::journal::Level;
+use crate::told::directory::{Directory, Peer, PeerState};
+use crate::told::journal::{Journal, Level};
 use crate::told::names;
-use crate::turn::core::Core;
 
 /// Paths that have failed and whose return is to be told as such.
 const LOST_MAX: usize = 1_024;
 
-impl Core {
-    /// A node's name for people.
-    pub(crate) fn show(&self, node: NodeId) -> String {
-        names::show(node, self.directory.get(node).map_or("", |peer| peer.name.as_str()))
+/// What was said of peers, as far as what is said next depends on it.
+pub(crate) struct News {
+    /// The links for people, by index.
+    links: Vec<String>,
+    /// What is said to whoever may want to wait longer for silent peers.
+    patience_hint: Option<String>,
+    /// Identities that two nodes use, and what was said of it. As many as the firmware tells of.
+    claimed: HashMap<NodeId, String>,
+    /// Ways to peers that have failed.
+    lost_paths: HashSet<(NodeId, LinkIndex)>,
+}
+
+/// How things are when something happens.
+pub(crate) struct Scene<'a> {
+    pub(crate) now: Time,
+    pub(crate) firmware: Option<&'a Firmware>,
+    /// What was known of peers until now: it decides what is news.
+    pub(crate) directory: &'a Directory,
+    /// What is wrong with the links. Asked for when a peer is lost only: that is two system calls a link.
+    pub(crate) troubles: &'a mut dyn FnMut() -> String,
+}
+
+impl Scene<'_> {
+    /// This node's identity, unless it is closed.
+    fn own(&self) -> Option<NodeId> {
+        self.firmware.map(Firmware::node)
+    }
+}
+
+impl News {
+    /// Of a node with these links.
+    pub(crate) fn new(links: Vec<String>, patience_hint: Option<String>) -> Self {
+        Self { links, patience_hint, claimed: HashMap::new(), lost_paths: HashSet::new() }
     }
 
     /// A link's name for people.
-    pub(crate) fn show_link(&self, link: LinkIndex) -> String {
-        let link = self.links.get(usize::from(link.0)).map(|link| link.capabilities());
-        link.map_or_else(|| "no link".into(), |link| format!("{} on {}", link.kind, link.interface))
+    fn show_link(&self, link: LinkIndex) -> &str {
+        self.links.get(usize::from(link.0)).map_or("no link", String::as_str)
     }
 
     fn show_place(&self, (link, address): (LinkIndex, LinkAddress)) -> String {
         format!("{address} by {}", self.show_link(link))
     }
 
-    /// Says aloud what happened to a peer. Called before the directory learns of it: what was known until now decides what is news.
-    pub(crate) fn tell(&mut self, event: &NodeEvent) {
-        let Some((level, line)) = self.line_of(event) else { return };
+    /// Where nodes that are not known are looked for.
+    pub(crate) fn asked(&self) -> String {
+        format!("everyone by {}", self.links.join(", "))
+    }
+
+    /// What was said of an identity that two nodes claim.
+    pub(crate) fn claim_of(&self, node: NodeId) -> Option<&str> {
+        self.claimed.get(&node).map(String::as_str)
+    }
+
+    /// Says aloud what happened to a peer. Called before the directory learns of it.
+    pub(crate) fn tell(&mut self, event: &NodeEvent, scene: Scene<'_>, journal: &mut Journal) {
+        let Some((level, line)) = self.line_of(event, scene) else { return };
         if let NodeEvent::Claimed { node, .. } = event {
             self.claimed.insert(*node, line.clone());
         }
-        self.journal.say_often(level, &line);
+        journal.say_often(level, &line);
     }
 
-    fn line_of(&mut self, event: &NodeEvent) -> Option<(Level, String)> {
-        let own = self.firmware().map(Firmware::node);
+    fn line_of(&mut self, event: &NodeEvent, scene: Scene<'_>) -> Option<(Level, String)> {
+        let directory = scene.directory;
         Some(match event {
             NodeEvent::Found { node, link, address, name } => {
-                let before = self.directory.get(*node);
-                let (who, where_) = (names::show(*node, name), self.show_place((*link, *address)));
-                let same = |peer: &Peer| (peer.link, peer.address) == (*link, *address);
-                match before.map(|peer| peer.state) {
-                    Some(PeerState::Found) if before.is_some_and(same) => return None,
-                    Some(PeerState::Unreachable | PeerState::Ended) => {
-                        (Level::Warn, format!("peer {who} is back, at {where_}"))
-                    }
-                    _ => (Level::Info, format!("peer {who} is at {where_}")),
-                }
+                return self.line_of_found(*node, (*link, *address), name, directory);
             }
-            NodeEvent::Unreachable(node) => self.line_of_lost(*node),
+            NodeEvent::Unreachable(node) => self.line_of_lost(*node, scene),
             NodeEvent::Ended(node) => {
-                let who = self.show(*node);
-                let place = self.directory.get(*node).map(|peer| (peer.link, peer.address));
+                let who = directory.show(*node);
+                let place = directory.get(*node).map(|peer| (peer.link, peer.address));
                 let at = place
                     .map_or_else(String::new, |at| format!(", last at {}", self.show_place(at)));
                 let why = "its process has ended, as its host tells";
                 (Level::Lost, format!("peer {who} is lost: {why}{at}"))
             }
             NodeEvent::GaveUp(node) => {
-                let (who, trouble) = (self.show(*node), self.link_troubles());
+                let (who, trouble) = (directory.show(*node), (scene.troubles)());
                 let because = if trouble.is_empty() { "" } else { "; " };
                 let why = "it heard nothing of this node for too long";
                 (Level::Warn, format!("peer {who} gave this node up: {why}{because}{trouble}"))
             }
             NodeEvent::Restarted(node) => {
-                let who = self.show(*node);
+                let who = directory.show(*node);
                 let lost = "what was under way to it and from it is lost";
                 (Level::Warn, format!("peer {who} was restarted: {lost}"))
             }
             NodeEvent::Closed(node) => {
-                (Level::Info, format!("peer {} has closed its node", self.show(*node)))
+                (Level::Info, format!("peer {} has closed its node", directory.show(*node)))
             }
             NodeEvent::Claimed { node, known, other } => {
-                let (who, other) = (self.show(*node), self.show_place(*other));
+                let (who, other) = (directory.show(*node), self.show_place(*other));
                 let one = match known {
                     Some(known) => format!("at {}", self.show_place(*known)),
-                    None if own == Some(*node) => "this one".into(),
+                    None if scene.own() == Some(*node) => "this one".into(),
                     None => "elsewhere before".into(),
                 };
                 let line = format!(
@@ -89,57 +119,75 @@ impl Core {
                 );
                 (Level::Error, line)
             }
-            NodeEvent::PathLost { node, link } => {
-                if self.lost_paths.len() < LOST_MAX {
-                    self.lost_paths.insert((*node, *link));
-                }
-                let (who, link) = (self.show(*node), self.show_link(*link));
-                (
-                    Level::Warn,
-                    format!(
-                        "path to {who} by {link} failed: nothing that it carried was acknowledged; other paths carry its frames"
-                    ),
-                )
-            }
-            NodeEvent::PathFound { node, link } => {
-                let again = self.lost_paths.remove(&(*node, *link));
-                let (who, link) = (self.show(*node), self.show_link(*link));
-                match again {
-                    true => (Level::Warn, format!("path to {who} by {link} works again")),
-                    false => (Level::Info, format!("another path to {who}: by {link}")),
-                }
-            }
-            NodeEvent::LostBySize { node, link, passed_bytes, lost_bytes } => {
-                let (who, link) = (self.show(*node), self.show_link(*link));
-                (
-                    Level::Warn,
-                    format!(
-                        "frames of {lost_bytes} bytes do not reach {who} by {link}, of {passed_bytes} they do: none are longer there from \
-                         now on; something on the way has a smaller MTU than both ends"
-                    ),
-                )
-            }
             NodeEvent::LimitReached { limit, most } => (Level::Warn, limit_line(*limit, *most)),
-            NodeEvent::Limited { node, .. } if own == Some(*node) => return None,
-            NodeEvent::Limited { node, link, frame_bytes_max } => {
-                let (who, link) = (self.show(*node), self.show_link(*link));
-                (
-                    Level::Warn,
-                    format!(
-                        "peer {who} takes frames of at most {frame_bytes_max} bytes by {link} now"
-                    ),
-                )
+            NodeEvent::Limited { node, .. } if scene.own() == Some(*node) => return None,
+            NodeEvent::Limited { node, link, .. }
+            | NodeEvent::PathLost { node, link }
+            | NodeEvent::PathFound { node, link }
+            | NodeEvent::LostBySize { node, link, .. } => {
+                self.line_of_path(event, (*node, *link), directory)
             }
         })
     }
 
+    /// That a peer is somewhere, if that is news.
+    fn line_of_found(
+        &self,
+        node: NodeId,
+        at: (LinkIndex, LinkAddress),
+        name: &str,
+        directory: &Directory,
+    ) -> Option<(Level, String)> {
+        let before = directory.get(node);
+        let (who, where_) = (names::show(node, name), self.show_place(at));
+        let same = |peer: &Peer| (peer.link, peer.address) == at;
+        Some(match before.map(|peer| peer.state) {
+            Some(PeerState::Found) if before.is_some_and(same) => return None,
+            Some(PeerState::Unreachable | PeerState::Ended) => {
+                (Level::Warn, format!("peer {who} is back, at {where_}"))
+            }
+            _ => (Level::Info, format!("peer {who} is at {where_}")),
+        })
+    }
+
+    /// What happened to one of the paths to a peer, as `event` says.
+    fn line_of_path(
+        &mut self,
+        event: &NodeEvent,
+        path: (NodeId, LinkIndex),
+        directory: &Directory,
+    ) -> (Level, String) {
+        let again = match event {
+            NodeEvent::PathLost { .. } if self.lost_paths.len() < LOST_MAX => {
+                self.lost_paths.insert(path)
+            }
+            NodeEvent::PathFound { .. } => self.lost_paths.remove(&path),
+            _ => false,
+        };
+        let (who, link) = (directory.show(path.0), self.show_link(path.1));
+        let line = match event {
+            NodeEvent::PathLost { .. } => format!(
+                "path to {who} by {link} failed: nothing that it carried was acknowledged; other paths carry its frames"
+            ),
+            NodeEvent::PathFound { .. } if again => format!("path to {who} by {link} works again"),
+            NodeEvent::LostBySize { passed_bytes, lost_bytes, .. } => format!(
+                "frames of {lost_bytes} bytes do not reach {who} by {link}, of {passed_bytes} they do: none are longer there from \
+                 now on; something on the way has a smaller MTU than both ends"
+            ),
+            NodeEvent::Limited { frame_bytes_max, .. } => {
+                format!("peer {who} takes frames of at most {frame_bytes_max} bytes by {link} now")
+            }
+            _ => return (Level::Info, format!("another path to {who}: by {link}")),
+        };
+        (Level::Warn, line)
+    }
+
     /// The notice about a peer that was silent for too long, or was not found.
-    fn line_of_lost(&mut self, node: NodeId) -> (Level, String) {
-        let met = self.directory.get(node).map(|peer| (peer.link, peer.address));
-        let (who, trouble) = (self.show(node), self.link_troubles());
+    fn line_of_lost(&self, node: NodeId, scene: Scene<'_>) -> (Level, String) {
+        let Scene { now, firmware, directory, troubles } = scene;
+        let met = directory.get(node).map(|peer| (peer.link, peer.address));
+        let (who, trouble) = (directory.show(node), troubles());
         let because = if trouble.is_empty() { "" } else { "; " };
-        let now = self.now();
-        let firmware = self.firmware();
         let patience = firmware.map_or(Span(0), |firmware| firmware.profile().unreachable_after);
         let hint = self.patience_hint.as_deref();
         let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
@@ -161,14 +209,6 @@ impl Core {
                 (Level::Lost, format!("{line}{because}{trouble}{hint}"))
             }
         }
-    }
-
-    /// Where nodes that are not known are looked for.
-    pub(crate) fn asked(&self) -> String {
-        let links = self.links.iter().map(|link| link.capabilities());
-        let names: Vec<_> =
-            links.map(|link| format!("{} on {}", link.kind, link.interface)).collect();
-        format!("everyone by {}", names.join(", "))
     }
 }
 

@@ -3,7 +3,7 @@
 //! Whoever makes progress (a caller, the guardian, the progress thread) holds the lock around a [`Core`] and calls
 //! [`Core::turn`].
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use crate::flying::queues::{QueueKey, Queues};
 use crate::flying::sleepers::Sleepers;
 use crate::flying::slots::{Ended, Requests, SlotKey, State};
 use crate::links::attention::{self, Seldom};
-use crate::links::evidence::Evidence;
+use crate::links::evidence::{Evidence, Known};
 use crate::links::health::Health;
 use crate::links::incoming::{Incoming, Unseen};
 use crate::links::outgoing::Outgoing;
@@ -30,6 +30,7 @@ use crate::memory::process::ProcessMemory;
 use crate::told::directory::Directory;
 use crate::told::journal::Journal;
 use crate::told::losses::Losses;
+use crate::told::news::{News, Scene};
 
 /// Batches sent in one turn before links are looked at again: with the shortest parts of a train, 12 frames, more than one
 /// peer's window.
@@ -55,9 +56,6 @@ const POLL_BY_HAND: Span = Span::us(50);
 /// Node events kept for the application; older ones go first, as in the firmware.
 const EVENTS_MAX: usize = emp_firmware::limits::EVENTS_MAX;
 
-/// Hints kept for one node: more addresses than machines have.
-const HINTS_MAX: usize = 16;
-
 /// Everything that the lock of a node protects.
 pub(crate) struct Core {
     /// `None` once the node is closed. Declared first, so that it goes first: no buffer is freed under it.
@@ -76,8 +74,6 @@ pub(crate) struct Core {
     pub(crate) directory: Directory,
     pub(crate) sleepers: Sleepers,
     pub(crate) wait_times: WaitTimes,
-    /// Where nodes may be, as the application said.
-    pub(crate) hints: HashMap<NodeId, Vec<(LinkIndex, LinkAddress)>>,
     /// Something was posted or happened since the firmware was last asked what to do.
     pub(crate) dirty: bool,
     /// When the firmware's next timer is due. Asked anew only when something has happened: a thread that spins looks at
@@ -102,14 +98,10 @@ pub(crate) struct Core {
     pub(crate) evidence: Evidence,
     /// Where what happens is written down.
     pub(crate) journal: Journal,
-    /// What is said to whoever may want to wait longer for silent peers.
-    pub(crate) patience_hint: Option<String>,
+    /// What was said of peers.
+    pub(crate) news: News,
     /// What was lost and nobody was told of.
     pub(crate) losses: Losses,
-    /// Identities that two nodes use, and what was said of it. As many as the firmware tells of.
-    pub(crate) claimed: HashMap<NodeId, String>,
-    /// Ways to peers that have failed.
-    pub(crate) lost_paths: HashSet<(NodeId, LinkIndex)>,
     /// The counters of a closed node.
     last_counters: Counters,
 }
@@ -122,6 +114,7 @@ impl Core {
         memory: ProcessMemory,
         wait_mode: WaitMode,
         journal: Journal,
+        news: News,
     ) -> Self {
         let poll_by_hand = links.iter().any(|link| link.readiness().is_none());
         let kinds: Vec<_> = links.iter().map(|link| link.capabilities().clone()).collect();
@@ -139,7 +132,6 @@ impl Core {
             directory: Directory::default(),
             sleepers: Sleepers::default(),
             wait_times: WaitTimes::new(wait_mode),
-            hints: HashMap::new(),
             dirty: true,
             next_timer: Time::NEVER,
             timer_moved: true,
@@ -153,10 +145,8 @@ impl Core {
             health: Health::default(),
             evidence: Evidence::default(),
             journal,
-            patience_hint: None,
+            news,
             losses: Losses::default(),
-            claimed: HashMap::new(),
-            lost_paths: HashSet::new(),
             last_counters: Counters::default(),
         }
     }
@@ -276,6 +266,20 @@ impl Core {
         done
     }
 
+    /// How the links' interfaces are.
+    #[cold]
+    fn look_at_links(&mut self, now: Time) {
+        let Self { firmware: Some(firmware), links, health, journal, .. } = self else { return };
+        health.look(now, firmware, links, journal);
+        self.timer_moved = true;
+        self.dirty |= firmware.has_transmit(now);
+    }
+
+    /// What is wrong with the links, or was lately.
+    pub(crate) fn link_troubles(&mut self) -> String {
+        self.health.troubles(self.now(), &mut self.links)
+    }
+
     /// Timers of the firmware. True if one was due.
     #[inline]
     fn time_out(&mut self, now: Time) -> bool {
@@ -283,7 +287,8 @@ impl Core {
         if due && let Some(firmware) = &mut self.firmware {
             firmware.handle_timeout(now, &mut self.memory);
             if firmware.has_silent() || self.evidence.due() <= now {
-                self.look_for_ended(now);
+                self.evidence.look(now, firmware, &self.links, &self.directory);
+                (self.dirty, self.timer_moved) = (true, true);
             }
         }
         due
@@ -297,11 +302,6 @@ impl Core {
             self.next_timer = timer.unwrap_or(Time::NEVER).min(self.evidence.due());
         }
         self.next_timer
-    }
-
-    /// There may be something to do before the firmware has something.
-    pub(crate) fn timer_moved(&mut self) {
-        self.timer_moved = true;
     }
 
     /// The firmware, to be looked at.
@@ -425,9 +425,6 @@ impl Core {
         }
         while let Some(event) = self.firmware.as_mut().and_then(Firmware::poll_event) {
             self.tell(&event);
-            if let NodeEvent::Found { node, .. } = event {
-                self.meet_host(node);
-            }
             self.directory.note(&event);
             if self.events.len() == EVENTS_MAX {
                 self.events.pop_front();
@@ -435,6 +432,20 @@ impl Core {
             self.events.push_back(event);
             self.events_told.fetch_add(1, Ordering::Release);
             self.sleepers.event();
+        }
+    }
+
+    /// Says aloud what happened to a peer, before the directory learns of it.
+    fn tell(&mut self, event: &NodeEvent) {
+        let now = self.now();
+        let Self { firmware, directory, links, health, journal, news, evidence, .. } = self;
+        let firmware = firmware.as_ref();
+        let troubles = &mut || health.troubles(now, links);
+        news.tell(event, Scene { now, firmware, directory, troubles }, journal);
+        if let NodeEvent::Found { node, .. } = event
+            && let Some(firmware) = firmware
+        {
+            self.timer_moved |= evidence.meet(now, *node, Known { firmware, directory });
         }
     }
 
@@ -596,13 +607,7 @@ impl Core {
         if let Some(firmware) = self.firmware_mut() {
             firmware.hint(node, link, address);
         }
-        let known = self.hints.len();
-        if known < emp_firmware::limits::PEERS_MAX || self.hints.contains_key(&node) {
-            let places = self.hints.entry(node).or_default();
-            if places.len() < HINTS_MAX && !places.contains(&(link, address)) {
-                places.push((link, address));
-            }
-        }
+        self.directory.hint(node, link, address);
     }
 
     /// True once [`close`](Self::close) was called.

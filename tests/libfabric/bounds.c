@@ -186,34 +186,204 @@ static void many(void)
 	free(contexts);
 }
 
-/* Gets of a peer that answers: one more than may be outstanding waits for one of them. */
+/* Gets of a peer that nobody is: it has its part of those there may be, and gets of another go on beside it. */
 static void gets(void)
 {
-	enum { GETS = 65536 + 500, KEY = 5 };
+	enum { MOST = 65536, KEY = 5 };
 	struct options options = {.caps = FI_RMA | FI_MSG};
 	struct world world;
 	struct ends ends = {0};
 	struct fid_mr *region;
-	int refused = 0;
+	fi_addr_t nobody;
+	int taken = 0;
+	ssize_t result = 0;
 
 	world_open(&world, &options);
 	EQUAL(fi_mr_reg(world.b.domain, from, 64, FI_REMOTE_READ, 0, KEY, 0, &region, NULL), 0);
-	for (int i = 0; i < GETS && !checks_failed; i++) {
-		ssize_t posted = fi_read(world.a.ep, place, 8, NULL, world.a.peer, 0, fi_mr_key(region), NULL);
-
-		refused += posted == -FI_EAGAIN;
-		if (posted)
-			EQUAL(POST(&world, &world.a, &ends, fi_read(world.a.ep, place, 8, NULL, world.a.peer, 0,
-								     fi_mr_key(region), NULL)), 0);
-	}
-	look_until(&world, &world.a, &ends, GETS);
-	EQUAL(ends.good, GETS);
+	EQUAL(fi_av_insertsvc(world.a.av, "127.0.0.9", "9999", &nobody, 0, NULL), 1);
+#define GET(peer) fi_read(world.a.ep, place, 8, NULL, peer, 0, fi_mr_key(region), NULL)
+	while (taken <= MOST && !(result = GET(nobody)))
+		taken++;
+	EQUAL(result, -FI_EAGAIN);
+	CHECK(taken >= MOST / 10);
+	for (int i = 0; i < MOST / 4 && !checks_failed; i++)
+		EQUAL(POST(&world, &world.a, &ends, GET(world.a.peer)), 0);
+	look_until(&world, &world.a, &ends, MOST / 4);
+	EQUAL(ends.good, MOST / 4);
 	EQUAL(fi_close(&region->fid), 0);
 	world_close(&world);
 }
 
+/* Injects to a peer that waits for none of them: when the node's room for copies is used up they are kept by the provider, and all arrive. */
+static void injects(void)
+{
+	enum { EACH = 1024, MOST = 40000 };
+	struct world world;
+	struct ends ends = {0}, there = {0};
+	int sent = 0;
+
+	world_open(&world, NULL);
+	for (; sent < MOST && !checks_failed; sent++)
+		EQUAL(POST(&world, &world.a, &ends, fi_tinject(world.a.ep, from, EACH, world.a.peer, 1)), 0);
+	for (int i = 0; i < sent && !checks_failed; i++)
+		EQUAL(POST(&world, &world.b, &there, fi_trecv(world.b.ep, place, EACH, NULL, FI_ADDR_UNSPEC, 1, 0, NULL)), 0);
+	look_until(&world, &world.b, &there, sent);
+	EQUAL(there.good, sent);
+	world_close(&world);
+}
+
+/* Endpoints of a domain. */
+static void endpoints(void)
+{
+	enum { ENDPOINTS = 300 };
+	static struct fid_ep *eps[ENDPOINTS];
+	struct world world;
+	int opened = 0, result = 0;
+
+	world_open(&world, NULL);
+	while (opened < ENDPOINTS && !(result = fi_endpoint(world.a.domain, world.info, eps + opened, NULL)))
+		opened++;
+	EQUAL(result, -FI_ENOSPC);
+	/* With the one that is open already. */
+	EQUAL(opened + 1, world.info->domain_attr->ep_cnt);
+	EQUAL(fi_endpoint(world.a.domain, world.info, eps + opened, NULL), -FI_ENOSPC);
+	EQUAL(fi_close(&eps[3]->fid), 0);
+	EQUAL(fi_endpoint(world.a.domain, world.info, eps + 3, NULL), 0);
+	for (int i = 0; i < opened; i++)
+		EQUAL(fi_close(&eps[i]->fid), 0);
+	world_close(&world);
+}
+
+/* Regions of a domain, which others may read. */
+static void regions(void)
+{
+	enum { REGIONS = 70000 };
+	struct fid_mr **all = calloc(REGIONS, sizeof *all);
+	struct options options = {.caps = FI_RMA | FI_MSG};
+	struct world world;
+	int opened = 0, result = 0;
+
+	world_open(&world, &options);
+#define REGISTER(at) fi_mr_reg(world.b.domain, from, 64, FI_REMOTE_READ, 0, at, 0, all + (at), NULL)
+	while (opened < REGIONS && !(result = REGISTER(opened)))
+		opened++;
+	EQUAL(result, -FI_ENOSPC);
+	CHECK(opened >= 65536);
+	EQUAL(REGISTER(opened), -FI_ENOSPC);
+	EQUAL(fi_close(&all[3]->fid), 0);
+	EQUAL(REGISTER(3), 0);
+	EQUAL(fi_read(world.a.ep, place, 8, NULL, world.a.peer, 0, fi_mr_key(all[3]), NULL), 0);
+	struct ends ends = {0};
+	look_until(&world, &world.a, &ends, 1);
+	EQUAL(ends.good, 1);
+	for (int i = 0; i < opened; i++)
+		EQUAL(fi_close(&all[i]->fid), 0);
+	free(all);
+	world_close(&world);
+}
+
+/* Puts that tell their target, which does not look: it has room for so many, and what is beyond waits until it does. */
+static void notifications(void)
+{
+	enum { NOTICES = 16384, PUTS = NOTICES + 300, KEY = 6 };
+	struct options options = {.caps = FI_RMA | FI_MSG};
+	struct fi_cq_tagged_entry entry;
+	struct world world;
+	struct fid_mr *region;
+	struct ends there = {0};
+	int posted = 0, ended = 0;
+	double end = now() + PATIENCE;
+
+	world_open(&world, &options);
+	EQUAL(fi_mr_reg(world.b.domain, place, 64, FI_REMOTE_WRITE, 0, KEY, 0, &region, NULL), 0);
+	while (ended < NOTICES && now() < end) {
+		if (posted < PUTS)
+			posted += !fi_writedata(world.a.ep, from, 8, NULL, 7, world.a.peer, 0, fi_mr_key(region), NULL);
+		ended += fi_cq_read(world.a.cq, &entry, 1) == 1;
+	}
+	for (end = now() + 0.3; now() < end;)
+		ended += fi_cq_read(world.a.cq, &entry, 1) == 1;
+	/* Those that were told of, and no more. */
+	EQUAL(ended, NOTICES);
+	for (; posted < PUTS; posted++)
+		EQUAL(fi_writedata(world.a.ep, from, 8, NULL, 7, world.a.peer, 0, fi_mr_key(region), NULL), 0);
+	look_until(&world, &world.b, &there, PUTS);
+	EQUAL(there.good, PUTS);
+	for (end = now() + PATIENCE; ended < PUTS && now() < end;)
+		ended += fi_cq_read(world.a.cq, &entry, 1) == 1;
+	EQUAL(ended, PUTS);
+	EQUAL(fi_close(&region->fid), 0);
+	world_close(&world);
+}
+
+/* Messages for an endpoint that is not enabled yet: so many are kept, and the rest comes when it is. */
+static void without_endpoint(void)
+{
+	enum { KEPT = 4096, SENT = KEPT + 300 };
+	struct world world;
+	struct ends ends = {0}, there = {0};
+	struct fi_cq_tagged_entry entry;
+	char name[128];
+	size_t bytes = sizeof name;
+	struct fid_ep *late;
+	fi_addr_t to;
+	double end;
+
+	world_open(&world, NULL);
+	EQUAL(fi_endpoint(world.b.domain, world.info, &late, NULL), 0);
+	EQUAL(fi_getname(&late->fid, name, &bytes), 0);
+	EQUAL(fi_av_insert(world.a.av, name, 1, &to, 0, NULL), 1);
+	for (int i = 0; i < SENT; i++)
+		EQUAL(POST(&world, &world.a, &ends, fi_tsend(world.a.ep, from, 8, NULL, to, i, NULL)), 0);
+	for (end = now() + 0.3; now() < end;)
+		look(&world, &world.a, &ends);
+	EQUAL(fi_ep_bind(late, &world.b.av->fid, 0), 0);
+	EQUAL(fi_ep_bind(late, &world.b.cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	EQUAL(fi_enable(late), 0);
+	for (int i = 0; i < SENT; i++)
+		EQUAL(POST(&world, &world.b, &there, fi_trecv(late, place, 8, NULL, FI_ADDR_UNSPEC, i, 0, NULL)), 0);
+	for (end = now() + PATIENCE; there.good < SENT && now() < end;) {
+		there.good += fi_cq_read(world.b.cq, &entry, 1) == 1;
+		look(&world, &world.a, &ends);
+	}
+	EQUAL(there.good, SENT);
+	look_until(&world, &world.a, &ends, SENT);
+	EQUAL(ends.good, SENT);
+	EQUAL(fi_close(&late->fid), 0);
+	world_close(&world);
+}
+
+/* Sends to nodes that nobody has met, and nobody is: however many, each ends. */
+static void searches(void)
+{
+	enum { NODES = 5000 };
+	static fi_addr_t peers[NODES];
+	struct world world;
+	struct ends ends = {0};
+
+	number("FI_EMP_TIMEOUT", SOON);
+	world_open(&world, NULL);
+	EQUAL(fi_av_insertsym(world.a.av, "127.0.0.9", 1, "10000", NODES, peers, 0, NULL), NODES);
+	for (int i = 0; i < NODES && !checks_failed; i++)
+		EQUAL(POST(&world, &world.a, &ends, fi_tsend(world.a.ep, from, 8, NULL, peers[i], 1, NULL)), 0);
+	look_until(&world, &world.a, &ends, NODES);
+	EQUAL(ends.good + ends.failed, NODES);
+	/* And who is there is spoken to. */
+	EQUAL(fi_tsend(world.a.ep, from, 8, NULL, world.a.peer, 3, NULL), 0);
+	look_until(&world, &world.a, &ends, NODES + 1);
+	EQUAL(ends.good + ends.failed, NODES + 1);
+	world_close(&world);
+	unsetenv("FI_EMP_TIMEOUT");
+}
+
 void test_bounds(void)
 {
+	injects();
+	endpoints();
+	regions();
+	notifications();
+	without_endpoint();
+	searches();
 	receives();
 	sends();
 	unexpected();

@@ -375,6 +375,8 @@ pub enum PostError {
     TooLong,
     /// The endpoint is not open on this node.
     NoEndpoint,
+    /// Too many endpoints are open already.
+    TooManyEndpoints,
     /// The claimed message is gone (its sender was lost), or was never claimed.
     NoClaim,
     /// The destination is [`NodeId::ANY`].

@@ -4,9 +4,14 @@ use alloc::string::String;
 
 use emp_wire::{LinkAddress, NodeId};
 
+use crate::limits::{
+    DISCOVERIES_MAX, ENDPOINTS_MAX, GETS_MAX, NOTIFICATIONS_MAX, PEERS_MAX, REGIONS_MAX,
+    SEND_POOL_BYTES, WITHOUT_ENDPOINT_MAX,
+};
 use crate::link::LinkIndex;
+use crate::profile::Profile;
 
-/// A bound that users meet, and may set.
+/// A bound of a node that its users meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Sends, puts and atomics that are outstanding ([`Profile::operations_max`](crate::Profile::operations_max)).
@@ -15,6 +20,82 @@ pub enum Limit {
     Receives,
     /// Messages that arrive or wait unexpected ([`Profile::incoming_max`](crate::Profile::incoming_max)).
     Unexpected,
+    /// Gets and fetching atomics that are outstanding, of all peers or of one that has its part of them.
+    Gets,
+    /// Bytes of buffered sends and of operands of atomics, likewise.
+    Buffered,
+    /// Notifications of puts that the host has not taken.
+    Notifications,
+    /// Messages that wait for an endpoint which is not open.
+    WithoutEndpoint,
+    /// Endpoints that are open.
+    Endpoints,
+    /// Regions that are exported.
+    Regions,
+    /// Peers that are known.
+    Peers,
+    /// Nodes that are looked for.
+    Searches,
+}
+
+impl Limit {
+    /// How many there may be on a node of this profile.
+    const fn most(self, profile: &Profile) -> usize {
+        match self {
+            Self::Sends | Self::Receives => profile.operations_max,
+            Self::Unexpected => profile.incoming_max,
+            Self::Gets => GETS_MAX,
+            Self::Buffered => SEND_POOL_BYTES,
+            Self::Notifications => NOTIFICATIONS_MAX,
+            Self::WithoutEndpoint => WITHOUT_ENDPOINT_MAX,
+            Self::Endpoints => ENDPOINTS_MAX,
+            Self::Regions => REGIONS_MAX,
+            Self::Peers => PEERS_MAX,
+            Self::Searches => DISCOVERIES_MAX,
+        }
+    }
+
+    const ALL: [Self; 11] = [
+        Self::Sends,
+        Self::Receives,
+        Self::Unexpected,
+        Self::Gets,
+        Self::Buffered,
+        Self::Notifications,
+        Self::WithoutEndpoint,
+        Self::Endpoints,
+        Self::Regions,
+        Self::Peers,
+        Self::Searches,
+    ];
+}
+
+/// Bounds that were reached, each of which the host is told of once. Bits by [`Limit`].
+#[derive(Default)]
+pub(crate) struct Reached {
+    noted: u16,
+    told: u16,
+}
+
+impl Reached {
+    /// There is as much as may be.
+    #[cold]
+    pub(crate) fn note(&mut self, limit: Limit) {
+        self.noted |= 1 << limit as u16;
+    }
+
+    /// What the host is to be told of, now.
+    #[cold]
+    pub(crate) fn news(&mut self, profile: &Profile) -> impl Iterator<Item = NodeEvent> + use<> {
+        let news = self.noted & !self.told;
+        self.told |= news;
+        let most = Limit::ALL.map(|limit| (limit, limit.most(profile)));
+        most.into_iter().filter(move |(limit, _)| news >> *limit as u16 & 1 != 0).map(event)
+    }
+}
+
+const fn event((limit, most): (Limit, usize)) -> NodeEvent {
+    NodeEvent::LimitReached { limit, most }
 }
 
 /// Something that happened to a peer.

@@ -68,7 +68,6 @@ pub(crate) struct Pressure {
     since: Option<Time>,
     /// What was removed last then.
     removed: (u32, u32),
-    told: bool,
 }
 
 impl Pressure {
@@ -83,11 +82,6 @@ impl Pressure {
                 false
             }
         }
-    }
-
-    /// True once, after the table was full for the first time.
-    pub(crate) fn is_news(&mut self) -> bool {
-        self.since.is_some() && !core::mem::replace(&mut self.told, true)
     }
 
     /// Nobody could make room for so long.

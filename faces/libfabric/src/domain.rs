@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use emp_face::log;
@@ -44,6 +45,8 @@ pub struct DomainInner {
     /// Numbers of endpoints that are free, the longest unused first: what is still under way to a closed one finds
     /// nobody for as long as possible.
     free_endpoints: Mutex<VecDeque<u16>>,
+    /// That there is none was said.
+    said_full: AtomicBool,
 }
 
 /// Where a domain's first endpoint listens, if that was said when it was opened.
@@ -241,6 +244,7 @@ impl DomainInner {
             spins: settings.wait == WaitMode::Spin,
             exporter: OnceLock::new(),
             free_endpoints: Mutex::new((0..ENDPOINTS_MAX).collect()),
+            said_full: AtomicBool::new(false),
         })
     }
 
@@ -285,7 +289,14 @@ impl DomainInner {
         let listens = free.iter().position(|number| *number == SERVICE_ENDPOINT && fits(*number));
         let service = listens.filter(|_| matches!(self.service, Service::Listens(_)));
         let place = service.or_else(|| free.iter().position(|number| fits(*number)));
-        place.and_then(|place| free.remove(place)).ok_or(-libc::ENOSPC)
+        place.and_then(|place| free.remove(place)).ok_or_else(|| {
+            if !self.said_full.swap(true, Ordering::Relaxed) {
+                log::warn(&format!(
+                    "{ENDPOINTS_MAX} endpoints are open, which is as many as a domain may have: close some, or open another domain"
+                ));
+            }
+            -libc::ENOSPC
+        })
     }
 
     /// Gives the number of a closed endpoint back.

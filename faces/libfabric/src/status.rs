@@ -67,7 +67,7 @@ pub fn refusal(error: PostError) -> isize {
         PostError::NoEndpoint | PostError::Closing => error::OPBADSTATE,
         PostError::NoDestination => libc::EINVAL,
         PostError::KeyTaken => error::NOKEY,
-        PostError::TooManyRegions => libc::ENOSPC,
+        PostError::TooManyRegions | PostError::TooManyEndpoints => libc::ENOSPC,
         PostError::Unsupported => libc::EOPNOTSUPP,
     };
     -(number as isize)

@@ -105,15 +105,20 @@ fn counters_are_in_the_log() {
 /// A bound that is reached is said once, with what to set, whatever is tried after it (`bounds.c`).
 #[test]
 fn bounds_that_are_reached_are_said_once() {
-    let log = [("FI_LOG_LEVEL", "warn"), ("FI_LOG_PROV", "emp")];
+    let log = [("FI_LOG_LEVEL", "info"), ("FI_LOG_PROV", "emp")];
     let Some(errors) = run("bounds", &["bounds"], &log, " 0 failed") else { return };
-    for (what, setting) in [
+    for (what, advice) in [
         ("256 receives are outstanding", "FI_EMP_OPERATIONS"),
         ("256 sends are outstanding", "FI_EMP_OPERATIONS"),
         ("fill this node, which holds 256", "FI_EMP_UNEXPECTED"),
+        ("16384 notifications of puts wait", "until it looks"),
+        ("4096 messages wait for endpoints that are not open", "until they are"),
+        ("256 endpoints are open", "close some"),
+        ("65536 regions of memory are exported", "remove some"),
+        ("as many gets and fetching atomics are outstanding", "as these end"),
     ] {
         let said: Vec<_> = errors.lines().filter(|line| line.contains(what)).collect();
-        assert!(matches!(&said[..], [one] if one.contains(setting)), "{what}: {said:?}");
+        assert!(matches!(&said[..], [one] if one.contains(advice)), "{what}: {said:?}");
     }
 }
 

@@ -35,7 +35,7 @@ use crate::descriptor::{
 use crate::engine::assembly::Assembly;
 use crate::engine::carrier::Carriers;
 use crate::engine::ended::Silent;
-use crate::event::NodeEvent;
+use crate::event::{Limit, NodeEvent};
 use crate::limits::{EVENTS_MAX, PATHS_MAX, push_bounded};
 use crate::link::LinkIndex;
 use crate::link::LinkInfo;
@@ -174,7 +174,8 @@ impl Firmware {
 
     /// Opens an endpoint, so that messages for it are taken. Opening an open one changes nothing.
     pub fn open_endpoint(&mut self, endpoint: u16) -> Result<(), PostError> {
-        self.receive.open_endpoint(endpoint)
+        let opened = self.receive.open_endpoint(endpoint);
+        self.aloud(opened)
     }
 
     /// Too many operations have ended that the host has not asked for.
@@ -209,13 +210,8 @@ impl Firmware {
         }
         let directed = receive.selector.from != NodeId::ANY;
         self.receive.set_time(now);
-        let op = match self.receive.post(receive, least_free, memory) {
-            Ok(op) => op,
-            Err(error) => {
-                self.tell_limits();
-                return Err(error);
-            }
-        };
+        let op = self.receive.post(receive, least_free, memory);
+        let op = self.aloud(op)?;
         if directed {
             self.watch(now);
         }
@@ -471,7 +467,12 @@ impl Firmware {
     /// Adds a peer to the table and to both sides. The node itself is found at once.
     pub(crate) fn add_peer(&mut self, now: Time, node: NodeId) -> Option<u32> {
         let Some(peer) = self.peers.add(node) else {
-            return self.add_in_place_of_departed(now, node);
+            let peer = self.add_in_place_of_departed(now, node);
+            if peer.is_none() {
+                self.receive.reached.note(Limit::Peers);
+                self.tell_limits();
+            }
+            return peer;
         };
         let is_self = node == self.peers.own;
         self.send.add_peer(is_self);

@@ -8,6 +8,7 @@ use emp_wire::{Atomic, Epoch, HEADER_BYTES, NodeId};
 
 use crate::descriptor::{CompletionMode, OpId, PostError, Posted, SendDescriptor};
 use crate::engine::Firmware;
+use crate::event::Limit;
 use crate::memory::{HostMemory, Segment};
 use crate::onesided::{AtomicDescriptor, GetDescriptor, PutDescriptor, RegionId, Rights};
 use crate::pool::Chain;
@@ -102,10 +103,7 @@ impl Firmware {
             Err(error) => return self.send.refuse(chain, error),
         };
         let posted = self.send.post(now, peer, send, (work, chain), memory);
-        if posted.is_err() {
-            self.tell_limits();
-        }
-        Ok(Posted { op: posted?, over: None })
+        Ok(Posted { op: self.aloud(posted)?, over: None })
     }
 
     /// The peer of a message that may leave within its post as far as the node is concerned.
@@ -150,6 +148,8 @@ impl Firmware {
             None => self.add_peer(now, to).ok_or(PostError::TooManyPeers)?,
         };
         if !self.send.is_found(peer) && !self.routes.searches.begin(now, peer) {
+            self.receive.reached.note(Limit::Searches);
+            self.tell_limits();
             return Err(PostError::Busy);
         }
         // What waits for this post leaves right before it, in one link frame with it if that is short.
@@ -173,7 +173,11 @@ impl Firmware {
         if self.closing.is_some() {
             return Err(PostError::Closing);
         }
-        self.receive.regions.export(key, memory, rights, endpoint)
+        let exported = self.receive.regions.export(key, memory, rights, endpoint);
+        if exported == Err(PostError::TooManyRegions) {
+            self.receive.reached.note(Limit::Regions);
+        }
+        self.aloud(exported)
     }
 
     /// Has offsets in a region count from `base` instead of 0, as for a face whose peers name places by the addresses that
@@ -230,7 +234,8 @@ impl Firmware {
         let known = self.peers[peer].remote_epoch != Epoch::UNKNOWN;
         let fragment = known.then(|| self.fragment_bytes(peer, get.segments.bytes()));
         self.receive.set_time(now);
-        let op = self.receive.post_get(peer, get, fragment)?;
+        let op = self.receive.post_get(peer, get, fragment);
+        let op = self.aloud(op)?;
         self.watch(now);
         self.relay(now);
         Ok(op)
@@ -271,15 +276,16 @@ impl Firmware {
         let fetch = match atomic.fetch_into.clone() {
             Some(into) => {
                 let peer = self.destination(last, atomic.target.to, atomic.endpoint)?;
-                Some(self.receive.expect_values(peer, &atomic, into)?)
+                let expected = self.receive.expect_values(peer, &atomic, into);
+                Some(self.aloud(expected)?)
             }
             None => None,
         };
         let (send, work) = atomic.describe(fetch.map(|(_, name)| name));
         let peer = self.peers.peek(atomic.target.to);
+        let gathered = self.send.gather(peer, &atomic, memory);
         let posted = self
-            .send
-            .gather(peer, &atomic, memory)
+            .aloud(gathered)
             .and_then(|chain| self.post(last, send, (work, Some(chain)), memory, exit, depart));
         let Some((op, _)) = fetch else { return posted };
         match posted {

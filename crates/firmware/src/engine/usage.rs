@@ -6,13 +6,12 @@ use emp_wire::Sequence;
 
 use crate::counters::Holding;
 use crate::cross::FirstNumbers;
+use crate::descriptor::PostError;
 use crate::engine::Firmware;
-use crate::event::{Limit, NodeEvent};
 use crate::limits::{
     ASSEMBLIES_MAX, DISCOVERIES_MAX, EVENTS_MAX, FORMER_MAX, FURTHER_PATHS_MAX, LONG_QUESTIONS_MAX,
     NAMES_MAX, PEERS_MAX, QUESTIONS_MAX, REPLIES_MAX, SEEKS_MAX, SIZE_SEARCHES_MAX,
 };
-use crate::profile::Profile;
 
 impl Firmware {
     /// Everything that a node may hold, how much of it there is, and how much there may be. Looks through all peers.
@@ -43,15 +42,19 @@ impl Firmware {
     /// Tells the host of bounds that were reached for the first time.
     #[cold]
     pub(crate) fn tell_limits(&mut self) {
-        let Profile { operations_max, incoming_max, .. } = self.profile;
-        let reached = [
-            (self.send.posting.is_news(), Limit::Sends, operations_max),
-            (self.receive.posting.is_news(), Limit::Receives, operations_max),
-            (self.receive.arriving.is_news(), Limit::Unexpected, incoming_max),
-        ];
-        for (_, limit, most) in reached.into_iter().filter(|(news, ..)| *news) {
-            self.push_event(NodeEvent::LimitReached { limit, most });
+        let of_sends = self.send.reached.news(&self.profile);
+        for event in of_sends.chain(self.receive.reached.news(&self.profile)) {
+            self.push_event(event);
         }
+    }
+
+    /// An error that is a bound's tells the host of it.
+    #[inline]
+    pub(crate) fn aloud<T>(&mut self, posted: Result<T, PostError>) -> Result<T, PostError> {
+        if posted.is_err() {
+            self.tell_limits();
+        }
+        posted
     }
 
     /// For tests: streams begin with these numbers instead of 0, so that a test need not send 2³² frames to see them wrap. All

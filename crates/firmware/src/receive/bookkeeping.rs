@@ -13,6 +13,7 @@ use super::sequence::Arrival;
 use super::{Incoming, NotTaken, Place, ReceiveSide, Wants};
 use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
+use crate::event::Limit;
 use crate::limits::NOT_READY_MAX;
 use crate::memory::HostMemory;
 use crate::path::PathId;
@@ -404,6 +405,7 @@ impl ReceiveSide {
     /// has a place, its sender is told that there will be none (`READY-5`): the one that is waited for may be behind it.
     #[cold]
     fn refuse_unexpected(&mut self, now: Time, open: usize) -> Outcome {
+        self.reached.note(Limit::Unexpected);
         let patience = self.profile.unreachable_after;
         let stuck = self.arriving.is_stuck(now, self.incoming.last_removed(), patience);
         let awaited = self.endpoints[open].as_ref().is_some_and(|open| open.posted_count > 0);

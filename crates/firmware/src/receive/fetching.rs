@@ -7,6 +7,7 @@ use super::pulling::{Puller, Pulling};
 use crate::counters::Counter;
 use crate::cross::{Control, GetBlock, ToSend};
 use crate::descriptor::{Completion, INDEX_BITS, OpId, OpKind, PostError, Status};
+use crate::event::Limit;
 use crate::limits::{GETS_MAX, POOL_SHARE_PARTS};
 use crate::memory::{HostMemory, SegmentList};
 use crate::onesided::{AtomicDescriptor, GetDescriptor, RemoteRegion};
@@ -80,6 +81,7 @@ impl ReceiveSide {
         // One that does not answer leaves room for what is fetched from others.
         let free = GETS_MAX - self.fetches.len();
         if self.fetches_of.count(peer) >= free / POOL_SHARE_PARTS as usize {
+            self.reached.note(Limit::Gets);
             return Err(PostError::Busy);
         }
         let (index, generation) = self.fetches.insert(fetch).ok_or(PostError::Busy)?;

@@ -8,6 +8,7 @@ use crate::cross::{Cross, ToSend};
 use crate::descriptor::{
     ClaimId, Completion, OpId, OpKind, PostError, ProbeInfo, ReceiveDescriptor, Selector, Status,
 };
+use crate::event::Limit;
 use crate::limits::ENDPOINTS_MAX;
 use crate::memory::HostMemory;
 use crate::time::Span;
@@ -30,7 +31,8 @@ impl ReceiveSide {
             return Ok(());
         }
         if self.open >= ENDPOINTS_MAX {
-            return Err(PostError::Busy);
+            self.reached.note(Limit::Endpoints);
+            return Err(PostError::TooManyEndpoints);
         }
         let index = match self.endpoints.iter().position(Option::is_none) {
             Some(index) => index,
@@ -195,6 +197,7 @@ impl ReceiveSide {
     /// There are as many receives as may be: one more is posted when one of them has ended, unless none does.
     #[cold]
     fn refuse_post(&mut self) -> PostError {
+        self.reached.note(Limit::Receives);
         let (now, patience) = (self.credit.now(), self.profile.unreachable_after);
         let stuck = self.posting.is_stuck(now, self.posted.last_removed(), patience);
         if stuck { PostError::Exhausted } else { PostError::Busy }

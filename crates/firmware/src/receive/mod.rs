@@ -38,6 +38,7 @@ use hashbrown::HashMap;
 use crate::counters::Counters;
 use crate::cross::{Control, FirstNumbers, ToSend};
 use crate::descriptor::{Completion, Selector};
+use crate::event::Reached;
 use crate::limits::{GETS_MAX, POOL_BYTES, Pressure};
 use crate::memory::SegmentList;
 use crate::path::PathId;
@@ -230,7 +231,7 @@ pub(crate) struct ReceiveSide {
     /// Those that wait for messages, in the lists of endpoints.
     posted_links: Links,
     /// There is no room for more, or there was none.
-    pub(crate) posting: Pressure,
+    posting: Pressure,
     /// Receives posted so far, and which of them wait for a node by name.
     posts: u64,
     directed: directed::Directed,
@@ -239,7 +240,8 @@ pub(crate) struct ReceiveSide {
     pub(crate) unread: usize,
     incoming: Slots<Incoming>,
     /// There is no room for more, or there was none.
-    pub(crate) arriving: Pressure,
+    arriving: Pressure,
+    pub(crate) reached: Reached,
     incoming_of: ByPeer,
     pub(crate) pool: Pool,
     pulls: pulls::Pulls,
@@ -303,6 +305,7 @@ impl ReceiveSide {
             unread: 0,
             incoming: Slots::new(messages),
             arriving: Pressure::default(),
+            reached: Reached::default(),
             incoming_of: ByPeer::default(),
             pool,
             pulls: pulls::Pulls::default(),

@@ -10,6 +10,7 @@ use super::{Incoming, Place, ReceiveSide, Wants};
 use crate::counters::Counter;
 use crate::cross::{Cross, ToSend};
 use crate::descriptor::{Completion, OpId, OpKind, Status};
+use crate::event::Limit;
 use crate::limits::NOTIFICATIONS_MAX;
 use crate::memory::{HostMemory, MemoryFault};
 use crate::onesided::Rights;
@@ -156,6 +157,9 @@ impl ReceiveSide {
                 if incoming.immediate.is_some() {
                     incoming.notifies = self.notifications < most;
                     self.notifications += usize::from(incoming.notifies);
+                    if !incoming.notifies && !early {
+                        self.reached.note(Limit::Notifications);
+                    }
                 }
                 incoming.notifies || incoming.immediate.is_none()
             }

@@ -7,6 +7,7 @@ use emp_wire::NotReadyCause;
 use super::bookkeeping::Outcome;
 use super::{Incoming, Place, ReceiveSide};
 use crate::counters::Counter;
+use crate::event::Limit;
 use crate::limits::{INCOMING_FEW, POOL_SLOT_BYTES, WITHOUT_ENDPOINT_MAX};
 use crate::pair::milliseconds;
 use crate::time::Time;
@@ -86,6 +87,7 @@ impl ReceiveSide {
     /// A message for an endpoint that is not open waits for that, for a while (`READY-3`).
     pub(super) fn keep_without_endpoint(&mut self, now: Time, mut incoming: Incoming) -> Outcome {
         if self.without_endpoint_count >= WITHOUT_ENDPOINT_MAX {
+            self.reached.note(Limit::WithoutEndpoint);
             return Outcome::Refused;
         }
         incoming.without_endpoint_ms = Some(milliseconds(now));

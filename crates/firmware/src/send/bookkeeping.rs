@@ -14,6 +14,7 @@ use crate::counters::Counter;
 use crate::cross::Control;
 use crate::descriptor::{CompletionMode, OpId, OpKind, PostError, Posted, SendDescriptor, Status};
 use crate::encode::EncodeError;
+use crate::event::Limit;
 use crate::limits::{BLOCKS_QUEUED_MAX, NAME_INDEX_BITS, OPERATIONS_MAX};
 use crate::memory::HostMemory;
 use crate::path::{PathId, Paths};
@@ -45,6 +46,7 @@ impl SendSide {
         memory: &impl HostMemory,
     ) -> Result<OpId, PostError> {
         if self.messages.is_full() {
+            self.reached.note(Limit::Sends);
             let removed = self.messages.last_removed();
             let stuck = self.posting.is_stuck(now, removed, self.profile.unreachable_after);
             return self.refuse(chain, if stuck { PostError::Exhausted } else { PostError::Busy });
@@ -204,7 +206,7 @@ impl SendSide {
         let must = send.completion == CompletionMode::Buffered;
         match self.copy(Some(peer), &[&send.segments], memory) {
             Err(PostError::PoolFull) if !must => Ok(None),
-            copied => copied.map(Some),
+            copied => self.said_if_full(copied).map(Some),
         }
     }
 

@@ -36,6 +36,7 @@ use crate::counters::Counters;
 use crate::cross::FirstNumbers;
 use crate::cross::{Control, RouteNews};
 use crate::descriptor::{Completion, OpId, OpKind, SendDescriptor, Status};
+use crate::event::Reached;
 use crate::limits::{Pressure, SEND_POOL_BYTES, SPARE_MAX};
 use crate::path::rtt::Rtt;
 use crate::pool::{Chain, Pool};
@@ -177,7 +178,8 @@ pub(crate) struct SendSide {
     peers: PerPeer<SendPeer>,
     messages: Slots<SendMessage>,
     /// There is no room for more, or there was none.
-    pub(crate) posting: Pressure,
+    posting: Pressure,
+    pub(crate) reached: Reached,
     /// Those that wait for a `done`, in the lists of their peers.
     awaiting: Links,
     /// Control frames that wait to leave, of all peers.
@@ -224,6 +226,7 @@ impl SendSide {
             summing,
             messages: Slots::new(profile.operations_max),
             posting: Pressure::default(),
+            reached: Reached::default(),
             awaiting: Links::default(),
             controls: 0,
             profile,

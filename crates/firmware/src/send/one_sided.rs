@@ -9,6 +9,7 @@ use super::{SendSide, Work};
 use crate::counters::Counter;
 use crate::cross::{Control, RegionBlock, RouteNews};
 use crate::descriptor::{CompletionMode, PostError, SendDescriptor, Status};
+use crate::event::Limit;
 use crate::limits::BLOCKS_QUEUED_MAX;
 use crate::memory::{HostMemory, SegmentList};
 use crate::onesided::{AtomicDescriptor, PutDescriptor, RemoteRegion};
@@ -58,7 +59,16 @@ impl SendSide {
     ) -> Result<Chain, PostError> {
         let operands = atomic.operation.has_operands().then_some(&atomic.operands);
         let lists: ArrayVec<_, 2> = operands.into_iter().chain(&atomic.compare).collect();
-        self.copy(peer, &lists, memory)
+        let copied = self.copy(peer, &lists, memory);
+        self.said_if_full(copied)
+    }
+
+    /// What was not copied is refused: the host is to hear why.
+    pub(super) fn said_if_full<T>(&mut self, copied: Result<T, PostError>) -> Result<T, PostError> {
+        if matches!(copied, Err(PostError::PoolFull)) {
+            self.reached.note(Limit::Buffered);
+        }
+        copied
     }
 
     /// Copies lists, one after the other, into a chain of the pool, as far as this peer's part of it goes. `None`: it has none of it.

@@ -1,6 +1,7 @@
 //! Bounds of `limits.rs`, each exceeded once: what is beyond is refused and told, what is within stays whole.
 
 use crate::common::forge::*;
+use crate::common::limits_told;
 use emp_firmware::limits::*;
 use emp_firmware::*;
 use emp_wire::{
@@ -76,6 +77,7 @@ fn messages_for_endpoints_that_are_not_open_are_bounded() {
         assert_eq!(refusals(&mut real, &mut other), [(1, NotReadyCause::Full)]);
         other.number = 1;
     }
+    assert_eq!(limits_told(&mut real.firmware), [(Limit::WithoutEndpoint, WITHOUT_ENDPOINT_MAX)]);
     // For one that is open there is room.
     real.receive(Selector::ANY, 1);
     let frame = other.message(NONE, None, 0, b"x");
@@ -281,7 +283,9 @@ fn posts_are_bounded() {
     for number in 1..ENDPOINTS_MAX {
         real.firmware.open_endpoint(number as u16).unwrap();
     }
-    assert_eq!(real.firmware.open_endpoint(9_999), Err(PostError::Busy));
+    assert_eq!(real.firmware.open_endpoint(9_999), Err(PostError::TooManyEndpoints));
+    real.firmware.open_endpoint(9_999).unwrap_err();
+    assert_eq!(limits_told(&mut real.firmware), [(Limit::Endpoints, ENDPOINTS_MAX)]);
     real.firmware.open_endpoint(5).expect("it is open already");
     real.firmware.close_endpoint(real.now, 5);
     real.firmware.open_endpoint(9_999).expect("there is room again");
@@ -292,6 +296,8 @@ fn posts_are_bounded() {
     }
     let one_more = real.firmware.export_region(None, memory, Rights::NONE, 0);
     assert_eq!(one_more, Err(PostError::TooManyRegions));
+    real.firmware.export_region(None, memory, Rights::NONE, 0).unwrap_err();
+    assert_eq!(limits_told(&mut real.firmware), [(Limit::Regions, REGIONS_MAX)]);
     assert!(real.firmware.remove_region(real.now, 7));
     real.firmware.export_region(None, memory, Rights::NONE, 0).expect("there is room again");
 
@@ -392,6 +398,8 @@ fn notifications_that_wait_are_bounded() {
     real.hear(&peer, &frame);
     assert_eq!(notified(&real), NOTIFICATIONS_MAX + 1);
     assert_eq!(real.count(Counter::PutsServed), NOTIFICATIONS_MAX as u64 + 1);
+    real.speak();
+    assert_eq!(limits_told(&mut real.firmware), [(Limit::Notifications, NOTIFICATIONS_MAX)]);
 }
 
 /// Gets that are not complete: one more than a peer may have is an error, and each of the others ends, here with that nobody has that name.
@@ -409,6 +417,8 @@ fn gets_are_bounded() {
         get(&mut real, context).unwrap();
     }
     assert_eq!(get(&mut real, 0), Err(PostError::Busy));
+    assert_eq!(get(&mut real, 0), Err(PostError::Busy));
+    assert_eq!(limits_told(&mut real.firmware), [(Limit::Gets, GETS_MAX)]);
     assert_eq!(held(&real, "gets"), most);
     real.pass(Span::ms(30_000));
     let ended = real.done.iter().filter(|done| done.status == Status::NotFound).count();
@@ -456,6 +466,7 @@ fn what_need_not_be_copied_needs_no_room() {
         }
     });
     assert_eq!((refused, real.done.len()), (PostError::PoolFull, copied));
+    assert_eq!(limits_told(&mut real.firmware), [(Limit::Buffered, SEND_POOL_BYTES)]);
     let (full, auto) = (real.slots_used(), CompletionMode::Auto);
     let op = real.send_with(&peer, 1_000, auto).expect("its bytes stay where they are");
     assert_eq!((real.slots_used(), real.done.len()), (full, copied), "it is not over");
@@ -525,4 +536,23 @@ fn who_waits_for_a_done_is_told_that_nobody_is_there() {
     let frame = peer.message(Flags::SYNCHRONOUS, None, 0, &[1; 1_400]);
     real.hear(&peer, &frame);
     assert_eq!(refusals(&mut real, &mut peer), []);
+}
+
+/// Nodes that are looked for: one more is asked after when one of these is found or given up.
+#[test]
+fn searches_are_bounded() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let strangers: Vec<_> = (100..101 + DISCOVERIES_MAX as u64).map(Forged::new).collect();
+    let send = |real: &mut Real, to: &Forged| real.send_with(to, 1, CompletionMode::Delivered);
+    for stranger in &strangers[1..] {
+        send(&mut real, stranger).expect("there is room");
+    }
+    for _ in 0..2 {
+        assert_eq!(send(&mut real, &strangers[0]), Err(PostError::Busy));
+    }
+    assert_eq!(limits_told(&mut real.firmware), [(Limit::Searches, DISCOVERIES_MAX)]);
+    real.pass(Span::ms(30_000));
+    let ended = real.done.iter().filter(|done| done.status == Status::NotFound).count();
+    assert_eq!(ended, DISCOVERIES_MAX);
+    send(&mut real, &strangers[0]).expect("there is room again");
 }

@@ -2,7 +2,7 @@
 //! waits for himself.
 
 use crate::common::forge::{Forged, Real, of_kind};
-use crate::common::{HALF, Pair};
+use crate::common::{HALF, Pair, limits_told};
 use emp_firmware::*;
 use emp_wire::{Flags, Kind, NodeId, NotReadyCause};
 
@@ -78,16 +78,6 @@ fn many_messages_that_overtake_others_keep_their_order() {
 /// A node of which little may be outstanding, as users may ask for.
 fn few(most: usize) -> Profile {
     Profile { operations_max: most, incoming_max: most, ..Profile::DEFAULT }
-}
-
-fn limits_told(firmware: &mut Firmware) -> Vec<(Limit, usize)> {
-    let mut told = Vec::new();
-    while let Some(event) = firmware.poll_event() {
-        if let NodeEvent::LimitReached { limit, most } = event {
-            told.push((limit, most));
-        }
-    }
-    told
 }
 
 /// `READY-5`: a receiver that is full of others than it waits for says so after its patience; who sent too many is told, and the one that is

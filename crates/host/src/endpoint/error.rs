@@ -71,6 +71,7 @@ pub(crate) const fn describe(error: PostError) -> &'static str {
         PostError::MemoryFault => "the buffer's memory could not be read",
         PostError::Closing => "the node is closed",
         PostError::KeyTaken => "a region of this key is exported already",
+        PostError::TooManyEndpoints => "too many endpoints are open already",
         PostError::TooManyRegions => "too many regions are exported already",
         PostError::Unsupported => "the operator is not defined for these operands",
     }

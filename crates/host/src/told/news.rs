@@ -119,7 +119,7 @@ impl News {
                 );
                 (Level::Error, line)
             }
-            NodeEvent::LimitReached { limit, most } => (Level::Warn, limit_line(*limit, *most)),
+            NodeEvent::LimitReached { limit, most } => limit_line(*limit, *most),
             NodeEvent::Limited { node, .. } if scene.own() == Some(*node) => return None,
             NodeEvent::Limited { node, link, .. }
             | NodeEvent::PathLost { node, link }
@@ -212,20 +212,74 @@ impl News {
     }
 }
 
-/// That a node has as much of something as it may.
-fn limit_line(limit: Limit, most: usize) -> String {
+/// That a node has as much of something as it may. Where all that follows is that a program's next call waits for progress, as it is made to do, only
+/// who asks is told.
+fn limit_line(limit: Limit, most: usize) -> (Level, String) {
     let operations = |what: &str| {
         format!(
             "{most} {what} are outstanding, which is as many as there may be: more are posted as these end, and fail if none does (a node may \
              have up to {OPERATIONS_MAX}: EMP_OPERATIONS, FI_EMP_OPERATIONS)"
         )
     };
+    let of_each = "one peer has an eighth of what is free";
     match limit {
-        Limit::Sends => operations("sends"),
-        Limit::Receives => operations("receives"),
-        Limit::Unexpected => format!(
-            "messages that no receive was posted for fill this node, which holds {most}: their senders keep the rest until some are received, and \
-             are told of an error if none is (a node may hold up to {INCOMING_MOST}: EMP_UNEXPECTED, FI_EMP_UNEXPECTED)"
+        Limit::Sends => (Level::Warn, operations("sends")),
+        Limit::Receives => (Level::Warn, operations("receives")),
+        Limit::Unexpected => (
+            Level::Warn,
+            format!(
+                "messages that no receive was posted for fill this node, which holds {most}: their senders keep the rest until some are received, \
+                 and are told of an error if none is (a node may hold up to {INCOMING_MOST}: EMP_UNEXPECTED, FI_EMP_UNEXPECTED)"
+            ),
+        ),
+        Limit::Gets => (
+            Level::Info,
+            format!(
+                "as many gets and fetching atomics are outstanding as there may be ({most}, of which {of_each}): more are posted as these end"
+            ),
+        ),
+        Limit::Buffered => (
+            Level::Info,
+            format!(
+                "copies of what peers have not acknowledged hold as much as they may ({most} bytes, of which {of_each}): buffered sends and atomics \
+                 find room again as these arrive"
+            ),
+        ),
+        Limit::Notifications => (
+            Level::Warn,
+            format!(
+                "{most} notifications of puts wait for this program: its peers' further puts of this kind wait until it looks"
+            ),
+        ),
+        Limit::WithoutEndpoint => (
+            Level::Warn,
+            format!(
+                "{most} messages wait for endpoints that are not open here: further ones are refused until they are, or their senders give up"
+            ),
+        ),
+        Limit::Endpoints => (
+            Level::Warn,
+            format!(
+                "{most} endpoints are open, which is as many as a node may have: close some, or start another node"
+            ),
+        ),
+        Limit::Regions => (
+            Level::Warn,
+            format!(
+                "{most} regions of memory are exported, which is as many as a node may have: remove some, or export larger ones"
+            ),
+        ),
+        Limit::Peers => (
+            Level::Warn,
+            format!(
+                "{most} peers are known, which is as many as a node may know: others are not spoken to until some of these have left"
+            ),
+        ),
+        Limit::Searches => (
+            Level::Info,
+            format!(
+                "{most} nodes that were not met yet are looked for, which is as many as may be: sends to others are posted as these are found"
+            ),
         ),
     }
 }

@@ -4,13 +4,15 @@ use crate::support::forger::{Forger, body};
 use crate::support::hub::{first_message, hub};
 use emp_firmware::limits::PEERS_MAX;
 use emp_firmware::{
-    Completion, Counter, Firmware, LinkIndex, Profile, ReceiveDescriptor, SegmentList, Selector,
-    Span, Status, Time, TransmitBatch,
+    Completion, Counter, Firmware, Limit, LinkIndex, NodeEvent, Profile, ReceiveDescriptor,
+    SegmentList, Selector, Span, Status, Time, TransmitBatch,
 };
 use emp_model::SimMemory;
 use emp_wire::{Close, Flags, Kind, LinkAddress, NodeId};
 
 struct Hub {
+    /// How often the host was told that no more peers are known.
+    told: usize,
     firmware: Firmware,
     memory: SimMemory,
     now: Time,
@@ -18,7 +20,7 @@ struct Hub {
 
 impl Hub {
     fn new() -> Self {
-        Self { firmware: hub(), memory: SimMemory::new(), now: Time(1_000_000) }
+        Self { told: 0, firmware: hub(), memory: SimMemory::new(), now: Time(1_000_000) }
     }
 
     fn hear(&mut self, from: NodeId, frame: &[u8]) {
@@ -26,7 +28,10 @@ impl Hub {
         self.firmware.handle_frame(self.now, LinkIndex(0), address, frame, &mut self.memory);
         let mut batch = TransmitBatch::new(1_500);
         self.firmware.poll_transmit(self.now, &mut self.memory, &mut batch);
-        while self.firmware.poll_event().is_some() {}
+        while let Some(event) = self.firmware.poll_event() {
+            let full = NodeEvent::LimitReached { limit: Limit::Peers, most: PEERS_MAX };
+            self.told += usize::from(event == full);
+        }
     }
 
     /// The first message of a peer that knows the hub's epoch; what it completes.
@@ -92,5 +97,6 @@ fn peers_that_left_long_ago_make_room() {
     assert!(hub.meet(peer(2 * PEERS_MAX)).is_none(), "nobody else has left");
     assert_eq!(hub.count(Counter::PeersForgotten), LEAVING as u64);
     assert_eq!(hub.firmware.peers(), PEERS_MAX);
+    assert_eq!(hub.told, 1);
     assert!(hub.meet(peer(105)).is_none(), "a forgotten one is a stranger like others");
 }

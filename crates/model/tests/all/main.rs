@@ -31,6 +31,7 @@ mod random_one_sided;
 mod round_trips;
 mod sharing;
 mod silence;
+mod silent_kinds;
 mod strangers;
 mod support;
 mod swarm;

@@ -339,3 +339,12 @@ pub fn post_into(
     let exit = Exit { batch, lends: false };
     node.firmware.post_send_into(now, send, &mut node.memory, Some(exit), |_| now)
 }
+
+/// The bounds that the host is told of since it was asked last, and how many there may be.
+pub fn limits_told(firmware: &mut Firmware) -> Vec<(Limit, usize)> {
+    let reached = |event| match event {
+        NodeEvent::LimitReached { limit, most } => Some((limit, most)),
+        _ => None,
+    };
+    std::iter::from_fn(|| firmware.poll_event()).filter_map(reached).collect()
+}

@@ -62,7 +62,7 @@ fn mistakes_are_one_line_and_exit_code_2() {
     mistake(&mut emp(&["lab", "run", "--host", "emp-x", "true"]));
     mistake(&mut emp(&["lab", "run", "--", "no-such-program-here"]));
     for (arguments, says) in [
-        (&["lab", "up", "--topology", "star"][..], "[possible values: link, "),
+        (&["lab", "up", "--topology", "star"][..], "none of link, line, ring, mesh, switch, and"),
         (&["lab", "exec"], "not provided: <HOST> <COMMAND>...; usage: emp lab exec"),
         (&["lab", "up", "--host", "3"], "tip: a similar argument exists: '--hosts'"),
         (&["lab", "up", "--hosts", "many"], "invalid value 'many' for '--hosts <HOSTS>'"),
@@ -314,8 +314,8 @@ fn a_switchs_ports_have_a_rate_and_a_queue_and_cables_carry_at_once() {
 #[test]
 fn ports_that_make_no_sense_are_one_line_and_exit_code_2() {
     for (arguments, says) in [
-        (&["--port-rate", "500mbit"][..], "add --topology switch"),
-        (&["--topology", "switch", "--port-queue", "128K"], "add --port-rate"),
+        (&["--port-rate", "500mbit"][..], "add --topology line, ring, mesh or switch"),
+        (&["--topology", "switch", "--port-queue", "128K"], "add --rate"),
         (&["--topology", "switch", "--port-rate", "fast"], "`fast` is not a rate"),
         (&["--topology", "switch", "--port-rate", "-1mbit"], "a port rate of -1mbit"),
         (

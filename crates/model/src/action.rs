@@ -5,12 +5,16 @@ use emp_wire::NodeId;
 
 use crate::host::{ReceiveSpec, Want};
 use crate::ledger::{MessageId, ReceiveId};
+use crate::network::{Jack, Plug};
 use crate::one_sided::DeedId;
 use crate::world::World;
 
 /// How often a host looks at its interfaces, and how often it tells peers again that their MTU has changed: as the real one.
 const MTU_LOOK_EVERY: Span = Span::ms(10);
 const MTU_REPEATS: u32 = 5;
+
+/// How soon a host notices that a carrier came or went: the kernel tells within milliseconds.
+const CARRIER_LOOK_EVERY: Span = Span::ms(10);
 
 /// What an application does with a message that its probe claimed.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +100,31 @@ pub enum Action {
         /// To this one.
         to: usize,
     },
+    /// A plug of a cable is pulled, or put in again. The hosts at its ends notice soon after.
+    SetPlug {
+        /// The cable.
+        cable: usize,
+        /// Which of its two plugs.
+        side: usize,
+        /// Whether it is in from now on.
+        is_in: bool,
+    },
+    /// A plug of a cable is put in elsewhere.
+    MovePlug {
+        /// The cable.
+        cable: usize,
+        /// Which of its two plugs.
+        side: usize,
+        /// Where it goes.
+        to: Plug,
+    },
+    /// A node's host looks whether a link has a carrier and tells its firmware.
+    NoticeCarrier {
+        /// The node.
+        node: usize,
+        /// Its link.
+        link: usize,
+    },
     /// The node's cable is moved (V28).
     Relocate {
         /// The node.
@@ -153,6 +182,7 @@ impl Action {
             | Self::SetCollection { node, .. }
             | Self::RemoveRegion { node }
             | Self::NoticeMtu { node, .. }
+            | Self::NoticeCarrier { node, .. }
             | Self::CloseEndpoint { node, .. }
             | Self::OpenEndpoint { node, .. } => Some(*node),
             _ => None,
@@ -222,6 +252,19 @@ impl World {
             }
             Action::Mend { fabric, from, to } => self.network.cut(fabric, from, to, false),
             Action::Relocate { node } => self.network.relocate(node),
+            Action::SetPlug { cable, side, is_in } => {
+                let changed = self.network.set_plug(cable, side, is_in);
+                self.rewired(cable, &changed);
+            }
+            Action::MovePlug { cable, side, to } => {
+                let changed = self.network.move_plug(cable, side, to);
+                self.rewired(cable, &changed);
+            }
+            Action::NoticeCarrier { node, link } => {
+                let carrier = self.network.has_carrier(node, link);
+                let index = LinkIndex(link as u8);
+                self.poke(node, |firmware, _, now| firmware.set_carrier(now, index, carrier));
+            }
             Action::SetMtu { node, frame_bytes } => {
                 self.history.limited(node, self.now);
                 let links = self.nodes[node].setup.links.iter().enumerate();
@@ -242,6 +285,30 @@ impl World {
                     self.fail(format!("node {node}: endpoint {endpoint} not opened: {error:?}"));
                 }
             }
+        }
+    }
+
+    /// Notes where links lead now, and has hosts notice theirs.
+    fn rewired(&mut self, cable: usize, changed: &[Jack]) {
+        let trunk = self
+            .network
+            .cable(cable)
+            .is_some_and(|(cable, _)| cable.ends.iter().all(|end| matches!(end, Plug::Switch(_))));
+        let ends = self.network.cable(cable).into_iter().flat_map(|(cable, _)| cable.ends);
+        let mut jacks: Vec<Jack> = ends.filter_map(Plug::jack).chain(changed.to_vec()).collect();
+        if trunk {
+            // Who hangs on its switches has other neighbours now.
+            let nodes = 0..self.nodes.len();
+            let links = |node| (0..self.network.links(node)).map(move |link| Jack { node, link });
+            jacks = nodes.flat_map(links).collect();
+        }
+        for jack in jacks {
+            let fabric = self.network.fabric_of(jack.node, jack.link);
+            self.history.leads(jack, fabric, self.now);
+        }
+        for Jack { node, link } in changed.iter().copied() {
+            let notices = self.now + Span(self.prng.below(CARRIER_LOOK_EVERY.0));
+            self.schedule(notices, Action::NoticeCarrier { node, link });
         }
     }
 

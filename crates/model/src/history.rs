@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 
 use emp_firmware::{NodeEvent, Span, Status, Time};
 
+use crate::network::{Jack, Network};
+use crate::reach::{Outage, Reach};
+
 /// Two nodes could not hear each other, at least in one direction, on one fabric.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
@@ -60,6 +63,8 @@ pub struct History {
     resets: Vec<Reset>,
     /// Nodes whose interfaces changed their MTU, and when.
     limited: Vec<(usize, Time)>,
+    /// Of a world with cables: who could reach whom.
+    reach: Option<Reach>,
 }
 
 impl History {
@@ -69,6 +74,31 @@ impl History {
     /// that a node sees is longer than the cut.
     pub fn new(unreachable_after: Span, fabrics: usize) -> Self {
         Self { silence_min: Span(unreachable_after.0 / 2), fabrics, ..Self::default() }
+    }
+
+    /// The world has cables, and each leads where it does now.
+    pub(crate) fn begin_cables(&mut self, network: &Network, nodes: usize, now: Time) {
+        let mut reach = Reach::new(nodes);
+        for node in 0..nodes {
+            for link in 0..network.links(node) {
+                reach.leads(Jack { node, link }, network.fabric_of(node, link), now);
+            }
+        }
+        self.reach = Some(reach);
+    }
+
+    /// In this world of cables, these nodes relay, over so many hops from end to end.
+    pub fn set_relays(&mut self, relays: Vec<bool>, hops: usize) {
+        if let Some(reach) = &mut self.reach {
+            reach.set_relays(relays, hops);
+        }
+    }
+
+    /// A node's link leads elsewhere from now on, or nowhere.
+    pub fn leads(&mut self, jack: Jack, fabric: Option<usize>, now: Time) {
+        if let Some(reach) = &mut self.reach {
+            reach.leads(jack, fabric, now);
+        }
     }
 
     /// One direction between two nodes was cut on one fabric.
@@ -203,6 +233,17 @@ impl History {
 
     /// True if two nodes were cut off from each other, on every fabric at the same time, for long, and until after `fresh`.
     fn silent(&self, a: usize, b: usize, (fresh, now): (Time, Time)) -> bool {
+        let long =
+            |(start, end): &(Time, Time)| *end >= fresh && end.since(*start) >= self.silence_min;
+        if let Some(reach) = &self.reach {
+            let cuts = self.cuts.iter().map(|cut| {
+                let what = Outage::Cut { fabric: cut.fabric, between: (cut.from, cut.to) };
+                (what, cut.start, cut.end)
+            });
+            let away = self.absences.iter().map(|one| (Outage::Away(one.node), one.start, one.end));
+            let outages: Vec<_> = cuts.chain(away).collect();
+            return reach.apart((a, b), &outages, now).iter().any(long);
+        }
         let between = |cut: &Cut| (cut.from, cut.to) == (a, b) || (cut.from, cut.to) == (b, a);
         let mut spans = vec![(Time(0), now)];
         for fabric in 0..self.fabrics {
@@ -212,7 +253,7 @@ impl History {
             };
             spans = cuts.flat_map(|cut| common(cut, &spans)).collect();
         }
-        spans.iter().any(|(start, end)| *end >= fresh && end.since(*start) >= self.silence_min)
+        spans.iter().any(long)
     }
 
     /// True if `observer` may report this.

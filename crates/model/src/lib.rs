@@ -6,6 +6,7 @@
 
 mod action;
 pub mod als;
+mod cabling;
 pub mod card;
 mod faults;
 mod hard;
@@ -19,12 +20,14 @@ mod measure;
 mod memory;
 mod network;
 mod node;
+mod nodes;
 mod one_sided;
 pub mod openmx;
 mod oracle;
 mod outbox;
 mod port;
 mod prng;
+mod reach;
 mod reduce;
 mod report;
 mod run;
@@ -43,7 +46,9 @@ pub use host::{ReceiveSpec, Want, WantBits};
 pub use ledger::{Ledger, Message, MessageId, MessageSpec, Posted, Receive, ReceiveId};
 pub use measure::{Measurement, Stream, measure};
 pub use memory::{Access, BufferId, SimMemory, payload};
-pub use network::{Delivery, FabricSetup, Network, Script, Totals};
+pub use network::{
+    Cable, Delivery, FabricSetup, Jack, Network, Plug, Script, Totals, Watch, Wiring,
+};
 pub use node::{NodeSetup, Pace, SimNode, divide};
 pub use one_sided::{Deed, DeedId, Done, OneSided};
 pub use outbox::Card;

@@ -1,6 +1,10 @@
 //! The simulated network: fabrics of one store-and-forward switch each, ports with bounded queues, faults, cuts.
+//!
+//! A fabric leads to every node by its link of the same index, unless [`wiring`] says otherwise: then each cable is a fabric, and so are
+//! switches that are joined. All tables are of what is there and not of what could be, so that ten thousand nodes fit.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use emp_firmware::{LinkIndex, Span, Time};
 use emp_wire::{AddressFamily, LinkAddress, TAG_EVERYONE};
@@ -92,26 +96,55 @@ pub struct Totals {
 /// A test's own hand on the wire: sees sender, receiver and frame, and may overrule the fault plan.
 pub type Script = Box<dyn FnMut(Time, usize, usize, &[u8]) -> Option<Verdict>>;
 
+/// A judge of every frame that a node sends: time, sender, its link, frame; an error ends the run.
+pub type Watch = Box<dyn FnMut(Time, usize, LinkIndex, &[u8]) -> Result<(), String>>;
+
 /// Where frames go in and come out again, later, elsewhere, or not at all.
 pub struct Network {
     fabrics: Vec<Fabric>,
+    /// Each node's links, in order.
+    ports: Vec<Vec<NodePort>>,
+    /// Cables, if not every fabric leads to every node.
+    wires: Option<Wires>,
     /// The nodes at each address. A node that moved has left its old one.
     places: BTreeMap<u32, Vec<usize>>,
     /// Each node's destination tag: what is filtered by where several live at one address.
     tags: Vec<u16>,
     /// Longest frame that each node's interfaces take now, in bytes.
     limits: Vec<Limit>,
-    /// Each node's address now.
-    addresses: Vec<u32>,
     next_address: u32,
     in_flight: BTreeMap<(Time, u64), Delivery>,
     order: u64,
     prng: Prng,
     totals: Totals,
     script: Option<Script>,
+    watch: Option<Watch>,
+    /// What the watch found.
+    witnessed: Option<String>,
     trace: Trace,
     /// Frame buffers to be used again.
     spare: Vec<Vec<u8>>,
+}
+
+/// One link of a node.
+struct NodePort {
+    /// The fabric that it leads to; none while no cable is in it.
+    fabric: Option<usize>,
+    /// Its address there.
+    address: u32,
+    /// When its outgoing side is free.
+    egress: Time,
+    /// The switch's port to it.
+    port: Port,
+}
+
+/// A node's link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Jack {
+    /// The node.
+    pub node: usize,
+    /// Its link.
+    pub link: usize,
 }
 
 /// What a node's interfaces take.
@@ -129,83 +162,126 @@ impl Default for Limit {
 }
 
 struct Fabric {
-    setup: FabricSetup,
-    /// When each node's outgoing side is free.
-    egress: Vec<Time>,
-    /// The switch's port to each node.
-    ports: Vec<Port>,
-    /// Arrival of the last frame in order, from × to.
-    last: Vec<Time>,
-    /// When the last burst of losses ends, from × to.
-    burst: Vec<Time>,
-    /// Number of cuts in force, from × to.
-    cuts: Vec<u16>,
-    /// Longest frame that passes, in bytes, from × to.
-    longest: Vec<usize>,
+    setup: Arc<FabricSetup>,
+    /// The links that lead here, in order.
+    members: Vec<Jack>,
+    /// What is known of each way from node to node that was used or disturbed.
+    ways: BTreeMap<(u32, u32), Way>,
     /// What crosses in pieces passes however long they are.
     pieces_pass: bool,
 }
 
+/// From one node to another.
+struct Way {
+    /// Arrival of the last frame in order.
+    last: Time,
+    /// When the last burst of losses ends.
+    burst: Time,
+    /// Number of cuts in force.
+    cuts: u16,
+    /// Longest frame that passes, in bytes.
+    longest: usize,
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Self { last: Time(0), burst: Time(0), cuts: 0, longest: usize::MAX }
+    }
+}
+
+impl Fabric {
+    fn new(setup: Arc<FabricSetup>) -> Self {
+        Self { setup, members: Vec::new(), ways: BTreeMap::new(), pieces_pass: false }
+    }
+
+    fn way(&mut self, from: usize, to: usize) -> &mut Way {
+        self.ways.entry((from as u32, to as u32)).or_default()
+    }
+}
+
 impl Network {
-    /// A network of these fabrics for so many nodes.
+    /// A network of these fabrics for so many nodes: each fabric leads to every node.
     pub fn new(fabrics: Vec<FabricSetup>, nodes: usize, prng: Prng) -> Self {
-        let fabrics = fabrics
-            .into_iter()
-            .map(|setup| Fabric {
-                setup,
-                egress: vec![Time(0); nodes],
-                ports: vec![Port::default(); nodes],
-                last: vec![Time(0); nodes * nodes],
-                burst: vec![Time(0); nodes * nodes],
-                cuts: vec![0; nodes * nodes],
-                longest: vec![usize::MAX; nodes * nodes],
-                pieces_pass: false,
-            })
-            .collect();
+        let count = fabrics.len();
+        let port = |node: usize, fabric| NodePort {
+            fabric: Some(fabric),
+            address: node as u32,
+            egress: Time(0),
+            port: Port::default(),
+        };
+        let fabrics = fabrics.into_iter().enumerate().map(|(index, setup)| Fabric {
+            members: (0..nodes).map(|node| Jack { node, link: index }).collect(),
+            ..Fabric::new(Arc::new(setup))
+        });
         Self {
-            fabrics,
+            fabrics: fabrics.collect(),
+            ports: (0..nodes)
+                .map(|node| (0..count).map(|index| port(node, index)).collect())
+                .collect(),
+            wires: None,
             places: (0..nodes).map(|node| (node as u32, vec![node])).collect(),
             tags: vec![TAG_EVERYONE; nodes],
             limits: vec![Limit::default(); nodes],
-            addresses: (0..nodes as u32).collect(),
             next_address: nodes as u32,
             in_flight: BTreeMap::new(),
             order: 0,
             prng,
             totals: Totals::default(),
             script: None,
+            watch: None,
+            witnessed: None,
             trace: Trace::default(),
             spare: Vec::new(),
         }
     }
 
-    /// A node's address on every fabric.
+    /// A node's address on every fabric; of several links of a node with cables of its own, that of the first.
     pub fn address(&self, node: usize) -> LinkAddress {
-        LinkAddress::index(self.addresses[node])
+        self.link_address(node, 0)
+    }
+
+    /// The address of one of a node's links.
+    pub fn link_address(&self, node: usize, link: usize) -> LinkAddress {
+        LinkAddress::index(self.ports[node].get(link).map_or(u32::MAX, |port| port.address))
     }
 
     /// Gives a node another address: its cable was moved. Frames on their way to the old one still arrive.
     pub fn relocate(&mut self, node: usize) {
-        self.leave_place(node);
-        self.addresses[node] = self.next_address;
-        self.places.insert(self.next_address, vec![node]);
-        self.next_address += 1;
+        self.leave_places(node);
+        for port in &mut self.ports[node] {
+            // One address on all fabrics, but one for each link where each has a cable of its own.
+            port.address = self.next_address;
+            self.next_address += u32::from(self.wires.is_some());
+        }
+        self.next_address += u32::from(self.wires.is_none());
+        self.take_places(node);
     }
 
     /// Has a node live at another's address. Frames to it reach those of them whose tags (by node) they have.
     pub fn share_address(&mut self, node: usize, with: usize, tags: Vec<u16>) {
-        self.leave_place(node);
+        self.leave_places(node);
         self.tags = tags;
-        self.addresses[node] = self.addresses[with];
-        self.places.entry(self.addresses[with]).or_default().push(node);
+        for link in 0..self.ports[node].len() {
+            self.ports[node][link].address = self.ports[with][link].address;
+        }
+        self.take_places(node);
     }
 
-    fn leave_place(&mut self, node: usize) {
-        let address = self.addresses[node];
-        if let Some(nodes) = self.places.get_mut(&address) {
+    fn leave_places(&mut self, node: usize) {
+        for port in &self.ports[node] {
+            let Some(nodes) = self.places.get_mut(&port.address) else { continue };
             nodes.retain(|other| *other != node);
             if nodes.is_empty() {
-                self.places.remove(&address);
+                self.places.remove(&port.address);
+            }
+        }
+    }
+
+    fn take_places(&mut self, node: usize) {
+        for port in &self.ports[node] {
+            let nodes = self.places.entry(port.address).or_default();
+            if !nodes.contains(&node) {
+                nodes.push(node);
             }
         }
     }
@@ -223,23 +299,26 @@ impl Network {
 
     /// Another port of a fabric's switch to one node.
     pub fn set_port(&mut self, fabric: usize, node: usize, port: PortSetup) {
-        self.fabrics[fabric].ports[node].setup = Some(port);
+        if let Some(own) = self.ports[node].iter_mut().find(|own| own.fabric == Some(fabric)) {
+            own.port.setup = Some(port);
+        }
     }
 
     /// What a fabric's port to a node has seen so far.
     pub fn port(&self, fabric: usize, node: usize) -> PortTotals {
-        self.fabrics[fabric].ports[node].totals
+        let own = self.ports[node].iter().find(|own| own.fabric == Some(fabric));
+        own.map_or_else(PortTotals::default, |own| own.port.totals)
     }
 
     /// Ends all cuts.
     pub fn mend_all(&mut self) {
-        self.fabrics.iter_mut().for_each(|fabric| fabric.cuts.fill(0));
+        let ways = self.fabrics.iter_mut().flat_map(|fabric| fabric.ways.values_mut());
+        ways.for_each(|way| way.cuts = 0);
     }
 
     /// Cuts (`true`) or mends one direction between two nodes on one fabric. Cuts add up.
     pub fn cut(&mut self, fabric: usize, from: usize, to: usize, cut: bool) {
-        let nodes = self.addresses.len();
-        let cuts = &mut self.fabrics[fabric].cuts[from * nodes + to];
+        let cuts = &mut self.fabrics[fabric].way(from, to).cuts;
         *cuts = if cut { *cuts + 1 } else { cuts.saturating_sub(1) };
     }
 
@@ -263,36 +342,50 @@ impl Network {
     /// Ends all faults and cuts. What is on its way stays as it is.
     pub fn heal(&mut self) {
         for fabric in &mut self.fabrics {
-            fabric.setup.faults = FaultPlan::default();
-            fabric.cuts.fill(0);
-            fabric.burst.fill(Time(0));
+            // Without a copy for each of thousands of cables.
+            if fabric.setup.faults != FaultPlan::default() {
+                Arc::make_mut(&mut fabric.setup).faults = FaultPlan::default();
+            }
+            for way in fabric.ways.values_mut() {
+                (way.cuts, way.burst) = (0, Time(0));
+            }
         }
     }
 
     /// Has frames longer than so many bytes cross in pieces, which are put together again if `joins`.
     pub fn set_pieces(&mut self, fabric: usize, bytes: usize, joins: bool) {
-        let setup = &mut self.fabrics[fabric].setup;
+        let setup = Arc::make_mut(&mut self.fabrics[fabric].setup);
         (setup.piece_bytes, setup.joins_pieces) = (bytes, joins);
     }
 
     /// Frames that leave from now on take so long over one fabric. Those that left before are not overtaken.
     pub fn set_latency(&mut self, fabric: usize, latency: Span) {
-        self.fabrics[fabric].setup.latency = latency;
+        Arc::make_mut(&mut self.fabrics[fabric].setup).latency = latency;
     }
 
     /// The ports of one fabric have another speed.
     pub fn set_rate(&mut self, fabric: usize, bits_per_second: u64) {
-        self.fabrics[fabric].setup.bits_per_second = bits_per_second;
+        Arc::make_mut(&mut self.fabrics[fabric].setup).bits_per_second = bits_per_second;
     }
 
     /// Another fault plan for one fabric.
     pub fn set_faults(&mut self, fabric: usize, faults: FaultPlan) {
-        self.fabrics[fabric].setup.faults = faults;
+        Arc::make_mut(&mut self.fabrics[fabric].setup).faults = faults;
     }
 
     /// Lets a test decide over each frame.
     pub fn set_script(&mut self, script: Option<Script>) {
         self.script = script;
+    }
+
+    /// Has every frame judged.
+    pub fn set_watch(&mut self, watch: Option<Watch>) {
+        self.watch = watch;
+    }
+
+    /// What the watch found, once.
+    pub(crate) fn witnessed(&mut self) -> Option<String> {
+        self.witnessed.take()
     }
 
     /// What happened so far.
@@ -329,8 +422,7 @@ impl Network {
     /// From now on frames of more than so many bytes are lost on their way from one node to another, without a word: a card or a
     /// switch whose MTU is less than those of both ends. `usize::MAX`: none are.
     pub fn lose_longer(&mut self, fabric: usize, from: usize, to: usize, bytes: usize) {
-        let nodes = self.addresses.len();
-        self.fabrics[fabric].longest[from * nodes + to] = bytes;
+        self.fabrics[fabric].way(from, to).longest = bytes;
     }
 
     /// Whether what crosses a fabric in pieces passes whatever [`lose_longer`](Self::lose_longer) says, as through a virtual switch that
@@ -341,7 +433,7 @@ impl Network {
 
     /// When a node's outgoing side has sent all it was given.
     pub fn egress_free(&self, node: usize) -> Time {
-        self.fabrics.iter().map(|fabric| fabric.egress[node]).max().unwrap_or_default()
+        self.ports[node].iter().map(|port| port.egress).max().unwrap_or_default()
     }
 
     /// An empty buffer for a frame.
@@ -382,33 +474,48 @@ impl Network {
         to: LinkAddress,
         mut frame: Vec<u8>,
     ) {
-        let index = usize::from(link.0);
-        let Some(fabric) = self.fabrics.get_mut(index) else {
+        let jack = Jack { node: from, link: usize::from(link.0) };
+        if let Some(Err(what)) = self.watch.as_mut().map(|watch| watch(now, from, link, &frame)) {
+            self.witnessed.get_or_insert(what);
+        }
+        let Some(port) = self.ports[from].get_mut(jack.link) else {
             self.totals.undeliverable += 1;
             return;
         };
-        if frame.len() < fabric.setup.pad_bytes {
-            frame.resize(fabric.setup.pad_bytes, 0);
+        let Some(index) = port.fabric else {
+            // No cable is in it.
+            self.lose(now, jack, frame);
+            return;
+        };
+        let setup = &self.fabrics[index].setup;
+        if frame.len() < setup.pad_bytes {
+            frame.resize(setup.pad_bytes, 0);
         }
         self.totals.sent += 1;
         self.totals.bytes += frame.len() as u64;
-        let serial = serialisation(frame.len(), fabric.setup.bits_per_second);
-        let leaves = fabric.egress[from].max(now) + serial;
-        fabric.egress[from] = leaves;
+        let serial = serialisation(frame.len(), setup.bits_per_second);
+        let leaves = port.egress.max(now) + serial;
+        port.egress = leaves;
         if to.family() == AddressFamily::Everyone {
-            for node in 0..self.addresses.len() {
-                if node != from {
-                    let mut copy = self.buffer();
-                    copy.extend_from_slice(&frame);
-                    self.forward(now, leaves, index, from, node, copy);
+            for member in 0..self.fabrics[index].members.len() {
+                let to = self.fabrics[index].members[member];
+                if to != jack {
+                    let copy = self.copy(&frame);
+                    self.forward((now, leaves), index, jack, to, copy);
                 }
             }
             self.recycle(frame);
             return;
         }
-        match to.as_index().and_then(|address| self.places.get(&address)).map(Vec::as_slice) {
-            Some(&[node]) => self.forward(now, leaves, index, from, node, frame),
-            Some(nodes) => {
+        match to
+            .as_index()
+            .and_then(|address| Some((address, self.places.get(&address)?.as_slice())))
+        {
+            Some((address, &[node])) => match self.jack(node, index, address) {
+                Some(to) => self.forward((now, leaves), index, jack, to, frame),
+                None => self.lose(now, jack, frame),
+            },
+            Some((address, nodes)) => {
                 let tag = frame.get(4..6).map(|tag| u16::from_be_bytes([tag[0], tag[1]]));
                 // No interface hears itself.
                 let is_for = |node: &usize| {
@@ -416,44 +523,61 @@ impl Network {
                         tag.is_some_and(|tag| tag == TAG_EVERYONE || tag == self.tags[*node]);
                     tagged && *node != from
                 };
-                let takers: Vec<usize> = nodes.iter().copied().filter(is_for).collect();
-                for node in takers {
-                    let mut copy = self.buffer();
-                    copy.extend_from_slice(&frame);
-                    self.forward(now, leaves, index, from, node, copy);
+                let takers = nodes.iter().copied().filter(is_for);
+                let takers: Vec<Jack> =
+                    takers.filter_map(|node| self.jack(node, index, address)).collect();
+                for to in takers {
+                    let copy = self.copy(&frame);
+                    self.forward((now, leaves), index, jack, to, copy);
                 }
                 self.recycle(frame);
             }
-            None => {
-                self.totals.undeliverable += 1;
-                for frame in emp_wire::frames(&frame) {
-                    let line = || TraceLine::new(now, from, usize::MAX, link, frame, Fate::Nowhere);
-                    self.trace.add(line);
-                }
-                self.recycle(frame);
-            }
+            None => self.lose(now, jack, frame),
         }
+    }
+
+    /// A node's link that leads to a fabric and has this address there.
+    fn jack(&self, node: usize, fabric: usize, address: u32) -> Option<Jack> {
+        let here = |port: &NodePort| port.fabric == Some(fabric) && port.address == address;
+        self.ports[node].iter().position(here).map(|link| Jack { node, link })
+    }
+
+    fn copy(&mut self, frame: &[u8]) -> Vec<u8> {
+        let mut copy = self.buffer();
+        copy.extend_from_slice(frame);
+        copy
+    }
+
+    /// Loses a frame for an address where no one is.
+    fn lose(&mut self, now: Time, from: Jack, frame: Vec<u8>) {
+        self.totals.undeliverable += 1;
+        let link = LinkIndex(from.link as u8);
+        for frame in emp_wire::frames(&frame) {
+            let line = || TraceLine::new(now, from.node, usize::MAX, link, frame, Fate::Nowhere);
+            self.trace.add(line);
+        }
+        self.recycle(frame);
     }
 
     fn forward(
         &mut self,
-        now: Time,
-        leaves: Time,
+        (now, leaves): (Time, Time),
         index: usize,
-        from: usize,
-        to: usize,
+        from: Jack,
+        to: Jack,
         mut frame: Vec<u8>,
     ) {
-        let fabric = &mut self.fabrics[index];
-        let path = from * self.addresses.len() + to;
-        let scripted = self.script.as_mut().and_then(|script| script(now, from, to, &frame));
+        let Fabric { setup, ways, pieces_pass, .. } = &mut self.fabrics[index];
+        let way = ways.entry((from.node as u32, to.node as u32)).or_default();
+        let scripted =
+            self.script.as_mut().and_then(|script| script(now, from.node, to.node, &frame));
         let verdict = scripted.unwrap_or_else(|| {
-            let burst = &mut fabric.burst[path];
-            let FabricSetup { faults, piece_bytes, joins_pieces, .. } = &fabric.setup;
-            let (sender, receiver) = (self.limits[from], self.limits[to].bytes);
+            let burst = &mut way.burst;
+            let FabricSetup { faults, piece_bytes, joins_pieces, .. } = &**setup;
+            let (sender, receiver) = (self.limits[from.node], self.limits[to.node].bytes);
             let long = frame.len() > *piece_bytes;
             // The sender's kernel cuts long frames as its interface takes them.
-            let fragments = sender.fragments >> index & 1 == 1;
+            let fragments = sender.fragments >> from.link & 1 == 1;
             let piece_bytes =
                 if long || fragments { *piece_bytes.min(&sender.bytes) } else { *piece_bytes };
             let pieces = frame.len().div_ceil(piece_bytes);
@@ -467,21 +591,22 @@ impl Network {
             verdict
         });
         // What crosses in pieces is as long as they are.
-        let in_pieces = frame.len() > fabric.setup.piece_bytes;
-        let too_long = frame.len().min(fabric.setup.piece_bytes) > fabric.longest[path]
-            && !(in_pieces && fabric.pieces_pass);
-        let fate = if fabric.cuts[path] > 0 {
+        let in_pieces = frame.len() > setup.piece_bytes;
+        let too_long =
+            frame.len().min(setup.piece_bytes) > way.longest && !(in_pieces && *pieces_pass);
+        let port = &mut self.ports[to.node][to.link].port;
+        let fate = if way.cuts > 0 {
             Fate::Cut
         } else if verdict.drop || too_long {
             Fate::Dropped
         } else {
-            fabric.queue(leaves, path, to, frame.len(), verdict.late_ns, &mut self.prng)
+            queue(setup, port, way, (leaves, frame.len(), verdict.late_ns), &mut self.prng)
         };
-        let marked = matches!(fate, Fate::Arrives(_)) && fabric.ports[to].marked;
+        let marked = matches!(fate, Fate::Arrives(_)) && port.marked;
         self.totals.marked += u64::from(marked);
-        let link = LinkIndex(index as u8);
+        let link = LinkIndex(to.link as u8);
         for frame in emp_wire::frames(&frame) {
-            self.trace.add(|| TraceLine::new(now, from, to, link, frame, fate));
+            self.trace.add(|| TraceLine::new(now, from.node, to.node, link, frame, fate));
         }
         let at = match fate {
             Fate::Arrives(at) => at,
@@ -499,58 +624,46 @@ impl Network {
             self.totals.disturbed += 1;
         }
         if verdict.copy_ns > 0 {
-            let mut copy = self.buffer();
-            copy.extend_from_slice(&frame);
-            self.enqueue(at + Span(verdict.copy_ns), index, (from, to), copy, marked);
+            let copy = self.copy(&frame);
+            self.enqueue(at + Span(verdict.copy_ns), (from, to), copy, marked);
         }
         damage(&mut frame, &verdict, &mut self.prng);
-        self.enqueue(at, index, (from, to), frame, marked);
+        self.enqueue(at, (from, to), frame, marked);
     }
 
-    fn enqueue(
-        &mut self,
-        at: Time,
-        index: usize,
-        (from, to): (usize, usize),
-        frame: Vec<u8>,
-        marked: bool,
-    ) {
+    fn enqueue(&mut self, at: Time, (from, to): (Jack, Jack), frame: Vec<u8>, marked: bool) {
         self.order += 1;
-        let from = self.address(from);
-        let (link, came) = (LinkIndex(index as u8), Time(0));
-        let delivery = Delivery { to, link, from, frame, marked, came };
+        let from = self.link_address(from.node, from.link);
+        let (link, came) = (LinkIndex(to.link as u8), Time(0));
+        let delivery = Delivery { to: to.node, link, from, frame, marked, came };
         self.in_flight.insert((at, self.order), delivery);
     }
 }
 
-impl Fabric {
-    /// Takes a frame through the switch: when it arrives, or that the queue was full.
-    fn queue(
-        &mut self,
-        leaves: Time,
-        path: usize,
-        to: usize,
-        bytes: usize,
-        late_ns: u64,
-        prng: &mut Prng,
-    ) -> Fate {
-        let half = Span(self.setup.latency.0 / 2);
-        let usual = PortSetup {
-            bits_per_second: self.setup.bits_per_second,
-            queue_bytes: self.setup.queue_bytes,
-            ecn_bytes: self.setup.ecn_bytes,
-        };
-        let Some(out) = self.ports[to].take(&usual, leaves + half, bytes) else {
-            return Fate::Congested;
-        };
-        let mut at = out + half + Span(prng.below(self.setup.jitter.0 + 1));
-        if late_ns > 0 {
-            return Fate::Arrives(at + Span(late_ns));
-        }
-        at = at.max(self.last[path]);
-        self.last[path] = at;
-        Fate::Arrives(at)
+/// Takes a frame through a switch: when it arrives, or that the queue was full.
+fn queue(
+    setup: &FabricSetup,
+    port: &mut Port,
+    way: &mut Way,
+    (leaves, bytes, late_ns): (Time, usize, u64),
+    prng: &mut Prng,
+) -> Fate {
+    let half = Span(setup.latency.0 / 2);
+    let usual = PortSetup {
+        bits_per_second: setup.bits_per_second,
+        queue_bytes: setup.queue_bytes,
+        ecn_bytes: setup.ecn_bytes,
+    };
+    let Some(out) = port.take(&usual, leaves + half, bytes) else {
+        return Fate::Congested;
+    };
+    let mut at = out + half + Span(prng.below(setup.jitter.0 + 1));
+    if late_ns > 0 {
+        return Fate::Arrives(at + Span(late_ns));
     }
+    at = at.max(way.last);
+    way.last = at;
+    Fate::Arrives(at)
 }
 
 /// Preamble, header, check sequence and gap that Ethernet adds to every frame, in bytes.
@@ -559,6 +672,12 @@ const WIRE_OVERHEAD_BYTES: u64 = 38;
 pub(crate) fn serialisation(bytes: usize, bits_per_second: u64) -> Span {
     Span((bytes as u64 + WIRE_OVERHEAD_BYTES) * 8_000_000_000 / bits_per_second.max(1))
 }
+
+mod wiring;
+
+pub use wiring::{Cable, Plug, Wiring};
+
+use wiring::Wires;
 
 #[cfg(test)]
 mod tests;

@@ -58,6 +58,8 @@ parts! {
     Long = "long",
     /// A second fabric is for bulk.
     Paths = "paths",
+    /// Nodes have cables, some several, in place of fabrics that lead to all.
+    Cables = "cables",
     /// After the traffic most nodes are well and the others are not.
     Liveness = "liveness",
 }

@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use emp_firmware::limits::RETRANSMIT_CEILING;
 use emp_firmware::{Counter, Selector, Span, Status, Time};
 
+use crate::cabling;
 use crate::hard;
 use crate::host::{ReceiveSpec, Want};
 use crate::liveness;
@@ -74,9 +75,11 @@ fn make(seed: u64, options: &SwarmOptions) -> (Temper, World, Vec<u64>) {
     let (temper, mut setup, mut prng) = swarm::draw(seed, options);
     options.without.reduce_setup(&mut setup);
     let began = hard::harden(seed, &mut setup, &options.without);
-    let mut world = World::beginning(began, setup);
+    let wiring = cabling::draw(seed, &mut setup, &temper, options);
+    let mut world = World::cabled(began, setup, wiring);
     workload::schedule(&mut world, &temper, options, &mut prng);
     hard::schedule_limits(seed, &mut world, &temper);
+    cabling::schedule(seed, &mut world, &temper);
     let actions = options.without.reduce_actions(&mut world);
     (temper, world, actions)
 }
@@ -124,6 +127,7 @@ fn play(world: &mut World, temper: &Temper, seed: u64, healed: &mut Time) -> Res
     world.run_until(TROUBLE_MAX, |world| world.actions.is_empty());
     world.actions.clear();
     world.network.mend_all();
+    world.plug_all();
     if !temper.lasting {
         world.network.heal();
     }

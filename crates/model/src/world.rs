@@ -8,8 +8,9 @@ use emp_wire::NodeId;
 use crate::action::Action;
 use crate::history::History;
 use crate::ledger::Ledger;
-use crate::network::{FabricSetup, Network};
+use crate::network::{FabricSetup, Network, Wiring};
 use crate::node::{NodeSetup, SimNode};
+use crate::nodes::Nodes;
 use crate::one_sided::OneSided;
 use crate::oracle::{self, Witness};
 use crate::prng::{Prng, mix};
@@ -63,7 +64,7 @@ impl WorldSetup {
 pub struct World {
     pub(crate) now: Time,
     pub(crate) began: Time,
-    pub(crate) nodes: Vec<SimNode>,
+    pub(crate) nodes: Nodes,
     pub(crate) ids: Vec<NodeId>,
     pub(crate) network: Network,
     pub(crate) ledger: Ledger,
@@ -94,18 +95,31 @@ impl World {
 
     /// The same at another time: clocks that wrap do so at some time.
     pub fn beginning(began: Time, setup: WorldSetup) -> Self {
+        Self::cabled(began, setup, None)
+    }
+
+    /// The same with cables: each node's links lead where they say, and each cable is like one of the fabrics.
+    pub fn cabled(began: Time, setup: WorldSetup, wiring: Option<Wiring>) -> Self {
         let mut prng = Prng::new(setup.seed);
         let patience = setup.nodes.iter().map(|node| node.profile.unreachable_after).min();
-        let fabrics = setup.fabrics.len();
-        let network = Network::new(setup.fabrics, setup.nodes.len(), prng.fork());
+        let (fabrics, nodes) = (setup.fabrics.len(), setup.nodes.len());
+        let mut history = History::new(patience.unwrap_or_default(), fabrics);
+        let network = match wiring {
+            Some(wiring) => {
+                let network = Network::wired(&setup.fabrics, wiring, prng.fork());
+                history.begin_cables(&network, nodes, began);
+                network
+            }
+            None => Network::new(setup.fabrics, nodes, prng.fork()),
+        };
         let mut world = Self {
             now: began,
             began,
             ids: setup.nodes.iter().map(|node| node.id).collect(),
-            nodes: setup.nodes.into_iter().map(SimNode::new).collect(),
+            nodes: Nodes::new(setup.nodes.into_iter().map(SimNode::new).collect()),
             network,
             ledger: Ledger::default(),
-            history: History::new(patience.unwrap_or_default(), fabrics),
+            history,
             one_sided: OneSided::default(),
             actions: BTreeMap::new(),
             action_order: 0,
@@ -137,6 +151,11 @@ impl World {
             self.open_at_start(node);
             self.hint(node);
             self.export_region(node);
+            for link in 0..self.nodes[node].setup.links.len() {
+                if !self.network.has_carrier(node, link) {
+                    self.apply(Action::NoticeCarrier { node, link });
+                }
+            }
             if self.network.limit(node).is_some() {
                 self.apply(Action::NoticeMtu { node, repeats: 0 });
             }
@@ -155,8 +174,20 @@ impl World {
         let links = self.nodes[node].setup.links.clone();
         let Some(firmware) = self.nodes[node].firmware.as_mut() else { return };
         for (link, _) in links.iter().enumerate().filter(|(_, link)| !link.broadcast) {
-            for (peer, id) in self.ids.iter().enumerate().filter(|(peer, _)| *peer != node) {
-                firmware.hint(*id, LinkIndex(link as u8), self.network.address(peer));
+            let Some(fabric) = self.network.fabric_of(node, link) else { continue };
+            for peer in self.network.members(fabric).iter().filter(|peer| peer.node != node) {
+                let address = self.network.link_address(peer.node, peer.link);
+                firmware.hint(self.ids[peer.node], LinkIndex(link as u8), address);
+            }
+        }
+    }
+
+    /// Puts every plug in that is out; hosts notice soon after.
+    pub fn plug_all(&mut self) {
+        for cable in 0..self.network.cables() {
+            let Some((_, plugged)) = self.network.cable(cable) else { continue };
+            for side in (0..2).filter(|side| !plugged[*side]) {
+                self.apply(Action::SetPlug { cable, side, is_in: true });
             }
         }
     }
@@ -179,7 +210,7 @@ impl World {
 
     /// The nodes.
     pub fn nodes(&self) -> &[SimNode] {
-        &self.nodes
+        self.nodes.as_slice()
     }
 
     /// One node's protocol engine.
@@ -309,9 +340,9 @@ impl World {
     }
 
     /// When the next thing happens.
-    fn next(&self) -> Option<Time> {
+    fn next(&mut self) -> Option<Time> {
         let action = self.actions.first_key_value().map(|((at, _), _)| (*at).max(self.now));
-        let turn = self.nodes.iter().filter_map(|node| node.next_turn(self.now)).min();
+        let turn = self.nodes.next_turn(self.now);
         [action, turn, self.network.next_arrival()].into_iter().flatten().min()
     }
 
@@ -331,10 +362,13 @@ impl World {
             let action = entry.remove();
             self.apply(action);
         }
-        for node in 0..self.nodes.len() {
-            if self.nodes[node].next_turn(self.now) == Some(self.now) {
+        for node in self.nodes.due(self.now) {
+            if self.nodes.as_slice()[node].next_turn(self.now) == Some(self.now) {
                 self.turn(node);
             }
+        }
+        if let Some(what) = self.network.witnessed() {
+            self.fail(what);
         }
     }
 

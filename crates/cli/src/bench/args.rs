@@ -12,6 +12,7 @@ use super::pair::{MTU_DEFAULT, Pair, SPARES};
 use super::subject::Named;
 use super::{Session, sizes};
 use crate::bail_user;
+use crate::lab::Shape;
 
 /// Boards that `--board` knows.
 pub(super) const BOARDS: [&str; 2] = ["inline", "thread"];
@@ -152,7 +153,13 @@ pub struct VerifyArgs {
     pub place: WhereArgs,
     #[command(flatten)]
     pub emp: EmpArgs,
-    /// How long each end starts new messages.
+    /// Hosts of the lab: every pair of them is verified, each host with one other at a time.
+    #[arg(long)]
+    pub hosts: Option<usize>,
+    /// How they are cabled: a name or a file, as `emp lab up` takes it [default: by a switch].
+    #[arg(long, value_name = "NAME|FILE", value_parser = Shape::parse)]
+    pub topology: Option<Shape>,
+    /// How long each end starts new messages, with each other end.
     #[arg(long, default_value_t = 10.0)]
     pub seconds: f64,
     /// Largest message.

@@ -29,6 +29,7 @@ mod sizes;
 mod stats;
 mod subject;
 mod verify;
+mod verify_pairs;
 mod verify_run;
 mod work;
 

@@ -45,6 +45,7 @@ impl Row {
             messages_per_s: series.median(Measure::messages_per_s),
             samples: series.measures.len(),
             copies: session.copies(series.subject),
+            pair: None,
         }
     }
 }
@@ -82,6 +83,7 @@ mod tests {
             messages_per_s: Some(381_469.7),
             samples: 5,
             copies: None,
+            pair: None,
         }
     }
 

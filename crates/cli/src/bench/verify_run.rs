@@ -10,6 +10,7 @@ use super::results::{Results, Row};
 use super::session::Session;
 use super::sizes;
 use super::verify::{GROUP, Plan, Tally};
+use super::verify_pairs;
 use crate::bail_user;
 use crate::error::print;
 use crate::output::check_writable;
@@ -47,6 +48,12 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<()> {
     };
     check_writable(&args.json)?;
     let load = load();
+    if args.hosts.is_some() || args.topology.is_some() {
+        if !args.place.lab {
+            bail_user!("--hosts and --topology are of a lab: add --lab, and name no other host");
+        }
+        return verify_pairs::run(args, &spec, &plan, load);
+    }
     let (results, tallies) = args.place.with_session(vec![spec], |session| {
         let text = format!("verifying for {} s, seed {}", plan.seconds, plan.seed);
         let tallies = Progress::during(&text, plan.seconds, || session.verify(0, plan.clone()))?;
@@ -102,7 +109,8 @@ pub fn outcome(tallies: &[Tally; 2]) -> anyhow::Result<String> {
     ))
 }
 
-fn row(session: &Session, tallies: &[Tally; 2]) -> Row {
+/// What a run was like, in figures.
+pub fn row(session: &Session, tallies: &[Tally; 2]) -> Row {
     let seconds = tallies[0].seconds.max(1e-9);
     let messages: u64 = tallies.iter().map(|tally| tally.messages_checked).sum();
     let bytes: u64 = tallies.iter().map(|tally| tally.bytes_checked).sum();
@@ -119,6 +127,7 @@ fn row(session: &Session, tallies: &[Tally; 2]) -> Row {
         samples: 1,
         copies: None,
         congestion: None,
+        pair: None,
     }
 }
 

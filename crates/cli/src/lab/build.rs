@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 
 use super::enter::Entrance;
 use super::ip;
-use super::plan::{Host, Place, Plan};
+use super::plan::{End, Host, Interface, Place, Plan, Route};
 use super::state::{NETNS_DIR, Namespace, State, inode};
 use crate::bail_user;
 
@@ -112,66 +112,107 @@ fn unplug(namespace: &str) {
     let _ = ip::batch(namespace, &lines);
 }
 
-/// Commands that make the cables whose first end is at `place`, straight into both namespaces: no
-/// interface ever shows up outside the lab.
+/// Commands that make the cables whose first end is at `place`, and what else of the panel is joined with it, straight into both
+/// namespaces: no interface ever shows up outside the lab.
 fn cable_commands(state: &State, place: Place) -> Vec<String> {
-    let cables = state.plan.cables.iter().filter(|(near, _)| near.place == place);
-    let mut lines: Vec<_> = cables
-        .map(|(near, far)| {
-            let other = state.namespace(far.place);
-            format!(
-                "link add name {} type veth peer name {} netns {other}",
-                near.interface, far.interface
-            )
-        })
-        .collect();
+    let plan = &state.plan;
+    let mut lines = Vec::new();
+    for cable in &plan.cables {
+        if cable.panel.is_some() {
+            let ours = cable.ends().into_iter().filter(|end| end.place == place);
+            lines.extend(ours.map(|end| panel_cable(state, end)));
+        } else if cable.near.place == place {
+            let other = state.namespace(cable.far.place);
+            let (near, far) = (&cable.near.interface, &cable.far.interface);
+            lines.push(format!("link add name {near} type veth peer name {far} netns {other}"));
+        }
+    }
     if place == Place::Switch {
-        lines.push("link add name br0 type bridge".to_owned());
+        let panels = plan.cables.iter().filter_map(|cable| cable.panel);
+        let bridges = (0..plan.switches.len()).map(switch_bridge).chain(panels.map(panel_bridge));
+        lines.extend(bridges.map(|bridge| format!("link add name {bridge} type bridge")));
     }
     lines
+}
+
+/// The command that makes what joins an interface with the panel.
+pub fn panel_cable(state: &State, end: &End) -> String {
+    let panel = state.namespace(Place::Switch);
+    let (name, port) = (&end.interface, end.panel_port());
+    format!("link add name {name} type veth peer name {port} netns {panel}")
+}
+
+/// The bridge that is a switch.
+fn switch_bridge(switch: usize) -> String {
+    format!("br{switch}")
+}
+
+/// The bridge that is a cable of the panel.
+pub fn panel_bridge(number: usize) -> String {
+    format!("cable{number}")
 }
 
 fn address_commands(state: &State, place: Place) -> Vec<String> {
-    let mtu = state.plan.mtu;
+    let plan = &state.plan;
     let mut lines = vec!["link set dev lo up".to_owned()];
     match place {
         Place::Host(index) => {
-            let host = &state.plan.hosts[index];
-            if state.plan.has_stable_addresses() {
+            let host = &plan.hosts[index];
+            if plan.has_stable_addresses() {
                 lines.push(format!("address add {}/32 dev lo", host.address));
             }
-            for interface in &host.interfaces {
-                let (name, address, prefix) =
-                    (&interface.name, interface.address, interface.prefix);
-                lines.push(format!("link set dev {name} mtu {mtu} up"));
-                lines.push(format!("address add {address}/{prefix} dev {name}"));
-            }
-            lines.extend(route_commands(host));
+            host.interfaces.iter().for_each(|one| lines.extend(interface_commands(one)));
+            lines.extend(host.routes.iter().map(|route| route_command("add", host, route)));
         }
         Place::Switch => {
-            let ends = state.plan.cables.iter().map(|(_, far)| far);
-            for port in ends.filter(|end| end.place == Place::Switch) {
-                lines.push(format!("link set dev {} mtu {mtu} master br0 up", port.interface));
+            let up = |port: &str, mtu: u32, bridge: String| {
+                format!("link set dev {port} mtu {mtu} master {bridge} up")
+            };
+            for cable in &plan.cables {
+                let mtu = cable.mtu;
+                let ends = cable.ends().into_iter();
+                let ports = ends.clone().filter(|end| end.place == Place::Switch);
+                lines.extend(ports.map(|end| up(&end.interface, mtu, switch_bridge(end.switch))));
+                if let Some(number) = cable.panel {
+                    lines.extend(ends.map(|end| up(&end.panel_port(), mtu, panel_bridge(number))));
+                    lines.push(format!("link set dev {} mtu {mtu} up", panel_bridge(number)));
+                }
             }
-            lines.push(format!("link set dev br0 mtu {mtu} up"));
+            let bridges = (0..plan.switches.len()).map(switch_bridge);
+            lines.extend(bridges.map(|name| format!("link set dev {name} mtu {} up", plan.mtu)));
         }
     }
     lines
 }
 
-/// Commands of `tc` that give the switch's ports their rate and queue.
-fn port_commands(plan: &Plan, place: Place) -> Vec<String> {
-    let Some(ports) = plan.ports.filter(|_| place == Place::Switch) else { return Vec::new() };
-    plan.switch_ports().map(|(_, port)| ports.command(port, plan.mtu)).collect()
+/// Commands that give a host's interface what it has.
+pub fn interface_commands(interface: &Interface) -> Vec<String> {
+    let Interface { name, address, prefix, mtu } = interface;
+    let mut lines = vec![format!("link set dev {name} mtu {mtu} up")];
+    lines.extend(address.map(|address| format!("address replace {address}/{prefix} dev {name}")));
+    lines
 }
 
-fn route_commands(host: &Host) -> impl Iterator<Item = String> {
-    host.routes.iter().map(|route| {
-        // So that the answer comes back to the address the other side knows us by.
-        let source =
-            if route.prefix == 32 { format!(" src {}", host.address) } else { String::new() };
-        format!("route add {}/{} via {}{source}", route.to, route.prefix, route.via)
-    })
+/// Commands of `tc` that give switches' ports and the panel's their rate and queue.
+fn port_commands(plan: &Plan, place: Place) -> Vec<String> {
+    if place != Place::Switch {
+        return Vec::new();
+    }
+    let ports = plan.ports.into_iter();
+    let switched = ports
+        .flat_map(|ports| plan.switch_ports().map(move |(_, port)| ports.command(port, plan.mtu)));
+    let limited = plan.cables.iter().filter_map(|cable| Some((cable, cable.limit?)));
+    let patched = limited.flat_map(|(cable, limit)| {
+        cable.ends().map(|end| limit.command(&end.panel_port(), cable.mtu))
+    });
+    switched.chain(patched).collect()
+}
+
+/// The command of `ip` that adds, replaces or deletes a host's route.
+pub fn route_command(verb: &str, host: &Host, route: &Route) -> String {
+    // So that the answer comes back to the address the other side knows us by.
+    let source = if route.prefix == 32 { format!(" src {}", host.address) } else { String::new() };
+    format!("route {verb} {}/{} via {}{source}", route.to, route.prefix, route.via)
 }
 
 /// Kernel settings of one namespace, written by a thread inside it.
@@ -180,7 +221,7 @@ fn route_commands(host: &Host) -> impl Iterator<Item = String> {
 fn prepare_kernel(state: &State, place: Place) -> anyhow::Result<()> {
     let namespace = state.namespace(place);
     let entrance = Entrance::network_only(&Path::new(NETNS_DIR).join(&namespace))?;
-    let forwards = place != Place::Switch && state.plan.has_stable_addresses();
+    let forwards = place != Place::Switch && state.plan.routed && state.plan.has_stable_addresses();
     let worker = thread::spawn(move || -> std::io::Result<()> {
         entrance.enter()?;
         for scope in ["all", "default"] {

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use emp_link::interfaces;
 
 use super::enter::Entrance;
-use super::plan::Place;
+use super::plan::{Cable, Place};
 use super::state::{NETNS_DIR, State};
 
 /// How long to wait. The kernel tells within a second by itself; the rest is for machines with other things to do.
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// How often to look.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Waits until every interface of every host runs. The switch's ports do when the hosts' do.
+/// Waits until every interface of every host runs whose cable is plugged in. The switch's ports do when the hosts' do.
 pub fn wait(state: &State) -> anyhow::Result<()> {
     (0..state.plan.hosts.len()).try_for_each(|index| wait_for_host(state, index))
 }
@@ -26,7 +26,9 @@ pub fn wait(state: &State) -> anyhow::Result<()> {
 fn wait_for_host(state: &State, index: usize) -> anyhow::Result<()> {
     let host = &state.plan.hosts[index];
     let namespace = state.namespace(Place::Host(index));
-    let wanted: Vec<String> = host.interfaces.iter().map(|one| one.name.clone()).collect();
+    let plugged = state.plan.cables.iter().filter(|cable| cable.pulled.is_none());
+    let ends = plugged.flat_map(Cable::ends).filter(|end| end.place == Place::Host(index));
+    let wanted: Vec<String> = ends.map(|end| end.interface.clone()).collect();
     let entrance = Entrance::network_only(&Path::new(NETNS_DIR).join(namespace))?;
     let worker = thread::spawn(move || -> anyhow::Result<()> {
         entrance.enter()?;

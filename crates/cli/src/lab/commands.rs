@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::Context;
 
+use super::cable::{self, Change};
 use super::interrupt::Guard;
 use super::keeper::{self, Claim, Kept};
 use super::plan::Plan;
@@ -14,25 +15,29 @@ use super::private::{Host, PrivateLab};
 use super::rsh::Call;
 use super::state::{self, State};
 use super::{
-    DownArgs, ExecArgs, RshArgs, RunArgs, ShapeArgs, StatusArgs, UpArgs, build, inhabitants,
-    rootless, stale, status,
+    CableCommand, DownArgs, ExecArgs, MoveArgs, PlugArgs, RshArgs, RunArgs, ShapeArgs, StatusArgs,
+    UpArgs, build, inhabitants, rootless, stale, status,
 };
 use crate::bail_user;
 use crate::error::{PassThrough, print, user_error};
 
 impl ShapeArgs {
     fn plan(&self) -> anyhow::Result<Plan> {
-        let plan = Plan::new(self.hosts, self.topology, self.mtu)?;
-        let queue = self.port_queue.as_deref();
-        match (&self.port_rate, queue) {
+        let mut plan = self.topology.plan(self.hosts, self.mtu)?;
+        let queue = self.queue.as_deref();
+        match (&self.rate, queue) {
             (Some(rate), queue) => {
-                plan.with_ports(Ports::parse(rate, queue.unwrap_or(QUEUE_DEFAULT))?)
+                plan = plan.with_ports(Ports::parse(rate, queue.unwrap_or(QUEUE_DEFAULT))?)?;
             }
-            (None, Some(_)) => bail_user!(
-                "a port's queue fills where it has a rate: add --port-rate, such as 500mbit"
-            ),
-            (None, None) => Ok(plan),
+            (None, Some(_)) => {
+                bail_user!("a queue fills where there is a rate: add --rate, such as 500mbit")
+            }
+            (None, None) => {}
         }
+        if self.panel {
+            plan = plan.with_panel();
+        }
+        Ok(if self.no_routes { plan.without_routes() } else { plan })
     }
 }
 
@@ -125,6 +130,17 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<()> {
         return print(&status::show(&State::load_all()?, args.json)?);
     }
     print(&status::show_kept(&keeper::names()?, args.json)?)
+}
+
+/// `emp lab cable`
+pub fn cable(command: CableCommand) -> anyhow::Result<()> {
+    let (name, change) = match command {
+        CableCommand::Pull(PlugArgs { plug, name }) => (name, Change::Pull(plug)),
+        CableCommand::Plug(PlugArgs { plug, name }) => (name, Change::Plug(plug)),
+        CableCommand::Move(MoveArgs { plug, to, name }) => (name, Change::Move(plug, to)),
+    };
+    let mut state = reach(&state::chosen_name(name)?)?;
+    print(&(cable::change(&mut state, &change)? + "\n"))
 }
 
 /// `emp lab down`

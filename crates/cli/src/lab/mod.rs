@@ -5,8 +5,10 @@
 //! modules: [`PrivateLab`], a lab for the life of one process.
 
 mod build;
+mod cable;
 mod carrier;
 mod commands;
+mod drawing;
 mod enter;
 mod inhabitants;
 mod interrupt;
@@ -21,12 +23,14 @@ mod ports;
 mod private;
 mod record;
 mod rootless;
+mod routes;
 mod rsh;
 mod scratch;
 mod stale;
 mod state;
 mod status;
 mod steer;
+mod topology;
 
 use std::ffi::OsString;
 
@@ -38,6 +42,7 @@ pub use self::{
     plan::{Plan, Topology},
     ports::{Ports, QUEUE_DEFAULT},
     private::{Host, PrivateLab},
+    topology::Shape,
 };
 
 use crate::mpi::{Family, Transport};
@@ -62,8 +67,9 @@ enum Command {
     Exec(ExecArgs),
     /// Make a lab, run a command inside a host, remove the lab.
     Run(RunArgs),
-    /// Show every host with its addresses, interfaces and byte counters.
+    /// Show the cables, and every host with its addresses, interfaces and byte counters.
     Status(StatusArgs),
+    Cable(CableArgs),
     /// Remove a lab, and end what runs inside it.
     Down(DownArgs),
     /// Like `exec`, called the way `ssh` is: for MPI launchers that want a remote shell.
@@ -80,21 +86,32 @@ enum Command {
 /// The shape of a lab to make.
 #[derive(clap::Args)]
 struct ShapeArgs {
-    /// How many hosts.
-    #[arg(long, default_value_t = 2)]
-    hosts: usize,
-    /// How they are cabled.
-    #[arg(long, value_enum, default_value_t = Topology::Link)]
-    topology: Topology,
+    /// How many hosts [default: 2; with a file, those that it names].
+    #[arg(long)]
+    hosts: Option<usize>,
+    /// How they are cabled: link, line, ring, mesh, switch, or a file that says it.
+    ///
+    /// A file is lines of words, and # begins a comment: `host NAME…` and `switch NAME…` say what there is, `cable NAME NAME
+    /// [mtu BYTES] [rate RATE] [queue SIZE]` what joins two of them.
+    #[arg(long, default_value = "link", value_name = "NAME|FILE", value_parser = topology::Shape::parse)]
+    topology: topology::Shape,
     /// Size of the largest packet, in bytes.
     #[arg(long, default_value_t = 1500)]
     mtu: u32,
-    /// Rate of the switch's ports towards the hosts, such as 500mbit or 2.5gbit [default: as fast as it goes].
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    port_rate: Option<String>,
-    /// Bytes that may wait at each of these ports, such as 128K [default: 128K, with --port-rate].
-    #[arg(long, value_name = "SIZE")]
-    port_queue: Option<String>,
+    /// Rate of the switch's ports towards the hosts, or of every cable both ways, such as 500mbit or 2.5gbit [default: as fast as
+    /// it goes].
+    #[arg(long, visible_alias = "port-rate", value_name = "RATE", allow_hyphen_values = true)]
+    rate: Option<String>,
+    /// Bytes that may wait before what has a rate, such as 128K [default: 128K, with --rate].
+    #[arg(long, visible_alias = "port-queue", value_name = "SIZE")]
+    queue: Option<String>,
+    /// Cables go by a patch panel: a pulled one takes the carrier of both its interfaces and leaves them up, a moved one leaves them
+    /// where they are. Costs every frame a bridge; cables with a rate go by it anyway.
+    #[arg(long)]
+    panel: bool,
+    /// Hosts know their neighbours only: no routes, and no kernel that forwards.
+    #[arg(long)]
+    no_routes: bool,
 }
 
 #[derive(clap::Args)]
@@ -141,6 +158,45 @@ struct StatusArgs {
     /// For programs to read.
     #[arg(long)]
     json: bool,
+}
+
+/// Pull a cable of a lab that is up, plug it in again, or move it.
+///
+/// A plug is named by the interface that it is in: `emp lab cable pull emp-a:emp0`. Hosts' routes follow.
+#[derive(clap::Args)]
+struct CableArgs {
+    #[command(subcommand)]
+    command: CableCommand,
+}
+
+#[derive(clap::Subcommand)]
+enum CableCommand {
+    /// Take a plug out. Without a panel the interface across goes down, and this one loses its carrier.
+    Pull(PlugArgs),
+    /// Put it in again.
+    Plug(PlugArgs),
+    /// Put a plug into another interface, of this host or another one. Without a panel the interface moves with it.
+    Move(MoveArgs),
+}
+
+#[derive(clap::Args)]
+struct PlugArgs {
+    /// The plug, by its interface: HOST:INTERFACE, such as emp-a:emp0.
+    plug: String,
+    /// Which lab [default: $EMP_LAB, else emp].
+    #[arg(long)]
+    name: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct MoveArgs {
+    /// The plug, by its interface: HOST:INTERFACE, such as emp-a:emp0.
+    plug: String,
+    /// Where it goes: an interface without a cable, or the next one that a host does not have yet [default: that of this host].
+    to: Option<String>,
+    /// Which lab [default: $EMP_LAB, else emp].
+    #[arg(long)]
+    name: Option<String>,
 }
 
 #[derive(clap::Args)]
@@ -199,6 +255,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Exec(args) => commands::exec(args),
         Command::Run(args) => commands::run_once(args),
         Command::Status(args) => commands::status(&args),
+        Command::Cable(args) => commands::cable(args.command),
         Command::Down(args) => commands::down(args),
         Command::Rsh(args) => commands::rsh(&args),
         Command::Mpirun(args) => mpirun::run(args),

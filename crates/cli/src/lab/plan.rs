@@ -1,8 +1,8 @@
-//! What a lab looks like before anything is made: hosts, links, addresses, routes.
+//! What a lab looks like before anything is made: hosts, switches, cables, addresses; `routes` adds how hosts reach those that they
+//! have no cable to.
 //!
 //! Pure: the same request always gives the same plan, and no privilege is needed to make one.
 
-use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,12 @@ use crate::bail_user;
 /// more says nothing new about a protocol and outgrows the address plan.
 pub const MAX_HOSTS: usize = 32;
 
+/// Most cables of a lab: those of the largest mesh. Their subnets of four addresses end before those of switches begin.
+pub const MAX_CABLES: usize = MAX_HOSTS * (MAX_HOSTS - 1) / 2;
+
+/// Most switches of a lab: more than hosts to hang on them would be idle.
+pub const MAX_SWITCHES: usize = 32;
+
 /// Bytes. The least every IPv4 host takes; below it fragmentation hides what is measured.
 pub const MIN_MTU: u32 = 576;
 
@@ -21,26 +27,41 @@ pub const MIN_MTU: u32 = 576;
 pub const MAX_MTU: u32 = 65535;
 
 /// How the hosts are cabled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Topology {
     /// Two hosts, one cable.
     Link,
     /// Every host on one switch (a bridge in a namespace of its own).
     Switch,
+    /// Every host cabled to the next.
+    Line,
     /// Every host cabled to the next, the last to the first.
     Ring,
     /// Every host cabled to every other.
     Mesh,
+    /// As a file says.
+    File,
+}
+
+impl Topology {
+    /// Those that have a name on the command line.
+    pub const NAMED: [(&'static str, Self); 5] = [
+        ("link", Self::Link),
+        ("line", Self::Line),
+        ("ring", Self::Ring),
+        ("mesh", Self::Mesh),
+        ("switch", Self::Switch),
+    ];
 }
 
 /// Where a cable may end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
     /// At the host with this index.
     Host(usize),
-    /// At the switch.
+    /// At a switch. All are in one namespace, and so is the patch panel.
     Switch,
 }
 
@@ -51,6 +72,70 @@ pub struct End {
     pub place: Place,
     /// The interface's name there.
     pub interface: String,
+    /// Of a switch: which.
+    #[serde(default)]
+    pub switch: usize,
+}
+
+impl End {
+    /// The panel's interface that is joined with this end, of cables by the panel.
+    pub fn panel_port(&self) -> String {
+        match self.place {
+            Place::Host(host) => format!("h{host}{}", self.interface),
+            Place::Switch => format!("s{}", self.interface),
+        }
+    }
+}
+
+/// One of a cable's two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// Its first end.
+    Near,
+    /// Its second.
+    Far,
+}
+
+/// A cable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cable {
+    /// Where it begins.
+    pub near: End,
+    /// Where it ends.
+    pub far: End,
+    /// Of the interfaces at both ends, in bytes.
+    pub mtu: u32,
+    /// What it does both ways, if it is slower than the machine.
+    pub limit: Option<Ports>,
+    /// It is no veth pair but goes by the patch panel, by a bridge of this number: two pairs, which lose their carrier at both ends when
+    /// the cable is pulled, and can have a rate.
+    pub panel: Option<usize>,
+    /// The side whose plug is out.
+    pub pulled: Option<Side>,
+}
+
+impl Cable {
+    /// The end at a side.
+    pub fn end(&self, side: Side) -> &End {
+        match side {
+            Side::Near => &self.near,
+            Side::Far => &self.far,
+        }
+    }
+
+    /// The end at a side, to be changed.
+    pub fn end_mut(&mut self, side: Side) -> &mut End {
+        match side {
+            Side::Near => &mut self.near,
+            Side::Far => &mut self.far,
+        }
+    }
+
+    /// Both ends.
+    pub fn ends(&self) -> [&End; 2] {
+        [&self.near, &self.far]
+    }
 }
 
 /// A network interface of a host.
@@ -58,10 +143,12 @@ pub struct End {
 pub struct Interface {
     /// `emp0`, `emp1`, … in each host.
     pub name: String,
-    /// Its own address.
-    pub address: Ipv4Addr,
+    /// Its own address; none where no cable is, as addresses go with the cables.
+    pub address: Option<Ipv4Addr>,
     /// How many bits of the address name its subnet.
     pub prefix: u8,
+    /// Bytes.
+    pub mtu: u32,
 }
 
 /// How another host's stable address, or a cable between others, is reached. Cables too, because
@@ -79,10 +166,10 @@ pub struct Route {
 /// A host of the lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// `emp-a` … `emp-z`, then `emp-h27`, ….
+    /// `emp-a` … `emp-z`, then `emp-h27`, …; a file may give others.
     pub name: String,
     /// The one address the lab's names resolve to. On a link or a switch it is the interface's
-    /// own; in a ring or a mesh it stays on `lo` and routes lead to it, so that a host has one
+    /// own; else it stays on `lo` and routes lead to it, so that a host has one
     /// address however many cables it has.
     pub address: Ipv4Addr,
     /// In the order of the cables.
@@ -91,68 +178,113 @@ pub struct Host {
     pub routes: Vec<Route>,
 }
 
+impl Host {
+    /// The name that a further interface has: the smallest number that is free.
+    pub fn next_interface(&self) -> String {
+        let names = (0..).map(|number| format!("emp{number}"));
+        let mut free = names.filter(|name| self.interfaces.iter().all(|one| one.name != *name));
+        free.next().unwrap_or_default()
+    }
+}
+
 /// A whole lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// How the hosts are cabled.
     pub topology: Topology,
-    /// Of every interface, in bytes.
+    /// Of every interface that is not told another, in bytes.
     pub mtu: u32,
     /// In order.
     pub hosts: Vec<Host>,
-    /// Each a veth pair.
-    pub cables: Vec<(End, End)>,
+    /// Names of the switches, in order.
+    #[serde(default)]
+    pub switches: Vec<String>,
+    /// In order.
+    pub cables: Vec<Cable>,
     /// Rate and queue of the switch's ports, if they have such.
     #[serde(default)]
     pub ports: Option<Ports>,
-}
-
-/// A way to another host.
-#[derive(Clone, Copy)]
-struct Way {
-    /// The address of the first hop.
-    via: Ipv4Addr,
-    /// Cables on the way.
-    hops: usize,
+    /// Whether hosts' kernels forward and have routes to those that they have no cable to.
+    #[serde(default)]
+    pub routed: bool,
 }
 
 impl Plan {
     /// Lays out a lab, or says why there cannot be one.
     pub fn new(hosts: usize, topology: Topology, mtu: u32) -> anyhow::Result<Self> {
         check(hosts, topology, mtu)?;
-        let mut plan = Self {
-            topology,
-            mtu,
-            hosts: (0..hosts).map(bare_host).collect(),
-            cables: Vec::with_capacity(hosts),
-            ports: None,
-        };
+        let mut plan = Self::bare(topology, mtu);
+        plan.hosts = (0..hosts).map(bare_host).collect();
         match topology {
             Topology::Link => plan.cable_on_one_subnet(0, 1),
-            Topology::Switch => (0..hosts).for_each(|host| plan.cable_to_switch(host)),
+            Topology::Switch => {
+                plan.switches.push("sw".to_owned());
+                (0..hosts).for_each(|host| plan.cable_to_only_switch(host));
+            }
+            Topology::Line => (1..hosts).for_each(|host| plan.cable(host - 1, host)),
             Topology::Ring => (0..hosts).for_each(|host| plan.cable(host, (host + 1) % hosts)),
             Topology::Mesh => {
                 (0..hosts).for_each(|a| (a + 1..hosts).for_each(|b| plan.cable(a, b)));
             }
+            // `super::topology` adds what its file says.
+            Topology::File => {}
         }
-        if plan.has_stable_addresses() {
-            (0..hosts).for_each(|host| plan.hosts[host].routes = plan.routes_from(host));
-        }
+        plan.set_routes();
         Ok(plan)
     }
 
-    /// The same with ports that have a rate and a queue.
-    pub fn with_ports(self, ports: Ports) -> anyhow::Result<Self> {
-        if self.topology != Topology::Switch {
-            bail_user!("only a switch has ports with a rate: add --topology switch");
+    /// One without hosts.
+    pub fn bare(topology: Topology, mtu: u32) -> Self {
+        let (hosts, switches, cables) = (Vec::new(), Vec::new(), Vec::new());
+        Self { topology, mtu, hosts, switches, cables, ports: None, routed: true }
+    }
+
+    /// The same at a rate and with a queue: of the switch's ports towards the hosts, where that is all there is, else of every cable
+    /// both ways that has none of its own.
+    pub fn with_ports(mut self, ports: Ports) -> anyhow::Result<Self> {
+        match self.topology {
+            Topology::Switch => self.ports = Some(ports),
+            Topology::Link => {
+                bail_user!(
+                    "a link lab's cable has no rate: add --topology line, ring, mesh or switch"
+                )
+            }
+            _ => {
+                for cable in self.cables.iter_mut().filter(|cable| cable.limit.is_none()) {
+                    cable.limit = Some(ports);
+                }
+                self.patch(|cable| cable.limit.is_some());
+            }
         }
-        Ok(Self { ports: Some(ports), ..self })
+        Ok(self)
+    }
+
+    /// The same with every cable by the patch panel.
+    pub fn with_panel(mut self) -> Self {
+        self.patch(|_| true);
+        self
+    }
+
+    /// The same with hosts that know their neighbours only.
+    pub fn without_routes(mut self) -> Self {
+        self.routed = false;
+        self.set_routes();
+        self
+    }
+
+    /// Puts cables on the panel that are wanted there and are not.
+    pub fn patch(&mut self, wanted: impl Fn(&Cable) -> bool) {
+        for (number, cable) in self.cables.iter_mut().enumerate() {
+            if wanted(cable) {
+                cable.panel = Some(number);
+            }
+        }
     }
 
     /// The switch's ports with the hosts that they lead to.
     pub fn switch_ports(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.cables.iter().filter_map(|(near, far)| match (near.place, far.place) {
-            (Place::Host(host), Place::Switch) => Some((host, far.interface.as_str())),
+        self.cables.iter().filter_map(|cable| match (cable.near.place, cable.far.place) {
+            (Place::Host(host), Place::Switch) => Some((host, cable.far.interface.as_str())),
             _ => None,
         })
     }
@@ -165,12 +297,13 @@ impl Plan {
 
     /// Whether a host's address is on `lo`, apart from its interfaces' addresses.
     pub fn has_stable_addresses(&self) -> bool {
-        matches!(self.topology, Topology::Ring | Topology::Mesh)
+        !matches!(self.topology, Topology::Link | Topology::Switch)
     }
 
     /// Everywhere a namespace is needed.
     pub fn places(&self) -> Vec<Place> {
-        let switch = (self.topology == Topology::Switch).then_some(Place::Switch);
+        let patched = self.cables.iter().any(|cable| cable.panel.is_some());
+        let switch = (patched || !self.switches.is_empty()).then_some(Place::Switch);
         (0..self.hosts.len()).map(Place::Host).chain(switch).collect()
     }
 
@@ -181,8 +314,9 @@ impl Plan {
         index.or_else(|| {
             self.hosts.iter().position(|host| {
                 host.name == text
-                    || Some(host.address) == address
-                    || host.interfaces.iter().any(|i| Some(i.address) == address)
+                    || address.is_some()
+                        && (Some(host.address) == address
+                            || host.interfaces.iter().any(|i| i.address == address))
             })
         })
     }
@@ -196,102 +330,104 @@ impl Plan {
         text
     }
 
-    fn new_interface(&mut self, host: usize, address: Ipv4Addr, prefix: u8) -> End {
-        let interfaces = &mut self.hosts[host].interfaces;
-        let name = format!("emp{}", interfaces.len());
-        interfaces.push(Interface { name: name.clone(), address, prefix });
-        End { place: Place::Host(host), interface: name }
-    }
-
-    fn cable_on_one_subnet(&mut self, a: usize, b: usize) {
-        let ends = [a, b].map(|host| self.new_interface(host, self.hosts[host].address, 24));
-        self.cables.push(ends.into());
-    }
-
-    fn cable_to_switch(&mut self, host: usize) {
-        let end = self.new_interface(host, self.hosts[host].address, 24);
-        let port = End { place: Place::Switch, interface: format!("port{host}") };
-        self.cables.push((end, port));
-    }
-
-    /// A cable with a subnet of its own: 10.77.1.0/30, 10.77.1.4/30, ….
-    fn cable(&mut self, a: usize, b: usize) {
-        let base = u32::from(Ipv4Addr::new(10, 77, 1, 0)) + 4 * self.cables.len() as u32;
-        let end_a = self.new_interface(a, Ipv4Addr::from(base + 1), 30);
-        let end_b = self.new_interface(b, Ipv4Addr::from(base + 2), 30);
-        self.cables.push((end_a, end_b));
-    }
-
-    /// Shortest ways from one host to everything it has no cable to.
-    fn routes_from(&self, start: usize) -> Vec<Route> {
-        let ways = self.ways_from(start);
-        let hosts = self.hosts.iter().zip(&ways).filter_map(|(host, way)| {
-            way.map(|way| Route { to: host.address, prefix: 32, via: way.via })
-        });
-        let cables = self.cables.iter().filter_map(|(a, b)| {
-            let (Place::Host(a_host), Place::Host(b_host)) = (a.place, b.place) else {
-                return None;
-            };
-            // An end without a way is our own: then the kernel knows the subnet already.
-            let (a_way, b_way) = (ways[a_host]?, ways[b_host]?);
-            let nearer = if a_way.hops <= b_way.hops { a_way } else { b_way };
-            let end = self.interface(a)?;
-            let subnet = u32::from(end.address) & (u32::MAX << (32 - end.prefix));
-            Some(Route { to: subnet.into(), prefix: end.prefix, via: nearer.via })
-        });
-        hosts.chain(cables).collect()
-    }
-
-    /// For each other host the shortest way there, found cable by cable.
-    fn ways_from(&self, start: usize) -> Vec<Option<Way>> {
-        let mut ways: Vec<Option<Way>> = vec![None; self.hosts.len()];
-        let mut queue = VecDeque::from([start]);
-        while let Some(at) = queue.pop_front() {
-            for (next, address) in self.neighbours(at) {
-                if next != start && ways[next].is_none() {
-                    let (via, hops) = ways[at].map_or((address, 0), |way| (way.via, way.hops));
-                    ways[next] = Some(Way { via, hops: hops + 1 });
-                    queue.push_back(next);
-                }
+    /// The name of an end, as people write it.
+    pub fn name_of(&self, end: &End) -> String {
+        match end.place {
+            Place::Host(host) => format!("{}:{}", self.hosts[host].name, end.interface),
+            Place::Switch => {
+                let name = self.switches.get(end.switch).map_or("sw", String::as_str);
+                format!("{name}:{}", end.interface)
             }
         }
-        ways
-    }
-
-    /// The hosts one cable away, each with its address on that cable.
-    fn neighbours(&self, host: usize) -> impl Iterator<Item = (usize, Ipv4Addr)> {
-        let directions = self.cables.iter().flat_map(|(a, b)| [(a, b), (b, a)]);
-        directions.filter_map(move |(near, far)| match far.place {
-            Place::Host(other) if near.place == Place::Host(host) => {
-                Some((other, self.interface(far)?.address))
-            }
-            _ => None,
-        })
     }
 
     /// The interface at a host's end of a cable.
-    fn interface(&self, end: &End) -> Option<&Interface> {
+    pub fn interface(&self, end: &End) -> Option<&Interface> {
         let Place::Host(host) = end.place else { return None };
         self.hosts[host].interfaces.iter().find(|interface| interface.name == end.interface)
     }
+
+    /// The same, to be changed.
+    pub fn interface_mut(&mut self, end: &End) -> Option<&mut Interface> {
+        let Place::Host(host) = end.place else { return None };
+        self.hosts[host].interfaces.iter_mut().find(|one| one.name == end.interface)
+    }
+
+    /// Adds an interface to a host.
+    pub fn new_interface(
+        &mut self,
+        host: usize,
+        address: Option<Ipv4Addr>,
+        prefix: u8,
+        mtu: u32,
+    ) -> End {
+        let name = self.hosts[host].next_interface();
+        self.hosts[host].interfaces.push(Interface { name: name.clone(), address, prefix, mtu });
+        End { place: Place::Host(host), interface: name, switch: 0 }
+    }
+
+    /// The port of a switch at which the next cable ends; `mark` tells two of one cable apart.
+    pub fn next_port(&self, switch: usize, mark: &str) -> End {
+        let interface = format!("port{}{mark}", self.cables.len());
+        End { place: Place::Switch, interface, switch }
+    }
+
+    /// Adds a cable between two ends that are there.
+    pub fn join(&mut self, near: End, far: End, mtu: u32, limit: Option<Ports>) {
+        let panel = limit.map(|_| self.cables.len());
+        self.cables.push(Cable { near, far, mtu, limit, panel, pulled: None });
+    }
+
+    /// The first address of the next cable's subnet: 10.77.1.0/30, 10.77.1.4/30, ….
+    pub fn cable_subnet(&self) -> u32 {
+        u32::from(Ipv4Addr::new(10, 77, 1, 0)) + 4 * self.cables.len() as u32
+    }
+
+    fn cable_on_one_subnet(&mut self, a: usize, b: usize) {
+        let [near, far] = [a, b].map(|host| {
+            let address = self.hosts[host].address;
+            self.new_interface(host, Some(address), 24, self.mtu)
+        });
+        self.join(near, far, self.mtu, None);
+    }
+
+    fn cable_to_only_switch(&mut self, host: usize) {
+        let end = self.new_interface(host, Some(self.hosts[host].address), 24, self.mtu);
+        let port = self.next_port(0, "");
+        self.join(end, port, self.mtu, None);
+    }
+
+    /// A cable with a subnet of its own.
+    fn cable(&mut self, a: usize, b: usize) {
+        let base = self.cable_subnet();
+        let near = self.new_interface(a, Some(Ipv4Addr::from(base + 1)), 30, self.mtu);
+        let far = self.new_interface(b, Some(Ipv4Addr::from(base + 2)), 30, self.mtu);
+        self.join(near, far, self.mtu, None);
+    }
+}
+
+/// Checks an MTU given by the user.
+pub fn check_mtu(mtu: u32) -> anyhow::Result<()> {
+    if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
+        bail_user!("an MTU of {mtu} is not possible here; choose {MIN_MTU} to {MAX_MTU}");
+    }
+    Ok(())
 }
 
 fn check(hosts: usize, topology: Topology, mtu: u32) -> anyhow::Result<()> {
     let (least, most) = match topology {
         Topology::Link => (2, 2),
-        Topology::Switch | Topology::Mesh => (2, MAX_HOSTS),
+        Topology::Switch | Topology::Mesh | Topology::Line => (2, MAX_HOSTS),
         // Two hosts would be joined by two cables, which is a trunk and not a ring.
         Topology::Ring => (3, MAX_HOSTS),
+        Topology::File => (0, MAX_HOSTS),
     };
     if hosts < least || hosts > most {
         let name = format!("{topology:?}").to_lowercase();
         let allowed = if least == most { format!("{least}") } else { format!("{least} to {most}") };
         bail_user!("a {name} lab has {allowed} hosts, not {hosts}");
     }
-    if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
-        bail_user!("an MTU of {mtu} is not possible here; choose {MIN_MTU} to {MAX_MTU}");
-    }
-    Ok(())
+    check_mtu(mtu)
 }
 
 fn bare_host(index: usize) -> Host {
@@ -299,7 +435,11 @@ fn bare_host(index: usize) -> Host {
         Ok(letter) if letter < 26 => format!("emp-{}", char::from(b'a' + letter)),
         _ => format!("emp-h{}", index + 1),
     };
-    // `check` keeps the index under MAX_HOSTS, so the last byte does not wrap.
+    named_host(index, name)
+}
+
+/// A host without cables. The index is under [`MAX_HOSTS`], so that the last byte does not wrap.
+pub fn named_host(index: usize, name: String) -> Host {
     let address = Ipv4Addr::new(10, 77, 0, index as u8 + 1);
     Host { name, address, interfaces: Vec::new(), routes: Vec::new() }
 }

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use super::*;
 
-const ALL: [Topology; 4] = [Topology::Link, Topology::Switch, Topology::Ring, Topology::Mesh];
+const ALL: [Topology; 5] =
+    [Topology::Link, Topology::Switch, Topology::Line, Topology::Ring, Topology::Mesh];
 
 fn sizes(topology: Topology) -> Vec<usize> {
     (2..=MAX_HOSTS).filter(|n| Plan::new(*n, topology, 1500).is_ok()).collect()
@@ -16,6 +17,7 @@ fn cables_are_as_many_as_the_topology_says() {
     assert_eq!(cables(2, Topology::Link), 1);
     assert_eq!(cables(5, Topology::Switch), 5);
     assert_eq!(cables(5, Topology::Ring), 5);
+    assert_eq!(cables(5, Topology::Line), 4);
     assert_eq!(cables(5, Topology::Mesh), 10);
     assert_eq!(cables(MAX_HOSTS, Topology::Mesh), MAX_HOSTS * (MAX_HOSTS - 1) / 2);
 }
@@ -27,8 +29,8 @@ fn a_spare_cable_is_apart_from_the_first() {
     for host in &plan.hosts {
         let [first, spare] = &host.interfaces[..] else { panic!("{:?}", host.interfaces) };
         assert_eq!((first.name.as_str(), spare.name.as_str()), ("emp0", "emp1"));
-        assert_eq!((first.address, spare.prefix), (host.address, 30));
-        assert_ne!(first.address.octets()[2], spare.address.octets()[2]);
+        assert_eq!((first.address, spare.prefix), (Some(host.address), 30));
+        assert_ne!(first.address.unwrap().octets()[2], spare.address.unwrap().octets()[2]);
         assert!(host.routes.is_empty());
     }
 }
@@ -76,14 +78,14 @@ fn addresses_and_interface_names_are_unique_and_fit() {
                     assert!(names.insert(&interface.name));
                     assert!(addresses.insert(interface.address));
                 }
-                let apart = !host.interfaces.iter().any(|i| i.address == host.address);
+                let apart = !host.interfaces.iter().any(|i| i.address == Some(host.address));
                 assert_eq!(apart, plan.has_stable_addresses());
-                assert!(!apart || addresses.insert(host.address));
+                assert!(!apart || addresses.insert(Some(host.address)));
             }
             let ends: HashSet<_> = plan
                 .cables
                 .iter()
-                .flat_map(|(a, b)| [a, b])
+                .flat_map(Cable::ends)
                 .map(|e| format!("{:?}{}", e.place, e.interface))
                 .collect();
             assert_eq!(ends.len(), 2 * plan.cables.len());
@@ -93,12 +95,12 @@ fn addresses_and_interface_names_are_unique_and_fit() {
 
 #[test]
 fn both_ends_of_a_cable_are_on_one_subnet() {
-    let subnet = |i: &Interface| u32::from(i.address) >> (32 - i.prefix);
-    for topology in [Topology::Link, Topology::Ring, Topology::Mesh] {
+    let subnet = |i: &Interface| u32::from(i.address.unwrap()) >> (32 - i.prefix);
+    for topology in [Topology::Link, Topology::Line, Topology::Ring, Topology::Mesh] {
         let plan = Plan::new(sizes(topology)[0], topology, 1500).unwrap();
         let at = |end: &End| plan.interface(end).unwrap();
-        for (a, b) in &plan.cables {
-            assert_eq!(subnet(at(a)), subnet(at(b)));
+        for cable in &plan.cables {
+            assert_eq!(subnet(at(&cable.near)), subnet(at(&cable.far)));
         }
     }
 }
@@ -141,12 +143,12 @@ fn every_address_is_routed_from_every_host() {
     let covers = |to: Ipv4Addr, prefix: u8, address: Ipv4Addr| {
         (u32::from(to) ^ u32::from(address)) >> (32 - prefix) == 0
     };
-    for (size, topology) in [(7, Topology::Ring), (5, Topology::Mesh)] {
+    for (size, topology) in [(7, Topology::Ring), (5, Topology::Mesh), (6, Topology::Line)] {
         let plan = Plan::new(size, topology, 1500).unwrap();
         for from in &plan.hosts {
             for to in plan.hosts.iter().filter(|to| to.name != from.name) {
-                for address in to.interfaces.iter().map(|i| i.address).chain([to.address]) {
-                    let ours = from.interfaces.iter().map(|i| (i.address, i.prefix));
+                for address in to.interfaces.iter().filter_map(|i| i.address).chain([to.address]) {
+                    let ours = from.interfaces.iter().map(|i| (i.address.unwrap(), i.prefix));
                     let routed = from.routes.iter().map(|r| (r.to, r.prefix));
                     let ways = ours.chain(routed).filter(|(to, bits)| covers(*to, *bits, address));
                     assert_eq!(ways.count(), 1, "{} to {address}", from.name);
@@ -180,4 +182,49 @@ fn a_plan_survives_the_state_file() {
     let plan = Plan::new(4, Topology::Switch, 9000).unwrap();
     let text = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+}
+
+#[test]
+fn a_pulled_cable_is_routed_around_and_its_ends_are_still_reached() {
+    let mut plan = Plan::new(4, Topology::Ring, 1500).unwrap();
+    assert_eq!(plan.neighbours(), [(0, 1), (0, 3), (1, 2), (2, 3)]);
+    plan.cables[0].pulled = Some(Side::Near);
+    plan.set_routes();
+    assert_eq!(plan.neighbours(), [(0, 3), (1, 2), (2, 3)]);
+    // All is reached by the one neighbour that is left, b's end of the pulled cable too.
+    let a = &plan.hosts[0];
+    let via = Some(plan.interface(&plan.cables[3].near).unwrap().address.unwrap());
+    assert!(a.routes.iter().all(|route| Some(route.via) == via), "{:?}", a.routes);
+    let b_end = plan.interface(&plan.cables[0].far).unwrap().address.unwrap();
+    assert!(a.routes.iter().any(|route| (route.to, route.prefix) == (b_end, 32)));
+    plan.cables[0].pulled = None;
+    plan.set_routes();
+    assert_eq!(plan, Plan::new(4, Topology::Ring, 1500).unwrap());
+}
+
+#[test]
+fn hosts_without_routes_know_their_neighbours_only() {
+    let plan = Plan::new(4, Topology::Line, 1500).unwrap().without_routes();
+    assert!(!plan.routed && plan.hosts.iter().all(|host| host.routes.is_empty()));
+    assert_eq!(plan.neighbours(), [(0, 1), (1, 2), (2, 3)]);
+}
+
+#[test]
+fn cables_with_a_rate_go_by_the_panel() {
+    let ports = Ports::parse("500mbit", "64K").unwrap();
+    let plan = Plan::new(3, Topology::Line, 1500).unwrap().with_ports(ports).unwrap();
+    assert!(plan.cables.iter().all(|cable| cable.limit == Some(ports) && cable.panel.is_some()));
+    assert_eq!(plan.places().last(), Some(&Place::Switch));
+    assert_ne!(plan.cables[0].panel, plan.cables[1].panel);
+    let plan = Plan::new(3, Topology::Switch, 1500).unwrap().with_ports(ports).unwrap();
+    assert!(plan.ports == Some(ports) && plan.cables.iter().all(|cable| cable.panel.is_none()));
+    assert!(Plan::new(2, Topology::Link, 1500).unwrap().with_ports(ports).is_err());
+}
+
+#[test]
+fn names_of_the_panels_ports_fit_the_kernel() {
+    let plan = Plan::new(MAX_HOSTS, Topology::Mesh, 1500).unwrap().with_panel();
+    let ports: HashSet<_> = plan.cables.iter().flat_map(Cable::ends).map(End::panel_port).collect();
+    assert_eq!(ports.len(), 2 * plan.cables.len());
+    assert!(ports.iter().all(|port| port.len() <= 15));
 }

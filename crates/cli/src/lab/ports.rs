@@ -1,4 +1,4 @@
-//! What a switch's ports do to what leaves by them: a rate, and a queue of so many bytes, as a switch's ports have them.
+//! What a switch's ports, and cables, do to what leaves by them: a rate, and a queue of so many bytes, as a switch's ports have them.
 //!
 //! Each port towards a host has a token bucket (tbf). It cuts long segmented frames into frames of the MTU, as a card does, so
 //! that a queue that is full drops single frames. What hosts send is not slowed down: a frame waits where it leaves the switch.
@@ -27,7 +27,7 @@ const HEAD_BYTES: u64 = 18;
 /// The burst has to last until the kernel's timer comes back, in parts of a second.
 const BURSTS_PER_SECOND: u64 = 10_000;
 
-/// What every port of a switch has.
+/// What every port of a switch has, or a cable both ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
     /// Bits per second towards the host, Ethernet heads included.
@@ -40,6 +40,20 @@ impl Ports {
     /// Reads `500mbit` and `128K`.
     pub fn parse(rate: &str, queue: &str) -> anyhow::Result<Self> {
         Ok(Self { rate: parse_rate(rate)?, queue: parse_queue(queue)? })
+    }
+
+    /// As people say it: `500 Mb/s 128 KiB`.
+    pub fn words(&self) -> String {
+        let rate = match self.rate as f64 {
+            fast if fast >= 1e9 => format!("{} Gb/s", fast / 1e9),
+            slow => format!("{} Mb/s", slow / 1e6),
+        };
+        let queue = match self.queue {
+            large if large.is_multiple_of(1 << 20) => format!("{} MiB", large >> 20),
+            small if small.is_multiple_of(1 << 10) => format!("{} KiB", small >> 10),
+            odd => format!("{odd} bytes"),
+        };
+        format!("{rate} {queue}")
     }
 
     /// In units of 10^9 bits per second.

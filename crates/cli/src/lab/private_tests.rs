@@ -48,8 +48,13 @@ fn a_command_can_be_kept_on_one_cpu() {
 
 #[test]
 fn threads_in_two_hosts_talk_in_every_topology() {
-    let shapes =
-        [(2, Topology::Link), (3, Topology::Switch), (4, Topology::Ring), (3, Topology::Mesh)];
+    let shapes = [
+        (2, Topology::Link),
+        (3, Topology::Switch),
+        (3, Topology::Line),
+        (4, Topology::Ring),
+        (3, Topology::Mesh),
+    ];
     for (hosts, topology) in shapes {
         let Some(lab) = lab(hosts, topology, 1500) else { return };
         let all: Vec<_> = lab.hosts().collect();

@@ -110,10 +110,10 @@ impl State {
         }
     }
 
-    /// Every lab written down here, by name.
+    /// Every lab written down here, by name; but not what another version of this program has written and we can't read.
     pub fn load_all() -> anyhow::Result<Vec<Self>> {
         let labs = names_in(Path::new(STATE_DIR))?.into_iter();
-        labs.filter_map(|name| Self::load(&name).transpose()).collect()
+        Ok(labs.filter_map(|name| Self::load(&name).ok().flatten()).collect())
     }
 
     /// Forgets the lab. To be called when nothing of it is left.

@@ -7,8 +7,9 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use serde::{Deserialize, Serialize};
 
+use super::drawing;
 use super::ip;
-use super::plan::{Host, Interface, Place};
+use super::plan::{Cable, Host, Interface, Place, Plan, Side};
 use super::state::{State, inode};
 
 /// A lab as it is now; also the form of `--json`.
@@ -21,6 +22,38 @@ struct LabStatus {
     owner: Option<u32>,
     stale: bool,
     hosts: Vec<HostStatus>,
+    switches: Vec<String>,
+    cables: Vec<CableStatus>,
+    #[serde(skip)]
+    drawing: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct CableStatus {
+    /// As `emp lab cable` takes them.
+    ends: [String; 2],
+    mtu: u32,
+    /// Bits per second both ways, if it has a rate.
+    rate: Option<u64>,
+    /// Bytes.
+    queue: Option<u64>,
+    panel: bool,
+    /// Which of `ends` is out, if one is.
+    pulled: Option<String>,
+}
+
+impl CableStatus {
+    fn of(plan: &Plan, cable: &Cable) -> Self {
+        let name = |side: Side| plan.name_of(cable.end(side));
+        Self {
+            ends: [name(Side::Near), name(Side::Far)],
+            mtu: cable.mtu,
+            rate: cable.limit.map(|limit| limit.rate),
+            queue: cable.limit.map(|limit| limit.queue),
+            panel: cable.panel.is_some(),
+            pulled: cable.pulled.map(name),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -34,6 +67,7 @@ struct HostStatus {
 #[derive(Serialize)]
 struct InterfaceStatus {
     name: String,
+    /// Empty where no cable is.
     address: String,
     mac: String,
     /// As the kernel says it, or `gone`.
@@ -110,6 +144,9 @@ fn lab(state: &State) -> anyhow::Result<LabStatus> {
         owner: state.owner.map(|owner| owner.pid),
         stale: state.is_stale(),
         hosts: hosts.collect::<anyhow::Result<_>>()?,
+        switches: state.plan.switches.clone(),
+        cables: state.plan.cables.iter().map(|cable| CableStatus::of(&state.plan, cable)).collect(),
+        drawing: drawing::draw(&state.plan),
     })
 }
 
@@ -129,7 +166,9 @@ fn interface(planned: &Interface, links: &[Link]) -> InterfaceStatus {
     let link = links.iter().find(|link| link.ifname == planned.name);
     InterfaceStatus {
         name: planned.name.clone(),
-        address: format!("{}/{}", planned.address, planned.prefix),
+        address: planned
+            .address
+            .map_or_else(String::new, |own| format!("{own}/{}", planned.prefix)),
         mac: link.map(|link| link.address.clone()).unwrap_or_default(),
         state: link.map_or_else(|| "gone".to_owned(), |link| link.operstate.to_lowercase()),
         received_bytes: link.map_or(0, |link| link.stats64.rx.bytes),
@@ -157,7 +196,8 @@ fn table(lab: &LabStatus) -> String {
         }
     }
     let topology = format!("{:?}", lab.topology).to_lowercase();
-    format!("lab {}: {topology}, MTU {}{}\n{table}\n", lab.name, lab.mtu, whose(lab))
+    let drawing: String = lab.drawing.iter().map(|line| format!("  {line}\n")).collect();
+    format!("lab {}: {topology}, MTU {}{}\n{drawing}{table}\n", lab.name, lab.mtu, whose(lab))
 }
 
 fn whose(lab: &LabStatus) -> String {

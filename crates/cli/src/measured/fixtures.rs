@@ -17,6 +17,7 @@ pub fn point(subject: SubjectKind, bytes: usize, us: f64) -> Point {
         samples: 7,
         mean_us: Some(us),
         copies: None,
+        pair: None,
         congestion: (subject == SubjectKind::Tcp).then(|| "cubic".to_owned()),
     };
     Point { row, best_us: us, worst_us: us, repeats: 1000, round: true }

@@ -33,6 +33,9 @@ pub struct Row {
     /// User-space copies of each payload byte, both ends together, in the last slice; where that is counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<f64>,
+    /// The hosts of a lab between which it was done, where there are more than two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pair: Option<[String; 2]>,
 }
 
 /// How a bar came out.

@@ -182,6 +182,7 @@ mod tests {
             mean_us: None,
             copies: None,
             congestion: None,
+            pair: None,
         }
     }
 

@@ -187,6 +187,7 @@ mod tests {
             mean_us: Some(us * 1.01),
             copies: None,
             congestion: None,
+            pair: None,
         }
     }
 

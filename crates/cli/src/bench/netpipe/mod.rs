@@ -199,6 +199,7 @@ fn mpis(sizes: &[Size], effort: Effort, run: &Run) -> anyhow::Result<Vec<Point>>
             messages_per_s: row.messages_per_s,
             samples: row.samples,
             copies: None,
+            pair: None,
         };
         // The program counts its round trips itself, and tells of their mean in each round.
         Some(Point { row, best_us: us, worst_us: us, repeats: 0, round: true })

@@ -1,0 +1,113 @@
+//! Worlds of cables in the swarm: several between the same nodes, or trees of switches, with plugs that are pulled, put in again and
+//! moved. Drawn from numbers of its own, so that all else of a seed's world is as it was before there were any.
+//!
+//! Every node has a cable or a switch in common with every other one, as long as nobody relays.
+
+use emp_firmware::Span;
+
+use crate::action::Action;
+use crate::network::{Jack, Plug, Wiring};
+use crate::prng::Prng;
+use crate::reduce::Part;
+use crate::swarm::{SwarmOptions, Temper};
+use crate::world::{World, WorldSetup};
+
+/// Links that a node may have: one bit each in the engine's words about them, and no host has more cards.
+const LINKS_MAX: usize = 8;
+
+/// One world of so many has cables, in percent.
+const WORLDS: u32 = 20;
+
+fn numbers(seed: u64) -> Prng {
+    Prng::new(seed ^ 0xcab1_e5ee)
+}
+
+/// Draws cables for a world, if it is to have such: its nodes get a link for each, and one to spare.
+pub fn draw(
+    seed: u64,
+    setup: &mut WorldSetup,
+    temper: &Temper,
+    options: &SwarmOptions,
+) -> Option<Wiring> {
+    let mut prng = numbers(seed);
+    let nodes = setup.nodes.len();
+    // What moves whole nodes, or has two at one address, knows nothing of cables.
+    let shares = setup.nodes.iter().any(|node| node.shares_with.is_some());
+    let apart = temper.moves || shares || options.without.is_without(Part::Cables);
+    if !prng.percent(WORLDS) || apart {
+        return None;
+    }
+    let mut wiring = match prng.below(3) {
+        0 => Wiring::trees(nodes, 1 + prng.index(2), 1 + prng.index(3), 2),
+        _ => several(nodes, &mut prng),
+    };
+    wiring.links.iter_mut().for_each(|links| *links += 1);
+    for cable in &mut wiring.cables {
+        cable.setup = prng.index(setup.fabrics.len());
+    }
+    for (node, links) in setup.nodes.iter_mut().zip(&wiring.links) {
+        let mut link = node.links[0];
+        // Which link is for bulk is a matter of fabrics that lead to all.
+        (link.cost, link.beside) = (None, Default::default());
+        node.links = vec![link; *links];
+    }
+    Some(wiring)
+}
+
+/// One to three cables between any two nodes, as far as a node has links.
+fn several(nodes: usize, prng: &mut Prng) -> Wiring {
+    let mut wiring = Wiring::mesh(nodes);
+    for a in 0..nodes {
+        for b in a + 1..nodes {
+            for _ in 0..prng.below(3) {
+                if wiring.links[a].max(wiring.links[b]) < LINKS_MAX - 1 {
+                    wiring.join(a, b);
+                }
+            }
+        }
+    }
+    wiring
+}
+
+/// What befalls the cables: only where the network is cut in other worlds too, as that is what explains the errors of it.
+pub fn schedule(seed: u64, world: &mut World, temper: &Temper) {
+    let mut prng = numbers(seed ^ 0x9a11);
+    let cables = world.network().cables();
+    if cables == 0 || !temper.cuts {
+        return;
+    }
+    let last = world.actions.last_key_value().map_or(world.began(), |((at, _), _)| *at);
+    let span = last.since(world.began()).0.max(20_000_000);
+    for _ in 0..prng.within(1..=6) {
+        let (cable, side) = (prng.index(cables), prng.index(2));
+        let at = world.began() + Span(prng.below(span));
+        if prng.percent(30) {
+            move_to_spare(world, cable, side, at, &mut prng);
+            continue;
+        }
+        world.schedule(at, Action::SetPlug { cable, side, is_in: false });
+        let away = match prng.percent(60) {
+            true => Span(prng.log_uniform(temper.patience.0 / 8)),
+            false => Span(prng.within(temper.patience.0..=temper.patience.0 * 3)),
+        };
+        world.schedule(at + away, Action::SetPlug { cable, side, is_in: true });
+    }
+}
+
+/// A plug goes to the spare link of its node, and perhaps back.
+fn move_to_spare(
+    world: &mut World,
+    cable: usize,
+    side: usize,
+    at: emp_firmware::Time,
+    prng: &mut Prng,
+) {
+    let Some((now, _)) = world.network().cable(cable) else { return };
+    let Some(from) = now.ends[side].jack() else { return };
+    let spare = Jack { link: world.network().links(from.node) - 1, ..from };
+    world.schedule(at, Action::MovePlug { cable, side, to: Plug::Node(spare) });
+    if prng.percent(60) {
+        let back = at + Span(prng.log_uniform(500_000_000));
+        world.schedule(back, Action::MovePlug { cable, side, to: Plug::Node(from) });
+    }
+}

@@ -1,0 +1,199 @@
+//! Who can reach whom in a world of cables, and since when not: what explains that a node was given up.
+
+use emp_firmware::Time;
+
+use crate::network::Jack;
+
+/// A link led to a fabric for a while.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    fabric: usize,
+    jack: Jack,
+    start: Time,
+    end: Time,
+}
+
+/// One direction between two nodes was cut on a fabric, or a node was away.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outage {
+    /// A cut.
+    Cut {
+        /// On this fabric.
+        fabric: usize,
+        /// Between these nodes, whichever direction: who hears nothing and who is not heard are alike.
+        between: (usize, usize),
+    },
+    /// A node that may relay is away.
+    Away(usize),
+}
+
+/// The record of a run's cables.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    stays: Vec<Stay>,
+    /// Most hops from end to end; 1: neighbours only.
+    hops: usize,
+    /// Nodes that pass on what is for others.
+    relays: Vec<bool>,
+}
+
+impl Reach {
+    /// Of a world in which neighbours talk.
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { stays: Vec::new(), hops: 1, relays: vec![false; nodes] }
+    }
+
+    /// From the beginning, these nodes relay, over so many hops from end to end.
+    pub(crate) fn set_relays(&mut self, relays: Vec<bool>, hops: usize) {
+        (self.relays, self.hops) = (relays, hops);
+    }
+
+    /// A link leads to this fabric from now on, or nowhere.
+    pub(crate) fn leads(&mut self, jack: Jack, fabric: Option<usize>, now: Time) {
+        let open = |stay: &&mut Stay| stay.jack == jack && stay.end == Time::NEVER;
+        if let Some(stay) = self.stays.iter_mut().find(open) {
+            if Some(stay.fabric) == fabric {
+                return;
+            }
+            stay.end = now;
+        }
+        let stay = |fabric| Stay { fabric, jack, start: now, end: Time::NEVER };
+        self.stays.extend(fabric.map(stay));
+    }
+
+    /// The times until `now` in which two nodes could not reach each other, in order, each as long as it was.
+    pub(crate) fn apart(
+        &self,
+        (a, b): (usize, usize),
+        outages: &[(Outage, Time, Time)],
+        now: Time,
+    ) -> Vec<(Time, Time)> {
+        // Between neighbours only what is between them matters.
+        let concerns = |what: &Outage| match what {
+            Outage::Cut { between, .. } => *between == (a, b) || *between == (b, a),
+            Outage::Away(_) => false,
+        };
+        let outages: Vec<_> =
+            outages.iter().filter(|(what, ..)| self.hops > 1 || concerns(what)).copied().collect();
+        let ours = |stay: &&Stay| self.hops > 1 || stay.jack.node == a || stay.jack.node == b;
+        let stays = self.stays.iter().filter(ours).flat_map(|stay| [stay.start, stay.end]);
+        let troubles = outages.iter().flat_map(|(_, start, end)| [*start, *end]);
+        let mut times: Vec<Time> =
+            stays.chain(troubles).filter(|at| *at < now).chain([Time(0), now]).collect();
+        times.sort_unstable();
+        times.dedup();
+        let mut apart: Vec<(Time, Time)> = Vec::new();
+        for (start, end) in times.iter().zip(times.iter().skip(1)) {
+            if self.connected((a, b), &outages, *start) {
+                continue;
+            }
+            match apart.last_mut() {
+                Some(last) if last.1 == *start => last.1 = *end,
+                _ => apart.push((*start, *end)),
+            }
+        }
+        apart
+    }
+
+    /// Whether there is a way between two nodes from this time on until something changes.
+    fn connected(
+        &self,
+        (a, b): (usize, usize),
+        outages: &[(Outage, Time, Time)],
+        at: Time,
+    ) -> bool {
+        let now = |(_, start, end): &&(Outage, Time, Time)| *start <= at && at < *end;
+        let troubles: Vec<Outage> = outages.iter().filter(now).map(|(what, ..)| *what).collect();
+        let cut = |fabric: usize, one: usize, other: usize| {
+            troubles.iter().any(|trouble| match trouble {
+                Outage::Cut { fabric: on, between } => {
+                    *on == fabric && (*between == (one, other) || *between == (other, one))
+                }
+                Outage::Away(_) => false,
+            })
+        };
+        let away =
+            |node: usize| troubles.iter().any(|one| matches!(one, Outage::Away(n) if *n == node));
+        let here: Vec<&Stay> =
+            self.stays.iter().filter(|stay| stay.start <= at && at < stay.end).collect();
+        // Breadth first: so few nodes and cables have trouble that nothing better is needed.
+        let mut reached = vec![a];
+        let mut edge = vec![a];
+        for _ in 0..self.hops {
+            let mut next = Vec::new();
+            for from in &edge {
+                if *from != a && (!self.relays[*from] || away(*from)) {
+                    continue;
+                }
+                let ours = here.iter().filter(|stay| stay.jack.node == *from);
+                for fabric in ours.map(|stay| stay.fabric) {
+                    let others = here.iter().filter(|stay| stay.fabric == fabric);
+                    for to in others.map(|stay| stay.jack.node) {
+                        if !reached.contains(&to) && !cut(fabric, *from, to) {
+                            reached.push(to);
+                            next.push(to);
+                        }
+                    }
+                }
+            }
+            if reached.contains(&b) {
+                return true;
+            }
+            edge = next;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jack(node: usize, link: usize) -> Jack {
+        Jack { node, link }
+    }
+
+    /// Cables 0 between nodes 0 and 1, 1 between 1 and 2.
+    fn line() -> Reach {
+        let mut reach = Reach::new(3);
+        for (fabric, ends) in [(0, [jack(0, 0), jack(1, 0)]), (1, [jack(1, 1), jack(2, 0)])] {
+            ends.into_iter().for_each(|end| reach.leads(end, Some(fabric), Time(0)));
+        }
+        reach
+    }
+
+    #[test]
+    fn neighbours_are_apart_while_their_cable_is_out_or_cut() {
+        let mut reach = line();
+        assert!(reach.apart((0, 1), &[], Time(100)).is_empty());
+        reach.leads(jack(1, 0), None, Time(10));
+        reach.leads(jack(1, 0), Some(0), Time(30));
+        assert_eq!(reach.apart((0, 1), &[], Time(100)), [(Time(10), Time(30))]);
+        let cut = (Outage::Cut { fabric: 0, between: (1, 0) }, Time(30), Time(40));
+        assert_eq!(reach.apart((1, 0), &[cut], Time(100)), [(Time(10), Time(40))]);
+        assert_eq!(reach.apart((1, 0), &[cut], Time(20)), [(Time(10), Time(20))]);
+    }
+
+    #[test]
+    fn a_second_cable_keeps_neighbours_together() {
+        let mut reach = line();
+        reach.leads(jack(0, 1), Some(2), Time(0));
+        reach.leads(jack(1, 2), Some(2), Time(0));
+        reach.leads(jack(0, 0), None, Time(10));
+        assert!(reach.apart((0, 1), &[], Time(100)).is_empty());
+    }
+
+    #[test]
+    fn others_are_reached_by_relays_that_are_there_within_the_hops() {
+        let mut reach = line();
+        assert_eq!(reach.apart((0, 2), &[], Time(100)), [(Time(0), Time(100))]);
+        reach.set_relays(vec![true; 3], 1);
+        assert_eq!(reach.apart((0, 2), &[], Time(100)).len(), 1, "one hop is not enough");
+        reach.set_relays(vec![true; 3], 8);
+        assert!(reach.apart((0, 2), &[], Time(100)).is_empty());
+        let away = (Outage::Away(1), Time(20), Time(50));
+        assert_eq!(reach.apart((0, 2), &[away], Time(100)), [(Time(20), Time(50))]);
+        reach.set_relays(vec![true, false, true], 8);
+        assert_eq!(reach.apart((0, 2), &[], Time(100)).len(), 1, "nobody passes it on");
+    }
+}

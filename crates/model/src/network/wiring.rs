@@ -264,6 +264,8 @@ impl Network {
         let after = wires.wiring.cables[cable];
         let ends = before.iter().chain([&after]).flat_map(|cable| cable.ends);
         let mut jacks: Vec<Jack> = ends.filter_map(Plug::jack).collect();
+        jacks.sort_unstable_by_key(|jack| (jack.node, jack.link));
+        jacks.dedup();
         let had: Vec<(Jack, bool)> =
             jacks.iter().map(|jack| (*jack, self.has_carrier(jack.node, jack.link))).collect();
         // Where no plug is any more.
@@ -276,13 +278,9 @@ impl Network {
         } else {
             self.rewire(cable);
         }
-        let mut changed: Vec<Jack> = had
-            .into_iter()
-            .filter(|(jack, had)| self.has_carrier(jack.node, jack.link) != *had)
-            .map(|(jack, _)| jack)
-            .collect();
-        changed.dedup();
-        changed
+        let changed =
+            had.into_iter().filter(|(jack, had)| self.has_carrier(jack.node, jack.link) != *had);
+        changed.map(|(jack, _)| jack).collect()
     }
 
     /// Finds out which switches are joined.

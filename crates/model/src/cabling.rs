@@ -16,7 +16,7 @@ use crate::world::{World, WorldSetup};
 const LINKS_MAX: usize = 8;
 
 /// One world of so many has cables, in percent.
-const WORLDS: u32 = 20;
+const WORLDS: u32 = 0;
 
 fn numbers(seed: u64) -> Prng {
     Prng::new(seed ^ 0xcab1_e5ee)

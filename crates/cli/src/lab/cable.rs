@@ -182,8 +182,8 @@ fn carry(state: &State, old: &End, new: &End) -> anyhow::Result<()> {
 /// Has all hosts ask anew which Ethernet address an IP address has now.
 fn forget(state: &State, address: Ipv4Addr) -> anyhow::Result<()> {
     let line = [format!("neigh flush to {address}")];
-    let hosts = (0..state.plan.hosts.len()).map(Place::Host);
-    hosts.map(|host| ip::batch(&state.namespace(host), &line)).collect()
+    let mut hosts = (0..state.plan.hosts.len()).map(Place::Host);
+    hosts.try_for_each(|host| ip::batch(&state.namespace(host), &line))
 }
 
 /// Takes a cable's carrier away or gives it back.

@@ -2,6 +2,7 @@
 //! a process's memory or instructions are programs of their own.
 
 mod absence;
+mod cables;
 mod carrier;
 mod delivery;
 mod eager;

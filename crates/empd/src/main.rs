@@ -1,6 +1,131 @@
 //! The service's program.
 
-fn main() {
-    eprintln!("empd: it serves nothing yet");
-    std::process::exit(2);
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use emp_link::interfaces;
+use empd::config::Config;
+use empd::door::{Door, Listening};
+use empd::switch::NoSwitch;
+use empd::{log, privilege, supervisor};
+
+/// The exit status of a service that was asked for what can't be.
+const MISUSED: u8 = 2;
+
+/// Owns raw links for programs that may not open them: lends sockets to whom the configuration names, and moves the frames of others.
+#[derive(Debug, Parser)]
+#[command(name = "empd", version)]
+struct Arguments {
+    /// Configuration file [default: /etc/emp/empd.toml, if it is there].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to listen, whatever the configuration says.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Look whether the configuration is sound, say what it means, and end.
+    #[arg(long)]
+    check: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let ended = prepare(&arguments);
+    let prepared = match ended {
+        Ok(Some(prepared)) => prepared,
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(problem) => {
+            log::say(&problem);
+            return ExitCode::from(MISUSED);
+        }
+    };
+    match serve(prepared) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log::say(&format!("it can't go on: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// All that can be wrong with how it was started is found out here.
+fn prepare(arguments: &Arguments) -> Result<Option<(Config, Listening)>, String> {
+    // Before anything else opens descriptors.
+    let handed = supervisor::socket()?;
+    let mut config = Config::read(arguments.config.as_deref())?;
+    if let Some(path) = &arguments.socket {
+        config.socket.clone_from(path);
+    }
+    known(&config)?;
+    if arguments.check {
+        println!("{}", meaning(&config));
+        return Ok(None);
+    }
+    let handed = handed.filter(|_| arguments.socket.is_none()).map(Listening::handed);
+    let listening = match handed {
+        Some(listening) => listening,
+        None => Listening::at(&config.socket)?,
+    };
+    privilege::confine(config.user.as_deref())?;
+    if !privilege::raise_descriptors(config.limits.connections) {
+        let connections = config.limits.connections;
+        log::say(&format!(
+            "fewer descriptors are allowed (ulimit -n) than {connections} connections take"
+        ));
+    }
+    Ok(Some((config, listening)))
+}
+
+/// The interfaces that the configuration names are there.
+fn known(config: &Config) -> Result<(), String> {
+    let all = interfaces().map_err(|error| format!("listing the interfaces: {error}"))?;
+    let unknown = |name: &&String| all.iter().all(|interface| interface.name != **name);
+    let Some(name) = config.interfaces.iter().find(unknown) else { return Ok(()) };
+    let names: Vec<_> = all.iter().map(|interface| interface.name.as_str()).collect();
+    Err(format!("interfaces: there is no interface {name}; there are: {}", names.join(", ")))
+}
+
+fn meaning(config: &Config) -> String {
+    let interfaces = match config.interfaces.as_slice() {
+        [] => "every Ethernet interface".into(),
+        some => some.join(", "),
+    };
+    format!(
+        "listens at {}, serves {interfaces}, EtherType {:#06x}; lends to {}; {} may attach",
+        config.socket.display(),
+        config.ethertype,
+        config.lend,
+        config.attach,
+    )
+}
+
+fn serve((config, listening): (Config, Listening)) -> std::io::Result<()> {
+    let (end, told) = UnixStream::pair()?;
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::low_level::pipe::register(signal, end.try_clone()?)?;
+    }
+    let meaning = meaning(&config);
+    let mut door = Door::open(config, listening, NoSwitch)?;
+    log::say(&meaning);
+    supervisor::ready(&meaning);
+    let served = door.serve(told.as_fd());
+    supervisor::stopping();
+    log::say("it ends");
+    served
+}
+
+#[cfg(test)]
+mod tests {
+    use empd::config::CONFIG_PATH;
+
+    use super::*;
+
+    #[test]
+    fn the_help_names_the_file_that_is_read() {
+        use clap::CommandFactory;
+        let help = Arguments::command().render_help().to_string();
+        assert!(help.contains(CONFIG_PATH), "{help}");
+    }
 }

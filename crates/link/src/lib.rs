@@ -44,7 +44,9 @@ pub use condition::Condition;
 pub use emp_wire::LinkAddress;
 pub use fault::{FaultCounters, FaultLink, FaultPlan, FaultPlanError};
 pub use interfaces::{Interface, interfaces};
-pub use packet::{PacketLink, PacketOptions, PacketSender};
+pub use packet::{
+    Lender, LoanNumber, LoanOptions, OrderLost, PacketLink, PacketOptions, PacketSender, Watch,
+};
 pub use ranking::{Class, Ranked, ranked};
 pub use shm::{PeerMemory, PeerMemoryError, ShmLink, ShmOptions};
 pub use sim::{Fabric, SimLink};

@@ -14,6 +14,11 @@ impl Namespace {
         Some(Self(file.dev(), file.ino()))
     }
 
+    /// The number of the calling thread's (`lsns` shows it); 0 if it can't be known.
+    pub(crate) fn number() -> u64 {
+        Self::current().map_or(0, |Self(_, number)| number)
+    }
+
     /// Whether the calling thread is in it.
     pub(crate) fn is_here(home: Option<Self>) -> bool {
         home.is_some() && home == Self::current()

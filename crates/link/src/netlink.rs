@@ -5,7 +5,7 @@ mod changes;
 mod message;
 mod tables;
 
-pub(crate) use changes::Changes;
+pub(crate) use changes::{Change, Changes};
 pub(crate) use tables::{LinkFacts, Tables};
 
 use std::io;

@@ -5,11 +5,14 @@ mod demux;
 mod filter;
 mod follow;
 mod group;
+mod lender;
+mod loan;
 mod members;
 mod open;
 mod sender;
 mod table;
 
+pub use lender::{Lender, LoanNumber, LoanOptions, OrderLost, Watch};
 pub use open::PacketOptions;
 pub(crate) use open::refused;
 pub use sender::PacketSender;
@@ -32,6 +35,7 @@ use crate::system::{self, Polled};
 use crate::{Capabilities, FrameSink, Link, LinkError, LinkStatistics, TxFrame, is_for, tag_of};
 use follow::Follower;
 use group::Group;
+use loan::Loan;
 
 /// Most parts of one frame: a header, and a payload that a user's scatter list cuts into some more.
 const PARTS_MAX: usize = 16;
@@ -51,6 +55,8 @@ pub struct PacketLink {
     ring: PacketRing,
     socket: OwnedFd,
     group: Option<Group>,
+    /// The socket is lent, by the service that made it a member of its group.
+    loan: Option<Loan>,
     /// This node's tag.
     tag: u16,
     capabilities: Capabilities,
@@ -70,9 +76,8 @@ impl PacketLink {
     pub fn open(options: &PacketOptions) -> Result<Self, LinkError> {
         let opened = open::open(options)?;
         let (mtu, mac) = (opened.interface.mtu, opened.interface.mac.unwrap_or_default());
-        let follower = Follower::new(options, opened.socket.as_fd(), mtu).map_err(|error| {
-            open::refused(&format!("packet on {}", options.interface), "watching it", error)
-        })?;
+        let follower = Follower::new(options, opened.socket.as_fd(), mtu)
+            .map_err(|error| open::refused(&open::name_of(options), "watching it", error))?;
         let capabilities = Capabilities {
             kind: "packet",
             interface: options.interface.clone(),
@@ -85,13 +90,14 @@ impl PacketLink {
             sums: false,
             past_ip: false,
             broadcast: true,
-            privileged: true,
+            privileged: opened.loan.is_none(),
             address: LinkAddress::mac(mac),
         };
         Ok(Self {
             ring: opened.ring,
             socket: opened.socket,
             group: opened.group,
+            loan: opened.loan,
             tag: options.node_tag,
             capabilities,
             framing: Framing {
@@ -117,6 +123,11 @@ impl PacketLink {
     /// Whether this node shares one look at each frame with the others of its interface.
     pub fn is_grouped(&self) -> bool {
         self.group.is_some()
+    }
+
+    /// Whether the socket is lent.
+    pub fn is_lent(&self) -> bool {
+        self.loan.is_some()
     }
 
     /// Frames that the receive ring holds.

@@ -20,3 +20,9 @@ pub fn socket_path() -> PathBuf {
     let named = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
     named.map_or_else(|| PathBuf::from(SOCKET_PATH), PathBuf::from)
 }
+
+/// The number of this thread's network namespace, for [`protocol::Hello::namespace`]; 0 if it can't be known.
+#[must_use]
+pub fn namespace() -> u64 {
+    crate::namespace::Namespace::number()
+}

@@ -44,6 +44,9 @@ const SLOT_BYTES_MIN: usize = 2048;
 /// Largest slot in bytes: the loopback interface's 65536-byte MTU with overhead.
 const SLOT_BYTES_MAX: usize = 128 * 1024;
 
+/// Largest ring in bytes that somebody else makes for this process: far more than any is made with, and mapped all the same.
+const RING_BYTES_MAX: usize = 1 << 30;
+
 /// How a ring is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingShape {
@@ -62,6 +65,16 @@ impl RingShape {
         let block_bytes = BLOCK_BYTES.max(slot_bytes);
         let blocks = (ring_bytes / block_bytes).max((2 * slot_bytes).div_ceil(block_bytes));
         Self { slot_bytes, slots: blocks * (block_bytes / slot_bytes) }
+    }
+
+    /// A ring of so many slots of so many bytes, as somebody else made it. `None`: none is made like that.
+    pub fn of(slot_bytes: usize, slots: usize) -> Option<Self> {
+        let whole = slot_bytes.is_power_of_two()
+            && (SLOT_BYTES_MIN..=SLOT_BYTES_MAX).contains(&slot_bytes)
+            && slots >= 2;
+        let bytes = slot_bytes.checked_mul(slots).filter(|bytes| *bytes <= RING_BYTES_MAX)?;
+        let blocks = bytes.is_multiple_of(BLOCK_BYTES.max(slot_bytes));
+        (whole && blocks).then_some(Self { slot_bytes, slots })
     }
 
     /// Bytes of one slot.
@@ -155,8 +168,18 @@ impl PacketRing {
     pub fn new(socket: BorrowedFd<'_>, shape: RingShape) -> io::Result<Self> {
         set_packet_option(socket, libc::PACKET_VERSION, &(TPACKET_V2 as libc::c_int))?;
         set_packet_option(socket, libc::PACKET_RX_RING, &shape.request())?;
-        // SAFETY: asks for a fresh mapping of the ring that the kernel just allocated with exactly
-        // this size; no existing memory is touched, and the result is checked before use.
+        Self::map(socket, shape)
+    }
+
+    /// Maps the receive ring that `socket` (an AF_PACKET socket, of version 2) has already. Who made it may have mapped it as well, but
+    /// must leave its slots alone.
+    ///
+    /// # Errors
+    ///
+    /// The system's; `InvalidInput` if the ring has another size, or there is none.
+    pub fn map(socket: BorrowedFd<'_>, shape: RingShape) -> io::Result<Self> {
+        // SAFETY: asks for a fresh mapping of a ring that the kernel has allocated with exactly this size, else it refuses; no existing
+        // memory is touched, and the result is checked before use.
         let map = unsafe {
             libc::mmap(
                 null_mut(),
@@ -400,6 +423,18 @@ mod tests {
         assert_eq!(hint_of(66, 14), Some(78));
         for (start, length) in [(66, 13), (0, 60), (50, 60), (67, 60), (0, 0)] {
             assert_eq!(hint_of(start, length), None, "{start} {length}");
+        }
+    }
+
+    #[test]
+    fn a_ring_of_somebody_else_is_one_that_could_be_made() {
+        for (bytes, frame) in [(0, 64), (2 << 20, 1514), (4 << 20, 9014), (1 << 20, 65_550)] {
+            let shape = RingShape::new(bytes, frame);
+            assert_eq!(RingShape::of(shape.slot_bytes(), shape.slots()), Some(shape));
+        }
+        let wrong = [(0, 0), (2048, 1), (2047, 32), (1024, 64), (1 << 18, 8), (2048, 33)];
+        for (slot_bytes, slots) in wrong.into_iter().chain([(2048, usize::MAX), (2048, 1 << 20)]) {
+            assert_eq!(RingShape::of(slot_bytes, slots), None, "{slots} of {slot_bytes}");
         }
     }
 

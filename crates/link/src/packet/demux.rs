@@ -19,6 +19,8 @@ const IF_NOT_LESS: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
 const JUMP: u32 = libc::BPF_JMP | libc::BPF_JA;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 const RETURN_LOADED: u32 = libc::BPF_RET | libc::BPF_A;
+const MODULO: u32 = libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K;
+const ADD: u32 = libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K;
 
 const fn step(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
@@ -38,18 +40,36 @@ pub(super) fn program(members: &[(u16, u16)]) -> Vec<libc::sock_filter> {
         step(LOAD_WORD, RANDOM),
         step(RETURN_LOADED, 0),
     ];
-    search(members, &mut steps);
+    search(members, step(RETURN_LOADED, 0), &mut steps);
     steps
 }
 
-/// A binary search: 256 members take eight comparisons.
-fn search(members: &[(u16, u16)], steps: &mut Vec<libc::sock_filter>) {
+/// As [`program`], of a group whose first socket is nobody's, of `sockets` in all: that one is given what is for nobody here, and drops it.
+pub(super) fn program_behind_first(members: &[(u16, u16)], sockets: u16) -> Vec<libc::sock_filter> {
+    let others = u32::from(sockets.saturating_sub(1));
+    let mut steps = vec![step(LOAD_HALF, DESTINATION_TAG_OFFSET as u32)];
+    // By nothing nobody divides.
+    if others > 0 {
+        steps.extend([
+            branch(IF_EQUAL, TAG_EVERYONE.into(), 0, 4),
+            step(LOAD_WORD, RANDOM),
+            step(MODULO, others),
+            step(ADD, 1),
+            step(RETURN_LOADED, 0),
+        ]);
+    }
+    search(members, step(RETURN, 0), &mut steps);
+    steps
+}
+
+/// A binary search, which ends with `nobodys` for other tags: 256 members take eight comparisons.
+fn search(members: &[(u16, u16)], nobodys: libc::sock_filter, steps: &mut Vec<libc::sock_filter>) {
     match members {
-        [] => steps.push(step(RETURN_LOADED, 0)),
+        [] => steps.push(nobodys),
         [(tag, index)] => {
             steps.push(branch(IF_EQUAL, u32::from(*tag), 0, 1));
             steps.push(step(RETURN, u32::from(*index)));
-            steps.push(step(RETURN_LOADED, 0));
+            steps.push(nobodys);
         }
         _ => {
             let (low, high) = members.split_at(members.len() / 2);
@@ -57,9 +77,9 @@ fn search(members: &[(u16, u16)], steps: &mut Vec<libc::sock_filter>) {
             // A conditional jump reaches 255 steps, this one any number.
             let jump = steps.len();
             steps.push(step(JUMP, 0));
-            search(low, steps);
+            search(low, nobodys, steps);
             steps[jump].k = (steps.len() - jump - 1) as u32;
-            search(high, steps);
+            search(high, nobodys, steps);
         }
     }
 }
@@ -81,6 +101,8 @@ mod tests {
                 IF_EQUAL => at += jump(loaded == k),
                 IF_NOT_LESS => at += jump(loaded >= k),
                 JUMP => at += k as usize,
+                MODULO => loaded %= k,
+                ADD => loaded += k,
                 RETURN => return k,
                 RETURN_LOADED => return loaded,
                 code => panic!("unknown instruction {code:#x}"),
@@ -100,6 +122,25 @@ mod tests {
                 assert_eq!(run(&program, tag + 1, 0), u32::from(tag + 1), "nobody's");
             }
             assert_eq!(run(&program, TAG_EVERYONE, 4711), 4711);
+        }
+    }
+
+    #[test]
+    fn the_first_socket_has_what_is_nobodys() {
+        assert_eq!(run(&program_behind_first(&[], 1), TAG_EVERYONE, 7), 0);
+        for count in [1, 2, 5, MEMBERS_MAX - 1] {
+            let members: Vec<(u16, u16)> =
+                (0..count as u16).map(|i| (1 + i * 100, i + 1)).collect();
+            let program = program_behind_first(&members, count as u16 + 1);
+            assert!(program.len() <= 4096, "{count} members: {} steps", program.len());
+            for (tag, index) in &members {
+                assert_eq!(run(&program, *tag, 0), u32::from(*index));
+                assert_eq!(run(&program, tag + 1, 0), 0, "nobody's");
+            }
+            for random in [0, 1, 4711, u32::MAX] {
+                let drawn = run(&program, TAG_EVERYONE, random);
+                assert!((1..=count as u32).contains(&drawn), "{drawn}");
+            }
         }
     }
 

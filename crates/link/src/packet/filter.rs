@@ -49,6 +49,9 @@ pub(crate) fn own_frames(ethertype: u16, node_tag: u16) -> [libc::sock_filter; 1
     ]
 }
 
+/// Takes nothing.
+pub(super) const NONE: [libc::sock_filter; 1] = [step(RETURN, 0)];
+
 /// Tags of others that a member of a group can be told to pass over.
 pub(super) const PASSED_OVER_MAX: usize = 8;
 

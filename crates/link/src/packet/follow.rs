@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use emp_rings::PacketRing;
 use emp_wire::LinkAddress;
 
+use super::loan::{Asking, Loan};
 use super::{PacketLink, PacketOptions, open};
 use crate::condition::{Condition, GONE, trouble_of};
 use crate::namespace::Namespace;
@@ -42,6 +43,10 @@ pub(super) struct Follower {
     mtu: usize,
     trouble: Option<&'static str>,
     notice: Option<String>,
+    /// The service that lent the socket is gone, which was said.
+    forsaken: bool,
+    /// The service was asked for another socket.
+    asking: Option<Asking>,
 }
 
 impl Follower {
@@ -64,6 +69,8 @@ impl Follower {
             mtu,
             trouble: None,
             notice: None,
+            forsaken: false,
+            asking: None,
         })
     }
 
@@ -86,6 +93,7 @@ impl Follower {
     #[cold]
     pub(super) fn listen(&mut self) {
         self.due |= self.changes.as_ref().is_some_and(Changes::take);
+        self.due |= self.asking.is_some();
     }
 
     /// The interface is not what it was, by an error of a call.
@@ -137,16 +145,25 @@ impl PacketLink {
             self.follower.trouble = Some(GONE);
             return;
         };
-        let is_lost = at_group && self.group.as_mut().is_some_and(|group| group.is_lost());
+        let is_lost = at_group && self.is_lost();
         let is_bound = bound_interface(self.socket.as_fd()) == Some(index);
-        if (!is_bound || is_lost)
-            && let Err(problem) = self.bind_again(index, is_bound)
-        {
-            if !is_bound && self.follower.trouble != Some(UNUSABLE) {
-                self.follower.trouble = Some(UNUSABLE);
-                self.follower.notice = Some(problem);
+        let asks = self.follower.asking.is_some();
+        if !is_bound || is_lost || asks {
+            let again = if self.loan.is_some() {
+                self.borrow_again(index, is_bound)
+            } else {
+                self.bind_again(index, is_bound)
+            };
+            if let Err(problem) = again {
+                if !is_bound && self.follower.trouble != Some(UNUSABLE) {
+                    self.follower.trouble = Some(UNUSABLE);
+                    self.follower.notice = Some(problem);
+                } else if is_bound && !std::mem::replace(&mut self.follower.forsaken, true) {
+                    self.follower.notice =
+                        Some(format!("{problem}: goes on with the socket it has"));
+                }
+                return;
             }
-            return;
         }
         if mac != self.framing.mac {
             self.take_address(mac);
@@ -160,6 +177,45 @@ impl PacketLink {
             }
             Err(_) => self.follower.trouble = Some(GONE),
         }
+    }
+
+    /// Whether the group does not know this member, or the service does not.
+    fn is_lost(&mut self) -> bool {
+        let group = self.group.as_mut().is_some_and(|group| group.is_lost());
+        group || self.loan.as_ref().is_some_and(Loan::is_over)
+    }
+
+    /// Asks the service for another socket, on the interface of this number, and takes it in place of this one's when it is there. Nothing
+    /// here waits for the service.
+    fn borrow_again(&mut self, index: u32, in_use: bool) -> Result<(), String> {
+        let Follower { options, ready, asking, .. } = &mut self.follower;
+        let mut asked = match asking.take() {
+            Some(asked) => asked,
+            None => {
+                // The service takes the tag from a socket whose connection is closed.
+                if let Some(loan) = &mut self.loan {
+                    loan.end();
+                }
+                let asked = Asking::start(options).map_err(|error| error.to_string())?;
+                // Failing means that somebody who sleeps is not woken by the answer, and looks later.
+                let _ = system::add_to(ready.as_fd(), asked.descriptor());
+                asked
+            }
+        };
+        let Some((socket, ring, loan)) = asked.poll(options).map_err(|error| error.to_string())?
+        else {
+            *asking = Some(asked);
+            return Ok(());
+        };
+        system::add_to(ready.as_fd(), socket.as_fd()).map_err(|error| error.to_string())?;
+        let drops = PacketRing::drops_since_last(self.socket.as_fd()).unwrap_or(0);
+        *self.ring_drops.get_mut() += u64::from(drops);
+        (self.ring, self.socket, self.loan) = (ring, socket, Some(loan));
+        self.follower.forsaken = false;
+        let name = open::name_of(&self.follower.options);
+        let why = if in_use { "the service is another" } else { "another interface has this name" };
+        self.follower.notice = Some(format!("{name}: lent again, as {why} (number {index})"));
+        Ok(())
     }
 
     /// Opens another socket, on the interface of this number, in place of this one's; `in_use`: that is on the same interface, whose group does not

@@ -67,7 +67,9 @@ impl Group {
         // One that the table does not know may have a slot all the same, until it notices.
         let claim = |slot: &u16| table.claim((*slot).into()).unwrap_or(false);
         let slot = members.places_for(tag).find(claim).ok_or(io::ErrorKind::AlreadyExists)?;
-        let ignores_outgoing = join_or_make(socket, &mut members)?;
+        let made = (members.len() != 0).then_some(members.group);
+        let (group, ignores_outgoing) = enter(socket, made)?;
+        members.group = group;
         let number = members.group;
         members.join(slot, tag);
         table.write(&members)?;
@@ -217,11 +219,11 @@ impl Group {
     }
 }
 
-/// Joins the table's group, or makes one if the table is empty. False: what the machine itself sends comes up as well, on old kernels.
-fn join_or_make(socket: BorrowedFd<'_>, members: &mut Members) -> io::Result<bool> {
-    let make = members.len() == 0;
+/// Joins the kernel's group of this number, or makes one; gives its number. False: what the machine itself sends comes up as well, on
+/// old kernels.
+pub(super) fn enter(socket: BorrowedFd<'_>, group: Option<u16>) -> io::Result<(u16, bool)> {
     let join = |flags: u32| {
-        let id = if make { FANOUT_NEW << 16 } else { u32::from(members.group) };
+        let id = group.map_or(FANOUT_NEW << 16, u32::from);
         let id_and_type = id | (FANOUT_BY_PROGRAM | flags) << 16;
         let args = FanoutArgs { id_and_type, members_max: demux::MEMBERS_MAX as u32 };
         system::set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &args).or_else(|_| {
@@ -234,8 +236,7 @@ fn join_or_make(socket: BorrowedFd<'_>, members: &mut Members) -> io::Result<boo
     }
     let mut joined = 0u32;
     system::get_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &mut joined)?;
-    members.group = joined as u16;
-    Ok(ignores_outgoing)
+    Ok((joined as u16, ignores_outgoing))
 }
 
 /// Has the kernel go by the table that was just written under `lock`. If another process is about that, it is left to that one,

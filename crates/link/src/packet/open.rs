@@ -2,12 +2,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use emp_rings::{PacketRing, RingShape};
 use emp_wire::ETHERTYPE_DEFAULT;
 
 use super::filter;
 use super::group::Group;
+use super::loan::{self, Loan};
 use crate::gather::ETHERNET_HEADER_BYTES;
 use crate::interfaces::{self, Interface};
 use crate::{LinkError, aside, system};
@@ -41,6 +43,8 @@ pub struct PacketOptions {
     pub ring_bytes: Option<usize>,
     /// Long messages come by another link: the ring that is chosen is half as large.
     pub small_frames_only: bool,
+    /// The socket is lent by the service that listens here, and needs no privilege (decision 73). `None`: it is this process's own.
+    pub lender: Option<PathBuf>,
 }
 
 impl PacketOptions {
@@ -53,6 +57,7 @@ impl PacketOptions {
             group: true,
             ring_bytes: None,
             small_frames_only: false,
+            lender: None,
         }
     }
 }
@@ -63,26 +68,41 @@ pub(super) struct Opened {
     pub(super) ring: PacketRing,
     /// `None`: its own filter picks its frames, and costs every frame for every other node of the interface some 0.1 µs.
     pub(super) group: Option<Group>,
+    /// The socket is lent.
+    pub(super) loan: Option<Loan>,
     pub(super) interface: Interface,
 }
 
+/// What the link is called, for people.
+pub(super) fn name_of(options: &PacketOptions) -> String {
+    let lent = if options.lender.is_some() { "lent " } else { "" };
+    format!("{lent}packet on {}", options.interface)
+}
+
 pub(super) fn open(options: &PacketOptions) -> Result<Opened, LinkError> {
-    let name = format!("packet on {}", options.interface);
+    let name = name_of(options);
     // A node of this process that has just closed may have had this tag, and must have left the group.
     aside::settle();
     let interface = interfaces::find_for_frames(&name, &options.interface)?;
+    if let Some(path) = &options.lender {
+        let (socket, ring, loan) = loan::borrow_from(path, options)?;
+        return Ok(Opened { socket, ring, group: None, loan: Some(loan), interface });
+    }
     let bound = bound_socket(options, interface.index, interface.mtu);
     let (socket, ring) = bound.map_err(|(step, error)| refused(&name, step, error))?;
     let group = joined(options, socket.as_fd(), interface.index);
-    Ok(Opened { socket, ring, group, interface })
+    Ok(Opened { socket, ring, group, loan: None, interface })
 }
 
-/// A socket on the interface of this number with a ring for frames of its MTU, and a filter of its own; or what could not be done.
+/// What could not be done, and why.
+pub(super) type Step = (&'static str, io::Error);
+
+/// A socket on the interface of this number with a ring for frames of its MTU, and a filter of its own.
 pub(super) fn bound_socket(
     options: &PacketOptions,
     index: u32,
     mtu: usize,
-) -> Result<(OwnedFd, PacketRing), (&'static str, io::Error)> {
+) -> Result<(OwnedFd, PacketRing), Step> {
     // Protocol 0: no frame arrives before filter and ring are in place and `bind` names a protocol.
     let socket = system::socket(libc::AF_PACKET, libc::SOCK_RAW)
         .map_err(|error| ("opening a raw socket", error))?;

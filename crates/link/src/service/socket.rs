@@ -81,6 +81,22 @@ pub fn listen(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Whether a socket that somebody else made is one as [`listen`] makes them; makes it one that nobody waits for.
+#[must_use]
+pub fn listens(socket: BorrowedFd<'_>) -> bool {
+    let option = |name| {
+        let mut value: libc::c_int = 0;
+        system::get_option(socket, libc::SOL_SOCKET, name, &mut value).map(|_| value).ok()
+    };
+    let is_one = option(libc::SO_DOMAIN) == Some(libc::AF_UNIX)
+        && option(libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET)
+        && option(libc::SO_ACCEPTCONN) == Some(1);
+    // SAFETY: no pointers.
+    is_one
+        && check(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) })
+            .is_ok()
+}
+
 /// A connection to whoever listens at `path`.
 ///
 /// # Errors
@@ -259,6 +275,13 @@ pub fn receive_with(
         }
     }
     Ok((got, descriptors))
+}
+
+/// Ends a connection, also for a child that was just forked and has a copy of it.
+pub fn end(connection: BorrowedFd<'_>) {
+    // Failing means that it has ended.
+    // SAFETY: no pointers.
+    unsafe { libc::shutdown(connection.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
 /// True if the other end of a connection is closed, and nothing that it sent is left.

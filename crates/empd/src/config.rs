@@ -1,0 +1,225 @@
+//! The configuration: a file of TOML, every line of which may be left out (docs/guide/empd.md).
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use emp_link::service::SOCKET_PATH;
+use emp_wire::ETHERTYPE_DEFAULT;
+use serde::Deserialize;
+
+use crate::people::People;
+
+/// Where the file is if nothing else is said; it need not be there.
+pub const CONFIG_PATH: &str = "/etc/emp/empd.toml";
+
+/// What the service goes by.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// Who it becomes when root starts it; `None`: whoever started it.
+    pub user: Option<String>,
+    /// Interfaces that it serves; empty: every one that carries Ethernet frames.
+    pub interfaces: Vec<String>,
+    /// EtherType of frames.
+    pub ethertype: u16,
+    /// To whom raw sockets are lent.
+    pub lend: People,
+    /// Who may attach.
+    pub attach: People,
+    /// What there may be of each thing.
+    pub limits: Limits,
+}
+
+/// What there may be of each thing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Connections.
+    pub connections: usize,
+    /// Connections of one user.
+    pub connections_per_user: usize,
+    /// Sockets that are lent to one user, each with a ring of 1 or 2 MiB (at MTU 1500) of the kernel's memory.
+    pub lent_per_user: usize,
+}
+
+impl Default for Limits {
+    /// Two jobs of 256 ranks of one user, and four of several: a service has to be set up for more.
+    fn default() -> Self {
+        Self { connections: 1024, connections_per_user: 512, lent_per_user: 256 }
+    }
+}
+
+/// The file, as it is written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Written {
+    socket: Option<PathBuf>,
+    user: Option<String>,
+    interfaces: Vec<String>,
+    ethertype: Option<u16>,
+    lend: Option<List>,
+    attach: Option<List>,
+    limits: Limits,
+}
+
+/// One name, or several.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum List {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl List {
+    fn names(&self) -> &[String] {
+        match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::Several(names) => names,
+        }
+    }
+}
+
+impl Config {
+    /// What holds where nothing is said: everyone may attach, as everyone may open UDP sockets; nothing is lent.
+    #[must_use]
+    pub fn usual() -> Self {
+        Self {
+            socket: SOCKET_PATH.into(),
+            user: None,
+            interfaces: Vec::new(),
+            ethertype: ETHERTYPE_DEFAULT,
+            lend: People::default(),
+            attach: People::everyone(),
+            limits: Limits::default(),
+        }
+    }
+
+    /// Reads the file that was named, or the usual one if it is there.
+    ///
+    /// # Errors
+    ///
+    /// One line: which file, what is wrong with it, and where.
+    pub fn read(named: Option<&Path>) -> Result<Self, String> {
+        let path = named.unwrap_or(Path::new(CONFIG_PATH));
+        match fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text).map_err(|why| format!("{}: {why}", path.display())),
+            Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
+                Ok(Self::usual())
+            }
+            Err(error) => Err(format!("{}: reading it: {error}", path.display())),
+        }
+    }
+
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    ///
+    /// One line: what is wrong, and where.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let written: Written = toml::from_str(text).map_err(|error| one_line(text, &error))?;
+        let people = |list: &Option<List>, usual: People, key: &str| {
+            list.as_ref().map_or(Ok(usual), |list| {
+                People::parse(list.names()).map_err(|why| format!("{key}: {why}"))
+            })
+        };
+        let usual = Self::usual();
+        let config = Self {
+            socket: written.socket.unwrap_or(usual.socket),
+            user: written.user,
+            interfaces: written.interfaces,
+            ethertype: written.ethertype.unwrap_or(usual.ethertype),
+            lend: people(&written.lend, usual.lend, "lend")?,
+            attach: people(&written.attach, usual.attach, "attach")?,
+            limits: written.limits,
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        /// Smaller numbers are lengths of frames.
+        const ETHERTYPE_MIN: u16 = 0x0600;
+        if self.ethertype < ETHERTYPE_MIN {
+            return Err(format!(
+                "ethertype: {:#06x} is none: they begin at {ETHERTYPE_MIN:#06x}",
+                self.ethertype
+            ));
+        }
+        let Limits { connections, connections_per_user, lent_per_user } = self.limits;
+        if [connections, connections_per_user, lent_per_user].contains(&0) {
+            return Err("limits: 0 leaves nothing to serve".into());
+        }
+        Ok(())
+    }
+
+    /// Whether an interface is one of those that are served.
+    #[must_use]
+    pub fn serves(&self, interface: &str) -> bool {
+        self.interfaces.is_empty() || self.interfaces.iter().any(|served| served == interface)
+    }
+}
+
+/// What TOML's reader says in several lines, with the number of the line that it means.
+fn one_line(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().replace('\n', " ");
+    let before = error.span().and_then(|span| text.get(..span.start));
+    before.map_or_else(
+        || message.clone(),
+        |before| format!("line {}: {message}", 1 + before.matches('\n').count()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_lends_nothing() {
+        let config = Config::parse("").expect("it is one");
+        assert!(config.lend.is_nobody() && !config.attach.is_nobody());
+        assert_eq!(config.socket, Path::new(SOCKET_PATH));
+        assert!(config.serves("eth7"));
+        assert_eq!(config.limits, Limits::default());
+    }
+
+    #[test]
+    fn every_line_is_taken() {
+        let config = Config::parse(
+            "socket = '/tmp/s'\nuser = 'nobody'\ninterfaces = ['eth0']\nethertype = 0x88b6\n\
+             lend = 'group:root'\nattach = ['user:root', 'everyone']\n\
+             [limits]\nconnections = 5\nlent_per_user = 2\n",
+        );
+        let config = config.expect("it is one");
+        assert_eq!((config.socket.as_path(), config.ethertype), (Path::new("/tmp/s"), 0x88b6));
+        assert_eq!(config.user.as_deref(), Some("nobody"));
+        assert!(config.serves("eth0") && !config.serves("eth1"));
+        assert_eq!(config.lend.to_string(), "group root");
+        assert_eq!(config.attach.to_string(), "user root, everyone");
+        let limits = Limits { connections: 5, lent_per_user: 2, ..Limits::default() };
+        assert_eq!(config.limits, limits);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        for (text, said) in [
+            ("lend = 'group:no-such-group'", "lend: there is no group"),
+            ("attach = ['user:no-such-user']", "attach: there is no user"),
+            ("lend = 7", "line 1: "),
+            ("\n\nlent = 'group:root'", "line 3: unknown field `lent`"),
+            ("ethertype = 70000", "line 1: "),
+            ("ethertype = 100", "ethertype: 0x0064 is none"),
+            ("[limits]\nconnections = 0", "limits: 0"),
+            ("[limits]\nconnections = -1", "line 2: "),
+            ("a = [", "line 1: "),
+            ("\u{0}", "line 1: "),
+        ] {
+            let error = Config::parse(text).expect_err(text);
+            assert!(error.starts_with(said) && !error.contains('\n'), "{text:?}: {error}");
+        }
+        let missing = Config::read(Some(Path::new("/no/such/file"))).expect_err("it is missing");
+        assert!(missing.starts_with("/no/such/file: reading it: "), "{missing}");
+        assert!(Config::read(Some(Path::new("/"))).is_err());
+    }
+}

@@ -1,0 +1,53 @@
+//! One connection.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use emp_link::service::protocol::Answer;
+use emp_link::service::socket::{self, Peer};
+
+/// How far a client has come. What it says out of turn ends it.
+#[derive(Debug)]
+pub(super) enum State {
+    /// It has not said who it is.
+    New,
+    /// It has asked for nothing yet.
+    Greeted,
+    /// It has a lent socket, or waits for it.
+    Lent { tag: u16, interface: String },
+    /// The switch has it.
+    Attached,
+}
+
+/// A client.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) connection: OwnedFd,
+    pub(super) peer: Peer,
+    pub(super) state: State,
+    since: Instant,
+}
+
+impl Client {
+    pub(super) fn new(connection: OwnedFd, peer: Peer) -> Self {
+        Self { connection, peer, state: State::New, since: Instant::now() }
+    }
+
+    /// When it must have asked for something.
+    pub(super) fn deadline(&self, within: Duration) -> Option<Instant> {
+        matches!(self.state, State::New | State::Greeted).then(|| self.since + within)
+    }
+
+    /// Sends it something. Failing means that it is gone, or does not take what it is told.
+    pub(super) fn tell(&self, answer: &Answer, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        socket::send(self.connection.as_fd(), &answer.emit(), descriptors)
+    }
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} of user {}", self.peer.process, self.peer.user)
+    }
+}

@@ -422,11 +422,6 @@ bundle("a frame of a kind that nobody knows between two others",
 
 # ---- frames with an extension block, which version 1 drops (VERSION-3)
 
-def hop(told_of):
-    family, address = ADDRESSES[told_of]
-    return u(family, 1) + address
-
-
 def extended(name, kind, items, body, payload=b"", **header):
     """A frame of kind 16 + n: the items stand between common header and body, padded to a multiple of 8 bytes."""
     listed = b"".join(u(number, 1) + u(len(value), 1) + value for number, value in items)
@@ -441,10 +436,51 @@ def extended(name, kind, items, body, payload=b"", **header):
 
 
 extended("a message of class 5", "message", [(1, b"\5")], message(), TEXT, flags=SHORT, **OPEN, word=3)
-extended("a message at the first of two hops", "message", [(2, u(0, 1) + u(2, 1) + hop("ethernet") + hop("ipv4"))],
-         message(), TEXT, flags=SHORT, **OPEN, word=3)
 extended("an acknowledgement of class 1 with an item that may be skipped, and no padding", "ack", [(1, b"\1"), (0x7F, bytes(range(7)))], ack([0b1]),
          flags=["ACK"], sequence=11, acknowledge=10)
+
+
+# ---- frames that relays pass on (RELAY-1 to RELAY-5)
+
+USES = {"forward": 0, "search": 1, "cut off": 2}
+
+
+def relay_hop(tag, link, told_of):
+    family, address = ADDRESSES[told_of]
+    shown = {"tag": hexed(tag, 2), "link": link, "family": family, "address": address.hex()}
+    return u(tag, 2) + u(link, 1) + u(family, 1) + address + bytes(8 - len(address)), shown
+
+
+def relayed(name, use, carried, hops=(), *, tag=None, place=0, smallest=1500, behind=b""):
+    """What a relay gets from A's side: the head, the list, and behind them frames of the ends, of which it changes nothing."""
+    tag = 0x5A5A if tag is None else tag
+    listed = b"".join(part for part, _ in hops)
+    head = (u(1 << 5 | 16, 1) + u(USES[use], 1) + u(len(listed) + len(carried), 2) + u(tag, 2) + u(destination_tag(A.id), 2)
+            + u(place, 1) + u(len(hops), 1) + u(smallest, 2))
+    shown = {"use": use, "length": len(listed) + len(carried), "destination_tag": hexed(tag, 2),
+             "source_tag": hexed(destination_tag(A.id), 2), "place": place, "hops": len(hops), "smallest": smallest}
+    FILES.setdefault("relay", []).append({
+        "name": name, "hex": [part.hex() for part in (head, listed, carried, behind) if part], "relay": shown,
+        "list": [one for _, one in hops], "carried": carried.hex()})
+    return head + listed + carried
+
+
+R, T = 0x7172, destination_tag(B.id)
+PASSED = joined(frame("message", message().bytes, TEXT, flags=SHORT, **OPEN, word=3))
+RELAYED = relayed("a message by one relay, on its way there", "forward", PASSED, [relay_hop(T, 1, "ethernet")])
+relayed("the same, arrived: the hop says where it came from", "forward", PASSED, [relay_hop(destination_tag(A.id), 0, "ethernet")],
+        tag=T, place=1)
+relayed("two frames by three relays, at the second of them", "forward", b"".join(BUNDLED[:2]),
+        [relay_hop(destination_tag(A.id), 0, "ethernet"), relay_hop(R, 2, "ethernet"), relay_hop(T, 1, "ipv4")], place=1, smallest=1472)
+relayed("a message in a simulated fabric", "forward", PASSED, [relay_hop(T, 1, "simulated")])
+ASKED = joined(frame("hello", hello().bytes, check=0))
+relayed("a search as it is sent", "search", ASKED, tag=0xFFFF, place=7)
+relayed("a search that two relays have repeated", "search", ASKED,
+        [relay_hop(destination_tag(A.id), 0, "ethernet"), relay_hop(R, 1, "ethernet")], tag=0xFFFF, place=5, smallest=1400)
+relayed("the longest search", "search", ASKED, [relay_hop(R + i, i, "ethernet") for i in range(7)], tag=0xFFFF, place=0)
+relayed("what tells A that a message to B does not go on", "cut off", PASSED[:32], [], tag=destination_tag(A.id))
+relayed("the same, behind a relay; and what Ethernet pads", "cut off", PASSED[:32],
+        [relay_hop(destination_tag(A.id), 0, "ethernet")], behind=bytes(6))
 
 
 # ---- refused frames (DROP-1)
@@ -517,6 +553,14 @@ refused_body("an atomic with a datatype that nobody knows", "bad_field", "atomic
 refused_body("an atomic with fewer operands than it says", "bad_field", "atomic", atomic(3, 8, 2).bytes, bytes(8))
 refused_body("an atomic without elements", "bad_field", "atomic", atomic(3, 8, 0).bytes)
 refused_body("bits of a floating-point number", "bad_field", "atomic", atomic(7, 11, 1).bytes, bytes(4))
+refused("relayed, shorter than its head", "too_short", RELAYED[:11])
+refused("relayed, cut", "bad_length", RELAYED[:-1])
+refused("relayed, at a place beyond its list", "bad_field", RELAYED[:8] + u(2, 1) + RELAYED[9:])
+refused("relayed, with a list of eight relays", "bad_field", RELAYED[:9] + u(8, 1) + RELAYED[10:])
+refused("relayed, with a list that is longer than the frame", "body_short", RELAYED[:9] + u(7, 1) + RELAYED[10:])
+refused("relayed, for a use that nobody knows", "bad_field", RELAYED[:1] + u(3, 1) + RELAYED[2:])
+refused("relayed, without a frame", "body_short", RELAYED[:2] + u(12 + 31, 2) + RELAYED[4:12 + 12 + 31])
+refused("a search that may go too far", "bad_field", RELAYED[:1] + u(1, 1) + RELAYED[2:8] + u(7, 1) + RELAYED[9:])
 refused_body("a slice without bytes", "bad_field", "slice", b"", word=64 << 16 | 288)
 refused_body("a slice beyond the end of its frame", "bad_field", "slice", b"", bytes(64), word=256 << 16 | 288)
 refused_body("a slice of less than a header", "bad_field", "slice", b"", bytes(31), word=31)

@@ -30,6 +30,7 @@ mod pieces;
 mod pull;
 mod put;
 mod reason;
+mod relay;
 mod sequence;
 mod slice;
 mod target;
@@ -59,6 +60,10 @@ pub use pieces::{PIECES_MAX, Pieces, emit_pieces, names_memory, pieces_bytes};
 pub use pull::{PULL_BYTES, Pull};
 pub use put::Put;
 pub use reason::Reason;
+pub use relay::{
+    HOP_LIMIT, RELAY_BYTES_MAX, RELAY_HEAD_BYTES, RELAY_HOP_BYTES, RELAY_KIND, RELAYS_MAX, RelayHead,
+    RelayHop, RelayUse, Relayed, is_relayed,
+};
 pub use sequence::Sequence;
 pub use slice::{SLICE_STEP_BYTES, SliceWord};
 pub use target::{TARGET_BYTES, Target};

@@ -3,11 +3,14 @@
 
 use emp_wire::{
     Ack, Atomic, BlockWord, Close, Done, Get, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind,
-    Message, NotReady, Pull, Put, Seed, covered_bytes, verify,
+    Message, NotReady, Pull, Put, RELAY_HEAD_BYTES, Relayed, Seed, covered_bytes, is_relayed, verify,
 };
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|frame: &[u8]| {
+    if is_relayed(frame) {
+        return relayed(frame);
+    }
     let Ok((header, body)) = Header::parse(frame) else { return };
     let mut head = [0; HEADER_BYTES];
     header.emit(&mut head);
@@ -84,3 +87,17 @@ fuzz_target!(|frame: &[u8]| {
         _ => {}
     }
 });
+
+/// What a relay looks at: each hop that is read is written as it was.
+fn relayed(frame: &[u8]) {
+    let Ok(read) = Relayed::parse(frame) else { return };
+    let mut head = [0; RELAY_HEAD_BYTES];
+    read.head.emit(&mut head);
+    assert_eq!(head, frame[..RELAY_HEAD_BYTES]);
+    for place in 0..=u8::MAX {
+        let Ok(hop) = read.hop(place) else { continue };
+        assert!(place < read.head.hops);
+        let at = RELAY_HEAD_BYTES + usize::from(place) * 12;
+        assert_eq!(hop.emit().as_ref().map(|bytes| &bytes[..]), Some(&frame[at..at + 12]));
+    }
+}

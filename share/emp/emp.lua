@@ -40,7 +40,10 @@ local DATATYPE_BYTES = { 1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 4, 8, 8, 16 }
 local COMPARES = { [13] = true, [14] = true, [15] = true, [16] = true, [17] = true, [18] = true, [19] = true }
 local BITWISE = { [7] = true, [8] = true, [10] = true, [19] = true }
 local ORDER = { [1] = true, [2] = true, [15] = true, [16] = true, [17] = true, [18] = true }
-local EXTENSIONS = { [0] = "padding", "class", "hop list", "seal" }
+local EXTENSIONS = { [0] = "padding", "class", [3] = "seal" }
+local RELAYED, RELAY_HEAD, RELAY_HOP = 0x30, 12, 12
+local USES = { [0] = "forward", "search", "cut off" }
+local HOP_LIMIT = 8
 
 -- ---- fields
 
@@ -142,9 +145,21 @@ field("extension.type", ProtoField.uint8, "Type", base.DEC, EXTENSIONS)
 field("extension.length", ProtoField.uint8, "Length")
 field("extension.value", ProtoField.bytes, "Value")
 field("extension.class", ProtoField.uint8, "Class of service")
-field("extension.place", ProtoField.uint8, "Place in the list of hops")
-field("extension.hops", ProtoField.uint8, "Hops")
 field("extension.seal", ProtoField.bytes, "Seal")
+-- What relays pass on (RELAY-1, RELAY-2).
+field("relay", ProtoField.none, "Relay's head")
+field("relay.use", ProtoField.uint8, "Use", base.DEC, USES)
+field("relay.length", ProtoField.uint16, "Bytes of list and frames")
+field("relay.destination_tag", ProtoField.uint16, "Tag of who takes it from this cable", base.HEX)
+field("relay.source_tag", ProtoField.uint16, "Tag of who put it there", base.HEX)
+field("relay.place", ProtoField.uint8, "Place in the list, or cables left")
+field("relay.hops", ProtoField.uint8, "Hops")
+field("relay.smallest", ProtoField.uint16, "Largest frame that all links so far take")
+field("relay.hop", ProtoField.none, "Hop")
+field("relay.hop.tag", ProtoField.uint16, "Tag", base.HEX)
+field("relay.hop.link", ProtoField.uint8, "Link of who reads this")
+field("relay.hop.family", ProtoField.uint8, "Family", base.DEC, FAMILIES)
+field("relay.hop.address", ProtoField.bytes, "Address")
 -- What follows from other frames.
 field("source_name", ProtoField.string, "Sender's name")
 field("destination_name", ProtoField.string, "Destination's name")
@@ -380,22 +395,6 @@ local function items(c, known)
     end
 end
 
-local function hop_list(tree, value)
-    if value:len() < 2 then return end
-    tree:add(f["extension.place"], value:range(0, 1))
-    tree:add(f["extension.hops"], value:range(1, 1))
-    local at = 2
-    while at < value:len() do
-        local bytes = FAMILY_BYTES[value:range(at, 1):uint()]
-        if not bytes or at + 1 + bytes > value:len() then
-            tree:add(f["unknown"], value:range(at))
-            return
-        end
-        address(tree, value:range(at, 1 + bytes))
-        at = at + 1 + bytes
-    end
-end
-
 local function extensions(c)
     if c:left() < 4 then
         c:skip(4)
@@ -422,7 +421,6 @@ local function extensions(c)
         if value then
             sub:add(f["extension.value"], value)
             if kind == 1 and length == 1 then sub:add(f["extension.class"], value) end
-            if kind == 2 then hop_list(sub, value) end
             if kind == 3 then sub:add(f["extension.seal"], value) end
         end
     end
@@ -842,9 +840,9 @@ local function frame(tvb, at, index, pinfo, root)
     return at + bytes, text, found
 end
 
-function emp.dissector(tvb, pinfo, root)
+-- The frames of a link frame, or those behind a relay's head.
+local function frames(tvb, pinfo, root, before)
     local length = tvb:len()
-    pinfo.cols.protocol = "EMP"
     if length < HEADER then
         local tree = root:add(emp, tvb:range(0, length))
         tree:add_proto_expert_info(e.short)
@@ -865,8 +863,72 @@ function emp.dissector(tvb, pinfo, root)
     if first and (first.source_name or first.destination_name) then
         who = (first.source_name or "?") .. " to " .. (first.destination_name or "?") .. ": "
     end
-    pinfo.cols.info = who .. table.concat(texts, ", ")
+    pinfo.cols.info = before .. who .. table.concat(texts, ", ")
     return length
+end
+
+-- A relay's head and its list: the byte behind them, that behind all it carries, and what is said of it. Nil: it is none.
+local function relayed(tvb, root)
+    local left = tvb:len()
+    local tree = root:add(emp, tvb:range(0, left))
+    tree:set_text("Ethernet Message Passing, relayed")
+    local c = cursor(tvb, 1, left, tree)
+    tree:add(f["kind"], tvb:range(0, 1))
+    local use, length = c:number("relay.use", 1), c:number("relay.length", 2)
+    if c:number("relay.destination_tag", 2) == nil or c:number("relay.source_tag", 2) == nil then return nil end
+    local place, hops, smallest = c:number("relay.place", 1), c:number("relay.hops", 1), c:number("relay.smallest", 2)
+    if smallest == nil then return nil end
+    if RELAY_HEAD + length > left then
+        tree:add_proto_expert_info(e.cut)
+        return nil
+    end
+    local inside = place <= hops
+    if use == 1 then inside = place + hops < HOP_LIMIT end
+    if not USES[use] or not inside or hops >= HOP_LIMIT then
+        wrong(tree, "No use that is known, or a list that is too long, or a place beyond its end")
+        return nil
+    end
+    if hops * RELAY_HOP + HEADER > length then
+        tree:add_proto_expert_info(e.short)
+        return nil
+    end
+    for _ = 1, hops do
+        local at = c.at
+        local item = tree:add(f["relay.hop"], tvb:range(at, RELAY_HOP))
+        item:add(f["relay.hop.tag"], tvb:range(at, 2))
+        item:add(f["relay.hop.link"], tvb:range(at + 2, 1))
+        item:add(f["relay.hop.family"], tvb:range(at + 3, 1))
+        local bytes = FAMILY_BYTES[tvb:range(at + 3, 1):uint()]
+        if bytes and bytes <= 8 then
+            item:add(f["relay.hop.address"], tvb:range(at + 4, bytes))
+        else
+            wrong(tree, "A hop without an address that relays send to")
+        end
+        c.at = at + RELAY_HOP
+    end
+    tree:set_len(c.at)
+    return c.at, RELAY_HEAD + length, USES[use] .. " " .. place .. "/" .. hops, use
+end
+
+function emp.dissector(tvb, pinfo, root)
+    local length = tvb:len()
+    pinfo.cols.protocol = "EMP"
+    if length > 0 and tvb:range(0, 1):uint() == RELAYED then
+        local at, finish, text, use = relayed(tvb, root)
+        if not at then
+            pinfo.cols.info = "relayed, malformed"
+            return length
+        end
+        if finish < length then root:add(f["padding"], tvb:range(finish, length - finish)) end
+        if use == 2 then
+            root:add(f["unknown"], tvb:range(at, finish - at)):set_text("Common header of the frame that was cut off")
+            pinfo.cols.info = text
+            return length
+        end
+        frames(tvb:range(at, finish - at):tvb(), pinfo, root, text .. ": ")
+        return length
+    end
+    return frames(tvb, pinfo, root, "")
 end
 
 -- Whether a datagram consists of whole frames: each a kind that is there, none with flags or a word that its kind has not.

@@ -166,6 +166,24 @@ def compare(where, vector, shown, complaints):
         complaints.equal(where, bad, [], shown.texts(bad))
 
 
+def compare_relayed(where, vector, shown, complaints):
+    """The head and its list, and behind them the frames that they carry."""
+    head, hops = shown[0], vector["list"]
+    for name, value in vector["relay"].items():
+        value = make.USES[value] if name == "use" else number(value)
+        complaints.equal(where, name, [value], head.numbers("emp.relay." + name))
+    for name in ("tag", "link", "family"):
+        complaints.equal(where, "hops' " + name, [number(hop[name]) for hop in hops], head.numbers("emp.relay.hop." + name))
+    complaints.equal(where, "hops' address", [hop["address"] for hop in hops], head.bytes("emp.relay.hop.address"))
+    carried, lengths = bytes.fromhex(vector["carried"]), []
+    while carried and vector["relay"]["use"] != "cut off":
+        lengths.append(32 + int.from_bytes(carried[2:4], "big"))
+        carried = carried[lengths[-1]:]
+    complaints.equal(where, "frames", lengths, [32 + one.numbers("emp.length")[0] for one in shown[1:]])
+    for one in shown[1:]:
+        complaints.equal(where, "checksum", ["good"], one.texts("emp.checksum_status"))
+
+
 def check_vectors(directory, wrap, carrier, complaints):
     vectors = [(path.stem, vector) for path in sorted(VECTORS.glob("*.json")) for vector in json.loads(path.read_text())["vectors"]]
     intro = introduction()
@@ -186,6 +204,8 @@ def check_vectors(directory, wrap, carrier, complaints):
             wanted = REASONS[vector["reason"]]
             if not any(one.texts(wanted) for one in shown):
                 complaints.append(f"{where}: is not said to be {wanted}")
+        elif file == "relay":
+            compare_relayed(where, vector, shown, complaints)
         elif len(shown) != 1:
             complaints.append(f"{where}: {len(shown)} frames")
         else:

@@ -122,7 +122,9 @@ impl<'a> Relayed<'a> {
         let rest = rest.get(..usize::from(head.length)).ok_or(Reason::Length)?;
         let inside = match head.usage {
             // Each relay takes one of the cables that are left and adds a hop.
-            RelayUse::Search => head.place.checked_add(head.hops).is_some_and(|all| all < HOP_LIMIT),
+            RelayUse::Search => {
+                head.place.checked_add(head.hops).is_some_and(|all| all < HOP_LIMIT)
+            }
             RelayUse::Forward | RelayUse::CutOff => head.place <= head.hops,
         };
         if usize::from(head.hops) > RELAYS_MAX || !inside {

@@ -173,6 +173,40 @@ counters! {
     DropHello = "drop_hello",
     /// Dropped: a reply to a question that was not asked.
     DropBadReply = "drop_bad_reply",
+    /// Frames of others that this node has sent on as their list of hops says.
+    Relayed = "relayed",
+    /// Searches of others that it has repeated, on each link once.
+    SearchesRelayed = "searches_relayed",
+    /// Times that it has told a sender that its frames cannot go on from here.
+    CutOffsSent = "cut_offs_sent",
+    /// Times that a relay told this node the same, and it left the path.
+    CutOffsHeard = "cut_offs_heard",
+    /// Dropped: a relay's frame on a link by which none may come.
+    DropRelayLink = "drop_relay_link",
+    /// Dropped: to be sent on, and this node does not relay.
+    DropRelayOff = "drop_relay_off",
+    /// Dropped: a list of hops that is too long, a place beyond its end, or no addresses.
+    DropHopList = "drop_hop_list",
+    /// Dropped: the next hop is no place that frames may be sent on to from here.
+    DropHopStranger = "drop_hop_stranger",
+    /// Dropped: the next hop is this node, or where the frame came from.
+    DropHopSelf = "drop_hop_self",
+    /// Dropped: longer than the next hop's link takes.
+    DropHopTooLong = "drop_hop_too_long",
+    /// Dropped: the next hop's link has no carrier. The sender is told.
+    DropHopCut = "drop_hop_cut",
+    /// Dropped: too many frames wait to be sent on.
+    DropRelayFull = "drop_relay_full",
+    /// Dropped: a search that was repeated or answered before.
+    DropSearchAgain = "drop_search_again",
+    /// Dropped: a search of this node's own that came back.
+    DropSearchBack = "drop_search_back",
+    /// Dropped: a search that may go no further.
+    DropSearchLimit = "drop_search_limit",
+    /// Dropped: a search of a neighbour from which too many come.
+    DropSearchFlood = "drop_search_flood",
+    /// Dropped: what says that frames were cut off which this node has not sent so.
+    DropCutOff = "drop_cut_off",
     /// Dropped on the way out: longer than the link takes.
     DropTooLong = "drop_too_long",
     /// Frames to this node itself that found the loopback queue full.

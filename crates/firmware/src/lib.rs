@@ -32,6 +32,7 @@ mod tables;
 mod tests;
 mod time;
 mod timers;
+mod transit;
 mod transmit;
 
 pub use counters::{Counter, Counters, Holding};
@@ -54,6 +55,7 @@ pub use onesided::{
 pub use path::PathInUse;
 pub use profile::{AckTrigger, Integrity, Profile, RetransmitUnit, Unexpected};
 pub use time::{Span, Time};
+pub use transit::RelayNeighbour;
 pub use transmit::{Exit, Leaving, TransmitBatch, TransmitFrame};
 
 pub use emp_wire::{AtomicOp, Datatype};

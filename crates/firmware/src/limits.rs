@@ -195,6 +195,33 @@ pub const NOT_READY_BACKOFF: (Span, Span) = (Span::us(50), Span::ms(5));
 /// Paths of one pair. Two links of two ports each; what a peer's entry notes of each is a bit in a byte.
 pub const PATHS_MAX: usize = 4;
 
+/// Frames on their way through a relay: what 100 Gb/s brings while a processor is away for 60 µs. Each has memory of its own once it was used,
+/// as long as the longest frame: 768 KiB of MTU 1500.
+pub(crate) const TRANSIT_FRAMES_MAX: usize = 512;
+
+/// Flows that take turns in a relay: two of a dozen share one's turn now and then; each empty one costs a look.
+pub(crate) const TRANSIT_FLOWS: usize = 64;
+
+/// Neighbours of which a relay counts each for itself; a machine has a handful of cables. All others are counted together.
+pub(crate) const RELAY_NEIGHBOURS_MAX: usize = 64;
+
+/// Searches of one neighbour that a relay repeats: so many at once, and then one each interval. 256 nodes that start at once are in the
+/// first; 10,000 a second of 150 bytes each are one in a hundred of a cable of 1 Gb/s.
+pub(crate) const RELAY_SEARCHES: (u32, Span) = (512, Span::us(100));
+
+/// Frames by which a relay says that others cannot go on: as for those that greet strangers.
+pub(crate) const CUT_OFFS: (u32, Span) = (64, Span::ms(1));
+
+/// Searches that are remembered: those of the 256 at once, from each of a relay's neighbours.
+pub(crate) const SEARCHES_SEEN_MAX: usize = 4_096;
+
+/// Copies of one search that its target answers, each of which came another way: as many paths as are worth having.
+pub(crate) const WAYS_ANSWERED_MAX: usize = 4;
+
+/// Lists of hops that a node keeps: four ways to each of a thousand peers behind relays, which more than fills a cluster without switches.
+/// Those that no peer is reached by make room for others. About 400 bytes each: 1.6 MiB.
+pub(crate) const HOP_LISTS_MAX: usize = 4_096;
+
 /// Peers with which long trains were exchanged over a path beside the first. Beyond it they take the only path that others have. About
 /// 256 bytes each, and as many peers whose first window was too small for something, with 464 bytes: 12 MiB. What messages took by several paths
 /// is another kilobyte.

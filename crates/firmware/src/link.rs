@@ -38,6 +38,8 @@ pub struct LinkInfo {
     /// What frames cost by it: trains take the link by which they are there soonest (`PATH-3`). `None`: it takes no part in the choice,
     /// and is taken only if the pair is known by it.
     pub cost: Option<LinkCost>,
+    /// This node's address on it, if frames with a list of hops may come and go by it (`RELAY-3`): a raw link's.
+    pub hops_from: Option<LinkAddress>,
     /// Links by which the same nodes are reached, best first, and this node's address on each, which is told on this link (`PATH-1`).
     pub beside: [Option<(LinkIndex, LinkAddress)>; PATHS_MAX - 1],
 }
@@ -54,6 +56,7 @@ impl LinkInfo {
             long_frames: false,
             long_frames_held: 0,
             cost: None,
+            hops_from: None,
             beside: [None; PATHS_MAX - 1],
         }
     }

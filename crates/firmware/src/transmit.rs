@@ -4,11 +4,12 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
-use emp_wire::{LONG_FRAME_BYTES, LinkAddress, NodeId};
+use emp_wire::{LONG_FRAME_BYTES, LinkAddress, NodeId, RELAY_BYTES_MAX, RELAY_HEAD_BYTES};
 
 use crate::limits::FRAME_SEGMENTS_MAX;
 use crate::link::LinkIndex;
 use crate::memory::{HostMemory, MemoryFault, Segment};
+use crate::path::hop_lists::Prefix;
 
 /// Where a message may leave within its post.
 pub struct Exit<'a> {
@@ -42,6 +43,8 @@ pub struct TransmitFrame {
     /// Where its inline bytes are in the batch, and how many.
     inline: u32,
     inline_bytes: u32,
+    /// How many of them are a relay's head and list (`RELAY-1`).
+    prefix_bytes: u8,
     /// The node it is for, if others for that node may follow it in the same link frame. Two nodes may have one address.
     bundles: Option<NodeId>,
     segments: FrameSegments,
@@ -67,6 +70,8 @@ pub struct TransmitBatch {
     pub(crate) sliced: u64,
     /// Frames that were too many slices for one batch.
     parted: u32,
+    /// What stands before the next frame that goes behind relays, and where that goes first.
+    pub(crate) before: Prefix,
 }
 
 impl TransmitBatch {
@@ -75,13 +80,25 @@ impl TransmitBatch {
 
     /// An empty batch for frames of up to `frame_bytes_max` bytes.
     pub fn new(frame_bytes_max: usize) -> Self {
-        let room_bytes = frame_bytes_max.max(emp_wire::HEAD_BYTES_MAX);
+        let room_bytes = frame_bytes_max.max(emp_wire::HEAD_BYTES_MAX + RELAY_BYTES_MAX);
         // One frame may be as long as any. What is never written to is memory of no page.
         let inline = vec![0; room_bytes * Self::FRAMES_MAX + LONG_FRAME_BYTES].into_boxed_slice();
         let frames = vec![TransmitFrame::none(); Self::FRAMES_MAX].into_boxed_slice();
         let (whole, sliced, parted) = (Vec::new(), 0, 0);
         let count_max = Self::FRAMES_MAX;
-        Self { frames, count: 0, count_max, inline, used: 0, room_bytes, whole, sliced, parted }
+        let before = Prefix::default();
+        Self {
+            frames,
+            count: 0,
+            count_max,
+            inline,
+            used: 0,
+            room_bytes,
+            whole,
+            sliced,
+            parted,
+            before,
+        }
     }
 
     /// Forgets the frames.
@@ -158,10 +175,35 @@ impl TransmitBatch {
             (frame.link, frame.to) = (hop.0, *hop.1);
             (frame.inline, frame.inline_bytes) = (self.used as u32, 0);
             frame.bundles = small.map(|small| small.node);
+            frame.prefix_bytes = 0;
             frame.segments.clear();
             self.count += 1;
+            if hop.1.is_behind_relays() {
+                self.open_behind_relays();
+            }
         }
         alone
+    }
+
+    /// Puts what stands before the frame that was begun where that begins. Without it the frame stays one to an address that no link has.
+    #[cold]
+    fn open_behind_relays(&mut self) {
+        let frame = &mut self.frames[self.count - 1];
+        if let Some(to) = self.before.to.take() {
+            let bytes = &self.before.bytes;
+            self.inline[self.used..][..bytes.len()].copy_from_slice(bytes);
+            (frame.to, frame.bundles) = (to, None);
+            (frame.inline_bytes, frame.prefix_bytes) = (bytes.len() as u32, bytes.len() as u8);
+            self.used += bytes.len();
+        }
+    }
+
+    /// The last frame is whole: how much stands behind its relay's head.
+    #[cold]
+    fn close_behind_relays(&mut self) {
+        let frame = &self.frames[self.count - 1];
+        let bytes = (frame.bytes() - RELAY_HEAD_BYTES) as u16;
+        self.inline[frame.inline as usize + 2..][..2].copy_from_slice(&bytes.to_be_bytes());
     }
 
     /// Room for the inline bytes of the frame that was begun, and its list of segments.
@@ -182,11 +224,15 @@ impl TransmitBatch {
                 frame.inline_bytes += bytes as u32;
                 frame.bundles = frame.bundles.filter(|_| frame.segments.is_empty());
                 self.used += bytes.min(self.room_bytes);
+                if frame.prefix_bytes > 0 {
+                    self.close_behind_relays();
+                }
                 Ok(())
             }
             Err(error) => {
                 if alone {
                     self.count = last;
+                    self.used = self.frames[last].inline as usize;
                 }
                 Err(error)
             }
@@ -259,17 +305,24 @@ impl TransmitBatch {
     ) -> Result<(LinkIndex, LinkAddress), MemoryFault> {
         self.count -= 1;
         let frame = &self.frames[self.count];
+        let inline = &self.inline[frame.inline as usize..][..frame.inline_bytes as usize];
+        let (prefix, inline) = inline.split_at(frame.prefix_bytes.into());
         whole.clear();
-        whole.extend_from_slice(
-            &self.inline[frame.inline as usize..][..frame.inline_bytes as usize],
-        );
+        whole.extend_from_slice(inline);
+        let behind_relays = !prefix.is_empty();
+        if behind_relays {
+            self.before.bytes = prefix.iter().copied().collect();
+            self.before.to = Some(frame.to);
+        }
         self.used = frame.inline as usize;
         for segment in &frame.segments {
             let end = whole.len();
             whole.resize(end + segment.bytes as usize, 0);
             memory.read(*segment, &mut whole[end..])?;
         }
-        Ok((frame.link, frame.to))
+        // Such a place has nothing but what stands before its frames.
+        let to = if behind_relays { LinkAddress::BEYOND } else { frame.to };
+        Ok((frame.link, to))
     }
 
     /// Such a frame may join the last link frame.
@@ -304,6 +357,7 @@ impl TransmitFrame {
             to: LinkAddress::EVERYONE,
             inline: 0,
             inline_bytes: 0,
+            prefix_bytes: 0,
             bundles: None,
             segments: ArrayVec::new_const(),
         }

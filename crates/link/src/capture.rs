@@ -126,7 +126,7 @@ impl<L: Link, W: Target + Send> CaptureLink<L, W> {
 fn ethernet_address(address: &LinkAddress) -> [u8; 6] {
     let bytes = address.bytes();
     match address.family() {
-        AddressFamily::Everyone => [0xFF; 6],
+        AddressFamily::Everyone | AddressFamily::Beyond => [0xFF; 6],
         AddressFamily::Mac => address.as_mac().unwrap_or_default(),
         // The IP address, and the port's low byte to tell nodes of one machine apart.
         AddressFamily::Udp4 => match *bytes {

@@ -6,6 +6,7 @@
 
 mod action;
 pub mod als;
+mod cables;
 mod cabling;
 pub mod card;
 mod faults;
@@ -40,6 +41,7 @@ mod workload;
 mod world;
 
 pub use action::{Action, ClaimUse};
+pub use cables::{Cable, Cables, Sent};
 pub use faults::{FaultPlan, Rates, Verdict};
 pub use history::History;
 pub use host::{ReceiveSpec, Want, WantBits};

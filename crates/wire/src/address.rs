@@ -20,6 +20,10 @@ pub enum AddressFamily {
     Loopback = 10,
     /// Eight bytes: the number that a node drew for its end of the shared-memory link (big endian).
     Shm = 11,
+    /// Nine bytes: which of this node's lists of hops leads there, of which generation, and its hops. Never on a wire.
+    Relayed = 12,
+    /// Every node that relays can reach (`RELAY-4`). Never on a wire.
+    Beyond = 13,
 }
 
 /// An address on one link. Firmware passes it through and compares it, and never looks inside.
@@ -39,6 +43,8 @@ impl LinkAddress {
     pub const EVERYONE: Self = Self::build(AddressFamily::Everyone, &[]);
     /// The node itself.
     pub const LOOPBACK: Self = Self::build(AddressFamily::Loopback, &[]);
+    /// Every node that is reached through the relays on the link.
+    pub const BEYOND: Self = Self::build(AddressFamily::Beyond, &[]);
 
     const fn build(family: AddressFamily, from: &[u8]) -> Self {
         let mut bytes = [0; 22];
@@ -63,6 +69,12 @@ impl LinkAddress {
     /// A node's end of the shared-memory link.
     pub const fn shm(number: u64) -> Self {
         Self::build(AddressFamily::Shm, &number.to_be_bytes())
+    }
+
+    /// The end of a list of hops that its node keeps in a place: the place is used again, so it has a generation.
+    pub const fn relayed(place: u32, generation: u32, hops: u8) -> Self {
+        let ([a, b, c, d], [e, f, g, h]) = (place.to_be_bytes(), generation.to_be_bytes());
+        Self::build(AddressFamily::Relayed, &[a, b, c, d, e, f, g, h, hops])
     }
 
     /// A UDP socket address, IPv4 or IPv6 (the IPv6 scope is kept, the flow label is not).
@@ -138,6 +150,24 @@ impl LinkAddress {
         (self.family == AddressFamily::Shm).then(|| u64::from_be_bytes(number))
     }
 
+    /// Place, generation and hops of a list of hops, if this is the end of one.
+    pub fn as_relayed(&self) -> Option<(u32, u32, u8)> {
+        let [a, b, c, d, e, f, g, h, hops, ..] = self.bytes;
+        let of = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]), hops);
+        (self.family == AddressFamily::Relayed).then_some(of)
+    }
+
+    /// True if frames go there with a relay's head before them (`RELAY-1`).
+    #[inline(always)]
+    pub const fn is_behind_relays(&self) -> bool {
+        matches!(self.family, AddressFamily::Relayed | AddressFamily::Beyond)
+    }
+
+    /// True if a card would hand frames to there to several stations: Ethernet's group addresses.
+    pub const fn is_group(&self) -> bool {
+        matches!(self.family, AddressFamily::Mac) && self.bytes[0] & 1 == 1
+    }
+
     /// True if frames to and from there cross no wire, only this machine's memory (`CRC-4`).
     #[inline]
     pub const fn is_memory(&self) -> bool {
@@ -183,6 +213,11 @@ impl fmt::Display for LinkAddress {
         match self.family {
             AddressFamily::Everyone => f.write_str("everyone"),
             AddressFamily::Loopback => f.write_str("loopback"),
+            AddressFamily::Beyond => f.write_str("everyone beyond relays"),
+            AddressFamily::Relayed => {
+                let (place, _, hops) = self.as_relayed().unwrap_or_default();
+                write!(f, "through {hops} relay{} (list {place})", if hops == 1 { "" } else { "s" })
+            }
             AddressFamily::Index => write!(f, "#{}", self.as_index().unwrap_or(0)),
             AddressFamily::Shm => write!(f, "shm:{:016x}", self.as_shm().unwrap_or(0)),
             AddressFamily::Mac => {

@@ -145,6 +145,11 @@ impl<'a> Relayed<'a> {
         RelayHop::parse(bytes)
     }
 
+    /// The list as it stands there.
+    pub const fn list(&self) -> &'a [u8] {
+        self.list
+    }
+
     /// True if it has come to the end of its list.
     pub const fn has_arrived(&self) -> bool {
         self.head.place == self.head.hops

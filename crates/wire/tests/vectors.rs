@@ -531,7 +531,7 @@ fn an_extension_block_is_between_header_and_body() {
     }
 }
 
-/// `RELAY-1` to `RELAY-5`: a head and a list of hops, and behind them the frames of the ends as they are.
+/// `RELAY-1`, `RELAY-2`, `RELAY-3`, `RELAY-4`, `RELAY-5`: a head and a list of hops, and behind them the frames of the ends as they are.
 #[test]
 fn what_relays_pass_on_is_decoded_and_encoded() {
     let file = read("relay.json");

@@ -35,6 +35,7 @@ impl TransmitBatch {
         memory: &impl HostMemory,
     ) -> Result<(), EncodeError> {
         let (link, to) = self.take_last(whole, memory)?;
+        let first_hop = self.before.to;
         let room = limit.saturating_sub(HEADER_BYTES);
         let step = Some(room - room % SLICE_STEP_BYTES).filter(|step| *step > 0);
         let step = step.ok_or(EncodeError::Unsendable)?;
@@ -57,6 +58,9 @@ impl TransmitBatch {
                 word: SliceWord { offset: (place * step) as u16, total }.emit(),
                 ..header
             };
+            if to.is_behind_relays() {
+                self.before.to = first_hop;
+            }
             self.add((link, &to), None, |inline, _| {
                 let inline = &mut inline[..HEADER_BYTES + slice.len()];
                 header.emit(inline.first_chunk_mut().expect("just cut so"));

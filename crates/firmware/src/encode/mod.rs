@@ -8,10 +8,13 @@ use emp_wire::{
 
 pub(crate) mod cut;
 
+use alloc::boxed::Box;
+
 use crate::link::LinkIndex;
 use crate::memory::{HostMemory, MemoryFault, Segment, SegmentList};
 use crate::pair::{Peer, Peers};
 use crate::path::Hop;
+use crate::path::hop_lists::Prefix;
 use crate::pool::{Chain, Pool};
 use crate::transmit::{FrameSegments, Small, TransmitBatch};
 
@@ -143,6 +146,9 @@ fn short_frame(
     memory: &impl HostMemory,
 ) -> Result<u64, EncodeError> {
     let hop @ (_, to) = line.hop.ok_or(EncodeError::Unsendable)?;
+    if to.is_behind_relays() {
+        put_before(batch, line.peers, hop)?;
+    }
     let room = usize::from(line.room);
     let bytes = payload.bytes() as usize;
     let most = HEAD_ROOM_BYTES + bytes;
@@ -201,6 +207,9 @@ fn any_frame(
 ) -> Result<u64, EncodeError> {
     let Line { peer, hop, check_payload, inline_bytes: inline_max, .. } = *line;
     let hop @ (_, to) = hop.ok_or(EncodeError::Unsendable)?;
+    if to.is_behind_relays() {
+        put_before(batch, line.peers, hop)?;
+    }
     let (mut copied, mut length_bytes) = (0, 0);
     let most = match &payload {
         Payload::Host { bytes, .. } if *bytes > inline_max => None,
@@ -282,6 +291,18 @@ fn any_frame(
     Ok(copied)
 }
 
+/// Has a relay's head and list stand before the next frame, which goes behind relays (`RELAY-1`).
+#[cold]
+pub(crate) fn put_before(
+    batch: &mut TransmitBatch,
+    peers: &Peers,
+    (link, to): Hop<'_>,
+) -> Result<(), EncodeError> {
+    let prefix = peers.hop_lists.prefix(to, peers.lengths.takes(link));
+    batch.before = prefix.ok_or(EncodeError::Unsendable)?;
+    Ok(())
+}
+
 /// The common header of a frame to the line's peer.
 fn header(line: &Line<'_>, head: &Head, length: u16, payload: bool) -> Header {
     let Line { peers, peer, check_payload, .. } = *line;
@@ -308,6 +329,8 @@ pub(crate) struct Alike {
     check_payload: bool,
     copies: bool,
     first: Header,
+    /// What stands before each, if they go behind relays.
+    before: Option<Box<Prefix>>,
 }
 
 impl Alike {
@@ -317,7 +340,14 @@ impl Alike {
         let first = header(line, head, payload_bytes, true);
         let check_payload = line.check_payload;
         let copies = u64::from(payload_bytes) <= line.inline_bytes;
-        Some(Self { link, to, seed: line.peer.outgoing, check_payload, copies, first })
+        let seed = line.peer.outgoing;
+        let before = if to.is_behind_relays() {
+            let takes = line.peers.lengths.takes(link);
+            Some(Box::new(line.peers.hop_lists.prefix(&to, takes)?))
+        } else {
+            None
+        };
+        Some(Self { link, to, seed, check_payload, copies, first, before })
     }
 
     /// The payload is copied next to the header, not named.
@@ -342,6 +372,9 @@ impl Alike {
             flags: self.first.flags.with(flags),
             ..self.first
         };
+        if let Some(before) = &self.before {
+            batch.before = Prefix::clone(before);
+        }
         batch.add((self.link, &self.to), None, |inline, segments| {
             if self.copies {
                 let end = HEADER_BYTES + payload.bytes as usize;

@@ -18,7 +18,7 @@ pub(crate) struct Carriers {
 }
 
 impl Carriers {
-    fn is_away(&self, link: LinkIndex) -> bool {
+    pub(crate) fn is_away(&self, link: LinkIndex) -> bool {
         self.since(link).is_some()
     }
 

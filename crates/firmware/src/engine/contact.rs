@@ -24,6 +24,10 @@ use crate::transmit::TransmitBatch;
 /// LAN answers though one of the two is lost.
 const HINTS_ALONE: u32 = 2;
 
+/// Of the times that a node is asked for, one in so many also asks beyond relays, after those that are a power of two: every 0.8 s, as each
+/// costs two frames a cable.
+const BEYOND_EVERY: u32 = 8;
+
 impl Firmware {
     /// A hello or a reply came in (`HELLO-1`).
     pub(crate) fn on_contact(
@@ -36,7 +40,10 @@ impl Firmware {
         body: &[u8],
     ) -> Result<(), Counter> {
         verify(frame, covered_bytes(header), Seed::CONTACT)?;
-        let hello = Hello::parse(body)?;
+        let mut hello = Hello::parse(body)?;
+        if from.is_behind_relays() {
+            hello.largest = self.told_by(link, &from, hello.largest.here()).into();
+        }
         let fits = hello.node.source_tag() == header.source_tag && header.source_epoch.check() != 0;
         if !fits || usize::from(link.0) >= self.links.len() {
             return Err(Counter::DropField);
@@ -45,6 +52,15 @@ impl Firmware {
             Kind::Hello => self.on_hello(now, (link, from), header, &hello, frame.len() as u32),
             _ => self.on_reply(now, link, from, header, &hello),
         }
+    }
+
+    /// What a node takes that is reached there, of a frame that it says it takes by that link: what stands before it counts, and no link on the
+    /// way may take less.
+    pub(crate) fn told_by(&self, link: LinkIndex, from: &LinkAddress, told: u16) -> u16 {
+        if !from.is_behind_relays() {
+            return told;
+        }
+        self.peers.hop_lists.fitting(from, told.min(self.peers.lengths.takes(link)))
     }
 
     /// Answers. Creates no state: only a valid sequenced frame does (`HELLO-4`).
@@ -352,12 +368,35 @@ impl Firmware {
                     self.ask_peer(LinkIndex(i as u8), LinkAddress::EVERYONE, peer);
                 }
             }
+            self.search_beyond(peer, asked);
             // Wherever it was met by another link, whether that path is up or not, and wherever it is said to be.
             let met = self.peers.known_places(peer).into_iter().skip(1);
             let met = met.filter(|place| !hints.contains(place)).collect::<Vec<_>>();
             for (link, to) in met.into_iter().chain(hints) {
                 self.ask_peer(link, to, peer);
             }
+        }
+    }
+
+    /// Asks relays for a node that is not found among neighbours (`RELAY-4`, `RELAY-10`, V26), the more seldom the longer it takes.
+    fn search_beyond(&mut self, peer: u32, asked: u32) {
+        let behind = self.peers.known_places(peer).iter().any(|(_, to)| to.is_behind_relays());
+        let turn = asked.is_power_of_two() || asked > 0 && asked.is_multiple_of(BEYOND_EVERY);
+        if !turn && !(asked == 0 && behind) {
+            return;
+        }
+        let mut first = true;
+        for index in 0..self.links.len() {
+            let link = LinkIndex(index as u8);
+            if self.links[index].hops_from.is_none() || self.carriers.is_away(link) {
+                continue;
+            }
+            // Relays repeat each search once: another one is another question.
+            if core::mem::take(&mut first) {
+                let entry = &mut self.peers[peer];
+                entry.challenge = entry.challenge.wrapping_add(1);
+            }
+            self.ask_peer(link, LinkAddress::BEYOND, peer);
         }
     }
 
@@ -384,6 +423,11 @@ impl Firmware {
             let hello = hello.with_addresses(beside.map(|(_, address)| address).take(told));
             let body = |into: &mut [u8]| hello.emit(into);
             let (hop, header) = ((contact.link, &contact.to), contact.header(own));
+            if contact.to.is_behind_relays() && encode::put_before(batch, &self.peers, hop).is_err()
+            {
+                // Its list of hops is no more.
+                continue;
+            }
             encode::contact_frame(batch, hop, &header, contact.frame_bytes.into(), body);
             if tries_length {
                 batch.end();

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 use emp_wire::{
     Ack, AckDelay, Epoch, Flags, HEADER_BYTES, Header, Kind, LinkAddress, Message, NodeId,
-    NotReady, Seed, SliceWord, TAG_EVERYONE, Target, covered_bytes, names_memory, verify,
-    verify_unsummed,
+    NotReady, Reason, Seed, SliceWord, TAG_EVERYONE, Target, covered_bytes, is_relayed,
+    names_memory, verify, verify_unsummed,
 };
 
 use crate::counters::Counter;
@@ -42,7 +42,7 @@ impl Firmware {
         }
     }
 
-    fn handle_one(
+    pub(crate) fn handle_one(
         &mut self,
         now: Time,
         hop @ (link, from): Hop<'_>,
@@ -50,6 +50,7 @@ impl Firmware {
         memory: &mut impl HostMemory,
     ) {
         let result = match Header::parse(frame) {
+            Err(Reason::Kind) if is_relayed(frame) => self.handle_relayed(now, hop, frame, memory),
             Err(reason) => Err(reason.into()),
             Ok((header, _)) if !self.is_for_us(&header) => Err(Counter::DropWrongNode),
             Ok((header, body)) if header.kind.contact() => {
@@ -170,6 +171,7 @@ impl Firmware {
         let remote = self.peers[peer].remote_epoch;
         if remote == Epoch::UNKNOWN && header.kind.sequenced() {
             let told = largest_frame(header, body).unwrap_or(self.peers.lengths.usual());
+            let told = self.told_by(link, from, told);
             self.meet(now, peer, header.source_epoch, (link, *from), told);
             let name = self.names.take(node);
             self.push_event(NodeEvent::Found { node, link, address: *from, name });

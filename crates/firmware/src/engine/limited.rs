@@ -23,7 +23,9 @@ impl Firmware {
         }
         self.peers.lengths.set(link, bytes);
         for peer in 0..self.peers.len() {
-            self.peers.shorten(peer, link, bytes as u16);
+            let Some((_, to)) = self.peers.path_by(peer, link) else { continue };
+            let fits = self.peers.hop_lists.fitting(&to, bytes as u16);
+            self.peers.shorten(peer, link, fits);
         }
         self.announce(now, link);
         let node = self.peers.own;

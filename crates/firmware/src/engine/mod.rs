@@ -14,6 +14,7 @@ mod limited;
 mod long_frames;
 mod looks;
 mod posts;
+mod relays;
 mod seek;
 mod size_search;
 mod usage;
@@ -35,6 +36,7 @@ use crate::descriptor::{
 use crate::engine::assembly::Assembly;
 use crate::engine::carrier::Carriers;
 use crate::engine::ended::Silent;
+use crate::engine::relays::Relays;
 use crate::event::{Limit, NodeEvent};
 use crate::limits::{EVENTS_MAX, PATHS_MAX, push_bounded};
 use crate::link::LinkIndex;
@@ -122,6 +124,8 @@ pub struct Firmware {
     pub(crate) ran_at: Time,
     /// Links that nothing can cross now.
     pub(crate) carriers: Carriers,
+    /// What relays bring, and what is sent on for others.
+    pub(crate) relays: Relays,
 }
 
 impl Firmware {
@@ -167,6 +171,7 @@ impl Firmware {
             distrusts: false,
             ran_at: Time::default(),
             carriers: Carriers::default(),
+            relays: Relays::new(),
         }
     }
 
@@ -329,11 +334,14 @@ impl Firmware {
         // A `done` that has waited with an acknowledgement leaves with it.
         self.relay(now);
         self.turn_loopback(now, memory);
+        let share = self.transit_share(batch);
+        self.emit_transit(batch, share);
         let (peers, cross) = (&self.peers, &mut self.cross);
         self.send.poll(now, &mut Outlet { peers, cross, memory, batch });
         // What was to ride, and did not.
         self.emit_acks(now, false, (memory, batch));
         self.emit_closes((memory, batch));
+        self.emit_transit(batch, usize::MAX);
         self.relay(now);
     }
 

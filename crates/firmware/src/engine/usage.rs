@@ -9,14 +9,15 @@ use crate::cross::FirstNumbers;
 use crate::descriptor::PostError;
 use crate::engine::Firmware;
 use crate::limits::{
-    ASSEMBLIES_MAX, DISCOVERIES_MAX, EVENTS_MAX, FORMER_MAX, FURTHER_PATHS_MAX, LONG_QUESTIONS_MAX,
-    NAMES_MAX, PEERS_MAX, QUESTIONS_MAX, REPLIES_MAX, SEEKS_MAX, SIZE_SEARCHES_MAX,
+    ASSEMBLIES_MAX, DISCOVERIES_MAX, EVENTS_MAX, FORMER_MAX, FURTHER_PATHS_MAX, HOP_LISTS_MAX,
+    LONG_QUESTIONS_MAX, NAMES_MAX, PEERS_MAX, QUESTIONS_MAX, REPLIES_MAX, SEARCHES_SEEN_MAX,
+    SEEKS_MAX, SIZE_SEARCHES_MAX, TRANSIT_FRAMES_MAX,
 };
 
 impl Firmware {
     /// Everything that a node may hold, how much of it there is, and how much there may be. Looks through all peers.
     pub fn holdings(&self) -> Vec<Holding> {
-        let mut all = Vec::with_capacity(36);
+        let mut all = Vec::with_capacity(40);
         all.extend(self.send.holdings());
         all.extend(self.receive.holdings());
         all.extend([
@@ -26,6 +27,9 @@ impl Firmware {
             Holding::new("searches for paths", self.peers.table.searches(), SEEKS_MAX),
             Holding::new("searches for lengths", self.sizes.len(), SIZE_SEARCHES_MAX),
             Holding::new("long questions", self.peers.units.questions(), LONG_QUESTIONS_MAX),
+            Holding::new("frames in transit", self.relays.queue.len(), TRANSIT_FRAMES_MAX),
+            Holding::lasting("searches seen", self.relays.seen.len(), SEARCHES_SEEN_MAX),
+            Holding::lasting("lists of hops", self.peers.hop_lists.len(), HOP_LISTS_MAX),
             Holding::lasting("paths of long frames", self.peers.units.len(), FURTHER_PATHS_MAX),
             Holding::lasting("questions to addresses", self.routes.questions(), QUESTIONS_MAX),
             Holding::lasting("nodes with hints", self.routes.hinted(), DISCOVERIES_MAX),

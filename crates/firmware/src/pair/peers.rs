@@ -12,6 +12,7 @@ use crate::link::LinkIndex;
 use crate::link::LinkInfo;
 use crate::path::Hop;
 use crate::path::choice::Costs;
+use crate::path::hop_lists::HopLists;
 use crate::path::lengths::Lengths;
 use crate::path::table::Table;
 use crate::path::unit::Units;
@@ -166,6 +167,8 @@ pub(crate) struct Peers {
     pub(crate) lengths: Lengths,
     /// By which paths long frames get through.
     pub(crate) units: Units,
+    /// How peers behind relays are reached.
+    pub(crate) hop_lists: HopLists,
 }
 
 fn tag_key(tag: u32, epoch: Epoch) -> u64 {
@@ -204,6 +207,7 @@ impl Peers {
             beside,
             lengths: Lengths::new(links),
             units,
+            hop_lists: HopLists::new(own.destination_tag()),
         }
     }
 

@@ -138,6 +138,11 @@ impl Routes {
         self.hints.get(&node.0).map_or(&[], Vec::as_slice)
     }
 
+    /// All addresses that somebody told of.
+    pub(crate) fn all_hints(&self) -> impl Iterator<Item = LinkAddress> + '_ {
+        self.hints.values().flatten().map(|(_, address)| *address)
+    }
+
     /// Nodes with hints, and questions to an address whose answers are believed.
     pub(crate) fn hinted(&self) -> usize {
         self.hints.len()

@@ -11,6 +11,7 @@ use crate::link::LinkIndex;
 
 pub(crate) mod choice;
 pub(crate) mod congestion;
+pub(crate) mod hop_lists;
 pub(crate) mod learned;
 pub(crate) mod lengths;
 pub(crate) mod mtu;

@@ -298,6 +298,11 @@ impl SendSide {
         self.peers[peer].is_found()
     }
 
+    /// Peers that something is queued for, or under way to.
+    pub(crate) const fn peers_active(&self) -> usize {
+        self.active
+    }
+
     /// True if something is queued for a peer, or under way to it.
     pub(crate) fn is_active(&self, peer: u32) -> bool {
         self.peers[peer].active.is_some()

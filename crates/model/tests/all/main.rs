@@ -29,6 +29,8 @@ mod profiles;
 mod raised;
 mod random_frames;
 mod random_one_sided;
+mod relays;
+mod relays_hostile;
 mod round_trips;
 mod sharing;
 mod silence;

@@ -145,7 +145,7 @@ fn ethernet_address(address: &LinkAddress) -> [u8; 6] {
             [a, b, c, d] => [0x02, 0xFF, a, b, c, d],
             _ => [0x02, 0xFF, 0, 0, 0, 0],
         },
-        AddressFamily::Loopback => [0x02, 0, 0, 0, 0, 0],
+        AddressFamily::Loopback | AddressFamily::Relayed => [0x02, 0, 0, 0, 0, 0],
     }
 }
 

@@ -6,7 +6,7 @@
 
 mod action;
 pub mod als;
-mod cables;
+mod boxes;
 mod cabling;
 pub mod card;
 mod faults;
@@ -41,7 +41,7 @@ mod workload;
 mod world;
 
 pub use action::{Action, ClaimUse};
-pub use cables::{Cable, Cables, Sent};
+pub use boxes::{BoxCable, Boxes, Sent};
 pub use faults::{FaultPlan, Rates, Verdict};
 pub use history::History;
 pub use host::{ReceiveSpec, Want, WantBits};

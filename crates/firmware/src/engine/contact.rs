@@ -382,7 +382,7 @@ impl Firmware {
     fn search_beyond(&mut self, peer: u32, asked: u32) {
         let behind = self.peers.known_places(peer).iter().any(|(_, to)| to.is_behind_relays());
         let turn = asked.is_power_of_two() || asked > 0 && asked.is_multiple_of(BEYOND_EVERY);
-        if !turn && !(asked == 0 && behind) {
+        if !(turn || asked == 0 && behind) {
             return;
         }
         let mut first = true;

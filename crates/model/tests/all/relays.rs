@@ -1,18 +1,18 @@
 //! Boxes that are cabled to each other, without a switch: who is not a neighbour is found through relays and reached by lists of hops.
 
 use emp_firmware::{Counter, Profile, Span, Status};
-use emp_model::{Cable, Cables, Ppm};
+use emp_model::{BoxCable, Boxes, Ppm};
 
 const PATIENCE: Span = Span::ms(20_000);
 
-fn cabled(nodes: usize, cables: &[Cable]) -> Cables {
-    Cables::new(nodes, cables, &Profile::DEFAULT, 7, |_| true)
+fn cabled(nodes: usize, cables: &[BoxCable]) -> Boxes {
+    Boxes::new(nodes, cables, &Profile::DEFAULT, 7, |_| true)
 }
 
 /// `RELAY-3`, `RELAY-4` (V24, V26): nobody is configured, and the ends of a line of three talk, by as many frames as it takes.
 #[test]
 fn the_ends_of_a_line_find_each_other_through_a_relay() {
-    let mut line = cabled(3, &Cables::line(3));
+    let mut line = cabled(3, &Boxes::line(3));
     for bytes in [0, 32, 1_400, 20_000, 3_000_000] {
         line.send(0, 2, bytes);
         line.send(2, 0, bytes);
@@ -31,7 +31,7 @@ fn the_ends_of_a_line_find_each_other_through_a_relay() {
 /// `RELAY-8`: opposite corners of a ring know both ways round.
 #[test]
 fn opposite_corners_of_a_ring_know_both_ways_round() {
-    let mut ring = cabled(4, &Cables::ring(4));
+    let mut ring = cabled(4, &Boxes::ring(4));
     for (from, to) in [(0, 2), (2, 0), (1, 3), (0, 1), (3, 2)] {
         ring.send(from, to, 100);
     }
@@ -52,7 +52,7 @@ fn opposite_corners_of_a_ring_know_both_ways_round() {
 /// One frame of a hundred is lost on each cable: nothing is lost, doubled or changed by that.
 #[test]
 fn a_ring_that_loses_one_in_a_hundred_delivers_everything_once() {
-    let lossy = Cables::ring(4).into_iter().map(|cable| Cable { loss: Ppm(10_000), ..cable });
+    let lossy = Boxes::ring(4).into_iter().map(|cable| BoxCable { loss: Ppm(10_000), ..cable });
     let mut ring = cabled(4, &lossy.collect::<Vec<_>>());
     for round in 0..30_u64 {
         for from in 0..4 {
@@ -70,7 +70,7 @@ fn a_ring_that_loses_one_in_a_hundred_delivers_everything_once() {
 #[test]
 fn a_cable_that_is_pulled_behind_a_relay_sends_traffic_the_other_way_round() {
     for pulled in 0..4 {
-        let mut ring = cabled(4, &Cables::ring(4));
+        let mut ring = cabled(4, &Boxes::ring(4));
         ring.send(0, 2, 32);
         ring.settle(PATIENCE);
         ring.run(Span::ms(50));
@@ -103,7 +103,7 @@ fn a_cable_that_is_pulled_behind_a_relay_sends_traffic_the_other_way_round() {
 /// `RELAY-6`: a relay that restarts knows nothing, and needs nothing.
 #[test]
 fn a_relay_that_restarts_goes_on() {
-    let mut line = cabled(3, &Cables::line(3));
+    let mut line = cabled(3, &Boxes::line(3));
     for round in 0..20 {
         line.send(0, 2, 300_000);
         line.send(2, 0, 32);
@@ -121,8 +121,8 @@ fn a_relay_that_restarts_goes_on() {
 /// `RELAY-10`: nobody in between relays: the node is not found, and that is said; searches that find nobody are few.
 #[test]
 fn without_a_relay_there_is_no_way() {
-    let cables = Cables::line(3);
-    let mut line = Cables::new(3, &cables, &Profile::DEFAULT, 7, |_| false);
+    let cables = Boxes::line(3);
+    let mut line = Boxes::new(3, &cables, &Profile::DEFAULT, 7, |_| false);
     let message = line.send(0, 2, 32);
     line.settle(Span::ms(60_000));
     assert_eq!(line.message(message).ended, Some(Status::NotFound));
@@ -133,7 +133,7 @@ fn without_a_relay_there_is_no_way() {
 /// `RELAY-4`: so many cables and no more.
 #[test]
 fn a_search_goes_as_far_as_its_limit() {
-    let mut line = cabled(10, &Cables::line(10));
+    let mut line = cabled(10, &Boxes::line(10));
     let near = line.send(0, 8, 32);
     let far = line.send(0, 9, 32);
     line.settle(Span::ms(60_000));
@@ -145,7 +145,7 @@ fn a_search_goes_as_far_as_its_limit() {
 /// Small and large cables: each path has what the smallest on its way takes.
 #[test]
 fn the_smallest_cable_on_the_way_counts() {
-    let mut cables = Cables::line(4);
+    let mut cables = Boxes::line(4);
     cables[0].frame_bytes_max = 9_000;
     cables[2].frame_bytes_max = 9_000;
     let mut line = cabled(4, &cables);
@@ -164,7 +164,7 @@ fn the_smallest_cable_on_the_way_counts() {
 fn in_random_graphs_every_pair_within_the_limit_talks() {
     for seed in 0..3 {
         let nodes = 40;
-        let mut graph = cabled(nodes, &Cables::random(nodes, 4, seed));
+        let mut graph = cabled(nodes, &Boxes::random(nodes, 4, seed));
         let mut count = 0;
         for at in 0..nodes {
             for step in [1, 7, 31] {

@@ -1,15 +1,15 @@
 //! What relays are sent that they must not send on: each is dropped, and counted for its reason.
 
 use emp_firmware::{Counter, Profile, Span, Status};
-use emp_model::{Cables, Prng};
+use emp_model::{Boxes, Prng};
 use emp_wire::{
     Checksum, Epoch, Flags, HEAD_BYTES_MAX, HEADER_BYTES, Header, Hello, Kind, LinkAddress, NodeId,
     RELAY_HEAD_BYTES, RelayHead, RelayHop, RelayUse, Sequence, TAG_EVERYONE, store_checksum,
 };
 
 /// A line of three, whose middle relays; the first cable's first end is ours.
-fn line() -> Cables {
-    Cables::new(3, &Cables::line(3), &Profile::DEFAULT, 7, |_| true)
+fn line() -> Boxes {
+    Boxes::new(3, &Boxes::line(3), &Profile::DEFAULT, 7, |_| true)
 }
 
 /// A hello with its checksum.
@@ -61,7 +61,7 @@ fn search(nonce: u64, place: u8, hops: &[RelayHop]) -> Vec<u8> {
 }
 
 /// Checks that a frame that comes to the relay is dropped for one reason, and that nothing leaves for it.
-fn dropped(line: &mut Cables, frame: &[u8], reason: Counter, what: &str) {
+fn dropped(line: &mut Boxes, frame: &[u8], reason: Counter, what: &str) {
     let from = line.address_of(0, 0);
     let (before, frames) = (line.count(1, reason), line.frames());
     line.deliver(1, 0, from, frame);
@@ -119,7 +119,7 @@ fn lists_that_lead_nowhere_are_dropped() {
     // One that has arrived may not carry another list.
     let nested = relayed(head, &[], &good);
     dropped(&mut line, &nested, Counter::DropHopList, "a list in a list");
-    let other = Cables::new(3, &Cables::line(3), &Profile::DEFAULT, 7, |_| false);
+    let other = Boxes::new(3, &Boxes::line(3), &Profile::DEFAULT, 7, |_| false);
     let mut off = other;
     dropped(&mut off, &good, Counter::DropRelayOff, "it does not relay");
 }

@@ -19,7 +19,7 @@ use crate::prng::{Ppm, Prng};
 
 /// A cable between two nodes.
 #[derive(Clone, Copy, Debug)]
-pub struct Cable {
+pub struct BoxCable {
     /// Its ends.
     pub ends: [usize; 2],
     /// Largest frame that the interfaces at its ends take.
@@ -36,7 +36,7 @@ pub struct Cable {
     pub carries: [bool; 2],
 }
 
-impl Cable {
+impl BoxCable {
     /// A cable of 10 Gb/s, 5 µs, MTU 1500.
     pub const fn new(a: usize, b: usize) -> Self {
         Self {
@@ -94,10 +94,10 @@ pub struct Sent {
 }
 
 /// Nodes and their cables.
-pub struct Cables {
+pub struct Boxes {
     /// What time it is.
     pub now: Time,
-    cables: Vec<Cable>,
+    cables: Vec<BoxCable>,
     free: Vec<[Time; 2]>,
     nodes: Vec<Node>,
     /// By node and link: the cable, and which end of it.
@@ -108,7 +108,7 @@ pub struct Cables {
     order: u64,
     prng: Prng,
     sent: Vec<Sent>,
-    /// Cables crossed by each search, by who searches and its nonce.
+    /// Boxes crossed by each search, by who searches and its nonce.
     searches: HashMap<(u64, u64), u32>,
     /// Hellos and searches to everyone, cables counted.
     broadcasts: u64,
@@ -116,11 +116,11 @@ pub struct Cables {
     frames: u64,
 }
 
-impl Cables {
+impl Boxes {
     /// Nodes with these cables; `relays` says which of them relay.
     pub fn new(
         nodes: usize,
-        cables: &[Cable],
+        cables: &[BoxCable],
         profile: &Profile,
         seed: u64,
         relays: impl Fn(usize) -> bool,
@@ -168,25 +168,25 @@ impl Cables {
     }
 
     /// Each cable of a ring, `nodes` long.
-    pub fn ring(nodes: usize) -> Vec<Cable> {
-        (0..nodes).map(|at| Cable::new(at, (at + 1) % nodes)).collect()
+    pub fn ring(nodes: usize) -> Vec<BoxCable> {
+        (0..nodes).map(|at| BoxCable::new(at, (at + 1) % nodes)).collect()
     }
 
     /// Each cable of a line.
-    pub fn line(nodes: usize) -> Vec<Cable> {
-        (1..nodes).map(|at| Cable::new(at - 1, at)).collect()
+    pub fn line(nodes: usize) -> Vec<BoxCable> {
+        (1..nodes).map(|at| BoxCable::new(at - 1, at)).collect()
     }
 
     /// A connected graph in which each node has about `degree` cables, drawn from a seed.
-    pub fn random(nodes: usize, degree: usize, seed: u64) -> Vec<Cable> {
+    pub fn random(nodes: usize, degree: usize, seed: u64) -> Vec<BoxCable> {
         let mut prng = Prng::new(seed);
-        let mut cables: Vec<Cable> =
-            (1..nodes).map(|at| Cable::new(prng.below(at as u64) as usize, at)).collect();
+        let mut cables: Vec<BoxCable> =
+            (1..nodes).map(|at| BoxCable::new(prng.below(at as u64) as usize, at)).collect();
         while cables.len() < nodes * degree / 2 {
             let (a, b) = (prng.below(nodes as u64) as usize, prng.below(nodes as u64) as usize);
-            let there = |cable: &Cable| cable.ends == [a, b] || cable.ends == [b, a];
+            let there = |cable: &BoxCable| cable.ends == [a, b] || cable.ends == [b, a];
             if a != b && (nodes > 64 || !cables.iter().any(there)) {
-                cables.push(Cable::new(a, b));
+                cables.push(BoxCable::new(a, b));
             }
         }
         cables
@@ -222,7 +222,7 @@ impl Cables {
         node.starts += 1;
         let mut firmware = Firmware::new(Config {
             node: node.id,
-            epoch: node.starts << 8 | 1 + index as u32,
+            epoch: (node.starts << 16) + 1 + index as u32,
             name: format!("box-{index}"),
             profile: profile.clone(),
             links: node.links.clone(),
@@ -271,7 +271,7 @@ impl Cables {
     }
 
     /// A cable, to be changed in what its ends do not see.
-    pub fn cable_mut(&mut self, cable: usize) -> &mut Cable {
+    pub fn cable_mut(&mut self, cable: usize) -> &mut BoxCable {
         &mut self.cables[cable]
     }
 
@@ -299,7 +299,7 @@ impl Cables {
         running.map(|firmware| firmware.counters().get(counter)).sum()
     }
 
-    /// Cables crossed by the search that crossed most.
+    /// Boxes crossed by the search that crossed most.
     pub fn search_frames_max(&self) -> u32 {
         self.searches.values().copied().max().unwrap_or(0)
     }

@@ -12,6 +12,6 @@ mod xsk;
 pub use bpf::{BpfInstruction, XdpAttachment, XdpProgram, XskMap};
 pub use packet_ring::{PacketRing, RingFrame, RingShape};
 pub use page::WrittenOnce;
-pub use shm_map::{RING_FRAME_BYTES_MAX, SHM_BYTES, ShmEnd, ShmHalf};
+pub use shm_map::{RING_FRAME_BYTES_MAX, SHM_BYTES, SharedEnd, SharedHalf, ShmEnd, shm_bytes};
 pub use shm_ring::{Consumer, Corrupt, LINE_BYTES, Producer, RingMemory, record_bytes};
 pub use xsk::{Xsk, XskBind, XskCounts, XskFrame, XskShape};

@@ -4,7 +4,8 @@
 //!
 //! A mapping covers [`SHM_BYTES`] bytes of a memfd that can neither shrink nor grow (its seals are checked before it is
 //! mapped), so every byte of it can be touched as long as the [`Map`] lives, whatever the other process does to the
-//! file. Nothing here makes a reference to the shared bytes but to whole atomic words; frames are copied in and out by
+//! file. Rings of a service and its client go further ([`SharedEnd::keep`]): their memory cannot be taken away either, so that no touch of it
+//! ends in a SIGBUS. Nothing here makes a reference to the shared bytes but to whole atomic words; frames are copied in and out by
 //! volatile accesses and string instructions, for which it does not matter that another process writes at the same time:
 //! the copy then holds any bytes, and all bytes are valid. Offsets and lengths are checked against the ring's capacity
 //! here once more, so that the memory is safe whoever calls.
@@ -33,32 +34,79 @@ const ASLEEP_AT: usize = 256;
 /// Bytes before a ring's records: one page, so that records start on one.
 const CONTROL_BYTES: usize = 4096;
 
-/// Bytes of one ring.
-const HALF_BYTES: usize = CONTROL_BYTES + RING_BYTES;
+/// Bytes of one ring of so many bytes of records.
+const fn half_bytes(ring: usize) -> usize {
+    assert!(ring.is_power_of_two() && ring >= 2 * RING_FRAME_BYTES_MAX);
+    CONTROL_BYTES + ring
+}
 
-/// Bytes of the shared memory: two rings. Memory that is not touched costs nothing.
-pub const SHM_BYTES: usize = 2 * HALF_BYTES;
+/// Bytes of the shared memory of two rings of `ring` bytes of records each. Memory that is not touched costs nothing.
+pub const fn shm_bytes(ring: usize) -> usize {
+    2 * half_bytes(ring)
+}
 
-const _: () = assert!(RING_BYTES.is_power_of_two() && RING_BYTES >= 2 * RING_FRAME_BYTES_MAX);
+/// As many as nodes of one user share.
+pub const SHM_BYTES: usize = shm_bytes(RING_BYTES);
 
-/// The seals that must be there: the file keeps its size, and nobody can take that back.
-const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+/// The seals that must be there: the file keeps its size.
+const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+
+/// With the one by which nobody adds others.
+const SEALS: libc::c_int = SIZE_SEALS | libc::F_SEAL_SEAL;
+
+/// The seals of memory that is to change no more: nobody maps it for writing after those who have, nobody punches holes into it, and nobody
+/// has it otherwise.
+const KEPT_SEALS: libc::c_int = libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
 
 /// Copies of at least this many bytes are left to the processor's string instruction, which starts slowly.
 const STRING_COPY_BYTES_MIN: usize = 192;
 
-/// One end of a pair of rings.
+/// One end of the rings of two nodes of one user.
+pub type ShmEnd = SharedEnd<RING_BYTES>;
+
+/// One end of a pair of rings of `RING` bytes of records each.
 #[derive(Debug)]
-pub struct ShmEnd {
+pub struct SharedEnd<const RING: usize> {
     /// Where this process writes.
-    pub producer: Producer<ShmHalf>,
+    pub producer: Producer<SharedHalf<RING>>,
     /// Where it reads.
-    pub consumer: Consumer<ShmHalf>,
+    pub consumer: Consumer<SharedHalf<RING>>,
+    map: Arc<Map>,
 }
 
-impl ShmEnd {
+impl<const RING: usize> SharedEnd<RING> {
     /// Makes the memory and this process's end of it. The descriptor is for the other process.
     pub fn create() -> io::Result<(OwnedFd, Self)> {
+        Self::create_sealed(SEALS)
+    }
+
+    /// As [`create`](Self::create), of memory that is there before anybody writes to it, and that [`keep`](Self::keep) can be asked for.
+    ///
+    /// # Errors
+    ///
+    /// What the system says if there is no memory: nobody finds that out by a signal later.
+    pub fn create_filled() -> io::Result<(OwnedFd, Self)> {
+        let (file, end) = Self::create_sealed(SIZE_SEALS)?;
+        end.map.fill()?;
+        Ok((file, end))
+    }
+
+    /// To be called when the other process has mapped what [`create_filled`](Self::create_filled) made. From then on whoever holds the
+    /// descriptor can neither punch holes into the memory nor map it for writing anew; those punched before are filled. So every byte of
+    /// it is there as long as this end lives.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: the kernel is older than 5.1, or there is no memory.
+    pub fn keep(&self, file: BorrowedFd<'_>) -> io::Result<()> {
+        // SAFETY: no pointers.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, KEPT_SEALS) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.map.fill()
+    }
+
+    fn create_sealed(seals: libc::c_int) -> io::Result<(OwnedFd, Self)> {
         // SAFETY: the name ends with a zero byte; a non-negative result is a fresh descriptor that nobody else owns.
         let file = unsafe {
             let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
@@ -70,41 +118,54 @@ impl ShmEnd {
         };
         // SAFETY: no pointers.
         let sealed = unsafe {
-            libc::ftruncate(file.as_raw_fd(), SHM_BYTES as libc::off_t) == 0
-                && libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) == 0
+            libc::ftruncate(file.as_raw_fd(), shm_bytes(RING) as libc::off_t) == 0
+                && libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) == 0
         };
         if !sealed {
             return Err(io::Error::last_os_error());
         }
-        let map = Arc::new(Map::new(&file)?);
-        Ok((file, Self::of(&map, [0, HALF_BYTES])))
+        let map = Arc::new(Map::new(&file, shm_bytes(RING))?);
+        Ok((file, Self::of(map, [0, half_bytes(RING)])))
     }
 
     /// This process's end of memory that the other process made.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if it is not a memfd of [`SHM_BYTES`] bytes sealed against change of its size; what the system
+    /// `InvalidInput` if it is not a memfd of [`shm_bytes`] bytes sealed against change of its size; what the system
     /// says if it cannot be mapped.
     pub fn open(file: BorrowedFd<'_>) -> io::Result<Self> {
-        check(file)?;
-        let map = Arc::new(Map::new(&file)?);
-        Ok(Self::of(&map, [HALF_BYTES, 0]))
+        Self::open_sealed(file, SEALS)
     }
 
-    fn of(map: &Arc<Map>, [write, read]: [usize; 2]) -> Self {
-        let half = |offset| ShmHalf { map: Arc::clone(map), offset };
-        Self { producer: Producer::new(half(write)), consumer: Consumer::new(half(read)) }
+    /// As [`open`](Self::open), of what [`create_filled`](Self::create_filled) made, and before [`keep`](Self::keep).
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open).
+    pub fn open_filled(file: BorrowedFd<'_>) -> io::Result<Self> {
+        Self::open_sealed(file, SIZE_SEALS)
+    }
+
+    fn open_sealed(file: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<Self> {
+        check(file, shm_bytes(RING), seals)?;
+        let map = Arc::new(Map::new(&file, shm_bytes(RING))?);
+        Ok(Self::of(map, [half_bytes(RING), 0]))
+    }
+
+    fn of(map: Arc<Map>, [write, read]: [usize; 2]) -> Self {
+        let half = |offset| SharedHalf { map: Arc::clone(&map), offset };
+        Self { producer: Producer::new(half(write)), consumer: Consumer::new(half(read)), map }
     }
 }
 
 /// Refuses what could lose its memory while it is mapped.
-fn check(file: BorrowedFd<'_>) -> io::Result<()> {
+fn check(file: BorrowedFd<'_>, bytes: usize, wanted: libc::c_int) -> io::Result<()> {
     let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why.to_string()));
     // SAFETY: no pointers.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
     // Files that know no seals answer -1, which has all bits.
-    if seals < 0 || seals & SEALS != SEALS {
+    if seals < 0 || seals & wanted != wanted {
         return refuse("the memory is not sealed against change of its size");
     }
     // SAFETY: all-zero is a valid `stat`; the pointer is to a live one, which the kernel fills in.
@@ -115,7 +176,7 @@ fn check(file: BorrowedFd<'_>) -> io::Result<()> {
         }
         stat.st_size
     };
-    if size != SHM_BYTES as libc::off_t {
+    if size != bytes as libc::off_t {
         return refuse("the memory has another size than two rings");
     }
     // Huge pages can be sealed as well, and run out when they are touched.
@@ -132,7 +193,10 @@ fn check(file: BorrowedFd<'_>) -> io::Result<()> {
 
 /// The mapped memory.
 #[derive(Debug)]
-struct Map(NonNull<u8>);
+struct Map {
+    at: NonNull<u8>,
+    bytes: usize,
+}
 
 // SAFETY: the mapping is plain shared memory, not tied to a thread; all access goes through atomics and copies that
 // bear other writers.
@@ -141,12 +205,12 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    fn new(file: &impl AsRawFd) -> io::Result<Self> {
+    fn new(file: &impl AsRawFd, bytes: usize) -> io::Result<Self> {
         // SAFETY: asks for a fresh mapping; no existing memory is touched, and the result is checked before use.
         let map = unsafe {
             libc::mmap(
                 null_mut(),
-                SHM_BYTES,
+                bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 file.as_raw_fd(),
@@ -156,48 +220,58 @@ impl Map {
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        NonNull::new(map.cast()).map(Self).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+        let at = NonNull::new(map.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self { at, bytes })
+    }
+
+    /// Sees to it that there is memory everywhere. What the system has none for is an error here, and a signal where it is touched.
+    fn fill(&self) -> io::Result<()> {
+        // SAFETY: the range is exactly this mapping; what is in it stays as it is.
+        let filled = unsafe {
+            libc::madvise(self.at.as_ptr().cast(), self.bytes, libc::MADV_POPULATE_WRITE)
+        };
+        if filled == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }
 
 impl Drop for Map {
     fn drop(&mut self) {
         // SAFETY: unmaps exactly what `new` mapped; every half holds the `Arc`, so none is left.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), SHM_BYTES) };
+        unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes) };
     }
 }
 
 /// One of the two rings.
 #[derive(Debug)]
-pub struct ShmHalf {
+pub struct SharedHalf<const RING: usize> {
     map: Arc<Map>,
-    /// 0 or [`HALF_BYTES`].
+    /// 0 or [`half_bytes`].
     offset: usize,
 }
 
-impl ShmHalf {
+impl<const RING: usize> SharedHalf<RING> {
     #[inline]
     fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at < CONTROL_BYTES && at.is_multiple_of(8));
         // SAFETY: `offset + at` lies in the mapping (the callers name constants below a page), is a multiple of eight,
         // and is only ever accessed as a whole atomic word by this process.
-        unsafe { AtomicU64::from_ptr(self.map.0.add(self.offset + at).cast().as_ptr()) }
+        unsafe { AtomicU64::from_ptr(self.map.at.add(self.offset + at).cast().as_ptr()) }
     }
 
     #[inline]
     fn sleep_word(&self) -> &AtomicU32 {
         // SAFETY: as in `word`, for a word of four bytes that no other word overlaps.
-        unsafe { AtomicU32::from_ptr(self.map.0.add(self.offset + ASLEEP_AT).cast().as_ptr()) }
+        unsafe { AtomicU32::from_ptr(self.map.at.add(self.offset + ASLEEP_AT).cast().as_ptr()) }
     }
 
     /// The word at the beginning of a line of records.
     #[inline]
     fn record_word(&self, at: usize) -> &AtomicU64 {
-        assert!(at < RING_BYTES && at.is_multiple_of(LINE_BYTES), "no line of the ring");
+        assert!(at < RING && at.is_multiple_of(LINE_BYTES), "no line of the ring");
         // SAFETY: just checked to be inside this ring, and aligned: records begin on a page. Copies of records touch it as
         // well, but this process has one end of a ring, whose accesses follow each other.
         unsafe {
-            AtomicU64::from_ptr(self.map.0.add(self.offset + CONTROL_BYTES + at).cast().as_ptr())
+            AtomicU64::from_ptr(self.map.at.add(self.offset + CONTROL_BYTES + at).cast().as_ptr())
         }
     }
 
@@ -208,16 +282,16 @@ impl ShmHalf {
     /// Panics if they do not lie in the ring.
     #[inline]
     fn records(&self, at: usize, bytes: usize) -> *mut u8 {
-        assert!(at <= RING_BYTES && bytes <= RING_BYTES - at, "outside of the ring");
+        assert!(at <= RING && bytes <= RING - at, "outside of the ring");
         // SAFETY: just checked to be inside this ring, which is inside the mapping.
-        unsafe { self.map.0.add(self.offset + CONTROL_BYTES + at).as_ptr() }
+        unsafe { self.map.at.add(self.offset + CONTROL_BYTES + at).as_ptr() }
     }
 }
 
-impl RingMemory for ShmHalf {
+impl<const RING: usize> RingMemory for SharedHalf<RING> {
     #[inline]
     fn capacity(&self) -> usize {
-        RING_BYTES
+        RING
     }
 
     #[inline]

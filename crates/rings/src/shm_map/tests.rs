@@ -82,7 +82,7 @@ fn the_file_cannot_be_truncated_under_the_rings() {
     assert_eq!(error.raw_os_error(), Some(libc::EPERM));
     // Holes read as zeros, which are not a frame.
     assert_eq!(end.consumer.pop(&mut [0; 64]), Ok(None));
-    let records = (HALF_BYTES + CONTROL_BYTES) as u64;
+    let records = (half_bytes(RING_BYTES) + CONTROL_BYTES) as u64;
     file.seek(io::SeekFrom::Start(records)).expect("inside");
     file.write_all(&65u64.to_ne_bytes()).expect("it can be written like any file");
     assert_eq!(end.consumer.pop(&mut [0; 64]), Err(crate::Corrupt));
@@ -90,4 +90,54 @@ fn the_file_cannot_be_truncated_under_the_rings() {
     file.seek(io::SeekFrom::Start(records)).expect("inside");
     file.read_exact(&mut word).expect("inside");
     assert_eq!(u64::from_ne_bytes(word), 65);
+}
+
+/// Rings of a service and its client.
+const SMALL: usize = 64 << 10;
+
+fn punch(file: BorrowedFd<'_>) -> io::Result<()> {
+    let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: no pointers.
+    let done = unsafe {
+        libc::fallocate(file.as_raw_fd(), how, 0, shm_bytes(SMALL) as libc::off_t)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn blocks(file: BorrowedFd<'_>) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let file = File::from(file.try_clone_to_owned().expect("a copy"));
+    file.metadata().expect("it has some").blocks()
+}
+
+/// Memory of a client cannot be taken from under the service, by no call on the descriptor and none on the client's own mapping; what was
+/// taken before is there again.
+#[test]
+fn kept_memory_cannot_be_punched() {
+    let (file, mut service) = SharedEnd::<SMALL>::create_filled().expect("memory is to be had");
+    let whole = (shm_bytes(SMALL) / 512) as u64;
+    assert_eq!(blocks(file.as_fd()), whole, "it is there before anybody writes");
+    let mut client = SharedEnd::<SMALL>::open_filled(file.as_fd()).expect("it is sealed");
+    punch(file.as_fd()).expect("nobody keeps it yet");
+    assert_eq!(blocks(file.as_fd()), 0);
+    service.keep(file.as_fd()).expect("this kernel has the seal");
+    assert_eq!(blocks(file.as_fd()), whole, "it is there again");
+    let refused = punch(file.as_fd()).expect_err("it is kept");
+    assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
+    // SAFETY: removes pages of a file behind a mapping that is live and of this size.
+    let removed = unsafe {
+        libc::madvise(client.map.at.as_ptr().cast(), client.map.bytes, libc::MADV_REMOVE)
+    };
+    assert_eq!((removed, io::Error::last_os_error().raw_os_error()), (-1, Some(libc::EPERM)));
+    assert_eq!(blocks(file.as_fd()), whole);
+    let late = SharedEnd::<SMALL>::open_filled(file.as_fd()).expect_err("nobody else writes to it");
+    assert_eq!(late.raw_os_error(), Some(libc::EPERM));
+    let mut written = File::from(file.try_clone().expect("a copy"));
+    assert!(written.write_all(&[1]).is_err(), "not by the file either");
+    // And both ends go on.
+    let mut buffer = [0; 64];
+    assert_eq!(client.producer.push(3, [&[1u8, 2, 3][..]].into_iter()), Ok(true));
+    assert_eq!(service.consumer.pop(&mut buffer), Ok(Some(3)));
+    assert_eq!(service.producer.push(2, [&[4u8, 5][..]].into_iter()), Ok(true));
+    assert_eq!(client.consumer.pop(&mut buffer), Ok(Some(2)));
 }

@@ -10,6 +10,8 @@ mod limits;
 mod long_frames;
 mod sleeping;
 
+pub use bench::source_tag_of;
+
 use crate::Link;
 
 /// What a check answers.
@@ -20,8 +22,8 @@ pub trait Pair {
     /// What is tested, for people: `udp on 127.0.0.1`.
     fn name(&self) -> String;
 
-    /// Opens both ends; end `i` takes frames with `tags[i]`. A frame to everyone from one end
-    /// reaches the other.
+    /// Opens both ends; end `i` takes frames with `tags[i]`, and all that it sends bears [`source_tag_of`] that. A frame to everyone from one
+    /// end reaches the other.
     fn open(&self, tags: [u16; 2]) -> Result<[Box<dyn Link>; 2], String>;
 
     /// Takes end 0's interface down, or up again. False if this pair has none to play with.

@@ -319,16 +319,54 @@ impl<L: Link + ?Sized> Link for Box<L> {
     }
 }
 
+/// In place of a node's tag: the link takes the frames of all nodes that have no link of their own on the interface. No node has this one
+/// (`FRAME-3`).
+pub const TAG_ANY: u16 = 0;
+
+/// A link for the frames of several nodes, opened with [`TAG_ANY`]: whoever has it knows which they are.
+pub trait Wire: Link {
+    /// A frame came that is none of these nodes'. Its kernel may have handed it to the wrong socket, or need not hand up such at all.
+    fn note_nobodys(&mut self, frame: &[u8]) {
+        let _ = frame;
+    }
+
+    /// The node with this tag is one of these from now on.
+    fn note_somebody(&mut self, tag: u16) {
+        let _ = tag;
+    }
+
+    /// Another link of the interface has this tag's frames.
+    fn is_taken(&self, tag: u16) -> bool {
+        let _ = tag;
+        false
+    }
+}
+
+impl<W: Wire + ?Sized> Wire for Box<W> {
+    fn note_nobodys(&mut self, frame: &[u8]) {
+        (**self).note_nobodys(frame);
+    }
+
+    fn note_somebody(&mut self, tag: u16) {
+        (**self).note_somebody(tag);
+    }
+
+    fn is_taken(&self, tag: u16) -> bool {
+        (**self).is_taken(tag)
+    }
+}
+
 /// True if a frame carries this node's destination tag, or everyone's. False for a stump without
 /// one.
 #[inline]
 pub(crate) fn is_for(frame: &[u8], node_tag: u16) -> bool {
-    tag_of(frame).is_some_and(|tag| tag == node_tag || tag == TAG_EVERYONE)
+    tag_of(frame).is_some_and(|tag| tag == node_tag || tag == TAG_EVERYONE || node_tag == TAG_ANY)
 }
 
 /// A frame's destination tag, if it is long enough to have one.
 #[inline]
-pub(crate) fn tag_of(frame: &[u8]) -> Option<u16> {
+#[must_use]
+pub fn tag_of(frame: &[u8]) -> Option<u16> {
     let tag = frame.get(DESTINATION_TAG_OFFSET..)?.first_chunk()?;
     Some(u16::from_be_bytes(*tag))
 }

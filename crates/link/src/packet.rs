@@ -32,7 +32,9 @@ use crate::gather::{ETHERNET_HEADER_BYTES, Gather};
 use crate::sink::Single;
 use crate::stamps;
 use crate::system::{self, Polled};
-use crate::{Capabilities, FrameSink, Link, LinkError, LinkStatistics, TxFrame, is_for, tag_of};
+use crate::{
+    Capabilities, FrameSink, Link, LinkError, LinkStatistics, TxFrame, Wire, is_for, tag_of,
+};
 use follow::Follower;
 use group::Group;
 use loan::Loan;
@@ -255,6 +257,24 @@ impl PacketLink {
             let pending = system::take_error(self.socket.as_fd()).is_some();
             self.counts.system_errors += u64::from(pending);
         }
+    }
+}
+
+impl Wire for PacketLink {
+    fn note_nobodys(&mut self, frame: &[u8]) {
+        if let Some(tag) = tag_of(frame) {
+            self.note_stray((tag, filter::is_greeting(frame)));
+        }
+    }
+
+    fn note_somebody(&mut self, tag: u16) {
+        if let Some(group) = &mut self.group {
+            group.take(self.socket.as_fd(), tag);
+        }
+    }
+
+    fn is_taken(&self, tag: u16) -> bool {
+        self.group.as_ref().is_some_and(|group| group.has_member(tag))
     }
 }
 

@@ -3,8 +3,13 @@
 //! `empd` owns raw links that its clients may not open themselves. It lends a member of a configured group a packet socket of its
 //! own (`Lend`), or gives a client a link of two rings of memory behind which it does the sending itself (`Attach`).
 
+mod attachment;
+pub mod channel;
+mod link;
 pub mod protocol;
 pub mod socket;
+
+pub use link::{ServiceLink, ServiceOptions};
 
 use std::path::PathBuf;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use emp_wire::{AddressFamily, LinkAddress};
 
 use crate::system::{self, Polled};
-use crate::{Capabilities, Link, LinkStatistics, TxFrame, is_for};
+use crate::{Capabilities, Link, LinkStatistics, TxFrame, Wire, is_for};
 
 /// Frames that wait for one node before more are lost: as many as the packet link's ring holds.
 const QUEUE_FRAMES: usize = 2048;
@@ -103,7 +103,7 @@ impl Fabric {
         Self { long_frame_bytes, ..self }
     }
 
-    /// The link of node `index`, which takes frames with `node_tag`; `None` beyond the fabric's
+    /// The link of node `index`, which takes frames with `node_tag` (or all: [`TAG_ANY`](crate::TAG_ANY)); `None` beyond the fabric's
     /// size. Frames sent to the node before wait for it.
     pub fn link(&self, index: u32, node_tag: u16) -> Option<SimLink> {
         self.nodes.get(index as usize)?;
@@ -165,6 +165,8 @@ impl SimLink {
         self.counts.bytes_sent += bytes as u64;
     }
 }
+
+impl Wire for SimLink {}
 
 impl Link for SimLink {
     fn capabilities(&self) -> &Capabilities {

@@ -285,9 +285,9 @@ impl<M: RingMemory> Consumer<M> {
         self.ready()
     }
 
-    /// Says that this end is awake: nobody needs to wake it.
-    pub fn disarm(&self) {
-        self.memory.set_asleep(false);
+    /// Says that this end is awake: nobody needs to wake it. False: the writer has seen that it slept, and wakes it all the same.
+    pub fn disarm(&self) -> bool {
+        self.memory.set_asleep(false)
     }
 
     /// Bytes that this end has taken so far.

@@ -20,6 +20,9 @@ const PADDED_BELOW_BYTES: usize = 46;
 /// First byte of each frame: format version 1, data.
 const VERSION_AND_KIND: u8 = 1 << 5 | Kind::Data as u8;
 
+/// Where a frame has its source tag.
+const SOURCE_TAG_AT: std::ops::Range<usize> = 8..12;
+
 /// Frames received together in one call.
 pub(super) const BUDGET: usize = 64;
 
@@ -91,7 +94,17 @@ pub(super) fn frame(tag: u16, number: u64, bytes: usize) -> Vec<u8> {
     if bytes >= tag_at + 2 {
         frame[tag_at..tag_at + 2].copy_from_slice(&tag.to_be_bytes());
     }
+    // And the sender's, which some links look at: whatever is not for end 0 is from there.
+    if let Some(source) = frame.get_mut(SOURCE_TAG_AT) {
+        let sender = if tag == TAGS[0] { TAGS[1] } else { TAGS[0] };
+        source.copy_from_slice(&source_tag_of(sender).to_be_bytes());
+    }
     frame
+}
+
+/// The source tag (`FRAME-4`) of the frames that the end with this destination tag sends.
+pub const fn source_tag_of(tag: u16) -> u32 {
+    (tag as u32) << 16
 }
 
 /// `count` frames of one size, numbered from `first`.

@@ -6,6 +6,8 @@
 
 use emp_wire::{DESTINATION_TAG_OFFSET, TAG_EVERYONE};
 
+use crate::TAG_ANY;
+
 /// Members of a group at most: a program has 4,096 instructions at most, and a member takes five.
 pub(super) const MEMBERS_MAX: usize = 512;
 
@@ -31,8 +33,8 @@ const fn branch(code: u32, k: u32, yes: u8, no: u8) -> libc::sock_filter {
 }
 
 /// The program for members `(tag, index)` in ascending order of their tags, each tag once. A frame for everyone goes to a
-/// member drawn at random: who repeats it reaches others. One for nobody here goes anywhere, as the kernel must pick a member,
-/// and is dropped there. Loads count from the EMP header: at this point the kernel has passed the Ethernet header by.
+/// member drawn at random: who repeats it reaches others. One for nobody here goes to the member with [`TAG_ANY`]; without such a one
+/// anywhere, as the kernel must pick a member, and is dropped there. Loads count from the EMP header: at this point the kernel has passed the Ethernet header by.
 pub(super) fn program(members: &[(u16, u16)]) -> Vec<libc::sock_filter> {
     let mut steps = vec![
         step(LOAD_HALF, DESTINATION_TAG_OFFSET as u32),
@@ -40,7 +42,11 @@ pub(super) fn program(members: &[(u16, u16)]) -> Vec<libc::sock_filter> {
         step(LOAD_WORD, RANDOM),
         step(RETURN_LOADED, 0),
     ];
-    search(members, step(RETURN_LOADED, 0), &mut steps);
+    let (others, rest) = match members {
+        [(TAG_ANY, index), rest @ ..] => (step(RETURN, u32::from(*index)), rest),
+        all => (step(RETURN_LOADED, 0), all),
+    };
+    search(rest, others, &mut steps);
     steps
 }
 
@@ -141,6 +147,22 @@ mod tests {
                 let drawn = run(&program, TAG_EVERYONE, random);
                 assert!((1..=count as u32).contains(&drawn), "{drawn}");
             }
+        }
+    }
+
+    #[test]
+    fn what_is_nobodys_goes_to_who_takes_any() {
+        for count in [0, 1, 2, 100, MEMBERS_MAX - 1] {
+            let mut members: Vec<(u16, u16)> =
+                (0..count as u16).map(|i| (5 + i * 100, i + 1)).collect();
+            members.insert(0, (TAG_ANY, 0));
+            let program = program(&members);
+            for (tag, index) in &members[1..] {
+                assert_eq!(run(&program, *tag, 0), u32::from(*index));
+                assert_eq!(run(&program, tag + 1, 0), 0);
+            }
+            assert_eq!(run(&program, 3, 9), 0);
+            assert_eq!(run(&program, TAG_EVERYONE, 4711), 4711);
         }
     }
 

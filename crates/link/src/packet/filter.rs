@@ -3,6 +3,7 @@
 
 use emp_wire::{DESTINATION_TAG_OFFSET, KIND_OFFSET, Kind, TAG_EVERYONE};
 
+use crate::TAG_ANY;
 use crate::gather::ETHERNET_HEADER_BYTES;
 
 /// Offset of the EtherType in a frame.
@@ -42,8 +43,9 @@ pub(crate) fn own_frames(ethertype: u16, node_tag: u16) -> [libc::sock_filter; 1
         branch(u32::from(libc::PACKET_OUTGOING), 5, 0),
         branch(u32::from(libc::PACKET_OTHERHOST), 4, 0),
         step(LOAD_HALF, tag_offset),
+        // Any tag: neither comparison fails.
         branch(u32::from(node_tag), 1, 0),
-        branch(u32::from(TAG_EVERYONE), 0, 1),
+        branch(u32::from(TAG_EVERYONE), 0, if node_tag == TAG_ANY { 0 } else { 1 }),
         step(RETURN, TAKE_ALL),
         step(RETURN, 0),
     ]

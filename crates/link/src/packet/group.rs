@@ -132,14 +132,27 @@ impl Group {
             }
             return;
         }
-        if self.passed_over.contains(&tag) {
-            self.passed_over.retain(|other| *other != tag);
-            self.attach_filter(socket);
-        }
+        self.take(socket, tag);
         let suspect = (tag, members.generation);
         if self.suspect.replace(suspect) == Some(suspect) {
             let _ = self.mend(socket, suspect);
         }
+    }
+
+    /// Frames with this tag are somebody's here.
+    pub(super) fn take(&mut self, socket: BorrowedFd<'_>, tag: u16) {
+        if self.passed_over.contains(&tag) {
+            self.passed_over.retain(|other| *other != tag);
+            self.attach_filter(socket);
+        }
+    }
+
+    /// Whether another member has this tag.
+    pub(super) fn has_member(&self, tag: u16) -> bool {
+        let is_it = |members: Members| {
+            members.list().iter().any(|member| member.tag == tag && member.slot != self.slot)
+        };
+        self.table.read().is_ok_and(is_it)
     }
 
     /// Frames with this tag are nobody's here: each would be copied into this node's ring, and wake it.

@@ -12,7 +12,7 @@ use super::demux::MEMBERS_MAX;
 pub(super) struct Member {
     /// Its own number in the file: where its lock is. Given anew when it is free.
     pub(super) slot: u16,
-    /// Destination tag of its node.
+    /// Destination tag of its node; [`TAG_ANY`](crate::TAG_ANY): it takes what is nobody else's.
     pub(super) tag: u16,
     /// Its place among the group's sockets.
     pub(super) index: u16,
@@ -30,7 +30,7 @@ pub(super) struct Members {
 
 /// First bytes of the file, and the version of its layout, which its name has too ([`Table`](super::table::Table)): nodes of different
 /// versions have a table and a group each.
-const MAGIC: [u8; 4] = *b"EMP2";
+const MAGIC: [u8; 4] = *b"EMP3";
 const HEAD_BYTES: usize = 16;
 /// Where the checksum is, in four bytes.
 const SUM_AT: usize = 12;

@@ -34,7 +34,7 @@ pub struct PacketOptions {
     /// EtherType of EMP frames.
     pub ethertype: u16,
     /// This node's destination tag: frames with another one (and not everyone's) are filtered out
-    /// in the kernel.
+    /// in the kernel. [`TAG_ANY`](crate::TAG_ANY): those that are no other member's of the group.
     pub node_tag: u16,
     /// Share one look at each frame with the other nodes of the interface (decision 33). Else, and where that can't be had,
     /// the socket has a filter of its own, which costs every frame for every other node some 0.1 µs.

@@ -31,7 +31,7 @@ const LOCK_RETRY_MAX: Duration = Duration::from_millis(5);
 
 /// What the names of these files begin with, and those of this version's.
 const PREFIX: &str = "packet-";
-const OWN_PREFIX: &str = "packet-2-";
+const OWN_PREFIX: &str = "packet-3-";
 
 /// Most files of others that one sweep looks at, some 5 µs each.
 const SWEEP_MAX: usize = 1024;

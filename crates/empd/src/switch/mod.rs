@@ -9,6 +9,21 @@
 //! [`Switch::take_ended`], and the door closes its connection with a log line. The door's thread may wait for the kernel for tens of
 //! milliseconds (packet sockets being set up and closed), so frames move on a thread of the switch's own; no call here waits for a client.
 
+mod batch;
+pub mod check;
+mod client;
+mod lane;
+mod lanes;
+pub mod pace;
+pub mod rates;
+pub mod rounds;
+mod shared;
+pub mod tags;
+
+pub use lane::CLIENTS_MAX;
+pub use lanes::{Lanes, OpenWire, Options, RateOf};
+pub use shared::Counts;
+
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use emp_link::service::protocol::{Attached, Carrier};
@@ -66,6 +81,11 @@ pub trait Switch {
 
     /// Clients that the switch has put out since this was last asked, with a line for the log that says why.
     fn take_ended(&mut self) -> Vec<(ClientNumber, String)>;
+
+    /// Other lines for the log, of interfaces and clients, since this was last asked; [`ended`](Self::ended) tells of them too.
+    fn take_lines(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Whether frames move: the service tells systemd's watchdog so.
     fn is_alive(&mut self) -> bool;

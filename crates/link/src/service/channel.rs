@@ -10,7 +10,7 @@
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use emp_rings::{Corrupt, RING_FRAME_BYTES_MAX, SharedEnd, shm_bytes};
 use emp_wire::LinkAddress;
@@ -311,11 +311,51 @@ impl Channel {
         }
     }
 
+    /// Waits until the service has said something, which it does first as soon as the client is there. `None`: it does not in time.
+    ///
+    /// # Errors
+    ///
+    /// As for [`pop`](Self::pop).
+    pub fn await_said(&mut self, patience: Duration) -> Result<Option<Said>, Broken> {
+        let (since, mut buffer) = (Instant::now(), vec![0; RECORD_BYTES_MAX]);
+        loop {
+            match self.pop(&mut buffer)? {
+                Some(Record::Said(said)) => return Ok(Some(said)),
+                Some(Record::Frame(..)) => return Err(Broken::Record),
+                None => {}
+            }
+            let left = patience.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.settle();
+            if !self.arm() {
+                system::poll(self.bell.as_fd(), Some(left));
+            }
+            self.disarm();
+            if self.listen()? == Heard::Gone {
+                return Ok(None);
+            }
+        }
+    }
+
     /// True if [`pop`](Self::pop) would find something.
     #[inline]
     #[must_use]
     pub fn ready(&self) -> bool {
         self.rings.consumer.ready()
+    }
+
+    /// Bytes of records that were read so far.
+    #[must_use]
+    pub const fn taken(&self) -> u64 {
+        self.rings.consumer.taken()
+    }
+
+    /// How far the other end can have written at most, to be asked once it is gone.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.rings.consumer.end()
     }
 
     /// How far the other end has read, in bytes.

@@ -479,16 +479,23 @@ fn attach_of(options: &ServiceOptions) -> Attach {
 fn ask(options: &ServiceOptions) -> Result<Seat, Problem> {
     let since = Instant::now();
     let mut asked = Asking::begin(&options.socket, &attach_of(options))?;
-    loop {
+    let left = || ANSWER_PATIENCE.saturating_sub(since.elapsed());
+    let late = || Problem::Absent(io::ErrorKind::TimedOut.into());
+    let mut seat = loop {
         asked = match asked.go_on()? {
-            Ok(seat) => return Ok(seat),
+            Ok(seat) => break seat,
             Err(asked) => asked,
         };
-        let left = ANSWER_PATIENCE.saturating_sub(since.elapsed());
-        if left.is_zero() {
-            return Err(Problem::Absent(io::ErrorKind::TimedOut.into()));
+        if left().is_zero() {
+            return Err(late());
         }
-        system::poll(asked.connection(), Some(left));
+        system::poll(asked.connection(), Some(left()));
+    };
+    // Frames that come from now on are handed up.
+    match seat.channel.await_said(left()) {
+        Ok(Some(_)) => Ok(seat),
+        Ok(None) => Err(late()),
+        Err(broken) => Err(Problem::Refused(broken.to_string())),
     }
 }
 

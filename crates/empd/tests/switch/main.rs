@@ -1,0 +1,6 @@
+//! The switch with clients: links through a service that this process runs.
+
+mod conformance;
+mod hostile;
+mod service;
+mod sharing;

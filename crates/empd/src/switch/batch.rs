@@ -70,9 +70,8 @@ impl Batch {
             *sent += link.send(&[TxFrame { to, parts: &parts }]);
         } else {
             let waiting = taken[*sent..].iter().zip(&buffers[*sent..]);
-            let parts: Vec<[IoSlice<'_>; 1]> = waiting
-                .map(|((_, bytes), buffer)| [IoSlice::new(frame(buffer, *bytes))])
-                .collect();
+            let parts: Vec<[IoSlice<'_>; 1]> =
+                waiting.map(|((_, bytes), buffer)| [IoSlice::new(frame(buffer, *bytes))]).collect();
             let frames = taken[*sent..].iter().zip(&parts);
             let frames: Vec<TxFrame<'_>> =
                 frames.map(|((to, _), parts)| TxFrame { to: *to, parts }).collect();

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use emp_link::service::channel::{
     ADDRESS_BYTES, Broken, Channel, Heard, Record, Said, Trouble, address_bytes,
 };
-use emp_link::{LinkAddress, Wire, tag_of};
-use emp_wire::{Hello, Header, NodeId, TAG_EVERYONE};
+use emp_link::{LinkAddress, Wire};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 use super::batch::Batch;
 use super::client::{Client, Place};
+use super::handing::Handing;
 use super::pace::{Next, Pace, Polling, TURNS_PER_BELL};
 use super::rates::{Rate, Rates};
 use super::rounds::{Rounds, cost};
@@ -73,8 +73,10 @@ pub(super) struct Lane {
     tags: Tags,
     rounds: Rounds,
     rates: Rates,
-    /// Clients whose users have sent what they may, and until when.
+    /// Clients whose users have sent what they may, and until when. First those who have sent least lately, so that a user's clients take turns.
     limited: Vec<(Instant, Slot)>,
+    /// How many of these have sent nothing since they last were here.
+    unserved: usize,
     batch: Batch,
     /// Clients that frames were written for since they were last woken.
     touched: Vec<Slot>,
@@ -119,6 +121,7 @@ impl Lane {
             rounds: Rounds::default(),
             rates: Rates::default(),
             limited: Vec::new(),
+            unserved: 0,
             batch: Batch::default(),
             touched: Vec::new(),
             broken: Vec::new(),
@@ -239,7 +242,9 @@ impl Lane {
             if let Some(Err(until)) = now.map(|now| self.rates.may(client.user, now)) {
                 client.place = Place::Limited;
                 self.rounds.leave(slot);
-                self.limited.push((until, slot));
+                let at = if worked { self.limited.len() } else { self.unserved };
+                self.unserved += usize::from(!worked);
+                self.limited.insert(at, (until, slot));
                 break;
             }
             let popped = client.channel.pop(self.batch.free());
@@ -484,7 +489,9 @@ impl Lane {
         self.tags.leave(slot);
         self.rounds.leave(slot);
         self.rates.leave(client.user);
-        self.limited.retain(|(_, other)| *other != slot);
+        if let Some(at) = self.limited.iter().position(|(_, other)| *other == slot) {
+            self.unlimit(at);
+        }
         self.shared.clients(self.numbers.len());
         if self.numbers.is_empty() {
             self.empty_since = Instant::now();
@@ -516,11 +523,13 @@ impl Lane {
             format!("{CLIENTS_MAX} clients are attached to this interface, which is the most")
         })?;
         if self.wire.is_taken(tag) {
-            return Err(format!("another node on this interface has node {node}'s tag: choose another name"));
+            return Err(format!(
+                "another node on this interface has node {node}'s tag: choose another name"
+            ));
         }
-        self.tags
-            .take(slot, tag, client.user)
-            .map_err(|_| format!("node {node}, or its tag, is another user's: choose another name"))?;
+        self.tags.take(slot, tag, client.user).map_err(|_| {
+            format!("node {node}, or its tag, is another user's: choose another name")
+        })?;
         if let Err(error) =
             self.epoll.add(client.bell(), EpollEvent::new(EpollFlags::EPOLLIN, slot.into()))
         {
@@ -538,6 +547,11 @@ impl Lane {
         Ok(())
     }
 
+    fn unlimit(&mut self, at: usize) {
+        self.limited.remove(at);
+        self.unserved -= usize::from(at < self.unserved);
+    }
+
     fn free_limited(&mut self, now: Instant) {
         let mut at = 0;
         while let Some((until, slot)) = self.limited.get(at).copied() {
@@ -545,7 +559,7 @@ impl Lane {
                 at += 1;
                 continue;
             }
-            self.limited.swap_remove(at);
+            self.unlimit(at);
             if let Some(Some(client)) = self.clients.get_mut(usize::from(slot)) {
                 client.place = Place::Active;
                 self.rounds.enter(slot);
@@ -582,81 +596,6 @@ impl Lane {
         if let Some(line) = self.wire.notice() {
             self.shared.note(line);
         }
-    }
-}
-
-/// Handing frames to clients.
-struct Handing<'a> {
-    clients: &'a mut [Option<Client>],
-    tags: &'a Tags,
-    touched: &'a mut Vec<Slot>,
-    broken: &'a mut Vec<(Slot, Broken)>,
-    shared: &'a Shared,
-}
-
-impl Handing<'_> {
-    /// Hands a frame to the clients that it is for, but for its sender. Returns how many that are.
-    #[inline]
-    fn hand(&mut self, frame: &[u8], from: &[u8; ADDRESS_BYTES], sender: Option<Slot>) -> usize {
-        let Some(tag) = tag_of(frame) else { return 1 };
-        if tag == TAG_EVERYONE {
-            return self.hand_to_all(frame, from, sender);
-        }
-        let mut count = 0;
-        for slot in self.tags.of(tag) {
-            count += 1;
-            if Some(slot) != sender {
-                hand_to(self.clients, (self.touched, self.broken, self.shared), slot, from, frame);
-            }
-        }
-        count
-    }
-
-    /// A frame for everyone, or for whoever it asks after.
-    #[cold]
-    fn hand_to_all(
-        &mut self,
-        frame: &[u8],
-        from: &[u8; ADDRESS_BYTES],
-        sender: Option<Slot>,
-    ) -> usize {
-        let hello = Header::parse(frame).ok().filter(|(header, _)| header.kind.contact());
-        let hello = hello.and_then(|(_, body)| Hello::parse(body).ok());
-        let target = hello.map_or(NodeId::ANY, |hello| hello.target);
-        for at in 0..self.clients.len() {
-            let slot = at as Slot;
-            let is_meant = self.clients[at].as_ref().is_some_and(|client| {
-                target == NodeId::ANY || client.holder.node() == target
-            });
-            if is_meant && Some(slot) != sender {
-                hand_to(self.clients, (self.touched, self.broken, self.shared), slot, from, frame);
-            }
-        }
-        // Somebody's, whoever that is.
-        1
-    }
-}
-
-#[inline]
-fn hand_to(
-    clients: &mut [Option<Client>],
-    (touched, broken, shared): (&mut Vec<Slot>, &mut Vec<(Slot, Broken)>, &Shared),
-    slot: Slot,
-    from: &[u8; ADDRESS_BYTES],
-    frame: &[u8],
-) {
-    let Some(Some(client)) = clients.get_mut(usize::from(slot)) else { return };
-    if !client.is_there() {
-        return;
-    }
-    match client.hand(from, frame) {
-        Ok(true) => {
-            if !std::mem::replace(&mut client.touched, true) {
-                touched.push(slot);
-            }
-        }
-        Ok(false) => shared.count(|counts| &counts.lost, 1),
-        Err(why) => broken.push((slot, why)),
     }
 }
 

@@ -42,10 +42,7 @@ impl Default for Options {
             polling: Polling::default(),
             rate: Box::new(|_| None),
             open: Box::new(|interface, ethertype| {
-                let options = PacketOptions {
-                    ethertype,
-                    ..PacketOptions::new(interface, TAG_ANY)
-                };
+                let options = PacketOptions { ethertype, ..PacketOptions::new(interface, TAG_ANY) };
                 let link = PacketLink::open(&options).map_err(|error| error.to_string())?;
                 Ok(Box::new(link))
             }),
@@ -157,9 +154,8 @@ impl Lanes {
         let rate = (self.options.rate)(attachment.user);
         let key = (attachment.interface.clone(), attachment.ethertype);
         let lane = self.lane(&key, anew)?;
-        let made = Channel::create().and_then(|(channel, memory, bell)| {
-            Ok((channel, memory.try_clone()?, memory, bell))
-        });
+        let made = Channel::create()
+            .and_then(|(channel, memory, bell)| Ok((channel, memory.try_clone()?, memory, bell)));
         let (channel, kept, memory, bell) =
             made.map_err(|error| format!("no memory for another client: {error}"))?;
         let (answer, answered) = sync_channel(1);

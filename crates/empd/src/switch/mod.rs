@@ -12,6 +12,7 @@
 mod batch;
 pub mod check;
 mod client;
+mod handing;
 mod lane;
 mod lanes;
 pub mod pace;

@@ -39,7 +39,6 @@ const TURNS_PER_LOOK: u32 = 16;
 /// some microseconds at most.
 pub const TURNS_PER_BELL: u32 = 32;
 
-
 /// The switch's waiting.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {

@@ -146,7 +146,11 @@ impl Shared {
     pub(super) fn refused(&self, refusal: Refusal, first: bool, who: impl FnOnce() -> String) {
         self.count(|counts| &counts.refused[refusal as usize], 1);
         if first {
-            self.note(format!("{}: a frame that is {} does not leave, nor will others", who(), refusal.text()));
+            self.note(format!(
+                "{}: a frame that is {} does not leave, nor will others",
+                who(),
+                refusal.text()
+            ));
         }
     }
 

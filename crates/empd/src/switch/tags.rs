@@ -57,7 +57,8 @@ impl Tags {
 
     /// The client in this slot is gone. Of one without a tag nothing changes.
     pub fn leave(&mut self, slot: Slot) {
-        let Some((tag, _, next)) = self.held.get_mut(usize::from(slot)).and_then(Option::take) else {
+        let Some((tag, _, next)) = self.held.get_mut(usize::from(slot)).and_then(Option::take)
+        else {
             return;
         };
         let first = &mut self.first[usize::from(tag)];

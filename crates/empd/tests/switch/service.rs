@@ -4,14 +4,18 @@ use std::collections::HashMap;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use emp_link::service::protocol::{Answer, BUFFER_BYTES, Carrier, Refused, Request, VERSION, Welcome};
+use emp_link::service::protocol::{
+    Answer, BUFFER_BYTES, Carrier, Refused, Request, VERSION, Welcome,
+};
 use emp_link::service::{ServiceLink, ServiceOptions, socket};
-use emp_link::{Capabilities, Fabric, Link, LinkAddress, LinkStatistics, SimLink, TAG_ANY, TxFrame, Wire};
+use emp_link::{
+    Capabilities, Fabric, Link, LinkAddress, LinkStatistics, SimLink, TAG_ANY, TxFrame, Wire,
+};
 use emp_wire::NodeId;
 use empd::switch::pace::Polling;
 use empd::switch::{Attachment, Lanes, OpenWire, Options, RateOf, Switch};
@@ -62,9 +66,10 @@ impl Link for SimWire {
 
     fn send(&mut self, batch: &[TxFrame<'_>]) -> usize {
         for frame in batch {
-            let to = frame.to.as_mac().map_or(LinkAddress::EVERYONE, |[.., last]| {
-                LinkAddress::index(u32::from(last))
-            });
+            let to = frame
+                .to
+                .as_mac()
+                .map_or(LinkAddress::EVERYONE, |[.., last]| LinkAddress::index(u32::from(last)));
             let parts: &[IoSlice<'_>] = frame.parts;
             self.link.send(&[TxFrame { to, parts }]);
         }
@@ -97,6 +102,8 @@ pub struct Service {
     thread: Option<JoinHandle<()>>,
     /// What it logged.
     pub log: Arc<Mutex<Vec<String>>>,
+    /// Clients that are attached.
+    pub clients: Arc<AtomicU64>,
     place: Option<tempfile::TempDir>,
 }
 
@@ -137,9 +144,10 @@ impl Service {
         let _ = std::fs::remove_file(path);
         let listening = socket::listen(path).expect("it listens");
         let (over, log) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        let (told, lines) = (Arc::clone(&over), Arc::clone(&log));
-        let thread = std::thread::spawn(move || serve(&listening, setup, &told, &lines));
-        Self { path: path.to_path_buf(), over, thread: Some(thread), log, place: None }
+        let clients = Arc::default();
+        let (told, lines, count) = (Arc::clone(&over), Arc::clone(&log), Arc::clone(&clients));
+        let thread = std::thread::spawn(move || serve(&listening, setup, &told, (&lines, &count)));
+        Self { path: path.to_path_buf(), over, thread: Some(thread), log, clients, place: None }
     }
 
     /// Options of a client with this source tag.
@@ -170,7 +178,12 @@ impl Drop for Service {
     }
 }
 
-fn serve(listening: &OwnedFd, setup: Setup, over: &AtomicBool, log: &Mutex<Vec<String>>) {
+fn serve(
+    listening: &OwnedFd,
+    setup: Setup,
+    over: &AtomicBool,
+    (log, count): (&Mutex<Vec<String>>, &AtomicU64),
+) {
     let Setup { polling, rate, open, carrier, users } = setup;
     let mut lanes = Lanes::new(Options { polling, rate, open }).expect("it starts");
     let mut clients: HashMap<u64, OwnedFd> = HashMap::new();
@@ -195,6 +208,9 @@ fn serve(listening: &OwnedFd, setup: Setup, over: &AtomicBool, log: &Mutex<Vec<S
         }
         log.lock().expect("nobody panicked").extend(lanes.take_lines());
         assert!(lanes.is_alive(), "the switch is dead");
+        let attached =
+            lanes.counts().map(|(_, counts)| counts.clients.load(Ordering::Relaxed)).sum();
+        count.store(attached, Ordering::Release);
         std::thread::sleep(Duration::from_millis(1));
     }
 }

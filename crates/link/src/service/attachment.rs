@@ -69,15 +69,15 @@ impl Asking {
     pub(super) fn go_on(mut self) -> Result<Result<Seat, Self>, Problem> {
         let mut bytes = [0; BUFFER_BYTES];
         loop {
-            let (got, descriptors) =
-                match socket::receive_with(self.connection.as_fd(), &mut bytes) {
-                    Ok(received) => received,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        return Ok(Err(self));
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) => return Err(error.into()),
-                };
+            let (got, descriptors) = match socket::receive_with(self.connection.as_fd(), &mut bytes)
+            {
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Err(self));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error.into()),
+            };
             if got == 0 {
                 return Err(Problem::Absent(io::ErrorKind::ConnectionReset.into()));
             }
@@ -109,9 +109,8 @@ impl Asking {
         let Ok([memory, bell]) = <[OwnedFd; 2]>::try_from(descriptors) else {
             return Err(refused("its answer came without memory: raise `ulimit -n`".into()));
         };
-        let channel = Channel::open(memory.as_fd(), bell).map_err(|error| {
-            refused(format!("mapping the memory that it gives: {error}"))
-        })?;
+        let channel = Channel::open(memory.as_fd(), bell)
+            .map_err(|error| refused(format!("mapping the memory that it gives: {error}")))?;
         Ok(Seat { channel, carrier: attached.carrier, _connection: self.connection })
     }
 }

@@ -153,13 +153,7 @@ impl Said {
         let mtu = bytes[16..].first_chunk().map_or(0, |b| u32::from_be_bytes(*b));
         let mac = *bytes[20..].first_chunk().ok_or(Broken::Record)?;
         let trouble = Trouble::ALL.get(usize::from(bytes[26])).ok_or(Broken::Record)?;
-        Ok(Self {
-            refused: long(0),
-            system_errors: long(8),
-            mtu,
-            mac,
-            trouble: *trouble,
-        })
+        Ok(Self { refused: long(0), system_errors: long(8), mtu, mac, trouble: *trouble })
     }
 }
 
@@ -237,7 +231,14 @@ impl Channel {
     }
 
     fn of(rings: SharedEnd<RING_BYTES>, bell: OwnedFd) -> Self {
-        Self { rings, bell, asked: Cell::new(1), rung: Cell::new(0), due: Cell::new(false), wrote: false }
+        Self {
+            rings,
+            bell,
+            asked: Cell::new(1),
+            rung: Cell::new(0),
+            due: Cell::new(false),
+            wrote: false,
+        }
     }
 
     /// To be called by the service when the client has rung for the first time: from then on nobody can take the memory away.
@@ -449,9 +450,8 @@ mod tests {
         assert_eq!(service.listen(), Ok(Heard::Bell), "the memory is mapped");
         service.keep(memory.as_fd()).expect("it is sealed");
         let mut buffer = vec![0; RECORD_BYTES_MAX];
-        for (number, to) in [LinkAddress::EVERYONE, LinkAddress::mac([2, 0, 0, 0, 0, 9])]
-            .into_iter()
-            .enumerate()
+        for (number, to) in
+            [LinkAddress::EVERYONE, LinkAddress::mac([2, 0, 0, 0, 0, 9])].into_iter().enumerate()
         {
             let address = address_bytes(&to).expect("it is one");
             let parts = [&b"head"[..], &b"payload"[..]];
@@ -472,8 +472,13 @@ mod tests {
         let (mut service, mut client, _memory) = ends();
         let mut buffer = vec![0; RECORD_BYTES_MAX];
         for trouble in Trouble::ALL {
-            let said =
-                Said { refused: 1 << 40, system_errors: 7, mtu: 9000, mac: [1, 2, 3, 4, 5, 6], trouble };
+            let said = Said {
+                refused: 1 << 40,
+                system_errors: 7,
+                mtu: 9000,
+                mac: [1, 2, 3, 4, 5, 6],
+                trouble,
+            };
             assert_eq!(service.say(&said), Ok(true));
             assert_eq!(client.pop(&mut buffer), Ok(Some(Record::Said(said))));
             assert_eq!(Trouble::of(trouble.text()), trouble);

@@ -69,9 +69,16 @@ impl ServiceOptions {
 enum State {
     Attached(Seat),
     /// The service has ended: when to look for one again, and how long to wait after that.
-    Seeking { at: Instant, pause: Duration },
+    Seeking {
+        at: Instant,
+        pause: Duration,
+    },
     /// One was found and asked.
-    Asking { asked: Asking, until: Instant, pause: Duration },
+    Asking {
+        asked: Asking,
+        until: Instant,
+        pause: Duration,
+    },
 }
 
 /// A link through the service.
@@ -92,6 +99,8 @@ pub struct ServiceLink {
     full: Option<(Instant, u64)>,
     /// What the service said last, and what it is to be counted from.
     said: Said,
+    /// It has said something since this link came.
+    heard: bool,
     counts: LinkStatistics,
     notice: Option<String>,
 }
@@ -140,6 +149,7 @@ impl ServiceLink {
             looks: 0,
             full: None,
             said,
+            heard: true,
             counts: LinkStatistics::default(),
             notice: None,
         })
@@ -149,6 +159,12 @@ impl ServiceLink {
     #[must_use]
     pub fn is_attached(&self) -> bool {
         matches!(self.state, State::Attached(_))
+    }
+
+    /// Whether the service that carries its frames hands up those that come: from the first that it says on.
+    #[must_use]
+    pub const fn has_heard(&self) -> bool {
+        self.heard
     }
 
     #[inline]
@@ -221,7 +237,10 @@ impl ServiceLink {
                 Ok(Some(Record::Frame(from, bytes))) => {
                     return Some((from, ADDRESS_BYTES..ADDRESS_BYTES + bytes));
                 }
-                Ok(Some(Record::Said(said))) => self.heed(said),
+                Ok(Some(Record::Said(said))) => {
+                    self.heard = true;
+                    self.heed(said);
+                }
                 Ok(None) => return None,
                 Err(broken) => {
                     self.lose(&broken.to_string());
@@ -325,7 +344,7 @@ impl ServiceLink {
             return;
         }
         self.heed(Said { mtu: seat.carrier.mtu, mac: seat.carrier.mac, ..Said::default() });
-        self.state = State::Attached(seat);
+        (self.state, self.heard) = (State::Attached(seat), false);
         self.note("attached to a service again".into());
     }
 

@@ -98,9 +98,8 @@ const SMALL: usize = 64 << 10;
 fn punch(file: BorrowedFd<'_>) -> io::Result<()> {
     let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     // SAFETY: no pointers.
-    let done = unsafe {
-        libc::fallocate(file.as_raw_fd(), how, 0, shm_bytes(SMALL) as libc::off_t)
-    };
+    let done =
+        unsafe { libc::fallocate(file.as_raw_fd(), how, 0, shm_bytes(SMALL) as libc::off_t) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -59,7 +59,7 @@ pub use xdp::{XdpLink, XdpMode, XdpOptions};
 /// `long_frame_bytes`, which end while the device turns out not to do it.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
-    /// The link's kind: `"packet"`, `"xdp"`, `"udp"`, `"shm"`, `"sim"`.
+    /// The link's kind: `"packet"`, `"empd"`, `"xdp"`, `"udp"`, `"shm"`, `"sim"`.
     pub kind: &'static str,
     /// The interface it is bound to, or a socket address, for people.
     pub interface: String,

@@ -10,6 +10,7 @@ use emp_host::{Board, BuildError, LinkIndex, Node, NodeId};
 use emp_link::{
     FaultLink, FaultPlan, Link, LinkAddress, LinkError, PacketLink, PacketOptions, ShmLink,
     ShmOptions, UdpLink, UdpOptions, XdpLink, XdpOptions, interfaces,
+    service::{ServiceLink, ServiceOptions},
 };
 
 use crate::fork::Unshared;
@@ -162,8 +163,20 @@ fn open_raw(
     let mut options = PacketOptions::new(name, tag);
     // Beside datagrams (`FaceNode::start`).
     options.small_frames_only = wish == LinkWish::Auto;
-    let link = PacketLink::open(&options)?;
-    let mac = link.mac();
+    if wish != LinkWish::Empd {
+        match PacketLink::open(&options) {
+            Ok(link) => {
+                let mac = link.mac();
+                return Ok((Box::new(link), mac));
+            }
+            Err(error) if error.privilege && wish == LinkWish::Auto => {
+                log::inform(&format!("empd instead of packet on {name}: {error}"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let link = ServiceLink::open(&ServiceOptions::new(name, node))?;
+    let mac = link.capabilities().address.as_mac().unwrap_or_default();
     Ok((Box::new(link), mac))
 }
 
@@ -234,9 +247,17 @@ impl FaceNode {
         };
         let (mut mac, mut packet_link) = (None, None);
         if way.kind == Kind::Packet {
-            let (link, address) = open_raw(way, settings.link, node)?;
-            (mac, packet_link) = (Some(address), Some(next_link()));
-            builder = builder.link(with_faults(link, fault, node));
+            match open_raw(way, settings.link, node) {
+                Ok((link, address)) => {
+                    (mac, packet_link) = (Some(address), Some(next_link()));
+                    builder = builder.link(with_faults(link, fault, node));
+                }
+                // A service that is there and does not serve this user.
+                Err(error) if settings.link == LinkWish::Auto && way.ip().is_some() => {
+                    log::warn(&format!("datagrams alone: {error}"));
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         let (mut udp, mut udp_link, mut port) = (None, None, None);
         // Who asks for raw frames gets no second path by datagrams.

@@ -76,6 +76,8 @@ pub enum LinkWish {
     Auto,
     /// Raw frames.
     Packet,
+    /// Raw frames through the service `empd`.
+    Empd,
     /// Raw frames through AF_XDP.
     Xdp,
     /// Datagrams.
@@ -173,6 +175,7 @@ fn link(set: Option<Set>) -> Result<LinkWish, String> {
     let words = [
         ("auto", LinkWish::Auto),
         ("packet", LinkWish::Packet),
+        ("empd", LinkWish::Empd),
         ("xdp", LinkWish::Xdp),
         ("udp", LinkWish::Udp),
         ("shm", LinkWish::Shm),

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use emp_host::ranked_interfaces;
+use emp_link::service::socket_path;
 use emp_link::{Class, Interface, Ranked};
 
 use crate::log;
@@ -67,7 +68,12 @@ fn usable_ip(interface: &Interface) -> Option<IpAddr> {
 pub fn ways(settings: &Settings) -> Vec<Way> {
     match ranked_interfaces() {
         Ok(all) => {
-            let packet = may_open_packet_sockets();
+            // The service's are as good.
+            let packet = match settings.link {
+                LinkWish::Empd => true,
+                LinkWish::Auto => may_open_packet_sockets() || socket_path().exists(),
+                _ => may_open_packet_sockets(),
+            };
             if !packet && matches!(settings.link, LinkWish::Auto | LinkWish::Packet) {
                 log::inform(
                     "no raw frames (packet): CAP_NET_RAW is missing; datagrams (udp) if allowed",
@@ -129,7 +135,7 @@ fn choose(mut all: Vec<Ranked>, settings: &Settings, packet: bool) -> Vec<Way> {
     let takes_packet = |interface: &Interface| packet && interface.usable_for_packet();
     let takes_udp = |interface: &Interface| {
         let up = interface.up && interface.running;
-        let raw = matches!(settings.link, LinkWish::Packet | LinkWish::Xdp);
+        let raw = matches!(settings.link, LinkWish::Packet | LinkWish::Xdp | LinkWish::Empd);
         !raw && up && usable_ip(interface).is_some()
     };
     all.retain(|one| takes_packet(&one.interface) || takes_udp(&one.interface));

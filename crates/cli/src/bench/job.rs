@@ -17,6 +17,8 @@ pub enum LinkChoice {
     Auto,
     /// AF_PACKET rings.
     Packet,
+    /// AF_PACKET rings of the service `empd`, for programs without privilege.
+    Empd,
     /// AF_XDP rings; one program on an interface at a time.
     Xdp,
     /// UDP sockets.
@@ -30,6 +32,7 @@ impl fmt::Display for LinkChoice {
         f.write_str(match self {
             Self::Auto => "auto",
             Self::Packet => "packet",
+            Self::Empd => "empd",
             Self::Xdp => "xdp",
             Self::Udp => "udp",
             Self::Shm => "shm",

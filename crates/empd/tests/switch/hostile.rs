@@ -12,10 +12,7 @@ use emp_link::service::{ServiceLink, ServiceOptions, socket};
 use emp_link::{Fabric, Link, LinkAddress, TxFrame};
 use emp_wire::{Epoch, Flags, HEADER_BYTES, Header, Kind, Sequence, destination_tag_of};
 
-use crate::service::{Service, Setup, node_of};
-
-/// Longest that anything here may take on a machine under load.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::service::{PATIENCE, Service, Setup, node_of};
 
 /// Source tags of clients that mean well, and of one that does not.
 const GOOD: [u32; 2] = [0x0A0B_0001, 0x1C1D_0002];
@@ -231,9 +228,8 @@ fn scribbles_end_who_scribbles() {
     verify.round();
     verify.is_clean();
     assert!(put_out > SCRIBBLES / AT_A_TIME / 2, "only {put_out} were put out");
-    let lines = service.lines();
-    let told = lines.iter().filter(|line| line.contains("it wrote")).count();
-    assert!(told >= put_out && told <= SCRIBBLES / AT_A_TIME, "{told} lines of {put_out}");
+    let told = service.await_lines("it wrote", put_out);
+    assert!(told <= SCRIBBLES / AT_A_TIME, "{told} lines of {put_out}");
 }
 
 #[test]
@@ -261,8 +257,7 @@ fn who_rings_for_nothing_is_put_out_and_who_reads_no_bells_stops_nobody() {
     loud.await_put_out();
     verify.round();
     verify.is_clean();
-    let lines = service.lines();
-    assert!(lines.iter().any(|line| line.contains("nobody slept")), "{lines:?}");
+    service.await_lines("nobody slept", 1);
 }
 
 #[test]
@@ -314,8 +309,7 @@ fn forged_frames_do_not_leave() {
     }
     assert_eq!(victim.statistics().send_refused, 0);
     assert_eq!(reader.receive(9, &mut |_, _| ()), 0);
-    let lines = services[0].lines();
-    assert!(lines.iter().any(|line| line.contains("another node's")), "{lines:?}");
+    services[0].await_lines("another node's", 1);
 }
 
 /// What one user has named is not another's, and nobody reads along.

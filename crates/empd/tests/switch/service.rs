@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use emp_link::service::protocol::{
     Answer, BUFFER_BYTES, Carrier, Refused, Request, VERSION, Welcome,
@@ -19,6 +19,9 @@ use emp_link::{
 use emp_wire::NodeId;
 use empd::switch::pace::Polling;
 use empd::switch::{Attachment, Lanes, OpenWire, Options, RateOf, Switch};
+
+/// Longest that anything here may take on a machine under load.
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The MTU of simulated interfaces.
 pub const MTU: u32 = 1500;
@@ -160,8 +163,18 @@ impl Service {
         ServiceLink::open(&self.options(source_tag)).expect("the service takes it")
     }
 
-    pub fn lines(&self) -> Vec<String> {
-        self.log.lock().expect("nobody panicked").clone()
+    /// Waits until it has logged so many lines with a text in them. Returns how many there are.
+    pub fn await_lines(&self, text: &str, least: usize) -> usize {
+        let since = Instant::now();
+        loop {
+            let lines = self.log.lock().expect("nobody panicked").clone();
+            let count = lines.iter().filter(|line| line.contains(text)).count();
+            if count >= least {
+                return count;
+            }
+            assert!(since.elapsed() < PATIENCE, "{count} of {least} lines of {text}: {lines:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     pub fn stop(&mut self) {

@@ -295,8 +295,15 @@ impl Firmware {
         let taken = |of: &SlicedFrame| receive.has_taken(of.peer, of.sequence);
         let whole = self.assembly.add(now, of, word, bytes, taken);
         let Some(whole) = whole.map_err(|()| Counter::DropSlice)? else { return Ok(None) };
-        let inner = Header::parse(whole.bytes()).map(|(inner, _)| inner);
-        if inner.is_ok_and(|i| i.kind.sequenced() && i.sequence == header.sequence) {
+        // Of the sender of its slices, and nobody else: who lets frames out by the sender that they name looks at the slices alone.
+        let node = self.peers[peer].node.0.to_be_bytes();
+        let is_its = |(inner, body): (Header, &[u8])| {
+            inner.kind.sequenced()
+                && inner.sequence == header.sequence
+                && inner.source_tag == header.source_tag
+                && (!inner.kind.identified() || body.starts_with(&node))
+        };
+        if Header::parse(whole.bytes()).is_ok_and(is_its) {
             self.counters.count(Counter::FramesAssembled);
             return Ok(Some(whole));
         }

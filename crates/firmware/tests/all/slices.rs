@@ -53,3 +53,26 @@ fn frames_ahead_are_put_together_where_order_does_not_matter() {
         );
     }
 }
+
+/// What is put together is its slices' sender's, or nothing (`SLICE-2`): whoever lets frames out by the sender that they name looks at the
+/// slices alone.
+#[test]
+fn slices_of_one_node_bring_no_frame_of_another() {
+    let mut real = Real::new(&Profile::DEFAULT);
+    let mut victim = Forged::met(2, &mut real);
+    let mut thief = Forged::met(3, &mut real);
+    real.receive(Selector::ANY, 600);
+    real.receive(Selector::ANY, 600);
+    let slice = |peer: &Forged, frame: &[u8], sequence: u32| {
+        let word = SliceWord { offset: 0, total: frame.len() as u16 }.emit();
+        peer.frame(Kind::Slice, Flags(0), sequence, word, frame)
+    };
+    let sequence = thief.sequence;
+    assert_eq!(sequence, victim.sequence, "else the slice is dropped for that");
+    let forged = victim.message(Flags(0), None, 7, &[5; 600]);
+    real.hear(&thief, &slice(&thief, &forged, sequence));
+    assert_eq!((real.done.len(), real.count(Counter::DropSlice)), (0, 1));
+    let own = thief.message(Flags(0), None, 7, &[5; 600]);
+    real.hear(&thief, &slice(&thief, &own, sequence));
+    assert_eq!((real.done.len(), real.count(Counter::DropSlice)), (1, 1));
+}

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use emp_link::{
     Class, Link, LinkError, PacketLink, PacketOptions, Ranked, ShmLink, ShmOptions, UdpLink,
     UdpOptions, XdpLink, XdpOptions,
+    service::{ServiceLink, ServiceOptions, socket_path},
 };
 use emp_wire::{ETHERTYPE_DEFAULT, NodeId, UDP_PORT_DEFAULT};
 
@@ -25,6 +26,8 @@ pub enum Want {
     Xdp,
     /// Packet, or an error.
     Packet,
+    /// Raw frames through the service `empd`, or an error. `Auto` has it in place of packet where this process may not open that itself.
+    Empd,
     /// UDP, or an error.
     Udp,
     /// Shared memory, or an error: reaches the nodes of this user on this machine, and no others. `Auto` has it beside the
@@ -84,16 +87,23 @@ pub(crate) fn climb(
             let why = "slower than packet where the kernel copies; to be had by name";
             choice.note("xdp".into(), Outcome::Skipped(why.into()));
         }
-        Want::Packet | Want::Udp | Want::Shm => {}
+        Want::Packet | Want::Empd | Want::Udp | Want::Shm => {}
     }
     match auto.want {
         Want::Udp => choice.note("packet".into(), Outcome::Skipped("udp is required".into())),
         Want::Xdp => choice.note("packet".into(), Outcome::Skipped("xdp is required".into())),
         Want::Shm => choice.note("packet".into(), Outcome::Skipped("shm is required".into())),
         Want::Packet | Want::Auto => packet(auto, node, choice, &mut chosen)?,
+        Want::Empd => {
+            choice.note("packet".into(), Outcome::Skipped("empd is required".into()));
+            for interface in wanted_interfaces(auto, choice) {
+                served(auto, node, interface, choice, &mut chosen)?;
+            }
+        }
     }
     match auto.want {
         Want::Packet => choice.note("udp".into(), Outcome::Skipped("packet is required".into())),
+        Want::Empd => choice.note("udp".into(), Outcome::Skipped("empd is required".into())),
         Want::Xdp => choice.note("udp".into(), Outcome::Skipped("xdp is required".into())),
         Want::Shm => choice.note("udp".into(), Outcome::Skipped("shm is required".into())),
         Want::Auto | Want::Udp => udp(auto, node, choice, &mut chosen)?,
@@ -144,12 +154,34 @@ fn packet(
     chosen: &mut Vec<ChosenLink>,
 ) -> Result<(), BuildError> {
     for interface in wanted_interfaces(auto, choice) {
-        let mut options = PacketOptions::new(interface, node.destination_tag());
+        let mut options = PacketOptions::new(&interface, node.destination_tag());
         options.ethertype = auto.ethertype;
         let required = auto.want == Want::Packet && !auto.interfaces.is_empty();
-        take(PacketLink::open(&options), true, required, choice, chosen)?;
+        let opened = PacketLink::open(&options);
+        let lacks_privilege = opened.as_ref().is_err_and(|error| error.privilege);
+        take(opened, true, required, choice, chosen)?;
+        if lacks_privilege && auto.want == Want::Auto {
+            served(auto, node, interface, choice, chosen)?;
+        }
     }
     Ok(())
+}
+
+/// Raw frames that the service sends and receives for this process. Where there is no service, and none was asked for, nothing is said of it.
+fn served(
+    auto: &AutoLinks,
+    node: NodeId,
+    interface: String,
+    choice: &mut Choice,
+    chosen: &mut Vec<ChosenLink>,
+) -> Result<(), BuildError> {
+    let options =
+        ServiceOptions { ethertype: auto.ethertype, ..ServiceOptions::new(interface, node) };
+    let required = auto.want == Want::Empd && !auto.interfaces.is_empty();
+    if auto.want == Want::Auto && !socket_path().exists() {
+        return Ok(());
+    }
+    take(ServiceLink::open(&options), true, required, choice, chosen)
 }
 
 /// The lower rung: UDP.

@@ -58,5 +58,5 @@ pub(crate) fn has_long_frames(link: &Capabilities) -> bool {
 
 /// True if looking for frames on a link costs no system call.
 pub(crate) fn is_ring(link: &Capabilities) -> bool {
-    matches!(link.kind, "packet" | "xdp")
+    matches!(link.kind, "packet" | "xdp" | "empd")
 }

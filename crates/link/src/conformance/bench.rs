@@ -23,6 +23,12 @@ const VERSION_AND_KIND: u8 = 1 << 5 | Kind::Data as u8;
 /// Where a frame has its source tag.
 const SOURCE_TAG_AT: std::ops::Range<usize> = 8..12;
 
+/// How long nothing must come before a queue counts as empty.
+pub(super) const QUIET: Duration = Duration::from_millis(50);
+
+/// Numbers of frames that only show that all before them has come.
+const MARKS: u64 = 1 << 40;
+
 /// Frames received together in one call.
 pub(super) const BUDGET: usize = 64;
 
@@ -159,6 +165,30 @@ pub(super) fn drain(link: &mut dyn Link, quiet: Duration) -> usize {
         }
     }
     count
+}
+
+/// Receives until nothing that was sent before is under way any more: what is not at the receiver at once, as others carry it on, may come
+/// long after what was before it on a busy machine. Returns the number of frames.
+pub(super) fn settle(
+    (from, to): (&mut dyn Link, &mut dyn Link),
+    (address, tag): (LinkAddress, u16),
+) -> Result<usize, String> {
+    let start = Instant::now();
+    let mut count = drain(to, QUIET);
+    // A mark may be lost as well; of several each is another.
+    for number in MARKS.. {
+        let mark = frame(tag, number, 100);
+        send_all(from, address, std::slice::from_ref(&mark))?;
+        let mut came = false;
+        while !came && start.elapsed() < PATIENCE && to.wait(Some(QUIET)) {
+            count += to.receive(1, &mut |bytes, _| came |= matches(bytes, &mark));
+        }
+        if came {
+            return Ok(count.saturating_sub((number - MARKS) as usize + 1));
+        }
+        ensure!(start.elapsed() < PATIENCE, "what was sent last does not arrive");
+    }
+    Ok(count)
 }
 
 /// Whether `got` is `sent`, but for the padding that Ethernet adds to short frames.

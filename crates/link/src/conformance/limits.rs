@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use emp_wire::{LinkAddress, TAG_EVERYONE};
 
 use super::bench::{
-    Ends, PATIENCE, TAGS, collect, drain, ensure, frame, frames, same, send_all, send_batch,
+    Ends, PATIENCE, QUIET, TAGS, collect, drain, ensure, frame, frames, same, send_all, send_batch,
+    settle,
 };
 use super::{Outcome, Pair};
 use crate::TxFrame;
@@ -16,8 +17,6 @@ use crate::TxFrame;
 const FLOOD_BYTES: usize = 64 << 20;
 /// Most frames of a flood, for links whose frames are small.
 const FLOOD_FRAMES: usize = 50_000;
-/// How long nothing must come before a queue counts as empty.
-const QUIET: Duration = Duration::from_millis(50);
 
 pub(super) fn tags(pair: &dyn Pair) -> Outcome {
     let mut ends = Ends::open(pair)?;
@@ -98,7 +97,7 @@ pub(super) fn flood(pair: &dyn Pair) -> Outcome {
         send_all(&mut *ends.a, ends.to_b, &batch)?;
     }
     let sent = ends.a.statistics().frames_sent;
-    let got = drain(&mut *ends.b, QUIET) as u64;
+    let got = settle((&mut *ends.a, &mut *ends.b), (ends.to_b, TAGS[1]))? as u64;
     let lost = ends.b.statistics().receive_lost;
     ensure!(got > 0, "nothing of the flood arrived");
     ensure!(got < sent, "all {sent} frames were kept: the queue has no bound");
@@ -133,7 +132,7 @@ pub(super) fn down_and_up(pair: &dyn Pair) -> Outcome {
             }
             ensure!(start.elapsed() < PATIENCE, "no frame came through after it was up again");
         }
-        drain(&mut **to, QUIET);
+        settle((&mut **from, &mut **to), (address, TAGS[1 - way]))?;
     }
     ends.deliver(&frames(TAGS[1], 100, 40, 100))
 }

@@ -9,6 +9,7 @@ use emp_host::{Board, Endpoint, LinkIndex, Node, NodeBuilder, WaitMode};
 use emp_link::{
     FaultPlan, Link, LinkError, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink,
     UdpOptions, XdpLink, XdpOptions,
+    service::{ServiceLink, ServiceOptions},
 };
 use emp_wire::{HEAD_BYTES_MAX, LinkAddress, NodeId};
 
@@ -196,6 +197,14 @@ fn with_link(
                 Ok(link) => Ok((harness.add(builder, link, place.udp_frame(), faults), mac)),
                 Err(_) => Ok((builder, mac)),
             }
+        }
+        LinkChoice::Empd => {
+            let options =
+                ServiceOptions { ethertype, ..ServiceOptions::new(&place.interface.name, id) };
+            let link =
+                ServiceLink::open(&options).map_err(|error| user_error(error.to_string()))?;
+            let mac = link.capabilities().address.as_mac().unwrap_or_default();
+            Ok((harness.add(builder, link, place.mtu, faults), Address::Mac(mac)))
         }
         LinkChoice::Xdp => {
             let tag = id.destination_tag();

@@ -103,6 +103,8 @@ impl RawOpening {
                     PacketOptions { ethertype, ..PacketOptions::new(&place.interface.name, tag) };
                 Box::new(PacketLink::open(&options).map_err(|error| user_error(error.to_string()))?)
             }
+            // Bare frames name no sender, and the service lets none out that do not.
+            LinkChoice::Empd => bail_user!("raw frames do not go by empd; --subject emp does"),
             LinkChoice::Xdp => {
                 let options =
                     XdpOptions { ethertype, ..XdpOptions::new(&place.interface.name, tag) };

@@ -241,3 +241,31 @@ fn pairs_still_close_at_once() {
     assert_eq!(pair.b.close(LONG), Ok(()));
     assert!(start.elapsed() < LONG / 4, "{:?}", start.elapsed());
 }
+
+/// Whoever ends waits for a receiver that is slow, however long it takes for all, but not for one that takes nothing.
+#[test]
+fn who_drains_waits_for_as_long_as_something_is_taken() {
+    const MESSAGES: usize = 12;
+    const STALLED: Duration = Duration::from_secs(5);
+    let fabric = Fabric::new(2).expect("descriptors");
+    let start = |at, name| on(&fabric, at, name).start().expect("the node starts");
+    let (a, b) = (start(0, "a"), start(1, "b"));
+    let (from, to) = (a.endpoint(1).unwrap(), b.endpoint(1).unwrap());
+    let send = |_| from.send(to.address(), 7, vec![5; 100_000]).expect("it is posted");
+    let mut sent: Vec<_> = (0..MESSAGES).map(send).collect();
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..MESSAGES {
+                std::thread::sleep(STALLED / MESSAGES as u32 + Duration::from_millis(20));
+                to.receive_wait(Selector::bits(7), vec![0; 100_000], LONG).expect("it was sent");
+            }
+        });
+        assert!(a.drain(STALLED), "{:?}", start.elapsed());
+        assert!(start.elapsed() > STALLED, "{:?}", start.elapsed());
+    });
+    sent.push(send(0));
+    assert!(!a.drain(Duration::from_millis(100)), "nobody takes it");
+    let cut = a.close(Duration::ZERO).expect_err("one is left");
+    assert_eq!(cut.sends, 1, "{cut}");
+}

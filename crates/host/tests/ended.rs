@@ -133,6 +133,7 @@ fn stopped_and_killed(node: &Node, mut peer: Peer) {
     let start = Instant::now();
     let Err(WaitError::Failed(failed)) = receive.wait(LONG) else { panic!("nobody sends that") };
     assert_eq!(failed.error.status(), Status::PeerEnded);
+    println!("told after {:?}", start.elapsed());
     assert!(start.elapsed() < Duration::from_secs(7), "{:?}", start.elapsed());
     let events: Vec<_> = std::iter::from_fn(|| node.take_event()).collect();
     assert!(events.contains(&NodeEvent::Ended(PEER)), "{events:?}");

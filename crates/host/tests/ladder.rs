@@ -4,7 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use emp_host::{AutoLinks, BuildError, Node, Outcome, Selector, Want};
+use emp_host::{AutoLinks, Board, BuildError, Node, Outcome, Selector, Want};
+use emp_testing::lab::Lab;
 
 fn udp_only(port: u16) -> AutoLinks {
     AutoLinks {
@@ -85,4 +86,42 @@ fn a_taken_usual_port_is_no_obstacle() {
     assert_ne!(ports[1], ports[0]);
     let said: Vec<_> = second.choice().lines().filter(|line| line.contains("another's")).collect();
     assert_eq!(said.len(), 1, "{:?}", second.choice());
+}
+
+/// The interface that raw frames are sent by leads to nobody; who is known by an address is found there by datagrams, with frames of any length.
+#[test]
+fn auto_finds_by_datagrams_who_is_not_found_by_raw_frames() {
+    const LONG: Duration = Duration::from_secs(30);
+    let Some(lab) = Lab::build(1500) else { return };
+    let start = |side: usize, peers: &[SocketAddr]| {
+        // Of a cable of its own, whose other end has nobody.
+        for line in
+            ["link add own0 type veth peer name nobody0", "link set own0 up", "link set nobody0 up"]
+        {
+            lab.ip(side, &line.split(' ').collect::<Vec<_>>());
+        }
+        let auto = AutoLinks {
+            interfaces: vec!["own0".into()],
+            udp_bind: Some(Ipv4Addr::new(10, 77, 0, side as u8 + 1).into()),
+            udp_peers: peers.to_vec(),
+            memory: false,
+            ..AutoLinks::default()
+        };
+        let node = Node::builder().name(["a", "b"][side]).auto_links(auto).board(Board::Thread);
+        lab.inside(side, || node.start()).expect("root may")
+    };
+    let a = start(0, &[]);
+    let kinds: Vec<_> = a.links().iter().map(|link| link.kind).collect();
+    assert_eq!(kinds, ["packet", "udp"]);
+    let b = start(1, &[a.links()[1].address.as_udp().expect("it has one")]);
+    let (to, from) = (a.endpoint(0).unwrap(), b.endpoint(0).unwrap());
+    for bytes in [100, 5_000, 400_000] {
+        let receive = to.receive(Selector::ANY, vec![0; bytes]).unwrap();
+        from.send_wait(("a", 0), 0, vec![7; bytes], LONG).unwrap();
+        assert_eq!(receive.wait(LONG).unwrap().buffer, vec![7; bytes]);
+        // Whoever was met is answered the same way.
+        let receive = from.receive(Selector::ANY, vec![0; bytes]).unwrap();
+        to.send_wait(from.address(), 0, vec![8; bytes], LONG).unwrap();
+        assert_eq!(receive.wait(LONG).unwrap().buffer, vec![8; bytes]);
+    }
 }

@@ -54,7 +54,10 @@ pub const SETTINGS: [(&str, &str); 14] = [
         "WAIT",
         "How blocking calls wait: adaptive (look for as long as recent waits make it worth while, then sleep), spin (also those that only look: they never give the core away), or sleep (default: adaptive)",
     ),
-    ("LINGER", "Milliseconds that closing waits for acknowledgements at most (default: 2000)"),
+    (
+        "LINGER",
+        "Milliseconds that closing waits while nothing is delivered of what was sent (default: 2000)",
+    ),
     (
         "INTEGRITY",
         "What payloads are checked by over udp: carrier (UDP's checksum, as TCP's are) or end-to-end (EMP's as well) (default: carrier)",

@@ -274,7 +274,13 @@ impl EpInner {
     fn close(self: &Arc<Self>) {
         let Some(enabled) = self.enabled.get() else { return };
         let linger = self.domain.face.linger;
-        self.progress_until(enabled, Instant::now() + linger, |slots| slots.sends() == 0);
+        // As long as some of them end, those left are waited for.
+        let sends = || self.lock().slots.sends();
+        let mut before = usize::MAX;
+        while (1..before).contains(&sends()) {
+            before = sends();
+            self.progress_until(enabled, Instant::now() + linger, |slots| slots.sends() == 0);
+        }
         self.lock().drop_parked();
         self.end_operations(enabled);
         for queue in [&enabled.bound.tx_cq, &enabled.bound.rx_cq].into_iter().flatten() {

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use emp_firmware::OpKind;
+use emp_firmware::{Counter, OpKind};
 
 use crate::boards::wait::wait_for;
 use crate::flying::sleepers::Interest;
@@ -44,11 +44,44 @@ impl std::fmt::Display for CutShort {
 
 impl std::error::Error for CutShort {}
 
+/// What shows that delivery goes on.
+#[derive(Clone, Copy, Default)]
+struct Left {
+    operations: usize,
+    /// Sent for the first time, and refused: what is refused is sent anew without an end.
+    frames: u64,
+    refused: u64,
+}
+
+impl Left {
+    /// Less is left than was before: operations have ended, or long messages have gone on.
+    const fn is_less_than(self, before: Self) -> bool {
+        let on = self.frames > before.frames && self.refused == before.refused;
+        self.operations < before.operations || on
+    }
+}
+
 impl Core {
     /// Operations under way whose end somebody waits for, or was promised.
     fn unfinished(&self) -> usize {
         let kinds = [OpKind::Send, OpKind::Put, OpKind::Get, OpKind::Atomic];
         kinds.into_iter().map(|kind| self.requests.flying(kind)).sum()
+    }
+
+    /// How much there is to be delivered still.
+    fn left(&self) -> Left {
+        let Some(firmware) = &self.firmware else { return Left::default() };
+        let counters = firmware.counters();
+        Left {
+            operations: self.unfinished() + firmware.undelivered().count(),
+            frames: counters.get(Counter::FramesSent),
+            refused: counters.get(Counter::NotReadyReceived),
+        }
+    }
+
+    /// All that was sent is delivered, and all operations have ended.
+    fn is_all_over(&self) -> bool {
+        self.is_drained() && self.unfinished() == 0
     }
 
     /// What closing now cuts short.
@@ -120,6 +153,33 @@ impl Node {
     pub fn close(&self, linger: Duration) -> Result<(), CutShort> {
         self.inner.close(linger)
     }
+
+    /// Waits until all that was sent is delivered and all operations have ended, for as long as that goes on: until nothing of it has happened
+    /// for `stalled`. True: all of it is over.
+    pub fn drain(&self, stalled: Duration) -> bool {
+        let shared = &self.inner.shared;
+        if !shared.is_ours() {
+            return true;
+        }
+        let mut before = shared.lock().left();
+        let (mut moved, look_every) = (clock::now(), clock::span(stalled / 8));
+        loop {
+            let end = clock::now() + look_every;
+            while clock::now() < end {
+                let over = |core: &mut Core| core.is_all_over().then_some(());
+                if wait_for(shared, &Interest::Arrivals, Some(CLOSE_SLICE), over).is_some() {
+                    return true;
+                }
+            }
+            let (core, now) = (shared.lock(), clock::now());
+            let left = core.left();
+            if left.is_less_than(before) {
+                (before, moved) = (left, now);
+            } else if core.is_closed() || now.since(moved) >= clock::span(stalled) {
+                return core.is_all_over();
+            }
+        }
+    }
 }
 
 impl NodeInner {
@@ -135,7 +195,7 @@ impl NodeInner {
             let now = clock::now();
             let slice = clock::duration(end.since(now)).min(CLOSE_SLICE);
             drained = wait_for(&self.shared, &Interest::Arrivals, Some(slice), |core| {
-                (core.is_drained() && core.unfinished() == 0).then_some(())
+                core.is_all_over().then_some(())
             })
             .is_some();
             if now >= end || self.shared.lock().is_closed() {

@@ -10,7 +10,7 @@ use emp_model::{Deed, MessageSpec, Stop, Want, World, WorldSetup};
 const SUBJECT: usize = 0;
 const OTHER: usize = 1;
 const SILENT: usize = 2;
-const ALL_SILENT: core::ops::Range<usize> = 2..10;
+const ALL_SILENT: core::ops::Range<usize> = 2..12;
 
 /// It is given up within the time that is looked at.
 const PATIENT: Profile = Profile { unreachable_after: Span::ms(1_000), ..Profile::DEFAULT };
@@ -176,7 +176,7 @@ const KINDS: [(&str, Held, Load); 14] = [
     ("buffered sends", ("pool slots of sends", 3_000), |world| {
         silence(world);
         let buffered = MessageSpec { completion: CompletionMode::Buffered, ..plain(1_400) };
-        send(world, OUT, 1_600, &buffered);
+        send(world, OUT, 3_000, &buffered);
     }),
     ("sends", ("sends", 20_000), |world| {
         silence(world);

@@ -1,5 +1,5 @@
 //! A peer that falls silent with as much of each thing as it may have costs others nothing that they would notice (`SHARE-1`): what they do
-//! takes at most twice its usual time, 99 times of 100, from the silence on until the peer is given up and after it.
+//! takes at most twice its usual time, 99 times of 100, from the silence on until the peer is given up and after it, and never waits for that.
 
 use crate::support::acquainted_setup;
 use emp_firmware::limits::{EARLY_MAX, GETS_MAX, POOL_SLOT_BYTES, SEND_POOL_BYTES};
@@ -18,6 +18,9 @@ const PATIENT: Profile = Profile { unreachable_after: Span::ms(1_000), ..Profile
 /// Each thing is done so often, evenly over the time.
 const ROUNDS: usize = 100;
 const BETWEEN: Span = Span::ms(20);
+
+/// What leaves for the silent one when it begins to owe answers is a burst of a few milliseconds on the wire at most, which others may meet once.
+const NO_STALL: Span = Span::ms(5);
 
 /// What is done with the other peer, and how long it may take before it counts as hanging.
 const DEEDS: [&str; 10] = [
@@ -87,8 +90,9 @@ fn round(world: &mut World) -> [Span; 10] {
     ]
 }
 
-/// The 99th percentile of each.
-fn percentiles(world: &mut World) -> [Span; 10] {
+/// The 99th percentile of each, and the longest: who waits for something that stands still is not done so often meanwhile, and the percentile alone
+/// would not show it.
+fn times(world: &mut World) -> [(Span, Span); 10] {
     let mut all: [Vec<Span>; 10] = Default::default();
     for _ in 0..ROUNDS {
         let start = world.now();
@@ -99,7 +103,7 @@ fn percentiles(world: &mut World) -> [Span; 10] {
     }
     all.map(|mut all| {
         all.sort_unstable();
-        all[ROUNDS * 99 / 100 - 1]
+        (all[ROUNDS * 99 / 100 - 1], all[ROUNDS - 1])
     })
 }
 
@@ -247,13 +251,14 @@ const KINDS: [(&str, Held, Load); 14] = [
 
 #[test]
 fn one_silent_peer_of_any_kind_costs_others_no_time() {
-    let usual = percentiles(&mut meet());
-    let row = |name: &str, all: [Span; 10]| {
-        let all: Vec<String> =
-            all.iter().map(|took| format!("{:>9.1}", took.0 as f64 / 1e3)).collect();
-        println!("{name:<56} {}", all.join(" "));
+    let usual = times(&mut meet());
+    let row = |name: &str, all: [(Span, Span); 10]| {
+        let us = |span: Span| span.0 as f64 / 1e3;
+        let all =
+            all.iter().map(|(most, longest)| format!("{:.1} ({:.1})", us(*most), us(*longest)));
+        println!("| {name} | {} |", all.collect::<Vec<_>>().join(" | "));
     };
-    println!("99th percentiles in virtual µs: {}", DEEDS.join(", "));
+    println!("99th percentiles and longest, in virtual µs: {}", DEEDS.join(", "));
     row("nobody", usual);
     let mut slow = Vec::new();
     for (name, (what, least), load) in KINDS {
@@ -262,10 +267,10 @@ fn one_silent_peer_of_any_kind_costs_others_no_time() {
         let holdings = world.firmware(SUBJECT).holdings();
         let held = holdings.iter().find(|held| held.name == what).map(|held| held.held);
         assert!(held >= Some(least), "{name}: {held:?} {what}, of {holdings:?}");
-        let beside = percentiles(&mut world);
+        let beside = times(&mut world);
         row(name, beside);
         for ((deed, usual), beside) in DEEDS.iter().zip(usual).zip(beside) {
-            if beside.0 > 2 * usual.0 {
+            if beside.0.0 > 2 * usual.0.0 || beside.1 > NO_STALL {
                 slow.push(format!("{deed} beside {name}: {beside:?}, usually {usual:?}"));
             }
         }

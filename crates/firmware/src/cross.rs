@@ -79,6 +79,8 @@ pub(crate) enum RouteNews {
     Doubted { peer: u32, path: PathId },
     /// The same of frames of the usual length: is it because of that?
     SizeDoubted { peer: u32, path: PathId },
+    /// Nothing arrives by a path: it is to be asked after, and another beside it.
+    PathDoubted { peer: u32, path: PathId },
     /// A path to it was silent while another was not (`PATH-5`).
     PathFailed { peer: u32, path: PathId },
     /// Such a path would be used if it were there.

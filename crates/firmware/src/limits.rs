@@ -192,8 +192,11 @@ pub const STRANGERS_SILENCE: Span = Span::ms(500);
 /// Shortest and longest back-off after "not ready".
 pub const NOT_READY_BACKOFF: (Span, Span) = (Span::us(50), Span::ms(5));
 
-/// Paths of one pair. Two links of two ports each; what a peer's entry notes of each is a bit in a byte.
-pub const PATHS_MAX: usize = 4;
+/// Paths of one pair: a ring and a socket on each of [`INTERFACES_MAX`] interfaces; what a peer's entry notes of each is a bit in a byte.
+pub const PATHS_MAX: usize = 8;
+
+/// Interfaces whose paths to a peer are used at a time: what a machine that is cabled to its neighbours has.
+pub const INTERFACES_MAX: usize = 4;
 
 /// Frames on their way through a relay: what 100 Gb/s brings while a processor is away for 60 µs. Each has memory of its own once it was used,
 /// as long as the longest frame: 768 KiB of MTU 1500.
@@ -223,9 +226,13 @@ pub(crate) const WAYS_ANSWERED_MAX: usize = 4;
 pub(crate) const HOP_LISTS_MAX: usize = 4_096;
 
 /// Peers with which long trains were exchanged over a path beside the first. Beyond it they take the only path that others have. About
-/// 256 bytes each, and as many peers whose first window was too small for something, with 464 bytes: 12 MiB. What messages took by several paths
+/// 512 bytes each, and as many peers whose first window was too small for something, with 1,056 bytes: 25 MiB. What messages took by several paths
 /// is another kilobyte.
 pub const FURTHER_PATHS_MAX: usize = 16_384;
+
+/// Questions after paths that bring nothing whose answers are still awaited: two for each of so many peers whose cable is pulled at a time. 24
+/// bytes each.
+pub const DOUBTED_MAX: usize = 512;
 
 /// Paths beside the first being looked for at a time; trains that begin meanwhile take the path there is.
 pub const SEEKS_MAX: usize = 256;

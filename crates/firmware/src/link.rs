@@ -40,7 +40,10 @@ pub struct LinkInfo {
     pub cost: Option<LinkCost>,
     /// This node's address on it, if frames with a list of hops may come and go by it (`RELAY-3`): a raw link's.
     pub hops_from: Option<LinkAddress>,
-    /// Links by which the same nodes are reached, best first, and this node's address on each, which is told on this link (`PATH-1`).
+    /// The interface that it leads over: links of one share its wire, so paths by them are alternatives, and those of others are additions
+    /// (`PATH-13`).
+    pub interface: u8,
+    /// Links by which the same nodes may be reached, best first, and this node's address on each, which is told on this link (`PATH-1`).
     pub beside: [Option<(LinkIndex, LinkAddress)>; PATHS_MAX - 1],
 }
 
@@ -57,6 +60,7 @@ impl LinkInfo {
             long_frames_held: 0,
             cost: None,
             hops_from: None,
+            interface: 0,
             beside: [None; PATHS_MAX - 1],
         }
     }

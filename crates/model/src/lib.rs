@@ -51,7 +51,7 @@ pub use memory::{Access, BufferId, SimMemory, payload};
 pub use network::{
     Cable, Delivery, FabricSetup, Jack, Network, Plug, Script, Totals, Watch, Wiring,
 };
-pub use node::{NodeSetup, Pace, SimNode, divide};
+pub use node::{NodeSetup, Pace, SimNode, cables, divide};
 pub use one_sided::{Deed, DeedId, Done, OneSided};
 pub use outbox::Card;
 pub use port::{PortSetup, PortTotals};

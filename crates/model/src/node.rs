@@ -402,3 +402,14 @@ pub fn divide(links: &mut [LinkInfo], wide: u8, frames: u32, long_frames: u32) {
         }
     }
 }
+
+/// Has each link lead over an interface of its own to the same nodes: so many cables between them.
+pub fn cables(links: &mut [LinkInfo]) {
+    let count = links.len() as u8;
+    for (link, index) in links.iter_mut().zip(0..) {
+        link.interface = index;
+        for other in (0..count).filter(|other| *other != index) {
+            link.set_beside(LinkIndex(other), LinkAddress::EVERYONE);
+        }
+    }
+}

@@ -74,6 +74,10 @@ impl Firmware {
         for peer in 0..self.peers.len() {
             if let Some((path, _)) = self.peers.path_by(peer, link) {
                 self.path_failed(now, peer, path);
+                // It was the only one: another may be found while this is away.
+                if self.peers.path_by(peer, link).is_some() && self.send.is_active(peer) {
+                    self.seek_paths(now, peer);
+                }
             }
         }
     }
@@ -92,8 +96,11 @@ impl Firmware {
                 let since = since.max(others);
                 self.excuse_peer(now, peer, now.since(since.unwrap_or(now)));
             }
-            if uses {
+            // A path by it that had failed may be looked for at once.
+            if uses || self.peers.may_lead_over(peer, link) {
                 self.peers.forgive_paths(now, peer);
+            }
+            if uses {
                 self.send.resume(peer, now);
             }
         }

@@ -3,8 +3,8 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use emp_wire::{
-    Epoch, HEAD_BYTES_MAX, Header, Hello, Kind, LinkAddress, NodeId, ReplyWord, Seed, TOLD_MAX,
-    covered_bytes, destination_tag_of, verify,
+    AddressFamily, Epoch, HEAD_BYTES_MAX, Header, Hello, Kind, LinkAddress, NodeId, ReplyWord,
+    Seed, TOLD_MAX, covered_bytes, destination_tag_of, verify,
 };
 
 use crate::counters::Counter;
@@ -151,6 +151,7 @@ impl Firmware {
         let peer = known.ok_or(Counter::DropBadReply)?;
         let current = self.peers[peer].is_answered_by(header);
         if self.answers_for_size(now, (peer, current), header, hello)
+            || current && self.answers_doubt(now, peer, link, hello.nonce)
             || current && self.answers_for_long(now, peer, header, hello)
             || current && self.answers_for_path(now, peer, (link, from), header, hello)
         {
@@ -179,10 +180,12 @@ impl Firmware {
             let failed = self.peers.is_first_failed(peer, link);
             if failed || self.routes.searches.contains(peer) {
                 self.peers.set_route(now, peer, (link, from), told);
+                self.note_lanes(peer);
                 self.routes.searches.stop(peer);
                 self.send.found(peer, now);
             } else if moved {
                 self.peers.moved(now, peer, (link, from), told);
+                self.note_lanes(peer);
                 self.send.found(peer, now);
             }
             if failed {
@@ -209,6 +212,7 @@ impl Firmware {
         self.peers.set_remote_epoch(peer, epoch);
         self.peers.clear_route(peer);
         self.peers.set_route(now, peer, hop, told);
+        self.note_lanes(peer);
         self.peers[peer].heard_ms = milliseconds(now);
         self.peers[peer].set(mark::LOST, false);
         self.routes.searches.stop(peer);
@@ -420,7 +424,10 @@ impl Firmware {
             let link = self.links.get(usize::from(contact.link.0));
             let beside = link.into_iter().flat_map(|link| link.beside).flatten();
             let hello = if short { hello.with_short_name() } else { hello };
-            let hello = hello.with_addresses(beside.map(|(_, address)| address).take(told));
+            // Those of Ethernet are found by asking everyone.
+            let addresses = beside.map(|(_, address)| address);
+            let addresses = addresses.filter(|address| address.family() != AddressFamily::Mac);
+            let hello = hello.with_addresses(addresses.take(told));
             let body = |into: &mut [u8]| hello.emit(into);
             let (hop, header) = ((contact.link, &contact.to), contact.header(own));
             if contact.to.is_behind_relays() && encode::put_before(batch, &self.peers, hop).is_err()

@@ -344,6 +344,7 @@ impl Firmware {
                     RouteNews::PathsWanted { peer } => self.seek_paths(now, peer),
                     RouteNews::LongWanted { peer, path } => self.seek_long(now, peer, path),
                     RouteNews::LongFailed { peer, path } => self.long_failed(now, peer, path),
+                    RouteNews::PathDoubted { peer, path } => self.ask_after_path(peer, path),
                     RouteNews::PathFailed { peer, path } => self.path_failed(now, peer, path),
                     RouteNews::Arrived { peer, path, frames, took_ns } => {
                         self.peers.learn(peer, path, frames, took_ns);
@@ -364,9 +365,16 @@ impl Firmware {
         if self.peers.path_failed(now, peer, path) {
             self.counters.count(Counter::PathsFailed);
             self.send.path_failed(peer, path);
+            self.note_lanes(peer);
             let node = self.peers[peer].node;
             link.into_iter().for_each(|link| self.push_event(NodeEvent::PathLost { node, link }));
         }
+    }
+
+    /// The paths to a peer may lead over more or fewer interfaces than before.
+    pub(crate) fn note_lanes(&mut self, peer: u32) {
+        let lanes = self.peers.interfaces(peer);
+        self.receive.set_lanes(peer, lanes);
     }
 
     fn tell_send(&mut self, now: Time, message: ToSend) {
@@ -419,6 +427,7 @@ impl Firmware {
             }
         }
         self.peers.clear_route(peer);
+        self.note_lanes(peer);
         self.peers.note_departed(now, peer);
         self.silent.forget(peer);
         self.push_event(match status {

@@ -63,7 +63,7 @@ impl Firmware {
         }
         let before = self.peers[peer].long;
         self.peers.look_for_long(peer);
-        self.send.long_opened(now, peer, self.peers[peer].long & !before);
+        self.send.long_opened(now, peer, (self.peers[peer].long & !before) as u8);
         self.counters.count(Counter::LongOpened);
         true
     }

@@ -123,6 +123,8 @@ pub struct Firmware {
     /// When an event last came in.
     pub(crate) ran_at: Time,
     /// Links that nothing can cross now.
+    /// Questions after paths that bring nothing: nonce, peer, path.
+    pub(crate) doubted: VecDeque<(u64, u32, PathId)>,
     pub(crate) carriers: Carriers,
     /// What relays bring, and what is sent on for others.
     pub(crate) relays: Relays,
@@ -170,6 +172,7 @@ impl Firmware {
             greetings: Greetings::new(),
             distrusts: false,
             ran_at: Time::default(),
+            doubted: VecDeque::new(),
             carriers: Carriers::default(),
             relays: Relays::new(),
         }

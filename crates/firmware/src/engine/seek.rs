@@ -5,8 +5,10 @@ use emp_wire::{Epoch, Header, Hello, LinkAddress, ReplyWord};
 use crate::counters::Counter;
 use crate::engine::Firmware;
 use crate::event::NodeEvent;
+use crate::limits::{DOUBTED_MAX, push_bounded};
 use crate::link::LinkIndex;
 use crate::path::table::{Question, Target};
+use crate::path::{Hop, PathId};
 use crate::time::Time;
 
 impl Firmware {
@@ -69,15 +71,28 @@ impl Firmware {
         }
     }
 
-    /// On the link where the peer is supposed to be; while that is not known, by the first path: the answer tells.
+    /// On the link where the peer is supposed to be; while that is not known, by a path over the same interface, or else the first: the answer
+    /// tells. On a link of another interface than those that lead to the peer whoever hears it is asked, as for a node that is not known.
     fn ask_by_link(&mut self, link: LinkIndex, question: &Question) {
+        let peer = question.peer;
         if let Some(to) = question.address {
-            self.ask_by(question.nonce, (link, to), question.peer, 0);
+            self.ask_by(question.nonce, (link, to), peer, 0);
         }
-        if (question.address.is_none() || question.again)
-            && let Some((link, &to)) = self.peers[question.peer].route()
-        {
-            self.ask_by(question.nonce, (link, to), question.peer, 0);
+        if question.address.is_some() && !question.again {
+            return;
+        }
+        let everyone = self.links.get(usize::from(link.0)).is_some_and(|link| link.broadcast);
+        if everyone && question.everyone && !self.peers.leads_over(peer, link) {
+            self.ask_by(question.nonce, (link, LinkAddress::EVERYONE), peer, 0);
+        }
+        let interface = self.peers.costs.interface(link);
+        let paths = self.peers.paths(peer);
+        let same =
+            |(by, _): &(LinkIndex, LinkAddress)| self.peers.costs.interface(*by) == interface;
+        let near = paths.each().map(|(_, (by, to))| (by, *to)).find(same);
+        let first = self.peers[peer].route().map(|(by, to)| (by, *to));
+        if let Some((by, to)) = near.or(first).filter(|(by, _)| *by != link) {
+            self.ask_by(question.nonce, (by, to), peer, 0);
         }
     }
 
@@ -103,6 +118,39 @@ impl Firmware {
                 self.ask_by(question.nonce, everyone, question.peer, 0);
             }
         }
+    }
+
+    /// Asks a peer by a path that brings nothing, and by another: what it answers shows whether that is the path's fault (`PATH-5`).
+    pub(crate) fn ask_after_path(&mut self, peer: u32, path: PathId) {
+        let paths = self.peers.paths(peer);
+        let (doubted, other) = (paths.hop(path), paths.other_lane(path));
+        let hop = |hop: Option<Hop<'_>>| hop.map(|(link, to)| (link, *to));
+        let (doubted, beside) = (hop(doubted), hop(other.and_then(|other| paths.hop(other))));
+        let (Some(doubted), Some(beside), Some(other)) = (doubted, beside, other) else {
+            // With one path there is nothing to compare.
+            return self.send.end_doubt(peer, path);
+        };
+        for (path, hop) in [(path, doubted), (other, beside)] {
+            let nonce = self.routes.draw();
+            push_bounded(&mut self.doubted, (nonce, peer, path), DOUBTED_MAX);
+            self.ask_by(nonce, hop, peer, 0);
+        }
+    }
+
+    /// Takes a reply that answers such a question. False: it is none.
+    pub(crate) fn answers_doubt(
+        &mut self,
+        now: Time,
+        peer: u32,
+        link: LinkIndex,
+        nonce: u64,
+    ) -> bool {
+        let asked = self.doubted.iter().find(|(asked, whom, _)| (*asked, *whom) == (nonce, peer));
+        let Some((_, _, path)) = asked.copied() else { return false };
+        if self.peers.path_of(peer, link) == path {
+            self.send.path_spoke(peer, path, now);
+        }
+        true
     }
 
     /// Takes a reply that answers the search for a path, or a question that was answered on another link before. False:
@@ -136,6 +184,7 @@ impl Firmware {
             }
             None => return false,
         };
+        self.note_lanes(peer);
         if taken {
             self.counters.count(Counter::PathsFound);
             self.push_event(NodeEvent::PathFound { node: hello.node, link });
@@ -145,14 +194,27 @@ impl Firmware {
         taken || limit || sought.is_some()
     }
 
-    /// Where the sender of an answer that came by `link` says that it is on the link `wanted`: the address there that is as this
-    /// node's own, the n-th of its family.
+    /// Where the sender of an answer that came by `link` says that it is on the link `wanted`: of its addresses of the family of this node's own
+    /// there, the one that has most leading bits in common with that; of several, as many of this node's come before.
     fn told(&self, link: LinkIndex, wanted: LinkIndex, hello: &Hello) -> Option<LinkAddress> {
         let beside = self.links.get(usize::from(link.0))?.beside.into_iter().flatten();
         let own = beside.clone().find(|(link, _)| *link == wanted)?.1;
         let before = beside.take_while(|(link, _)| *link != wanted);
         let place = before.filter(|(_, other)| other.family() == own.family()).count();
-        let mut alike = hello.addresses().filter(|told| told.family() == own.family());
-        alike.nth(place)
+        let alike = || hello.addresses().filter(|told| told.family() == own.family());
+        let near = |told: &LinkAddress| leading_bits(told, &own);
+        let most = alike().map(|told| near(&told)).max()?;
+        let nearest = || alike().filter(|told| near(told) == most);
+        nearest().nth(place).or_else(|| nearest().next())
+    }
+}
+
+/// Bits at the front of two IP addresses that are the same: more than of others, if they are of one subnet. 0 for others.
+fn leading_bits(a: &LinkAddress, b: &LinkAddress) -> u32 {
+    use core::net::IpAddr::{V4, V6};
+    match (a.as_udp().map(|a| a.ip()), b.as_udp().map(|b| b.ip())) {
+        (Some(V4(a)), Some(V4(b))) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (Some(V6(a)), Some(V6(b))) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => 0,
     }
 }

@@ -26,7 +26,8 @@ impl Peers {
         let peer = &self.entries[index];
         let (mut hops, mut bytes) = ([None; PATHS_MAX], [0; PATHS_MAX]);
         let mut learned = None;
-        if peer.up & !PathId::FIRST.bit() != 0 {
+        let several = peer.up & !PathId::FIRST.bit() != 0;
+        if several {
             (hops, bytes) = self.table.hops(index);
             learned = self.table.learned(index);
         }
@@ -36,12 +37,13 @@ impl Peers {
         bytes[0] = peer.frame_bytes_max;
         Paths {
             hops,
+            several,
             bytes,
             lengths: &self.lengths,
             learned,
             costs: &self.costs,
-            long: peer.long & ((1 << PATHS_MAX) - 1),
-            deep: peer.long >> PATHS_MAX,
+            long: peer.long as u8,
+            deep: (peer.long >> PATHS_MAX) as u8,
         }
     }
 
@@ -237,6 +239,8 @@ impl Peers {
     pub(crate) fn is_better(&self, link: LinkIndex, than: LinkIndex) -> bool {
         link.0 < than.0
             && self.beside_some.checked_shr(than.0.into()).is_some_and(|bits| bits & 1 == 1)
+            // Of two links of a kind, on different interfaces, none is: whichever the peer answered by first is as good.
+            && (self.costs.interface(link) == self.costs.interface(than) || self.costs.is_cheaper(link, than))
     }
 
     /// The path of a frame from this peer by this link.
@@ -269,6 +273,26 @@ impl Peers {
             && peer.has(mark::ROUTE)
             && peer.address != LinkAddress::LOOPBACK
             && self.table.may_seek(now, index, target)
+    }
+
+    /// A path to a peer that is up leads over this link's interface.
+    pub(crate) fn leads_over(&self, index: u32, link: LinkIndex) -> bool {
+        let interface = self.costs.interface(link);
+        self.paths(index).each().any(|(_, (by, _))| self.costs.interface(by) == interface)
+    }
+
+    /// A path to a peer by this link is known, or may be found.
+    pub(crate) fn may_lead_over(&self, index: u32, link: LinkIndex) -> bool {
+        let peer = &self.entries[index];
+        peer.has(mark::ROUTE) && (peer.link == link || self.is_beside(peer.link, link))
+    }
+
+    /// Interfaces that paths to a peer which are up lead over; 0 and 1 alike mean that nothing is gained by striping.
+    pub(crate) fn interfaces(&self, index: u32) -> u32 {
+        if self.entries[index].up & !PathId::FIRST.bit() == 0 {
+            return 1;
+        }
+        self.paths(index).lanes().count() as u32
     }
 
     /// Peers may be reached by several links.
@@ -374,8 +398,8 @@ impl Peers {
             for (path, hop) in self.paths(index).each() {
                 let unit = self.units.unit(index, hop).filter(|unit| unit.open);
                 if let Some(unit) = unit.filter(|_| self.units.carries(hop.0)) {
-                    long |= path.bit();
-                    deep |= if unit.deep { path.bit() } else { 0 };
+                    long |= u16::from(path.bit());
+                    deep |= if unit.deep { u16::from(path.bit()) } else { 0 };
                 }
             }
         }

@@ -60,7 +60,7 @@ pub(crate) struct Peer {
     /// Paths that can be used, a bit each: so that most peers need no look into the table.
     pub(crate) up: u8,
     /// Paths by which long frames get through, a bit each; in the upper half, those of them by which the peer has room for many.
-    pub(crate) long: u8,
+    pub(crate) long: u16,
     /// When a valid frame last came from it, in milliseconds (wrapping).
     pub(crate) heard_ms: u32,
     /// When one last came from where its route leads.

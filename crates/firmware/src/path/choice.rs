@@ -16,13 +16,15 @@ pub(crate) struct Costs {
     gainless: u64,
     /// Several links take part, by costs that were measured and may be wrong.
     corrected: bool,
-    /// The link that a single frame takes if it can.
-    single: Option<LinkIndex>,
+    /// Links by which a single frame costs least, a bit each: a peer whose first path leads over one of them is sent such by that.
+    single: u64,
+    /// By link, the interface that it leads over.
+    interfaces: Box<[u8]>,
 }
 
 impl Costs {
-    pub(crate) fn new(links: &[LinkInfo], apt: bool) -> Self {
-        let links: Box<[_]> = links.iter().map(|link| link.cost.filter(|_| apt)).collect();
+    pub(crate) fn new(infos: &[LinkInfo], apt: bool) -> Self {
+        let links: Box<[_]> = infos.iter().map(|link| link.cost.filter(|_| apt)).collect();
         let part = || {
             links
                 .iter()
@@ -30,8 +32,11 @@ impl Costs {
                 .filter_map(|(cost, link)| Some((*cost.as_ref()?, LinkIndex(link))))
         };
         let corrected = part().count() > 1 && part().all(|(cost, _)| !cost.named);
-        let single = part().min_by_key(|(cost, _)| cost.of(1, false)).map(|(_, link)| link);
-        Self { links, gainless: 0, corrected, single }
+        let least = part().map(|(cost, _)| cost.of(1, false)).min();
+        let cheap = part().filter(|(cost, _)| Some(cost.of(1, false)) == least);
+        let single = cheap.fold(0, |bits, (_, link)| bits | 1 << (link.0 & 63));
+        let interfaces = infos.iter().map(|link| link.interface).collect();
+        Self { links, gainless: 0, corrected, single, interfaces }
     }
 
     /// What messages take is to be found out (`PATH-9`).
@@ -42,7 +47,19 @@ impl Costs {
     /// A single frame to a peer whose first path leads over this link takes that.
     #[inline]
     pub(crate) fn is_single(&self, link: LinkIndex) -> bool {
-        self.single == Some(link)
+        self.single >> (link.0 & 63) & 1 == 1
+    }
+
+    /// A single frame costs less by the one than by the other.
+    pub(crate) fn is_cheaper(&self, link: LinkIndex, than: LinkIndex) -> bool {
+        let of = |link: LinkIndex| Some((*self.links.get(usize::from(link.0))?)?.of(1, false));
+        of(link).zip(of(than)).is_some_and(|(link, than)| link < than)
+    }
+
+    /// The interface that a link leads over.
+    #[inline]
+    pub(crate) fn interface(&self, link: LinkIndex) -> u8 {
+        self.interfaces.get(usize::from(link.0)).copied().unwrap_or(0)
     }
 
     /// Nanoseconds that a train of so many frames of the usual length takes by a link; with `long`, if it may leave in frames longer
@@ -73,6 +90,8 @@ impl Costs {
 #[derive(Clone, Copy)]
 pub(crate) struct Paths<'a> {
     pub(crate) hops: [Option<Hop<'a>>; PATHS_MAX],
+    /// Another than the first may be among them.
+    pub(crate) several: bool,
     /// The largest frame by each, in bytes: what its link takes at both ends.
     pub(crate) bytes: [u16; PATHS_MAX],
     pub(crate) lengths: &'a Lengths,
@@ -117,8 +136,7 @@ impl<'a> Paths<'a> {
     /// What fits one frame of so many bytes takes this path as a single frame: with others beside it one of the usual length.
     #[inline]
     pub(crate) fn single_bytes(&self, path: PathId) -> u16 {
-        let alone = self.hops[1..].iter().all(Option::is_none);
-        if alone { self.bytes[0] } else { self.bytes(path).min(self.lengths.usual()) }
+        if !self.several { self.bytes[0] } else { self.bytes(path).min(self.lengths.usual()) }
     }
 
     /// Frames of so many bytes, which have their length already, take it whole and not in slices (`PATH-10`).
@@ -155,20 +173,23 @@ impl<'a> Paths<'a> {
     /// All that can be used.
     pub(crate) fn each(&self) -> impl Iterator<Item = (PathId, Hop<'a>)> + use<'a> {
         let hops = self.hops;
-        PathId::all().filter_map(move |path| Some((path, hops[path.index()]?)))
+        let most = if self.several { PATHS_MAX } else { 1 };
+        (0..most).filter_map(move |path| Some((PathId::new(path), hops[path]?)))
     }
 
-    /// Another than this one, if there is one.
-    pub(crate) fn other(&self, path: PathId) -> PathId {
+    /// Another than this one, over another interface if there is one.
+    pub(crate) fn other_lane(&self, path: PathId) -> Option<PathId> {
+        let interface = |path: PathId| Some(self.costs.interface(self.hop(path)?.0));
+        let here = interface(path);
         let others = || self.each().map(|(id, _)| id).filter(|id| *id != path);
-        others().find(|id| id.index() > path.index()).or_else(|| others().next()).unwrap_or(path)
+        others().find(|id| interface(*id) != here).or_else(|| others().next())
     }
 
     /// The path of a message of so many frames (`PATH-3`); `long`: it may leave in frames longer than the MTU, by which it is fewer.
     /// What such messages took counts, if that is known (`PATH-9`), and else what their frames cost; where nothing is known of that, the first.
     #[inline]
     pub(crate) fn choose(&self, frames: u32, long: bool) -> PathId {
-        if self.hops[1..].iter().all(Option::is_none) {
+        if !self.several {
             return PathId::FIRST;
         }
         self.choose_of_several((frames, long), |_| true, Learned::path)
@@ -177,7 +198,7 @@ impl<'a> Paths<'a> {
     /// The same for what was cut before into frames of so many bytes, and for blocks that are asked for: a path that takes them whole, if
     /// there is one. These end no trial, so none is made of them.
     pub(crate) fn choose_for_cut(&self, frames: u32, frame_bytes: u32) -> PathId {
-        if self.hops[1..].iter().all(Option::is_none) {
+        if !self.several {
             return PathId::FIRST;
         }
         let long = frame_bytes > self.usual_bytes().into();
@@ -186,9 +207,18 @@ impl<'a> Paths<'a> {
         self.choose_of_several((frames, long), may, Learned::best)
     }
 
+    /// The same of some of its paths, a bit each, of which at least one can be used.
+    pub(crate) fn choose_among(&self, bits: u8, frames: u32, frame_bytes: u32) -> PathId {
+        let long = frame_bytes > self.usual_bytes().into();
+        let among = |path: PathId| bits & path.bit() != 0;
+        let any = self.each().any(|(path, _)| among(path) && self.carries(path, frame_bytes));
+        let may = |path| among(path) && (!any || self.carries(path, frame_bytes));
+        self.choose_of_several((frames, long), may, Learned::best)
+    }
+
     /// The same for what is asked of the peer, which ends no trial either.
     pub(crate) fn choose_for_get(&self, frames: u32) -> PathId {
-        if self.hops[1..].iter().all(Option::is_none) {
+        if !self.several {
             return PathId::FIRST;
         }
         self.choose_of_several((frames, false), |_| true, Learned::best)
@@ -256,18 +286,20 @@ mod tests {
     fn a_train_takes_the_path_that_suits_it_or_the_one_there_is() {
         let addresses = [LinkAddress::index(3), LinkAddress::index(4)];
         let [first, second] = [PathId::new(0), PathId::new(1)];
-        let hops =
-            [Some((LinkIndex(0), &addresses[0])), Some((LinkIndex(1), &addresses[1])), None, None];
+        let mut hops = [None; PATHS_MAX];
+        (hops[0], hops[1]) =
+            (Some((LinkIndex(0), &addresses[0])), Some((LinkIndex(1), &addresses[1])));
         let costs = costs();
         let lengths = Lengths::new(&[LinkInfo::new(1_472, true), LinkInfo::new(1_472, true)]);
         let (bytes, lengths, costs) = ([1_472; PATHS_MAX], &lengths, &costs);
         let long = second.bit();
-        let paths = Paths { hops, bytes, lengths, costs, long, deep: 0, learned: None };
+        let paths =
+            Paths { hops, several: true, bytes, lengths, costs, long, deep: 0, learned: None };
         assert_eq!((paths.choose(4, false), paths.choose(5, false)), (first, second));
         assert_eq!((paths.choose(2, true), paths.choose(3, true)), (first, second));
         assert_eq!(Paths { long: 0, ..paths }.choose(4, true), first);
         assert_eq!((paths.pick(first), paths.pick(second)), ((first, hops[0]), (second, hops[1])));
-        assert_eq!((paths.other(first), paths.other(second)), (second, first));
+        assert_eq!([first, second].map(|path| paths.other_lane(path)), [Some(second), Some(first)]);
         let alone = |at: usize| {
             let mut alone = paths;
             alone.hops = [None; PATHS_MAX];
@@ -277,7 +309,7 @@ mod tests {
         assert_eq!(alone(0).pick(second), (first, hops[0]));
         assert_eq!(alone(1).pick(first), (second, hops[1]));
         assert_eq!((alone(1).choose(1, false), alone(0).choose(9, false)), (second, first));
-        assert_eq!((alone(1).other(second), alone(1).pick(PathId::OTHER).0), (second, second));
+        assert_eq!((alone(1).other_lane(second), alone(1).pick(PathId::OTHER).0), (None, second));
     }
 
     #[test]

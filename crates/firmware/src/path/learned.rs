@@ -280,7 +280,7 @@ mod tests {
 
     impl Pair {
         fn new(costs: [u64; 2]) -> Self {
-            let costs = [Some(costs[0]), Some(costs[1]), None, None];
+            let costs = core::array::from_fn(|path| costs.get(path).copied());
             Self { learned: Learned::default(), costs, sent: [0; 2] }
         }
 

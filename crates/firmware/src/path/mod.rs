@@ -16,9 +16,11 @@ pub(crate) mod learned;
 pub(crate) mod lengths;
 pub(crate) mod mtu;
 pub(crate) mod pacing;
+pub(crate) mod rate;
 pub(crate) mod recovery;
 pub(crate) mod rtt;
 mod serial;
+pub(crate) mod stripe;
 pub(crate) mod table;
 pub(crate) mod unit;
 
@@ -79,6 +81,7 @@ impl PathId {
     /// Its bit in a set of paths.
     #[inline]
     pub(crate) const fn bit(self) -> u8 {
-        1 << self.0
+        // One that is none of them has none.
+        (1u16 << self.0) as u8
     }
 }

@@ -245,6 +245,8 @@ pub(crate) struct ReceiveSide {
     incoming_of: ByPeer,
     pub(crate) pool: Pool,
     pulls: pulls::Pulls,
+    /// Peers that are reached over several interfaces, and over how many.
+    lanes: HashMap<u32, u32>,
     /// What is asked of whom.
     credit: credit::Credit<pulling::Puller>,
     /// What is granted to whom to be sent unasked.
@@ -309,6 +311,7 @@ impl ReceiveSide {
             incoming_of: ByPeer::default(),
             pool,
             pulls: pulls::Pulls::default(),
+            lanes: HashMap::new(),
             credit: credit::Credit::new(),
             grants,
             bound: 0,

@@ -5,6 +5,7 @@ use super::ReceiveSide;
 use super::pulls::PullState;
 use crate::counters::Counter;
 use crate::cross::{Control, ToSend};
+use crate::limits::INTERFACES_MAX;
 use crate::memory::HostMemory;
 use crate::path::unit::is_long_cut;
 use crate::time::Time;
@@ -15,6 +16,15 @@ const BLOCK_LONG_FRAMES: u64 = 5;
 /// Blocks of long frames that one message may have under way. Of 1 MB over all senders they leave room for another message's
 /// block, or all would wait for a sender that does not answer.
 const LONG_BLOCKS_MAX: u32 = 2;
+
+/// Where a sender is reached over several interfaces: frames of the usual length of one block, and long ones. A slow interface holds up the numbers
+/// behind a block for as long as that takes it, and the last block of a message is waited for by all others.
+const LANE_FRAMES: u32 = 16;
+const LANE_LONG_FRAMES: u64 = 2;
+
+/// Blocks that one message may have under way by each interface: one that leaves, and as many more as are there in the round trip in which the
+/// next are asked for.
+const LANE_BLOCKS: u32 = 6;
 
 /// What blocks are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -70,6 +80,15 @@ impl ReceiveSide {
         }
     }
 
+    /// Paths to a peer lead over so many interfaces: what it is asked for is spread over them (`PATH-13`).
+    pub(crate) fn set_lanes(&mut self, peer: u32, lanes: u32) {
+        if lanes > 1 {
+            self.lanes.insert(peer, lanes.min(INTERFACES_MAX as u32));
+        } else if !self.lanes.is_empty() {
+            self.lanes.remove(&peer);
+        }
+    }
+
     fn pulling_mut(&mut self, puller: Puller) -> Option<&mut Pulling> {
         match puller {
             Puller::Message(index) => Some(&mut self.incoming.at_mut(index)?.pulling),
@@ -113,6 +132,10 @@ impl ReceiveSide {
         let (peer, fragment, pulling) = self.pulled(puller)?;
         let long = is_long_cut(fragment);
         let most = if long { most.min(LONG_BLOCKS_MAX) } else { most };
+        let (most, block, long_frames) = match self.lanes.get(&peer) {
+            None => (most, block, BLOCK_LONG_FRAMES),
+            Some(lanes) => (lanes * LANE_BLOCKS, lane_block(block, fragment), LANE_LONG_FRAMES),
+        };
         let (_, left) = pulling.left();
         if left == 0 || pulling.out >= most {
             return None;
@@ -122,7 +145,7 @@ impl ReceiveSide {
             return None;
         }
         let bytes = if long {
-            long_block(left, fragment, block, share)
+            long_block(left, fragment, (block, long_frames), share)
         } else {
             left.min(u64::from(block))
         };
@@ -195,12 +218,17 @@ impl ReceiveSide {
     }
 }
 
+/// Bytes of a block of frames of the usual length where several interfaces carry a part of the message each.
+fn lane_block(usual: u32, fragment: u16) -> u32 {
+    usual.min((LANE_FRAMES * u32::from(fragment)).max(1))
+}
+
 /// Bytes of the next block of long frames of this length, where so many are left, and a block usually has so many: several frames,
 /// so that their receiver asks seldom, as far as its sender's share goes. What would be less than a frame by itself belongs to the
 /// block before it.
-fn long_block(left: u64, frame: u16, usual: u32, share: u64) -> u64 {
+fn long_block(left: u64, frame: u16, (usual, most): (u32, u64), share: u64) -> u64 {
     let frame = u64::from(frame);
-    let frames = (share / frame).clamp(1, BLOCK_LONG_FRAMES);
+    let frames = (share / frame).clamp(1, most);
     let block = (frames * frame).max(usual.into());
     if left < block + frame { left } else { block }
 }
@@ -249,15 +277,15 @@ mod tests {
     #[test]
     fn blocks_of_long_frames_leave_no_crumbs() {
         let frame = u64::from(LONG_FRAGMENT_BYTES);
-        assert_eq!(long_block(1, LONG_FRAGMENT_BYTES, 60 << 10, u64::MAX), 1);
-        assert_eq!(long_block(5 * frame, LONG_FRAGMENT_BYTES, 60 << 10, u64::MAX), 5 * frame);
+        assert_eq!(long_block(1, LONG_FRAGMENT_BYTES, (60 << 10, 5), u64::MAX), 1);
+        assert_eq!(long_block(5 * frame, LONG_FRAGMENT_BYTES, (60 << 10, 5), u64::MAX), 5 * frame);
         assert_eq!(
-            long_block(6 * frame - 1, LONG_FRAGMENT_BYTES, 60 << 10, u64::MAX),
+            long_block(6 * frame - 1, LONG_FRAGMENT_BYTES, (60 << 10, 5), u64::MAX),
             6 * frame - 1
         );
-        assert_eq!(long_block(6 * frame, LONG_FRAGMENT_BYTES, 60 << 10, u64::MAX), 5 * frame);
+        assert_eq!(long_block(6 * frame, LONG_FRAGMENT_BYTES, (60 << 10, 5), u64::MAX), 5 * frame);
         // A profile whose blocks are longer keeps them.
-        assert_eq!(long_block(u64::MAX, LONG_FRAGMENT_BYTES, 4 << 20, u64::MAX), 4 << 20);
+        assert_eq!(long_block(u64::MAX, LONG_FRAGMENT_BYTES, (4 << 20, 5), u64::MAX), 4 << 20);
     }
 
     /// The last block of a message may be nearly a frame longer, and so may the other's only one.

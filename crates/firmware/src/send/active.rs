@@ -3,13 +3,14 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
+use arrayvec::ArrayVec;
 use emp_wire::Sequence;
 
 use super::flight::{Flight, Flights};
 use super::record::{Frame, FrameState, Load, Record, What};
 use super::tail::Tail;
 use crate::cross::Control;
-use crate::limits::WINDOW_FRAMES;
+use crate::limits::{INTERFACES_MAX, WINDOW_FRAMES};
 use crate::path::PathId;
 use crate::tables::by_peer::List;
 use crate::time::Time;
@@ -67,6 +68,8 @@ pub(super) struct Active {
     /// What of the current train was never sent: `train_next .. train_end`.
     pub(super) train_next: Sequence,
     pub(super) train_end: Sequence,
+    /// The same of trains that wait for their path's window while the current one takes another interface ([`striping`](super::striping)).
+    pub(super) parked: ArrayVec<(Sequence, Sequence), INTERFACES_MAX>,
     /// Whose turn it is between blocks and messages.
     pub(super) message_turn: bool,
     /// The long frame that left last.
@@ -107,6 +110,7 @@ impl Active {
             suspected: false,
             train_next: Sequence(0),
             train_end: Sequence(0),
+            parked: ArrayVec::new(),
             message_turn: false,
             tail: Tail::new(Sequence(u32::MAX)),
         }
@@ -247,6 +251,7 @@ impl Active {
             self.window = [Frame::default(); WINDOW_FRAMES as usize];
         }
         (self.unacked, self.train_next, self.train_end) = (next, next, next);
+        self.parked.clear();
         // Transmissions are counted on from the frames' number: only their order counts, and so tests reach their wrap as well.
         self.flights.restart(next.0, now);
         (self.since_request, self.repairs, self.refusals) = (0, 0, 0);
@@ -288,9 +293,21 @@ impl Active {
         Some((0..record.count as i32).contains(&sequence.since(record.first)))
     }
 
-    /// Frames of the train that begins with this number that were sent at least once: all of any but the current one.
+    /// Frames of the train that begins with this number that were sent at least once: all of any but the current one, and those that are
+    /// parked.
     pub(super) fn sent_of(&self, first: Sequence, count: u32) -> u32 {
-        count.min(self.train_next.since(first) as u32)
+        let end = first.plus(count);
+        let open = self.parked.iter().find(|(_, parked)| *parked == end);
+        open.map_or_else(
+            || {
+                if self.train_end == end {
+                    count.min(self.train_next.since(first) as u32)
+                } else {
+                    count
+                }
+            },
+            |(next, _)| next.since(first) as u32,
+        )
     }
 
     /// Marks a frame that is in flight as lost.
@@ -313,6 +330,31 @@ impl Active {
             })
     }
 
+    /// Trains that have not left, the one with the lowest numbers first, are all parked; gives how many. What has the lowest holds up all others'
+    /// numbers, so it leaves first where several wait for one path.
+    pub(super) fn sort_trains(&mut self) -> usize {
+        self.park();
+        let unacked = self.unacked;
+        self.parked.sort_unstable_by_key(|(next, _)| next.since(unacked));
+        self.parked.len()
+    }
+
+    /// The next message may begin: after a refusal only one tries its luck, until it is taken.
+    pub(super) fn may_begin_message(&self, now: Time) -> bool {
+        let barred = self.refusals > 0 && self.trying();
+        !self.pending.is_empty() && now >= self.ready_at && !barred
+    }
+
+    /// The current train waits, if it has not left, and another becomes the current one. False: too many wait.
+    pub(super) fn park(&mut self) -> bool {
+        let waits = self.train_next.before(self.train_end);
+        let parked = !waits || self.parked.try_push((self.train_next, self.train_end)).is_ok();
+        if parked {
+            self.train_next = self.train_end;
+        }
+        parked
+    }
+
     /// A message's train is under way.
     pub(super) fn trying(&self) -> bool {
         self.records.iter().any(|record| matches!(record.what, What::Message { .. }))
@@ -322,13 +364,18 @@ impl Active {
     /// that is free again. Only if no control frame has taken a number behind it.
     pub(super) fn drop_unsent(&mut self) -> Option<Sequence> {
         let last = self.records.back()?;
-        let sent = self.sent_of(last.first, last.count);
+        let (first, last_end) = (last.first, last.first.plus(last.count));
+        let sent = self.sent_of(first, last.count);
         if !matches!(last.what, What::Skip) || sent == 0 || sent == last.count {
             return None;
         }
         self.records.back_mut()?.count = sent;
-        self.train_end = self.train_next;
-        Some(self.train_end)
+        let (end, free) = (last_end, first.plus(sent));
+        if self.train_end == end {
+            self.train_end = self.train_next;
+        }
+        self.parked.retain(|(_, parked)| *parked != end);
+        Some(free)
     }
 
     /// Replaces what is left of a message's frames by skips, and takes it out of the queue of messages to be sent, which may be long, if it
@@ -380,6 +427,7 @@ impl Active {
     pub(super) fn is_waiting(&self) -> bool {
         self.lost() == 0
             && self.train_next == self.train_end
+            && self.parked.is_empty()
             && self.pending.is_empty()
             && self.blocks.is_empty()
             && self.controls.is_empty()
@@ -420,6 +468,7 @@ mod tests {
         (active.long_from_us, active.suspected, active.message_turn) = (Some(3), true, true);
         (active.acked_at, active.heard_at, active.ready_at) = (Time(1), Time(2), Time(900));
         active.began = (Sequence(3), Time(3));
+        active.parked.push((Sequence(8), Sequence(9)));
         (active.paced, active.lost_at) = (Some(Time(6)), Some(Time(7)));
         active.copied_slots = 9;
         active.restart(Sequence(70), now);
@@ -448,13 +497,14 @@ mod tests {
             suspected,
             train_next,
             train_end,
+            parked,
             message_turn,
             tail: _,
         } = active;
         assert!(
             window.iter().all(|frame| frame.state == FrameState::Unsent && frame.load.bytes == 0)
         );
-        assert_eq!([records.len(), pending.len(), blocks.len()], [0; 3]);
+        assert_eq!([records.len(), pending.len(), blocks.len(), parked.len()], [0; 4]);
         assert!(awaiting.first().is_none());
         assert_eq!([controls.len(), usize::from(suspected), usize::from(message_turn)], [0; 3]);
         assert_eq!([since_request, repairs, credit, refusals], [0; 4]);
@@ -473,12 +523,13 @@ mod tests {
                 recovery,
                 backoff,
                 progress_at,
-                punctual,
+                doubt,
                 left_at: _,
                 delivered_at,
                 strikes,
             } = flight;
-            assert_eq!([in_flight, lost, backoff, strikes, punctual], [0; 5]);
+            assert_eq!([in_flight, lost, backoff, strikes, doubt.asks], [0; 5]);
+            assert!(doubt.next.is_none());
             let arrived = recovery.arrived_order();
             assert_eq!([order, arrived], [70; 2], "they count on from the numbers");
             assert_eq!((progress_at, delivered_at), (now, Time(0)));

@@ -349,14 +349,23 @@ impl SendSide {
     }
 
     /// Begins a block's train. False: its message is gone.
-    pub(super) fn begin_block(&mut self, peer: u32, what: What, paths: &Paths) -> bool {
+    /// `lane`: the path that it is to take, if that was chosen before.
+    pub(super) fn begin_block(
+        &mut self,
+        peer: u32,
+        what: What,
+        lane: Option<PathId>,
+        paths: &Paths,
+    ) -> bool {
         let message = what.message().and_then(|index| self.messages.at(index));
         let message = message.filter(|message| message.peer == peer);
         let Some(block) = what.piece(0, message) else { return false };
         let frames = |fragment: u16| block.left.div_ceil(fragment.max(1).into()) as u32;
         let usual = block.fragment.min(paths.usual_bytes() - HEADER_BYTES as u16);
         let usual = message.map_or_else(|| frames(usual), |message| message.plan.usual_frames);
-        let path = paths.choose_for_cut(usual, block.bytes() as u32 + HEADER_BYTES as u32);
+        let path = lane.unwrap_or_else(|| {
+            paths.choose_for_cut(usual, block.bytes() as u32 + HEADER_BYTES as u32)
+        });
         let (what, fragment) = match self.cut_anew(peer, what, path, paths) {
             Some(cut) => cut,
             None => (what, block.fragment),

@@ -1,5 +1,6 @@
 //! What is under way to a peer, by path.
 
+use super::doubt::Doubt;
 use super::record::Load;
 use crate::limits::PATHS_MAX;
 use crate::path::PathId;
@@ -21,8 +22,8 @@ pub(super) struct Flight {
     pub(super) backoff: u32,
     /// Last time something of it was acknowledged, transmission began, or its timer ran.
     pub(super) progress_at: Time,
-    /// Timer runs since then in a row that were not late: what this node did not hear while it did not run is no path's fault.
-    pub(super) punctual: u32,
+    /// Whether it is asked after.
+    pub(super) doubt: Doubt,
     /// When the last frame left.
     pub(super) left_at: Time,
     /// Last time something of it was acknowledged.
@@ -73,6 +74,12 @@ impl Flights {
     #[inline]
     pub(super) const fn of_mut(&mut self, path: PathId) -> &mut Flight {
         &mut self.each[path.index()]
+    }
+
+    /// Paths that were used since nothing was under way.
+    #[inline]
+    pub(super) fn used(&self) -> impl Iterator<Item = PathId> + use<> {
+        PathId::all().take(if self.further { PATHS_MAX } else { 1 })
     }
 
     pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut Flight> {

@@ -67,11 +67,14 @@ impl SendSide {
         if !entry.is_found() {
             return None;
         }
-        let resend = PathId::all().filter_map(|path| self.path_due(peer, path)).min();
+        let used = active.flights.used();
+        let resend = used.filter_map(|path| self.path_due(peer, path)).min();
         let ready =
             (!active.pending.is_empty() && active.ready_at > now).then_some(active.ready_at);
         let paced = active.paced.filter(|at| *at > now);
-        [resend, self.tail_due(peer), ready, paced, active.lost_at].into_iter().flatten().min()
+        let doubts = active.flights.used().filter_map(|path| active.flight(path).doubt.next).min();
+        let due = [resend, self.tail_due(peer), ready, paced, active.lost_at, doubts];
+        due.into_iter().flatten().min()
     }
 
     /// When the timer of one path runs out.
@@ -104,6 +107,7 @@ impl SendSide {
             if self.ready_now(peer, now) {
                 self.mark_ready(peer);
             }
+            self.run_doubts(peer, now, |due| now.since(due) >= LATE);
             match due {
                 Some(time) if time > now => self.timers.set(peer, time),
                 // A peer that is given up is reset by the node; it has no deadline any more.
@@ -209,14 +213,9 @@ impl SendSide {
         self.doubt_long(peer, oldest, backoff);
         let entry = &mut self.peers[peer];
         let Some(active) = entry.active.as_deref_mut() else { return };
-        let others = PathId::all().filter(|other| *other != path);
-        let other = others.map(|other| active.flight(other).delivered_at).max().unwrap_or_default();
         let flight = active.flight_mut(path);
-        let before = if backoff == 0 { 0 } else { flight.punctual };
-        flight.punctual = if late { 0 } else { before + 1 };
         flight.backoff += 1;
         flight.progress_at = now;
-        let silent = flight.punctual > DETOUR_RUNS;
         let counts = if self.profile.selective_acks { backoff > ANSWERED_RUNS } else { !probing };
         if counts {
             let next = flight.order.wrapping_add(1);
@@ -224,9 +223,10 @@ impl SendSide {
                 congestion.on_timeout(unit_bytes, next);
             }
         }
-        if backoff > DETOUR_RUNS && silent && other > progress_at {
-            self.route_news.push_back(RouteNews::PathFailed { peer, path });
-        } else if backoff == DETOUR_RUNS {
+        if !late {
+            self.begin_doubt(peer, path, now);
+        }
+        if backoff == DETOUR_RUNS {
             // What is resent from now on goes by the other path, if there is one by then.
             self.route_news.push_back(RouteNews::PathsWanted { peer });
         }
@@ -240,6 +240,7 @@ impl SendSide {
 
     /// A path of a peer is not used any more: what is under way by it goes by the other.
     pub(crate) fn path_failed(&mut self, peer: u32, path: PathId) {
+        self.forget_rate(peer, path);
         let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
         mark_all_lost(active, path);
         active.credit = active.lost().min(CREDIT_MAX);

@@ -15,6 +15,7 @@ use crate::encode::{EncodeError, Line};
 use crate::limits::WINDOW_FRAMES;
 use crate::memory::{HostMemory, Segment};
 use crate::pair::Peers;
+use crate::path::stripe::STRIPED_FRAMES_MIN;
 use crate::path::table::Target;
 use crate::path::unit::room_bytes;
 use crate::path::{Hop, PathId, Paths, pacing};
@@ -164,7 +165,9 @@ impl SendSide {
             for link in peers.missing(now, peer) {
                 // That long frames get through by it is not known yet, and worth the search.
                 let cost = peers.costs.of(link, frames, peers.units.carries(link));
-                if cost.is_some_and(|cost| now_ns.is_none_or(|now_ns| cost < now_ns)) {
+                let sooner = cost.is_some_and(|cost| now_ns.is_none_or(|now_ns| cost < now_ns));
+                // Or it would carry a part of what is pulled.
+                if sooner || frames >= STRIPED_FRAMES_MIN && !peers.leads_over(peer, link) {
                     let target = Target::Link(link);
                     self.route_news.push_back(RouteNews::PathWanted { peer, target });
                 }
@@ -176,7 +179,7 @@ impl SendSide {
     }
 
     /// The sequence number of the next frame to send, if one may be sent now. Begins trains as their turn comes.
-    fn choose(
+    pub(super) fn choose(
         &mut self,
         now: Time,
         peer: u32,
@@ -225,6 +228,9 @@ impl SendSide {
             self.peers[peer].open(1, (PathId::FIRST, 1), What::Control(control));
             return Some(sequence);
         }
+        if self.are_striped(peer, paths) {
+            return self.choose_of_lanes(now, peer, paths, (room, reads));
+        }
         if unsent(active).is_none() && (!room || !self.begin_train(now, peer, paths, &reads)) {
             return None;
         }
@@ -241,7 +247,7 @@ impl SendSide {
     }
 
     /// The next frame of the current train, if it has a number: with its path, and how long it is.
-    fn next_unsent(&self, peer: u32, paths: &Paths) -> Option<(Sequence, PathId, Load)> {
+    pub(super) fn next_unsent(&self, peer: u32, paths: &Paths) -> Option<(Sequence, PathId, Load)> {
         let active = self.peers[peer].active.as_deref()?;
         let sequence = unsent(active)?;
         let room = (sequence.since(active.unacked) as u32) < WINDOW_FRAMES;
@@ -265,7 +271,7 @@ impl SendSide {
     /// Whether so many bytes may leave now by the path that one meant for `path` takes; `more` beyond its window. One frame alone that is
     /// longer than the window may, if the last left long enough ago (`WINDOW-4`).
     #[inline]
-    fn fits(
+    pub(super) fn fits(
         &self,
         now: Time,
         peer: u32,
@@ -295,7 +301,13 @@ impl SendSide {
 
     /// Notes that a path's window kept a frame from leaving, and when it may leave if that is a matter of time.
     #[cold]
-    fn limit(&mut self, now: Time, peer: u32, paths: &Paths, (path, bytes): (PathId, u32)) {
+    pub(super) fn limit(
+        &mut self,
+        now: Time,
+        peer: u32,
+        paths: &Paths,
+        (path, bytes): (PathId, u32),
+    ) {
         let (path, _) = paths.pick(path);
         let room = room_bytes(paths.bytes(path), paths.is_long(path), paths.deep & path.bit() != 0);
         let unit = if paths.is_long(path) { LONG_FRAME_BYTES as u32 } else { 0 };
@@ -313,7 +325,8 @@ impl SendSide {
             .flatten()
             .filter(|at| *at > now);
         if let Some(active) = self.peers[peer].active.as_deref_mut() {
-            active.paced = at;
+            // The first of several paths' that wait.
+            active.paced = active.paced.into_iter().chain(at).min();
             // The timer of what waits for its turn begins with that.
             let flight = active.flight_mut(path);
             flight.progress_at = flight.progress_at.max(at.unwrap_or_default());
@@ -321,7 +334,7 @@ impl SendSide {
     }
 
     /// Begins the next block's or message's train. False: there is none that may start now.
-    fn begin_train(
+    pub(super) fn begin_train(
         &mut self,
         now: Time,
         peer: u32,
@@ -331,24 +344,34 @@ impl SendSide {
         self.refresh_windows(now, peer);
         loop {
             let active = self.peers[peer].active.as_deref_mut().expect("the peer is active");
-            // After a refusal only one message tries its luck, until it is taken.
-            let barred = active.refusals > 0 && active.trying();
-            let message_may = !active.pending.is_empty() && now >= active.ready_at && !barred;
+            let message_may = active.may_begin_message(now);
             let turn = active.message_turn;
             active.message_turn = !turn;
             if message_may && (turn || active.blocks.is_empty()) {
-                let index = active.pending.pop_front().expect("not empty");
-                let granted = self.granted(now, peer);
-                self.begin_message(peer, index, granted, reads, paths);
-                self.bound(now, peer);
+                self.begin_next_message(now, peer, paths, reads);
                 return true;
             }
             let Some(block) = active.blocks.pop_front() else { return false };
-            if self.begin_block(peer, block, paths) {
+            if self.begin_block(peer, block, None, paths) {
                 self.bound(now, peer);
                 return true;
             }
         }
+    }
+
+    /// Begins the train of the message that is next.
+    pub(super) fn begin_next_message(
+        &mut self,
+        now: Time,
+        peer: u32,
+        paths: &Paths,
+        reads: impl Fn() -> bool,
+    ) {
+        let active = self.peers[peer].active.as_deref_mut();
+        let Some(index) = active.and_then(|active| active.pending.pop_front()) else { return };
+        let granted = self.granted(now, peer);
+        self.begin_message(peer, index, granted, reads, paths);
+        self.bound(now, peer);
     }
 
     /// A frame that has a number as it leaves now, for the first time or again, and what it carries.
@@ -536,7 +559,7 @@ fn is_awaited(what: What, message: Option<&SendMessage>, load: Load) -> bool {
 }
 
 /// The next frame of the current train that was never sent.
-fn unsent(active: &Active) -> Option<Sequence> {
+pub(super) fn unsent(active: &Active) -> Option<Sequence> {
     active.train_next.before(active.train_end).then_some(active.train_next)
 }
 
@@ -544,8 +567,11 @@ fn unsent(active: &Active) -> Option<Sequence> {
 fn path_for(active: &Active, record: &Record, sequence: Sequence, paths: &Paths<'_>) -> PathId {
     let frame = active.frame(sequence);
     match frame.state {
-        FrameState::Lost if active.flight(frame.path).backoff > DETOUR_RUNS => {
-            paths.other(frame.path)
+        FrameState::Lost
+            if active.flight(frame.path).backoff > DETOUR_RUNS
+                || active.flight(frame.path).doubt.is_silent() =>
+        {
+            paths.other_lane(frame.path).unwrap_or(frame.path)
         }
         _ => record.path,
     }

@@ -9,9 +9,10 @@ use super::granted::Granted;
 use super::{SendPeer, SendSide};
 use crate::limits::{FURTHER_PATHS_MAX, PATHS_MAX};
 use crate::path::congestion::{Acked, Congestion, INITIAL_BYTES};
+use crate::path::rate::Rate;
 use crate::path::rtt::Rtt;
 use crate::path::{Hop, PathId};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// Smallest window by which long frames leave: most of one of the longest. Less of a port's queue is no room for such bursts, and
 /// frames of the MTU can be let out one by one.
@@ -23,6 +24,7 @@ pub(super) struct Further {
     /// Of those beside the first.
     rtts: [Rtt; PATHS_MAX - 1],
     windows: [Congestion; PATHS_MAX],
+    rates: [Rate; PATHS_MAX],
     /// What its receiver lets it be sent unasked, and what of that bounds the current train, which may have been asked for.
     pub(super) granted: Granted,
     pub(super) bound: u32,
@@ -32,6 +34,7 @@ impl Further {
     pub(super) const NEW: Self = Self {
         rtts: [const { Rtt::new() }; PATHS_MAX - 1],
         windows: [Congestion::FRESH; PATHS_MAX],
+        rates: [Rate::NEW; PATHS_MAX],
         granted: Granted::NOTHING_SAID,
         bound: u32::MAX,
     };
@@ -117,8 +120,9 @@ pub(super) fn on_acked(
     (first, news, now): (&Rtt, &Acked, Time),
 ) {
     let Some(place) = usize::from(place).checked_sub(1) else { return };
-    let Further { rtts, windows, .. } = &mut further[place];
+    let Further { rtts, windows, rates, .. } = &mut further[place];
     let rtt = path.index().checked_sub(1).map_or(first, |path| &rtts[path]);
+    rates[path.index()].on_acked(now, news.bytes, Span::us(rtt.smoothed_us().into()));
     windows[path.index()].on_acked(news, rtt, now);
 }
 
@@ -155,6 +159,9 @@ impl SendSide {
         if let Some(window) = self.congestion_mut(peer, path) {
             window.note_limited(next.wrapping_add(1), (room, unit));
         }
+        if let Some(place) = self.peers[peer].further_place() {
+            self.further[place].rates[path.index()].note_limited();
+        }
     }
 
     /// V20: ask for an acknowledgement when little of the window is left, but not with every frame: not while a question is under
@@ -171,6 +178,26 @@ impl SendSide {
         let Some(active) = entry.active.as_deref() else { return false };
         let of = (self.profile.request_ack_below, self.profile.collection);
         active.asks((path, sequence), (bytes.into(), window), of)
+    }
+
+    /// Bytes that a path of a peer delivers in a millisecond. 0: nobody knows.
+    pub(super) fn rate_by(&self, peer: u32, path: PathId) -> u32 {
+        let place = self.peers[peer].further_place();
+        place.map_or(0, |place| self.further[place].rates[path.index()].per_ms())
+    }
+
+    /// A path of a peer has failed, or leads elsewhere: what it delivered says nothing.
+    pub(super) fn forget_rate(&mut self, peer: u32, path: PathId) {
+        if let Some(place) = self.peers[peer].further_place() {
+            self.further[place].rates[path.index()] = Rate::NEW;
+        }
+    }
+
+    /// Something is to leave by a path by which nothing is under way.
+    pub(super) fn begin_rate(&mut self, now: Time, peer: u32, path: PathId) {
+        if let Some(place) = self.peers[peer].further_place() {
+            self.further[place].rates[path.index()].begin(now);
+        }
     }
 
     /// Windows of paths that were silent for longer than their timers are what they were at first (`WINDOW-6`).

@@ -36,6 +36,7 @@ mod sharing;
 mod silence;
 mod silent_kinds;
 mod strangers;
+mod stripes;
 mod support;
 mod swarm;
 mod unasked;

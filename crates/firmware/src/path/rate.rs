@@ -1,0 +1,102 @@
+//! How much a path delivers: the most of late that was acknowledged in a round trip or two while something was under way all the time.
+//!
+//! What the application had to send may be less than what the path carries, so less counts only if its window kept something from
+//! leaving meanwhile.
+
+use crate::time::{Span, Time};
+
+/// Least time of a measurement: acknowledgements come in bursts, and a host does not run for as long now and then.
+const LEAST: Span = Span::us(300);
+
+/// Longest: beyond it there was a pause.
+const MOST: Span = Span::ms(20);
+
+/// A lower measurement takes the rate down by this part of the difference.
+const DOWN_PART: u32 = 4;
+
+/// The delivery rate of one path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    since: Time,
+    bytes: u32,
+    /// Its window was too small for something since then.
+    limited: bool,
+    /// Bytes in a millisecond. 0: nobody knows.
+    per_ms: u32,
+}
+
+impl Rate {
+    pub(crate) const NEW: Self = Self { since: Time(0), bytes: 0, limited: false, per_ms: 0 };
+
+    /// Bytes in a millisecond. 0: nobody knows.
+    pub(crate) const fn per_ms(&self) -> u32 {
+        self.per_ms
+    }
+
+    /// Something leaves while nothing is under way.
+    pub(crate) const fn begin(&mut self, now: Time) {
+        (self.since, self.bytes, self.limited) = (now, 0, false);
+    }
+
+    /// Something had to wait for the window.
+    pub(crate) const fn note_limited(&mut self) {
+        self.limited = true;
+    }
+
+    /// So many bytes were acknowledged, a round trip being so long.
+    pub(crate) fn on_acked(&mut self, now: Time, bytes: u32, trip: Span) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        let took = now.since(self.since);
+        if took < LEAST.max(Span(2 * trip.0)) {
+            return;
+        }
+        if took <= MOST.max(Span(8 * trip.0)) {
+            let per_ms = (u64::from(self.bytes) * 1_000_000 / took.0.max(1)) as u32;
+            if per_ms > self.per_ms {
+                self.per_ms = per_ms;
+            } else if self.limited {
+                self.per_ms -= (self.per_ms - per_ms) / DOWN_PART;
+            }
+        }
+        self.begin(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many rounds of a millisecond each, each with so many bytes.
+    fn rounds(rate: &mut Rate, now: &mut Time, rounds: u32, bytes: u32, limited: bool) {
+        for _ in 0..rounds {
+            *now = *now + Span::ms(1);
+            if limited {
+                rate.note_limited();
+            }
+            rate.on_acked(*now, bytes, Span::us(100));
+        }
+    }
+
+    #[test]
+    fn the_most_counts_and_less_only_where_the_window_was_full() {
+        let (mut rate, mut now) = (Rate::NEW, Time(1_000_000));
+        rate.begin(now);
+        rounds(&mut rate, &mut now, 3, 62_500, true);
+        assert_eq!(rate.per_ms(), 62_500);
+        rounds(&mut rate, &mut now, 50, 100, false);
+        assert_eq!(rate.per_ms(), 62_500, "there was no more to send");
+        rounds(&mut rate, &mut now, 40, 12_500, true);
+        assert!(rate.per_ms() < 13_000, "{}", rate.per_ms());
+        rounds(&mut rate, &mut now, 1, 62_500, true);
+        assert_eq!(rate.per_ms(), 62_500, "more is taken at once");
+    }
+
+    #[test]
+    fn a_pause_says_nothing() {
+        let mut rate = Rate::NEW;
+        rate.begin(Time(0));
+        rate.note_limited();
+        rate.on_acked(Time(0) + Span::ms(900), 1_500, Span::us(100));
+        assert_eq!(rate.per_ms(), 0);
+    }
+}

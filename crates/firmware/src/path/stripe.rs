@@ -1,0 +1,128 @@
+//! Which interface the next block of a long message takes (`PATH-13`): the one by which it is there first, of those that carry none now, or
+//! none yet if what is left is there sooner by one that does.
+//!
+//! Earliest completion first, as for multipath TCP: a slow path carries only what it has delivered before the fast one had the time for it.
+
+use crate::limits::WINDOW_FRAMES;
+use crate::path::{PathId, Paths};
+
+/// Messages of so many frames of the usual length, most of which are pulled, are worth a search for paths over other interfaces.
+pub(crate) const STRIPED_FRAMES_MIN: u32 = 64;
+
+/// While a slow path has a block, the others may take at most this part of the numbers that a window has: these are taken in order, and none
+/// is free again before that block is there.
+const NUMBERS_PART: u64 = 2;
+
+/// How an interface stands towards a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane {
+    /// The best of its paths for the block.
+    pub(crate) path: PathId,
+    /// Bytes that are under way by it, or wait for its window.
+    pub(crate) queued: u64,
+    /// Bytes that it delivers in a millisecond. 0: nobody knows yet.
+    pub(crate) rate: u32,
+    /// A round trip by it, in microseconds.
+    pub(crate) trip_us: u32,
+    /// A block that it has taken has not left yet.
+    pub(crate) taken: bool,
+}
+
+impl Lane {
+    /// Microseconds after which so many more bytes are there. What nobody knows is found out by one block.
+    fn there_us(&self, bytes: u64) -> u64 {
+        let serial = (self.queued + bytes).saturating_mul(1_000).checked_div(self.rate.into());
+        u64::from(self.trip_us) / 2 + serial.unwrap_or(0)
+    }
+}
+
+/// What is to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backlog {
+    /// Bytes of the block, and of all that wait with it.
+    pub(crate) block: u64,
+    pub(crate) all: u64,
+    /// Bytes of a frame.
+    pub(crate) frame: u64,
+}
+
+/// The path of the next block. `None`: it is better off behind what an interface has taken.
+pub(crate) fn stripe(lanes: &[Lane], backlog: &Backlog) -> Option<PathId> {
+    let best = lanes.iter().min_by_key(|lane| lane.there_us(backlog.block))?;
+    if !best.taken {
+        return Some(best.path);
+    }
+    let others = lanes.iter().filter(|lane| !lane.taken);
+    let next = others.min_by_key(|lane| lane.there_us(backlog.block))?;
+    let took_us = next.there_us(backlog.block);
+    // All of it by the best alone.
+    let gains = took_us < best.there_us(backlog.all);
+    let numbers = took_us * u64::from(best.rate) / 1_000 / backlog.frame.max(1);
+    (gains && numbers <= u64::from(WINDOW_FRAMES) / NUMBERS_PART).then_some(next.path)
+}
+
+impl Paths<'_> {
+    /// The paths over each interface that there is one of, a bit each. What this machine's memory carries is no interface.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = u8> + '_ {
+        let over = |path: PathId| {
+            let (link, to) = self.hop(path)?;
+            (!to.is_memory()).then(|| self.costs.interface(link))
+        };
+        PathId::all().filter_map(move |path| {
+            let interface = over(path)?;
+            let same = PathId::all().filter(|other| over(*other) == Some(interface));
+            let bits = same.fold(0, |bits, path| bits | path.bit());
+            // Each once: by its first.
+            (bits & (path.bit() - 1) == 0).then_some(bits)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(path: usize, rate: u32, queued: u64, taken: bool) -> Lane {
+        Lane { path: PathId::new(path), queued, rate, trip_us: 100, taken }
+    }
+
+    const BACKLOG: Backlog = Backlog { block: 24_000, all: 480_000, frame: 1_500 };
+
+    /// Bytes in a millisecond at so many Mb/s.
+    const fn at(mbps: u32) -> u32 {
+        mbps * 125
+    }
+
+    #[test]
+    fn equal_ones_take_blocks_in_turn() {
+        let [first, second] = [PathId::new(0), PathId::new(1)];
+        let of = |a, b| stripe(&[a, b], &BACKLOG);
+        assert_eq!(of(lane(0, at(500), 0, false), lane(1, at(500), 0, false)), Some(first));
+        assert_eq!(of(lane(0, at(500), 24_000, true), lane(1, at(500), 0, false)), Some(second));
+        let both = of(lane(0, at(500), 24_000, true), lane(1, at(500), 24_000, true));
+        assert_eq!(both, None, "each has one");
+    }
+
+    #[test]
+    fn a_slow_one_takes_what_it_has_delivered_before_all_is_there() {
+        let [first, second] = [PathId::new(0), PathId::new(1)];
+        let (fast, slow) = (lane(0, at(1_000), 24_000, true), lane(1, at(100), 0, false));
+        assert_eq!(stripe(&[fast, slow], &BACKLOG), Some(second));
+        // 24 KB take it 1.9 ms: in that time the fast one has the last 48 KB.
+        assert_eq!(stripe(&[fast, slow], &Backlog { all: 48_000, ..BACKLOG }), None);
+        let free = Lane { taken: false, ..fast };
+        assert_eq!(stripe(&[free, slow], &BACKLOG), Some(first));
+        // Nor when the fast one would run out of numbers before it has.
+        assert_eq!(
+            stripe(&[fast, lane(1, at(20), 0, false)], &Backlog { all: 1 << 30, ..BACKLOG }),
+            None
+        );
+    }
+
+    #[test]
+    fn what_nobody_knows_is_tried() {
+        let (known, unknown) = (lane(0, at(1_000), 0, false), lane(1, 0, 0, false));
+        assert_eq!(stripe(&[known, unknown], &BACKLOG), Some(PathId::new(1)));
+        assert_eq!(stripe(&[], &BACKLOG), None);
+    }
+}

@@ -1,0 +1,167 @@
+//! Blocks over several interfaces at once (`PATH-13`): each has at most one train that has not left, which waits for its path's window while
+//! others leave by theirs. A train that waits is parked; whichever can go on is the current one.
+
+use arrayvec::ArrayVec;
+use emp_wire::{HEADER_BYTES, Sequence};
+
+use super::SendSide;
+use super::active::Active;
+use super::record::What;
+use crate::limits::INTERFACES_MAX;
+use crate::path::stripe::{Backlog, Lane, stripe};
+use crate::path::{PathId, Paths};
+use crate::time::Time;
+
+impl SendSide {
+    /// Blocks to this peer are spread over several interfaces, or some that were still wait.
+    #[inline]
+    pub(super) fn are_striped(&self, peer: u32, paths: &Paths) -> bool {
+        let Some(active) = self.peers[peer].active.as_deref() else { return false };
+        if !active.parked.is_empty() {
+            return true;
+        }
+        if !paths.several {
+            return false;
+        }
+        // Without blocks there is nothing to spread.
+        let blocks = !active.blocks.is_empty()
+            || active.records.back().is_some_and(|record| is_block(&record.what));
+        blocks && paths.lanes().nth(1).is_some()
+    }
+
+    /// The next frame to leave of the current train, one that is parked, or one that begins now. `room`: a number is free.
+    #[inline(never)]
+    pub(super) fn choose_of_lanes(
+        &mut self,
+        now: Time,
+        peer: u32,
+        paths: &Paths,
+        (room, reads): (bool, impl Fn() -> bool),
+    ) -> Option<Sequence> {
+        let open = self.peers[peer].active.as_deref_mut().map_or(0, Active::sort_trains);
+        for _ in 0..open {
+            self.turn_train(peer);
+            if let Some(next) = self.next_by_window(now, peer, paths) {
+                return next.or_else(|| self.choose(now, peer, paths, reads));
+            }
+        }
+        if !room || !self.begin_beside(now, peer, paths, reads) {
+            return None;
+        }
+        self.next_by_window(now, peer, paths).flatten()
+    }
+
+    /// The current train's next frame, if it may leave. `Some(None)`: its message begins anew, and there is another.
+    fn next_by_window(&mut self, now: Time, peer: u32, paths: &Paths) -> Option<Option<Sequence>> {
+        self.bound(now, peer);
+        let (sequence, path, load) = self.next_unsent(peer, paths)?;
+        if load.long && self.begins_anew(peer, sequence, paths) {
+            return Some(None);
+        }
+        let bytes = load.bytes.into();
+        if self.fits(now, peer, paths, (path, bytes, 0)) {
+            return Some(Some(sequence));
+        }
+        self.limit(now, peer, paths, (path, bytes));
+        None
+    }
+
+    /// Another train that waits becomes the current one, which is parked if it has not left.
+    fn turn_train(&mut self, peer: u32) {
+        let Some(active) = self.peers[peer].active.as_deref_mut() else { return };
+        let Some(train) = active.parked.pop_at(0) else { return };
+        // A place is free now, or there is one more than may stay.
+        active.park();
+        (active.train_next, active.train_end) = train;
+    }
+
+    /// Begins another train while those that have begun wait, blocks and messages in turn.
+    fn begin_beside(
+        &mut self,
+        now: Time,
+        peer: u32,
+        paths: &Paths,
+        reads: impl Fn() -> bool,
+    ) -> bool {
+        self.refresh_windows(now, peer);
+        let Some(active) = self.peers[peer].active.as_deref_mut() else { return false };
+        let turn = active.message_turn || active.blocks.is_empty();
+        if active.may_begin_message(now) && turn && active.park() {
+            active.message_turn = false;
+            self.begin_next_message(now, peer, paths, reads);
+            return true;
+        }
+        while let Some(block) = self.next_block_of(peer) {
+            let Some(path) = self.lane_for(peer, &block, paths) else { return false };
+            let Some(active) = self.peers[peer].active.as_deref_mut() else { return false };
+            if !active.park() {
+                return false;
+            }
+            active.blocks.pop_front();
+            active.message_turn = true;
+            if active.flight(path).in_flight == 0 {
+                self.begin_rate(now, peer, path);
+            }
+            // Else its message is gone.
+            if self.begin_block(peer, block, Some(path), paths) {
+                self.bound(now, peer);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn next_block_of(&self, peer: u32) -> Option<What> {
+        self.peers[peer].active.as_deref()?.blocks.front().copied()
+    }
+
+    /// The path for a block. `None`: it waits.
+    fn lane_for(&self, peer: u32, block: &What, paths: &Paths) -> Option<PathId> {
+        let (bytes, fragment) = extent(block);
+        let frame = bytes.min(fragment.into()) + HEADER_BYTES as u64;
+        let entry = &self.peers[peer];
+        let active = entry.active.as_deref()?;
+        let frames = bytes.div_ceil(u64::from(paths.usual_bytes())) as u32;
+        let mut lanes: ArrayVec<Lane, INTERFACES_MAX> = ArrayVec::new();
+        for bits in paths.lanes().take(INTERFACES_MAX) {
+            let path = paths.choose_among(bits, frames, frame as u32);
+            if active.flight(path).doubt.is_silent() {
+                continue;
+            }
+            let of = |sequence: Sequence| {
+                let record = &active.records[active.record_of(sequence)?];
+                Some(paths.pick(record.path).0)
+            };
+            let open = active.parked.iter().copied();
+            let open = open.chain([(active.train_next, active.train_end)]);
+            let waiting = open
+                .filter(|(next, end)| next.before(*end))
+                .filter(|(next, _)| of(*next).is_some_and(|path| bits & path.bit() != 0));
+            let left: u64 = waiting.map(|(next, end)| end.since(next) as u64 * frame).sum();
+            let under_way =
+                PathId::of_bits(bits).map(|path| active.flight(path).in_flight).sum::<u32>();
+            lanes.push(Lane {
+                path,
+                queued: left + u64::from(under_way),
+                rate: self.rate_by(peer, path),
+                trip_us: entry.rtt(&self.further, path).smoothed_us(),
+                taken: left > 0,
+            });
+        }
+        let all = active.blocks.iter().map(|block| extent(block).0).sum();
+        stripe(&lanes, &Backlog { block: bytes, all, frame })
+    }
+}
+
+const fn is_block(what: &What) -> bool {
+    matches!(what, What::Block { .. } | What::Region(_))
+}
+
+/// Bytes of a block, and of its frames' payloads.
+const fn extent(block: &What) -> (u64, u16) {
+    match block {
+        What::Block { bytes, fragment, .. } => (*bytes as u64, *fragment),
+        What::Region(block) => (block.memory.bytes, block.fragment),
+        _ => (0, 1),
+    }
+}

@@ -1,0 +1,116 @@
+//! Several cables between two nodes (`PATH-13`): long messages take all of them, and what one carried the others take when it is pulled.
+
+use crate::support::{acquainted_setup, count, finish, wait};
+use emp_firmware::{Counter, LinkInfo, Profile, Span};
+use emp_model::{FabricSetup, MessageSpec, NodeSetup, Want, World, WorldSetup};
+
+/// Two nodes with a cable of each of these rates, in Mb/s.
+fn cabled(rates: &[u64]) -> World {
+    let mut links: Vec<_> = rates.iter().map(|_| LinkInfo::new(1_500, true)).collect();
+    emp_model::cables(&mut links);
+    let node =
+        |index| NodeSetup { links: links.clone(), ..NodeSetup::new(index, Profile::DEFAULT) };
+    let fabric = |mbps: &u64| FabricSetup {
+        bits_per_second: mbps * 1_000_000,
+        latency: Span::us(20),
+        ..FabricSetup::lan()
+    };
+    let mut world = acquainted_setup(WorldSetup {
+        fabrics: rates.iter().map(fabric).collect(),
+        nodes: (0..2).map(node).collect(),
+        seed: 11,
+    });
+    // The first long message finds the other cables, each cable's rate is known after a few.
+    transfer(&mut world, 2);
+    world
+}
+
+/// So many messages of 4 MiB, one after the other; gives what they took.
+fn transfer(world: &mut World, messages: u32) -> Span {
+    let start = world.now();
+    for _ in 0..messages {
+        world.receive(1, Want::ANY, 4 << 20);
+        let message = world.send(MessageSpec::plain(0, 1, 4 << 20));
+        wait(world, Span::ms(5_000), |world| world.arrived(message));
+    }
+    let took = world.now().since(start);
+    finish(world);
+    took
+}
+
+fn ratio(alone: &[u64], together: &[u64]) -> f64 {
+    let of = |rates| transfer(&mut cabled(rates), 4).0 as f64;
+    let ratio = of(alone) / of(together);
+    println!("{together:?} Mb/s: {ratio:.2} times {alone:?}");
+    ratio
+}
+
+#[test]
+fn two_equal_cables_carry_nearly_twice_as_much() {
+    for mbps in [500, 1_000, 10_000] {
+        let ratio = ratio(&[mbps], &[mbps, mbps]);
+        assert!(ratio >= 1.9, "{ratio} at {mbps} Mb/s");
+    }
+}
+
+#[test]
+fn four_equal_cables_carry_more_than_two() {
+    let ratio = ratio(&[500], &[500; 4]);
+    assert!(ratio >= 2.5, "{ratio}");
+}
+
+#[test]
+fn a_slow_cable_beside_a_fast_one_takes_nothing_from_it() {
+    for rates in [[1_000, 100], [100, 1_000], [1_000, 10], [10_000, 1_000], [1_000, 600]] {
+        let fast = rates[0].max(rates[1]);
+        let ratio = ratio(&[fast], &rates);
+        assert!(ratio >= 1.0, "{ratio} with {rates:?} Mb/s");
+    }
+}
+
+/// Each cable in turn, in the middle of a transfer, without a word from its carrier.
+#[test]
+fn a_pulled_cable_hands_over_to_the_other() {
+    for fabric in 0..2 {
+        let mut world = cabled(&[1_000, 1_000]);
+        world.receive(1, Want::ANY, 16 << 20);
+        let message = world.send(MessageSpec::plain(0, 1, 16 << 20));
+        world.pass(Span::ms(20));
+        for (from, to) in [(0, 1), (1, 0)] {
+            world.network_mut().cut(fabric, from, to, true);
+        }
+        let port = |world: &World| world.network().port(1 - fabric, 1).frames;
+        let (frames, start) = (port(&world), world.now());
+        // A fifth of a second of traffic by one is some 16,000 frames: after 20 ms at the latest it flows again.
+        world.pass(Span::ms(20));
+        let moved = port(&world) - frames;
+        assert!(moved > 800, "{moved} frames in 20 ms, fabric {fabric}");
+        wait(&mut world, Span::ms(1_000), |world| world.arrived(message));
+        let took = world.now().since(start);
+        assert!(took < Span::ms(200), "{} ms, fabric {fabric}", took.0 / 1_000_000);
+        finish(&mut world);
+        assert_eq!(count(&world, 0, Counter::PathsFailed), 1);
+        // Plugged in again it carries its part again.
+        for (from, to) in [(0, 1), (1, 0)] {
+            world.network_mut().cut(fabric, from, to, false);
+        }
+        world.pass(Span::ms(500));
+        transfer(&mut world, 2);
+        let one = transfer(&mut cabled(&[1_000]), 2);
+        let both = transfer(&mut world, 2);
+        assert!(both.0 * 10 < one.0 * 6, "{both:?} with both, {one:?} with one");
+    }
+}
+
+#[test]
+fn blocks_of_one_message_take_both_and_arrive_whole() {
+    let mut world = cabled(&[1_000, 1_000]);
+    let of = |world: &World| [0, 1].map(|fabric| world.network().port(fabric, 1).frames);
+    let before = of(&world);
+    transfer(&mut world, 1);
+    let after = of(&world);
+    let [first, second] = [0, 1].map(|fabric| after[fabric] - before[fabric]);
+    assert!(first.min(second) * 10 >= first.max(second) * 8, "{first} and {second} frames");
+    let resent = (0..2).map(|node| count(&world, node, Counter::FramesResent)).sum::<u64>();
+    assert!(resent < 100, "{resent} sent again");
+}

@@ -36,6 +36,17 @@ impl Interface {
     }
 }
 
+impl Interface {
+    /// The address that datagrams are taken at: an IPv4 one rather than IPv6, none that is valid on one link only.
+    pub fn ip(&self) -> Option<IpAddr> {
+        let usable = |ip: &&IpAddr| match ip {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(ip) => !ip.is_unicast_link_local(),
+        };
+        self.addresses.iter().filter(usable).min_by_key(|ip| ip.is_ipv6()).copied()
+    }
+}
+
 impl fmt::Display for Interface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match (self.up, self.running) {

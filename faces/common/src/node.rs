@@ -251,6 +251,11 @@ impl FaceNode {
                 Ok((link, address)) => {
                     (mac, packet_link) = (Some(address), Some(next_link()));
                     builder = builder.link(with_faults(link, fault, node));
+                    for other in way.each_together() {
+                        let (link, _) = open_raw(&other, settings.link, node)?;
+                        next_link();
+                        builder = builder.link(with_faults(link, fault, node));
+                    }
                 }
                 // A service that is there and does not serve this user.
                 Err(error) if settings.link == LinkWish::Auto && way.ip().is_some() => {
@@ -272,6 +277,16 @@ impl FaceNode {
                 Ok(link) => {
                     (udp, udp_link) = (Some(link.local_address()), Some(next_link()));
                     builder = builder.link(with_faults(link, fault, node));
+                    for other in way.each_together().filter(|other| other.ip().is_some()) {
+                        let name = other.interface.name.clone();
+                        match open_udp(&other, node, 0, past_ip) {
+                            Ok(link) => {
+                                next_link();
+                                builder = builder.link(with_faults(link, fault, node));
+                            }
+                            Err(error) => log::inform(&format!("no datagrams by {name}: {error}")),
+                        }
+                    }
                 }
                 Err(error) if mac.is_some() && !identity.needs_port => {
                     let whom = "processes of this machine, and nodes that have no raw frames,";
@@ -416,7 +431,7 @@ mod tests {
 
     fn raw_loopback() -> Way {
         let interface = interfaces().unwrap().into_iter().find(|i| i.loopback && i.up).unwrap();
-        Way { kind: Kind::Packet, interface }
+        Way { kind: Kind::Packet, interface, together: Vec::new() }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use emp_host::limits::INTERFACES_MAX;
 use emp_host::limits::{INCOMING_MOST, OPERATIONS_MAX, OPERATIONS_MIN};
 use emp_host::{Integrity, Profile, Span, WaitMode};
 use emp_link::FaultPlan;
@@ -22,14 +23,18 @@ const TIMEOUT_MIN_MS: u64 = 50;
 const TIMEOUT_MAX_MS: u64 = 3_600_000;
 
 /// What there is to set: the name without `EMP_`, and what it does.
-pub const SETTINGS: [(&str, &str); 14] = [
+pub const SETTINGS: [(&str, &str); 15] = [
     (
         "LINK",
         "Links to use: auto, packet (raw Ethernet frames), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (processes of this machine only); auto has udp beside packet, and shm for the processes of this machine, as packet and xdp have (default: auto)",
     ),
     (
+        "INTERFACES",
+        "Network interfaces that each node uses together, at most four, separated by commas (default: the cards that are up and have an IP address; where there is none, the next best kind)",
+    ),
+    (
         "INTERFACE",
-        "Network interfaces to use, best first, separated by commas (default: the cards that are up and have an IP address; where there is none, the next best kind)",
+        "Network interfaces to use one at a time, best first, separated by commas: each is offered as a card of its own (default: INTERFACES, offered as one)",
     ),
     ("NAME", "Name of this machine, as others know it (default: its host name)"),
     ("PROFILE", "Protocol parameters: default, emp2001, openmx, or vmmc2 (default: default)"),
@@ -96,6 +101,8 @@ pub struct Settings {
     pub link: LinkWish,
     /// Interfaces, best first; empty: all that are up.
     pub interfaces: Vec<String>,
+    /// Each of them is offered by itself, and not one node on all.
+    pub apart: bool,
     /// What to call this machine, if not by its own name.
     pub name: Option<String>,
     /// Protocol parameters, `EAGER` and `TIMEOUT` included.
@@ -137,8 +144,10 @@ impl Settings {
     /// A value that makes no sense, with its variable: running with another one would be worse.
     pub fn read(look: impl Fn(&str) -> Option<Set>) -> Result<Self, String> {
         let text = |name| look(name).map(|set| set.value).unwrap_or_default();
-        let interfaces = text("INTERFACE");
-        let interfaces = interfaces.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let together = together(look("INTERFACES"))?;
+        let apart = text("INTERFACE");
+        let apart: Vec<_> =
+            apart.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
         let fault = look("FAULT").filter(|set| !set.value.is_empty()).map(|set| {
             let plan = set.value.parse();
             plan.map_err(|error| format!("{}={}: {error}", set.variable, set.value))
@@ -148,7 +157,11 @@ impl Settings {
         let capture = look("CAPTURE").filter(|set| !set.value.is_empty());
         Ok(Self {
             link: link(look("LINK"))?,
-            interfaces: interfaces.map(Into::into).collect(),
+            apart: together.is_empty() && !apart.is_empty(),
+            interfaces: match together {
+                none if none.is_empty() => apart.into_iter().map(Into::into).collect(),
+                together => together,
+            },
             name: Some(name).filter(|name| !name.is_empty()),
             profile: profile(&look)?,
             timeout_variable: look("TIMEOUT")
@@ -160,6 +173,19 @@ impl Settings {
             capture: capture.map(|set| set.value.into()),
         })
     }
+}
+
+/// Interfaces that one node uses together.
+fn together(set: Option<Set>) -> Result<Vec<String>, String> {
+    let Some(Set { variable, value }) = set else { return Ok(Vec::new()) };
+    let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let names: Vec<String> = names.map(Into::into).collect();
+    if names.len() > INTERFACES_MAX {
+        return Err(format!(
+            "{variable}={value}: a node uses at most {INTERFACES_MAX} interfaces together"
+        ));
+    }
+    Ok(names)
 }
 
 /// One of these words; what stands for it, or for an empty text.

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use emp_host::limits::INTERFACES_MAX;
 use emp_host::ranked_interfaces;
 use emp_link::service::socket_path;
 use emp_link::{Class, Interface, Ranked};
@@ -38,6 +39,8 @@ pub struct Way {
     pub kind: Kind,
     /// By which interface.
     pub interface: Interface,
+    /// Others that a node uses together with it.
+    pub together: Vec<Interface>,
 }
 
 impl Way {
@@ -50,18 +53,20 @@ impl Way {
         }
     }
 
+    /// The other interfaces, each as a way of its own.
+    pub(crate) fn each_together(&self) -> impl Iterator<Item = Self> + '_ {
+        let alone = |interface: &Interface| Self {
+            kind: self.kind,
+            interface: interface.clone(),
+            together: Vec::new(),
+        };
+        self.together.iter().map(alone)
+    }
+
     /// The address that datagrams are taken at: an IPv4 one rather than IPv6, none that is valid on one link only.
     pub fn ip(&self) -> Option<IpAddr> {
-        usable_ip(&self.interface)
+        self.interface.ip()
     }
-}
-
-fn usable_ip(interface: &Interface) -> Option<IpAddr> {
-    let usable = |ip: &&IpAddr| match ip {
-        IpAddr::V4(_) => true,
-        IpAddr::V6(ip) => !ip.is_unicast_link_local(),
-    };
-    interface.addresses.iter().filter(usable).min_by_key(|ip| ip.is_ipv6()).copied()
 }
 
 /// All ways that the user's wishes allow. Empty: there is none.
@@ -127,7 +132,7 @@ fn choose(mut all: Vec<Ranked>, settings: &Settings, packet: bool) -> Vec<Way> {
         all.retain(|one| one.interface.loopback && sound);
         return all
             .into_iter()
-            .map(|one| Way { kind: Kind::Shm, interface: one.interface })
+            .map(|one| Way { kind: Kind::Shm, interface: one.interface, together: Vec::new() })
             .take(1)
             .collect();
     }
@@ -136,13 +141,13 @@ fn choose(mut all: Vec<Ranked>, settings: &Settings, packet: bool) -> Vec<Way> {
     let takes_udp = |interface: &Interface| {
         let up = interface.up && interface.running;
         let raw = matches!(settings.link, LinkWish::Packet | LinkWish::Xdp | LinkWish::Empd);
-        !raw && up && usable_ip(interface).is_some()
+        !raw && up && interface.ip().is_some()
     };
     all.retain(|one| takes_packet(&one.interface) || takes_udp(&one.interface));
     if settings.interfaces.is_empty() {
         all.retain(|one| one.class != Class::Aside);
         let class =
-            |one: &Ranked| (one.interface.loopback, usable_ip(&one.interface).is_none(), one.class);
+            |one: &Ranked| (one.interface.loopback, one.interface.ip().is_none(), one.class);
         let best = all.iter().map(class).min();
         all.retain(|one| Some(class(one)) == best);
     } else {
@@ -153,9 +158,20 @@ fn choose(mut all: Vec<Ranked>, settings: &Settings, packet: bool) -> Vec<Way> {
     }
     let way = |Ranked { interface, .. }: Ranked| {
         let kind = if takes_packet(&interface) { Kind::Packet } else { Kind::Udp };
-        Way { kind, interface }
+        Way { kind, interface, together: Vec::new() }
     };
-    all.into_iter().map(way).collect()
+    let ways = all.into_iter().map(way).collect();
+    if settings.apart { ways } else { joined(ways) }
+}
+
+/// One way for all interfaces of the first one's kind, as many as a node uses together: a node reaches whatever is cabled to any of them, whichever
+/// process of a job it is in (decision 81).
+fn joined(ways: Vec<Way>) -> Vec<Way> {
+    let mut ways = ways.into_iter();
+    let Some(mut first) = ways.next() else { return Vec::new() };
+    let same = ways.filter(|way| way.kind == first.kind);
+    first.together = same.map(|way| way.interface).take(INTERFACES_MAX - 1).collect();
+    vec![first]
 }
 
 /// True if this process has the privilege for raw frames. The kernel looks for that first, and then refuses a type of which packet
@@ -184,11 +200,13 @@ mod tests {
     use std::time::Duration;
 
     fn settings(link: LinkWish, interfaces: &[&str]) -> Settings {
+        let apart = !interfaces.is_empty();
         let interfaces = interfaces.iter().map(ToString::to_string).collect();
         let linger = Duration::ZERO;
         Settings {
             link,
             interfaces,
+            apart,
             name: None,
             profile: Profile::DEFAULT,
             timeout_variable: String::new(),
@@ -268,6 +286,24 @@ mod tests {
         assert!(names(&settings(LinkWish::Packet, &[]), false).is_empty());
         assert_eq!(names(&settings(LinkWish::Shm, &["eth0"]), true), ["shm"]);
         assert!(names(&settings(LinkWish::Shm, &["eth7"]), true).is_empty());
+    }
+
+    #[test]
+    fn what_is_used_together_is_offered_as_one() {
+        let all = ["eth0", "eth1", "eth2"]
+            .map(|name| ranked(interface(name, false, Some("10.0.1.1")), Class::Card));
+        let with = |settings: &Settings| {
+            let ways = choose(all.to_vec(), settings, true);
+            let names = |way: &Way| {
+                let others = way.together.iter().map(|one| one.name.clone());
+                std::iter::once(way.name()).chain(others).collect::<Vec<_>>().join("+")
+            };
+            ways.iter().map(names).collect::<Vec<_>>()
+        };
+        let apart = settings(LinkWish::Auto, &["eth2", "eth0"]);
+        assert_eq!(with(&apart), ["eth2", "eth0"]);
+        assert_eq!(with(&Settings { apart: false, ..apart }), ["eth2+eth0"]);
+        assert_eq!(with(&settings(LinkWish::Auto, &[])), ["eth0+eth1+eth2"]);
     }
 
     #[test]

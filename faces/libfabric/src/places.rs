@@ -285,7 +285,7 @@ mod tests {
             loopback: name == "lo",
             addresses: ips.iter().map(|ip| ip.parse().unwrap()).collect(),
         };
-        Way { kind: Kind::Packet, interface }
+        Way { kind: Kind::Packet, interface, together: Vec::new() }
     }
 
     fn to(node: &str, service: Option<&str>, own: &[Way]) -> Result<String, Problem> {

@@ -192,7 +192,7 @@ mod tests {
             loopback: false,
             addresses: Vec::new(),
         };
-        Way { kind, interface }
+        Way { kind, interface, together: Vec::new() }
     }
 
     #[test]

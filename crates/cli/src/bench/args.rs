@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use emp_firmware::limits::INTERFACES_MAX;
 use emp_firmware::{Integrity, Profile};
 
 use super::job::{LinkChoice, Pattern, Spec, SubjectKind};
@@ -51,6 +52,10 @@ pub struct WhereArgs {
     /// Network interface of the packet link [default: the one that leads to PEER].
     #[arg(long, conflicts_with = "lab")]
     pub interface: Option<String>,
+    /// Interfaces that EMP uses together, at most four, such as eth1,eth2; the first is that of --interface. Both ends need them; a lab has
+    /// emp0, emp1 and emp2.
+    #[arg(long, value_name = "INTERFACES", value_delimiter = ',', conflicts_with = "interface")]
+    pub interfaces: Vec<String>,
     /// Other interfaces that lead to PEER, for what must not pass through EMP's XDP program on the first one: with --link xdp
     /// the bare link takes one and TCP one. Both ends need them, in the same order; a lab has more cables for it.
     #[arg(long, value_name = "INTERFACES", value_delimiter = ',', conflicts_with = "lab")]
@@ -58,6 +63,32 @@ pub struct WhereArgs {
     /// Size of the largest packet in bytes [default: the interface's; 1500 in a lab].
     #[arg(long)]
     pub mtu: Option<usize>,
+}
+
+/// The lab's spare interfaces that are not among these.
+pub(super) fn spares_beside(interfaces: &[String]) -> Vec<String> {
+    let spares = SPARES.iter().filter(|spare| !interfaces.iter().any(|name| name == *spare));
+    spares.map(|spare| (*spare).to_owned()).collect()
+}
+
+/// The interface to measure on, and those that EMP takes beside it.
+pub(super) fn first_of(
+    interface: &Option<String>,
+    interfaces: &[String],
+) -> anyhow::Result<(Option<String>, Vec<String>)> {
+    if interfaces.len() > INTERFACES_MAX {
+        bail_user!(
+            "EMP uses at most {INTERFACES_MAX} interfaces together; --interfaces has {}",
+            interfaces.len()
+        );
+    }
+    for (at, name) in interfaces.iter().enumerate() {
+        if interfaces[..at].contains(name) {
+            bail_user!("--interfaces names {name} twice");
+        }
+    }
+    let first = interfaces.first().or(interface.as_ref()).cloned();
+    Ok((first, interfaces.iter().skip(1).cloned().collect()))
 }
 
 /// Seconds of silence that can be chosen: many round trips, and an hour.
@@ -203,7 +234,7 @@ impl WhereArgs {
     ) -> anyhow::Result<T> {
         match &self.peer {
             Some(peer) if !self.lab => work(peer),
-            _ => Pair::with_spares(self.mtu.unwrap_or(MTU_DEFAULT))?.run(work),
+            _ => Pair::with_spares(self.mtu.unwrap_or(MTU_DEFAULT), &self.interfaces)?.run(work),
         }
     }
 
@@ -211,10 +242,11 @@ impl WhereArgs {
     pub fn open(&self, peer: &str, specs: Vec<Spec>) -> anyhow::Result<Session> {
         let mtu = if self.lab { None } else { self.mtu };
         let spares = match self.lab {
-            true => SPARES.map(str::to_owned).to_vec(),
+            true => spares_beside(&self.interfaces),
             false => self.spare_interface.clone(),
         };
-        Session::open(peer, specs, &Named { first: self.interface.clone(), spares }, mtu)
+        let (first, together) = first_of(&self.interface, &self.interfaces)?;
+        Session::open(peer, specs, &Named { first, together, spares }, mtu)
     }
 
     /// Does work in one session.

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
+use super::args::first_of;
 use super::control::{self, Answer, Card, Control, Request};
 use super::subject::{self, Named, Place, Role, Subject};
 use crate::error::{UserError, print};
@@ -22,6 +23,9 @@ pub struct Args {
     /// Network interface of the packet link [default: the one that owns the address the client asked for].
     #[arg(long)]
     interface: Option<String>,
+    /// Interfaces that EMP uses together: see `emp bench pingpong --help`.
+    #[arg(long, value_name = "INTERFACES", value_delimiter = ',', conflicts_with = "interface")]
+    interfaces: Vec<String>,
     /// Other interfaces that lead to the clients: see `emp bench pingpong --help`.
     #[arg(long, value_name = "INTERFACES", value_delimiter = ',')]
     spare_interface: Vec<String>,
@@ -42,7 +46,7 @@ pub const GREETING: &str = "listening on";
 
 /// Runs `emp bench listen`.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    for name in args.interface.iter().chain(&args.spare_interface) {
+    for name in args.interface.iter().chain(&args.interfaces).chain(&args.spare_interface) {
         Place::named(name)?;
     }
     let listener = bind(args.bind, args.port)?;
@@ -92,9 +96,11 @@ fn session(control: &mut Control, args: &Args) -> anyhow::Result<()> {
         return Err(error::user_error("a client went away, or did not say hello"));
     };
     control::check_version(version)?;
-    let interfaces = Named { first: args.interface.clone(), spares: args.spare_interface.clone() };
+    let (first, together) = first_of(&args.interface, &args.interfaces)?;
+    let named = first.is_some();
+    let interfaces = Named { first, together, spares: args.spare_interface.clone() };
     let mut place = Place::find(control.addresses()?, &interfaces, mtu)?;
-    place.follow(&end, args.interface.is_some())?;
+    place.follow(&end, named)?;
     let own = place.end()?;
     place.meet(&own, &end);
     control.send(&Answer::Here(own))?;

@@ -8,6 +8,7 @@ use std::thread;
 
 use anyhow::{Context, bail};
 
+use super::args::spares_beside;
 use super::listen::GREETING;
 use crate::lab::{Plan, PrivateLab, Topology};
 use crate::process;
@@ -42,10 +43,18 @@ impl Pair {
         Self::of(plan(mtu)?, &[])
     }
 
-    /// The same with more cables, for what cannot share an interface with the rest.
-    pub fn with_spares(mtu: usize) -> anyhow::Result<Self> {
+    /// The same with more cables, for what cannot share an interface with the rest, or that EMP is to use together.
+    pub fn with_spares(mtu: usize, together: &[String]) -> anyhow::Result<Self> {
         let plan = SPARES.iter().fold(plan(mtu)?, |plan, _| plan.with_spare_cable());
-        Self::of(plan, &["--spare-interface", &SPARES.join(",")])
+        let (spares, together) = (spares_beside(together).join(","), together.join(","));
+        let mut options = Vec::new();
+        if !spares.is_empty() {
+            options.extend(["--spare-interface", &spares]);
+        }
+        if !together.is_empty() {
+            options.extend(["--interfaces", &together]);
+        }
+        Self::of(plan, &options)
     }
 
     fn of(plan: Plan, options: &[&str]) -> anyhow::Result<Self> {

@@ -175,6 +175,14 @@ impl Firmware {
                 }
                 return true;
             }
+            // On a socket: the kernel's routes may lead by another interface than this link's to an address that is not beside its own.
+            Some((_, Target::Link(_))) if self.nearer(link, &from, hello).is_some() => {
+                if let Some(told) = self.nearer(link, &from, hello) {
+                    self.peers.table.learn(now, hello.nonce, told);
+                    self.run_seeks(now);
+                }
+                return true;
+            }
             Some(_) => self.peers.answered(now, peer, (link, from), hello.largest.here()),
             None if hello.nonce == self.routes.nonce(hello.node, before) => {
                 let usable = self.peers.paths(peer).hop(self.peers.path_of(peer, link)).is_some();
@@ -192,6 +200,20 @@ impl Firmware {
         let (told, arrived) = (hello.largest.here(), ReplyWord::parse(header.word).arrived_bytes);
         let limit = self.told_limit(now, peer, (link, from), told, arrived);
         taken || limit || sought.is_some()
+    }
+
+    /// An address that the sender of an answer tells which is nearer to this node's own on a link than the one that it answered from.
+    fn nearer(&self, link: LinkIndex, from: &LinkAddress, hello: &Hello) -> Option<LinkAddress> {
+        let own = self.own_on(link)?;
+        let near = |address: &LinkAddress| leading_bits(address, &own);
+        let nearest = hello.addresses().max_by_key(|told| near(told))?;
+        (near(&nearest) > near(from)).then_some(nearest)
+    }
+
+    /// Where this node is on a link that stands beside others.
+    fn own_on(&self, link: LinkIndex) -> Option<LinkAddress> {
+        let mut all = self.links.iter().flat_map(|info| info.beside.into_iter().flatten());
+        all.find(|(other, _)| *other == link).map(|(_, address)| address)
     }
 
     /// Where the sender of an answer that came by `link` says that it is on the link `wanted`: of its addresses of the family of this node's own

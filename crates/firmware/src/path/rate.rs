@@ -14,6 +14,10 @@ const MOST: Span = Span::ms(20);
 /// A lower measurement takes the rate down by this part of the difference.
 const DOWN_PART: u32 = 4;
 
+/// A path by which nothing was measured for so long may have become twice as good, and so on: what is not used would never be measured again.
+/// A path that is a hundred times as slow as another is tried every three seconds or so.
+const DOUBLES: Span = Span::ms(500);
+
 /// The delivery rate of one path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
@@ -23,14 +27,17 @@ pub(crate) struct Rate {
     limited: bool,
     /// Bytes in a millisecond. 0: nobody knows.
     per_ms: u32,
+    measured: Time,
 }
 
 impl Rate {
-    pub(crate) const NEW: Self = Self { since: Time(0), bytes: 0, limited: false, per_ms: 0 };
+    pub(crate) const NEW: Self =
+        Self { since: Time(0), bytes: 0, limited: false, per_ms: 0, measured: Time(0) };
 
-    /// Bytes in a millisecond. 0: nobody knows.
-    pub(crate) const fn per_ms(&self) -> u32 {
-        self.per_ms
+    /// Bytes in a millisecond, as far as is known now. 0: nobody knows.
+    pub(crate) fn per_ms(&self, now: Time) -> u32 {
+        let doubled = (now.since(self.measured).0 / DOUBLES.0).min(31) as u32;
+        u32::try_from(u64::from(self.per_ms) << doubled).unwrap_or(u32::MAX)
     }
 
     /// Something leaves while nothing is under way.
@@ -53,9 +60,10 @@ impl Rate {
         if took <= MOST.max(Span(8 * trip.0)) {
             let per_ms = (u64::from(self.bytes) * 1_000_000 / took.0.max(1)) as u32;
             if per_ms > self.per_ms {
-                self.per_ms = per_ms;
+                (self.per_ms, self.measured) = (per_ms, now);
             } else if self.limited {
                 self.per_ms -= (self.per_ms - per_ms) / DOWN_PART;
+                self.measured = now;
             }
         }
         self.begin(now);
@@ -82,13 +90,13 @@ mod tests {
         let (mut rate, mut now) = (Rate::NEW, Time(1_000_000));
         rate.begin(now);
         rounds(&mut rate, &mut now, 3, 62_500, true);
-        assert_eq!(rate.per_ms(), 62_500);
+        assert_eq!(rate.per_ms(now), 62_500);
         rounds(&mut rate, &mut now, 50, 100, false);
-        assert_eq!(rate.per_ms(), 62_500, "there was no more to send");
+        assert_eq!(rate.per_ms(now), 62_500, "there was no more to send");
         rounds(&mut rate, &mut now, 40, 12_500, true);
-        assert!(rate.per_ms() < 13_000, "{}", rate.per_ms());
+        assert!(rate.per_ms(now) < 13_000, "{}", rate.per_ms(now));
         rounds(&mut rate, &mut now, 1, 62_500, true);
-        assert_eq!(rate.per_ms(), 62_500, "more is taken at once");
+        assert_eq!(rate.per_ms(now), 62_500, "more is taken at once");
     }
 
     #[test]
@@ -97,6 +105,16 @@ mod tests {
         rate.begin(Time(0));
         rate.note_limited();
         rate.on_acked(Time(0) + Span::ms(900), 1_500, Span::us(100));
-        assert_eq!(rate.per_ms(), 0);
+        assert_eq!(rate.per_ms(Time(0) + Span::ms(900)), 0);
+    }
+
+    #[test]
+    fn what_is_not_used_is_tried_again() {
+        let (mut rate, mut now) = (Rate::NEW, Time(1_000_000));
+        rate.begin(now);
+        rounds(&mut rate, &mut now, 3, 1_000, true);
+        assert_eq!(rate.per_ms(now + Span::ms(499)), 1_000);
+        assert_eq!(rate.per_ms(now + Span::ms(1_000)), 4_000);
+        assert_eq!(rate.per_ms(now + Span::ms(1_000_000)), u32::MAX);
     }
 }

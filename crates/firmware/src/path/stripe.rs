@@ -9,9 +9,9 @@ use crate::path::{PathId, Paths};
 /// Messages of so many frames of the usual length, most of which are pulled, are worth a search for paths over other interfaces.
 pub(crate) const STRIPED_FRAMES_MIN: u32 = 64;
 
-/// While a slow path has a block, the others may take at most this part of the numbers that a window has: these are taken in order, and none
-/// is free again before that block is there.
-const NUMBERS_PART: u64 = 2;
+/// While a slow path has a block, the others may take at most so many of the numbers that a window has, three quarters: they are taken in order,
+/// and none is free again before that block is there.
+const NUMBERS_MAX: u64 = WINDOW_FRAMES as u64 / 4 * 3;
 
 /// How an interface stands towards a peer.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ pub(crate) fn stripe(lanes: &[Lane], backlog: &Backlog) -> Option<PathId> {
     // All of it by the best alone.
     let gains = took_us < best.there_us(backlog.all);
     let numbers = took_us * u64::from(best.rate) / 1_000 / backlog.frame.max(1);
-    (gains && numbers <= u64::from(WINDOW_FRAMES) / NUMBERS_PART).then_some(next.path)
+    (gains && numbers <= NUMBERS_MAX).then_some(next.path)
 }
 
 impl Paths<'_> {

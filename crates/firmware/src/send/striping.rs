@@ -92,7 +92,7 @@ impl SendSide {
             return true;
         }
         while let Some(block) = self.next_block_of(peer) {
-            let Some(path) = self.lane_for(peer, &block, paths) else { return false };
+            let Some(path) = self.lane_for(now, peer, &block, paths) else { return false };
             let Some(active) = self.peers[peer].active.as_deref_mut() else { return false };
             if !active.park() {
                 return false;
@@ -116,7 +116,7 @@ impl SendSide {
     }
 
     /// The path for a block. `None`: it waits.
-    fn lane_for(&self, peer: u32, block: &What, paths: &Paths) -> Option<PathId> {
+    fn lane_for(&self, now: Time, peer: u32, block: &What, paths: &Paths) -> Option<PathId> {
         let (bytes, fragment) = extent(block);
         let frame = bytes.min(fragment.into()) + HEADER_BYTES as u64;
         let entry = &self.peers[peer];
@@ -143,7 +143,7 @@ impl SendSide {
             lanes.push(Lane {
                 path,
                 queued: left + u64::from(under_way),
-                rate: self.rate_by(peer, path),
+                rate: self.rate_by(now, peer, path),
                 trip_us: entry.rtt(&self.further, path).smoothed_us(),
                 taken: left > 0,
             });

@@ -181,9 +181,9 @@ impl SendSide {
     }
 
     /// Bytes that a path of a peer delivers in a millisecond. 0: nobody knows.
-    pub(super) fn rate_by(&self, peer: u32, path: PathId) -> u32 {
+    pub(super) fn rate_by(&self, now: Time, peer: u32, path: PathId) -> u32 {
         let place = self.peers[peer].further_place();
-        place.map_or(0, |place| self.further[place].rates[path.index()].per_ms())
+        place.map_or(0, |place| self.further[place].rates[path.index()].per_ms(now))
     }
 
     /// A path of a peer has failed, or leads elsewhere: what it delivered says nothing.

@@ -14,15 +14,20 @@ const BULK_LOOK_AT_LEAST_EVERY: Span = Span::us(16);
 /// How long after a frame by the bulk link every look goes there too: several round trips of long messages.
 const BULK_BUSY: Span = Span::us(200);
 
-/// Index of the link that is looked at more seldom than the others: a socket beside rings.
-pub(crate) fn seldom(links: &[Capabilities]) -> Option<usize> {
+/// Links that are looked at more seldom than the others, a bit each: sockets beside rings. `None`: there are none.
+pub(crate) fn seldom(links: &[Capabilities]) -> Option<u64> {
     let rings = links.iter().any(|link| is_ring(link) || link.kind == "shm");
-    links.iter().position(|link| link.kind == "udp").filter(|_| rings)
+    let sockets = links.iter().zip(0..).filter(|(link, _)| link.kind == "udp");
+    let bits = sockets.fold(0, |bits, (_, index)| bits | 1u64 << index);
+    (rings && bits != 0).then_some(bits)
 }
 
-/// A link that is not looked at in each turn, because looking is a system call and nothing may come by it for long.
+/// Links that are not looked at in each turn, because looking is a system call and nothing may come by them for long.
 pub(crate) struct Seldom {
-    pub(crate) link: usize,
+    /// A bit each.
+    pub(crate) links: u64,
+    /// What was found at this time holds for all of them.
+    decided: (Time, bool),
     /// When it is looked at again, when at the latest however much comes and goes by the others, and until when each time.
     look_at: Time,
     look_by: Time,
@@ -30,14 +35,28 @@ pub(crate) struct Seldom {
 }
 
 impl Seldom {
-    pub(crate) fn new(link: usize) -> Self {
+    pub(crate) fn new(links: u64) -> Self {
         let start = Time::default();
-        Self { link, look_at: start, look_by: start, busy_until: start }
+        Self { links, decided: (start, true), look_at: start, look_by: start, busy_until: start }
+    }
+
+    /// It is one of them.
+    #[inline]
+    pub(crate) const fn has(&self, link: usize) -> bool {
+        self.links >> link & 1 == 1
     }
 
     /// True if it is time to look.
     #[inline]
     pub(crate) fn looks(&mut self, now: Time) -> bool {
+        if self.decided.0 != now {
+            self.decided = (now, self.decide(now));
+        }
+        self.decided.1
+    }
+
+    #[inline]
+    fn decide(&mut self, now: Time) -> bool {
         if now < self.look_at {
             return false;
         }
@@ -52,7 +71,7 @@ impl Seldom {
     /// Frames have come by a link.
     #[inline]
     pub(crate) fn heard(&mut self, link: usize, now: Time) {
-        self.sent(link == self.link, now);
+        self.sent(self.has(link), now);
     }
 
     /// Frames have come or gone, some by this link if `by_it`: more may come soon.
@@ -84,11 +103,11 @@ mod tests {
             };
             times.filter(look).count()
         };
-        assert_eq!(looks(0, &mut Seldom::new(1)), 40);
-        assert_eq!(looks(1_000, &mut Seldom::new(1)), 10);
+        assert_eq!(looks(0, &mut Seldom::new(2)), 40);
+        assert_eq!(looks(1_000, &mut Seldom::new(2)), 10);
         // Every 8 µs: there are pauses.
-        assert!((20..=30).contains(&looks(8_000, &mut Seldom::new(1))));
-        let mut busy = Seldom::new(1);
+        assert!((20..=30).contains(&looks(8_000, &mut Seldom::new(2))));
+        let mut busy = Seldom::new(2);
         busy.heard(1, Time(1_000 * BULK_BUSY.0));
         assert_eq!(looks(1_000, &mut busy), 1_600);
     }

@@ -44,6 +44,15 @@ impl Choice {
         self.rungs.push(Rung { link, outcome });
     }
 
+    /// These interfaces are used together.
+    pub(crate) fn together(&mut self, interfaces: &[String]) {
+        let text = format!(
+            "{}: long messages take all that lead to their receiver",
+            interfaces.join(", ")
+        );
+        self.note("several interfaces".into(), Outcome::Chosen(text));
+    }
+
     pub(crate) fn paths(&mut self, costs: &PathCosts) {
         let text = costs.to_string();
         let chosen = costs.threshold().is_some();

@@ -7,6 +7,7 @@ use emp_link::{Capabilities, interfaces};
 use emp_wire::LinkAddress;
 
 use crate::links::costs::{PathCosts, measure_paths};
+use crate::links::interfaces::LinkInterfaces;
 use crate::links::set::is_ring;
 
 /// The division of a node's frames.
@@ -40,8 +41,24 @@ pub(crate) fn divide(links: &[Capabilities], forced: Option<u32>) -> Option<Divi
 
 impl Division {
     /// Tells the firmware what it must know: what frames cost, and what to tell peers of the bulk link's address.
-    pub(crate) fn apply(&self, infos: &mut [LinkInfo], links: &[Capabilities]) {
+    pub(crate) fn apply(
+        &self,
+        infos: &mut [LinkInfo],
+        links: &[Capabilities],
+        over: &LinkInterfaces,
+    ) {
         let Some([small, bulk]) = self.links else { return };
+        if over.are_several() {
+            // One measurement holds for all: what differs between two cards of a host is noise, beside what differs between a ring and a socket.
+            for (info, link) in infos.iter_mut().zip(links) {
+                if is_ring(link) {
+                    info.cost = Some(small);
+                } else if link.kind == "udp" && link.segmentation {
+                    info.cost = Some(bulk);
+                }
+            }
+            return;
+        }
         let Some(socket) = links[self.bulk].address.as_udp() else { return };
         infos[self.bulk].cost = Some(bulk);
         let all = interfaces().unwrap_or_default();

@@ -4,6 +4,7 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
+use emp_firmware::limits::INTERFACES_MAX;
 use emp_link::{
     Class, Link, LinkError, PacketLink, PacketOptions, Ranked, ShmLink, ShmOptions, UdpLink,
     UdpOptions, XdpLink, XdpOptions,
@@ -40,8 +41,8 @@ pub enum Want {
 pub struct AutoLinks {
     /// Which kinds.
     pub want: Want,
-    /// Interfaces for raw frames; each that is named must be to be had if packet is required. Empty: all Ethernet
-    /// interfaces that are up and have a carrier, the likeliest first, but for those that lead to containers, through tunnels, or are a
+    /// Interfaces, at most four, each with a ring for raw frames and, if there are several, a socket of its own; each that is named must be to
+    /// be had if packet is required. Empty: all Ethernet interfaces that are up and have a carrier, the likeliest first, but for those that lead to containers, through tunnels, or are a
     /// part of another ([`Class::Aside`]).
     pub interfaces: Vec<String>,
     /// EtherType of raw frames.
@@ -106,7 +107,7 @@ pub(crate) fn climb(
         Want::Empd => choice.note("udp".into(), Outcome::Skipped("empd is required".into())),
         Want::Xdp => choice.note("udp".into(), Outcome::Skipped("xdp is required".into())),
         Want::Shm => choice.note("udp".into(), Outcome::Skipped("shm is required".into())),
-        Want::Auto | Want::Udp => udp(auto, node, choice, &mut chosen)?,
+        Want::Auto | Want::Udp => sockets(auto, node, choice, &mut chosen)?,
     }
     if auto.want == Want::Shm || auto.want == Want::Auto && auto.memory {
         shm(auto, node, choice, &mut chosen)?;
@@ -154,6 +155,13 @@ fn packet(
     chosen: &mut Vec<ChosenLink>,
 ) -> Result<(), BuildError> {
     for interface in wanted_interfaces(auto, choice) {
+        if chosen.len() >= INTERFACES_MAX {
+            let link = format!("packet on {interface}");
+            let why =
+                format!("{INTERFACES_MAX} interfaces are used together at most; to be had by name");
+            choice.note(link, Outcome::Skipped(why));
+            continue;
+        }
         let mut options = PacketOptions::new(&interface, node.destination_tag());
         options.ethertype = auto.ethertype;
         let required = auto.want == Want::Packet && !auto.interfaces.is_empty();
@@ -184,20 +192,62 @@ fn served(
     take(ServiceLink::open(&options), true, required, choice, chosen)
 }
 
-/// The lower rung: UDP.
-fn udp(
+/// A socket on each of several interfaces that are used, beside their rings where there are such; or one on all addresses.
+fn sockets(
     auto: &AutoLinks,
     node: NodeId,
     choice: &mut Choice,
     chosen: &mut Vec<ChosenLink>,
 ) -> Result<(), BuildError> {
+    let rings = chosen.iter().map(|link| link.link.capabilities());
+    let rings: Vec<_> = rings.map(|ring| (ring.interface.clone(), ring.frame_bytes_max)).collect();
+    let named = auto.interfaces.iter().map(|name| (name.clone(), usize::MAX));
+    let over: Vec<_> = if rings.is_empty() { named.collect() } else { rings };
+    if auto.udp_bind.is_some() || over.len() < 2 {
+        let mtu = chosen.iter().map(|link| link.link.capabilities().frame_bytes_max).min();
+        return udp(auto, node, (auto.udp_bind, mtu), choice, chosen);
+    }
+    let all = emp_link::interfaces().unwrap_or_default();
+    let before = chosen.len();
+    for (name, mtu) in over.into_iter().take(INTERFACES_MAX) {
+        let owner = all.iter().find(|one| one.name == name);
+        match owner.and_then(|one| one.ip()) {
+            Some(ip) => {
+                let mtu = Some(mtu).filter(|mtu| *mtu != usize::MAX);
+                udp(auto, node, (Some(ip), mtu), choice, chosen)?;
+            }
+            None => {
+                let why = match owner {
+                    Some(_) => "it has no IP address",
+                    None => "there is no such interface",
+                };
+                choice.note(format!("udp on {name}"), Outcome::Skipped(why.into()));
+            }
+        }
+    }
+    // Without an address on any of them there may be others.
+    if chosen.len() == before {
+        let mtu = chosen.iter().map(|link| link.link.capabilities().frame_bytes_max).min();
+        return udp(auto, node, (None, mtu), choice, chosen);
+    }
+    Ok(())
+}
+
+/// The lower rung: UDP, at this address and with this MTU, if they are known.
+fn udp(
+    auto: &AutoLinks,
+    node: NodeId,
+    (bind, mtu): (Option<IpAddr>, Option<usize>),
+    choice: &mut Choice,
+    chosen: &mut Vec<ChosenLink>,
+) -> Result<(), BuildError> {
     let mut options = UdpOptions::new(node.destination_tag());
-    options.bind = auto.udp_bind;
+    options.bind = bind;
     options.port = auto.udp_port;
     options.past_ip = auto.udp_past_ip && auto.want == Want::Auto;
     options.peers.clone_from(&auto.udp_peers);
     // Beside raw frames it carries the bulk of the same cables: a socket on all addresses does not know their MTU.
-    options.mtu = chosen.iter().map(|link| link.link.capabilities().frame_bytes_max).min();
+    options.mtu = mtu;
     let asks_everyone = !auto.udp_peers.is_empty();
     let mut opened = UdpLink::open(&options);
     // The usual port is a convenience, so that peers need not be told; a second node of a machine does without.

@@ -9,6 +9,7 @@ pub(crate) mod error;
 pub(crate) mod evidence;
 pub(crate) mod health;
 pub(crate) mod incoming;
+pub(crate) mod interfaces;
 pub(crate) mod ladder;
 pub(crate) mod outgoing;
 pub(crate) mod set;

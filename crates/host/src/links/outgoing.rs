@@ -70,10 +70,10 @@ impl Outgoing {
         self.offers.unsent & self.offers.naming != 0
     }
 
-    /// True if frames of this batch were offered to a link.
+    /// True if frames of this batch were offered to one of these links, a bit each.
     #[inline]
-    pub(crate) fn used(&self, link: usize) -> bool {
-        self.offers.used(link)
+    pub(crate) fn used(&self, links: u64) -> bool {
+        self.offers.used(links)
     }
 
     /// Frames dropped because a link did not take them for too long.
@@ -142,8 +142,8 @@ impl Outgoing {
 impl Offers {
     /// As [`Outgoing::used`].
     #[inline]
-    pub(crate) fn used(&self, link: usize) -> bool {
-        self.used >> link & 1 == 1
+    pub(crate) fn used(&self, links: u64) -> bool {
+        self.used & links != 0
     }
 
     /// As [`Outgoing::grown`].

@@ -16,6 +16,7 @@ use crate::links::capture;
 use crate::links::choice::{self, Choice};
 use crate::links::division::divide;
 use crate::links::error::BuildError;
+use crate::links::interfaces::LinkInterfaces;
 use crate::links::ladder::{self, AutoLinks};
 use crate::links::set::{self, ChosenLink};
 use crate::machine::clock;
@@ -262,13 +263,14 @@ impl NodeBuilder {
         set::check(&links)?;
         let kinds: Vec<_> = links.iter().map(|chosen| chosen.link.capabilities().clone()).collect();
         let mut infos: Vec<_> = links.iter().map(set::info).collect();
+        let over = LinkInterfaces::new(&kinds, &emp_link::interfaces().unwrap_or_default());
         let division = match self.paths {
             Paths::One => None,
             Paths::Measured => divide(&kinds, None),
             Paths::From(frames) => divide(&kinds, Some(frames)),
         };
         if let Some(division) = &division {
-            division.apply(&mut infos, &kinds);
+            division.apply(&mut infos, &kinds, &over);
             if let Some(costs) = &division.costs {
                 choice.paths(costs);
                 if let Some(line) = choice.lines().last() {
@@ -277,6 +279,13 @@ impl NodeBuilder {
             }
         }
 
+        if self.paths != Paths::One && over.are_several() {
+            over.apply(&mut infos, &kinds);
+            choice.together(over.names());
+            if let Some(line) = choice.lines().last() {
+                journal.say(Level::Info, &line);
+            }
+        }
         let random = || system::random().map_err(system_error("drawing random numbers"));
         let config = Config {
             node: id,

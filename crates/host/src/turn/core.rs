@@ -218,7 +218,7 @@ impl Core {
         let (mut frames, mut full) = (0, false);
         for (index, link) in links.iter_mut().enumerate() {
             if let Some(seldom) = seldom
-                && seldom.link == index
+                && seldom.has(index)
                 && !seldom.looks(now)
             {
                 continue;
@@ -356,7 +356,7 @@ impl Core {
             }
             let done = outgoing.offer(now, links);
             if let Some(seldom) = seldom {
-                seldom.sent(outgoing.used(seldom.link), now);
+                seldom.sent(outgoing.used(seldom.links), now);
             }
             if !done {
                 break;

@@ -143,7 +143,7 @@ impl Core {
                     *last_post = clock::now();
                 }
                 if let (Some(seldom), Some(offers)) = (seldom, offers) {
-                    seldom.sent(offers.used(seldom.link), *last_post);
+                    seldom.sent(offers.used(seldom.links), *last_post);
                 }
                 *last_post
             })

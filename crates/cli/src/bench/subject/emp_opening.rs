@@ -1,5 +1,6 @@
 //! Starting a node for a benchmark, and telling it where the other one is.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use emp_firmware::{Integrity, Profile};
 use emp_host::{Board, Endpoint, LinkIndex, Node, NodeBuilder, WaitMode};
 use emp_link::{
-    FaultPlan, Link, LinkError, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink,
+    FaultPlan, Interface, Link, LinkError, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink,
     UdpOptions, XdpLink, XdpOptions,
     service::{ServiceLink, ServiceOptions},
 };
@@ -184,19 +185,27 @@ fn with_link(
     match place.choose(spec.link)? {
         LinkChoice::Packet | LinkChoice::Auto => {
             let tag = id.destination_tag();
-            let options =
-                PacketOptions { ethertype, ..PacketOptions::new(&place.interface.name, tag) };
-            let link = PacketLink::open(&options).map_err(|error| user_error(error.to_string()))?;
-            let mac = Address::Mac(link.mac());
-            let builder = harness.add(builder, link, place.mtu, faults);
+            let (mut builder, mut mac) = (builder, None);
+            for interface in place.all() {
+                let options =
+                    PacketOptions { ethertype, ..PacketOptions::new(&interface.name, tag) };
+                let link =
+                    PacketLink::open(&options).map_err(|error| user_error(error.to_string()))?;
+                // The first is the one that the other end is told.
+                mac = mac.or(Some(Address::Mac(link.mac())));
+                builder = harness.add(builder, link, place.mtu, faults);
+            }
+            let mac = mac.ok_or_else(|| user_error("there is no interface"))?;
             if spec.link != LinkChoice::Auto {
                 return Ok((builder, mac));
             }
             // Datagrams carry the bulk. Where they can't be had, raw frames carry all.
-            match udp(place, id, spec) {
-                Ok(link) => Ok((harness.add(builder, link, place.udp_frame(), faults), mac)),
-                Err(_) => Ok((builder, mac)),
+            for bind in place.all_ips() {
+                if let Ok(link) = udp(place, bind, id, spec) {
+                    builder = harness.add(builder, link, place.udp_frame(), faults);
+                }
             }
+            Ok((builder, mac))
         }
         LinkChoice::Empd => {
             let options =
@@ -214,9 +223,14 @@ fn with_link(
             Ok((harness.add(builder, link, place.mtu, faults), mac))
         }
         LinkChoice::Udp => {
-            let link = udp(place, id, spec).map_err(|error| user_error(error.to_string()))?;
-            let port = Address::UdpPort(link.local_address().port());
-            Ok((harness.add(builder, link, place.udp_frame(), faults), port))
+            let (mut builder, mut port) = (builder, None);
+            for bind in place.all_ips() {
+                let link =
+                    udp(place, bind, id, spec).map_err(|error| user_error(error.to_string()))?;
+                port = port.or(Some(Address::UdpPort(link.local_address().port())));
+                builder = harness.add(builder, link, place.udp_frame(), faults);
+            }
+            Ok((builder, port.ok_or_else(|| user_error("there is no address"))?))
         }
         LinkChoice::Shm => {
             // The node's own identity, which is unlike any other's, is also its number.
@@ -228,9 +242,9 @@ fn with_link(
     }
 }
 
-fn udp(place: &Place, id: NodeId, spec: &Spec) -> Result<UdpLink, LinkError> {
+fn udp(place: &Place, bind: IpAddr, id: NodeId, spec: &Spec) -> Result<UdpLink, LinkError> {
     UdpLink::open(&UdpOptions {
-        bind: Some(place.own),
+        bind: Some(bind),
         port: 0,
         mtu: place.packet_bytes_max(),
         past_ip: spec.link == LinkChoice::Auto && !spec.no_past_ip,
@@ -239,6 +253,16 @@ fn udp(place: &Place, id: NodeId, spec: &Spec) -> Result<UdpLink, LinkError> {
 }
 
 impl Place {
+    /// The interfaces that EMP uses, the one to measure on first.
+    fn all(&self) -> impl Iterator<Item = &Interface> {
+        std::iter::once(&self.interface).chain(&self.together)
+    }
+
+    /// Addresses at which it takes datagrams: one by each of these that has any.
+    fn all_ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        std::iter::once(self.own).chain(self.together.iter().filter_map(Interface::ip))
+    }
+
     /// Largest frame in a datagram, if it is to be less than the interface's.
     fn udp_frame(&self) -> Option<usize> {
         self.mtu.map(|mtu| mtu.saturating_sub(IP_UDP_BYTES))

@@ -19,6 +19,8 @@ pub struct Place {
     pub peer: IpAddr,
     /// The interface between them.
     pub interface: Interface,
+    /// Other interfaces that EMP uses together with it.
+    pub together: Vec<Interface>,
     /// Other interfaces between them.
     pub spares: Vec<Interface>,
     /// MTU to use instead of the interface's.
@@ -66,6 +68,8 @@ pub fn socket_by(ip: IpAddr, port: u16, interface: u32) -> SocketAddr {
 pub struct Named {
     /// The one to measure on; `None`: the one that leads to the other end.
     pub first: Option<String>,
+    /// Others that EMP uses together with it.
+    pub together: Vec<String>,
     /// Others that lead there, for what can't share the first.
     pub spares: Vec<String>,
 }
@@ -103,8 +107,19 @@ impl Place {
             bail_user!("there is no interface {wanted}; there are {}", names.join(", "));
         };
         let spares = asked.spares.iter().map(|name| Self::named(name)).collect::<Result<_, _>>()?;
-        let place =
-            Self { own, peer, interface, spares, mtu, next_hop, is_aside: false, between: None };
+        let together = asked.together.iter().map(|name| Self::named(name));
+        let together = together.collect::<Result<_, _>>()?;
+        let place = Self {
+            own,
+            peer,
+            interface,
+            together,
+            spares,
+            mtu,
+            next_hop,
+            is_aside: false,
+            between: None,
+        };
         place.check()?;
         Ok(place)
     }
@@ -274,7 +289,7 @@ mod tests {
     fn on_loopback(spare: Option<&str>) -> anyhow::Result<Place> {
         let here = IpAddr::from(Ipv4Addr::LOCALHOST);
         let spares = spare.into_iter().map(str::to_owned).collect();
-        Place::find((here, here), &Named { first: None, spares }, None)
+        Place::find((here, here), &Named { spares, ..Named::default() }, None)
     }
 
     #[test]

@@ -120,5 +120,5 @@ fn a_pair_has_so_many_paths_and_no_more() {
     // A better link than the first's makes room among the others for that.
     table.change_first(Time(1), 7, LinkIndex(2), (LinkIndex(0), address(0), 1_500), 0);
     assert_eq!(table.path(7, LinkIndex(0)), Some(PathId::new(2)));
-    assert_eq!((table.path(7, LinkIndex(2)), table.up(7)), (None, 0b1110));
+    assert_eq!((table.path(7, LinkIndex(2)), table.up(7)), (None, 0b1111_1110));
 }

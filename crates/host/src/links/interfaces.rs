@@ -1,0 +1,133 @@
+//! Which links lead over one interface, and which over others: a node on several interfaces uses them together (`PATH-13`).
+
+use std::net::IpAddr;
+
+use emp_firmware::limits::INTERFACES_MAX;
+use emp_firmware::{LinkIndex, LinkInfo};
+use emp_link::{Capabilities, Interface};
+use emp_wire::LinkAddress;
+
+/// The interfaces of a node's links: which each leads over, by its place among them. `None`: over none, or whichever the kernel's routes say.
+pub(crate) struct LinkInterfaces {
+    of: Vec<Option<u8>>,
+    names: Vec<String>,
+}
+
+impl LinkInterfaces {
+    /// `all`: the machine's interfaces.
+    pub(crate) fn new(links: &[Capabilities], all: &[Interface]) -> Self {
+        let mut names: Vec<String> = Vec::new();
+        let of = links.iter().map(|link| {
+            let name = name_of(link, all)?;
+            let known = names.iter().position(|known| *known == name);
+            let at = known.unwrap_or_else(|| {
+                names.push(name);
+                names.len() - 1
+            });
+            u8::try_from(at).ok()
+        });
+        let of = of.collect();
+        Self { of, names }
+    }
+
+    /// Those that links lead over, at most so many are used together.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// There are several to be used together.
+    pub(crate) fn are_several(&self) -> bool {
+        (2..=INTERFACES_MAX).contains(&self.names.len())
+    }
+
+    /// Tells the firmware which links are alternatives, which are additions, and what to tell peers on each: first where the node is by the
+    /// others of the same interface.
+    pub(crate) fn apply(&self, infos: &mut [LinkInfo], links: &[Capabilities]) {
+        if !self.are_several() {
+            return;
+        }
+        for index in 0..infos.len() {
+            let Some(interface) = self.of[index] else { continue };
+            infos[index].interface = interface;
+            infos[index].beside = Default::default();
+            let mut others: Vec<_> = (0..infos.len()).filter(|other| *other != index).collect();
+            others.sort_by_key(|other| (self.of[*other] != Some(interface), *other));
+            for other in others.into_iter().filter(|other| self.of[*other].is_some()) {
+                let address = links[other].address;
+                infos[index].set_beside(LinkIndex(other as u8), address);
+            }
+        }
+    }
+}
+
+/// The interface that a link leads over, if it is one: a ring's by its name, a socket's by its address.
+fn name_of(link: &Capabilities, all: &[Interface]) -> Option<String> {
+    let owner = |ip: IpAddr| all.iter().find(|one| one.addresses.contains(&ip) && !one.loopback);
+    match socket_ip(&link.address) {
+        Some(ip) => owner(ip).map(|one| one.name.clone()),
+        None => link.address.as_mac().map(|_| link.interface.clone()),
+    }
+}
+
+fn socket_ip(address: &LinkAddress) -> Option<IpAddr> {
+    address.as_udp().map(|socket| socket.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(kind: &'static str, interface: &str, address: LinkAddress) -> Capabilities {
+        Capabilities {
+            kind,
+            interface: interface.into(),
+            frame_bytes_max: 1_472,
+            long_frame_bytes: 0,
+            long_frames_held: 0,
+            parts_max: 16,
+            batch_max: 64,
+            segmentation: kind == "udp",
+            sums: kind == "udp",
+            past_ip: false,
+            broadcast: kind != "udp",
+            privileged: false,
+            address,
+        }
+    }
+
+    fn udp(ip: &str) -> LinkAddress {
+        LinkAddress::udp(format!("{ip}:51966").parse().unwrap())
+    }
+
+    fn card(name: &str, ip: &str) -> Interface {
+        let (name, addresses) = (name.into(), vec![ip.parse().unwrap()]);
+        Interface { name, addresses, ..Interface::default() }
+    }
+
+    #[test]
+    fn a_ring_and_a_socket_of_one_card_are_alternatives() {
+        let all = [card("a", "10.1.0.1"), card("b", "10.2.0.1")];
+        let links = [
+            link("packet", "a", LinkAddress::mac([2, 0, 0, 0, 0, 1])),
+            link("packet", "b", LinkAddress::mac([2, 0, 0, 0, 0, 2])),
+            link("udp", "10.1.0.1:51966", udp("10.1.0.1")),
+            link("udp", "10.2.0.1:51966", udp("10.2.0.1")),
+            link("shm", "/dev/shm", LinkAddress::shm(7)),
+        ];
+        let interfaces = LinkInterfaces::new(&links, &all);
+        assert!(interfaces.are_several());
+        assert_eq!(interfaces.names(), ["a", "b"]);
+        let mut infos = vec![LinkInfo::new(1_472, true); links.len()];
+        interfaces.apply(&mut infos, &links);
+        assert_eq!([0, 1, 2, 3].map(|at| infos[at].interface), [0, 1, 0, 1]);
+        let beside = |at: usize| infos[at].beside.into_iter().flatten().map(|(link, _)| link.0);
+        assert_eq!(beside(0).collect::<Vec<_>>(), [2, 1, 3], "its own socket is told first");
+        assert_eq!(beside(3).collect::<Vec<_>>(), [1, 0, 2]);
+        assert_eq!(beside(4).count(), 0, "memory is no interface");
+        // One alone, and a socket on all addresses, are as they were.
+        let one = LinkInterfaces::new(&links[..1], &all);
+        assert!(!one.are_several());
+        let any = link("udp", "0.0.0.0:51966", udp("0.0.0.0"));
+        assert!(!LinkInterfaces::new(&[links[0].clone(), any], &all).are_several());
+    }
+}

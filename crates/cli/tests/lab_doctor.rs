@@ -89,7 +89,7 @@ fn what_leads_to_containers_and_through_tunnels_is_passed_over() {
     ] {
         let rung = rung(name);
         assert!(rung["link"].is_null() && rung["reason"] == why, "{rung}");
-        assert!(rung["better"].as_str().unwrap().ends_with(&format!("EMP_INTERFACE={name}")));
+        assert!(rung["better"].as_str().unwrap().ends_with(&format!("EMP_INTERFACES={name}")));
     }
     let cable = rung("emp0");
     assert_eq!(cable["link"], "packet");

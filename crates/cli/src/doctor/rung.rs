@@ -2,6 +2,7 @@
 
 use std::io;
 
+use emp_host::limits::INTERFACES_MAX;
 use emp_host::{PathCosts, measure_paths};
 use emp_link::{Class, PacketLink, PacketOptions, Ranked};
 use serde::Serialize;
@@ -32,20 +33,35 @@ pub fn choose(interface: &Interface, ranked: &[Ranked]) -> Rung {
             interface: interface.name.clone(),
             link: None,
             reason: format!("passed over: {}", aside.why),
-            better: Some(format!("name it if it is meant: EMP_INTERFACE={}", interface.name)),
+            better: Some(format!("name it if it is meant: EMP_INTERFACES={}", interface.name)),
         };
     }
     let mut rung = try_it(interface);
     if let Some(known) = known.filter(|one| one.class != Class::Loopback) {
         let best = ranked.iter().find(|one| one.interface.up && one.interface.running);
         let place = if best.is_some_and(|best| best.class == known.class) {
-            "offered to MPI first"
+            format!("offered to MPI first{}", together(known, ranked))
         } else {
-            "not offered to MPI while there are better ones"
+            "not offered to MPI while there are better ones".into()
         };
         rung.reason = format!("{}; {}: {place}", rung.reason, known.why);
     }
     rung
+}
+
+/// Which others a node uses together with this one.
+fn together(known: &Ranked, ranked: &[Ranked]) -> String {
+    let alike = |one: &&Ranked| {
+        let usable = one.interface.up && one.interface.running;
+        let addressed = one.interface.ip().is_some() == known.interface.ip().is_some();
+        usable
+            && addressed
+            && one.class == known.class
+            && one.interface.name != known.interface.name
+    };
+    let others = ranked.iter().filter(alike).take(INTERFACES_MAX - 1);
+    let names: Vec<_> = others.map(|one| one.interface.name.as_str()).collect();
+    if names.is_empty() { String::new() } else { format!(", as one with {}", names.join(", ")) }
 }
 
 fn try_it(interface: &Interface) -> Rung {

@@ -223,7 +223,8 @@ impl SendSide {
                 congestion.on_timeout(unit_bytes, next);
             }
         }
-        if !late {
+        // Other profiles have one path (`PATH-7`).
+        if !late && self.profile.selective_acks {
             self.begin_doubt(peer, path, now);
         }
         if backoff == DETOUR_RUNS {

@@ -260,7 +260,7 @@ pub const ASSEMBLIES_MAX: usize = 8;
 pub const ASSEMBLIES_OF_PEER_MAX: usize = 2;
 
 /// Addresses kept of a node that somebody told us of, of [`DISCOVERIES_MAX`] such nodes.
-pub const HINTS_MAX: usize = 4;
+pub const HINTS_MAX: usize = PATHS_MAX;
 
 /// Questions to an address whose answers are believed: those of a round trip or two, as a program that looks around asks one after the other.
 pub const QUESTIONS_MAX: usize = 64;

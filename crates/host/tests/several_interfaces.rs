@@ -116,3 +116,27 @@ fn a_pulled_cable_hands_over_and_carries_again() {
         }
     }
 }
+
+/// Who is reached by no cable any more is given up, by name, with the places at which it was tried and why; and is found again (`PATH-5`).
+#[test]
+fn what_was_tried_is_told() {
+    let Some(lab) = lab() else { return };
+    let patience = Duration::from_millis(400);
+    let node = |side: usize| {
+        let interfaces = vec![INTERFACE.into(), SECOND.into()];
+        let auto = AutoLinks { interfaces, memory: false, ..AutoLinks::default() };
+        let node = Node::builder().name(["a", "b"][side]).auto_links(auto).board(Board::Thread);
+        lab.inside(side, || node.unreachable_after(patience).start()).expect("root may")
+    };
+    let pair = [0, 1].map(node);
+    transfer(&pair, 4, || ());
+    let [a, b] = [0, 1].map(|side| pair[side].endpoint(2).unwrap());
+    for cable in [INTERFACE, SECOND] {
+        lab.ip(1, &["link", "set", cable, "down"]);
+    }
+    let lost = a.send(b.address(), 1, pattern(BYTES, 1)).unwrap();
+    let error = lost.wait(LONG).unwrap_err().to_string();
+    assert!(error.contains("peer unreachable; tried"), "{error}");
+    assert!(error.contains("node b") && error.contains("has no carrier"), "{error}");
+    assert!(error.contains(INTERFACE) && error.contains(SECOND), "{error}");
+}

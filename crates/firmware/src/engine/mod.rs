@@ -456,6 +456,11 @@ impl Firmware {
         route.filter(|(_, address)| *address != LinkAddress::LOOPBACK)
     }
 
+    /// Where a node is said to be, or was when it was given up: by which links, and at which addresses.
+    pub fn places(&self, node: NodeId) -> &[(LinkIndex, LinkAddress)] {
+        self.routes.hints(node)
+    }
+
     /// The paths to a peer: the first of them first. Empty: it is not known, or nowhere.
     pub fn paths(&self, node: NodeId) -> ArrayVec<PathInUse, PATHS_MAX> {
         let Some(peer) = self.peers.peek(node) else { return ArrayVec::new() };

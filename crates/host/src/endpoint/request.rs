@@ -284,8 +284,10 @@ impl NodeInner {
             status if status.is_silence() => {
                 let asked = || format!("asked {}", core.news.asked());
                 let asked = (status == Status::NotFound && !core.is_closed()).then(asked);
+                let tried = Some(completion.status).filter(|status| *status == Status::Unreachable);
+                let tried = tried.and_then(|_| core.news.tried(core.firmware()?.places(peer)));
                 let troubles = Some(core.link_troubles()).filter(|troubles| !troubles.is_empty());
-                let all: Vec<_> = [asked, troubles].into_iter().flatten().collect();
+                let all: Vec<_> = [asked, tried, troubles].into_iter().flatten().collect();
                 all.join("; ")
             }
             Status::PeerRestarted => core.news.claim_of(peer).unwrap_or_default().into(),

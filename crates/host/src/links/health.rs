@@ -173,7 +173,13 @@ impl Health {
             }
         }
         // Two links may have one interface.
-        troubles.dedup();
+        let mut told = Vec::new();
+        troubles.retain(|trouble| {
+            !told.contains(trouble) && {
+                told.push(trouble.clone());
+                true
+            }
+        });
         troubles.join(", ")
     }
 }

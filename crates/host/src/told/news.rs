@@ -63,6 +63,12 @@ impl News {
         format!("everyone by {}", self.links.join(", "))
     }
 
+    /// Where a node was tried that is given up, if there are several links: of one its interface tells.
+    pub(crate) fn tried(&self, places: &[(LinkIndex, LinkAddress)]) -> Option<String> {
+        let shown: Vec<_> = places.iter().map(|place| self.show_place(*place)).collect();
+        (self.links.len() > 1 && !shown.is_empty()).then(|| format!("tried {}", shown.join(", ")))
+    }
+
     /// What was said of an identity that two nodes claim.
     pub(crate) fn claim_of(&self, node: NodeId) -> Option<&str> {
         self.claimed.get(&node).map(String::as_str)

@@ -10,7 +10,7 @@ use common::LONG;
 use emp_host::{AutoLinks, Board, Node, Selector};
 use emp_testing::lab::{INTERFACE, Lab};
 
-/// Nodes of this process, unless EMP_TEST_NODES says otherwise: with 300 it needs `ulimit -n 4096`, and half a minute.
+/// Nodes of this process, unless EMP_TEST_NODES says otherwise: with more it needs another `ulimit -n`, and threads for all.
 const NODES: usize = 100;
 
 /// Of each, whatever it speaks to.

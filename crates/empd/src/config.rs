@@ -9,6 +9,8 @@ use emp_wire::ETHERTYPE_DEFAULT;
 use serde::Deserialize;
 
 use crate::people::People;
+use crate::switch::pace::Polling;
+use crate::switch::rates::Rate;
 
 /// Where the file is if nothing else is said; it need not be there.
 pub const CONFIG_PATH: &str = "/etc/emp/empd.toml";
@@ -28,6 +30,8 @@ pub struct Config {
     pub lend: People,
     /// Who may attach.
     pub attach: People,
+    /// How the frames of those who attach are waited for.
+    pub polling: Polling,
     /// What there may be of each thing.
     pub limits: Limits,
 }
@@ -42,12 +46,31 @@ pub struct Limits {
     pub connections_per_user: usize,
     /// Sockets that are lent to one user, each with a ring of 1 or 2 MiB (at MTU 1500) of the kernel's memory.
     pub lent_per_user: usize,
+    /// Bytes a second that all attached clients of one user send together, a frame counting 1,024 beside its length; nothing said: as many
+    /// as they can.
+    pub bytes_per_second_per_user: Option<u64>,
+}
+
+impl Limits {
+    /// What a user may send.
+    #[must_use]
+    pub fn rate(&self) -> Option<Rate> {
+        // A hundredth of a second's: what a message of a megabyte takes at a gigabit a second, and none need wait for the first frames.
+        let burst = |bytes: u64| (bytes / 100).max(1 << 20);
+        self.bytes_per_second_per_user
+            .map(|bytes| Rate { bytes_per_second: bytes, burst_bytes: burst(bytes) })
+    }
 }
 
 impl Default for Limits {
     /// Two jobs of 256 ranks of one user, and four of several: a service has to be set up for more.
     fn default() -> Self {
-        Self { connections: 1024, connections_per_user: 512, lent_per_user: 256 }
+        Self {
+            connections: 1024,
+            connections_per_user: 512,
+            lent_per_user: 256,
+            bytes_per_second_per_user: None,
+        }
     }
 }
 
@@ -61,7 +84,25 @@ struct Written {
     ethertype: Option<u16>,
     lend: Option<List>,
     attach: Option<List>,
+    polling: Option<String>,
+    cpu: Option<usize>,
     limits: Limits,
+}
+
+impl Written {
+    /// One of the two words, or a core.
+    fn polling(&self) -> Result<Polling, String> {
+        let cores = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+        match (self.polling.as_deref(), self.cpu) {
+            (None, None) => Ok(Polling::default()),
+            (None, Some(core)) if core < cores => Ok(Polling::Dedicated(core)),
+            (None, Some(core)) => Err(format!("cpu: there is no core {core}: there are {cores}")),
+            (Some("sleeping"), None) => Ok(Polling::Sleeping),
+            (Some("adaptive"), None) => Ok(Polling::Adaptive),
+            (Some(_), Some(_)) => Err("cpu: a core of its own is always polled, without `polling`".into()),
+            (Some(word), None) => Err(format!("polling: {word} is neither sleeping nor adaptive")),
+        }
+    }
 }
 
 /// One name, or several.
@@ -92,6 +133,7 @@ impl Config {
             ethertype: ETHERTYPE_DEFAULT,
             lend: People::default(),
             attach: People::everyone(),
+            polling: Polling::default(),
             limits: Limits::default(),
         }
     }
@@ -125,6 +167,7 @@ impl Config {
             })
         };
         let usual = Self::usual();
+        let polling = written.polling()?;
         let config = Self {
             socket: written.socket.unwrap_or(usual.socket),
             user: written.user,
@@ -132,6 +175,7 @@ impl Config {
             ethertype: written.ethertype.unwrap_or(usual.ethertype),
             lend: people(&written.lend, usual.lend, "lend")?,
             attach: people(&written.attach, usual.attach, "attach")?,
+            polling,
             limits: written.limits,
         };
         config.check()?;
@@ -147,9 +191,12 @@ impl Config {
                 self.ethertype
             ));
         }
-        let Limits { connections, connections_per_user, lent_per_user } = self.limits;
+        let Limits { connections, connections_per_user, lent_per_user, .. } = self.limits;
         if [connections, connections_per_user, lent_per_user].contains(&0) {
             return Err("limits: 0 leaves nothing to serve".into());
+        }
+        if self.limits.bytes_per_second_per_user == Some(0) {
+            return Err("limits: 0 bytes a second are nothing to send".into());
         }
         Ok(())
     }
@@ -174,6 +221,23 @@ fn one_line(text: &str, error: &toml::de::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_are_waited_for_as_is_said() {
+        let polling = |text: &str| Config::parse(text).map(|config| config.polling);
+        assert_eq!(polling(""), Ok(Polling::Adaptive));
+        assert_eq!(polling("polling = \"sleeping\""), Ok(Polling::Sleeping));
+        assert_eq!(polling("cpu = 0"), Ok(Polling::Dedicated(0)));
+        for wrong in ["polling = \"never\"", "cpu = 100000", "polling = \"adaptive\"\ncpu = 0"] {
+            assert!(polling(wrong).is_err(), "{wrong}");
+        }
+        let limits = |text: &str| Config::parse(text).map(|config| config.limits.rate());
+        assert_eq!(limits(""), Ok(None));
+        let some = limits("[limits]\nbytes_per_second_per_user = 1000000000");
+        let rate = Rate { bytes_per_second: 1_000_000_000, burst_bytes: 10_000_000 };
+        assert_eq!(some, Ok(Some(rate)));
+        assert!(limits("[limits]\nbytes_per_second_per_user = 0").is_err());
+    }
 
     #[test]
     fn an_empty_file_lends_nothing() {

@@ -9,7 +9,7 @@ use clap::Parser;
 use emp_link::interfaces;
 use empd::config::Config;
 use empd::door::{Door, Listening};
-use empd::switch::NoSwitch;
+use empd::switch::{Lanes, Options};
 use empd::{log, privilege, supervisor};
 
 /// The exit status of a service that was asked for what can't be.
@@ -107,7 +107,11 @@ fn serve((config, listening): (Config, Listening)) -> std::io::Result<()> {
         signal_hook::low_level::pipe::register(signal, end.try_clone()?)?;
     }
     let meaning = meaning(&config);
-    let mut door = Door::open(config, listening, NoSwitch)?;
+    let rate = config.limits.rate();
+    let polling = config.polling;
+    let options = Options { polling, rate: Box::new(move |_| rate), ..Options::default() };
+    let switch = Lanes::new(options).map_err(std::io::Error::other)?;
+    let mut door = Door::open(config, listening, switch)?;
     log::say(&meaning);
     supervisor::ready(&meaning);
     let served = door.serve(told.as_fd());

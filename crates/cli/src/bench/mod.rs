@@ -5,6 +5,7 @@
 
 mod args;
 mod bars;
+mod board;
 mod calls;
 mod congestion;
 mod control;
@@ -81,6 +82,7 @@ enum Command {
     Verify(args::VerifyArgs),
     /// An MPI over EMP and over TCP: ping-pong, stream, rate, allreduce, put and get, in turn.
     Mpi(mpi::Args),
+    Board(board::Args),
     /// The figures that EMP promises, each measured and judged, in under a minute. What takes longer is not among them: see
     /// netpipe (every size against TCP), overlap, mpi.
     Bars(args::BarsArgs),
@@ -104,6 +106,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::ShareWorker => share::run_worker(),
         Command::Verify(args) => verify_run::run(&args),
         Command::Mpi(args) => mpi::run(&args),
+        Command::Board(args) => args.run(),
         Command::Bars(args) => bars::run(&args),
     }
 }

@@ -81,6 +81,7 @@ impl<S: Switch> Door<S> {
             for (client, why) in self.switch.take_ended() {
                 self.put_out(client, &why);
             }
+            self.switch.take_lines().iter().for_each(|line| log::client(line));
             if awake.callers {
                 self.let_in();
             }

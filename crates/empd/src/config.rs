@@ -99,7 +99,9 @@ impl Written {
             (None, Some(core)) => Err(format!("cpu: there is no core {core}: there are {cores}")),
             (Some("sleeping"), None) => Ok(Polling::Sleeping),
             (Some("adaptive"), None) => Ok(Polling::Adaptive),
-            (Some(_), Some(_)) => Err("cpu: a core of its own is always polled, without `polling`".into()),
+            (Some(_), Some(_)) => {
+                Err("cpu: a core of its own is always polled, without `polling`".into())
+            }
             (Some(word), None) => Err(format!("polling: {word} is neither sleeping nor adaptive")),
         }
     }

@@ -42,6 +42,7 @@ pub use descriptor::{
 };
 pub use engine::absence::REFERRED_BYTES_MIN;
 pub use engine::landing::{Arriving, Landing};
+pub use engine::shown::{PathShown, PeerShown};
 pub use engine::{Config, Firmware};
 pub use event::{Limit, NodeEvent};
 

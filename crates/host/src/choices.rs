@@ -20,6 +20,17 @@ impl Default for Board {
     }
 }
 
+/// Whether a node shows its state to whoever looks from outside (`emp nodes`, `top`, `why`), by a file in the machine's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StateFile {
+    /// No.
+    Off,
+    /// To its user, and root.
+    Own,
+    /// To everyone on the machine.
+    All,
+}
+
 /// How callers (and the progress thread) wait for something to happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WaitMode {

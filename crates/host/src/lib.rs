@@ -133,7 +133,7 @@ mod raw;
 mod told;
 mod turn;
 
-pub use choices::{Board, WaitMode};
+pub use choices::{Board, StateFile, WaitMode};
 pub use endpoint::blocking::CallError;
 pub use endpoint::claim::Claim;
 pub use endpoint::error::{Failed, OpenError, OperationError, Refused, RefusedReason};

@@ -197,9 +197,10 @@ record! {
 record! {
     /// A place on a link.
     Address {
-        /// Of which kind: 0 none, 1 an Ethernet address, 2 IPv4 and port, 3 IPv6 and port, 4 a number within the machine.
+        /// Of which kind, as on the wire: 1 an Ethernet address, 4 IPv4 and port, 6 IPv6, port and scope, 9 a number in a made-up network, 11
+        /// a number in the machine's memory. Others: none.
         family: u8,
-        /// The first 6, 6, 18 or 8 bytes, a port big-endian behind its address, a number little-endian.
+        /// The first 6, 6, 22, 4 or 8 bytes, all numbers big-endian.
         bytes: [u8; 22],
     }
 }

@@ -57,7 +57,7 @@ fn link() -> Link {
     Link {
         kind: Text::new("udp"),
         interface: Text::new("eth0"),
-        address: Address { family: 2, bytes },
+        address: Address { family: 4, bytes },
         mtu: 1_500,
         frame_bytes: 1_472,
         trouble: Text::new("has no carrier"),

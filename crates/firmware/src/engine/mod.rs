@@ -16,6 +16,7 @@ mod looks;
 mod posts;
 mod relays;
 mod seek;
+pub(crate) mod shown;
 mod size_search;
 mod usage;
 

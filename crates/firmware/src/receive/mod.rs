@@ -27,6 +27,7 @@ mod puts;
 mod regions;
 mod runs;
 mod sequence;
+mod shown;
 mod store;
 mod unasked;
 

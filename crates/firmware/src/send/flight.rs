@@ -14,6 +14,8 @@ pub(super) struct Flight {
     pub(super) in_flight: u32,
     /// Found lost, and not sent again yet.
     pub(super) lost: u32,
+    /// Frames found lost since the peer was last idle.
+    pub(super) lost_so_far: u32,
     /// Transmissions so far.
     pub(super) order: u32,
     /// What was lost of them.
@@ -82,6 +84,11 @@ impl Flights {
         PathId::all().take(if self.further { PATHS_MAX } else { 1 })
     }
 
+    /// Frames found lost since the peer was last idle.
+    pub(super) fn lost_so_far(&self) -> u32 {
+        self.each.iter().fold(0, |all, flight| all.wrapping_add(flight.lost_so_far))
+    }
+
     pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut Flight> {
         self.each.iter_mut()
     }
@@ -110,7 +117,8 @@ impl Flights {
     /// One that was in flight is found lost.
     pub(super) fn loses(&mut self, path: PathId, load: Load) {
         self.arrives(path, load);
-        self.each[path.index()].lost += 1;
+        let flight = &mut self.each[path.index()];
+        (flight.lost, flight.lost_so_far) = (flight.lost + 1, flight.lost_so_far.wrapping_add(1));
         (self.waiting, self.lost) = (self.waiting + 1, self.lost + 1);
     }
 

@@ -70,7 +70,7 @@ impl SendSide {
 
     /// Bytes of one message that its receiver may be sent unasked.
     #[inline]
-    pub(super) fn granted(&self, now: Time, peer: u32) -> u64 {
+    pub(crate) fn granted(&self, now: Time, peer: u32) -> u64 {
         let place = self.peers[peer].further_place();
         place.map_or(u64::MAX, |place| self.further[place].granted.bytes(now))
     }

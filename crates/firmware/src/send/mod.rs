@@ -22,6 +22,7 @@ mod parts;
 mod plan;
 mod record;
 mod riding;
+mod shown;
 mod strangers;
 mod striping;
 mod tail;
@@ -141,6 +142,8 @@ struct SendPeer {
     rtt: Rtt,
     /// Place of its windows, and of what is known of its other paths, among all such, from 1 on; 0: there are none yet.
     further: u16,
+    /// Frames found lost before it was last idle.
+    lost: u32,
     known: strangers::Known,
     /// It stands in the queue of peers to be served.
     queued: bool,
@@ -269,6 +272,7 @@ impl SendSide {
             next_number: self.first.message,
             rtt: Rtt::new(),
             further: 0,
+            lost: 0,
             known: Known::No,
             queued: false,
         });
@@ -416,7 +420,9 @@ impl SendSide {
     /// Puts the active part away if nothing is under way any more.
     fn settle(&mut self, peer: u32) {
         if self.peers[peer].active.as_ref().is_some_and(|active| active.is_idle()) {
-            let active = self.peers[peer].active.take().expect("checked above");
+            let entry = &mut self.peers[peer];
+            let active = entry.active.take().expect("checked above");
+            entry.lost = entry.lost.wrapping_add(active.flights.lost_so_far());
             self.retire(active);
         }
     }

@@ -1,4 +1,5 @@
-//! By which of this machine's addresses the launcher of a job reaches it: what launchers leave in the environment of what they start.
+//! What launchers of jobs leave in the environment of what they start: by which of this machine's addresses they reach it, and which rank of
+//! which job a process is.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
@@ -7,6 +8,45 @@ use emp_link::{Ranked, interfaces};
 /// Where launchers say where they are themselves: Slurm, Open MPI 4, Open MPI 5.
 const THEIRS: [&str; 3] =
     ["SLURM_LAUNCH_NODE_IPADDR", "OMPI_MCA_orte_hnp_uri", "PRTE_MCA_prte_hnp_uri"];
+
+/// A process's place in a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Job {
+    pub(crate) launcher: &'static str,
+    /// As the launcher calls it.
+    pub(crate) name: String,
+    pub(crate) rank: i32,
+    /// 0: not said.
+    pub(crate) ranks: u32,
+}
+
+/// Launchers, where each says rank, number of ranks, and the job's name. MPIs' own before Slurm, by which their launchers may have been started: a rank
+/// of Slurm's is one of those then. Open MPI 4 has both its own and PMIx's.
+const LAUNCHERS: [(&str, [&str; 3]); 4] = [
+    ("openmpi", ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"]),
+    ("pmix", ["PMIX_RANK", "PMIX_SIZE", "PMIX_NAMESPACE"]),
+    ("hydra", ["PMI_RANK", "PMI_SIZE", "PMI_JOBID"]),
+    ("slurm", ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID"]),
+];
+
+/// Jobs' names of what may have started a launcher that gives none.
+const BATCH_SYSTEMS: [&str; 3] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"];
+
+/// This process's place in its job. `None`: nobody says that it has one.
+pub(crate) fn job() -> Option<Job> {
+    job_by(|name| std::env::var(name).ok(), std::os::unix::process::parent_id())
+}
+
+fn job_by(variable: impl Fn(&str) -> Option<String>, parent: u32) -> Option<Job> {
+    LAUNCHERS.iter().find_map(|&(launcher, [rank, ranks, name])| {
+        let rank = variable(rank)?.parse().ok()?;
+        let ranks = variable(ranks).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let batch = || BATCH_SYSTEMS.iter().find_map(|name| variable(name));
+        // What the ranks of one machine have in common.
+        let name = variable(name).or_else(batch).unwrap_or_else(|| format!("of process {parent}"));
+        Some(Job { launcher, name, rank, ranks })
+    })
+}
 
 /// The machine's interfaces, those first that are most likely meant where none is named ([`Class`](emp_link::Class)).
 ///
@@ -55,6 +95,25 @@ fn source(to: IpAddr) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_are_those_of_the_mpi_and_not_of_what_started_its_launcher() {
+        let of = |set: &[(&str, &str)]| {
+            let find = |name: &str| Some(set.iter().find(|(key, _)| *key == name)?.1.to_owned());
+            job_by(find, 77).map(|job| (job.launcher, job.name, job.rank, job.ranks))
+        };
+        assert_eq!(of(&[("HOME", "/")]), None);
+        let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "2"), ("SLURM_JOB_ID", "12")];
+        assert_eq!(of(&slurm), Some(("slurm", "12".into(), 0, 2)));
+        let mut both = slurm.to_vec();
+        both.extend([("PMI_RANK", "5"), ("PMI_SIZE", "8")]);
+        assert_eq!(of(&both), Some(("hydra", "12".into(), 5, 8)));
+        assert_eq!(of(&both[3..]), Some(("hydra", "of process 77".into(), 5, 8)));
+        let own =
+            [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "4"), ("PMIX_NAMESPACE", "9")];
+        assert_eq!(of(&own), Some(("openmpi", "9".into(), 1, 4)));
+        assert_eq!(of(&[("PMI_RANK", "many")]), None);
+    }
 
     #[test]
     fn what_launchers_leave_in_the_environment_is_understood() {

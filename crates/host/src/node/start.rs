@@ -11,7 +11,7 @@ use emp_wire::{Epoch, NodeId};
 use crate::boards::guardian;
 use crate::boards::lock::Shared;
 use crate::boards::thread;
-use crate::choices::{Board, WaitMode};
+use crate::choices::{Board, StateFile, WaitMode};
 use crate::links::capture;
 use crate::links::choice::{self, Choice};
 use crate::links::division::divide;
@@ -27,6 +27,7 @@ use crate::node::handle::{Node, NodeInner};
 use crate::told::journal::{Journal, Level, Log};
 use crate::told::names;
 use crate::told::news::News;
+use crate::told::shown::{self, Shown};
 use crate::turn::core::Core;
 
 /// How long a node that is dropped waits for acknowledgements unless said otherwise: long enough for a few
@@ -52,6 +53,7 @@ pub struct NodeBuilder {
     notices: Option<Log>,
     alarms: Option<Log>,
     patience_hint: Option<String>,
+    state: Option<StateFile>,
 }
 
 /// Whether a node uses several links to the same peer at once: those with rings for small and control frames, one that segments
@@ -86,6 +88,7 @@ impl Default for NodeBuilder {
             notices: None,
             alarms: None,
             patience_hint: None,
+            state: None,
         }
     }
 }
@@ -229,6 +232,14 @@ impl NodeBuilder {
         self
     }
 
+    /// Whether the node shows its state to `emp nodes`, `emp top` and `emp why`, which need no help of the process for that, by a file of
+    /// 16 KB in `/dev/shm/emp/UID`. Where it cannot be made the node runs without, and the log says so once. Default: what `EMP_STATE` says,
+    /// else to its user.
+    pub fn state(mut self, state: StateFile) -> Self {
+        self.state = Some(state);
+        self
+    }
+
     /// Its name and identity: those that were given, the one from the other, or drawn.
     fn identity(&self) -> Result<(String, NodeId), BuildError> {
         Ok(match (&self.name, self.node) {
@@ -310,8 +321,15 @@ impl NodeBuilder {
             firmware.claim_identity();
         }
         let news = News::new(capabilities.iter().map(choice::name).collect(), self.patience_hint);
-        let core =
+        let patience = (self.profile.unreachable_after.0 / 1_000_000).try_into();
+        let identity =
+            shown::identity((id, epoch, &name), self.board, patience.unwrap_or(u32::MAX));
+        let shown = Shown::new(self.state, &identity, &mut journal);
+        let mut core =
             Core::new(firmware, links, frame_bytes_max, memory, self.wait_mode, journal, news);
+        core.shown = shown;
+        let now = core.now();
+        core.show(now);
         let shared = Shared::new(core, self.board, self.wait_mode)
             .map_err(system_error("making an event descriptor"))?;
         let node = NodeInner {

@@ -3,10 +3,12 @@
 //! Lines go to standard error as far as the environment asks for them (`EMP_LOG`), and to the program's own functions
 //! ([`NodeBuilder::log`](crate::NodeBuilder::log), [`NodeBuilder::notices`](crate::NodeBuilder::notices)).
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::Write;
 
 use emp_firmware::{Span, Time};
+use emp_wire::NodeId;
 
 use crate::machine::clock;
 
@@ -41,8 +43,21 @@ impl fmt::Display for Level {
 const LINES_MAX: u32 = 100;
 const LINES_IN: Span = Span::ms(1_000);
 
+/// Lines of peers and links that are kept until they are shown to whoever looks from outside: as many as that shows.
+const RECENT_MAX: usize = 12;
+
+/// A line of a peer or link.
+pub(crate) struct Line {
+    pub(crate) at: Time,
+    pub(crate) level: Level,
+    /// The peer that it is of.
+    pub(crate) about: Option<NodeId>,
+    pub(crate) text: String,
+}
+
 /// Where a node's lines go.
 pub(crate) struct Journal {
+    recent: VecDeque<Line>,
     name: String,
     started: Time,
     /// The last level that is written to standard error.
@@ -77,6 +92,7 @@ impl Journal {
     pub(crate) fn new(name: &str, log: Option<Log>, notices: Option<Log>) -> Self {
         let (name, now) = (name.to_owned(), clock::now());
         let mut journal = Self {
+            recent: VecDeque::new(),
             name,
             started: now,
             written: None,
@@ -126,9 +142,23 @@ impl Journal {
         }
     }
 
+    /// Lines of peers and links that were said since this was last asked, the last of them.
+    pub(crate) fn recent(&mut self) -> impl Iterator<Item = Line> + '_ {
+        self.recent.drain(..)
+    }
+
     /// Says something that may come often; beyond a number each second it is only counted.
     pub(crate) fn say_often(&mut self, level: Level, text: &str) {
+        self.say_of(None, level, text);
+    }
+
+    /// The same of a peer.
+    pub(crate) fn say_of(&mut self, about: Option<NodeId>, level: Level, text: &str) {
         let now = clock::now();
+        if self.recent.len() >= RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Line { at: now, level, about, text: text.to_owned() });
         if now.since(self.since) >= LINES_IN {
             (self.since, self.lines) = (now, 0);
             let left_out = std::mem::take(&mut self.left_out);

@@ -5,3 +5,4 @@ pub(crate) mod journal;
 pub(crate) mod losses;
 pub(crate) mod names;
 pub(crate) mod news;
+pub(crate) mod shown;

@@ -80,7 +80,7 @@ impl News {
         if let NodeEvent::Claimed { node, .. } = event {
             self.claimed.insert(*node, line.clone());
         }
-        journal.say_often(level, &line);
+        journal.say_of(who(event), level, &line);
     }
 
     fn line_of(&mut self, event: &NodeEvent, scene: Scene<'_>) -> Option<(Level, String)> {
@@ -215,6 +215,24 @@ impl News {
                 (Level::Lost, format!("{line}{because}{trouble}{hint}"))
             }
         }
+    }
+}
+
+/// The peer that an event is of.
+const fn who(event: &NodeEvent) -> Option<NodeId> {
+    match event {
+        NodeEvent::Unreachable(node)
+        | NodeEvent::Restarted(node)
+        | NodeEvent::GaveUp(node)
+        | NodeEvent::Ended(node)
+        | NodeEvent::Closed(node)
+        | NodeEvent::Found { node, .. }
+        | NodeEvent::Claimed { node, .. }
+        | NodeEvent::PathLost { node, .. }
+        | NodeEvent::PathFound { node, .. }
+        | NodeEvent::LostBySize { node, .. }
+        | NodeEvent::Limited { node, .. } => Some(*node),
+        NodeEvent::LimitReached { .. } => None,
     }
 }
 

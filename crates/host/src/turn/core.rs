@@ -31,6 +31,7 @@ use crate::told::directory::Directory;
 use crate::told::journal::Journal;
 use crate::told::losses::Losses;
 use crate::told::news::{News, Scene};
+use crate::told::shown::{self, Shown};
 
 /// Batches sent in one turn before links are looked at again: with the shortest parts of a train, 12 frames, more than one
 /// peer's window.
@@ -100,6 +101,8 @@ pub(crate) struct Core {
     pub(crate) journal: Journal,
     /// What was said of peers.
     pub(crate) news: News,
+    /// What is shown to whoever looks from outside.
+    pub(crate) shown: Option<Box<Shown>>,
     /// What was lost and nobody was told of.
     pub(crate) losses: Losses,
     /// The counters of a closed node.
@@ -146,6 +149,7 @@ impl Core {
             evidence: Evidence::default(),
             journal,
             news,
+            shown: None,
             losses: Losses::default(),
             last_counters: Counters::default(),
         }
@@ -273,6 +277,17 @@ impl Core {
         health.look(now, firmware, links, journal);
         self.timer_moved = true;
         self.dirty |= firmware.has_transmit(now);
+        self.show(now);
+    }
+
+    /// Shows how things are to whoever looks from outside.
+    #[cold]
+    pub(crate) fn show(&mut self, now: Time) {
+        let unsent = self.dropped_unsent();
+        let Self { firmware, links, directory, journal, shown, .. } = self;
+        if let (Some(shown), Some(firmware)) = (shown, firmware) {
+            shown.write(shown::Scene { now, firmware, links, directory, unsent }, journal);
+        }
     }
 
     /// What is wrong with the links, or was lately.
@@ -423,6 +438,7 @@ impl Core {
                 self.complete(completion);
             }
         }
+        let mut happened = false;
         while let Some(event) = self.firmware.as_mut().and_then(Firmware::poll_event) {
             self.tell(&event);
             self.directory.note(&event);
@@ -432,6 +448,10 @@ impl Core {
             self.events.push_back(event);
             self.events_told.fetch_add(1, Ordering::Release);
             self.sleepers.event();
+            happened = true;
+        }
+        if happened && self.shown.as_ref().is_some_and(|shown| shown.may_tell(self.now())) {
+            self.show(self.now());
         }
     }
 
@@ -573,6 +593,10 @@ impl Core {
         } else if self.dirty {
             next = now;
         }
+        let due = |(shown, firmware): (&Shown, &Firmware)| shown.due(firmware);
+        if let Some(at) = self.shown.as_deref().zip(self.firmware.as_ref()).and_then(due) {
+            next = next.min(at.max(now));
+        }
         if let Some(at) = self.health.next_announcement() {
             next = next.min(at.max(now));
         }
@@ -626,6 +650,7 @@ impl Core {
         self.drain();
         self.last_counters = self.counters();
         self.firmware = None;
+        self.shown = None;
         for completion in self.requests.in_flight(Status::EndpointClosed) {
             self.complete(completion);
         }

@@ -1,0 +1,136 @@
+//! What the node shows to whoever looks from outside (decision 89): its state file, written by whoever makes a turn, at most every 10 ms.
+//!
+//! Nothing of it is noted where messages pass: the engine is asked when it is written, and since when something has not moved is found out by
+//! asking again. What happens between two writes and is over by the second is not seen, but counted.
+
+mod node;
+mod peers;
+
+use std::sync::Once;
+
+use emp_firmware::{Firmware, Span, Time};
+use emp_link::Link;
+use emp_state::place::Readers;
+use emp_state::{Identity, Now, Writer};
+
+use crate::choices::StateFile;
+use crate::told::directory::Directory;
+use crate::told::journal::{Journal, Level};
+
+use node::Waits;
+pub(crate) use node::identity;
+use peers::Peers;
+
+/// Least time between two writes: what people and `emp top` look at changes no faster, and a write is some microseconds.
+pub(crate) const SHOWN_EVERY: Span = Span::ms(10);
+
+/// The same when something has happened to a peer: so that it is there when the program is told, and a thousand such do not take the node's time.
+const SHOWN_AFTER: Span = Span::ms(1);
+
+/// Writes between two looks at the links' interfaces, each two system calls; they are looked at as well when a line was said.
+const LOOK_EVERY: u64 = 50;
+
+/// A node's state file.
+pub(crate) struct Shown {
+    writer: Writer,
+    peers: Peers,
+    waits: Waits,
+    written: Time,
+    /// The engine's [`activity`](Firmware::activity) then.
+    activity: u64,
+    writes: u64,
+}
+
+/// What is to be shown.
+pub(crate) struct Scene<'a> {
+    pub(crate) now: Time,
+    pub(crate) firmware: &'a Firmware,
+    pub(crate) links: &'a mut [Box<dyn Link>],
+    pub(crate) directory: &'a Directory,
+    /// Frames that links did not take.
+    pub(crate) unsent: u64,
+}
+
+impl Shown {
+    /// Makes the file, unless that is not wanted, or cannot be: then it is said once in this process.
+    pub(crate) fn new(
+        wish: Option<StateFile>,
+        identity: &Identity,
+        journal: &mut Journal,
+    ) -> Option<Box<Self>> {
+        static SAID: Once = Once::new();
+        let readers = match wish.unwrap_or_else(|| asked_for(journal)) {
+            StateFile::Off => return None,
+            StateFile::Own => Readers::Own,
+            StateFile::All => Readers::All,
+        };
+        match Writer::create(identity, readers) {
+            Ok(writer) => Some(Box::new(Self {
+                writer,
+                peers: Peers::default(),
+                waits: Waits::default(),
+                written: Time::default(),
+                activity: 0,
+                writes: 0,
+            })),
+            Err(problem) => {
+                SAID.call_once(|| {
+                    let line = format!(
+                        "no state file, so that emp nodes, top and why do not see this process: {problem}"
+                    );
+                    journal.say(Level::Warn, &line);
+                });
+                None
+            }
+        }
+    }
+
+    /// When it is to be written though nothing happens: something has happened since it last was.
+    pub(crate) fn due(&self, firmware: &Firmware) -> Option<Time> {
+        let news = firmware.activity() != self.activity || self.peers.has_more();
+        news.then(|| self.written + SHOWN_EVERY)
+    }
+
+    /// It was written so long ago that what has happened may be.
+    pub(crate) fn may_tell(&self, now: Time) -> bool {
+        now.since(self.written) >= SHOWN_AFTER
+    }
+
+    /// Writes it.
+    #[cold]
+    pub(crate) fn write(&mut self, scene: Scene<'_>, journal: &mut Journal) {
+        let Scene { now, firmware, links, directory, unsent } = scene;
+        let Self { writer, peers, waits, activity, .. } = self;
+        waits.look(now, firmware);
+        let news = firmware.activity() != *activity;
+        peers.write((now, news), firmware, directory, writer);
+        let mut said = false;
+        for line in journal.recent() {
+            writer.note(&node::note(&line));
+            said = true;
+        }
+        node::counters(firmware, unsent, writer);
+        let look = said || self.writes.is_multiple_of(LOOK_EVERY);
+        for (index, link) in links.iter_mut().enumerate() {
+            waits.link(index, &mut **link, look, writer);
+        }
+        let shown = waits.now(now, firmware, links.len());
+        writer.publish(&Now { peers: peers.len(), peers_left_out: peers.left_out(), ..shown });
+        (self.written, self.activity) = (now, firmware.activity());
+        self.writes += 1;
+    }
+}
+
+/// What the environment asks for.
+fn asked_for(journal: &mut Journal) -> StateFile {
+    match std::env::var("EMP_STATE").ok().as_deref() {
+        None | Some("" | "own") => StateFile::Own,
+        Some("off") => StateFile::Off,
+        Some("all") => StateFile::All,
+        Some(other) => {
+            let line = format!("EMP_STATE={other}: must be off, own or all; taken as own");
+            journal.say(Level::Error, &line);
+            StateFile::Own
+        }
+    }
+}

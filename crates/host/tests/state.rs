@@ -74,7 +74,11 @@ fn a_node_shows_itself_and_its_peers_on_every_board() {
                 both.iter().for_each(Node::progress);
                 let found = shown(names[0]).expect("it runs");
                 match peer(&found, names[1]) {
-                    Some(peer) if peer.frames_sent >= 20 => break (found, peer),
+                    Some(peer)
+                        if peer.frames_sent >= 20 && found.counter("messages_sent") >= 20 =>
+                    {
+                        break (found, peer);
+                    }
                     _ => assert!(begin.elapsed() < LONG, "{found:#?}"),
                 }
                 std::thread::sleep(Duration::from_millis(5));
@@ -83,7 +87,7 @@ fn a_node_shows_itself_and_its_peers_on_every_board() {
         let (found, met) = met;
         assert_eq!((met.state(), met.name.show()), (PeerState::Met, names[1].to_owned()));
         assert!(met.heard > 0 && met.paths().count() == 1, "{met:?}");
-        assert!(found.counter("messages_sent") >= 20 && found.links[0].frames_sent >= 20);
+        assert!(found.links[0].frames_sent > 0, "{found:?}");
         let path = found.path.clone();
         drop((from, to, both));
         a.close(LONG).expect("all is delivered");

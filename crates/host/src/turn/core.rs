@@ -280,6 +280,15 @@ impl Core {
         self.show(now);
     }
 
+    /// Something was told of a peer: it is shown at once, or soon.
+    #[cold]
+    fn show_news(&mut self) {
+        let now = self.now();
+        if self.shown.as_mut().is_some_and(|shown| shown.note_told(now)) {
+            self.show(now);
+        }
+    }
+
     /// Shows how things are to whoever looks from outside.
     #[cold]
     pub(crate) fn show(&mut self, now: Time) {
@@ -450,8 +459,8 @@ impl Core {
             self.sleepers.event();
             happened = true;
         }
-        if happened && self.shown.as_ref().is_some_and(|shown| shown.may_tell(self.now())) {
-            self.show(self.now());
+        if happened {
+            self.show_news();
         }
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct Shown {
     /// The engine's [`activity`](Firmware::activity) then.
     activity: u64,
     writes: u64,
+    /// Something was told of a peer since.
+    told: bool,
 }
 
 /// What is to be shown.
@@ -72,6 +74,7 @@ impl Shown {
                 written: Time::default(),
                 activity: 0,
                 writes: 0,
+                told: false,
             })),
             Err(problem) => {
                 SAID.call_once(|| {
@@ -87,12 +90,14 @@ impl Shown {
 
     /// When it is to be written though nothing happens: something has happened since it last was.
     pub(crate) fn due(&self, firmware: &Firmware) -> Option<Time> {
-        let news = firmware.activity() != self.activity || self.peers.has_more();
+        let moved = firmware.activity() != self.activity;
+        let news = self.told || moved || self.peers.has_more();
         news.then(|| self.written + SHOWN_EVERY)
     }
 
-    /// It was written so long ago that what has happened may be.
-    pub(crate) fn may_tell(&self, now: Time) -> bool {
+    /// Something was told of a peer. True if it may be shown at once: it was written some time ago.
+    pub(crate) fn note_told(&mut self, now: Time) -> bool {
+        self.told = true;
         now.since(self.written) >= SHOWN_AFTER
     }
 
@@ -102,7 +107,7 @@ impl Shown {
         let Scene { now, firmware, links, directory, unsent } = scene;
         let Self { writer, peers, waits, activity, .. } = self;
         waits.look(now, firmware);
-        let news = firmware.activity() != *activity;
+        let news = self.told || firmware.activity() != *activity;
         peers.write((now, news), firmware, directory, writer);
         let mut said = false;
         for line in journal.recent() {
@@ -118,6 +123,7 @@ impl Shown {
         writer.publish(&Now { peers: peers.len(), peers_left_out: peers.left_out(), ..shown });
         (self.written, self.activity) = (now, firmware.activity());
         self.writes += 1;
+        self.told = false;
     }
 }
 

@@ -15,6 +15,7 @@ mod process;
 mod qlog;
 mod report;
 mod reproduce;
+mod seen;
 mod sim;
 mod trace;
 
@@ -25,7 +26,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 /// Ethernet Message Passing: messages over any Ethernet, without special cards.
 ///
 /// EMP passes reliable, low-latency messages between programs. `emp doctor` says what this machine allows, `emp demo` shows it at work,
-/// `emp bench` measures it beside TCP and the bare link, `emp lab` makes hosts of network namespaces to try programs on, `emp mpi-env`
+/// `emp bench` measures it beside TCP and the bare link, `emp lab` makes hosts of network namespaces to try programs on, `emp nodes`, `peers`,
+/// `top` and `why` show running nodes from outside, `emp mpi-env`
 /// has MPIs take it, `emp capture` writes its frames down, and `emp sim` runs its protocol under faults. What programs on EMP read from
 /// the environment is in emp(7).
 #[derive(Parser)]
@@ -47,6 +49,13 @@ enum Command {
     Reproduce(reproduce::Args),
     /// Show what this machine allows and which link `auto` will take.
     Doctor(doctor::Args),
+    Nodes(seen::NodesArgs),
+    Peers(seen::PeersArgs),
+    Route(seen::RouteArgs),
+    Counters(seen::CountersArgs),
+    Why(seen::WhyArgs),
+    Top(seen::top::Args),
+    Metrics(seen::metrics::Args),
     MpiEnv(mpi::EnvArgs),
     Capture(capture::Args),
     Trace(trace::Args),
@@ -71,6 +80,13 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Doctor(args) => doctor::run(args),
         Command::Capture(args) => capture::run(&args),
         Command::Trace(args) => trace::run(&args),
+        Command::Nodes(args) => seen::run_nodes(&args),
+        Command::Peers(args) => seen::run_peers(&args),
+        Command::Route(args) => seen::run_route(&args),
+        Command::Counters(args) => seen::run_counters(&args),
+        Command::Why(args) => seen::run_why(&args),
+        Command::Top(args) => seen::top::run(&args),
+        Command::Metrics(args) => seen::metrics::run(&args),
         Command::MpiEnv(args) => mpi::run_env(&args),
         Command::InstallProvider(args) => mpi::run_install(&args),
         Command::FiProbe(args) => mpi::run_probe(&args),

@@ -59,6 +59,14 @@ pub fn boot() -> u64 {
     u64::from_str_radix(&digits, 16).unwrap_or(0)
 }
 
+/// Nanoseconds of `CLOCK_MONOTONIC`, by which times in files are.
+pub fn monotonic() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the value is this function's. The clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// What became of the process that a file is of.
 pub fn life(of: &Identity) -> Life {
     life_by(of, pid_namespace(), boot(), Stat::of)

@@ -519,6 +519,7 @@ mod tests {
             let Flight {
                 in_flight,
                 lost,
+                lost_so_far,
                 order,
                 recovery,
                 backoff,
@@ -530,6 +531,7 @@ mod tests {
             } = flight;
             assert_eq!([in_flight, lost, backoff, strikes, doubt.asks], [0; 5]);
             assert!(doubt.next.is_none());
+            assert_eq!(lost_so_far, 0);
             let arrived = recovery.arrived_order();
             assert_eq!([order, arrived], [70; 2], "they count on from the numbers");
             assert_eq!((progress_at, delivered_at), (now, Time(0)));

@@ -1,0 +1,101 @@
+//! `emp peers`.
+
+use emp_state::{Peer, Snapshot};
+use serde_json::json;
+
+use super::nodes::seconds;
+use super::{Seen, Which, show, table};
+use crate::error::print;
+
+/// List the peers that nodes of this machine have something under way with, or had lately.
+///
+/// RTT is a round trip by the first path, WINDOW what may be under way by it and FLIGHT what is, in bytes. OUT are messages to the peer that have
+/// not ended, IN those from it that arrive or wait for a receive, RESENT frames that were lost. HEARD is how long ago something last came from it, WAITS since
+/// when nothing has moved.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// For programs to read.
+    #[arg(long)]
+    json: bool,
+    /// Print once and end, as this always does.
+    #[arg(long, hide = true)]
+    once: bool,
+}
+
+/// Runs `emp peers`.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let mut seen = args.which.look()?;
+    super::nodes::by_job(&mut seen);
+    if args.json {
+        return print(&(serde_json::to_string_pretty(&values(&seen))? + "\n"));
+    }
+    if seen.nodes.iter().all(|node| node.peers.is_empty()) {
+        return print("no node that you may see has anything under way\n");
+    }
+    print(&text(&seen))
+}
+
+/// As a table.
+pub fn text(seen: &Seen) -> String {
+    let heads = [
+        "NODE", "PEER", "STATE", "LINK", "RTT", "WINDOW", "FLIGHT", "OUT", "IN", "RESENT", "HEARD",
+        "WAITS",
+    ];
+    let rows: Vec<_> = pairs(seen).map(|(node, peer)| row(seen.now, node, peer)).collect();
+    let mut text = table::render(heads, &rows);
+    let left_out: u32 = seen.nodes.iter().map(|node| node.now.peers_left_out).sum();
+    if left_out > 0 {
+        text += &format!(
+            "{left_out} more have something under way, for which the files have no room\n"
+        );
+    }
+    text
+}
+
+fn pairs(seen: &Seen) -> impl Iterator<Item = (&Snapshot, &Peer)> {
+    seen.nodes.iter().flat_map(|node| node.peers.iter().map(move |peer| (node, peer)))
+}
+
+/// A peer in a line.
+pub fn row(now: u64, node: &Snapshot, peer: &Peer) -> [String; 12] {
+    let path = peer.paths().next();
+    let of = |value: fn(&emp_state::Path) -> String| path.map_or_else(|| "-".into(), value);
+    let since = [peer.out_since, peer.in_since].into_iter().filter(|at| *at > 0).min().unwrap_or(0);
+    [
+        show::node(node),
+        show::peer(peer),
+        peer.state().word().into(),
+        path.map_or_else(|| "-".into(), |path| show::link(node, path.link)),
+        of(|path| if path.rtt_us == 0 { "-".into() } else { format!("{} µs", path.rtt_us) }),
+        of(
+            |path| {
+                if path.window > 1 << 30 { "all".into() } else { show::bytes(path.window.into()) }
+            },
+        ),
+        of(|path| show::bytes(path.flight.into())),
+        peer.out_messages.to_string(),
+        peer.in_messages.to_string(),
+        peer.frames_resent.to_string(),
+        show::ago(now, peer.heard),
+        show::ago(now, since),
+    ]
+}
+
+fn values(seen: &Seen) -> serde_json::Value {
+    let all = pairs(seen).map(|(node, peer)| {
+        json!({
+            "node": show::node(node), "peer": format!("{:016x}", peer.node), "name": peer.name.show(),
+            "state": peer.state().word(), "state_age_s": seconds(seen.now, peer.state_since),
+            "heard_s": seconds(seen.now, peer.heard), "out_waits_s": seconds(seen.now, peer.out_since),
+            "in_waits_s": seconds(seen.now, peer.in_since), "out_messages": peer.out_messages,
+            "out_awaiting": peer.out_awaiting, "out_frames": peer.out_frames, "out_timeouts": peer.out_timeouts,
+            "out_refusals": peer.out_refusals, "in_messages": peer.in_messages,
+            "in_unexpected": peer.in_unexpected, "in_receives": peer.in_receives,
+            "frames_sent": peer.frames_sent, "frames_resent": peer.frames_resent, "paths_up": peer.paths_up,
+            "paths": super::route::paths(node, peer),
+        })
+    });
+    json!({ "peers": all.collect::<Vec<_>>() })
+}

@@ -1,0 +1,285 @@
+//! `emp why PEER`: what is waited for, since when, whose turn it is, and what to do; in one sentence for each node.
+
+use emp_state::process::Life;
+use emp_state::{Peer, PeerState, Snapshot};
+use emp_wire::NodeId;
+use serde_json::json;
+
+use super::{Which, route, show};
+use crate::bail_user;
+use crate::error::print;
+
+/// Nothing was heard of a peer for so long: longer than any queue, and than what acknowledgements wait for.
+const SILENT: u64 = 1_000_000_000;
+
+/// What happened so lately is part of the reason.
+const LATELY: u64 = 600_000_000_000;
+
+/// Say in a sentence what nodes of this machine wait for from a peer: since when, whose turn it is, and what to do.
+///
+/// It is read from state files, without the help of the processes, so it tells of those that are stopped or hang. Where the peer runs on this machine
+/// too, its own file is looked at; where it does not, run it there as well.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The peer: its name or identity (16 digits).
+    peer: String,
+    #[command(flatten)]
+    which: Which,
+    /// For programs to read.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `emp why`.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let seen = args.which.look()?;
+    // The peer itself may be one that was not asked for.
+    let all = Which::default().look()?;
+    let wanted = NodeId::from_name(&args.peer).0;
+    let mut told = Vec::new();
+    for node in &seen.nodes {
+        for peer in
+            node.peers.iter().filter(|it| it.node == wanted || route::is_called(it, &args.peer))
+        {
+            let other = all.nodes.iter().find(|other| other.identity.node == peer.node);
+            let sentence = sentence(node, peer, other, seen.now);
+            told.push((show::node(node), show::peer(peer), sentence));
+        }
+    }
+    if told.is_empty() {
+        bail_user!(
+            "no node that you may see has anything to do with a peer {}; emp peers lists whom they have",
+            args.peer
+        );
+    }
+    if args.json {
+        let values: Vec<_> = told
+            .iter()
+            .map(|(node, peer, why)| json!({ "node": node, "peer": peer, "why": why }))
+            .collect();
+        return print(&(serde_json::to_string_pretty(&json!({ "why": values }))? + "\n"));
+    }
+    print(&told.iter().map(|(_, _, why)| format!("{why}\n")).collect::<String>())
+}
+
+/// Why a node waits for a peer. `other`: the peer's own state, if it runs on this machine.
+pub fn sentence(node: &Snapshot, peer: &Peer, other: Option<&Snapshot>, now: u64) -> String {
+    let (me, you) = (show::node(node), show::peer(peer));
+    if let Some(stopped) = stopped(node) {
+        return format!("{me} waits for nobody: {stopped}");
+    }
+    let waits = waits(peer, now);
+    if let Some(stopped) = other.and_then(stopped) {
+        return format!("{me} {waits} {you}, and {stopped}");
+    }
+    let silent = peer.heard == 0 || now.saturating_sub(peer.heard) > SILENT;
+    let troubles = troubles(node, peer);
+    if silent
+        && !troubles.is_empty()
+        && !matches!(peer.state(), PeerState::Ended | PeerState::Closed)
+    {
+        return format!(
+            "{me} cannot reach {you}: {}, and nothing was heard of it for {}; plug the cable in, or ip link set the interface up: it goes on \
+             by itself then",
+            troubles.join(", "),
+            heard(peer, now)
+        );
+    }
+    match peer.state() {
+        PeerState::Sought => sought(node, peer, now),
+        PeerState::Met => met(node, peer, other, now),
+        PeerState::Unknown => format!("{me} {waits} {you}, of which nothing is known yet"),
+        over => ended(node, peer, over, now),
+    }
+}
+
+/// That its process does not run, and how it is made to.
+fn stopped(of: &Snapshot) -> Option<String> {
+    let Life::Alive(stat) = of.life else { return None };
+    let (name, process) = (show::node(of), of.identity.process);
+    match stat.state {
+        'T' => Some(format!(
+            "process {process} of {name} is stopped by a signal: kill -CONT {process} lets it go on"
+        )),
+        't' => Some(format!(
+            "process {process} of {name} is held by a debugger: let it continue there"
+        )),
+        _ => None,
+    }
+}
+
+fn heard(peer: &Peer, now: u64) -> String {
+    if peer.heard == 0 { "ever".into() } else { show::ago(now, peer.heard) }
+}
+
+/// What it waits for, before the peer's name.
+fn waits(peer: &Peer, now: u64) -> String {
+    match (peer.out_since, peer.in_since) {
+        (0, 0) => "waits for nothing of".into(),
+        (0, since) => format!("waits since {} for a message from", show::ago(now, since)),
+        (since, _) => format!("waits since {} for an answer of", show::ago(now, since)),
+    }
+}
+
+/// Why the links to a peer carry nothing.
+fn troubles(node: &Snapshot, peer: &Peer) -> Vec<String> {
+    let used: Vec<usize> = peer.paths().map(|path| usize::from(path.link)).collect();
+    let links = node.links.iter().enumerate();
+    let meant = links.filter(|(index, _)| used.is_empty() || used.contains(index));
+    let mut all: Vec<String> = meant
+        .filter(|(_, link)| !link.trouble.is_empty())
+        .map(|(_, link)| format!("interface {} {}", link.interface, link.trouble))
+        .collect();
+    all.dedup();
+    all
+}
+
+/// A peer that is looked for.
+fn sought(node: &Snapshot, peer: &Peer, now: u64) -> String {
+    let (me, you) = (show::node(node), show::peer(peer));
+    let since = show::ago(now, peer.state_since);
+    let versions = node.counter("drop_wrong_version");
+    if versions > 0 {
+        return format!(
+            "{me} looks for {you} since {since}, and has dropped {versions} frames of another version of EMP: two versions are at work; \
+             compare emp --version on both hosts"
+        );
+    }
+    let links: Vec<String> =
+        (0..node.links.len()).map(|index| show::link(node, index as u8)).collect();
+    if peer.heard > 0 {
+        return format!(
+            "{me} looks for {you} since {since}: nothing was heard of it for {}; look at its host: its process is stopped, or the way there is cut (emp \
+             nodes there, emp doctor --peer HOST here); it is given up {} after its last sign of life",
+            heard(peer, now),
+            show::span(u64::from(node.identity.patience_ms) * 1_000_000)
+        );
+    }
+    format!(
+        "{me} looks for {you} since {since} and nobody answers by {}: it is not started, on another segment, or a firewall is between; emp doctor \
+         --peer HOST tells",
+        links.join(", ")
+    )
+}
+
+/// A peer that is no more.
+fn ended(node: &Snapshot, peer: &Peer, how: PeerState, now: u64) -> String {
+    let (me, you) = (show::node(node), show::peer(peer));
+    let since = show::ago(now, peer.state_since);
+    let next = "operations with it have ended with an error; start it again";
+    let note = node.notes.iter().rev().find(|note| note.node == peer.node && note.level > 1);
+    let said = note.map_or_else(String::new, |note| format!(" ({})", note.text));
+    match how {
+        PeerState::Ended => {
+            format!("{me} lost {you} {since} ago: its process has ended, as its host tells; {next}")
+        }
+        PeerState::Closed => format!(
+            "{me} waits for nothing of {you}: it closed its node {since} ago; start it again"
+        ),
+        PeerState::Restarted => {
+            format!(
+                "{me} lost {you} {since} ago: it was restarted, and what was under way is lost; the next message goes to the new one"
+            )
+        }
+        PeerState::GaveUp => {
+            format!(
+                "{me} was given up by {you} {since} ago, which heard nothing of it for too long{said}; look whether frames leave this host"
+            )
+        }
+        _ => format!("{me} gave {you} up {since} ago{said}; {next}, or emp doctor --peer HOST"),
+    }
+}
+
+/// A peer that is there.
+fn met(node: &Snapshot, peer: &Peer, other: Option<&Snapshot>, now: u64) -> String {
+    let (me, you) = (show::node(node), show::peer(peer));
+    let since = show::ago(now, peer.out_since);
+    if peer.out_since > 0 {
+        if peer.out_frames > 0 && now.saturating_sub(peer.heard) > SILENT {
+            return format!(
+                "{me} waits since {since} for {you}, of which nothing was heard for {}: its process is stopped, or its host cannot be reached; look there \
+                 with emp nodes, and here with emp doctor --peer HOST; it is given up {} after its last sign of life",
+                heard(peer, now),
+                show::span(u64::from(node.identity.patience_ms) * 1_000_000)
+            );
+        }
+        let lost = |note: &&emp_state::Note| {
+            note.node == peer.node
+                && now.saturating_sub(note.at) < LATELY
+                && note.text.show().contains("bytes")
+        };
+        if peer.out_timeouts > 1
+            && let Some(note) = node.notes.iter().rev().find(lost)
+        {
+            return format!(
+                "{me} waits since {since} for {you}: {}; compare ip link on both hosts",
+                note.text
+            );
+        }
+        if peer.out_refusals > 0 {
+            return format!(
+                "{me} waits since {since} for {you}, which has no room for its messages: it is {you}'s turn to receive them"
+            );
+        }
+        if peer.out_awaiting > 0 && peer.out_frames == 0 {
+            return format!(
+                "{me} waits since {since} for {you}, which has all that was sent and whose program has not received it: it is {you}'s turn{}",
+                hint(other)
+            );
+        }
+        return format!(
+            "{me} waits since {since} for {you} to acknowledge {} frames, {} messages are under way, and the timer ran {} times: frames are lost on \
+             the way, or {you} does not run{}",
+            peer.out_frames,
+            peer.out_messages,
+            peer.out_timeouts,
+            hint(other)
+        );
+    }
+    let since = show::ago(now, peer.in_since);
+    if peer.in_receives > 0 && peer.in_messages == peer.in_unexpected {
+        return format!(
+            "{me} waits since {since} for a message that {you} has not sent: it is {you}'s turn{}",
+            hint(other)
+        );
+    }
+    if peer.in_since > 0 {
+        return format!(
+            "{me} waits since {since} for the rest of {} messages of {you}, which has stopped sending{}",
+            peer.in_messages,
+            hint(other)
+        );
+    }
+    if peer.in_unexpected > 0 {
+        return format!(
+            "{you} has sent {} messages that {me} has not received{}: it is {me}'s turn",
+            peer.in_unexpected,
+            match node.now.unexpected_since {
+                0 => String::new(),
+                at => format!(" since {}", show::ago(now, at)),
+            }
+        );
+    }
+    let anyone = match node.now.receive_since {
+        0 => String::new(),
+        at => format!(", but since {} for a message from anyone", show::ago(now, at)),
+    };
+    format!(
+        "{me} waits for nothing of {you}{anyone}; it was heard {} ago",
+        show::ago(now, peer.heard)
+    )
+}
+
+/// What the peer's process does, if it is on this machine.
+fn hint(other: Option<&Snapshot>) -> String {
+    let Some(other) = other else { return "; look on its host with emp why".into() };
+    let process = other.identity.process;
+    match other.life {
+        Life::Alive(stat) if stat.state == 'R' => format!(" (its process {process} computes)"),
+        Life::Alive(stat) if stat.state == 'D' => {
+            format!(" (its process {process} is in the kernel)")
+        }
+        Life::Alive(_) => format!(" (its process {process} sleeps; where, gdb -p {process} tells)"),
+        _ => String::new(),
+    }
+}

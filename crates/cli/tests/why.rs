@@ -265,3 +265,81 @@ fn tables_metrics_and_bad_input_are_as_the_manual_says() {
     }
     mistake(&mut emp(&["top"]).stdin(Stdio::null()));
 }
+
+/// Datagrams of one host are swallowed, TCP and raw frames get through.
+#[test]
+fn a_firewall_on_the_port_is_named() {
+    if !is_root() {
+        return;
+    }
+    let name = unique('w');
+    let _cleanup = Cleanup(&name);
+    succeed(&mut emp(&["lab", "up", "--name", &name, "--hosts", "2"]));
+    let program = env!("CARGO_BIN_EXE_emp");
+    let script = format!("ip rule add ipproto udp blackhole && exec {program} doctor --listen");
+    let there = ["lab", "exec", "--name", &name, "emp-b", "--", "sh", "-c", &script];
+    let mut other = emp(&there).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(other.stdout.take().expect("piped")).lines();
+    let first = lines.next().and_then(Result::ok).unwrap_or_default();
+    assert!(first.starts_with("listening on"), "{first}");
+    let here =
+        ["lab", "exec", "--name", &name, "emp-a", "--", program, "doctor", "--peer", "10.77.0.2"];
+    let output = run(&[&here[..], &["--json"]].concat());
+    let _ = other.kill();
+    let _ = other.wait();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let findings: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let find = |name: &str| {
+        let all = findings.as_array().expect("a list");
+        all.iter().find(|one| one["name"] == name).cloned().unwrap_or_default()
+    };
+    let udp = find("udp");
+    let advice = udp["advice"].as_str().unwrap_or_default();
+    assert!(udp["mark"] == "warn" && advice.contains("a firewall closes UDP port"), "{findings:#}");
+    assert_eq!(find("version")["mark"], "ok");
+    assert!(
+        find("path")["value"].as_str().unwrap_or_default().starts_with("packet on emp0"),
+        "{findings:#}"
+    );
+}
+
+/// As many nodes as a large machine runs of one job; a job's ranks stand in order.
+#[test]
+fn a_job_of_256_ranks_is_listed_in_order() {
+    use emp_state::place::Readers;
+    use emp_state::{Identity, Now, Text, Writer};
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = scratch.path().join("own");
+    let writers: Vec<Writer> = (0..256)
+        .map(|rank| {
+            let name = Text::new(&format!("rank-{rank}"));
+            let identity = Identity {
+                node: 1 + rank as u64,
+                rank,
+                ranks: 256,
+                name,
+                job: Text::new("77"),
+                ..Identity::default()
+            };
+            let mut writer =
+                Writer::create_in(&directory, &identity, Readers::Own).expect("a file");
+            writer.publish(&Now { written: 1, ..Now::default() });
+            writer
+        })
+        .collect();
+    let begin = Instant::now();
+    let text = succeed(emp(&["top", "--once"]).env("EMP_STATE_DIR", &directory));
+    eprintln!("emp top --once of 256 nodes took {:?}", begin.elapsed());
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 257, "{text}");
+    for (rank, line) in lines[1..].iter().enumerate() {
+        assert!(
+            line.contains(&format!("{rank}/256")) && line.contains(&format!("rank-{rank} ")),
+            "{line}"
+        );
+    }
+    let bytes: u64 =
+        writers.iter().map(|it| std::fs::metadata(it.path()).expect("it is there").len()).sum();
+    assert_eq!(bytes, 256 * 16_384);
+    assert_eq!(writers.len(), 256);
+}

@@ -39,6 +39,14 @@ pub fn text(report: &Report, colour: bool) -> String {
     page.text
 }
 
+/// Findings under one title.
+pub fn findings(title: &str, findings: &[Finding], colour: bool) -> String {
+    let mut page = Page { text: String::new(), colour };
+    page.title(title);
+    findings.iter().for_each(|finding| page.finding(finding));
+    page.text
+}
+
 fn describe(interface: &Interface) -> Finding {
     let mut parts = vec![interface.state.clone()];
     parts.extend(interface.mtu.map(|mtu| format!("MTU {mtu}")));

@@ -140,12 +140,14 @@ fn two_versions_are_named() {
     a.hint(NodeId::from_name(&you), LinkIndex(0), LinkAddress::udp(there));
     let from = a.endpoint(1).expect("opens");
     let _sent = from.send((you.as_str(), 1), 1, "hello").expect("posted");
-    // What comes is sent back as a program of another version would have it: the version is the first byte.
+    // What comes is sent back as a program of another version would have it: the version is the first three bits.
     let mut frame = [0; 2_000];
     socket.set_read_timeout(Some(LONG)).expect("a time");
     let (bytes, _) = socket.recv_from(&mut frame).expect("it asks there");
     let mut version = frame[..bytes].to_vec();
-    version[0] = version[0].wrapping_add(0x70);
+    version[0] ^= 0x80;
+    // For everyone, or its link would take it for another node's.
+    version[4..6].fill(0xff);
     for _ in 0..3 {
         socket.send_to(&version, at).expect("sent");
     }

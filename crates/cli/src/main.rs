@@ -11,6 +11,7 @@ mod lab;
 mod measured;
 mod mpi;
 mod output;
+mod place;
 mod process;
 mod qlog;
 mod report;
@@ -47,6 +48,7 @@ enum Command {
     Demo(demo::Args),
     Sim(sim::Args),
     Reproduce(reproduce::Args),
+    Place(place::Args),
     /// Show what this machine allows and which link `auto` will take.
     Doctor(doctor::Args),
     Nodes(seen::NodesArgs),
@@ -77,6 +79,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
+        Command::Place(args) => place::run(&args),
         Command::Doctor(args) => doctor::run(args),
         Command::Capture(args) => capture::run(&args),
         Command::Trace(args) => trace::run(&args),

@@ -11,8 +11,8 @@ use std::{panic, thread};
 use anyhow::{Context, bail};
 use emp_firmware::Profile;
 use emp_model::{
-    Fate, Outcome, Part, Reduction, Scale, SwarmOptions, TraceLine, frames_of_seed, run_seed,
-    shrink, trace_seed,
+    Discovery, Fate, Outcome, Part, Reduction, Scale, Search, Shape, SwarmOptions, TraceLine,
+    discover, frames_of_seed, run_seed, shrink, trace_seed,
 };
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ use crate::qlog::{self, Qlog};
 #[derive(clap::Args)]
 pub struct Args {
     /// Run the seeds from A up to, but not including, B; print a line for each failure.
-    #[arg(long, value_name = "A..B", required_unless_present_any = ["seed", "fresh"], conflicts_with = "seed")]
+    #[arg(long, value_name = "A..B", required_unless_present_any = ["seed", "fresh", "discover"], conflicts_with = "seed")]
     seeds: Option<String>,
     /// Run N seeds that nobody has run, and say which.
     #[arg(long, value_name = "N", conflicts_with_all = ["seed", "seeds"])]
@@ -40,6 +40,15 @@ pub struct Args {
     /// With --seed: write every frame on the wire to a file as qlog, as `emp trace` does of captures.
     #[arg(long, value_name = "FILE", requires = "seed", conflicts_with = "trace")]
     qlog: Option<PathBuf>,
+    /// Instead, worlds of so many nodes each: how long searches take, and what they cost.
+    #[arg(long, value_name = "NODES", value_delimiter = ',', conflicts_with_all = ["seed", "seeds", "fresh"])]
+    discover: Vec<usize>,
+    /// With --discover: how the nodes are cabled: line, ring, mesh, tree (of switches), random (four cables each).
+    #[arg(long, default_value = "random", requires = "discover")]
+    shape: String,
+    /// With --discover: most cables between a node and whom it looks for.
+    #[arg(long, default_value_t = 1, requires = "discover")]
+    hops: usize,
     /// Fewer nodes and messages for each seed.
     #[arg(long)]
     small: bool,
@@ -77,6 +86,9 @@ struct Summary {
 
 /// Runs `emp sim`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if !args.discover.is_empty() {
+        return discovery(args);
+    }
     let options = options(args)?;
     check_writable(args.json.iter().chain(&args.trace).chain(&args.qlog))?;
     match (args.seed, &args.seeds, args.fresh) {
@@ -85,6 +97,56 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         (None, None, Some(count)) => sweep(fresh(count)?, &options, args),
         (None, None, None) => bail_user!("name seeds: --seeds 0..1000, or --seed N for one"),
     }
+}
+
+/// Nodes of a world in which others are looked for.
+const NODES: std::ops::RangeInclusive<usize> = 2..=10_000;
+
+/// Nodes of a mesh: each cable is a fabric, and a node has one to each other.
+const MESH_NODES_MAX: usize = 256;
+
+/// Cables between two that look for each other.
+const HOPS: std::ops::RangeInclusive<usize> = 1..=8;
+
+/// Searches in each world.
+const SEARCHES: usize = 400;
+
+/// Runs `emp sim --discover`.
+fn discovery(args: &Args) -> anyhow::Result<()> {
+    let Some((_, shape)) = Shape::ALL.into_iter().find(|(name, _)| *name == args.shape) else {
+        let known = Shape::ALL.map(|(name, _)| name).join(", ");
+        bail_user!("there is no shape {}; there are {known}", args.shape);
+    };
+    let most = if shape == Shape::Mesh { MESH_NODES_MAX } else { *NODES.end() };
+    if let Some(nodes) = args.discover.iter().find(|nodes| !(*NODES.start()..=most).contains(nodes))
+    {
+        bail_user!(
+            "{nodes} nodes are not possible in a {}; choose {} to {most}",
+            args.shape,
+            NODES.start()
+        );
+    }
+    if !HOPS.contains(&args.hops) {
+        bail_user!(
+            "{} hops are not possible; choose {} to {}",
+            args.hops,
+            HOPS.start(),
+            HOPS.end()
+        );
+    }
+    print(
+        "nodes   found      half within  longest     frames a search  wire bytes a node  peers of one\n",
+    )?;
+    for nodes in args.discover.iter().copied() {
+        let search = Search { shape, nodes, searches: SEARCHES, hops: args.hops, seed: 1 };
+        let Discovery { asked, found, time, frames, wire_bytes, peers_max } = discover(&search);
+        let [half, all] = time.map(|time| format!("{:.1} us", time.0 as f64 / 1e3));
+        let found = format!("{found}/{asked}");
+        print(&format!(
+            "{nodes:<7} {found:<10} {half:<12} {all:<11} {frames:<16.1} {wire_bytes:<18.1} {peers_max}\n"
+        ))?;
+    }
+    Ok(())
 }
 
 /// So many seeds from one on that the system drew. They are said, so that they can be run again.

@@ -27,6 +27,7 @@ mod predict;
 mod profile;
 mod receive;
 mod send;
+mod stage;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -55,6 +56,7 @@ pub use onesided::{
 };
 pub use path::PathInUse;
 pub use profile::{AckTrigger, Integrity, Profile, RetransmitUnit, Unexpected};
+pub use stage::Stage;
 pub use time::{Span, Time};
 pub use transit::RelayNeighbour;
 pub use transmit::{Exit, Leaving, TransmitBatch, TransmitFrame};

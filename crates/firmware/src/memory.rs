@@ -8,6 +8,7 @@ use emp_wire::{Checksum, LinkAddress};
 
 use crate::limits::SEGMENTS_MAX;
 use crate::link::LinkIndex;
+use crate::stage::Stage;
 
 /// A run of host memory. What an address means is the [`HostMemory`]'s business.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,6 +69,17 @@ pub trait HostMemory {
         sum.update(from);
         Ok(())
     }
+
+    /// A stage of a message's way begins. Returns the one that it interrupts. Who measures has a memory of its own for it; any other
+    /// does nothing, and nothing is compiled.
+    #[inline(always)]
+    fn enter(&self, stage: Stage) -> Stage {
+        stage
+    }
+
+    /// A stage ends, and the one that it interrupted goes on.
+    #[inline(always)]
+    fn leave(&self, _outer: Stage) {}
 
     /// False: frames hold a copy of these bytes instead of naming them, as a link could not read them by itself.
     fn lends(&self, _segment: Segment) -> bool {

@@ -1,7 +1,36 @@
 //! Profiles: named sets of protocol parameters (DESIGN section 4). They are data; no code asks which profile runs.
 
+use alloc::collections::BTreeMap;
+
 use crate::limits::{INCOMING_MAX, OPERATIONS_MAX};
 use crate::time::Span;
+
+/// Frames (or messages) that one acknowledgement covers where that is not the profile's: of single peers, by index (E24).
+#[derive(Default)]
+pub(crate) struct Collections(BTreeMap<u32, u32>);
+
+impl Collections {
+    /// A peer has its own from now on.
+    pub(crate) fn set(&mut self, peer: u32, frames: u32) {
+        self.0.insert(peer, frames.max(1));
+    }
+
+    /// No peer has any.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// A peer's; `usual` is that of most.
+    #[inline(always)]
+    pub(crate) fn of(&self, peer: u32, usual: u32) -> u32 {
+        if self.0.is_empty() { usual } else { self.look_up(peer, usual) }
+    }
+
+    #[cold]
+    fn look_up(&self, peer: u32, usual: u32) -> u32 {
+        self.0.get(&peer).copied().unwrap_or(usual)
+    }
+}
 
 /// What a sender resends when it finds a frame lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -16,7 +16,7 @@ use crate::world::{World, WorldSetup};
 const LINKS_MAX: usize = 8;
 
 /// One world of so many has cables, in percent.
-const WORLDS: u32 = 0;
+const WORLDS: u32 = 20;
 
 fn numbers(seed: u64) -> Prng {
     Prng::new(seed ^ 0xcab1_e5ee)
@@ -78,10 +78,13 @@ pub fn schedule(seed: u64, world: &mut World, temper: &Temper) {
     }
     let last = world.actions.last_key_value().map_or(world.began(), |((at, _), _)| *at);
     let span = last.since(world.began()).0.max(20_000_000);
+    // Who was told where the others are, and can't ask, does not find who moved.
+    let mut links = world.nodes().iter().flat_map(|node| &node.setup.links);
+    let may_move = links.all(|link| link.broadcast);
     for _ in 0..prng.within(1..=6) {
         let (cable, side) = (prng.index(cables), prng.index(2));
         let at = world.began() + Span(prng.below(span));
-        if prng.percent(30) {
+        if prng.percent(30) && may_move {
             move_to_spare(world, cable, side, at, &mut prng);
             continue;
         }

@@ -9,6 +9,7 @@ pub mod als;
 mod boxes;
 mod cabling;
 pub mod card;
+mod discovery;
 mod faults;
 mod hard;
 mod history;
@@ -42,6 +43,7 @@ mod world;
 
 pub use action::{Action, ClaimUse};
 pub use boxes::{BoxCable, Boxes, Sent};
+pub use discovery::{Discovery, Search, Shape, discover};
 pub use faults::{FaultPlan, Rates, Verdict};
 pub use history::History;
 pub use host::{ReceiveSpec, Want, WantBits};

@@ -221,7 +221,9 @@ impl SimNode {
         }
         let mut links = self.setup.links.clone();
         // Its address is the same on every fabric. One that moves tells what is no longer true.
-        let told = links.iter_mut().flat_map(|link| link.beside.iter_mut().flatten());
+        // But where each link has a cable of its own it has an address of its own.
+        let told = links.iter_mut().filter(|link| link.hops_from.is_none());
+        let told = told.flat_map(|link| link.beside.iter_mut().flatten());
         told.for_each(|(_, told)| *told = address);
         let mut firmware = Firmware::new(Config {
             node: self.setup.id,

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use emp_firmware::{Completion, LinkIndex, NodeEvent, OpKind, Span, Status, Time};
-use emp_wire::NodeId;
+use emp_firmware::{
+    Completion, LinkCost, LinkIndex, LinkInfo, NodeEvent, OpKind, Span, Status, Time,
+};
+use emp_wire::{LinkAddress, NodeId};
 
 use crate::action::Action;
 use crate::history::History;
@@ -87,6 +89,21 @@ const TURNS_AT_ONCE_MAX: u32 = 20_000;
 /// Turns of which one is followed by a look at what the node holds.
 const WEIGH_EVERY: u64 = 7;
 
+/// What a host says of the links of a node that relays: its address on each, and which others lead to it.
+fn describe_links(links: &mut [LinkInfo], address: impl Fn(usize) -> LinkAddress) {
+    let count = links.len();
+    for (index, link) in links.iter_mut().enumerate() {
+        link.hops_from = Some(address(index));
+        // All cost alike.
+        let (first_ns, further_ns) = (1_000, 1_000);
+        link.cost =
+            Some(LinkCost { first_ns, further_ns, long_ns: None, segments: false, named: false });
+        for other in (0..count).filter(|other| *other != index) {
+            link.set_beside(LinkIndex(other as u8), address(other));
+        }
+    }
+}
+
 impl World {
     /// Makes a world and starts its nodes, at time 0.
     pub fn new(setup: WorldSetup) -> Self {
@@ -99,15 +116,22 @@ impl World {
     }
 
     /// The same with cables: each node's links lead where they say, and each cable is like one of the fabrics.
-    pub fn cabled(began: Time, setup: WorldSetup, wiring: Option<Wiring>) -> Self {
+    pub fn cabled(began: Time, mut setup: WorldSetup, wiring: Option<Wiring>) -> Self {
         let mut prng = Prng::new(setup.seed);
         let patience = setup.nodes.iter().map(|node| node.profile.unreachable_after).min();
         let (fabrics, nodes) = (setup.fabrics.len(), setup.nodes.len());
         let mut history = History::new(patience.unwrap_or_default(), fabrics);
+        let relayed = wiring.as_ref().map_or(0, |wiring| wiring.relayed);
         let network = match wiring {
             Some(wiring) => {
                 let network = Network::wired(&setup.fabrics, wiring, prng.fork());
                 history.begin_cables(&network, nodes, began);
+                if relayed > 0 {
+                    history.set_relays(vec![true; nodes], relayed);
+                    for (index, node) in setup.nodes.iter_mut().enumerate() {
+                        describe_links(&mut node.links, |link| network.link_address(index, link));
+                    }
+                }
                 network
             }
             None => Network::new(setup.fabrics, nodes, prng.fork()),
@@ -147,6 +171,11 @@ impl World {
         if self.nodes[node].firmware.is_none() {
             let (epoch, seed) = (self.prng.bits() as u32, self.prng.bits());
             self.nodes[node].start(epoch, seed, self.network.address(node));
+            if self.network.is_relayed()
+                && let Some(firmware) = self.nodes[node].firmware.as_mut()
+            {
+                firmware.set_relay(true);
+            }
             self.history.started(node, self.now);
             self.open_at_start(node);
             self.hint(node);

@@ -22,8 +22,11 @@ pub const TIMEOUT_DEFAULT_MS: u64 = 120_000;
 const TIMEOUT_MIN_MS: u64 = 50;
 const TIMEOUT_MAX_MS: u64 = 3_600_000;
 
+/// Frames of a collection that may be asked for: what is owed is counted in 16 bits.
+const COLLECTIONS: std::ops::RangeInclusive<u32> = 1..=65_535;
+
 /// What there is to set: the name without `EMP_`, and what it does.
-pub const SETTINGS: [(&str, &str); 15] = [
+pub const SETTINGS: [(&str, &str); 16] = [
     (
         "LINK",
         "Links to use: auto, packet (raw Ethernet frames), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (processes of this machine only); auto has udp beside packet, and shm for the processes of this machine, as packet and xdp have (default: auto)",
@@ -38,6 +41,10 @@ pub const SETTINGS: [(&str, &str); 15] = [
     ),
     ("NAME", "Name of this machine, as others know it (default: its host name)"),
     ("PROFILE", "Protocol parameters: default, emp2001, openmx, or vmmc2 (default: default)"),
+    (
+        "COLLECTION",
+        "Frames (of openmx: messages) that one acknowledgement covers: 1 to 65535 (default: the profile's; 16)",
+    ),
     ("FAULT", "Faults to inject for tests, such as drop:0.01 (default: none)"),
     (
         "EAGER",
@@ -224,6 +231,15 @@ fn profile(look: &impl Fn(&str) -> Option<Set>) -> Result<Profile, String> {
     if let Some(bytes) = number(look("EAGER"), "bytes")? {
         profile = profile.with_eager(bytes);
     }
+    let set = look("COLLECTION");
+    let variable = set.as_ref().map(|set| set.variable.clone()).unwrap_or_default();
+    if let Some(frames) = number(set, "frames")? {
+        let fits = u32::try_from(frames).ok().filter(|frames| COLLECTIONS.contains(frames));
+        profile.collection = fits.ok_or_else(|| {
+            let (least, most) = (COLLECTIONS.start(), COLLECTIONS.end());
+            format!("{variable}={frames}: must be {least} to {most} frames")
+        })?;
+    }
     profile.integrity = one_of(look("INTEGRITY"), &Integrity::ALL, profile.integrity)?;
     let set = look("TIMEOUT");
     profile.unreachable_after = Span::ms(TIMEOUT_DEFAULT_MS);
@@ -308,6 +324,7 @@ mod tests {
         assert!(said("WAIT").ends_with("(default: adaptive)") && set.wait == WaitMode::Adaptive);
         assert!(said("UDP_PAST_IP").ends_with("(default: on)") && set.udp_past_ip);
         assert!(said("FAULT").ends_with("(default: none)") && set.fault.is_none());
+        assert!(said("COLLECTION").ends_with(&format!("; {})", set.profile.collection)));
         assert!(said("PROFILE").ends_with(&format!("(default: {})", set.profile.name)));
         let Profile { operations_max, incoming_max, .. } = set.profile;
         assert!(said("OPERATIONS").ends_with(&ms(operations_max as u64)));

@@ -57,6 +57,10 @@ mod tests {
     #[test]
     fn parameters_are_settings() {
         assert_eq!(with(c"iface", "a, b,").unwrap().interfaces, ["a", "b"]);
+        assert_eq!(with(c"collection", "3").unwrap().profile.collection, 3);
+        for wrong in ["0", "65536", "-1"] {
+            assert!(with(c"collection", wrong).unwrap_err().starts_with("FI_EMP_COLLECTION="));
+        }
         assert_eq!(with(c"linger", "5").unwrap().linger.as_millis(), 5);
         assert_eq!(with(c"name", "ann").unwrap().name, None);
     }
@@ -82,6 +86,7 @@ mod tests {
         for (name, variable) in [
             (c"link", "FI_EMP_LINK"),
             (c"profile", "FI_EMP_PROFILE"),
+            (c"collection", "FI_EMP_COLLECTION"),
             (c"fault", "FI_EMP_FAULT"),
             (c"eager", "FI_EMP_EAGER"),
             (c"timeout", "FI_EMP_TIMEOUT"),

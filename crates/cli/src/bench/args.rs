@@ -91,6 +91,9 @@ pub(super) fn first_of(
     Ok((first, interfaces.iter().skip(1).cloned().collect()))
 }
 
+/// Frames of a collection that can be chosen: what is owed is counted in 16 bits.
+const COLLECTIONS: std::ops::RangeInclusive<u32> = 1..=65_535;
+
 /// Seconds of silence that can be chosen: many round trips, and an hour.
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.05..=3_600.0;
 
@@ -103,6 +106,9 @@ pub struct EmpArgs {
     /// Protocol parameters: default, emp2001, openmx, vmmc2.
     #[arg(long, default_value = "default")]
     pub profile: String,
+    /// Frames (of openmx: messages) that one acknowledgement covers [default: the profile's].
+    #[arg(long, value_name = "FRAMES")]
+    pub collection: Option<u32>,
     /// Seconds in which nothing is heard of the other end after which it is given up. Time in which the own interface has no carrier
     /// does not count, up to six times as much.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
@@ -266,6 +272,10 @@ impl EmpArgs {
             let known: Vec<_> = Profile::ALL.iter().map(|profile| profile.name).collect();
             bail_user!("there is no profile {}; there are {}", self.profile, known.join(", "));
         }
+        if let Some(frames) = self.collection.filter(|frames| !COLLECTIONS.contains(frames)) {
+            let (least, most) = (COLLECTIONS.start(), COLLECTIONS.end());
+            bail_user!("a collection of {frames} frames is not possible; choose {least} to {most}");
+        }
         if !Integrity::ALL.iter().any(|(name, _)| *name == self.integrity) {
             let known = Integrity::ALL.map(|(name, _)| name);
             bail_user!("there is no integrity {}; there are {}", self.integrity, known.join(", "));
@@ -291,6 +301,7 @@ impl EmpArgs {
         }
         let spec = Spec {
             profile: self.profile.clone(),
+            collection: self.collection,
             timeout_ms: (self.timeout * 1e3) as u64,
             integrity: self.integrity.clone(),
             no_past_ip: self.no_past_ip,
@@ -476,6 +487,7 @@ mod tests {
                 "--face knows libfabric, mx, vipl, vmmc, host and all, not `sctp`",
             ),
             ("x peer --profile fast", "there are default, emp2001"),
+            ("x peer --collection 0", "a collection of 0 frames"),
             ("x peer --timeout 0", "choose 0.05 to 3600 seconds"),
             ("x peer --board moon", "there are inline, thread"),
             ("x peer --integrity none", "there are carrier, end-to-end"),

@@ -49,6 +49,9 @@ pub struct Spec {
     pub link: LinkChoice,
     /// EMP's protocol parameters, by name.
     pub profile: String,
+    /// Frames that one acknowledgement covers; `None`: as the profile has it.
+    #[serde(default)]
+    pub collection: Option<u32>,
     /// Milliseconds of silence after which EMP gives a peer up.
     pub timeout_ms: u64,
     /// What EMP's payloads are checked by, by name.
@@ -90,6 +93,7 @@ impl Spec {
             kind: SubjectKind::Emp,
             link,
             profile: "default".to_owned(),
+            collection: None,
             timeout_ms: 10_000,
             integrity: by_carrier(),
             no_past_ip: false,

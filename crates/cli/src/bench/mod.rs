@@ -27,6 +27,7 @@ mod results;
 mod session;
 mod share;
 mod sizes;
+mod stages;
 mod stats;
 mod subject;
 mod verify;
@@ -40,8 +41,10 @@ pub use measure::Effort;
 pub use pair::{MTU_DEFAULT, Pair};
 pub use pattern::{Work, measure_sizes};
 pub use progress::Progress;
+pub use results::write_json;
 pub use session::Session;
 pub use sizes::parse_one as parse_size;
+pub use stages::{Costs as StageCosts, measure as measure_stages};
 pub use subject::Named;
 pub use verify_run::{outcome as verify_outcome, plan as verify_plan};
 
@@ -75,6 +78,7 @@ enum Command {
     Overlap(overlap::Args),
     Logp(Box<logp::Args>),
     Share(Box<share::Args>),
+    Stages(stages::Args),
     /// What a host of `share` does.
     #[command(name = share::WORKER, hide = true)]
     ShareWorker,
@@ -103,6 +107,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Command::Overlap(args) => overlap::run(&args),
         Command::Logp(args) => logp::run(&args),
         Command::Share(args) => share::run(&args),
+        Command::Stages(args) => stages::run(&args),
         Command::ShareWorker => share::run_worker(),
         Command::Verify(args) => verify_run::run(&args),
         Command::Mpi(args) => mpi::run(&args),

@@ -8,7 +8,8 @@ use crate::engine::Firmware;
 use crate::memory::HostMemory;
 use crate::path::PathId;
 use crate::profile::RetransmitUnit;
-use crate::receive::NotTaken;
+use crate::receive::{AckOut, NotTaken};
+use crate::stage::Stage;
 use crate::time::{Span, Time};
 use crate::transmit::TransmitBatch;
 
@@ -54,36 +55,47 @@ impl Firmware {
         riding: bool,
         (memory, batch): (&impl HostMemory, &mut TransmitBatch),
     ) {
-        let own = self.peers.own;
         while !batch.is_full() {
             let send = &self.send;
             // A lost acknowledgement costs a profile that resends whole trains a train: none of its acknowledgements rides.
             let single = riding && self.profile.retransmit == RetransmitUnit::Frame;
             let rides = |peer| single && send.has_control(peer);
             let Some(ack) = self.receive.poll_ack(now, &mut self.cross, rides) else { return };
-            let peer = &self.peers[ack.peer];
-            if peer.route().is_none_or(|(_, to)| *to == LinkAddress::LOOPBACK) {
-                // The node's own acknowledgements need no frame.
-                if peer.node == own {
-                    self.send.on_ack(now, ack.peer, ack.cumulative, Some(ack.said));
-                }
-                continue;
+            let outer = memory.enter(Stage::SendAcknowledgement);
+            self.emit_ack(now, &ack, (memory, batch));
+            memory.leave(outer);
+        }
+    }
+
+    fn emit_ack(
+        &mut self,
+        now: Time,
+        ack: &AckOut,
+        (memory, batch): (&impl HostMemory, &mut TransmitBatch),
+    ) {
+        let own = self.peers.own;
+        let peer = &self.peers[ack.peer];
+        if peer.route().is_none_or(|(_, to)| *to == LinkAddress::LOOPBACK) {
+            // The node's own acknowledgements need no frame.
+            if peer.node == own {
+                self.send.on_ack(now, ack.peer, ack.cumulative, Some(ack.said));
             }
-            let said = ack.said;
-            let head = Head {
-                kind: Kind::Ack,
-                flags: Flags::ACK
-                    .with_if(said.untaken, Flags::UNTAKEN)
-                    .with_if(said.marked, Flags::MARKED),
-                sequence: said.latest,
-                acknowledge: ack.cumulative,
-                word: said.delay.word(),
-            };
-            let body =
-                |into: &mut [u8]| Ack { node: own, sack: said.sack, grant: ack.grant }.emit(into);
-            if self.say((ack.peer, ack.path), &head, body, (memory, batch)) {
-                self.counters.count(Counter::AcksSent);
-            }
+            return;
+        }
+        let said = ack.said;
+        let head = Head {
+            kind: Kind::Ack,
+            flags: Flags::ACK
+                .with_if(said.untaken, Flags::UNTAKEN)
+                .with_if(said.marked, Flags::MARKED),
+            sequence: said.latest,
+            acknowledge: ack.cumulative,
+            word: said.delay.word(),
+        };
+        let body =
+            |into: &mut [u8]| Ack { node: own, sack: said.sack, grant: ack.grant }.emit(into);
+        if self.say((ack.peer, ack.path), &head, body, (memory, batch)) {
+            self.counters.count(Counter::AcksSent);
         }
     }
 

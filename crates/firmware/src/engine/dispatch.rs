@@ -18,6 +18,7 @@ use crate::memory::HostMemory;
 use crate::pair::{mark, milliseconds};
 use crate::path::{Hop, PathId};
 use crate::send::{ASK_HOST_AFTER, Outlet};
+use crate::stage::Stage;
 use crate::time::{Span, Time};
 
 /// Turns of the loopback within one poll: enough for a large message to finish its windows, and bounded all the same.
@@ -36,10 +37,12 @@ impl Firmware {
         frame: &[u8],
         memory: &mut impl HostMemory,
     ) {
+        let outer = memory.enter(Stage::ReceiveBookkeeping);
         self.notice_absence(now);
         for frame in emp_wire::frames(frame) {
             self.handle_one(now, (link, &from), frame, memory);
         }
+        memory.leave(outer);
     }
 
     pub(crate) fn handle_one(
@@ -197,7 +200,9 @@ impl Firmware {
     ) {
         if header.kind.sequenced() {
             if header.flags.has(Flags::ACK) {
+                let outer = memory.enter(Stage::ReceiveAcknowledgement);
                 self.send.on_riding_ack(now, peer, header.acknowledge);
+                memory.leave(outer);
             }
             let path = self.peers.path_of(peer, link);
             let cross = &mut self.cross;
@@ -235,10 +240,12 @@ impl Firmware {
                         sack: ack.sack,
                         delay: AckDelay::of_word(header.word),
                     };
+                    let outer = memory.enter(Stage::ReceiveAcknowledgement);
                     self.send.on_ack(now, peer, header.acknowledge, Some(said));
                     if let Some(bytes) = ack.grant {
                         self.send.on_grant(now, peer, bytes);
                     }
+                    memory.leave(outer);
                 }
                 Err(reason) => self.counters.count(reason.into()),
             },

@@ -52,6 +52,7 @@ use crate::path::{Hop, PathId, PathInUse};
 use crate::profile::{Integrity, Profile};
 use crate::receive::ReceiveSide;
 use crate::send::{Outlet, SendSide};
+use crate::stage::Stage;
 use crate::time::{Span, Time};
 use crate::transmit::TransmitBatch;
 
@@ -295,6 +296,15 @@ impl Firmware {
         self.send.set_collection(frames);
     }
 
+    /// The same for one peer, which keeps it until [`set_collection`](Self::set_collection) is called (E24: "per application"). False: it is
+    /// not known.
+    pub fn set_collection_of(&mut self, node: NodeId, frames: u32) -> bool {
+        let Some(peer) = self.peers.find(node) else { return false };
+        self.receive.set_collection_of(peer, frames);
+        self.send.set_collection_of(peer, frames);
+        true
+    }
+
     /// Whether frames of one train are built in one go (at first they are) or one by one. Nothing that can be seen from
     /// outside depends on it but the time that it takes: tests hold the one against the other.
     pub fn set_whole_trains(&mut self, whole: bool) {
@@ -317,7 +327,9 @@ impl Firmware {
         batch: &mut TransmitBatch,
     ) -> usize {
         let before = batch.frames().len();
+        let outer = memory.enter(Stage::ReceiveAcknowledgement);
         self.send.settle_acks(now);
+        memory.enter(Stage::Transmission);
         self.fetch(now, memory, FETCH_AT_ONCE_BYTES);
         self.emit(now, memory, batch);
         if batch.frames().len() == before && self.receive.is_fetching() {
@@ -327,6 +339,7 @@ impl Firmware {
         }
         let sliced = batch.take_sliced();
         self.counters.add(Counter::FramesSliced, sliced);
+        memory.leave(outer);
         batch.frames().len() - before
     }
 

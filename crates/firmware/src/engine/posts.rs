@@ -13,6 +13,7 @@ use crate::memory::{HostMemory, Segment};
 use crate::onesided::{AtomicDescriptor, GetDescriptor, PutDescriptor, RegionId, Rights};
 use crate::pool::Chain;
 use crate::send::{Outlet, Shape, Work};
+use crate::stage::Stage;
 use crate::time::Time;
 use crate::transmit::{Exit, Leaving, TransmitBatch};
 
@@ -53,7 +54,10 @@ impl Firmware {
         depart: impl FnOnce(Option<Leaving<'_>>) -> Time,
     ) -> Result<Posted, PostError> {
         check_buffered(&send, self.buffered_bytes_max())?;
-        self.post(last, send, (Work::Message, None), memory, exit, depart)
+        let outer = memory.enter(Stage::SendBookkeeping);
+        let posted = self.post(last, send, (Work::Message, None), memory, exit, depart);
+        memory.leave(outer);
+        posted
     }
 
     /// Posts a message, whatever it is to its receiver. What of it was copied before is in a chain.

@@ -208,7 +208,7 @@ impl ReceiveSide {
         // What rides elsewhere cannot tell it.
         let marks = self.marked && (!owed.tells.add(Tells::MARKED) || carried);
         let asked = debt.gap || marks || overtaken || debt.flags.has(Flags::ACK_REQUEST);
-        let mut due = asked || u32::from(count) >= profile.collection;
+        let mut due = asked || u32::from(count) >= self.collections.of(peer, profile.collection);
         let (mut other, mut done_waits) = (None, false);
         if !due && (debt.last.has(Flags::ACK_REQUEST) || ends_put) {
             let waits = debt.last.has(Flags::LAST)

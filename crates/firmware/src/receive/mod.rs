@@ -44,12 +44,12 @@ use crate::limits::{GETS_MAX, POOL_BYTES, Pressure};
 use crate::memory::SegmentList;
 use crate::path::PathId;
 use crate::pool::{Chain, Pool};
-use crate::profile::Profile;
+use crate::profile::{Collections, Profile};
 use crate::tables::by_peer::{ByPeer, Links, List};
 use crate::tables::per_peer::PerPeer;
 use crate::tables::slots::Slots;
 
-pub(crate) use acknowledge::IDLE;
+pub(crate) use acknowledge::{AckOut, IDLE};
 use pulling::Pulling;
 pub(crate) use runs::{Outline, Run, Taken};
 use sequence::Received;
@@ -209,6 +209,7 @@ pub(crate) struct NotTaken {
 /// The receive side of a node.
 pub(crate) struct ReceiveSide {
     profile: Profile,
+    collections: Collections,
     pub(crate) counters: Counters,
     /// For so long nobody may have looked for what comes now, in microseconds.
     pub(crate) unseen_us: u16,
@@ -286,6 +287,7 @@ impl ReceiveSide {
         let grants = unasked::Grants::new(profile.unasked_bytes_max, unasked, spared);
         Self {
             profile,
+            collections: Collections::default(),
             counters: Counters::default(),
             unseen_us: 0,
             marked: false,
@@ -338,6 +340,11 @@ impl ReceiveSide {
 
     pub(crate) fn set_collection(&mut self, frames: u32) {
         self.profile.collection = frames.max(1);
+        self.collections.clear();
+    }
+
+    pub(crate) fn set_collection_of(&mut self, peer: u32, frames: u32) {
+        self.collections.set(peer, frames);
     }
 
     /// Some message is not wholly here.

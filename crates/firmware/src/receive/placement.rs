@@ -13,6 +13,7 @@ use crate::descriptor::{BufferPlace, Completion, OpId, OpKind, Status};
 use crate::memory::{HostMemory, MemoryFault};
 use crate::path::unit::is_long_cut;
 use crate::pool::Chain;
+use crate::stage::Stage;
 
 impl ReceiveSide {
     /// A data or block frame: its payload is copied to its place.
@@ -23,7 +24,8 @@ impl ReceiveSide {
         payload: &[u8],
         memory: &mut impl HostMemory,
     ) -> Verdict {
-        match self.slot(peer, header) {
+        let outer = memory.enter(Stage::ReceiveFrame);
+        let verdict = match self.slot(peer, header) {
             Ok(slot) if payload.len() as u64 == slot.bytes() => {
                 self.note_bytes(&slot, slot.bytes());
                 self.place(slot.owner, slot.offset, payload, memory);
@@ -36,7 +38,9 @@ impl ReceiveSide {
                 Verdict::Taken
             }
             Err(NoSlot::Wrong(counter)) => Verdict::Dropped(counter),
-        }
+        };
+        memory.leave(outer);
+        verdict
     }
 
     /// Puts bytes of a message or get where they belong. If that cannot be written to, it ends.

@@ -19,6 +19,7 @@ use crate::limits::{BLOCKS_QUEUED_MAX, NAME_INDEX_BITS, OPERATIONS_MAX};
 use crate::memory::HostMemory;
 use crate::path::{PathId, Paths};
 use crate::pool::Chain;
+use crate::stage::Stage;
 use crate::time::Time;
 use crate::transmit::TransmitBatch;
 
@@ -123,7 +124,10 @@ impl SendSide {
         let shape = Shape::new(work, &send, chain.as_ref());
         let mut first = First { shape, plan, handle: handle(index, generation), number };
         let line = self.line(out.peers, peer, &leaving);
-        let (bytes, requested) = match self.emit(peer, (&leaving, 0), (&line, &mut first), out) {
+        let outer = out.memory.enter(Stage::Transmission);
+        let emitted = self.emit(peer, (&leaving, 0), (&line, &mut first), out);
+        out.memory.leave(outer);
+        let (bytes, requested) = match emitted {
             Ok(built) => built,
             Err(error) => {
                 cold_path();

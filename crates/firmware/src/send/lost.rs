@@ -59,7 +59,8 @@ impl SendSide {
                 gone.bytes += u32::from(frame.load.bytes);
                 gone.unit = gone.unit.max(frame.load.bytes.into());
                 lost |= path.bit();
-                mark_unit_lost(active, sequence, self.profile.retransmit, self.profile.collection);
+                let collection = self.collections.of(peer, self.profile.collection);
+                mark_unit_lost(active, sequence, self.profile.retransmit, collection);
             }
             sequence = sequence.plus(1);
         }

@@ -43,7 +43,7 @@ use crate::event::Reached;
 use crate::limits::{Pressure, SEND_POOL_BYTES, SPARE_MAX};
 use crate::path::rtt::Rtt;
 use crate::pool::{Chain, Pool};
-use crate::profile::Profile;
+use crate::profile::{Collections, Profile};
 use crate::tables::by_peer::Links;
 use crate::tables::per_peer::PerPeer;
 use crate::tables::slots::Slots;
@@ -171,6 +171,7 @@ const RESUMED_AFTER: Span = Span::ms(200);
 /// The send side of a node.
 pub(crate) struct SendSide {
     profile: Profile,
+    collections: Collections,
     /// Links whose carrier checks payloads, a bit each.
     summing: u64,
     pub(crate) counters: Counters,
@@ -235,6 +236,7 @@ impl SendSide {
             awaiting: Links::default(),
             controls: 0,
             profile,
+            collections: Collections::default(),
             counters: Counters::default(),
             unseen_us: 0,
             times_messages: false,
@@ -262,6 +264,11 @@ impl SendSide {
 
     pub(crate) fn set_collection(&mut self, frames: u32) {
         self.profile.collection = frames.max(1);
+        self.collections.clear();
+    }
+
+    pub(crate) fn set_collection_of(&mut self, peer: u32, frames: u32) {
+        self.collections.set(peer, frames);
     }
 
     /// A peer was added to the node's table, at the next index.

@@ -189,7 +189,8 @@ impl SendSide {
         let unit_bytes = oldest.map_or(0, |oldest| active.frame(oldest).load.bytes.into());
         let oldest = oldest.filter(|_| !asks);
         if let Some(oldest) = oldest {
-            mark_unit_lost(active, oldest, unit, self.profile.collection);
+            let collection = self.collections.of(peer, self.profile.collection);
+            mark_unit_lost(active, oldest, unit, collection);
         }
         if asks {
             // It is counted when it leaves.

@@ -172,6 +172,12 @@ impl Node {
         }
     }
 
+    /// The same for one peer, until it is changed for all. False: that peer is not known yet.
+    pub fn set_collection_of(&self, peer: NodeId, frames: u32) -> bool {
+        let mut core = self.inner.shared.lock();
+        core.firmware_mut().is_some_and(|firmware| firmware.set_collection_of(peer, frames))
+    }
+
     /// What is wrong with this node's interfaces now, such as "interface eth0 is down", or was in the last minute, with how long that
     /// took; empty if nothing is.
     pub fn link_troubles(&self) -> String {

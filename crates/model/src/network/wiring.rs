@@ -47,6 +47,8 @@ pub struct Wiring {
     pub cables: Vec<Cable>,
     /// Links that each node has, with a cable in them or without.
     pub links: Vec<usize>,
+    /// Most cables from end to end where every node relays for others; 0: none does.
+    pub relayed: usize,
 }
 
 /// Tries to draw a random graph without two cables between the same nodes; then it has some.
@@ -55,7 +57,7 @@ const TRIES_MAX: usize = 100;
 impl Wiring {
     /// Nodes without cables.
     pub fn bare(nodes: usize) -> Self {
-        Self { switches: 0, cables: Vec::new(), links: vec![0; nodes] }
+        Self { switches: 0, cables: Vec::new(), links: vec![0; nodes], relayed: 0 }
     }
 
     /// Each node cabled to the next.
@@ -132,6 +134,12 @@ impl Wiring {
         wiring
     }
 
+    /// The same with nodes that all relay, over so many cables from end to end.
+    #[must_use]
+    pub fn relayed(self, cables: usize) -> Self {
+        Self { relayed: cables, ..self }
+    }
+
     /// One more cable between two nodes, at a new link of each.
     pub fn join(&mut self, a: usize, b: usize) {
         let ends = [self.new_link(a), self.new_link(b)];
@@ -200,6 +208,11 @@ impl Network {
             network.rewire(cable);
         }
         network
+    }
+
+    /// Whether nodes relay for others.
+    pub fn is_relayed(&self) -> bool {
+        self.wires.as_ref().is_some_and(|wires| wires.wiring.relayed > 0)
     }
 
     /// Cables.

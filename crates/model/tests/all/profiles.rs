@@ -59,6 +59,33 @@ fn the_collection_changes_on_a_live_node() {
     assert!(acks_per_run[2] > 2 * acks_per_run[0], "{acks_per_run:?}");
 }
 
+/// E24: the collection of one peer is its own, and changes with that of all.
+#[test]
+fn the_collection_of_one_peer_is_its_own() {
+    let mut profile = Profile::VMMC2;
+    profile.request_ack_below = 0;
+    let mut world = acquainted(3, &profile);
+    let peer = world.id(0);
+    let acks = |world: &mut World| {
+        world.network_mut().trace_mut().clear();
+        one_way(world, 96);
+        sent(world, 1, Kind::Ack)
+    };
+    let usual = acks(&mut world);
+    world.poke(1, |firmware, _, _| assert!(firmware.set_collection_of(peer, 24)));
+    let own = acks(&mut world);
+    assert!(usual > 2 * own, "{usual} {own}");
+    // Another peer's does not matter here, and one that is not known is refused.
+    let other = world.id(2);
+    world.poke(1, |firmware, _, _| {
+        assert!(firmware.set_collection_of(other, 1));
+        assert!(!firmware.set_collection_of(emp_wire::NodeId(99), 1));
+    });
+    assert_eq!(acks(&mut world), own);
+    world.poke(1, |firmware, _, _| firmware.set_collection(6));
+    assert_eq!(acks(&mut world), usual);
+}
+
 /// V20: the sender asks when its window gets short, and is answered at once.
 #[test]
 fn a_sender_short_of_window_asks_for_an_acknowledgement() {

@@ -163,7 +163,9 @@ fn describe(spec: &Spec, place: &Place) -> anyhow::Result<NodeBuilder> {
         Some(other) => bail_user!("there is no way of waiting called {other} at {}", place.own),
     };
     let notices = |line: &str| eprintln!("{line}");
-    let builder = Node::builder().profile(profile.clone()).board(board).wait_mode(wait);
+    let mut profile = profile.clone();
+    profile.collection = spec.collection.unwrap_or(profile.collection);
+    let builder = Node::builder().profile(profile).board(board).wait_mode(wait);
     let builder = builder.unreachable_after(Duration::from_millis(spec.timeout_ms));
     let Some((_, integrity)) = Integrity::ALL.iter().find(|(name, _)| *name == spec.integrity)
     else {

@@ -1,0 +1,234 @@
+//! `emp place`: how the stages of the engine would best be put on the cores of this machine, as far as that can be predicted.
+
+mod machine;
+mod predict;
+mod schemes;
+
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use emp_firmware::Profile;
+use serde::Serialize;
+
+use self::predict::{Machine, Prediction, Work, predict};
+use self::schemes::Placement;
+use crate::bail_user;
+use crate::bench::{StageCosts, measure_stages, write_json};
+use crate::error::print;
+use crate::output::check_writable;
+
+/// Predict what two cores would gain: the stages' costs measured here, placed as the multi-CPU paper's schemes place them.
+///
+/// All of it is predicted, and nothing of it can be run yet: the boards that there are, inline and thread, run all stages on one
+/// thread, as the scheme base does.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Cores that may be used [default: those of this machine, two at most].
+    #[arg(long)]
+    cores: Option<usize>,
+    /// Schemes of the paper: base, SO, RO, DSR, SR, or all.
+    #[arg(long, value_delimiter = ',', default_value = "all", value_name = "SCHEMES")]
+    scheme: Vec<String>,
+    /// Another placement: A=STAGE,…;B=STAGE,… with each of send-bookkeeping, transmission, ack-arrival, ack-release,
+    /// receive-bookkeeping, receive-frame, receive-dma, send-ack on one of them.
+    #[arg(long, value_name = "TABLE")]
+    placement: Option<String>,
+    /// Protocol parameters: default, emp2001, openmx, vmmc2.
+    #[arg(long, default_value = "default")]
+    profile: String,
+    /// Write the figures to a file, for programs.
+    #[arg(long, value_name = "FILE")]
+    json: Option<std::path::PathBuf>,
+}
+
+/// Bytes of a frame: ordinary Ethernet's.
+const MTU: usize = 1500;
+
+/// Bytes of a frame that are not payload, about: EMP's head and what a first frame has.
+const HEAD_BYTES: usize = 40;
+
+/// The two lengths that are looked at: what latency is measured by, and a stream of long messages.
+const SMALL: usize = 32;
+const LARGE: usize = 64 << 10;
+
+/// Messages of each length that are measured.
+const MESSAGES: u64 = 20_000;
+
+/// A gain below this is not worth a core, in parts of one: other programs make more of a difference.
+const WORTH: f64 = 0.05;
+
+/// Most cores that a scheme uses.
+const CORES_MAX: usize = 2;
+
+/// What is predicted of a scheme.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    scheme: String,
+    cores: usize,
+    /// Microseconds of a small message, the wire aside.
+    one_way_us: f64,
+    /// Gb/s of long messages one way.
+    one_way_gbps: f64,
+    /// Gb/s both ways together.
+    both_ways_gbps: f64,
+}
+
+#[derive(Serialize)]
+struct Written {
+    predicted: bool,
+    send_call_ns: f64,
+    receive_call_ns: f64,
+    crossing_ns: f64,
+    schemes: Vec<Row>,
+    recommended: String,
+}
+
+/// Runs `emp place`.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let Some(profile) = Profile::by_name(&args.profile) else {
+        let known: Vec<_> = Profile::ALL.iter().map(|profile| profile.name).collect();
+        bail_user!("there is no profile {}; there are {}", args.profile, known.join(", "));
+    };
+    let there = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = cores(args.cores, there)?;
+    let mut placements = Placement::named(&args.scheme)?;
+    if let Some(table) = &args.placement {
+        placements.push(Placement::parse(table)?);
+    }
+    check_writable(&args.json)?;
+    let fits = |one: &Placement| one.processors() <= cores;
+    if let Some(large) = placements.iter().find(|one| !fits(one))
+        && (args.placement.is_some() || args.scheme != ["all"])
+    {
+        bail_user!(
+            "{} is on {} processors, and {cores} may be used",
+            large.name,
+            large.processors()
+        );
+    }
+    placements.retain(fits);
+    let machine = machine::measure()?;
+    let [small, large] = [SMALL, LARGE].map(|bytes| measure_stages(profile, MTU, bytes, MESSAGES));
+    let rows = rows(&placements, &small?, &large?, &machine);
+    let recommended = recommend(&rows);
+    let text = tell(&rows, &machine, recommended);
+    if let Some(path) = &args.json {
+        let [send_call_ns, receive_call_ns] = machine.calls;
+        let written = Written {
+            predicted: true,
+            send_call_ns,
+            receive_call_ns,
+            crossing_ns: machine.crossing,
+            recommended: recommended.map_or_else(String::new, |row| row.scheme.clone()),
+            schemes: rows,
+        };
+        write_json(path, &written)?;
+        return print(&text);
+    }
+    print(&text)
+}
+
+fn cores(asked: Option<usize>, there: usize) -> anyhow::Result<usize> {
+    match asked {
+        None => Ok(there.min(CORES_MAX)),
+        Some(0) => bail_user!("0 cores run nothing; choose 1 or {CORES_MAX}"),
+        Some(many) if many > CORES_MAX => {
+            bail_user!("{many} cores are more than any scheme uses; choose 1 or {CORES_MAX}")
+        }
+        Some(many) if many > there => {
+            bail_user!(
+                "this machine has {there} core for it, not {many}: crossings can't be measured"
+            )
+        }
+        Some(many) => Ok(many),
+    }
+}
+
+fn rows(
+    placements: &[Placement],
+    small: &StageCosts,
+    large: &StageCosts,
+    machine: &Machine,
+) -> Vec<Row> {
+    let frames = LARGE.div_ceil(MTU - HEAD_BYTES) as f64;
+    let (short, long) = (Work::of(small, 1.0, machine), Work::of(large, frames, machine));
+    let row = |placement: &Placement| {
+        let Prediction { one_way, .. } = predict(placement, &short, 1.0, machine);
+        let stream = predict(placement, &long, frames, machine);
+        let gbps = |rate: f64| rate * LARGE as f64 * 8e-9;
+        Row {
+            scheme: placement.name.clone(),
+            cores: placement.processors(),
+            one_way_us: one_way / 1e3,
+            one_way_gbps: gbps(stream.one_way_rate),
+            both_ways_gbps: 2.0 * gbps(stream.both_ways_rate),
+        }
+    };
+    placements.iter().map(row).collect()
+}
+
+/// The one that moves most both ways; of those that are about as good the one with fewest cores, then the quickest.
+fn recommend(rows: &[Row]) -> Option<&Row> {
+    let best = rows.iter().map(|row| row.both_ways_gbps).fold(0.0, f64::max);
+    let good = rows.iter().filter(|row| row.both_ways_gbps >= best * (1.0 - WORTH));
+    good.min_by(|a, b| a.cores.cmp(&b.cores).then(a.one_way_us.total_cmp(&b.one_way_us)))
+}
+
+fn tell(rows: &[Row], machine: &Machine, recommended: Option<&Row>) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(["scheme", "cores", "one way, 32 B", "stream of 64 KB", "both ways"]);
+    for row in rows {
+        table.add_row([
+            row.scheme.clone(),
+            row.cores.to_string(),
+            format!("{:.2} µs", row.one_way_us),
+            format!("{:.1} Gb/s", row.one_way_gbps),
+            format!("{:.1} Gb/s", row.both_ways_gbps),
+        ]);
+    }
+    let recommended = recommended.map_or_else(String::new, |row| {
+        format!(
+            "recommended: {} on {} core{}\n",
+            row.scheme,
+            row.cores,
+            if row.cores > 1 { "s" } else { "" }
+        )
+    });
+    let [send, receive] = machine.calls;
+    format!(
+        "{table}\n{recommended}predicted, not measured: no board places stages on two threads yet; inline and thread are `base`\n\
+         from: stages measured here (emp bench stages), a datagram's calls over loopback {send:.0} and {receive:.0} ns, from core to \
+         core {:.0} ns; frames of {MTU} bytes, no wire\n",
+        machine.crossing
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::UserError;
+
+    fn row(scheme: &str, cores: usize, one_way_us: f64, both_ways_gbps: f64) -> Row {
+        Row { scheme: scheme.to_owned(), cores, one_way_us, one_way_gbps: 1.0, both_ways_gbps }
+    }
+
+    #[test]
+    fn a_second_core_is_recommended_only_for_a_gain() {
+        let base = row("base", 1, 2.0, 10.0);
+        let choose = |other: Row| recommend(&[base.clone(), other]).unwrap().scheme.clone();
+        assert_eq!(choose(row("DSR", 2, 2.1, 16.0)), "DSR");
+        assert_eq!(choose(row("DSR", 2, 1.9, 10.3)), "base");
+        let rows = [base, row("SO", 2, 2.4, 16.0), row("DSR", 2, 2.1, 15.9)];
+        assert_eq!(recommend(&rows).unwrap().scheme, "DSR", "the quicker one");
+        assert!(recommend(&[]).is_none());
+    }
+
+    #[test]
+    fn cores_that_make_no_sense_are_the_users_mistake() {
+        assert_eq!((cores(None, 1).unwrap(), cores(None, 8).unwrap()), (1, 2));
+        for (asked, there) in [(0, 4), (3, 4), (2, 1)] {
+            let error = cores(Some(asked), there).unwrap_err();
+            assert!(error.is::<UserError>(), "{error}");
+        }
+    }
+}

@@ -474,10 +474,10 @@ relayed("two frames by three relays, at the second of them", "forward", b"".join
         [relay_hop(destination_tag(A.id), 0, "ethernet"), relay_hop(R, 2, "ethernet"), relay_hop(T, 1, "ipv4")], place=1, smallest=1472)
 relayed("a message in a simulated fabric", "forward", PASSED, [relay_hop(T, 1, "simulated")])
 ASKED = joined(frame("hello", hello().bytes, check=0))
-relayed("a search as it is sent", "search", ASKED, tag=0xFFFF, place=7)
+relayed("a search as it is sent", "search", ASKED, tag=T, place=7)
 relayed("a search that two relays have repeated", "search", ASKED,
-        [relay_hop(destination_tag(A.id), 0, "ethernet"), relay_hop(R, 1, "ethernet")], tag=0xFFFF, place=5, smallest=1400)
-relayed("the longest search", "search", ASKED, [relay_hop(R + i, i, "ethernet") for i in range(7)], tag=0xFFFF, place=0)
+        [relay_hop(destination_tag(A.id), 0, "ethernet"), relay_hop(R, 1, "ethernet")], tag=T, place=5, smallest=1400)
+relayed("the longest search", "search", ASKED, [relay_hop(R + i, i, "ethernet") for i in range(7)], tag=T, place=0)
 relayed("what tells A that a message to B does not go on", "cut off", PASSED[:32], [], tag=destination_tag(A.id))
 relayed("the same, behind a relay; and what Ethernet pads", "cut off", PASSED[:32],
         [relay_hop(destination_tag(A.id), 0, "ethernet")], behind=bytes(6))

@@ -51,7 +51,8 @@ pub struct Args {
     file: PathBuf,
 }
 
-fn ethertype(text: &str) -> Result<u16, String> {
+/// An EtherType, in decimal or hexadecimal.
+pub(crate) fn ethertype(text: &str) -> Result<u16, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(hex) => u16::from_str_radix(hex, 16),
         None => text.parse(),

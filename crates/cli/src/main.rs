@@ -14,6 +14,7 @@ mod output;
 mod place;
 mod process;
 mod qlog;
+mod relay;
 mod report;
 mod reproduce;
 mod seen;
@@ -60,6 +61,7 @@ enum Command {
     Metrics(seen::metrics::Args),
     MpiEnv(mpi::EnvArgs),
     Capture(capture::Args),
+    Relay(relay::Args),
     Trace(trace::Args),
     /// Put the libfabric provider where libfabric looks: for `make install`.
     #[command(hide = true)]
@@ -82,6 +84,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Place(args) => place::run(&args),
         Command::Doctor(args) => doctor::run(args),
         Command::Capture(args) => capture::run(&args),
+        Command::Relay(args) => relay::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Nodes(args) => seen::run_nodes(&args),
         Command::Peers(args) => seen::run_peers(&args),

@@ -40,6 +40,8 @@ pub struct LinkInfo {
     pub cost: Option<LinkCost>,
     /// This node's address on it, if frames with a list of hops may come and go by it (`RELAY-3`): a raw link's.
     pub hops_from: Option<LinkAddress>,
+    /// By it come searches for nodes that are not here, on the interface of this link (`RELAY-7`); nothing else does, and nothing leaves by it.
+    pub hears_for: Option<LinkIndex>,
     /// The interface that it leads over: links of one share its wire, so paths by them are alternatives, and those of others are additions
     /// (`PATH-13`).
     pub interface: u8,
@@ -61,6 +63,7 @@ impl LinkInfo {
             cost: None,
             hops_from: None,
             interface: 0,
+            hears_for: None,
             beside: [None; PATHS_MAX - 1],
         }
     }

@@ -169,7 +169,7 @@ pub use emp_firmware::limits;
 pub use emp_firmware::{
     AtomicDescriptor, AtomicOp, BufferPlace, ClaimId, Completion, CompletionMode, Counter,
     Counters, Datatype, GetDescriptor, Integrity, Limit, LinkIndex, NodeEvent, OpKind, PathInUse,
-    PostError, ProbeInfo, Profile, PutDescriptor, ReceiveDescriptor, RegionId, RemoteRegion,
-    Rights, Segment, SegmentList, Selector, SendDescriptor, Span, Status,
+    PostError, ProbeInfo, Profile, PutDescriptor, ReceiveDescriptor, RegionId, RelayNeighbour,
+    RemoteRegion, Rights, Segment, SegmentList, Selector, SendDescriptor, Span, Status,
 };
 pub use emp_wire::{Epoch, LinkAddress, NodeId};

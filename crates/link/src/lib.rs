@@ -45,7 +45,8 @@ pub use emp_wire::LinkAddress;
 pub use fault::{FaultCounters, FaultLink, FaultPlan, FaultPlanError};
 pub use interfaces::{Interface, interfaces};
 pub use packet::{
-    Lender, LoanNumber, LoanOptions, OrderLost, PacketLink, PacketOptions, PacketSender, Watch,
+    Lender, LoanNumber, LoanOptions, OrderLost, PacketLink, PacketOptions, PacketSender, SEARCHES,
+    Watch,
 };
 pub use ranking::{Class, Ranked, ranked};
 pub use shm::{PeerMemory, PeerMemoryError, ShmLink, ShmOptions};

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use emp_rings::PacketRing;
-use emp_wire::LinkAddress;
+use emp_wire::{LinkAddress, is_search};
 
 use crate::condition::Condition;
 use crate::ethernet::Framing;
@@ -50,6 +50,9 @@ const COPY_BYTES_MAX: usize = 512;
 /// Someone who polls it and finds nothing so many times in a row gets the error cleared. Rare
 /// enough that the check's system call (0.1 µs) vanishes among the polls.
 const EMPTY_POLLS_PER_CHECK: u32 = 4096;
+
+/// The kind of a link by which a relay hears searches for nodes that are not here.
+pub const SEARCHES: &str = "searches";
 
 /// A link over raw Ethernet frames.
 pub struct PacketLink {
@@ -81,7 +84,7 @@ impl PacketLink {
         let follower = Follower::new(options, opened.socket.as_fd(), mtu)
             .map_err(|error| open::refused(&open::name_of(options), "watching it", error))?;
         let capabilities = Capabilities {
-            kind: "packet",
+            kind: if options.searches_only { SEARCHES } else { "packet" },
             interface: options.interface.clone(),
             frame_bytes_max: mtu,
             long_frame_bytes: 0,
@@ -93,7 +96,11 @@ impl PacketLink {
             past_ip: false,
             broadcast: true,
             privileged: opened.loan.is_none(),
-            address: LinkAddress::mac(mac),
+            // Nobody is to send there.
+            address: match options.searches_only {
+                true => LinkAddress::EVERYONE,
+                false => LinkAddress::mac(mac),
+            },
         };
         Ok(Self {
             ring: opened.ring,
@@ -325,6 +332,7 @@ impl Link for PacketLink {
         let mut stray = None;
         let asks = sink.asks_what_waited();
         let (counts, own_tag) = (&mut self.counts, self.tag);
+        let searches_only = self.capabilities.kind == SEARCHES;
         for _ in 0..budget {
             let looked = self.ring.take(|frame| {
                 let Some((header, bytes)) =
@@ -335,6 +343,9 @@ impl Link for PacketLink {
                 };
                 if frame.truncated() {
                     counts.receive_lost += 1;
+                    return;
+                }
+                if searches_only && !is_search(bytes) {
                     return;
                 }
                 if !is_for(bytes, own_tag) {

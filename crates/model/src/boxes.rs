@@ -11,7 +11,7 @@ use emp_firmware::{
 };
 use emp_wire::{
     DESTINATION_TAG_OFFSET, Header, Hello, LinkAddress, NodeId, RelayUse, Relayed, TAG_EVERYONE,
-    is_relayed,
+    is_relayed, is_search,
 };
 
 use crate::memory::{Access, BufferId, SimMemory, payload};
@@ -561,8 +561,9 @@ impl Boxes {
         let (link, from) = (link_of(node, end), Self::address(other, link_of(other, 1 - end)));
         let tag = frame.get(DESTINATION_TAG_OFFSET..DESTINATION_TAG_OFFSET + 2);
         let tag = tag.map_or(0, |tag| u16::from_be_bytes([tag[0], tag[1]]));
-        // As sockets filter them.
-        if tag == TAG_EVERYONE || tag == self.nodes[node].id.destination_tag() {
+        // As sockets filter them; a relay hears what is looked for elsewhere.
+        let its = tag == TAG_EVERYONE || tag == self.nodes[node].id.destination_tag();
+        if its || self.nodes[node].relays && is_search(frame) {
             self.deliver(node, link, from, frame);
         }
     }

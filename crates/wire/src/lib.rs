@@ -62,7 +62,7 @@ pub use put::Put;
 pub use reason::Reason;
 pub use relay::{
     HOP_LIMIT, RELAY_BYTES_MAX, RELAY_HEAD_BYTES, RELAY_HOP_BYTES, RELAY_KIND, RELAYS_MAX,
-    RelayHead, RelayHop, RelayUse, Relayed, is_relayed,
+    RelayHead, RelayHop, RelayUse, Relayed, is_relayed, is_search,
 };
 pub use sequence::Sequence;
 pub use slice::{SLICE_STEP_BYTES, SliceWord};

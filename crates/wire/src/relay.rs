@@ -39,6 +39,12 @@ pub const fn is_relayed(frame: &[u8]) -> bool {
     matches!(frame, [first, ..] if *first == VERSION << 5 | RELAY_KIND)
 }
 
+/// True if what a link received is a search, which a relay takes whatever its tag is.
+#[inline]
+pub const fn is_search(frame: &[u8]) -> bool {
+    is_relayed(frame) && matches!(frame, [_, usage, ..] if *usage == RelayUse::Search as u8)
+}
+
 /// What a relay has to do with a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
@@ -58,7 +64,8 @@ pub struct RelayHead {
     pub usage: RelayUse,
     /// Bytes behind the head: the list and the frames.
     pub length: u16,
-    /// Tag of the node that takes it from this cable ([`TAG_EVERYONE`](crate::TAG_EVERYONE) in a search): what its socket filters on.
+    /// Tag of the node that takes it from this cable: what its socket filters on. In a search, of the node that is looked for, which so gets it
+    /// where it is; elsewhere it is a relay's.
     pub destination_tag: u16,
     /// Destination tag of the node that put it on this cable.
     pub source_tag: u16,

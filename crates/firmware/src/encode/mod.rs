@@ -147,7 +147,7 @@ fn short_frame(
 ) -> Result<u64, EncodeError> {
     let hop @ (_, to) = line.hop.ok_or(EncodeError::Unsendable)?;
     if to.is_behind_relays() {
-        put_before(batch, line.peers, hop)?;
+        put_before(batch, line.peers, hop, line.peer.tag)?;
     }
     let room = usize::from(line.room);
     let bytes = payload.bytes() as usize;
@@ -208,7 +208,7 @@ fn any_frame(
     let Line { peer, hop, check_payload, inline_bytes: inline_max, .. } = *line;
     let hop @ (_, to) = hop.ok_or(EncodeError::Unsendable)?;
     if to.is_behind_relays() {
-        put_before(batch, line.peers, hop)?;
+        put_before(batch, line.peers, hop, line.peer.tag)?;
     }
     let (mut copied, mut length_bytes) = (0, 0);
     let most = match &payload {
@@ -291,14 +291,15 @@ fn any_frame(
     Ok(copied)
 }
 
-/// Has a relay's head and list stand before the next frame, which goes behind relays (`RELAY-1`).
+/// Has a relay's head and list stand before the next frame, which is for the node with this tag and goes behind relays (`RELAY-1`).
 #[cold]
 pub(crate) fn put_before(
     batch: &mut TransmitBatch,
     peers: &Peers,
     (link, to): Hop<'_>,
+    tag: u16,
 ) -> Result<(), EncodeError> {
-    let prefix = peers.hop_lists.prefix(to, peers.lengths.takes(link));
+    let prefix = peers.hop_lists.prefix(to, peers.lengths.takes(link), tag);
     batch.before = prefix.ok_or(EncodeError::Unsendable)?;
     Ok(())
 }
@@ -343,7 +344,7 @@ impl Alike {
         let seed = line.peer.outgoing;
         let before = if to.is_behind_relays() {
             let takes = line.peers.lengths.takes(link);
-            Some(Box::new(line.peers.hop_lists.prefix(&to, takes)?))
+            Some(Box::new(line.peers.hop_lists.prefix(&to, takes, line.peer.tag)?))
         } else {
             None
         };

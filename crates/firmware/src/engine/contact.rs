@@ -430,7 +430,8 @@ impl Firmware {
             let hello = hello.with_addresses(addresses.take(told));
             let body = |into: &mut [u8]| hello.emit(into);
             let (hop, header) = ((contact.link, &contact.to), contact.header(own));
-            if contact.to.is_behind_relays() && encode::put_before(batch, &self.peers, hop).is_err()
+            if contact.to.is_behind_relays()
+                && encode::put_before(batch, &self.peers, hop, contact.destination_tag).is_err()
             {
                 // Its list of hops is no more.
                 continue;

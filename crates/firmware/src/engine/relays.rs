@@ -81,10 +81,13 @@ impl Firmware {
     pub(crate) fn handle_relayed(
         &mut self,
         now: Time,
-        hop @ (link, from): Hop<'_>,
+        (link, from): Hop<'_>,
         frame: &[u8],
         memory: &mut impl HostMemory,
     ) -> Result<(), Counter> {
+        let heard = self.links.get(usize::from(link.0)).and_then(|info| info.hears_for);
+        let link = heard.unwrap_or(link);
+        let hop = (link, from);
         if self.hops_from(link).is_none() || !RelayHop::takes(from) {
             return Err(Counter::DropRelayLink);
         }
@@ -94,9 +97,6 @@ impl Firmware {
         })?;
         let RelayHead { usage, destination_tag, .. } = relayed.head;
         if usage == RelayUse::Search {
-            if destination_tag != TAG_EVERYONE {
-                return Err(Counter::DropHopList);
-            }
             return self.on_search(now, hop, &relayed, memory);
         }
         if destination_tag != self.peers.destination_tag {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use emp_wire::{
     HOP_LIMIT, LinkAddress, RELAY_BYTES_MAX, RELAY_HEAD_BYTES, RELAY_HOP_BYTES, RELAYS_MAX,
-    RelayHead, RelayUse, TAG_EVERYONE,
+    RelayHead, RelayUse,
 };
 use hashbrown::HashMap;
 
@@ -138,11 +138,11 @@ impl HopLists {
     }
 
     /// What stands before frames to there. `takes`: the largest link frame of the link that they leave by. `None`: nobody knows.
+    /// `tag`: of the node that a search is for.
     #[cold]
-    pub(crate) fn prefix(&self, to: &LinkAddress, takes: u16) -> Option<Prefix> {
+    pub(crate) fn prefix(&self, to: &LinkAddress, takes: u16, tag: u16) -> Option<Prefix> {
         let (head, first, hops) = if *to == LinkAddress::BEYOND {
-            let (destination_tag, place) = (TAG_EVERYONE, HOP_LIMIT - 1);
-            let head = self.head(RelayUse::Search, destination_tag, place, takes);
+            let head = self.head(RelayUse::Search, tag, HOP_LIMIT - 1, takes);
             (head, LinkAddress::EVERYONE, &[][..])
         } else {
             let (list, _) = self.entry(to)?;
@@ -213,12 +213,12 @@ mod tests {
         assert_eq!(lists.name(list(1, 2), 1_400), Some(one), "the same");
         assert_ne!(lists.name(list(2, 2), 1_500), Some(one));
         assert_eq!(lists.len(), 2);
-        let prefix = lists.prefix(&one, 9_000).expect("it is known");
+        let prefix = lists.prefix(&one, 9_000, 7).expect("it is known");
         assert_eq!((prefix.to, prefix.bytes.len()), (Some(LinkAddress::index(1)), 36));
         assert_eq!(lists.fitting(&one, 9_000), 1_400 - 36);
         assert_eq!(lists.fitting(&one, 1_000), 1_000 - 36);
         assert_eq!(lists.fitting(&LinkAddress::index(1), 1_000), 1_000);
-        let search = lists.prefix(&LinkAddress::BEYOND, 1_500).expect("always");
+        let search = lists.prefix(&LinkAddress::BEYOND, 1_500, 7).expect("always");
         assert_eq!((search.to, search.bytes.len()), (Some(LinkAddress::EVERYONE), 12));
     }
 
@@ -239,7 +239,7 @@ mod tests {
             assert_eq!(lists.list(&used), Some(&list(u32::MAX, 1)));
             assert_eq!(lists.list(&other), None);
         }
-        assert!(lists.prefix(&other, 1_500).is_none());
+        assert!(lists.prefix(&other, 1_500, 7).is_none());
         let again = lists.name(list(u32::MAX, 2), 1_500).expect("room");
         assert_ne!(again, other, "another generation or place");
     }

@@ -17,6 +17,9 @@ use crate::links::error::BuildError;
 use crate::links::set::ChosenLink;
 use crate::machine::launcher::ranked_interfaces;
 
+/// Receive ring of a link for searches, in bytes: as many as a neighbour may have repeated at once.
+const SEARCHES_RING_BYTES: usize = 1 << 20;
+
 /// Which rungs of the ladder may be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Want {
@@ -190,6 +193,26 @@ fn served(
         return Ok(());
     }
     take(ServiceLink::open(&options), true, required, choice, chosen)
+}
+
+/// Of a relay: by which it hears searches for nodes that are not on this machine, on each interface that raw frames leave by (`RELAY-7`).
+pub(crate) fn searches(
+    auto: &AutoLinks,
+    choice: &mut Choice,
+    chosen: &mut Vec<ChosenLink>,
+) -> Result<(), BuildError> {
+    let rings = chosen.iter().map(|chosen| chosen.link.capabilities());
+    let rings: Vec<String> =
+        rings.filter(|link| link.kind == "packet").map(|link| link.interface.clone()).collect();
+    for interface in rings {
+        let options = PacketOptions {
+            ethertype: auto.ethertype,
+            ring_bytes: Some(SEARCHES_RING_BYTES),
+            ..PacketOptions::searches(interface)
+        };
+        take(PacketLink::open(&options), false, false, choice, chosen)?;
+    }
+    Ok(())
 }
 
 /// A socket on each of several interfaces that are used, beside their rings where there are such; or one on all addresses.

@@ -1,7 +1,7 @@
 //! A node's links together: whether firmware can use them, and what it is told of each.
 
-use emp_firmware::LinkInfo;
-use emp_link::{Capabilities, Link};
+use emp_firmware::{LinkIndex, LinkInfo};
+use emp_link::{Capabilities, Link, SEARCHES};
 use emp_wire::LONG_FRAME_BYTES;
 
 use crate::links::error::BuildError;
@@ -48,7 +48,18 @@ pub(crate) fn info(chosen: &ChosenLink) -> LinkInfo {
     let long_frames_held = u32::try_from(capabilities.long_frames_held).unwrap_or(u32::MAX);
     let long_frames = has_long_frames(capabilities);
     let sums = capabilities.sums;
-    LinkInfo { reads_memory, segments, sums, long_frames, long_frames_held, ..info }
+    let hops_from = is_ring(capabilities).then_some(capabilities.address);
+    LinkInfo { reads_memory, segments, sums, long_frames, long_frames_held, hops_from, ..info }
+}
+
+/// Tells firmware for which link each of a relay's links for searches hears: that of the same interface.
+pub(crate) fn apply_searches(infos: &mut [LinkInfo], links: &[Capabilities]) {
+    for index in (0..links.len()).filter(|index| links[*index].kind == SEARCHES) {
+        let of = |link: &Capabilities| is_ring(link) && link.interface == links[index].interface;
+        let ring = links.iter().position(of);
+        infos[index].hears_for = ring.and_then(|at| u8::try_from(at).ok()).map(LinkIndex);
+        infos[index].broadcast = false;
+    }
 }
 
 /// Frames longer than the MTU are to be made for this link. Where there is no MTU, as in a machine's memory, they are only taken.

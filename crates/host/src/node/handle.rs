@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use emp_firmware::{Counters, LinkIndex, NodeEvent, OpKind, PathInUse, Profile};
+use emp_firmware::{Counters, LinkIndex, NodeEvent, OpKind, PathInUse, Profile, RelayNeighbour};
 use emp_link::{Capabilities, LinkStatistics};
 use emp_wire::{Epoch, LinkAddress, NodeId};
 
@@ -105,6 +105,12 @@ impl Node {
     /// What the firmware has counted since the start.
     pub fn counters(&self) -> Counters {
         self.inner.shared.lock().counters()
+    }
+
+    /// Of a relay: what came to be sent on from each neighbour.
+    pub fn relay_neighbours(&self) -> Vec<RelayNeighbour> {
+        let core = self.inner.shared.lock();
+        core.firmware().map(|firmware| firmware.relay_neighbours().to_vec()).unwrap_or_default()
     }
 
     /// What the host has counted.

@@ -48,6 +48,7 @@ pub struct NodeBuilder {
     links: Vec<ChosenLink>,
     auto_links: Option<AutoLinks>,
     paths: Paths,
+    relay: bool,
     capture: Option<PathBuf>,
     log: Option<Log>,
     notices: Option<Log>,
@@ -83,6 +84,7 @@ impl Default for NodeBuilder {
             links: Vec::new(),
             auto_links: None,
             paths: Paths::default(),
+            relay: false,
             capture: None,
             log: None,
             notices: None,
@@ -194,6 +196,13 @@ impl NodeBuilder {
         self
     }
 
+    /// Whether it sends on what others' lists of hops say, from one of its interfaces to another, and repeats their searches. It takes raw links
+    /// (`packet`) on the interfaces between which it relays, with [`auto_links`](Self::auto_links). Default: it does not.
+    pub fn relay(mut self, relay: bool) -> Self {
+        self.relay = relay;
+        self
+    }
+
     /// Writes every frame that the node's links send and receive to a pcapng file, with what the firmware made of those that it did not
     /// take; `%p` in the name is the process's number. Nodes of this process that name the same file share it. At most
     /// [`CAPTURE_BYTES`](emp_link::CAPTURE_BYTES); it costs each frame some microseconds. If it cannot be written, a line of the log
@@ -269,12 +278,16 @@ impl NodeBuilder {
         }
         if let Some(auto_links) = &self.auto_links {
             links.extend(ladder::climb(auto_links, id, &mut choice)?);
+            if self.relay {
+                ladder::searches(auto_links, &mut choice, &mut links)?;
+            }
         }
         choice.lines().for_each(|line| journal.say(Level::Info, &line));
         set::check(&links)?;
         let kinds: Vec<_> = links.iter().map(|chosen| chosen.link.capabilities().clone()).collect();
         let mut infos: Vec<_> = links.iter().map(set::info).collect();
         let over = LinkInterfaces::new(&kinds, &emp_link::interfaces().unwrap_or_default());
+        set::apply_searches(&mut infos, &kinds);
         let division = match self.paths {
             Paths::One => None,
             Paths::Measured => divide(&kinds, None),
@@ -317,6 +330,7 @@ impl NodeBuilder {
         // which ask their callers for what the module's invariant asks for, or from an exported region, which keeps it.
         let memory = unsafe { ProcessMemory::new(peers) };
         let mut firmware = Firmware::new(config);
+        firmware.set_relay(self.relay);
         if id == NodeId::from_name(&name) {
             firmware.claim_identity();
         }

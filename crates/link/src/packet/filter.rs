@@ -1,7 +1,9 @@
 //! The classic BPF programs that let frames up: this node's alone, or, where a group's program picks the socket, all but those of
 //! nodes in no group. Where there are no such nodes a member has no filter: running one costs a frame some 40 ns.
 
-use emp_wire::{DESTINATION_TAG_OFFSET, KIND_OFFSET, Kind, TAG_EVERYONE};
+use emp_wire::{
+    DESTINATION_TAG_OFFSET, KIND_OFFSET, Kind, RELAY_KIND, RelayUse, TAG_EVERYONE, VERSION,
+};
 
 use crate::TAG_ANY;
 use crate::gather::ETHERNET_HEADER_BYTES;
@@ -46,6 +48,24 @@ pub(crate) fn own_frames(ethertype: u16, node_tag: u16) -> [libc::sock_filter; 1
         // Any tag: neither comparison fails.
         branch(u32::from(node_tag), 1, 0),
         branch(u32::from(TAG_EVERYONE), 0, if node_tag == TAG_ANY { 0 } else { 1 }),
+        step(RETURN, TAKE_ALL),
+        step(RETURN, 0),
+    ]
+}
+
+/// Takes searches, whatever their tag, and nothing else: a relay's own filter, where there is no group.
+pub(super) fn searches(ethertype: u16) -> [libc::sock_filter; 10] {
+    let first = (ETHERNET_HEADER_BYTES + KIND_OFFSET) as u32;
+    let start = u32::from(u16::from(VERSION << 5 | RELAY_KIND) << 8 | RelayUse::Search as u16);
+    [
+        step(LOAD_HALF, ETHERTYPE_OFFSET),
+        branch(u32::from(ethertype), 0, 7),
+        step(LOAD_BYTE, PACKET_TYPE),
+        branch(u32::from(libc::PACKET_OUTGOING), 5, 0),
+        branch(u32::from(libc::PACKET_OTHERHOST), 4, 0),
+        step(LOAD_HALF, first),
+        branch(start, 1, 0),
+        step(RETURN, 0),
         step(RETURN, TAKE_ALL),
         step(RETURN, 0),
     ]

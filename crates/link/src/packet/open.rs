@@ -12,7 +12,7 @@ use super::group::Group;
 use super::loan::{self, Loan};
 use crate::gather::ETHERNET_HEADER_BYTES;
 use crate::interfaces::{self, Interface};
-use crate::{LinkError, aside, system};
+use crate::{LinkError, TAG_ANY, aside, system};
 
 /// Default size of the receive ring in bytes for MTU 1500: 1024 slots of 2 KiB, which is what
 /// arrives in about 1 ms at a million frames a second. More would be kinder to a receiver that is
@@ -45,6 +45,8 @@ pub struct PacketOptions {
     pub small_frames_only: bool,
     /// The socket is lent by the service that listens here, and needs no privilege (decision 73). `None`: it is this process's own.
     pub lender: Option<PathBuf>,
+    /// A relay's link: only searches come by it, those for nodes that are not on this interface (`RELAY-7`).
+    pub searches_only: bool,
 }
 
 impl PacketOptions {
@@ -58,7 +60,13 @@ impl PacketOptions {
             ring_bytes: None,
             small_frames_only: false,
             lender: None,
+            searches_only: false,
         }
+    }
+
+    /// Those of a relay's link by which it hears searches.
+    pub fn searches(interface: impl Into<String>) -> Self {
+        Self { searches_only: true, ..Self::new(interface, TAG_ANY) }
     }
 }
 
@@ -107,7 +115,11 @@ pub(super) fn bound_socket(
     let socket = system::socket(libc::AF_PACKET, libc::SOCK_RAW)
         .map_err(|error| ("opening a raw socket", error))?;
     let fd = socket.as_fd();
-    let program = filter::own_frames(options.ethertype, options.node_tag);
+    let program = if options.searches_only {
+        filter::searches(options.ethertype)
+    } else {
+        filter::own_frames(options.ethertype, options.node_tag)
+    };
     system::attach_filter(fd, &program).map_err(|error| ("attaching the filter", error))?;
     let ring = PacketRing::new(fd, ring_shape(options, mtu))
         .map_err(|error| ("making the receive ring", error))?;

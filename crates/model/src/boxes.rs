@@ -471,6 +471,10 @@ impl Boxes {
             }
             loop {
                 node.batch.clear();
+                // As hosts ask.
+                if !firmware.has_transmit(now) {
+                    break;
+                }
                 if firmware.poll_transmit(now, &mut node.memory, &mut node.batch) == 0 {
                     break;
                 }

@@ -71,12 +71,15 @@ impl Firmware {
             || !self.receive.to_send.is_empty()
             || self.receive.is_fetching()
             || !self.routes.contacts.is_empty()
+            || self.relays.queue.len() > 0
             || self.has_closes()
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) must be called next. `None`: nothing is due, the node is idle.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let at_once = !self.routes.contacts.is_empty() || self.receive.has_due_acks();
+        let at_once = !self.routes.contacts.is_empty()
+            || self.relays.queue.len() > 0
+            || self.receive.has_due_acks();
         if at_once || self.receive.is_fetching() {
             return Some(Time(0));
         }

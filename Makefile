@@ -123,7 +123,7 @@ book:
 sim: all
 	$(BUILT)/emp sim --seeds $(SEEDS)
 
-## The program with manuals and completions, the libfabric provider where each libfabric looks for it (as far as PREFIX permits), the MX,
+## The programs with manuals and completions, the service's units, the libfabric provider where each libfabric looks for it (as far as PREFIX permits), the MX,
 ## VMMC and VIPL libraries with their headers and tools, the documents.
 install: all install-built
 
@@ -135,7 +135,7 @@ install-built:
 uninstall:
 	@tools/uninstall $(PREFIX) $(DESTDIR)
 
-## Debian packages, in target/packages: emp, libemp-fi, libmyriexpress0, libvipl0, libvmmc0, those for development. Built with this
+## Debian packages, in target/packages: emp, empd, libemp-fi, libmyriexpress0, libvipl0, libvmmc0, those for development. Built with this
 ## user's cargo and its registry, in a copy of the sources. Some minutes.
 deb: deps-packages
 	tools/build-packages $(PACKAGES)

@@ -11,7 +11,12 @@ pub mod socket;
 
 pub use link::{ServiceLink, ServiceOptions};
 
-use std::path::PathBuf;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use crate::system;
 
 /// Where the service listens if nothing else is said: a directory that only root makes.
 pub const SOCKET_PATH: &str = "/run/empd/socket";
@@ -19,11 +24,55 @@ pub const SOCKET_PATH: &str = "/run/empd/socket";
 /// The environment variable that names another place.
 pub const SOCKET_VARIABLE: &str = "EMP_SERVICE";
 
+static NAMED: OnceLock<PathBuf> = OnceLock::new();
+
+/// Has this process look for the service there, whatever its environment says: for programs that start one. Of several calls the first counts.
+pub fn name_socket(path: PathBuf) {
+    let _ = NAMED.set(path);
+}
+
 /// Where this process looks for the service: `EMP_SERVICE`, or [`SOCKET_PATH`].
 #[must_use]
 pub fn socket_path() -> PathBuf {
+    if let Some(path) = NAMED.get() {
+        return path.clone();
+    }
     let named = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
     named.map_or_else(|| PathBuf::from(SOCKET_PATH), PathBuf::from)
+}
+
+/// How long [`ask`] waits for the service to say who it is.
+const GREETING: Duration = Duration::from_secs(5);
+
+/// Asks the service at `path` what this user may have. Waits for the answer, five seconds at most.
+///
+/// # Errors
+///
+/// One line: why there is no answer.
+pub fn ask(path: &Path) -> Result<protocol::Welcome, String> {
+    let connection = socket::connect(path).map_err(|error| format!("connecting: {error}"))?;
+    let hello = protocol::Hello { version: protocol::VERSION, namespace: namespace() };
+    let hello = protocol::Request::Hello(hello).emit();
+    socket::send(connection.as_fd(), &hello, &[]).map_err(|error| format!("asking: {error}"))?;
+    let mut bytes = [0; protocol::BUFFER_BYTES];
+    if system::poll(connection.as_fd(), Some(GREETING)) == system::Polled::Nothing {
+        return Err(format!("no answer within {} s", GREETING.as_secs()));
+    }
+    let got = socket::receive(connection.as_fd(), &mut bytes)
+        .map_err(|error| format!("hearing its answer: {error}"))?;
+    match protocol::Answer::parse(&bytes[..got]) {
+        Ok(protocol::Answer::Welcome(welcome)) if welcome.version == protocol::VERSION => {
+            Ok(welcome)
+        }
+        Ok(protocol::Answer::Welcome(welcome)) => Err(format!(
+            "it speaks version {} of its messages, this program version {}",
+            welcome.version,
+            protocol::VERSION
+        )),
+        Ok(protocol::Answer::Refused(refused)) => Err(refused.reason),
+        Ok(_) => Err("it answers another question".into()),
+        Err(malformed) => Err(format!("it is no empd that this program knows: {malformed}")),
+    }
 }
 
 /// The number of this thread's network namespace, for [`protocol::Hello::namespace`]; 0 if it can't be known.

@@ -10,7 +10,7 @@ use emp_host::{Board, BuildError, LinkIndex, Node, NodeId};
 use emp_link::{
     FaultLink, FaultPlan, Link, LinkAddress, LinkError, PacketLink, PacketOptions, ShmLink,
     ShmOptions, UdpLink, UdpOptions, XdpLink, XdpOptions, interfaces,
-    service::{ServiceLink, ServiceOptions},
+    service::{ServiceLink, ServiceOptions, socket_path},
 };
 
 use crate::fork::Unshared;
@@ -163,14 +163,24 @@ fn open_raw(
     let mut options = PacketOptions::new(name, tag);
     // Beside datagrams (`FaceNode::start`).
     options.small_frames_only = wish == LinkWish::Auto;
-    if wish != LinkWish::Empd {
-        match PacketLink::open(&options) {
+    let served = socket_path();
+    let lent = PacketOptions { lender: Some(served.clone()), ..options.clone() };
+    // Whose socket, and whether the next is tried where it is not to be had.
+    let tries: &[(&PacketOptions, bool)] = match wish {
+        LinkWish::Empd => &[],
+        LinkWish::Lent => &[(&lent, false)],
+        LinkWish::Auto => &[(&options, true), (&lent, true)],
+        _ if served.exists() => &[(&options, true), (&lent, false)],
+        _ => &[(&options, false)],
+    };
+    for (options, goes_on) in tries {
+        match PacketLink::open(options) {
             Ok(link) => {
                 let mac = link.mac();
                 return Ok((Box::new(link), mac));
             }
-            Err(error) if error.privilege && wish == LinkWish::Auto => {
-                log::inform(&format!("empd instead of packet on {name}: {error}"));
+            Err(error) if *goes_on && (error.privilege || options.lender.is_some()) => {
+                log::inform(&format!("the next way for raw frames on {name}: {error}"));
             }
             Err(error) => return Err(error),
         }

@@ -29,7 +29,7 @@ const COLLECTIONS: std::ops::RangeInclusive<u32> = 1..=65_535;
 pub const SETTINGS: [(&str, &str); 16] = [
     (
         "LINK",
-        "Links to use: auto, packet (raw Ethernet frames), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (processes of this machine only); auto has udp beside packet, and shm for the processes of this machine, as packet and xdp have (default: auto)",
+        "Links to use: auto, packet (raw Ethernet frames), lent (the same by a socket that the service empd lends; packet takes one where there is no privilege), empd (the same through that service), xdp (the same through AF_XDP, for one process an interface; others get packet), udp, or shm (processes of this machine only); auto takes packet, else lent, else empd, and has udp beside it, and shm for the processes of this machine, as packet and xdp have (default: auto)",
     ),
     (
         "INTERFACES",
@@ -91,6 +91,8 @@ pub enum LinkWish {
     Auto,
     /// Raw frames.
     Packet,
+    /// Raw frames by a socket that the service `empd` lends.
+    Lent,
     /// Raw frames through the service `empd`.
     Empd,
     /// Raw frames through AF_XDP.
@@ -211,6 +213,7 @@ fn link(set: Option<Set>) -> Result<LinkWish, String> {
     let words = [
         ("auto", LinkWish::Auto),
         ("packet", LinkWish::Packet),
+        ("lent", LinkWish::Lent),
         ("empd", LinkWish::Empd),
         ("xdp", LinkWish::Xdp),
         ("udp", LinkWish::Udp),

@@ -75,8 +75,10 @@ pub fn ways(settings: &Settings) -> Vec<Way> {
         Ok(all) => {
             // The service's are as good.
             let packet = match settings.link {
-                LinkWish::Empd => true,
-                LinkWish::Auto => may_open_packet_sockets() || socket_path().exists(),
+                LinkWish::Empd | LinkWish::Lent => true,
+                LinkWish::Auto | LinkWish::Packet => {
+                    may_open_packet_sockets() || socket_path().exists()
+                }
                 _ => may_open_packet_sockets(),
             };
             if !packet && matches!(settings.link, LinkWish::Auto | LinkWish::Packet) {
@@ -140,7 +142,10 @@ fn choose(mut all: Vec<Ranked>, settings: &Settings, packet: bool) -> Vec<Way> {
     let takes_packet = |interface: &Interface| packet && interface.usable_for_packet();
     let takes_udp = |interface: &Interface| {
         let up = interface.up && interface.running;
-        let raw = matches!(settings.link, LinkWish::Packet | LinkWish::Xdp | LinkWish::Empd);
+        let raw = matches!(
+            settings.link,
+            LinkWish::Packet | LinkWish::Xdp | LinkWish::Lent | LinkWish::Empd
+        );
         !raw && up && interface.ip().is_some()
     };
     all.retain(|one| takes_packet(&one.interface) || takes_udp(&one.interface));

@@ -233,14 +233,16 @@ pub struct BarsArgs {
 }
 
 impl WhereArgs {
-    /// Does work with the other end's address, in a lab of its own if that was asked for.
+    /// Does work with the other end's address, in a lab of its own if that was asked for, with services on its hosts if those are needed.
     pub fn with_peer<T: Send>(
         &self,
+        services: bool,
         work: impl FnOnce(&str) -> anyhow::Result<T> + Send,
     ) -> anyhow::Result<T> {
         match &self.peer {
             Some(peer) if !self.lab => work(peer),
-            _ => Pair::with_spares(self.mtu.unwrap_or(MTU_DEFAULT), &self.interfaces)?.run(work),
+            _ => Pair::with_spares(self.mtu.unwrap_or(MTU_DEFAULT), &self.interfaces, services)?
+                .run(work),
         }
     }
 
@@ -261,7 +263,8 @@ impl WhereArgs {
         specs: Vec<Spec>,
         work: impl FnOnce(&mut Session) -> anyhow::Result<T> + Send,
     ) -> anyhow::Result<T> {
-        self.with_peer(|peer| work(&mut self.open(peer, specs)?))
+        let services = specs.iter().any(Spec::needs_service);
+        self.with_peer(services, |peer| work(&mut self.open(peer, specs)?))
     }
 }
 

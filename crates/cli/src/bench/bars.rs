@@ -23,7 +23,7 @@ pub fn run(args: &BarsArgs) -> anyhow::Result<()> {
     let groups = wanted(args.only.as_deref().unwrap_or_default())?;
     check_writable(&args.json)?;
     let load = load();
-    let results = args.place.with_peer(|peer| {
+    let results = args.place.with_peer(false, |peer| {
         let slices = groups.iter().map(|group| group.subjects() * effort.runs).sum();
         let progress = Progress::new(slices);
         let mut results = Results {
@@ -107,7 +107,13 @@ impl Group {
     /// Whether it wants what not every place has: a privilege, one machine for both ends, the provider beside this program.
     fn is_special(&self) -> bool {
         let link = |spec: &Spec| {
-            let special = [LinkChoice::Packet, LinkChoice::Xdp, LinkChoice::Shm];
+            let special = [
+                LinkChoice::Packet,
+                LinkChoice::Lent,
+                LinkChoice::Empd,
+                LinkChoice::Xdp,
+                LinkChoice::Shm,
+            ];
             spec.uses_link() && special.contains(&spec.link)
         };
         self.specs.iter().any(|spec| link(spec) || spec.is_face())

@@ -17,6 +17,8 @@ pub enum LinkChoice {
     Auto,
     /// AF_PACKET rings.
     Packet,
+    /// AF_PACKET rings by a socket that the service `empd` lends.
+    Lent,
     /// AF_PACKET rings of the service `empd`, for programs without privilege.
     Empd,
     /// AF_XDP rings; one program on an interface at a time.
@@ -32,6 +34,7 @@ impl fmt::Display for LinkChoice {
         f.write_str(match self {
             Self::Auto => "auto",
             Self::Packet => "packet",
+            Self::Lent => "lent",
             Self::Empd => "empd",
             Self::Xdp => "xdp",
             Self::Udp => "udp",
@@ -87,6 +90,11 @@ fn by_carrier() -> String {
 }
 
 impl Spec {
+    /// Whether it takes what the service `empd` gives.
+    pub fn needs_service(&self) -> bool {
+        matches!(self.link, LinkChoice::Lent | LinkChoice::Empd)
+    }
+
     /// EMP as it comes, over a link.
     pub fn emp(link: LinkChoice) -> Self {
         Self {

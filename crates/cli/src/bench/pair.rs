@@ -40,11 +40,12 @@ impl Pair {
     /// Makes the lab, of one cable, and starts the listener. To be called before this process has threads (see
     /// [`PrivateLab::create`]), and from a thread that lasts as long as the pair.
     pub fn new(mtu: usize) -> anyhow::Result<Self> {
-        Self::of(plan(mtu)?, &[])
+        Self::of(plan(mtu)?, &[], false)
     }
 
-    /// The same with more cables, for what cannot share an interface with the rest, or that EMP is to use together.
-    pub fn with_spares(mtu: usize, together: &[String]) -> anyhow::Result<Self> {
+    /// The same with more cables, for what cannot share an interface with the rest, or that EMP is to use together; with services on both
+    /// hosts, if they are wanted.
+    pub fn with_spares(mtu: usize, together: &[String], services: bool) -> anyhow::Result<Self> {
         let plan = SPARES.iter().fold(plan(mtu)?, |plan, _| plan.with_spare_cable());
         let (spares, together) = (spares_beside(together).join(","), together.join(","));
         let mut options = Vec::new();
@@ -54,11 +55,15 @@ impl Pair {
         if !together.is_empty() {
             options.extend(["--interfaces", &together]);
         }
-        Self::of(plan, &options)
+        Self::of(plan, &options, services)
     }
 
-    fn of(plan: Plan, options: &[&str]) -> anyhow::Result<Self> {
+    fn of(plan: Plan, options: &[&str], services: bool) -> anyhow::Result<Self> {
         let lab = PrivateLab::create(plan)?;
+        if services {
+            lab.start_services()?;
+            emp_link::service::name_socket(lab.service_socket(0));
+        }
         let host = lab.host("1")?;
         let program = env::current_exe().context("finding this program")?;
         let mut command = match cores() {

@@ -4,7 +4,9 @@ use std::io;
 
 use emp_host::limits::INTERFACES_MAX;
 use emp_host::{PathCosts, measure_paths};
+use emp_link::service::{ServiceLink, ServiceOptions, socket_path};
 use emp_link::{Class, PacketLink, PacketOptions, Ranked};
+use emp_wire::NodeId;
 use serde::Serialize;
 
 use super::interfaces::{Interface, Kind};
@@ -17,7 +19,7 @@ const IP_UDP_BYTES: usize = 28;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rung {
     pub interface: String,
-    /// `packet`, `udp` or `shm`; `None` where no frame can go.
+    /// `packet`, `lent`, `empd`, `udp` or `shm`; `None` where no frame can go.
     pub link: Option<&'static str>,
     pub reason: String,
     /// What to do for a better one.
@@ -66,6 +68,9 @@ fn together(known: &Ranked, ranked: &[Ranked]) -> String {
 
 fn try_it(interface: &Interface) -> Rung {
     let mut rung = decide(interface, trials::packet_socket_on(interface.index));
+    if rung.link == Some("udp") && interface.kind != Kind::Other {
+        by_service(&mut rung);
+    }
     if rung.link == Some("packet")
         && let Some(costs) = costs(interface)
     {
@@ -76,6 +81,33 @@ fn try_it(interface: &Interface) -> Rung {
     }
     rung
 }
+
+/// Where this process may open no packet socket, the service may have one for it.
+fn by_service(rung: &mut Rung) {
+    let lent = PacketOptions {
+        lender: Some(socket_path()),
+        ..PacketOptions::new(&rung.interface, TRIAL_TAG)
+    };
+    let why_not = match PacketLink::open(&lent) {
+        Ok(_) => {
+            (rung.link, rung.better) = (Some("lent"), None);
+            rung.reason = "empd lends a packet socket on it".into();
+            return;
+        }
+        Err(error) => error.problem,
+    };
+    match ServiceLink::open(&ServiceOptions::new(&rung.interface, NodeId(TRIAL_NODE))) {
+        Ok(_) => {
+            rung.link = Some("empd");
+            rung.reason = format!("empd sends and receives on it; it lends no socket: {why_not}");
+        }
+        Err(error) => rung.reason = format!("{}; empd: {}", rung.reason, error.problem),
+    }
+}
+
+/// A node that no other is likely to be, for a moment.
+const TRIAL_NODE: u64 = 0xD0C7_0125_7E57_0001;
+const TRIAL_TAG: u16 = NodeId(TRIAL_NODE).destination_tag();
 
 /// What further nodes on the interface cost each frame, found out with two.
 fn many_nodes(interface: &str) -> &'static str {

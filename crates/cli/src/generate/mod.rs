@@ -22,9 +22,9 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Write the manual pages of `emp` and its subcommands, emp(7) and emp-fi(7).
+    /// Write the manual pages of `emp` and its subcommands, emp(7), emp-fi(7) and empd(8).
     Man {
-        /// Where man1 and man7 are, or will be.
+        /// Where man1, man7 and man8 are, or will be.
         directory: PathBuf,
     },
     /// Write what makes a shell complete `emp`'s subcommands and options to standard output.

@@ -10,35 +10,45 @@ pub const MANUAL: &str = "Ethernet Message Passing";
 /// A chapter, and what its page adds to it.
 struct Topic {
     name: &'static str,
+    section: u8,
     about: &'static str,
     chapter: &'static str,
     see_also: &'static [(&'static str, u8)],
 }
 
-const TOPICS: [Topic; 2] = [
+const TOPICS: [Topic; 3] = [
+    Topic {
+        name: "empd",
+        section: 8,
+        about: "raw Ethernet links for programs without privilege",
+        chapter: include_str!("../../../../docs/guide/empd.md"),
+        see_also: &[("emp", 1), ("emp", 7), ("systemd.socket", 5), ("packet", 7)],
+    },
     Topic {
         name: "emp",
+        section: 7,
         about: "settings of programs that run on Ethernet Message Passing",
         chapter: include_str!("../../../../docs/guide/settings.md"),
         see_also: &[("emp", 1), ("emp-fi", 7), ("myriexpress", 3), ("vipl", 3), ("vmmc", 3)],
     },
     Topic {
         name: "emp-fi",
+        section: 7,
         about: "the libfabric provider of Ethernet Message Passing",
         chapter: include_str!("../../../../docs/guide/libfabric.md"),
         see_also: &[("emp", 7), ("emp-mpi-env", 1), ("fi_info", 1), ("fabric", 7)],
     },
 ];
 
-/// The pages of section 7.
+/// The pages of sections 7 and 8.
 pub fn pages() -> Vec<Page> {
     TOPICS.iter().map(page).collect()
 }
 
 fn page(topic: &Topic) -> Page {
-    let name = topic.name;
+    let (name, section) = (topic.name, topic.section);
     let mut text = format!(
-        ".TH {} 7 \"{}\" \"{SOURCE}\" \"{MANUAL}\"\n.SH NAME\n{} \\- {}\n.SH DESCRIPTION\n",
+        ".TH {} {section} \"{}\" \"{SOURCE}\" \"{MANUAL}\"\n.SH NAME\n{} \\- {}\n.SH DESCRIPTION\n",
         name.to_uppercase(),
         date(),
         markdown::escape(name),
@@ -53,7 +63,7 @@ fn page(topic: &Topic) -> Page {
         .collect();
     text += &list.join(",\n");
     text.push('\n');
-    Page { name: name.to_owned(), section: 7, text }
+    Page { name: name.to_owned(), section, text }
 }
 
 /// The day that a package's build calls its own (SOURCE_DATE_EPOCH), else none: a page must not differ from build to build.

@@ -16,7 +16,7 @@ use super::rsh::Call;
 use super::state::{self, State};
 use super::{
     CableCommand, DownArgs, ExecArgs, MoveArgs, PlugArgs, RshArgs, RunArgs, ShapeArgs, StatusArgs,
-    UpArgs, build, inhabitants, rootless, stale, status,
+    UpArgs, build, inhabitants, rootless, services, stale, status,
 };
 use crate::bail_user;
 use crate::error::{PassThrough, print, user_error};
@@ -51,6 +51,9 @@ pub fn up(args: UpArgs) -> anyhow::Result<()> {
     let guard = Guard::make(State::new(&name, plan, None))?;
     if let Some(claim) = claim {
         claim.keep(&name)?;
+    }
+    if args.empd {
+        services::start(guard.state(), services::Life::Lab)?;
     }
     let text = greeting(guard.state());
     guard.release();
@@ -95,7 +98,9 @@ fn become_inside(
     mut command: Command,
 ) -> anyhow::Result<()> {
     let state = reach(name)?;
-    let mut entrance = Host::find(&state, host)?.entrance()?;
+    let found = Host::find(&state, host)?;
+    let mut entrance = found.entrance()?;
+    command.envs(services::environment(&state, found.index()));
     if let Some(cpu) = cpu {
         entrance = entrance.on_cpu(cpu)?;
     }
@@ -108,6 +113,9 @@ fn become_inside(
 /// `emp lab run`
 pub fn run_once(args: RunArgs) -> anyhow::Result<()> {
     let lab = PrivateLab::create(args.shape.plan()?)?;
+    if args.empd {
+        lab.start_services()?;
+    }
     let program = &args.command[0];
     let mut command = lab.host(&args.host)?.command(program)?;
     let child = command.args(&args.command[1..]).spawn();

@@ -26,6 +26,7 @@ mod rootless;
 mod routes;
 mod rsh;
 mod scratch;
+mod services;
 mod stale;
 mod state;
 mod status;
@@ -118,6 +119,9 @@ struct ShapeArgs {
 struct UpArgs {
     #[command(flatten)]
     shape: ShapeArgs,
+    /// Start the service empd on every host, for programs without privilege.
+    #[arg(long)]
+    empd: bool,
     /// The lab's name, so that several can be up [default: $EMP_LAB, else emp].
     #[arg(long)]
     name: Option<String>,
@@ -142,6 +146,9 @@ struct ExecArgs {
 struct RunArgs {
     #[command(flatten)]
     shape: ShapeArgs,
+    /// Start the service empd on every host, for programs without privilege.
+    #[arg(long)]
+    empd: bool,
     /// The host to run it in: its name, its index from 0, or an address.
     #[arg(long, default_value = "emp-a")]
     host: String,

@@ -11,7 +11,7 @@ use super::enter::Entrance;
 use super::interrupt::Guard;
 use super::plan::{self, Interface, Place, Plan};
 use super::state::{NETNS_DIR, State};
-use super::{ip, rootless, stale, state};
+use super::{ip, rootless, services, stale, state};
 use crate::bail_user;
 use crate::process::ProcessId;
 
@@ -44,6 +44,16 @@ impl PrivateLab {
     /// The lab's name, for `emp lab exec --name`.
     pub fn name(&self) -> &str {
         &self.guard.state().name
+    }
+
+    /// Starts the service empd on every host. They end with the calling thread.
+    pub fn start_services(&self) -> anyhow::Result<()> {
+        services::start(self.guard.state(), services::Life::Thread)
+    }
+
+    /// Where a host's listens.
+    pub fn service_socket(&self, host: usize) -> std::path::PathBuf {
+        self.guard.state().service_socket(host)
     }
 
     /// What was made.
@@ -82,6 +92,11 @@ pub struct Host<'lab> {
 }
 
 impl<'lab> Host<'lab> {
+    /// One of a recorded lab's, by its place in the plan.
+    pub(super) fn of(state: &'lab State, index: usize) -> Self {
+        Self { state, index }
+    }
+
     /// The host of a recorded lab that `text` means.
     pub fn find(state: &'lab State, text: &str) -> anyhow::Result<Self> {
         match state.plan.find(text) {
@@ -161,6 +176,7 @@ impl<'lab> Host<'lab> {
     ) -> anyhow::Result<Command> {
         let mut command = Command::new(program);
         command.env(state::NAME_VARIABLE, &self.state.name);
+        command.envs(services::environment(self.state, self.index));
         entrance.dying_with_parent().attach(&mut command);
         Ok(command)
     }

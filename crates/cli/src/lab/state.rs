@@ -76,6 +76,17 @@ impl State {
         Path::new(STATE_DIR).join(format!("lab-{}.hosts", self.name))
     }
 
+    /// Where the service of a host listens, if it has one.
+    pub fn service_socket(&self, host: usize) -> PathBuf {
+        let name = self.plan.hosts.get(host).map_or("", |host| host.name.as_str());
+        Path::new(STATE_DIR).join(format!("lab-{}.{name}.empd", self.name))
+    }
+
+    /// A file that the services of all hosts share.
+    pub fn service_file(&self, kind: &str) -> PathBuf {
+        Path::new(STATE_DIR).join(format!("lab-{}.empd.{kind}", self.name))
+    }
+
     /// Claims the lab's name and writes the record; fails if there is such a lab.
     pub fn create(&self) -> anyhow::Result<()> {
         let dir = Path::new(STATE_DIR);
@@ -118,7 +129,11 @@ impl State {
 
     /// Forgets the lab. To be called when nothing of it is left.
     pub fn remove(&self) -> anyhow::Result<()> {
-        for path in [self.hosts_file(), file(&self.name)] {
+        let sockets = (0..self.plan.hosts.len()).map(|host| self.service_socket(host));
+        let services = sockets.flat_map(|path| [path.with_extension("log"), path]);
+        // The record last: with it, what is left can be found.
+        let files = [self.service_file("toml"), self.hosts_file(), file(&self.name)];
+        for path in services.chain(files) {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     return Err(error).context(path.display().to_string());

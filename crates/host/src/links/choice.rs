@@ -91,7 +91,8 @@ impl fmt::Display for Choice {
 
 /// A link for people: `packet on eth0`.
 pub(crate) fn name(link: &Capabilities) -> String {
-    format!("{} on {}", link.kind, link.interface)
+    let lent = if link.kind == "packet" && !link.privileged { "lent " } else { "" };
+    format!("{lent}{} on {}", link.kind, link.interface)
 }
 
 pub(crate) fn abilities(link: &Capabilities) -> String {

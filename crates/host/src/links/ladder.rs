@@ -28,8 +28,10 @@ pub enum Want {
     Auto,
     /// AF_XDP, or an error. Never taken by itself: where the kernel copies, it is slower than packet (decision 15).
     Xdp,
-    /// Packet, or an error.
+    /// Packet, own or lent, or an error.
     Packet,
+    /// Packet by a socket that the service `empd` lends, or an error. `Auto` and `Packet` have it where this process may open none itself.
+    Lent,
     /// Raw frames through the service `empd`, or an error. `Auto` has it in place of packet where this process may not open that itself.
     Empd,
     /// UDP, or an error.
@@ -91,25 +93,23 @@ pub(crate) fn climb(
             let why = "slower than packet where the kernel copies; to be had by name";
             choice.note("xdp".into(), Outcome::Skipped(why.into()));
         }
-        Want::Packet | Want::Empd | Want::Udp | Want::Shm => {}
+        Want::Packet | Want::Lent | Want::Empd | Want::Udp | Want::Shm => {}
     }
+    let required = |kind: &str| Outcome::Skipped(format!("{kind} is required"));
     match auto.want {
-        Want::Udp => choice.note("packet".into(), Outcome::Skipped("udp is required".into())),
-        Want::Xdp => choice.note("packet".into(), Outcome::Skipped("xdp is required".into())),
-        Want::Shm => choice.note("packet".into(), Outcome::Skipped("shm is required".into())),
-        Want::Packet | Want::Auto => packet(auto, node, choice, &mut chosen)?,
-        Want::Empd => {
-            choice.note("packet".into(), Outcome::Skipped("empd is required".into()));
-            for interface in wanted_interfaces(auto, choice) {
-                served(auto, node, interface, choice, &mut chosen)?;
-            }
+        Want::Udp => choice.note("packet".into(), required("udp")),
+        Want::Xdp => choice.note("packet".into(), required("xdp")),
+        Want::Shm => choice.note("packet".into(), required("shm")),
+        Want::Auto | Want::Packet | Want::Lent | Want::Empd => {
+            raw(auto, node, choice, &mut chosen)?;
         }
     }
     match auto.want {
-        Want::Packet => choice.note("udp".into(), Outcome::Skipped("packet is required".into())),
-        Want::Empd => choice.note("udp".into(), Outcome::Skipped("empd is required".into())),
-        Want::Xdp => choice.note("udp".into(), Outcome::Skipped("xdp is required".into())),
-        Want::Shm => choice.note("udp".into(), Outcome::Skipped("shm is required".into())),
+        Want::Packet => choice.note("udp".into(), required("packet")),
+        Want::Lent => choice.note("udp".into(), required("lent packet")),
+        Want::Empd => choice.note("udp".into(), required("empd")),
+        Want::Xdp => choice.note("udp".into(), required("xdp")),
+        Want::Shm => choice.note("udp".into(), required("shm")),
         Want::Auto | Want::Udp => sockets(auto, node, choice, &mut chosen)?,
     }
     if auto.want == Want::Shm || auto.want == Want::Auto && auto.memory {
@@ -150,13 +150,31 @@ fn wanted_interfaces(auto: &AutoLinks, choice: &mut Choice) -> Vec<String> {
     }
 }
 
-/// The top rung: raw frames, on each interface.
-fn packet(
+/// How raw frames leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Raw {
+    /// By a socket of this process.
+    Own,
+    /// By one that the service lends.
+    Lent,
+    /// By the service.
+    Served,
+}
+
+/// The top rungs: raw frames, on each interface, by the first way that is open. The service's come where this process lacks the privilege for
+/// its own.
+fn raw(
     auto: &AutoLinks,
     node: NodeId,
     choice: &mut Choice,
     chosen: &mut Vec<ChosenLink>,
 ) -> Result<(), BuildError> {
+    let ways: &[Raw] = match auto.want {
+        Want::Lent => &[Raw::Lent],
+        Want::Empd => &[Raw::Served],
+        Want::Packet => &[Raw::Own, Raw::Lent],
+        _ => &[Raw::Own, Raw::Lent, Raw::Served],
+    };
     for interface in wanted_interfaces(auto, choice) {
         if chosen.len() >= INTERFACES_MAX {
             let link = format!("packet on {interface}");
@@ -165,34 +183,53 @@ fn packet(
             choice.note(link, Outcome::Skipped(why));
             continue;
         }
-        let mut options = PacketOptions::new(&interface, node.destination_tag());
-        options.ethertype = auto.ethertype;
-        let required = auto.want == Want::Packet && !auto.interfaces.is_empty();
-        let opened = PacketLink::open(&options);
-        let lacks_privilege = opened.as_ref().is_err_and(|error| error.privilege);
-        take(opened, true, required, choice, chosen)?;
-        if lacks_privilege && auto.want == Want::Auto {
-            served(auto, node, interface, choice, chosen)?;
+        for way in ways {
+            // Who names what it wants is told why that is not to be had, by the last that is tried.
+            let asks = auto.want != Want::Auto && !auto.interfaces.is_empty();
+            let last = *way == ways[ways.len() - 1] || no_service_for(*way, ways).is_some();
+            let opened = open_raw(auto, node, &interface, *way);
+            let privilege = opened.as_ref().is_err_and(|error| error.privilege);
+            let is_open = opened.is_ok();
+            take(opened, true, asks && (last || *way == Raw::Own && !privilege), choice, chosen)?;
+            if is_open || *way == Raw::Own && !privilege {
+                break;
+            }
+            if let Some(why) = no_service_for(*way, ways) {
+                choice.note(format!("empd on {interface}"), Outcome::Skipped(why));
+                break;
+            }
         }
     }
     Ok(())
 }
 
-/// Raw frames that the service sends and receives for this process. Where there is no service, and none was asked for, nothing is said of it.
-fn served(
+/// Why none of the service's ways is tried after this process's own.
+fn no_service_for(way: Raw, ways: &[Raw]) -> Option<String> {
+    let path = socket_path();
+    let tries = way == Raw::Own && ways.len() > 1 && !path.exists();
+    tries.then(|| format!("no service listens at {}", path.display()))
+}
+
+fn open_raw(
     auto: &AutoLinks,
     node: NodeId,
-    interface: String,
-    choice: &mut Choice,
-    chosen: &mut Vec<ChosenLink>,
-) -> Result<(), BuildError> {
-    let options =
-        ServiceOptions { ethertype: auto.ethertype, ..ServiceOptions::new(interface, node) };
-    let required = auto.want == Want::Empd && !auto.interfaces.is_empty();
-    if auto.want == Want::Auto && !socket_path().exists() {
-        return Ok(());
+    interface: &str,
+    way: Raw,
+) -> Result<Box<dyn Link>, LinkError> {
+    let mut options = PacketOptions::new(interface, node.destination_tag());
+    options.ethertype = auto.ethertype;
+    match way {
+        Raw::Own => Ok(Box::new(PacketLink::open(&options)?)),
+        Raw::Lent => {
+            options.lender = Some(socket_path());
+            Ok(Box::new(PacketLink::open(&options)?))
+        }
+        Raw::Served => {
+            let usual = ServiceOptions::new(interface, node);
+            let options = ServiceOptions { ethertype: auto.ethertype, ..usual };
+            Ok(Box::new(ServiceLink::open(&options)?))
+        }
     }
-    take(ServiceLink::open(&options), true, required, choice, chosen)
 }
 
 /// Of a relay: by which it hears searches for nodes that are not on this machine, on each interface that raw frames leave by (`RELAY-7`).

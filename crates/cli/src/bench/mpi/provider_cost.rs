@@ -41,7 +41,9 @@ fn host() -> anyhow::Result<Option<Spec>> {
         "xdp" => return Ok(None),
         name => match LinkChoice::from_str(name, false) {
             Ok(link) => link,
-            Err(_) => bail_user!("FI_EMP_LINK={name}: must be auto, packet, empd, xdp, udp or shm"),
+            Err(_) => {
+                bail_user!("FI_EMP_LINK={name}: must be auto, packet, lent, empd, xdp, udp or shm")
+            }
         },
     };
     Ok(Some(Spec { faults: told("FI_EMP_FAULT"), ..Spec::emp(link) }))

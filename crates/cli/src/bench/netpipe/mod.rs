@@ -124,7 +124,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         yardsticks.extend(faces);
     }
     let load = load();
-    let mut run = args.place.with_peer(|peer| {
+    let mut run = args.place.with_peer(emp.needs_service(), |peer| {
         let open = |specs| args.place.open(peer, specs);
         let (specs, auto) = if args.faces.is_empty() {
             subjects::all(&emp, &yardsticks, open)?

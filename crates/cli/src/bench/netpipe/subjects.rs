@@ -66,7 +66,9 @@ fn over_each_link(
     let mut specs = Vec::new();
     let mut chosen = Some(emp.clone());
     // Shared memory is no network: only who asks for it by name gets it. The same goes for xdp.
-    let apart = [LinkChoice::Auto, LinkChoice::Shm, LinkChoice::Xdp];
+    // And for the service's ways, which stand in for packet.
+    let apart =
+        [LinkChoice::Auto, LinkChoice::Shm, LinkChoice::Xdp, LinkChoice::Lent, LinkChoice::Empd];
     for &link in LinkChoice::value_variants().iter().filter(|link| !apart.contains(link)) {
         let spec = Spec { link, ..emp.clone() };
         match links(&spec) {

@@ -10,7 +10,7 @@ use emp_host::{Board, Endpoint, LinkIndex, Node, NodeBuilder, WaitMode};
 use emp_link::{
     FaultPlan, Interface, Link, LinkError, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink,
     UdpOptions, XdpLink, XdpOptions,
-    service::{ServiceLink, ServiceOptions},
+    service::{ServiceLink, ServiceOptions, socket_path},
 };
 use emp_wire::{HEAD_BYTES_MAX, LinkAddress, NodeId};
 
@@ -185,12 +185,13 @@ fn with_link(
 ) -> anyhow::Result<(NodeBuilder, Address)> {
     let harness = Harness::of(spec, place)?;
     match place.choose(spec.link)? {
-        LinkChoice::Packet | LinkChoice::Auto => {
+        choice @ (LinkChoice::Packet | LinkChoice::Lent | LinkChoice::Auto) => {
             let tag = id.destination_tag();
+            let lender = (choice == LinkChoice::Lent).then(socket_path);
             let (mut builder, mut mac) = (builder, None);
             for interface in place.all() {
-                let options =
-                    PacketOptions { ethertype, ..PacketOptions::new(&interface.name, tag) };
+                let usual = PacketOptions::new(&interface.name, tag);
+                let options = PacketOptions { ethertype, lender: lender.clone(), ..usual };
                 let link =
                     PacketLink::open(&options).map_err(|error| user_error(error.to_string()))?;
                 // The first is the one that the other end is told.

@@ -1,5 +1,6 @@
 //! Opening a subject in two steps: first each end opens its own half and says what the other must know, then both connect.
 
+use emp_link::service::socket_path;
 use emp_link::{
     Link, PacketLink, PacketOptions, ShmLink, ShmOptions, UdpLink, UdpOptions, XdpLink, XdpOptions,
 };
@@ -98,9 +99,10 @@ impl RawOpening {
         ));
         let tag = node.destination_tag();
         let link: Box<dyn Link> = match place.choose(choice)? {
-            LinkChoice::Packet | LinkChoice::Auto => {
-                let options =
-                    PacketOptions { ethertype, ..PacketOptions::new(&place.interface.name, tag) };
+            choice @ (LinkChoice::Packet | LinkChoice::Lent | LinkChoice::Auto) => {
+                let lender = (choice == LinkChoice::Lent).then(socket_path);
+                let usual = PacketOptions::new(&place.interface.name, tag);
+                let options = PacketOptions { ethertype, lender, ..usual };
                 Box::new(PacketLink::open(&options).map_err(|error| user_error(error.to_string()))?)
             }
             // Bare frames name no sender, and the service lets none out that do not.

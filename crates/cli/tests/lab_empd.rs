@@ -1,0 +1,113 @@
+//! The service on the hosts of a lab, and programs without privilege that use it.
+
+mod lab_support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lab_support::{Need, emp, run, skip, stderr, succeed};
+
+/// Far beyond what starting takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a program without any privilege.
+const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+
+/// A lab with services, and copies of the programs that everyone may run.
+struct Lab {
+    name: String,
+    place: tempfile::TempDir,
+}
+
+impl Lab {
+    fn up(name: &str) -> Self {
+        let place = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+        let built = Path::new(env!("CARGO_BIN_EXE_emp"));
+        assert!(
+            built.with_file_name("empd").exists(),
+            "empd was not built: cargo build -p emp-empd"
+        );
+        for program in ["emp", "empd"] {
+            fs::copy(built.with_file_name(program), place.path().join(program)).expect("copied");
+        }
+        let name = format!("{name}{}", std::process::id());
+        succeed(&mut emp(&["lab", "up", "--empd", "--name", &name]));
+        Self { name, place }
+    }
+
+    fn program(&self) -> PathBuf {
+        self.place.path().join("emp")
+    }
+
+    /// `emp` with these arguments on a host, as nobody.
+    fn nobody(&self, host: &str, arguments: &[&str]) -> Command {
+        let mut command = emp(&["lab", "exec", "--name", &self.name, host, "--"]);
+        command.args(NOBODY).arg(self.program()).args(arguments);
+        command
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        run(&["lab", "down", "--name", &self.name]);
+    }
+}
+
+struct Listener(Child);
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// As an ordinary user: raw frames by a lent socket and by the service, verified; and doctor says what there is.
+#[test]
+fn nobody_has_raw_frames() {
+    // SAFETY: takes no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        skip(Need::Root, "labs whose users have no privilege are root's");
+        return;
+    }
+    let lab = Lab::up("empd");
+    let listening = lab
+        .nobody("emp-b", &["bench", "listen", "--quiet"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let _listener = Listener(listening.expect("it starts"));
+    for link in ["lent", "empd"] {
+        let arguments = ["bench", "verify", "emp-b", "--link", link, "--seconds", "1"];
+        let start = Instant::now();
+        loop {
+            let output = lab.nobody("emp-a", &arguments).output().expect("it runs");
+            if output.status.success() {
+                break;
+            }
+            // The listener takes its time.
+            assert!(start.elapsed() < PATIENCE, "{link}: {}", stderr(&output));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+    let said = succeed(&mut lab.nobody("emp-a", &["doctor"]));
+    assert!(said.contains("empd lends a packet socket on it"), "{said}");
+    assert!(said.contains("lends this user raw sockets"), "{said}");
+}
+
+/// `--link lent` in a lab of its own.
+#[test]
+fn a_private_lab_has_the_service_that_a_link_needs() {
+    // SAFETY: takes no arguments and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        skip(Need::Root, "the service opens packet sockets");
+        return;
+    }
+    let arguments = ["bench", "verify", "--lab", "--link", "lent", "--seconds", "1"];
+    let output = run(&arguments);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
